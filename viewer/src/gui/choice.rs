@@ -36,7 +36,7 @@ pub fn entries_ui<T: Clone + PartialEq, E: Into<Entry>>(
     }
 }
 
-/// Shows a list called `label`, whose name is not painted; gives another entry when the user chooses it.
+/// Shows a list called `label`, whose name is not painted; returns another entry when the user chooses it.
 pub fn choice_ui<T: Clone + PartialEq, E: Into<Entry>>(
     ui: &mut Ui,
     label: &str,

@@ -35,7 +35,7 @@ pub enum ColourBy {
 }
 
 impl ColourBy {
-    /// What to call it.
+    /// Its display name.
     pub fn label(self) -> String {
         match self {
             Self::Category => "category".to_owned(),
@@ -118,7 +118,7 @@ impl Colouring {
         if self.matches.contains(block) { colour } else { theme::left_out(colour) }
     }
 
-    /// The block's colour where its band can be told from its neighbours'.
+    /// The block's colour where its band can be distinguished from its neighbours'.
     pub fn instance_colour(&self, block: BlockId) -> Color32 {
         theme::instance(self.colour(block), block.0 as usize)
     }
@@ -138,7 +138,7 @@ struct Weight {
     in_all: u64,
     /// The first block's row.
     first: usize,
-    /// How many there are.
+    /// The number of entries.
     blocks: u64,
 }
 

@@ -60,7 +60,7 @@ impl Completions {
         !self.found.is_empty() && !self.is_dismissed
     }
 
-    /// Takes the keys that choose among what is offered, before the field gets them. Gives the text with what was
+    /// Takes the keys that choose among what is offered, before the field gets them. Returns the text with what was
     /// chosen in it, and the byte at which the cursor then stands.
     pub fn keys(&mut self, ui: &Ui, field: Id, text: &str) -> Option<(String, usize)> {
         let is_open = self.is_offering() && ui.memory(|memory| memory.has_focus(field));
@@ -80,7 +80,7 @@ impl Completions {
     }
 
     /// Shows what is offered below `field`, which holds `text` with the cursor at character `cursor`
-    /// while it has the keyboard. Gives the text
+    /// while it has the keyboard focus. Returns the text
     /// with what was chosen in it, and the byte at which the cursor then stands.
     pub fn completions_ui(
         &mut self,
@@ -89,7 +89,7 @@ impl Completions {
         recording: &Arc<Recording>,
         (text, cursor): (&str, Option<usize>),
     ) -> Option<(String, usize)> {
-        // A click on the list takes the keyboard from the field before it counts.
+        // A click on the list takes the keyboard focus from the field before it counts.
         let is_clicked = self.place.is_some_and(|place| {
             ui.input(|input| {
                 let is_there = input.pointer.interact_pos().is_some_and(|at| place.contains(at));

@@ -11,7 +11,7 @@ use super::timeline::Stacking;
 use crate::selection::{Axis, Selection, View};
 use crate::session::Recording;
 
-/// What was chosen for one file. What is not stored is as it is for a file that is new.
+/// The choice for one file. What is not stored is as it is for a file that is new.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FileLook {

@@ -76,7 +76,7 @@ impl FleetView {
         &self.fleet
     }
 
-    /// Shows the ranks; gives the row of the one that the user opens.
+    /// Shows the ranks; returns the row of the one that the user opens.
     pub fn fleet_ui(&mut self, ui: &mut Ui) -> Option<usize> {
         let shades = Shades::in_ui(ui);
         ui.add_space(4.0);
@@ -156,7 +156,7 @@ impl FleetView {
         shown
     }
 
-    /// The table as comma-separated values, sizes as bare bytes.
+    /// The table as CSV, sizes as bare bytes.
     pub fn csv(&self) -> String {
         let bare = |row: usize, column: usize| {
             let at = self.order[row];

@@ -40,7 +40,7 @@ pub fn key_label(key: TreeKey) -> String {
     }
 }
 
-/// Why no block has a value for `key`; none where some have.
+/// Why no block has a value for `key`; `None` if some have.
 pub fn absent_reason(absent: &Absent, key: TreeKey) -> Option<&'static str> {
     match key {
         TreeKey::By(key) => absent.reason(key),

@@ -19,7 +19,7 @@ const PURPOSE: &str = "Highwater shows where GPU memory goes: what was allocated
                        and what the peak is made of.";
 
 impl Help {
-    /// Shows it; gives whether it stays open.
+    /// Shows it; returns whether it stays open.
     pub fn help_ui(self, ui: &Ui) -> bool {
         let mut is_open = true;
         let modal = Modal::new(Id::unique("help")).show(ui.ctx(), |ui| {

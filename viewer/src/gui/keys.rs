@@ -4,7 +4,7 @@ use eframe::egui::{self, Key, KeyboardShortcut, Modifiers};
 
 use crate::command::Command;
 
-/// Keys with which the widget that has the keyboard is used, and left.
+/// Keys with which the widget that has the keyboard focus is used, and left.
 const OF_WIDGETS: [Key; 15] = [
     Key::ArrowLeft,
     Key::ArrowRight,

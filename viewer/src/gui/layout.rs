@@ -14,7 +14,7 @@ macro_rules! places {
                 /// Every view that can stand there.
                 pub const ALL: &'static [Self] = &[$(Self::$view),+];
 
-                /// What it is called.
+                /// Its display name.
                 pub const fn name(self) -> &'static str {
                     match self { $(Self::$view => $name,)+ }
                 }
@@ -31,9 +31,9 @@ macro_rules! places {
 places! {
     /// The view at the side of the timeline.
     Side {
-        /// Who holds memory at a moment.
+        /// What is using memory at a moment.
         Moment = "Moment", ShowMoment;
-        /// All that is known of a block.
+        /// All facts about a block.
         Block = "Block", ShowBlock;
         /// Steps, sizes, lifetimes, settings.
         Statistics = "Statistics", ShowStatistics;

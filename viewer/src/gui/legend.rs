@@ -50,7 +50,7 @@ impl Asked {
     }
 }
 
-/// The legend's shares, worked out on a thread of its own: a moment may have a million live blocks.
+/// The legend's shares, computed on a background thread: a moment may have a million live blocks.
 #[derive(Debug)]
 pub struct Shares {
     worker: Worker<Asked, (Asked, Vec<u64>)>,
@@ -83,7 +83,7 @@ impl Shares {
         }
     }
 
-    /// Whether they are being worked out.
+    /// Whether they are being computed.
     pub fn is_busy(&self) -> bool {
         self.worker.is_busy()
     }

@@ -117,7 +117,7 @@ impl OpenFile {
         self.search.renew(&self.recording);
         self.history = History::new(self.visit());
         self.peaks = Peaks::default();
-        // What they have worked out is of the former recording.
+        // What they have computed is of the former recording.
         self.segments = SegmentsView::default();
     }
 
@@ -133,7 +133,7 @@ impl OpenFile {
         }
     }
 
-    /// The table of the view at the side as comma-separated values; else why there is none.
+    /// The table of the view at the side as CSV; else why there is none.
     pub fn side_csv(&mut self, side: Side) -> Result<String, String> {
         let now = self.moment();
         let Self { recording, selection, timeline, search, .. } = self;
@@ -149,7 +149,7 @@ impl OpenFile {
         }
     }
 
-    /// Writes the table of the view below the timeline as comma-separated values, on whatever thread; else why there is
+    /// Writes the table of the view below the timeline as CSV, on whatever thread; else why there is
     /// none.
     pub fn below_csv(&mut self, bottom: Bottom) -> Result<WriteTable, String> {
         let now = self.moment();
@@ -175,7 +175,7 @@ impl OpenFile {
         }
     }
 
-    /// Whether anything that is shown is still being worked out on other threads.
+    /// Whether anything that is shown is still being computed on other threads.
     pub fn is_busy(&self) -> bool {
         let busy = [
             self.timeline.is_drawing(),
@@ -193,7 +193,7 @@ impl OpenFile {
         busy.contains(&true)
     }
 
-    /// Waits until all that is shown is worked out. For tests and pictures without a window.
+    /// Waits until all that is shown is computed. For tests and pictures without a window.
     pub fn wait(&mut self, ctx: &egui::Context) {
         self.search.wait();
         self.shares.wait();
@@ -469,7 +469,7 @@ fn scene_of<'a>(
     }
 }
 
-/// A row of names of which one is in front; gives another one when the user takes it.
+/// A row of names of which one is in front; returns another one when the user takes it.
 fn tabs_ui<T: Copy + PartialEq>(
     ui: &mut Ui,
     all: &[T],

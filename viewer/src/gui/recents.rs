@@ -10,7 +10,7 @@ use highwater_snapshots::units::format_bytes;
 /// What is known of a file; `None` where it is not there.
 type Known = Option<(u64, Option<SystemTime>)>;
 
-/// The facts of recent files. They are asked of the system on a thread of its own: a disk that sleeps, or a network
+/// The facts of recent files. They are asked of the system on a background thread: a disk that sleeps, or a network
 /// that is gone, does not hold up the window.
 #[derive(Debug, Default)]
 pub struct Recents {
@@ -26,7 +26,7 @@ pub enum Fact {
     Unknown,
     /// It is missing.
     Missing,
-    /// Its size and age, in words.
+    /// Its size and age, as text.
     There(String),
 }
 
@@ -71,7 +71,7 @@ impl Recents {
     }
 }
 
-/// How long ago `then` was, in words.
+/// How long ago `then` was, as text.
 fn age(then: SystemTime, now: SystemTime) -> String {
     let seconds = now.duration_since(then).map_or(0, |age| age.as_secs());
     let (count, unit) = match seconds {

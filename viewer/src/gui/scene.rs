@@ -46,7 +46,7 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// What the user asks for in one view and all views follow.
+/// The user's request in one view and all views follow.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Wish {
     /// Pin this moment: the state after so many events.

@@ -120,7 +120,7 @@ impl Search {
         self.pending.is_some() || self.is_stale || self.completions.is_busy()
     }
 
-    /// Takes the keyboard when next shown.
+    /// Takes the keyboard focus when next shown.
     pub fn focus(&mut self) {
         self.wants_focus = true;
     }
@@ -243,7 +243,7 @@ impl Search {
         wanted
     }
 
-    /// The count at `place`, worked out once for each moment.
+    /// The count at `place`, computed once for each moment.
     fn count(&mut self, recording: &Recording, place: Place) -> Option<Count> {
         let known = self.counted.as_ref().filter(|(at, of, _)| *at == place && Arc::ptr_eq(of, &self.matches));
         let count = match known {

@@ -23,7 +23,7 @@ const MOST_LOOKS: usize = 50;
 pub struct Settings {
     /// Files opened lately, the last one first.
     pub recent: Vec<PathBuf>,
-    /// What colours mean.
+    /// The colouring of blocks.
     pub colour_by: ColourBy,
     /// The order of the stack.
     pub stacking: Stacking,

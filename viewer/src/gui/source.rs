@@ -19,7 +19,7 @@ pub struct Excerpt {
     pub first: u32,
     /// The lines, shortened where they are very long.
     pub lines: Vec<String>,
-    /// When the file was changed last, in microseconds of Unix time; none where that is not known.
+    /// When the file was changed last, in microseconds of Unix time; `None` if that is not known.
     pub changed_unix_us: Option<u64>,
 }
 

@@ -15,7 +15,7 @@ const FILE: &str = "File: ";
 /// Between two facts.
 const SEPARATOR: &str = "  ·  ";
 
-/// Shows the line: the device first, then the file; gives the command that was clicked. What has no room is left out,
+/// Shows the line: the device first, then the file; returns the command that was clicked. What has no room is left out,
 /// the least important first, and shown where the pointer rests on the line.
 pub fn status_ui(
     ui: &mut Ui,
@@ -58,7 +58,7 @@ pub fn status_ui(
     chosen
 }
 
-/// How many requests failed in the file, and on which devices; none where none did.
+/// How many requests failed in the file, and on which devices; `None` if none did.
 fn failed(recording: &Recording, device: usize) -> Option<String> {
     let failed = |row: usize| recording.devices[row].summary.oom_events;
     let all: u64 = (0..recording.devices.len()).map(failed).sum();

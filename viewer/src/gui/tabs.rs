@@ -14,7 +14,7 @@ pub struct Tab {
     pub path: Option<PathBuf>,
 }
 
-/// What the user asks for.
+/// The user's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TabWish {
     /// Bring this one to the front.

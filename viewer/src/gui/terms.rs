@@ -8,7 +8,7 @@ use crate::gui::condition;
 /// What stands for a value that is not there.
 const NONE: &str = "(none)";
 
-/// The condition that blocks with these `values` of `keys` meet; none where a value cannot be asked for. A line of code
+/// The condition that blocks with these `values` of `keys` meet; `None` if a value cannot be asked for. A line of code
 /// is met by every stack that passes through it.
 pub fn condition_of(keys: &[GroupKey], values: &[String]) -> Option<String> {
     let terms: Option<Vec<String>> = keys.iter().zip(values).map(|(key, value)| term(*key, value)).collect();

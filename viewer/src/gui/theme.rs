@@ -52,13 +52,13 @@ pub const PAIR_LEGEND_HEIGHT: f32 = 2.0 * ROW_HEIGHT;
 pub const BOTTOM_HEIGHT: f32 = 280.0;
 /// Height of the explanation below the timeline when first shown, in points.
 pub const EXPLAIN_HEIGHT: f32 = 420.0;
-/// Width from which on the explanation has two columns, in points.
+/// Least width at which the explanation has two columns, in points.
 pub const EXPLAIN_WIDE: f32 = 1000.0;
 /// Least height of the explanation in two columns; where there is less room, it scrolls.
 pub const EXPLAIN_LEAST: f32 = 340.0;
 /// Height of the what-if view below the timeline when first shown, in points.
 pub const WHATIF_HEIGHT: f32 = 440.0;
-/// Width from which on what is changed stands beside what comes of it, in points.
+/// Least width at which what is changed stands beside what comes of it, in points.
 pub const WHATIF_WIDE: f32 = 860.0;
 /// Least height of the what-if view in two columns; where there is less room, it scrolls.
 pub const WHATIF_LEAST: f32 = 360.0;
@@ -84,21 +84,21 @@ pub const LEAST_FIRST_COLUMN: f32 = 140.0;
 pub const MAP_ROW_HEIGHT: f32 = 15.0;
 /// Free space below a row of the address map, in points.
 pub const MAP_ROW_GAP: f32 = 4.0;
-/// Pixels from which on a piece of memory is drawn so that it can be told from its neighbours.
+/// Pixels from which on a piece of memory is drawn so that it can be distinguished from its neighbours.
 pub const TALL_BAND: usize = 5;
 /// Height of the address lanes, in points: at least and at most.
 pub const LANES_LEAST: f32 = 90.0;
 /// See [`LANES_LEAST`].
 pub const LANES_MOST: f32 = 260.0;
-/// Height from which on the analysis of a failed request and the map share a view, in points.
+/// Least height at which the analysis of a failed request and the map share a view, in points.
 pub const FAILURE_LEAST: f32 = 170.0;
 /// Height of the timeline above the analysis of a failed request at least, in points.
 pub const TIMELINE_ABOVE_FAILURE: f32 = 165.0;
-/// Height from which on the sums of the segments stand above the analysis of a failed request.
+/// Least height at which the sums of the segments stand above the analysis of a failed request.
 pub const FAILURE_WITH_SUMS: f32 = 360.0;
 /// Height that the map has at least below the analysis of a failed request.
 pub const MAP_BELOW_FAILURE: f32 = 124.0;
-/// Width from which on that analysis has three columns, in points.
+/// Least width at which that analysis has three columns, in points.
 pub const OOM_PANEL_WIDE: f32 = 1100.0;
 /// Width of the table of segments beside the map, in points.
 pub const SEGMENTS_TABLE_WIDTH: f32 = 750.0;
@@ -114,7 +114,7 @@ pub const SEGMENTS_WIDE: f32 = 1000.0;
 pub const MAP_LEAST: f32 = 90.0;
 /// Height of a chart of bars with its labels, in points.
 pub const CHART_HEIGHT: f32 = 130.0;
-/// Height from which on statistics have a chart above their table, in points.
+/// Least height at which statistics have a chart above their table, in points.
 pub const LEAST_WITH_CHART: f32 = 270.0;
 /// Width of a bar of a chart at most, in points.
 pub const WIDEST_BAR: f32 = 110.0;

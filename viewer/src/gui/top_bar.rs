@@ -78,7 +78,7 @@ const MENUS: [(&str, &[&[Command]]); 6] = {
     ]
 };
 
-/// What was chosen in the menus.
+/// The choice in the menus.
 pub enum Picked {
     /// A command.
     Command(Command),
@@ -86,7 +86,7 @@ pub enum Picked {
     File(PathBuf),
 }
 
-/// Shows the menus; gives what was chosen. `recent` files stand in the first of them.
+/// Shows the menus; returns what was chosen. `recent` files stand in the first of them.
 pub fn menus_ui(ui: &mut Ui, recent: &[PathBuf], is_usable: impl Fn(Command) -> bool) -> Option<Picked> {
     let mut chosen = None;
     for (name, groups) in MENUS {
@@ -122,7 +122,7 @@ pub fn menus_ui(ui: &mut Ui, recent: &[PathBuf], is_usable: impl Fn(Command) -> 
     chosen
 }
 
-/// The list of recent files; gives the one that was chosen.
+/// The list of recent files; returns the one that was chosen.
 fn recent_ui(ui: &mut Ui, recent: &[PathBuf]) -> Option<PathBuf> {
     let tab = |path: &PathBuf| {
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
@@ -168,7 +168,7 @@ pub struct Shown<'a> {
     pub selection: &'a Selection,
     /// How many events have happened at the moment that the panels show.
     pub position: usize,
-    /// What colours mean.
+    /// The colouring of blocks.
     pub colour_by: ColourBy,
     /// The order of the stack.
     pub stacking: Stacking,
@@ -178,7 +178,7 @@ pub struct Shown<'a> {
     pub is_hiding: &'a mut bool,
 }
 
-/// Shows the tool bar; gives what was changed.
+/// Shows the tool bar; returns what was changed.
 pub fn tools_ui(ui: &mut Ui, shown: &mut Shown<'_>) -> Option<Change> {
     let mut change = None;
     let recording = shown.recording;

@@ -201,7 +201,7 @@ fn seen_ui(ui: &mut Ui) {
     ui.label(RichText::new(keys).weak());
 }
 
-/// Shows a file on its way in; gives whether the user calls it off.
+/// Shows a file on its way in; returns whether the user calls it off.
 pub fn loading_ui(ui: &mut Ui, loading: &Loading) -> bool {
     let (stage, share) = loading.progress();
     ui.horizontal(|ui| {

@@ -7,7 +7,7 @@ use highwater_snapshots::{BlockId, EventId, Trace};
 
 use crate::cli::moment::count_of;
 
-/// When a moment is, in words: `step 1, optimizer, event 2,345`.
+/// When a moment is, as text: `step 1, optimizer, event 2,345`.
 pub fn when(moment: &Moment) -> String {
     let Some(event) = moment.event else {
         return "before the first event".to_owned();
@@ -26,7 +26,7 @@ pub fn step_and_phase(moment: &Moment) -> String {
     }
 }
 
-/// A moment in words: where in the recording, and when.
+/// A moment as text: where in the recording, and when.
 pub fn moment_text(moment: &Moment) -> String {
     let time = moment.time_ns.map_or_else(String::new, |time| format!(", at {}", format_nanos(time)));
     format!("{}{time}", when(moment))
@@ -45,7 +45,7 @@ pub fn size(block: &Block, metric: Metric) -> u64 {
     if metric == Metric::Requested { block.requested } else { block.allocated }
 }
 
-/// From when to when a block lives, in words.
+/// From when to when a block lives, as text.
 pub fn life(trace: &Trace, id: BlockId) -> String {
     // The event at which such a block's free was requested stands for none of the recording.
     if trace.was_waiting_at_start(id) {

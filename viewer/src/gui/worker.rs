@@ -161,7 +161,7 @@ impl<Q: Send + 'static, A: Send + 'static> Worker<Q, A> {
         newest.map(|(_, answer)| answer)
     }
 
-    /// Takes note of what became of a question; gives the answer, if there is one, with the question's number.
+    /// Takes note of what became of a question; returns the answer, if there is one, with the question's number.
     fn settle(&mut self, (number, answer): (u64, Option<A>)) -> Option<(u64, A)> {
         if number <= self.settled {
             return None;

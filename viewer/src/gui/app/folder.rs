@@ -45,7 +45,7 @@ impl App {
         }
     }
 
-    /// Whether `command` can be carried out on the folder in front; none where it has no say.
+    /// Whether `command` can be carried out on the folder in front; `None` if it has no say.
     pub(super) fn can_in_folder(&self, command: Command) -> Option<bool> {
         if command == Command::ShowRanks {
             return Some(self.folder.is_some());

@@ -175,7 +175,7 @@ impl App {
         let file = self.files.remove(row);
         self.keep_look(&file);
         self.compare_closed(row);
-        // Millions of rows are given back elsewhere: the window goes on.
+        // Millions of rows are freed on another thread, so that the window does not freeze.
         let held = Arc::downgrade(&file.recording);
         discard(file, held);
         if row < self.current || self.current >= self.files.len() {

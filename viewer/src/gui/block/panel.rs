@@ -76,7 +76,7 @@ impl Default for BlockPanel {
 }
 
 impl BlockPanel {
-    /// Shows block `id`; gives what the user asks for.
+    /// Shows block `id`; returns the user's requests.
     pub fn block_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>, id: BlockId) -> Vec<Wish> {
         if id.index().is_none_or(|row| row >= scene.recording.trace.blocks.len()) {
             ui.weak("unknown block");

@@ -16,7 +16,7 @@ use crate::gui::theme::Shades;
 /// A place in a file: its path and its line.
 pub(super) type Place = (String, u32);
 
-/// What was found at places; none where the file is not at hand.
+/// What was found at places; `None` if the file is not at hand.
 pub(super) type Sources = HashMap<Place, Option<Excerpt>>;
 
 /// A stack as it is shown.
@@ -141,7 +141,7 @@ fn line_ui(ui: &mut Ui, text: &str, colour: egui::Color32) {
     });
 }
 
-/// `shown` in the room that there is; all of `text` where the pointer rests on it.
+/// `shown` in the available space; all of `text` where the pointer rests on it.
 fn row_ui(ui: &mut Ui, shown: &str, text: &str, size: f32, colour: egui::Color32) {
     let fits = fitted(ui, shown, &egui::FontId::monospace(size), ui.available_width(), true).unwrap_or_default();
     let label = Label::new(RichText::new(fits.into_owned()).monospace().size(size).color(colour));

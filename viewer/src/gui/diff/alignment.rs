@@ -24,7 +24,7 @@ impl Align {
     /// Every way.
     pub const ALL: [Self; 4] = [Self::Step, Self::Phase, Self::Moment, Self::Start];
 
-    /// What to call it.
+    /// Its display name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Step => "start of the step",
@@ -94,7 +94,7 @@ fn how(align: Align, moments: &[Moment]) -> String {
     }
 }
 
-/// How much of a side comes after moment `origin`, in words.
+/// How much of a side comes after moment `origin`, as text.
 fn left(recording: &Recording, selection: &Selection, origin: usize) -> String {
     let last = recording.devices[selection.device].moments.end.saturating_sub(1);
     match selection.axis() {

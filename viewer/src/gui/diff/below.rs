@@ -82,7 +82,7 @@ impl Below {
         self.likeness.as_deref()
     }
 
-    /// Shows the answer; gives conditions that are to be added.
+    /// Shows the answer; returns conditions that are to be added.
     pub(super) fn below_ui(&mut self, ui: &mut Ui, answer: &Arc<Answer>, look: Look) -> Option<String> {
         let Some(row) = page_of(look) else {
             return match self.flame.flame_ui(ui, answer, self.chosen)? {
@@ -127,7 +127,7 @@ impl Below {
     pub(super) fn picture_ui(&mut self, ui: &mut Ui, answer: &Arc<Answer>) {
         /// Share of the width that the table takes.
         const TABLE: f32 = 0.58;
-        /// Width from which on there is room for both, in points.
+        /// Least width at which there is room for both, in points.
         const WIDE: f32 = 1000.0;
         let whole = ui.available_rect_before_wrap();
         if whole.width() < WIDE {

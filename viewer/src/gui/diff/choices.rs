@@ -26,7 +26,7 @@ impl Look {
     /// Every look.
     pub const ALL: [Self; 5] = [Self::Groups, Self::Flame, Self::Phases, Self::Totals, Self::Settings];
 
-    /// What to call it.
+    /// Its display name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Groups => "Groups",
@@ -60,7 +60,7 @@ pub struct Choices {
     pub keys: Vec<GroupKey>,
     /// How the timelines stand one above the other.
     pub align: Align,
-    /// Whether stacks leave out the machinery's lines.
+    /// Whether stacks leave out internal frames.
     pub hides_internals: bool,
     /// How the difference is shown.
     pub look: Look,

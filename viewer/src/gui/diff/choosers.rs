@@ -20,7 +20,7 @@ pub struct Files {
     pub rows: [usize; 2],
 }
 
-/// What the user asks of the window.
+/// The user's request to the app.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
     /// Compare this file, as side 0 or 1.
@@ -93,7 +93,7 @@ impl Kind {
     }
 }
 
-/// The moment of a side; gives another one when the user takes it.
+/// The moment of a side; returns another one when the user takes it.
 pub(super) fn at_ui(ui: &mut Ui, side: usize, at: DiffAt, recording: &Recording) -> Option<DiffAt> {
     let name = ["A", "B"][side];
     let steps = recording.steps.first().map(|(step, _)| *step).zip(recording.steps.last().map(|(step, _)| *step));
@@ -115,7 +115,7 @@ pub(super) fn at_ui(ui: &mut Ui, side: usize, at: DiffAt, recording: &Recording)
     (next != at).then_some(next)
 }
 
-/// Why no block of either side has a value for `key`; none where one side has some, which tells the sides apart.
+/// Why no block of either side has a value for `key`; `None` if one side has some, which tells the sides apart.
 pub(super) fn absent_in_both(recordings: [&Arc<Recording>; 2], key: TreeKey) -> Option<&'static str> {
     let [a, b] = recordings.map(|recording| absent_reason(&recording.absent, key));
     a.and(b)

@@ -5,7 +5,7 @@ use highwater_analysis::{GroupKey, Lifetime};
 
 use crate::gui::condition::is;
 
-/// The conditions that blocks of `group` meet in A and B; none where the language cannot say it.
+/// The conditions that blocks of `group` meet in A and B; `None` if the language cannot say it.
 pub(super) fn of_group(group: &DiffGroup, keys: &[GroupKey]) -> Option<[String; 2]> {
     let of = |values: &[String]| -> Option<String> {
         let terms: Option<Vec<String>> = keys.iter().zip(values).map(|(key, value)| term(*key, value)).collect();

@@ -31,7 +31,7 @@ enum What {
     },
 }
 
-/// What the user asks for.
+/// The user's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     /// Choose this group.
@@ -115,7 +115,7 @@ impl Flame {
         (self.focus, self.at) = (DiffTree::ROOT, DiffTree::ROOT);
     }
 
-    /// Shows the answer's tree in the room that there is; `chosen` is the chosen group.
+    /// Shows the answer's tree in the available space; `chosen` is the chosen group.
     pub(super) fn flame_ui(&mut self, ui: &mut Ui, answer: &Arc<Answer>, chosen: Option<usize>) -> Option<Act> {
         legend_ui(ui);
         let width = ui.available_width() - ui.spacing().scroll.bar_width - 2.0;

@@ -31,7 +31,7 @@ struct Lit {
     matches: [Arc<Matches>; 2],
 }
 
-/// What is lit, worked out on a thread of its own.
+/// What is lit, computed on a background thread.
 #[derive(Debug)]
 pub(super) struct Light {
     worker: Worker<Question, Lit>,

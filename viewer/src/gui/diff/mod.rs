@@ -43,7 +43,7 @@ use pair::{Pair, Shown, Side};
 /// How bands are painted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Paint {
-    /// What colours mean.
+    /// The colouring of blocks.
     pub colour_by: ColourBy,
     /// The order of the stack.
     pub stacking: Stacking,
@@ -53,7 +53,7 @@ pub struct Paint {
     pub is_hiding: bool,
 }
 
-/// The view's state.
+/// State of the view.
 #[derive(Debug)]
 pub struct DiffView {
     /// What is compared.
@@ -120,12 +120,12 @@ impl DiffView {
         [&a.timeline, &b.timeline]
     }
 
-    /// Whether anything that is shown is still being worked out.
+    /// Whether anything that is shown is still being computed.
     pub fn is_busy(&self) -> bool {
         self.worker.is_busy() || self.light.is_busy() || self.pair.sides.iter().any(Side::is_busy)
     }
 
-    /// Waits until all that is shown is worked out. For tests and pictures without a window.
+    /// Waits until all that is shown is computed. For tests and pictures without a window.
     pub fn wait(&mut self, ctx: &egui::Context) {
         self.pair.sides.iter_mut().for_each(|side| side.wait(ctx));
         let answer = self.worker.wait();
@@ -133,7 +133,7 @@ impl DiffView {
         self.light.wait();
     }
 
-    /// The groups in exact figures, as comma-separated values; else why there are none.
+    /// The groups in exact figures, as CSV; else why there are none.
     pub fn csv(&self) -> Result<String, String> {
         let answer = self.answer.as_ref().ok_or("the difference is still being computed; try again in a moment")?;
         Ok(self.below.csv(answer, self.choices.look))
@@ -154,7 +154,7 @@ impl DiffView {
         self.known.moments(recordings, [&a.selection, &b.selection], (self.choices.at, self.choices.metric))
     }
 
-    /// Takes in what was worked out, follows recordings that were read again, and asks for what is missing.
+    /// Takes in what was computed, follows recordings that were read again, and asks for what is missing.
     fn refresh(&mut self, ctx: &egui::Context, recordings: [&Arc<Recording>; 2]) -> Moments {
         for (side, recording) in self.pair.sides.iter_mut().zip(recordings) {
             if !side.is_of(recording) {
@@ -197,7 +197,7 @@ impl DiffView {
             let answer = Arc::new(answer);
             self.below.take(&answer);
             let former = self.answer.replace(answer);
-            // Names of many groups are given back elsewhere: the window goes on.
+            // Names of many groups are freed on another thread, so that the window does not freeze.
             rayon::spawn(move || drop(former));
         }
     }
@@ -237,7 +237,7 @@ impl DiffView {
         self.known.alignment(recordings, [&a.selection, &b.selection], moments, self.choices.align)
     }
 
-    /// Shows the comparison; gives what the user asks of the window.
+    /// Shows the comparison; returns what the user asks of the window.
     pub fn diff_ui(
         &mut self,
         ui: &mut Ui,
@@ -383,7 +383,7 @@ impl DiffView {
         self.pair.pair_ui(ui, &shown, &looks);
     }
 
-    /// What makes the difference; gives conditions to be added.
+    /// What makes the difference; returns conditions to be added.
     fn below_ui(&mut self, ui: &mut Ui, recordings: [&Arc<Recording>; 2], moments: &Moments) -> Option<String> {
         self.headline_ui(ui, moments);
         ui.horizontal_wrapped(|ui| {

@@ -91,7 +91,7 @@ pub(super) struct Pair {
 pub(super) struct Shown<'a> {
     pub(super) recordings: [&'a Arc<Recording>; 2],
     pub(super) alignment: &'a Alignment,
-    /// The compared moments; none where one is not there.
+    /// The compared moments; `None` if one is not there.
     pub(super) moments: Option<[Moment; 2]>,
     pub(super) metric: Metric,
 }
@@ -210,7 +210,7 @@ impl Pair {
         self.sides.iter_mut().for_each(|side| side.timeline.rest_pointer());
     }
 
-    /// The moments of both under the cursor; none where a side has nothing there.
+    /// The moments of both under the cursor; `None` if a side has nothing there.
     pub(super) fn under_cursor(&self, shown: &Shown<'_>) -> Option<[Option<Moment>; 2]> {
         let (_, at) = self.cursor()?;
         let origins = self.origins(shown);

@@ -17,7 +17,7 @@ use crate::session::Recording;
 const STRIDE: f64 = 0.15;
 
 impl DiffView {
-    /// Whether a comparison carries out `command` itself now; none where it has nothing to do with it.
+    /// Whether a comparison carries out `command` itself now; `None` if it has nothing to do with it.
     pub fn can(&self, command: Command) -> Option<bool> {
         use Command as C;
         let has_steps = || self.choices.at.iter().any(|at| matches!(at, DiffAt::Step(_) | DiffAt::StepEnd(_)));

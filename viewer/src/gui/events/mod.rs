@@ -83,7 +83,7 @@ pub struct Export {
 }
 
 impl Export {
-    /// Writes them as comma-separated values, in exact figures, line by line.
+    /// Writes them as CSV, in exact figures, line by line.
     pub fn write_csv(&self, mut out: &mut dyn Write) -> io::Result<()> {
         let trace = &self.recording.trace;
         write_csv(&mut out, &CSV, self.listed.len(), |row, column| {
@@ -93,7 +93,7 @@ impl Export {
     }
 }
 
-/// The view's state.
+/// State of the view.
 #[derive(Debug)]
 pub struct EventsView {
     kinds: Kinds,
@@ -143,7 +143,7 @@ impl Default for EventsView {
 }
 
 impl EventsView {
-    /// Shows the list of the chosen device's events; gives what the user asks for.
+    /// Shows the list of the chosen device's events; returns the user's requests.
     pub fn events_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) -> Vec<Wish> {
         self.refresh(ui.ctx(), scene);
         let mut wishes = Vec::new();
@@ -190,7 +190,7 @@ impl EventsView {
         wishes
     }
 
-    /// Gives the keyboard to the search field when the view is next shown.
+    /// Moves the keyboard focus to the search field when the view is next shown.
     pub fn focus_search(&mut self) {
         self.is_focus_due = true;
     }
@@ -319,7 +319,7 @@ impl EventsView {
         ui.add(Label::new(RichText::new(text).weak()).extend());
     }
 
-    /// The search field; gives where the user goes with it.
+    /// The search field; returns where the user goes with it.
     fn search_ui(&mut self, ui: &mut Ui) -> Option<Wish> {
         let field = TextEdit::singleline(&mut self.text)
             .desired_width(220.0)

@@ -193,7 +193,7 @@ pub(super) fn place(trace: &Trace, id: EventId) -> String {
     })
 }
 
-/// A time in seconds, to the microsecond: neighbours in the list can be told apart.
+/// A time in seconds, to the microsecond: neighbours in the list can be distinguished.
 pub(super) fn seconds(nanos: u64) -> String {
     format!("{}.{:06}", nanos / 1_000_000_000, nanos % 1_000_000_000 / 1_000)
 }

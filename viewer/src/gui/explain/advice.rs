@@ -15,7 +15,7 @@ use crate::gui::words::{step_and_phase, when};
 
 /// Width of the figures before the text, in points.
 const FIGURE_WIDTH: f32 = 84.0;
-/// Width from which on the removals have all their columns, in points.
+/// Least width at which the removals have all their columns, in points.
 const ROOM_FOR_ALL: f32 = 440.0;
 
 /// Shows all advice, what lowers the peak most first.
@@ -127,7 +127,7 @@ pub(super) fn removals_ui(ui: &mut Ui, explained: &Explained, state: &mut TableS
         None => peak,
         Some(row) => removals.get(row).map_or(peak, |removal| &removal.left),
     };
-    // Where there is little room, the peak that is left leads to where it is.
+    // In little space, the peak that is left leads to where it is.
     let is_narrow = ui.available_width() < ROOM_FOR_ALL;
     let shown: &[usize] = if is_narrow { &[0, 2] } else { &[0, 1, 2, 3] };
     let columns: Vec<Column> = shown.iter().map(|column| COLUMNS[*column]).collect();

@@ -18,7 +18,7 @@ const LEAST_ENTRY: u64 = 4;
 /// Points from one line of a pattern to the next.
 const PERIOD: f32 = 5.0;
 
-/// Shows the bar and its legend; gives what the user asks for. Where `can_click`, pieces made of blocks can be chosen.
+/// Shows the bar and its legend; returns the user's requests. Where `can_click`, pieces made of blocks can be chosen.
 /// Shares are those of the requested bytes, as in the advice; what surrounds the blocks has none.
 pub(super) fn bar_ui(
     ui: &mut Ui,

@@ -34,7 +34,7 @@ impl Default for Keys {
 }
 
 impl Keys {
-    /// The same with the usual keys in place of those that no block has.
+    /// Replaces keys for which no block has a value by the default keys.
     pub(super) fn possible(self, absent: &Absent) -> Self {
         let has = |key: &GroupKey| absent.reason(*key).is_none();
         let first = if has(&self.first) { self.first } else { Self::default().first };
@@ -120,7 +120,7 @@ impl Row {
     }
 }
 
-/// What was worked out.
+/// What was computed.
 #[derive(Clone, Debug)]
 pub(super) struct Explained {
     pub(super) key: Key,
@@ -146,7 +146,7 @@ impl Explained {
         cause.name()
     }
 
-    /// The answer to `asked`; none where it is not wanted any more.
+    /// The answer to `asked`; `None` if it is not wanted any more.
     pub(super) fn of(asked: Asked, cancel: &Cancel) -> Option<Self> {
         let Asked { recording, key } = asked;
         let trace = &recording.trace;

@@ -46,7 +46,7 @@ fn only(condition: &str, filter: &Filter) -> Wish {
     Wish::Only(if is_in_force { String::new() } else { condition.to_owned() })
 }
 
-/// The view's state.
+/// State of the view.
 #[derive(Debug)]
 pub struct ExplainView {
     keys: Keys,
@@ -79,7 +79,7 @@ impl ExplainView {
         Self { is_picture: true, ..Self::default() }
     }
 
-    /// Whether an explanation is being worked out.
+    /// Whether an explanation is being computed.
     pub fn is_busy(&self) -> bool {
         self.worker.is_busy()
     }
@@ -91,12 +91,12 @@ impl ExplainView {
         }
     }
 
-    /// The groups as comma-separated values, in exact figures and in the order shown; none until they are known.
+    /// The groups as CSV, in exact figures and in the order shown; none until they are known.
     pub fn csv(&self) -> Option<String> {
         self.shown.as_ref().map(|explained| self.groups.csv(explained))
     }
 
-    /// Shows the view in the room that there is; where that is too little, it scrolls. Gives what the user asks for.
+    /// Shows the view in the available space; scrolls if that is too small. Returns the user's requests.
     pub fn explain_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) -> Vec<Wish> {
         self.refresh(ui.ctx(), scene);
         let Some(explained) = self.shown.take() else {

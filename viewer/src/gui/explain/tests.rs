@@ -201,7 +201,7 @@ fn a_group_tells_what_would_be_left_without_it_and_a_click_on_where_goes_there()
     harness.drop_at(at);
     settle(&mut harness);
     assert_eq!(last_wish(&harness), Some(Wish::Moment(19)));
-    // What was chosen by it can be looked for.
+    // The choice by it can be looked for.
     press(&mut harness, "Only these");
     assert_eq!(last_wish(&harness), Some(Wish::Where("category=gradient phase=backward".to_owned())));
     press(&mut harness, "Go to the peak without it");

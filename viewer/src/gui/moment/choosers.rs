@@ -34,7 +34,7 @@ impl Look {
     /// Every look.
     pub const ALL: [Self; 3] = [Self::Table, Self::Treemap, Self::Flame];
 
-    /// What to call it.
+    /// Its display name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Table => "Table",
@@ -53,7 +53,7 @@ pub struct Choices {
     pub first: TreeKey,
     /// And within that by what.
     pub second: Option<TreeKey>,
-    /// Whether stacks leave out the machinery's lines.
+    /// Whether stacks leave out internal frames.
     pub hides_internals: bool,
     /// Whether stacks go from their innermost line outwards.
     pub is_inverted: bool,
@@ -67,7 +67,7 @@ impl Default for Choices {
 }
 
 impl Choices {
-    /// The same with the usual keys in place of those that no block has.
+    /// Replaces keys for which no block has a value by the default keys.
     pub(super) fn possible(self, absent: &Absent) -> Self {
         let has = |key: &TreeKey| absent_reason(absent, *key).is_none();
         let first = if has(&self.first) { self.first } else { Self::default().first };

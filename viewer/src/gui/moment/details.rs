@@ -28,7 +28,7 @@ const COLUMNS: [Column; 3] = [
     Column { name: "Bytes", tooltip: "Bytes of the block.", width: 82.0, is_number: true, is_sortable: false },
 ];
 
-/// What the user asks for of the chosen node.
+/// The user's request of the chosen node.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Ask {
     /// Show this block.

@@ -72,7 +72,7 @@ pub(super) fn bars(tree: &Tree, focus: NodeId, width: f32) -> Vec<Bar> {
 }
 
 impl Flame {
-    /// Shows the answer's focus and what is below it in the room that there is.
+    /// Shows the answer's focus and what is below it in the available space.
     pub(super) fn flame_ui(&mut self, ui: &mut Ui, answer: &Answer) -> Option<Act> {
         let width = ui.available_width() - ui.spacing().scroll.bar_width - 2.0;
         let is_same = self.of.as_ref().is_some_and(|(tree, focus, known)| {

@@ -61,7 +61,7 @@ pub(super) enum Order {
     Blocks,
 }
 
-/// What is to be worked out.
+/// What is to be computed.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Request {
     pub(super) source: Source,
@@ -86,7 +86,7 @@ pub(super) struct Chosen {
     pub(super) stack: Option<StackId>,
 }
 
-/// What was worked out.
+/// What was computed.
 #[derive(Clone, Debug)]
 pub(super) struct Answer {
     pub(super) request: Request,
@@ -103,7 +103,7 @@ pub(super) struct Answer {
     pub(super) balance: Option<Balance>,
 }
 
-/// Works out answers; what did not change since the last one is not made again.
+/// Computes answers; what did not change since the last one is not made again.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Clerk {
     last: Option<Answer>,

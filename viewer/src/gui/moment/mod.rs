@@ -33,7 +33,7 @@ use job::{Answer, Clerk, Place, Request, Source, When};
 use tile::Act;
 use treemap::Treemap;
 
-/// The panel of one recording: what is chosen in it, and what was last worked out.
+/// The panel of one recording: what is chosen in it, and what was last computed.
 #[derive(Debug)]
 pub struct MomentPanel {
     /// How memory is taken apart and shown.
@@ -82,7 +82,7 @@ impl MomentPanel {
         }
     }
 
-    /// Whether what was asked for last is still being worked out.
+    /// Whether what was asked for last is still being computed.
     pub fn is_busy(&self) -> bool {
         self.worker.is_busy()
     }
@@ -104,7 +104,7 @@ impl MomentPanel {
         self.shows_range = is_range;
     }
 
-    /// What is shown as comma-separated values, with a last line for the total: the rows of the table, or every node of
+    /// What is shown as CSV, with a last line for the total: the rows of the table, or every node of
     /// the tree with its full path.
     pub fn csv(&mut self, scene: &Scene<'_>, marks: Option<Range<usize>>) -> String {
         self.follow(marks);
@@ -121,7 +121,7 @@ impl MomentPanel {
         text
     }
 
-    /// Shows the panel in the room that there is. `marks` are the moments A and B, where both are set.
+    /// Shows the panel in the available space. `marks` are the moments A and B, where both are set.
     pub fn moment_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>, marks: Option<Range<usize>>) -> Vec<Wish> {
         self.follow(marks);
         self.choices = self.choices.possible(&scene.recording.absent);
@@ -150,7 +150,7 @@ impl MomentPanel {
             }
         }
         self.shown = Some(answer);
-        // What was chosen in this frame is worked out until the next.
+        // The choice in this frame is computed until the next.
         self.ask(ui.ctx(), scene);
         wishes
     }

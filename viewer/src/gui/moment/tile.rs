@@ -68,7 +68,7 @@ pub(super) fn items(tree: &Tree, id: NodeId, least: f64) -> Vec<Item> {
     out
 }
 
-/// What the user asks for on a tile, a bar or a row.
+/// The user's request on a tile, a bar or a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     /// Show the inside of this node.
@@ -233,7 +233,7 @@ fn line(ui: &Ui, painter: &Painter, rect: Rect, top: f32, text: &str, ink: Color
     Some(size.y)
 }
 
-/// The keys that walk a picture, pressed while it has the keyboard.
+/// The keys that walk a picture, pressed while it has the keyboard focus.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::gui) struct Walked {
     /// Steps to the right and down.
@@ -243,7 +243,7 @@ pub(in crate::gui) struct Walked {
     pub(in crate::gui) filters: bool,
 }
 
-/// Follows the keys while `response` has the keyboard.
+/// Follows the keys while `response` has the keyboard focus.
 pub(in crate::gui) fn walked(ui: &Ui, response: &Response) -> Walked {
     use eframe::egui::{EventFilter, Key, Modifiers};
     if !response.has_focus() {
@@ -260,7 +260,7 @@ pub(in crate::gui) fn walked(ui: &Ui, response: &Response) -> Walked {
     }
 }
 
-/// Shows that a picture has the keyboard.
+/// Shows that a picture has the keyboard focus.
 pub(in crate::gui) fn focus_frame(ui: &Ui, response: &Response) {
     if response.has_focus() {
         let stroke = Stroke::new(1.0, Shades::in_ui(ui).faint);

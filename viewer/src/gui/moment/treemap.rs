@@ -89,7 +89,7 @@ fn lay_out(tree: &Tree, id: NodeId, rect: Rect, within: Option<(u8, NodeId)>, ou
 }
 
 impl Treemap {
-    /// Shows the inside of the answer's focus in the room that there is.
+    /// Shows the inside of the answer's focus in the available space.
     pub(super) fn treemap_ui(&mut self, ui: &mut Ui, answer: &Answer) -> Option<Act> {
         let (rect, _) = ui.allocate_exact_size(ui.available_size(), Sense::hover());
         // The keyboard stays here whatever comes and goes above.

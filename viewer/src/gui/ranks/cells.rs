@@ -47,7 +47,7 @@ pub enum Shown<'a> {
     Fleet(&'a Arc<Fleet>),
 }
 
-/// What cells were worked out for. Weak: the strip keeps nothing in memory that was closed.
+/// What cells were computed for. Weak: the strip keeps nothing in memory that was closed.
 #[derive(Clone, Debug)]
 pub(super) enum Known {
     Files(Vec<Weak<Recording>>),

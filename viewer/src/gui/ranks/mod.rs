@@ -20,7 +20,7 @@ pub use self::cells::{Place, Shown};
 #[derive(Debug, Default)]
 pub struct Ranks {
     cells: Vec<Cell>,
-    /// What the cells were worked out for.
+    /// What the cells were computed for.
     known: Option<(Known, Metric)>,
     /// The place that was last scrolled to.
     shown: Option<Place>,
@@ -128,7 +128,7 @@ impl Ranks {
     }
 }
 
-/// Follows the keys while the strip has the keyboard: the row that they lead to.
+/// Follows the keys while the strip has the keyboard focus: the row that they lead to.
 fn walk(ui: &Ui, strip: &Response, front: Option<usize>, count: usize) -> Option<usize> {
     if !strip.has_focus() {
         return None;

@@ -92,7 +92,7 @@ impl Chart {
         }
     }
 
-    /// Shows the chart in the room that there is.
+    /// Shows the chart in the available space.
     pub(super) fn chart_ui(
         &mut self,
         ui: &mut Ui,

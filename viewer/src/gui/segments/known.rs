@@ -107,7 +107,7 @@ impl OomKey {
         Self { known: Arc::downgrade(known), event: failed.event }
     }
 
-    /// Replays up to the request; none where the recording is not looked at any more.
+    /// Replays up to the request; `None` if the recording is not looked at any more.
     pub(super) fn analyse(self) -> Option<(Self, Arc<OomAnalysis>)> {
         let known = self.known.upgrade()?;
         let trace = &known.recording.trace;

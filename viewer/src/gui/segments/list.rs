@@ -63,7 +63,7 @@ impl List {
         }
     }
 
-    /// The table as comma-separated values, sizes in bytes.
+    /// The table as CSV, sizes in bytes.
     pub(super) fn csv(&mut self, state: &Arc<State>) -> String {
         self.sort(state);
         let rows = &self.rows;

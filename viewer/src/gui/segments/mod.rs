@@ -34,7 +34,7 @@ use look::{Legend, Paint};
 /// Share of the view's height that the analysis of a failed request takes at most.
 const OOM_SHARE: f32 = 0.6;
 
-/// The view's state.
+/// State of the view.
 #[derive(Debug)]
 pub struct SegmentsView {
     known: Option<Arc<Known>>,
@@ -93,7 +93,7 @@ impl SegmentsView {
         Self { is_picture: true, ..Self::default() }
     }
 
-    /// Whether something that was asked for is still being worked out.
+    /// Whether something that was asked for is still being computed.
     pub fn is_busy(&self) -> bool {
         self.lanes.is_busy() || self.worker.is_busy() || self.tester.is_busy()
     }
@@ -107,13 +107,13 @@ impl SegmentsView {
         self.tested = self.tester.wait().or(self.tested.take());
     }
 
-    /// The table of segments as comma-separated values, sizes in bytes; none until it is known.
+    /// The table of segments as CSV, sizes in bytes; none until it is known.
     pub fn csv(&mut self) -> Option<String> {
         let state = self.state.clone()?;
         Some(self.list.csv(&state))
     }
 
-    /// Shows the view in the room that there is; where that is too little, it scrolls. With `under` the lanes lie exactly
+    /// Shows the view in the available space; scrolls if that is too small. With `under` the lanes lie exactly
     /// under that timeline; there are none without it, or where a low view has room for the map alone.
     pub fn segments_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>, under: Option<Under<'_>>) -> Vec<Wish> {
         let visible = ui.available_height();
@@ -156,7 +156,7 @@ impl SegmentsView {
         };
         let top = ui.next_widget_position().y;
         let failed = state.failed.as_ref().filter(|failed| self.is_looked_at(scene, failed.event));
-        // Where there is little room, the request that failed is more important than the sums of the segments.
+        // In little space, the request that failed is more important than the sums of the segments.
         if failed.is_none() || visible >= theme::FAILURE_WITH_SUMS {
             headline_ui(ui, &state);
         }

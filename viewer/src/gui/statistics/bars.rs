@@ -5,7 +5,7 @@ use eframe::egui::{FontId, Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
 use super::sheet::{Sheet, Value};
 use crate::gui::theme::{self, Shades};
 
-/// Shows column `measure` of a sheet; gives the row of the bar that was clicked. `chosen` is marked.
+/// Shows column `measure` of a sheet; returns the row of the bar that was clicked. `chosen` is marked.
 pub(super) fn bars_ui(ui: &mut Ui, sheet: &Sheet, measure: usize, chosen: Option<usize>) -> Option<usize> {
     let shades = Shades::in_ui(ui);
     let size = vec2(ui.available_width().max(60.0), theme::CHART_HEIGHT);

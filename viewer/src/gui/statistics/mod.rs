@@ -77,7 +77,7 @@ const ANSWERS: [&str; 6] = [
     "The origin of the recording, the allocator settings, and what limits the accuracy of the numbers.",
 ];
 
-/// The view's state.
+/// State of the view.
 #[derive(Debug)]
 pub struct StatisticsView {
     shown: usize,
@@ -109,7 +109,7 @@ impl Default for StatisticsView {
 }
 
 impl StatisticsView {
-    /// Shows the statistics of the chosen device; gives what the user asks for.
+    /// Shows the statistics of the chosen device; returns the user's requests.
     pub fn statistics_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) -> Vec<Wish> {
         self.refresh(ui, scene);
         let Some(counted) = &self.counted else {
@@ -147,7 +147,7 @@ impl StatisticsView {
         let measures = sheet.measures();
         let default = sheet.measure.filter(|measure| measures.contains(measure));
         let measure = page.measure.filter(|measure| measures.contains(measure)).or(default);
-        // Where there is little room, it is the table's.
+        // In little space, it is the table's.
         if let Some(mut measure) = measure.filter(|_| ui.available_height() >= theme::LEAST_WITH_CHART) {
             measure_ui(ui, sheet, &measures, &mut measure);
             page.measure = Some(measure);
@@ -205,7 +205,7 @@ impl StatisticsView {
         }
     }
 
-    /// Writes the sheet that is shown as comma-separated values, in exact figures and in the order shown.
+    /// Writes the sheet that is shown as CSV, in exact figures and in the order shown.
     pub fn write_csv(&self, out: &mut impl Write) -> io::Result<()> {
         let page = self.pages.get(self.shown);
         let sheet = self.counted.as_ref().and_then(|counted| counted.sheets.get(self.shown));
@@ -247,7 +247,7 @@ impl StatisticsView {
     }
 }
 
-/// What limits trust, in words.
+/// What limits trust, as text.
 fn notes_ui(ui: &mut Ui, notes: &[TrustNote]) {
     if notes.is_empty() {
         ui.label("Nothing was lost, inferred or guessed: every number is exact.");

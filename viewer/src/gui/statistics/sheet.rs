@@ -92,7 +92,7 @@ pub(super) struct Sheet {
     pub name: &'static str,
     pub columns: Vec<Column>,
     pub lines: Vec<Line>,
-    /// The column that bars show at first; none where there are no bars.
+    /// The column that bars show at first; `None` if there are no bars.
     pub measure: Option<usize>,
     /// Sentences above the rows.
     pub lead: Vec<String>,

@@ -142,7 +142,7 @@ pub(super) fn lived(statistics: &Statistics) -> Sheet {
     bins("Lifetime in events", words("Lifetime in events", tooltip, 118.0), lines, 1)
 }
 
-/// All that is known of the recording, its device and its allocator.
+/// All facts about the recording, its device and its allocator.
 pub(super) fn facts(trace: &Trace, statistics: &Statistics) -> Sheet {
     let columns = vec![
         // The value stands beside its name, also where the panel is narrow.

@@ -30,7 +30,7 @@ impl DiffSheet {
         self.view.search_for(&Context::default(), self.recordings.each_ref(), text);
     }
 
-    /// What it is called.
+    /// Its display name.
     pub fn title(&self) -> String {
         let [a, b] = &self.recordings;
         format!("{} and {}: diff", a.name, b.name)

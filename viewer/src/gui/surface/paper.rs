@@ -21,7 +21,7 @@ pub struct Paper {
 
 impl Paper {
     /// Paper of `width` times `height` pixels, with `scale` pixels to a point: twice the scale draws everything twice as
-    /// large. What is too large to be drawn or too small to be read is refused in words.
+    /// large. What is too large to be drawn or too small to be read is refused as text.
     pub fn new([width, height]: [u32; 2], scale: f32, theme: Theme) -> Result<Self, String> {
         let pixels = u64::from(width) * u64::from(height);
         if width.max(height) > MOST_SIDE || pixels > MOST_PIXELS {

@@ -132,7 +132,7 @@ struct Layer<'a> {
 }
 
 impl Layer<'_> {
-    /// The corners of a triangle; none where it names vertices that are not there or lie nowhere.
+    /// The corners of a triangle; `None` if it names vertices that are not there or lie nowhere.
     fn corners(&self, indices: [u32; 3]) -> Option<[Corner; 3]> {
         let corner = |index: u32| {
             let corner = Corner::new(self.mesh.vertices.get(index as usize)?, self.texture, self.scale);

@@ -20,7 +20,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// What the ending of `path` asks for; else why it asks for nothing, in words.
+    /// What the ending of `path` asks for; else why it asks for nothing, as text.
     pub fn of(path: &Path) -> Result<Self, String> {
         let ending = path.extension().and_then(OsStr::to_str).unwrap_or_default();
         match ending.to_ascii_lowercase().as_str() {
@@ -47,7 +47,7 @@ impl Surface {
 }
 
 /// Draws a picture with `draw`, which tells whether all that it shows is complete, and writes it to `path`, whose ending
-/// says how. Gives the file's length in bytes.
+/// says how. Returns the file's length in bytes.
 pub fn save_view(path: &Path, paper: Paper, title: &str, draw: impl FnMut(&mut Ui) -> bool) -> Result<u64, Failure> {
     let format = Format::of(path).map_err(Failure::Usage)?;
     let mut surface = Surface::new(paper);

@@ -47,7 +47,7 @@ const FLAME: Choices = Choices { look: Look::Flame, first: TreeKey::By(GroupKey:
 const UPPER: f32 = 0.4;
 
 impl SheetView {
-    /// The one of this name; else what there is, in words.
+    /// The one of this name; else what there is, as text.
     pub fn named(name: &str) -> Result<Self, String> {
         // What has two sides is no view of one recording, but one may ask for it.
         let names: Vec<&str> = VIEWS.iter().map(|view| view.name).chain(["diff"]).collect();
@@ -67,7 +67,7 @@ impl SheetView {
 }
 
 impl Sheet {
-    /// What it is called.
+    /// Its display name.
     pub fn title(&self, view: SheetView) -> String {
         format!("{}: {}", self.recording.name, view.name)
     }
@@ -131,7 +131,7 @@ impl Sheet {
         is_complete
     }
 
-    /// Who holds memory at the pinned moment, or at the peak.
+    /// What is using memory at the pinned moment, or at the peak.
     fn moment_ui(&mut self, ui: &mut Ui, choices: Choices) -> bool {
         let (moment, reason) = self.moment();
         let at = if reason == Reason::Peak { "At the peak" } else { "At the moment" };

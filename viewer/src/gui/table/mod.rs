@@ -70,7 +70,7 @@ pub struct TableState {
     grip: Option<f32>,
     /// The row to bring into view when the table is next shown.
     due: Option<usize>,
-    /// Whether the table takes the keyboard when next shown.
+    /// Whether the table takes the keyboard focus when next shown.
     wants_focus: bool,
 }
 
@@ -81,7 +81,7 @@ impl TableState {
         self.reveal(row);
     }
 
-    /// Gives the keyboard to the table when it is next shown.
+    /// Moves the keyboard focus to the table when it is next shown.
     pub fn focus(&mut self) {
         self.wants_focus = true;
     }
@@ -118,7 +118,7 @@ pub struct Touched {
     pub is_resorted: bool,
 }
 
-/// Shows a table called `label` of `rows` rows in the room that there is. `cell` gives the cell of a row and column; it
+/// Shows a table called `label` of `rows` rows in the available space. `cell` gives the cell of a row and column; it
 /// is asked for rows in view only.
 pub fn table_ui(
     ui: &mut Ui,
@@ -270,7 +270,7 @@ fn aside_bar_ui(ui: &Ui, bar: Rect, share: f32, most: f32, state: &mut TableStat
     paint::handle(ui, place, response.hovered() || response.dragged());
 }
 
-/// The table as comma-separated values, headings first; text in quotes, numbers bare.
+/// The table as CSV, headings first; text in quotes, numbers bare.
 pub fn csv(columns: &[Column], rows: usize, cell: impl FnMut(usize, usize) -> String) -> String {
     let mut out = Vec::new();
     // Writing to memory does not fail.

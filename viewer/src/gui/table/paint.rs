@@ -87,7 +87,7 @@ impl Frame<'_> {
         is_resorted
     }
 
-    /// The rows in view; gives the widget of the chosen one.
+    /// The rows in view; returns the widget of the chosen one.
     pub(super) fn rows_ui(
         &self,
         ui: &Ui,
@@ -106,7 +106,7 @@ impl Frame<'_> {
             let top = body.top() + (row - state.first) as f32 * theme::ROW_HEIGHT;
             let whole = Rect::from_min_size(pos2(body.left(), top), vec2(body.width(), theme::ROW_HEIGHT));
             let place = whole.intersect(body);
-            // The table takes the keyboard, not each of its rows: Tab leaves it at once.
+            // The table takes the keyboard focus, not each of its rows: Tab leaves it at once.
             let on_row = ui.interact(place, self.id.with(row), Sense::CLICK);
             if on_row.clicked() {
                 response.request_focus();

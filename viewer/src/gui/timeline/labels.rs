@@ -12,7 +12,7 @@ impl Labels {
         self.0.push(rect);
     }
 
-    /// Takes the first of `places` that lies within `plot` and meets no label; none where there is no such place.
+    /// Takes the first of `places` that lies within `plot` and meets no label; `None` if there is no such place.
     pub(in crate::gui) fn claim(&mut self, plot: Rect, places: impl IntoIterator<Item = Rect>) -> Option<Rect> {
         let place = places.into_iter().find(|place| plot.contains_rect(*place) && !self.meets(*place))?;
         self.add(place);

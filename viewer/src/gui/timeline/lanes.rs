@@ -97,7 +97,7 @@ fn has_phases(recording: &Recording) -> bool {
     recording.trace.spans.rows().len() > 1
 }
 
-/// The places on the axis at which the steps in view begin, for lines through the plot; none where they would lie too
+/// The places on the axis at which the steps in view begin, for lines through the plot; `None` if they would lie too
 /// close to part anything.
 pub(super) fn step_borders(frame: &PlotFrame, recording: &Recording, selection: &Selection) -> Vec<f64> {
     let shown = in_view(&recording.steps, |(_, events)| events.clone(), frame, &recording.trace, selection);

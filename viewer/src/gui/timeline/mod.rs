@@ -37,7 +37,7 @@ use picture::{Painter, Part, Request};
 /// How the bands look.
 #[derive(Clone, Debug)]
 pub struct Look {
-    /// What colours mean.
+    /// The colouring of blocks.
     pub colour_by: ColourBy,
     /// The order of the stack.
     pub stacking: Stacking,

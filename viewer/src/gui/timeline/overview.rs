@@ -38,7 +38,7 @@ pub(super) enum Hold {
 /// Points around an edge of the visible part in which the pointer takes hold of it.
 const EDGE: f64 = 5.0;
 
-/// Shows the overview; gives the part of the axis that the user makes visible.
+/// Shows the overview; returns the part of the axis that the user makes visible.
 pub(super) fn overview_ui(ui: &mut Ui, overview: &Overview<'_>, hold: &mut Option<Hold>) -> Option<Range<f64>> {
     let shades = Shades::in_ui(ui);
     let Overview { picture, whole, view, metric, peak_x, marks } = overview;

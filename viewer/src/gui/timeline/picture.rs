@@ -33,7 +33,7 @@ pub struct Request {
     pub device: usize,
     /// The visible part, as a grid of pixels.
     pub window: Window,
-    /// What colours mean.
+    /// The colouring of blocks.
     pub colour_by: ColourBy,
     /// The order of the stack.
     pub stacking: Stacking,

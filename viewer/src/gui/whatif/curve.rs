@@ -55,7 +55,7 @@ pub(super) struct Curve {
 }
 
 impl Curve {
-    /// Works it out; none where it is not wanted any more.
+    /// Computes it; `None` if it is not wanted any more.
     pub(super) fn of(asked: Asked, cancel: &Cancel) -> Option<Self> {
         let Asked { recording, replayed, selection, key } = asked;
         let (trace, index) = (&recording.trace, recording.devices.get(selection.device)?);

@@ -37,9 +37,9 @@ const TRIED: [Column; 6] = [
     text("Outcome", "Whether a request fails, or the replay reaches the end of the recording.", 196.0),
 ];
 
-/// Width from which on the table of settings has all its columns, in points.
+/// Least width at which the table of settings has all its columns, in points.
 const ROOM_FOR_ALL: f32 = 816.0;
-/// Width from which on the table of peaks names events, in points.
+/// Least width at which the table of peaks names events, in points.
 const ROOM_FOR_EVENTS: f32 = 590.0;
 
 /// Height of a table of so many rows.
@@ -61,7 +61,7 @@ fn whole_table_ui(
     ui.scope_builder(UiBuilder::new().id_salt(label).max_rect(place), show).inner
 }
 
-/// Shows the peaks; gives the moment that was clicked.
+/// Shows the peaks; returns the moment that was clicked.
 pub(super) fn peaks_ui(ui: &mut Ui, replayed: &Replayed, other: &Other<'_>, state: &mut TableState) -> Option<Wish> {
     let rows = compared(&replayed.prediction.measured, &other.changed.figures);
     let told = |row: &Compared| row.peak.as_ref().map(|peak| other.told(peak));
@@ -92,11 +92,11 @@ pub(super) fn peaks_ui(ui: &mut Ui, replayed: &Replayed, other: &Other<'_>, stat
     told(row).map(|peak| Wish::Moment(peak.position()))
 }
 
-/// Shows the settings that were tried; gives those that were clicked.
+/// Shows the settings that were tried; returns those that were clicked.
 pub(super) fn tried_ui(ui: &mut Ui, replayed: &Replayed, state: &mut TableState) -> Option<String> {
     let rows = tried(&replayed.prediction);
     let before = replayed.prediction.measured.peak_bytes(Metric::Reserved);
-    // Where there is little room, the figures that are compared stay.
+    // In little space, the figures that are compared stay.
     let shown: &[usize] = if ui.available_width() < ROOM_FOR_ALL { &[0, 2, 5] } else { &[0, 1, 2, 3, 4, 5] };
     let columns: Vec<Column> = shown.iter().map(|column| TRIED[*column]).collect();
     let of = |column: usize| shown.get(column).copied().unwrap_or_default();
@@ -130,7 +130,7 @@ fn figures_of(figures: &Figures) -> [u64; 3] {
     [allocated, reserved, figures.reserved_beyond_active()]
 }
 
-/// The table that is shown as comma-separated values, sizes in bytes, events those of the recording.
+/// The table that is shown as CSV, sizes in bytes, events those of the recording.
 pub(super) fn figures_csv(replayed: &Replayed) -> String {
     match replayed.other() {
         Some(other) => peaks_csv(&replayed.prediction, &other),

@@ -116,7 +116,7 @@ pub(super) enum Act {
 /// What was typed, and what is wrong with it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Form {
-    /// Whether the first field takes the keyboard when next shown.
+    /// Whether the first field takes the keyboard focus when next shown.
     wants_focus: bool,
     texts: [String; Field::ALL.len()],
     mistakes: [Option<String>; Field::ALL.len()],
@@ -131,7 +131,7 @@ impl Form {
         self.mistakes[field as usize] = None;
     }
 
-    /// Gives the keyboard to the first field when next shown.
+    /// Moves the keyboard focus to the first field when next shown.
     pub(super) fn focus(&mut self) {
         self.wants_focus = true;
     }
@@ -150,12 +150,12 @@ impl Form {
         self.mistakes[field as usize].as_deref()
     }
 
-    /// What stands in `field`; none where that is nothing.
+    /// What stands in `field`; `None` if that is nothing.
     fn text(&self, field: Field) -> Option<&str> {
         Some(self.texts[field as usize].trim()).filter(|text| !text.is_empty())
     }
 
-    /// The change that is asked for, on `device`; none where something is wrong with it, which is noted.
+    /// The change that is asked for, on `device`; `None` if something is wrong with it, which is noted.
     pub(super) fn apply(&mut self, trace: &Trace, device: DeviceId, has_uses: bool) -> Option<Applied> {
         let mut mistakes: [Option<String>; Field::ALL.len()] = Default::default();
         let mut note = |field: Field, why: String| mistakes[field as usize] = Some(why);
@@ -205,7 +205,7 @@ impl Form {
         self.mistakes.iter().all(Option::is_none).then_some(Applied { change, words })
     }
 
-    /// Shows the fields; gives what the user did. `no_uses` says why the recording has no uses, where it has none.
+    /// Shows the fields; returns what the user did. `no_uses` says why the recording has no uses, where it has none.
     pub(super) fn form_ui(&mut self, ui: &mut Ui, no_uses: Option<&str>, is_busy: bool) -> Option<Act> {
         let mut act = None;
         for field in Field::ALL {

@@ -35,7 +35,7 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// Replays what is asked for; none where the answer is not wanted any more.
+    /// Replays what is asked for; `None` if the answer is not wanted any more.
     pub(super) fn to(asked: Asked, cancel: &Cancel) -> Option<Self> {
         let Asked { recording, key } = asked;
         let device = recording.devices.get(key.device)?.device;

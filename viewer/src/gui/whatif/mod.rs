@@ -33,7 +33,7 @@ const FORM_SHARE: f32 = 0.43;
 /// Opacity of a result that is not of what stands in the form.
 const FORMER_OPACITY: f32 = 0.45;
 
-/// The view's state.
+/// State of the view.
 #[derive(Debug)]
 pub struct WhatIfView {
     form: Form,
@@ -74,7 +74,7 @@ impl Default for WhatIfView {
 }
 
 impl WhatIfView {
-    /// Whether anything is being worked out.
+    /// Whether anything is being computed.
     pub fn is_busy(&self) -> bool {
         self.worker.is_busy() || self.curve.is_busy() || self.opener.is_busy()
     }
@@ -88,7 +88,7 @@ impl WhatIfView {
         self.predicted = self.opener.wait().or(self.predicted.take());
     }
 
-    /// Gives the keyboard to the first field of the form.
+    /// Moves the keyboard focus to the first field of the form.
     pub fn focus(&mut self) {
         self.form.focus();
     }
@@ -98,13 +98,13 @@ impl WhatIfView {
         self.predicted.take().or_else(|| self.opener.take())
     }
 
-    /// The figures as comma-separated values; none until they are known.
+    /// The figures as CSV; none until they are known.
     pub fn csv(&self) -> Option<String> {
         let answer = self.shown.as_ref()?;
         answer.outcome.as_ref().ok().map(|replayed| figures::figures_csv(replayed))
     }
 
-    /// Shows the view in the room that there is; where that is too little, it scrolls. Gives what the user asks for.
+    /// Shows the view in the available space; scrolls if that is too small. Returns the user's requests.
     pub fn whatif_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) -> Vec<Wish> {
         if let Some(why) = WHY_NOT {
             ui.add(Label::new(format!("What-if is not available: {why}.")).wrap());
@@ -341,7 +341,7 @@ impl WhatIfView {
     fn take(&mut self, answer: Answer) {
         (self.peaks, self.tried) = (TableState::default(), TableState::default());
         let former = self.shown.replace(answer);
-        // Millions of rows are given back elsewhere: the window goes on.
+        // Millions of rows are freed on another thread, so that the window does not freeze.
         if let Some(Ok(former)) = former.map(|former| former.outcome) {
             let held = Arc::downgrade(&former);
             discard(former, held);

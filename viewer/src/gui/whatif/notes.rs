@@ -12,7 +12,7 @@ use crate::gui::scene::Wish;
 use crate::gui::theme::Shades;
 use crate::prediction::{Changed, Failed};
 
-/// Shows them; gives the moment that was clicked.
+/// Shows them; returns the moment that was clicked.
 pub(super) fn notes_ui(ui: &mut Ui, applied: &Applied, replayed: &Replayed) -> Option<Wish> {
     let unchanged = &replayed.prediction.unchanged;
     let mut wish = None;

@@ -57,7 +57,7 @@ impl CurveView {
         self.shown.as_ref()
     }
 
-    /// Shows legend and curves in the room that there is, and follows wheel, drag and click.
+    /// Shows legend and curves in the available space, and follows wheel, drag and click.
     pub(super) fn curve_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>, replayed: &Arc<Replayed>) -> Option<Wish> {
         let other = replayed.other()?;
         self.ask(ui, scene, replayed);
