@@ -6,16 +6,16 @@ use eframe::egui::{Button, RichText, Role, Ui, WidgetInfo};
 
 use super::theme::Shades;
 
-/// What the user does about a failure.
+/// The user's answer to a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Try again.
     Retry,
-    /// Take the message away.
+    /// Dismiss the message.
     Dismiss,
 }
 
-/// Shows why the file at `path` could not be opened. Only files that have a path to return to can be tried again.
+/// Shows why the file at `path` could not be opened. Only files with a path can be tried again.
 pub fn failure_ui(ui: &mut Ui, path: &Path, why: &str, can_retry: bool) -> Option<Answer> {
     let shades = Shades::in_ui(ui);
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();

@@ -5,7 +5,7 @@ use eframe::egui::{Grid, Id, Label, Modal, RichText, ScrollArea, Ui};
 use super::{keys, theme};
 use crate::command::Command;
 
-/// What is shown over everything else.
+/// The windows shown over everything else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Help {
     /// Every command with its keys.
@@ -14,12 +14,12 @@ pub enum Help {
     About,
 }
 
-/// What the program is, in a sentence.
+/// The description of the program, in a sentence.
 const PURPOSE: &str = "Highwater shows where GPU memory goes: what was allocated, when, by which line of your program, \
                        and what the peak is made of.";
 
 impl Help {
-    /// Shows it; returns whether it stays open.
+    /// Shows it. Returns whether it stays open.
     pub fn help_ui(self, ui: &Ui) -> bool {
         let mut is_open = true;
         let modal = Modal::new(Id::unique("help")).show(ui.ctx(), |ui| {

@@ -18,7 +18,7 @@ pub enum Look {
     Phases,
     /// The peak of each total.
     Totals,
-    /// What the recordings say of themselves.
+    /// The facts recorded about the recordings.
     Settings,
 }
 
@@ -37,7 +37,7 @@ impl Look {
         }
     }
 
-    /// What it answers.
+    /// Its tooltip.
     pub const fn tooltip(self) -> &'static str {
         match self {
             Self::Groups => "Groups by difference. Double click or Enter restricts both sides to a group.",
@@ -49,16 +49,16 @@ impl Look {
     }
 }
 
-/// What is compared.
+/// The settings of a comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Choices {
     /// The total.
     pub metric: Metric,
     /// The moments of A and B.
     pub at: [DiffAt; 2],
-    /// By what blocks are grouped; one key at least.
+    /// The grouping keys, at least one.
     pub keys: Vec<GroupKey>,
-    /// How the timelines stand one above the other.
+    /// The alignment of the timelines.
     pub align: Align,
     /// Whether stacks leave out internal frames.
     pub hides_internals: bool,
@@ -67,7 +67,7 @@ pub struct Choices {
 }
 
 impl Choices {
-    /// The peaks of two recordings by category; of one, the ends of its last two whole steps: what lives on.
+    /// The default: the peaks of two recordings by category; for one recording, the ends of its last two whole steps.
     pub fn usual(recordings: [&Recording; 2], metric: Metric) -> Self {
         let is_one = std::ptr::eq(recordings[0], recordings[1]);
         let of_one = || {
@@ -85,7 +85,7 @@ impl Choices {
         }
     }
 
-    /// The same moments of the steps `by` further on, where a step is meant.
+    /// The same moments, `by` steps later where they refer to steps.
     pub(super) fn shift(&mut self, by: i32) {
         for at in &mut self.at {
             if let DiffAt::Step(step) | DiffAt::StepEnd(step) = at {

@@ -18,7 +18,7 @@ const FIGURE_WIDTH: f32 = 84.0;
 /// Least width at which the removals have all their columns, in points.
 const ROOM_FOR_ALL: f32 = 440.0;
 
-/// Shows all advice, what lowers the peak most first.
+/// Shows all advice, the largest saving first.
 pub(super) fn advice_ui(ui: &mut Ui, explained: &Explained, filter: &Filter, can_click: bool) -> Option<Wish> {
     let advice = &explained.explanation.advice;
     if advice.is_empty() {
@@ -47,7 +47,7 @@ pub(super) fn advice_ui(ui: &mut Ui, explained: &Explained, filter: &Filter, can
     wish
 }
 
-/// The peak without the blocks; where that is not known, how much they hold.
+/// The peak without the blocks; if unknown, the size of the blocks.
 fn figure_ui(ui: &mut Ui, advice: &Advice) {
     ui.spacing_mut().item_spacing.y = 0.0;
     let (bytes, what) = match &advice.without {
@@ -117,7 +117,7 @@ const COLUMNS: [Column; 4] = [
     },
 ];
 
-/// Shows the peak without one part after another, as steps down. Nothing where there is no part to do without.
+/// Shows the peak without one part after another. Shows nothing if no part can be removed.
 pub(super) fn removals_ui(ui: &mut Ui, explained: &Explained, state: &mut TableState) -> Option<Wish> {
     let (peak, removals) = (&explained.explanation.peak, &explained.explanation.removals);
     if removals.is_empty() {

@@ -14,7 +14,7 @@ use crate::gui::theme::Shades;
 use crate::gui::words::{failed_requests, when};
 use crate::session::Recording;
 
-/// Shows how high the peak is, and when.
+/// Shows the size and the moment of the peak.
 pub(super) fn head_ui(
     ui: &mut Ui,
     scene: &Scene<'_>,
@@ -50,7 +50,7 @@ pub(super) fn head_ui(
     wish
 }
 
-/// That requests failed on the device, so that peaks and advice hold only up to there, and the way to why.
+/// Warns that requests failed on the device, so that the run may need more memory; with a link to the cause.
 pub(super) fn failed_ui(ui: &mut Ui, scene: &Scene<'_>, can_click: bool) -> Option<Wish> {
     let failed = scene.index().summary.oom_events;
     if failed == 0 {
@@ -70,7 +70,7 @@ pub(super) fn failed_ui(ui: &mut Ui, scene: &Scene<'_>, can_click: bool) -> Opti
     wish
 }
 
-/// Shows what the conditions leave of the peak, where there are any.
+/// Shows the effect of the search conditions on the peak, if there are any.
 pub(super) fn filtered_ui(ui: &mut Ui, explained: &Explained, can_click: bool) -> Option<Wish> {
     let (peak, group) = (&explained.explanation.peak, explained.explanation.filtered.as_ref()?);
     let mut wish = None;
@@ -95,7 +95,7 @@ pub(super) fn filtered_ui(ui: &mut Ui, explained: &Explained, can_click: bool) -
     wish
 }
 
-/// Lets the user choose by what groups are told apart.
+/// Shows the choosers of the grouping keys.
 pub(super) fn keys_ui(ui: &mut Ui, keys: &mut Keys, recording: &Recording) {
     ui.horizontal_wrapped(|ui| {
         ui.label("Groups");
