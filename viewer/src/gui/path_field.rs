@@ -15,7 +15,7 @@ pub struct PathField {
     is_focused: bool,
 }
 
-/// What became of the field in this frame.
+/// The outcome of a frame.
 #[derive(Debug)]
 pub enum Entered {
     /// It stays open.
@@ -27,7 +27,7 @@ pub enum Entered {
 }
 
 impl PathField {
-    /// A field for the path that `ask` needs; one to save at begins with the name that is suggested.
+    /// A field for the path of `ask`; for a file to write, it starts with the suggested name.
     pub fn new(ask: Ask) -> Self {
         let folder = std::env::current_dir().unwrap_or_default();
         let text = match &ask {
@@ -37,7 +37,7 @@ impl PathField {
         Self { ask, text, is_focused: false }
     }
 
-    /// What the path is for.
+    /// The purpose of the path.
     pub fn into_ask(self) -> Ask {
         self.ask
     }
@@ -105,7 +105,7 @@ impl PathField {
     }
 }
 
-/// The path that was typed, with `~` for the home folder, from the current folder on.
+/// The typed path as an absolute path, with `~` replaced by the home folder.
 fn absolute(text: &str) -> PathBuf {
     let text = text.trim();
     let home = std::env::home_dir().filter(|_| text == "~" || text.starts_with("~/"));

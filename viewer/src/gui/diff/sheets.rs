@@ -116,7 +116,7 @@ impl Sheet {
         order
     }
 
-    /// The groups, which were made by `keys`, then what is not listed as one row. `stacks` has the stack of each group on
+    /// The groups by `keys`, then one row for the groups not listed. `stacks` has each group's stack on one line, if
     /// stacks are a key.
     pub(super) fn of_groups(diff: &Diff, keys: &[GroupKey], stacks: &[String]) -> Self {
         let has_loose = diff.groups.iter().any(|group| group.likeness != Likeness::Equal);

@@ -28,18 +28,18 @@ const COLUMNS: [Column; 3] = [
     Column { name: "Bytes", tooltip: "Bytes of the block.", width: 82.0, is_number: true, is_sortable: false },
 ];
 
-/// The user's request of the chosen node.
+/// The user's request for the selected node.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Ask {
     /// Show this block.
     Block(BlockId),
     /// Keep only its blocks.
     Filter,
-    /// Choose nothing.
+    /// Clear the selection.
     Close,
 }
 
-/// Shows the chosen node.
+/// Shows the selected node.
 pub(super) fn details_ui(ui: &mut Ui, answer: &Answer, chosen: &Chosen, state: &mut TableState) -> Option<Ask> {
     let source = &answer.request.source;
     let (recording, trace) = (&source.recording, &source.recording.trace);
