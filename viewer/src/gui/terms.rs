@@ -5,11 +5,11 @@ use highwater_snapshots::units::parse_bytes;
 
 use crate::gui::condition;
 
-/// What stands for a value that is not there.
+/// Stands for a missing value.
 const NONE: &str = "(none)";
 
-/// The condition that blocks with these `values` of `keys` meet; `None` if a value cannot be asked for. A line of code
-/// is met by every stack that passes through it.
+/// The condition for blocks with these `values` of `keys`; `None` if a value cannot be expressed. A line of code
+/// matches every stack that contains it.
 pub fn condition_of(keys: &[GroupKey], values: &[String]) -> Option<String> {
     let terms: Option<Vec<String>> = keys.iter().zip(values).map(|(key, value)| term(*key, value)).collect();
     terms.filter(|terms| !terms.is_empty()).map(|terms| terms.join(" "))

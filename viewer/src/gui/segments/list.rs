@@ -31,13 +31,13 @@ pub(super) struct List {
     table: TableState,
     /// Rows of the map's segments in order.
     rows: Vec<usize>,
-    /// What they were sorted for, and by.
+    /// The key of the order: the state, and the column.
     sorted: Option<Arc<State>>,
     sort: Option<(usize, bool)>,
 }
 
 impl List {
-    /// Shows the table; `chosen` is the first address of the chosen segment. Gives what was done, with rows of the map.
+    /// Shows the table; `chosen` is the first address of the selected segment. Returns the user's action, by map row.
     pub(super) fn list_ui(&mut self, ui: &mut Ui, state: &Arc<State>, chosen: Option<u64>) -> Touched {
         let segments = &state.map.segments;
         self.sort(state);
@@ -56,7 +56,7 @@ impl List {
         touched
     }
 
-    /// Brings the segment in row `segment` of the map into view.
+    /// Scrolls to the segment in row `segment` of the map.
     pub(super) fn show(&mut self, segment: usize) {
         if let Some(row) = self.rows.iter().position(|row| *row == segment) {
             self.table.choose(row);
@@ -102,7 +102,7 @@ impl List {
     }
 }
 
-/// The share of a segment that live blocks have.
+/// The share of a segment in live blocks.
 fn share(segment: &HeldSegment) -> f64 {
     segment.usage.allocated() as f64 / segment.usage.held().max(1) as f64
 }

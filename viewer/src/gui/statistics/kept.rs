@@ -19,11 +19,11 @@ use crate::gui::table::Column;
 use crate::gui::terms::condition_of;
 use crate::gui::timeline::drawn_metric;
 
-/// Steps that are listed for a row.
+/// Most steps listed for a row.
 const LISTED_STEPS: usize = 12;
 
-/// What is kept on the device of `live`, of the blocks among `matches`: the leaks in sentences, as `highwater growth` prints
-/// them, and every source line with what it keeps.
+/// The blocks kept on the device of `live`, of those among `matches`: the leaks in sentences, as printed by `highwater
+/// growth`, and every source line with its kept bytes.
 pub(super) fn kept(trace: &Trace, absent: &Absent, live: &LiveIndex, metric: Metric, matches: &Matches) -> Sheet {
     let metric = drawn_metric(metric);
     let window = StepWindow::of(trace, live.device(), None, None).ok();
@@ -51,7 +51,7 @@ pub(super) fn kept(trace: &Trace, absent: &Absent, live: &LiveIndex, metric: Met
     Sheet { name: "Kept", columns: columns(&keys), lines, measure: Some(1), lead }
 }
 
-/// By what blocks are grouped: the source line, the module, and the category, each where the recording has it. Guessed
+/// The grouping keys: source line, module and category, each if recorded. Guessed
 /// categories would split what one line keeps.
 fn keys(trace: &Trace, absent: &Absent) -> Vec<GroupKey> {
     let mut keys = vec![GroupKey::Frame, GroupKey::Scope];
@@ -62,7 +62,7 @@ fn keys(trace: &Trace, absent: &Absent) -> Vec<GroupKey> {
     keys
 }
 
-/// The blocks by `keys`. Blocks of several lines that leak together, through a line that calls them, have that line.
+/// The blocks by `keys`. Blocks of several lines that leak together through a common caller have the caller's line.
 fn groups(trace: &Trace, blocks: &[BlockId], keys: &[GroupKey], leaks: &Leaks) -> BTreeMap<Vec<String>, Vec<BlockId>> {
     let leaking: HashSet<&str> = leaks.lines.iter().map(|leak| leak.line.as_str()).collect();
     let mut callers: HashMap<StackId, Option<String>> = HashMap::new();
@@ -89,7 +89,7 @@ fn groups(trace: &Trace, blocks: &[BlockId], keys: &[GroupKey], leaks: &Leaks) -
     groups
 }
 
-/// The verdict on leaks.
+/// The sentences about leaks.
 fn lead(absent: &Absent, leaks: &Leaks, steps: usize) -> Vec<String> {
     match steps {
         0 => absent.reason(GroupKey::Step).map(str::to_owned).into_iter().collect(),
@@ -120,14 +120,14 @@ fn columns(keys: &[GroupKey]) -> Vec<Column> {
     first.into_iter().chain(figures).chain(others).chain(rest).collect()
 }
 
-/// What one group keeps.
+/// The kept blocks of one group.
 struct Row {
     key: Vec<String>,
     bytes: u64,
     leaked: u64,
     per_step: u64,
     blocks: u64,
-    /// Bytes by the step in which they were allocated; none outside all steps.
+    /// Bytes by the step in which they were allocated; `None` outside all steps.
     by_step: BTreeMap<Option<u32>, u64>,
 }
 
@@ -151,7 +151,7 @@ impl Row {
         Self { key, bytes, leaked, per_step, blocks: blocks.len() as u64, by_step }
     }
 
-    /// The steps with what each leaves.
+    /// The steps with the bytes kept from each.
     fn steps_text(&self) -> String {
         let one = |(step, bytes): (&Option<u32>, &u64)| {
             let step = step.map_or_else(|| "outside".to_owned(), |step| format!("step {step}"));

@@ -18,7 +18,7 @@ pub(super) const fn words(name: &'static str, tooltip: &'static str, width: f32)
     Column { name, tooltip, width, is_number: false, is_sortable: true }
 }
 
-/// What each step did.
+/// The statistics of each step.
 pub(super) fn steps(statistics: &Statistics) -> Sheet {
     let metric = statistics.metric;
     let is_sampled = statistics.steps.iter().any(|row| row.peak.device_used > 0);
@@ -126,7 +126,7 @@ pub(super) fn lifetimes(statistics: &Statistics) -> Sheet {
     )
 }
 
-/// Blocks by the number of events that they live.
+/// Blocks by lifetime in events.
 pub(super) fn lived(statistics: &Statistics) -> Sheet {
     let line = |row: &RangeBin| {
         let name = match (row.from, row.to) {
@@ -145,7 +145,7 @@ pub(super) fn lived(statistics: &Statistics) -> Sheet {
 /// All facts about the recording, its device and its allocator.
 pub(super) fn facts(trace: &Trace, statistics: &Statistics) -> Sheet {
     let columns = vec![
-        // The value stands beside its name, also where the panel is narrow.
+        // The value is beside its name even in a narrow panel.
         words("Fact", "The name of the fact.", 0.0),
         words("Value", "Its value.", 168.0),
         words("About", "The subject of the fact.", 90.0),

@@ -2,16 +2,16 @@
 
 use eframe::egui::{Theme, Vec2, vec2};
 
-/// Pixels of a picture's longer side at most.
+/// Most pixels of a picture's longer side.
 const MOST_SIDE: u32 = 16_384;
-/// Pixels of a picture at most.
+/// Most pixels of a picture.
 const MOST_PIXELS: u64 = 200_000_000;
-/// The least room in which something can be read, in points.
+/// Smallest readable size, in points.
 const LEAST: Vec2 = vec2(640.0, 400.0);
-/// Pixels of a point, at least and at most.
+/// Least and most pixels per point.
 const SCALES: std::ops::RangeInclusive<f32> = 0.5..=8.0;
 
-/// What a picture is drawn on.
+/// The size, scale and theme of a picture.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Paper {
     size: [u32; 2],
@@ -20,8 +20,8 @@ pub struct Paper {
 }
 
 impl Paper {
-    /// Paper of `width` times `height` pixels, with `scale` pixels to a point: twice the scale draws everything twice as
-    /// large. What is too large to be drawn or too small to be read is refused as text.
+    /// Paper of `width` times `height` pixels, with `scale` pixels per point: twice the scale draws everything twice as
+    /// large. Fails if the size is too large to draw or too small to read.
     pub fn new([width, height]: [u32; 2], scale: f32, theme: Theme) -> Result<Self, String> {
         let pixels = u64::from(width) * u64::from(height);
         if width.max(height) > MOST_SIDE || pixels > MOST_PIXELS {
@@ -47,8 +47,8 @@ impl Paper {
         Ok(paper)
     }
 
-    /// Paper for a view that takes `room` points in a window of that scale and theme: larger where nothing could be read
-    /// on it, coarser where it would be too large.
+    /// Paper for a view of `room` points in a window of that scale and theme; larger if it would be unreadable,
+    /// coarser if it would be too large.
     pub fn fitting(room: Vec2, scale: f32, theme: Theme) -> Self {
         let side = |room: f32, least: f32| if room.is_finite() { room.clamp(least, MOST_SIDE as f32) } else { least };
         let room = vec2(side(room.x, LEAST.x), side(room.y, LEAST.y));
@@ -68,7 +68,7 @@ impl Paper {
         vec2(self.size[0] as f32, self.size[1] as f32) / self.scale
     }
 
-    /// Pixels of a point.
+    /// Pixels per point.
     pub fn scale(&self) -> f32 {
         self.scale
     }

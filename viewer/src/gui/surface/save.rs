@@ -10,7 +10,7 @@ use super::{Paper, Surface, png};
 use crate::cli::destination::{io_error, write_whole};
 use crate::cli::outcome::Failure;
 
-/// What a picture is written as.
+/// The file format of a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Pixels.
@@ -20,7 +20,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// What the ending of `path` asks for; else why it asks for nothing, as text.
+    /// The format for the file extension of `path`; otherwise an error message.
     pub fn of(path: &Path) -> Result<Self, String> {
         let ending = path.extension().and_then(OsStr::to_str).unwrap_or_default();
         match ending.to_ascii_lowercase().as_str() {
@@ -35,7 +35,7 @@ impl Format {
 }
 
 impl Surface {
-    /// Writes what was drawn. `title` is what an SVG says of itself.
+    /// Writes the drawing; `title` becomes the title of an SVG.
     pub fn write(&self, out: impl Write, format: Format, title: &str) -> io::Result<()> {
         let mut out = BufWriter::with_capacity(1 << 16, out);
         match format {
@@ -46,8 +46,8 @@ impl Surface {
     }
 }
 
-/// Draws a picture with `draw`, which tells whether all that it shows is complete, and writes it to `path`, whose ending
-/// says how. Returns the file's length in bytes.
+/// Draws a picture with `draw`, which returns whether everything shown is complete, and writes it to `path`, as PNG or
+/// SVG by its file extension. Returns the file's length in bytes.
 pub fn save_view(path: &Path, paper: Paper, title: &str, draw: impl FnMut(&mut Ui) -> bool) -> Result<u64, Failure> {
     let format = Format::of(path).map_err(Failure::Usage)?;
     let mut surface = Surface::new(paper);

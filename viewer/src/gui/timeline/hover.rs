@@ -11,7 +11,7 @@ use crate::gui::words::{life, moment_text, size, title};
 use crate::selection::Selection;
 use crate::session::Recording;
 
-/// Shows it.
+/// Shows the tooltip.
 pub(super) fn hover_ui(ui: &mut Ui, recording: &Recording, selection: &Selection, hover: Hover, entry: Option<&Entry>) {
     let trace = &recording.trace;
     let metric = drawn_metric(selection.metric);

@@ -7,19 +7,19 @@ use eframe::egui::Rect;
 pub(in crate::gui) struct Labels(Vec<Rect>);
 
 impl Labels {
-    /// Keeps others away from `rect`.
+    /// Keeps other labels away from `rect`.
     pub(in crate::gui) fn add(&mut self, rect: Rect) {
         self.0.push(rect);
     }
 
-    /// Takes the first of `places` that lies within `plot` and meets no label; `None` if there is no such place.
+    /// Takes the first of `places` that is within `plot` and overlaps no label; `None` if there is none.
     pub(in crate::gui) fn claim(&mut self, plot: Rect, places: impl IntoIterator<Item = Rect>) -> Option<Rect> {
         let place = places.into_iter().find(|place| plot.contains_rect(*place) && !self.meets(*place))?;
         self.add(place);
         Some(place)
     }
 
-    /// Whether a label lies on `rect`, or so close that they would read as one.
+    /// Whether a label overlaps `rect`, or is too close to it.
     fn meets(&self, rect: Rect) -> bool {
         self.0.iter().any(|label| label.intersects(rect.expand(1.0)))
     }
