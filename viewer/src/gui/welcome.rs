@@ -136,10 +136,10 @@ fn head_ui(ui: &mut Ui, wish: &mut Option<Wish>) {
     ui.label(RichText::new(kinds).weak());
 }
 
-/// The training steps that can be recorded here; without the engine, the command for another machine.
+/// The training steps that can be recorded here; without the engine, the command that records one.
 fn examples_ui(ui: &mut Ui, examples: &[Example], running: Option<&Running>, wish: &mut Option<Wish>) {
     if examples.is_empty() {
-        heading_ui(ui, "No recording yet? Make one on the command line");
+        heading_ui(ui, "No recording yet? Record one on the command line");
         ui.label(RichText::new("highwater record vit-l-16 --device meta --out step.snap").monospace());
         return;
     }

@@ -230,9 +230,9 @@ impl Lane<'_> {
         self.painter.layout_job(job)
     }
 
-    /// Paints `count` cells, which are in order, and the labels that `label` returns for a cell and its
-    /// it; a label never touches the one before it. Cells that would end within the point in which the last one ended
-    /// are left to it, so that no more are painted, or looked at, than the lane is wide.
+    /// Paints `count` cells, which are in order, with the labels that `label` returns for a cell and the available
+    /// width; labels never touch. Cells that end within the point in which the previous one ended
+    /// are skipped, so that no more are painted or looked at than the lane is wide.
     fn paint<T>(&self, count: usize, cell: impl Fn(usize) -> Cell<T>, label: impl Fn(&T, f32) -> Option<Arc<Galley>>) {
         let edges = |events: Range<u32>| {
             let x = self.selection.x_of_events(self.trace, events);

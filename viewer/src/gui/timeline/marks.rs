@@ -13,7 +13,7 @@ use crate::gui::words::when;
 use crate::selection::Axis;
 
 /// Paints the peak's marker at `x` on the axis: a diamond at the total and a label above it; or, where the peak is
-/// outside the view, a label at the side where it is. The label stands where `is_clear` of lines, if there is such a place.
+/// outside the view, a label at the side where it is. The label avoids lines, as reported by `is_clear`, if possible.
 pub(super) fn paint_peak(
     painter: &Painter,
     frame: &PlotFrame,

@@ -98,11 +98,11 @@ pub struct Picture {
 }
 
 impl Picture {
-    /// What lies at a place, in shares of the picture's width from the left and of its height from the bottom: the column,
-    /// whose moment and total are exact, and the block of the pixel there. A lookup, whatever is alive then.
+    /// The content at a position, as shares of the picture's width from the left and of its height from the bottom: the
+    /// column, with exact moment and total, and the block of the pixel. A constant-time look-up.
     pub fn at(&self, across: f64, up: f64) -> Option<(Column, Option<BlockId>)> {
         let (width, height) = (self.raster.columns.len(), self.raster.height);
-        // A share outside the picture is that of its nearest pixel across, and of none up.
+        // A share outside the picture is clamped horizontally; vertically there is no block.
         let x = ((across.max(0.0) * width as f64) as usize).min(width.checked_sub(1)?);
         let is_inside = (0.0..1.0).contains(&up);
         let block = is_inside.then(|| self.raster.block_at(x, (up * height as f64) as usize)).flatten();

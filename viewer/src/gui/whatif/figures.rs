@@ -42,12 +42,12 @@ const ROOM_FOR_ALL: f32 = 816.0;
 /// Least width at which the table of peaks names events, in points.
 const ROOM_FOR_EVENTS: f32 = 590.0;
 
-/// Height of a table of so many rows.
+/// Height of a table with this number of rows.
 fn height(rows: usize) -> f32 {
     (rows as f32 + 1.0) * theme::ROW_HEIGHT + 4.0
 }
 
-/// Shows the table in the height that its rows need.
+/// Shows the table at the height of its rows.
 fn whole_table_ui(
     ui: &mut Ui,
     (label, columns): (&str, &[Column]),
@@ -61,7 +61,7 @@ fn whole_table_ui(
     ui.scope_builder(UiBuilder::new().id_salt(label).max_rect(place), show).inner
 }
 
-/// Shows the peaks; returns the moment that was clicked.
+/// Shows the peaks. Returns the moment that was clicked.
 pub(super) fn peaks_ui(ui: &mut Ui, replayed: &Replayed, other: &Other<'_>, state: &mut TableState) -> Option<Wish> {
     let rows = compared(&replayed.prediction.measured, &other.changed.figures);
     let told = |row: &Compared| row.peak.as_ref().map(|peak| other.told(peak));
@@ -92,11 +92,11 @@ pub(super) fn peaks_ui(ui: &mut Ui, replayed: &Replayed, other: &Other<'_>, stat
     told(row).map(|peak| Wish::Moment(peak.position()))
 }
 
-/// Shows the settings that were tried; returns those that were clicked.
+/// Shows the settings that were tried. Returns those that were clicked.
 pub(super) fn tried_ui(ui: &mut Ui, replayed: &Replayed, state: &mut TableState) -> Option<String> {
     let rows = tried(&replayed.prediction);
     let before = replayed.prediction.measured.peak_bytes(Metric::Reserved);
-    // In little space, the figures that are compared stay.
+    // In little space, only the figures to compare stay.
     let shown: &[usize] = if ui.available_width() < ROOM_FOR_ALL { &[0, 2, 5] } else { &[0, 1, 2, 3, 4, 5] };
     let columns: Vec<Column> = shown.iter().map(|column| TRIED[*column]).collect();
     let of = |column: usize| shown.get(column).copied().unwrap_or_default();
@@ -118,19 +118,19 @@ pub(super) fn tried_ui(ui: &mut Ui, replayed: &Replayed, state: &mut TableState)
         Some(format!("{} B", format_count(exact)))
     };
     let touched = whole_table_ui(ui, ("Settings tried", &columns), rows.len(), state, (cell, tip));
-    // Walking the rows by keys replays nothing; a click does, wherever in the row.
+    // Selecting rows by keys replays nothing; a click does, anywhere in the row.
     let clicked = touched.chosen.filter(|_| touched.column.is_some());
     let row = touched.opened.or(clicked).and_then(|row| rows.get(row))?;
     row.asked.map(str::to_owned)
 }
 
-/// The peaks of allocated and reserved memory, and how far reserved lies beyond active.
+/// The peaks of allocated and reserved memory, and the difference between the peaks of reserved and active memory.
 fn figures_of(figures: &Figures) -> [u64; 3] {
     let [allocated, reserved] = [Metric::Allocated, Metric::Reserved].map(|metric| figures.peak_bytes(metric));
     [allocated, reserved, figures.reserved_beyond_active()]
 }
 
-/// The table that is shown as CSV, sizes in bytes, events those of the recording.
+/// The current table as CSV, with sizes in bytes and recorded events.
 pub(super) fn figures_csv(replayed: &Replayed) -> String {
     match replayed.other() {
         Some(other) => peaks_csv(&replayed.prediction, &other),

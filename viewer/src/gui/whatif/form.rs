@@ -9,7 +9,7 @@ use crate::gui::theme::{self, Shades};
 use crate::prediction::{Change, DEVICE_SIZES, Part, in_words};
 use crate::whatif::check_settings;
 
-/// What can be changed.
+/// The fields of the form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Field {
     Settings,
@@ -19,7 +19,7 @@ pub(super) enum Field {
     Scale,
 }
 
-/// A value to choose, and what to say of it.
+/// A suggested value and its tooltip.
 type Choice = (&'static str, &'static str);
 
 const SETTINGS: [Choice; 5] = [
@@ -42,7 +42,7 @@ const FILTERS: [Choice; 5] = [
     ("category=temporary", "Intermediate results."),
     ("category=workspace", "Workspaces of libraries such as cuBLAS."),
 ];
-/// Parts that can be chosen.
+/// Parts to choose from.
 const PARTS: [Part; 2] = [Part { numerator: 1, denominator: 2 }, Part { numerator: 1, denominator: 4 }];
 
 impl Field {
@@ -91,41 +91,41 @@ impl Field {
     }
 }
 
-/// A change, and the words for it.
+/// A change and its description.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Applied {
-    /// Its device is set where it is asked for.
+    /// Its device is set when it is replayed.
     pub(super) change: Change,
     pub(super) words: String,
 }
 
 impl Applied {
-    /// Whether it is for certain blocks.
+    /// Whether it concerns certain blocks.
     pub(super) fn is_of_blocks(&self) -> bool {
         !(self.change.without.is_empty() && self.change.until_last_use.is_empty() && self.change.scale.is_empty())
     }
 }
 
-/// What the user did to the form in this frame.
+/// The user's action on the form in this frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     Apply,
     Reset,
 }
 
-/// What was typed, and what is wrong with it.
+/// The typed text, and the errors in it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Form {
     /// Whether the first field takes the keyboard focus when next shown.
     wants_focus: bool,
     texts: [String; Field::ALL.len()],
     mistakes: [Option<String>; Field::ALL.len()],
-    /// The row of the chosen part.
+    /// The row of the selected part.
     part: usize,
 }
 
 impl Form {
-    /// Puts `text` in place of what stands in `field`.
+    /// Replaces the content of `field` by `text`.
     pub(super) fn set(&mut self, field: Field, text: &str) {
         text.clone_into(&mut self.texts[field as usize]);
         self.mistakes[field as usize] = None;
@@ -136,26 +136,26 @@ impl Form {
         self.wants_focus = true;
     }
 
-    /// Whether the same is typed in both, white space aside.
+    /// Whether both have the same text, apart from white space.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         let has_parts = self.text(Field::Scale).is_some();
         Field::ALL.into_iter().all(|field| self.text(field) == other.text(field))
             && (!has_parts || self.part == other.part)
     }
 
-    /// What is wrong with the field of this name. For tests.
+    /// The error of the field with this name. For tests.
     #[cfg(all(test, feature = "engine"))]
     pub(super) fn mistake(&self, name: &str) -> Option<&str> {
         let field = Field::ALL.into_iter().find(|field| field.name() == name)?;
         self.mistakes[field as usize].as_deref()
     }
 
-    /// What stands in `field`; `None` if that is nothing.
+    /// The content of `field`; `None` if it is empty.
     fn text(&self, field: Field) -> Option<&str> {
         Some(self.texts[field as usize].trim()).filter(|text| !text.is_empty())
     }
 
-    /// The change that is asked for, on `device`; `None` if something is wrong with it, which is noted.
+    /// The requested change, on `device`; `None` if a field is invalid, whose error is then set.
     pub(super) fn apply(&mut self, trace: &Trace, device: DeviceId, has_uses: bool) -> Option<Applied> {
         let mut mistakes: [Option<String>; Field::ALL.len()] = Default::default();
         let mut note = |field: Field, why: String| mistakes[field as usize] = Some(why);
@@ -182,7 +182,7 @@ impl Form {
             }
         };
         let without = filter(Field::Without);
-        // What cannot be asked of this recording may stand there from another one.
+        // A value that does not apply to this recording may be left from another one.
         let until_last_use = if has_uses { filter(Field::UntilLastUse) } else { None };
         let part = PARTS[self.part.min(PARTS.len() - 1)];
         let scale = filter(Field::Scale);
@@ -205,7 +205,7 @@ impl Form {
         self.mistakes.iter().all(Option::is_none).then_some(Applied { change, words })
     }
 
-    /// Shows the fields; returns what the user did. `no_uses` says why the recording has no uses, where it has none.
+    /// Shows the fields. Returns the user's action. `no_uses` is the reason if the recording has no uses.
     pub(super) fn form_ui(&mut self, ui: &mut Ui, no_uses: Option<&str>, is_busy: bool) -> Option<Act> {
         let mut act = None;
         for field in Field::ALL {
@@ -290,7 +290,7 @@ impl Form {
     }
 }
 
-/// A sentence below a field.
+/// Shows a sentence below a field.
 fn told_ui(ui: &mut Ui, text: &str, colour: eframe::egui::Color32) {
     ui.horizontal(|ui| {
         ui.add_space(theme::FORM_LABELS + ui.spacing().item_spacing.x);

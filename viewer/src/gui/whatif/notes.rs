@@ -12,7 +12,7 @@ use crate::gui::scene::Wish;
 use crate::gui::theme::Shades;
 use crate::prediction::{Changed, Failed};
 
-/// Shows them; returns the moment that was clicked.
+/// Shows the notes. Returns the moment that was clicked.
 pub(super) fn notes_ui(ui: &mut Ui, applied: &Applied, replayed: &Replayed) -> Option<Wish> {
     let unchanged = &replayed.prediction.unchanged;
     let mut wish = None;
@@ -81,7 +81,7 @@ fn warning_ui(ui: &mut Ui, text: &str) {
     ui.add(Label::new(RichText::new(text).size(12.5).color(colour)).wrap());
 }
 
-/// A button that leads to the state after `event`.
+/// A button that goes to the state after `event`.
 fn there_ui(ui: &mut Ui, name: &str, label: &str, event: EventId) -> Option<Wish> {
     let button = ui.small_button(name);
     button.widget_info(|| WidgetInfo::labeled(Role::Button, true, label));
