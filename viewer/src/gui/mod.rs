@@ -71,6 +71,10 @@ const WAYLAND_PACKAGES: &str =
 
 /// Opens the window with `files` and returns when it is closed. If no window can be opened, returns a message with the
 /// missing requirements.
+///
+/// # Errors
+///
+/// Fails if the app fails after its window was opened.
 pub fn run(files: Vec<PathBuf>) -> Result<Option<String>, Failure> {
     let viewport = egui::ViewportBuilder::default()
         .with_title("Highwater")

@@ -133,7 +133,11 @@ impl OpenFile {
         }
     }
 
-    /// The table of the view at the side as CSV; otherwise why there is none.
+    /// The table of the view at the side as CSV.
+    ///
+    /// # Errors
+    ///
+    /// Fails with a message if the view has no table.
     pub fn side_csv(&mut self, side: Side) -> Result<String, String> {
         let now = self.moment();
         let Self { recording, selection, timeline, search, .. } = self;
@@ -149,8 +153,11 @@ impl OpenFile {
         }
     }
 
-    /// Returns a closure that writes the table of the view below the timeline as CSV on any thread; otherwise why there
-    /// is none.
+    /// Returns a closure that writes the table of the view below the timeline as CSV on any thread.
+    ///
+    /// # Errors
+    ///
+    /// Fails with a message if the table is still being computed.
     pub fn below_csv(&mut self, bottom: Bottom) -> Result<WriteTable, String> {
         let now = self.moment();
         let Self { recording, selection, timeline, search, .. } = self;

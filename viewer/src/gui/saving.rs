@@ -68,6 +68,10 @@ impl Task {
     }
 
     /// Writes to `path`, to which the first ending is added where it has none.
+    ///
+    /// # Errors
+    ///
+    /// Fails with a message if the file cannot be written.
     pub fn write(self, path: &Path) -> Result<PathBuf, String> {
         let mut path = path.to_owned();
         if path.extension().is_none() {

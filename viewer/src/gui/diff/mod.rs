@@ -133,7 +133,11 @@ impl DiffView {
         self.light.wait();
     }
 
-    /// The groups in exact figures, as CSV; otherwise why there are none.
+    /// The groups in exact figures, as CSV.
+    ///
+    /// # Errors
+    ///
+    /// Fails with a message if the difference is still being computed.
     pub fn csv(&self) -> Result<String, String> {
         let answer = self.answer.as_ref().ok_or("the difference is still being computed; try again in a moment")?;
         Ok(self.below.csv(answer, self.choices.look))

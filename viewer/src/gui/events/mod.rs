@@ -84,6 +84,10 @@ pub struct Export {
 
 impl Export {
     /// Writes them as CSV, in exact figures, line by line.
+    ///
+    /// # Errors
+    ///
+    /// Fails if `out` fails.
     pub fn write_csv(&self, mut out: &mut dyn Write) -> io::Result<()> {
         let trace = &self.recording.trace;
         write_csv(&mut out, &CSV, self.listed.len(), |row, column| {
@@ -211,6 +215,10 @@ impl EventsView {
     }
 
     /// Returns a closure that writes the listed events on any thread.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the list is still being computed.
     pub fn export(&self, scene: &Scene<'_>) -> io::Result<Export> {
         let is_known = Weak::ptr_eq(&self.of, &Arc::downgrade(scene.recording));
         let Some(listed) = self.listed.as_ref().filter(|_| is_known && !self.list.is_busy()) else {

@@ -206,6 +206,10 @@ impl StatisticsView {
     }
 
     /// Writes the current sheet as CSV, in exact figures and in the order shown.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the statistics are still being computed, or if `out` fails.
     pub fn write_csv(&self, out: &mut impl Write) -> io::Result<()> {
         let page = self.pages.get(self.shown);
         let sheet = self.counted.as_ref().and_then(|counted| counted.sheets.get(self.shown));

@@ -21,7 +21,11 @@ pub struct Paper {
 
 impl Paper {
     /// Paper of `width` times `height` pixels, with `scale` pixels per point: twice the scale draws everything twice as
-    /// large. Fails if the size is too large to draw or too small to read.
+    /// large.
+    ///
+    /// # Errors
+    ///
+    /// Fails with a message if the size or the scale is out of range.
     pub fn new([width, height]: [u32; 2], scale: f32, theme: Theme) -> Result<Self, String> {
         let pixels = u64::from(width) * u64::from(height);
         if width.max(height) > MOST_SIDE || pixels > MOST_PIXELS {

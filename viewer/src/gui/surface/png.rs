@@ -5,6 +5,10 @@ use std::io::Write;
 use eframe::egui::ColorImage;
 
 /// Writes `picture` as a PNG. Translucent pixels keep their colour as far as eight bits allow.
+///
+/// # Errors
+///
+/// Fails if `out` fails.
 pub fn write(out: impl Write, picture: &ColorImage) -> std::io::Result<()> {
     let [width, height] = picture.size.map(|side| u32::try_from(side).unwrap_or(u32::MAX));
     let mut encoder = png::Encoder::new(out, width, height);

@@ -20,7 +20,11 @@ pub enum Format {
 }
 
 impl Format {
-    /// The format for the file extension of `path`; otherwise an error message.
+    /// The format for the file extension of `path`.
+    ///
+    /// # Errors
+    ///
+    /// Fails with a message if the extension is missing or unsupported.
     pub fn of(path: &Path) -> Result<Self, String> {
         let ending = path.extension().and_then(OsStr::to_str).unwrap_or_default();
         match ending.to_ascii_lowercase().as_str() {
@@ -36,6 +40,10 @@ impl Format {
 
 impl Surface {
     /// Writes the drawing; `title` becomes the title of an SVG.
+    ///
+    /// # Errors
+    ///
+    /// Fails if `out` fails.
     pub fn write(&self, out: impl Write, format: Format, title: &str) -> io::Result<()> {
         let mut out = BufWriter::with_capacity(1 << 16, out);
         match format {
@@ -48,6 +56,10 @@ impl Surface {
 
 /// Draws a picture with `draw`, which returns whether everything shown is complete, and writes it to `path`, as PNG or
 /// SVG by its file extension. Returns the file's length in bytes.
+///
+/// # Errors
+///
+/// Fails on an unsupported extension, an incomplete picture, or if the file cannot be written.
 pub fn save_view(path: &Path, paper: Paper, title: &str, draw: impl FnMut(&mut Ui) -> bool) -> Result<u64, Failure> {
     let format = Format::of(path).map_err(Failure::Usage)?;
     let mut surface = Surface::new(paper);

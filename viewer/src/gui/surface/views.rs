@@ -47,7 +47,11 @@ const FLAME: Choices = Choices { look: Look::Flame, first: TreeKey::By(GroupKey:
 const UPPER: f32 = 0.4;
 
 impl SheetView {
-    /// The view with this name; otherwise an error message that lists all names.
+    /// The view with this name.
+    ///
+    /// # Errors
+    ///
+    /// Fails with a message that lists all names if there is no such view.
     pub fn named(name: &str) -> Result<Self, String> {
         // A comparison is not a view of one recording, but is a valid name.
         let names: Vec<&str> = VIEWS.iter().map(|view| view.name).chain(["diff"]).collect();
