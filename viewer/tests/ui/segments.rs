@@ -19,7 +19,7 @@ use super::harness::{click_at, look};
 
 const MIB: u64 = 1 << 20;
 
-/// What the frame around the views is in the app.
+/// The frame around the views in the app.
 struct Stage {
     recording: Arc<Recording>,
     selection: Selection,
@@ -81,7 +81,7 @@ fn harness(trace: Trace, moment: usize) -> Harness<'static, Stage> {
     harness
 }
 
-/// Runs frames until everything that they ask for has been worked out and shown.
+/// Runs frames until everything requested is computed and shown.
 fn settle(harness: &mut Harness<'_, Stage>) {
     for _ in 0..8 {
         harness.run_steps(2);
@@ -112,7 +112,7 @@ fn press(harness: &mut Harness<'_, Stage>, label: &str) {
 }
 
 /// Two segments of the large pool and one of the small one; a block in three waits for a stream. At the end eight
-/// blocks of 8 MiB stand, but for three, and a request of 20 MiB fails.
+/// blocks of 8 MiB are live, except for three, and a request of 20 MiB fails.
 fn crowded() -> Trace {
     let mut text = "segment_alloc 0x10000000 2097152 small\nsegment_alloc 0x0 67108864\n".to_owned();
     for name in "abcdefgh".chars() {

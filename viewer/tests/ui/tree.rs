@@ -16,7 +16,7 @@ use highwater_snapshots::text::trace_from_text;
 
 use super::harness::{harness, run, search, settle, steps};
 
-/// The tree as text; ids and places are left out.
+/// The accessibility tree as text, without ids and positions.
 fn tree_text(harness: &Harness<'_, App>) -> String {
     let mut text = String::new();
     push(&mut text, harness.root(), 0);
@@ -54,7 +54,7 @@ fn push(text: &mut String, node: Node<'_>, depth: usize) {
     }
 }
 
-/// Its areas, each from a line that is not indented to the next.
+/// Its areas, each from one line without indentation to the next.
 fn areas(text: &str) -> Vec<String> {
     let mut areas: Vec<String> = Vec::new();
     for line in text.lines() {
@@ -69,7 +69,7 @@ fn areas(text: &str) -> Vec<String> {
     areas
 }
 
-/// Compares the areas of `trace` that read otherwise after `act` than just after opening with the kept text.
+/// Compares the areas of `trace` that change by `act` after opening with the golden file.
 fn check_after(trace: Trace, act: impl FnOnce(&mut Harness<'_, App>), kept: &ExpectFile) {
     let mut harness = harness(Some(trace));
     let before = areas(&tree_text(&harness));

@@ -24,7 +24,7 @@ const STEP: &str = "
     free c
 ";
 
-/// The app with that recording and the view below the timeline, replayed without gradients.
+/// The app with that recording and the what-if view below the timeline, replayed without gradients.
 fn changed() -> Harness<'static, App> {
     let mut harness = harness(Some(trace_from_text(STEP).unwrap()));
     harness.set_size(Vec2::new(1500.0, 1000.0));
