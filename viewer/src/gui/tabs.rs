@@ -97,7 +97,7 @@ fn counts(names: &[String]) -> HashMap<String, usize> {
     counts
 }
 
-/// The last `count` parts of a path, if it has so many.
+/// The last `count` parts of a path, if it has that many.
 fn last_parts(path: &Path, count: usize) -> Option<String> {
     let parts: Vec<_> = path.components().collect();
     let last = parts.get(parts.len().checked_sub(count)?..)?;

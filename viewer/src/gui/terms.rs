@@ -60,7 +60,7 @@ mod tests {
             free a
             free b
         ";
-        // The last event but two: everything is alive.
+        // The last event but two: everything is live.
         let trace = trace_from_text(text).unwrap();
         let device = trace.main_device();
         let (series, live) = (Series::build(&trace, device), LiveIndex::build(&trace, device));

@@ -24,7 +24,7 @@ pub(super) type Sources = HashMap<Place, Option<Excerpt>>;
 pub(super) struct StackRows {
     name: &'static str,
     rows: Vec<(StackLine, Option<Place>)>,
-    /// The place that stands for all.
+    /// The location that represents the stack.
     main: Option<Place>,
     /// Whether source code is shown for every line of your program.
     has_all: bool,
@@ -62,8 +62,8 @@ impl StackRows {
         lines.join("\n")
     }
 
-    /// Shows the stack, innermost first: the user's lines plain, the machinery's faint, and folded where it stands
-    /// innermost or is long. Files changed after `recorded_us` (Unix time in microseconds) are said to be.
+    /// Shows the stack, innermost first: frames of the program plain, internal ones faint, and folded if they are
+    /// innermost or many. Files changed after `recorded_us` (Unix time in microseconds) get a warning.
     pub(super) fn stack_ui(&mut self, ui: &mut Ui, sources: &Sources, recorded_us: u64) {
         ui.add_space(8.0);
         let has_source = self.places().filter(|place| sources.get(*place).is_some_and(Option::is_some)).count();

@@ -9,7 +9,7 @@ use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use super::*;
 use crate::gui::stage::Stage;
 
-/// A step whose peak of 8,010 bytes lies in the optimizer; without its intermediate results it would be 6,010.
+/// A step whose peak of 8,010 bytes is in the optimizer; without its intermediate results it would be 6,010.
 const STEP: &str = "
     alloc w1 1000 parameter @blocks.0
     alloc w2 1000 parameter @blocks.1

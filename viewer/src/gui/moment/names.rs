@@ -51,7 +51,7 @@ fn innermost_first(tree: &Tree, lines: &[NodeId]) -> Vec<NodeId> {
     lines
 }
 
-/// Labels for those of `rows` whose stacks share an innermost frame: each with the first caller that differs.
+/// Distinct labels for `rows` whose stacks share an innermost frame: each with the first caller that differs.
 pub(super) fn labels_apart(recording: &Recording, tree: &Tree, rows: &[NodeId]) -> HashMap<NodeId, String> {
     let stack = TreeKey::By(GroupKey::Stack);
     // Single blocks, of which there may be millions, are distinguished by their facts.

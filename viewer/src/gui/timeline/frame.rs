@@ -51,7 +51,7 @@ impl PlotFrame {
         ]
     }
 
-    /// A picture of `pictured`, moved and stretched to where that lies now, and cut at the frame and at `within` on the
+    /// A picture of `pictured`, moved and scaled to its position, and clipped to the frame and to `within` on the
     /// horizontal axis.
     pub fn image(&self, texture: TextureId, pictured: &View, within: &Range<f64>) -> Shape {
         let cut = |outer: &Range<f64>, inner: &Range<f64>| outer.start.max(inner.start)..outer.end.min(inner.end);

@@ -13,7 +13,7 @@ use crate::session::Recording;
 const APART: f64 = 1.5;
 
 impl Timeline {
-    /// The lines of the totals, the outermost first, so that the drawn one lies on top.
+    /// The lines of the totals, the outermost first, so that the drawn total is on top.
     pub(super) fn lines(
         &self,
         recording: &Recording,

@@ -130,8 +130,8 @@ pub(super) fn paint_between(painter: &Painter, frame: &PlotFrame, [from, to]: [f
     painter.rect_filled(rect, 0.0, shades.mark.gamma_multiply(0.09));
 }
 
-/// Paints the requests that could not be met: a line and a cross each, and words beside it, near the foot or wherever no
-/// label lies; one label for those that lie close.
+/// Paints the failed requests: a line and a cross each, with text beside it, near the foot or wherever no other label
+/// is; one label for requests that are close together.
 pub(in crate::gui) fn paint_ooms(
     painter: &Painter,
     frame: &PlotFrame,
@@ -267,7 +267,7 @@ pub(in crate::gui) fn paint_axis_name(painter: &Painter, frame: &PlotFrame, axis
 const NOTE_STEP: f32 = 24.0;
 
 /// Paints words at the upper edge of the plot, for what is outside the view: as far right as there is a place that no
-/// label takes and that `is_clear` of what the plot shows; nowhere where there is none.
+/// overlaps no label and that `is_clear` of the plot's content; nothing if there is none.
 pub(in crate::gui) fn paint_note(
     painter: &Painter,
     frame: &PlotFrame,

@@ -83,7 +83,7 @@ pub struct Timeline {
     is_moving: bool,
     /// Whether the pointer has not moved since the last command: then it is ignored.
     is_resting: bool,
-    /// The columns that the block under the pointer covers, as far as pixels show it.
+    /// The columns that the block under the pointer covers, to the precision of pixels.
     hovered_outline: Option<(BlockId, Vec<Option<Range<u64>>>)>,
 }
 
@@ -240,8 +240,8 @@ impl Timeline {
         self.frame = Some(frame);
     }
 
-    /// The picture of what is in view, and beside it, where that is not drawn yet, the picture of the whole; nothing
-    /// beyond the recording, which lies `inside`.
+    /// The picture of the visible part and, where it is not drawn yet, the picture of the whole; nothing
+    /// beyond the recording, whose extent is `inside`.
     fn images(&self, frame: &PlotFrame, inside: &Range<f64>) -> Vec<Shape> {
         let image = |shown: &Option<Shown>, within: Range<f64>| {
             let shown = shown.as_ref()?;

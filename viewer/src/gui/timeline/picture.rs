@@ -318,8 +318,8 @@ fn image_of(raster: &Raster, colouring: &Colouring) -> ColorImage {
 /// Least height in pixels of a band that is drawn as one.
 const TALL: usize = 5;
 
-/// The colours of a column's pixels, band by band. A band of some height has a lightness of its own, and a darker line on
-/// top where another band lies on it; thinner bands melt into an even area of their colour.
+/// The colours of a column's pixels, band by band. A band of some height has its own lightness and, below another band,
+/// a darker line on top; thinner bands blend into an even area of their colour.
 fn colour_column(column: &[BlockId], colouring: &Colouring, colours: &mut [Color32]) {
     let mut start = 0;
     for band in column.chunk_by(|below, above| below == above) {

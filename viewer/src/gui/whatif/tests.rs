@@ -67,7 +67,7 @@ fn press(harness: &mut Harness<'_, Play>, label: &str) {
     settle(harness);
 }
 
-/// Types into a field in place of what stands there, and presses Enter.
+/// Types into a field, replacing its content, and presses Enter.
 fn enter(harness: &mut Harness<'_, Play>, field: &str, text: &str) {
     let input = harness.get_by_role_and_label(Role::TextInput, field);
     input.focus();
@@ -247,7 +247,7 @@ fn curves_have_a_point_a_pixel_and_each_the_largest_of_its_moments() {
             assert_eq!((columns.len(), peak(&columns, 0)), (count, (16 << 20, 12 << 20)), "{axis:?}");
         }
     }
-    // The totals at each moment are those of the changed recording after what came of the events before.
+    // The totals at each moment are those of the changed recording after the corresponding events.
     let other = replayed.other().unwrap();
     let totals: Vec<u64> = (0..6).map(|moment| other.totals(moment).unwrap().get(Metric::Allocated) >> 20).collect();
     assert_eq!(totals, [0, 0, 0, 0, 4, 12]);
