@@ -38,7 +38,7 @@ pub(crate) fn effect(command: Command) -> Effect {
         C::Open => Effect(One, &[], |_, is| is.tells("Open a recording") && is.is_typing),
         C::OpenFolder => Effect(One, &[], |_, is| is.tells("Open a folder of recordings") && is.is_typing),
         C::SavePicture => Effect(One, &[], |_, is| is.tells("Save a picture") && is.is_typing),
-        C::ShowKeys => Effect(One, &[], |was, is| !was.tells("Every command") && is.tells("arrow keys move, Enter opens")),
+        C::ShowKeys => Effect(One, &[], |was, is| !was.tells("Every command") && is.tells("keys move, Enter opens")),
         C::About => Effect(One, &[], |_, is| is.tells("Licence: ")),
         C::Reload => Effect(File, &[], |was, is| is.recording != was.recording && is.file == was.file),
         C::Close => Effect(One, &[], |_, is| is.file.is_none() && is.tells("Open a recording")),

@@ -86,7 +86,7 @@ fn the_headline_tells_the_peak_and_leads_to_it() {
 #[test]
 fn the_pieces_of_the_bar_add_up_and_a_click_on_one_shows_only_its_blocks_and_the_next_all() {
     let mut harness = harness(&STEP.replace("alloc w1 1000", "baseline w1 1000/1024"));
-    harness.get_by_label_contains("What the peak is made of: 7 pieces, 7.85 KiB active");
+    harness.get_by_label_contains("Composition of the peak: 7 pieces, 7.85 KiB active");
     harness.get_by_label("rounding: 24 B (24 B)");
     harness.get_by_label("parameter from before recording: 1000 B (1,000 B), 12% of 7.82 KiB requested").click();
     settle(&mut harness);
@@ -103,7 +103,7 @@ fn the_pieces_of_the_bar_add_up_and_a_click_on_one_shows_only_its_blocks_and_the
 #[test]
 fn shares_in_the_bar_are_of_the_total_that_advice_names_though_the_bar_is_longer() {
     let harness = harness(&format!("segment_alloc 0x10000000 16384 large\n{STEP}"));
-    harness.get_by_label("What the peak is made of: 6 pieces, 16 KiB reserved");
+    harness.get_by_label("Composition of the peak: 6 pieces, 16 KiB reserved");
     harness.get_by_label("gradient made in backward: 1.95 KiB (2,000 B), 25% of 7.82 KiB requested");
     let chip = harness.get_by_label("Only blocks of gradient made in backward");
     assert_eq!(chip.accesskit_node().value().as_deref(), Some("gradient made in backward 1.95 KiB 25%"));
@@ -270,7 +270,7 @@ fn of_a_total_that_is_no_sum_over_blocks_the_active_memory_is_explained() {
 fn a_narrow_view_shows_all_of_it_one_below_the_other() {
     let mut harness = harness_of(STEP, Vec2::new(520.0, 1400.0));
     let bottom = |harness: &Harness<'_, Play>, label: &str| harness.get_by_label_contains(label).rect().bottom();
-    let order = ["Peak 7.82 KiB", "What the peak is made of", "Removals: ", "Groups of the peak: ", "Total of "];
+    let order = ["Peak 7.82 KiB", "Composition of the peak", "Removals: ", "Groups of the peak: ", "Total of "];
     let places: Vec<f32> = order.iter().map(|label| bottom(&harness, label)).collect();
     assert!(places.is_sorted(), "{places:?}");
     harness.set_size(Vec2::new(520.0, 200.0));

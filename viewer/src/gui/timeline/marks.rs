@@ -266,7 +266,7 @@ pub(in crate::gui) fn paint_axis_name(painter: &Painter, frame: &PlotFrame, axis
 /// Distance between two candidate positions of a note, in points.
 const NOTE_STEP: f32 = 24.0;
 
-/// Paints words at the upper edge of the plot, for what is outside the view: as far right as there is a place that no
+/// Paints a note at the upper edge of the plot, about something outside the view: at the rightmost position that
 /// overlaps no label and that `is_clear` of the plot's content; nothing if there is none.
 pub(in crate::gui) fn paint_note(
     painter: &Painter,
