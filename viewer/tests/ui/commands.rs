@@ -1,4 +1,4 @@
-//! Commands: each is tried by its first key and by its place in the menus, and does what it says.
+//! Tests every command by its first key and by its menu entry.
 
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ use super::effects::{Effect, Stage, effect};
 use super::harness::{STEPS, harness, open, run, settle, wait_for_files};
 use super::seen::{Seen, asked_for};
 
-/// The menus' names.
+/// The names of the menus.
 const MENUS: [&str; 6] = ["File", "View", "Colour", "Go", "Find", "Help"];
 
 /// Steps, modules, two failed requests, another stream and another device.
@@ -29,7 +29,7 @@ fn rich() -> Trace {
     trace_from_text(&format!("{STEPS}{more}")).unwrap()
 }
 
-/// A file of the recording with its last `missing` bytes cut off. Each try has one of its own.
+/// A file of the recording with its last `missing` bytes cut off, separate for each test.
 fn file(name: &str, missing: usize) -> PathBuf {
     let mut bytes = Vec::new();
     write_trace(&mut bytes, &rich()).unwrap();
@@ -39,7 +39,7 @@ fn file(name: &str, missing: usize) -> PathBuf {
     path
 }
 
-/// The app on `stage`, after the commands `before`; `name` is that of the try.
+/// The app in the state `stage`, after the commands `before`; `name` is that of the test.
 fn staged(stage: Stage, before: &[Command], name: &str) -> Harness<'static, App> {
     let mut harness = harness(match stage {
         Stage::One | Stage::Searched | Stage::Three => Some(rich()),
@@ -80,7 +80,7 @@ fn staged(stage: Stage, before: &[Command], name: &str) -> Harness<'static, App>
     harness
 }
 
-/// Runs one frame; what it copied and asked of the window comes to `asked`.
+/// Runs one frame; adds what it copied and asked of the window to `asked`.
 fn frame(harness: &mut Harness<'_, App>, asked: &mut Vec<String>) {
     harness.step();
     asked.extend(asked_for(harness));
@@ -107,12 +107,12 @@ fn by_key(harness: &mut Harness<'_, App>, command: Command, asked: &mut Vec<Stri
     frame(harness, asked);
 }
 
-/// What a menu calls `command`.
+/// The menu entry of `command`.
 fn item(command: Command) -> String {
     format!("{} {}", command.name(), keys::shown(command.keys()[0]))
 }
 
-/// Opens the menu that has `command`, and says whether it can be chosen there.
+/// Opens the menu of `command`. Returns whether the command is enabled there.
 fn open_menu(harness: &mut Harness<'_, App>, command: Command) -> bool {
     let name = item(command);
     for menu in MENUS {
@@ -143,7 +143,7 @@ fn by_menu(harness: &mut Harness<'_, App>, command: Command, asked: &mut Vec<Str
 
 type Way = fn(&mut Harness<'_, App>, Command, &mut Vec<String>);
 
-/// Tries every command in one way.
+/// Tests every command in one way.
 fn try_all(way: &str, take: Way) {
     let mut broken = Vec::new();
     for &command in Command::ALL {

@@ -1,4 +1,4 @@
-//! Diff: two recordings side by side, driven through their accessibility tree and keys.
+//! Tests of comparisons, driven through the accessibility tree and keys.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ fn wider() -> Trace {
     trace_from_text(&text).unwrap()
 }
 
-/// Events that it has before its steps: a free is two.
+/// Number of events before its steps: a free counts as two.
 const EARLIER: usize = 4;
 
 /// The app with the usual recording and, in front, the wider one.
@@ -36,7 +36,7 @@ fn both() -> Harness<'static, App> {
     harness
 }
 
-/// The same with the usual recording in front, and the wider one beside it.
+/// The same with the usual recording in front and the wider one as B.
 fn compared() -> Harness<'static, App> {
     let mut harness = both();
     run(&mut harness, Command::PreviousFile);
@@ -48,7 +48,7 @@ fn comparison<'a>(harness: &'a Harness<'_, App>) -> &'a DiffView {
     harness.state().comparison().expect("a comparison is in front")
 }
 
-/// The rows of the table that is shown: cells by column, without headings.
+/// The rows of the current table: cells by column, without headings.
 fn rows(harness: &Harness<'_, App>) -> Vec<Vec<String>> {
     let csv = comparison(harness).csv().unwrap();
     let cells = |line: &str| line.split(',').map(|cell| cell.trim_matches('"').to_owned()).collect();
@@ -125,13 +125,13 @@ fn conditions_hold_on_both_sides_and_those_that_mean_nothing_say_so() {
     assert_eq!(figures(&harness).len(), 5, "the former conditions stay");
 }
 
-/// The middle of a timeline's plot, in shares of its width and height.
+/// The centre of a timeline's plot, in shares of its width and height.
 fn place(harness: &Harness<'_, App>, side: usize, across: f32) -> Pos2 {
     let rect = comparison(harness).timelines()[side].frame().unwrap().rect;
     Pos2::new(rect.left() + rect.width() * across, rect.center().y)
 }
 
-/// The moments on which both cursors are.
+/// The moments under both cursors.
 fn cursors(harness: &Harness<'_, App>) -> [Option<usize>; 2] {
     comparison(harness).selections().map(|selection| selection.pin.map(|pin| pin.moment))
 }
@@ -185,7 +185,7 @@ fn both_timelines_show_the_same_part_on_the_same_scale_however_they_are_moved() 
     }
     run(&mut harness, Command::FitAll);
     assert_eq!(views(&harness), whole);
-    // By the wheel in either.
+    // By the wheel on either.
     for side in [0, 1] {
         let before = views(&harness);
         harness.hover_at(place(&harness, side, 0.4));
@@ -226,7 +226,7 @@ fn the_keyboard_alone_goes_through_a_comparison() {
     assert_eq!((a, b), (Some(21), Some(21 + EARLIER)), "one event after the peak");
     press(&mut harness, Key::Escape);
     assert_eq!(cursors(&harness), [None, None]);
-    // Tab reaches the table, in which arrows choose a group and Enter narrows both sides to it.
+    // Tab reaches the table, in which arrow keys select a group and Enter filters both sides to it.
     harness.get_by_label("Groups: 5 rows").focus();
     harness.run_steps(1);
     press(&mut harness, Key::ArrowDown);
@@ -257,7 +257,7 @@ fn a_chosen_group_keeps_its_colour_in_both_timelines() {
 
 #[test]
 fn steps_of_one_recording_are_compared_and_gone_through() {
-    // What follows the last step shows that it is whole.
+    // Events after the last step show that the step is complete.
     let mut harness = harness(Some(trace_from_text(&format!("{STEPS}\nphase setup\n")).unwrap()));
     press(&mut harness, Key::C);
     assert_eq!(comparison(&harness).choices.at, [DiffAt::StepEnd(0), DiffAt::StepEnd(1)]);

@@ -1,4 +1,4 @@
-//! Effects: for each command a stage on which it makes sense, and what it changes there.
+//! For each command, a starting state in which it applies, and its effect there.
 
 use highwater_analysis::Metric;
 use highwater_app::command::Command;
@@ -10,24 +10,24 @@ use highwater_app::selection::Axis;
 
 use super::seen::Seen;
 
-/// What is open before a command is tried.
+/// The app's state before a command is tested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// One recording with steps, modules, failed requests, streams and two devices.
     One,
     /// The same, in a file.
     File,
-    /// A file that its program has not finished.
+    /// A file that its program is still writing.
     Unfinished,
     /// Three recordings; the last is in front.
     Three,
-    /// One, with conditions in the search box.
+    /// One recording, with conditions in the search box.
     Searched,
     /// A folder of three ranks, of which the first is open and in front.
     Ranks,
 }
 
-/// The stage, what is done there before, and whether the second that was seen differs from the first as it should.
+/// The state, the preparation, and whether the second snapshot differs from the first as expected.
 pub(crate) struct Effect(pub(crate) Stage, pub(crate) &'static [Command], pub(crate) fn(&Seen, &Seen) -> bool);
 
 /// The effect of each command; a command without one does not compile.
@@ -38,7 +38,7 @@ pub(crate) fn effect(command: Command) -> Effect {
         C::Open => Effect(One, &[], |_, is| is.tells("Open a recording") && is.is_typing),
         C::OpenFolder => Effect(One, &[], |_, is| is.tells("Open a folder of recordings") && is.is_typing),
         C::SavePicture => Effect(One, &[], |_, is| is.tells("Save a picture") && is.is_typing),
-        C::ShowKeys => Effect(One, &[], |was, is| !was.tells("Every command") && is.tells("arrows move, Enter opens")),
+        C::ShowKeys => Effect(One, &[], |was, is| !was.tells("Every command") && is.tells("keys move, Enter opens")),
         C::About => Effect(One, &[], |_, is| is.tells("Licence: ")),
         C::Reload => Effect(File, &[], |was, is| is.recording != was.recording && is.file == was.file),
         C::Close => Effect(One, &[], |_, is| is.file.is_none() && is.tells("Open a recording")),
@@ -144,7 +144,7 @@ pub(crate) fn effect(command: Command) -> Effect {
         C::ToggleContrast => Effect(One, &[], |_, is| is.settings.has_contrast),
         C::ToggleTheme => Effect(One, &[], |was, is| is.is_dark != was.is_dark),
         C::CopyTable => Effect(One, &[], |_, is| is.asks("\"total\"") && is.asks("optimizer_state")),
-        // Where there is something to write, a dialog of the system asks where.
+        // To write a file, the system's dialog asks for the path.
         C::SaveTable => Effect(One, &[C::ShowBlock], |_, is| is.tells("Block has no table")),
         C::SaveBelow => Effect(One, &[], |_, is| is.tells("There is no view below the timeline")),
         C::Screenshot => Effect(One, &[], |_, is| is.asks("Screenshot")),

@@ -1,4 +1,4 @@
-//! Finding: the palette, the search box with what it offers, the list of events, and how all views follow.
+//! Tests of the command palette, the search box with its completions, and the list of events, in all views.
 
 use super::harness::{harness, place_of, press, run, search, settle, steps, view};
 use eframe::egui::{Key, Modifiers, Role};

@@ -1,4 +1,4 @@
-//! Folder: the ranks of a run in the app: which stands out, and how one of them is opened.
+//! Tests of a folder of ranks: outliers, and opening one rank.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use highwater_snapshots::text::trace_from_text;
 
 use super::harness::{harness, open, press, run, wait_for_files};
 
-/// Recordings of eight ranks of nine, of which rank 5 peaks 812 MiB above the others, and a file that is cut.
+/// Recordings of eight ranks of nine, of which rank 5 peaks 812 MiB above the others, and a truncated file.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for rank in 0..8 {
@@ -84,7 +84,7 @@ fn a_rank_chosen_in_the_strip_is_read_then_and_takes_the_place_of_the_one_before
 fn a_rank_opened_in_the_table_stays_beside_the_others() {
     let folder = folder();
     let mut harness = opened(folder.path());
-    // The table has the keyboard, and chooses the rank that stands out.
+    // The table has the keyboard focus, and the outlier is selected.
     for key in [Key::Enter, Key::ArrowUp, Key::Enter] {
         if harness.state().folder().is_none() {
             run(&mut harness, Command::ShowRanks);

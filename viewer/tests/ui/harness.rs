@@ -1,4 +1,4 @@
-//! Harness: the app without a window or a graphics card, the recording that most tests open in it, and hands to use it.
+//! The app without a window or a graphics card, the recording that most tests open, and helpers to drive it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ pub(crate) fn steps() -> Trace {
     trace_from_text(STEPS).unwrap()
 }
 
-/// The app, with `trace` open in it.
+/// The app with `trace` open.
 pub(crate) fn harness(trace: Option<Trace>) -> Harness<'static, App> {
     let examples = Examples { list: highwater::record::EXAMPLES, record: highwater::record::example };
     let mut app = App::new(Settings::default()).with_examples(examples).with_dialogs(Dialogs::PathField);
@@ -58,7 +58,7 @@ pub(crate) fn harness(trace: Option<Trace>) -> Harness<'static, App> {
     harness
 }
 
-/// Runs frames until every picture that they ask for has been drawn and shown.
+/// Runs frames until every requested picture is drawn and shown.
 pub(crate) fn settle(harness: &mut Harness<'_, App>) {
     for _ in 0..8 {
         harness.run_steps(2);
@@ -88,20 +88,20 @@ pub(crate) fn press(harness: &mut Harness<'_, App>, key: Key) {
     settle(harness);
 }
 
-/// Presses a key with others held.
+/// Presses a key with modifiers.
 pub(crate) fn chord(harness: &mut Harness<'_, App>, modifiers: Modifiers, key: Key) {
     harness.key_press_modifiers(modifiers, key);
     settle(harness);
 }
 
-/// Runs `command`, whatever its key.
+/// Runs `command` directly.
 pub(crate) fn run(harness: &mut Harness<'_, App>, command: Command) {
     let ctx = harness.ctx.clone();
     harness.state_mut().run(&ctx, command);
     settle(harness);
 }
 
-/// The middle of `block` on the screen, at the moment after `events` events.
+/// The centre of `block` on the screen, at the moment after `events` events.
 pub(crate) fn place_of(harness: &mut Harness<'_, App>, block: BlockId, events: usize) -> Pos2 {
     let file = harness.state_mut().current_mut().unwrap();
     let stack = file.timeline.stack(&file.recording, &file.selection, events).unwrap();
@@ -111,7 +111,7 @@ pub(crate) fn place_of(harness: &mut Harness<'_, App>, block: BlockId, events: u
     Pos2::new(x, frame.screen_y((bytes.start + bytes.end) as f64 / 2.0))
 }
 
-/// Clicks what lies at a place of the screen.
+/// Clicks a position on the screen.
 pub(crate) fn click(harness: &mut Harness<'_, App>, at: Pos2) {
     click_at(harness, at);
     settle(harness);
@@ -126,7 +126,7 @@ pub(crate) fn click_at<S>(harness: &mut Harness<'_, S>, at: Pos2) {
     harness.drop_at(at);
 }
 
-/// How a timeline is drawn where nothing else is chosen.
+/// The default look of a timeline.
 pub(crate) fn look() -> Look {
     Look {
         colour_by: ColourBy::Category,
@@ -138,12 +138,12 @@ pub(crate) fn look() -> Look {
     }
 }
 
-/// The part that is visible.
+/// The visible part.
 pub(crate) fn view(harness: &Harness<'_, App>) -> View {
     harness.state().current().unwrap().selection.view().clone()
 }
 
-/// The moment that the panels show.
+/// The moment of the panels.
 pub(crate) fn moment(harness: &Harness<'_, App>) -> usize {
     harness.state().current().unwrap().moment().0.position()
 }
@@ -153,7 +153,7 @@ pub(crate) fn pinned(harness: &Harness<'_, App>) -> Option<BlockId> {
     harness.state().current().unwrap().selection.pin.and_then(|pin| pin.block)
 }
 
-/// Types conditions into the search box, and stays in it.
+/// Types conditions into the search box, which keeps the focus.
 pub(crate) fn search(harness: &mut Harness<'_, App>, text: &str) {
     press(harness, Key::Slash);
     harness.get_by_role_and_label(Role::TextInput, "Search").type_text(text);

@@ -1,4 +1,4 @@
-//! Layout: in small windows no text of the frame around the views is cut off or meets another.
+//! Tests that in small windows no text of the frame around the views is cut off or overlaps.
 
 use eframe::egui::{Key, Rect, Role, Vec2};
 use egui_kittest::Harness;
@@ -28,7 +28,7 @@ fn open(size: Vec2) -> Harness<'static, App> {
     harness
 }
 
-/// The texts and buttons that lie within `area`, and where.
+/// The texts and buttons within `area`, with their rectangles.
 fn texts(harness: &Harness<'_, App>, area: Rect) -> Vec<(String, Rect)> {
     let leaves = harness.root().children_recursive().filter(|node| node.children().next().is_none());
     let named = leaves.filter_map(|node| {

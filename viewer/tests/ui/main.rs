@@ -1,4 +1,4 @@
-//! App: driven through its accessibility tree and its keys, without a window or a graphics card.
+//! Tests of the app, driven through its accessibility tree and keys, without a window or a graphics card.
 #![cfg(feature = "gui")]
 
 mod harness;

@@ -1,4 +1,4 @@
-//! Opening: the first screen, files that open and files that cannot, several at once, and closing.
+//! Tests of the first screen, and of opening and closing one or several files, including unreadable ones.
 
 use std::path::Path;
 

@@ -1,8 +1,8 @@
-//! Pictures: whole views, drawn without a display: as pixels beside kept ones, and as SVG.
+//! Draws whole views without a display and compares them with golden pictures; checks the SVG as well.
 //!
-//! Fonts are the app's own, so pictures are the same on every machine but for the last digits of its arithmetic. After a
-//! change that is wanted, `UPDATE_PICTURES=1 cargo test -p highwater --test ui pictures` keeps the new ones. Where a picture
-//! differs, it and what differs are written to the folder that the failure names.
+//! Fonts are the app's own, so pictures are the same on every machine except for floating-point rounding. After an
+//! intended change, `UPDATE_PICTURES=1 cargo test -p highwater --test ui pictures` updates the golden pictures. If a
+//! picture differs, the picture and the difference are written to the folder that the failure names.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,12 +20,12 @@ use quick_xml::events::Event;
 
 use super::harness::look;
 
-/// Differences of a channel that no eye sees.
+/// Invisible difference of a channel.
 const TOLERANCE: u8 = 12;
-/// Pixels that may differ by more: a text that moved by a pixel has more.
+/// Most pixels that may differ by more: text moved by one pixel exceeds it.
 const MOST_DIFFERENT: usize = 60;
 
-/// Three steps with all that a picture shows: a baseline, categories, modules, phases, a peak in the optimizer.
+/// Three steps with everything that a picture shows: a baseline, categories, modules, phases, a peak in the optimizer.
 fn recording() -> Arc<Recording> {
     let mut text = "baseline w 3145728 parameter @net\nbaseline_segment 0x0 33554432\n".to_owned();
     for step in 0..3 {
@@ -69,7 +69,7 @@ fn write(path: &Path, image: &ColorImage) {
     png::write(std::fs::File::create(path).unwrap(), image).unwrap();
 }
 
-/// Compares `image` with the kept picture `name`, or keeps it where that is asked for.
+/// Compares `image` with the golden picture `name`, or updates the golden picture if requested.
 fn check(name: &str, image: &ColorImage) {
     let kept_at: PathBuf = [env!("CARGO_MANIFEST_DIR"), "tests", "pictures", name].iter().collect();
     if std::env::var_os("UPDATE_PICTURES").is_some() {

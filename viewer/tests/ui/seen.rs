@@ -1,4 +1,4 @@
-//! Seen: what a user could tell of the app at one time, to be compared with what is told later.
+//! A snapshot of everything the app shows, to compare with a later one.
 
 use std::collections::BTreeSet;
 
@@ -8,15 +8,15 @@ use egui_kittest::kittest::NodeT as _;
 use highwater_app::gui::{App, Settings};
 use highwater_app::selection::Selection;
 
-/// What is open, looked at and shown.
+/// The visible state of the app.
 #[derive(Debug)]
 pub(crate) struct Seen {
     /// The name of the recording in front.
     pub(crate) file: Option<String>,
-    /// Where that recording lies in memory: one that was read again lies elsewhere.
+    /// The address of that recording in memory: it changes when the file is read again.
     pub(crate) recording: usize,
     pub(crate) selection: Option<Selection>,
-    /// The moment that the panels show, and that of the peak.
+    /// The moment of the panels, and that of the peak.
     pub(crate) moment: usize,
     pub(crate) peak: usize,
     /// The conditions in the search box.
@@ -25,11 +25,11 @@ pub(crate) struct Seen {
     pub(crate) is_typing: bool,
     pub(crate) is_dark: bool,
     pub(crate) scale: f32,
-    /// How many shapes are painted.
+    /// Number of painted shapes.
     pub(crate) shapes: usize,
-    /// All that a screen reader would say.
+    /// All texts of the accessibility tree.
     pub(crate) told: BTreeSet<String>,
-    /// What was copied, and what the window was asked to do.
+    /// Copied text, and requests to the window.
     pub(crate) asked: Vec<String>,
 }
 
@@ -65,7 +65,7 @@ impl Seen {
         self.selection.as_ref().expect("a recording is open")
     }
 
-    /// What is looked at, in the order left, right, bottom, top.
+    /// The visible part, in the order left, right, bottom, top.
     fn view(&self) -> [f64; 4] {
         let view = self.selection().view();
         [view.x.start, view.x.end, view.y.start, view.y.end]
@@ -100,18 +100,18 @@ impl Seen {
         self.selection().marks
     }
 
-    /// Whether a screen reader would say something with `text` in it.
+    /// Whether the accessibility tree has a text that contains `text`.
     pub(crate) fn tells(&self, text: &str) -> bool {
         self.told.iter().any(|told| told.contains(text))
     }
 
-    /// Whether something with `text` in it was copied, or asked of the window.
+    /// Whether `text` was copied or is part of a request to the window.
     pub(crate) fn asks(&self, text: &str) -> bool {
         self.asked.iter().any(|asked| asked.contains(text))
     }
 }
 
-/// What the last frame copied, and asked the window to do.
+/// Text copied in the last frame, and its requests to the window.
 pub(crate) fn asked_for(harness: &Harness<'_, App>) -> Vec<String> {
     let output = harness.output();
     let copied = output.platform_output.commands.iter().filter_map(|command| match command {

@@ -1,4 +1,4 @@
-//! Segments: the view under a timeline, driven through its accessibility tree and its keys.
+//! Tests of the segments view, driven through its accessibility tree and keys.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use super::harness::{click_at, look};
 
 const MIB: u64 = 1 << 20;
 
-/// What the frame around the views is in the app.
+/// The frame around the views in the app.
 struct Stage {
     recording: Arc<Recording>,
     selection: Selection,
@@ -81,7 +81,7 @@ fn harness(trace: Trace, moment: usize) -> Harness<'static, Stage> {
     harness
 }
 
-/// Runs frames until everything that they ask for has been worked out and shown.
+/// Runs frames until everything requested is computed and shown.
 fn settle(harness: &mut Harness<'_, Stage>) {
     for _ in 0..8 {
         harness.run_steps(2);
@@ -112,7 +112,7 @@ fn press(harness: &mut Harness<'_, Stage>, label: &str) {
 }
 
 /// Two segments of the large pool and one of the small one; a block in three waits for a stream. At the end eight
-/// blocks of 8 MiB stand, but for three, and a request of 20 MiB fails.
+/// blocks of 8 MiB are live, except for three, and a request of 20 MiB fails.
 fn crowded() -> Trace {
     let mut text = "segment_alloc 0x10000000 2097152 small\nsegment_alloc 0x0 67108864\n".to_owned();
     for name in "abcdefgh".chars() {
@@ -142,7 +142,7 @@ fn the_headline_and_the_table_say_how_segments_are_used() {
     harness.get_by_label("large · 0 · 0x0 · 64 MiB · 62.5 % · 8 MiB · 16 MiB · 8 MiB · 6");
     harness.get_by_label("large · 7 · 0x20000000 · 20 MiB · 0.0 % · 20 MiB · 20 MiB · - · 0");
     harness.get_by_label_contains("Address lanes: 86 MiB of addresses over time in 3 pools");
-    for kind in ["block", "rounding", "waiting", "free", "not mapped", "not held"] {
+    for kind in ["block", "rounding", "waiting", "free", "not mapped", "not reserved"] {
         harness.get_by_label_contains(&format!("Pattern of {kind}: "));
     }
     let csv = harness.state_mut().view.csv().unwrap();

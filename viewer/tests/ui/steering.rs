@@ -1,4 +1,4 @@
-//! Steering: moments, peaks, marks, blocks, search and undo, by keyboard alone.
+//! Tests of moments, peaks, marks, blocks, search and undo, by keyboard alone.
 
 use super::harness::{chord, harness, moment, pinned, press, run, settle, steps, view};
 use eframe::egui::{Key, Modifiers, Pos2, Role};

@@ -1,8 +1,8 @@
-//! Tree: what a screen reader would find in whole states of the app, as text beside kept text.
+//! Compares the accessibility tree of whole states of the app with golden files.
 //!
-//! A line for each thing that has a role of its own: role, what it is called, its value, its state. Of the first screen
-//! and of a recording just opened all is kept, of other states the areas in which they differ. After a change that is
-//! wanted, `UPDATE_EXPECT=1 cargo test -p highwater --test ui tree` keeps the new texts; look at what changed.
+//! One line for each node with a role: role, label, value, state. The first screen and a newly opened recording are
+//! compared in full, other states only in the areas in which they differ. After an intended change,
+//! `UPDATE_EXPECT=1 cargo test -p highwater --test ui tree` updates the golden files; check the diff.
 
 use eframe::egui::accesskit::Toggled;
 use eframe::egui::{Role, Vec2};
@@ -16,7 +16,7 @@ use highwater_snapshots::text::trace_from_text;
 
 use super::harness::{harness, run, search, settle, steps};
 
-/// The tree as text; ids and places are left out.
+/// The accessibility tree as text, without ids and positions.
 fn tree_text(harness: &Harness<'_, App>) -> String {
     let mut text = String::new();
     push(&mut text, harness.root(), 0);
@@ -54,7 +54,7 @@ fn push(text: &mut String, node: Node<'_>, depth: usize) {
     }
 }
 
-/// Its areas, each from a line that is not indented to the next.
+/// Its areas, each from one line without indentation to the next.
 fn areas(text: &str) -> Vec<String> {
     let mut areas: Vec<String> = Vec::new();
     for line in text.lines() {
@@ -69,7 +69,7 @@ fn areas(text: &str) -> Vec<String> {
     areas
 }
 
-/// Compares the areas of `trace` that read otherwise after `act` than just after opening with the kept text.
+/// Compares the areas of `trace` that change by `act` after opening with the golden file.
 fn check_after(trace: Trace, act: impl FnOnce(&mut Harness<'_, App>), kept: &ExpectFile) {
     let mut harness = harness(Some(trace));
     let before = areas(&tree_text(&harness));

@@ -1,4 +1,4 @@
-//! What-if: a replay asked for in the window, and its prediction opened in a tab and beside the recording.
+//! Tests of a replay in the window, and of its prediction opened in a tab and in a comparison.
 
 use eframe::egui::{Key, Modifiers, Role, Vec2};
 use egui_kittest::Harness;
@@ -24,7 +24,7 @@ const STEP: &str = "
     free c
 ";
 
-/// The app with that recording and the view below the timeline, replayed without gradients.
+/// The app with that recording and the what-if view below the timeline, replayed without gradients.
 fn changed() -> Harness<'static, App> {
     let mut harness = harness(Some(trace_from_text(STEP).unwrap()));
     harness.set_size(Vec2::new(1500.0, 1000.0));
@@ -53,7 +53,7 @@ const TAB: &str = "steps.snap, what if without category=gradient";
 fn a_prediction_opens_as_a_recording_in_a_tab_once() {
     let mut harness = changed();
     for _ in 0..2 {
-        press(&mut harness, "Open what is predicted as a recording");
+        press(&mut harness, "Open the prediction as a recording");
         harness.get_by_role_and_label(Role::Tab, TAB);
         let file = harness.state().current().unwrap();
         assert_eq!(file.recording.name, TAB);
@@ -67,7 +67,7 @@ fn a_prediction_opens_as_a_recording_in_a_tab_once() {
 #[test]
 fn a_prediction_is_compared_with_the_recording_it_comes_from() {
     let mut harness = changed();
-    press(&mut harness, "Compare the recording with what is predicted");
+    press(&mut harness, "Compare the recording with the prediction");
     harness.get_by_role_and_label(Role::Tab, &format!("steps.snap : {TAB}"));
     let csv = harness.state().comparison().expect("it is in front").csv().unwrap();
     assert!(csv.contains("-4194304"), "{csv}");

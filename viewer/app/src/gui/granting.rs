@@ -1,4 +1,4 @@
-//! Granting: what an open file does when one of its views asks for something.
+//! Carries out the wishes of the views of an open file.
 
 use eframe::egui;
 
@@ -9,7 +9,7 @@ use crate::gui::window::settings::Settings;
 use crate::selection::{Pin, View};
 
 impl OpenFile {
-    /// Does what a view asks for.
+    /// Carries out the wish of a view.
     pub fn grant(&mut self, ctx: &egui::Context, wish: Wish, settings: &mut Settings) {
         let seconds = ctx.input(|input| input.time);
         self.note(false, seconds);
@@ -22,7 +22,7 @@ impl OpenFile {
                 self.selection.show(recording, View { x, y });
             }
             Wish::Moment(moment) => self.selection.go_to_moment(recording, moment),
-            // Of a recording that was replaced in this very moment.
+            // The recording may have been replaced in this frame.
             Wish::Block(block) | Wish::Life(block) if block.0 as usize >= recording.trace.blocks.len() => {}
             Wish::Block(block) => {
                 let row = recording.trace.blocks.get(block);

@@ -25,14 +25,18 @@ pub use window::settings::Settings;
 use crate::example::Examples;
 use crate::files::failure::Failure;
 
-/// What a bare Debian lacks to show a window.
+/// Debian packages that the window needs with X11.
 const PACKAGES: &str = "libx11-6 libx11-xcb1 libxcursor1 libxi6 libxkbcommon-x11-0 libegl1 libgl1-mesa-dri";
-/// The same for Wayland.
+/// Debian packages that the window needs with Wayland.
 const WAYLAND_PACKAGES: &str =
     "libwayland-client0 libwayland-cursor0 libwayland-egl1 libxkbcommon0 libegl1 libgl1-mesa-dri";
 
-/// Opens the window with `files`, or with a first screen that offers `examples`, and returns when it is closed. Where no window can be shown it says what is missing;
-/// it fails where the app does, once there is one.
+/// Opens the window with `files`, or with a first screen that offers `examples`, and returns when it is closed. If no window can be opened, returns a message with the
+/// missing requirements.
+///
+/// # Errors
+///
+/// Fails if the app fails after its window was opened.
 pub fn run(files: Vec<PathBuf>, examples: Examples) -> Result<Option<String>, Failure> {
     let viewport = egui::ViewportBuilder::default()
         .with_title("Highwater")
@@ -52,7 +56,7 @@ pub fn run(files: Vec<PathBuf>, examples: Examples) -> Result<Option<String>, Fa
         has_begun.store(true, Ordering::Relaxed);
         Ok(Box::new(app) as Box<dyn eframe::App>)
     };
-    // A missing libxkbcommon-x11 is told by a panic.
+    // A missing libxkbcommon-x11 causes a panic.
     let run = std::panic::AssertUnwindSafe(|| eframe::run_native("highwater", options, Box::new(create)));
     let ending = std::panic::catch_unwind(run);
     let is_shown = is_shown.load(Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! OpenFile: one open recording: what is looked at, its timeline and the views around it.
+//! One open recording: its selection, its timeline and the views around it.
 
 use std::io;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ use crate::session::Recording;
 /// Writes a table.
 pub type WriteTable = Box<dyn FnOnce(&mut dyn io::Write) -> io::Result<()> + Send>;
 
-/// What Undo returns to.
+/// The state that Undo restores.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Visit {
     selection: Selection,
@@ -49,13 +49,13 @@ pub struct Visit {
 pub struct OpenFile {
     /// The recording.
     pub recording: Arc<Recording>,
-    /// What is looked at.
+    /// The selection.
     pub selection: Selection,
-    /// The picture.
+    /// The timeline.
     pub timeline: Timeline,
-    /// The table of the moment.
+    /// The panel of the moment.
     pub panel: MomentPanel,
-    /// The conditions that blocks must meet.
+    /// The search conditions.
     pub search: Search,
     block: BlockPanel,
     pub(super) statistics: StatisticsView,
@@ -65,16 +65,16 @@ pub struct OpenFile {
     pub(super) whatif: WhatIfView,
     shares: Shares,
     history: History<Visit>,
-    /// What a view has to say, until the next command.
+    /// A message from a view, shown until the next command.
     pub(super) notice: Option<String>,
-    /// The file, while it is followed as its program writes it.
+    /// The file, if it is followed while its program writes it.
     pub(super) following: Option<Following>,
     /// The local peaks of a device's total.
     pub(super) peaks: Peaks,
 }
 
 impl OpenFile {
-    /// Opens the view of everything, or what `look` remembers.
+    /// Opens a view of everything, or the view settings of `look`.
     pub fn new(recording: Recording, look: Option<&FileLook>) -> Self {
         let recording = Arc::new(recording);
         let mut selection = Selection::new(&recording);
@@ -101,14 +101,14 @@ impl OpenFile {
         }
     }
 
-    /// Puts `recording`, read later from the same file, in place of what is open. What is looked at stays, but for the
-    /// pinned block, which may be another one now.
+    /// Replaces the open recording by `recording`, read later from the same file. The view stays, except for the
+    /// pinned block, which may be a different one now.
     pub fn replace(&mut self, recording: Recording, is_in_front: bool) {
         self.selection = self.selection.carried_over(&self.recording, &recording);
         let former = std::mem::replace(&mut self.recording, Arc::new(recording));
         let held = Arc::downgrade(&former);
         if is_in_front {
-            // What is in sight stays until the next is there.
+            // The old content stays until the new one is ready.
             self.timeline.renew(&self.recording);
         } else {
             self.timeline = Timeline::default();
@@ -119,11 +119,11 @@ impl OpenFile {
         self.search.renew(&self.recording);
         self.history = History::new(self.visit());
         self.peaks = Peaks::default();
-        // What they have worked out is of the former recording.
+        // Their results are of the previous recording.
         self.segments = SegmentsView::default();
     }
 
-    /// The moment that the panels show: under the pointer, else pinned, else the peak.
+    /// The moment of the panels: under the pointer, else pinned, else the peak.
     pub fn moment(&self) -> (Moment, Reason) {
         let trace = &self.recording.trace;
         let index = &self.recording.devices[self.selection.device];
@@ -135,7 +135,11 @@ impl OpenFile {
         }
     }
 
-    /// The table of the view at the side as comma-separated values; else why there is none.
+    /// The table of the view at the side as CSV.
+    ///
+    /// # Errors
+    ///
+    /// Fails with a message if the view has no table.
     pub fn side_csv(&mut self, side: Side) -> Result<String, String> {
         let now = self.moment();
         let Self { recording, selection, timeline, search, .. } = self;
@@ -151,8 +155,11 @@ impl OpenFile {
         }
     }
 
-    /// Writes the table of the view below the timeline as comma-separated values, on whatever thread; else why there is
-    /// none.
+    /// Returns a closure that writes the table of the view below the timeline as CSV on any thread.
+    ///
+    /// # Errors
+    ///
+    /// Fails with a message if the table is still being computed.
     pub fn below_csv(&mut self, bottom: Bottom) -> Result<WriteTable, String> {
         let now = self.moment();
         let Self { recording, selection, timeline, search, .. } = self;
@@ -177,7 +184,7 @@ impl OpenFile {
         }
     }
 
-    /// Whether anything that is shown is still being worked out on other threads.
+    /// Whether anything that is shown is still being computed on other threads.
     pub fn is_busy(&self) -> bool {
         let busy = [
             self.timeline.is_drawing(),
@@ -195,7 +202,7 @@ impl OpenFile {
         busy.contains(&true)
     }
 
-    /// Waits until all that is shown is worked out. For tests and pictures without a window.
+    /// Waits until all that is shown is computed. For tests and pictures without a window.
     pub fn wait(&mut self, ctx: &egui::Context) {
         self.search.wait();
         self.shares.wait();
@@ -210,7 +217,7 @@ impl OpenFile {
         self.timeline.wait(ctx);
     }
 
-    /// What was looked at before and after.
+    /// Undo and redo history.
     pub(super) fn history(&self) -> &History<Visit> {
         &self.history
     }
@@ -219,7 +226,7 @@ impl OpenFile {
         Visit { selection: self.selection.clone(), search: self.search.text().to_owned() }
     }
 
-    /// Reads on while the file is being written.
+    /// Reads new events while the file is being written.
     pub fn follow(&mut self, ctx: &egui::Context) {
         if let Some(path) = self.recording.path.clone() {
             let wake = ctx.clone();
@@ -228,31 +235,30 @@ impl OpenFile {
         }
     }
 
-    /// What a view has to say, once.
+    /// Takes the message of a view.
     pub fn take_notice(&mut self) -> Option<String> {
         self.notice.take()
     }
 
-    /// A recording that was predicted and is to be opened, once it is ready.
+    /// Takes a predicted recording that is to be opened, once it is ready.
     pub(super) fn take_predicted(&mut self) -> Option<Predicted> {
         self.whatif.take_predicted()
     }
 
-    /// Looks at another device.
+    /// Switches to another device.
     pub fn choose_device(&mut self, device: usize) {
         if device != self.selection.device {
             self.selection.set_device(&self.recording, device);
         }
     }
 
-    /// Takes note of what is looked at now, for Undo. `is_movement` tells whether it came about by a movement that
-    /// may go on.
+    /// Records the current view for Undo. `is_movement` is set for movements that may continue, such as dragging.
     pub(super) fn note(&mut self, is_movement: bool, seconds: f64) {
         let visit = self.visit();
         self.history.note(&visit, is_movement, seconds);
     }
 
-    /// Returns to what was looked at before, or looks again at what that left.
+    /// Undoes the last change of the view, or redoes it.
     pub(super) fn travel(&mut self, ctx: &egui::Context, is_back: bool) {
         let visit = if is_back { self.history.back() } else { self.history.forward() };
         if let Some(Visit { selection, search }) = visit {
@@ -261,7 +267,7 @@ impl OpenFile {
         }
     }
 
-    /// Searches for the blocks that meet the conditions `text`.
+    /// Applies the search conditions `text`.
     pub fn search_for(&mut self, ctx: &egui::Context, text: &str) {
         self.search.set(ctx, &self.recording, text);
     }
@@ -271,7 +277,7 @@ impl OpenFile {
         self.timeline.receive(ui.ctx());
         self.search.receive(ui.ctx(), &self.recording);
         self.go_to_awaited_peak();
-        // Chosen for another file, which has what this one lacks.
+        // A choice made for another file may not apply to this one.
         if top_bar::colouring_problem(&self.recording, settings.colour_by).is_some() {
             settings.colour_by = ColourBy::default();
         }
@@ -284,7 +290,7 @@ impl OpenFile {
             chosen = chosen.or(clicked);
         });
         let mut wishes = Vec::new();
-        // In a narrow window the view below takes the whole width, else only that of the timeline.
+        // In a narrow window the view below takes the whole width, else only the timeline's.
         let is_narrow = ui.available_width() < theme::NARROW_WINDOW;
         if is_narrow {
             wishes.extend(self.below_ui(ui, settings));
@@ -308,7 +314,7 @@ impl OpenFile {
             };
             let before = self.selection.pin;
             self.timeline.timeline_ui(ui, &self.recording, &mut self.selection, &look);
-            // What was clicked is shown.
+            // Show the clicked view.
             if self.selection.pin != before && self.selection.pin.is_some_and(|pin| pin.block.is_some()) {
                 settings.side = Side::Block;
             }
@@ -321,7 +327,7 @@ impl OpenFile {
         chosen
     }
 
-    /// Shows the view below, where one is open.
+    /// Shows the view below the timeline, if one is open.
     fn below_ui(&mut self, ui: &mut Ui, settings: &mut Settings) -> Vec<Wish> {
         let Some(bottom) = settings.bottom else { return Vec::new() };
         let now = self.moment();
@@ -330,7 +336,7 @@ impl OpenFile {
         let shows_failure = shows_failure && bottom == Bottom::Segments;
         let least_timeline = if shows_failure { theme::TIMELINE_ABOVE_FAILURE } else { theme::LEAST_TIMELINE };
         let most = (ui.available_height() - least_timeline).max(120.0);
-        // An explanation needs more room than a list: each has its own height.
+        // An explanation needs more room than a list, so each view has its own height.
         let (id, height) = match bottom {
             _ if shows_failure => ("failure", (ui.ctx().content_rect().height() / 2.0).min(most)),
             Bottom::Segments | Bottom::Events => ("below", theme::BOTTOM_HEIGHT),
@@ -401,7 +407,7 @@ impl OpenFile {
 
     /// The view below the timeline.
     fn bottom_ui(&mut self, ui: &mut Ui, bottom: Bottom, settings: &mut Settings) -> Vec<Wish> {
-        // The panel stays as high as it was made, whatever is in it.
+        // The panel keeps its height, whatever its content.
         ui.set_min_size(ui.available_size());
         ui.horizontal(|ui| {
             let chosen = tabs_ui(ui, Bottom::ALL, Some(bottom), Bottom::name, |view| view.command().tooltip());
@@ -427,7 +433,7 @@ impl OpenFile {
         }
     }
 
-    /// The legend and the lines' meaning, at the moment that the panels show.
+    /// The legends of colours and lines, at the moment of the panels.
     fn legend_ui(&mut self, ui: &mut Ui) {
         let (moment, _) = self.moment();
         let position = moment.position();
@@ -445,7 +451,7 @@ impl OpenFile {
         let index = &self.recording.devices[self.selection.device];
         let totals = index.series.before_position(&self.recording.trace, position);
         let is_sampled = index.summary.peaks.iter().any(|peak| peak.metric == Metric::DeviceUsed);
-        // A low timeline needs the room for itself.
+        // A low timeline needs the room itself.
         if ui.available_height() >= theme::LEAST_WITH_TOTALS {
             legend::lines_ui(ui, &totals, index.summary.capacity_bytes, is_sampled);
         }
@@ -471,7 +477,7 @@ fn scene_of<'a>(
     }
 }
 
-/// A row of names of which one is in front; gives another one when the user takes it.
+/// A row of names, one of them selected. Returns the name if the user selects another one.
 fn tabs_ui<T: Copy + PartialEq>(
     ui: &mut Ui,
     all: &[T],

@@ -1,4 +1,4 @@
-//! Scene: what every view is given to show, and the wishes with which it answers; by these all views are linked.
+//! The input that every view gets, and the wishes that it returns; these link all views.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use crate::gui::views::colouring::Colouring;
 use crate::selection::Selection;
 use crate::session::{DeviceIndex, Recording};
 
-/// Which moment is shown, and why.
+/// The reason for the shown moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// Nothing else was chosen.
+    /// No other moment was chosen: the peak.
     Peak,
     /// It is under the pointer.
     Pointer,
@@ -20,51 +20,51 @@ pub enum Reason {
     Pinned,
 }
 
-/// What is looked at in this frame. The same for all views.
+/// The input of all views in one frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Scene<'a> {
     /// The recording.
     pub recording: &'a Arc<Recording>,
-    /// Device, total, axis, view, pinned block, marks.
+    /// Device, total, axis, visible part, pinned block, marks.
     pub selection: &'a Selection,
-    /// The moment that views of one moment show: under the pointer, else pinned, else the peak.
+    /// The moment to show: under the pointer, else pinned, else the peak.
     pub moment: Moment,
-    /// Why that one.
+    /// The reason for it.
     pub reason: Reason,
-    /// The blocks that meet the conditions of the search box.
+    /// The blocks that meet the search conditions.
     pub matches: &'a Matches,
-    /// Those conditions.
+    /// The search conditions.
     pub filter: &'a Filter,
-    /// The timeline's colours; none until its first picture is drawn.
+    /// The timeline's colours; `None` until its first picture is drawn.
     pub colouring: Option<&'a Colouring>,
 }
 
 impl<'a> Scene<'a> {
-    /// The chosen device.
+    /// The selected device.
     pub fn index(&self) -> &'a DeviceIndex {
         &self.recording.devices[self.selection.device]
     }
 }
 
-/// What the user asks for in one view and all views follow.
+/// A request from one view that all views follow.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Wish {
-    /// Pin this moment: the state after so many events.
+    /// Pin this moment: the state after this many events.
     Moment(usize),
-    /// Pin this block, at the pinned moment if it lives then, else at its birth, and show its facts.
+    /// Pin this block, at the pinned moment if it is live then, else at its allocation, and show its facts.
     Block(BlockId),
-    /// Show the whole life of this block in the timeline.
+    /// Show the lifetime of this block in the timeline.
     Life(BlockId),
-    /// Show these moments in the timeline.
+    /// Show this range of moments in the timeline.
     Span(std::ops::Range<usize>),
-    /// Show this part of the horizontal axis in the timeline, as high as it is.
+    /// Show this range of the horizontal axis in the timeline, at the current height.
     Across(std::ops::Range<f64>),
-    /// Add this condition, in the language of `--where`, to those that blocks must meet.
+    /// Add this `--where` condition to the search.
     Where(String),
-    /// Let this be the only condition that blocks must meet; the empty one lets all pass.
+    /// Replace all search conditions by this one; an empty one matches all blocks.
     Only(String),
-    /// Show a failed request of this device in Segments: the one at the pinned moment, else the first.
+    /// Show a failed request of this device in Segments: at the pinned moment, else the first.
     Oom,
-    /// Say this to the user: what was done, or why not.
+    /// Show this message to the user: what was done, or why not.
     Tell(String),
 }

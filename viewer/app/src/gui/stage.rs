@@ -1,4 +1,4 @@
-//! Stage: a scene for tests of views, from a recording in text.
+//! A scene for tests of views, built from a recording in text form.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::gui::scene::{Reason, Scene, Wish};
 use crate::selection::{Pin, Selection};
 use crate::session::Recording;
 
-/// What a scene is made of, a view, and what it asked for.
+/// The input of a scene, and the wishes of a view.
 pub(super) struct Stage<V> {
     pub(super) recording: Arc<Recording>,
     pub(super) selection: Selection,
@@ -27,7 +27,7 @@ impl<V> Stage<V> {
         Self { recording, selection, filter: Filter::default(), matches, view, wishes: Vec::new() }
     }
 
-    /// Shows the view by `show`; what it asks for is kept, and a moment that it asks for is pinned.
+    /// Shows the view with `show`, keeps its wishes, and pins a moment that it asks for.
     pub(super) fn play(&mut self, show: impl FnOnce(&mut V, &Scene<'_>) -> Vec<Wish>) {
         let (trace, index) = (&self.recording.trace, &self.recording.devices[self.selection.device]);
         let metric = self.selection.metric;

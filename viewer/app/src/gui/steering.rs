@@ -1,4 +1,4 @@
-//! Steering: the commands that change what is looked at in one recording.
+//! The commands that change the view of one recording.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::selection::{Axis, Pin};
 const STRIDE: f64 = 0.15;
 
 impl OpenFile {
-    /// Whether `command`, which needs a recording, makes sense for this one now.
+    /// Whether `command`, which needs a recording, applies to this one now.
     pub fn can(&self, command: Command) -> bool {
         let has = |key: GroupKey| self.recording.absent.reason(key).is_none();
         let has_block = self.selection.pin.is_some_and(|pin| pin.block.is_some());
@@ -48,7 +48,7 @@ impl OpenFile {
         }
     }
 
-    /// Carries out a command that changes what is looked at.
+    /// Carries out a command that changes the view.
     pub fn run(&mut self, ctx: &Context, command: Command, settings: &mut Settings) {
         let seconds = ctx.input(|input| input.time);
         if matches!(command, Command::Undo | Command::Redo) {
@@ -58,7 +58,7 @@ impl OpenFile {
         }
         self.note(false, seconds);
         self.steer(ctx, command, settings);
-        // The moment was chosen by the pointer's place up to now: from here on by the command.
+        // Before, the moment was the one under the pointer; from here on the command determines it.
         self.timeline.rest_pointer();
         match command {
             Command::Search => self.search.focus(),
@@ -179,8 +179,8 @@ impl OpenFile {
         }
     }
 
-    /// Pins the next failed request of any device after `position`, or the one before it, and shows its device. After the
-    /// last comes the first.
+    /// Pins the failed request after or before `position` on any device, and shows its device. Wraps around after the
+    /// last.
     fn go_to_oom(&mut self, position: usize, is_forward: bool) {
         let ooms = &self.recording.regions.ooms;
         let target = if is_forward {
@@ -196,7 +196,7 @@ impl OpenFile {
         }
     }
 
-    /// Goes to the peak that was asked for while it was not known yet.
+    /// Goes to the peak that was requested while peaks were still being searched for.
     pub(super) fn go_to_awaited_peak(&mut self) {
         let key = self.peaks_key();
         let Some((moments, is_forward)) = self.peaks.awaited(&key) else { return };
@@ -212,7 +212,7 @@ impl OpenFile {
         }
     }
 
-    /// Pins the next of `moments`, which are in order, after `position`, or the one before it.
+    /// Pins the element of the sorted `moments` after or before `position`.
     fn go_to_one_of(&mut self, moments: &[usize], position: usize, is_forward: bool) {
         let target = if is_forward {
             moments.get(moments.partition_point(|moment| *moment <= position))
@@ -224,7 +224,7 @@ impl OpenFile {
         }
     }
 
-    /// Pins the largest block that meets the conditions at `position`; the first of several.
+    /// Pins the largest matching block at `position`; the first of several.
     fn pin_largest_block(&mut self, position: usize, settings: &mut Settings) {
         let trace = &self.recording.trace;
         let metric = drawn_metric(self.selection.metric);
@@ -245,7 +245,7 @@ impl OpenFile {
         }
     }
 
-    /// Pins the block that lies `by` bands above the pinned one at `position`.
+    /// Pins the block that is `by` bands above the pinned one at `position`.
     fn pin_neighbour(&mut self, position: usize, by: isize) {
         let Some(block) = self.selection.pin.and_then(|pin| pin.block) else { return };
         let Some(stack) = self.timeline.stack(&self.recording, &self.selection, position) else { return };
@@ -256,7 +256,7 @@ impl OpenFile {
     }
 }
 
-/// The one of `all` that follows `now`, the first after the last.
+/// The element of `all` after `now`, wrapping around.
 fn next_of<T: Copy + PartialEq>(all: &[T], now: T) -> T {
     let row = all.iter().position(|other| *other == now).map_or(0, |row| (row + 1) % all.len());
     all.get(row).copied().unwrap_or(now)

@@ -1,4 +1,4 @@
-//! Arrivals: what other threads and the system bring to the window: recordings, chosen and dropped files, outcomes.
+//! Handles what other threads and the system deliver to the window: recordings, chosen and dropped files, outcomes.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::gui::window::path_field::PathField;
 use crate::gui::window::saving::{Saving, Task};
 
 impl App {
-    /// Takes in all that has arrived since the last frame.
+    /// Handles everything that arrived since the last frame.
     pub(super) fn take_news(&mut self, ctx: &egui::Context) {
         self.take_recordings(ctx);
         self.take_followed();
@@ -88,7 +88,7 @@ impl App {
         }
     }
 
-    /// What has become of files that are still being written.
+    /// Reports on files that are still being written.
     fn take_followed(&mut self) {
         for (row, file) in self.files.iter_mut().enumerate() {
             let is_in_front = row == self.current;
@@ -110,7 +110,7 @@ impl App {
         }
     }
 
-    /// Shows recordings that were predicted: in a tab, or beside the recording that they come from.
+    /// Shows predicted recordings: in a tab, or compared with the recording that they come from.
     fn take_predicted(&mut self, ctx: &egui::Context) {
         for row in 0..self.files.len() {
             let Some(Predicted { recording, compares }) = self.files[row].take_predicted() else { continue };
@@ -127,7 +127,7 @@ impl App {
         }
     }
 
-    /// Asks for a path, unless one to open is being asked for already.
+    /// Asks for a path, unless a dialog to open a file is open already.
     pub(super) fn ask(&mut self, ctx: &egui::Context, ask: Ask) {
         let is_opening = !matches!(ask, Ask::Save(_));
         if is_opening && self.asking.iter().any(|asking| !asking.is_saving) {
@@ -140,7 +140,7 @@ impl App {
         self.asking.push(Asking::start(ask, move || wake.request_repaint()));
     }
 
-    /// Takes in the answers of file dialogs.
+    /// Handles the answers of file dialogs.
     fn take_answers(&mut self, ctx: &egui::Context) {
         let mut answers = Vec::new();
         self.asking.retain(|asking| asking.poll().map(|answer| answers.push(answer)).is_none());
@@ -152,7 +152,7 @@ impl App {
         }
     }
 
-    /// Opens or writes what was chosen; where no dialog can be shown, a field for the path is.
+    /// Opens or writes the chosen path; without file dialogs, shows a text field for the path.
     pub(super) fn take_answer(&mut self, ctx: &egui::Context, ask: Ask, chosen: Chosen) {
         match (ask, chosen) {
             (ask, Chosen::Unavailable) => self.path_field = Some(PathField::new(ask)),

@@ -1,4 +1,4 @@
-//! Chrome: what stands around the recording in front: menus, tabs, ranks, notices, the palette; and the first screen.
+//! The frame around the recording in front: menus, tabs, ranks, notices, the command palette and the first screen.
 
 use std::sync::Arc;
 
@@ -71,7 +71,7 @@ impl App {
         }
     }
 
-    /// Names what is in front in the window's title.
+    /// Puts the name of the file in front into the window's title.
     pub(super) fn title_window(&mut self, ctx: &egui::Context) {
         let name = match (self.comparison_name(), self.folder(), self.current()) {
             (Some(name), ..) => name,
@@ -86,14 +86,14 @@ impl App {
         }
     }
 
-    /// What is being read, and what could not be.
+    /// Files being read, and files that could not be read.
     pub(super) fn notices_ui(&mut self, ui: &mut Ui) {
         let is_recording = self.example.is_some() && !self.files.is_empty();
         if self.loading.is_empty() && self.failures.is_empty() && self.said.is_empty() && !is_recording {
             return;
         }
         Panel::top("notices").show(ui, |ui| {
-            // Dropping it calls it off, and leaves the file free to be opened again at once.
+            // Dropping it cancels reading, and lets the file be opened again at once.
             self.loading.retain(|loading| !welcome::loading_ui(ui, loading));
             if let Some(example) = self.example.as_ref().filter(|_| is_recording) {
                 welcome::recording_ui(ui, example);
@@ -119,7 +119,7 @@ impl App {
         });
     }
 
-    /// What stands where a recording would: what is read of one so far, or how to begin.
+    /// The content while no recording is open: a preview of the file being read, or the welcome page.
     pub(super) fn empty_ui(&mut self, ui: &mut Ui) {
         let early = self.loading.iter().find_map(|loading| Some((loading.path(), loading.preview()?)));
         match early {
@@ -131,7 +131,7 @@ impl App {
         }
     }
 
-    /// The strip of all files and devices, where there is more than one to choose from.
+    /// The strip of all files and devices, if there is more than one.
     pub(super) fn ranks_ui(&mut self, ui: &mut Ui) {
         if self.folder_ranks_ui(ui) {
             return;
@@ -168,7 +168,7 @@ impl App {
         }
     }
 
-    /// Shows what lies above everything else: palette, help, a field for a path, and the hint for files to drop.
+    /// Shows the overlays: palette, help, path field, and the hint for dropped files.
     pub(super) fn above_ui(&mut self, ui: &Ui) {
         self.palette_ui(ui);
         self.help = self.help.filter(|help| help.help_ui(ui));
@@ -197,7 +197,7 @@ impl App {
     }
 }
 
-/// Says that a file held over the window can be dropped.
+/// Shows that a file dragged over the window can be dropped.
 fn drop_hint_ui(ui: &Ui) {
     if ui.input(|input| input.raw.hovered_files.is_empty()) {
         return;

@@ -1,4 +1,4 @@
-//! Comparing: which two open files stand side by side, and how one gets there and back.
+//! Chooses the two open files to compare, and opens and closes the comparison.
 
 use std::sync::Arc;
 
@@ -25,12 +25,12 @@ pub(super) struct Comparing {
 }
 
 impl App {
-    /// The comparison that is shown.
+    /// The comparison in front.
     pub fn comparison(&self) -> Option<&DiffView> {
         self.comparing.as_ref().filter(|comparing| comparing.is_in_front).map(|comparing| &comparing.view)
     }
 
-    /// The comparison that is shown, to be changed.
+    /// The comparison in front, mutable.
     pub fn comparison_mut(&mut self) -> Option<&mut DiffView> {
         self.comparing.as_mut().filter(|comparing| comparing.is_in_front).map(|comparing| &mut comparing.view)
     }
@@ -41,7 +41,7 @@ impl App {
         Some([of(rows[0])?, of(rows[1])?])
     }
 
-    /// Sets the files in `rows` side by side. What was compared before stays chosen, as far as it is not of one file only.
+    /// Compares the files in `rows`. The former settings are kept, except for settings that concern a single file.
     pub(super) fn compare(&mut self, ctx: &egui::Context, rows: [usize; 2]) {
         let Some(recordings) = self.recordings(rows) else { return };
         let recordings = recordings.each_ref();
@@ -53,14 +53,14 @@ impl App {
             Some(kept) => DiffView::new(recordings, selections, kept.view.choices.clone()),
             None => DiffView::usual(recordings, selections),
         };
-        // What is searched for in A is searched for in both.
+        // The search applies to both sides.
         let text = kept.as_ref().map_or(self.files[rows[0]].search.text(), |kept| kept.view.search_text());
         view.search_for(ctx, recordings, text);
         self.comparing = Some(Comparing { rows, view, is_in_front: true });
     }
 
-    /// Shows the comparison: the last one of the file in front, else one with the next file, of which the earlier tab is A;
-    /// or leaves it.
+    /// Shows the last comparison of the file in front, else compares it with the next file, the earlier tab as A;
+    /// closes the comparison if it is in front.
     pub(super) fn toggle_comparison(&mut self, ctx: &egui::Context) {
         let current = self.current;
         match &mut self.comparing {
@@ -80,7 +80,7 @@ impl App {
         self.comparing.as_ref().is_some_and(|comparing| comparing.rows.contains(&row))
     }
 
-    /// Shows the comparison that there is; A is the file in front.
+    /// Shows the existing comparison; A is the file in front.
     pub(super) fn show_comparison(&mut self) {
         if let Some(comparing) = &mut self.comparing {
             comparing.is_in_front = true;
@@ -95,7 +95,7 @@ impl App {
         }
     }
 
-    /// A file has been opened, in `row`: where that was for a comparison, it is B.
+    /// Handles a file opened in `row`: it becomes B if it was opened for a comparison.
     pub(super) fn compare_opened(&mut self, ctx: &egui::Context, row: usize) {
         let wants = std::mem::take(&mut self.compares_next);
         match &self.comparing {
@@ -108,7 +108,7 @@ impl App {
         }
     }
 
-    /// The file in `row` was closed: others have moved up.
+    /// Handles closing the file in `row`: later rows move up.
     pub(super) fn compare_closed(&mut self, row: usize) {
         match &mut self.comparing {
             Some(comparing) if comparing.rows.contains(&row) => self.comparing = None,
@@ -119,7 +119,7 @@ impl App {
         }
     }
 
-    /// What the comparison in front is called.
+    /// The title of the comparison in front.
     pub(super) fn comparison_name(&self) -> Option<String> {
         self.comparison()?;
         let tab = |file: &super::OpenFile| Tab { name: file.recording.name.clone(), path: file.recording.path.clone() };
@@ -139,7 +139,7 @@ impl App {
         Some(Tab { name, path: None })
     }
 
-    /// Carries out a command of the comparison that is shown; whether it is one.
+    /// Carries out a command of the comparison in front. Returns whether it is one.
     pub(super) fn run_comparing(&mut self, ctx: &egui::Context, command: Command) -> bool {
         let Some(mut comparing) = self.comparing.take_if(|comparing| comparing.is_in_front) else { return false };
         let recordings = self.recordings(comparing.rows);
@@ -183,7 +183,7 @@ impl App {
         is_done
     }
 
-    /// The comparison, drawn again on paper of the window's size.
+    /// Draws the comparison on paper of the window's size.
     fn save_comparison(&mut self, ctx: &egui::Context, recordings: [Arc<Recording>; 2], view: &DiffView) {
         let mut sheet = DiffSheet::new(recordings, view.selections(), view.choices.clone(), paint_of(&self.settings));
         sheet.search_for(view.search_text());
@@ -196,7 +196,7 @@ impl App {
         self.ask(ctx, Ask::Save(Task::picture("difference", write)));
     }
 
-    /// Shows the comparison and follows the user.
+    /// Shows the comparison and handles input.
     pub(super) fn comparing_ui(&mut self, ui: &mut Ui) {
         let Some(mut comparing) = self.comparing.take() else { return };
         let Some(recordings) = self.recordings(comparing.rows) else { return };
@@ -225,7 +225,7 @@ impl App {
         }
     }
 
-    /// Takes A for B and B for A, with their moments.
+    /// Swaps A and B, with their moments.
     fn swap_sides(&mut self, ctx: &egui::Context) {
         let Some(comparing) = &mut self.comparing else { return };
         comparing.view.choices.at.reverse();

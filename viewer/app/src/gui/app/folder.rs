@@ -1,4 +1,4 @@
-//! Folder: the ranks of a run as an open folder: in front or beside the files, and how one of them is opened.
+//! The ranks of a run as an open folder, in front of or beside the files, and opening one of them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(super) struct Folder {
     view: FleetView,
     /// Whether it is shown in place of a file.
     is_in_front: bool,
-    /// The rank that was opened in the strip: the next one that is opened there takes its place.
+    /// The rank that was opened in the strip; the next one opened there replaces it.
     opened: Option<PathBuf>,
 }
 
@@ -31,7 +31,7 @@ impl App {
         self.folder.as_ref().filter(|folder| folder.is_in_front).map(|folder| &folder.view)
     }
 
-    /// Shows the ranks of the folder at `path`, in place of those of any other.
+    /// Shows the ranks of the folder at `path`, replacing any other folder.
     pub(super) fn show_folder(&mut self, path: PathBuf, fleet: Fleet) {
         let opened = self.folder.take().filter(|folder| folder.path == path).and_then(|folder| folder.opened);
         self.leave_comparison();
@@ -45,7 +45,7 @@ impl App {
         }
     }
 
-    /// Whether `command` can be carried out on the folder in front; none where it has no say.
+    /// Whether `command` can be carried out on the folder in front; `None` if it has no say.
     pub(super) fn can_in_folder(&self, command: Command) -> Option<bool> {
         if command == Command::ShowRanks {
             return Some(self.folder.is_some());
@@ -58,7 +58,7 @@ impl App {
         }
     }
 
-    /// Carries out a command on the folder; whether it is one.
+    /// Carries out a command on the folder. Returns whether it is one.
     pub(super) fn run_in_folder(&mut self, ctx: &egui::Context, command: Command) -> bool {
         if command == Command::ShowRanks {
             if let Some(folder) = &mut self.folder {
@@ -85,7 +85,7 @@ impl App {
         true
     }
 
-    /// Shows the folder in front; whether there is one.
+    /// Shows the folder in front. Returns whether there is one.
     pub(super) fn folder_ui(&mut self, ui: &mut Ui) -> bool {
         let Some(folder) = self.folder.as_mut().filter(|folder| folder.is_in_front) else { return false };
         let opened = CentralPanel::default().show(ui, |ui| folder.view.fleet_ui(ui)).inner;
@@ -96,7 +96,7 @@ impl App {
         true
     }
 
-    /// The strip of the folder's ranks, where the folder is in front or one of its ranks is; whether there is one.
+    /// Shows the strip of the folder's ranks if the folder or one of its ranks is in front. Returns whether it is.
     pub(super) fn folder_ranks_ui(&mut self, ui: &mut Ui) -> bool {
         let Some(folder) = &self.folder else { return false };
         let fleet = Arc::clone(folder.view.fleet());
@@ -116,7 +116,7 @@ impl App {
         true
     }
 
-    /// Opens a rank beside what is open.
+    /// Opens a rank in a new tab.
     fn open_rank(&mut self, ctx: &egui::Context, path: &Path) {
         match self.row_of(path) {
             Some(row) => self.bring_to_front(row),
@@ -124,8 +124,8 @@ impl App {
         }
     }
 
-    /// Opens a rank in place of the one that was opened in the strip before: who walks along many ranks does not want all
-    /// of them in memory.
+    /// Opens a rank in place of the one last opened in the strip, so that walking along many ranks does not keep all of
+    /// them in memory.
     fn open_in_strip(&mut self, ctx: &egui::Context, path: &Path) {
         let known = self.row_of(path).is_some();
         let former =

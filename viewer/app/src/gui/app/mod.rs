@@ -1,4 +1,4 @@
-//! App: the window: open files, what is being read, and commands carried out.
+//! The app's window: open files, files being read, and the execution of commands.
 
 mod arrivals;
 mod comparing;
@@ -37,7 +37,7 @@ use crate::session::Recording;
 use comparing::Comparing;
 use folder::Folder;
 
-/// By how much one command changes the size of everything, and how far.
+/// Zoom factor of one command, and its limits.
 const SCALE_STEP: f32 = 0.1;
 const SCALES: std::ops::Range<f32> = 0.5..3.0;
 
@@ -62,9 +62,9 @@ pub struct App {
     failures: Vec<(PathBuf, String)>,
     settings: Settings,
     palette: Option<Palette>,
-    /// Which dialogs ask for paths.
+    /// The kind of file dialogs in use.
     dialogs: Dialogs,
-    /// Questions for paths that were not answered yet.
+    /// Open file dialogs.
     asking: Vec<Asking>,
     path_field: Option<PathField>,
     help: Option<Help>,
@@ -81,9 +81,9 @@ pub struct App {
     comparing: Option<Comparing>,
     /// The ranks of a run.
     folder: Option<Folder>,
-    /// Whether the file that is asked for is to be compared with.
+    /// Whether the requested file is to be compared with the file in front.
     compares_next: bool,
-    /// What is told to the user, until it is dismissed or something else is done.
+    /// Messages to the user, shown until they are dismissed or the next command.
     said: Vec<String>,
     is_styled: bool,
 }
@@ -99,12 +99,12 @@ impl App {
         Self { examples, ..self }
     }
 
-    /// The same, asking for paths in this way.
+    /// The same, with these file dialogs.
     pub fn with_dialogs(self, dialogs: Dialogs) -> Self {
         Self { dialogs, ..self }
     }
 
-    /// What is remembered for the next start.
+    /// The settings to save for the next start.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -119,7 +119,7 @@ impl App {
         self.files.get(self.current)
     }
 
-    /// The recording in front, to be changed.
+    /// The recording in front, mutable.
     pub fn current_mut(&mut self) -> Option<&mut OpenFile> {
         self.files.get_mut(self.current)
     }
@@ -129,10 +129,10 @@ impl App {
         !self.loading.is_empty()
     }
 
-    /// Starts to read `path`, which may be a folder of ranks, unless it is being read already, and shows what is open of it meanwhile. `-` is standard
-    /// input.
+    /// Starts to read `path`, which may be a folder of ranks, unless it is being read already; shows a preview of it.
+    /// `-` is standard input.
     pub fn open(&mut self, ctx: &egui::Context, path: &Path) {
-        // The list of recent files outlives the folder that we were started in.
+        // The list of recent files outlives the current directory.
         let absolute = if is_stdin(path) { Ok(path.to_owned()) } else { std::path::absolute(path) };
         let path = &absolute.unwrap_or_else(|_| path.to_owned());
         if let Some(row) = self.row_of(path) {
@@ -151,7 +151,7 @@ impl App {
         self.show(&egui::Context::default(), Recording::new(name, None, trace));
     }
 
-    /// Shows a recording in front, as it was looked at before; or, where one of the same file is open, in its place.
+    /// Shows a recording in front with its saved view settings; replaces an open recording of the same file.
     fn show(&mut self, ctx: &egui::Context, recording: Recording) {
         self.leave_folder();
         let row = recording.path.as_deref().and_then(|path| self.row_of(path));
@@ -183,7 +183,7 @@ impl App {
         let file = self.files.remove(row);
         self.keep_look(&file);
         self.compare_closed(row);
-        // Millions of rows are given back elsewhere: the window goes on.
+        // Millions of rows are freed on another thread, so that the window does not freeze.
         let held = Arc::downgrade(&file.recording);
         discard(file, held);
         if row < self.current || self.current >= self.files.len() {
@@ -191,7 +191,7 @@ impl App {
         }
     }
 
-    /// Remembers how `file` is looked at.
+    /// Saves the view settings of `file`.
     fn keep_look(&mut self, file: &OpenFile) {
         let Settings { colour_by, stacking, .. } = self.settings;
         if let Some(look) = FileLook::of(&file.recording, &file.selection, colour_by, stacking) {
@@ -291,12 +291,12 @@ impl App {
         ctx.request_repaint();
     }
 
-    /// Draws the window and follows the user.
+    /// Draws the window and handles input.
     pub fn app_ui(&mut self, ui: &mut Ui) {
         let ctx = ui.ctx().clone();
         if !self.is_styled {
             theme::install(&ctx, self.settings.has_contrast);
-            // Larger and smaller are commands like all others.
+            // Zoom commands are handled like all others.
             ctx.options_mut(|options| options.zoom_with_keyboard = false);
             self.is_styled = true;
         }
@@ -331,10 +331,10 @@ impl App {
     }
 }
 
-/// Time since a recording's file last changed within which its program is taken to be still at work.
+/// Maximum age of a file's last change for its program to count as still running.
 const FRESH: Duration = Duration::from_secs(60);
 
-/// Whether the recording is not finished, and its file was changed lately.
+/// Whether the recording is incomplete and its file changed recently.
 fn is_being_written(recording: &Recording) -> bool {
     let changed = recording.path.as_deref().and_then(|path| std::fs::metadata(path).ok()?.modified().ok());
     let is_fresh = changed.is_some_and(|time| time.elapsed().is_ok_and(|age| age < FRESH));

@@ -1,4 +1,4 @@
-//! Outputs: what leaves the app: copied tables, tables and pictures as files.
+//! Output from the app: copied tables, and tables and pictures saved as files.
 
 use std::path::Path;
 
@@ -47,7 +47,7 @@ impl App {
         }
     }
 
-    /// The timeline, and the view below it, drawn again on paper of the window's size.
+    /// Draws the timeline and the view below it on paper of the window's size.
     pub(super) fn save_picture(&mut self, ctx: &egui::Context) {
         let Some(file) = self.files.get(self.current) else { return };
         let look = Look {
@@ -81,7 +81,7 @@ impl App {
                 let written = file.and_then(|file| png::write(file, &picture).map_err(|why| why.to_string()));
                 written.map_err(|why| format!("cannot write {}: {why}", path.display()))
             };
-            // The window may be gone by now.
+            // The window may be closed by now.
             let _ = outbox.send(Task::window(&name, write));
             wake.request_repaint();
         });

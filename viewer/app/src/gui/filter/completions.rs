@@ -1,4 +1,4 @@
-//! Completions: what could come next in the search box, to be chosen by arrow keys and Tab, or by mouse.
+//! Completions for the search box, chosen by arrow keys and Tab, or by mouse.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use crate::gui::widgets::theme;
 use crate::gui::widgets::worker::Worker;
 use crate::session::Recording;
 
-/// What the recording offers, and what of it is offered now.
+/// Completions of a recording, and those that apply now.
 #[derive(Debug)]
 pub struct Completions {
     vocabulary: Option<Arc<Vocabulary>>,
     builder: Worker<Arc<Recording>, Vocabulary>,
     found: Vec<Completion>,
-    /// For which text and byte of it they were found.
+    /// The text and cursor position that they were computed for.
     known: Option<(String, usize)>,
     chosen: Option<usize>,
     is_dismissed: bool,
@@ -43,7 +43,7 @@ impl Default for Completions {
 }
 
 impl Completions {
-    /// Whether the recording's values are still being gathered.
+    /// Whether the recording's values are still being collected.
     pub fn is_busy(&self) -> bool {
         self.builder.is_busy()
     }
@@ -55,13 +55,13 @@ impl Completions {
         }
     }
 
-    /// Whether there is something to choose from.
+    /// Whether there are completions.
     pub fn is_offering(&self) -> bool {
         !self.found.is_empty() && !self.is_dismissed
     }
 
-    /// Takes the keys that choose among what is offered, before the field gets them. Gives the text with what was
-    /// chosen in it, and the byte at which the cursor then stands.
+    /// Handles the keys that choose a completion, before the text field gets them. Returns the completed text and the
+    /// byte position of the cursor after it.
     pub fn keys(&mut self, ui: &Ui, field: Id, text: &str) -> Option<(String, usize)> {
         let is_open = self.is_offering() && ui.memory(|memory| memory.has_focus(field));
         if !is_open {
@@ -79,9 +79,8 @@ impl Completions {
         is_taken.then(|| self.put(text, self.chosen.unwrap_or(0))).flatten()
     }
 
-    /// Shows what is offered below `field`, which holds `text` with the cursor at character `cursor`
-    /// while it has the keyboard. Gives the text
-    /// with what was chosen in it, and the byte at which the cursor then stands.
+    /// Shows the completions below `field`, which contains `text` with the cursor at character `cursor`, while it has
+    /// the keyboard focus. Returns the completed text and the byte position of the cursor after it.
     pub fn completions_ui(
         &mut self,
         ui: &Ui,
@@ -89,7 +88,7 @@ impl Completions {
         recording: &Arc<Recording>,
         (text, cursor): (&str, Option<usize>),
     ) -> Option<(String, usize)> {
-        // A click on the list takes the keyboard from the field before it counts.
+        // A click on the list takes the focus from the field before it counts.
         let is_clicked = self.place.is_some_and(|place| {
             ui.input(|input| {
                 let is_there = input.pointer.interact_pos().is_some_and(|at| place.contains(at));
@@ -138,18 +137,18 @@ impl Completions {
                     taken = Some(row);
                 }
             }
-            ui.weak("Up and Down choose, Tab takes, Escape leaves");
+            ui.weak("Up and Down select, Tab completes, Escape closes");
         });
         self.place = shown.map(|shown| shown.response.rect);
         taken.and_then(|row| self.put(text, row))
     }
 
-    /// Offers nothing until the text changes.
+    /// Hides the completions until the text changes.
     pub fn dismiss(&mut self) {
         self.is_dismissed = true;
     }
 
-    /// `text` with row `row` in it, and the byte after that.
+    /// `text` completed with row `row`, and the byte position after it.
     fn put(&mut self, text: &str, row: usize) -> Option<(String, usize)> {
         let Completion { range, text: word, .. } = self.found.get(row)?;
         let (before, after) = (text.get(..range.start)?, text.get(range.end..)?);

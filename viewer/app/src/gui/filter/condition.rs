@@ -1,7 +1,7 @@
-//! Condition: terms of the search language made from names, which may hold any sign.
+//! Builds search conditions from names, quoting special characters.
 
-/// The term that is met where `key` is `text`. Double quotes cannot be written in a term: a text that has any is met by
-/// containing its longest part between them; `None` where nothing is left to look for.
+/// The condition that `key` equals `text`. Conditions cannot contain double quotes: for a text with quotes, that `key`
+/// contains the longest part without any. `None` if nothing is left to search for.
 pub fn is(key: &str, text: &str) -> Option<String> {
     if !text.contains('"') {
         return Some(format!("{key}=\"{text}\""));

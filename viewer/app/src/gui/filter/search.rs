@@ -1,4 +1,4 @@
-//! Search: the one box of conditions that all views follow, and which blocks meet them.
+//! The search box, whose conditions apply to all views, and the blocks that meet them.
 
 use std::sync::Arc;
 
@@ -15,18 +15,18 @@ use crate::gui::widgets::theme::{self, Shades};
 use crate::gui::widgets::worker::Worker;
 use crate::session::Recording;
 
-/// Where blocks are counted.
+/// The moment at which blocks are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Row of the device.
     pub device: usize,
-    /// The total, which decides until when blocks count.
+    /// The total; it determines until when a block counts.
     pub metric: Metric,
-    /// How many events have happened at the moment.
+    /// Number of events before the moment.
     pub position: usize,
 }
 
-/// How many blocks of a device there are at a moment, how many of them meet the conditions, and how many do in all.
+/// Number of blocks of a device at a moment, of those that match, and of all that match in the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Count {
     live: u64,
@@ -57,28 +57,28 @@ impl Count {
     }
 }
 
-/// What is searched for in one recording.
+/// The search in one recording.
 #[derive(Debug)]
 pub struct Search {
     text: String,
     error: Option<String>,
-    /// The conditions that views follow, as they were typed.
+    /// The applied conditions, as typed.
     applied: String,
     filter: Filter,
-    /// The last count, and of what.
+    /// The last count and its key.
     counted: Option<(Place, Arc<Matches>, Count)>,
     matches: Arc<Matches>,
     worker: Worker<(Arc<Recording>, Filter), (Filter, Matches)>,
-    /// The filter last asked for, until its matches are there.
+    /// The filter last requested, until its matches are found.
     pending: Option<Filter>,
-    /// Whether the matches are those of the recording before this one.
+    /// Whether the matches are those of the previous recording.
     is_stale: bool,
     wants_focus: bool,
     completions: Completions,
 }
 
 impl Search {
-    /// No condition: all blocks of `recording` meet it.
+    /// No conditions: all blocks of `recording` match.
     pub fn new(recording: &Recording) -> Self {
         let filter = Filter::default();
         let matches = Arc::new(Matches::of(&recording.trace, &filter));
@@ -100,33 +100,33 @@ impl Search {
         }
     }
 
-    /// The conditions that views follow: those last typed that could be understood, once it is known who meets them.
+    /// The applied conditions: those last typed that are valid, once their matches are found.
     pub fn filter(&self) -> &Filter {
         &self.filter
     }
 
-    /// The blocks that meet them.
+    /// The matching blocks.
     pub fn matches(&self) -> &Arc<Matches> {
         &self.matches
     }
 
-    /// What was typed.
+    /// The typed text.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Whether the matches of what was typed are still being looked for.
+    /// Whether the matches of the typed text are still being searched for.
     pub fn is_busy(&self) -> bool {
         self.pending.is_some() || self.is_stale || self.completions.is_busy()
     }
 
-    /// Takes the keyboard when next shown.
+    /// Takes the keyboard focus when next shown.
     pub fn focus(&mut self) {
         self.wants_focus = true;
     }
 
-    /// Searches for `text` in place of what was searched for. Where it cannot be understood the former conditions
-    /// stay, and the box says what is wrong. `ctx` is woken when the matches are known.
+    /// Replaces the search by `text`. If it is invalid, the former conditions stay and the box shows the error. `ctx`
+    /// is woken when the matches are found.
     pub fn set(&mut self, ctx: &Context, recording: &Arc<Recording>, text: &str) {
         text.clone_into(&mut self.text);
         let filter: Filter = match text.parse() {
@@ -144,7 +144,7 @@ impl Search {
         }
     }
 
-    /// Adds a condition to those typed, unless it is there already.
+    /// Adds a condition to those typed, unless it is already there.
     pub fn add(&mut self, ctx: &Context, recording: &Arc<Recording>, condition: &str) {
         if self.text.contains(condition) {
             return;
@@ -153,7 +153,7 @@ impl Search {
         self.set(ctx, recording, text.trim_start());
     }
 
-    /// Looks again who meets the conditions, in a recording that has taken the place of another.
+    /// Searches again in a recording that has replaced another.
     pub fn renew(&mut self, recording: &Recording) {
         self.worker.cancel();
         if let Some(filter) = self.pending.take() {
@@ -167,7 +167,7 @@ impl Search {
         }
     }
 
-    /// Takes in matches that have become known, and asks for those of a recording that has taken another's place.
+    /// Takes over found matches, and requests those of a recording that has replaced another.
     pub fn receive(&mut self, ctx: &Context, recording: &Arc<Recording>) {
         if std::mem::take(&mut self.is_stale) {
             self.worker.ask(ctx, (Arc::clone(recording), self.filter.clone()));
@@ -194,8 +194,8 @@ impl Search {
         }
     }
 
-    /// Shows the box and what came of it, counted at `place` if there is one moment; gives the text to search for when it
-    /// was changed.
+    /// Shows the box and the number of matches at `place`. Returns the text to search for when it
+    /// changes.
     pub fn search_ui(
         &mut self,
         ui: &mut Ui,
@@ -211,7 +211,7 @@ impl Search {
         }
         let hint = theme::placeholder(ui, "Search: category=activation size>=1MiB");
         let field = TextEdit::singleline(&mut text).id(id).hint_text(hint).desired_width(theme::SEARCH_WIDTH);
-        // Tab takes what is offered, and leaves the field where nothing is.
+        // Tab accepts a completion; without one it leaves the field.
         let field = field.lock_focus(self.completions.is_offering());
         let output = field.show(ui);
         let cursor = output.cursor_range.map(|range| range.primary.index.0);
@@ -243,7 +243,7 @@ impl Search {
         wanted
     }
 
-    /// The count at `place`, worked out once for each moment.
+    /// The count at `place`, computed once for each moment.
     fn count(&mut self, recording: &Recording, place: Place) -> Option<Count> {
         let known = self.counted.as_ref().filter(|(at, of, _)| *at == place && Arc::ptr_eq(of, &self.matches));
         let count = match known {
@@ -254,7 +254,7 @@ impl Search {
         Some(count)
     }
 
-    /// How many blocks meet the conditions, or what is wrong with them.
+    /// The number of matches, or the error in the conditions.
     fn outcome_ui(&mut self, ui: &mut Ui, recording: &Recording, place: Option<Place>) {
         if let Some(why) = self.error.as_ref().filter(|_| !self.completions.is_offering()) {
             let still = if self.applied.is_empty() {
@@ -280,7 +280,7 @@ impl Search {
     }
 }
 
-/// The language, in short.
+/// A summary of the search language.
 const EXPLAINED: &str = "Conditions that blocks must all meet; all views follow.\n\
     Keys: category, op, scope, phase, pool, lifetime, stack, frame, size, allocated, step, stream, device.\n\
     Operators: = != ~ (contains) !~ < <= > >=. Several values: category=gradient,activation";

@@ -1,15 +1,15 @@
-//! Terms: the words of `--where` for the values that a group of blocks shares.
+//! Builds `--where` conditions for the values that a group of blocks has in common.
 
 use highwater_analysis::{GroupKey, Lifetime};
 use highwater_snapshots::units::parse_bytes;
 
 use crate::gui::filter::condition;
 
-/// What stands for a value that is not there.
+/// Stands for a missing value.
 const NONE: &str = "(none)";
 
-/// The condition that blocks with these `values` of `keys` meet; none where a value cannot be asked for. A line of code
-/// is met by every stack that passes through it.
+/// The condition for blocks with these `values` of `keys`; `None` if a value cannot be expressed. A line of code
+/// matches every stack that contains it.
 pub fn condition_of(keys: &[GroupKey], values: &[String]) -> Option<String> {
     let terms: Option<Vec<String>> = keys.iter().zip(values).map(|(key, value)| term(*key, value)).collect();
     terms.filter(|terms| !terms.is_empty()).map(|terms| terms.join(" "))
@@ -60,7 +60,7 @@ mod tests {
             free a
             free b
         ";
-        // The last event but two: everything is alive.
+        // The last event but two: everything is live.
         let trace = trace_from_text(text).unwrap();
         let device = trace.main_device();
         let (series, live) = (Series::build(&trace, device), LiveIndex::build(&trace, device));

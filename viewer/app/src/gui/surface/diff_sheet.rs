@@ -1,4 +1,4 @@
-//! DiffSheet: a picture of two recordings side by side that explains itself.
+//! A self-explanatory picture of two recordings side by side.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::gui::widgets::theme::Shades;
 use crate::selection::Selection;
 use crate::session::Recording;
 
-/// Two recordings, or one with itself, what is compared, and how bands are painted.
+/// Two recordings, or one with itself, the settings of the comparison, and how bands are painted.
 #[derive(Debug)]
 pub struct DiffSheet {
     recordings: [Arc<Recording>; 2],
@@ -18,25 +18,25 @@ pub struct DiffSheet {
 }
 
 impl DiffSheet {
-    /// A sheet of two recordings, each looked at as its selection has it.
+    /// A sheet of two recordings with their selections.
     pub fn new(recordings: [Arc<Recording>; 2], selections: [&Selection; 2], choices: Choices, paint: Paint) -> Self {
         let view = DiffView::new(recordings.each_ref(), selections, choices);
         Self { recordings, view, paint }
     }
 
-    /// Looks only at blocks that meet the conditions `text`, on both sides.
+    /// Applies the search conditions `text` to both sides.
     pub fn search_for(&mut self, text: &str) {
-        // What is asked for without a window wakes nobody.
+        // Without a window there is nothing to wake.
         self.view.search_for(&Context::default(), self.recordings.each_ref(), text);
     }
 
-    /// What it is called.
+    /// The title of the picture.
     pub fn title(&self) -> String {
         let [a, b] = &self.recordings;
         format!("{} and {}: diff", a.name, b.name)
     }
 
-    /// Draws title, view and facts; whether all of it is complete.
+    /// Draws title, view and facts. Returns whether all of it is complete.
     pub fn sheet_ui(&mut self, ui: &mut Ui) -> bool {
         let frame = |ui: &Ui, top: i8, bottom: i8| {
             Frame::new().fill(ui.visuals().panel_fill).inner_margin(Margin { left: 12, right: 14, top, bottom })
@@ -59,7 +59,7 @@ impl DiffSheet {
         middle.show(ui, |ui| view.picture_ui(ui, recordings, paint)).inner
     }
 
-    /// What is looked at, and how far it can be trusted.
+    /// Draws the settings, and the limits of accuracy.
     fn facts_ui(&self, ui: &mut Ui) {
         let conditions = self.view.search_text().trim();
         let sides = self.recordings.iter().zip(["A", "B"]);

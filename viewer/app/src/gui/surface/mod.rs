@@ -1,4 +1,4 @@
-//! Surface: pictures of the app's views without a window: the same widgets, drawn by the processor into a file.
+//! Draws the app's views into files without a window: the same widgets, rasterised on the CPU.
 
 pub mod paper;
 pub mod png;
@@ -26,7 +26,7 @@ pub use views::SheetView;
 use crate::gui::widgets::theme;
 use texture::Textures;
 
-/// A window's inside without the window.
+/// A window's content without a window.
 #[derive(Debug)]
 pub struct Surface {
     ctx: egui::Context,
@@ -37,13 +37,13 @@ pub struct Surface {
     frames: u64,
 }
 
-/// Frames that a drawing which says that it is complete may take to find its layout.
+/// Most frames for a complete drawing to settle its layout.
 const MOST_FRAMES: u32 = 8;
-/// How long to wait for one that is not complete, between two frames in which nothing changes.
+/// Pause between two frames of a drawing that is not complete and does not change.
 const PAUSE: Duration = Duration::from_millis(2);
-/// Such pauses at most: half a minute.
+/// Most such pauses: half a minute.
 const MOST_PAUSES: u32 = 15_000;
-/// Pixels of a texture's side at most.
+/// Most pixels of a texture's side.
 const TEXTURE_SIDE: usize = 8192;
 
 impl Surface {
@@ -56,13 +56,13 @@ impl Surface {
         Self { ctx, paper, textures: Textures::default(), shapes: Vec::new(), primitives: Vec::new(), frames: 0 }
     }
 
-    /// What `ui` draws into.
+    /// The egui context that is drawn into.
     pub fn ctx(&self) -> &egui::Context {
         &self.ctx
     }
 
-    /// Lets `draw` draw, frame after frame, until it tells that everything it shows is complete and two frames are the
-    /// same. Whether that was reached: a drawing that stays incomplete for half a minute is given up.
+    /// Draws frames with `draw` until it returns that everything is complete and two frames are the
+    /// same. Returns whether that was reached: an incomplete drawing is abandoned after half a minute.
     pub fn draw(&mut self, mut draw: impl FnMut(&mut Ui) -> bool) -> bool {
         let (mut complete_frames, mut pauses) = (0, 0);
         loop {
@@ -83,7 +83,7 @@ impl Surface {
         }
     }
 
-    /// Draws one frame; whether it differs from the last one.
+    /// Draws one frame. Returns whether it differs from the last one.
     fn frame(&mut self, mut draw: impl FnMut(&mut Ui)) -> bool {
         let mut input = RawInput {
             screen_rect: Some(Rect::from_min_size(Pos2::ZERO, self.paper.points())),
@@ -104,7 +104,7 @@ impl Surface {
         has_changed
     }
 
-    /// What was drawn, as pixels.
+    /// The drawing as pixels.
     pub fn image(&self) -> ColorImage {
         let background = self.background();
         let mut canvas = ColorImage::filled(self.paper.size().map(|side| side as usize), background);
@@ -112,7 +112,7 @@ impl Surface {
         canvas
     }
 
-    /// What was drawn, as an SVG document that says `title` of itself.
+    /// The drawing as an SVG document with the given title.
     pub fn svg(&self, title: &str) -> String {
         svg::document(&self.shapes, &self.textures, &self.paper, self.background(), title)
     }
@@ -122,7 +122,7 @@ impl Surface {
     }
 }
 
-/// Whether two frames paint the same. Bit by bit: what lies nowhere is not equal to itself otherwise.
+/// Whether two frames paint the same. Compares bits, because NaN positions are not equal to themselves.
 fn is_same(one: &[ClippedPrimitive], other: &[ClippedPrimitive]) -> bool {
     let corners = |rect: Rect| [rect.min.x, rect.min.y, rect.max.x, rect.max.y].map(f32::to_bits);
     let bits = |vertex: &Vertex| {

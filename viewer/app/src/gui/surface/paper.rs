@@ -1,17 +1,17 @@
-//! Paper: what a picture is drawn on: how large, how fine, light or dark.
+//! Size, scale and theme of a picture.
 
 use eframe::egui::{Theme, Vec2, vec2};
 
-/// Pixels of a picture's longer side at most.
+/// Most pixels of a picture's longer side.
 const MOST_SIDE: u32 = 16_384;
-/// Pixels of a picture at most.
+/// Most pixels of a picture.
 const MOST_PIXELS: u64 = 200_000_000;
-/// The least room in which something can be read, in points.
+/// Smallest readable size, in points.
 const LEAST: Vec2 = vec2(640.0, 400.0);
-/// Pixels of a point, at least and at most.
+/// Least and most pixels per point.
 const SCALES: std::ops::RangeInclusive<f32> = 0.5..=8.0;
 
-/// What a picture is drawn on.
+/// The size, scale and theme of a picture.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Paper {
     size: [u32; 2],
@@ -20,19 +20,23 @@ pub struct Paper {
 }
 
 impl Paper {
-    /// Paper of `width` times `height` pixels, with `scale` pixels to a point: twice the scale draws everything twice as
-    /// large. What is too large to be drawn or too small to be read is refused in words.
+    /// Paper of `width` times `height` pixels, with `scale` pixels per point: twice the scale draws everything twice as
+    /// large.
+    ///
+    /// # Errors
+    ///
+    /// Fails with a message if the size or the scale is out of range.
     pub fn new([width, height]: [u32; 2], scale: f32, theme: Theme) -> Result<Self, String> {
         let pixels = u64::from(width) * u64::from(height);
         if width.max(height) > MOST_SIDE || pixels > MOST_PIXELS {
             let most = MOST_PIXELS / 1_000_000;
             return Err(format!(
-                "{width}x{height} is too large: a side has at most {MOST_SIDE} pixels, a picture at most {most} million"
+                "{width}x{height} is too large: use at most {MOST_SIDE} pixels a side and {most} million in all"
             ));
         }
         if !SCALES.contains(&scale) {
             return Err(format!(
-                "a scale of {scale} is not drawn: it goes from {} to {}",
+                "invalid scale {scale}: expected a number from {} to {}",
                 SCALES.start(),
                 SCALES.end()
             ));
@@ -42,13 +46,13 @@ impl Paper {
         if room.x < LEAST.x || room.y < LEAST.y {
             let least = (LEAST * scale).ceil();
             let at = if scale == 1.0 { String::new() } else { format!(" at scale {scale}") };
-            return Err(format!("{width}x{height} is too small to be read{at}: take at least {}x{}", least.x, least.y));
+            return Err(format!("{width}x{height} is too small to read{at}: use at least {}x{}", least.x, least.y));
         }
         Ok(paper)
     }
 
-    /// Paper for a view that takes `room` points in a window of that scale and theme: larger where nothing could be read
-    /// on it, coarser where it would be too large.
+    /// Paper for a view of `room` points in a window of that scale and theme; larger if it would be unreadable,
+    /// coarser if it would be too large.
     pub fn fitting(room: Vec2, scale: f32, theme: Theme) -> Self {
         let side = |room: f32, least: f32| if room.is_finite() { room.clamp(least, MOST_SIDE as f32) } else { least };
         let room = vec2(side(room.x, LEAST.x), side(room.y, LEAST.y));
@@ -68,7 +72,7 @@ impl Paper {
         vec2(self.size[0] as f32, self.size[1] as f32) / self.scale
     }
 
-    /// Pixels of a point.
+    /// Pixels per point.
     pub fn scale(&self) -> f32 {
         self.scale
     }
@@ -90,7 +94,7 @@ mod tests {
         assert!(why([16_000, 16_000], 1.0).contains("200 million"));
         assert!(why([u32::MAX, u32::MAX], 1.0).contains("too large"));
         assert!(why([639, 500], 1.0).contains("at least 640x400"));
-        assert!(why([1600, 300], 2.0).contains("at scale 2: take at least 1280x800"));
+        assert!(why([1600, 300], 2.0).contains("at scale 2: use at least 1280x800"));
         for scale in [0.0, -1.0, f32::NAN, 9.0] {
             assert!(why([1600, 900], scale).contains("from 0.5 to 8"), "{scale}");
         }

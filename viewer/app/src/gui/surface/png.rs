@@ -1,10 +1,14 @@
-//! Png: pictures as PNG.
+//! Writes pictures as PNG.
 
 use std::io::Write;
 
 use eframe::egui::ColorImage;
 
-/// Writes `picture` as a PNG. Transparent pixels keep their colour as well as eight bits do.
+/// Writes `picture` as a PNG. Translucent pixels keep their colour as far as eight bits allow.
+///
+/// # Errors
+///
+/// Fails if `out` fails.
 pub fn write(out: impl Write, picture: &ColorImage) -> std::io::Result<()> {
     let [width, height] = picture.size.map(|side| u32::try_from(side).unwrap_or(u32::MAX));
     let mut encoder = png::Encoder::new(out, width, height);
@@ -13,7 +17,7 @@ pub fn write(out: impl Write, picture: &ColorImage) -> std::io::Result<()> {
     encoder.set_compression(png::Compression::Fast);
     let mut writer = encoder.write_header()?;
     if picture.pixels.iter().all(|pixel| pixel.is_opaque()) {
-        // Multiplied with alpha or not is the same here.
+        // Opaque: premultiplied or not makes no difference.
         writer.write_image_data(picture.as_raw())?;
     } else {
         let straight: Vec<u8> = picture.pixels.iter().flat_map(|pixel| pixel.to_srgba_unmultiplied()).collect();

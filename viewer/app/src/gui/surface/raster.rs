@@ -1,8 +1,8 @@
-//! Raster: triangles as pixels, by the processor alone and on every machine alike.
+//! Rasterises triangles on the CPU, with the same result on every machine.
 //!
-//! It does what egui's painter for graphics cards does: positions snapped to 1/256 of a pixel, a pixel painted where its
-//! middle lies inside (on an edge: by the top-left rule, so that triangles that share it paint it once), texture times
-//! colour, and colours blended as they are stored, multiplied with alpha. Edges are tested in integers: they are exact.
+//! It follows egui's painter for graphics cards: positions are snapped to 1/256 of a pixel; a pixel is painted if its
+//! centre is inside (on an edge: by the top-left rule, so that adjacent triangles paint it once); texture and colour are
+//! multiplied; and colours are blended as stored, with premultiplied alpha. Edge tests use integers and are exact.
 
 use std::ops::Range;
 
@@ -13,14 +13,14 @@ use rayon::prelude::*;
 
 use super::texture::{Texture, Textures};
 
-/// Rows that one task paints.
+/// Number of rows per task.
 const STRIP: usize = 32;
-/// Units in a pixel.
+/// Subpixel units per pixel.
 const UNIT: i64 = 256;
-/// Farther than this from the origin, in pixels, corners are cut off before they become integers.
+/// Corners farther than this from the origin, in pixels, are clipped before they are converted to integers.
 const FARTHEST: f64 = 65_536.0;
 
-/// Paints `primitives`, which are in points, on `canvas` with `scale` pixels to a point.
+/// Paints `primitives`, given in points, on `canvas` with `scale` pixels per point.
 pub(super) fn paint(canvas: &mut ColorImage, primitives: &[ClippedPrimitive], textures: &Textures, scale: f32) {
     let [width, height] = canvas.size;
     let layers: Vec<Layer<'_>> = primitives
@@ -53,7 +53,7 @@ pub(super) fn paint(canvas: &mut ColorImage, primitives: &[ClippedPrimitive], te
     });
 }
 
-/// The pixels that may be painted.
+/// The clip rectangle in pixels.
 #[derive(Clone, Debug)]
 struct Clip {
     x: Range<usize>,
@@ -70,7 +70,7 @@ impl Clip {
     }
 }
 
-/// A corner of a triangle: place in pixels, colour from 0 to 255, place in the texture in texels.
+/// A vertex of a triangle: position in pixels, colour from 0 to 255, texture position in texels.
 #[derive(Clone, Copy, Debug)]
 struct Corner {
     at: [f64; 2],
@@ -88,7 +88,7 @@ impl Corner {
         }
     }
 
-    /// The corner at `share` of the way to `other`.
+    /// Interpolates to `other` by `share`.
     fn towards(&self, other: &Self, share: f64) -> Self {
         let mix = |from: f64, to: f64| from + (to - from) * share;
         Self {
@@ -99,7 +99,7 @@ impl Corner {
     }
 }
 
-/// The rows that a triangle may touch.
+/// The rows that a triangle may cover.
 fn rows_of(corners: &[Corner; 3], clip: &Clip) -> Range<usize> {
     let ys = corners.map(|corner| corner.at[1]);
     let (top, bottom) = (ys.iter().copied().fold(f64::MAX, f64::min), ys.iter().copied().fold(f64::MIN, f64::max));
@@ -108,7 +108,7 @@ fn rows_of(corners: &[Corner; 3], clip: &Clip) -> Range<usize> {
     start..end.max(start)
 }
 
-/// The rows that a task paints.
+/// The rows of a task.
 struct Target<'a> {
     pixels: &'a mut [Color32],
     width: usize,
@@ -123,7 +123,7 @@ impl Target<'_> {
     }
 }
 
-/// Triangles that share a texture, and the pixels that they may paint.
+/// Triangles with a common texture and clip rectangle.
 struct Layer<'a> {
     mesh: &'a Mesh,
     texture: &'a Texture,
@@ -132,7 +132,7 @@ struct Layer<'a> {
 }
 
 impl Layer<'_> {
-    /// The corners of a triangle; none where it names vertices that are not there or lie nowhere.
+    /// The vertices of a triangle; `None` if an index is out of range or a position is not finite.
     fn corners(&self, indices: [u32; 3]) -> Option<[Corner; 3]> {
         let corner = |index: u32| {
             let corner = Corner::new(self.mesh.vertices.get(index as usize)?, self.texture, self.scale);
@@ -187,16 +187,16 @@ impl Layer<'_> {
     }
 }
 
-/// Twice the area of a triangle, above zero where its corners go round as a clock's hands.
+/// Twice the signed area of a triangle, positive for clockwise vertices.
 fn cross(a: [i64; 2], b: [i64; 2], c: [i64; 2]) -> i64 {
     (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
 }
 
-/// An edge of a triangle whose inside is at its right hand.
+/// An edge of a triangle with its inside on the right.
 struct Edge {
     from: [i64; 2],
     way: [i64; 2],
-    /// 0 where a point on it is inside, else -1.
+    /// 0 if points on the edge are inside, else -1.
     bias: i64,
 }
 
@@ -207,7 +207,7 @@ impl Edge {
         Self { from, way, bias: if is_top_or_left { 0 } else { -1 } }
     }
 
-    /// Takes those pixels of row `y` out of `across` whose middle lies outside.
+    /// Removes the pixels of row `y` from `across` whose centre is outside.
     fn narrow(&self, y: i64, across: &mut Range<i64>) {
         let middle = y * UNIT + UNIT / 2;
         // Inside is where `way.y * UNIT * x <= room`.
@@ -221,7 +221,7 @@ impl Edge {
     }
 }
 
-/// A value that changes evenly over a triangle.
+/// A value interpolated linearly over a triangle.
 #[derive(Clone, Copy)]
 struct Slope {
     origin: [f64; 2],
@@ -249,7 +249,7 @@ impl Slope {
         }
     }
 
-    /// At the middle of a pixel; never beyond what it is at the corners.
+    /// The value at a pixel's centre, clamped to the values at the vertices.
     fn at(&self, x: usize, y: usize) -> f64 {
         let [right, down] = [x as f64 + 0.5 - self.origin[0], y as f64 + 0.5 - self.origin[1]];
         (self.value + self.across * right + self.down * down).clamp(self.least, self.most)
@@ -258,19 +258,19 @@ impl Slope {
 
 /// How the pixels of a triangle get their colour.
 enum Paint<'a> {
-    /// All alike.
+    /// A constant colour.
     Even([u32; 4]),
-    /// From a texture, each multiplied with the same colour.
+    /// From a texture, multiplied with a constant colour.
     Picture { texture: &'a Texture, filter: TextureFilter, texel: [Slope; 2], colour: [u32; 4] },
-    /// Fading from corner to corner, over one point of a texture.
+    /// Interpolated between vertices, with a constant texture colour.
     Fading { colour: [Slope; 4], texel: [u32; 4] },
-    /// Both.
+    /// Interpolated, times a texture.
     Both { texture: &'a Texture, filter: TextureFilter, texel: [Slope; 2], colour: [Slope; 4] },
 }
 
 impl<'a> Paint<'a> {
     fn new(corners: [Corner; 3], texture: &'a Texture) -> Self {
-        // The slopes are those of the snapped triangle, whose pixels are painted.
+        // The gradients of the snapped triangle, whose pixels are painted.
         let places = corners.map(|corner| corner.at.map(|value| (value * UNIT as f64).round() / UNIT as f64));
         let [a, b, c] = corners;
         let texel: [Slope; 2] =
@@ -289,7 +289,7 @@ impl<'a> Paint<'a> {
         }
     }
 
-    /// Paints neighbouring pixels, of which the first is in column `x` of row `y`.
+    /// Paints a run of pixels that starts in column `x` of row `y`.
     fn fill(&self, pixels: &mut [Color32], x: usize, y: usize) {
         let round = |colour: &[Slope; 4], x: usize| colour.map(|channel| channel.at(x, y).round() as u32);
         match self {
@@ -318,7 +318,7 @@ impl<'a> Paint<'a> {
     }
 }
 
-/// Two colours multiplied.
+/// The product of two colours.
 fn product(a: [u32; 4], b: [u32; 4]) -> [u32; 4] {
     std::array::from_fn(|channel| shared(a[channel], b[channel]))
 }
@@ -328,7 +328,7 @@ fn shared(a: u32, b: u32) -> u32 {
     (a * b + 127) / 255
 }
 
-/// Paints `colour` over `pixel`.
+/// Blends `colour` over `pixel`.
 fn blend(pixel: &mut Color32, colour: [u32; 4]) {
     let beneath = pixel.to_array();
     let rest = 255 - colour[3];
@@ -340,7 +340,7 @@ fn blend(pixel: &mut Color32, colour: [u32; 4]) {
     *pixel = Color32::from_rgba_premultiplied(r, g, b, a);
 }
 
-/// What of a polygon lies within a few pixels of `clip`.
+/// Clips a polygon to a few pixels around `clip`.
 fn cut(mut polygon: Vec<Corner>, clip: &Clip) -> Vec<Corner> {
     const ROOM: f64 = 4.0;
     let ends = |range: &Range<usize>| [range.start as f64 - ROOM, range.end as f64 + ROOM];

@@ -1,4 +1,4 @@
-//! Save: a picture as a file, PNG or SVG by its name's ending; it is there when it is complete, or not at all.
+//! Saves a picture as PNG or SVG, by its file extension; the file is written whole or not at all.
 
 use std::ffi::OsStr;
 use std::io::{self, BufWriter, Write};
@@ -10,7 +10,7 @@ use super::{Paper, Surface, png};
 use crate::files::destination::{io_error, write_whole};
 use crate::files::failure::Failure;
 
-/// What a picture is written as.
+/// The file format of a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Pixels.
@@ -20,20 +20,30 @@ pub enum Format {
 }
 
 impl Format {
-    /// What the ending of `path` asks for; else why it asks for nothing, in words.
+    /// The format for the file extension of `path`.
+    ///
+    /// # Errors
+    ///
+    /// Fails with a message if the extension is missing or unsupported.
     pub fn of(path: &Path) -> Result<Self, String> {
         let ending = path.extension().and_then(OsStr::to_str).unwrap_or_default();
         match ending.to_ascii_lowercase().as_str() {
             "png" => Ok(Self::Png),
             "svg" => Ok(Self::Svg),
-            "" => Err(format!("{}: the ending says what to draw, and there is none: .png or .svg", path.display())),
-            other => Err(format!("{}: cannot write .{other}: use .png or .svg", path.display())),
+            "" => Err(format!("cannot write {}: no file extension; use .png or .svg", path.display())),
+            other => {
+                Err(format!("cannot write {}: unsupported file extension .{other}; use .png or .svg", path.display()))
+            }
         }
     }
 }
 
 impl Surface {
-    /// Writes what was drawn. `title` is what an SVG says of itself.
+    /// Writes the drawing; `title` becomes the title of an SVG.
+    ///
+    /// # Errors
+    ///
+    /// Fails if `out` fails.
     pub fn write(&self, out: impl Write, format: Format, title: &str) -> io::Result<()> {
         let mut out = BufWriter::with_capacity(1 << 16, out);
         match format {
@@ -44,13 +54,17 @@ impl Surface {
     }
 }
 
-/// Draws a picture with `draw`, which tells whether all that it shows is complete, and writes it to `path`, whose ending
-/// says how. Gives the file's length in bytes.
+/// Draws a picture with `draw`, which returns whether everything shown is complete, and writes it to `path`, as PNG or
+/// SVG by its file extension. Returns the file's length in bytes.
+///
+/// # Errors
+///
+/// Fails on an unsupported extension, an incomplete picture, or if the file cannot be written.
 pub fn save_view(path: &Path, paper: Paper, title: &str, draw: impl FnMut(&mut Ui) -> bool) -> Result<u64, Failure> {
     let format = Format::of(path).map_err(Failure::Usage)?;
     let mut surface = Surface::new(paper);
     if !surface.draw(draw) {
-        let text = format!("cannot write {}: the picture never became complete; please report it", path.display());
+        let text = format!("cannot write {}: the picture could not be completed; please report it", path.display());
         return Err(Failure::Write(text));
     }
     let ((), length) = write_whole(path, |out| surface.write(out, format, title).map_err(io_error))?;
@@ -67,8 +81,8 @@ mod tests {
     fn the_ending_says_what_to_draw() {
         let format = |name: &str| Format::of(Path::new(name));
         assert_eq!((format("a.png"), format("b.x.SVG")), (Ok(Format::Png), Ok(Format::Svg)));
-        assert!(format("a").unwrap_err().contains("there is none: .png or .svg"));
-        assert!(format("a.jpeg").unwrap_err().contains("cannot write .jpeg: use .png or .svg"));
+        assert!(format("a").unwrap_err().contains("no file extension; use .png or .svg"));
+        assert!(format("a.jpeg").unwrap_err().contains("unsupported file extension .jpeg; use .png or .svg"));
     }
 
     #[test]

@@ -1,5 +1,4 @@
-//! Sheet: a picture of a recording that explains itself, as one puts it into an issue or a paper: of what it is above,
-//! one view in the middle, the facts below.
+//! A self-explanatory picture of a recording for an issue or a paper: title above, one view in the middle, facts below.
 
 use std::sync::Arc;
 
@@ -19,32 +18,32 @@ use crate::gui::widgets::words::{has_losses, when};
 use crate::selection::{Axis, Selection};
 use crate::session::Recording;
 
-/// A recording, what is looked at in it, and how.
+/// A recording, the selection, and the look.
 #[derive(Debug)]
 pub struct Sheet {
     pub(super) recording: Arc<Recording>,
     pub(super) selection: Selection,
     pub(super) look: Look,
-    /// The conditions that are not met by what is grey, as they were typed; empty where there are none.
+    /// The search conditions, as typed; blocks that do not match are grey. Empty if there are none.
     conditions: String,
     pub(super) filter: Filter,
     pub(super) timeline: Timeline,
     pub(super) segments: SegmentsView,
     pub(super) explain: ExplainView,
     pub(super) panel: MomentPanel,
-    /// By what views of one moment group blocks; empty where each has its own keys.
+    /// The grouping keys for views of one moment; empty for each view's default keys.
     pub(super) keys: Vec<GroupKey>,
 }
 
 impl Sheet {
-    /// A sheet of `recording`. `conditions` are those of the filter in `look`, as they were typed.
+    /// A sheet of `recording`. `conditions` are those of the filter in `look`, as typed.
     pub fn new(recording: Arc<Recording>, selection: Selection, look: Look, conditions: &str) -> Self {
         Self {
             recording,
             selection,
             look,
             conditions: conditions.trim().to_owned(),
-            // What cannot be understood has found no matches either.
+            // Invalid conditions have no matches either.
             filter: conditions.parse().unwrap_or_default(),
             timeline: Timeline::default(),
             segments: SegmentsView::for_picture(),
@@ -54,7 +53,7 @@ impl Sheet {
         }
     }
 
-    /// The same with blocks grouped by `keys` in views of one moment; by the keys of the view where there are none.
+    /// Sets the grouping `keys` for views of one moment; the view's default keys if empty.
     pub fn grouped_by(self, keys: &[GroupKey]) -> Self {
         Self { keys: keys.to_vec(), ..self }
     }
@@ -64,7 +63,7 @@ impl Sheet {
         self.recording.devices[self.selection.device].peak(&self.recording.trace, self.selection.metric)
     }
 
-    /// The moment that views of one moment show: the pinned one, or the peak.
+    /// The moment for views of one moment: the pinned one, or the peak.
     pub(super) fn moment(&self) -> (Moment, Reason) {
         let index = &self.recording.devices[self.selection.device];
         match self.selection.pin {
@@ -80,7 +79,7 @@ impl Sheet {
             if summary.capacity_bytes > 0 {
                 device += &format!(", {}", format_bytes(summary.capacity_bytes));
             }
-            // Laid out from the right, so that a long name gives way to the device.
+            // Laid out from the right, so that a long name is truncated and the device stays.
             ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
                 ui.label(RichText::new(device).size(14.0).weak());
                 ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
@@ -91,7 +90,7 @@ impl Sheet {
         });
     }
 
-    /// What is drawn, how much there is in it, and how far it can be trusted.
+    /// Draws the facts: content, amounts, and limits of accuracy.
     pub(super) fn facts_ui(&self, ui: &mut Ui) {
         let trace = &self.recording.trace;
         let summary = &self.recording.devices[self.selection.device].summary;
@@ -129,7 +128,7 @@ impl Sheet {
         is_complete
     }
 
-    /// What bands and colours are, and the legend at the peak.
+    /// Draws the caption, and the legend at the peak.
     fn caption_ui(&mut self, ui: &mut Ui) {
         let peak = self.peak();
         let name = |metric: Metric| metric.name().replace('_', " ");
@@ -164,7 +163,7 @@ impl Sheet {
     }
 }
 
-/// `text` with a capital letter.
+/// Capitalises `text`.
 fn capital(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())

@@ -1,4 +1,4 @@
-//! Texture: the pictures that meshes draw from, kept as egui brings them and read as a graphics card reads them.
+//! Textures of meshes, stored as egui delivers them and sampled like on a graphics card.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,26 +6,26 @@ use std::sync::Arc;
 use eframe::egui::epaint::textures::{TextureFilter, TextureOptions, TextureWrapMode, TexturesDelta};
 use eframe::egui::{Color32, ColorImage, ImageData, TextureId};
 
-/// A picture, and how it is read between its pixels and beyond its edges.
+/// A texture and its sampling options.
 #[derive(Debug)]
 pub(super) struct Texture {
     /// The pixels.
     pub(super) image: Arc<ColorImage>,
-    /// How to read them.
+    /// The sampling options.
     pub(super) options: TextureOptions,
 }
 
-/// Steps between two texels that a filter tells apart: a card's eight bits, by which a picture that is not stretched is
-/// read exactly at its texels.
+/// Filter steps between two texels: the eight bits of a graphics card, so that an unscaled picture is sampled
+/// exactly.
 const STEPS: i64 = 256;
 
 impl Texture {
-    /// The filter for a picture that passes `texels` of its texels from one pixel to the next.
+    /// The filter for a picture that advances by `texels` from one pixel to the next.
     pub(super) fn filter(&self, texels: f64) -> TextureFilter {
         if texels > 1.0 { self.options.minification } else { self.options.magnification }
     }
 
-    /// The colour at `at`, in texels from the upper left corner; channels from 0 to 255, multiplied with alpha.
+    /// The colour at `at`, in texels from the upper left corner; channels from 0 to 255, premultiplied by alpha.
     pub(super) fn sample(&self, at: [f64; 2], filter: TextureFilter) -> [u32; 4] {
         match filter {
             TextureFilter::Nearest => self.texel(at[0].floor() as i64, at[1].floor() as i64),
@@ -48,7 +48,7 @@ impl Texture {
         }
     }
 
-    /// The texel in column `x` and row `y`, which may lie beyond the edges.
+    /// The texel in column `x` and row `y`, which may be beyond the edges.
     fn texel(&self, x: i64, y: i64) -> [u32; 4] {
         let [width, height] = self.image.size;
         let (x, y) = (self.wrapped(x, width), self.wrapped(y, height));
@@ -70,16 +70,16 @@ impl Texture {
     }
 }
 
-/// All pictures that can be drawn from.
+/// All textures.
 #[derive(Debug, Default)]
 pub(super) struct Textures {
     by_id: HashMap<TextureId, Texture>,
-    /// Those that are not needed after what was brought with them is painted.
+    /// Textures to free after the frame is painted.
     leaving: Vec<TextureId>,
 }
 
 impl Textures {
-    /// Takes in what a frame brings.
+    /// Applies the texture changes of a frame.
     pub(super) fn apply(&mut self, mut news: TexturesDelta) {
         for id in self.leaving.drain(..) {
             self.by_id.remove(&id);
@@ -103,13 +103,13 @@ impl Textures {
         self.leaving.extend(news.free.drain());
     }
 
-    /// The picture of this name.
+    /// The texture with this id.
     pub(super) fn get(&self, id: TextureId) -> Option<&Texture> {
         self.by_id.get(&id)
     }
 }
 
-/// Puts `part` into `whole` with its upper left corner at `corner`; what lies outside is left out.
+/// Copies `part` into `whole` with its upper left corner at `corner`, clipped to `whole`.
 fn copy_into(whole: &mut ColorImage, part: &ColorImage, corner: [usize; 2]) {
     let [width, height] = whole.size;
     let count = part.size[0].min(width.saturating_sub(corner[0]));

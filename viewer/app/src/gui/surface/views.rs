@@ -1,4 +1,4 @@
-//! Views: what a sheet can show in its middle, each by its name.
+//! The views that a sheet can show, by name.
 
 use eframe::egui::{CentralPanel, Frame, Margin, Panel, RichText, Ui, UiBuilder};
 use highwater_analysis::{GroupKey, TreeKey};
@@ -13,15 +13,15 @@ use crate::gui::widgets::words::when;
 /// A view that can be drawn without a window.
 #[derive(Clone, Copy, Debug)]
 pub struct SheetView {
-    /// What it is asked for by.
+    /// The name on the command line.
     pub name: &'static str,
     /// Whether it shows the blocks of one moment in groups.
     pub is_of_moment: bool,
-    /// Draws it; whether all of it is complete.
+    /// Draws it. Returns whether all of it is complete.
     pub(super) draw: fn(&mut Sheet, &mut Ui) -> bool,
 }
 
-/// All of them. The first is drawn where none is asked for.
+/// All views; the first is the default.
 pub const VIEWS: &[SheetView] = &[
     SheetView { name: "timeline", is_of_moment: false, draw: Sheet::timeline_ui },
     SheetView { name: "segments", is_of_moment: false, draw: Sheet::segments_ui },
@@ -43,19 +43,23 @@ const TABLE: Choices = Choices {
 const TREEMAP: Choices = Choices { look: Look::Treemap, second: Some(TreeKey::By(GroupKey::Scope)), ..TABLE };
 const FLAME: Choices = Choices { look: Look::Flame, first: TreeKey::By(GroupKey::Stack), ..TABLE };
 
-/// Share of the height that the timeline takes above segments and explanation.
+/// Share of the timeline's height above segments or explanation.
 const UPPER: f32 = 0.4;
 
 impl SheetView {
-    /// The one of this name; else what there is, in words.
+    /// The view with this name.
+    ///
+    /// # Errors
+    ///
+    /// Fails with a message that lists all names if there is no such view.
     pub fn named(name: &str) -> Result<Self, String> {
-        // What has two sides is no view of one recording, but one may ask for it.
+        // A comparison is not a view of one recording, but is a valid name.
         let names: Vec<&str> = VIEWS.iter().map(|view| view.name).chain(["diff"]).collect();
         let found = VIEWS.iter().find(|view| view.name == name).copied();
-        found.ok_or_else(|| format!("there is no view '{name}'; views are: {}", names.join(", ")))
+        found.ok_or_else(|| format!("unknown view '{name}'; the views are: {}", names.join(", ")))
     }
 
-    /// The one that shows the timeline with `bottom` below it. A list of events is no picture, nor is a
+    /// The view of the timeline with `bottom` below it. There is none for the list of events and the what-if
     /// form.
     pub fn beside(bottom: Option<Bottom>) -> Self {
         match bottom {
@@ -67,12 +71,12 @@ impl SheetView {
 }
 
 impl Sheet {
-    /// What it is called.
+    /// Its display name.
     pub fn title(&self, view: SheetView) -> String {
         format!("{}: {}", self.recording.name, view.name)
     }
 
-    /// Draws title, view and facts; whether all of it is complete.
+    /// Draws title, view and facts. Returns whether all of it is complete.
     pub fn sheet_ui(&mut self, ui: &mut Ui, view: SheetView) -> bool {
         let frame = |ui: &Ui, top: i8, bottom: i8| {
             Frame::new().fill(ui.visuals().panel_fill).inner_margin(Margin { left: 12, right: 14, top, bottom })
@@ -112,7 +116,7 @@ impl Sheet {
         is_complete
     }
 
-    /// The timeline, and below it why its peak is so high.
+    /// The timeline, and the explanation of its peak below it.
     fn explain_ui(&mut self, ui: &mut Ui) -> bool {
         let whole = ui.available_rect_before_wrap();
         let (mut upper, mut lower) = (whole, whole);
@@ -131,7 +135,7 @@ impl Sheet {
         is_complete
     }
 
-    /// Who holds memory at the pinned moment, or at the peak.
+    /// Memory in use at the pinned moment, or at the peak.
     fn moment_ui(&mut self, ui: &mut Ui, choices: Choices) -> bool {
         let (moment, reason) = self.moment();
         let at = if reason == Reason::Peak { "At the peak" } else { "At the moment" };

@@ -1,4 +1,4 @@
-//! Colouring: which colour each block wears, and the legend that says what colours mean.
+//! Assigns a colour to each block, and builds the legend of these colours.
 
 use std::collections::HashMap;
 
@@ -16,26 +16,26 @@ use rayon::prelude::*;
 use crate::gui::widgets::theme;
 use crate::session::Recording;
 
-/// What colours tell apart.
+/// The property that determines a block's colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum ColourBy {
-    /// What blocks are for.
+    /// The category.
     #[default]
     Category,
-    /// The first so many parts of the module path.
+    /// The first levels of the module path.
     Scope(usize),
     /// The operation's name.
     Op,
     /// The innermost source line of the user's program.
     CallSite,
-    /// How long blocks live.
+    /// The lifetime.
     Lifetime,
     /// The stream.
     Stream,
 }
 
 impl ColourBy {
-    /// What to call it.
+    /// Its display name.
     pub fn label(self) -> String {
         match self {
             Self::Category => "category".to_owned(),
@@ -52,34 +52,34 @@ impl ColourBy {
 /// One line of the legend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// What blocks of this colour share.
+    /// The value that blocks of this colour have in common.
     pub name: String,
     /// Their colour.
     pub colour: Color32,
 }
 
-/// Which line of the legend each block of a recording belongs to.
+/// The legend entry of each block of a recording.
 #[derive(Clone, Debug)]
 pub struct Colouring {
     /// The legend, in stacking order.
     pub entries: Vec<Entry>,
-    /// Each block's line of the legend, by row.
+    /// The legend entry of each block, by row.
     entry_of: Vec<u8>,
-    /// The blocks that the filter lets pass.
+    /// The blocks that match the filter.
     matches: Arc<Matches>,
 }
 
-/// Fewest blocks that are worth a thread's while.
+/// Fewest blocks for which another thread pays off.
 const RUN: usize = 1 << 14;
 
 impl Colouring {
     /// Colours the blocks of device `device` of `recording`. The entries are those with most bytes at the peak of
     /// `metric`, in the order in which their first blocks were made; categories and lifetimes have a fixed order.
-    /// Blocks that are not among `matches` turn grey. A few passes over the blocks, in parallel.
+    /// Blocks that are not among `matches` are grey. Takes a few parallel passes over the blocks.
     pub fn build(recording: &Recording, device: usize, by: ColourBy, metric: Metric, matches: &Arc<Matches>) -> Self {
         let trace = &recording.trace;
         let coder = Coder::new(trace, by);
-        // The legend is of the chosen device: blocks elsewhere have no line in it.
+        // The legend covers the chosen device only.
         let weights = weigh(recording, device, metric, &coder);
         let mut order = match by {
             ColourBy::Category | ColourBy::Lifetime => (0..weights.len()).collect(),
@@ -112,24 +112,24 @@ impl Colouring {
         Self { entries, entry_of, matches: Arc::clone(matches) }
     }
 
-    /// The block's colour in the legend, or grey where the filter leaves it out or it is of another device.
+    /// The block's legend colour, or grey if it is filtered out or on another device.
     pub fn colour(&self, block: BlockId) -> Color32 {
         let colour = self.entries.get(self.entry(block)).map_or(theme::NEUTRAL, |entry| entry.colour);
         if self.matches.contains(block) { colour } else { theme::left_out(colour) }
     }
 
-    /// The block's colour where its band can be told from its neighbours'.
+    /// The block's colour where its band can be distinguished from its neighbours'.
     pub fn instance_colour(&self, block: BlockId) -> Color32 {
         theme::instance(self.colour(block), block.0 as usize)
     }
 
-    /// The block's line of the legend; past its end for blocks of other devices that share none.
+    /// The block's legend entry; past the end for blocks of other devices without one.
     pub fn entry(&self, block: BlockId) -> usize {
         usize::from(self.entry_of.get(block.0 as usize).copied().unwrap_or(u8::MAX))
     }
 }
 
-/// What the blocks of one code add up to on one device.
+/// Sums over the blocks of one code on one device.
 #[derive(Clone, Copy, Debug)]
 struct Weight {
     /// Allocated bytes at the peak.
@@ -138,7 +138,7 @@ struct Weight {
     in_all: u64,
     /// The first block's row.
     first: usize,
-    /// How many there are.
+    /// The number of blocks.
     blocks: u64,
 }
 
@@ -153,12 +153,12 @@ impl Weight {
     }
 }
 
-/// What the blocks of each code add up to on device `device`.
+/// The sums for each code on device `device`.
 fn weigh(recording: &Recording, device: usize, metric: Metric, coder: &Coder<'_>) -> Vec<Weight> {
     let trace = &recording.trace;
     let index = &recording.devices[device];
     let nothing = || vec![Weight::NOTHING; coder.codes()];
-    // Few long runs: each has sums of its own, one for every code.
+    // Few long runs: each has its own sums, one for every code.
     let run = trace.blocks.len().div_ceil(2 * rayon::current_num_threads()).max(RUN);
     let weigh = |(run_index, devices): (usize, &[DeviceId])| {
         let mut weights = nothing();
@@ -182,7 +182,7 @@ fn weigh(recording: &Recording, device: usize, metric: Metric, coder: &Coder<'_>
     weights
 }
 
-/// The codes with most bytes at the peak (then: with most bytes in all), in the order of their first block.
+/// The codes with the most bytes at the peak (then: in all), ordered by their first block.
 fn most_important(weights: &[Weight]) -> Vec<usize> {
     let mut ranked: Vec<usize> = (0..weights.len()).filter(|code| weights[*code].blocks > 0).collect();
     ranked.sort_by_key(|code| (std::cmp::Reverse((weights[*code].at_peak, weights[*code].in_all)), *code));
@@ -193,18 +193,18 @@ fn most_important(weights: &[Weight]) -> Vec<usize> {
     ranked
 }
 
-/// Turns what a block is coloured by into a small number, and such a number into words. What takes thought is thought
-/// of once for each scope, operation or stack, so that asking about a block is a lookup.
+/// Maps the property that blocks are coloured by to small numbers and back to text. Values are computed once per
+/// scope, operation or stack, so that looking up a block is cheap.
 struct Coder<'a> {
     trace: &'a Trace,
     by: ColourBy,
-    /// The code of each row of the table that blocks name; its last entry is of blocks that name none.
+    /// The code of each row of the table that blocks refer to; the last entry is for blocks without a value.
     code_of: Vec<u32>,
-    /// What each code stands for, as a row of another table; `u32::MAX` for none.
+    /// The meaning of each code, as a row of another table; `u32::MAX` for none.
     meant: Vec<u32>,
-    /// Source lines met, each once.
+    /// Distinct source lines.
     lines: Vec<SourceLine>,
-    /// Streams met, in order.
+    /// Distinct streams, in order.
     streams: Vec<u64>,
 }
 
@@ -242,7 +242,7 @@ impl<'a> Coder<'a> {
         coder
     }
 
-    /// Gives each row the code of what it means: as many codes as there are meanings, in their order.
+    /// Assigns codes to rows, one code per distinct meaning, in order of appearance.
     fn number(&mut self, meanings: impl Iterator<Item = u32>) {
         let meanings: Vec<u32> = meanings.collect();
         self.meant.clone_from(&meanings);
@@ -252,7 +252,7 @@ impl<'a> Coder<'a> {
         self.code_of = meanings.iter().map(code).collect();
     }
 
-    /// Finds the user's line of every stack that a block has.
+    /// Finds the program's line of every stack that a block has.
     fn find_lines(&mut self) {
         let (tables, stacks) = (&self.trace.tables, &self.trace.blocks.stack);
         let mut is_met = vec![false; tables.stacks.len()];
@@ -278,7 +278,7 @@ impl<'a> Coder<'a> {
         self.number(meanings.into_iter());
     }
 
-    /// How many codes there are.
+    /// Number of codes.
     fn codes(&self) -> usize {
         self.meant.len()
     }
@@ -301,7 +301,7 @@ impl<'a> Coder<'a> {
         }
     }
 
-    /// Whether `code` stands for "has none".
+    /// Whether `code` stands for "no value".
     fn is_none(&self, code: usize) -> bool {
         self.meant.get(code) == Some(&u32::MAX)
     }

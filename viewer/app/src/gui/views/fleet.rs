@@ -1,4 +1,4 @@
-//! Fleet: the ranks of a folder as a table: each with its peaks, and which stand out, are missing or could not be read.
+//! The ranks of a folder as a table with the peaks of each; marks outliers, missing ranks and unreadable files.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::gui::widgets::theme::{self, Shades};
 pub struct FleetView {
     fleet: Arc<Fleet>,
     headlines: Vec<String>,
-    /// How far the recordings can be trusted.
+    /// The notes on the accuracy of the recordings.
     limits: Vec<Caveat>,
     standings: [Vec<Standing>; COMPARED.len()],
     /// The ranks in the order of the table.
@@ -29,7 +29,7 @@ pub struct FleetView {
 
 /// The columns.
 const COLUMNS: [Column; 12] = [
-    column("rank", "The rank; ? if it is not recorded and was taken from the file name.", 58.0, true),
+    column("rank", "The rank; with ? if it was taken from the file name.", 58.0, true),
     column("host", "The machine.", 110.0, false),
     column("events", "Number of events.", 84.0, true),
     column("allocated", "Peak of allocated bytes.", 96.0, true),
@@ -43,11 +43,11 @@ const COLUMNS: [Column; 12] = [
     column("stands out", RULE, 0.0, false),
 ];
 
-/// Columns that give way where there is little room, in this order.
+/// Columns that are dropped first in narrow windows, in this order.
 const GIVING_WAY: [usize; 5] = [2, 8, 1, 5, 10];
-/// Width that the last column has at least, in points.
+/// Least width of the last column, in points.
 const LEAST_STANDING: f32 = 120.0;
-/// Share of the window's height that notes take at most where the table has not enough room.
+/// Largest share of the window's height for notes if the table needs more room.
 const NOTES_SHARE: f32 = 0.3;
 
 const fn column(name: &'static str, tooltip: &'static str, width: f32, is_number: bool) -> Column {
@@ -58,7 +58,7 @@ impl FleetView {
     /// A view of `fleet`.
     pub fn new(fleet: Arc<Fleet>) -> Self {
         let mut table = TableState::default();
-        // Down and Enter open a rank at once.
+        // Arrow down and Enter open a rank at once.
         table.choose(fleet.outlier(COMPARED[0]).unwrap_or(0));
         table.focus();
         Self {
@@ -76,7 +76,7 @@ impl FleetView {
         &self.fleet
     }
 
-    /// Shows the ranks; gives the row of the one that the user opens.
+    /// Shows the ranks. Returns the row of the one that the user opens.
     pub fn fleet_ui(&mut self, ui: &mut Ui) -> Option<usize> {
         let shades = Shades::in_ui(ui);
         ui.add_space(4.0);
@@ -113,7 +113,7 @@ impl FleetView {
         opened
     }
 
-    /// What was compared how, what limits trust, and how a rank is opened: below the table, which is looked at first.
+    /// The notes below the table: the rule for outliers, limits of accuracy, and how to open a rank.
     fn notes_ui(&self, ui: &mut Ui) {
         let shades = Shades::in_ui(ui);
         ui.add_space(4.0);
@@ -133,8 +133,8 @@ impl FleetView {
         });
     }
 
-    /// The columns that have room in `width` points: without a host or lost events anywhere these have none, and where
-    /// that is not enough the less important ones give way.
+    /// The columns that fit into `width` points: columns without values are left out, and then, if needed, the less
+    /// important ones.
     fn shown_columns(&self, width: f32) -> Vec<usize> {
         let ranks = &self.fleet.ranks;
         let is_empty = |column: usize| match column {
@@ -156,7 +156,7 @@ impl FleetView {
         shown
     }
 
-    /// The table as comma-separated values, sizes as bare bytes.
+    /// The table as CSV, sizes as bare bytes.
     pub fn csv(&self) -> String {
         let bare = |row: usize, column: usize| {
             let at = self.order[row];
@@ -169,7 +169,7 @@ impl FleetView {
         csv(&COLUMNS, self.order.len(), bare)
     }
 
-    /// Puts the rows in the order that the table's headings ask for; the chosen rank stays chosen.
+    /// Sorts the rows by the table's current column; the selected rank stays selected.
     fn sort(&mut self, shown: &[usize]) {
         let chosen = self.table.chosen.and_then(|row| self.order.get(row)).copied();
         self.order = (0..self.fleet.ranks.len()).collect();
@@ -194,7 +194,7 @@ impl FleetView {
     }
 }
 
-/// The number in a column, where it is one of numbers.
+/// The number in a column, if the column is numeric.
 fn number(rank: &Rank, column: usize) -> Option<u64> {
     let peak = rank.peak(Metric::Allocated);
     match column {
@@ -210,7 +210,7 @@ fn number(rank: &Rank, column: usize) -> Option<u64> {
     }
 }
 
-/// What a column says of a rank.
+/// The text of a column for a rank.
 fn text(rank: &Rank, standings: &[Standing; COMPARED.len()], column: usize) -> String {
     match (column, number(rank, column)) {
         (0, _) if rank.number().is_none() => rank.name.clone(),

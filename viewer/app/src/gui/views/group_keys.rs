@@ -1,11 +1,11 @@
-//! Group keys: what the choosers of all views offer to group by, what each key is called, and why one is greyed.
+//! The grouping keys that all views offer, their names, and why one is greyed out.
 
 use highwater_analysis::{GroupKey, TreeKey};
 
 use crate::gui::widgets::choice::Entry;
 use crate::session::absent::Absent;
 
-/// Depths of module paths that are offered at most.
+/// Most depths of module paths that are offered.
 const MOST_DEPTHS: usize = 8;
 
 /// Every key for recordings whose longest module path has `deepest` parts: after the whole path each depth below it.
@@ -22,7 +22,7 @@ pub fn tree_keys(deepest: usize) -> impl Iterator<Item = TreeKey> {
     group_keys(deepest).map(TreeKey::By).chain([TreeKey::Block])
 }
 
-/// What to call a key in the head of a table, whatever its depth.
+/// The name of a key in a table heading, without its depth.
 pub const fn key_name(key: TreeKey) -> &'static str {
     match key {
         TreeKey::By(GroupKey::Frame) => "line (frame)",
@@ -31,7 +31,7 @@ pub const fn key_name(key: TreeKey) -> &'static str {
     }
 }
 
-/// What to call a key in menus.
+/// The name of a key in menus.
 pub fn key_label(key: TreeKey) -> String {
     match key {
         TreeKey::By(GroupKey::ScopeTo(1)) => "module, 1 level (scope:1)".to_owned(),
@@ -40,7 +40,7 @@ pub fn key_label(key: TreeKey) -> String {
     }
 }
 
-/// Why no block has a value for `key`; none where some have.
+/// Why no block has a value for `key`; `None` if some have.
 pub fn absent_reason(absent: &Absent, key: TreeKey) -> Option<&'static str> {
     match key {
         TreeKey::By(key) => absent.reason(key),
@@ -48,7 +48,7 @@ pub fn absent_reason(absent: &Absent, key: TreeKey) -> Option<&'static str> {
     }
 }
 
-/// `key` in a menu, greyed where no block has a value for it.
+/// `key` in a menu, greyed out if no block has a value for it.
 pub fn key_entry(absent: &Absent, key: TreeKey) -> Entry {
     Entry { name: key_label(key), problem: absent_reason(absent, key) }
 }

@@ -1,4 +1,4 @@
-//! Peaks: the moments at which a total turns, found on a thread of their own, and the way from one to the next.
+//! Finds the local peaks of a total on a background thread, and steps from one to the next.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use highwater_analysis::extremes::peaks;
 use crate::gui::widgets::worker::Worker;
 use crate::session::Recording;
 
-/// A peak stands out by this part of the highest.
+/// Least prominence of a local peak, as a share of the highest.
 const LEAST_FALL: u64 = 50;
 
-/// Of which total.
+/// The total, device and recording of the peaks.
 #[derive(Clone, Debug)]
 pub(crate) struct Key {
     pub(crate) recording: Arc<Recording>,
@@ -26,12 +26,12 @@ impl PartialEq for Key {
     }
 }
 
-/// The moments of one total's peaks, once they are known, and what is to be done then.
+/// The peaks of one total, once they are found, and the pending command.
 #[derive(Debug)]
 pub(crate) struct Peaks {
     worker: Worker<Key, (Key, Arc<[usize]>)>,
     known: Option<(Key, Arc<[usize]>)>,
-    /// Whether the next peak is wanted, or the one before.
+    /// Whether the next or the previous peak is wanted.
     wanted: Option<bool>,
 }
 
@@ -48,7 +48,7 @@ impl Default for Peaks {
 }
 
 impl Peaks {
-    /// Wants the next peak, or the one before: it is there when [`Self::awaited`] gives the moments.
+    /// Requests the next or the previous peak; [`Self::awaited`] returns the moments when they are found.
     pub(crate) fn go(&mut self, ctx: &Context, key: Key, is_forward: bool) {
         self.wanted = Some(is_forward);
         if self.known.as_ref().is_none_or(|(known, _)| *known != key) {
@@ -56,7 +56,7 @@ impl Peaks {
         }
     }
 
-    /// The moments of the peaks of `key`, and whether the next is wanted; once, when they are known.
+    /// The moments of the peaks of `key`, and whether the next one is wanted; once, when they are found.
     pub(crate) fn awaited(&mut self, key: &Key) -> Option<(Arc<[usize]>, bool)> {
         if let Some(found) = self.worker.take() {
             self.known = Some(found);
@@ -65,12 +65,12 @@ impl Peaks {
         Some((Arc::clone(moments), self.wanted.take()?))
     }
 
-    /// Whether they are being looked for.
+    /// Whether peaks are being searched for.
     pub(crate) fn is_busy(&self) -> bool {
         self.worker.is_busy()
     }
 
-    /// Waits until they are known. For tests.
+    /// Waits until they are found. For tests.
     pub(crate) fn wait(&mut self) {
         if let Some(found) = self.worker.wait() {
             self.known = Some(found);

@@ -1,38 +1,38 @@
-//! Source: a few lines around a place in a source file, where the file is at hand on this machine.
+//! Reads a few lines around a line of a source file, if the file is available on this machine.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
-/// Lines shown before and after the one that is meant.
+/// Number of lines shown before and after the relevant one.
 const CONTEXT: u32 = 2;
-/// Bytes of a file looked at until its line is found: longer files are not source code that people wrote.
+/// Most bytes read to reach the line: longer files are not hand-written source code.
 const MOST_BYTES: u64 = 8 << 20;
-/// Signs of a line that are shown.
+/// Most characters shown of a line.
 const MOST_SIGNS: usize = 240;
 
-/// Lines of a source file.
+/// An excerpt of a source file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Excerpt {
     /// The number of the first line, from 1.
     pub first: u32,
-    /// The lines, shortened where they are very long.
+    /// The lines; very long ones are shortened.
     pub lines: Vec<String>,
-    /// When the file was changed last, in microseconds of Unix time; none where that is not known.
+    /// Modification time of the file, in microseconds of Unix time; `None` if unknown.
     pub changed_unix_us: Option<u64>,
 }
 
-/// The lines around line `line` of the file at `path`; `None` where there is no such line or no such file here.
+/// The lines around line `line` of the file at `path`; `None` if the file or the line does not exist here.
 ///
-/// A recording may come from anywhere and name any path: only whole paths of regular files are opened, none of the
-/// network or of devices, and no more is read than it takes to reach the line.
+/// A recording may come from anywhere and name any path: only absolute paths of regular files are opened, never network
+/// or device paths, and no more is read than needed to reach the line.
 pub fn excerpt(path: &str, line: u32) -> Option<Excerpt> {
     if line == 0 || !is_local(path) {
         return None;
     }
     let path = Path::new(path);
-    // Before it is opened: opening a pipe would wait for its other end.
+    // Before it is opened: opening a pipe would block.
     if !std::fs::metadata(path).ok()?.is_file() {
         return None;
     }
@@ -50,7 +50,7 @@ pub fn excerpt(path: &str, line: u32) -> Option<Excerpt> {
     let mut bytes = Vec::new();
     for _ in first..=line.saturating_add(CONTEXT) {
         bytes.clear();
-        // Of a line without an end so much is read, and no more.
+        // Limits reading of a line without an end.
         let most = 4 * MOST_SIGNS as u64;
         if (&mut reader).take(most).read_until(b'\n', &mut bytes).ok()? == 0 {
             break;
@@ -68,13 +68,13 @@ pub fn excerpt(path: &str, line: u32) -> Option<Excerpt> {
     })
 }
 
-/// Whether `path` is a whole path on this machine.
+/// Whether `path` is an absolute path on this machine.
 fn is_local(path: &str) -> bool {
     let is_of_network = ["//", "\\\\", "/net/", "/proc/", "/sys/", "/dev/"].iter().any(|start| path.starts_with(start));
     Path::new(path).is_absolute() && !is_of_network && !path.contains('\0')
 }
 
-/// A line as it is shown: tabs as spaces, no other signs that control, cut where it is very long.
+/// A line as shown: tabs as spaces, no other control characters, truncated if very long.
 fn shown(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes).trim_end().replace('\t', "    ");
     text.chars().filter(|sign| !sign.is_control()).take(MOST_SIGNS).collect()

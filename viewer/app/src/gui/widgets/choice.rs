@@ -1,4 +1,4 @@
-//! Choice: a list of which one entry is chosen; entries that make no sense for a recording are greyed, with the reason.
+//! A drop-down list; entries that do not apply to a recording are greyed out, with the reason.
 
 use eframe::egui::{Button, ComboBox, Role, Ui, WidgetInfo};
 
@@ -17,7 +17,7 @@ impl From<String> for Entry {
     }
 }
 
-/// Shows the entries of an open list; `chosen` follows the user.
+/// Shows the entries of an open list and stores the user's choice in `chosen`.
 pub fn entries_ui<T: Clone + PartialEq, E: Into<Entry>>(
     ui: &mut Ui,
     chosen: &mut T,
@@ -36,7 +36,7 @@ pub fn entries_ui<T: Clone + PartialEq, E: Into<Entry>>(
     }
 }
 
-/// Shows a list called `label`, whose name is not painted; gives another entry when the user chooses it.
+/// Shows a list called `label`, whose name is not painted. Returns the entry if the user chooses another one.
 pub fn choice_ui<T: Clone + PartialEq, E: Into<Entry>>(
     ui: &mut Ui,
     label: &str,

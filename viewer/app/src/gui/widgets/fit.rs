@@ -1,13 +1,13 @@
-//! Fit: text shortened to the room that there is, so that its most important part stays.
+//! Shortens text to the available width, keeping its most important part.
 
 use std::borrow::Cow;
 
 use eframe::egui::{FontId, Ui};
 use highwater_snapshots::line_text::{LineText, shorten_line};
 
-/// `text` in at most `room` points: a source line loses its folders, then the end of its function, but never its line
-/// number; other text keeps its end where `keeps_end` says so, else the caller cuts it off. `None` where a source line's
-/// number has no room.
+/// Fits `text` into `room` points: a source line loses its folders, then the end of its function, never its line
+/// number; other text keeps its end if `keeps_end` is set, otherwise the caller truncates it. `None` if not even a
+/// source line's number fits.
 pub fn fitted<'a>(ui: &Ui, text: &'a str, font: &FontId, room: f32, keeps_end: bool) -> Option<Cow<'a, str>> {
     if width(ui, text, font) <= room {
         return Some(Cow::Borrowed(text));
@@ -18,12 +18,12 @@ pub fn fitted<'a>(ui: &Ui, text: &'a str, font: &FontId, room: f32, keeps_end: b
     Some(if keeps_end { end_within(ui, text, font, room) } else { Cow::Borrowed(text) })
 }
 
-/// A source line shortened to as many characters as have room.
+/// A source line shortened to the available width.
 fn fitted_line<'a>(ui: &Ui, text: &'a str, font: &FontId, room: f32) -> Option<Cow<'a, str>> {
     let fits = |chars: usize| width(ui, &shorten_line(text, chars), font) <= room;
     let (mut most, mut too_many) = (0, text.chars().count());
     let line = LineText::parse(text);
-    // Without its ending a file's name still says which file it is.
+    // Without its extension, a file's name still identifies it.
     let stem = line.file_name().rsplit_once('.').map_or(line.file_name(), |(stem, _)| stem);
     let stem = format!("{stem}:{}", line.line);
     let stem = Some(stem).filter(|stem| width(ui, stem, font) <= room).map(Cow::Owned);
@@ -43,7 +43,7 @@ fn fitted_line<'a>(ui: &Ui, text: &'a str, font: &FontId, room: f32) -> Option<C
     stem.filter(|_| !has_file).or(Some(shortened))
 }
 
-/// As much of the end of `text` as has room, after an ellipsis.
+/// The longest end of `text` that fits, after an ellipsis.
 fn end_within<'a>(ui: &Ui, text: &'a str, font: &FontId, room: f32) -> Cow<'a, str> {
     ui.fonts_mut(|fonts| {
         // Rounding of positions must not cost the last letter.

@@ -1,10 +1,10 @@
-//! Keys: from the spelling in the command list to what egui reports, and to what menus show.
+//! Converts key names of the command list to egui's shortcuts and to the texts in menus.
 
 use eframe::egui::{self, Key, KeyboardShortcut, Modifiers};
 
 use crate::command::Command;
 
-/// Keys with which the widget that has the keyboard is used, and left.
+/// Keys that operate the focused widget, and leave it.
 const OF_WIDGETS: [Key; 15] = [
     Key::ArrowLeft,
     Key::ArrowRight,
@@ -38,7 +38,7 @@ pub fn pressed(ctx: &egui::Context) -> Vec<Command> {
             !(is_taken && is_bare)
         })
         .collect();
-    // A key alone would also match with modifiers held: those with more modifiers come first.
+    // A bare key would also match with modifiers held, so shortcuts with more modifiers come first.
     shortcuts.sort_by_key(|(shortcut, _)| {
         let Modifiers { alt, ctrl, shift, command, .. } = shortcut.modifiers;
         std::cmp::Reverse([alt, ctrl, shift, command].into_iter().filter(|held| *held).count())
@@ -48,7 +48,7 @@ pub fn pressed(ctx: &egui::Context) -> Vec<Command> {
     })
 }
 
-/// The shortcut spelt `text`; `None` if a part of it means nothing.
+/// The shortcut spelt `text`; `None` if a part of it is unknown.
 fn shortcut(text: &str) -> Option<KeyboardShortcut> {
     let mut modifiers = Modifiers::NONE;
     let mut parts = text.split('+').peekable();
@@ -68,7 +68,7 @@ fn shortcut(text: &str) -> Option<KeyboardShortcut> {
 
 /// The key as a menu shows it.
 pub fn shown(text: &str) -> String {
-    // Arrows are words: the built-in fonts lack their signs.
+    // Arrows are spelt out: the built-in fonts lack the symbols.
     let names = [("Arrow", ""), ("Plus", "+"), ("Minus", "-"), ("Period", "."), ("Comma", ","), ("Slash", "/")];
     let names = names.into_iter().chain([("Questionmark", "?")]);
     let names = names.chain([("OpenBracket", "["), ("CloseBracket", "]"), ("Page", "Page ")]);

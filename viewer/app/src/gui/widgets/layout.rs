@@ -1,8 +1,8 @@
-//! Layout: which views stand at the side of the timeline and which below it.
+//! The views at the side of the timeline and below it.
 
 use crate::command::Command;
 
-/// Declares a place of the window and the views that take turns in it.
+/// Declares a pane of the window and the views that it can show.
 macro_rules! places {
     ($($(#[$doc:meta])* $place:ident { $($(#[$view_doc:meta])* $view:ident = $name:literal, $command:ident;)+ })+) => {
         $(
@@ -11,10 +11,10 @@ macro_rules! places {
             pub enum $place { $($(#[$view_doc])* $view,)+ }
 
             impl $place {
-                /// Every view that can stand there.
+                /// Every view of this pane.
                 pub const ALL: &'static [Self] = &[$(Self::$view),+];
 
-                /// What it is called.
+                /// Its display name.
                 pub const fn name(self) -> &'static str {
                     match self { $(Self::$view => $name,)+ }
                 }
@@ -31,22 +31,22 @@ macro_rules! places {
 places! {
     /// The view at the side of the timeline.
     Side {
-        /// Who holds memory at a moment.
+        /// Memory in use at a moment.
         Moment = "Moment", ShowMoment;
-        /// All that is known of a block.
+        /// The facts about a block.
         Block = "Block", ShowBlock;
         /// Steps, sizes, lifetimes, settings.
         Statistics = "Statistics", ShowStatistics;
     }
     /// The view below the timeline.
     Bottom {
-        /// Where in the device's memory blocks lie.
+        /// The addresses of blocks in device memory.
         Segments = "Segments", ShowSegments;
         /// The list of events.
         Events = "Events", ShowEvents;
-        /// Why the peak is so high.
+        /// The explanation of the peak.
         Explain = "Explain", ShowExplain;
-        /// What would have been with something changed.
+        /// A prediction with something changed.
         WhatIf = "What-if", ShowWhatIf;
     }
 }

@@ -1,4 +1,4 @@
-//! Legend: what the colours mean, and how much of the moment's total each has.
+//! The legend of colours, with the share of each in the moment's total.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::gui::widgets::theme::{self, Shades};
 use crate::gui::widgets::worker::Worker;
 use crate::session::Recording;
 
-/// A moment of a recording in certain colours.
+/// A moment of a recording, with its colouring.
 #[derive(Clone, Debug)]
 pub struct Asked {
     /// The recording.
@@ -35,7 +35,7 @@ impl PartialEq for Asked {
 }
 
 impl Asked {
-    /// The bytes of each line of the legend; they add up to the total.
+    /// The bytes of each legend entry; they add up to the total.
     pub fn bytes_by_entry(&self) -> Vec<u64> {
         let trace = &self.recording.trace;
         let blocks = &trace.blocks;
@@ -50,7 +50,7 @@ impl Asked {
     }
 }
 
-/// The legend's shares, worked out on a thread of its own: a moment may have a million live blocks.
+/// The legend's shares, computed on a background thread: a moment may have a million live blocks.
 #[derive(Debug)]
 pub struct Shares {
     worker: Worker<Asked, (Asked, Vec<u64>)>,
@@ -68,7 +68,7 @@ impl Default for Shares {
 }
 
 impl Shares {
-    /// Asks for the shares at a moment, unless they are what was asked for last.
+    /// Asks for the shares at a moment, unless they were asked for last.
     pub fn ask(&mut self, ctx: &Context, asked: &Asked) {
         if let Some(known) = self.worker.take_newest() {
             self.known = Some(known);
@@ -76,14 +76,14 @@ impl Shares {
         self.worker.ask_once(ctx, asked);
     }
 
-    /// Shows the legend with the shares last known, which keep their place until the next are there.
+    /// Shows the legend with the latest known shares until new ones are ready.
     pub fn legend_ui(&self, ui: &mut Ui) {
         if let Some((asked, sums)) = &self.known {
             legend_ui(ui, &asked.colouring, sums);
         }
     }
 
-    /// Whether they are being worked out.
+    /// Whether they are being computed.
     pub fn is_busy(&self) -> bool {
         self.worker.is_busy()
     }
@@ -111,7 +111,7 @@ pub fn legend_ui(ui: &mut Ui, colouring: &Colouring, sums: &[u64]) {
     });
 }
 
-/// Shows what the lines over the bands mean, with each total at the moment.
+/// Shows the legend of the lines over the bands, with each total at the moment.
 pub fn lines_ui(ui: &mut Ui, totals: &Totals, capacity: u64, is_sampled: bool) {
     let shades = Shades::in_ui(ui);
     let metrics = Metric::ALL.into_iter().filter(|metric| *metric != Metric::DeviceUsed || is_sampled);
@@ -128,7 +128,7 @@ pub fn lines_ui(ui: &mut Ui, totals: &Totals, capacity: u64, is_sampled: bool) {
     });
 }
 
-/// A sign, what it stands for and how much of that there is, in one piece, so that rows wrap between chips.
+/// A symbol, its meaning and its amount, kept together so that rows wrap between chips.
 pub(crate) fn chip_ui(
     ui: &mut Ui,
     sign: impl Fn(&Painter, Rect),
@@ -156,7 +156,7 @@ pub(crate) fn chip_ui(
     response
 }
 
-/// A share of a total, as people read it: `61%`, `0.4%`, `0%`.
+/// A share of a total, formatted as `61%`, `0.4%` or `0%`.
 pub fn share(bytes: u64, total: u64) -> String {
     if bytes == 0 || total == 0 {
         return "0%".to_owned();

@@ -1,8 +1,8 @@
-//! Room: a view in the room that there is, or scrolled where that is less than it needs.
+//! Lays out a view in the available space, and makes it scroll where it needs more.
 
 use eframe::egui::{ScrollArea, Ui, vec2};
 
-/// Shows a view that is at least `least` points high; where there is less room, it scrolls. `id` tells it from others.
+/// Shows a view that is at least `least` points high, scrolling if there is less room. `id` must be unique.
 pub fn least_height_ui<R>(ui: &mut Ui, id: &str, least: f32, show: impl FnOnce(&mut Ui) -> R) -> R {
     if ui.available_height() >= least {
         return show(ui);
@@ -11,7 +11,7 @@ pub fn least_height_ui<R>(ui: &mut Ui, id: &str, least: f32, show: impl FnOnce(&
     scroll.show(ui, |ui| exact_height_ui(ui, least, show)).inner
 }
 
-/// Shows a view in all of the width and `height` points.
+/// Shows a view that fills `width` and `height` points.
 pub fn exact_height_ui<R>(ui: &mut Ui, height: f32, show: impl FnOnce(&mut Ui) -> R) -> R {
     let room = vec2(ui.available_width(), height);
     let show = |ui: &mut Ui| {

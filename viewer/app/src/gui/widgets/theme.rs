@@ -1,6 +1,6 @@
-//! Theme: every colour and size of the app, for dark and for light windows.
+//! Every colour and size of the app, for dark and light windows.
 //!
-//! Data colours are the same in both and can be told apart by colour-blind people: the nine categories take Okabe and
+//! Data colours are the same in both and distinguishable by colour-blind people: the nine categories take Okabe and
 //! Ito's palette and two of Paul Tol's; longer lists take a ramp from dark blue over green to yellow, in which
 //! neighbours also differ in lightness. Lanes, axes and panels stay grey, so that colour always means data.
 
@@ -26,107 +26,107 @@ pub const X_LABEL_HALF: f64 = 26.0;
 pub const Y_TICK_DISTANCE: f64 = 38.0;
 /// Height of a row in tables, in points.
 pub const ROW_HEIGHT: f32 = 19.0;
-/// Height that the name of the horizontal axis needs below the ticks, in points.
+/// Height of the name of the horizontal axis below the ticks, in points.
 pub const AXIS_NAME_HEIGHT: f32 = 8.0;
 /// Least height of the timeline's plot, in points.
 pub const LEAST_PLOT: f32 = 60.0;
-/// Least height of the timeline's plot with its axis where the overview is below it, in points.
+/// Least height of the timeline's plot with its axis and the overview below, in points.
 pub const LEAST_WITH_OVERVIEW: f32 = 130.0;
-/// Least height of the timeline where the totals stand above it, in points.
+/// Least height of the timeline with the totals above it, in points.
 pub const LEAST_WITH_TOTALS: f32 = 240.0;
 /// Width of the search box, in points.
 pub const SEARCH_WIDTH: f32 = 260.0;
 /// Width of the list of completions, in points.
 pub const COMPLETIONS_WIDTH: f32 = 420.0;
-/// Height of what makes the difference between two recordings when first shown, in points.
+/// Initial height of the difference between two recordings, in points.
 pub const DIFFERENCE_HEIGHT: f32 = 300.0;
-/// Least height that two timelines keep beside what is below them, in points.
+/// Least height of two timelines beside the view below them, in points.
 pub const LEAST_PAIR: f32 = 345.0;
-/// Least height of what makes the difference, in points: headline, tabs and a few rows.
+/// Least height of the difference, in points: headline, tabs and a few rows.
 pub const LEAST_DIFFERENCE: f32 = 150.0;
-/// Height of one of two timelines from which on it has a legend, in points.
+/// Least height of one of two timelines with a legend, in points.
 pub const LEGEND_FROM: f32 = 205.0;
-/// Height of the legend above each of two timelines at most, in points: what has no room is scrolled to.
+/// Largest height of the legend above each of two timelines, in points; the rest is scrolled to.
 pub const PAIR_LEGEND_HEIGHT: f32 = 2.0 * ROW_HEIGHT;
-/// Height of the view below the timeline when first shown, in points.
+/// Initial height of the view below the timeline, in points.
 pub const BOTTOM_HEIGHT: f32 = 280.0;
-/// Height of the explanation below the timeline when first shown, in points.
+/// Initial height of the explanation below the timeline, in points.
 pub const EXPLAIN_HEIGHT: f32 = 420.0;
-/// Width from which on the explanation has two columns, in points.
+/// Least width at which the explanation has two columns, in points.
 pub const EXPLAIN_WIDE: f32 = 1000.0;
-/// Least height of the explanation in two columns; where there is less room, it scrolls.
+/// Least height of the explanation in two columns, in points; in less room it scrolls.
 pub const EXPLAIN_LEAST: f32 = 340.0;
-/// Height of the what-if view below the timeline when first shown, in points.
+/// Initial height of the what-if view below the timeline, in points.
 pub const WHATIF_HEIGHT: f32 = 440.0;
-/// Width from which on what is changed stands beside what comes of it, in points.
+/// Least width with the form beside the results, in points.
 pub const WHATIF_WIDE: f32 = 860.0;
-/// Least height of the what-if view in two columns; where there is less room, it scrolls.
+/// Least height of the what-if view in two columns, in points; in less room it scrolls.
 pub const WHATIF_LEAST: f32 = 360.0;
-/// Width of what is changed, in points.
+/// Width of the form, in points.
 pub const FORM_WIDTHS: [f32; 2] = [350.0, 390.0];
-/// Width of the names of what can be changed, in points.
+/// Width of the names of the form's fields, in points.
 pub const FORM_LABELS: f32 = 112.0;
 /// Least height of the predicted curve, in points.
 pub const CURVE_LEAST: f32 = 150.0;
-/// Height of the bar of what the peak is made of, in points.
+/// Height of the bar of the peak's parts, in points.
 pub const PIECES_HEIGHT: f32 = 24.0;
-/// Least height that the timeline keeps beside what is below it, in points.
+/// Least height of the timeline beside the view below it, in points.
 pub const LEAST_TIMELINE: f32 = 215.0;
-/// Width of a window below which the view below the timeline takes all of it.
+/// Width of a window below which the view below the timeline takes the full width, in points.
 pub const NARROW_WINDOW: f32 = 1240.0;
 /// Width of a table's scroll bar, in points.
 pub const SCROLL_WIDTH: f32 = 11.0;
-/// Least width of a table's column that takes what others leave, in points.
+/// Least width of a table's column that takes the remaining width, in points.
 pub const LEAST_OPEN_COLUMN: f32 = 90.0;
-/// Width that the names of the rows of statistics have at least, in points.
+/// Least width of the row names of statistics, in points.
 pub const LEAST_FIRST_COLUMN: f32 = 140.0;
 /// Height of a row of the address map, in points.
 pub const MAP_ROW_HEIGHT: f32 = 15.0;
 /// Free space below a row of the address map, in points.
 pub const MAP_ROW_GAP: f32 = 4.0;
-/// Pixels from which on a piece of memory is drawn so that it can be told from its neighbours.
+/// Least size in pixels at which a piece of memory is drawn distinctly from its neighbours.
 pub const TALL_BAND: usize = 5;
-/// Height of the address lanes, in points: at least and at most.
+/// Least and largest height of the address lanes, in points.
 pub const LANES_LEAST: f32 = 90.0;
 /// See [`LANES_LEAST`].
 pub const LANES_MOST: f32 = 260.0;
-/// Height from which on the analysis of a failed request and the map share a view, in points.
+/// Least height at which the analysis of a failed request and the map share a view, in points.
 pub const FAILURE_LEAST: f32 = 170.0;
-/// Height of the timeline above the analysis of a failed request at least, in points.
+/// Least height of the timeline above the analysis of a failed request, in points.
 pub const TIMELINE_ABOVE_FAILURE: f32 = 165.0;
-/// Height from which on the sums of the segments stand above the analysis of a failed request.
+/// Least height at which the sums of the segments are above the analysis of a failed request, in points.
 pub const FAILURE_WITH_SUMS: f32 = 360.0;
-/// Height that the map has at least below the analysis of a failed request.
+/// Least height of the map below the analysis of a failed request, in points.
 pub const MAP_BELOW_FAILURE: f32 = 124.0;
-/// Width from which on that analysis has three columns, in points.
+/// Least width at which that analysis has three columns, in points.
 pub const OOM_PANEL_WIDE: f32 = 1100.0;
 /// Width of the table of segments beside the map, in points.
 pub const SEGMENTS_TABLE_WIDTH: f32 = 750.0;
-/// Least height of the views at the side, where they show a moment and where statistics; in less room they scroll.
+/// Least heights of the moment and of the statistics at the side, in points; in less room they scroll.
 pub const MOMENT_LEAST: f32 = 300.0;
 /// See [`MOMENT_LEAST`].
 pub const STATISTICS_LEAST: f32 = 150.0;
-/// Least height of the segments' view; where there is less room, it scrolls.
+/// Least height of the segments view, in points; in less room it scrolls.
 pub const SEGMENTS_LEAST: f32 = 320.0;
-/// Width of the segments' view below which its headline is smaller and its tools are in a menu, in points.
+/// Width of the segments view below which its headline is smaller and its tools are in a menu, in points.
 pub const SEGMENTS_WIDE: f32 = 1000.0;
-/// Height of the address map at least before lanes are drawn above it.
+/// Least height of the address map below lanes, in points.
 pub const MAP_LEAST: f32 = 90.0;
 /// Height of a chart of bars with its labels, in points.
 pub const CHART_HEIGHT: f32 = 130.0;
-/// Height from which on statistics have a chart above their table, in points.
+/// Least height at which statistics have a chart above their table, in points.
 pub const LEAST_WITH_CHART: f32 = 270.0;
-/// Width of a bar of a chart at most, in points.
+/// Largest width of a bar of a chart, in points.
 pub const WIDEST_BAR: f32 = 110.0;
 /// Height of the hints below the table of the moment, in points.
 pub const HINTS_HEIGHT: f32 = 150.0;
 /// Height of a window that menus leave free, in points.
 pub const MENU_MARGIN: f32 = 60.0;
-/// Side of a legend's colour field, in points.
+/// Side of a legend's colour square, in points.
 pub const SWATCH: f32 = 11.0;
-/// Height of the facts of what is chosen in the panel of the moment at most, in points.
+/// Largest height of the details of the selected node in the panel of the moment, in points.
 pub const DETAILS_HEIGHT: f32 = 260.0;
-/// Height of the line of text above the parts of a treemap's tile, in points.
+/// Height of the heading of a treemap's tile, in points.
 pub const TILE_HEADER: f32 = 16.0;
 /// Least area of a treemap's tile, in square points: smaller ones are merged.
 pub const LEAST_TILE: f64 = 40.0;
@@ -134,16 +134,16 @@ pub const LEAST_TILE: f64 = 40.0;
 pub const LEAST_BAR: f32 = 3.0;
 /// Height of a flame graph's row, in points.
 pub const FLAME_ROW: f32 = 18.0;
-/// Least width of a label, in points: where there is less room it is left out.
+/// Least width of a label, in points; in less room it is left out.
 pub const LEAST_LABEL: f32 = 22.0;
 /// Most entries of a legend; all smaller ones share one.
 pub const MOST_ENTRIES: usize = 32;
 /// Width of the list of keys, in points.
 pub const HELP_WIDTH: f32 = 760.0;
-/// Longest wrapped text of a tooltip, in points.
+/// Largest width of a tooltip's wrapped text, in points.
 pub const TOOLTIP_WIDTH: f32 = 460.0;
 
-/// Okabe and Ito's colours, and two of Tol's, in the order in which they are given out.
+/// Okabe and Ito's colours, and two of Tol's, in order of assignment.
 const DISTINCT: [Color32; 9] = [
     Color32::from_rgb(0x00, 0x72, 0xb2),
     Color32::from_rgb(0xe6, 0x9f, 0x00),
@@ -156,7 +156,7 @@ const DISTINCT: [Color32; 9] = [
     Color32::from_rgb(0x99, 0x99, 0x33),
 ];
 
-/// What has no name, or shares an entry with others.
+/// The colour of unnamed values, and of values that share a legend entry.
 pub const NEUTRAL: Color32 = Color32::from_rgb(0x8c, 0x92, 0x9a);
 
 /// The fixed colour of a category.
@@ -185,8 +185,8 @@ const RAMP: [[f32; 3]; 7] = [
     [221.0, 227.0, 60.0],
 ];
 
-/// The colour of entry `index` of `count` that have an order: nine or fewer each get a colour of their own, more run
-/// along the ramp.
+/// The colour of entry `index` of `count` in an order: up to nine get their own colours, more are spread along the
+/// ramp.
 pub fn entry(index: usize, count: usize) -> Color32 {
     if count <= DISTINCT.len() {
         return DISTINCT[index % DISTINCT.len()];
@@ -200,16 +200,16 @@ pub fn entry(index: usize, count: usize) -> Color32 {
     Color32::from_rgb(mix(0), mix(1), mix(2))
 }
 
-/// The colour that goes with a name, whatever stands beside it: equal names have equal colours everywhere, different ones
+/// The colour derived from a name: equal names have equal colours everywhere; different ones
 /// may share one of the nine.
 pub fn named(name: &str) -> Color32 {
-    // FNV-1a, whose values will not change with the standard library.
+    // FNV-1a, which, unlike the standard library's hashes, is stable.
     let mix = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
     let hash = name.bytes().fold(0x811c_9dc5, mix);
     DISTINCT[((hash >> 8) % DISTINCT.len() as u32) as usize]
 }
 
-/// The colour of a stack's line: the program's stands out from the machinery's.
+/// The colour of a stack frame: the program's frames stand out from internal ones.
 pub const fn role(role: Role) -> Color32 {
     match role {
         Role::Program => DISTINCT[4],
@@ -218,8 +218,8 @@ pub const fn role(role: Role) -> Color32 {
     }
 }
 
-/// The state of a group in a comparison: violets for less, reds for more, the dark ones for what only one side has; grey
-/// where nothing changed. None of them is the colour of a category, and colour-blind people can tell them apart.
+/// The colour of a group's state in a comparison: violet for less, red for more, dark for groups on one side only, grey
+/// for no change. None is the colour of a category, and colour-blind people can distinguish them.
 pub const fn change(change: Change) -> Color32 {
     match change {
         Change::OnlyInA => Color32::from_rgb(0x4b, 0x2f, 0xd0),
@@ -230,28 +230,28 @@ pub const fn change(change: Change) -> Color32 {
     }
 }
 
-/// The colour of words on `colour`: whichever of black and white can be read better.
+/// The text colour on `colour`: black or white, whichever has more contrast.
 pub fn ink(colour: Color32) -> Color32 {
-    // Relative luminance as WCAG has it; both contrasts are equal at 0.179.
+    // Relative luminance as defined by WCAG; both contrasts are equal at 0.179.
     let linear = |value: u8| (f32::from(value) / 255.0).powf(2.2);
     let light = 0.2126 * linear(colour.r()) + 0.7152 * linear(colour.g()) + 0.0722 * linear(colour.b());
     if light > 0.179 { Color32::BLACK } else { Color32::WHITE }
 }
 
-/// `colour` as block `row` wears it where its band is tall enough to be seen: neighbours in a stack differ a little in
-/// lightness. Scattered, so that blocks made at regular distances do not all look alike.
+/// `colour` for block `row` if its band is tall enough: neighbours in a stack differ slightly in
+/// lightness. Scattered, so that blocks allocated at regular distances do not all look alike.
 pub fn instance(colour: Color32, row: usize) -> Color32 {
     const LIGHTNESS: [f32; 4] = [1.0, 0.88, 0.96, 0.92];
     let scattered = (row as u32).wrapping_mul(0x9e37_79b9) >> 30;
     scale(colour, LIGHTNESS[scattered as usize])
 }
 
-/// `colour` where one band meets the next.
+/// `colour` at the edge between two bands.
 pub fn edge(colour: Color32) -> Color32 {
     scale(colour, 0.72)
 }
 
-/// `colour` of a block that the filter leaves out.
+/// `colour` for a block that does not match the filter.
 pub fn left_out(colour: Color32) -> Color32 {
     let grey = (u16::from(colour.r()) + u16::from(colour.g()) + u16::from(colour.b())) / 3;
     let grey = (grey / 4 + 96) as u8;
@@ -263,34 +263,34 @@ fn scale(colour: Color32, factor: f32) -> Color32 {
     Color32::from_rgb(channel(colour.r()), channel(colour.g()), channel(colour.b()))
 }
 
-/// The colours that follow the window: light or dark.
+/// The colours that depend on the theme: light or dark.
 #[derive(Clone, Copy, Debug)]
 pub struct Shades {
-    /// Behind the bands.
+    /// Background of the bands.
     pub canvas: Color32,
     /// Lines of the grid.
     pub grid: Color32,
-    /// Words that explain.
+    /// Explanatory text.
     pub faint: Color32,
-    /// Words that matter.
+    /// Important text.
     pub strong: Color32,
     /// The peak's marker.
     pub peak: Color32,
-    /// Words on the peak's marker.
+    /// Text on the peak's marker.
     pub on_peak: Color32,
     /// The pinned block's outline.
     pub pinned: Color32,
     /// The line of the moment under the pointer.
     pub cursor: Color32,
-    /// The marks A and B, the ruler, and what lies between them.
+    /// The marks A and B, the ruler, and the range between them.
     pub mark: Color32,
     /// The border between two steps.
     pub step_border: Color32,
-    /// What needs attention.
+    /// Warnings.
     pub warning: Color32,
     /// The bar behind a table's row.
     pub bar: Color32,
-    /// The chosen row of a table.
+    /// The selected row of a table.
     pub chosen: Color32,
     /// The visible part in the overview.
     pub window: Color32,
@@ -301,7 +301,7 @@ pub struct Shades {
 }
 
 impl Shades {
-    /// Those of `theme`.
+    /// The colours of `theme`.
     pub const fn of(theme: egui::Theme) -> Self {
         match theme {
             egui::Theme::Dark => Self {
@@ -373,14 +373,14 @@ impl Shades {
         }
     }
 
-    /// Those of the window that `ui` is in.
+    /// The colours of the window that contains `ui`.
     pub fn in_ui(ui: &egui::Ui) -> Self {
         let shades = Self::of(if ui.visuals().dark_mode { egui::Theme::Dark } else { egui::Theme::Light });
         let has_contrast = ui.data(|data| data.get_temp(contrast_id())).unwrap_or(false);
         if has_contrast { shades.in_contrast(ui.visuals().dark_mode) } else { shades }
     }
 
-    /// The same with nothing faint: words, lines and marks as far from their ground as can be.
+    /// The same with high contrast: text, lines and marks differ as much as possible from the background.
     const fn in_contrast(self, is_dark: bool) -> Self {
         let (ink, paper) = if is_dark { (Color32::WHITE, Color32::BLACK) } else { (Color32::BLACK, Color32::WHITE) };
         let middle = Color32::from_rgb(0x80, 0x80, 0x80);
@@ -400,34 +400,34 @@ impl Shades {
         }
     }
 
-    /// A phase in its lane.
+    /// The colour of a phase in its lane.
     pub const fn phase(&self, phase: Phase) -> Color32 {
         self.lanes[phase as usize]
     }
 
-    /// A step in its lane: even and odd ones differ.
+    /// The colour of a step in its lane: even and odd ones differ.
     pub const fn step(&self, step: u32) -> Color32 {
         self.lanes[if step.is_multiple_of(2) { 1 } else { 5 }]
     }
 
-    /// The line of a total.
+    /// The colour of a total's line.
     pub fn metric(&self, metric: Metric) -> Stroke {
         let row = Metric::ALL.iter().position(|other| *other == metric).unwrap_or(0);
         Stroke::new(if metric == Metric::Requested { 1.2 } else { 1.1 }, self.lines[row])
     }
 
-    /// The line of a total as it would have been, which is drawn in dashes over the measured one.
+    /// The colour of a predicted total's line, which is dashed over the measured one.
     pub fn predicted(&self, metric: Metric) -> Stroke {
         Stroke::new(2.0, self.metric(metric).color)
     }
 
-    /// The line of the device's capacity.
+    /// The colour of the capacity's line.
     pub fn capacity(&self) -> Stroke {
         Stroke::new(1.5, self.lines[5])
     }
 }
 
-/// Where the window keeps whether it is in high contrast.
+/// The id under which the window stores whether it is in high contrast.
 fn contrast_id() -> egui::Id {
     egui::Id::unique("highwater: high contrast")
 }
@@ -461,7 +461,7 @@ pub fn install(ctx: &egui::Context, has_contrast: bool) {
     }
 }
 
-/// The text that an empty field shows: an example, weaker than anything typed and in italics.
+/// The placeholder of an empty field: an example, fainter than typed text and in italics.
 pub fn placeholder(ui: &egui::Ui, text: &str) -> egui::RichText {
     egui::RichText::new(text).italics().color(Shades::in_ui(ui).faint.gamma_multiply(0.75))
 }
@@ -475,7 +475,7 @@ pub fn cross(painter: &egui::Painter, center: egui::Pos2, half: f32, shades: &Sh
     }
 }
 
-/// A field of the legend's colour.
+/// A square of the legend's colour.
 pub fn swatch_ui(ui: &mut egui::Ui, colour: Color32) {
     let (rect, _) = ui.allocate_exact_size(egui::vec2(SWATCH, SWATCH), egui::Sense::hover());
     ui.painter().rect_filled(rect, 2.0, colour);

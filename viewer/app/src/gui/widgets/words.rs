@@ -1,4 +1,4 @@
-//! Words: what moments and blocks are called, wherever they are named.
+//! Names of moments and blocks, used by all views.
 
 use highwater_analysis::{Metric, Moment};
 use highwater_snapshots::trace::Block;
@@ -7,7 +7,7 @@ use highwater_snapshots::{BlockId, EventId, Trace};
 
 use crate::figures::moment::count_of;
 
-/// When a moment is, in words: `step 1, optimizer, event 2,345`.
+/// The position of a moment: `step 1, optimizer, event 2,345`.
 pub fn when(moment: &Moment) -> String {
     let Some(event) = moment.event else {
         return "before the first event".to_owned();
@@ -17,7 +17,7 @@ pub fn when(moment: &Moment) -> String {
     format!("{step}{phase}event {}", format_count(u64::from(event.0)))
 }
 
-/// The step and phase of a moment, where there is no room for [`when`]: `step 1, backward`.
+/// The step and phase of a moment, a short form of [`when`]: `step 1, backward`.
 pub fn step_and_phase(moment: &Moment) -> String {
     match (moment.event, moment.step) {
         (None, _) => when(moment),
@@ -26,13 +26,13 @@ pub fn step_and_phase(moment: &Moment) -> String {
     }
 }
 
-/// A moment in words: where in the recording, and when.
+/// The position and time of a moment.
 pub fn moment_text(moment: &Moment) -> String {
     let time = moment.time_ns.map_or_else(String::new, |time| format!(", at {}", format_nanos(time)));
     format!("{}{time}", when(moment))
 }
 
-/// What to call a block: its category and the operation that made it.
+/// The name of a block: its category and its operation.
 pub fn title(trace: &Trace, block: &Block) -> String {
     match trace.tables.op_name(block.op) {
         "" => block.category.to_string(),
@@ -40,14 +40,14 @@ pub fn title(trace: &Trace, block: &Block) -> String {
     }
 }
 
-/// The bytes of a block that count for a total.
+/// The bytes that a block contributes to a total.
 pub fn size(block: &Block, metric: Metric) -> u64 {
     if metric == Metric::Requested { block.requested } else { block.allocated }
 }
 
-/// From when to when a block lives, in words.
+/// The lifetime of a block, as text.
 pub fn life(trace: &Trace, id: BlockId) -> String {
-    // The event at which such a block's free was requested stands for none of the recording.
+    // The free of such a block was requested before the recording, so that it has no event.
     if trace.was_waiting_at_start(id) {
         return "Freed before the recording, waiting for a stream".to_owned();
     }
@@ -74,18 +74,18 @@ pub fn phase(trace: &Trace, event: EventId) -> String {
     format!("{step}{}", span.phase)
 }
 
-/// Whether something of a recording was lost, or is wrong in its file; routine facts are no reason to warn.
+/// Whether part of a recording was lost or is damaged; routine facts do not cause a warning.
 pub fn has_losses(trace: &Trace) -> bool {
     !trace.trust.limits().is_empty() || !trace.problems.is_empty()
 }
 
-/// How many requests failed: `1 request failed`.
+/// The number of failed requests: `1 request failed`.
 pub fn failed_requests(count: u64) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{} request{plural} failed", format_count(count))
 }
 
-/// An event with its time; `none` where there is no event.
+/// An event with its time; `none` without an event.
 pub fn event_text(trace: &Trace, event: EventId, none: &str) -> String {
     match trace.events.time_of(event) {
         Some(time) => format!("event {}, {}", format_count(u64::from(event.0)), format_nanos(time)),

@@ -1,4 +1,4 @@
-//! Worker: a named thread that answers the last question that it was asked, so that no question holds up a frame.
+//! A named background thread that answers only the latest question, so that no question delays a frame.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,13 +6,13 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
 use eframe::egui;
 
-/// Answers questions, and keeps what helps it with the next one; no answer means that the question was given up.
+/// Answers questions, and may cache data for the next one; `None` means that the question was cancelled.
 type Work<Q, A> = Box<dyn FnMut(Q, &Cancel) -> Option<A> + Send>;
 
-/// A thread and what it is doing. It starts with the first question and ends when this is dropped.
+/// A thread and its state. It starts with the first question and ends when this is dropped.
 pub struct Worker<Q, A> {
     name: &'static str,
-    /// Gives the work as it was before the first question, for every thread that is started.
+    /// Creates the initial state of the work, for every thread that is started.
     begin: Box<dyn Fn() -> Work<Q, A> + Send>,
     link: Option<Link<Q, A>>,
     latest: Arc<AtomicU64>,
@@ -20,7 +20,7 @@ pub struct Worker<Q, A> {
     asked: u64,
     /// The number of the last question that is settled.
     settled: u64,
-    /// The last question, where it is not to be asked twice.
+    /// The last question, if it is not to be repeated.
     last: Option<Q>,
     failure: Option<String>,
 }
@@ -30,10 +30,10 @@ struct Link<Q, A> {
     answers: Receiver<(u64, Option<A>)>,
 }
 
-/// Why there is no answer, where the work panicked.
+/// The failure if the work panicked.
 const BROKEN_OFF: &str = "internal error; please report it";
 
-/// Tells work whether its answer is still wanted.
+/// Tells the work whether its answer is still wanted.
 #[derive(Debug)]
 pub struct Cancel {
     latest: Arc<AtomicU64>,
@@ -41,7 +41,7 @@ pub struct Cancel {
 }
 
 impl Cancel {
-    /// Whether a later question was asked, or nobody asks any more.
+    /// Whether a later question was asked, or the worker was dropped.
     pub fn is_cancelled(&self) -> bool {
         self.latest.load(Ordering::Relaxed) != self.number
     }
@@ -54,14 +54,14 @@ impl<Q, A> std::fmt::Debug for Worker<Q, A> {
 }
 
 impl<Q: Send + 'static, A: Send + 'static> Worker<Q, A> {
-    /// A worker whose thread will be called `name`. What `work` captures is its memory; where the thread breaks off, the
-    /// next one begins with it as it is now.
+    /// A worker whose thread is called `name`. The captures of `work` are its cache; after a panic, the
+    /// next thread starts with a copy of them as they are now.
     pub fn new(name: &'static str, work: impl FnMut(Q, &Cancel) -> Option<A> + Clone + Send + 'static) -> Self {
         let begin = Box::new(move || Box::new(work.clone()) as Work<Q, A>);
         Self { name, begin, link: None, latest: Arc::default(), asked: 0, settled: 0, last: None, failure: None }
     }
 
-    /// Asks; what was asked before is given up. `ctx` is woken when the answer is there.
+    /// Asks a question and cancels the previous one. `ctx` is woken when the answer is ready.
     pub fn ask(&mut self, ctx: &egui::Context, question: Q) {
         self.asked += 1;
         self.latest.store(self.asked, Ordering::Relaxed);
@@ -69,7 +69,7 @@ impl<Q: Send + 'static, A: Send + 'static> Worker<Q, A> {
         if let Some(link) = &self.link {
             match link.questions.send(question) {
                 Ok(()) => return,
-                // The thread has broken off.
+                // The thread has panicked.
                 Err(unsent) => question = unsent.0,
             }
         }
@@ -79,7 +79,7 @@ impl<Q: Send + 'static, A: Send + 'static> Worker<Q, A> {
         }
     }
 
-    /// Asks, unless it is what was last asked so. The question is remembered, and what it holds is held.
+    /// Asks, unless the question equals the last one. The question is kept in memory.
     pub fn ask_once(&mut self, ctx: &egui::Context, question: &Q)
     where
         Q: Clone + PartialEq,
@@ -90,7 +90,7 @@ impl<Q: Send + 'static, A: Send + 'static> Worker<Q, A> {
         }
     }
 
-    /// Forgets what was asked.
+    /// Forgets the last question, so that it can be repeated.
     pub fn cancel(&mut self) {
         self.asked += 1;
         self.settled = self.asked;
@@ -105,7 +105,7 @@ impl<Q: Send + 'static, A: Send + 'static> Worker<Q, A> {
         let run = move || {
             let mut next = Some(first);
             while let Some(question) = next {
-                // Of questions asked meanwhile only the last is still of interest.
+                // Of several waiting questions only the last counts.
                 let (number, question) = inbox.try_iter().last().unwrap_or(question);
                 let cancel = Cancel { latest: Arc::clone(&latest), number };
                 if outbox.send((number, work(question, &cancel))).is_err() {
@@ -123,13 +123,13 @@ impl<Q: Send + 'static, A: Send + 'static> Worker<Q, A> {
         (self.failure, self.settled, self.link) = (Some(why), self.asked, None);
     }
 
-    /// The answer to the last question, once, when it is there.
+    /// Takes the answer to the last question, once, when it is ready.
     pub fn take(&mut self) -> Option<A> {
         let (number, answer) = self.newest()?;
         (number == self.asked).then_some(answer)
     }
 
-    /// The newest answer that has become ready, once, which may be to an earlier question than the last: for what is
+    /// Takes the newest answer, once, which may be to an earlier question than the last: for results that are
     /// better shown late than never while one question follows another.
     pub fn take_newest(&mut self) -> Option<A> {
         self.newest().map(|(_, answer)| answer)
@@ -161,7 +161,7 @@ impl<Q: Send + 'static, A: Send + 'static> Worker<Q, A> {
         newest.map(|(_, answer)| answer)
     }
 
-    /// Takes note of what became of a question; gives the answer, if there is one, with the question's number.
+    /// Records the outcome of a question. Returns the answer, if there is one, with the question's number.
     fn settle(&mut self, (number, answer): (u64, Option<A>)) -> Option<(u64, A)> {
         if number <= self.settled {
             return None;
@@ -177,7 +177,7 @@ impl<Q: Send + 'static, A: Send + 'static> Worker<Q, A> {
         self.asked != self.settled
     }
 
-    /// Why there are no answers, if there is a reason.
+    /// Why there are no answers, if the worker has failed.
     pub fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
@@ -185,7 +185,7 @@ impl<Q: Send + 'static, A: Send + 'static> Worker<Q, A> {
 
 impl<Q, A> Drop for Worker<Q, A> {
     fn drop(&mut self) {
-        // What is being worked on is not wanted any more.
+        // The work in progress is no longer wanted.
         self.latest.store(u64::MAX, Ordering::Relaxed);
     }
 }

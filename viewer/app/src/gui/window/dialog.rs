@@ -1,4 +1,4 @@
-//! Dialog: asks for a path with the system's file dialog, and finds out whether there is one.
+//! Asks for a path with the system's file dialog, and detects whether there is one.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::gui::window::saving::Task;
 
-/// What a path is needed for.
+/// The purpose of a path.
 #[derive(Debug)]
 pub enum Ask {
     /// A recording to open.
@@ -17,30 +17,30 @@ pub enum Ask {
     Save(Task),
 }
 
-/// What came of a question.
+/// The outcome of a dialog.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Chosen {
     /// The user chose this path.
     Path(PathBuf),
-    /// The user chose nothing.
+    /// The user cancelled.
     Cancelled,
     /// The system has no file dialog.
     Unavailable,
 }
 
-/// Which dialogs the app uses.
+/// The kind of file dialogs that the app uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Dialogs {
-    /// The system's; a path field of the app where there are none.
+    /// The system's, or a path field of the app if there are none.
     #[default]
     System,
     /// The path field, always.
     PathField,
 }
 
-/// Endings of recordings.
+/// File extensions of recordings.
 const ENDINGS: [&str; 6] = ["snap", "pickle", "pkl", "json", "html", "gz"];
-/// Nobody closes a dialog that quickly after it was asked for: it was never shown.
+/// A dialog that closes faster than this after opening was never shown.
 const NEVER_SHOWN: Duration = Duration::from_millis(1500);
 
 impl Ask {
@@ -66,11 +66,11 @@ impl Ask {
     }
 }
 
-/// A question that was put to the user.
+/// A dialog shown to the user.
 #[derive(Debug)]
 pub struct Asking {
     answer: Receiver<(Ask, Chosen)>,
-    /// Whether it is for a file to write.
+    /// Whether the file is to be written.
     pub is_saving: bool,
 }
 
@@ -92,7 +92,7 @@ impl Asking {
         Self { answer, is_saving }
     }
 
-    /// The answer, once there is one; `Err` where there will be none.
+    /// The answer, once there is one; `Err` if there will be none.
     pub fn poll(&self) -> Option<Result<(Ask, Chosen), String>> {
         match self.answer.try_recv() {
             Ok(answer) => Some(Ok(answer)),
@@ -111,7 +111,7 @@ fn has_fallback() -> bool {
     std::env::split_paths(&folders).any(|folder| folder.join("zenity").is_file())
 }
 
-/// What came of a dialog that gave `path` after `took`. A missing dialog looks like one that was closed, but at once.
+/// The outcome of a dialog that returned `path` after `took`. A missing dialog looks like one cancelled at once.
 fn chosen(path: Option<PathBuf>, took: Duration, has_fallback: bool) -> Chosen {
     match path {
         Some(path) => Chosen::Path(path),

@@ -1,4 +1,4 @@
-//! Failure: what could not be opened or recorded: says what, where and what to do, and stays until it is dismissed.
+//! The message about a file that could not be opened or recorded; it stays until it is dismissed.
 
 use std::path::Path;
 
@@ -6,16 +6,16 @@ use eframe::egui::{Button, RichText, Role, Ui, WidgetInfo};
 
 use crate::gui::widgets::theme::Shades;
 
-/// What the user does about a failure.
+/// The user's answer to a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Try again.
     Retry,
-    /// Take the message away.
+    /// Dismiss the message.
     Dismiss,
 }
 
-/// Shows why the file at `path` could not be opened. Only files that have a path to return to can be tried again.
+/// Shows why the file at `path` could not be opened. Only files with a path can be tried again.
 pub fn failure_ui(ui: &mut Ui, path: &Path, why: &str, can_retry: bool) -> Option<Answer> {
     let shades = Shades::in_ui(ui);
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
@@ -35,7 +35,7 @@ pub fn failure_ui(ui: &mut Ui, path: &Path, why: &str, can_retry: bool) -> Optio
         if button(ui, "Copy", format!("Copy the message about {name}"), "Copy the file's path and this message.") {
             ui.ctx().copy_text(format!("{}: {why}", path.display()));
         }
-        if button(ui, "Dismiss", "Dismiss".to_owned(), "Take this message away.") {
+        if button(ui, "Dismiss", "Dismiss".to_owned(), "Close this message.") {
             answer = Some(Answer::Dismiss);
         }
     });

@@ -1,4 +1,4 @@
-//! FileLook: how a file was looked at, so that it looks the same when it is opened again.
+//! The view settings of a file, restored when it is opened again.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use crate::gui::views::timeline::Stacking;
 use crate::selection::{Axis, Selection, View};
 use crate::session::Recording;
 
-/// What was chosen for one file. What is not stored is as it is for a file that is new.
+/// The view settings of one file. Settings that are not stored have their defaults.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FileLook {
@@ -23,18 +23,18 @@ pub struct FileLook {
     pub metric: Metric,
     /// What the horizontal axis counts.
     pub axis: Axis,
-    /// What colours meant, and how bands lay on each other.
+    /// The colouring and the stacking order.
     pub colours: Option<(ColourBy, Stacking)>,
-    /// The events that the recording had: only then is the view that of the same moments.
+    /// Number of events of the recording; the view is restored only if it is the same.
     pub events: usize,
-    /// From where to where the view went on the axis, if not all of it was shown.
+    /// The visible range of the axis, if not everything was shown.
     pub x: Option<[f64; 2]>,
-    /// The same in bytes.
+    /// The visible range of bytes.
     pub y: Option<[f64; 2]>,
 }
 
 impl FileLook {
-    /// How `recording` is looked at; `None` if it has no file to be opened again.
+    /// The view settings of `recording`; `None` if it has no file to be opened again.
     pub fn of(recording: &Recording, selection: &Selection, colour_by: ColourBy, stacking: Stacking) -> Option<Self> {
         let (view, whole) = (selection.view(), selection.whole(recording));
         Some(Self {
@@ -49,7 +49,7 @@ impl FileLook {
         })
     }
 
-    /// Looks at `recording` in this way, as far as that is possible.
+    /// Applies these settings to `recording` where possible.
     pub fn apply(&self, recording: &Recording, selection: &mut Selection) {
         let device = DeviceId(self.device);
         let Some(device) = recording.devices.iter().position(|index| index.device == device) else {

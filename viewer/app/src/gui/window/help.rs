@@ -1,4 +1,4 @@
-//! Help: the list of keys, and what this program is.
+//! The list of keys, and the About window.
 
 use eframe::egui::{Grid, Id, Label, Modal, RichText, ScrollArea, Ui};
 
@@ -6,7 +6,7 @@ use crate::command::Command;
 use crate::gui::widgets::keys;
 use crate::gui::widgets::theme;
 
-/// What is shown over everything else.
+/// The windows shown over everything else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Help {
     /// Every command with its keys.
@@ -15,12 +15,12 @@ pub enum Help {
     About,
 }
 
-/// What the program is, in a sentence.
+/// The description of the program, in a sentence.
 const PURPOSE: &str = "Highwater shows where GPU memory goes: what was allocated, when, by which line of your program, \
                        and what the peak is made of.";
 
 impl Help {
-    /// Shows it; gives whether it stays open.
+    /// Shows it. Returns whether it stays open.
     pub fn help_ui(self, ui: &Ui) -> bool {
         let mut is_open = true;
         let modal = Modal::new(Id::unique("help")).show(ui.ctx(), |ui| {
@@ -40,7 +40,7 @@ impl Help {
 
 fn keys_ui(ui: &mut Ui) {
     ui.heading("Keys");
-    ui.weak("In tables, treemaps, flame graphs and maps: arrows move, Enter opens, Escape leaves.");
+    ui.weak("In tables, treemaps, flame graphs and maps: arrow keys move, Enter opens, Escape closes.");
     ui.add_space(4.0);
     let most = (ui.ctx().content_rect().height() - 180.0).max(120.0);
     ScrollArea::vertical().max_height(most).auto_shrink([false, true]).show(ui, |ui| {

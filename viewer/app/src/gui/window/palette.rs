@@ -1,4 +1,4 @@
-//! Palette: all commands in one list, found by typing.
+//! The command palette: all commands in one list, filtered by typing.
 
 use eframe::egui::{self, Align2, Id, Key, Label, Modal, Modifiers, RichText, ScrollArea, TextEdit, Ui};
 
@@ -15,7 +15,7 @@ pub struct Palette {
     chosen: usize,
 }
 
-/// What became of the palette in this frame.
+/// The outcome of a frame.
 pub enum Choice {
     /// It stays open.
     None,
@@ -26,13 +26,13 @@ pub enum Choice {
 }
 
 impl Palette {
-    /// Shows the palette; `is_usable` tells which commands can be run now.
+    /// Shows the palette; `is_usable` returns whether a command can be run now.
     pub fn palette_ui(&mut self, ui: &Ui, is_usable: impl Fn(Command) -> bool) -> Choice {
         let found: Vec<Command> =
             Command::search(&self.text).into_iter().filter(|command| is_usable(*command)).collect();
         self.chosen = self.chosen.min(found.len().saturating_sub(1));
         let mut choice = Choice::None;
-        // The upper edge stays where it is, however many commands are found.
+        // The upper edge stays in place for any number of matches.
         let id = Id::unique("palette");
         let area = Modal::default_area(id).anchor(Align2::CENTER_TOP, [0.0, PALETTE_TOP]);
         let most = (ui.ctx().content_rect().height() - 2.0 * PALETTE_TOP - 90.0).clamp(80.0, 360.0);

@@ -1,4 +1,4 @@
-//! PathField: a field for a path, for systems without file dialogs.
+//! A text field for a path, for systems without file dialogs.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ pub struct PathField {
     is_focused: bool,
 }
 
-/// What became of the field in this frame.
+/// The outcome of a frame.
 #[derive(Debug)]
 pub enum Entered {
     /// It stays open.
@@ -27,7 +27,7 @@ pub enum Entered {
 }
 
 impl PathField {
-    /// A field for the path that `ask` needs; one to save at begins with the name that is suggested.
+    /// A field for the path of `ask`; for a file to write, it starts with the suggested name.
     pub fn new(ask: Ask) -> Self {
         let folder = std::env::current_dir().unwrap_or_default();
         let text = match &ask {
@@ -37,7 +37,7 @@ impl PathField {
         Self { ask, text, is_focused: false }
     }
 
-    /// What the path is for.
+    /// The purpose of the path.
     pub fn into_ask(self) -> Ask {
         self.ask
     }
@@ -61,7 +61,7 @@ impl PathField {
             let replaces = matches!(self.ask, Ask::Save(_)) && path.is_file();
             let (text, colour) = match (problem.as_deref(), replaces) {
                 (Some(problem), _) => (problem, Shades::in_ui(ui).warning),
-                (None, true) => ("The file exists and will be replaced.", Shades::in_ui(ui).faint),
+                (None, true) => ("This file exists and will be replaced.", Shades::in_ui(ui).faint),
                 (None, false) => ("", Shades::in_ui(ui).faint),
             };
             let text = RichText::new(if self.text.is_empty() { "" } else { text }).color(colour);
@@ -105,7 +105,7 @@ impl PathField {
     }
 }
 
-/// The path that was typed, with `~` for the home folder, from the current folder on.
+/// The typed path as an absolute path, with `~` replaced by the home folder.
 fn absolute(text: &str) -> PathBuf {
     let text = text.trim();
     let home = std::env::home_dir().filter(|_| text == "~" || text.starts_with("~/"));

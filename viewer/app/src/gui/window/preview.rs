@@ -1,4 +1,4 @@
-//! Preview: the curve of a recording that is still being read, until its timeline can be shown.
+//! The memory curve of a recording that is still being read, shown until its timeline is ready.
 
 use eframe::egui::{Align2, FontId, Mesh, Rect, Role, Sense, Shape, Stroke, Ui, WidgetInfo, pos2};
 use highwater_snapshots::units::format_bytes;
@@ -9,7 +9,7 @@ use crate::gui::widgets::theme::Shades;
 /// Free space above the curve, as a share of it.
 const HEADROOM: f64 = 0.12;
 
-/// Shows how much memory lived in what has been read of the recording `name`, over the events of all of it.
+/// Shows the memory in use in the part read so far of recording `name`, over all of its events.
 pub fn preview_ui(ui: &mut Ui, name: &str, preview: &Preview) {
     let shades = Shades::in_ui(ui);
     let (rect, response) = ui.allocate_exact_size(ui.available_size(), Sense::hover());
@@ -23,7 +23,7 @@ pub fn preview_ui(ui: &mut Ui, name: &str, preview: &Preview) {
     let y = |level: i64| rect.bottom() - ((level as f64 - floor) / top) as f32 * rect.height();
     let (mut mesh, mut left) = (Mesh::default(), rect.left());
     for point in &preview.points {
-        // What comes and goes within a point is lighter than what lives all the while.
+        // The range between minimum and maximum within a point is lighter than the area below the minimum.
         let right = x(point.end).max(left);
         let (low, high) = (y(point.levels.lowest), y(point.levels.highest));
         let bar = |top: f32, bottom: f32| Rect::from_min_max(pos2(left, top), pos2(right, bottom));

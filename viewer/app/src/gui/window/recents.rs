@@ -1,4 +1,4 @@
-//! Recents: what is known of the files opened lately: whether they are still there, how large and how old they are.
+//! Size, age and existence of recently opened files.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -7,11 +7,11 @@ use std::time::SystemTime;
 
 use highwater_snapshots::units::format_bytes;
 
-/// What is known of a file; `None` where it is not there.
+/// Size and time of a file; `None` if it does not exist.
 type Known = Option<(u64, Option<SystemTime>)>;
 
-/// The facts of recent files. They are asked of the system on a thread of its own: a disk that sleeps, or a network
-/// that is gone, does not hold up the window.
+/// The facts of recent files. They are read on a background thread, so that a sleeping disk or a disconnected network
+/// drive does not block the window.
 #[derive(Debug, Default)]
 pub struct Recents {
     asked: Vec<PathBuf>,
@@ -19,20 +19,20 @@ pub struct Recents {
     answers: Option<Receiver<(PathBuf, Known)>>,
 }
 
-/// What a file in the list is.
+/// The state of a file in the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fact {
     /// Not known yet.
     Unknown,
     /// It is missing.
     Missing,
-    /// Its size and age, in words.
+    /// Its size and age, as text.
     There(String),
 }
 
 impl Recents {
-    /// Asks for the facts of `files`, once for each list, and takes in what has become known. `wake` is called, on the
-    /// asking thread, when there is something new.
+    /// Requests the facts of `files`, once for each list, and takes over those found. `wake` is called on the
+    /// background thread when there is something new.
     pub fn refresh(&mut self, files: &[PathBuf], wake: impl Fn() + Send + 'static) {
         if let Some(answers) = &self.answers {
             self.facts.extend(answers.try_iter());
@@ -54,11 +54,11 @@ impl Recents {
             }
             wake();
         };
-        // Without a thread nothing becomes known, and the names alone are shown.
+        // Without a thread only the names are shown.
         let _ = std::thread::Builder::new().name("highwater-recent".to_owned()).spawn(ask);
     }
 
-    /// What is known of `file`, at the time `now`.
+    /// The state of `file`, at the time `now`.
     pub fn fact(&self, file: &Path, now: SystemTime) -> Fact {
         match self.facts.get(file) {
             None => Fact::Unknown,
@@ -71,7 +71,7 @@ impl Recents {
     }
 }
 
-/// How long ago `then` was, in words.
+/// The age of `then`, as text.
 fn age(then: SystemTime, now: SystemTime) -> String {
     let seconds = now.duration_since(then).map_or(0, |age| age.as_secs());
     let (count, unit) = match seconds {

@@ -1,4 +1,4 @@
-//! Saving: writes a picture or a table to the path that the user chose, on a background thread, and reports how it went.
+//! Writes a picture or a table to the path that the user chose, on a background thread, and reports the outcome.
 
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -6,16 +6,16 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
 use crate::files::destination::{io_error, write_whole};
 
-/// Writes the file at the path that was chosen; else says why not, in a sentence.
+/// Writes the file at the chosen path; on failure, returns why.
 type WriteTo = Box<dyn FnOnce(&Path) -> Result<(), String> + Send>;
 
-/// What is to be written.
+/// A file to write.
 pub struct Task {
-    /// What the dialog is called.
+    /// The title of the dialog.
     title: &'static str,
-    /// The name that it suggests.
+    /// The suggested name.
     name: String,
-    /// What kinds of file there are, each with its endings.
+    /// The file types, each with its extensions.
     kinds: &'static [(&'static str, &'static [&'static str])],
     write: WriteTo,
 }
@@ -27,19 +27,19 @@ impl std::fmt::Debug for Task {
 }
 
 impl Task {
-    /// A picture of `what`, which `write` writes as PNG or SVG by the path's ending.
+    /// A picture of `what`; `write` writes it as PNG or SVG by the path's extension.
     pub fn picture(what: &str, write: impl FnOnce(&Path) -> Result<(), String> + Send + 'static) -> Self {
         let kinds: &[(&str, &[&str])] = &[("PNG", &["png"]), ("SVG", &["svg"])];
         Self { title: "Save a picture", name: format!("{what}.png"), kinds, write: Box::new(write) }
     }
 
-    /// A picture of the window, which `write` writes as PNG.
+    /// A picture of the window; `write` writes it as PNG.
     pub fn window(what: &str, write: impl FnOnce(&Path) -> Result<(), String> + Send + 'static) -> Self {
         let name = format!("{what}.png");
         Self { title: "Save the window", name, kinds: &[("PNG", &["png"])], write: Box::new(write) }
     }
 
-    /// A table of `what`, whose lines `write` writes.
+    /// A table of `what`; `write` writes its lines.
     pub fn table(what: &str, write: impl FnOnce(&mut dyn Write) -> io::Result<()> + Send + 'static) -> Self {
         let write = move |path: &Path| {
             let written = write_whole(path, |out| {
@@ -57,17 +57,21 @@ impl Task {
         self.title
     }
 
-    /// The file name that is suggested.
+    /// The suggested file name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The kinds of file, each with its endings.
+    /// The file types, each with its extensions.
     pub fn kinds(&self) -> &'static [(&'static str, &'static [&'static str])] {
         self.kinds
     }
 
-    /// Writes to `path`, to which the first ending is added where it has none.
+    /// Writes to `path`, adding the first extension if it has none. Returns the path.
+    ///
+    /// # Errors
+    ///
+    /// Fails with a message if the file cannot be written.
     pub fn write(self, path: &Path) -> Result<PathBuf, String> {
         let mut path = path.to_owned();
         if path.extension().is_none() {
@@ -84,7 +88,7 @@ pub struct Saving {
 }
 
 impl Saving {
-    /// Writes to `path`. `wake` is called when it is done.
+    /// Starts to write to `path`. `wake` is called when it is done.
     pub fn start(task: Task, path: PathBuf, wake: impl FnOnce() + Send + 'static) -> Self {
         let (sender, outcome) = channel();
         let failed = sender.clone();
@@ -99,7 +103,7 @@ impl Saving {
         Self { outcome }
     }
 
-    /// Once it is known: where it was written, or why not.
+    /// The outcome, once known: the path, or why it could not be written.
     pub fn poll(&self) -> Option<Result<PathBuf, String>> {
         match self.outcome.try_recv() {
             Ok(outcome) => Some(outcome),

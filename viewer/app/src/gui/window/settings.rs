@@ -1,4 +1,4 @@
-//! Settings: what the app remembers from one start to the next: choices, recent files, and how each file was looked at.
+//! The settings saved between starts of the app: choices, recent files, and the view settings of each file.
 
 use std::path::{Path, PathBuf};
 
@@ -12,34 +12,34 @@ use crate::gui::views::timeline::Stacking;
 use crate::gui::widgets::layout::{Bottom, Side};
 use crate::gui::window::file_look::FileLook;
 
-/// Files kept in the list.
+/// Most recent files in the list.
 const MOST_RECENT: usize = 10;
-/// Files of which it is kept how they were looked at.
+/// Most files whose view settings are kept.
 const MOST_LOOKS: usize = 50;
 
-/// Choices that outlive a recording. Stored as a JSON text, of which each part is read by itself: what an older or newer
-/// program wrote differently costs that part alone.
+/// Settings that outlive a recording. Stored as JSON, of which each part is read separately: a part written differently
+/// by another version is ignored without affecting the others.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Files opened lately, the last one first.
+    /// Recently opened files, the latest first.
     pub recent: Vec<PathBuf>,
-    /// What colours mean.
+    /// The colouring of blocks.
     pub colour_by: ColourBy,
     /// The order of the stack.
     pub stacking: Stacking,
     /// Whether totals are drawn as lines.
     pub has_lines: bool,
-    /// Whether lines and letters are stronger than usual.
+    /// Whether lines and text have high contrast.
     pub has_contrast: bool,
     /// Whether blocks that do not meet the conditions are hidden, not only dimmed.
     pub is_hiding: bool,
-    /// How memory is taken apart and shown at a moment.
+    /// How memory is grouped and shown at a moment.
     pub choices: Choices,
     /// The view at the side of the timeline.
     pub side: Side,
     /// The view below the timeline.
     pub bottom: Option<Bottom>,
-    /// How files were looked at, the last one first.
+    /// View settings of files, the latest first.
     looks: Vec<FileLook>,
 }
 
@@ -68,17 +68,17 @@ impl Settings {
         self.recent.truncate(MOST_RECENT);
     }
 
-    /// Takes `path` off the list of recent files.
+    /// Removes `path` from the list of recent files.
     pub fn forget(&mut self, path: &Path) {
         self.recent.retain(|known| known != path);
     }
 
-    /// How the file at `path` was looked at when it was last closed.
+    /// The view settings of the file at `path` when it was last closed.
     pub fn look(&self, path: &Path) -> Option<&FileLook> {
         self.looks.iter().find(|look| look.path == path)
     }
 
-    /// Remembers how a file is looked at.
+    /// Saves the view settings of a file.
     pub fn keep_look(&mut self, look: FileLook) {
         self.looks.retain(|known| known.path != look.path);
         self.looks.insert(0, look);
@@ -126,7 +126,7 @@ impl Settings {
     }
 }
 
-/// Puts part `name` in place of `into`, if it is there and can be read.
+/// Replaces `into` by part `name`, if it exists and is valid.
 fn take<T: DeserializeOwned>(parts: &mut Map<String, Value>, name: &str, into: &mut T) {
     let value = parts.remove(name).and_then(|value| serde_json::from_value(value).ok());
     if let Some(value) = value {

@@ -1,4 +1,4 @@
-//! Status: the line at the bottom: the device and how large it is, then the file and how far it can be trusted.
+//! The status bar: the device and its size, then the file and its accuracy.
 
 use eframe::egui::{Align, FontSelection, Label, Layout, Link, RichText, Role, TextStyle, Ui, WidgetInfo, WidgetText};
 use highwater_snapshots::units::{format_bytes, format_count};
@@ -8,15 +8,15 @@ use crate::gui::widgets::theme::Shades;
 use crate::gui::widgets::words::{failed_requests, has_losses};
 use crate::session::Recording;
 
-/// The part of the line's width that the file's name may take.
+/// Largest share of the bar's width for the file's name.
 const NAME_SHARE: f32 = 0.3;
-/// Stands before what is said of the whole file.
+/// The label before facts about the whole file.
 const FILE: &str = "File: ";
-/// Between two facts.
+/// The separator between two facts.
 const SEPARATOR: &str = "  ·  ";
 
-/// Shows the line: the device first, then the file; gives the command that was clicked. What has no room is left out,
-/// the least important first, and shown where the pointer rests on the line.
+/// Shows the bar: the device first, then the file. Returns the command that was clicked. Facts that do not fit are
+/// left out, the least important first, and shown in the tooltip.
 pub fn status_ui(
     ui: &mut Ui,
     recording: &Recording,
@@ -28,7 +28,8 @@ pub fn status_ui(
     ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
         if is_following {
             let key = Command::ToggleFollow.keys()[0];
-            let tooltip = format!("The app reads the file while the program writes it ({key} stops).");
+            let tooltip =
+                format!("The program is still writing this file; the view follows it ({key} stops following).");
             ui.label(RichText::new("following").weak()).on_hover_text(tooltip);
         }
         if is_drawing {
@@ -37,7 +38,7 @@ pub fn status_ui(
         ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
             let failed = failed(recording, device);
             let trust = Trust::of(recording);
-            // What is said of the file has its room first.
+            // Facts about the file are placed first.
             let gap = ui.spacing().item_spacing.x;
             let name = (width(ui, FILE) + width(ui, &recording.name) + 1.0).min(all * NAME_SHARE);
             let needed = [failed.as_deref().unwrap_or_default(), &trust.short].map(|text| width(ui, text) + gap);
@@ -57,7 +58,7 @@ pub fn status_ui(
     chosen
 }
 
-/// How many requests failed in the file, and on which devices; none where none did.
+/// How many requests failed in the file, and on which devices; `None` if none did.
 fn failed(recording: &Recording, device: usize) -> Option<String> {
     let failed = |row: usize| recording.devices[row].summary.oom_events;
     let all: u64 = (0..recording.devices.len()).map(failed).sum();
@@ -76,7 +77,7 @@ fn failed(recording: &Recording, device: usize) -> Option<String> {
     Some(text)
 }
 
-/// `text` as a link to the next failed request.
+/// Shows `text` as a link to the next failed request.
 fn failed_ui(ui: &mut Ui, text: String) -> Option<Command> {
     let text = RichText::new(text).color(Shades::in_ui(ui).warning);
     let tooltip = format!("Out of memory. {} ({})", Command::NextOom.tooltip(), Command::NextOom.keys()[0]);
@@ -98,7 +99,7 @@ fn facts(recording: &Recording, device: usize) -> Vec<String> {
     facts
 }
 
-/// As many of `facts` as `room` points have room for, at least the first.
+/// The longest prefix of `facts` that fits into `room` points, at least one.
 fn facts_ui(ui: &mut Ui, facts: &[String], room: f32) {
     let texts = (1..=facts.len()).rev().map(|count| facts[..count].join(SEPARATOR));
     let shown = texts.into_iter().find(|text| width(ui, text) <= room);
@@ -109,12 +110,12 @@ fn facts_ui(ui: &mut Ui, facts: &[String], room: f32) {
     });
 }
 
-/// What limits how far the figures of a file can be trusted.
+/// Shows the limits of the file's accuracy.
 #[derive(Debug)]
 struct Trust {
     sentences: Vec<String>,
     is_warning: bool,
-    /// How many sentences there are, or that there are none.
+    /// The number of sentences, or that there are none.
     short: String,
 }
 
@@ -134,7 +135,7 @@ impl Trust {
     }
 }
 
-/// Shows the first sentence where there is room, else how many there are.
+/// Shows the first sentence if there is room, else the number of sentences.
 fn trust_ui(ui: &mut Ui, trust: &Trust) {
     let Trust { sentences, is_warning, short } = trust;
     let Some(first) = sentences.first() else {
@@ -146,7 +147,7 @@ fn trust_ui(ui: &mut Ui, trust: &Trust) {
     let text = RichText::new(if width(ui, &long) <= ui.available_width() { &long } else { short });
     let text = if *is_warning { text.color(Shades::in_ui(ui).warning) } else { text.weak() };
     let response = ui.add(Label::new(text).truncate());
-    // A screen reader has room for all of it.
+    // The accessibility label is always complete.
     response.widget_info(|| WidgetInfo::labeled(Role::Label, true, sentences.join("; ")));
     response.on_hover_text(sentences.join("\n"));
 }

@@ -1,20 +1,20 @@
-//! Tabs: the open files by name, told apart where names are equal; one is in front, each can be closed.
+//! The tabs of open files, with distinct names; one is in front, and each can be closed.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use eframe::egui::{Button, Id, Role, ScrollArea, Ui, WidgetInfo};
 
-/// An open file as its tab shows it.
+/// An open file for the tabs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tab {
-    /// What the recording is called.
+    /// The name of the recording.
     pub name: String,
-    /// Where it was read from.
+    /// Its path.
     pub path: Option<PathBuf>,
 }
 
-/// What the user asks for.
+/// The user's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TabWish {
     /// Bring this one to the front.
@@ -23,7 +23,7 @@ pub enum TabWish {
     Close(usize),
 }
 
-/// Shows the tabs in one row, which scrolls where there are many.
+/// Shows the tabs in one row, which scrolls if there are many.
 pub fn tabs_ui(ui: &mut Ui, tabs: &[Tab], front: usize) -> Option<TabWish> {
     let mut wish = None;
     let names = distinct_names(tabs);
@@ -59,7 +59,7 @@ pub fn tabs_ui(ui: &mut Ui, tabs: &[Tab], front: usize) -> Option<TabWish> {
     wish
 }
 
-/// The name of each tab: equal names get as many of their folders as tell them apart, and a number where nothing does.
+/// The name of each tab: equal names get as many of their folders as needed to differ, or a number if none differ.
 pub fn distinct_names(tabs: &[Tab]) -> Vec<String> {
     let mut names: Vec<String> = tabs.iter().map(|tab| tab.name.clone()).collect();
     let deepest = tabs.iter().filter_map(|tab| Some(tab.path.as_deref()?.components().count())).max().unwrap_or(0);
@@ -97,7 +97,7 @@ fn counts(names: &[String]) -> HashMap<String, usize> {
     counts
 }
 
-/// The last `count` parts of a path, if it has so many.
+/// The last `count` parts of a path, if it has that many.
 fn last_parts(path: &Path, count: usize) -> Option<String> {
     let parts: Vec<_> = path.components().collect();
     let last = parts.get(parts.len().checked_sub(count)?..)?;

@@ -1,4 +1,4 @@
-//! TopBar: menus, and below them what is shown and how: device, total, colours, axis, filter.
+//! The menus, and the bar below them that selects device, total, colours, axis and search.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::gui::window::tabs::{Tab, distinct_names};
 use crate::selection::{Axis, Selection};
 use crate::session::Recording;
 
-/// The menus: what each is called, and its commands in groups.
+/// The menus, each with its name and its commands in groups.
 const MENUS: [(&str, &[&[Command]]); 6] = {
     use Command as C;
     [
@@ -78,7 +78,7 @@ const MENUS: [(&str, &[&[Command]]); 6] = {
     ]
 };
 
-/// What was chosen in the menus.
+/// The choice in the menus.
 pub enum Picked {
     /// A command.
     Command(Command),
@@ -86,7 +86,7 @@ pub enum Picked {
     File(PathBuf),
 }
 
-/// Shows the menus; gives what was chosen. `recent` files stand in the first of them.
+/// Shows the menus. Returns the choice. `recent` files are in the first menu.
 pub fn menus_ui(ui: &mut Ui, recent: &[PathBuf], is_usable: impl Fn(Command) -> bool) -> Option<Picked> {
     let mut chosen = None;
     for (name, groups) in MENUS {
@@ -122,7 +122,7 @@ pub fn menus_ui(ui: &mut Ui, recent: &[PathBuf], is_usable: impl Fn(Command) -> 
     chosen
 }
 
-/// The list of recent files; gives the one that was chosen.
+/// The list of recent files. Returns the chosen one.
 fn recent_ui(ui: &mut Ui, recent: &[PathBuf]) -> Option<PathBuf> {
     let tab = |path: &PathBuf| {
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
@@ -142,7 +142,7 @@ fn recent_ui(ui: &mut Ui, recent: &[PathBuf]) -> Option<PathBuf> {
     chosen
 }
 
-/// What the user changed in the tool bar.
+/// The user's change in the tool bar.
 pub enum Change {
     /// Another device, by row.
     Device(usize),
@@ -160,25 +160,25 @@ pub enum Change {
     Run(Command),
 }
 
-/// What the tool bar shows.
+/// The content of the tool bar.
 pub struct Shown<'a> {
     /// The recording.
     pub recording: &'a Arc<Recording>,
-    /// What is looked at.
+    /// The selection.
     pub selection: &'a Selection,
-    /// How many events have happened at the moment that the panels show.
+    /// Number of events before the moment of the panels.
     pub position: usize,
-    /// What colours mean.
+    /// The colouring of blocks.
     pub colour_by: ColourBy,
     /// The order of the stack.
     pub stacking: Stacking,
-    /// The box of conditions.
+    /// The search box.
     pub search: &'a mut Search,
     /// Whether blocks that do not meet them are hidden.
     pub is_hiding: &'a mut bool,
 }
 
-/// Shows the tool bar; gives what was changed.
+/// Shows the tool bar. Returns the user's change.
 pub fn tools_ui(ui: &mut Ui, shown: &mut Shown<'_>) -> Option<Change> {
     let mut change = None;
     let recording = shown.recording;
@@ -240,19 +240,19 @@ fn named_ui<T: Clone + PartialEq, E: Into<Entry>>(
     choice_ui(ui, name, now, all, entry)
 }
 
-/// The totals that a device has.
+/// The totals of a device.
 pub fn metrics_of(recording: &Recording, device: usize) -> Vec<Metric> {
     recording.devices[device].summary.peaks.iter().map(|peak| peak.metric).collect()
 }
 
-/// What blocks can be coloured by; what no block of the recording has cannot be chosen.
+/// The colourings; those that apply to no block of the recording are greyed out.
 fn colourings_of(recording: &Recording) -> Vec<ColourBy> {
     let scopes = (1..=recording.deepest_scope.max(1)).map(ColourBy::Scope);
     let rest = [ColourBy::Op, ColourBy::CallSite, ColourBy::Lifetime, ColourBy::Stream];
     std::iter::once(ColourBy::Category).chain(scopes).chain(rest).collect()
 }
 
-/// Why blocks cannot be coloured so.
+/// Why this colouring does not apply.
 pub fn colouring_problem(recording: &Recording, by: ColourBy) -> Option<&'static str> {
     let key = match by {
         ColourBy::Scope(_) => GroupKey::Scope,

@@ -1,4 +1,4 @@
-//! Welcome: what the window shows while nothing is open: how to begin, recent files, examples, and what one will see.
+//! The page shown while nothing is open: how to start, recent files, examples, and what the app shows.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -12,7 +12,7 @@ use crate::files::loader::Loading;
 use crate::gui::widgets::keys;
 use crate::gui::window::recents::{Fact, Recents};
 
-/// What the user chose on the page.
+/// The user's choice on the page.
 pub enum Wish {
     /// Ask for a file.
     Ask,
@@ -33,10 +33,10 @@ pub struct Welcome {
 /// Width of the text in points.
 const WIDTH: f32 = 620.0;
 
-/// What makes a snapshot in PyTorch.
+/// The code that records a snapshot in PyTorch.
 const PYTORCH: &str = "torch.cuda.memory._record_memory_history()   # before the steps\ntorch.cuda.memory._dump_snapshot(\"s.pickle\")  # after them";
 
-/// What one will see.
+/// The description of the app's views.
 const SEEN: [&str; 3] = [
     "Every block of memory is a band from its allocation to its free; its colour shows its category.",
     "The peak is marked, and a table beside the timeline shows what is using memory there.",
@@ -136,10 +136,10 @@ fn head_ui(ui: &mut Ui, wish: &mut Option<Wish>) {
     ui.label(RichText::new(kinds).weak());
 }
 
-/// The training steps that can be recorded here; without the engine, how to get one elsewhere.
+/// The training steps that can be recorded here; without the engine, the command that records one.
 fn examples_ui(ui: &mut Ui, examples: &[Example], running: Option<&Running>, wish: &mut Option<Wish>) {
     if examples.is_empty() {
-        heading_ui(ui, "No recording yet? Make one on the command line");
+        heading_ui(ui, "No recording yet? Record one on the command line");
         ui.label(RichText::new("highwater record vit-l-16 --device meta --out step.snap").monospace());
         return;
     }
@@ -201,7 +201,7 @@ fn seen_ui(ui: &mut Ui) {
     ui.label(RichText::new(keys).weak());
 }
 
-/// Shows a file on its way in; gives whether the user calls it off.
+/// Shows a file that is being read. Returns whether the user cancels.
 pub fn loading_ui(ui: &mut Ui, loading: &Loading) -> bool {
     let (stage, share) = loading.progress();
     ui.horizontal(|ui| {

@@ -1,4 +1,4 @@
-//! Mesh: triangles as polygons, rectangles of triangles as rectangles, and textured ones as images.
+//! Writes triangles as polygons, rectangles of triangles as rectangles, and textured ones as images.
 
 use std::fmt::Write as _;
 
@@ -53,7 +53,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A triangle in the mean colour of its corners.
+    /// A triangle in the average colour of its vertices.
     fn triangle(&mut self, texture: &Texture, corners: [&Vertex; 3]) {
         let mean = |value: fn(&Vertex) -> f32| corners.iter().map(|corner| value(corner)).sum::<f32>() / 3.0;
         let channel = |index: usize| {
@@ -75,15 +75,15 @@ impl Writer<'_> {
             corners[2].pos.y,
         ]
         .map(Number);
-        // Smoothed edges would show where one triangle meets the next.
+        // With antialiasing, the seams between triangles would show.
         let look = fill(colour) + " shape-rendering=\"crispEdges\"";
         let _ = writeln!(self.out, "<polygon points=\"{x1},{y1} {x2},{y2} {x3},{y3}\"{look}/>");
     }
 
-    /// The part `uv` of a texture, multiplied with `colour`, in `rect`; `rest` are further attributes.
+    /// The part `uv` of a texture, multiplied with `colour`, in `rect`; `rest` are more attributes.
     pub(super) fn image(&mut self, texture: &Texture, rect: Rect, uv: Rect, colour: Color32, rest: &str) {
         let [width, height] = texture.image.size;
-        // Whole texels, and where they lie; what is too much of them is cut off.
+        // Whole texels and their position; the excess is clipped.
         let side = |from: f32, to: f32, count: usize| {
             let at = |share: f32| f64::from(share) * count as f64;
             let first = (at(from) + 1e-3).floor().clamp(0.0, count as f64) as usize;
@@ -105,7 +105,7 @@ impl Writer<'_> {
         }
         let picture = ColorImage::new([columns.len(), rows.len()], pixels);
         let mut bytes = Vec::new();
-        // Writing into memory does not fail.
+        // Writing to memory does not fail.
         if png::write(&mut bytes, &picture).is_err() {
             return;
         }
@@ -128,10 +128,10 @@ impl Writer<'_> {
     }
 }
 
-/// Two triangles that are an upright rectangle of one colour.
+/// Two triangles that form an axis-aligned rectangle of one colour.
 struct Quad {
     rect: Rect,
-    /// The part of the texture; a point where it has none.
+    /// The part of the texture; a point if it is constant.
     uv: Rect,
     colour: Color32,
 }
@@ -141,7 +141,7 @@ impl Quad {
         let rect = Rect::from_points(&corners.map(|corner| corner.pos));
         let uv = Rect::from_points(&corners.map(|corner| corner.uv));
         let colour = corners[0].color;
-        // Which corner of the rectangle: 0 to 3; the texture goes the same way.
+        // The corner of the rectangle, 0 to 3; the texture has the same orientation.
         let place = |corner: &Vertex| {
             let side = |value: f32, min: f32, max: f32| match value {
                 value if value == min => Some(0),
@@ -159,13 +159,13 @@ impl Quad {
         let bits = |half: &[usize]| half.iter().fold(0_u8, |bits, place| bits | 1 << place);
         let (one, other) = (bits(&places[..3]), bits(&places[3..]));
         let is_whole = one.count_ones() == 3 && other.count_ones() == 3 && one | other == 0b1111;
-        // What each half lacks lies opposite to what the other one lacks.
+        // The missing corners of the two halves are opposite.
         let is_halved = (!one & 0b1111).trailing_zeros() + (!other & 0b1111).trailing_zeros() == 3;
         (rect.is_positive() && is_whole && is_halved).then_some(Self { rect, uv, colour })
     }
 }
 
-/// `colour` as it shows over the point `uv` of a texture.
+/// The colour of `colour` times the texture at `uv`.
 fn seen(texture: &Texture, uv: Pos2, colour: Color32) -> Color32 {
     let [width, height] = texture.image.size;
     let at = [f64::from(uv.x) * width as f64, f64::from(uv.y) * height as f64];

@@ -1,5 +1,5 @@
-//! Svg: what egui would paint, as a document that any browser and drawing program shows and that can be edited: text
-//! stays text, rectangles stay rectangles, and the pictures of bands are images.
+//! Writes egui's shapes as an SVG that browsers show and drawing programs edit: text stays text, rectangles stay
+//! rectangles, and the pictures of bands are images.
 
 mod mesh;
 mod shapes;
@@ -14,7 +14,7 @@ use super::paper::Paper;
 use super::texture::Textures;
 use text::PROPORTIONAL;
 
-/// The document of `shapes`, which are in points. A point is a unit of the document, whose size is the paper's.
+/// The SVG document for `shapes`, given in points. A unit of the document is a point; its size is the paper's.
 pub(super) fn document(
     shapes: &[ClippedShape],
     textures: &Textures,
@@ -84,18 +84,18 @@ pub(super) fn document(
     )
 }
 
-/// A document on its way.
+/// A document being written.
 struct Writer<'a> {
     out: String,
     definitions: String,
-    /// The rectangles that something is clipped to, by their number.
+    /// The clip rectangles, by number.
     clips: Vec<Rect>,
-    /// The widths of blurred edges, by their number.
+    /// The blur widths, by number.
     blurs: Vec<f32>,
     textures: &'a Textures,
-    /// Pixels of a point.
+    /// Pixels per point.
     scale: f32,
-    /// Where the present shape can be seen.
+    /// The clip rectangle of the current shape.
     clip: Rect,
 }
 
@@ -106,7 +106,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The number of the clip path of `rect`, which is defined where it is new.
+    /// The number of the clip path of `rect`, defined when first used.
     fn clip_id(&mut self, rect: Rect) -> usize {
         if let Some(id) = self.clips.iter().position(|known| *known == rect) {
             return id;
@@ -117,7 +117,7 @@ impl Writer<'_> {
         id
     }
 
-    /// The number of the filter that blurs edges over `width` points.
+    /// The number of the filter that blurs edges by `width` points, defined when first used.
     fn blur_id(&mut self, width: f32) -> usize {
         if let Some(id) = self.blurs.iter().position(|known| *known == width) {
             return id;
@@ -133,14 +133,14 @@ impl Writer<'_> {
         id
     }
 
-    /// Whether any of `bounds` can be seen.
+    /// Whether any of `bounds` is visible.
     fn is_seen(&self, bounds: Rect) -> bool {
-        // A level line has no height: it is seen all the same.
+        // A horizontal line has no height but is visible.
         !bounds.is_negative() && bounds.intersects(self.clip)
     }
 }
 
-/// A coordinate with as many decimals as can be seen.
+/// A coordinate, rounded to visible precision.
 #[derive(Clone, Copy)]
 struct Number(f32);
 
@@ -155,13 +155,13 @@ impl std::fmt::Display for Number {
     }
 }
 
-/// The attributes that place a rectangle.
+/// The position and size attributes of a rectangle.
 fn place(rect: Rect) -> String {
     let (x, y) = (Number(rect.min.x), Number(rect.min.y));
     format!(" x=\"{x}\" y=\"{y}\" width=\"{}\" height=\"{}\"", Number(rect.width()), Number(rect.height()))
 }
 
-/// A colour as `name` and, where it lets something through, `name-opacity`; both as attributes.
+/// A colour as attribute `name` and, if translucent, `name-opacity`.
 fn paint(name: &str, colour: Color32) -> String {
     if colour.a() == 0 {
         return format!(" {name}=\"none\"");
@@ -178,7 +178,7 @@ fn fill(colour: Color32) -> String {
     paint("fill", colour)
 }
 
-/// Text as it stands in a document; what no document may hold is left out.
+/// Escapes text for XML; leaves out characters that XML does not allow.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {

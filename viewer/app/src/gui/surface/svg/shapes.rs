@@ -1,4 +1,4 @@
-//! Shapes: circles, lines, paths and rectangles as elements of the document.
+//! Writes circles, lines, paths and rectangles as SVG elements.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use eframe::egui::{Color32, CornerRadius, Pos2, Rect, Shape, Stroke, StrokeKind,
 use super::{Number, Writer, fill, paint, place};
 
 impl Writer<'_> {
-    /// Adds `shape`, or nothing where it cannot be seen.
+    /// Adds `shape`, unless it is not visible.
     pub(super) fn shape(&mut self, shape: &Shape) {
         match shape {
             Shape::Noop | Shape::Callback(_) => {}
@@ -47,7 +47,7 @@ impl Writer<'_> {
         if stroke.is_empty() {
             return;
         }
-        // Upright and level lines lie on whole pixels, as on the screen: else they would be blurred over two.
+        // Vertical and horizontal lines are aligned to whole pixels, as on the screen, to stay sharp.
         if from.x == to.x {
             stroke.round_center_to_pixel(self.scale, &mut from.x);
             to.x = from.x;
@@ -117,7 +117,7 @@ impl Writer<'_> {
         self.box_of(rect, shape.corner_radius, &(fill(Color32::TRANSPARENT) + &outline(shape.stroke) + &rest));
     }
 
-    /// A rectangle with round corners, as far as it has them.
+    /// A rectangle, with rounded corners if it has any.
     fn box_of(&mut self, rect: Rect, corners: CornerRadius, look: &str) {
         if !rect.is_positive() {
             return;
@@ -147,8 +147,8 @@ impl Writer<'_> {
     }
 }
 
-/// The line that a thin band stands for, and its width: plots draw dense lines as bands from the least to the largest
-/// value in a column. Painted as an area it would all but vanish where it is steep.
+/// The line represented by a thin band, and its width: plots draw dense lines as bands from the minimum to the maximum
+/// of a column. Filled as an area, steep parts would almost vanish.
 fn line_of(band: &BandShape) -> Option<(Vec<Pos2>, f32)> {
     const THIN: f32 = 3.0;
     let width = band.points.iter().map(|point| point.y.span()).fold(f32::MAX, f32::min);
@@ -178,7 +178,7 @@ fn way(points: impl Iterator<Item = Pos2>, is_closed: bool) -> String {
     if is_closed { way + "Z" } else { way }
 }
 
-/// The attributes of a line.
+/// The stroke attributes of a line.
 fn outline(stroke: Stroke) -> String {
     if stroke.is_empty() {
         return String::new();
@@ -187,7 +187,7 @@ fn outline(stroke: Stroke) -> String {
     paint("stroke", stroke.color) + &width
 }
 
-/// A line whose colour changes gets the one of its middle.
+/// The colour of a stroke; a gradient gets the colour of its middle.
 fn one_colour(stroke: &PathStroke, bounds: Rect) -> Stroke {
     let colour = match &stroke.color {
         ColorMode::Solid(colour) => *colour,
@@ -196,7 +196,7 @@ fn one_colour(stroke: &PathStroke, bounds: Rect) -> Stroke {
     Stroke::new(stroke.width, colour)
 }
 
-/// The attribute that turns an element by `angle` radians about `center`.
+/// The attribute that rotates an element by `angle` radians about `center`.
 pub(super) fn turned(angle: f32, center: Pos2) -> String {
     if angle == 0.0 {
         return String::new();

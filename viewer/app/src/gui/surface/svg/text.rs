@@ -1,5 +1,5 @@
-//! Text: each row of text as text elements, one for each stretch of one font and colour, as wide as on the screen
-//! whatever font the reader has.
+//! Writes each row of text as text elements, one for each run of one font and colour, as wide as on the screen with
+//! any font.
 
 use std::fmt::Write as _;
 
@@ -11,19 +11,19 @@ use eframe::egui::{Color32, FontFamily, Pos2, Rect, Stroke, pos2};
 use super::shapes::turned;
 use super::{Number, Writer, escaped, fill, paint, place};
 
-/// Fonts that come close to the app's own, the nearest first; what every reader has stands last.
+/// Fonts similar to the app's own, the best first, with generic ones last.
 pub(super) const PROPORTIONAL: &str =
     "'Ubuntu Light', Ubuntu, 'Ubuntu Sans', 'Noto Sans', 'DejaVu Sans', 'Segoe UI', Helvetica, Arial, sans-serif";
-/// The same for fonts with letters of one width.
+/// The same for monospaced fonts.
 const MONOSPACE: &str = "Hack, 'DejaVu Sans Mono', Consolas, Menlo, 'Liberation Mono', monospace";
 
-/// Letters of one row that look alike.
+/// A run of letters of one row with the same format.
 struct Stretch<'a> {
     format: &'a TextFormat,
     colour: Color32,
-    /// The beginning of the first letter on its baseline, relative to the row.
+    /// Start of the first letter on its baseline, relative to the row.
     start: Pos2,
-    /// The end of the last letter that is no space.
+    /// End of the last letter that is not a space.
     end: f32,
     text: String,
 }
@@ -40,7 +40,7 @@ impl Writer<'_> {
         for row in &shape.galley.rows {
             let mut stretches: Vec<Stretch<'_>> = Vec::new();
             for glyph in &row.glyphs {
-                // What stands for text that had no room is not in the text itself.
+                // The ellipsis of truncated text is not in the text itself.
                 let at = match letters.peek() {
                     Some((at, letter)) if *letter == glyph.chr => {
                         let at = *at;
@@ -86,7 +86,7 @@ impl Writer<'_> {
             let (x, y) = (Number(row.x + start.x), Number(row.y + start.y));
             let size = Number(format.font_id.size);
             let width = Number(end - start.x);
-            // Letters of a font that is wider or narrower than ours are squeezed into, or stretched over, the same room.
+            // Letters of a wider or narrower font are stretched or squeezed to the same width.
             let width = match shown.chars().nth(1) {
                 Some(_) => format!(" textLength=\"{width}\" lengthAdjust=\"spacingAndGlyphs\""),
                 None => String::new(),
@@ -125,7 +125,7 @@ impl Writer<'_> {
     }
 }
 
-/// Adds a letter to the last stretch, or begins a new one. No stretch begins with a space.
+/// Adds a letter to the last run, or starts a new one. No run starts with a space.
 fn add<'a>(stretches: &mut Vec<Stretch<'a>>, format: &'a TextFormat, colour: Color32, glyph: &Glyph) {
     let is_space = glyph.chr.is_whitespace();
     let end = glyph.pos.x + glyph.advance_width;

@@ -1,4 +1,4 @@
-//! Facts: everything known of one block, as names and values.
+//! All facts about one block, as pairs of name and value.
 
 use highwater_analysis::Lifetime;
 use highwater_analysis::Metric;
@@ -14,14 +14,14 @@ use crate::gui::widgets::legend::share;
 use crate::gui::widgets::words::{event_text, life, phase, size, title};
 use crate::session::{DeviceIndex, Recording};
 
-/// A place that may have made other blocks too.
+/// An origin that may have allocated other blocks too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Origin {
-    /// What it is: `call site`, `operation`, `module`.
+    /// Its kind: `call site`, `operation`, `module`.
     pub kind: &'static str,
     /// Its name.
     pub name: String,
-    /// The condition that blocks from there meet.
+    /// The search condition for blocks of this origin.
     pub condition: String,
 }
 
@@ -31,10 +31,10 @@ pub(super) struct Facts {
     pub title: String,
     pub life: String,
     pub rows: Vec<(String, String)>,
-    /// The stacks of its alloc, of its forward operation where that is another, and of its free.
+    /// The call stacks of its allocation, of its forward operation if that differs, and of its free.
     pub stacks: Vec<(&'static str, StackId)>,
     pub origins: Vec<Origin>,
-    /// The moments right after its alloc and after the request of its free, where the recording has them.
+    /// The moments right after its allocation and after its free was requested, if recorded.
     pub made: Option<usize>,
     pub freed: Option<usize>,
 }
@@ -131,7 +131,7 @@ fn rows(trace: &Trace, id: BlockId, block: &Block, was_waiting: bool) -> Vec<(St
     rows.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// When a block was used for the last time, and how long before its free.
+/// The last use of a block, and its distance from the free.
 fn last_use(trace: &Trace, block: &Block) -> String {
     if !trace.records_uses() {
         return "not recorded".to_owned();
@@ -147,14 +147,14 @@ fn last_use(trace: &Trace, block: &Block) -> String {
     }
 }
 
-/// How many events and how much time lie between two events.
+/// The number of events and the time between two events.
 fn between(trace: &Trace, first: EventId, last: EventId) -> String {
     let time = |id: EventId| trace.events.time_of(id).unwrap_or(0);
     let events = format_count(u64::from(last.0.saturating_sub(first.0)));
     format!("{events} events, {}", format_nanos(time(last).saturating_sub(time(first))))
 }
 
-/// What the block is of the device's total: at its peak, and when the total was highest while the block lived.
+/// The block's share of the device's total: at the peak, and at the largest total during its lifetime.
 fn weight(recording: &Recording, id: BlockId, block: &Block, metric: Metric) -> Vec<(String, String)> {
     let trace = &recording.trace;
     let Some(index) = recording.devices.iter().find(|index| index.device == block.device) else {
@@ -180,7 +180,7 @@ fn weight(recording: &Recording, id: BlockId, block: &Block, metric: Metric) -> 
     rows
 }
 
-/// The moments at which a block counts.
+/// The moments at which a block counts for a total.
 fn holding(trace: &Trace, id: BlockId, block: &Block, metric: Metric) -> std::ops::Range<usize> {
     let ends_at_request = matches!(metric, Metric::Requested | Metric::Allocated);
     if ends_at_request && trace.was_waiting_at_start(id) {
@@ -191,7 +191,7 @@ fn holding(trace: &Trace, id: BlockId, block: &Block, metric: Metric) -> std::op
     first..end.index().map_or(trace.events.len(), |index| index) + 1
 }
 
-/// The largest total at any of these moments, and the event that reaches it; none as event for what was there before.
+/// The largest total at any of these moments, and the event that reaches it; `None` before the first event.
 fn highest(
     trace: &Trace,
     index: &DeviceIndex,
@@ -210,14 +210,14 @@ fn highest(
     }
 }
 
-/// What else was recorded of it.
+/// Other recorded facts.
 fn attributes(trace: &Trace, id: BlockId, block: &Block) -> impl Iterator<Item = (String, String)> {
     let owner = if block.is_baseline() { Owner::Block(id) } else { Owner::Event(block.alloc) };
     let text = |id| trace.tables.string(id).to_owned();
     trace.attributes_of(owner).iter().map(move |attribute| (text(attribute.name), text(attribute.value)))
 }
 
-/// The places that a block comes from, each with the condition that others from there meet.
+/// The origins of a block, each with the search condition for it.
 fn origins(trace: &Trace, block: &Block) -> Vec<Origin> {
     let tables = &trace.tables;
     let line = user_line(tables, block.stack).map(|line| tables.line_text(&line)).unwrap_or_default();
@@ -230,7 +230,7 @@ fn origins(trace: &Trace, block: &Block) -> Vec<Origin> {
     named.filter_map(|(kind, key, name)| Some(Origin { kind, condition: condition::is(key, &name)?, name })).collect()
 }
 
-/// The source line that stands for a stack.
+/// The source line that represents a stack.
 pub(super) fn main_line(trace: &Trace, stack: StackId) -> Option<SourceLine> {
     user_line(&trace.tables, stack).filter(|line| line.line > 0)
 }

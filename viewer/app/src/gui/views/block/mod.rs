@@ -1,4 +1,4 @@
-//! Block: everything known of one block, in the panel at the side.
+//! The side panel with the facts about one block.
 
 mod facts;
 mod stack;

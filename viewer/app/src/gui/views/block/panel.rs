@@ -1,4 +1,4 @@
-//! Panel: a block in full: its stacks with their source code, its facts, and other blocks of the same origin.
+//! The block panel: stacks with source code, facts, and other blocks of the same origin.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -15,22 +15,22 @@ use crate::gui::views::source;
 use crate::gui::widgets::worker::Worker;
 use crate::session::Recording;
 
-/// What to look up: how many blocks meet each condition.
+/// A query: the conditions whose blocks are counted.
 struct Question {
     recording: Arc<Recording>,
     conditions: Vec<String>,
 }
 
-/// How many blocks meet each condition, and the bytes that they asked for.
+/// The number of blocks that meet each condition, and their requested bytes.
 type Counts = Vec<(String, (u64, u64))>;
 
 /// Width of the names of facts, in points.
 const FACT_NAMES: f32 = 130.0;
-/// Places read at most for one block, and remembered at most for all.
+/// Most source locations read for one block, and most cached for all.
 const MOST_PLACES: usize = 64;
 const MOST_KNOWN: usize = 4096;
 
-/// What is remembered from block to block.
+/// State kept from block to block.
 #[derive(Debug)]
 pub struct BlockPanel {
     shown: Option<Shown>,
@@ -76,10 +76,10 @@ impl Default for BlockPanel {
 }
 
 impl BlockPanel {
-    /// Shows block `id`; gives what the user asks for.
+    /// Shows block `id`; returns the user's requests.
     pub fn block_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>, id: BlockId) -> Vec<Wish> {
         if id.index().is_none_or(|row| row >= scene.recording.trace.blocks.len()) {
-            ui.weak("no such block");
+            ui.weak("unknown block");
             return Vec::new();
         }
         self.refresh(ui, scene, id);
@@ -113,7 +113,7 @@ impl BlockPanel {
                 ui.ctx().copy_text(facts.text());
             }
         });
-        // The code that made the block is what is looked for first; the code that freed it matters less than its facts.
+        // The allocating code matters most; the freeing code matters less than the facts.
         let recorded_us = scene.recording.trace.header.started_unix_us;
         let (freed, made) = stacks.split_last_mut().map_or((None, &mut [][..]), |(last, others)| (Some(last), others));
         for stack in made {
@@ -191,7 +191,7 @@ impl BlockPanel {
     }
 }
 
-/// A place that blocks come from, with how many do; a click shows only these.
+/// An origin of blocks and the number of blocks from it; a click shows only these.
 fn origin_ui(ui: &mut Ui, origin: &Origin, count: Option<(u64, u64)>) -> Option<Wish> {
     let mut wish = None;
     ui.horizontal(|ui| {

@@ -1,4 +1,4 @@
-//! Stack: the lines of a stack, with the source code that they stand in where it is at hand.
+//! The frames of a call stack, with source code where the file is available.
 
 use std::collections::HashMap;
 
@@ -13,10 +13,10 @@ use crate::gui::views::source::Excerpt;
 use crate::gui::widgets::fit::fitted;
 use crate::gui::widgets::theme::Shades;
 
-/// A place in a file: its path and its line.
+/// A source location: path and line.
 pub(super) type Place = (String, u32);
 
-/// What was found at places; none where the file is not at hand.
+/// Source excerpts by location; `None` if the file is not available.
 pub(super) type Sources = HashMap<Place, Option<Excerpt>>;
 
 /// A stack as it is shown.
@@ -24,11 +24,11 @@ pub(super) type Sources = HashMap<Place, Option<Excerpt>>;
 pub(super) struct StackRows {
     name: &'static str,
     rows: Vec<(StackLine, Option<Place>)>,
-    /// The place that stands for all.
+    /// The location that represents the stack.
     main: Option<Place>,
-    /// Whether source code is shown for every line of the program.
+    /// Whether source code is shown for every line of your program.
     has_all: bool,
-    /// Whether its frames are addresses whose functions could be found later.
+    /// Whether its frames are unresolved addresses that could be symbolized.
     is_bare: bool,
 }
 
@@ -41,7 +41,7 @@ impl StackRows {
         };
         let places = tables.stack_frames(stack).flat_map(|frame| {
             let lines = tables.frame_lines(frame);
-            // A frame that is not resolved has a line of its own, without a place.
+            // A frame that is not resolved has its own line, without a location.
             lines.iter().map(place).chain(lines.is_empty().then_some(None))
         });
         let main = main_line(trace, stack).and_then(|line| place(&line));
@@ -51,7 +51,7 @@ impl StackRows {
         Self { name, rows, main, has_all: false, is_bare }
     }
 
-    /// The places whose source code is worth reading.
+    /// The locations whose source code is shown.
     pub(super) fn places(&self) -> impl Iterator<Item = &Place> {
         self.rows.iter().filter(|(line, _)| line.is_program).filter_map(|(_, place)| place.as_ref()).chain(&self.main)
     }
@@ -62,8 +62,8 @@ impl StackRows {
         lines.join("\n")
     }
 
-    /// Shows the stack, innermost first: the user's lines plain, the machinery's faint, and folded where it stands
-    /// innermost or is long. Files changed after `recorded_us` (Unix time in microseconds) are said to be.
+    /// Shows the stack, innermost first: frames of the program plain, internal ones faint, and folded if they are
+    /// innermost or many. Files changed after `recorded_us` (Unix time in microseconds) get a warning.
     pub(super) fn stack_ui(&mut self, ui: &mut Ui, sources: &Sources, recorded_us: u64) {
         ui.add_space(8.0);
         let has_source = self.places().filter(|place| sources.get(*place).is_some_and(Option::is_some)).count();
@@ -106,7 +106,7 @@ impl StackRows {
         let runs = self.rows.chunk_by(|(above, _), (below, _)| above.is_program == below.is_program);
         for (number, run) in runs.enumerate() {
             let is_machinery = has_program && run.iter().all(|(line, _)| !line.is_program);
-            // How memory was obtained matters less than for whom: the lines of others are folded away.
+            // Frames of allocator and framework matter less than the caller, so they are folded.
             if is_machinery && (number == 0 || run.len() >= LEAST_FOLDED) {
                 let of = if number == 0 { "allocator and framework" } else { "framework" };
                 let plural = if run.len() == 1 { "" } else { "s" };
@@ -120,7 +120,7 @@ impl StackRows {
     }
 }
 
-/// Fewest lines of machinery that are folded where they stand between lines of the program.
+/// Fewest internal frames that are folded between frames of the program.
 const LEAST_FOLDED: usize = 3;
 /// One line of a stack: file, number and function, and below them the folder of the file.
 fn line_ui(ui: &mut Ui, text: &str, colour: egui::Color32) {
@@ -141,14 +141,14 @@ fn line_ui(ui: &mut Ui, text: &str, colour: egui::Color32) {
     });
 }
 
-/// `shown` in the room that there is; all of `text` where the pointer rests on it.
+/// `shown` in the available space; the full `text` on hover.
 fn row_ui(ui: &mut Ui, shown: &str, text: &str, size: f32, colour: egui::Color32) {
     let fits = fitted(ui, shown, &egui::FontId::monospace(size), ui.available_width(), true).unwrap_or_default();
     let label = Label::new(RichText::new(fits.into_owned()).monospace().size(size).color(colour));
     ui.add(label).on_hover_text(text);
 }
 
-/// Lines of source code, the one that is meant marked.
+/// Lines of source code, with the relevant line marked.
 fn excerpt_ui(ui: &mut Ui, line: u32, excerpt: &Excerpt, recorded_us: u64) {
     let shades = Shades::in_ui(ui);
     let frame = egui::Frame::new()
@@ -158,7 +158,7 @@ fn excerpt_ui(ui: &mut Ui, line: u32, excerpt: &Excerpt, recorded_us: u64) {
     frame.show(ui, |ui| {
         ui.style_mut().wrap_mode = Some(TextWrapMode::Truncate);
         ui.spacing_mut().item_spacing.y = 0.0;
-        // Room is scarce: what all lines are indented by is left out.
+        // Common indentation is removed to save space.
         let indents = excerpt.lines.iter().filter(|text| !text.trim().is_empty());
         let indent = indents.map(|text| text.len() - text.trim_start_matches(' ').len()).min().unwrap_or(0);
         for (number, text) in (excerpt.first..).zip(&excerpt.lines) {
@@ -170,7 +170,7 @@ fn excerpt_ui(ui: &mut Ui, line: u32, excerpt: &Excerpt, recorded_us: u64) {
             ui.add(Label::new(RichText::new(&text).monospace().size(11.0).color(colour))).on_hover_text(&text);
         }
         if recorded_us > 0 && excerpt.changed_unix_us.is_some_and(|changed| changed > recorded_us) {
-            let text = "The file was changed after the recording; lines may have moved.";
+            let text = "This file changed after the recording; lines may have moved.";
             ui.add(Label::new(RichText::new(text).color(shades.warning)).wrap());
         }
     });

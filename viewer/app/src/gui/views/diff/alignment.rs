@@ -1,4 +1,4 @@
-//! Alignment: which places of two recordings stand one above the other, and how far each goes on from there.
+//! Aligns the axes of two recordings at an event of each, and computes how far each continues from there.
 
 use highwater_analysis::Moment;
 use highwater_snapshots::units::{format_count, format_nanos};
@@ -6,13 +6,13 @@ use highwater_snapshots::units::{format_count, format_nanos};
 use crate::selection::{Axis, Selection};
 use crate::session::Recording;
 
-/// What of the compared moments stands one above the other.
+/// The events at which two timelines are aligned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Align {
-    /// The starts of the steps that they lie in.
+    /// The starts of the steps that contain the compared moments.
     #[default]
     Step,
-    /// The starts of the phases that they lie in.
+    /// The starts of the phases that contain the compared moments.
     Phase,
     /// The moments themselves.
     Moment,
@@ -21,10 +21,10 @@ pub enum Align {
 }
 
 impl Align {
-    /// Every way.
+    /// Every alignment.
     pub const ALL: [Self; 4] = [Self::Step, Self::Phase, Self::Moment, Self::Start];
 
-    /// What to call it.
+    /// Its display name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Step => "start of the step",
@@ -35,17 +35,17 @@ impl Align {
     }
 }
 
-/// Two recordings on one axis.
+/// Two recordings on a common axis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Alignment {
-    /// The moments of A and B that stand one above the other.
+    /// The aligned moments of A and B.
     pub(super) origins: [usize; 2],
-    /// How it came about, and how far each side goes on from there.
+    /// A description: the alignment, and how far each side continues.
     pub(super) words: String,
 }
 
 impl Alignment {
-    /// Aligns by `align`; where the moments lie in no step, by the first events.
+    /// Aligns by `align`; by the first events if the moments are outside all steps.
     pub(super) fn of(
         recordings: [&Recording; 2],
         selections: [&Selection; 2],
@@ -94,7 +94,7 @@ fn how(align: Align, moments: &[Moment]) -> String {
     }
 }
 
-/// How much of a side comes after moment `origin`, in words.
+/// The extent of a side after moment `origin`, as text.
 fn left(recording: &Recording, selection: &Selection, origin: usize) -> String {
     let last = recording.devices[selection.device].moments.end.saturating_sub(1);
     match selection.axis() {

@@ -1,4 +1,4 @@
-//! Below: what makes the difference, as tables or as a flame graph, and which group is chosen.
+//! The lower part of a comparison: the difference as tables or as a flame graph, and the chosen group.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::flame::{Act, Flame};
 use super::job::Answer;
 use crate::gui::widgets::table::{TableState, csv, table_with_tips_ui};
 
-/// What is remembered of a table.
+/// State of a table.
 #[derive(Debug, Default)]
 struct Page {
     table: TableState,
@@ -20,7 +20,7 @@ struct Page {
     order: Vec<usize>,
 }
 
-/// What stands below the timelines.
+/// The part below the timelines.
 #[derive(Debug, Default)]
 pub(super) struct Below {
     /// The tables, in the order in which an answer has them.
@@ -28,16 +28,16 @@ pub(super) struct Below {
     flame: Flame,
     /// The chosen group, by its row in the answer.
     chosen: Option<usize>,
-    /// What is to be said of groups that were matched loosely.
+    /// The note on groups that were matched loosely.
     likeness: Option<String>,
 }
 
-/// Said in place of phases where there is nothing to set side by side.
+/// Shown in place of phases if there is nothing to compare.
 const SAME_RECORDING: &str = "Both sides are the same recording, so every phase is the same.";
-/// How the steps of both sides belong together.
-const PAIRED_STEPS: &str = "Steps of the same number are paired, and the last step of A with the last of B.";
+/// The note on how steps are paired.
+const PAIRED_STEPS: &str = "Steps are paired by number, and the last step of A with the last step of B.";
 
-/// The table of a look; none of the flame graph.
+/// The table of a look; `None` for the flame graph.
 const fn page_of(look: Look) -> Option<usize> {
     match look {
         Look::Groups => Some(0),
@@ -49,10 +49,10 @@ const fn page_of(look: Look) -> Option<usize> {
 }
 
 impl Below {
-    /// Goes over to another answer.
+    /// Takes over another answer.
     pub(super) fn take(&mut self, answer: &Answer) {
         for (page, sheet) in self.pages.iter_mut().zip(&answer.sheets) {
-            // The columns may be others: keys have one each.
+            // The columns may differ: there is one per key.
             page.table.sort = page.table.sort.filter(|(column, _)| *column < sheet.columns.len());
             (page.table.chosen, page.table.first) = (None, 0);
             page.order = sheet.order(page.table.sort);
@@ -71,18 +71,18 @@ impl Below {
         self.chosen
     }
 
-    /// Lets go of the chosen group; whether there was one.
+    /// Clears the chosen group. Returns whether there was one.
     pub(super) fn unchoose(&mut self) -> bool {
         self.pages[0].table.chosen = None;
         self.chosen.take().is_some()
     }
 
-    /// What is to be said of how groups were matched.
+    /// The notes on how groups were matched.
     pub(super) fn likeness(&self) -> Option<&str> {
         self.likeness.as_deref()
     }
 
-    /// Shows the answer; gives conditions that are to be added.
+    /// Shows the answer. Returns conditions to add.
     pub(super) fn below_ui(&mut self, ui: &mut Ui, answer: &Arc<Answer>, look: Look) -> Option<String> {
         let Some(row) = page_of(look) else {
             return match self.flame.flame_ui(ui, answer, self.chosen)? {
@@ -123,11 +123,11 @@ impl Below {
         found
     }
 
-    /// Shows the groups as a picture has them: as a table, and beside it, where there is room, as a flame graph.
+    /// Shows the groups for a picture: as a table and, if there is room, a flame graph beside it.
     pub(super) fn picture_ui(&mut self, ui: &mut Ui, answer: &Arc<Answer>) {
         /// Share of the width that the table takes.
         const TABLE: f32 = 0.58;
-        /// Width from which on there is room for both, in points.
+        /// Least width for both, in points.
         const WIDE: f32 = 1000.0;
         let whole = ui.available_rect_before_wrap();
         if whole.width() < WIDE {
@@ -144,7 +144,7 @@ impl Below {
         }
     }
 
-    /// The table of a look in exact figures, in the order shown; of the flame graph the groups.
+    /// The table of a look in exact figures, in the order shown; for the flame graph, the groups.
     pub(super) fn csv(&self, answer: &Answer, look: Look) -> String {
         let row = page_of(look).unwrap_or(0);
         let (Some(sheet), Some(page)) = (answer.sheets.get(row), self.pages.get(row)) else { return String::new() };
@@ -152,7 +152,7 @@ impl Below {
     }
 }
 
-/// The condition that a group's blocks meet in B, or in A where B has none.
+/// The condition for a group's blocks in B, or in A if B has none.
 fn condition_of(answer: &Answer, group: usize) -> Option<String> {
     let group = answer.comparison.diff.groups.get(group)?;
     let [_, b] = condition::of_group(group, answer.keys())?;

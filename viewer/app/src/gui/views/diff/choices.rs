@@ -1,4 +1,4 @@
-//! Choices: what of two recordings is compared, by what, and how the difference is shown.
+//! The settings of a comparison: moments, grouping keys, and how the difference is shown.
 
 use highwater_analysis::diff::DiffAt;
 use highwater_analysis::{GroupKey, Metric};
@@ -18,7 +18,7 @@ pub enum Look {
     Phases,
     /// The peak of each total.
     Totals,
-    /// What the recordings say of themselves.
+    /// The facts recorded about the recordings.
     Settings,
 }
 
@@ -26,7 +26,7 @@ impl Look {
     /// Every look.
     pub const ALL: [Self; 5] = [Self::Groups, Self::Flame, Self::Phases, Self::Totals, Self::Settings];
 
-    /// What to call it.
+    /// Its display name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Groups => "Groups",
@@ -37,37 +37,37 @@ impl Look {
         }
     }
 
-    /// What it answers.
+    /// Its tooltip.
     pub const fn tooltip(self) -> &'static str {
         match self {
             Self::Groups => "Groups by difference. Double click or Enter restricts both sides to a group.",
-            Self::Flame => "The same groups as a flame graph; a bar is as wide as the larger side.",
+            Self::Flame => "The same groups as a flame graph; a bar is as wide as its larger side.",
             Self::Phases => "The peak of each phase of each step, side by side.",
             Self::Totals => "The peak of each total over the whole recordings.",
-            Self::Settings => "Facts about program, device and allocator.",
+            Self::Settings => "Program, device and allocator settings of both sides.",
         }
     }
 }
 
-/// What is compared.
+/// The settings of a comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Choices {
     /// The total.
     pub metric: Metric,
     /// The moments of A and B.
     pub at: [DiffAt; 2],
-    /// By what blocks are grouped; one key at least.
+    /// The grouping keys, at least one.
     pub keys: Vec<GroupKey>,
-    /// How the timelines stand one above the other.
+    /// The alignment of the timelines.
     pub align: Align,
-    /// Whether stacks leave out the machinery's lines.
+    /// Whether stacks leave out internal frames.
     pub hides_internals: bool,
     /// How the difference is shown.
     pub look: Look,
 }
 
 impl Choices {
-    /// The peaks of two recordings by category; of one, the ends of its last two whole steps: what lives on.
+    /// The default: the peaks of two recordings by category; for one recording, the ends of its last two whole steps.
     pub fn usual(recordings: [&Recording; 2], metric: Metric) -> Self {
         let is_one = std::ptr::eq(recordings[0], recordings[1]);
         let of_one = || {
@@ -85,7 +85,7 @@ impl Choices {
         }
     }
 
-    /// The same moments of the steps `by` further on, where a step is meant.
+    /// The same moments, `by` steps later where they refer to steps.
     pub(super) fn shift(&mut self, by: i32) {
         for at in &mut self.at {
             if let DiffAt::Step(step) | DiffAt::StepEnd(step) = at {

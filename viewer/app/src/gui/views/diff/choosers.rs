@@ -1,4 +1,4 @@
-//! Choosers: which files and moments are compared, and by what, as lists and buttons.
+//! The lists and buttons that choose the files and moments to compare, and the grouping keys.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ use crate::session::Recording;
 /// The open files, and which of them are A and B.
 #[derive(Clone, Debug)]
 pub struct Files {
-    /// What the open files are called, in their order.
+    /// The names of the open files, in order.
     pub names: Vec<String>,
     /// The rows of A and B, which may be the same.
     pub rows: [usize; 2],
 }
 
-/// What the user asks of the window.
+/// The user's request to the app.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
     /// Compare this file, as side 0 or 1.
@@ -30,9 +30,9 @@ pub enum Wish {
         /// The row of the file.
         row: usize,
     },
-    /// Ask for a file, and compare with that.
+    /// Ask for a file, and compare with it.
     Open,
-    /// A for B and B for A.
+    /// Swap A and B.
     Swap,
     /// Back to the file.
     Close,
@@ -40,7 +40,7 @@ pub enum Wish {
 
 /// The list of files for one side; a file that is not open yet can be B.
 pub(super) fn file_ui(ui: &mut Ui, files: &Files, side: usize) -> Option<Wish> {
-    /// Stands for a file that is to be opened.
+    /// The row for a file that is to be opened.
     const OPEN: usize = usize::MAX;
     let name = ["A", "B"][side];
     let mut rows: Vec<usize> = (0..files.names.len()).collect();
@@ -93,7 +93,7 @@ impl Kind {
     }
 }
 
-/// The moment of a side; gives another one when the user takes it.
+/// The moment of a side; returns another one when the user takes it.
 pub(super) fn at_ui(ui: &mut Ui, side: usize, at: DiffAt, recording: &Recording) -> Option<DiffAt> {
     let name = ["A", "B"][side];
     let steps = recording.steps.first().map(|(step, _)| *step).zip(recording.steps.last().map(|(step, _)| *step));
@@ -115,13 +115,13 @@ pub(super) fn at_ui(ui: &mut Ui, side: usize, at: DiffAt, recording: &Recording)
     (next != at).then_some(next)
 }
 
-/// Why no block of either side has a value for `key`; none where one side has some, which tells the sides apart.
+/// Why no block of either side has a value for `key`; `None` if one side has some, which tells the sides apart.
 pub(super) fn absent_in_both(recordings: [&Arc<Recording>; 2], key: TreeKey) -> Option<&'static str> {
     let [a, b] = recordings.map(|recording| absent_reason(&recording.absent, key));
     a.and(b)
 }
 
-/// By what blocks are grouped: one key, and within that another.
+/// The grouping keys: one key, and a second within it.
 pub(super) fn keys_ui(ui: &mut Ui, keys: &mut Vec<GroupKey>, recordings: [&Arc<Recording>; 2]) {
     let entry = |word: &str, key: GroupKey| {
         let key = TreeKey::By(key);
@@ -154,7 +154,7 @@ pub(super) fn metric_ui(ui: &mut Ui, now: Metric, all: &[Metric]) -> Option<Metr
     choice_ui(ui, "Compared total", &now, all, |metric| metric.name().replace('_', " "))
 }
 
-/// What stands one above the other.
+/// The alignment.
 pub(super) fn align_ui(ui: &mut Ui, now: Align) -> Option<Align> {
     ui.label("Align");
     choice_ui(ui, "Align", &now, &Align::ALL, |align| align.name().to_owned())

@@ -1,11 +1,11 @@
-//! Condition: the words of the search language for a group of both sides.
+//! Builds the search condition for a group of both sides.
 
 use highwater_analysis::diff::DiffGroup;
 use highwater_analysis::{GroupKey, Lifetime};
 
 use crate::gui::filter::condition::is;
 
-/// The conditions that blocks of `group` meet in A and B; none where the language cannot say it.
+/// The conditions for the blocks of `group` in A and B; `None` if they cannot be expressed.
 pub(super) fn of_group(group: &DiffGroup, keys: &[GroupKey]) -> Option<[String; 2]> {
     let of = |values: &[String]| -> Option<String> {
         let terms: Option<Vec<String>> = keys.iter().zip(values).map(|(key, value)| term(*key, value)).collect();
@@ -28,7 +28,7 @@ fn term(key: GroupKey, value: &str) -> Option<String> {
         }
         // No condition says how a path begins.
         GroupKey::ScopeTo(_) => None,
-        // Which lines are nobody's program cannot be said.
+        // No condition selects lines outside the program.
         GroupKey::Frame if value == NONE => None,
         GroupKey::Op | GroupKey::Scope | GroupKey::Stack | GroupKey::Frame => {
             is(key.name(), if value == NONE { "" } else { value })
@@ -36,7 +36,7 @@ fn term(key: GroupKey, value: &str) -> Option<String> {
     }
 }
 
-/// What a value is called that a block does not have.
+/// The name for a missing value.
 const NONE: &str = "(none)";
 
 #[cfg(test)]

@@ -1,5 +1,4 @@
-//! Flame: the groups of both sides as an icicle, each bar as wide as the side that has more, coloured by what became of
-//! it.
+//! The groups of both sides as a flame graph: a bar is as wide as its larger side and coloured by the change.
 
 use std::sync::Arc;
 
@@ -11,7 +10,7 @@ use super::job::Answer;
 use crate::gui::views::moment::tile::{self, Emphasis};
 use crate::gui::widgets::theme;
 
-/// A node in its place: from left to right in points, and in which row.
+/// A node and its position: horizontal extent in points, and row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Bar {
     left: f32,
@@ -20,39 +19,39 @@ struct Bar {
     what: What,
 }
 
-/// What a bar stands for.
+/// The content of a bar.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum What {
     Node(u32),
-    /// So many children of a node that are too narrow to be seen, with their bytes in A and B.
+    /// Merged children of a node that are too narrow to show, with their number and bytes in A and B.
     Rest {
         count: usize,
         bytes: [u64; 2],
     },
 }
 
-/// What the user asks for.
+/// The user's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     /// Choose this group.
     Choose(usize),
-    /// Narrow both sides to this group.
+    /// Filter both sides to this group.
     Filter(usize),
 }
 
-/// The bars last laid out, and for what.
+/// The last layout, and its input.
 #[derive(Debug, Default)]
 pub(super) struct Flame {
     focus: u32,
-    /// The node that the keyboard is on.
+    /// The node with the keyboard focus.
     at: u32,
     bars: Vec<Bar>,
     of: Option<(Arc<Answer>, u32, f32)>,
 }
 
-/// The bars of `focus`, of what it is part of and of all below. By row, then from left to right.
+/// The bars of `focus`, its ancestors and everything below, by row, then from left to right.
 fn bars(tree: &DiffTree, focus: u32, width: f32) -> Vec<Bar> {
-    // What all groups share is one bar: the functions that start a program say nothing.
+    // The common trunk is one bar: the functions that start a program carry no information.
     let trunk = trunk(tree);
     let inner = trunk.last().copied().unwrap_or(DiffTree::ROOT);
     let focus = if focus == DiffTree::ROOT || trunk.contains(&focus) { inner } else { focus };
@@ -98,7 +97,7 @@ fn bars(tree: &DiffTree, focus: u32, width: f32) -> Vec<Bar> {
     out
 }
 
-/// The nodes that all groups share, from the one below the root on.
+/// The nodes common to all groups, starting below the root.
 fn trunk(tree: &DiffTree) -> Vec<u32> {
     let mut trunk = Vec::new();
     let mut at = DiffTree::ROOT;
@@ -110,12 +109,12 @@ fn trunk(tree: &DiffTree) -> Vec<u32> {
 }
 
 impl Flame {
-    /// Shows all again: the tree is another one.
+    /// Shows everything again, for another tree.
     pub(super) fn reset(&mut self) {
         (self.focus, self.at) = (DiffTree::ROOT, DiffTree::ROOT);
     }
 
-    /// Shows the answer's tree in the room that there is; `chosen` is the chosen group.
+    /// Shows the answer's tree in the available space; `chosen` is the chosen group.
     pub(super) fn flame_ui(&mut self, ui: &mut Ui, answer: &Arc<Answer>, chosen: Option<usize>) -> Option<Act> {
         legend_ui(ui);
         let width = ui.available_width() - ui.spacing().scroll.bar_width - 2.0;
@@ -194,7 +193,7 @@ impl Flame {
         self.walk(ui, response, tree)
     }
 
-    /// Chooses what ends at a node, or shows its inside.
+    /// Chooses the group that ends at a node, or zooms into the node.
     fn go(&mut self, tree: &DiffTree, id: u32) -> Option<Act> {
         self.at = id;
         let node = tree.node(id);
@@ -219,7 +218,7 @@ impl Flame {
             [0, 0] if walked.enters => return self.go(tree, self.at),
             [0, 0] => return None,
             [0, down] if down > 0 => below(tree, self.at).find(|id| is_drawn(*id))?,
-            // What is part of the trunk has no bar of its own.
+            // Nodes of the trunk have no bar of their own.
             [0, _] => above(tree, self.at).find(|id| is_drawn(*id)).unwrap_or(DiffTree::ROOT),
             [right, _] => {
                 let siblings = &tree.node(tree.node(self.at).parent).children;
@@ -234,7 +233,7 @@ impl Flame {
     }
 }
 
-/// What a node is part of, from the nearest on.
+/// The ancestors of a node, the nearest first.
 fn above(tree: &DiffTree, id: u32) -> impl Iterator<Item = u32> {
     std::iter::successors(Some(tree.node(id).parent), |id| (*id != DiffTree::ROOT).then(|| tree.node(*id).parent))
 }
@@ -269,7 +268,7 @@ fn words_of([a, b]: [u64; 2]) -> String {
     format!("A {}, B {}, {}", format_bytes(a), format_bytes(b), format_signed_bytes(i128::from(b) - i128::from(a)))
 }
 
-/// Says what colours and widths mean.
+/// Explains colours and widths.
 fn legend_ui(ui: &mut Ui) {
     ui.horizontal_wrapped(|ui| {
         for change in Change::ALL {

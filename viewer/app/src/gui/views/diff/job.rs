@@ -1,4 +1,4 @@
-//! Job: what sets two moments apart, worked out on a thread of its own.
+//! Computes the difference between two moments on a background thread.
 
 use std::sync::{Arc, Weak};
 
@@ -8,7 +8,7 @@ use highwater_analysis::{Filter, GroupKey, Metric, Moment};
 use super::sheets::Sheet;
 use crate::session::{DeviceIndex, Recording};
 
-/// Groups that are listed at most; the others are one line, and all are in the flame graph.
+/// Most groups listed; the others are added up in one row, and all are in the flame graph.
 const MOST_GROUPS: usize = 5_000;
 
 /// One side of a comparison.
@@ -31,7 +31,7 @@ impl Half {
     }
 }
 
-/// The moment `at` of a device; else why there is none. The side is named `name`.
+/// The moment `at` of a device; otherwise why it does not exist. The side is called `name`.
 pub(super) fn find(
     recording: &Recording,
     device: usize,
@@ -42,7 +42,7 @@ pub(super) fn find(
     let asked = Asked { trace: &recording.trace, series: &index.series, live: &index.live };
     at.find(asked, metric).ok_or_else(|| {
         let (DiffAt::Step(step) | DiffAt::StepEnd(step)) = at else {
-            return format!("{name} has no such moment");
+            return format!("{name} does not have the chosen moment");
         };
         let known = match (recording.steps.first(), recording.steps.last()) {
             (Some((first, _)), Some((last, _))) => format!("its steps go from {first} to {last}"),
@@ -52,7 +52,7 @@ pub(super) fn find(
     })
 }
 
-/// What is asked.
+/// A question.
 #[derive(Clone, Debug)]
 pub(super) struct Question {
     pub(super) halves: [Half; 2],
@@ -61,7 +61,7 @@ pub(super) struct Question {
     pub(super) hides_internals: bool,
 }
 
-/// What was asked, without holding the recordings in memory.
+/// The question last asked, without keeping the recordings in memory.
 #[derive(Clone, Debug)]
 pub(super) struct Key {
     of: [Weak<Recording>; 2],
@@ -95,7 +95,7 @@ impl Key {
     }
 }
 
-/// What was found.
+/// The computed difference.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) key: Key,

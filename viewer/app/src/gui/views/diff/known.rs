@@ -1,4 +1,4 @@
-//! Known: moments and alignment of a comparison, looked for when what is compared changes and not in every frame.
+//! Caches the moments and the alignment of a comparison, so that they are not computed in every frame.
 
 use std::sync::{Arc, Weak};
 
@@ -10,10 +10,10 @@ use super::job::find;
 use crate::selection::{Axis, Selection};
 use crate::session::Recording;
 
-/// The compared moments; else why one is not there.
+/// The compared moments; otherwise why one does not exist.
 pub(super) type Moments = Result<[Moment; 2], String>;
 
-/// Of which recordings and devices something is known.
+/// The recordings and devices of the cached values.
 #[derive(Clone, Debug)]
 struct Of {
     recordings: [Weak<Recording>; 2],
@@ -48,7 +48,7 @@ struct AlignmentKey {
     axis: Axis,
 }
 
-/// What does not change from frame to frame.
+/// Values that stay the same from frame to frame.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     moments: Option<(MomentsKey, Moments)>,
@@ -73,7 +73,7 @@ impl Known {
         moments
     }
 
-    /// How both stand one above the other.
+    /// The alignment of both.
     pub(super) fn alignment(
         &mut self,
         recordings: [&Arc<Recording>; 2],

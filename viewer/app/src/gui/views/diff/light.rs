@@ -1,4 +1,4 @@
-//! Light: the blocks of the chosen group, which alone keep their colour in both timelines.
+//! The blocks of the chosen group, highlighted in both timelines.
 
 use std::sync::Arc;
 
@@ -8,12 +8,12 @@ use highwater_analysis::{Filter, Matches};
 use crate::gui::widgets::worker::Worker;
 use crate::session::Recording;
 
-/// Which blocks are lit.
+/// The highlighted blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Key {
-    /// Where the answer lies in memory of which it is a group.
+    /// Address of the answer that has the group.
     pub(super) answer: usize,
-    /// The group's row in it.
+    /// The group's row in the answer.
     pub(super) group: usize,
     /// The conditions of both sides.
     pub(super) filters: [Filter; 2],
@@ -31,7 +31,7 @@ struct Lit {
     matches: [Arc<Matches>; 2],
 }
 
-/// What is lit, worked out on a thread of its own.
+/// The highlighted blocks, found on a background thread.
 #[derive(Debug)]
 pub(super) struct Light {
     worker: Worker<Question, Lit>,
@@ -51,7 +51,7 @@ impl Default for Light {
 }
 
 impl Light {
-    /// Lights these blocks, or none in particular. `ctx` is woken when they are known.
+    /// Highlights these blocks, or none in particular. `ctx` is woken when they are found.
     pub(super) fn follow(&mut self, ctx: &Context, recordings: [&Arc<Recording>; 2], key: Option<Key>) {
         self.keep();
         if key == self.asked {
@@ -65,7 +65,7 @@ impl Light {
         }
     }
 
-    /// The lit blocks of both sides, where some are and they are known.
+    /// The highlighted blocks of both sides, if there are any and they are found.
     pub(super) fn matches(&self) -> Option<&[Arc<Matches>; 2]> {
         self.lit.as_ref().filter(|lit| self.asked.as_ref() == Some(&lit.key)).map(|lit| &lit.matches)
     }

@@ -1,5 +1,6 @@
-//! Diff: two recordings, or two moments of one, side by side: timelines on linked axes above, what makes the difference
-//! below. It knows no files: the app says which recordings are A and B.
+//! Compares two recordings, or two moments of one: timelines on linked axes above, the difference below.
+//!
+//! The app chooses the recordings A and B; this module knows no files.
 
 mod alignment;
 mod choices;
@@ -41,7 +42,7 @@ use pair::{Pair, Shown, Side};
 /// How bands are painted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Paint {
-    /// What colours mean.
+    /// The colouring of blocks.
     pub colour_by: ColourBy,
     /// The order of the stack.
     pub stacking: Stacking,
@@ -51,10 +52,10 @@ pub struct Paint {
     pub is_hiding: bool,
 }
 
-/// The view's state.
+/// State of the view.
 #[derive(Debug)]
 pub struct DiffView {
-    /// What is compared.
+    /// The settings of the comparison.
     pub choices: Choices,
     pair: Pair,
     below: Below,
@@ -67,7 +68,7 @@ pub struct DiffView {
 }
 
 impl DiffView {
-    /// A comparison of two recordings, or of one with itself, each looked at as its selection has it.
+    /// A comparison of two recordings, or of one with itself, with their selections.
     pub fn new(recordings: [&Arc<Recording>; 2], selections: [&Selection; 2], choices: Choices) -> Self {
         let axis = selections[0].axis();
         let side = |row: usize| {
@@ -87,26 +88,26 @@ impl DiffView {
         }
     }
 
-    /// The usual comparison: of the peaks, or of the last steps of one recording.
+    /// The default settings: the peaks, or the last steps of one recording.
     pub fn usual(recordings: [&Arc<Recording>; 2], selections: [&Selection; 2]) -> Self {
         let [a, b] = recordings;
         let choices = Choices::usual([&**a, &**b], selections[0].metric);
         Self::new(recordings, selections, choices)
     }
 
-    /// The conditions that blocks of both sides must meet, as they were typed.
+    /// The search conditions for both sides, as typed.
     pub fn search_text(&self) -> &str {
         self.pair.sides[0].search.text()
     }
 
-    /// Keeps only blocks that meet the search `text`, on both sides.
+    /// Applies the search conditions `text` to both sides.
     pub fn search_for(&mut self, ctx: &egui::Context, recordings: [&Arc<Recording>; 2], text: &str) {
         for (side, recording) in self.pair.sides.iter_mut().zip(recordings) {
             side.search.set(ctx, recording, text);
         }
     }
 
-    /// What is looked at on each side.
+    /// The selection of each side.
     pub fn selections(&self) -> [&Selection; 2] {
         let [a, b] = &self.pair.sides;
         [&a.selection, &b.selection]
@@ -118,12 +119,12 @@ impl DiffView {
         [&a.timeline, &b.timeline]
     }
 
-    /// Whether anything that is shown is still being worked out.
+    /// Whether anything that is shown is still being computed.
     pub fn is_busy(&self) -> bool {
         self.worker.is_busy() || self.light.is_busy() || self.pair.sides.iter().any(Side::is_busy)
     }
 
-    /// Waits until all that is shown is worked out. For tests and pictures without a window.
+    /// Waits until all that is shown is computed. For tests and pictures without a window.
     pub fn wait(&mut self, ctx: &egui::Context) {
         self.pair.sides.iter_mut().for_each(|side| side.wait(ctx));
         let answer = self.worker.wait();
@@ -131,7 +132,11 @@ impl DiffView {
         self.light.wait();
     }
 
-    /// The groups in exact figures, as comma-separated values; else why there are none.
+    /// The groups in exact figures, as CSV.
+    ///
+    /// # Errors
+    ///
+    /// Fails with a message if the difference is still being computed.
     pub fn csv(&self) -> Result<String, String> {
         let answer = self.answer.as_ref().ok_or("the difference is still being computed; try again in a moment")?;
         Ok(self.below.csv(answer, self.choices.look))
@@ -146,13 +151,13 @@ impl DiffView {
         Metric::ALL.into_iter().filter(|metric| has(0, *metric) && has(1, *metric)).collect()
     }
 
-    /// The compared moments; else why one is not there.
+    /// The compared moments; otherwise why one does not exist.
     fn moments(&mut self, recordings: [&Arc<Recording>; 2]) -> Moments {
         let [a, b] = &self.pair.sides;
         self.known.moments(recordings, [&a.selection, &b.selection], (self.choices.at, self.choices.metric))
     }
 
-    /// Takes in what was worked out, follows recordings that were read again, and asks for what is missing.
+    /// Takes over computed results, follows recordings that were read again, and asks for missing results.
     fn refresh(&mut self, ctx: &egui::Context, recordings: [&Arc<Recording>; 2]) -> Moments {
         for (side, recording) in self.pair.sides.iter_mut().zip(recordings) {
             if !side.is_of(recording) {
@@ -195,12 +200,12 @@ impl DiffView {
             let answer = Arc::new(answer);
             self.below.take(&answer);
             let former = self.answer.replace(answer);
-            // Names of many groups are given back elsewhere: the window goes on.
+            // Names of many groups are freed on another thread, so that the window does not freeze.
             rayon::spawn(move || drop(former));
         }
     }
 
-    /// Lights the blocks of the chosen group, as far as they meet the conditions of both sides.
+    /// Highlights the blocks of the chosen group that meet the conditions of both sides.
     fn light(&mut self, ctx: &egui::Context, recordings: [&Arc<Recording>; 2]) {
         let text = self.pair.sides[0].search.text();
         let chosen = self.below.chosen().zip(self.answer.as_ref());
@@ -235,7 +240,7 @@ impl DiffView {
         self.known.alignment(recordings, [&a.selection, &b.selection], moments, self.choices.align)
     }
 
-    /// Shows the comparison; gives what the user asks of the window.
+    /// Shows the comparison. Returns the user's requests to the app.
     pub fn diff_ui(
         &mut self,
         ui: &mut Ui,
@@ -268,7 +273,7 @@ impl DiffView {
         wish
     }
 
-    /// Shows the comparison with nothing to choose from, as a picture has it; whether all of it is complete.
+    /// Shows the comparison without controls, for a picture. Returns whether all of it is complete.
     pub fn picture_ui(&mut self, ui: &mut Ui, recordings: [&Arc<Recording>; 2], paint: &Paint) -> bool {
         /// Share of the height that the timelines take.
         const UPPER: f32 = 0.64;
@@ -294,7 +299,7 @@ impl DiffView {
         is_complete
     }
 
-    /// Which files and moments are A and B.
+    /// The choosers of files and moments A and B.
     fn sides_ui(&mut self, ui: &mut Ui, recordings: [&Arc<Recording>; 2], files: &Files) -> Option<Wish> {
         let mut wish = None;
         ui.horizontal_wrapped(|ui| {
@@ -307,7 +312,7 @@ impl DiffView {
                 let at = self.choices.at;
                 if let Some(next) = choosers::at_ui(ui, side, at[side], recording) {
                     self.choices.at[side] = next;
-                    // The other recording follows while both are asked the same.
+                    // The other recording follows while both have the same kind of moment.
                     if side == 0 && at[0] == at[1] && files.rows[0] != files.rows[1] {
                         self.choices.at[1] = next;
                     }
@@ -381,7 +386,7 @@ impl DiffView {
         self.pair.pair_ui(ui, &shown, &looks);
     }
 
-    /// What makes the difference; gives conditions to be added.
+    /// The difference. Returns conditions to add.
     fn below_ui(&mut self, ui: &mut Ui, recordings: [&Arc<Recording>; 2], moments: &Moments) -> Option<String> {
         self.headline_ui(ui, moments);
         ui.horizontal_wrapped(|ui| {
@@ -408,7 +413,7 @@ impl DiffView {
         self.below.below_ui(ui, &answer, self.choices.look)
     }
 
-    /// The bytes of both sides and how far they are apart, or why that cannot be told.
+    /// The bytes of both sides and their difference, or why it is unknown.
     fn headline_ui(&self, ui: &mut Ui, moments: &Moments) {
         let moments = match (moments, self.worker.failure()) {
             (Ok(moments), None) => moments,

@@ -1,4 +1,4 @@
-//! Pair: two timelines one above the other on linked axes: one scale, one part in view, cursors together.
+//! Two timelines one above the other, with linked axes, a common scale, and linked cursors.
 
 use std::ops::Range;
 use std::sync::{Arc, Weak};
@@ -16,7 +16,7 @@ use crate::gui::widgets::words::when;
 use crate::selection::{FLATTEST, NARROWEST, Pin, Selection, View, within};
 use crate::session::Recording;
 
-/// One recording of the two.
+/// One of the two recordings.
 #[derive(Debug)]
 pub(super) struct Side {
     of: Weak<Recording>,
@@ -40,7 +40,7 @@ impl Side {
         }
     }
 
-    /// Goes over to `recording`, which was read later from the same file. The picture stays until the next is there.
+    /// Switches to `recording`, read later from the same file. The old picture stays until the new one is ready.
     pub(super) fn renew(&mut self, recording: &Arc<Recording>) {
         let fresh = Self::new(recording, &self.selection);
         (self.of, self.selection) = (fresh.of, fresh.selection);
@@ -62,10 +62,10 @@ impl Side {
     }
 }
 
-/// Height of the line that reads both timelines off, in points.
+/// Height of the readout line, in points.
 const READING: f32 = 20.0;
 
-/// A place on the common axis that was clicked, and the block there.
+/// A clicked position on the common axis, and the block there.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Pinned {
     side: usize,
@@ -77,20 +77,20 @@ struct Pinned {
 #[derive(Debug)]
 pub(super) struct Pair {
     pub(super) sides: [Side; 2],
-    /// The part in view: horizontally from where both are aligned; all, where nothing was chosen.
+    /// The visible part, horizontally relative to the alignment; `None` shows all.
     shared: Option<View>,
-    /// On which side the pointer is, and where on the common axis.
+    /// The side with the pointer, and its position on the common axis.
     hover: Option<(usize, f64)>,
     pinned: Option<Pinned>,
-    /// Height of the line that reads both off at the cursor, in points; none in a picture, in which nobody points.
+    /// Height of the readout line at the cursor, in points; none in a picture.
     reading: f32,
 }
 
-/// What the timelines show beside the recordings.
+/// The settings of the timelines.
 pub(super) struct Shown<'a> {
     pub(super) recordings: [&'a Arc<Recording>; 2],
     pub(super) alignment: &'a Alignment,
-    /// The compared moments; none where one is not there.
+    /// The compared moments; `None` if one does not exist.
     pub(super) moments: Option<[Moment; 2]>,
     pub(super) metric: Metric,
 }
@@ -100,7 +100,7 @@ impl Pair {
         Self { sides, shared: None, hover: None, pinned: None, reading: READING }
     }
 
-    /// Leaves out what only a window has.
+    /// Leaves out everything interactive.
     pub(super) fn without_reading(&mut self) {
         self.reading = 0.0;
     }
@@ -110,7 +110,7 @@ impl Pair {
         self.shared = None;
     }
 
-    /// Where both sides' origins lie on their axes.
+    /// The axis positions of both sides' alignment.
     fn origins(&self, shown: &Shown<'_>) -> [f64; 2] {
         [0, 1].map(|side| self.sides[side].selection.x_of(&shown.recordings[side].trace, shown.alignment.origins[side]))
     }
@@ -125,7 +125,7 @@ impl Pair {
         View { x: a.0.start.min(b.0.start)..a.0.end.max(b.0.end), y: 0.0..a.1.max(b.1) }
     }
 
-    /// How far the view may reach.
+    /// The limits of the view.
     fn bounds(&self, shown: &Shown<'_>) -> View {
         let whole = self.whole(shown);
         let capacity = |side: usize| {
@@ -135,19 +135,19 @@ impl Pair {
         View { x: whole.x, y: 0.0..whole.y.end.max(capacity(0).max(capacity(1)) * 1.12) }
     }
 
-    /// The part in view, on the common axis.
+    /// The visible part, on the common axis.
     pub(super) fn view(&self, shown: &Shown<'_>) -> View {
         self.shared.clone().unwrap_or_else(|| self.whole(shown))
     }
 
-    /// Shows `view` of the common axis, as far as there is anything.
+    /// Shows `view` of the common axis, within the limits.
     pub(super) fn show(&mut self, shown: &Shown<'_>, view: &View) {
         let bounds = self.bounds(shown);
         let view = View { x: within(&view.x, &bounds.x, NARROWEST), y: within(&view.y, &bounds.y, FLATTEST) };
         self.shared = Some(view);
     }
 
-    /// Shows the moments `at` of both in their phases.
+    /// Shows the moments `at` of both within their phases.
     pub(super) fn show_moments(&mut self, shown: &Shown<'_>, at: [Moment; 2]) {
         let origins = self.origins(shown);
         let mut x = f64::MAX..f64::MIN;
@@ -166,7 +166,7 @@ impl Pair {
         self.show(shown, &View { x: x.start - room..x.end + room, y });
     }
 
-    /// Goes over to the other axis; what is in view stays.
+    /// Switches to the other axis and keeps the visible part.
     pub(super) fn set_axis(&mut self, shown: &Shown<'_>, axis: crate::selection::Axis) {
         let was_whole = self.shared.as_ref().is_none_or(|view| view.x == self.whole(shown).x);
         let y = self.view(shown).y;
@@ -182,17 +182,17 @@ impl Pair {
         }
     }
 
-    /// The place that is looked at, on the common axis: under the pointer, or clicked.
+    /// The cursor's position on the common axis: under the pointer, or clicked.
     fn cursor(&self) -> Option<(usize, f64)> {
         self.hover.or(self.pinned.map(|pinned| (pinned.side, pinned.at)))
     }
 
-    /// Lets go of the clicked place; whether there was one.
+    /// Clears the clicked position. Returns whether there was one.
     pub(super) fn unpin(&mut self) -> bool {
         self.pinned.take().is_some()
     }
 
-    /// Pins the moment `by` events further on, on side A; at first the compared one.
+    /// Pins the moment `by` events later on side A, starting from the compared one.
     pub(super) fn step_cursor(&mut self, shown: &Shown<'_>, by: isize) {
         let trace = &shown.recordings[0].trace;
         let origin = self.origins(shown)[0];
@@ -209,7 +209,7 @@ impl Pair {
         self.sides.iter_mut().for_each(|side| side.timeline.rest_pointer());
     }
 
-    /// The moments of both under the cursor; none where a side has nothing there.
+    /// The moments of both under the cursor; `None` if a side has nothing there.
     pub(super) fn under_cursor(&self, shown: &Shown<'_>) -> Option<[Option<Moment>; 2]> {
         let (_, at) = self.cursor()?;
         let origins = self.origins(shown);
@@ -223,7 +223,7 @@ impl Pair {
         }))
     }
 
-    /// Puts views, marks and cursors of both sides where they belong.
+    /// Applies views, marks and cursors to both sides.
     fn place(&mut self, shown: &Shown<'_>) {
         let (view, bounds, origins) = (self.view(shown), self.bounds(shown), self.origins(shown));
         let cursors = self.under_cursor(shown);
@@ -239,7 +239,7 @@ impl Pair {
         }
     }
 
-    /// Shows both, and follows the user in either.
+    /// Shows both and handles input on either.
     pub(super) fn pair_ui(&mut self, ui: &mut Ui, shown: &Shown<'_>, looks: &[Look; 2]) {
         self.sides.iter_mut().for_each(|side| side.timeline.receive(ui.ctx()));
         let room = ui.available_rect_before_wrap();
@@ -252,7 +252,7 @@ impl Pair {
             let half = Rect::from_min_size(corner, vec2(room.width(), height));
             let inside = UiBuilder::new().id_salt(("side", row)).max_rect(half);
             ui.scope_builder(inside, |ui| {
-                // Where there is no room for both, neither lies on the other.
+                // Without enough height for both, they must not overlap.
                 ui.shrink_clip_rect(half);
                 self.head_ui(ui, shown, row);
                 let side = &mut self.sides[row];
@@ -264,7 +264,7 @@ impl Pair {
             let now = &side.selection;
             if now.view() != before.view() {
                 self.shared = Some(View { x: moved(&now.view().x, -origin), y: now.view().y.clone() });
-                // What was drawn before follows in the next frame.
+                // The picture drawn before follows in the next frame.
                 ui.ctx().request_repaint();
             }
             let middle = |moment: usize| now.middle_of(&shown.recordings[row].trace, moment) - origin;
@@ -285,7 +285,7 @@ impl Pair {
         ui.advance_cursor_after_rect(room);
     }
 
-    /// Which side it is, what it holds at the compared moment, and the legend at that moment.
+    /// The name of the side, its bytes at the compared moment, and the legend at that moment.
     fn head_ui(&mut self, ui: &mut Ui, shown: &Shown<'_>, row: usize) {
         let side = &mut self.sides[row];
         let recording = shown.recordings[row];
@@ -318,7 +318,7 @@ impl Pair {
         legend.show(ui, |ui| side.shares.legend_ui(ui));
     }
 
-    /// Both totals at the cursor, and how far they are apart.
+    /// Both totals at the cursor, and their difference.
     fn reading_ui(&self, ui: &mut Ui, shown: &Shown<'_>) {
         let metric = shown.metric.name().replace('_', " ");
         let words = match self.under_cursor(shown) {

@@ -1,4 +1,4 @@
-//! Sheets: groups, phases, totals and settings of both sides as tables.
+//! Groups, phases, totals and settings of both sides as tables.
 
 use std::cmp::Ordering;
 
@@ -30,7 +30,7 @@ impl Value {
         }
     }
 
-    /// As a file has it: bare digits.
+    /// For files: bare digits.
     pub(super) fn bare(&self) -> String {
         match self {
             Self::Nothing => String::new(),
@@ -40,7 +40,7 @@ impl Value {
         }
     }
 
-    /// To the last byte, where the short form may leave some out.
+    /// In full, if the short form is rounded.
     pub(super) fn exact(&self) -> Option<String> {
         match self {
             Self::Bytes(bytes) => Some(format!("{} B", format_count(*bytes))),
@@ -60,7 +60,7 @@ impl Value {
             Self::Change(change) => Change::ALL.iter().position(|other| other == change).map(|row| row as i128),
             _ => None,
         };
-        // Rows that are equal keep their order: the largest difference first.
+        // Equal rows keep their order: the largest difference first.
         match (number(self), number(other)) {
             (None, None) => self.text().cmp(&other.text()),
             (one, other) => one.cmp(&other),
@@ -74,7 +74,7 @@ pub(super) struct Sheet {
     pub(super) name: &'static str,
     pub(super) columns: Vec<Column>,
     pub(super) rows: Vec<Vec<Value>>,
-    /// Rows at the end that stay there however the others are sorted.
+    /// Rows at the end that stay there in any order.
     last: usize,
 }
 
@@ -102,7 +102,7 @@ impl Sheet {
         Cell { text: value.text(), swatch, is_faint, ..Cell::default() }
     }
 
-    /// The rows in the order of a column; in their own order without one.
+    /// The rows ordered by a column; in their original order without one.
     pub(super) fn order(&self, sort: Option<(usize, bool)>) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.rows.len()).collect();
         let free = order.len() - self.last.min(order.len());
@@ -115,15 +115,15 @@ impl Sheet {
         order
     }
 
-    /// The groups, which were made by `keys`, then what is not listed as one row. `stacks` has the stack of each group on
-    /// a line, where stacks are a key.
+    /// The groups by `keys`, then one row for the groups not listed. `stacks` has each group's stack on one line, if
+    /// stacks are a key.
     pub(super) fn of_groups(diff: &Diff, keys: &[GroupKey], stacks: &[String]) -> Self {
         let has_loose = diff.groups.iter().any(|group| group.likeness != Likeness::Equal);
         let mut columns: Vec<Column> = keys.iter().map(|key| text(key.name(), 0.0)).collect();
         columns.extend([text("state", 104.0), A, B, DELTA]);
         columns.extend(has_loose.then_some(text("matched", 108.0)));
         let row = |(row, group): (usize, &DiffGroup)| {
-            // A stack has many lines, and a row has one.
+            // A stack has many lines, a row only one.
             let name = |(key, value): (&GroupKey, &String)| match stacks.get(row) {
                 Some(stack) if *key == GroupKey::Stack && !stack.is_empty() => Value::Text(stack.clone()),
                 _ => Value::Text(value.clone()),
@@ -162,7 +162,7 @@ impl Sheet {
                 _ => "-".to_owned(),
             };
             let peaks = [&pair.a, &pair.b].map(|row| row.as_ref().map(|row| row.peak_bytes));
-            // A phase that one side lacks is not 0 there.
+            // A phase missing on one side does not count as 0 there.
             let delta = match peaks {
                 [Some(a), Some(b)] => Value::Delta(i128::from(b) - i128::from(a)),
                 _ => Value::Nothing,
@@ -203,7 +203,7 @@ impl Sheet {
         Self { name: "Totals", columns, rows: totals.collect(), last: 0 }
     }
 
-    /// What the recordings say of themselves, first where they differ.
+    /// The facts recorded about the recordings, those that differ first.
     pub(super) fn of_settings(comparison: &Comparison) -> Self {
         let settings = &comparison.settings;
         let (differing, same): (Vec<_>, Vec<_>) = settings.iter().partition(|setting| setting.differs());

@@ -1,4 +1,4 @@
-//! Steering: the commands that change what is looked at in a comparison.
+//! The commands that change the view in a comparison.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::session::Recording;
 const STRIDE: f64 = 0.15;
 
 impl DiffView {
-    /// Whether a comparison carries out `command` itself now; none where it has nothing to do with it.
+    /// Whether a comparison can carry out `command` itself now; `None` if it does not handle the command.
     pub fn can(&self, command: Command) -> Option<bool> {
         use Command as C;
         let has_steps = || self.choices.at.iter().any(|at| matches!(at, DiffAt::Step(_) | DiffAt::StepEnd(_)));
@@ -43,7 +43,7 @@ impl DiffView {
             | C::Unpin => Some(true),
             C::PreviousStep | C::NextStep => Some(has_steps()),
             C::ClearSearch | C::ToggleHide => Some(is_searching()),
-            // What one recording knows and two do not.
+            // Commands that need facts of a single recording.
             C::Undo
             | C::Redo
             | C::PreviousPeak
@@ -65,7 +65,7 @@ impl DiffView {
         }
     }
 
-    /// Carries out `command`; whether it is one of a comparison's.
+    /// Carries out `command`. Returns whether the comparison handles it.
     pub fn run(
         &mut self,
         ctx: &Context,
@@ -84,7 +84,7 @@ impl DiffView {
             Command::NextLook => self.choices.look = next_of(&Look::ALL, self.choices.look),
             Command::NextKey => {
                 let first = self.choices.keys.first().copied().unwrap_or(GroupKey::Category);
-                // What one side alone has tells the sides apart; every block by itself is no group of both.
+                // Keys with values on one side only separate the sides; single blocks are no groups of both sides.
                 let is_there = |key| key != TreeKey::Block && choosers::absent_in_both(recordings, key).is_none();
                 if let TreeKey::By(key) = next_key(TreeKey::By(first), is_there) {
                     self.choices.keys = vec![key];
@@ -105,7 +105,7 @@ impl DiffView {
             Command::FitAll => self.pair.fit(),
             command => self.travel(recordings, moments, command),
         }
-        // What a command shows is looked at, not what lies under the pointer.
+        // The pointer is ignored until it moves again, so that the result of the command is visible.
         self.pair.sides.iter_mut().for_each(|side| side.timeline.rest_pointer());
         true
     }
@@ -143,12 +143,12 @@ impl DiffView {
         self.pair.show(&shown, &view);
     }
 
-    /// Compares another total.
+    /// Switches to another total.
     pub(super) fn set_metric(&mut self, metric: Metric) {
         self.choices.metric = metric;
     }
 
-    /// Lays both out by event, or by time.
+    /// Switches to the axis by events or by time.
     pub(super) fn set_axis(&mut self, recordings: [&Arc<Recording>; 2], moments: Option<[Moment; 2]>, axis: Axis) {
         let alignment = self.alignment(recordings, moments);
         let shown = Shown { recordings, alignment: &alignment, moments, metric: self.choices.metric };
@@ -156,7 +156,7 @@ impl DiffView {
     }
 }
 
-/// The one of `all` that follows `now`, the first after the last.
+/// The element of `all` after `now`, wrapping around.
 fn next_of<T: Copy + PartialEq>(all: &[T], now: T) -> T {
     let row = all.iter().position(|other| *other == now).map_or(0, |row| (row + 1) % all.len().max(1));
     all.get(row).copied().unwrap_or(now)

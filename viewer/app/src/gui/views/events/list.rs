@@ -1,4 +1,4 @@
-//! List: which events are listed, found by looking at each once, off the window's thread.
+//! Selects the events to list, on a background thread.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::words::Group;
 use crate::gui::widgets::worker::Cancel;
 use crate::session::Recording;
 
-/// Which groups of kinds are listed.
+/// The kinds of events to list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kinds(u8);
 
@@ -27,13 +27,13 @@ impl Kinds {
         self.0 & 1 << group as u8 != 0
     }
 
-    /// Lists a group, or does not any more.
+    /// Sets whether a group is listed.
     pub(super) fn toggle(&mut self, group: Group) {
         self.0 ^= 1 << group as u8;
     }
 }
 
-/// What decides which events are listed.
+/// The criteria for listing events.
 #[derive(Debug)]
 pub(super) struct Wanted {
     /// The recording.
@@ -42,21 +42,21 @@ pub(super) struct Wanted {
     pub device: usize,
     /// The kinds.
     pub kinds: Kinds,
-    /// The blocks of which events are listed. Events that are about no block are, whatever these are.
+    /// The blocks whose events are listed. Events without a block are always listed.
     pub matches: Arc<Matches>,
 }
 
 /// The events listed, by row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Listed {
-    /// Every event, of so many.
+    /// All events, with their number.
     All(usize),
     /// These, in order.
     Some(Vec<u32>),
 }
 
 impl Listed {
-    /// How many.
+    /// Number of events.
     pub(super) fn len(&self) -> usize {
         match self {
             Self::All(count) => *count,
@@ -72,7 +72,7 @@ impl Listed {
         }
     }
 
-    /// The row of event `id`, or where it would stand were it listed.
+    /// The row of event `id`, or the row where it would be inserted.
     pub(super) fn row_of(&self, id: EventId) -> Result<usize, usize> {
         match self {
             Self::All(count) if (id.0 as usize) < *count => Ok(id.0 as usize),
@@ -82,10 +82,10 @@ impl Listed {
     }
 }
 
-/// Events looked at by one thread in one go.
+/// Number of events per chunk of work.
 const RUN: usize = 1 << 16;
 
-/// Looks at every event; `None` if that is not wanted any more.
+/// Checks every event; `None` if cancelled.
 pub(super) fn list(wanted: &Wanted, cancel: &Cancel) -> Option<Listed> {
     let trace = &wanted.recording.trace;
     let device = wanted.recording.devices.get(wanted.device)?.device;

@@ -1,4 +1,4 @@
-//! Events: the list of events, one row each, with search.
+//! The list of events, one row each, with search.
 
 mod words;
 mod list;
@@ -32,14 +32,14 @@ const fn column(name: &'static str, tooltip: &'static str, width: f32, is_number
 const COLUMNS: [Column; 10] = [
     column("Event", "Index of the event, from 0.", 92.0, true),
     column("Seconds", "Time since the start of the recording.", 92.0, true),
-    column("Kind", "What happened.", 126.0, false),
+    column("Kind", "The kind of event.", 126.0, false),
     column("Size", "Requested bytes; for a segment its size.", 84.0, true),
     column("Block", "The block (b) or segment (s).", 78.0, false),
     column("Category", "The category of the block.", 116.0, false),
     column("Operation", "The operation that requested the block.", 120.0, false),
     column("Module", "The module that requested the block.", 150.0, false),
     column("Step, phase", "The phase of the training step.", 110.0, false),
-    column("Called by", "The innermost line of your program; for marks their text.", 0.0, false),
+    column("Called by", "The innermost line of your program; for a mark, its text.", 0.0, false),
 ];
 
 /// The columns in the order in which they are shown.
@@ -72,7 +72,7 @@ const CSV: [Column; 13] = [
     column("note", "", 0.0, false),
 ];
 
-/// Call sites remembered for rows that were in view.
+/// Number of call sites cached for visible rows.
 const MOST_SITES: usize = 20_000;
 
 /// A list of events of a recording.
@@ -83,7 +83,11 @@ pub struct Export {
 }
 
 impl Export {
-    /// Writes them as comma-separated values, in exact figures, line by line.
+    /// Writes them as CSV, in exact figures, line by line.
+    ///
+    /// # Errors
+    ///
+    /// Fails if `out` fails.
     pub fn write_csv(&self, mut out: &mut dyn Write) -> io::Result<()> {
         let trace = &self.recording.trace;
         write_csv(&mut out, &CSV, self.listed.len(), |row, column| {
@@ -93,7 +97,7 @@ impl Export {
     }
 }
 
-/// The view's state.
+/// State of the view.
 #[derive(Debug)]
 pub struct EventsView {
     kinds: Kinds,
@@ -101,18 +105,18 @@ pub struct EventsView {
     text: String,
     table: TableState,
     list: Worker<Wanted, Listed>,
-    /// What the list was asked for, on the recording `of`.
+    /// The criteria of the current list, for the recording `of`.
     wanted: Option<(usize, Kinds, Arc<Matches>)>,
     listed: Option<Arc<Listed>>,
     search: Worker<Sought, Found>,
     sought: Option<(Weak<Listed>, String)>,
     found: Option<Found>,
-    /// Whether the first row found is gone to when the search is done.
+    /// Whether to go to the first match when the search is done.
     is_jumping: bool,
     is_focus_due: bool,
-    /// The event at which the table stands.
+    /// The event at which the table is positioned.
     at: Option<EventId>,
-    /// The moment in view, and whether it is pinned, else the peak.
+    /// The shown moment, and whether it is pinned; otherwise the peak.
     in_view: Option<(usize, bool)>,
     of: Weak<Recording>,
     sites: HashMap<StackId, String>,
@@ -143,7 +147,7 @@ impl Default for EventsView {
 }
 
 impl EventsView {
-    /// Shows the list of the chosen device's events; gives what the user asks for.
+    /// Shows the list of the chosen device's events. Returns the user's requests.
     pub fn events_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) -> Vec<Wish> {
         self.refresh(ui.ctx(), scene);
         let mut wishes = Vec::new();
@@ -190,7 +194,7 @@ impl EventsView {
         wishes
     }
 
-    /// Gives the keyboard to the search field when the view is next shown.
+    /// Moves the keyboard focus to the search field when the view is next shown.
     pub fn focus_search(&mut self) {
         self.is_focus_due = true;
     }
@@ -210,7 +214,11 @@ impl EventsView {
         }
     }
 
-    /// The listed events, to be written on whatever thread.
+    /// Returns a closure that writes the listed events on any thread.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the list is still being computed.
     pub fn export(&self, scene: &Scene<'_>) -> io::Result<Export> {
         let is_known = Weak::ptr_eq(&self.of, &Arc::downgrade(scene.recording));
         let Some(listed) = self.listed.as_ref().filter(|_| is_known && !self.list.is_busy()) else {
@@ -219,11 +227,11 @@ impl EventsView {
         Ok(Export { recording: Arc::clone(scene.recording), listed: Arc::clone(listed) })
     }
 
-    /// Asks for the list that is wanted, and takes what is ready.
+    /// Asks for the current list, and takes over finished results.
     fn refresh(&mut self, ctx: &egui::Context, scene: &Scene<'_>) {
         let of = Arc::downgrade(scene.recording);
         if !Weak::ptr_eq(&self.of, &of) {
-            // Nothing of a recording that was read again is kept.
+            // Nothing is kept of a recording that was read again.
             (self.of, self.wanted, self.sought) = (of, None, None);
             (self.listed, self.found, self.at, self.in_view) = (None, None, None, None);
             self.sites.clear();
@@ -263,13 +271,13 @@ impl EventsView {
         self.stand();
     }
 
-    /// Brings the event at which the table stands into view, and chooses its row where it is listed.
+    /// Scrolls to the event at which the table is positioned, and selects its row if it is listed.
     fn stand(&mut self) {
         self.table.chosen = None;
         let Some(listed) = &self.listed else { return };
         let Some(event) = self.at.or(self.in_view.and_then(|(moment, _)| event_of(moment))) else { return };
         match listed.row_of(event) {
-            // The peak is shown, and chosen once it is pinned.
+            // The peak is scrolled to, and selected only if it is pinned.
             Ok(row) if self.at.is_some() => self.table.choose(row),
             Ok(row) | Err(row) => self.table.reveal(row.min(listed.len().saturating_sub(1))),
         }
@@ -296,7 +304,7 @@ impl EventsView {
         }
     }
 
-    /// The buttons that list kinds, and what of the list is left out.
+    /// The buttons for kinds of events, and the options that narrow the list.
     fn kinds_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) {
         let has_uses = scene.recording.trace.records_uses();
         for group in Group::ALL.into_iter().filter(|group| has_uses || *group != Group::Uses) {
@@ -319,7 +327,7 @@ impl EventsView {
         ui.add(Label::new(RichText::new(text).weak()).extend());
     }
 
-    /// The search field; gives where the user goes with it.
+    /// The search field. Returns the event that the user goes to.
     fn search_ui(&mut self, ui: &mut Ui) -> Option<Wish> {
         let field = TextEdit::singleline(&mut self.text)
             .desired_width(220.0)
@@ -348,7 +356,7 @@ impl EventsView {
             return None;
         }
         let Some(found) = &self.found else {
-            // Asked before the search is done: it is gone to then.
+            // Asked before the search is done: go there when it is.
             self.is_jumping = true;
             return None;
         };
@@ -361,7 +369,7 @@ impl EventsView {
         Some(self.go_to(id))
     }
 
-    /// How many rows were found, and which of them is chosen.
+    /// The number of matches, and which one is selected.
     fn count_text(&self) -> String {
         let Some(found) = &self.found else {
             return self.search.failure().unwrap_or("searching").to_owned();
@@ -375,7 +383,7 @@ impl EventsView {
         }
     }
 
-    /// Stands at an event, which is asked to be pinned.
+    /// Goes to an event and asks to pin it.
     fn go_to(&mut self, id: EventId) -> Wish {
         let moment = id.0 as usize + 1;
         (self.at, self.in_view) = (Some(id), Some((moment, true)));
@@ -419,7 +427,7 @@ fn cell(trace: &Trace, id: EventId, facts: &Facts, column: usize, sites: &mut Ha
     text.into()
 }
 
-/// What a cell leaves out: exact figures, and whole paths.
+/// Details for a cell's tooltip: exact figures and full paths.
 fn tip(trace: &Trace, id: EventId, facts: &Facts, column: usize) -> Option<String> {
     match column {
         1 => trace.events.time_of(id).map(|time| format!("{} ns", format_count(time))),

@@ -1,4 +1,4 @@
-//! Search: the listed events in which a text occurs, one bit a row.
+//! Finds the listed events that contain a text; one bit per row.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
@@ -15,18 +15,18 @@ use super::words::{Facts, kind_name};
 use crate::gui::widgets::worker::Cancel;
 use crate::session::Recording;
 
-/// What is looked for, and where.
+/// The text to search for, and where.
 #[derive(Debug)]
 pub(super) struct Sought {
     /// The recording.
     pub recording: Arc<Recording>,
     /// The rows.
     pub listed: Arc<Listed>,
-    /// The text; upper and lower case are alike.
+    /// The text; case is ignored.
     pub text: String,
 }
 
-/// The rows in which the text occurs.
+/// The rows that match.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Found {
     words: Vec<u64>,
@@ -34,17 +34,17 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// How many.
+    /// Number of matches.
     pub(super) fn count(&self) -> u64 {
         self.count
     }
 
-    /// Whether it occurs in a row.
+    /// Whether a row matches.
     pub(super) fn contains(&self, row: usize) -> bool {
         self.words.get(row / 64).is_some_and(|word| word >> (row % 64) & 1 == 1)
     }
 
-    /// The place of a row among those found, from 1.
+    /// The rank of a row among the matches, from 1.
     pub(super) fn rank(&self, row: usize) -> Option<u64> {
         if !self.contains(row) {
             return None;
@@ -53,7 +53,7 @@ impl Found {
         Some(before + u64::from((self.words[row / 64] & (u64::MAX >> (63 - row % 64))).count_ones()))
     }
 
-    /// The first row found after `row`, or from the start where there is none; from the start without a row.
+    /// The first match after `row`, wrapping around; from the start without a row.
     pub(super) fn next(&self, row: Option<usize>) -> Option<usize> {
         let from = row.map_or(0, |row| row + 1);
         let masked = self.words.get(from / 64).map(|word| word & (u64::MAX << (from % 64)));
@@ -65,7 +65,7 @@ impl Found {
         here.or_else(|| first(from / 64 + 1, self.words.get(from / 64 + 1..)?)).or_else(|| first(0, &self.words))
     }
 
-    /// The last row found before `row`, or from the end where there is none.
+    /// The last match before `row`, wrapping around.
     pub(super) fn previous(&self, row: Option<usize>) -> Option<usize> {
         let last = |words: &[u64]| {
             let at = words.iter().rposition(|word| *word != 0)?;
@@ -81,10 +81,10 @@ impl Found {
     }
 }
 
-/// Rows looked at by one thread in one go.
+/// Number of rows per chunk of work.
 const RUN: usize = 1 << 16;
 
-/// What is remembered from search to search: the program's line of every stack of a recording.
+/// Cached from search to search: the program's line of every stack of a recording.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Memory {
     of: Weak<Recording>,
@@ -124,7 +124,7 @@ impl Memory {
     }
 }
 
-/// What the text occurs in, decided once for each name, not for each event.
+/// The matching names, found once per name and not once per event.
 struct Terms {
     kinds: Vec<bool>,
     categories: Vec<bool>,
@@ -133,7 +133,7 @@ struct Terms {
     lines: Vec<bool>,
     marks: HashMap<StringId, bool>,
     phases: Vec<bool>,
-    /// Events with which an annotation begins in whose name it occurs.
+    /// Events at which an annotation with a matching name begins.
     begins: HashSet<EventId>,
     /// The index of an event, where the text is a number.
     event: Option<u32>,
@@ -193,7 +193,7 @@ impl Terms {
     }
 }
 
-/// Looks into every listed event; `None` if that is not wanted any more.
+/// Checks every listed event; `None` if cancelled.
 pub(super) fn search(sought: &Sought, memory: &mut Memory, cancel: &Cancel) -> Option<Found> {
     memory.learn(&sought.recording);
     if cancel.is_cancelled() {

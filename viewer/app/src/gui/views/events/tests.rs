@@ -1,4 +1,4 @@
-//! Tests: the list driven by pointer and keyboard, and what it says.
+//! Tests of the list of events, driven by pointer and keyboard.
 
 use eframe::egui::{Modifiers, Vec2};
 use egui_kittest::Harness;

@@ -1,26 +1,26 @@
-//! Words: what the list of events says of one event.
+//! The texts of an event in the list of events.
 
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::trace::{Annotation, Subject};
 use highwater_snapshots::units::format_bytes;
 use highwater_snapshots::{BlockId, Category, EventId, OpId, ScopeId, SegmentId, StackId, Trace};
 
-/// Kinds of events that people look for together.
+/// Groups of event kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Group {
-    /// Blocks handed out.
+    /// Allocations of blocks.
     Allocs,
-    /// Blocks given back: requested and completed.
+    /// Frees of blocks: requested and completed.
     Frees,
     /// Blocks read or written.
     Uses,
-    /// Memory obtained from the driver and given back to it.
+    /// Segments allocated from the driver and freed to it.
     Segments,
     /// Requests that failed.
     Ooms,
     /// Steps, phases and notes of the program.
     Marks,
-    /// Categories given later, and samples of what the device uses.
+    /// Categories assigned later, and samples of the memory in use on the device.
     Others,
 }
 
@@ -44,7 +44,7 @@ impl Group {
         }
     }
 
-    /// What its button says.
+    /// The text of its button.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Allocs => "Allocations",
@@ -57,7 +57,7 @@ impl Group {
         }
     }
 
-    /// What is in it, in a sentence.
+    /// Its tooltip.
     pub(super) const fn tooltip(self) -> &'static str {
         match self {
             Self::Allocs => "Allocations of blocks.",
@@ -65,13 +65,13 @@ impl Group {
             Self::Uses => "Uses of blocks by kernels, copies or the host, if recorded.",
             Self::Segments => "Segments allocated from the driver or mapped, and freed to it.",
             Self::Ooms => "Requests that failed.",
-            Self::Marks => "Starts of steps and phases, and notes of the program.",
+            Self::Marks => "Starts of steps and phases, and marks set by the program.",
             Self::Others => "Categories assigned after the allocation, and samples of the memory in use on the device.",
         }
     }
 }
 
-/// A kind as people say it.
+/// The display name of a kind.
 pub(super) const fn kind_name(kind: EventKind) -> &'static str {
     match kind {
         EventKind::SegmentAlloc => "segment alloc",
@@ -91,16 +91,16 @@ pub(super) const fn kind_name(kind: EventKind) -> &'static str {
     }
 }
 
-/// What is known of an event.
+/// The facts about an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Facts {
     /// Its kind.
     pub kind: EventKind,
-    /// The bytes that it is about.
+    /// Its size in bytes.
     pub size: Option<u64>,
-    /// The block that it is about.
+    /// The block it refers to.
     pub block: Option<BlockId>,
-    /// The segment or mapping that it is about.
+    /// The segment or mapping it refers to.
     pub segment: Option<SegmentId>,
     /// The category of the block.
     pub category: Option<Category>,
@@ -113,7 +113,7 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    /// Those of event `id`; `None` if there is no such event.
+    /// Builds the facts of event `id`; `None` if there is no such event.
     pub(super) fn of(trace: &Trace, id: EventId) -> Option<Self> {
         let row = id.index()?;
         let kind = *trace.events.kind.get(row)?;
@@ -162,14 +162,14 @@ pub(super) fn begins_with(trace: &Trace, id: EventId) -> &[Annotation] {
     &trace.annotations[first..first + count]
 }
 
-/// What an event says beside its facts: the text of a mark, what is missing, what begins with it.
+/// The text of an event besides its facts: text of a mark, missing facts, annotations that begin with it.
 pub(super) fn note(trace: &Trace, id: EventId) -> String {
     let mut parts = match trace.subject(id) {
         Subject::Mark(text) => vec![trace.tables.string(text).to_owned()],
         Subject::Step(step) => vec![format!("step {step} begins")],
         Subject::Phase(phase) => vec![format!("{phase} begins")],
         Subject::Unmatched if trace.events.kind[id.0 as usize] == EventKind::Used => {
-            vec!["of a block that was not live".to_owned()]
+            vec!["of a block that is not live".to_owned()]
         }
         Subject::Unmatched => vec!["of an unknown block".to_owned()],
         Subject::Oom(row) => trace
@@ -193,7 +193,7 @@ pub(super) fn place(trace: &Trace, id: EventId) -> String {
     })
 }
 
-/// A time in seconds, to the microsecond: neighbours in the list can be told apart.
+/// A time in seconds, to the microsecond: neighbours in the list can be distinguished.
 pub(super) fn seconds(nanos: u64) -> String {
     format!("{}.{:06}", nanos / 1_000_000_000, nanos % 1_000_000_000 / 1_000)
 }

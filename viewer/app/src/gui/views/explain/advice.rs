@@ -1,5 +1,5 @@
-//! Advice: what could be done about the peak, each piece with its figure, its blocks and the peak that would be left; and
-//! the peak without one part after another.
+//! Advice on lowering the peak, each with its bytes, its blocks and the peak without them; and the peak after removing
+//! one part after another.
 
 use eframe::egui::{Label, RichText, Role, Ui, WidgetInfo, vec2};
 use highwater_analysis::Filter;
@@ -15,14 +15,14 @@ use crate::gui::widgets::words::{step_and_phase, when};
 
 /// Width of the figures before the text, in points.
 const FIGURE_WIDTH: f32 = 84.0;
-/// Width from which on the removals have all their columns, in points.
+/// Least width at which the removals have all their columns, in points.
 const ROOM_FOR_ALL: f32 = 440.0;
 
-/// Shows all advice, what lowers the peak most first.
+/// Shows all advice, the largest saving first.
 pub(super) fn advice_ui(ui: &mut Ui, explained: &Explained, filter: &Filter, can_click: bool) -> Option<Wish> {
     let advice = &explained.explanation.advice;
     if advice.is_empty() {
-        ui.add(Label::new(RichText::new("No rule found anything that would lower this peak.").weak()).wrap());
+        ui.add(Label::new(RichText::new("No advice: no rule applies to this peak.").weak()).wrap());
         return None;
     }
     let mut wish = None;
@@ -47,7 +47,7 @@ pub(super) fn advice_ui(ui: &mut Ui, explained: &Explained, filter: &Filter, can
     wish
 }
 
-/// The peak without the blocks; where that is not known, how much they hold.
+/// The peak without the blocks; if unknown, the size of the blocks.
 fn figure_ui(ui: &mut Ui, advice: &Advice) {
     ui.spacing_mut().item_spacing.y = 0.0;
     let (bytes, what) = match &advice.without {
@@ -89,35 +89,35 @@ fn buttons_ui(ui: &mut Ui, number: usize, advice: &Advice, filter: &Filter) -> O
 const COLUMNS: [Column; 4] = [
     Column {
         name: "Without",
-        tooltip: "One part after another, each time the one that saves most of what the ones before have left.",
+        tooltip: "Parts removed one after another, each time the one that lowers the remaining peak most.",
         width: 0.0,
         is_number: false,
         is_sortable: false,
     },
     Column {
         name: "Size",
-        tooltip: "What the part holds at the peak that the ones before have left.",
+        tooltip: "Bytes of the part at the peak that remains without the parts above it.",
         width: 80.0,
         is_number: true,
         is_sortable: false,
     },
     Column {
         name: "Peak without it",
-        tooltip: "The peak without this part and all above it. Enter goes there.",
+        tooltip: "The peak without this part and all parts above it. Press Enter to go there.",
         width: 104.0,
         is_number: true,
         is_sortable: false,
     },
     Column {
         name: "New peak at",
-        tooltip: "Where the peak has moved to. A click goes there, and so does Enter.",
+        tooltip: "The moment of that peak. Click or press Enter to go there.",
         width: 124.0,
         is_number: false,
         is_sortable: false,
     },
 ];
 
-/// Shows the peak without one part after another, as steps down. Nothing where there is no part to do without.
+/// Shows the peak without one part after another. Shows nothing if no part can be removed.
 pub(super) fn removals_ui(ui: &mut Ui, explained: &Explained, state: &mut TableState) -> Option<Wish> {
     let (peak, removals) = (&explained.explanation.peak, &explained.explanation.removals);
     if removals.is_empty() {
@@ -127,7 +127,7 @@ pub(super) fn removals_ui(ui: &mut Ui, explained: &Explained, state: &mut TableS
         None => peak,
         Some(row) => removals.get(row).map_or(peak, |removal| &removal.left),
     };
-    // Where there is little room, the peak that is left leads to where it is.
+    // In little space, the peak that is left leads to where it is.
     let is_narrow = ui.available_width() < ROOM_FOR_ALL;
     let shown: &[usize] = if is_narrow { &[0, 2] } else { &[0, 1, 2, 3] };
     let columns: Vec<Column> = shown.iter().map(|column| COLUMNS[*column]).collect();

@@ -1,4 +1,4 @@
-//! Bar: what is held at the peak as one bar whose pieces add up, and what each piece means.
+//! The parts of the peak as one stacked bar, with a legend.
 
 use eframe::egui::{
     Color32, FontId, Painter, Rect, Role, Sense, Stroke, StrokeKind, TextFormat, Ui, WidgetInfo, pos2, text, vec2,
@@ -13,13 +13,13 @@ use crate::gui::scene::Wish;
 use crate::gui::widgets::legend::{chip_ui, share};
 use crate::gui::widgets::theme::{self, Shades};
 
-/// Pieces below this share of the whole, in thousandths, have a common entry in the legend.
+/// Pieces below this share of the whole, in thousandths, share one legend entry.
 const LEAST_ENTRY: u64 = 4;
-/// Points from one line of a pattern to the next.
+/// Distance between the lines of a pattern, in points.
 const PERIOD: f32 = 5.0;
 
-/// Shows the bar and its legend; gives what the user asks for. Where `can_click`, pieces made of blocks can be chosen.
-/// Shares are those of the requested bytes, as in the advice; what surrounds the blocks has none.
+/// Shows the bar and its legend; returns the user's requests. Where `can_click`, pieces made of blocks can be chosen.
+/// Shares are of the requested bytes, as in the advice; pieces that are not blocks have none.
 pub(super) fn bar_ui(
     ui: &mut Ui,
     composition: &Composition,
@@ -35,7 +35,7 @@ pub(super) fn bar_ui(
     let whole = format!("{} {}", format_bytes(composition.bytes), composition.metric.words());
     let (rect, bar) = ui.allocate_exact_size(vec2(ui.available_width(), theme::PIECES_HEIGHT), Sense::hover());
     let pieces = count_of(looks.len() as u64, "piece");
-    bar.widget_info(|| WidgetInfo::labeled(Role::Group, true, format!("What the peak is made of: {pieces}, {whole}")));
+    bar.widget_info(|| WidgetInfo::labeled(Role::Group, true, format!("Composition of the peak: {pieces}, {whole}")));
     let mut wish = None;
     let mut before = 0_u64;
     let x = |bytes: u64| rect.left() + (f64::from(rect.width()) * bytes as f64 / composition.bytes as f64) as f32;
@@ -111,7 +111,7 @@ pub(super) fn bar_ui(
 }
 
 fn hint(response: eframe::egui::Response, label: &str, can_click: bool) {
-    let more = if can_click { "\nA click shows only these blocks, another one all." } else { "" };
+    let more = if can_click { "\nClick to show only these blocks, again to show all." } else { "" };
     response.on_hover_text(format!("{label}{more}"));
 }
 
@@ -121,12 +121,12 @@ fn told(piece: Piece, bytes: u64, peak: &Moment) -> String {
     format!("{}: {} ({} B){}", piece.name(), format_bytes(bytes), format_count(bytes), part.unwrap_or_default())
 }
 
-/// The total whose peak is explained, of which advice gives shares, too: `8.00 GiB requested`.
+/// The total whose peak is explained and to which all shares refer: `8.00 GiB requested`.
 fn base(peak: &Moment) -> String {
     format!("{} {}", format_bytes(peak.bytes), peak.metric.words())
 }
 
-/// The share of a piece in that total; none of what surrounds live blocks.
+/// The share of a piece in that total; `None` for pieces that are not live blocks.
 fn part_of(piece: Piece, bytes: u64, peak: &Moment) -> Option<String> {
     matches!(piece, Piece::Blocks { .. }).then(|| share(bytes, peak.bytes))
 }
@@ -147,11 +147,11 @@ fn looks(composition: &Composition, shades: &Shades) -> Vec<(Piece, u64, Color32
     composition.pieces.iter().map(look).collect()
 }
 
-/// Paints a piece. What is no live block has a pattern, so that it can be told without colours: as in Segments level
-/// lines for what is free, slanting stripes for what waits.
+/// Paints a piece. Pieces that are not live blocks have a pattern, as in Segments, to be distinguishable without
+/// colours: level lines for free memory, slanting stripes for waiting memory.
 fn paint(painter: &Painter, rect: Rect, (piece, colour): (Piece, Color32), shades: &Shades) {
     let painter = painter.with_clip_rect(rect.intersect(painter.clip_rect()));
-    // A gap to the next, where there is room for one.
+    // A gap to the next piece, if there is room.
     let inner = rect.with_max_x(rect.right() - if rect.width() > 4.0 { 1.0 } else { 0.0 });
     painter.rect_filled(inner, 0.0, colour);
     let line = Stroke::new(1.0, shades.faint);
@@ -182,7 +182,7 @@ fn paint(painter: &Painter, rect: Rect, (piece, colour): (Piece, Color32), shade
     }
 }
 
-/// Writes `words` on a piece that has room for them.
+/// Writes `words` on a piece if there is room.
 fn label_ui(ui: &Ui, place: Rect, words: &str, colour: Color32) {
     const MARGIN: f32 = 4.0;
     let room = place.width() - 2.0 * MARGIN;

@@ -1,4 +1,4 @@
-//! Groups: who holds the peak, and what it would be without each: a table that can be sorted, walked and written as CSV.
+//! The groups at the peak and the peak without each, as a sortable table with keyboard navigation that is saved as CSV.
 
 use std::cmp::Ordering;
 
@@ -17,39 +17,39 @@ use crate::gui::widgets::words::when;
 
 /// The columns after those of the keys.
 const FIGURES: [Column; 6] = [
-    Column { name: "At the peak", tooltip: "What they hold.", width: 80.0, is_number: true, is_sortable: true },
     Column {
-        name: "Share",
-        tooltip: "Their share of what is listed.",
-        width: 50.0,
+        name: "At the peak",
+        tooltip: "Bytes of these blocks at the peak.",
+        width: 80.0,
         is_number: true,
-        is_sortable: false,
+        is_sortable: true,
     },
-    Column { name: "Blocks", tooltip: "How many they are.", width: 50.0, is_number: true, is_sortable: true },
+    Column { name: "Share", tooltip: "Share of the listed bytes.", width: 50.0, is_number: true, is_sortable: false },
+    Column { name: "Blocks", tooltip: "Number of blocks.", width: 50.0, is_number: true, is_sortable: true },
     Column {
         name: "Without it",
-        tooltip: "The peak if all blocks of the group were gone, those of other moments too.",
+        tooltip: "The peak without any block of the group, over the whole recording.",
         width: 80.0,
         is_number: true,
         is_sortable: true,
     },
     Column {
         name: "Saves",
-        tooltip: "By how much the peak would fall: less than they hold, where it moves to another moment.",
+        tooltip: "How much lower that peak is; less than the size of the group if the peak moves to another moment.",
         width: 78.0,
         is_number: true,
         is_sortable: true,
     },
     Column {
         name: "New peak at",
-        tooltip: "Where the peak has moved to. A click goes there, and so does Enter.",
+        tooltip: "The moment of that peak. Click or press Enter to go there.",
         width: 200.0,
         is_number: false,
         is_sortable: true,
     },
 ];
 
-/// What is remembered of the table.
+/// State of the table.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     state: TableState,
@@ -58,7 +58,7 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    /// Takes in other rows.
+    /// Takes over other rows.
     pub(super) fn renew(&mut self, explained: &Explained, has_same_keys: bool) {
         if !has_same_keys {
             self.state = TableState::default();
@@ -67,7 +67,7 @@ impl Groups {
         self.order = order(explained, self.state.sort);
     }
 
-    /// Shows the table, what is chosen in it, and the total.
+    /// Shows the table, the actions for the selected row, and the total.
     pub(super) fn groups_ui(&mut self, ui: &mut Ui, explained: &Explained, can_click: bool) -> Option<Wish> {
         let keys = explained.key.keys.list();
         let columns = columns(&keys);
@@ -107,7 +107,7 @@ impl Groups {
         wish
     }
 
-    /// The rows in the order shown, sizes in bytes; then what is not listed, and the total.
+    /// The rows in the order shown, sizes in bytes; then the groups not listed, and the total.
     pub(super) fn csv(&self, explained: &Explained) -> String {
         let keys = explained.key.keys.list();
         let text = |name| Column { name, tooltip: "", width: 0.0, is_number: false, is_sortable: false };
@@ -133,7 +133,7 @@ impl Groups {
     }
 }
 
-/// A row as a file has it.
+/// A row as written to a file.
 fn line(row: &Row) -> Vec<String> {
     let number = |number: Option<u32>| number.map_or_else(String::new, |number| number.to_string());
     let figures = [row.bytes, row.blocks, row.without.bytes, row.saved].map(|number| number.to_string());
@@ -147,8 +147,8 @@ fn line(row: &Row) -> Vec<String> {
 fn columns(keys: &[GroupKey]) -> Vec<Column> {
     let of_key = |(row, key): (usize, &GroupKey)| Column {
         name: key_name(TreeKey::By(*key)),
-        tooltip: "What the blocks share.",
-        // The first key takes what is left; so do all whose values may be long.
+        tooltip: "The value that these blocks have in common.",
+        // The first key takes the remaining width; so do all keys with long values.
         width: if row == 0 { 0.0 } else { least_width(*key).unwrap_or(0.0) },
         is_number: false,
         is_sortable: true,
@@ -156,7 +156,7 @@ fn columns(keys: &[GroupKey]) -> Vec<Column> {
     keys.iter().enumerate().map(of_key).chain(FIGURES).collect()
 }
 
-/// What the values of a key need in points, where that is little.
+/// The width of a key's column in points, if its values are short.
 fn least_width(key: GroupKey) -> Option<f32> {
     match key {
         GroupKey::Category | GroupKey::Lifetime => Some(126.0),
@@ -173,7 +173,7 @@ fn cell(row: &Row, keys: &[GroupKey], column: usize, (most, total): (u64, u64)) 
         let is_category = keys.get(column) == Some(&GroupKey::Category);
         let category = highwater_snapshots::Category::ALL.iter().find(|category| category.name() == text);
         let swatch = category.filter(|_| is_category).map(|of| theme::category(*of));
-        // Modules of one model begin alike.
+        // Module paths of one model have a common prefix.
         return Cell {
             swatch,
             keeps_end: keys.get(column).is_some_and(|key| key.name() == GroupKey::Scope.name()),
@@ -190,7 +190,7 @@ fn cell(row: &Row, keys: &[GroupKey], column: usize, (most, total): (u64, u64)) 
     }
 }
 
-/// What a cell says to the last digit, or in full.
+/// The full value of a cell.
 fn tip(row: &Row, keys: usize, column: usize) -> Option<String> {
     let exact = |bytes: u64| Some(format!("{} B", format_count(bytes)));
     match column.checked_sub(keys) {
@@ -202,7 +202,7 @@ fn tip(row: &Row, keys: usize, column: usize) -> Option<String> {
     }
 }
 
-/// The rows in the order of a column; those that hold most first without one.
+/// The rows ordered by a column; without one, the largest first.
 fn order(explained: &Explained, sort: Option<(usize, bool)>) -> Vec<usize> {
     let rows = &explained.rows;
     let mut order: Vec<usize> = (0..rows.len()).collect();
@@ -223,7 +223,7 @@ fn order(explained: &Explained, sort: Option<(usize, bool)>) -> Vec<usize> {
     order
 }
 
-/// The order of two values of a key: numbers as numbers, what is none of them first.
+/// Compares two values of a key: numbers numerically, after all other values.
 fn by_value(key: GroupKey, a: &str, b: &str) -> Ordering {
     match key {
         GroupKey::Step | GroupKey::Stream => a.parse::<u64>().ok().cmp(&b.parse().ok()),
@@ -240,13 +240,13 @@ fn total_ui(ui: &mut Ui, explained: &Explained) {
         let mut text = format!("Total of {groups}: {}", format_bytes(explained.bytes));
         if explanation.rest_groups > 0 {
             let rest = count_of(explanation.rest_groups, "group");
-            text += &format!(", of which {} in {rest} that are too many to list", format_bytes(explanation.rest_bytes));
+            text += &format!(", of which {} in {rest} not listed", format_bytes(explanation.rest_bytes));
         }
         ui.add(Label::new(RichText::new(text).strong()).truncate());
     });
 }
 
-/// What can be done with the chosen group.
+/// The actions for the selected group.
 fn chosen_ui(ui: &mut Ui, row: &Row) -> Option<Wish> {
     let mut wish = None;
     ui.allocate_ui(vec2(ui.available_width(), theme::ROW_HEIGHT), |ui| {

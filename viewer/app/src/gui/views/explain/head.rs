@@ -1,4 +1,4 @@
-//! Head: how high the peak is and when, what the conditions leave of it, and by what groups are told apart.
+//! The head of the explanation: size and moment of the peak, effect of the search conditions, and the grouping keys.
 
 use eframe::egui::{Label, RichText, Role, Ui, WidgetInfo};
 use highwater_analysis::{GroupKey, TreeKey};
@@ -14,7 +14,7 @@ use crate::gui::widgets::theme::Shades;
 use crate::gui::widgets::words::{failed_requests, when};
 use crate::session::Recording;
 
-/// Shows how high the peak is, and when.
+/// Shows the size and the moment of the peak.
 pub(super) fn head_ui(
     ui: &mut Ui,
     scene: &Scene<'_>,
@@ -37,20 +37,20 @@ pub(super) fn head_ui(
         let chosen = scene.selection.metric;
         if !chosen.is_of_blocks() {
             let (chosen, explained) = (chosen.words(), peak.metric.words());
-            ui.weak(format!("({chosen} is no sum over blocks: the peak of {explained} is explained)"));
+            ui.weak(format!("({chosen} is not a sum over blocks; the peak of {explained} is explained instead)"));
         }
         if let Some(text) = &explained.elsewhere {
             ui.weak(text);
         }
         if is_busy {
             ui.spinner();
-            ui.weak("working it out anew");
+            ui.weak("updating…");
         }
     });
     wish
 }
 
-/// That requests failed on the device, so that peaks and advice hold only up to there, and the way to why.
+/// Warns that requests failed on the device, so that the run may need more memory; with a link to the cause.
 pub(super) fn failed_ui(ui: &mut Ui, scene: &Scene<'_>, can_click: bool) -> Option<Wish> {
     let failed = scene.index().summary.oom_events;
     if failed == 0 {
@@ -63,14 +63,14 @@ pub(super) fn failed_ui(ui: &mut Ui, scene: &Scene<'_>, can_click: bool) -> Opti
         ui.add(Label::new(RichText::new(text).color(Shades::in_ui(ui).warning)).wrap());
         if can_click {
             let button = ui.small_button("Show why it failed");
-            let tooltip = "Show the failed request in Segments: its cause, and what would have met it.";
+            let tooltip = "Show the failed request in Segments: its cause and possible fixes.";
             wish = button.on_hover_text(tooltip).clicked().then_some(Wish::Oom);
         }
     });
     wish
 }
 
-/// Shows what the conditions leave of the peak, where there are any.
+/// Shows the effect of the search conditions on the peak, if there are any.
 pub(super) fn filtered_ui(ui: &mut Ui, explained: &Explained, can_click: bool) -> Option<Wish> {
     let (peak, group) = (&explained.explanation.peak, explained.explanation.filtered.as_ref()?);
     let mut wish = None;
@@ -87,7 +87,7 @@ pub(super) fn filtered_ui(ui: &mut Ui, explained: &Explained, can_click: bool) -
         if can_click {
             let button = ui.small_button("Go there");
             button.widget_info(|| WidgetInfo::labeled(Role::Button, true, "Go to the peak without such blocks"));
-            if button.on_hover_text("Pin the moment at which the peak would be then.").clicked() {
+            if button.on_hover_text("Pin the moment of that peak.").clicked() {
                 wish = Some(Wish::Moment(group.without.position()));
             }
         }
@@ -95,7 +95,7 @@ pub(super) fn filtered_ui(ui: &mut Ui, explained: &Explained, can_click: bool) -
     wish
 }
 
-/// Lets the user choose by what groups are told apart.
+/// Shows the choosers of the grouping keys.
 pub(super) fn keys_ui(ui: &mut Ui, keys: &mut Keys, recording: &Recording) {
     ui.horizontal_wrapped(|ui| {
         ui.label("Groups");

@@ -1,4 +1,4 @@
-//! Job: the explanation of a peak, worked out away from the window, with all that the view says of it.
+//! Computes the explanation of a peak on a background thread, with all texts of the view.
 
 use std::sync::{Arc, Weak};
 
@@ -17,10 +17,10 @@ use crate::gui::widgets::worker::Cancel;
 use crate::session::Recording;
 use crate::session::absent::Absent;
 
-/// Groups that are listed at most; what others hold is added up.
+/// Most groups listed; the others are added up.
 const MOST_GROUPS: usize = 10_000;
 
-/// By what blocks are grouped.
+/// The grouping keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Keys {
     pub(super) first: GroupKey,
@@ -34,7 +34,7 @@ impl Default for Keys {
 }
 
 impl Keys {
-    /// The same with the usual keys in place of those that no block has.
+    /// Replaces keys for which no block has a value by the default keys.
     pub(super) fn possible(self, absent: &Absent) -> Self {
         let has = |key: &GroupKey| absent.reason(*key).is_none();
         let first = if has(&self.first) { self.first } else { Self::default().first };
@@ -46,7 +46,7 @@ impl Keys {
     }
 }
 
-/// What is explained. It does not keep the recording: a file that is read again leaves memory at once.
+/// The key of an explanation. Does not keep the recording, so that its memory is freed when the file is read again.
 #[derive(Clone, Debug)]
 pub(super) struct Key {
     pub(super) of: Weak<Recording>,
@@ -56,17 +56,17 @@ pub(super) struct Key {
     pub(super) keys: Keys,
 }
 
-/// A question: the recording, and what of it is explained.
+/// A question: the recording and the key.
 #[derive(Debug)]
 pub(super) struct Asked {
     pub(super) recording: Arc<Recording>,
     pub(super) key: Key,
 }
 
-/// What stands for the phase of blocks that were live before the recording.
+/// Shown as the phase of blocks that were live before the recording.
 const BEFORE_RECORDING: &str = "before recording";
 
-/// Whether all blocks of a device that count as made in setup were live before the recording.
+/// Whether all blocks of a device attributed to setup were live before the recording.
 fn is_only_before(trace: &Trace, device: DeviceId) -> bool {
     (0..trace.blocks.len()).filter(|row| trace.blocks.device[*row] == device).all(|row| {
         let block = trace.blocks.get(BlockId(row as u32));
@@ -79,16 +79,16 @@ fn is_only_before(trace: &Trace, device: DeviceId) -> bool {
 pub(super) struct Row {
     /// The values of the keys, each on one line.
     pub(super) names: Vec<String>,
-    /// The same in full.
+    /// The same values in full.
     pub(super) in_full: Vec<String>,
-    /// What `--where` says for it, if it can.
+    /// The `--where` condition for the group, if there is one.
     pub(super) condition: Option<String>,
     /// Bytes at the peak.
     pub(super) bytes: u64,
     pub(super) blocks: u64,
     /// The peak without these blocks.
     pub(super) without: Moment,
-    /// By how many bytes that is lower.
+    /// How much lower that is, in bytes.
     pub(super) saved: u64,
 }
 
@@ -120,25 +120,25 @@ impl Row {
     }
 }
 
-/// What was worked out.
+/// The computed explanation.
 #[derive(Clone, Debug)]
 pub(super) struct Explained {
     pub(super) key: Key,
     /// Peak, filtered blocks, removals, advice; its groups are in `rows`.
     pub(super) explanation: Explanation,
-    /// What is held at the peak.
+    /// The pieces of memory at the peak.
     pub(super) composition: Composition,
     pub(super) rows: Vec<Row>,
-    /// What rows add up to, with what is not listed.
+    /// Sum of the rows and of the groups not listed.
     pub(super) bytes: u64,
-    /// Where else the same peak is reached, in a sentence.
+    /// A note on other moments with the same peak.
     pub(super) elsewhere: Option<String>,
     /// Whether all that counts as made in setup was live before the recording.
     is_before: bool,
 }
 
 impl Explained {
-    /// What a part of the peak is called, in the words of the bar.
+    /// The name of a part of the peak.
     pub(super) fn cause_name(&self, cause: &Cause) -> String {
         if cause.phase == Phase::Setup && self.is_before {
             return Piece::Blocks { category: cause.category, made_in: None }.name();
@@ -146,7 +146,7 @@ impl Explained {
         cause.name()
     }
 
-    /// The answer to `asked`; none where it is not wanted any more.
+    /// Answers `asked`; `None` if cancelled.
     pub(super) fn of(asked: Asked, cancel: &Cancel) -> Option<Self> {
         let Asked { recording, key } = asked;
         let trace = &recording.trace;

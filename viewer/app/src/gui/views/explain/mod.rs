@@ -1,4 +1,4 @@
-//! Explain: why the peak is so high: what it is made of, what would be left without each part, and what could be done.
+//! Explains the peak: its parts, the peak without each part, and advice on lowering it.
 
 mod job;
 mod bar;
@@ -21,14 +21,14 @@ use crate::session::Recording;
 use groups::Groups;
 use job::{Asked, Explained, Key, Keys};
 
-/// Width that groups take before advice beside them has more than it needs, in points.
+/// Width of the groups above which the advice beside them gets the rest, in points.
 const GROUPS_WIDTH: f32 = 880.0;
-/// Width of advice at least and at most, in points: lines neither too short nor too long to be read.
+/// Least and largest width of advice, in points, for readable lines.
 const ADVICE_WIDTHS: [f32; 2] = [300.0, 520.0];
-/// Rows of groups in view where there is one column.
+/// Visible rows of groups in the layout with one column.
 const ROWS: f32 = 14.0;
 
-/// What a total is called in a sentence.
+/// The name of a total in a sentence.
 trait MetricName {
     /// `device used`.
     fn words(&self) -> String;
@@ -40,17 +40,17 @@ impl MetricName for Metric {
     }
 }
 
-/// The wish for `condition` alone, or, where that is in force already, for none.
+/// The wish for `condition` alone, or, if it is already in force, for no condition.
 fn only(condition: &str, filter: &Filter) -> Wish {
     let is_in_force = condition.parse::<Filter>().is_ok_and(|wanted| wanted == *filter);
     Wish::Only(if is_in_force { String::new() } else { condition.to_owned() })
 }
 
-/// The view's state.
+/// State of the view.
 #[derive(Debug)]
 pub struct ExplainView {
     keys: Keys,
-    /// Whether it is drawn for a picture, where nothing can be clicked.
+    /// Whether it is drawn for a picture, without controls.
     is_picture: bool,
     worker: Worker<Asked, Explained>,
     asked: Option<Key>,
@@ -74,29 +74,29 @@ impl Default for ExplainView {
 }
 
 impl ExplainView {
-    /// A view without what it is changed by.
+    /// A view without controls.
     pub fn for_picture() -> Self {
         Self { is_picture: true, ..Self::default() }
     }
 
-    /// Whether an explanation is being worked out.
+    /// Whether an explanation is being computed.
     pub fn is_busy(&self) -> bool {
         self.worker.is_busy()
     }
 
-    /// Waits until it is there. For tests, and for pictures without a window.
+    /// Waits until it is ready. For tests, and for pictures without a window.
     pub fn wait(&mut self) {
         if let Some(explained) = self.worker.wait() {
             self.take(explained);
         }
     }
 
-    /// The groups as comma-separated values, in exact figures and in the order shown; none until they are known.
+    /// The groups as CSV, in exact figures and in the order shown; `None` until they are computed.
     pub fn csv(&self) -> Option<String> {
         self.shown.as_ref().map(|explained| self.groups.csv(explained))
     }
 
-    /// Shows the view in the room that there is; where that is too little, it scrolls. Gives what the user asks for.
+    /// Shows the view in the available space; scrolls if that is too small. Returns the user's requests.
     pub fn explain_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) -> Vec<Wish> {
         self.refresh(ui.ctx(), scene);
         let Some(explained) = self.shown.take() else {
@@ -104,7 +104,7 @@ impl ExplainView {
                 if !self.is_picture && self.worker.failure().is_none() {
                     ui.spinner();
                 }
-                ui.weak(self.worker.failure().unwrap_or("Working out why the peak is so high…"));
+                ui.weak(self.worker.failure().unwrap_or("Explaining the peak…"));
             });
             return Vec::new();
         };
@@ -152,7 +152,7 @@ impl ExplainView {
         wishes
     }
 
-    /// What stands above the columns.
+    /// The part above the columns.
     fn above_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>, explained: &Explained) -> Vec<Wish> {
         let mut wishes = Vec::new();
         let can_click = !self.is_picture;
@@ -179,7 +179,7 @@ impl ExplainView {
         self.groups.groups_ui(ui, explained, !self.is_picture)
     }
 
-    /// Asks for what is looked at, and takes in what has become ready.
+    /// Asks for the current explanation, and takes over finished ones.
     fn refresh(&mut self, ctx: &egui::Context, scene: &Scene<'_>) {
         let of = Arc::downgrade(scene.recording);
         self.keys = self.keys.possible(&scene.recording.absent);
@@ -197,7 +197,7 @@ impl ExplainView {
         if let Some(explained) = self.worker.take() {
             self.take(explained);
         }
-        // What is said of another recording or device is not even for a moment true of this one.
+        // Results for another recording or device must not be shown for this one.
         self.shown = self.shown.take().filter(|shown| Weak::ptr_eq(&shown.key.of, &of) && shown.key.device == device);
     }
 

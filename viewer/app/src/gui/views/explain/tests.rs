@@ -1,4 +1,4 @@
-//! Tests: the view driven by pointer and keyboard, and what it asks for.
+//! Tests of the explanation, driven by pointer and keyboard.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use super::*;
 use crate::gui::stage::Stage;
 
-/// A step whose peak of 8,010 bytes lies in the optimizer; without its intermediate results it would be 6,010.
+/// A step whose peak of 8,010 bytes is in the optimizer; without its intermediate results it would be 6,010.
 const STEP: &str = "
     alloc w1 1000 parameter @blocks.0
     alloc w2 1000 parameter @blocks.1
@@ -86,7 +86,7 @@ fn the_headline_tells_the_peak_and_leads_to_it() {
 #[test]
 fn the_pieces_of_the_bar_add_up_and_a_click_on_one_shows_only_its_blocks_and_the_next_all() {
     let mut harness = harness(&STEP.replace("alloc w1 1000", "baseline w1 1000/1024"));
-    harness.get_by_label_contains("What the peak is made of: 7 pieces, 7.85 KiB active");
+    harness.get_by_label_contains("Composition of the peak: 7 pieces, 7.85 KiB active");
     harness.get_by_label("rounding: 24 B (24 B)");
     harness.get_by_label("parameter from before recording: 1000 B (1,000 B), 12% of 7.82 KiB requested").click();
     settle(&mut harness);
@@ -103,7 +103,7 @@ fn the_pieces_of_the_bar_add_up_and_a_click_on_one_shows_only_its_blocks_and_the
 #[test]
 fn shares_in_the_bar_are_of_the_total_that_advice_names_though_the_bar_is_longer() {
     let harness = harness(&format!("segment_alloc 0x10000000 16384 large\n{STEP}"));
-    harness.get_by_label("What the peak is made of: 6 pieces, 16 KiB reserved");
+    harness.get_by_label("Composition of the peak: 6 pieces, 16 KiB reserved");
     harness.get_by_label("gradient made in backward: 1.95 KiB (2,000 B), 25% of 7.82 KiB requested");
     let chip = harness.get_by_label("Only blocks of gradient made in backward");
     assert_eq!(chip.accesskit_node().value().as_deref(), Some("gradient made in backward 1.95 KiB 25%"));
@@ -164,7 +164,7 @@ fn advice_shows_its_blocks_and_the_peak_that_it_would_leave() {
 #[test]
 fn where_nothing_can_be_done_it_says_so_and_an_empty_recording_has_a_peak_of_nothing() {
     let text = harness("alloc w 1000 parameter\nalloc v 10 parameter");
-    text.get_by_label("No rule found anything that would lower this peak.");
+    text.get_by_label("No advice: no rule applies to this peak.");
     assert!(text.query_by_label_contains("Removals").is_none());
     let empty = harness("");
     empty.get_by_label("Peak 0 B");
@@ -201,7 +201,7 @@ fn a_group_tells_what_would_be_left_without_it_and_a_click_on_where_goes_there()
     harness.drop_at(at);
     settle(&mut harness);
     assert_eq!(last_wish(&harness), Some(Wish::Moment(19)));
-    // What was chosen by it can be looked for.
+    // The choice by it can be looked for.
     press(&mut harness, "Only these");
     assert_eq!(last_wish(&harness), Some(Wish::Where("category=gradient phase=backward".to_owned())));
     press(&mut harness, "Go to the peak without it");
@@ -262,7 +262,7 @@ fn of_a_total_that_is_no_sum_over_blocks_the_active_memory_is_explained() {
     let recording = Arc::clone(&harness.state().recording);
     harness.state_mut().selection.set_metric(&recording, Metric::Reserved);
     settle(&mut harness);
-    harness.get_by_label("(reserved is no sum over blocks: the peak of active is explained)");
+    harness.get_by_label("(reserved is not a sum over blocks; the peak of active is explained instead)");
     harness.get_by_label("active, step 0, optimizer, event 18");
 }
 
@@ -270,7 +270,7 @@ fn of_a_total_that_is_no_sum_over_blocks_the_active_memory_is_explained() {
 fn a_narrow_view_shows_all_of_it_one_below_the_other() {
     let mut harness = harness_of(STEP, Vec2::new(520.0, 1400.0));
     let bottom = |harness: &Harness<'_, Play>, label: &str| harness.get_by_label_contains(label).rect().bottom();
-    let order = ["Peak 7.82 KiB", "What the peak is made of", "Removals: ", "Groups of the peak: ", "Total of "];
+    let order = ["Peak 7.82 KiB", "Composition of the peak", "Removals: ", "Groups of the peak: ", "Total of "];
     let places: Vec<f32> = order.iter().map(|label| bottom(&harness, label)).collect();
     assert!(places.is_sorted(), "{places:?}");
     harness.set_size(Vec2::new(520.0, 200.0));

@@ -1,4 +1,4 @@
-//! Choosers: what the panel shows and how: moment or marks, the question, the view, the keys, and the way back out.
+//! The controls of the panel: moment or range, table, treemap or flame graph, grouping keys, and the way back out.
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ use crate::gui::widgets::words::moment_text;
 use crate::session::Recording;
 use crate::session::absent::Absent;
 
-/// How what holds memory is shown.
+/// The view of memory in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Look {
     /// Rows that can be sorted.
@@ -34,7 +34,7 @@ impl Look {
     /// Every look.
     pub const ALL: [Self; 3] = [Self::Table, Self::Treemap, Self::Flame];
 
-    /// What to call it.
+    /// Its display name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Table => "Table",
@@ -44,18 +44,18 @@ impl Look {
     }
 }
 
-/// How memory is taken apart and shown.
+/// How memory is grouped and shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Choices {
-    /// As what.
+    /// The view.
     pub look: Look,
-    /// By what.
+    /// The first grouping key.
     pub first: TreeKey,
-    /// And within that by what.
+    /// The second grouping key, within the first.
     pub second: Option<TreeKey>,
-    /// Whether stacks leave out the machinery's lines.
+    /// Whether stacks leave out internal frames.
     pub hides_internals: bool,
-    /// Whether stacks go from their innermost line outwards.
+    /// Whether stacks start with the innermost frame.
     pub is_inverted: bool,
 }
 
@@ -67,7 +67,7 @@ impl Default for Choices {
 }
 
 impl Choices {
-    /// The same with the usual keys in place of those that no block has.
+    /// Replaces keys for which no block has a value by the default keys.
     pub(super) fn possible(self, absent: &Absent) -> Self {
         let has = |key: &TreeKey| absent_reason(absent, *key).is_none();
         let first = if has(&self.first) { self.first } else { Self::default().first };
@@ -81,7 +81,7 @@ impl Choices {
     }
 }
 
-/// The switch between views, the keys, and for stacks which lines and which way round.
+/// The switch between views, the grouping keys, and for stacks the frames to show and their order.
 pub(super) fn choices_ui(ui: &mut Ui, choices: &mut Choices, recording: &Recording) {
     let absent = &recording.absent;
     ui.horizontal_wrapped(|ui| {
@@ -95,7 +95,7 @@ pub(super) fn choices_ui(ui: &mut Ui, choices: &mut Choices, recording: &Recordi
         key_ui(ui, ["by", "Group by"], &mut first, &keys, absent);
         choices.first = first.unwrap_or(choices.first);
         if choices.first == TreeKey::Block {
-            // Nothing tells a block from itself.
+            // There is no key below single blocks.
             choices.second = None;
         } else {
             let seconds: Vec<Option<TreeKey>> =
@@ -116,7 +116,7 @@ pub(super) fn choices_ui(ui: &mut Ui, choices: &mut Choices, recording: &Recordi
     }
 }
 
-/// The list of keys: the word before the chosen one, and what the list is called.
+/// A list of keys: the word before the selected one, and the label of the list.
 pub(crate) fn key_ui(
     ui: &mut Ui,
     [word, label]: [&str; 2],
@@ -132,16 +132,16 @@ pub(crate) fn key_ui(
     shown.response.widget_info(|| WidgetInfo::labeled(Role::ComboBox, true, format!("{label} {now}")));
 }
 
-/// Whether the moment or what became of memory between the marks is looked at.
+/// Whether one moment or the range between the marks is shown.
 pub(super) fn source_ui(ui: &mut Ui, shows_range: &mut bool) {
     ui.horizontal(|ui| {
-        ui.selectable_value(shows_range, false, "Moment").on_hover_text("What is using memory at one moment.");
+        ui.selectable_value(shows_range, false, "Moment").on_hover_text("Memory in use at one moment.");
         ui.selectable_value(shows_range, true, "From A to B")
-            .on_hover_text("What was allocated, freed and kept between the two marks.");
+            .on_hover_text("Memory allocated, freed and kept between the two marks.");
     });
 }
 
-/// The questions with their answers in figures, which add up.
+/// The questions about the range with their answers in bytes, which add up.
 pub(super) fn question_ui(ui: &mut Ui, question: &mut Question, balance: &Balance) {
     Grid::new("questions").num_columns(2).spacing([6.0, 1.0]).show(ui, |ui| {
         for pair in Question::ALL.chunks(2) {
@@ -166,7 +166,7 @@ pub(super) fn question_ui(ui: &mut Ui, question: &mut Question, balance: &Balanc
     ));
 }
 
-/// Where the marks stand.
+/// The positions of the marks.
 pub(super) fn range_ui(ui: &mut Ui, scene: &Scene<'_>, marks: &Range<usize>) {
     let trace = &scene.recording.trace;
     let metric = scene.moment.metric;
@@ -177,9 +177,9 @@ pub(super) fn range_ui(ui: &mut Ui, scene: &Scene<'_>, marks: &Range<usize>) {
     }
 }
 
-/// The way to what is shown; a click goes back to any part of it. Nothing where all is shown.
+/// The breadcrumb to the focus; a click goes back to any part of it. Shows nothing without a focus.
 pub(super) fn breadcrumb_ui(ui: &mut Ui, answer: &Answer) -> Option<Act> {
-    /// Parts shown at the end of a long way.
+    /// Parts shown at the end of a long path.
     const SHOWN: usize = 3;
     const LETTERS: usize = 22;
     let path = answer.tree.path(answer.focus);
@@ -215,7 +215,7 @@ pub(super) fn breadcrumb_ui(ui: &mut Ui, answer: &Answer) -> Option<Act> {
     act
 }
 
-/// What to do next, for those who see this for the first time.
+/// Hints for first-time users.
 pub(super) fn hints_ui(ui: &mut Ui) {
     ui.add_space(8.0);
     ui.spacing_mut().item_spacing.y = 4.0;

@@ -1,4 +1,4 @@
-//! Details: what can be done with the chosen node, and its single blocks, the largest first.
+//! The actions for the selected node, and its blocks, the largest first.
 
 use eframe::egui::{Align, Label, Layout, RichText, Ui};
 use highwater_analysis::between::bytes_of;
@@ -11,29 +11,35 @@ use crate::gui::widgets::table::{Cell, Column, TableState, table_ui};
 use crate::gui::widgets::theme;
 
 const COLUMNS: [Column; 3] = [
-    Column { name: "Largest blocks", tooltip: "What each is.", width: 0.0, is_number: false, is_sortable: false },
     Column {
-        name: "Made by",
-        tooltip: "The line of the program, or the module.",
+        name: "Largest blocks",
+        tooltip: "Category and operation of the block.",
         width: 0.0,
         is_number: false,
         is_sortable: false,
     },
-    Column { name: "Bytes", tooltip: "What it holds.", width: 82.0, is_number: true, is_sortable: false },
+    Column {
+        name: "Made by",
+        tooltip: "The line of your program, or the module.",
+        width: 0.0,
+        is_number: false,
+        is_sortable: false,
+    },
+    Column { name: "Bytes", tooltip: "Bytes of the block.", width: 82.0, is_number: true, is_sortable: false },
 ];
 
-/// What the user asks for of the chosen node.
+/// The user's request for the selected node.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Ask {
     /// Show this block.
     Block(BlockId),
     /// Keep only its blocks.
     Filter,
-    /// Choose nothing.
+    /// Clear the selection.
     Close,
 }
 
-/// Shows the chosen node.
+/// Shows the selected node.
 pub(super) fn details_ui(ui: &mut Ui, answer: &Answer, chosen: &Chosen, state: &mut TableState) -> Option<Ask> {
     let source = &answer.request.source;
     let (recording, trace) = (&source.recording, &source.recording.trace);
@@ -41,7 +47,7 @@ pub(super) fn details_ui(ui: &mut Ui, answer: &Answer, chosen: &Chosen, state: &
     let node = answer.tree.node(chosen.node);
     ui.horizontal(|ui| {
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            if ui.small_button("Close").on_hover_text("Choose nothing.").clicked() {
+            if ui.small_button("Close").on_hover_text("Clear the selection.").clicked() {
                 ask = Some(Ask::Close);
             }
             ui.strong(format_bytes(node.bytes));

@@ -1,4 +1,4 @@
-//! Export: what the panel shows as comma-separated values, in full, with a last line for the total.
+//! Writes the panel's content as CSV, in full, with a last line for the total.
 
 use highwater_analysis::tree::NodeId;
 
@@ -20,7 +20,7 @@ pub(super) fn rows_csv(answer: &Answer) -> String {
     out + &format!("{},{}\n", focus.bytes, focus.blocks)
 }
 
-/// Every node below the focus with its full path; own bytes add up to the total, bytes hold those of the nodes below.
+/// Every node below the focus with its full path; own bytes add up to the total, bytes include the nodes below.
 pub(super) fn nodes_csv(answer: &Answer) -> String {
     let (recording, tree) = (&answer.request.source.recording, &answer.tree);
     let mut out = "path,bytes,own_bytes,blocks\n".to_owned();
@@ -37,7 +37,7 @@ pub(super) fn nodes_csv(answer: &Answer) -> String {
     out + &format!("\"total\",{},{},{}\n", focus.bytes, focus.bytes, focus.blocks)
 }
 
-/// Each name in quotes and with a comma after it; as many as there are `columns`.
+/// Each name in quotes followed by a comma, padded to `columns`.
 fn push_names(out: &mut String, names: &[String], columns: usize) {
     for column in 0..columns {
         let name = names.get(column).map_or("", String::as_str);

@@ -1,4 +1,4 @@
-//! Flame: a tree as an icicle, the root on top, each node as wide as its bytes and below what it is part of.
+//! A tree as a flame graph with the root on top; each node is as wide as its bytes, below its parent.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::names;
 use super::tile::{self, Act, Emphasis, Item, What};
 use crate::gui::widgets::theme;
 
-/// A node in its place: from left to right in points, and in which row.
+/// A node and its position: horizontal extent in points, and row.
 #[derive(Clone, Debug)]
 pub(super) struct Bar {
     pub(super) left: f32,
@@ -21,7 +21,7 @@ pub(super) struct Bar {
     pub(super) item: Item,
 }
 
-/// The bars last laid out, and for what.
+/// The last layout, and its input.
 #[derive(Debug, Default)]
 pub(super) struct Flame {
     /// By row, then from left to right.
@@ -29,8 +29,8 @@ pub(super) struct Flame {
     of: Option<(Arc<Tree>, NodeId, f32)>,
 }
 
-/// The bars of `focus`, of what it is part of and of all below, `width` points wide; what is narrower than can be seen
-/// is merged with its smaller siblings. By row, then from left to right.
+/// The bars of `focus`, its ancestors and everything below, `width` points wide; nodes too narrow to show are merged
+/// with their smaller siblings. By row, then from left to right.
 pub(super) fn bars(tree: &Tree, focus: NodeId, width: f32) -> Vec<Bar> {
     let whole = |id: NodeId| {
         let node = tree.node(id);
@@ -45,7 +45,7 @@ pub(super) fn bars(tree: &Tree, focus: NodeId, width: f32) -> Vec<Bar> {
     }
     let scale = f64::from(width) / total as f64;
     let least = f64::from(theme::LEAST_BAR) / scale;
-    // One row after the other, so that bars come out in their order.
+    // Row by row, so that bars are in order.
     let mut row = vec![(focus, 0.0_f64)];
     for depth in out.len().. {
         let mut next = Vec::new();
@@ -54,7 +54,7 @@ pub(super) fn bars(tree: &Tree, focus: NodeId, width: f32) -> Vec<Bar> {
             for item in tile::items(tree, id, least) {
                 let right = left + item.bytes as f64 * scale;
                 match item.what {
-                    // What belongs to no child has nothing below it.
+                    // Own bytes have nothing below them.
                     What::Own(_) => continue,
                     What::Node(child) => next.push((child, left)),
                     What::Rest { .. } => {}
@@ -72,7 +72,7 @@ pub(super) fn bars(tree: &Tree, focus: NodeId, width: f32) -> Vec<Bar> {
 }
 
 impl Flame {
-    /// Shows the answer's focus and what is below it in the room that there is.
+    /// Shows the answer's focus and everything below it in the available space.
     pub(super) fn flame_ui(&mut self, ui: &mut Ui, answer: &Answer) -> Option<Act> {
         let width = ui.available_width() - ui.spacing().scroll.bar_width - 2.0;
         let is_same = self.of.as_ref().is_some_and(|(tree, focus, known)| {
@@ -159,7 +159,7 @@ impl Flame {
     }
 }
 
-/// Says what the colours of a stack's lines mean.
+/// Explains the colours of a stack's frames.
 pub(super) fn roles_ui(ui: &mut Ui) {
     ui.horizontal_wrapped(|ui| {
         let roles = [

@@ -1,4 +1,4 @@
-//! Groups: who holds memory as a table: a row for each distinct value of the keys, which add up to the total.
+//! The groups as a table: one row for each distinct value of the keys; the rows add up to the total.
 
 use eframe::egui::{Align, Layout, Rect, Ui, UiBuilder};
 use highwater_analysis::tree::{NodeId, Part};
@@ -30,7 +30,7 @@ const COLUMNS: [Column; 4] = [
     Column { name: "Blocks", tooltip: "Number of blocks.", width: 58.0, is_number: true, is_sortable: true },
 ];
 
-/// The order that a table's state asks for, and whether it falls.
+/// The order of the table's state, and whether it is descending.
 pub(super) fn order_of(state: &TableState) -> (Order, bool) {
     match state.sort {
         Some((0, is_falling)) => (Order::Name, is_falling),
@@ -40,13 +40,13 @@ pub(super) fn order_of(state: &TableState) -> (Order, bool) {
     }
 }
 
-/// Shows the rows of the answer, and below them their sum.
+/// Shows the rows of the answer, and their sum below.
 pub(super) fn groups_ui(ui: &mut Ui, answer: &Answer, state: &mut TableState) -> Option<Act> {
     let whole = ui.available_rect_before_wrap();
     let below = theme::ROW_HEIGHT + 8.0;
     let place = Rect::from_min_max(whole.min, whole.max - eframe::egui::vec2(0.0, below));
     let rows = &answer.rows;
-    // The order may have changed since the row was chosen.
+    // The order may have changed since the row was selected.
     let chosen = answer.chosen.as_ref().map(|chosen| chosen.node);
     let is_elsewhere = state.chosen.and_then(|row| rows.get(row)).copied() != chosen;
     if is_elsewhere && !ui.memory(|memory| memory.focused().is_some()) {

@@ -1,4 +1,4 @@
-//! Job: what the panel shows, worked out away from the window: the tree, its rows in order, and what is chosen in it.
+//! Computes the panel's content on a background thread: the tree, its rows in order, and the selected nodes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use rayon::slice::ParallelSliceMut as _;
 use super::names;
 use crate::session::Recording;
 
-/// Which blocks are looked at.
+/// The blocks of interest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum When {
-    /// Those alive after so many events.
+    /// The blocks live after this many events.
     Moment(usize),
-    /// Those that a question about two moments asks for.
+    /// The blocks of a question about the range between two moments.
     Between(usize, usize, Question),
 }
 
-/// A set of blocks of a recording, and what of them is counted.
+/// A set of blocks of a recording, and the total to count.
 #[derive(Clone, Debug)]
 pub(super) struct Source {
     pub(super) recording: Arc<Recording>,
@@ -42,17 +42,17 @@ impl PartialEq for Source {
     }
 }
 
-/// A step of the way to a node, by which it is found again in the tree of another moment.
+/// A step of the path to a node, by which it is found in the tree of another moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Named(u8, String),
     Block(BlockId),
 }
 
-/// The way from the root to a node.
+/// The path from the root to a node.
 pub(super) type Place = Vec<Step>;
 
-/// What rows are sorted by.
+/// The sort key of rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Order {
     Name,
@@ -61,20 +61,20 @@ pub(super) enum Order {
     Blocks,
 }
 
-/// What is to be worked out.
+/// The request to compute.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Request {
     pub(super) source: Source,
     pub(super) query: TreeQuery,
-    /// The node whose inside is shown.
+    /// The node whose content is shown.
     pub(super) focus: Place,
     /// The node whose blocks are listed.
     pub(super) chosen: Option<Place>,
-    /// The order of rows, and whether it falls.
+    /// The order of rows, and whether it is descending.
     pub(super) order: (Order, bool),
 }
 
-/// What is known of the chosen node.
+/// The selected node.
 #[derive(Clone, Debug)]
 pub(super) struct Chosen {
     pub(super) node: NodeId,
@@ -82,28 +82,28 @@ pub(super) struct Chosen {
     pub(super) blocks: Vec<BlockId>,
     /// The condition that selects them, if there is one.
     pub(super) condition: Option<String>,
-    /// A stack of it.
+    /// A stack of its blocks.
     pub(super) stack: Option<StackId>,
 }
 
-/// What was worked out.
+/// The computed answer.
 #[derive(Clone, Debug)]
 pub(super) struct Answer {
     pub(super) request: Request,
     pub(super) tree: Arc<Tree>,
     pub(super) focus: NodeId,
-    /// The nodes at which blocks end within the focus, in the order asked for.
+    /// The nodes within the focus that have own blocks, in the requested order.
     pub(super) rows: Arc<Vec<NodeId>>,
-    /// The labels of rows that would otherwise be called like others.
+    /// Distinct labels for rows that would otherwise have equal ones.
     pub(super) labels: Arc<HashMap<NodeId, String>>,
     /// The bytes of the largest row.
     pub(super) most: u64,
     pub(super) chosen: Option<Chosen>,
-    /// The sums of all questions, where two moments are looked at.
+    /// The sums of all questions, for a range.
     pub(super) balance: Option<Balance>,
 }
 
-/// Works out answers; what did not change since the last one is not made again.
+/// Computes answers; reuses parts of the last one that did not change.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Clerk {
     last: Option<Answer>,
@@ -177,7 +177,7 @@ fn tree_of(source: &Source, query: TreeQuery) -> Tree {
     Tree::of(trace, source.metric, blocks, &beside, query)
 }
 
-/// The way to `id`.
+/// The path to `id`.
 pub(super) fn place_of(tree: &Tree, request: &Request, id: NodeId) -> Place {
     let step = |id: &NodeId| step_of(tree, request, *id);
     tree.path(id).iter().map(step).collect()
@@ -191,7 +191,7 @@ fn step_of(tree: &Tree, request: &Request, id: NodeId) -> Step {
     }
 }
 
-/// The node at the end of `place`, or the last on the way that there is; and whether it is the one meant.
+/// The node at the end of `place`, or its deepest existing ancestor; and whether it is the node itself.
 fn find(tree: &Tree, request: &Request, place: &Place) -> (NodeId, bool) {
     let mut at = NodeId::ROOT;
     for step in place {
@@ -210,7 +210,7 @@ fn find(tree: &Tree, request: &Request, place: &Place) -> (NodeId, bool) {
 fn rows_of(tree: &Tree, request: &Request, focus: NodeId) -> Vec<NodeId> {
     let mut rows = tree.ends(focus);
     let (order, is_falling) = request.order;
-    // Rows end where their own blocks do: what lies below has rows of its own.
+    // A row ends at its own blocks: nodes below have their own rows.
     let bytes = |id: &NodeId| tree.node(*id).own_bytes;
     match order {
         Order::Bytes => rows.par_sort_by_key(|id| std::cmp::Reverse(bytes(id))),
@@ -219,14 +219,14 @@ fn rows_of(tree: &Tree, request: &Request, focus: NodeId) -> Vec<NodeId> {
         }
         Order::Name => sort_by_name(tree, request, &mut rows),
     }
-    // Names rise by habit, numbers fall.
+    // Names are ascending by default, numbers descending.
     if is_falling == (order == Order::Name) {
         rows.reverse();
     }
     rows
 }
 
-/// Sorts by name; single blocks, of which there may be millions, by the name of what holds them and their number.
+/// Sorts by name; single blocks, of which there may be millions, by the name of their parent and their number.
 fn sort_by_name(tree: &Tree, request: &Request, rows: &mut [NodeId]) {
     let holder = |id: &NodeId| match tree.node(*id).part {
         Part::Block(block) => (tree.node(*id).parent, block.0),

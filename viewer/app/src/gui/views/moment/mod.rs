@@ -1,4 +1,4 @@
-//! Moment: who holds memory at one moment, or what became of it between two: as table, treemap and flame graph.
+//! What is using memory at one moment, or what changed between two, as table, treemap or flame graph.
 
 mod names;
 mod job;
@@ -33,14 +33,14 @@ use job::{Answer, Clerk, Place, Request, Source, When};
 use tile::Act;
 use treemap::Treemap;
 
-/// The panel of one recording: what is chosen in it, and what was last worked out.
+/// The panel of one recording: its settings and the last computed answer.
 #[derive(Debug)]
 pub struct MomentPanel {
-    /// How memory is taken apart and shown.
+    /// How memory is grouped and shown.
     pub choices: Choices,
-    /// What is asked of two marks.
+    /// The question about the range between the marks.
     pub question: Question,
-    /// Whether two marks are looked at, where there are two, and not the moment.
+    /// Whether the range between the marks is shown, if both are set.
     shows_range: bool,
     /// The marks of the last frame.
     marks: Option<Range<usize>>,
@@ -62,7 +62,7 @@ impl Default for MomentPanel {
 }
 
 impl MomentPanel {
-    /// A panel that takes memory apart in this way.
+    /// A panel with these settings.
     pub fn new(choices: Choices) -> Self {
         let mut clerk = Clerk::default();
         Self {
@@ -82,29 +82,29 @@ impl MomentPanel {
         }
     }
 
-    /// Whether what was asked for last is still being worked out.
+    /// Whether what was asked for last is still being computed.
     pub fn is_busy(&self) -> bool {
         self.worker.is_busy()
     }
 
-    /// Waits until it is there. For tests and pictures without a window.
+    /// Waits until it is ready. For tests and pictures without a window.
     pub fn wait(&mut self) {
         if let Some(answer) = self.worker.wait() {
             self.shown = Some(answer);
         }
     }
 
-    /// Whether the marks are looked at, not the moment.
+    /// Whether the range between the marks is shown.
     pub fn shows_range(&self) -> bool {
         self.shows_range && self.marks.is_some()
     }
 
-    /// Looks at the marks, where there are two, or at the moment.
+    /// Shows the range between the marks, if both are set, or the moment.
     pub fn show_range(&mut self, is_range: bool) {
         self.shows_range = is_range;
     }
 
-    /// What is shown as comma-separated values, with a last line for the total: the rows of the table, or every node of
+    /// The panel's content as CSV, with a last line for the total: the rows of the table, or every node of
     /// the tree with its full path.
     pub fn csv(&mut self, scene: &Scene<'_>, marks: Option<Range<usize>>) -> String {
         self.follow(marks);
@@ -121,7 +121,7 @@ impl MomentPanel {
         text
     }
 
-    /// Shows the panel in the room that there is. `marks` are the moments A and B, where both are set.
+    /// Shows the panel in the available space. `marks` are the moments A and B, if both are set.
     pub fn moment_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>, marks: Option<Range<usize>>) -> Vec<Wish> {
         self.follow(marks);
         self.choices = self.choices.possible(&scene.recording.absent);
@@ -133,7 +133,7 @@ impl MomentPanel {
             ui.label(RichText::new(why).color(Shades::in_ui(ui).warning));
         }
         let Some(answer) = self.shown.take() else {
-            ui.weak("Adding up…");
+            ui.weak("Computing…");
             return wishes;
         };
         if let Some(act) = self.view_ui(ui, scene, &answer, true) {
@@ -150,12 +150,12 @@ impl MomentPanel {
             }
         }
         self.shown = Some(answer);
-        // What was chosen in this frame is worked out until the next.
+        // Requests of this frame are computed by the next.
         self.ask(ui.ctx(), scene);
         wishes
     }
 
-    /// Takes in the marks: new ones are looked at.
+    /// Takes over the marks: new marks are shown.
     fn follow(&mut self, marks: Option<Range<usize>>) {
         if marks.is_some() && marks != self.marks {
             self.shows_range = true;
@@ -199,18 +199,18 @@ impl MomentPanel {
         self.worker.ask_once(ctx, &request);
     }
 
-    /// Asks for what is looked at, and takes in what has become ready.
+    /// Asks for the current answer, and takes over finished ones.
     fn receive(&mut self, ctx: &egui::Context, scene: &Scene<'_>) {
         if let Some(answer) = self.worker.take_newest() {
             self.shown = Some(answer);
         }
-        // Of another device not even the last answer is worth a look. That of the recording before this one of the same
-        // file stays in sight until the next is there.
+        // The last answer of another device must not be shown. That of the previous recording of the same
+        // file stays until the next one is ready.
         self.shown = self.shown.take().filter(|shown| shown.request.source.device == scene.selection.device);
         self.ask(ctx, scene);
     }
 
-    /// Shows what the panel shows without what it is changed by: for pictures.
+    /// Shows the panel without controls, for pictures.
     pub fn picture_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) {
         self.receive(ui.ctx(), scene);
         if let Some(answer) = self.shown.take() {
@@ -220,7 +220,7 @@ impl MomentPanel {
         self.ask(ui.ctx(), scene);
     }
 
-    /// Which moment, and how much there is in all.
+    /// The moment and the total.
     fn head_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) {
         let big = |bytes: u64| RichText::new(format_bytes(bytes)).size(26.0).strong();
         if let Some(marks) = self.marks.clone() {
@@ -252,7 +252,7 @@ impl MomentPanel {
         }
     }
 
-    /// The breadcrumb and the chosen view, with room left for what is below.
+    /// The breadcrumb and the current view, leaving room for the details below.
     fn view_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>, answer: &Answer, has_hints: bool) -> Option<Act> {
         let mut act = choosers::breadcrumb_ui(ui, answer);
         let is_for_stacks = self.choices.is_of_stacks() && self.choices.look != Look::Table;
@@ -291,7 +291,7 @@ impl MomentPanel {
             Act::Enter(id) => self.focus = place(id),
             Act::List(id) => (self.focus, self.choices.look) = (place(id), Look::Table),
             Act::Up => {
-                // Out of what has a single part one goes at once, as one came in.
+                // Leave nodes with a single child at once, as they were entered.
                 let tree = &answer.tree;
                 let mut at = answer.focus;
                 while at != NodeId::ROOT {

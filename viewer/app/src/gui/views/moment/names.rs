@@ -1,4 +1,4 @@
-//! Names: what to call the nodes of a tree: short on tiles and rows, in full in tooltips and files.
+//! The names of tree nodes: short on tiles and rows, full in tooltips and files.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use highwater_snapshots::{BlockId, Trace};
 use crate::gui::views::colouring::short_line;
 use crate::session::Recording;
 
-/// A node by itself, as a tile shows it.
+/// The short name of a node, for a tile.
 pub(super) fn short(recording: &Recording, tree: &Tree, id: NodeId) -> String {
     let trace = &recording.trace;
     match tree.node(id).part {
@@ -23,12 +23,12 @@ pub(super) fn short(recording: &Recording, tree: &Tree, id: NodeId) -> String {
     }
 }
 
-/// A node with all that leads to it, as a row shows it: the levels after each other, of stacks the innermost line.
+/// The name of a node with its ancestors, for a row: the levels in order; for stacks, the innermost frame.
 pub(super) fn label(recording: &Recording, tree: &Tree, id: NodeId) -> String {
     label_with(recording, tree, id, |lines| plain(recording, tree, lines[0]))
 }
 
-/// The same, each level of lines named by `of_lines`, which is given them innermost first.
+/// The same with each stack level named by `of_lines`, which gets the frames innermost first.
 fn label_with(recording: &Recording, tree: &Tree, id: NodeId, of_lines: impl Fn(&[NodeId]) -> String) -> String {
     let levels = levels(tree, id);
     if levels.is_empty() {
@@ -42,7 +42,7 @@ fn label_with(recording: &Recording, tree: &Tree, id: NodeId, of_lines: impl Fn(
     levels.iter().map(name).collect::<Vec<String>>().join(" · ")
 }
 
-/// Lines of a stack, the innermost first.
+/// Frames of a stack, the innermost first.
 fn innermost_first(tree: &Tree, lines: &[NodeId]) -> Vec<NodeId> {
     let mut lines = lines.to_vec();
     if !tree.query().is_inverted {
@@ -51,10 +51,10 @@ fn innermost_first(tree: &Tree, lines: &[NodeId]) -> Vec<NodeId> {
     lines
 }
 
-/// Labels for those of `rows` whose stacks have one innermost line: each with the first caller that tells it apart.
+/// Distinct labels for `rows` whose stacks share an innermost frame: each with the first caller that differs.
 pub(super) fn labels_apart(recording: &Recording, tree: &Tree, rows: &[NodeId]) -> HashMap<NodeId, String> {
     let stack = TreeKey::By(GroupKey::Stack);
-    // Single blocks, of which there may be millions, are told apart by their facts.
+    // Single blocks, of which there may be millions, are distinguished by their facts.
     if !tree.query().keys.contains(&stack) || tree.query().keys.contains(&TreeKey::Block) {
         return HashMap::new();
     }
@@ -73,7 +73,7 @@ pub(super) fn labels_apart(recording: &Recording, tree: &Tree, rows: &[NodeId]) 
             let more = match caller {
                 Some((depth, line)) if depth > 1 => format!(" < … < {line}"),
                 Some((_, line)) => format!(" < {line}"),
-                // All of its lines are the innermost ones of another stack.
+                // All of its frames are the innermost ones of another stack.
                 None => String::new(),
             };
             let name = |lines: &[NodeId]| {
@@ -86,7 +86,7 @@ pub(super) fn labels_apart(recording: &Recording, tree: &Tree, rows: &[NodeId]) 
     labels
 }
 
-/// The lines of the stack that leads to `id`, the innermost first.
+/// The frames of the stack that leads to `id`, the innermost first.
 fn stack_of(recording: &Recording, tree: &Tree, id: NodeId) -> Vec<String> {
     let levels = levels(tree, id).into_iter();
     let of_lines = levels.filter(|nodes| matches!(tree.node(nodes[0]).part, Part::Line(_)));
@@ -94,12 +94,12 @@ fn stack_of(recording: &Recording, tree: &Tree, id: NodeId) -> Vec<String> {
     innermost_first(tree, &stack).into_iter().map(|line| plain(recording, tree, line)).collect()
 }
 
-/// A node with all that leads to it, one text for each level: module paths with dots, stacks with semicolons.
+/// The full name of a node, one text per level: module paths with dots, stacks with semicolons.
 pub(super) fn in_full(recording: &Recording, tree: &Tree, id: NodeId) -> Vec<String> {
     levels(tree, id).iter().map(|nodes| joined(recording, tree, nodes)).collect()
 }
 
-/// A node by itself as rows and files have it, where its key stands beside it.
+/// The name of a node itself for rows and files, where its key is shown beside it.
 fn plain(recording: &Recording, tree: &Tree, id: NodeId) -> String {
     match tree.node(id).part {
         Part::Block(_) | Part::Line(_) => short(recording, tree, id),
@@ -113,7 +113,7 @@ fn joined(recording: &Recording, tree: &Tree, nodes: &[NodeId]) -> String {
     names.join(if is_path { "." } else { "; " })
 }
 
-/// The nodes that lead to `id`, those of each level together.
+/// The ancestors of `id`, grouped by level.
 fn levels(tree: &Tree, id: NodeId) -> Vec<Vec<NodeId>> {
     let mut levels: Vec<Vec<NodeId>> = Vec::new();
     for at in tree.path(id) {
@@ -125,7 +125,7 @@ fn levels(tree: &Tree, id: NodeId) -> Vec<Vec<NodeId>> {
     levels
 }
 
-/// The blocks at hand in a name: `activation of linear`.
+/// The name of a block: `activation of linear`.
 pub(super) fn block_title(trace: &Trace, id: BlockId) -> String {
     let block = trace.blocks.get(id);
     match trace.tables.op_name(block.op) {
@@ -134,7 +134,7 @@ pub(super) fn block_title(trace: &Trace, id: BlockId) -> String {
     }
 }
 
-/// Who made a block: the line of the program, else the module; empty if neither is known.
+/// The origin of a block: the line of the program, or else the module; empty if neither is known.
 pub(super) fn maker(trace: &Trace, id: BlockId) -> String {
     let block = trace.blocks.get(id);
     match user_line(&trace.tables, block.stack) {
@@ -143,12 +143,12 @@ pub(super) fn maker(trace: &Trace, id: BlockId) -> String {
     }
 }
 
-/// The keys of a tree, as its picture is called.
+/// The grouping keys of a tree, for the label of its picture.
 pub(super) fn keys(tree: &Tree) -> String {
     tree.query().keys.iter().map(|key| key.name()).collect::<Vec<_>>().join(" and ")
 }
 
-/// A number of things: `1 block`, `2,000 blocks`.
+/// A count with its noun: `1 block`, `2,000 blocks`.
 pub(super) fn counted(count: u64, thing: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{} {thing}{plural}", highwater_snapshots::units::format_count(count))

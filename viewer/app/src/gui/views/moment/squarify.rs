@@ -1,12 +1,12 @@
-//! Squarify: rectangles with given areas that fill a rectangle and are nearly square.
+//! Squarified treemap layout: fills a rectangle with nearly square rectangles of given areas.
 //!
 //! After M. Bruls, K. Huizing and J. J. van Wijk, *Squarified Treemaps*, Proceedings of the Joint Eurographics and IEEE
 //! TCVG Symposium on Visualization, 2000.
 
 use eframe::egui::{Pos2, Rect, pos2, vec2};
 
-/// A place for each of `weights`, in their order, with areas as these. They should fall; what is not positive gets an
-/// empty place.
+/// The rectangle for each of `weights`, in order, with proportional areas. Weights should be descending; those that are
+/// not positive get an empty rectangle.
 pub(super) fn squarify(weights: &[f64], within: Rect) -> Vec<Rect> {
     let total: f64 = weights.iter().filter(|weight| **weight > 0.0).sum();
     let mut out = vec![Rect::from_min_size(within.min, vec2(0.0, 0.0)); weights.len()];
@@ -22,10 +22,10 @@ pub(super) fn squarify(weights: &[f64], within: Rect) -> Vec<Rect> {
     while first < rows.len() {
         let side = width.min(height);
         if side <= 0.0 {
-            // What is left is too small to have taken any room: it keeps its empty place.
+            // The rest is too small to take any room and keeps its empty rectangle.
             break;
         }
-        // A row takes weights as long as its worst tile gets no longer by it.
+        // A row takes weights until its worst aspect ratio would get worse.
         let (mut sum, mut least, mut most) = (0.0, f64::MAX, 0.0_f64);
         let mut worst = f64::MAX;
         let mut end = first;
@@ -33,14 +33,14 @@ pub(super) fn squarify(weights: &[f64], within: Rect) -> Vec<Rect> {
             let weight = weights[row] * scale;
             let (with, low, high) = (sum + weight, least.min(weight), most.max(weight));
             let next = worst_ratio(with, low, high, side);
-            // A row has one tile at least, however thin.
+            // A row has at least one tile, however thin.
             if end > first && next > worst {
                 break;
             }
             (sum, least, most, worst) = (with, low, high, next);
             end += 1;
         }
-        // The row lies along the shorter side.
+        // The row is laid along the shorter side.
         let is_column = width >= height;
         let thickness = (sum / side).min(if is_column { width } else { height });
         let mut at = if is_column { top } else { left };
@@ -68,7 +68,7 @@ fn corner(x: f64, y: f64) -> Pos2 {
     pos2(x as f32, y as f32)
 }
 
-/// How much longer than wide the worst tile of a row of area `sum` is, laid along `side`.
+/// The worst aspect ratio in a row of area `sum`, laid along `side`.
 fn worst_ratio(sum: f64, least: f64, most: f64, side: f64) -> f64 {
     let (sum, side) = (sum * sum, side * side);
     (side * most / sum).max(sum / (side * least))

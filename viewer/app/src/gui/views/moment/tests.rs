@@ -1,4 +1,4 @@
-//! The panel driven through its accessibility tree, and its pictures against exact sums.
+//! Tests of the panel, driven through the accessibility tree, and of its pictures against exact sums.
 
 use eframe::egui::{Key, Modifiers, Rect, Vec2, pos2, vec2};
 use egui_kittest::Harness;

@@ -1,4 +1,4 @@
-//! Tile: one rectangle of a treemap or flame graph: what it stands for, its colour, its label, its tooltip.
+//! One rectangle of a treemap or flame graph: its node, colour, label and tooltip.
 
 use eframe::egui::{
     Color32, FontId, Painter, Rect, Response, Role, Sense, Stroke, StrokeKind, TextFormat, Ui, WidgetInfo, pos2, vec2,
@@ -16,18 +16,18 @@ use crate::gui::widgets::fit::fitted;
 use crate::gui::widgets::legend::share;
 use crate::gui::widgets::theme::{self, Shades};
 
-/// What a rectangle stands for.
+/// The content of a rectangle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
-    /// A node with all below it.
+    /// A node with everything below it.
     Node(NodeId),
-    /// The blocks of a node that belong to none of its children.
+    /// The own blocks of a node, which belong to none of its children.
     Own(NodeId),
-    /// The children of a node that are too small to be seen.
+    /// The children of a node that are too small to show, merged.
     Rest {
         /// The node.
         of: NodeId,
-        /// How many children.
+        /// Number of children.
         count: u32,
     },
 }
@@ -40,8 +40,8 @@ pub(super) struct Item {
     pub(super) blocks: u64,
 }
 
-/// A node's children and own bytes, most bytes first, and at last what has less than `least` bytes as one: together all
-/// of its bytes.
+/// A node's children and own bytes, largest first, then all parts below `least` bytes merged: together all of its
+/// bytes.
 pub(super) fn items(tree: &Tree, id: NodeId, least: f64) -> Vec<Item> {
     let node = tree.node(id);
     let (mut bytes, mut blocks) = (node.bytes - node.own_bytes, u64::from(node.blocks - node.own_blocks));
@@ -68,18 +68,18 @@ pub(super) fn items(tree: &Tree, id: NodeId, least: f64) -> Vec<Item> {
     out
 }
 
-/// What the user asks for on a tile, a bar or a row.
+/// The user's request on a tile, a bar or a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
-    /// Show the inside of this node.
+    /// Zoom into this node.
     Enter(NodeId),
     /// Show the blocks of this node.
     Choose(NodeId),
-    /// Keep only the blocks of this node.
+    /// Filter to the blocks of this node.
     Filter(NodeId),
-    /// Show what this node holds as a table.
+    /// Show this node as a table.
     List(NodeId),
-    /// Show what the shown node is part of.
+    /// Zoom out to the parent.
     Up,
 }
 
@@ -93,7 +93,7 @@ pub(super) fn name(answer: &Answer, item: &Item) -> String {
     }
 }
 
-/// The colour of what a tile stands for: that of the category, of whose line it is, else one that goes with the name.
+/// The colour of a tile: that of the category or the frame's role; otherwise derived from the name.
 pub(super) fn colour(answer: &Answer, what: What) -> Color32 {
     let tree = &answer.tree;
     let trace = &answer.request.source.recording.trace;
@@ -114,17 +114,17 @@ pub(super) fn colour(answer: &Answer, what: What) -> Color32 {
         Part::Phase(phase) => theme::entry(phase as usize, 6),
         Part::Lifetime(lifetime) => theme::entry(lifetime as usize, Lifetime::ALL.len()),
         Part::Pool(BlockPool::Shared(pool)) => theme::entry(pool as usize, 2),
-        // The same name has the same colour at every moment.
+        // Equal names have equal colours at every moment.
         _ => theme::named(&tree.name(&trace.tables, id)),
     }
 }
 
-/// What a screen reader says of a tile.
+/// The accessibility label of a tile.
 pub(super) fn label(answer: &Answer, item: &Item) -> String {
     format!("{}: {}", name(answer, item), format_bytes(item.bytes))
 }
 
-/// Adds the pointer, the label and the tooltip of a tile to what was painted.
+/// Adds hover highlight, label and tooltip to a painted tile.
 pub(super) fn respond(ui: &Ui, rect: Rect, salt: (eframe::egui::Id, usize), answer: &Answer, item: &Item) -> Response {
     let response = ui.interact(rect, salt.0.with(salt.1), Sense::CLICK);
     response.widget_info(|| WidgetInfo::labeled(Role::Button, true, label(answer, item)));
@@ -140,7 +140,7 @@ fn hover_ui(ui: &mut Ui, answer: &Answer, item: &Item) {
             .label(names::in_full(recording, tree, id).join("\n").replace("; ", "\n"))
             .widget_info(|| WidgetInfo::new(Role::Label)),
         What::Own(_) => {
-            ui.label(format!("{}: blocks that belong to none of its parts", name(answer, item)));
+            ui.label(format!("{}: blocks in none of its parts", name(answer, item)));
         }
         What::Rest { .. } => {
             ui.label(format!("{}, each too small to draw. Click to list them.", name(answer, item)));
@@ -156,14 +156,14 @@ fn hover_ui(ui: &mut Ui, answer: &Answer, item: &Item) {
     ));
 }
 
-/// How a tile is set off from others.
+/// How a tile is highlighted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Emphasis {
     pub(crate) is_hovered: bool,
     pub(crate) is_chosen: bool,
 }
 
-/// Paints a tile; the label stands at the top and is left out where it has no room.
+/// Paints a tile with its label at the top, if there is room for it.
 pub(crate) fn paint(ui: &Ui, rect: Rect, fill: Color32, texts: [&str; 2], emphasis: Emphasis) {
     /// Space left free between neighbours.
     const GAP: f32 = 0.5;
@@ -185,13 +185,13 @@ pub(crate) fn paint(ui: &Ui, rect: Rect, fill: Color32, texts: [&str; 2], emphas
     }
 }
 
-/// A name with an amount after it, which is left out where the rectangle has no room for both.
+/// A name followed by an amount, which is left out if there is no room for both.
 pub(crate) fn with_amount(ui: &Ui, rect: Rect, name: &str, amount: &str) -> String {
     let both = format!("{name}  {amount}");
     if fits(ui, rect, &both) { both } else { name.to_owned() }
 }
 
-/// Whether the rectangle has room for a label on one row.
+/// Whether the rectangle has room for a one-row label.
 pub(crate) fn fits(ui: &Ui, rect: Rect, text: &str) -> bool {
     let galley = ui.painter().layout_no_wrap(text.to_owned(), FontId::proportional(12.0), Color32::PLACEHOLDER);
     galley.size().x <= rect.width() - 2.0 * MARGIN
@@ -200,8 +200,8 @@ pub(crate) fn fits(ui: &Ui, rect: Rect, text: &str) -> bool {
 /// Space to the left and right of a label.
 const MARGIN: f32 = 3.0;
 
-/// A label's rows: a source line that is too wide stands on two where the rectangle has room for them, its file and number
-/// above its function.
+/// A label's rows: a source line that is too wide takes two if there is room for them: file and number above the
+/// function.
 fn rows(ui: &Ui, rect: Rect, text: &str) -> Vec<String> {
     let font = FontId::proportional(12.0);
     let line = LineText::parse(text);
@@ -213,7 +213,7 @@ fn rows(ui: &Ui, rect: Rect, text: &str) -> Vec<String> {
     vec![LineText { function: "", ..line }.to_string(), line.function.to_owned()]
 }
 
-/// Paints one row of text at `top`, shortened to the rectangle's width; `None` where it has no room.
+/// Paints one row of text at `top`, shortened to the rectangle's width; `None` if it does not fit.
 fn line(ui: &Ui, painter: &Painter, rect: Rect, top: f32, text: &str, ink: Color32) -> Option<f32> {
     let room = rect.width() - 2.0 * MARGIN;
     if room < theme::LEAST_LABEL {
@@ -233,7 +233,7 @@ fn line(ui: &Ui, painter: &Painter, rect: Rect, top: f32, text: &str, ink: Color
     Some(size.y)
 }
 
-/// The keys that walk a picture, pressed while it has the keyboard.
+/// The navigation keys pressed while a picture has the keyboard focus.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Walked {
     /// Steps to the right and down.
@@ -243,7 +243,7 @@ pub(crate) struct Walked {
     pub(crate) filters: bool,
 }
 
-/// Follows the keys while `response` has the keyboard.
+/// Reads the keys while `response` has the keyboard focus.
 pub(crate) fn walked(ui: &Ui, response: &Response) -> Walked {
     use eframe::egui::{EventFilter, Key, Modifiers};
     if !response.has_focus() {
@@ -260,7 +260,7 @@ pub(crate) fn walked(ui: &Ui, response: &Response) -> Walked {
     }
 }
 
-/// Shows that a picture has the keyboard.
+/// Outlines a picture that has the keyboard focus.
 pub(crate) fn focus_frame(ui: &Ui, response: &Response) {
     if response.has_focus() {
         let stroke = Stroke::new(1.0, Shades::in_ui(ui).faint);

@@ -1,4 +1,4 @@
-//! Treemap: who holds memory as areas, two levels deep, with a way in and out.
+//! The groups as areas, two levels deep, with a way in and out.
 
 use std::sync::Arc;
 
@@ -13,27 +13,27 @@ use super::squarify::squarify;
 use super::tile::{self, Act, Emphasis, Item, What};
 use crate::gui::widgets::theme;
 
-/// A tile in its place.
+/// A tile and its position.
 #[derive(Clone, Debug)]
 pub(super) struct Tile {
     pub(super) rect: Rect,
     pub(super) item: Item,
-    /// 0 for parts of the focus, 1 for parts of these, and so on.
+    /// Depth: 0 for parts of the focus, 1 for their parts, and so on.
     pub(super) depth: u8,
-    /// Whether tiles of the next depth lie in it.
+    /// Whether it contains tiles of the next depth.
     is_filled: bool,
-    /// The outermost tile around it is that of this node.
+    /// The node of the outermost tile around it.
     part_of: Option<NodeId>,
 }
 
-/// The tiles last laid out, and for what.
+/// The last layout, and its input.
 #[derive(Debug, Default)]
 pub(super) struct Treemap {
     tiles: Vec<Tile>,
     of: Option<(Arc<Tree>, NodeId, Rect)>,
 }
 
-/// The first node from `id` down at which there is something to tell apart.
+/// The first node from `id` down with more than one part.
 pub(super) fn first_fork(tree: &Tree, id: NodeId) -> NodeId {
     let mut at = id;
     loop {
@@ -46,10 +46,10 @@ pub(super) fn first_fork(tree: &Tree, id: NodeId) -> NodeId {
     }
 }
 
-/// How many tiles lie within each other at most: enough to see `encoder`, `layers`, `3` under a category.
+/// Largest nesting depth of tiles: enough to see `encoder`, `layers`, `3` under a category.
 const MOST_DEPTH: u8 = 3;
 
-/// The tiles of `focus` in `rect`, outer before inner ones. At each depth they fill what they are part of.
+/// The tiles of `focus` in `rect`, outer before inner ones; tiles of each depth fill their parent.
 pub(super) fn tiles(tree: &Tree, focus: NodeId, rect: Rect) -> Vec<Tile> {
     let mut out = Vec::new();
     lay_out(tree, first_fork(tree, focus), rect, None, &mut out);
@@ -71,7 +71,7 @@ pub(super) fn tiles(tree: &Tree, focus: NodeId, rect: Rect) -> Vec<Tile> {
     out
 }
 
-/// Lays out the parts of `id`, which lie in a tile of some depth, and within all in one of the outermost.
+/// Lays out the parts of `id` inside a tile of the given depth and outermost tile.
 fn lay_out(tree: &Tree, id: NodeId, rect: Rect, within: Option<(u8, NodeId)>, out: &mut Vec<Tile>) {
     let area = f64::from(rect.width() * rect.height());
     let node = tree.node(id);
@@ -89,10 +89,10 @@ fn lay_out(tree: &Tree, id: NodeId, rect: Rect, within: Option<(u8, NodeId)>, ou
 }
 
 impl Treemap {
-    /// Shows the inside of the answer's focus in the room that there is.
+    /// Shows the content of the answer's focus in the available space.
     pub(super) fn treemap_ui(&mut self, ui: &mut Ui, answer: &Answer) -> Option<Act> {
         let (rect, _) = ui.allocate_exact_size(ui.available_size(), Sense::hover());
-        // The keyboard stays here whatever comes and goes above.
+        // Keeps the focus whatever widgets appear above.
         let response = ui.interact(rect, ui.scope_id().with("treemap"), Sense::click());
         response.widget_info(|| {
             WidgetInfo::labeled(Role::Group, true, format!("Treemap by {}", names::keys(&answer.tree)))
@@ -122,12 +122,12 @@ impl Treemap {
                 let bytes = Some(bytes).filter(|bytes| tile::fits(ui, tile.rect, bytes));
                 [name, bytes.unwrap_or_default()]
             };
-            // What is inside wears the colour of what it is part of: no colour means two things.
+            // Inner tiles have the colour of their parent, so that every colour has one meaning.
             let colour = match tile.item.what {
                 What::Node(id) | What::Own(id) if tile.depth > 0 => theme::instance(outer, id.0 as usize),
                 what => tile::colour(answer, what),
             };
-            // Darker where others lie in it, so that they stand apart.
+            // Darker if it contains other tiles, to set them apart.
             let colour = if tile.is_filled { theme::edge(colour) } else { colour };
             tile::paint(ui, tile.rect, colour, [&texts[0], &texts[1]], emphasis);
             if on_tile.clicked() {
@@ -168,7 +168,7 @@ impl Treemap {
         }
     }
 
-    /// A click goes one level in, wherever within a tile it falls.
+    /// A click zooms in by one level, wherever it is within a tile.
     fn click(&self, answer: &Answer, tile: &Tile) -> Option<Act> {
         let tree = &answer.tree;
         let (What::Node(id) | What::Own(id) | What::Rest { of: id, .. }) = tile.item.what;
@@ -188,7 +188,7 @@ impl Treemap {
     }
 }
 
-/// The node of a tile among which keys walk.
+/// The node of a tile, for keyboard navigation.
 fn node_of(tile: &Tile) -> Option<NodeId> {
     match tile.item.what {
         What::Node(id) if tile.depth == 0 => Some(id),
@@ -196,7 +196,7 @@ fn node_of(tile: &Tile) -> Option<NodeId> {
     }
 }
 
-/// The nearest tile in a direction, as the eye goes.
+/// The nearest tile in a direction.
 fn neighbour(tiles: &[Tile], from: Rect, by: [i32; 2]) -> Option<NodeId> {
     let center = from.center();
     let way = |rect: &Rect| {

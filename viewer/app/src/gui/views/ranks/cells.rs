@@ -1,4 +1,4 @@
-//! Cells: what the strip shows of each device of each file, or of each rank of a folder.
+//! The content of the strip's cells: one for each device of each file, or for each rank of a folder.
 
 use std::sync::{Arc, Weak};
 
@@ -14,31 +14,31 @@ use crate::session::Recording;
 /// One device of one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Row of the file among those that are open, or of the rank in its folder.
+    /// Row of the open file, or of the rank in its folder.
     pub file: usize,
-    /// Row of the device in it.
+    /// Row of the device in the file.
     pub device: usize,
 }
 
-/// What a cell shows.
+/// The content of a cell.
 #[derive(Clone, Debug)]
 pub(super) struct Cell {
     pub(super) place: Place,
     /// `rank 3`, or the file's name; with the device where the file has several.
     pub(super) name: String,
-    /// The same in as few letters as can be.
+    /// A short form of the name.
     pub(super) short: String,
     pub(super) peak: u64,
     pub(super) baseline: u64,
     pub(super) capacity: u64,
-    /// Requests that failed.
+    /// Number of failed requests.
     pub(super) failed: u64,
     pub(super) standing: Standing,
-    /// The total over the recording.
+    /// The total over the recording, sampled.
     pub(super) curve: Vec<u64>,
 }
 
-/// What the strip is of.
+/// The source of the strip's cells.
 #[derive(Clone, Copy, Debug)]
 pub enum Shown<'a> {
     /// Open files.
@@ -47,7 +47,7 @@ pub enum Shown<'a> {
     Fleet(&'a Arc<Fleet>),
 }
 
-/// What cells were worked out for. Weak: the strip keeps nothing in memory that was closed.
+/// The key of the cells. Weak references, so that closed files are freed.
 #[derive(Clone, Debug)]
 pub(super) enum Known {
     Files(Vec<Weak<Recording>>),
@@ -96,13 +96,13 @@ impl Cell {
     }
 }
 
-/// The cells of what is shown, in its order; peaks of comparable devices are compared.
+/// The cells in order, with the peaks of comparable devices compared.
 pub(super) fn cells(shown: Shown<'_>, metric: Metric) -> Vec<Cell> {
     let mut cells = match shown {
         Shown::Files(files) => of_files(files, metric),
         Shown::Fleet(fleet) => of_fleet(fleet, metric),
     };
-    // Devices of one capacity are comparable.
+    // Devices with the same capacity are comparable.
     let comparable: Vec<(u64, u64)> = cells.iter().map(|cell| (cell.capacity, cell.peak)).collect();
     for (cell, standing) in cells.iter_mut().zip(standings(&comparable)) {
         cell.standing = standing;
@@ -130,7 +130,7 @@ fn of_fleet(fleet: &Fleet, metric: Metric) -> Vec<Cell> {
     fleet.ranks.iter().enumerate().map(cell).collect()
 }
 
-/// The cells of all files, by rank where it is known, then by name and device.
+/// The cells of all files, ordered by rank if known, then by name and device.
 fn of_files(files: &[&Arc<Recording>], metric: Metric) -> Vec<Cell> {
     let mut cells: Vec<(Option<u32>, Cell)> = Vec::new();
     for (file, recording) in files.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! Ranks: a strip with one small cell for each open file and device, or each rank of a folder: its peak to scale, and
-//! which stand out.
+//! A strip with a small cell for each open file and device, or for each rank of a folder: its peak to scale, outliers
+//! marked.
 
 mod cells;
 
@@ -16,23 +16,23 @@ use crate::gui::widgets::theme::{self, Shades};
 
 pub use self::cells::{Place, Shown};
 
-/// The strip. Works a cell out once for each recording and total.
+/// The strip. Computes a cell once for each recording and total.
 #[derive(Debug, Default)]
 pub struct Ranks {
     cells: Vec<Cell>,
-    /// What the cells were worked out for.
+    /// What the cells were computed for.
     known: Option<(Known, Metric)>,
-    /// The place that was last scrolled to.
+    /// The cell that was last scrolled to.
     shown: Option<Place>,
 }
 
 /// Samples of a cell's curve.
 const SAMPLES: usize = 64;
-/// The narrowest cell in points.
+/// Least width of a cell in points.
 const NARROWEST: f32 = 11.0;
-/// The widest cell in points.
+/// Largest width of a cell in points.
 const WIDEST: f32 = 170.0;
-/// Cells at least so wide in points have a curve beside their bar.
+/// Least width in points of a cell with a curve beside its bar.
 const WITH_CURVE: f32 = 56.0;
 /// Width in points of the bar of a cell that has a curve.
 const BAR_WIDTH: f32 = 12.0;
@@ -40,12 +40,12 @@ const BAR_WIDTH: f32 = 12.0;
 const PLOT_HEIGHT: f32 = 34.0;
 /// Height of the line of names in points.
 const NAME_HEIGHT: f32 = 14.0;
-/// Cells between two labels where there is no room for all.
+/// Distances between labels, in cells, if there is no room for all.
 const STRIDES: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 
 impl Ranks {
-    /// Shows the strip, if there is more than one cell; gives the cell that the user brings to the front. `in_front` is
-    /// the one that is there.
+    /// Shows the strip if there is more than one cell. Returns the cell that the user brings to the front; `in_front`
+    /// is the current one.
     pub fn ranks_ui(
         &mut self,
         ui: &mut Ui,
@@ -64,7 +64,7 @@ impl Ranks {
         area.show(ui, |ui| {
             let size = vec2(width * self.cells.len() as f32, PLOT_HEIGHT + NAME_HEIGHT + 2.0);
             let (rect, _) = ui.allocate_exact_size(size, Sense::hover());
-            // By a name of its own: it keeps the keyboard whatever comes and goes around it.
+            // Its own name keeps the focus whatever widgets appear around it.
             let strip = ui.interact(rect, Id::unique("strip of ranks"), Sense::focusable_noninteractive());
             let words = format!("Ranks: {} of {}", front.map_or(0, |row| row + 1), self.cells.len());
             strip.widget_info(|| WidgetInfo::labeled(Role::TabList, true, &words));
@@ -106,7 +106,7 @@ impl Ranks {
         wish
     }
 
-    /// What every cell says, for those who cannot see the strip, and for tests.
+    /// The text of every cell, for screen readers and tests.
     pub fn words(&self, metric: Metric) -> Vec<String> {
         self.cells.iter().map(|cell| cell.words(metric)).collect()
     }
@@ -120,7 +120,7 @@ impl Ranks {
         }
     }
 
-    /// The bytes at the upper edge: the capacity, unless bars would be too low to be compared.
+    /// The bytes at the upper edge: the capacity, unless bars would be too low to compare.
     fn top(&self) -> u64 {
         let most = |of: fn(&Cell) -> u64| self.cells.iter().map(of).max().unwrap_or(0);
         let (peak, capacity) = (most(|cell| cell.peak), most(|cell| cell.capacity));
@@ -128,7 +128,7 @@ impl Ranks {
     }
 }
 
-/// Follows the keys while the strip has the keyboard: the row that they lead to.
+/// Handles the keys while the strip has the keyboard focus. Returns the row that they lead to.
 fn walk(ui: &Ui, strip: &Response, front: Option<usize>, count: usize) -> Option<usize> {
     if !strip.has_focus() {
         return None;
@@ -147,7 +147,7 @@ fn walk(ui: &Ui, strip: &Response, front: Option<usize>, count: usize) -> Option
     (next != now).then_some(next as usize)
 }
 
-/// The label of each cell: all names where they fit, else numbers at every so many cells, so that none meets the next.
+/// The label of each cell: all names if they fit, otherwise numbers at regular distances, so that none overlap.
 fn labelled(ui: &Ui, cells: &[Cell], width: f32) -> Vec<Option<String>> {
     let measured = |text: &str| {
         let galley = ui.painter().layout_no_wrap(text.to_owned(), FontId::proportional(10.5), Color32::PLACEHOLDER);
@@ -196,7 +196,7 @@ fn paint(ui: &Ui, place: Rect, cell: &Cell, top: u64, (is_front, has_focus, is_h
         painter.add(Shape::line(points, Stroke::new(1.0, colour)));
     }
     if cell.standing != Standing::Usual {
-        // Not by colour alone.
+        // Marked by more than colour.
         painter.text(
             pos2(bar.center().x, plot.top()),
             Align2::CENTER_TOP,
@@ -206,7 +206,7 @@ fn paint(ui: &Ui, place: Rect, cell: &Cell, top: u64, (is_front, has_focus, is_h
         );
     }
     if cell.failed > 0 {
-        // Beside the curve, or on the bar, below the sign of those that stand out.
+        // Beside the curve, or on the bar below the outlier's mark.
         let at = if has_curve { plot.right_top() + vec2(-6.0, 6.0) } else { plot.center() };
         theme::cross(&painter, at, 4.0, &shades);
     }
@@ -216,7 +216,7 @@ fn paint(ui: &Ui, place: Rect, cell: &Cell, top: u64, (is_front, has_focus, is_h
     }
 }
 
-/// Slanting lines over what was live before the recording.
+/// Slanting lines over the memory that was live before the recording.
 fn hatch(painter: &Painter, rect: Rect, colour: Color32) {
     const DISTANCE: f32 = 4.0;
     if rect.height() < 1.0 {

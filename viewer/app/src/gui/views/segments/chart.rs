@@ -1,4 +1,4 @@
-//! Chart: the map of one moment: every segment with its pieces, row by row.
+//! The address map of one moment: every segment with its pieces, row by row.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::gui::scene::Wish;
 use crate::gui::views::colouring::Colouring;
 use crate::gui::widgets::theme;
 
-/// What the drawn rows depend on.
+/// The input of the picture.
 #[derive(Clone)]
 struct Drawn {
     state: Arc<State>,
@@ -45,18 +45,18 @@ impl Drawn {
     }
 }
 
-/// The chart's state.
+/// State of the chart.
 #[derive(Default)]
 pub(super) struct Chart {
-    /// Every segment in a row of its own, as wide as any other; else all to one scale.
+    /// Whether every segment has its own row at full width, instead of a common scale.
     pub(super) is_normalised: bool,
-    /// Doublings of the scale.
+    /// The zoom level: each doubles the scale.
     pub(super) zoom: u32,
     first: usize,
     turned: f32,
     layout: Layout,
     drawn: Option<(Drawn, TextureHandle)>,
-    /// The address that the keyboard is at.
+    /// The address with the keyboard focus.
     cursor: Option<u64>,
 }
 
@@ -66,7 +66,7 @@ impl std::fmt::Debug for Chart {
     }
 }
 
-/// What is marked in the chart.
+/// The marks in the chart.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Marked {
     /// The first address of the chosen segment.
@@ -75,16 +75,16 @@ pub(super) struct Marked {
     pub(super) range: Option<Range<u64>>,
 }
 
-/// What was done to the chart.
+/// The user's action on the chart.
 #[derive(Debug, Default)]
 pub(super) struct Chosen {
-    /// The row of the segment that was clicked, or that the keyboard came to.
+    /// The row of the segment that was clicked, or reached by keyboard.
     pub(super) segment: Option<usize>,
     pub(super) wish: Option<Wish>,
 }
 
 impl Chart {
-    /// Brings the row with `address` into view.
+    /// Scrolls to the row with `address`.
     pub(super) fn show(&mut self, address: u64) {
         self.cursor = Some(address);
         if let Some(strip) = self.layout.strips.iter().find(|strip| strip.addresses.contains(&address)) {
@@ -92,7 +92,7 @@ impl Chart {
         }
     }
 
-    /// Shows the chart in the room that there is.
+    /// Shows the chart in the available space.
     pub(super) fn chart_ui(
         &mut self,
         ui: &mut Ui,
@@ -103,7 +103,7 @@ impl Chart {
         let (rect, response) = ui.allocate_exact_size(ui.available_size().max(vec2(80.0, 40.0)), Sense::click());
         let map = &state.map;
         let label = format!(
-            "Address map: {} segments, {} pieces, {} held",
+            "Address map: {} segments, {} pieces, {} reserved",
             map.segments.len(),
             map.pieces.len(),
             format_bytes(map.usage.held())
@@ -147,7 +147,7 @@ impl Chart {
         chosen
     }
 
-    /// Makes layout and picture anew where they have changed.
+    /// Updates layout and picture if they have changed.
     fn lay_out(
         &mut self,
         state: &Arc<State>,
@@ -194,7 +194,7 @@ impl Chart {
         self.drawn = Some((now, texture));
     }
 
-    /// The rows in view as pixels.
+    /// The visible rows as pixels.
     fn image(&self, map: &AddressMap, paint: &Paint<'_>, width: usize, in_view: usize) -> ColorImage {
         let tall = theme::MAP_ROW_HEIGHT as usize * paint.scale;
         let pitch = (theme::MAP_ROW_HEIGHT + theme::MAP_ROW_GAP) as usize * paint.scale;
@@ -221,7 +221,7 @@ impl Chart {
         ColorImage::new([width, pitch * in_view], pixels)
     }
 
-    /// Outlines of the chosen segment, of what stands in the way, and of the piece that the keyboard is at.
+    /// Outlines the selected segment, the blocks in the way, and the piece with the keyboard focus.
     fn marks(
         &self,
         ui: &Ui,
@@ -258,7 +258,7 @@ impl Chart {
         }
     }
 
-    /// Follows the keys while the chart has the keyboard: left and right to the next piece, up and down to the next
+    /// Handles the keys while the chart has the focus: left and right for the next piece, up and down for the next
     /// segment, plus and minus to scale, Enter for the block.
     fn walk(&mut self, ui: &Ui, response: &Response, state: &State, in_view: usize) -> Chosen {
         let map = &state.map;
@@ -304,8 +304,8 @@ impl Chart {
     }
 }
 
-/// The pixels of a strip from left to right: what is at each one's centre, whether its piece is wide enough to be told
-/// from its neighbours, and whether it is the last of its piece.
+/// The pixels of a strip from left to right: the content at each centre, whether its piece is wide enough to be
+/// distinguished from its neighbours, and whether it is the last of its piece.
 fn columns<'a>(
     map: &'a AddressMap,
     strip: &'a Strip,

@@ -1,4 +1,4 @@
-//! Facts: what the view says of an address, a piece and a segment.
+//! The texts about an address, a piece and a segment.
 
 use eframe::egui::{Color32, RichText, Ui};
 use highwater_analysis::addresses::{Content, HeldSegment, Piece};
@@ -10,7 +10,7 @@ use highwater_snapshots::{BlockId, Trace};
 use crate::gui::widgets::theme;
 use crate::gui::widgets::theme::swatch_ui;
 
-/// What is at an address at a moment, a line a fact.
+/// The content of an address at a moment, one fact per line.
 pub(super) fn content_lines(
     trace: &Trace,
     content: Option<Content>,
@@ -55,7 +55,7 @@ fn block_lines(trace: &Trace, id: BlockId, prefix: &str) -> Vec<String> {
     lines
 }
 
-/// A segment in a few lines.
+/// The facts of a segment.
 pub(super) fn segment_lines(segment: &HeldSegment) -> Vec<String> {
     let usage = &segment.usage;
     let kind = if segment.is_expandable { "expandable segment" } else { "segment" };
@@ -81,7 +81,7 @@ pub(super) fn segment_lines(segment: &HeldSegment) -> Vec<String> {
     lines
 }
 
-/// A piece of a segment in a few lines.
+/// The facts of a piece of a segment.
 pub(super) fn piece_lines(trace: &Trace, piece: &Piece, moment: usize) -> Vec<String> {
     let mut lines = content_lines(trace, Some(piece.content), Some(piece.addresses.start), moment);
     let bytes = piece.bytes();
@@ -89,7 +89,7 @@ pub(super) fn piece_lines(trace: &Trace, piece: &Piece, moment: usize) -> Vec<St
     lines
 }
 
-/// Lines in a tooltip, the first of them strong and after a field of `colour`.
+/// Shows the lines of a tooltip, the first of them strong and after a square of `colour`.
 pub(super) fn tooltip_ui(ui: &mut Ui, colour: Option<Color32>, lines: &[String]) {
     ui.set_max_width(theme::TOOLTIP_WIDTH);
     let mut lines = lines.iter();

@@ -1,4 +1,4 @@
-//! Known: what is worked out of a recording's addresses, once a device, and the state of one moment.
+//! The address index of a device, computed once, and the state of one moment.
 
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -11,10 +11,10 @@ use crate::answers::oom_analysis::OomAnalysis;
 use crate::answers::replays::analyse;
 use crate::session::Recording;
 
-/// The address index of one device, and its axis, each made by the first thread that needs it.
+/// The address index of one device, and its axis, each computed by the first thread that needs it.
 #[derive(Debug)]
 pub(super) struct Known {
-    /// Of what.
+    /// The recording.
     pub(super) recording: Arc<Recording>,
     /// Row of the device.
     pub(super) device: usize,
@@ -38,12 +38,12 @@ impl Known {
     }
 }
 
-/// Which state is asked for.
+/// A question: the state to compute.
 #[derive(Clone, Debug)]
 pub(super) struct Question {
     pub(super) known: Arc<Known>,
     pub(super) moment: usize,
-    /// The out-of-memory to be taken apart, beside one that stands at the moment itself.
+    /// The failed request to analyse, besides one at the moment itself.
     pub(super) oom: Option<EventId>,
 }
 
@@ -53,13 +53,13 @@ impl PartialEq for Question {
     }
 }
 
-/// All that the view tells of one moment.
+/// The state of one moment.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) map: AddressMap,
-    /// By home.
+    /// Free memory by pool and stream.
     pub(super) rooms: Vec<Room>,
-    /// Segments as they are listed and laid out: by home, then by address.
+    /// Segments in the order of list and layout: by pool and stream, then by address.
     pub(super) order: Vec<usize>,
     /// The device's failed requests.
     pub(super) ooms: Vec<EventId>,
@@ -67,7 +67,7 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Answers `question`.
+    /// Computes the answer to `question`.
     pub(super) fn of(question: &Question) -> Arc<Self> {
         let Question { known, moment, oom } = question;
         let trace = &known.recording.trace;
@@ -81,7 +81,7 @@ impl State {
         let mut order: Vec<usize> = (0..map.segments.len()).collect();
         order.sort_by_key(|row| (map.segments[*row].home, *row));
         let ooms = index.ooms().to_vec();
-        // The state before a failed request and the state after it are the same.
+        // The states before and after a failed request are the same.
         let beside = ooms.iter().find(|event| (event.0 as usize..=event.0 as usize + 1).contains(moment));
         let event = oom.or(beside.copied());
         let failed = event.and_then(|event| FailedRequest::of(trace, index, &device.live, &device.series, event));
@@ -89,7 +89,7 @@ impl State {
     }
 }
 
-/// Which failed request is analysed. It does not keep the recording.
+/// The key of an analysis. Does not keep the recording.
 #[derive(Clone, Debug)]
 pub(super) struct OomKey {
     known: Weak<Known>,
@@ -107,7 +107,7 @@ impl OomKey {
         Self { known: Arc::downgrade(known), event: failed.event }
     }
 
-    /// Replays up to the request; none where the recording is not looked at any more.
+    /// Replays up to the request; `None` if cancelled.
     pub(super) fn analyse(self) -> Option<(Self, Arc<OomAnalysis>)> {
         let known = self.known.upgrade()?;
         let trace = &known.recording.trace;

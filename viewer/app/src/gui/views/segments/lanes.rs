@@ -1,4 +1,4 @@
-//! Lanes: every address that was ever held, over time, exactly under the timeline.
+//! Every address that was ever reserved, over time, exactly below the timeline.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,24 +22,24 @@ use crate::gui::widgets::theme::{self, Shades};
 use crate::gui::widgets::worker::Worker;
 use crate::selection::View;
 
-/// The timeline that the lanes lie under: they share its horizontal place, and the moments of its columns.
+/// The timeline above the lanes: they share its horizontal position and its columns.
 #[derive(Clone, Copy, Debug)]
 pub struct Under<'a> {
-    /// Where its plot lies.
+    /// The rectangle of its plot.
     pub frame: &'a PlotFrame,
-    /// What it shows.
+    /// Its visible part.
     pub picture: &'a Picture,
 }
 
-/// What is to be painted.
+/// The input of the picture.
 #[derive(Clone)]
 struct Request {
     known: Arc<Known>,
-    /// Of the timeline's columns.
+    /// The moments of the timeline's columns.
     moments: Vec<usize>,
-    /// Where they lie on its axis.
+    /// Their positions on its axis.
     across: Range<f64>,
-    /// Addresses that are shown alone.
+    /// The addresses to show alone.
     only: Option<Range<u64>>,
     height: usize,
     colouring: Arc<Colouring>,
@@ -65,12 +65,12 @@ impl Request {
     }
 }
 
-/// What was painted.
+/// The picture.
 struct Painted {
     raster: Arc<LaneRaster>,
     places: Range<u64>,
     image: Option<ColorImage>,
-    /// The axis by home, each with its name.
+    /// The address axis by pool and stream, with names.
     homes: Vec<(String, Range<u64>)>,
 }
 
@@ -107,7 +107,7 @@ impl Lanes {
         self.keep(ctx, answer);
     }
 
-    /// Shows the lanes in `height` points; `only` shows those addresses alone.
+    /// Shows the lanes in `height` points; with `only`, only those addresses.
     pub(super) fn lanes_ui(
         &mut self,
         ui: &mut Ui,
@@ -127,7 +127,7 @@ impl Lanes {
         let response = ui.interact(rect, ui.scope_id().with("address lanes"), Sense::click());
         let is_shown = self.shown.as_ref().filter(|(request, ..)| Arc::ptr_eq(&request.known, known));
         let Some((request, painted, texture)) = is_shown else {
-            let label = format!("Address lanes: {}", self.worker.failure().unwrap_or("being drawn"));
+            let label = format!("Address lanes: {}", self.worker.failure().unwrap_or("drawing…"));
             response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, &label));
             return None;
         };
@@ -197,7 +197,7 @@ impl Lanes {
     }
 }
 
-/// The moment, what is there, and the address under the pointer.
+/// The tooltip: the moment, the address under the pointer, and its content.
 fn spot_at(
     frame: &PlotFrame,
     (request, painted): (&Request, &Painted),
@@ -215,7 +215,7 @@ fn spot_at(
     Some((moment, raster.spot(column, y), address))
 }
 
-/// Names and borders of pools, where there is room for them.
+/// Paints names and borders of pools where there is room.
 fn homes_ui(ui: &Ui, frame: &PlotFrame, left: f32, painted: &Painted, shades: &Shades) {
     let mut free_from = f32::MIN;
     for (name, places) in &painted.homes {
@@ -251,7 +251,7 @@ fn homes_ui(ui: &Ui, frame: &PlotFrame, left: f32, painted: &Painted, shades: &S
     ));
 }
 
-/// Paints on the worker's thread; what was last found is used again where only colours change.
+/// Paints on the worker's thread; reuses the last raster if only colours change.
 fn paint(request: &Request, last: &mut Option<(Request, Range<u64>, Arc<LaneRaster>)>) -> Painted {
     let Request { known, only, height, .. } = request;
     let trace = &known.recording.trace;
@@ -278,7 +278,7 @@ fn paint(request: &Request, last: &mut Option<(Request, Range<u64>, Arc<LaneRast
         match homes.last_mut().filter(|_| former == Some(lane.home)) {
             Some((_, all)) => all.end = lane.place().end,
             None => {
-                let name = lane.home.map_or_else(|| "no segment known".to_owned(), |home| home.text());
+                let name = lane.home.map_or_else(|| "unknown segment".to_owned(), |home| home.text());
                 homes.push((name, lane.place()));
             }
         }
@@ -287,7 +287,7 @@ fn paint(request: &Request, last: &mut Option<(Request, Range<u64>, Arc<LaneRast
     Painted { raster: spots, places, image: Some(image), homes }
 }
 
-/// The raster in colour, its columns turned into rows.
+/// The raster in colour, transposed from columns to rows.
 fn image_of(raster: &LaneRaster, paint: &Paint<'_>) -> ColorImage {
     let (width, height) = (raster.moments.len(), raster.height);
     let mut pixels = vec![Color32::TRANSPARENT; width * height];
@@ -298,7 +298,7 @@ fn image_of(raster: &LaneRaster, paint: &Paint<'_>) -> ColorImage {
             let is_tall = same >= theme::TALL_BAND;
             for y in from..from + same {
                 let colour = paint.pixel(column[from], x, y, is_tall);
-                // A line parts two blocks that are tall enough to be told apart.
+                // A line separates two blocks that are tall enough to be distinguished.
                 let is_edge = is_tall && y + 1 == from + same && matches!(column[from], Some(Content::Live(_)));
                 pixels[y * width + x] = if is_edge { theme::edge(colour) } else { colour };
             }

@@ -1,4 +1,4 @@
-//! Layout: where each segment stands in the map: rows from left to right, as a page is written.
+//! Places the segments in the map, in rows from left to right.
 
 use std::ops::Range;
 
@@ -9,13 +9,13 @@ use highwater_analysis::addresses::AddressMap;
 pub(super) struct Strip {
     /// Row of the segment in the map.
     pub(super) segment: usize,
-    /// From the top.
+    /// The row, from the top.
     pub(super) row: usize,
-    /// From the row's left end, in bytes.
+    /// The left end, in bytes from the row's left end.
     pub(super) start: u64,
-    /// What it shows.
+    /// The addresses that it shows.
     pub(super) addresses: Range<u64>,
-    /// Bytes that the row's width stands for.
+    /// Number of bytes of the row's full width.
     pub(super) row_bytes: u64,
 }
 
@@ -27,7 +27,7 @@ impl Strip {
         self.start as f64 / all..(self.start + bytes) as f64 / all
     }
 
-    /// The pixels that it touches in a row of `width`.
+    /// The pixels that it covers in a row of `width`.
     pub(super) fn pixels(&self, width: usize) -> Range<usize> {
         let across = self.across();
         let first = (across.start * width as f64) as usize;
@@ -49,18 +49,18 @@ impl Strip {
     }
 }
 
-/// All strips in the order of rows, and the number of rows.
+/// All strips in row order, and the number of rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Layout {
     pub(super) strips: Vec<Strip>,
     pub(super) rows: usize,
 }
 
-/// The most doublings that a map can be enlarged by.
+/// The highest zoom level of a map.
 pub(super) const MOST_ZOOM: u32 = 12;
 
 impl Layout {
-    /// One row a segment, each as wide as any other.
+    /// One row per segment, each at full width.
     pub(super) fn one_each(map: &AddressMap, order: &[usize]) -> Self {
         let strip = |(row, &segment): (usize, &usize)| {
             let addresses = map.segments[segment].addresses.clone();
@@ -69,7 +69,7 @@ impl Layout {
         Self { strips: order.iter().enumerate().map(strip).collect(), rows: order.len() }
     }
 
-    /// All to one scale: so that `rows` rows show everything, or 2^`zoom` times as many.
+    /// All segments to a common scale: such that everything fits into `rows` rows, or 2^`zoom` times as many.
     pub(super) fn to_scale(map: &AddressMap, order: &[usize], rows: usize, zoom: u32) -> Self {
         let span = |segment: usize| {
             let addresses = &map.segments[segment].addresses;
@@ -87,9 +87,9 @@ impl Layout {
         }
     }
 
-    /// Segments after each other, a little apart; one that no row holds takes several, others are not broken.
+    /// Places segments one after the other with gaps; only a segment longer than a row is broken.
     fn with_rows_of(map: &AddressMap, order: &[usize], row_bytes: u64) -> Self {
-        // However many there are, the gaps take no more than half a row in all.
+        // For any number of segments, the gaps take at most half a row in all.
         let gap = row_bytes / (2 * order.len() as u64).max(200);
         let (mut strips, mut row, mut at) = (Vec::new(), 0, 0);
         for &segment in order {

@@ -1,4 +1,4 @@
-//! List: the segments of a moment as a table.
+//! The segments of a moment as a table.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ const COLUMNS: [Column; 9] = [
     column("stream", "The stream of the segment.", 50.0, true),
     column("address", "The first address.", 116.0, true),
     column("bytes", "Bytes reserved from the driver, without unmapped parts.", 72.0, true),
-    column("use", "The share of live blocks, rounding included.", 66.0, true),
+    column("use", "Share of live blocks, including rounding.", 66.0, true),
     column("largest free", "The largest free range.", 84.0, true),
     column("free", "Sum of all free ranges.", 80.0, true),
     column("waiting", "Bytes of freed blocks that wait for a stream.", 66.0, true),
@@ -31,13 +31,13 @@ pub(super) struct List {
     table: TableState,
     /// Rows of the map's segments in order.
     rows: Vec<usize>,
-    /// What they were sorted for, and by.
+    /// The key of the order: the state, and the column.
     sorted: Option<Arc<State>>,
     sort: Option<(usize, bool)>,
 }
 
 impl List {
-    /// Shows the table; `chosen` is the first address of the chosen segment. Gives what was done, with rows of the map.
+    /// Shows the table; `chosen` is the first address of the selected segment. Returns the user's action, by map row.
     pub(super) fn list_ui(&mut self, ui: &mut Ui, state: &Arc<State>, chosen: Option<u64>) -> Touched {
         let segments = &state.map.segments;
         self.sort(state);
@@ -56,14 +56,14 @@ impl List {
         touched
     }
 
-    /// Brings the segment in row `segment` of the map into view.
+    /// Scrolls to the segment in row `segment` of the map.
     pub(super) fn show(&mut self, segment: usize) {
         if let Some(row) = self.rows.iter().position(|row| *row == segment) {
             self.table.choose(row);
         }
     }
 
-    /// The table as comma-separated values, sizes in bytes.
+    /// The table as CSV, sizes in bytes.
     pub(super) fn csv(&mut self, state: &Arc<State>) -> String {
         self.sort(state);
         let rows = &self.rows;
@@ -102,7 +102,7 @@ impl List {
     }
 }
 
-/// The share of a segment that live blocks have.
+/// The share of a segment in live blocks.
 fn share(segment: &HeldSegment) -> f64 {
     segment.usage.allocated() as f64 / segment.usage.held().max(1) as f64
 }

@@ -1,4 +1,4 @@
-//! Look: how each kind of address is painted. Kinds differ by pattern, so that they can be told apart without colours.
+//! The pattern of each kind of address; kinds differ by pattern, so that they can be distinguished without colours.
 
 use std::sync::Arc;
 
@@ -9,21 +9,21 @@ use highwater_snapshots::{BlockId, Trace};
 use crate::gui::views::colouring::Colouring;
 use crate::gui::widgets::theme::{self, Shades};
 
-/// Pixels after which every pattern begins anew, times the screen's scale.
+/// Period of every pattern in pixels, before scaling by the screen's scale.
 pub(super) const PERIOD: usize = 4;
 
-/// The colours of blocks: the timeline's, or those of categories until there are some.
+/// The colours of blocks: the timeline's, or those of categories until the timeline is drawn.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Paint<'a> {
     pub(super) trace: &'a Trace,
     pub(super) colouring: Option<&'a Colouring>,
     pub(super) shades: Shades,
-    /// Pixels a point, at least 1.
+    /// Pixels per point, at least 1.
     pub(super) scale: usize,
 }
 
 impl Paint<'_> {
-    /// The colour of a block; one that is drawn `tall` enough differs a little from its neighbours.
+    /// The colour of a block; a block drawn `tall` enough differs slightly from its neighbours.
     pub(super) fn block(&self, id: BlockId, is_tall: bool) -> Color32 {
         let plain = || {
             let row = id.0 as usize;
@@ -36,14 +36,14 @@ impl Paint<'_> {
         }
     }
 
-    /// The colour of the pixel at `x`, `y` where `content` lies; nothing where nothing is held.
+    /// The colour of the pixel at `x`, `y` for `content`; `None` for memory that is not reserved.
     pub(super) fn pixel(&self, content: Option<Content>, x: usize, y: usize, is_tall: bool) -> Color32 {
         let (x, y) = (x / self.scale, y / self.scale);
         let Shades { canvas, bar, grid, faint, strong, .. } = self.shades;
         match content {
             None => Color32::TRANSPARENT,
             Some(Content::Live(block)) => self.block(block, is_tall),
-            // A fine chequer.
+            // A fine checkerboard.
             Some(Content::Rounding(_)) => {
                 if (x + y).is_multiple_of(2) {
                     strong
@@ -59,7 +59,7 @@ impl Paint<'_> {
                     self.block(block, false)
                 }
             }
-            // Level lines.
+            // Horizontal lines.
             Some(Content::Hole) => {
                 if y % PERIOD == PERIOD - 1 {
                     grid
@@ -79,7 +79,7 @@ impl Paint<'_> {
     }
 }
 
-/// The kinds, each with its name and what it means.
+/// The kinds of addresses with name and meaning.
 const KINDS: [(&str, &str); 6] = [
     ("block", "Bytes requested by a live block, in its colour of the timeline."),
     (
@@ -87,12 +87,12 @@ const KINDS: [(&str, &str); 6] = [
         "Bytes that the allocator added: it rounds sizes to multiples of 512 bytes and does not split off small remainders.",
     ),
     ("waiting", "Freed by the program, but not reusable yet: another stream may still use it."),
-    ("free", "A free range: reserved, and free for a request of its pool and stream that is not larger."),
-    ("not mapped", "Address space of an expandable segment without memory; it counts in no total."),
-    ("not held", "Freed to the driver, or not yet allocated."),
+    ("free", "Reserved and free: reusable by a request of the same pool and stream that fits."),
+    ("not mapped", "Address space of an expandable segment without memory; not part of any total."),
+    ("not reserved", "Freed to the driver, or not yet allocated."),
 ];
 
-/// The patterns' samples, made once for a look of the window.
+/// The samples of the patterns, drawn once for each look of the window.
 #[derive(Default)]
 pub(super) struct Legend {
     texture: Option<((bool, usize), TextureHandle)>,
@@ -105,7 +105,7 @@ impl std::fmt::Debug for Legend {
 }
 
 impl Legend {
-    /// Shows what the patterns mean.
+    /// Shows the legend of patterns.
     pub(super) fn legend_ui(&mut self, ui: &mut Ui, paint: &Paint<'_>) {
         let side = theme::SWATCH as usize * paint.scale;
         let key = (ui.visuals().dark_mode, paint.scale);
@@ -142,14 +142,14 @@ fn samples(paint: &Paint<'_>, side: usize) -> ColorImage {
         Some(Content::Unmapped),
         None,
     ];
-    // No block stands for all.
+    // No single block represents all.
     let plain = Paint { colouring: None, ..*paint };
     let width = side * kinds.len();
     let at = |pixel: usize| plain.pixel(kinds[pixel % width / side], pixel % width % side, pixel / width, false);
     ColorImage::new([width, side], (0..width * side).map(at).collect())
 }
 
-/// Whether two colourings are the same one.
+/// Whether two colourings are the same.
 pub(super) fn is_same(one: Option<&Arc<Colouring>>, other: Option<&Arc<Colouring>>) -> bool {
     match (one, other) {
         (Some(one), Some(other)) => Arc::ptr_eq(one, other),

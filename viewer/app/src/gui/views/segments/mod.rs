@@ -1,5 +1,5 @@
-//! Segments: where blocks lie in memory: lanes of addresses over time, the exact map of a moment, the segments as a
-//! table, and why a request did not fit.
+//! The segments view: addresses of blocks over time, the exact map of a moment, the segments as a table, and why a
+//! request did not fit.
 
 mod known;
 mod look;
@@ -31,10 +31,10 @@ use lanes::Lanes;
 use list::List;
 use look::{Legend, Paint};
 
-/// Share of the view's height that the analysis of a failed request takes at most.
+/// Largest share of the view's height for the analysis of a failed request.
 const OOM_SHARE: f32 = 0.6;
 
-/// The view's state.
+/// State of the view.
 #[derive(Debug)]
 pub struct SegmentsView {
     known: Option<Arc<Known>>,
@@ -48,17 +48,17 @@ pub struct SegmentsView {
     chart: Chart,
     list: List,
     legend: Legend,
-    /// The first address of the chosen segment: segments of other moments may begin there, too.
+    /// The first address of the selected segment; other moments may have a segment there, too.
     chosen: Option<u64>,
-    /// Whether the lanes show the chosen segment alone.
+    /// Whether the lanes show only the selected segment.
     is_alone: bool,
-    /// The failed request that is looked at, while its moment is.
+    /// The failed request on display, while its moment is shown.
     oom: Option<EventId>,
-    /// Whether it is drawn for a picture: then there is nothing to press.
+    /// Whether it is drawn for a picture, without controls.
     is_picture: bool,
     /// Whether the map marks the range to free.
     shows_relief: bool,
-    /// What has the chart or the table to bring into view, when it is known.
+    /// The address to scroll to in chart or table, when the state is computed.
     wanted: Option<u64>,
 }
 
@@ -88,17 +88,17 @@ impl Default for SegmentsView {
 }
 
 impl SegmentsView {
-    /// A view for a picture, with nothing to press.
+    /// A view for a picture, without controls.
     pub fn for_picture() -> Self {
         Self { is_picture: true, ..Self::default() }
     }
 
-    /// Whether something that was asked for is still being worked out.
+    /// Whether something that was asked for is still being computed.
     pub fn is_busy(&self) -> bool {
         self.lanes.is_busy() || self.worker.is_busy() || self.tester.is_busy()
     }
 
-    /// Waits until all that was asked for is there. For tests, and pictures without a window.
+    /// Waits until everything requested is ready. For tests, and pictures without a window.
     pub fn wait(&mut self, ctx: &egui::Context) {
         self.lanes.wait(ctx);
         if let Some((question, state)) = self.worker.wait() {
@@ -107,13 +107,13 @@ impl SegmentsView {
         self.tested = self.tester.wait().or(self.tested.take());
     }
 
-    /// The table of segments as comma-separated values, sizes in bytes; none until it is known.
+    /// The table of segments as CSV, sizes in bytes; `None` until it is computed.
     pub fn csv(&mut self) -> Option<String> {
         let state = self.state.clone()?;
         Some(self.list.csv(&state))
     }
 
-    /// Shows the view in the room that there is; where that is too little, it scrolls. With `under` the lanes lie exactly
+    /// Shows the view in the available space; scrolls if that is too small. With `under` the lanes lie exactly
     /// under that timeline; there are none without it, or where a low view has room for the map alone.
     pub fn segments_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>, under: Option<Under<'_>>) -> Vec<Wish> {
         let visible = ui.available_height();
@@ -135,7 +135,7 @@ impl SegmentsView {
         failed.is_some_and(|failed| self.is_looked_at(scene, failed.event))
     }
 
-    /// Shows all of the view, of which `visible` points are seen without scrolling: the map begins within these.
+    /// Shows the whole view, of which `visible` points are seen without scrolling: the map begins within these.
     fn whole_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>, (under, visible): (Option<Under<'_>>, f32)) -> Vec<Wish> {
         let mut wishes = Vec::new();
         let known = self.known(scene);
@@ -156,12 +156,12 @@ impl SegmentsView {
         };
         let top = ui.next_widget_position().y;
         let failed = state.failed.as_ref().filter(|failed| self.is_looked_at(scene, failed.event));
-        // Where there is little room, the request that failed is more important than the sums of the segments.
+        // In little space, the failed request is more important than the sums of the segments.
         if failed.is_none() || visible >= theme::FAILURE_WITH_SUMS {
             headline_ui(ui, &state);
         }
         ui.horizontal_wrapped(|ui| self.tools_ui(ui, &state, &paint, &mut wishes));
-        // Why a request failed is what is looked for first.
+        // The cause of a failed request is the first thing to look for.
         if let Some(failed) = failed {
             let key = OomKey::new(&known, failed);
             if self.tested.as_ref().is_none_or(|(of, _)| *of != key) {
@@ -170,7 +170,7 @@ impl SegmentsView {
             self.tested = self.tester.take().or(self.tested.take());
             let tested = self.tested.as_ref().filter(|(of, _)| *of == key);
             let analysis = tested.map(|(_, analysis)| &**analysis);
-            // The map stays in view below it.
+            // The map stays visible below it.
             let used = ui.next_widget_position().y - top;
             let most = (visible * OOM_SHARE).min(visible - used - theme::MAP_BELOW_FAILURE).max(theme::MAP_LEAST);
             let asked = oom::failed_ui(ui, failed, analysis, &paint, (self.is_picture, most));
@@ -210,7 +210,7 @@ impl SegmentsView {
         }
         let room = ui.available_size().max(vec2(200.0, theme::MAP_LEAST));
         let is_wide = room.x >= theme::SEGMENTS_TABLE_WIDTH * 1.8;
-        // Half of little room shows neither map nor table.
+        // Half of a small space has room for neither map nor table.
         let has_table = is_wide || room.y >= 2.0 * theme::MAP_LEAST;
         let sizes = match is_wide {
             true => {
@@ -280,9 +280,9 @@ impl SegmentsView {
         }
     }
 
-    /// How the map is drawn, and what can be done with the table.
+    /// The controls of the map, and the buttons of the table.
     fn map_tools_ui(&mut self, ui: &mut Ui, state: &Arc<State>, wishes: &mut Vec<Wish>) {
-        let tooltip = "Draw every segment in its own row at full width; otherwise all segments have one scale.";
+        let tooltip = "Draw every segment in its own row at full width instead of to a common scale.";
         ui.toggle_value(&mut self.chart.is_normalised, "One row each").on_hover_text(tooltip);
         let tooltip = "Draw the map with twice as many rows (+ while the map has the focus).";
         if ui.small_button("Larger").on_hover_text(tooltip).clicked() {
@@ -343,7 +343,7 @@ fn is_beside(event: EventId, moment: usize) -> bool {
     (event.0 as usize..=event.0 as usize + 1).contains(&moment)
 }
 
-/// What is held, in one sentence, and in a tooltip pool by pool.
+/// Shows the headline, with the pools in its tooltip.
 fn headline_ui(ui: &mut Ui, state: &State) {
     let text = headline(state);
     let size = if ui.available_width() < theme::SEGMENTS_WIDE { 13.0 } else { 15.0 };
@@ -380,7 +380,7 @@ fn headline(state: &State) -> String {
     }
     let usage = &map.usage;
     let bytes = format_bytes;
-    // Private pools serve nobody else.
+    // Private pools are not available to other requests.
     let common = || state.rooms.iter().filter(|room| room.home.private.is_none());
     let streams = common().map(|room| room.home.stream).collect::<std::collections::BTreeSet<_>>().len();
     let largest = common().max_by_key(|room| room.fits).filter(|room| room.fits > 0);
@@ -408,7 +408,7 @@ fn headline(state: &State) -> String {
     )
 }
 
-/// Why there is no map.
+/// The text shown instead of a map.
 fn nothing_held(state: &State) -> String {
     let map = &state.map;
     match map.strays.len() {

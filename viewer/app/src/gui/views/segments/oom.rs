@@ -1,4 +1,4 @@
-//! Oom: a failed request: how full the device was, who filled it, why the request failed, and what would have helped.
+//! A failed request: device memory, largest users, the cause of the failure, and what would have prevented it.
 
 use eframe::egui::{
     Align2, Color32, FontId, Grid, Label, Rect, RichText, Role, ScrollArea, Sense, Stroke, StrokeKind, TextStyle, Ui,
@@ -18,20 +18,20 @@ use crate::gui::scene::Wish;
 use crate::gui::widgets::fit;
 use crate::gui::widgets::theme::{self, Shades};
 
-/// Height that margins and border add to the account, in points.
+/// Height of margins and border around the analysis, in points.
 const FRAME: f32 = 14.0;
 
-/// What was done.
+/// The user's action.
 #[derive(Debug, Default)]
 pub(super) struct Asked {
-    /// Show this one of the failed requests.
+    /// Show this failed request.
     pub(super) oom: Option<usize>,
     /// Show the range to free.
     pub(super) show_relief: bool,
     pub(super) wish: Option<Wish>,
 }
 
-/// A line to go through the failed requests, of which `current` is shown.
+/// A line to step through the failed requests, of which `current` is shown.
 pub(super) fn choice_ui(ui: &mut Ui, state: &State, current: Option<usize>) -> Asked {
     let mut asked = Asked::default();
     let count = state.ooms.len();
@@ -50,7 +50,7 @@ pub(super) fn choice_ui(ui: &mut Ui, state: &State, current: Option<usize>) -> A
             asked.oom = row;
         }
     };
-    go(ui, &text, Some(current.unwrap_or(0)), "Show the moment of the failed request, and why it did not fit.");
+    go(ui, &text, Some(current.unwrap_or(0)), "Show the failed request and why it did not fit.");
     if count > 1 {
         go(ui, "Previous", current.and_then(|row| row.checked_sub(1)), "Show the failed request before this one.");
         let next = current.map(|row| row + 1).filter(|row| *row < count);
@@ -59,7 +59,7 @@ pub(super) fn choice_ui(ui: &mut Ui, state: &State, current: Option<usize>) -> A
     asked
 }
 
-/// The failed request: why it failed and what would have helped in full width; below, the request beside the largest free
+/// The failed request: its cause and possible fixes in full width; below, the request beside the largest free
 /// ranges, and the blocks that are live. At most `most` points high. `analysis` is there once the replays are done.
 pub(super) fn failed_ui(
     ui: &mut Ui,
@@ -94,7 +94,7 @@ pub(super) fn failed_ui(
     asked
 }
 
-/// What was asked for, how full the device was, who filled it, why it failed, and what would have helped.
+/// The request, device memory, largest users, cause and possible fixes.
 fn words_ui(ui: &mut Ui, failed: &FailedRequest, analysis: Option<&OomAnalysis>, paint: &Paint<'_>) {
     let Some(analysis) = analysis else {
         ui.strong(format!("{} requested", format_bytes(failed.requested)));
@@ -107,7 +107,7 @@ fn words_ui(ui: &mut Ui, failed: &FailedRequest, analysis: Option<&OomAnalysis>,
     let headline = format!("{}: {}.", requested(paint.trace, analysis), analysis.fill());
     ui.add(Label::new(RichText::new(headline).strong()).wrap());
     ui.spacing_mut().item_spacing.y = 1.0;
-    // What would have helped comes right after the cause: a low panel shows these without scrolling.
+    // Possible fixes come right after the cause, so that a low panel shows both without scrolling.
     let sentences =
         [Some(analysis.cause_text()), analysis.helps(), Some(analysis.reason_text()), analysis.does_not_help()];
     let notes = failed.notes.iter().map(|note| format!("Note: {note}."));
@@ -141,7 +141,7 @@ fn facts_ui(ui: &mut Ui, failed: &FailedRequest) {
     });
 }
 
-/// The largest holders, and the fewest bytes of live blocks to free.
+/// The largest users of memory, and the fewest bytes of live blocks to free.
 fn blocks_ui(ui: &mut Ui, failed: &FailedRequest, analysis: Option<&OomAnalysis>, is_picture: bool, asked: &mut Asked) {
     if let Some(analysis) = analysis {
         ui.strong("Live blocks (allocated bytes)");
@@ -174,7 +174,7 @@ fn blocks_ui(ui: &mut Ui, failed: &FailedRequest, analysis: Option<&OomAnalysis>
     }
 }
 
-/// Groups of blocks, a line each.
+/// Groups of blocks, one per line.
 fn holders_ui(ui: &mut Ui, holders: &Holders) {
     for group in &holders.groups {
         let named: Vec<&str> = group.key.iter().map(String::as_str).filter(|part| *part != "(none)").collect();
@@ -196,10 +196,10 @@ fn holders_ui(ui: &mut Ui, holders: &Holders) {
     }
 }
 
-/// A bar for the request and one for each of the largest free ranges, to one scale.
+/// Bars for the request and for each of the largest free ranges, to scale.
 fn bars_ui(ui: &mut Ui, failed: &FailedRequest, paint: &Paint<'_>) {
     let shades = &paint.shades;
-    ui.weak("The request, and the largest free ranges of its pool, to one scale:");
+    ui.weak("The request and the largest free ranges of its pool, to scale:");
     let longest = failed.holes.first().map_or(0, |hole| hole.bytes).max(failed.rounded).max(1);
     let several = failed.holes.iter().any(|hole| Some(hole.home) != failed.holes.first().map(|first| first.home));
     bar_ui(
@@ -217,7 +217,7 @@ fn bars_ui(ui: &mut Ui, failed: &FailedRequest, paint: &Paint<'_>) {
     let device = format!("{} free on the device", format_bytes(failed.device_free));
     bar_ui(ui, (failed.device_free.min(longest), longest), Color32::TRANSPARENT, &device, shades);
     if failed.holes.is_empty() {
-        ui.weak("Nothing is free in segments of its pool.");
+        ui.weak("No free range in the segments of its pool.");
     }
 }
 
@@ -230,7 +230,7 @@ fn bar_ui(ui: &mut Ui, (bytes, longest): (u64, u64), colour: Color32, text: &str
     painter.rect_stroke(bar, 0.0, Stroke::new(1.0, shades.strong), StrokeKind::Inside);
     let font = FontId::proportional(12.0);
     let galley = painter.layout_no_wrap(text.to_owned(), font.clone(), shades.strong);
-    // Beside the bar where there is room, else on it.
+    // Beside the bar if there is room, else on it.
     let (x, ink) = if width + galley.size().x + 8.0 < rect.width() {
         (bar.right() + 6.0, shades.strong)
     } else {

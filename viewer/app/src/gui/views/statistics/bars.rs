@@ -1,11 +1,11 @@
-//! Bars: one column of a sheet as a chart. Labels that have no room are left out; the pointer tells every bar exactly.
+//! One column of a sheet as a bar chart; labels without room are left out, and hovering shows exact values.
 
 use eframe::egui::{FontId, Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
 
 use super::sheet::{Sheet, Value};
 use crate::gui::widgets::theme::{self, Shades};
 
-/// Shows column `measure` of a sheet; gives the row of the bar that was clicked. `chosen` is marked.
+/// Shows column `measure` of a sheet as bars. Returns the row of the bar that was clicked. `chosen` is highlighted.
 pub(super) fn bars_ui(ui: &mut Ui, sheet: &Sheet, measure: usize, chosen: Option<usize>) -> Option<usize> {
     let shades = Shades::in_ui(ui);
     let size = vec2(ui.available_width().max(60.0), theme::CHART_HEIGHT);
@@ -31,7 +31,7 @@ pub(super) fn bars_ui(ui: &mut Ui, sheet: &Sheet, measure: usize, chosen: Option
     let font = FontId::proportional(11.0);
     let text_height = ui.fonts_mut(|fonts| fonts.row_height(&font)) + 3.0;
     let plot = Rect::from_min_max(rect.min + vec2(0.0, text_height), rect.max - vec2(0.0, text_height));
-    // Few bars stay bars.
+    // Few bars are not stretched.
     let plot = plot.with_max_x(plot.right().min(plot.left() + rows as f32 * theme::WIDEST_BAR));
     let place = Place { left: plot.left(), width: plot.width(), rows };
     let over = response.hover_pos().filter(|at| plot.x_range().contains(at.x));
@@ -51,7 +51,7 @@ pub(super) fn bars_ui(ui: &mut Ui, sheet: &Sheet, measure: usize, chosen: Option
         let is_chosen = chosen_x.is_some_and(|chosen| (x - 0.01..x + step - 0.01).contains(&chosen));
         let colour = if is_chosen || pointed == Some(row) { shades.strong } else { shades.curve };
         if length(row) > 0 {
-            // What there is, is seen.
+            // Nonzero bars are always visible.
             ui.painter().rect_filled(
                 Rect::from_min_max(pos2(bar.left(), bar.top().min(plot.bottom() - 1.0)), bar.max),
                 0.0,
@@ -79,7 +79,7 @@ pub(super) fn bars_ui(ui: &mut Ui, sheet: &Sheet, measure: usize, chosen: Option
     pointed.filter(|_| is_clicked)
 }
 
-/// Where bars lie.
+/// The layout of the bars.
 struct Place {
     left: f32,
     width: f32,
@@ -87,7 +87,7 @@ struct Place {
 }
 
 impl Place {
-    /// The width of a bar, which may be far less than a point.
+    /// Width of a bar, which may be far less than a point.
     fn bar(&self) -> f32 {
         self.width / self.rows.max(1) as f32
     }
@@ -97,7 +97,7 @@ impl Place {
         self.left + (f64::from(self.width) * row as f64 / self.rows.max(1) as f64) as f32
     }
 
-    /// The row with the longest bar among those of the point that `x` is in.
+    /// The row with the longest bar in the point that contains `x`.
     fn largest_at(&self, x: f32, length: impl Fn(usize) -> u64) -> usize {
         let row = |x: f32| {
             let share = f64::from((x - self.left) / self.width).clamp(0.0, 1.0);
@@ -111,14 +111,14 @@ impl Place {
         (first..end).max_by_key(|row| (length(*row), std::cmp::Reverse(*row))).unwrap_or(first)
     }
 
-    /// Rows whose labels are tried: never more than have room at the least.
+    /// The rows whose labels are tried: no more than can fit.
     fn labelled(&self) -> impl Iterator<Item = usize> {
         let most = (self.width / 12.0).max(1.0) as usize;
         (0..self.rows).step_by(self.rows.div_ceil(most).max(1))
     }
 }
 
-/// The text of the first column, by which bars are called.
+/// The text of the first column, which labels the bars.
 pub(super) fn step_name(step: Option<u32>, is_before: bool) -> Value {
     Value::Text(match (step, is_before) {
         (Some(step), _) => step.to_string(),

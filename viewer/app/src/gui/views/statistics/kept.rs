@@ -1,4 +1,4 @@
-//! Kept: the blocks that are allocated in the recording and never freed, by source line or module, and which of them leak.
+//! The blocks that are allocated in the recording and never freed, by source line or module, and which of them leak.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -19,11 +19,11 @@ use crate::gui::views::timeline::drawn_metric;
 use crate::gui::widgets::table::Column;
 use crate::session::absent::Absent;
 
-/// Steps that are listed for a row.
+/// Most steps listed for a row.
 const LISTED_STEPS: usize = 12;
 
-/// What is kept on the device of `live`, of the blocks among `matches`: the leaks in sentences, as `highwater growth` prints
-/// them, and every source line with what it keeps.
+/// The blocks kept on the device of `live`, of those among `matches`: the leaks in sentences, as printed by `highwater
+/// growth`, and every source line with its kept bytes.
 pub(super) fn kept(trace: &Trace, absent: &Absent, live: &LiveIndex, metric: Metric, matches: &Matches) -> Sheet {
     let metric = drawn_metric(metric);
     let window = StepWindow::of(trace, live.device(), None, None).ok();
@@ -41,7 +41,8 @@ pub(super) fn kept(trace: &Trace, absent: &Absent, live: &LiveIndex, metric: Met
     rows.sort_by_key(|row| std::cmp::Reverse((row.leaked, row.bytes)));
     let lead = if rows.is_empty() {
         let nothing = "Nothing allocated in this recording is live at its end.";
-        let none_found = "None of the blocks that meet the search is allocated in this recording and live at its end.";
+        let none_found =
+            "None of the blocks that meet the search conditions is allocated in this recording and live at its end.";
         vec![if matches.is_all() { nothing } else { none_found }.to_owned()]
     } else {
         lead(absent, &leaks, steps)
@@ -50,7 +51,7 @@ pub(super) fn kept(trace: &Trace, absent: &Absent, live: &LiveIndex, metric: Met
     Sheet { name: "Kept", columns: columns(&keys), lines, measure: Some(1), lead }
 }
 
-/// By what blocks are grouped: the source line, the module, and the category, each where the recording has it. Guessed
+/// The grouping keys: source line, module and category, each if recorded. Guessed
 /// categories would split what one line keeps.
 fn keys(trace: &Trace, absent: &Absent) -> Vec<GroupKey> {
     let mut keys = vec![GroupKey::Frame, GroupKey::Scope];
@@ -61,7 +62,7 @@ fn keys(trace: &Trace, absent: &Absent) -> Vec<GroupKey> {
     keys
 }
 
-/// The blocks by `keys`. Blocks of several lines that leak together, through a line that calls them, have that line.
+/// The blocks by `keys`. Blocks of several lines that leak together through a common caller have the caller's line.
 fn groups(trace: &Trace, blocks: &[BlockId], keys: &[GroupKey], leaks: &Leaks) -> BTreeMap<Vec<String>, Vec<BlockId>> {
     let leaking: HashSet<&str> = leaks.lines.iter().map(|leak| leak.line.as_str()).collect();
     let mut callers: HashMap<StackId, Option<String>> = HashMap::new();
@@ -88,7 +89,7 @@ fn groups(trace: &Trace, blocks: &[BlockId], keys: &[GroupKey], leaks: &Leaks) -
     groups
 }
 
-/// The verdict on leaks.
+/// The sentences about leaks.
 fn lead(absent: &Absent, leaks: &Leaks, steps: usize) -> Vec<String> {
     match steps {
         0 => absent.reason(GroupKey::Step).map(str::to_owned).into_iter().collect(),
@@ -106,31 +107,27 @@ fn columns(keys: &[GroupKey]) -> Vec<Column> {
     };
     let figures = [
         number("Kept", "Bytes allocated in the recording and never freed.", 84.0),
-        number("A step", "Bytes that a leak keeps of each step on average; 0 where nothing leaks.", 76.0),
-        number(
-            "Leaked",
-            "Bytes that leaks keep, of the steps in which leaks are looked for: the second to the last whole one.",
-            84.0,
-        ),
+        number("A step", "Bytes leaked per step, on average; 0 without a leak.", 76.0),
+        number("Leaked", "Bytes leaked over the steps searched for leaks: the second to the last whole step.", 84.0),
     ];
     let rest = [
         number("Blocks", "Number of blocks.", 76.0),
-        number("Steps", "Number of steps that leave bytes.", 70.0),
-        words("From", "These steps, with the bytes that each leaves.", 240.0),
+        number("Steps", "Number of steps with bytes that are never freed.", 70.0),
+        words("From", "These steps, each with its bytes.", 240.0),
     ];
     let first = keys.first().map(|key| of_key(key, true));
     let others = keys.iter().skip(1).map(|key| of_key(key, false));
     first.into_iter().chain(figures).chain(others).chain(rest).collect()
 }
 
-/// What one group keeps.
+/// The kept blocks of one group.
 struct Row {
     key: Vec<String>,
     bytes: u64,
     leaked: u64,
     per_step: u64,
     blocks: u64,
-    /// Bytes by the step in which they were allocated; none outside all steps.
+    /// Bytes by the step in which they were allocated; `None` outside all steps.
     by_step: BTreeMap<Option<u32>, u64>,
 }
 
@@ -154,7 +151,7 @@ impl Row {
         Self { key, bytes, leaked, per_step, blocks: blocks.len() as u64, by_step }
     }
 
-    /// The steps with what each leaves.
+    /// The steps with the bytes kept from each.
     fn steps_text(&self) -> String {
         let one = |(step, bytes): (&Option<u32>, &u64)| {
             let step = step.map_or_else(|| "outside".to_owned(), |step| format!("step {step}"));

@@ -1,4 +1,4 @@
-//! Statistics: a recording in figures: steps, what stays from them, sizes, lifetimes, and what the numbers rest on.
+//! The statistics of a recording: steps, kept blocks, sizes, lifetimes, and the accuracy of the numbers.
 
 mod sheet;
 mod bars;
@@ -20,7 +20,7 @@ use crate::gui::widgets::worker::Worker;
 use crate::session::Recording;
 use sheet::Sheet;
 
-/// What is counted.
+/// A question: what to count.
 #[derive(Debug)]
 struct Asked {
     recording: Arc<Recording>,
@@ -29,7 +29,7 @@ struct Asked {
     matches: Arc<Matches>,
 }
 
-/// What was counted.
+/// The computed statistics.
 #[derive(Debug)]
 struct Counted {
     of: Weak<Recording>,
@@ -56,7 +56,7 @@ impl Counted {
     }
 }
 
-/// What is remembered of a sheet.
+/// State of a sheet.
 #[derive(Debug, Default)]
 struct Page {
     table: TableState,
@@ -64,21 +64,20 @@ struct Page {
     measure: Option<usize>,
 }
 
-/// The sheets in their order.
+/// The names of the sheets, in order.
 const SHEETS: [&str; 6] = ["Steps", "Kept", "Sizes", "Freed when", "Lifetime in events", "Recording"];
 
-/// What each sheet answers, in its place.
+/// The tooltip of each sheet, in the same order.
 const ANSWERS: [&str; 6] = [
     "Memory of each step. Double click or Enter shows the step in the timeline.",
-    "What was made and never freed: is there something that grows with every step? Double click or Enter shows only \
-     that.",
+    "Blocks allocated and never freed, and growth per step. Double click or Enter shows only these.",
     "Block sizes, in powers of two. Double click or Enter shows only blocks of that size.",
     "How long the blocks are live, in phases and steps. Double click or Enter shows only these.",
     "Lifetimes of blocks, in events.",
     "The origin of the recording, the allocator settings, and what limits the accuracy of the numbers.",
 ];
 
-/// The view's state.
+/// State of the view.
 #[derive(Debug)]
 pub struct StatisticsView {
     shown: usize,
@@ -88,7 +87,7 @@ pub struct StatisticsView {
     counted: Option<Counted>,
 }
 
-/// What was asked last. It does not keep the recording: a file that is read again leaves memory at once.
+/// The key of the last question. Does not keep the recording, so that its memory is freed when the file is read again.
 #[derive(Debug)]
 struct Key {
     of: Weak<Recording>,
@@ -110,7 +109,7 @@ impl Default for StatisticsView {
 }
 
 impl StatisticsView {
-    /// Shows the statistics of the chosen device; gives what the user asks for.
+    /// Shows the statistics of the chosen device. Returns the user's requests.
     pub fn statistics_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) -> Vec<Wish> {
         self.refresh(ui, scene);
         let Some(counted) = &self.counted else {
@@ -128,7 +127,7 @@ impl StatisticsView {
             if self.worker.is_busy() {
                 ui.weak("counting");
             } else if !scene.matches.is_all() {
-                ui.weak("only blocks that meet the search");
+                ui.weak("only blocks that meet the search conditions");
             }
         });
         let (Some(sheet), Some(page)) = (counted.sheets.get(self.shown), self.pages.get_mut(self.shown)) else {
@@ -148,7 +147,7 @@ impl StatisticsView {
         let measures = sheet.measures();
         let default = sheet.measure.filter(|measure| measures.contains(measure));
         let measure = page.measure.filter(|measure| measures.contains(measure)).or(default);
-        // Where there is little room, it is the table's.
+        // In little space, only the table is shown.
         if let Some(mut measure) = measure.filter(|_| ui.available_height() >= theme::LEAST_WITH_CHART) {
             measure_ui(ui, sheet, &measures, &mut measure);
             page.measure = Some(measure);
@@ -184,12 +183,12 @@ impl StatisticsView {
         self.shown = SHEETS.iter().position(|sheet| *sheet == name).unwrap_or(self.shown);
     }
 
-    /// Shows the next sheet, after the last the first.
+    /// Shows the next sheet, wrapping around.
     pub fn show_next(&mut self) {
         self.shown = (self.shown + 1) % SHEETS.len();
     }
 
-    /// What is shown: `Steps`, `Kept` …
+    /// The name of the current sheet: `Steps`, `Kept` …
     pub fn shown(&self) -> &'static str {
         self.counted.as_ref().map_or("", |_| SHEETS[self.shown])
     }
@@ -206,7 +205,11 @@ impl StatisticsView {
         }
     }
 
-    /// Writes the sheet that is shown as comma-separated values, in exact figures and in the order shown.
+    /// Writes the current sheet as CSV, in exact figures and in the order shown.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the statistics are still being computed, or if `out` fails.
     pub fn write_csv(&self, out: &mut impl Write) -> io::Result<()> {
         let page = self.pages.get(self.shown);
         let sheet = self.counted.as_ref().and_then(|counted| counted.sheets.get(self.shown));
@@ -248,7 +251,7 @@ impl StatisticsView {
     }
 }
 
-/// What limits trust, in words.
+/// Shows the limits of accuracy.
 fn notes_ui(ui: &mut Ui, notes: &[TrustNote]) {
     if notes.is_empty() {
         ui.label("Nothing was lost, inferred or guessed: every number is exact.");
@@ -261,7 +264,7 @@ fn notes_ui(ui: &mut Ui, notes: &[TrustNote]) {
     ui.add_space(6.0);
 }
 
-/// Which column bars show.
+/// The chooser of the column for bars.
 fn measure_ui(ui: &mut Ui, sheet: &Sheet, measures: &[usize], measure: &mut usize) {
     let name = |column: usize| sheet.columns.get(column).map_or("", |column| column.name);
     let chosen = ComboBox::from_id_salt(("bars", sheet.name)).selected_text(format!("bars: {}", name(*measure)));

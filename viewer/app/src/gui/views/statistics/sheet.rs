@@ -1,4 +1,4 @@
-//! Sheet: rows of figures, shown as a table and as bars, written as comma-separated values.
+//! A sheet of rows, shown as a table and as bars, and written as CSV.
 
 use std::cmp::Ordering;
 
@@ -14,18 +14,18 @@ use crate::gui::widgets::theme;
 pub(super) enum Value {
     Nothing,
     Text(String),
-    /// A module path, whose end tells most.
+    /// A module path, truncated at the start.
     Path(String),
     Count(u64),
     Bytes(u64),
-    /// Bytes more or less than elsewhere.
+    /// A signed difference in bytes.
     Change(i64),
     Nanos(u64),
     Category(Category),
 }
 
 impl Value {
-    /// In short, for people.
+    /// The short form.
     pub(super) fn text(&self) -> String {
         match self {
             Self::Nothing => String::new(),
@@ -38,7 +38,7 @@ impl Value {
         }
     }
 
-    /// To the last digit, where the short form may leave some out.
+    /// In full, if the short form is rounded.
     pub(super) fn exact(&self) -> Option<String> {
         match self {
             Self::Bytes(bytes) => Some(format!("{} B", format_count(*bytes))),
@@ -51,7 +51,7 @@ impl Value {
         }
     }
 
-    /// As a file has it: bare digits.
+    /// For files: bare digits.
     pub(super) fn bare(&self) -> String {
         match self {
             Self::Count(number) | Self::Bytes(number) | Self::Nanos(number) => number.to_string(),
@@ -60,7 +60,7 @@ impl Value {
         }
     }
 
-    /// Its length as a bar, if it can be one.
+    /// The length of its bar, if it can be one.
     pub(super) fn length(&self) -> Option<u64> {
         match self {
             Self::Count(number) | Self::Bytes(number) => Some(*number),
@@ -82,7 +82,7 @@ impl Value {
 #[derive(Clone, Debug)]
 pub(super) struct Line {
     pub values: Vec<Value>,
-    /// What double click and Enter ask for.
+    /// The wish for double click and Enter.
     pub wish: Option<Wish>,
 }
 
@@ -92,14 +92,14 @@ pub(super) struct Sheet {
     pub name: &'static str,
     pub columns: Vec<Column>,
     pub lines: Vec<Line>,
-    /// The column that bars show at first; none where there are no bars.
+    /// The column initially shown as bars; `None` if there are no bars.
     pub measure: Option<usize>,
     /// Sentences above the rows.
     pub lead: Vec<String>,
 }
 
 impl Sheet {
-    /// The columns that have room in `width` points, at least the first two.
+    /// The columns that fit into `width` points, at least the first two.
     pub(super) fn shown_columns(&self, width: f32) -> &[Column] {
         let least = |column: &Column| if column.width == 0.0 { theme::LEAST_FIRST_COLUMN } else { column.width };
         let mut used = 0.0;
@@ -110,7 +110,7 @@ impl Sheet {
         &self.columns[..count.count().max(2).min(self.columns.len())]
     }
 
-    /// What stands in a row and column.
+    /// The value at a row and column.
     pub(super) fn value(&self, row: usize, column: usize) -> &Value {
         self.lines.get(row).and_then(|line| line.values.get(column)).unwrap_or(&Value::Nothing)
     }
@@ -129,7 +129,7 @@ impl Sheet {
         Cell { text: value.text(), swatch, keeps_end: matches!(value, Value::Path(_)), ..Cell::default() }
     }
 
-    /// The rows in the order of a column; in their own order without one.
+    /// The rows ordered by a column; in their original order without one.
     pub(super) fn order(&self, sort: Option<(usize, bool)>) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.lines.len()).collect();
         if let Some((column, is_falling)) = sort {

@@ -1,4 +1,4 @@
-//! Sheets: the statistics of a device as sheets, and all that is known of its recording.
+//! Builds the sheets of a device's statistics and of the facts about its recording.
 
 use highwater_analysis::Metric;
 use highwater_analysis::statistics::{Bin, RangeBin, Statistics};
@@ -18,7 +18,7 @@ pub(super) const fn words(name: &'static str, tooltip: &'static str, width: f32)
     Column { name, tooltip, width, is_number: false, is_sortable: true }
 }
 
-/// What each step did.
+/// The statistics of each step.
 pub(super) fn steps(statistics: &Statistics) -> Sheet {
     let metric = statistics.metric;
     let is_sampled = statistics.steps.iter().any(|row| row.peak.device_used > 0);
@@ -26,7 +26,7 @@ pub(super) fn steps(statistics: &Statistics) -> Sheet {
     let mut columns = vec![
         words("Step", "The training step; events before, between and after steps have rows of their own.", 70.0),
         number("Peak", "The peak of the chosen total in the step.", 84.0),
-        number("Change", "End less start.", 84.0),
+        number("Change", "End minus start.", 84.0),
         number("Kept", "Bytes allocated in the step and never freed.", 84.0),
         number("Events", "Number of events of the device.", 76.0),
         number("Lasted", "Time from the first event of the step to the last.", 84.0),
@@ -79,7 +79,7 @@ const OF_BINS: [Column; 5] = [
     number("Bytes", "Sum of their bytes; reused memory counts each time.", 100.0),
     number("Blocks at peak", "Number of these blocks that are live at the peak.", 110.0),
     number("Bytes at peak", "Bytes of these blocks at the peak.", 110.0),
-    number("Share of peak", "Share of these bytes in the peak.", 100.0),
+    number("Share of peak", "These bytes as a share of the peak.", 100.0),
 ];
 
 fn of_bin(name: String, bin: &Bin, whole: &Bin, wish: Option<String>) -> Line {
@@ -126,7 +126,7 @@ pub(super) fn lifetimes(statistics: &Statistics) -> Sheet {
     )
 }
 
-/// Blocks by the number of events that they live.
+/// Blocks by lifetime in events.
 pub(super) fn lived(statistics: &Statistics) -> Sheet {
     let line = |row: &RangeBin| {
         let name = match (row.from, row.to) {
@@ -137,18 +137,18 @@ pub(super) fn lived(statistics: &Statistics) -> Sheet {
     };
     let mut lines: Vec<Line> = statistics.lived.by_events.iter().map(line).collect();
     lines.push(of_bin("not known".to_owned(), &statistics.lived.open, &statistics.blocks, None));
-    let tooltip = "Events from a block's allocation to the request of its free. Of blocks made before the recording or \
-                   not freed in it that is not known.";
+    let tooltip = "Events from a block's allocation to the request of its free; unknown for blocks allocated before \
+                   the recording or not freed in it.";
     bins("Lifetime in events", words("Lifetime in events", tooltip, 118.0), lines, 1)
 }
 
-/// All that is known of the recording, its device and its allocator.
+/// All facts about the recording, its device and its allocator.
 pub(super) fn facts(trace: &Trace, statistics: &Statistics) -> Sheet {
     let columns = vec![
-        // The value stands beside its name, also where the panel is narrow.
-        words("Fact", "What is known.", 0.0),
+        // The value is beside its name even in a narrow panel.
+        words("Fact", "The name of the fact.", 0.0),
         words("Value", "Its value.", 168.0),
-        words("About", "What the fact is about.", 90.0),
+        words("About", "The subject of the fact.", 90.0),
     ];
     let mut rows: Vec<(&str, String, String)> = Vec::new();
     let mut add = |about, fact: &str, value: String| {
@@ -192,9 +192,9 @@ pub(super) fn facts(trace: &Trace, statistics: &Statistics) -> Sheet {
     add("driver", "Page mappings", count(allocator.maps));
     add("driver", "Page unmappings", count(allocator.unmaps));
     add("driver", "Bytes allocated", exact(allocator.obtained_bytes));
-    add("driver", "Bytes given back", exact(allocator.returned_bytes));
+    add("driver", "Bytes freed", exact(allocator.returned_bytes));
     add("driver", "Segments allocated right after a release", count(allocator.obtained_after_release));
-    add("driver", "Requests that failed", count(allocator.ooms));
+    add("driver", "Failed requests", count(allocator.ooms));
     let loss = allocator.allocated_bytes.saturating_sub(allocator.requested_bytes);
     let share = crate::gui::widgets::legend::share(loss, allocator.allocated_bytes);
     add("allocator", "Rounding, sum over all blocks", format!("{} ({share})", exact(loss)));

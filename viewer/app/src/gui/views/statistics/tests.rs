@@ -1,4 +1,4 @@
-//! Tests: the sheets driven by pointer and keyboard, and their figures.
+//! Tests of the sheets, driven by pointer and keyboard, and of their figures.
 
 use eframe::egui::{Key as Button, Vec2};
 use egui_kittest::Harness;
@@ -180,7 +180,7 @@ fn conditions_narrow_what_is_counted() {
     let mut harness = harness(LEAKING);
     harness.state_mut().narrow("category=buffer");
     settle(&mut harness);
-    harness.get_by_label("only blocks that meet the search");
+    harness.get_by_label("only blocks that meet the search conditions");
     show(&mut harness, "Freed when");
     let kept = rows(&harness).into_iter().find(|row| row.starts_with("kept to the end")).unwrap();
     assert_eq!(kept, "kept to the end · 3 · 40 B · 3 · 40 B · 100%");

@@ -1,4 +1,4 @@
-//! Axis: where ticks stand and what they say: bytes in binary units, events and times in steps of 1, 2 and 5.
+//! Positions and labels of ticks: bytes in binary units, events and times in steps of 1, 2 and 5.
 
 use std::ops::Range;
 
@@ -6,19 +6,19 @@ use highwater_snapshots::units::format_count;
 
 use crate::selection::Axis;
 
-/// A tick: its place on the axis and its label.
+/// A tick: its position on the axis and its label.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Tick {
-    /// Where.
+    /// The position.
     pub value: f64,
-    /// What it says.
+    /// The label.
     pub label: String,
 }
 
-/// The smallest step between labels, in their unit: three decimals tell neighbours apart.
+/// The smallest step between labels, in their unit: three decimals keep neighbours distinct.
 const LEAST_STEP: f64 = 0.002;
 
-/// Most ticks of an axis: a guard against a step that is far too small.
+/// Most ticks of an axis, as a guard against a step that is far too small.
 const MOST: usize = 1000;
 
 /// Ticks of a byte axis over `range`, at least `step` bytes apart: a power of two, so that labels stay round.
@@ -27,8 +27,8 @@ pub(super) fn byte_ticks(range: &Range<f64>, step: f64) -> Vec<Tick> {
     ticks(range, step, |value| byte_label(value, range.end, step))
 }
 
-/// A number of bytes in the unit of the top of the axis, as [`format_bytes`](highwater_snapshots::units::format_bytes)
-/// prints it, with the decimals that `step` needs; in a smaller unit where `step` would need more than three.
+/// A number of bytes in the unit of the axis's upper end, as [`format_bytes`](highwater_snapshots::units::format_bytes)
+/// prints it, with the decimals that `step` needs; in a smaller unit if `step` needs more than three.
 fn byte_label(bytes: f64, top: f64, step: f64) -> String {
     const UNITS: [(&str, f64); 4] =
         [("TiB", (1_u64 << 40) as f64), ("GiB", (1_u64 << 30) as f64), ("MiB", (1_u64 << 20) as f64), ("KiB", 1024.0)];
@@ -54,7 +54,7 @@ pub(super) fn across_ticks(axis: Axis, range: &Range<f64>, step: f64) -> Vec<Tic
     }
 }
 
-/// A time in nanoseconds, with the digits that a step of `step` nanoseconds needs.
+/// A time in nanoseconds, with the digits needed for a step of `step` nanoseconds.
 fn time_label(nanos: f64, step: f64) -> String {
     let (unit, name) = [(1e9, "s"), (1e6, "ms"), (1e3, "µs")]
         .into_iter()
@@ -64,7 +64,7 @@ fn time_label(nanos: f64, step: f64) -> String {
     format!("{:.decimals$} {name}", nanos / unit)
 }
 
-/// The least of 1, 2, 5, 10, 20, 50 … that is not below `step`.
+/// The least of 1, 2, 5, 10, 20, 50 … that is at least `step`.
 fn round_up(step: f64) -> f64 {
     let decade = 10_f64.powf(step.log10().floor());
     let factor = [1.0, 2.0, 5.0].into_iter().find(|factor| factor * decade >= step * (1.0 - 1e-9)).unwrap_or(10.0);

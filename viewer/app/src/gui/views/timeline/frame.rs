@@ -1,4 +1,4 @@
-//! PlotFrame: where the plot lies on the screen and which part of the recording it shows; the way between the two.
+//! The plot's rectangle on the screen and the visible part of the recording, with conversions between both.
 
 use std::ops::Range;
 
@@ -6,20 +6,20 @@ use eframe::egui::{Color32, Mesh, Pos2, Rect, Shape, TextureId, pos2};
 
 use crate::selection::View;
 
-/// A rectangle on the screen and the view that fills it.
+/// A rectangle on the screen and the visible part that fills it.
 ///
-/// Values stay in double precision until they are relative to the view: a year in nanoseconds and a terabyte do not fit
+/// Values stay in double precision until they are relative to the view: a year in nanoseconds or a terabyte exceeds
 /// single precision.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlotFrame {
-    /// On the screen, in points.
+    /// The rectangle on the screen, in points.
     pub rect: Rect,
-    /// On the axes.
+    /// The visible part, on the axes.
     pub view: View,
 }
 
 impl PlotFrame {
-    /// The screen's x of a place on the horizontal axis.
+    /// The screen's x for a position on the horizontal axis.
     pub fn screen_x(&self, x: f64) -> f32 {
         let share = (x - self.view.x.start) / (self.view.x.end - self.view.x.start);
         (f64::from(self.rect.left()) + share * f64::from(self.rect.width())) as f32
@@ -31,19 +31,19 @@ impl PlotFrame {
         (f64::from(self.rect.bottom()) - share * f64::from(self.rect.height())) as f32
     }
 
-    /// The place on the horizontal axis at the screen's `x`.
+    /// The position on the horizontal axis for the screen's `x`.
     pub fn x_at(&self, x: f32) -> f64 {
         let share = f64::from(x - self.rect.left()) / f64::from(self.rect.width());
         self.view.x.start + share * (self.view.x.end - self.view.x.start)
     }
 
-    /// The bytes at the screen's `y`.
+    /// The bytes for the screen's `y`.
     pub fn bytes_at(&self, y: f32) -> f64 {
         let share = f64::from(self.rect.bottom() - y) / f64::from(self.rect.height());
         self.view.y.start + share * (self.view.y.end - self.view.y.start)
     }
 
-    /// Units of the axis, and bytes, that one point covers.
+    /// Axis units and bytes per point.
     pub fn units_per_point(&self) -> [f64; 2] {
         [
             (self.view.x.end - self.view.x.start) / f64::from(self.rect.width()),
@@ -51,7 +51,7 @@ impl PlotFrame {
         ]
     }
 
-    /// A picture of `pictured`, moved and stretched to where that lies now, and cut at the frame and at `within` on the
+    /// A picture of `pictured`, moved and scaled to its position, and clipped to the frame and to `within` on the
     /// horizontal axis.
     pub fn image(&self, texture: TextureId, pictured: &View, within: &Range<f64>) -> Shape {
         let cut = |outer: &Range<f64>, inner: &Range<f64>| outer.start.max(inner.start)..outer.end.min(inner.end);
@@ -70,7 +70,7 @@ impl PlotFrame {
         Shape::mesh(mesh)
     }
 
-    /// The middle of the rectangle, on the axes.
+    /// The centre of the rectangle, on the axes.
     pub fn center(&self) -> [f64; 2] {
         let Pos2 { x, y } = self.rect.center();
         [self.x_at(x), self.bytes_at(y)]

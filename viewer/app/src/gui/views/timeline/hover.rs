@@ -1,4 +1,4 @@
-//! Hover: what is under the pointer, in a few lines.
+//! The tooltip for the block under the pointer.
 
 use eframe::egui::Ui;
 use highwater_snapshots::units::format_bytes;
@@ -11,7 +11,7 @@ use crate::gui::widgets::words::{life, moment_text, size, title};
 use crate::selection::Selection;
 use crate::session::Recording;
 
-/// Shows it.
+/// Shows the tooltip.
 pub(super) fn hover_ui(ui: &mut Ui, recording: &Recording, selection: &Selection, hover: Hover, entry: Option<&Entry>) {
     let trace = &recording.trace;
     let metric = drawn_metric(selection.metric);

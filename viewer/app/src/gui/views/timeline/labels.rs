@@ -1,4 +1,4 @@
-//! Labels: which parts of a plot have words on them already, so that no label lies on another.
+//! Tracks the areas of a plot that labels occupy, so that labels do not overlap.
 
 use eframe::egui::Rect;
 
@@ -7,19 +7,19 @@ use eframe::egui::Rect;
 pub(crate) struct Labels(Vec<Rect>);
 
 impl Labels {
-    /// Keeps others away from `rect`.
+    /// Keeps other labels away from `rect`.
     pub(crate) fn add(&mut self, rect: Rect) {
         self.0.push(rect);
     }
 
-    /// Takes the first of `places` that lies within `plot` and meets no label; none where there is no such place.
+    /// Takes the first of `places` that is within `plot` and overlaps no label; `None` if there is none.
     pub(crate) fn claim(&mut self, plot: Rect, places: impl IntoIterator<Item = Rect>) -> Option<Rect> {
         let place = places.into_iter().find(|place| plot.contains_rect(*place) && !self.meets(*place))?;
         self.add(place);
         Some(place)
     }
 
-    /// Whether a label lies on `rect`, or so close that they would read as one.
+    /// Whether a label overlaps `rect`, or is too close to it.
     fn meets(&self, rect: Rect) -> bool {
         self.0.iter().any(|label| label.intersects(rect.expand(1.0)))
     }

@@ -1,4 +1,4 @@
-//! Lanes: steps and phases above the plot, with labels only where there is room for them.
+//! Steps and phases above the plot, labelled where there is room.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ struct Lane<'a> {
     shades: &'a Shades,
 }
 
-/// The height of all lanes of a recording, in points.
+/// Height of all lanes of a recording, in points.
 pub(super) fn height(recording: &Recording) -> f32 {
     let regions = &recording.regions;
     let lanes = [has_steps(recording), has_phases(recording), !regions.notes.is_empty()];
@@ -42,7 +42,7 @@ pub(super) fn height(recording: &Recording) -> f32 {
     count as f32 * theme::LANE_HEIGHT
 }
 
-/// Paints the lanes into `rect`, in line with the plot: steps, phases, the program's own regions, its notes.
+/// Paints the lanes into `rect`, aligned with the plot: steps, phases, annotated regions, marks.
 pub(super) fn paint(
     painter: &Painter,
     rect: Rect,
@@ -92,13 +92,13 @@ fn has_steps(recording: &Recording) -> bool {
     !recording.steps.is_empty()
 }
 
-/// Without any step or phase event the one span says nothing.
+/// Without any step or phase event, the single span carries no information.
 fn has_phases(recording: &Recording) -> bool {
     recording.trace.spans.rows().len() > 1
 }
 
-/// The places on the axis at which the steps in view begin, for lines through the plot; none where they would lie too
-/// close to part anything.
+/// The axis positions at which the visible steps begin, for lines through the plot; empty if they would be too
+/// dense.
 pub(super) fn step_borders(frame: &PlotFrame, recording: &Recording, selection: &Selection) -> Vec<f64> {
     let shown = in_view(&recording.steps, |(_, events)| events.clone(), frame, &recording.trace, selection);
     if shown.len() > (frame.rect.width() / 24.0) as usize {
@@ -109,7 +109,7 @@ pub(super) fn step_borders(frame: &PlotFrame, recording: &Recording, selection: 
     places.filter(|x| frame.view.x.contains(x)).collect()
 }
 
-/// Those of `rows`, which are in order, that reach into the view.
+/// The elements of the sorted `rows` that overlap the view.
 fn in_view<'a, T>(
     rows: &'a [T],
     events: impl Fn(&T) -> Range<u32>,
@@ -141,7 +141,7 @@ fn paint_steps(lane: &Lane<'_>, steps: &[(u32, Range<u32>)]) {
         });
         return;
     }
-    // Too narrow for words: bare numbers, and only every so many.
+    // Too narrow for words: bare numbers at regular distances.
     let number = lane.text(last.to_string()).size().x + 12.0;
     let every = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000];
     let every = every.into_iter().find(|every| *every as f32 * mean >= number).unwrap_or(100_000);
@@ -172,7 +172,7 @@ fn paint_regions(lane: &Lane<'_>, regions: &[Region]) {
     });
 }
 
-/// Notes: a tick each, and its words where they touch neither the next tick nor the words before.
+/// Paints marks: a tick each, with text if it fits before the next tick and after the previous text.
 fn paint_notes(lane: &Lane<'_>, notes: &[(usize, StringId)]) {
     let place = |moment: usize| lane.selection.x_of(lane.trace, moment);
     let shown = notes.partition_point(|(moment, _)| place(*moment) < lane.frame.view.x.start)
@@ -193,7 +193,7 @@ fn paint_notes(lane: &Lane<'_>, notes: &[(usize, StringId)]) {
     }
 }
 
-/// The first of `rows` for which `is_before`, which holds up to some row and for none after it, does not hold.
+/// Binary search: the first of `rows` for which `is_before` is false.
 fn first_not(rows: Range<usize>, is_before: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut high) = (rows.start, rows.end.max(rows.start));
     while low < high {
@@ -203,7 +203,7 @@ fn first_not(rows: Range<usize>, is_before: impl Fn(usize) -> bool) -> usize {
     low
 }
 
-/// A phase in few letters.
+/// The short name of a phase.
 const fn short(phase: Phase) -> &'static str {
     match phase {
         Phase::Setup => "set",
@@ -221,7 +221,7 @@ impl Lane<'_> {
         self.painter.layout_no_wrap(text, font, self.shades.strong)
     }
 
-    /// Text cut to `room` points.
+    /// Text truncated to `room` points.
     fn text_within(&self, text: &str, room: f32) -> Arc<Galley> {
         let format = TextFormat::simple(FontId::proportional(LETTERS), self.shades.strong);
         let mut job = LayoutJob::single_section(text.to_owned(), format);
@@ -230,9 +230,9 @@ impl Lane<'_> {
         self.painter.layout_job(job)
     }
 
-    /// Paints `count` cells, which are in order, and over them the labels that `label` gives for a cell and the room in
-    /// it; a label never touches the one before it. Cells that would end within the point in which the last one ended
-    /// are left to it, so that no more are painted, or looked at, than the lane is wide.
+    /// Paints `count` cells, which are in order, with the labels that `label` returns for a cell and the available
+    /// width; labels never touch. Cells that end within the point in which the previous one ended
+    /// are skipped, so that no more are painted or looked at than the lane is wide.
     fn paint<T>(&self, count: usize, cell: impl Fn(usize) -> Cell<T>, label: impl Fn(&T, f32) -> Option<Arc<Galley>>) {
         let edges = |events: Range<u32>| {
             let x = self.selection.x_of_events(self.trace, events);

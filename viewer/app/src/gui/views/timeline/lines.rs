@@ -1,4 +1,4 @@
-//! Lines: the totals over the bands, column by column the largest of each, so that no peak is lost.
+//! The lines of totals over the bands; each pixel column shows its maximum, so that no peak is lost.
 
 use eframe::egui::Stroke;
 use egui_plot::{Line, PlotPoints};
@@ -9,11 +9,11 @@ use crate::gui::widgets::theme::Shades;
 use crate::selection::{Selection, View};
 use crate::session::Recording;
 
-/// A line closer than this to the drawn total everywhere, in points, would only thicken it.
+/// A line closer than this to the drawn total everywhere, in points, would only make it thicker.
 const APART: f64 = 1.5;
 
 impl Timeline {
-    /// The lines of the totals, the outermost first, so that the drawn one lies on top.
+    /// The lines of the totals, the outermost first, so that the drawn total is on top.
     pub(super) fn lines(
         &self,
         recording: &Recording,
@@ -59,7 +59,7 @@ impl Timeline {
         lines
     }
 
-    /// Points on the screen that one byte covers.
+    /// Points per byte on the screen.
     fn points_per_byte(&self, selection: &Selection) -> f64 {
         let height = self.frame.as_ref().map_or(400.0, |frame| frame.rect.height());
         let View { y, .. } = selection.view();
@@ -77,8 +77,8 @@ fn points_of(shown: &Shown, metric: Metric) -> Vec<[f64; 2]> {
     point.collect()
 }
 
-/// How strongly a line is drawn, from 0 to 1: one that rises and falls by many points from column to column would hide
-/// the bands, whose upper edge says the same.
+/// The opacity of a line, from 0 to 1: one that changes by many points from column to column would hide
+/// the bands, whose upper edge shows the same.
 fn calmed(points: &[[f64; 2]], points_per_byte: f64) -> f32 {
     const CALM: f64 = 6.0;
     const WILD: f64 = 16.0;

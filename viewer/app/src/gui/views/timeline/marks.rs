@@ -1,4 +1,4 @@
-//! Marks: what lies on top of the bands: the peak, the moment under the pointer, and the outlines of blocks.
+//! The marks on top of the bands: the peak, the moment under the pointer, and outlines of blocks.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use crate::gui::widgets::words::when;
 use crate::selection::Axis;
 
 /// Paints the peak's marker at `x` on the axis: a diamond at the total and a label above it; or, where the peak is
-/// outside the view, a label at the side where it is. The label stands where `is_clear` of lines, if there is such a place.
+/// outside the view, a label at the side where it is. The label avoids lines, as reported by `is_clear`, if possible.
 pub(super) fn paint_peak(
     painter: &Painter,
     frame: &PlotFrame,
@@ -64,12 +64,12 @@ pub(super) fn paint_peak(
     labels.add(Rect::from_center_size(point, egui::Vec2::splat(11.0)));
 }
 
-/// How many places farther from the peak are tried to either side, and how many below each other.
+/// Number of candidate positions farther to either side of the peak, and below each other.
 const PEAK_STEPS: usize = 10;
 const PEAK_ROWS: usize = 12;
 
-/// Where the label of the peak at `point` may stand, the best first: above it, beside it at the upper edge, and below it
-/// within the bands.
+/// Candidate positions of the peak's label at `point`, the best first: above it, beside it at the upper edge, and below
+/// it within the bands.
 fn peak_places(plot: Rect, point: Pos2, size: egui::Vec2) -> Vec<Rect> {
     let left_most = plot.left() + 4.0;
     let clamped = |left: f32| left.clamp(left_most, (plot.right() - size.x - 4.0).max(left_most));
@@ -111,7 +111,7 @@ pub(super) fn paint_mark(
     let foot = pos2(x, frame.rect.bottom() - size.y);
     let left = vec2(-size.x, 0.0);
     let top = pos2(x, frame.rect.top());
-    // At last clear of a peak of next to nothing.
+    // Last resort for a peak close to zero.
     let aside = vec2(size.x / 2.0, 0.0);
     let places =
         [foot, foot + left, top, top + left, foot + aside, foot + left - aside].map(|at| Rect::from_min_size(at, size));
@@ -123,15 +123,15 @@ pub(super) fn paint_mark(
     painter.text(flag.center(), Align2::CENTER_CENTER, name, FontId::proportional(12.0), shades.on_peak);
 }
 
-/// Tints what lies between the marks.
+/// Tints the range between the marks.
 pub(super) fn paint_between(painter: &Painter, frame: &PlotFrame, [from, to]: [f64; 2], shades: &Shades) {
     let across = egui::Rangef::new(frame.screen_x(from), frame.screen_x(to));
     let rect = Rect::from_x_y_ranges(across, frame.rect.y_range()).intersect(frame.rect);
     painter.rect_filled(rect, 0.0, shades.mark.gamma_multiply(0.09));
 }
 
-/// Paints the requests that could not be met: a line and a cross each, and words beside it, near the foot or wherever no
-/// label lies; one label for those that lie close.
+/// Paints the failed requests: a line and a cross each, with text beside it, near the foot or wherever no other label
+/// is; one label for requests that are close together.
 pub(crate) fn paint_ooms(
     painter: &Painter,
     frame: &PlotFrame,
@@ -149,7 +149,7 @@ pub(crate) fn paint_ooms(
         for [from, to] in labels.beside(x, frame.rect.top(), frame.rect.bottom()) {
             painter.vline(x, from..=to, Stroke::new(1.0, shades.warning.gamma_multiply(0.7)));
         }
-        // Whole also where the recording ends in it.
+        // Fully visible even at the end of the recording.
         let x = x.clamp(frame.rect.left() + 7.0, frame.rect.right() - 7.0);
         let words = painter.layout_no_wrap("out of memory".to_owned(), FontId::proportional(12.0), shades.warning);
         let rows = [frame.rect.bottom() - 28.0, frame.rect.center().y, frame.rect.top() + 12.0];
@@ -166,7 +166,7 @@ pub(crate) fn paint_ooms(
     }
 }
 
-/// Paints a ruler from `from` to `to` on the axes, and `words` on what lies between.
+/// Paints a ruler from `from` to `to` on the axes, with `words` as its label.
 pub(super) fn paint_ruler(
     painter: &Painter,
     frame: &PlotFrame,
@@ -234,7 +234,7 @@ pub(super) fn paint_outline(
     }
 }
 
-/// Adds a corner; one that only prolongs the last level stretch replaces its end.
+/// Adds a corner; one that only extends the last level stretch replaces its end.
 fn push(corners: &mut Vec<Pos2>, corner: Pos2) {
     if let [.., before, last] = corners.as_mut_slice()
         && before.y == last.y
@@ -256,18 +256,18 @@ fn dashed(painter: &Painter, from: Pos2, to: Pos2, colour: Color32) {
     painter.extend(Shape::dashed_line(&[from, to], Stroke::new(1.0, colour.gamma_multiply(0.8)), 4.0, 4.0));
 }
 
-/// Paints what the horizontal axis counts, beside its ticks.
+/// Paints the unit of the horizontal axis beside its ticks.
 pub(crate) fn paint_axis_name(painter: &Painter, frame: &PlotFrame, axis: Axis, shades: &Shades) {
     let name = if axis == Axis::Event { "event" } else { "time" };
     let place = frame.rect.left_bottom() + vec2(-8.0, 14.0);
     painter.text(place, Align2::RIGHT_CENTER, name, FontId::proportional(11.5), shades.faint);
 }
 
-/// Points between two places at which a note is tried.
+/// Distance between two candidate positions of a note, in points.
 const NOTE_STEP: f32 = 24.0;
 
-/// Paints words at the upper edge of the plot, for what is outside the view: as far right as there is a place that no
-/// label takes and that `is_clear` of what the plot shows; nowhere where there is none.
+/// Paints a note at the upper edge of the plot, about something outside the view: at the rightmost position that
+/// overlaps no label and that `is_clear` of the plot's content; nothing if there is none.
 pub(crate) fn paint_note(
     painter: &Painter,
     frame: &PlotFrame,

@@ -1,4 +1,4 @@
-//! Timeline: every live block as a band in a stack over time, with axes, lanes, lines, the peak and the overview.
+//! The timeline: every live block as a band in a stack over time, with axes, lanes, lines, the peak and the overview.
 
 mod axis;
 mod frame;
@@ -37,7 +37,7 @@ use picture::{Painter, Part, Request};
 /// How the bands look.
 #[derive(Clone, Debug)]
 pub struct Look {
-    /// What colours mean.
+    /// The colouring of blocks.
     pub colour_by: ColourBy,
     /// The order of the stack.
     pub stacking: Stacking,
@@ -51,10 +51,10 @@ pub struct Look {
     pub is_hiding: bool,
 }
 
-/// What is under the pointer.
+/// The target of the pointer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hover {
-    /// Events that have happened by that moment.
+    /// Number of events before that moment.
     pub moment: usize,
     /// The block, if the pointer is on one.
     pub block: Option<BlockId>,
@@ -66,24 +66,24 @@ pub struct Hover {
 #[derive(Debug, Default)]
 pub struct Timeline {
     painter: Option<Painter>,
-    /// The recording that is shown.
+    /// The current recording.
     of: Weak<Recording>,
     detail: Option<Shown>,
     whole: Option<Shown>,
-    /// Where the plot was last drawn.
+    /// The frame of the last drawn plot.
     frame: Option<PlotFrame>,
     hover: Option<Hover>,
     /// The stack last asked for, with its total and moment.
     stack: Option<((Metric, usize), Arc<Stack>)>,
-    /// What of the overview the pointer holds.
+    /// The part of the overview being dragged.
     hold: Option<overview::Hold>,
-    /// Where a ruler was begun, on the axes.
+    /// Start of a ruler, on the axes.
     ruler: Option<[f64; 2]>,
     /// Whether the user moved the view in the last frame.
     is_moving: bool,
-    /// Whether the pointer rests where it was when a command was given: then it points at nothing.
+    /// Whether the pointer has not moved since the last command: then it is ignored.
     is_resting: bool,
-    /// The columns that the block under the pointer covers, as far as pixels show it.
+    /// The columns that the block under the pointer covers, to the precision of pixels.
     hovered_outline: Option<(BlockId, Vec<Option<Range<u64>>>)>,
 }
 
@@ -101,25 +101,25 @@ impl std::fmt::Debug for Shown {
 }
 
 impl Shown {
-    /// Where column `index` begins on the axis.
+    /// The start of column `index` on the axis.
     fn edge(&self, index: usize) -> f64 {
         let View { x, .. } = &self.view;
         x.start + (x.end - x.start) * index as f64 / self.picture.raster.columns.len().max(1) as f64
     }
 }
 
-/// Pixels of a picture's longer side at most, whatever the graphics card takes.
+/// Most pixels of a picture's longer side, whatever the graphics card allows.
 const LONGEST_SIDE: usize = 8192;
-/// Pixels of the picture of the whole.
+/// Size in pixels of the picture of the whole recording.
 const WHOLE_SIZE: [usize; 2] = [1024, 384];
 
 impl Timeline {
-    /// Where the plot was last drawn.
+    /// The frame of the last drawn plot.
     pub fn frame(&self) -> Option<&PlotFrame> {
         self.frame.as_ref()
     }
 
-    /// What is under the pointer.
+    /// The target of the pointer.
     pub fn hover(&self) -> Option<Hover> {
         self.hover
     }
@@ -130,18 +130,18 @@ impl Timeline {
         shown.or(self.whole.as_ref().filter(|shown| self.is_of(shown))).map(|shown| &shown.picture)
     }
 
-    /// Whether the picture of what is in view is still being drawn.
+    /// Whether the picture of the visible part is still being drawn.
     pub fn is_drawing(&self) -> bool {
         self.painter.as_ref().is_some_and(Painter::is_busy)
     }
 
-    /// Lets the pointer point at nothing until it moves again: what a command shows is looked at.
+    /// Ignores the pointer until it moves again, so that the result of a command is visible.
     pub fn rest_pointer(&mut self) {
         (self.is_resting, self.hover, self.hovered_outline) = (true, None, None);
     }
 
-    /// Goes over to `recording`, which was read later from the same file. The pictures stay in sight until those of the
-    /// new recording are there, but nothing is looked up in them any more.
+    /// Switches to `recording`, read later from the same file. The pictures stay until those of the
+    /// new recording are ready, but are no longer used for look-ups.
     pub fn renew(&mut self, recording: &Arc<Recording>) {
         self.of = Arc::downgrade(recording);
         (self.stack, self.hovered_outline, self.hover) = (None, None, None);
@@ -151,7 +151,7 @@ impl Timeline {
         self.of.as_ptr() == Arc::as_ptr(&shown.picture.request.recording)
     }
 
-    /// The picture that is seen at `x` on the axis.
+    /// The picture shown at `x` on the axis.
     fn shown_at(&self, x: f64) -> Option<&Shown> {
         let is_there = |shown: &&Shown| self.is_of(shown) && shown.view.x.contains(&x);
         self.detail.as_ref().filter(is_there).or(self.whole.as_ref().filter(is_there))
@@ -162,13 +162,13 @@ impl Timeline {
         self.is_moving
     }
 
-    /// Takes in the pictures that have become ready: at the beginning of a frame, so that all of it shows the same.
+    /// Takes over finished pictures: at the beginning of a frame, so that all of it shows the same.
     pub fn receive(&mut self, ctx: &egui::Context) {
         let ready = self.painter.as_mut().map(Painter::take).unwrap_or_default();
         self.keep(ctx, ready);
     }
 
-    /// Waits until what is in view has been drawn.
+    /// Waits until the visible part is drawn.
     pub fn wait(&mut self, ctx: &egui::Context) {
         let ready = self.painter.as_mut().map(Painter::wait).unwrap_or_default();
         self.keep(ctx, ready);
@@ -188,7 +188,7 @@ impl Timeline {
         Some(stack)
     }
 
-    /// Drops what was drawn of another device, or on another axis.
+    /// Drops pictures of another device, or on another axis.
     fn forget_others(&mut self, selection: &Selection) {
         let is_other = |shown: &Shown| {
             let request = &shown.picture.request;
@@ -206,7 +206,7 @@ impl Timeline {
         }
     }
 
-    /// Shows the timeline and lets the user move in it.
+    /// Shows the timeline and handles input.
     pub fn timeline_ui(&mut self, ui: &mut Ui, recording: &Arc<Recording>, selection: &mut Selection, look: &Look) {
         if self.of.as_ptr() != Arc::as_ptr(recording) {
             self.renew(recording);
@@ -217,7 +217,7 @@ impl Timeline {
         ui.spacing_mut().item_spacing.y = 2.0;
         let lanes = lanes::height(recording);
         let lanes = ui.allocate_space(vec2(ui.available_width(), lanes)).1;
-        // Painted last, when it is known where the plot lies; shown beneath everything else.
+        // Painted last, when the plot's frame is known, but below everything else.
         let background = ui.painter().add(Shape::Noop);
         // A low window has room for the plot alone.
         let has_overview =
@@ -240,8 +240,8 @@ impl Timeline {
         self.frame = Some(frame);
     }
 
-    /// The picture of what is in view, and beside it, where that is not drawn yet, the picture of the whole; nothing
-    /// beyond the recording, which lies `inside`.
+    /// The picture of the visible part and, where it is not drawn yet, the picture of the whole; nothing
+    /// beyond the recording, whose extent is `inside`.
     fn images(&self, frame: &PlotFrame, inside: &Range<f64>) -> Vec<Shape> {
         let image = |shown: &Option<Shown>, within: Range<f64>| {
             let shown = shown.as_ref()?;
@@ -311,7 +311,7 @@ impl Timeline {
         }
     }
 
-    /// The totals of the columns that lie over or under `place`.
+    /// The totals of the columns that overlap `place` horizontally.
     fn totals_at<'a>(&'a self, frame: &PlotFrame, place: egui::Rect) -> impl Iterator<Item = &'a Totals> {
         let shown = self.detail.as_ref().or(self.whole.as_ref());
         let columns =
@@ -323,14 +323,14 @@ impl Timeline {
         columns.filter(is_over).map(|(_, (_, totals))| totals)
     }
 
-    /// Whether all totals lie below `place`, so that no band and no line meets it.
+    /// Whether all totals are below `place`, so that no band or line overlaps it.
     fn lies_below(&self, frame: &PlotFrame, place: egui::Rect) -> bool {
         let highest = |totals: &Totals| Metric::ALL.into_iter().map(|metric| totals.get(metric)).max();
         let mut tops = self.totals_at(frame, place).filter_map(highest);
         tops.all(|bytes| frame.screen_y(bytes as f64) > place.bottom())
     }
 
-    /// Whether the line of no total crosses `place`: it lies above all of them, or within the bands.
+    /// Whether no total's line crosses `place`: it is above all of them, or within the bands.
     fn meets_no_line(&self, frame: &PlotFrame, place: egui::Rect) -> bool {
         let is_clear = |totals: &Totals| {
             Metric::ALL.into_iter().all(|metric| !place.y_range().contains(frame.screen_y(totals.get(metric) as f64)))
@@ -368,7 +368,7 @@ impl Timeline {
         }
     }
 
-    /// Asks for the pictures of what is in view, and of the whole.
+    /// Requests the pictures of the visible part and of the whole recording.
     fn ask(
         &mut self,
         ctx: &egui::Context,
@@ -413,7 +413,7 @@ impl Timeline {
         painter.ask(Part::Whole, whole);
     }
 
-    /// Puts finished pictures on the graphics card.
+    /// Uploads finished pictures to the graphics card.
     fn keep(&mut self, ctx: &egui::Context, ready: Vec<(Part, Picture)>) {
         for (part, mut picture) in ready {
             let Some(image) = picture.image.take() else {

@@ -1,4 +1,4 @@
-//! Overview: the whole recording as one curve, with the visible part marked as a brush: drag it, its edges, or a new one.
+//! The whole recording as one curve, with the visible part as a brush that can be moved, resized or drawn anew.
 
 use std::ops::Range;
 
@@ -10,11 +10,11 @@ use super::picture::Picture;
 use crate::gui::widgets::theme::{self, Shades};
 use crate::selection::View;
 
-/// What the overview shows.
+/// The content of the overview.
 pub(super) struct Overview<'a> {
     /// The picture of the whole recording.
     pub picture: &'a Picture,
-    /// All of it.
+    /// The whole axis.
     pub whole: View,
     /// The visible part.
     pub view: &'a View,
@@ -26,19 +26,19 @@ pub(super) struct Overview<'a> {
     pub marks: [Option<f64>; 2],
 }
 
-/// What the pointer has taken hold of.
+/// The part being dragged.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Hold {
-    /// The visible part, so far from its beginning.
+    /// The visible part, held at this distance from its start.
     Part(f64),
-    /// One end of it, or of a new one: the other end stays here.
+    /// One end of the visible part, or of a new one: the other end stays here.
     End(f64),
 }
 
-/// Points around an edge of the visible part in which the pointer takes hold of it.
+/// Points around an edge of the visible part in which it can be dragged.
 const EDGE: f64 = 5.0;
 
-/// Shows the overview; gives the part of the axis that the user makes visible.
+/// Shows the overview; returns the part of the axis that the user makes visible.
 pub(super) fn overview_ui(ui: &mut Ui, overview: &Overview<'_>, hold: &mut Option<Hold>) -> Option<Range<f64>> {
     let shades = Shades::in_ui(ui);
     let Overview { picture, whole, view, metric, peak_x, marks } = overview;
@@ -89,8 +89,8 @@ pub(super) fn overview_ui(ui: &mut Ui, overview: &Overview<'_>, hold: &mut Optio
     brushed(&response, at, view, &whole.x, per_point, hold)
 }
 
-/// What lies under the pointer at `x`: an edge of the visible part, its inside, or the place where a new one begins.
-/// Where everything is visible there is nothing to move: then a new one begins anywhere.
+/// The target of a drag that starts at `x`: an edge of the visible part, its inside, or a new part.
+/// If everything is visible there is nothing to move, so a new part begins anywhere.
 fn grip(x: f64, shown: &Range<f64>, whole: &Range<f64>, near: f64) -> Hold {
     let is_whole = shown.start <= whole.start && shown.end >= whole.end;
     if !is_whole && (x - shown.start).abs() <= near {
@@ -114,7 +114,7 @@ fn brushed(
 ) -> Option<Range<f64>> {
     let width = view.x.end - view.x.start;
     if response.clicked() {
-        // A click outside of the visible part brings that there.
+        // A click outside the visible part moves it there.
         let middle = at(response.interact_pointer_pos()?);
         *hold = None;
         return (!view.x.contains(&middle)).then(|| middle - width / 2.0..middle + width / 2.0);

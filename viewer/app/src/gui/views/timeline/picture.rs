@@ -1,4 +1,4 @@
-//! Picture: the bands as pixels, drawn on a thread of its own whenever the view changes.
+//! Draws the bands as pixels on a background thread whenever the view changes.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::gui::views::colouring::{ColourBy, Colouring};
 use crate::gui::widgets::theme;
 use crate::session::Recording;
 
-/// The order in which bands lie on each other.
+/// The stacking order of bands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Stacking {
     /// Baseline first, then in the order of allocation.
@@ -24,7 +24,7 @@ pub enum Stacking {
     Colour,
 }
 
-/// What is to be drawn.
+/// The input of a picture.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The recording.
@@ -33,7 +33,7 @@ pub struct Request {
     pub device: usize,
     /// The visible part, as a grid of pixels.
     pub window: Window,
-    /// What colours mean.
+    /// The colouring of blocks.
     pub colour_by: ColourBy,
     /// The order of the stack.
     pub stacking: Stacking,
@@ -41,7 +41,7 @@ pub struct Request {
     pub matches: Arc<Matches>,
     /// Whether the others are left out of the stack.
     pub is_hiding: bool,
-    /// A block to be followed through the picture.
+    /// A block to outline.
     pub outlined: Option<BlockId>,
 }
 
@@ -78,31 +78,31 @@ impl Request {
     }
 }
 
-/// What was drawn.
+/// A finished picture.
 #[derive(Debug)]
 pub struct Picture {
-    /// For what.
+    /// Its input.
     pub request: Request,
     /// The block under each pixel, and each column's moment.
     pub raster: Arc<Raster>,
-    /// The largest of each total in each column.
+    /// The maximum of each total in each column.
     pub totals: Arc<Vec<Totals>>,
     /// The pixels, until they have become a texture.
     pub image: Option<ColorImage>,
     /// The bytes that the outlined block covers in each column.
     pub outline: Vec<Option<Range<u64>>>,
-    /// The colours, and what they mean.
+    /// The colours and their legend.
     pub colouring: Arc<Colouring>,
     /// The stacking order.
     pub bands: Arc<Bands>,
 }
 
 impl Picture {
-    /// What lies at a place, in shares of the picture's width from the left and of its height from the bottom: the column,
-    /// whose moment and total are exact, and the block of the pixel there. A lookup, whatever is alive then.
+    /// The content at a position, as shares of the picture's width from the left and of its height from the bottom: the
+    /// column, with exact moment and total, and the block of the pixel. A constant-time look-up.
     pub fn at(&self, across: f64, up: f64) -> Option<(Column, Option<BlockId>)> {
         let (width, height) = (self.raster.columns.len(), self.raster.height);
-        // A share outside the picture is that of its nearest pixel across, and of none up.
+        // A share outside the picture is clamped horizontally; vertically there is no block.
         let x = ((across.max(0.0) * width as f64) as usize).min(width.checked_sub(1)?);
         let is_inside = (0.0..1.0).contains(&up);
         let block = is_inside.then(|| self.raster.block_at(x, (up * height as f64) as usize)).flatten();
@@ -119,10 +119,10 @@ impl Picture {
     }
 }
 
-/// Which of the two pictures: they are drawn independently, so that each shows its last request.
+/// The two pictures: they are drawn independently, and only the last request for each counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    /// The whole recording, coarsely: the overview, and what shows until the detail is there.
+    /// The whole recording, coarsely: for the overview, and until the detail is ready.
     Whole,
     /// The visible part.
     Detail,
@@ -145,7 +145,7 @@ impl Painter {
         let work = move || {
             let mut studio = Studio::default();
             while let Ok(first) = inbox.recv() {
-                // Only the last request for each part is still wanted.
+                // Only the last request for each part still counts.
                 let mut wanted = [None, None];
                 for (part, request) in std::iter::once(first).chain(inbox.try_iter()) {
                     wanted[part as usize] = Some((part, request));
@@ -162,7 +162,7 @@ impl Painter {
         Ok(Self { requests, pictures, asked: [None, None], pending: [false, false] })
     }
 
-    /// Asks for a picture, unless it is the one that was asked for last.
+    /// Requests a picture, unless it was the last one requested.
     pub(super) fn ask(&mut self, part: Part, request: Request) {
         if self.asked[part as usize].as_ref() == Some(&request) {
             return;
@@ -179,7 +179,7 @@ impl Painter {
                 Ok(picture) => ready.push(picture),
                 Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => {
-                    // The thread has broken off: nothing comes any more.
+                    // The thread has panicked: no more pictures come.
                     self.pending = [false; 2];
                     break;
                 }
@@ -203,7 +203,7 @@ impl Painter {
         ready
     }
 
-    /// Whether something asked for is not ready.
+    /// Whether a requested picture is not ready.
     pub(super) fn is_busy(&self) -> bool {
         self.pending.contains(&true)
     }
@@ -217,14 +217,14 @@ impl Painter {
     }
 }
 
-/// What does not depend on colours.
+/// The input that does not depend on colours.
 #[derive(Clone)]
 struct Drawn {
     raster: Arc<Raster>,
     totals: Arc<Vec<Totals>>,
 }
 
-/// What the thread keeps between pictures.
+/// State of the thread between pictures.
 #[derive(Default)]
 struct Studio {
     colouring: Option<(Request, Arc<Colouring>)>,
@@ -291,10 +291,10 @@ impl Studio {
     }
 }
 
-/// Columns and rows of the squares in which columns turn into rows: what a thread's cache holds.
+/// Size of the tiles in which columns are transposed to rows, to fit into a thread's cache.
 const SQUARE: usize = 32;
 
-/// The raster in colour, its columns turned into rows from the top down.
+/// The raster in colour, transposed to rows from the top down.
 fn image_of(raster: &Raster, colouring: &Colouring) -> ColorImage {
     let (width, height) = (raster.columns.len(), raster.height);
     let mut upright = vec![Color32::TRANSPARENT; width * height];
@@ -315,11 +315,11 @@ fn image_of(raster: &Raster, colouring: &Colouring) -> ColorImage {
     ColorImage::new([width, height], pixels)
 }
 
-/// Pixels from which on a band looks like one.
+/// Least height in pixels of a band that is drawn as one.
 const TALL: usize = 5;
 
-/// The colours of a column's pixels, band by band. A band of some height has a lightness of its own, and a darker line on
-/// top where another band lies on it; thinner bands melt into an even area of their colour.
+/// The colours of a column's pixels, band by band. A band of some height has its own lightness and, below another band,
+/// a darker line on top; thinner bands blend into an even area of their colour.
 fn colour_column(column: &[BlockId], colouring: &Colouring, colours: &mut [Color32]) {
     let mut start = 0;
     for band in column.chunk_by(|below, above| below == above) {

@@ -1,4 +1,4 @@
-//! Plot: axes with their ticks, the grid, and the lines of the totals.
+//! Draws axes with ticks, the grid, and the lines of totals.
 
 use std::ops::Range;
 
@@ -40,7 +40,7 @@ impl Timeline {
         (shown.response, *shown.transform.frame())
     }
 
-    /// What lies beneath the bands: canvas, grid and borders of steps.
+    /// The background of the bands: canvas, grid and step borders.
     pub(super) fn beneath(
         &self,
         frame: &PlotFrame,
@@ -50,7 +50,7 @@ impl Timeline {
     ) -> Vec<Shape> {
         let View { x, y } = &frame.view;
         let [per_x, per_y] = frame.units_per_point();
-        // Beyond the recording there is no canvas: the view reaches there beside a longer one.
+        // Nothing is drawn beyond the end of the recording, which the view may include beside a longer one.
         let inside = selection.whole(recording).x;
         let edges = [inside.start, inside.end].map(|at| frame.screen_x(at.clamp(x.start, x.end)));
         let canvas = Rect::from_x_y_ranges(edges[0]..=edges[1].max(edges[0]), frame.rect.y_range());
@@ -68,13 +68,13 @@ impl Timeline {
     }
 }
 
-/// `plot` with the axes of the timeline for `view`, drawn in about as much `room`. It moves nothing by itself: its bounds
-/// are set by who shows it.
+/// `plot` with the axes of the timeline for `view`, drawn in about as much `room`. It does not handle input: the caller
+/// sets its bounds.
 pub(crate) fn ruled<'a>(plot: Plot<'a>, axis: Axis, view: &View, room: Vec2) -> Plot<'a> {
     let View { x, y } = view;
     let across = across_ticks(axis, x, (x.end - x.start) / f64::from(room.x) * theme::X_TICK_DISTANCE);
     let up = byte_ticks(y, (y.end - y.start) / f64::from(room.y) * theme::Y_TICK_DISTANCE);
-    // A label at either end would touch the other axis's, or be cut off.
+    // A label at either end would overlap the other axis's, or be cut off.
     let edge = (x.end - x.start) / f64::from(room.x) * theme::X_LABEL_HALF;
     let labelled = x.start + edge..x.end - edge;
     plot.show_x(false)
@@ -93,7 +93,7 @@ pub(crate) fn ruled<'a>(plot: Plot<'a>, axis: Axis, view: &View, room: Vec2) -> 
         ])
 }
 
-/// The ticks in the form that the plot takes.
+/// The ticks as the plot takes them.
 fn marks_of(ticks: &[Tick]) -> impl Fn(egui_plot::GridInput) -> Vec<GridMark> + 'static {
     let step_size = ticks.windows(2).map(|pair| pair[1].value - pair[0].value).next().unwrap_or(f64::MAX);
     let marks: Vec<GridMark> = ticks.iter().map(|tick| GridMark { value: tick.value, step_size }).collect();

@@ -1,4 +1,4 @@
-//! Pointer: what is under it, and what wheel, drag and click do.
+//! Handles hover, wheel, drag and click on the timeline.
 
 use std::ops::Range;
 
@@ -13,11 +13,11 @@ use crate::gui::widgets::theme::{self, Shades};
 use crate::selection::{Pin, Selection};
 use crate::session::Recording;
 
-/// Points of the wheel that double or halve the visible part.
+/// Wheel distance in points that doubles or halves the visible part.
 const WHEEL_OCTAVE: f32 = 160.0;
 
 impl Timeline {
-    /// Follows the pointer: hover, click, drag and wheel.
+    /// Handles the pointer: hover, click, drag and wheel.
     pub(super) fn point(
         &mut self,
         ui: &Ui,
@@ -83,8 +83,8 @@ impl Timeline {
         });
     }
 
-    /// The ruler: drawn out with Shift held, it tells how far apart two places are on both axes; it stays until the
-    /// pointer lets go.
+    /// The ruler: drawn by dragging with Shift, it measures the distance on both axes until the
+    /// button is released.
     fn measure(
         &mut self,
         ui: &Ui,
@@ -117,7 +117,7 @@ impl Timeline {
         marks::paint_ruler(ui.painter(), frame, [from, to], &words, &Shades::in_ui(ui));
     }
 
-    /// What lies at a place on the screen: the moment and the block of the pixel that is shown there.
+    /// The moment and the block at a position on the screen, looked up in the shown picture.
     pub fn under(&self, at: egui::Pos2, frame: &PlotFrame) -> Option<Hover> {
         let (x, bytes) = (frame.x_at(at.x), frame.bytes_at(at.y));
         let shown = self.shown_at(x)?;
@@ -128,7 +128,7 @@ impl Timeline {
 }
 
 /// Zooms along the axis around the pointer; with Alt along the bytes; with Ctrl, or by pinching, along both. A wheel
-/// that also turns sideways moves along the axis. Tells whether anything moved.
+/// that also scrolls sideways moves along the axis. Returns whether the view changed.
 pub(crate) fn wheel(
     ui: &Ui,
     at: egui::Pos2,

@@ -1,4 +1,4 @@
-//! Curve: totals as recorded and as they would have been, column by column the largest of each, so that no peak is lost.
+//! Totals as recorded and as predicted; each pixel column keeps its maximum, so that no peak is lost.
 
 use std::ops::Range;
 use std::sync::{Arc, Weak};
@@ -13,7 +13,7 @@ use crate::session::Recording;
 /// The totals that are drawn.
 pub(super) const DRAWN: [Metric; 2] = [Metric::Allocated, Metric::Reserved];
 
-/// What is drawn: a part of the recording's axis, for so many columns of pixels.
+/// The input of a curve: a range of the recording's axis, and the number of pixel columns.
 #[derive(Clone, Debug)]
 pub(super) struct Key {
     pub(super) of: Weak<Replayed>,
@@ -37,17 +37,17 @@ pub(super) struct Asked {
     pub(super) key: Key,
 }
 
-/// The largest of each drawn total in one column.
+/// The maximum of each drawn total in one column.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Column {
-    /// Its middle on the axis.
+    /// The centre on the axis.
     pub(super) x: f64,
     pub(super) measured: [u64; 2],
-    /// None after a request has failed.
+    /// `None` after a request has failed.
     pub(super) predicted: Option<[u64; 2]>,
 }
 
-/// The columns of a part of the axis.
+/// The columns of a range of the axis.
 #[derive(Debug)]
 pub(super) struct Curve {
     pub(super) key: Key,
@@ -55,7 +55,7 @@ pub(super) struct Curve {
 }
 
 impl Curve {
-    /// Works it out; none where it is not wanted any more.
+    /// Computes the columns; `None` if cancelled.
     pub(super) fn of(asked: Asked, cancel: &Cancel) -> Option<Self> {
         let Asked { recording, replayed, selection, key } = asked;
         let (trace, index) = (&recording.trace, recording.devices.get(selection.device)?);

@@ -1,4 +1,4 @@
-//! Figures: peaks as recorded beside those that would have been, and common settings beside each other, as tables.
+//! Recorded and predicted peaks, and the peaks with common settings, as tables.
 
 use eframe::egui::{Ui, UiBuilder, vec2};
 use highwater_analysis::Metric;
@@ -21,36 +21,33 @@ const fn text(name: &'static str, tooltip: &'static str, width: f32) -> Column {
 }
 
 const PEAKS: [Column; 5] = [
-    text("Peak of", "Each total has a peak of its own.", 110.0),
-    number("Recorded", "The peak as it was recorded."),
-    number("What if", "The peak as it would have been."),
-    Column { width: 84.0, ..number("Difference", "What the change makes of it.") },
-    text("New peak at", "Where the peak would be. A click goes there, and so does Enter.", 0.0),
+    text("Peak of", "The total; each peaks at its own moment.", 110.0),
+    number("Recorded", "The recorded peak."),
+    number("What if", "The predicted peak."),
+    Column { width: 84.0, ..number("Difference", "Predicted minus recorded.") },
+    text("New peak at", "The moment of the predicted peak. Click or press Enter to go there.", 0.0),
 ];
 
 const TRIED: [Column; 6] = [
-    text("Settings", "A click replays with these settings, and so does Enter.", 0.0),
+    text("Settings", "Click or press Enter to replay with these settings.", 0.0),
     number("Allocated", "The peak of allocated memory."),
     number("Reserved", "The peak of reserved memory."),
-    Column {
-        width: 108.0,
-        ..number("Reserved − active", "The peak of reserved memory less the peak of active memory.")
-    },
-    Column { width: 146.0, ..number("Reserved vs. recorded", "Peak of reserved memory minus that of the recording.") },
-    text("How it ends", "Whether a request fails, or the replay reaches the end of the recording.", 196.0),
+    Column { width: 108.0, ..number("Reserved − active", "Peak of reserved memory minus peak of active memory.") },
+    Column { width: 146.0, ..number("Reserved vs. recorded", "Peak of reserved memory minus the recorded peak.") },
+    text("Outcome", "Whether a request fails, or the replay reaches the end of the recording.", 196.0),
 ];
 
-/// Width from which on the table of settings has all its columns, in points.
+/// Least width at which the table of settings has all its columns, in points.
 const ROOM_FOR_ALL: f32 = 816.0;
-/// Width from which on the table of peaks names events, in points.
+/// Least width at which the table of peaks names events, in points.
 const ROOM_FOR_EVENTS: f32 = 590.0;
 
-/// Height of a table of so many rows.
+/// Height of a table with this number of rows.
 fn height(rows: usize) -> f32 {
     (rows as f32 + 1.0) * theme::ROW_HEIGHT + 4.0
 }
 
-/// Shows the table in the height that its rows need.
+/// Shows the table at the height of its rows.
 fn whole_table_ui(
     ui: &mut Ui,
     (label, columns): (&str, &[Column]),
@@ -64,7 +61,7 @@ fn whole_table_ui(
     ui.scope_builder(UiBuilder::new().id_salt(label).max_rect(place), show).inner
 }
 
-/// Shows the peaks; gives the moment that was clicked.
+/// Shows the peaks. Returns the moment that was clicked.
 pub(super) fn peaks_ui(ui: &mut Ui, replayed: &Replayed, other: &Other<'_>, state: &mut TableState) -> Option<Wish> {
     let rows = compared(&replayed.prediction.measured, &other.changed.figures);
     let told = |row: &Compared| row.peak.as_ref().map(|peak| other.told(peak));
@@ -95,11 +92,11 @@ pub(super) fn peaks_ui(ui: &mut Ui, replayed: &Replayed, other: &Other<'_>, stat
     told(row).map(|peak| Wish::Moment(peak.position()))
 }
 
-/// Shows the settings that were tried; gives those that were clicked.
+/// Shows the settings that were tried. Returns those that were clicked.
 pub(super) fn tried_ui(ui: &mut Ui, replayed: &Replayed, state: &mut TableState) -> Option<String> {
     let rows = tried(&replayed.prediction);
     let before = replayed.prediction.measured.peak_bytes(Metric::Reserved);
-    // Where there is little room, the figures that are compared stay.
+    // In little space, only the figures to compare stay.
     let shown: &[usize] = if ui.available_width() < ROOM_FOR_ALL { &[0, 2, 5] } else { &[0, 1, 2, 3, 4, 5] };
     let columns: Vec<Column> = shown.iter().map(|column| TRIED[*column]).collect();
     let of = |column: usize| shown.get(column).copied().unwrap_or_default();
@@ -121,19 +118,19 @@ pub(super) fn tried_ui(ui: &mut Ui, replayed: &Replayed, state: &mut TableState)
         Some(format!("{} B", format_count(exact)))
     };
     let touched = whole_table_ui(ui, ("Settings tried", &columns), rows.len(), state, (cell, tip));
-    // Walking the rows by keys replays nothing; a click does, wherever in the row.
+    // Selecting rows by keys replays nothing; a click does, anywhere in the row.
     let clicked = touched.chosen.filter(|_| touched.column.is_some());
     let row = touched.opened.or(clicked).and_then(|row| rows.get(row))?;
     row.asked.map(str::to_owned)
 }
 
-/// The peaks of allocated and reserved memory, and how far reserved lies beyond active.
+/// The peaks of allocated and reserved memory, and the difference between the peaks of reserved and active memory.
 fn figures_of(figures: &Figures) -> [u64; 3] {
     let [allocated, reserved] = [Metric::Allocated, Metric::Reserved].map(|metric| figures.peak_bytes(metric));
     [allocated, reserved, figures.reserved_beyond_active()]
 }
 
-/// The table that is shown as comma-separated values, sizes in bytes, events those of the recording.
+/// The current table as CSV, with sizes in bytes and recorded events.
 pub(super) fn figures_csv(replayed: &Replayed) -> String {
     match replayed.other() {
         Some(other) => peaks_csv(&replayed.prediction, &other),

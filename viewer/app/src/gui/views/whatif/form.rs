@@ -1,4 +1,4 @@
-//! Form: what is to be changed, as text with common values to choose from; mistakes stand beside the field that has them.
+//! The form for the change, with text fields and common values; errors are shown beside their field.
 
 use eframe::egui::{Align, ComboBox, Key, Label, Layout, RichText, Role, TextEdit, Ui, WidgetInfo, vec2};
 use highwater_analysis::Filter;
@@ -9,7 +9,7 @@ use crate::answers::prediction::{Change, DEVICE_SIZES, Part, in_words};
 use crate::answers::replays::check_settings;
 use crate::gui::widgets::theme::{self, Shades};
 
-/// What can be changed.
+/// The fields of the form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Field {
     Settings,
@@ -19,27 +19,30 @@ pub(super) enum Field {
     Scale,
 }
 
-/// A value to choose, and what to say of it.
+/// A suggested value and its tooltip.
 type Choice = (&'static str, &'static str);
 
 const SETTINGS: [Choice; 5] = [
-    ("expandable_segments:True", "Segments grow page by page, so that what is free lies together."),
-    ("max_split_size_mb:128", "Blocks beyond 128 MiB are not split, and only reused for requests about as large."),
+    ("expandable_segments:True", "Segments grow page by page, so that free memory is contiguous."),
+    (
+        "max_split_size_mb:128",
+        "Blocks larger than 128 MiB are not split and are reused only for requests of about their size.",
+    ),
     (
         "roundup_power2_divisions:8",
-        "Sizes are rounded up to eighths between powers of two, so that more of them are equal.",
+        "Sizes are rounded up to eighths between powers of two, so that more blocks can be reused.",
     ),
-    ("garbage_collection_threshold:0.8", "Segments without blocks are given back once 80% of the device is held."),
-    ("default", "No settings at all, whatever was recorded."),
+    ("garbage_collection_threshold:0.8", "Unused segments are freed once 80% of the device memory is reserved."),
+    ("default", "The defaults, without the recorded settings."),
 ];
 const FILTERS: [Choice; 5] = [
     ("category=gradient", "Gradients."),
-    ("category=activation", "What forward keeps for backward."),
-    ("category=optimizer_state", "What the optimizer keeps from step to step."),
+    ("category=activation", "Activations kept for backward."),
+    ("category=optimizer_state", "Optimizer state, such as momentum."),
     ("category=temporary", "Intermediate results."),
-    ("category=workspace", "What libraries ask for to work in."),
+    ("category=workspace", "Workspaces of libraries such as cuBLAS."),
 ];
-/// Parts that can be chosen.
+/// Parts to choose from.
 const PARTS: [Part; 2] = [Part { numerator: 1, denominator: 2 }, Part { numerator: 1, denominator: 4 }];
 
 impl Field {
@@ -67,15 +70,15 @@ impl Field {
     const fn tooltip(self) -> &'static str {
         match self {
             Self::Settings => {
-                "Allocator settings as in PYTORCH_CUDA_ALLOC_CONF, put over the recorded ones, or over the defaults if they \
-                 begin with 'default'."
+                "Allocator settings as in PYTORCH_CUDA_ALLOC_CONF; they override the recorded ones, or the defaults if \
+                 they begin with 'default'."
             }
             Self::Capacity => {
-                "Device memory: whether the run fits, and where it fails if not. Drivers keep a little of it."
+                "Device memory: whether the run fits, and if not, where it fails. Drivers reserve a little of it."
             }
-            Self::Without => "Blocks to leave out, in the language of the search box.",
+            Self::Without => "Blocks to leave out, as search conditions.",
             Self::UntilLastUse => "Blocks to free right after their last use.",
-            Self::Scale => "Blocks to scale in size: half of f32 is what bf16 takes.",
+            Self::Scale => "Blocks to scale in size; 1/2 turns f32 into bf16.",
         }
     }
 
@@ -88,71 +91,71 @@ impl Field {
     }
 }
 
-/// A change, and the words for it.
+/// A change and its description.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Applied {
-    /// Its device is set where it is asked for.
+    /// Its device is set when it is replayed.
     pub(super) change: Change,
     pub(super) words: String,
 }
 
 impl Applied {
-    /// Whether it is for certain blocks.
+    /// Whether it concerns certain blocks.
     pub(super) fn is_of_blocks(&self) -> bool {
         !(self.change.without.is_empty() && self.change.until_last_use.is_empty() && self.change.scale.is_empty())
     }
 }
 
-/// What the user did to the form in this frame.
+/// The user's action on the form in this frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     Apply,
     Reset,
 }
 
-/// What was typed, and what is wrong with it.
+/// The typed text, and the errors in it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Form {
-    /// Whether the first field takes the keyboard when next shown.
+    /// Whether the first field takes the keyboard focus when next shown.
     wants_focus: bool,
     texts: [String; Field::ALL.len()],
     mistakes: [Option<String>; Field::ALL.len()],
-    /// The row of the chosen part.
+    /// The row of the selected part.
     part: usize,
 }
 
 impl Form {
-    /// Puts `text` in place of what stands in `field`.
+    /// Replaces the content of `field` by `text`.
     pub(super) fn set(&mut self, field: Field, text: &str) {
         text.clone_into(&mut self.texts[field as usize]);
         self.mistakes[field as usize] = None;
     }
 
-    /// Gives the keyboard to the first field when next shown.
+    /// Moves the keyboard focus to the first field when next shown.
     pub(super) fn focus(&mut self) {
         self.wants_focus = true;
     }
 
-    /// Whether the same is typed in both, white space aside.
+    /// Whether both have the same text, apart from white space.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         let has_parts = self.text(Field::Scale).is_some();
         Field::ALL.into_iter().all(|field| self.text(field) == other.text(field))
             && (!has_parts || self.part == other.part)
     }
 
-    /// What is wrong with the field of this name. For tests.
+    /// The error of the field with this name. For tests.
     #[cfg(test)]
     pub(super) fn mistake(&self, name: &str) -> Option<&str> {
         let field = Field::ALL.into_iter().find(|field| field.name() == name)?;
         self.mistakes[field as usize].as_deref()
     }
 
-    /// What stands in `field`; none where that is nothing.
+    /// The content of `field`; `None` if it is empty.
     fn text(&self, field: Field) -> Option<&str> {
         Some(self.texts[field as usize].trim()).filter(|text| !text.is_empty())
     }
 
-    /// The change that is asked for, on `device`; none where something is wrong with it, which is noted.
+    /// The requested change, on `device`; `None` if a field is invalid, whose error is then set.
     pub(super) fn apply(&mut self, trace: &Trace, device: DeviceId, has_uses: bool) -> Option<Applied> {
         let mut mistakes: [Option<String>; Field::ALL.len()] = Default::default();
         let mut note = |field: Field, why: String| mistakes[field as usize] = Some(why);
@@ -179,7 +182,7 @@ impl Form {
             }
         };
         let without = filter(Field::Without);
-        // What cannot be asked of this recording may stand there from another one.
+        // A value that does not apply to this recording may be left from another one.
         let until_last_use = if has_uses { filter(Field::UntilLastUse) } else { None };
         let part = PARTS[self.part.min(PARTS.len() - 1)];
         let scale = filter(Field::Scale);
@@ -202,7 +205,7 @@ impl Form {
         self.mistakes.iter().all(Option::is_none).then_some(Applied { change, words })
     }
 
-    /// Shows the fields; gives what the user did. `no_uses` says why the recording has no uses, where it has none.
+    /// Shows the fields. Returns the user's action. `no_uses` is the reason if the recording has no uses.
     pub(super) fn form_ui(&mut self, ui: &mut Ui, no_uses: Option<&str>, is_busy: bool) -> Option<Act> {
         let mut act = None;
         for field in Field::ALL {
@@ -221,7 +224,7 @@ impl Form {
             if button.clicked() {
                 act = Some(Act::Apply);
             }
-            if ui.button("Reset").on_hover_text("Change nothing, and try common settings.").clicked() {
+            if ui.button("Reset").on_hover_text("Remove all changes and try common settings.").clicked() {
                 act = Some(Act::Reset);
             }
             if is_busy {
@@ -287,7 +290,7 @@ impl Form {
     }
 }
 
-/// A sentence below a field.
+/// Shows a sentence below a field.
 fn told_ui(ui: &mut Ui, text: &str, colour: eframe::egui::Color32) {
     ui.horizontal(|ui| {
         ui.add_space(theme::FORM_LABELS + ui.spacing().item_spacing.x);

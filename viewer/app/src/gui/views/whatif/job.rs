@@ -1,4 +1,4 @@
-//! Job: the replay, away from the window; and a recording made from what it predicts.
+//! Runs the replay on a background thread, and makes a recording of its prediction.
 
 use std::sync::{Arc, Weak};
 
@@ -11,7 +11,7 @@ use crate::answers::replays::predict;
 use crate::gui::widgets::worker::Cancel;
 use crate::session::Recording;
 
-/// What is replayed. It does not keep the recording: a file that is read again leaves memory at once.
+/// The key of a replay. Does not keep the recording, so that its memory is freed when the file is read again.
 #[derive(Clone, Debug)]
 pub(super) struct Key {
     pub(super) of: Weak<Recording>,
@@ -27,7 +27,7 @@ pub(super) struct Asked {
     pub(super) key: Key,
 }
 
-/// The answer, or why there is none.
+/// The answer, or the reason why there is none.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) key: Key,
@@ -35,7 +35,7 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// Replays what is asked for; none where the answer is not wanted any more.
+    /// Replays the question; `None` if cancelled.
     pub(super) fn to(asked: Asked, cancel: &Cancel) -> Option<Self> {
         let Asked { recording, key } = asked;
         let device = recording.devices.get(key.device)?.device;
@@ -48,11 +48,11 @@ impl Answer {
     }
 }
 
-/// A prediction with what is looked up in it.
+/// A prediction with its look-up tables.
 #[derive(Debug)]
 pub(super) struct Replayed {
     pub(super) prediction: Prediction,
-    /// The totals of the changed recording, if anything was changed.
+    /// The totals of the changed recording, if there is a change.
     series: Option<Series>,
 }
 
@@ -62,13 +62,13 @@ impl Replayed {
         Self { prediction, series }
     }
 
-    /// What was changed, if anything was.
+    /// The change, if there is one.
     pub(super) fn other(&self) -> Option<Other<'_>> {
         Some(Other { changed: self.prediction.changed.as_ref()?, series: self.series.as_ref()? })
     }
 }
 
-/// A recording as it would have been, seen from the recorded one.
+/// The predicted recording, by events of the recorded one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Other<'a> {
     pub(super) changed: &'a Changed,
@@ -76,50 +76,50 @@ pub(super) struct Other<'a> {
 }
 
 impl Other<'_> {
-    /// The recorded event of one of its events.
+    /// The recorded event for one of its events.
     pub(super) fn recorded(&self, event: EventId) -> Option<EventId> {
         self.changed.source.get(event.index()?).copied()
     }
 
-    /// A moment of it, with the recorded event in place of its own.
+    /// Converts one of its moments to the recorded event.
     pub(super) fn told(&self, moment: &Moment) -> Moment {
         Moment { event: moment.event.and_then(|event| self.recorded(event)), ..*moment }
     }
 
-    /// How many of its events have happened by the recorded `moment`.
+    /// Number of its events before the recorded `moment`.
     fn position(&self, moment: usize) -> usize {
         self.changed.source.partition_point(|event| (event.0 as usize) < moment)
     }
 
-    /// The last recorded moment that it comes to, where a request fails.
+    /// The last recorded moment before a request fails.
     pub(super) fn end(&self) -> Option<usize> {
         self.changed.oom.as_ref().map(|oom| oom.event.0 as usize + 1)
     }
 
-    /// Its own moments while the recording goes through moments `first..=last`; none after its end.
+    /// Its moments during the recorded moments `first..=last`; `None` after its end.
     pub(super) fn moments(&self, first: usize, last: usize) -> Option<std::ops::Range<usize>> {
         if self.end().is_some_and(|end| first > end) {
             return None;
         }
         let end = self.position(last);
-        // What one recorded event became has states of its own in between.
+        // The events made from one recorded event have intermediate states.
         let start = first.checked_sub(1).map_or(0, |before| self.position(before) + 1);
         Some(start.min(end)..end + 1)
     }
 
-    /// Its totals at the recorded `moment`; none after its end.
+    /// Its totals at the recorded `moment`; `None` after its end.
     pub(super) fn totals(&self, moment: usize) -> Option<Totals> {
         let moments = self.moments(moment, moment)?;
         Some(self.series.before_position(&self.changed.trace, moments.end - 1))
     }
 
-    /// Bytes of the highest point of its lines.
+    /// The maximum of its lines, in bytes.
     pub(super) fn highest(&self) -> u64 {
         self.changed.figures.peak_bytes(Metric::Reserved).max(self.changed.figures.peak_bytes(Metric::Allocated))
     }
 }
 
-/// A recording that is to be made from what was predicted.
+/// A request to make a recording from a prediction.
 #[derive(Debug)]
 pub(super) struct Opening {
     pub(super) name: String,
@@ -127,17 +127,17 @@ pub(super) struct Opening {
     pub(super) compares: bool,
 }
 
-/// A recording that was predicted, to be shown.
+/// A predicted recording, ready to be shown.
 #[derive(Debug)]
 pub struct Predicted {
-    /// It.
+    /// The recording.
     pub recording: Recording,
-    /// Whether it is to stand beside the one that it comes from.
+    /// Whether to compare it with its original.
     pub compares: bool,
 }
 
 impl Predicted {
-    /// Makes what is asked for.
+    /// Makes the requested recording.
     pub(super) fn of(opening: Opening, _: &Cancel) -> Option<Self> {
         let Opening { name, trace, compares } = opening;
         Some(Self { recording: Recording::new(name, None, trace), compares })

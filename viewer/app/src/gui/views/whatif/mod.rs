@@ -1,5 +1,5 @@
-//! What-if: what the same requests would have taken with other settings, on another device, or without some blocks: a
-//! form for the change, peaks before and after, and the predicted curve over the measured one.
+//! Predicts memory with other allocator settings, on another device, or without some blocks: a form for the change,
+//! peaks before and after, and the predicted curve over the measured one.
 
 mod form;
 mod job;
@@ -29,22 +29,22 @@ pub use job::Predicted;
 /// Share of the width that the form takes.
 const FORM_SHARE: f32 = 0.43;
 
-/// Opacity of a result that is not of what stands in the form.
+/// Opacity of a result that does not match the form.
 const FORMER_OPACITY: f32 = 0.45;
 
-/// The view's state.
+/// State of the view.
 #[derive(Debug)]
 pub struct WhatIfView {
     form: Form,
-    /// What the form held when it was last applied, without mistakes.
+    /// The form when it was last applied without errors.
     sent: Form,
-    /// The change that is replayed.
+    /// The change being replayed.
     applied: Applied,
     worker: Worker<Asked, Answer>,
-    /// Of which recording and device the last question was.
+    /// The recording and device of the last question.
     asked: Option<(Weak<crate::session::Recording>, usize)>,
     shown: Option<Answer>,
-    /// Whether that recording says when blocks of that device are used.
+    /// Whether that recording has uses of blocks of that device.
     has_uses: bool,
     peaks: TableState,
     tried: TableState,
@@ -73,12 +73,12 @@ impl Default for WhatIfView {
 }
 
 impl WhatIfView {
-    /// Whether anything is being worked out.
+    /// Whether anything is being computed.
     pub fn is_busy(&self) -> bool {
         self.worker.is_busy() || self.curve.is_busy() || self.opener.is_busy()
     }
 
-    /// Waits until it is there. For tests, and for pictures without a window.
+    /// Waits until it is ready. For tests, and for pictures without a window.
     pub fn wait(&mut self) {
         if let Some(answer) = self.worker.wait() {
             self.take(answer);
@@ -87,23 +87,23 @@ impl WhatIfView {
         self.predicted = self.opener.wait().or(self.predicted.take());
     }
 
-    /// Gives the keyboard to the first field of the form.
+    /// Moves the keyboard focus to the first field of the form.
     pub fn focus(&mut self) {
         self.form.focus();
     }
 
-    /// A recording that is to be opened, once it is ready.
+    /// Takes a recording that is to be opened, once it is ready.
     pub fn take_predicted(&mut self) -> Option<Predicted> {
         self.predicted.take().or_else(|| self.opener.take())
     }
 
-    /// The figures as comma-separated values; none until they are known.
+    /// The figures as CSV; `None` until they are computed.
     pub fn csv(&self) -> Option<String> {
         let answer = self.shown.as_ref()?;
         answer.outcome.as_ref().ok().map(|replayed| figures::figures_csv(replayed))
     }
 
-    /// Shows the view in the room that there is; where that is too little, it scrolls. Gives what the user asks for.
+    /// Shows the view in the available space; scrolls if that is too small. Returns the user's requests.
     pub fn whatif_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) -> Vec<Wish> {
         self.refresh(ui.ctx(), scene);
         if ui.available_width() >= theme::WHATIF_WIDE {
@@ -113,7 +113,7 @@ impl WhatIfView {
         scroll.show(ui, |ui| self.column_ui(ui, scene)).inner
     }
 
-    /// The change at the left, what comes of it at the right; where that is too low for both tables and curves it scrolls.
+    /// The form at the left, the results at the right; scrolls if the height is too low for both tables and curves.
     fn columns_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) -> Vec<Wish> {
         let at = ui.next_widget_position();
         let whole = Rect::from_min_max(at, ui.max_rect().max.max(at + vec2(200.0, 120.0)));
@@ -144,7 +144,7 @@ impl WhatIfView {
         wishes
     }
 
-    /// Everything in one column: the verdict and its figures first, so that they are in view without scrolling.
+    /// Everything in one column: the verdict and its figures first, so that they are visible without scrolling.
     fn column_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) -> Vec<Wish> {
         let verdict_ui = |ui: &mut Ui| {
             self.grey_out_former(ui);
@@ -178,7 +178,7 @@ impl WhatIfView {
         notes::notes_ui(ui, &answer.key.applied, answer.outcome.as_ref().ok()?)
     }
 
-    /// Shows the form, and replays with what is applied.
+    /// Shows the form, and replays an applied change.
     fn form_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) -> Vec<Wish> {
         let problem = (!self.has_uses).then(|| no_uses(&scene.recording.trace));
         match self.form.form_ui(ui, problem, self.worker.is_busy()) {
@@ -201,14 +201,14 @@ impl WhatIfView {
         }
     }
 
-    /// The change that the result in view is of, where something else stands in the form or is being replayed.
+    /// The change of the result in view, if the form has another one or another one is being replayed.
     fn former_input(&self) -> Option<&str> {
         let shown = &self.shown.as_ref()?.key.applied;
         let is_former = !self.form.is_same(&self.sent) || shown.words != self.applied.words;
         is_former.then_some(if shown.words.is_empty() { "no change" } else { &shown.words })
     }
 
-    /// Says that a result is not of what stands in the form, and makes all that follows grey; nothing where it is.
+    /// Warns that a result does not match the form, and greys out everything below; shows nothing if it matches.
     fn grey_out_former(&self, ui: &mut Ui) {
         if let Some(input) = self.former_input() {
             let text = RichText::new(format!("Result for the previous input ({input})"));
@@ -217,7 +217,7 @@ impl WhatIfView {
         }
     }
 
-    /// What came of the change: the verdict and the peaks, or that nothing is changed yet.
+    /// The result of the change: the verdict and the peaks, or a hint that nothing is changed yet.
     fn verdict_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) -> Option<Wish> {
         let Some(answer) = self.shown.take() else {
             ui.horizontal(|ui| {
@@ -248,7 +248,7 @@ impl WhatIfView {
         wish
     }
 
-    /// The curves of the change; without one the settings that were tried.
+    /// The curves of the change; without a change, the settings that were tried.
     fn details_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) -> Option<Wish> {
         let answer = self.shown.take()?;
         let wish = match &answer.outcome {
@@ -256,7 +256,7 @@ impl WhatIfView {
             Ok(replayed) => self.tried_ui(ui, scene, replayed),
             Err(_) => None,
         };
-        // A click on settings asks anew, and until the answer comes this one stays.
+        // A click on settings starts a replay, and until it is done this table stays.
         self.shown = Some(answer);
         wish
     }
@@ -284,10 +284,10 @@ impl WhatIfView {
                     self.opener.ask(ui.ctx(), Opening { name: name(), trace, compares });
                 }
             };
-            let tooltip = "Show the recording as it would have been in a tab of its own, with all views.";
-            open(ui, "Open as a recording", "Open what is predicted as a recording", tooltip, false);
-            let tooltip = "Set the recording beside what it would have been, and show what makes the difference.";
-            open(ui, "Compare", "Compare the recording with what is predicted", tooltip, true);
+            let tooltip = "Open the predicted recording in a new tab, with all views.";
+            open(ui, "Open as a recording", "Open the prediction as a recording", tooltip, false);
+            let tooltip = "Compare the recording with the prediction side by side.";
+            open(ui, "Compare", "Compare the recording with the prediction", tooltip, true);
             if self.opener.is_busy() {
                 ui.spinner();
             }
@@ -305,7 +305,7 @@ impl WhatIfView {
         None
     }
 
-    /// Asks anew where another recording or device is looked at, and takes in what has become ready.
+    /// Asks again for another recording or device, and takes over finished results.
     fn refresh(&mut self, ctx: &egui::Context, scene: &Scene<'_>) {
         let (of, device) = (Arc::downgrade(scene.recording), scene.selection.device);
         let is_same = |(asked, on): &(Weak<_>, usize)| Weak::ptr_eq(asked, &of) && *on == device;
@@ -319,7 +319,7 @@ impl WhatIfView {
         if let Some(answer) = self.worker.take() {
             self.take(answer);
         }
-        // What is said of another recording or device is not even for a moment true of this one.
+        // Results for another recording or device must not be shown for this one.
         let is_of = |answer: &Answer| Weak::ptr_eq(&answer.key.of, &of) && answer.key.device == device;
         if self.shown.as_ref().is_some_and(|answer| !is_of(answer)) {
             self.shown = None;
@@ -336,7 +336,7 @@ impl WhatIfView {
     fn take(&mut self, answer: Answer) {
         (self.peaks, self.tried) = (TableState::default(), TableState::default());
         let former = self.shown.replace(answer);
-        // Millions of rows are given back elsewhere: the window goes on.
+        // Millions of rows are freed on another thread, so that the window does not freeze.
         if let Some(Ok(former)) = former.map(|former| former.outcome) {
             let held = Arc::downgrade(&former);
             discard(former, held);
@@ -349,7 +349,7 @@ fn no_uses(trace: &Trace) -> &'static str {
     if trace.header.recorder == "PyTorch" {
         "Not available: PyTorch does not record when blocks are used."
     } else {
-        "Not available: the recording does not say when blocks are used (record with --uses)."
+        "Not available: the recording has no uses of blocks; record with --uses."
     }
 }
 

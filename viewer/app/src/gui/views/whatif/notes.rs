@@ -1,5 +1,4 @@
-//! Notes: what was changed, what is not known, where the replay leaves the recording, and what the allocator says where
-//! it ends.
+//! Notes on a replay: assumptions, where it differs from the recording, and the allocator's state if a request fails.
 
 use eframe::egui::{Grid, Label, RichText, Role, Ui, WidgetInfo, vec2};
 use highwater_snapshots::EventId;
@@ -13,7 +12,7 @@ use crate::figures::predicted::{LOWEST_ADDRESS, NO_BLOCK, concerned, deviation, 
 use crate::gui::scene::Wish;
 use crate::gui::widgets::theme::Shades;
 
-/// Shows them; gives the moment that was clicked.
+/// Shows the notes. Returns the moment that was clicked.
 pub(super) fn notes_ui(ui: &mut Ui, applied: &Applied, replayed: &Replayed) -> Option<Wish> {
     let unchanged = &replayed.prediction.unchanged;
     let mut wish = None;
@@ -31,7 +30,7 @@ pub(super) fn notes_ui(ui: &mut Ui, applied: &Applied, replayed: &Replayed) -> O
         warning_ui(ui, &deviation(differs));
         wish = there_ui(ui, "Go there", "Go to where the replay leaves the recording", differs.event).or(wish);
         for cause in &unchanged.causes {
-            warning_ui(ui, &format!("Perhaps since {cause}."));
+            warning_ui(ui, &format!("Possible cause: {cause}."));
         }
     }
     wish
@@ -82,7 +81,7 @@ fn warning_ui(ui: &mut Ui, text: &str) {
     ui.add(Label::new(RichText::new(text).size(12.5).color(colour)).wrap());
 }
 
-/// A button that leads to the state after `event`.
+/// A button that goes to the state after `event`.
 fn there_ui(ui: &mut Ui, name: &str, label: &str, event: EventId) -> Option<Wish> {
     let button = ui.small_button(name);
     button.widget_info(|| WidgetInfo::labeled(Role::Button, true, label));

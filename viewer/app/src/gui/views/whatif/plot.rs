@@ -1,4 +1,4 @@
-//! Plot: the predicted curve over the measured one, on the timeline's axis, with the capacity and the point where it ends.
+//! The predicted curve over the measured one, on the timeline's axis, with the capacity and the point of failure.
 
 use std::sync::Arc;
 
@@ -17,22 +17,22 @@ use crate::gui::widgets::words::moment_text;
 use crate::gui::widgets::worker::Worker;
 use crate::selection::View;
 
-/// Room above the highest line, as a share of it.
+/// The upper end of the byte axis, as a multiple of the highest line.
 const HEADROOM: f64 = 1.1;
-/// By how much the capacity may exceed the peaks and still be drawn: what lies higher would flatten the curves.
+/// Largest ratio of the capacity to the peaks at which it is drawn: a higher one would flatten the curves.
 const CAPACITY_WITHIN: f64 = 1.6;
-/// Columns that are asked for at most.
+/// Most columns requested.
 const MOST_COLUMNS: usize = 4096;
 /// Length of a dash, in points.
 const DASH: f32 = 6.0;
 
-/// What is drawn.
+/// The input of the plot.
 #[derive(Debug)]
 pub(super) struct CurveView {
     worker: Worker<Asked, Curve>,
     asked: Option<Key>,
     shown: Option<Curve>,
-    /// Where the plot was last drawn.
+    /// The frame of the last drawn plot.
     rect: Option<egui::Rect>,
 }
 
@@ -51,13 +51,13 @@ impl CurveView {
         self.shown = self.worker.wait().or(self.shown.take());
     }
 
-    /// The curve that is shown. For tests.
+    /// The current curve. For tests.
     #[cfg(test)]
     pub(super) fn shown(&self) -> Option<&Curve> {
         self.shown.as_ref()
     }
 
-    /// Shows legend and curves in the room that there is, and follows wheel, drag and click.
+    /// Shows legend and curves in the available space, and handles wheel, drag and click.
     pub(super) fn curve_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>, replayed: &Arc<Replayed>) -> Option<Wish> {
         let other = replayed.other()?;
         self.ask(ui, scene, replayed);
@@ -100,7 +100,7 @@ impl CurveView {
             self.worker.ask(ui.ctx(), Asked { recording, replayed, selection: selection.clone(), key });
         }
         self.shown = self.worker.take_newest().or(self.shown.take());
-        // The curve of another replay, or on another axis, is no curve of this one.
+        // The curve of another replay, or on another axis, must not be shown.
         let (of, axis) = (Arc::downgrade(replayed), selection.axis());
         self.shown = self.shown.take().filter(|shown| shown.key.of.ptr_eq(&of) && shown.key.axis == axis);
     }
@@ -131,7 +131,7 @@ impl CurveView {
     }
 }
 
-/// The upper end of the bytes: what is highest of the lines, and the capacity where that is not far above.
+/// The upper end of the byte axis: the highest line, or the capacity if that is not far above.
 fn top(scene: &Scene<'_>, other: &Other<'_>) -> f64 {
     let peaks = DRAWN.map(|metric| scene.index().peak(&scene.recording.trace, metric).bytes);
     let highest = peaks.into_iter().max().unwrap_or(0).max(other.highest()).max(1) as f64;
@@ -139,7 +139,7 @@ fn top(scene: &Scene<'_>, other: &Other<'_>) -> f64 {
     highest.max(capacity.unwrap_or(0.0)) * HEADROOM
 }
 
-/// What the lines mean, with each total at the moment.
+/// The legend of the lines, with each total at the moment.
 fn legend_ui(ui: &mut Ui, scene: &Scene<'_>, other: &Other<'_>, shades: &Shades) {
     let moment = scene.moment.position();
     let measured = scene.index().series.before_position(&scene.recording.trace, moment);
@@ -168,7 +168,7 @@ fn legend_ui(ui: &mut Ui, scene: &Scene<'_>, other: &Other<'_>, shades: &Shades)
     });
 }
 
-/// The moment, the point where it ends, and a capacity that lies above.
+/// Marks the moment, the point of failure, and a capacity above the view.
 fn marks_ui(ui: &Ui, frame: &PlotFrame, scene: &Scene<'_>, (other, columns): (&Other<'_>, &[Column]), shades: &Shades) {
     let painter = ui.painter();
     let (selection, trace) = (scene.selection, &scene.recording.trace);
@@ -192,7 +192,7 @@ fn marks_ui(ui: &Ui, frame: &PlotFrame, scene: &Scene<'_>, (other, columns): (&O
     paint_axis_name(painter, frame, selection.axis(), shades);
 }
 
-/// Moves and zooms along the axis with the timeline, and pins the moment that is clicked.
+/// Moves and zooms along the axis together with the timeline, and pins the moment that is clicked.
 fn follow_ui(ui: &Ui, response: &Response, frame: &PlotFrame, scene: &Scene<'_>, other: &Other<'_>) -> Option<Wish> {
     let (recording, now) = (scene.recording, scene.selection);
     let mut selection = now.clone();
@@ -204,7 +204,7 @@ fn follow_ui(ui: &Ui, response: &Response, frame: &PlotFrame, scene: &Scene<'_>,
     if let Some(at) = at
         && wheel(ui, at, frame, recording, &mut selection)
     {
-        // What is around it stays where it is.
+        // The surrounding view does not scroll.
         ui.input_mut(|input| input.smooth_scroll_delta = Vec2::ZERO);
     }
     if selection.view().x != now.view().x {

@@ -1,4 +1,4 @@
-//! Tests: the view driven by pointer and keyboard, what it shows and what it asks for.
+//! Tests of the what-if view, driven by pointer and keyboard.
 
 use std::sync::Arc;
 
@@ -67,7 +67,7 @@ fn press(harness: &mut Harness<'_, Play>, label: &str) {
     settle(harness);
 }
 
-/// Types into a field in place of what stands there, and presses Enter.
+/// Types into a field, replacing its content, and presses Enter.
 fn enter(harness: &mut Harness<'_, Play>, field: &str, text: &str) {
     let input = harness.get_by_role_and_label(Role::TextInput, field);
     input.focus();
@@ -247,7 +247,7 @@ fn curves_have_a_point_a_pixel_and_each_the_largest_of_its_moments() {
             assert_eq!((columns.len(), peak(&columns, 0)), (count, (16 << 20, 12 << 20)), "{axis:?}");
         }
     }
-    // The totals at each moment are those of the changed recording after what came of the events before.
+    // The totals at each moment are those of the changed recording after the corresponding events.
     let other = replayed.other().unwrap();
     let totals: Vec<u64> = (0..6).map(|moment| other.totals(moment).unwrap().get(Metric::Allocated) >> 20).collect();
     assert_eq!(totals, [0, 0, 0, 0, 4, 12]);
@@ -282,7 +282,7 @@ fn what_is_predicted_can_be_opened_and_compared() {
     let mut harness = harness(STEP);
     enter(&mut harness, "Settings", "expandable_segments:True");
     for (label, compares) in
-        [("Open what is predicted as a recording", false), ("Compare the recording with what is predicted", true)]
+        [("Open the prediction as a recording", false), ("Compare the recording with the prediction", true)]
     {
         press(&mut harness, label);
         let predicted = harness.state_mut().view.take_predicted().expect("it is made");

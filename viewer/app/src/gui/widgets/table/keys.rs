@@ -1,14 +1,14 @@
-//! Keys: how a table that has the keyboard is walked.
+//! Keyboard navigation of a table that has the focus.
 
 use eframe::egui::{self, Event, EventFilter, Key, Modifiers, Response, Ui};
 
 use super::{TableState, Touched};
 
-/// Points that an arrow key moves columns that do not all have room.
+/// Horizontal scroll step of an arrow key, in points.
 const STRIDE: f32 = 60.0;
 
-/// Follows the keys while the table has the keyboard: arrows, pages, Home and End choose rows, Enter opens the chosen
-/// one. Left and right show columns that have no room. Escape gives the keyboard back.
+/// Handles the keys while the table has the keyboard focus: arrows, pages, Home and End select rows, Enter opens the
+/// selected one. Left and right scroll columns. Escape returns the focus.
 pub(super) fn walk(
     ui: &Ui,
     response: &Response,
@@ -30,7 +30,7 @@ pub(super) fn walk(
     state.aside += STRIDE * (pressed(Key::ArrowRight) - pressed(Key::ArrowLeft)) as f32;
     let last = rows as i64 - 1;
     let now = state.chosen.map(|row| (row as i64).min(last));
-    // Without a chosen row, walking begins at what is in view.
+    // Without a selected row, navigation starts at the rows in view.
     let first = (state.first as i64).min(last);
     let next = match (pressed(Key::Home), pressed(Key::End)) {
         (1.., _) => Some(0),
@@ -48,7 +48,7 @@ pub(super) fn walk(
     }
 }
 
-/// Whether the user asks for a copy of what is chosen.
+/// Whether the user asks to copy the selection.
 pub(super) fn is_copying(ui: &Ui, response: &Response) -> bool {
     response.has_focus()
         && ui.input_mut(|input| {
@@ -58,7 +58,7 @@ pub(super) fn is_copying(ui: &Ui, response: &Response) -> bool {
         })
 }
 
-/// Copies the cells of a row, with tabs between them, as spreadsheets take them.
+/// Copies the cells of a row, separated by tabs, as spreadsheets expect.
 pub(super) fn copy(ctx: &egui::Context, words: &[String]) {
     ctx.copy_text(words.join("\t"));
 }

@@ -1,4 +1,4 @@
-//! Table: rows of which only those in view are laid out, however many there are; sortable, and walked by keyboard.
+//! A sortable table with keyboard navigation that lays out only the rows in view.
 
 mod keys;
 mod paint;
@@ -14,30 +14,30 @@ use crate::gui::widgets::theme;
 pub struct Column {
     /// Its heading.
     pub name: &'static str,
-    /// What it holds, in a sentence.
+    /// Its tooltip.
     pub tooltip: &'static str,
-    /// Its width in points; 0 takes what the others leave.
+    /// Its width in points; 0 takes the remaining width.
     pub width: f32,
-    /// Whether its cells are numbers, which stand at the right.
+    /// Whether its cells are numbers, which are right-aligned.
     pub is_number: bool,
     /// Whether rows can be sorted by it.
     pub is_sortable: bool,
 }
 
-/// What one cell shows.
+/// The content of a cell.
 #[derive(Clone, Debug, Default)]
 pub struct Cell {
     /// Its text, on one line.
     pub text: String,
-    /// A field of this colour before the text.
+    /// The colour of a square before the text.
     pub swatch: Option<Color32>,
-    /// A bar behind the text, from 0 to 1 of the cell's width.
+    /// The length of a bar behind the text, from 0 to 1 of the cell's width.
     pub share: Option<f32>,
-    /// Whether it matters less than others.
+    /// Whether it is shown faint.
     pub is_faint: bool,
-    /// Whether a click on it leads elsewhere.
+    /// Whether it is shown as a link.
     pub is_link: bool,
-    /// Whether the end of its text tells most: where there is no room for all, the beginning is left out.
+    /// Whether text that does not fit is truncated at the start instead of the end.
     pub keeps_end: bool,
 }
 
@@ -53,45 +53,45 @@ impl From<&str> for Cell {
     }
 }
 
-/// What a table remembers from frame to frame.
+/// State of a table, kept from frame to frame.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TableState {
-    /// The first row in view. Counted in rows: points would lose the last digits of a place among millions.
+    /// The first row in view. Counted in rows: points would lose precision among millions of rows.
     pub first: usize,
-    /// The chosen row.
+    /// The selected row.
     pub chosen: Option<usize>,
-    /// The column that rows are sorted by, and whether the largest come first.
+    /// The sort column, and whether the order is descending.
     pub sort: Option<(usize, bool)>,
-    /// What of a row the wheel has turned and `first` does not show yet.
+    /// The fraction of a row scrolled by the wheel that `first` does not include yet.
     turned: f32,
-    /// How far columns are moved to the left, in points, where not all have room.
+    /// Horizontal scroll position in points, if not all columns fit.
     aside: f32,
-    /// Where the handle of the scroll bar is held, in points below its top.
+    /// Where the scroll bar's handle is dragged, in points below its top.
     grip: Option<f32>,
     /// The row to bring into view when the table is next shown.
     due: Option<usize>,
-    /// Whether the table takes the keyboard when next shown.
+    /// Whether the table takes the keyboard focus when next shown.
     wants_focus: bool,
 }
 
 impl TableState {
-    /// Chooses a row, as a click would, and brings it into view when the table is next shown.
+    /// Selects a row, as a click would, and scrolls to it when the table is next shown.
     pub fn choose(&mut self, row: usize) {
         self.chosen = Some(row);
         self.reveal(row);
     }
 
-    /// Gives the keyboard to the table when it is next shown.
+    /// Moves the keyboard focus to the table when it is next shown.
     pub fn focus(&mut self) {
         self.wants_focus = true;
     }
 
-    /// Brings a row into view when the table is next shown; where it is in view already, nothing moves.
+    /// Scrolls to a row when the table is next shown, unless it is in view.
     pub fn reveal(&mut self, row: usize) {
         self.due = Some(row);
     }
 
-    /// Scrolls so that the row that is due is in view, a few rows from the top if it was not.
+    /// Scrolls to the pending row: a few rows from the top if it was not in view.
     fn settle(&mut self, rows: usize, in_view: usize) {
         if let Some(row) = self.due.take().filter(|row| *row < rows)
             && !(self.first..self.first.saturating_add(in_view)).contains(&row)
@@ -103,12 +103,12 @@ impl TableState {
     }
 }
 
-/// What the user did to a table in this frame.
+/// The user's actions on a table in this frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Touched {
     /// The row under the pointer.
     pub hovered: Option<usize>,
-    /// The row that was chosen, by click or by key.
+    /// The row that was selected, by click or by key.
     pub chosen: Option<usize>,
     /// The column that was clicked in it.
     pub column: Option<usize>,
@@ -118,8 +118,8 @@ pub struct Touched {
     pub is_resorted: bool,
 }
 
-/// Shows a table called `label` of `rows` rows in the room that there is. `cell` gives the cell of a row and column; it
-/// is asked for rows in view only.
+/// Shows a table called `label` of `rows` rows in the available space. `cell` returns the cell of a row and column; it
+/// is called only for rows in view.
 pub fn table_ui(
     ui: &mut Ui,
     label: &str,
@@ -131,8 +131,8 @@ pub fn table_ui(
     table_with_tips_ui(ui, label, columns, rows, state, (cell, |_, _| None))
 }
 
-/// Like [`table_ui`]; the second function says more about a cell, which is shown when the pointer rests on it. It is
-/// asked for that cell only. A cell whose text is cut off shows all of it in any case.
+/// Like [`table_ui`]; the second function returns a cell's tooltip and is
+/// called only for the cell under the pointer. Truncated text is shown in full in any case.
 pub fn table_with_tips_ui(
     ui: &mut Ui,
     label: &str,
@@ -152,14 +152,14 @@ pub fn table_with_tips_ui(
     let below = if most_aside > 0.5 { theme::SCROLL_WIDTH } else { 0.0 };
     let body = Rect::from_min_max(pos2(rect.left(), bar.top()), columns_rect.max - vec2(0.0, below));
     let in_view = ((body.height() / theme::ROW_HEIGHT) as usize).max(1);
-    // What is shown here is another row's when the table scrolls: that is as it should be.
+    // Widgets are reused for other rows when the table scrolls, on purpose.
     ui.ctx().allow_widget_id_changes_in(rect);
     let response = ui.interact(body, id, Sense::click());
     response.widget_info(|| WidgetInfo::labeled(Role::Table, true, format!("{label}: {rows} rows")));
     if std::mem::take(&mut state.wants_focus) {
         response.request_focus();
     }
-    // Rows and headings are told as parts of the table.
+    // Rows and headings are children of the table in the accessibility tree.
     let inside = UiBuilder::new().id_salt(("in table", label)).max_rect(rect).accessibility_parent(id);
     let mut inside = ui.new_child(inside);
     inside.set_clip_rect(ui.clip_rect().intersect(rect));
@@ -186,7 +186,7 @@ pub fn table_with_tips_ui(
     touched
 }
 
-/// The left edges of the columns, relative to the table's, and after them the right end.
+/// The left edges of the columns, relative to the table's, followed by the right end.
 fn widths(columns: &[Column], room: f32) -> Vec<f32> {
     let fixed: f32 = columns.iter().map(|column| column.width).sum();
     let open = columns.iter().filter(|column| column.width == 0.0).count().max(1) as f32;
@@ -200,7 +200,7 @@ fn widths(columns: &[Column], room: f32) -> Vec<f32> {
     edges
 }
 
-/// Follows the wheel, which then turns nothing around the table.
+/// Handles the wheel, which then scrolls nothing around the table.
 fn turn(ui: &Ui, rect: Rect, (rows, in_view): (usize, usize), most_aside: f32, state: &mut TableState) {
     if ui.rect_contains_pointer(rect) {
         let moved = ui.input(|input| input.smooth_scroll_delta);
@@ -236,7 +236,7 @@ fn scroll_bar_ui(
     if rows <= in_view {
         return;
     }
-    // Not reached by Tab: whoever uses the keyboard walks the rows.
+    // Not reached by Tab: the keyboard navigates the rows.
     let response = ui.interact(bar, id.with("bar"), Sense::CLICK | Sense::DRAG);
     response.widget_info(|| WidgetInfo::labeled(Role::ScrollBar, true, name));
     let handle = (bar.height() * in_view as f32 / rows as f32).max(18.0).min(bar.height());
@@ -244,7 +244,7 @@ fn scroll_bar_ui(
     let most = rows - in_view;
     let top_of = |first: usize| bar.top() + way * (first as f64 / most as f64) as f32;
     if let Some(at) = response.interact_pointer_pos() {
-        // Taken by the handle, it stays under the pointer; elsewhere its middle comes to the pointer.
+        // Dragged by the handle, it stays under the pointer; elsewhere its middle jumps to the pointer.
         let below = at.y - top_of(state.first);
         let is_on_handle = (0.0..=handle).contains(&below);
         let grip = *state.grip.get_or_insert(if is_on_handle { below } else { handle / 2.0 });
@@ -257,7 +257,7 @@ fn scroll_bar_ui(
     paint::handle(ui, place, response.hovered() || response.dragged());
 }
 
-/// The bar below a table whose columns do not all have room.
+/// The scroll bar below a table whose columns do not all fit.
 fn aside_bar_ui(ui: &Ui, bar: Rect, share: f32, most: f32, state: &mut TableState, id: egui::Id) {
     let response = ui.interact(bar, id.with("aside"), Sense::CLICK | Sense::DRAG);
     let handle = (bar.width() * share).clamp(18.0_f32.min(bar.width()), bar.width());
@@ -270,7 +270,7 @@ fn aside_bar_ui(ui: &Ui, bar: Rect, share: f32, most: f32, state: &mut TableStat
     paint::handle(ui, place, response.hovered() || response.dragged());
 }
 
-/// The table as comma-separated values, headings first; text in quotes, numbers bare.
+/// The table as CSV, headings first; text in quotes, numbers bare.
 pub fn csv(columns: &[Column], rows: usize, cell: impl FnMut(usize, usize) -> String) -> String {
     let mut out = Vec::new();
     // Writing to memory does not fail.
@@ -278,7 +278,7 @@ pub fn csv(columns: &[Column], rows: usize, cell: impl FnMut(usize, usize) -> St
     String::from_utf8(out).unwrap_or_default()
 }
 
-/// Writes what [`csv`] gives, line by line: a table of millions of rows is never held as text.
+/// Writes the same as [`csv`], line by line, so that a table of millions of rows is never in memory as text.
 pub fn write_csv(
     out: &mut impl Write,
     columns: &[Column],
@@ -303,7 +303,7 @@ pub fn write_csv(
     Ok(())
 }
 
-/// Whether `text` is a number in digits; `inf` and `nan`, which are read as numbers too, are words here.
+/// Whether `text` is a number in digits; `inf` and `nan` count as text.
 fn is_bare_number(text: &str) -> bool {
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     digits.starts_with(|first: char| first.is_ascii_digit()) && text.parse::<f64>().is_ok()

@@ -1,4 +1,4 @@
-//! Paint: headings, rows and cells of a table.
+//! Paints headings, rows and cells of a table.
 
 use eframe::egui::{
     self, Align2, FontId, Id, Rect, Response, Role, Sense, Stroke, StrokeKind, Ui, WidgetInfo, pos2, vec2,
@@ -8,14 +8,14 @@ use super::{Cell, Column, TableState, Touched, keys};
 use crate::gui::widgets::fit::fitted;
 use crate::gui::widgets::theme::{self, Shades};
 
-/// A table as it lies in this frame.
+/// The layout of a table in this frame.
 pub(super) struct Frame<'a> {
     pub label: &'a str,
     pub columns: &'a [Column],
-    /// The left edges of the columns, relative to the table's, and after them the right end.
+    /// The left edges of the columns, relative to the table's, followed by the right end.
     pub across: Vec<f32>,
     pub rows: usize,
-    /// Where rows lie.
+    /// The area of the rows.
     pub body: Rect,
     pub id: Id,
 }
@@ -26,12 +26,12 @@ impl Frame<'_> {
         Rect::from_min_max(pos2(edge(index), rows.top()), pos2(edge(index + 1), rows.bottom()))
     }
 
-    /// The column that lies at `x`.
+    /// The column at `x`.
     fn column_at(&self, x: f32, rows: Rect) -> Option<usize> {
         (0..self.columns.len()).find(|index| self.column(*index, rows).x_range().contains(x))
     }
 
-    /// The headings; whether one was clicked, which sorts by it, first the largest, then the smallest.
+    /// Paints the headings. Returns whether one was clicked, which sorts by it, first descending, then ascending.
     pub(super) fn heads_ui(&self, ui: &Ui, rect: Rect, state: &mut TableState) -> bool {
         let shades = Shades::in_ui(ui);
         let label = self.label;
@@ -43,7 +43,7 @@ impl Frame<'_> {
             let sense = if column.is_sortable { Sense::click() } else { Sense::hover() };
             let response = ui.interact(place, self.id.with(("head", index)), sense);
             let order = state.sort.filter(|(by, _)| *by == index).map(|(_, is_falling)| is_falling);
-            // Words, not signs: the built-in fonts lack arrows.
+            // Words instead of symbols: the built-in fonts lack arrows.
             let text = match order {
                 Some(true) => format!("{} (largest first)", column.name),
                 Some(false) => format!("{} (smallest first)", column.name),
@@ -87,7 +87,7 @@ impl Frame<'_> {
         is_resorted
     }
 
-    /// The rows in view; gives the widget of the chosen one.
+    /// Paints the rows in view. Returns the widget of the selected one.
     pub(super) fn rows_ui(
         &self,
         ui: &Ui,
@@ -106,7 +106,7 @@ impl Frame<'_> {
             let top = body.top() + (row - state.first) as f32 * theme::ROW_HEIGHT;
             let whole = Rect::from_min_size(pos2(body.left(), top), vec2(body.width(), theme::ROW_HEIGHT));
             let place = whole.intersect(body);
-            // The table takes the keyboard, not each of its rows: Tab leaves it at once.
+            // The table has the focus, not each of its rows: Tab leaves it at once.
             let on_row = ui.interact(place, self.id.with(row), Sense::CLICK);
             if on_row.clicked() {
                 response.request_focus();
@@ -161,7 +161,7 @@ impl Frame<'_> {
     }
 }
 
-/// Paints a cell that lies at `whole` and of which `seen` is in view; whether its text is cut off.
+/// Paints a cell at `whole`, of which `seen` is visible. Returns whether its text is truncated.
 fn cell_ui(ui: &Ui, whole: Rect, seen: Rect, column: &Column, cell: &Cell, shades: &Shades) -> bool {
     let painter = ui.painter().with_clip_rect(seen);
     if let Some(share) = cell.share {

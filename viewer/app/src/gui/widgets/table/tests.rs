@@ -1,4 +1,4 @@
-//! Tests: tables driven by pointer and keyboard, through their accessibility tree.
+//! Tests of tables, driven by pointer and keyboard through the accessibility tree.
 
 use eframe::egui::{Event, Key, Modifiers, MouseWheelSource, MouseWheelUnit, OutputCommand, TouchPhase, Vec2};
 use egui_kittest::Harness;

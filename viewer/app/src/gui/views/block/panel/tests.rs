@@ -1,4 +1,4 @@
-//! Tests: the panel driven through its accessibility tree.
+//! Tests of the block panel, driven through the accessibility tree.
 
 use eframe::egui::Vec2;
 use egui_kittest::Harness;
@@ -94,7 +94,7 @@ fn what_is_not_known_is_said_to_be_so() {
     assert_eq!(fact(&last, "Freed at").unwrap(), "not in the recording");
     assert_eq!(last.query_all_by_label("No stack was recorded.").count(), 2);
     let gone = self::harness(STEPS, 99);
-    gone.get_by_label("no such block");
+    gone.get_by_label("unknown block");
 }
 
 #[test]
