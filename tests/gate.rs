@@ -5,7 +5,7 @@ use highwater_analysis::diff::Asked;
 use highwater_analysis::growth::{Growth, GrowthQuery, StepWindow};
 use highwater_analysis::{Filter, GroupKey, LiveIndex, Metric, Series};
 use highwater_engine::nn::{Child, Filling, Init, LinearFilling, Mlp, Module, Sequence, Visitor};
-use highwater_engine::optim::{AdamW, Form, Optimizer, Stepping};
+use highwater_engine::optim::{AdamW, Form, Optimizer, RuleOptimizer};
 use highwater_engine::{DType, Device, Result, Tensor};
 use highwater_recorder::{Category, HistoryOptions, Recording, scope};
 use highwater_snapshots::{Phase, Trace};
@@ -76,7 +76,7 @@ fn train(wide: usize, hidden: usize, form: Form, leak: Option<usize>) -> Result<
     let device = Device::accounting(1 << 34);
     let mut init = Init::new(&device, DType::F32, 0);
     let net = Net::new(&mut init, wide, hidden)?;
-    let mut optimizer = Stepping::new(AdamW { form, ..AdamW::default() }, net.parameters())?;
+    let mut optimizer = RuleOptimizer::new(AdamW { form, ..AdamW::default() }, net.parameters())?;
     let input = {
         let _category = scope::category(Category::Input);
         Tensor::ones([512, 64], DType::F32, &device)?

@@ -4,7 +4,7 @@
 
 use highwater_engine::models::Perceptron;
 use highwater_engine::nn::{Init, Module};
-use highwater_engine::optim::{Adam, Optimizer, Stepping};
+use highwater_engine::optim::{Adam, Optimizer, RuleOptimizer};
 use highwater_engine::{DType, Device, Tensor};
 use highwater_recorder::{HistoryOptions, Recorded, Result, record_memory_history};
 
@@ -19,7 +19,7 @@ pub(crate) fn train(options: HistoryOptions) -> Result<Recorded<()>> {
     record_memory_history(options, || {
         let device = Device::cpu();
         let model = Perceptron::new(&mut Init::new(&device, DType::F32, 0), [64, 256, 10], 2)?;
-        let mut optimizer = Stepping::new(Adam::default(), model.parameters())?;
+        let mut optimizer = RuleOptimizer::new(Adam::default(), model.parameters())?;
         let inputs = Tensor::ones([32, 64], DType::F32, &device)?;
         let labels: Vec<i64> = (0..32).map(|example| example % 10).collect();
         let labels = Tensor::from_slice(&labels, 32, &device)?;

@@ -4,7 +4,7 @@
 
 use highwater_engine::nn::{Child, Init, LayerNorm, Linear, Mlp, Module, Visitor};
 use highwater_engine::nn::{Filling, LinearFilling};
-use highwater_engine::optim::{AdamW, Optimizer, Stepping};
+use highwater_engine::optim::{AdamW, Optimizer, RuleOptimizer};
 use highwater_engine::{DType, Device, Result, Tensor};
 use highwater_recorder::{Category, HistoryOptions, record_memory_history, scope};
 
@@ -47,7 +47,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
         let device = Device::cpu();
         let mut init = Init::new(&device, DType::F32, 0);
         let model = Model::new(&mut init)?;
-        let mut optimizer = Stepping::new(AdamW::default(), model.parameters())?;
+        let mut optimizer = RuleOptimizer::new(AdamW::default(), model.parameters())?;
         let (input, labels) = {
             let _category = scope::category(Category::Input);
             let labels: Vec<i64> = (0..64).map(|example| example % 10).collect();

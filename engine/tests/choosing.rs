@@ -21,8 +21,8 @@ const OPERATIONS: &[(&str, Operation)] = &[
     ("gt_scalar", |x| x[0].gt_scalar(0.5)),
     ("le_broadcast", |x| x[0].le(&x[1])),
     ("eq_whole", |x| x[0].eq_scalar(2.0)),
-    ("choose", |x| x[0].gt(&x[1])?.choose(&x[0], &x[1].mul_scalar(3.0)?)),
-    ("choose_broadcast", |x| x[0].ne_scalar(0.0)?.choose(&x[1], &x[2])),
+    ("choose", |x| x[0].gt(&x[1])?.where_cond(&x[0], &x[1].mul_scalar(3.0)?)),
+    ("choose_broadcast", |x| x[0].ne_scalar(0.0)?.where_cond(&x[1], &x[2])),
     ("abs", |x| x[0].abs()),
     ("clamp", |x| x[0].clamp(0.5, 1.5)),
     ("clamp_below", |x| x[0].clamp(0.5, f64::INFINITY)),
@@ -80,13 +80,13 @@ fn both_sides_of_a_choice_have_gradients() {
     for shapes in
         [shapes([&[2, 3], &[2, 3]]), shapes([&[2, 1, 3], &[4, 1]]), shapes([&[], &[3]]), shapes([&[0, 2], &[2]])]
     {
-        check(shapes, |x| x[0].gt(&x[1])?.choose(&x[0], &x[1].mul(&x[0])?));
-        check(shapes, |x| x[0].gt_scalar(0.3)?.to_dtype(DType::U8)?.choose(&x[1].square()?, &x[0]));
+        check(shapes, |x| x[0].gt(&x[1])?.where_cond(&x[0], &x[1].mul(&x[0])?));
+        check(shapes, |x| x[0].gt_scalar(0.3)?.to_dtype(DType::U8)?.where_cond(&x[1].square()?, &x[0]));
         check(shapes, |x| x[0].maximum(&x[1]));
         check(shapes, |x| x[0].minimum(&x[1])?.square());
     }
-    check([[3, 2]], |x| x[0].gt_scalar(0.0)?.choose(&x[0], &fixed(&x[0])));
-    check([[3, 2]], |x| x[0].gt_scalar(0.0)?.choose(&fixed(&x[0]), &x[0]));
+    check([[3, 2]], |x| x[0].gt_scalar(0.0)?.where_cond(&x[0], &fixed(&x[0])));
+    check([[3, 2]], |x| x[0].gt_scalar(0.0)?.where_cond(&fixed(&x[0]), &x[0]));
     check([[3, 2]], |x| fixed(&x[0]).maximum(&x[0])?.mul(&x[0].minimum(&fixed(&x[0]))?));
 }
 
@@ -225,7 +225,7 @@ fn wrong_places_types_and_lengths_are_errors_that_name_them() {
     said(zeros(&[2, 3]).scatter_add(1, &places, &zeros(&[1, 3])), &["[1, 2]", "[1, 3]", "one place for each"]);
     said(zeros(&[0, 3]).gather(1, &places), &["[0, 3]", "[1, 2]"]);
     said(zeros(&[2, 3]).gather(1, &zeros(&[1, 2])), &["gather", "f32", "i64"]);
-    said(zeros(&[2]).choose(&zeros(&[2]), &zeros(&[2])), &["choose", "f32", "bool or u8"]);
+    said(zeros(&[2]).where_cond(&zeros(&[2]), &zeros(&[2])), &["where", "f32", "bool or u8"]);
     said(zeros(&[2]).gt(&Tensor::zeros(2, DType::F64, &device).unwrap()), &["gt", "f64", "same type"]);
     said(zeros(&[2]).maximum(&zeros(&[3])), &["maximum", "[2]", "[3]"]);
     said(zeros(&[2]).clamp(f64::NAN, 1.0), &["clamp", "NaN"]);

@@ -2,7 +2,7 @@
 
 use highwater_engine::models::{Fcn, FcnPadding, FcnSize, FcnStride};
 use highwater_engine::nn::{Init, Module, Parameter};
-use highwater_engine::optim::{AdamW, Optimizer, Sgd, Stepping};
+use highwater_engine::optim::{AdamW, Optimizer, RuleOptimizer, Sgd};
 use highwater_engine::{DType, Device, Tensor, no_grad};
 
 /// Losses, gradients and requested bytes by PyTorch, written by `data/torch/make_conv_fixtures.py`.
@@ -54,7 +54,7 @@ fn gradients_and_losses_are_pytorchs() {
         let labels: Vec<i64> = (0..(shape[0] * shape[2] * shape[3]) as i64).map(|i| i % 3).collect();
         let labels = Tensor::from_slice(&labels, [shape[0], shape[2], shape[3]], &device).unwrap();
         let rule = Sgd { learning_rate: 0.001, momentum: 0.9, ..Sgd::default() };
-        let mut optimizer = Stepping::new(rule, parameters.clone()).unwrap();
+        let mut optimizer = RuleOptimizer::new(rule, parameters.clone()).unwrap();
         let of = |kind: &str| -> Vec<Vec<&str>> {
             let prefix = format!("{kind} {name} ");
             NUMBERS
@@ -103,8 +103,8 @@ fn no_stage_takes_more_memory_than_in_pytorch() {
         let parameters = model.parameters();
         let sgd = Sgd { momentum: 0.9, ..Sgd::default() };
         let mut optimizer: Box<dyn Optimizer> = match rule {
-            "sgd" => Box::new(Stepping::new(sgd, parameters).unwrap()),
-            _ => Box::new(Stepping::new(AdamW::default(), parameters).unwrap()),
+            "sgd" => Box::new(RuleOptimizer::new(sgd, parameters).unwrap()),
+            _ => Box::new(RuleOptimizer::new(AdamW::default(), parameters).unwrap()),
         };
         bytes(&device);
         let mut found = Vec::new();
@@ -165,7 +165,8 @@ fn a_small_network_learns_to_tell_pixels_apart() {
     let labels: Vec<i64> = (0..32 * 32).map(|i| class(i / 32, i % 32) as i64).collect();
     let images = Tensor::from_slice(&pixels, [1, 3, 32, 32], &device).unwrap();
     let labels = Tensor::from_slice(&labels, [1, 32, 32], &device).unwrap();
-    let mut optimizer = Stepping::new(AdamW { learning_rate: 3e-3, ..AdamW::default() }, model.parameters()).unwrap();
+    let mut optimizer =
+        RuleOptimizer::new(AdamW { learning_rate: 3e-3, ..AdamW::default() }, model.parameters()).unwrap();
     let mut losses = Vec::new();
     for _ in 0..25 {
         let loss = model.forward(&images).unwrap().cross_entropy(&labels, None).unwrap();

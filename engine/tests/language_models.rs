@@ -2,7 +2,7 @@
 
 use highwater_engine::models::{Falcon, FalconSize, Gpt2, Gpt2Size, LanguageModel, Llama, LlamaSize};
 use highwater_engine::nn::{Init, LoraOptions, Module, Parameter, checkpoint_scopes};
-use highwater_engine::optim::{AdamW, Form, Optimizer, Stepping};
+use highwater_engine::optim::{AdamW, Form, Optimizer, RuleOptimizer};
 use highwater_engine::{DType, Device, Result, Tensor, no_grad};
 use highwater_recorder::Category;
 
@@ -44,7 +44,7 @@ fn train_like_pytorch(fixture: &str, make: impl Fn(&mut Init) -> Box<dyn Languag
     fill(&parameters);
     let (learning_rate, betas, epsilon, weight_decay) = (0.05, [0.8, 0.95], 1e-3, 0.2);
     let rule = AdamW { learning_rate, betas, epsilon, weight_decay, form: Form::default() };
-    let mut optimizer = Stepping::new(rule, parameters.clone()).unwrap();
+    let mut optimizer = RuleOptimizer::new(rule, parameters.clone()).unwrap();
     let near = |found: f64, expected: &str, what: &str| {
         let expected: f64 = expected.parse().unwrap();
         assert!((found - expected).abs() <= 1e-11, "{what}: {found} in place of PyTorch's {expected}");
@@ -288,7 +288,7 @@ fn small_models_learn_a_text_in_moments() {
     let (tokens, targets) = text(&device);
     for (place, (_, model)) in small_models(&mut Init::new(&device, DType::F32, 0)).into_iter().enumerate() {
         let rule = AdamW { learning_rate: 0.01, ..AdamW::default() };
-        let mut optimizer = Stepping::new(rule, model.parameters()).unwrap();
+        let mut optimizer = RuleOptimizer::new(rule, model.parameters()).unwrap();
         let mut losses = Vec::new();
         for _ in 0..20 {
             let loss = loss(&*model, &tokens, &targets).unwrap();

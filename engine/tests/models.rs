@@ -2,7 +2,7 @@
 
 use highwater_engine::models::{Perceptron, VisionTransformer, VitSize};
 use highwater_engine::nn::{Embedding, EncoderSize, Filling, Init, Linear, Module, Parameter, Visitor};
-use highwater_engine::optim::{Adam, AdamW, Form, Optimizer, Sgd, Stepping};
+use highwater_engine::optim::{Adam, AdamW, Form, Optimizer, RuleOptimizer, Sgd};
 use highwater_engine::{DType, Device, Tensor};
 
 /// Losses and gradients by PyTorch, written by `data/torch/make_fixtures.py`.
@@ -29,14 +29,16 @@ fn rule_named(name: &str, parameters: Vec<Parameter>) -> Box<dyn Optimizer> {
     let (learning_rate, betas, epsilon, weight_decay, form) = (0.05, [0.8, 0.95], 1e-3, 0.2, Form::default());
     let sgd = Sgd { learning_rate: 0.1, momentum: 0.9, ..Sgd::default() };
     match name {
-        "adam-decay" => {
-            Box::new(Stepping::new(Adam { learning_rate, betas, epsilon, weight_decay, form }, parameters).unwrap())
+        "adam-decay" => Box::new(
+            RuleOptimizer::new(Adam { learning_rate, betas, epsilon, weight_decay, form }, parameters).unwrap(),
+        ),
+        "adamw-decay" => Box::new(
+            RuleOptimizer::new(AdamW { learning_rate, betas, epsilon, weight_decay, form }, parameters).unwrap(),
+        ),
+        "sgd-momentum" => Box::new(RuleOptimizer::new(sgd, parameters).unwrap()),
+        "sgd-nesterov" => {
+            Box::new(RuleOptimizer::new(Sgd { weight_decay, nesterov: true, ..sgd }, parameters).unwrap())
         }
-        "adamw-decay" => {
-            Box::new(Stepping::new(AdamW { learning_rate, betas, epsilon, weight_decay, form }, parameters).unwrap())
-        }
-        "sgd-momentum" => Box::new(Stepping::new(sgd, parameters).unwrap()),
-        "sgd-nesterov" => Box::new(Stepping::new(Sgd { weight_decay, nesterov: true, ..sgd }, parameters).unwrap()),
         other => panic!("no rule is called {other}"),
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use highwater_engine::nn::{Filling, Init, Linear, Module, Parameter};
-use highwater_engine::optim::{Adam, AdamW, Form, Optimizer, Rule, Sgd, Stepping, run_in_backward};
+use highwater_engine::optim::{Adam, AdamW, Form, Optimizer, Rule, RuleOptimizer, Sgd, run_in_backward};
 use highwater_engine::{DType, Device, Tensor};
 use highwater_recorder::snapshots::Trace;
 use highwater_recorder::snapshots::event::EventKind;
@@ -42,7 +42,7 @@ trait Check {
 
 impl<R: Rule> Check for R {
     fn optimizer(&self, parameters: Vec<Parameter>) -> Box<dyn Optimizer> {
-        Box::new(Stepping::new(self.clone(), parameters).expect("the settings make sense"))
+        Box::new(RuleOptimizer::new(self.clone(), parameters).expect("the settings make sense"))
     }
 }
 
@@ -110,7 +110,7 @@ fn three_parameters(device: &Device) -> Vec<Parameter> {
 /// The most bytes that were allocated during the second step above what was there before it, and the recording.
 fn second_step(rule: impl Rule) -> (u64, Trace) {
     let device = Device::accounting(1 << 30);
-    let mut optimizer = Stepping::new(rule, three_parameters(&device)).unwrap();
+    let mut optimizer = RuleOptimizer::new(rule, three_parameters(&device)).unwrap();
     let _alone = alone();
     let run = record_memory_history(HistoryOptions::in_memory().level(Level::Events), || {
         optimizer.step()?;
@@ -154,7 +154,7 @@ fn a_rule_in_backward_gives_the_same_numbers_and_leaves_no_gradient() {
     let rule = Adam { learning_rate: 0.1, ..Adam::default() };
     let make = || Linear::new(&mut Init::new(&device, DType::F64, 5), [3, 2]).unwrap();
     let (apart, within) = (make(), make());
-    let mut optimizer = Stepping::new(rule, apart.parameters()).unwrap();
+    let mut optimizer = RuleOptimizer::new(rule, apart.parameters()).unwrap();
     run_in_backward(&rule, &within.parameters()).unwrap();
     for _ in 0..3 {
         apart.forward(&input).unwrap().square().unwrap().sum().unwrap().backward().unwrap();
@@ -174,20 +174,20 @@ fn parameters_without_a_gradient_stay_as_they_are() {
     let device = Device::cpu();
     let layer = Linear::new(&mut Init::new(&device, DType::F32, 1), [2, 2]).unwrap();
     let before = layer.weight().to_vec::<f32>().unwrap();
-    let mut optimizer = Stepping::new(AdamW::default(), layer.parameters()).unwrap();
+    let mut optimizer = RuleOptimizer::new(AdamW::default(), layer.parameters()).unwrap();
     optimizer.step().unwrap();
     assert_eq!(layer.weight().to_vec::<f32>().unwrap(), before);
     layer.weight().set_requires_grad(false).unwrap();
-    assert_eq!(Stepping::new(AdamW::default(), layer.parameters()).unwrap().parameters().len(), 1, "the bias");
+    assert_eq!(RuleOptimizer::new(AdamW::default(), layer.parameters()).unwrap().parameters().len(), 1, "the bias");
 }
 
 #[test]
 fn settings_that_make_no_sense_are_refused_by_name() {
     let _alone = alone();
-    let refusal = |rule: Sgd| Stepping::new(rule, Vec::new()).unwrap_err().to_string();
+    let refusal = |rule: Sgd| RuleOptimizer::new(rule, Vec::new()).unwrap_err().to_string();
     assert!(refusal(Sgd { nesterov: true, ..Sgd::default() }).contains("nesterov needs a momentum"));
     assert!(refusal(Sgd { learning_rate: f64::NAN, ..Sgd::default() }).contains("learning_rate is NaN"));
     let adam = Adam { betas: [0.9, 1.0], ..Adam::default() };
-    assert!(Stepping::new(adam, Vec::new()).unwrap_err().to_string().contains("a beta is 1"));
+    assert!(RuleOptimizer::new(adam, Vec::new()).unwrap_err().to_string().contains("a beta is 1"));
     assert!(run_in_backward(&AdamW { weight_decay: -1.0, ..AdamW::default() }, &[]).is_err());
 }

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use highwater_engine::nn::{Filling, Init, Linear, Module, Parameter};
-use highwater_engine::optim::{Adam, AdamW, AdamW8bit, Form, MasterWeights, Optimizer, Rule, Sgd, Stepping};
+use highwater_engine::optim::{Adam, AdamW, AdamW8bit, Form, MasterWeights, Optimizer, Rule, RuleOptimizer, Sgd};
 use highwater_engine::optim::{Schedule, run_in_backward};
 use highwater_engine::{DType, Device, Tensor};
 use highwater_recorder::ScopeId;
@@ -23,7 +23,7 @@ fn alone() -> MutexGuard<'static, ()> {
 
 fn optimizer(name: &str, form: Form, parameters: Vec<Parameter>) -> Box<dyn Optimizer> {
     fn stepping(rule: impl Rule, parameters: Vec<Parameter>) -> Box<dyn Optimizer> {
-        Box::new(Stepping::new(rule, parameters).unwrap())
+        Box::new(RuleOptimizer::new(rule, parameters).unwrap())
     }
     let sgd = Sgd { learning_rate: 0.1, form, ..Sgd::default() };
     let momentum = Sgd { momentum: 0.9, weight_decay: 0.2, ..sgd };
@@ -168,7 +168,7 @@ fn peak(device: &Device) -> u64 {
 /// The state's bytes, and the most that the second step takes above what was there before.
 fn state_and_peak(rule: impl Rule, dtype: DType) -> (u64, u64) {
     let device = Device::accounting(1 << 30);
-    let mut optimizer = Stepping::new(rule, three_parameters(&device, dtype)).unwrap();
+    let mut optimizer = RuleOptimizer::new(rule, three_parameters(&device, dtype)).unwrap();
     let start = live(&device);
     optimizer.step().unwrap();
     let before = live(&device);
@@ -276,7 +276,7 @@ fn a_fused_step_refuses_what_it_cannot_walk() {
     parameter.set_requires_grad(true).unwrap();
     parameter.set_grad(Tensor::ones([2, 3], DType::F32, &device).unwrap()).unwrap();
     let mut optimizer =
-        Stepping::new(Adam { form: Form::Fused, ..Adam::default() }, vec![named("p", &parameter)]).unwrap();
+        RuleOptimizer::new(Adam { form: Form::Fused, ..Adam::default() }, vec![named("p", &parameter)]).unwrap();
     let refusal = optimizer.step().unwrap_err().to_string();
     assert!(refusal.contains("make the parameter contiguous"), "{refusal}");
 }

@@ -4,7 +4,7 @@ mod optim_harness;
 
 use highwater_engine::nn::{Init, Linear, Module, Parameter};
 use highwater_engine::optim::{
-    Accumulation, AdamW, AdamW8bit, Form, LossScaler, LossScaling, MasterWeights, Optimizer, Rule, Sgd, Stepping,
+    Accumulation, AdamW, AdamW8bit, Form, LossScaler, LossScaling, MasterWeights, Optimizer, Rule, RuleOptimizer, Sgd,
     clip_grad_norm, clip_grad_value, grad_norm, run_in_backward,
 };
 use highwater_engine::{DType, Device, Rng, Tensor};
@@ -28,7 +28,7 @@ fn small_batches_give_the_gradient_of_the_large_one_and_no_more_memory() {
     let input = Tensor::randn([12, 6], DType::F64, &device, &mut Rng::new(1)).unwrap();
     let (whole, parts) = (layer(&device, DType::F64), layer(&device, DType::F64));
     loss(&whole, &input).backward().unwrap();
-    let mut optimizer = Stepping::new(Sgd { learning_rate: 0.5, ..Sgd::default() }, parts.parameters()).unwrap();
+    let mut optimizer = RuleOptimizer::new(Sgd { learning_rate: 0.5, ..Sgd::default() }, parts.parameters()).unwrap();
     let mut accumulation = Accumulation::new(4).unwrap();
     for batch in 0..4 {
         assert!(!accumulation.step(&mut optimizer).unwrap(), "batch {batch} is to come");
@@ -37,7 +37,7 @@ fn small_batches_give_the_gradient_of_the_large_one_and_no_more_memory() {
     }
     assert!(accumulation.is_complete());
     assert_close(&grads(&parts.parameters()), &grads(&whole.parameters()), 1e-15, "gradients");
-    let mut reference = Stepping::new(*optimizer.rule(), whole.parameters()).unwrap();
+    let mut reference = RuleOptimizer::new(*optimizer.rule(), whole.parameters()).unwrap();
     reference.step().unwrap();
     assert!(accumulation.step(&mut optimizer).unwrap());
     assert!(parts.parameters().iter().all(|parameter| parameter.tensor.grad().is_none()), "zero_grad comes with it");
@@ -73,7 +73,7 @@ fn the_loss_scale_falls_and_rises_as_pytorchs_does() {
     let mut scaler = LossScaler::new(settings).unwrap();
     let parameters = vec![parameter("p", &[1.0, 2.0], &[0.0, 0.0], &device)];
     let tensor = parameters[0].tensor.clone();
-    let mut optimizer = Stepping::new(Sgd { learning_rate: 1.0, ..Sgd::default() }, parameters).unwrap();
+    let mut optimizer = RuleOptimizer::new(Sgd { learning_rate: 1.0, ..Sgd::default() }, parameters).unwrap();
     for pair in outcome.chunks(2) {
         let is_infinite = pair[0] == 1.0;
         let grad = [scaler.scale() * 0.5, if is_infinite { f64::INFINITY } else { 0.0 }];
@@ -91,7 +91,7 @@ fn unscaled_gradients_can_be_clipped_before_the_step() {
     let _alone = alone();
     let device = Device::cpu();
     let parameters = vec![parameter("p", &[1.0, 2.0], &[3.0 * 65536.0, 4.0 * 65536.0], &device)];
-    let mut optimizer = Stepping::new(Sgd { learning_rate: 1.0, ..Sgd::default() }, parameters).unwrap();
+    let mut optimizer = RuleOptimizer::new(Sgd { learning_rate: 1.0, ..Sgd::default() }, parameters).unwrap();
     let mut scaler = LossScaler::default();
     scaler.unscale(optimizer.parameters()).unwrap();
     scaler.unscale(optimizer.parameters()).unwrap();
@@ -104,7 +104,7 @@ fn unscaled_gradients_can_be_clipped_before_the_step() {
 /// The events of a step with loss scaling, as text without addresses; the third of four overflows where values exist.
 fn scaled_events(rule: impl Rule, device: &Device) -> Vec<String> {
     let layer = layer(device, DType::F16);
-    let mut optimizer = Stepping::new(rule, layer.parameters()).unwrap();
+    let mut optimizer = RuleOptimizer::new(rule, layer.parameters()).unwrap();
     // The first loss overflows f16 at once, so already the first step is left out.
     let mut scaler = LossScaler::new(LossScaling { first: 2_f64.powi(17), ..LossScaling::default() }).unwrap();
     let input = Tensor::ones([2, 6], DType::F16, device).unwrap();
@@ -161,7 +161,7 @@ fn a_left_out_first_step_leaves_no_trace_in_the_numbers() {
         let rule = Sgd { learning_rate: 0.1, momentum: 0.9, dampening: 0.5, form, ..Sgd::default() };
         let run = |skips: bool| {
             let parameters = vec![parameter("p", &[1.0, 2.0], &[0.5, -0.5], &device)];
-            let mut optimizer = Stepping::new(rule, parameters).unwrap();
+            let mut optimizer = RuleOptimizer::new(rule, parameters).unwrap();
             if skips {
                 optimizer.skip().unwrap();
             }
@@ -178,7 +178,7 @@ fn f16_gradients_are_not_unscaled_in_place() {
     let _alone = alone();
     let device = Device::cpu();
     let layer = layer(&device, DType::F16);
-    let mut optimizer = Stepping::new(Sgd::default(), layer.parameters()).unwrap();
+    let mut optimizer = RuleOptimizer::new(Sgd::default(), layer.parameters()).unwrap();
     let mut scaler = LossScaler::new(LossScaling { first: 8.0, ..LossScaling::default() }).unwrap();
     scaler.backward(&loss(&layer, &Tensor::ones([2, 6], DType::F16, &device).unwrap())).unwrap();
     let refusal = scaler.step(&mut optimizer).unwrap_err().to_string();
@@ -205,8 +205,8 @@ fn master_weights_keep_steps_that_the_narrow_type_would_lose() {
             };
             // A 2⁻¹³th is below what f16 and bf16 tell apart at 1; 64 of them are not.
             let rule = Sgd { learning_rate: 2_f64.powi(-13), form, ..Sgd::default() };
-            let alone = run(&|parameters| Box::new(Stepping::new(rule, parameters).unwrap()));
-            let kept = run(&|parameters| Box::new(Stepping::new(MasterWeights { rule }, parameters).unwrap()));
+            let alone = run(&|parameters| Box::new(RuleOptimizer::new(rule, parameters).unwrap()));
+            let kept = run(&|parameters| Box::new(RuleOptimizer::new(MasterWeights { rule }, parameters).unwrap()));
             assert_eq!((alone, kept), (vec![1.0; 3], vec![1.0 - 2_f64.powi(-7); 3]), "{form:?} {dtype}");
         }
     }
@@ -218,7 +218,7 @@ fn regression(rule: impl Rule, dtype: DType) -> Vec<f64> {
     let mut rng = Rng::new(11);
     let model = Linear::new(&mut Init::new(&device, dtype, 2), [300, 20]).unwrap();
     let truth = Linear::new(&mut Init::new(&device, dtype, 9), [300, 20]).unwrap();
-    let mut optimizer = Stepping::new(rule, model.parameters()).unwrap();
+    let mut optimizer = RuleOptimizer::new(rule, model.parameters()).unwrap();
     (0..150)
         .map(|_| {
             let input = Tensor::randn([16, 300], dtype, &device, &mut rng).unwrap();
@@ -254,7 +254,7 @@ fn what_needs_all_gradients_says_that_an_optimizer_in_backward_has_used_them_up(
     let device = Device::cpu();
     let layer = layer(&device, DType::F32);
     let parameters = layer.parameters();
-    let mut optimizer = Stepping::new(Sgd::default(), layer.parameters()).unwrap();
+    let mut optimizer = RuleOptimizer::new(Sgd::default(), layer.parameters()).unwrap();
     run_in_backward(&Sgd::default(), &parameters).unwrap();
     let mut accumulation = Accumulation::new(1).unwrap();
     accumulation.backward(&loss(&layer, &Tensor::ones([2, 6], DType::F32, &device).unwrap())).unwrap();

@@ -9,7 +9,7 @@ use highwater_engine::autograd::{checkpoint, no_grad};
 use highwater_engine::models::Perceptron;
 use highwater_engine::nn::{Init, Linear, Module};
 use highwater_engine::optim::{
-    Accumulation, Adam, Form, LossScaler, Optimizer, Sgd, Stepping, clip_grad_norm, run_in_backward,
+    Accumulation, Adam, Form, LossScaler, Optimizer, RuleOptimizer, Sgd, clip_grad_norm, run_in_backward,
 };
 use highwater_engine::{DType, Device, Result, Tensor};
 use highwater_recorder::snapshots::Trace;
@@ -31,14 +31,14 @@ fn turn() -> MutexGuard<'static, ()> {
 struct Program {
     device: Device,
     model: Perceptron,
-    optimizer: Stepping<Adam>,
+    optimizer: RuleOptimizer<Adam>,
 }
 
 impl Program {
     fn new() -> Result<Self> {
         let device = Device::cpu();
         let model = Perceptron::new(&mut Init::new(&device, DType::F32, 0), [8, 16, 4], 1)?;
-        let optimizer = Stepping::new(Adam::default(), model.parameters())?;
+        let optimizer = RuleOptimizer::new(Adam::default(), model.parameters())?;
         Ok(Self { device, model, optimizer })
     }
 
@@ -155,7 +155,7 @@ fn frozen_layers_before_trained_ones_belong_to_forward() {
         for parameter in model.parameters().iter().filter(|parameter| parameter.path.starts_with("layers")) {
             parameter.tensor.set_requires_grad(false)?;
         }
-        let mut optimizer = Stepping::new(Sgd::default(), model.parameters())?;
+        let mut optimizer = RuleOptimizer::new(Sgd::default(), model.parameters())?;
         let input = Tensor::ones([2, 8], DType::F32, &device)?;
         for _ in 0..2 {
             model.forward(&input)?.mean()?.backward()?;

@@ -1,6 +1,6 @@
 // Clip each: how large many gradients are, and many made smaller, in one launch. T is any fraction; each lies in order.
 #include "block.cuh"
-#include "many.cuh"
+#include "multi_tensor.cuh"
 
 const u32 WIDTH = 16 / sizeof(T);
 // Bytes of arguments that tell of tensors.

@@ -21,7 +21,7 @@ KERNEL void copy(T* out, const T* in, const Lines<2> lines) {
 EXPORT_PLAIN(copy)
 
 // Matrices whose rows lie one after another where they are written, and whose columns do where they are read.
-struct Turned {
+struct Transposed {
     u64 rows, columns;
     // From one row to the next in `out`, from one column to the next in `in`.
     u64 row_distance, column_distance;
@@ -37,7 +37,7 @@ const u32 BESIDE = sizeof(T) < 4 ? 4 / sizeof(T) : 1;
 const u32 ABREAST = 32, AT_ONCE = 8;
 
 // A block reads a tile by columns and writes it by rows, so that both go over memory in order.
-KERNEL void copy_turned(T* out, const T* in, const Turned turned) {
+KERNEL void copy_turned(T* out, const T* in, const Transposed turned) {
     __shared__ T tile[TILE][TILE + BESIDE];
     u64 down = (turned.rows + TILE - 1) / TILE, across = (turned.columns + TILE - 1) / TILE;
     for (u64 number = blockIdx.x; number < down * across * turned.count; number += gridDim.x) {

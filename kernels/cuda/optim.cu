@@ -2,7 +2,7 @@
 // and written once. T is the parameter's type, any fraction; U is the gradient's.
 //
 // All but gradients lies in order. Gradients that do not are gone over by the kernels named after a nest, a tensor each.
-#include "many.cuh"
+#include "multi_tensor.cuh"
 #include "steps.cuh"
 
 const u32 WIDTH = 16 / sizeof(T);

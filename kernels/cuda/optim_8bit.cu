@@ -3,7 +3,7 @@
 //
 // A warp takes a code block at a time: 256 numbers of a state, which share a divisor, the largest magnitude among them.
 #include "block.cuh"
-#include "many.cuh"
+#include "multi_tensor.cuh"
 #include "steps.cuh"
 
 const u32 CODE_BLOCK = 256, CODES = 256;

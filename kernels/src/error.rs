@@ -94,12 +94,12 @@ pub enum Error {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Words for the driver's errors.
-pub(crate) trait Told<T> {
+pub(crate) trait ToResult<T> {
     /// Says what was being done.
     fn told(self, doing: &str) -> Result<T>;
 }
 
-impl<T> Told<T> for Result<T, cudarc::driver::DriverError> {
+impl<T> ToResult<T> for Result<T, cudarc::driver::DriverError> {
     fn told(self, doing: &str) -> Result<T> {
         use cudarc::driver::sys::CUresult;
         self.map_err(|error| match error.0 {

@@ -3,7 +3,7 @@
 
 use cudarc::driver::result;
 
-use crate::error::{Error, Result, Told};
+use crate::error::{Error, Result, ToResult};
 use crate::library;
 
 /// A device as the driver describes it.

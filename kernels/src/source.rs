@@ -53,7 +53,7 @@ pub const HEADERS: &[(&str, &str)] = &[
     ("columns.cuh", include_str!("../cuda/columns.cuh")),
     ("exponents.cuh", include_str!("../cuda/exponents.cuh")),
     ("lines.cuh", include_str!("../cuda/lines.cuh")),
-    ("many.cuh", include_str!("../cuda/many.cuh")),
+    ("multi_tensor.cuh", include_str!("../cuda/multi_tensor.cuh")),
     ("philox.cuh", include_str!("../cuda/philox.cuh")),
     ("steps.cuh", include_str!("../cuda/steps.cuh")),
     ("parts.cuh", include_str!("../cuda/parts.cuh")),
@@ -95,14 +95,14 @@ pub const FILES: &[File] = files! {
     "scan" for FLOATS;
     "softmax" for FLOATS;
     "fill" for SIZES;
-    "each" for FLOATS;
+    "multi_tensor" for FLOATS;
     "clip_each" for FLOATS;
     "cast" for ALL;
     "random" for FLOATS;
     "arange" for NUMBERS;
     "channel_dropout" for FLOATS;
     "compare" for ALL;
-    "choose" for SIZES;
+    "where_cond" for SIZES;
     "piecewise" for FLOATS;
     "power" for FLOATS;
     "frequencies" for FLOATS;

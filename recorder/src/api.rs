@@ -16,9 +16,9 @@
 //! const DEVICE: DeviceId = DeviceId(0);
 //!
 //! /// Memory of the device, in the place where the storage had it bare.
-//! struct Told<M> { memory: M, address: u64 }
+//! struct Tracked<M> { memory: M, address: u64 }
 //!
-//! impl<M> Told<M> {
+//! impl<M> Tracked<M> {
 //!     fn new(memory: M, address: u64, bytes: u64) -> Self {
 //!         let (stream, pool) = (StreamId(0), Pool::Large);
 //!         api::alloc_at(DEVICE, &NewBlock { block: 0, address, requested: bytes, allocated: bytes, stream, pool });
@@ -26,7 +26,7 @@
 //!     }
 //! }
 //!
-//! impl<M> Drop for Told<M> {
+//! impl<M> Drop for Tracked<M> {
 //!     fn drop(&mut self) {
 //!         api::free_at(DEVICE, self.address);
 //!     }
@@ -49,7 +49,7 @@
 //! let run = record_memory_history(HistoryOptions::in_memory(), || {
 //!     let numbers = vec![0_f32; 1024];
 //!     let address = numbers.as_ptr() as u64;
-//!     let storage = Told::new(numbers, address, 4096);
+//!     let storage = Tracked::new(numbers, address, 4096);
 //!     assert_eq!(storage.memory.len(), 1024);
 //!     Ok(())
 //! })?;
@@ -65,8 +65,8 @@ use highwater_snapshots::{Category, DeviceId, Pool, StackId, StreamId};
 use crate::context;
 use crate::hub;
 use crate::level::{self, Level};
-use crate::message::Told;
-use crate::post;
+use crate::message::Message;
+use crate::sender;
 use crate::source::Source;
 
 /// A block that is being handed out.
@@ -195,7 +195,7 @@ pub fn alloc(device: DeviceId, block: &NewBlock) {
 #[inline]
 pub fn free(device: DeviceId, block: BlockKey) {
     if keeps(device) {
-        post::tell(device, stack_of_free(), &Told::Freed(block));
+        sender::tell(device, stack_of_free(), &Message::Freed(block));
     }
 }
 
@@ -204,7 +204,7 @@ pub fn free(device: DeviceId, block: BlockKey) {
 #[inline]
 pub fn alloc_at(device: DeviceId, block: &NewBlock) {
     if keeps(device) {
-        post::tell(device, stack_of_alloc(), &Told::AllocAt(in_context(block)));
+        sender::tell(device, stack_of_alloc(), &Message::AllocAt(in_context(block)));
     }
 }
 
@@ -212,7 +212,7 @@ pub fn alloc_at(device: DeviceId, block: &NewBlock) {
 #[inline]
 pub fn free_at(device: DeviceId, address: u64) {
     if keeps(device) {
-        post::tell(device, stack_of_free(), &Told::FreedAt(address));
+        sender::tell(device, stack_of_free(), &Message::FreedAt(address));
     }
 }
 
@@ -244,7 +244,7 @@ pub fn tag(device: DeviceId, block: BlockKey, category: Category) {
 #[inline]
 pub fn tag_at(device: DeviceId, address: u64, category: Category) {
     if keeps(device) {
-        post::tell(device, StackId::NONE, &Told::TagAt(address, category));
+        sender::tell(device, StackId::NONE, &Message::TagAt(address, category));
     }
 }
 
@@ -311,7 +311,7 @@ fn in_context(block: &NewBlock) -> Alloc {
 
 #[inline(always)]
 fn tell(device: DeviceId, stack: StackId, what: What) {
-    post::tell(device, stack, &Told::Event(what));
+    sender::tell(device, stack, &Message::Event(what));
 }
 
 #[inline]

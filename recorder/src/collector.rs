@@ -13,17 +13,17 @@ use highwater_snapshots::Trace;
 use highwater_snapshots::trace::Header;
 
 use crate::clock::Clock;
+use crate::control::Control;
 use crate::error::{Error, Result};
 use crate::held::{Held, write_file};
 use crate::intake::Intake;
 use crate::level::{self, Wanted};
 use crate::merge::{Item, Merge};
-use crate::notice::Notice;
 use crate::options::{HistoryOptions, Symbols};
 use crate::order;
 use crate::rotation::Files;
-use crate::say::say;
-use crate::{file, message, notice, post, queue, signals};
+use crate::warn::warn;
+use crate::{control, file, message, queue, sender, signals};
 
 /// A batch is written when it has so many events, or when it is due.
 const BATCH_EVENTS: usize = 16_384;
@@ -82,7 +82,7 @@ pub(crate) fn start(
     clock: Clock,
 ) -> Result<Handle> {
     queue::limit(options.queue_bytes);
-    post::set_waiting(options.when_behind == crate::options::WhenBehind::Wait);
+    sender::set_waiting(options.when_behind == crate::options::WhenBehind::Wait);
     let (first, first_op) = order::take_before_op();
     let mut intake = Intake::new(options.smallest_bytes, first_op);
     let is_for_dumps = options.dump_on_oom.is_some();
@@ -110,7 +110,7 @@ pub(crate) fn start(
         files,
         at_end,
         problem: None,
-        lost_before: post::lost(),
+        lost_before: sender::lost(),
         lost: 0,
         lost_to_file: 0,
         events_until_failure: None,
@@ -127,7 +127,7 @@ impl Handle {
         self.pid == std::process::id()
     }
 
-    /// Waits for the end. [`Notice::End`] was put before.
+    /// Waits for the end. [`Control::End`] was put before.
     pub(crate) fn join(self) -> Result<Collected> {
         if !self.is_of_this_process() {
             // The thread is the parent's, and is not to be waited for here.
@@ -145,24 +145,24 @@ impl Collector {
                 if let Some(end) = self.look() {
                     return end;
                 }
-                post::wait(LOOK_EVERY);
+                sender::wait(LOOK_EVERY);
             }
         }));
         let end = end.unwrap_or_else(|_| {
             level::set(Wanted::default());
             // Nobody reads any more what others would wait for.
-            post::set_waiting(false);
+            sender::set_waiting(false);
             self.fail(Error::Collector);
             loop {
-                if let Some(Notice::End(answer)) = notice::skip_to_end() {
+                if let Some(Control::End(answer)) = control::skip_to_end() {
                     return answer;
                 }
-                post::wait(LOOK_EVERY);
+                sender::wait(LOOK_EVERY);
             }
         });
         // From here on the queues are free for the next recording, however long the symbols take.
         self.lost = self.lost();
-        post::set_waiting(false);
+        sender::set_waiting(false);
         drop(self.merge.take());
         answer_with(&end, ());
         self.finish()
@@ -177,8 +177,8 @@ impl Collector {
             let is_more = self.merge.as_mut()?.read(&mut |item| {
                 match item {
                     Item::Message(words) => intake.message(&message::read(words), clock),
-                    Item::Notice(Notice::Device(facts, state)) => intake.start_device(facts, state),
-                    Item::Notice(notice) => asked = Some(notice),
+                    Item::Control(Control::Device(facts, state)) => intake.start_device(facts, state),
+                    Item::Control(notice) => asked = Some(notice),
                 }
                 asked.is_none() && intake.pending() < BATCH_EVENTS
             });
@@ -187,10 +187,10 @@ impl Collector {
                 self.write();
             }
             match asked {
-                Some(Notice::End(answer)) => return Some(answer),
-                Some(Notice::Flush(answer)) => answer_with(&answer, ()),
-                Some(Notice::Copy(answer)) => answer_with(&answer, self.held()),
-                Some(Notice::Device(..)) => {}
+                Some(Control::End(answer)) => return Some(answer),
+                Some(Control::Flush(answer)) => answer_with(&answer, ()),
+                Some(Control::Copy(answer)) => answer_with(&answer, self.held()),
+                Some(Control::Device(..)) => {}
                 None if is_full || is_more => {}
                 None => return None,
             }
@@ -200,7 +200,7 @@ impl Collector {
     /// Events of this recording that never came to the intake.
     fn lost(&self) -> u64 {
         let Some(merge) = &self.merge else { return self.lost };
-        post::lost() - self.lost_before + merge.given_up()
+        sender::lost() - self.lost_before + merge.given_up()
     }
 
     fn held(&self) -> Option<Held> {
@@ -224,7 +224,7 @@ impl Collector {
         }
         if let Err(why) = written {
             let file = files.path().display();
-            say(format!(
+            warn(format!(
                 "the recording ends here, and the program goes on: {why}; what was recorded up to now can be opened: {file}"
             ));
             self.fail(why);

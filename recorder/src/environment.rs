@@ -27,9 +27,9 @@ use crate::level::Level;
 use crate::naming::{self, Rank};
 use crate::options::{HistoryOptions, Rotation, Sink, Symbols};
 use crate::recording::Recording;
-use crate::say::say;
 use crate::switch::{Switch, Trigger};
-use crate::{busy, header};
+use crate::warn::warn;
+use crate::{header, reentrancy};
 
 /// Events that `HIGHWATER_OOM_SNAPSHOT` keeps.
 const RING_EVENTS: usize = 1_000_000;
@@ -46,14 +46,14 @@ enum Running {
 /// itself; a program whose only allocator is [`RecordedHeap`](crate::RecordedHeap) calls this first thing in `main`.
 pub fn start() {
     STARTED.call_once(|| {
-        let _own = busy::own_memory();
-        match wish(&variable_of_process).and_then(begin) {
+        let _own = reentrancy::own_memory();
+        match requested(&variable_of_process).and_then(begin) {
             Ok(None) => {}
             Ok(Some(running)) => {
                 *RUNNING.lock().unwrap_or_else(PoisonError::into_inner) = Some(running);
                 finish_at_exit();
             }
-            Err(error) => warn(&error),
+            Err(error) => report(&error),
         }
     });
 }
@@ -66,12 +66,12 @@ fn variable_of_process(name: &str) -> Option<String> {
 
 /// What the variables ask for.
 #[derive(Debug, PartialEq, Eq)]
-struct Wish {
+struct Requested {
     options: HistoryOptions,
     trigger: Option<Trigger>,
 }
 
-fn wish(variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<Wish>> {
+fn requested(variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<Requested>> {
     let dump_on_oom = variable("HIGHWATER_OOM_SNAPSHOT").map(PathBuf::from);
     let ring = parsed(variable, "HIGHWATER_RING", "a number of events", |text| text.parse().ok())?;
     let options = match variable("HIGHWATER_RECORD") {
@@ -119,7 +119,7 @@ fn wish(variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<Wish>> {
         dump_on_oom,
         ..options
     };
-    Ok(Some(Wish { options, trigger: file.or(signal.map(Trigger::Signal)) }))
+    Ok(Some(Requested { options, trigger: file.or(signal.map(Trigger::Signal)) }))
 }
 
 fn parsed<T>(
@@ -162,8 +162,8 @@ fn file_of_process(path: &Path) -> PathBuf {
     naming::in_folder(path, &header::host_name(), Rank::of_process())
 }
 
-fn begin(wish: Option<Wish>) -> Result<Option<Running>> {
-    let Some(Wish { options, trigger }) = wish else { return Ok(None) };
+fn begin(wish: Option<Requested>) -> Result<Option<Running>> {
+    let Some(Requested { options, trigger }) = wish else { return Ok(None) };
     if let Some(trigger) = trigger {
         return Switch::watch(options, trigger).map(Running::Switch).map(Some);
     }
@@ -198,21 +198,21 @@ pub fn finish() {
         Some(Running::Recording(recording)) => match recording.finish() {
             // A forked child that ends has nothing to complete.
             Ok(_) | Err(Error::OfParent) => {}
-            Err(error) => warn(&error),
+            Err(error) => report(&error),
         },
     }
 }
 
-fn warn(error: &Error) {
-    say(format!("not recording as the environment asks: {error}"));
+fn report(error: &Error) {
+    warn(format!("not recording as the environment asks: {error}"));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn wish_of(set: &[(&str, &str)]) -> Result<Option<Wish>> {
-        wish(&|name| set.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned()))
+    fn wish_of(set: &[(&str, &str)]) -> Result<Option<Requested>> {
+        requested(&|name| set.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned()))
     }
 
     #[test]
@@ -243,7 +243,7 @@ mod tests {
             most_dumps: 2,
             ..HistoryOptions::to_file("run.snap")
         };
-        let expected = Wish { options, trigger: Some(Trigger::File("record.me".into())) };
+        let expected = Requested { options, trigger: Some(Trigger::File("record.me".into())) };
         assert_eq!(wish.expect("all are well formed"), Some(expected));
         let ring = wish_of(&[("HIGHWATER_OOM_SNAPSHOT", "dumps"), ("HIGHWATER_RING", "5")]);
         assert_eq!(ring.ok().flatten().and_then(|wish| wish.options.ring_events), Some(5));

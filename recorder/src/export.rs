@@ -9,9 +9,9 @@ use highwater_snapshots::symbols::{self as symbolize, Binary, Request, SYSTEM_DE
 use highwater_snapshots::tables::{Frame, Module, Op, Scope, SourceLine, Stack, Tables};
 use highwater_snapshots::{FrameId, ModuleId, OpId, Problem, ScopeId, StackId, StartingBlock, StartingState, StringId};
 
-use crate::busy;
 use crate::message::NewOp;
 use crate::names;
+use crate::reentrancy;
 use crate::stack::{self, depot};
 
 /// The tables of one recording, growing.
@@ -204,7 +204,7 @@ impl Exporter {
             }
         }
         let symbolizer = Symbolizer::new(vec![SYSTEM_DEBUG_FOLDER.into()]);
-        let mut symbolizer = symbolizer.with_threads_that_begin_by(busy::own_this_thread);
+        let mut symbolizer = symbolizer.with_threads_that_begin_by(reentrancy::own_this_thread);
         let found = resolve_apart(&mut symbolizer, &requests);
         let mut symbols = Vec::with_capacity(self.frames.len());
         for (frame, sources) in asked.into_iter().flatten().zip(found.into_iter().flatten()) {
@@ -263,7 +263,7 @@ fn resolve_apart(symbolizer: &mut Symbolizer, requests: &[Request]) -> Vec<Vec<V
     let apart = std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("symbols".to_owned());
         let work = || {
-            busy::own_this_thread();
+            reentrancy::own_this_thread();
             symbolizer.resolve(requests)
         };
         let thread = thread.spawn_scoped(scope, work).ok()?;

@@ -24,7 +24,7 @@ use highwater_snapshots::{Category, Pool, StartingState, StreamId};
 
 use crate::api::{self, NewBlock};
 use crate::source::Source;
-use crate::{busy, hub, level};
+use crate::{hub, level, reentrancy};
 
 /// The smallest block that is told where nothing else is said: tensors are larger, and almost nothing else is.
 const SMALLEST_BYTES: usize = 1024;
@@ -111,7 +111,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for RecordedHeap<A> {
 
 #[inline(never)]
 fn tell_alloc(block: *mut u8, bytes: usize) {
-    if block.is_null() || busy::is_own_memory() || !is_known() {
+    if block.is_null() || reentrancy::is_own_memory() || !is_known() {
         return;
     }
     let (requested, address) = (bytes as u64, block as u64);
@@ -122,7 +122,7 @@ fn tell_alloc(block: *mut u8, bytes: usize) {
 #[inline(never)]
 fn tell_free(block: *mut u8) {
     // What the recorder gives back it took itself, and what is not known to be a block is not counted.
-    if !busy::is_own_memory() {
+    if !reentrancy::is_own_memory() {
         api::free_at(HEAP_DEVICE, block as u64);
     }
 }
@@ -140,7 +140,7 @@ const PATIENCE: u32 = 1000;
 #[cold]
 fn make_known(is_known: &AtomicBool) -> bool {
     static SOURCE: OnceLock<Arc<dyn Source>> = OnceLock::new();
-    let _own = busy::own_memory();
+    let _own = reentrancy::own_memory();
     for _ in 0..PATIENCE {
         // Others wait until the recording has the heap's state: what they told before would not count.
         if is_known.load(Ordering::Acquire) {
@@ -190,7 +190,7 @@ impl Source for Heap {
 
     /// What the process has of the machine's memory.
     fn sample(&self) {
-        let _own = busy::own_memory();
+        let _own = reentrancy::own_memory();
         if let Some(bytes) = proc_kib("/proc/self/status", "VmRSS:") {
             api::device_used(HEAP_DEVICE, bytes);
         }

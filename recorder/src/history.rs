@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use highwater_snapshots::event::{Event, What};
 use highwater_snapshots::{DeviceId, Phase, StartingState};
 
-use crate::message::{self, MOST_WORDS, Told, Words};
+use crate::message::{self, MOST_WORDS, Message, Words};
 use crate::state::DeviceState;
 
 /// Events in order, each in the few words of its message. When a ring is full, the oldest leaves, and what it did is
@@ -108,7 +108,7 @@ impl History {
 fn event_of(words: &[u64]) -> Option<Event> {
     let read = message::read(words);
     match read.told {
-        Told::Event(what) => Some(Event { time_ns: read.time, device: read.device, stack: read.stack, what }),
+        Message::Event(what) => Some(Event { time_ns: read.time, device: read.device, stack: read.stack, what }),
         _ => None,
     }
 }

@@ -1,7 +1,7 @@
 //! Hub: the one global of the workspace: the running recording, the registered allocators, the program's progress.
 //!
 //! Locks are taken in this order: an allocator's own, then the hub's. The hub never calls an allocator. Events pass it
-//! by: each thread tells them to a queue of its own (`post`).
+//! by: each thread tells them to a queue of its own (`sender`).
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,15 +11,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use highwater_snapshots::event::What;
 use highwater_snapshots::{DeviceId, OpId, Phase, StackId, StringId};
 
-use crate::busy;
 use crate::context;
+use crate::control::{self, Control};
 use crate::held::Held;
 use crate::level::{self, Level, Wanted};
-use crate::message::{NewOp, Told};
-use crate::notice::{self, Notice};
+use crate::message::{Message, NewOp};
 use crate::options::HistoryOptions;
-use crate::post;
 use crate::progress::{Change, Progress};
+use crate::reentrancy;
+use crate::sender;
 use crate::source::Source;
 
 pub(crate) struct Hub {
@@ -182,17 +182,17 @@ pub(crate) fn awaits_allocation() -> bool {
 }
 
 fn tell_of_program(what: What) {
-    post::tell(DeviceId(0), StackId::NONE, &Told::Event(what));
+    sender::tell(DeviceId(0), StackId::NONE, &Message::Event(what));
 }
 
 /// Waits until everything recorded so far is in the file, or will never be. Not under an allocator's lock.
 pub(crate) fn flush() {
-    ask(Notice::Flush);
+    ask(Control::Flush);
 }
 
 /// A copy of what the running recording holds in memory, if it holds anything there.
 pub(crate) fn copy() -> Option<Held> {
-    ask(Notice::Copy)?
+    ask(Control::Copy)?
 }
 
 /// Ends the running recording: waits until all that was told is read, so that another may begin.
@@ -203,7 +203,7 @@ pub(crate) fn end() {
         let Some(session) = hub.session().filter(|session| !session.is_ending) else { return };
         session.is_ending = true;
         level::set(Wanted::default());
-        notice::put(Notice::End(answer));
+        control::put(Control::End(answer));
     }
     // Where the collector has gone, there is nothing to wait for.
     let _: Result<(), RecvError> = wait.recv();
@@ -211,13 +211,13 @@ pub(crate) fn end() {
 }
 
 /// Asks the collector, if there is one, and waits for its answer.
-fn ask<T>(wish: impl FnOnce(Sender<T>) -> Notice) -> Option<T> {
+fn ask<T>(wish: impl FnOnce(Sender<T>) -> Control) -> Option<T> {
     let (answer, wait) = channel();
     {
         // Under the hub's lock, so that the wish comes before the recording's end.
         let mut hub = lock();
         hub.session().filter(|session| !session.is_ending)?;
-        notice::put(wish(answer));
+        control::put(wish(answer));
     }
     wait.recv().ok()
 }
@@ -229,14 +229,14 @@ pub(crate) fn name(text: &str) -> StringId {
 
 /// Begins an operation in the running thread's scope.
 pub(crate) fn begin_op(name: StringId, stack: StackId) -> OpId {
-    post::tell_op(NewOp { name, scope: context::current().scope, stack })
+    sender::tell_op(NewOp { name, scope: context::current().scope, stack })
 }
 
 /// Gives a device's state to the running recording. Not under an allocator's lock.
 pub(crate) fn start_device(source: &dyn Source) {
-    let _own = busy::own_memory();
+    let _own = reentrancy::own_memory();
     let facts = source.facts();
-    source.freeze(&mut |state| notice::put(Notice::Device(facts.clone(), state)));
+    source.freeze(&mut |state| control::put(Control::Device(facts.clone(), state)));
 }
 
 /// Has every allocator say what is in use on its device, if anything is recorded. Not under any lock.

@@ -8,7 +8,7 @@ use highwater_snapshots::{DeviceId, OpId, Phase, StackId, StartingState};
 
 use crate::clock::Clock;
 use crate::history::History;
-use crate::message::{NewOp, Read, Told};
+use crate::message::{Message, NewOp, Read};
 use crate::state::DeviceState;
 
 /// What the file takes at a time.
@@ -136,17 +136,17 @@ impl Intake {
         let event = |what| Event { time_ns: self.last_ns, device: read.device, stack: read.stack, what };
         let counts = self.started.contains(&read.device);
         match read.told {
-            Told::Op(id, op) => self.begin_op(id, op),
-            Told::Event(what @ (What::Step(_) | What::Phase(_) | What::Mark(_))) => self.keep(event(what)),
+            Message::Op(id, op) => self.begin_op(id, op),
+            Message::Event(what @ (What::Step(_) | What::Phase(_) | What::Mark(_))) => self.keep(event(what)),
             _ if !counts => {}
-            Told::Event(what) => self.keep_wanted(event(what)),
-            Told::Freed(key) => {
+            Message::Event(what) => self.keep_wanted(event(what)),
+            Message::Freed(key) => {
                 let (requested, completed) = (event(What::FreeRequested(key)), event(What::FreeCompleted(key)));
                 self.keep_wanted(requested);
                 self.keep_wanted(completed);
             }
-            Told::AllocAt(alloc) => self.alloc_at(event(What::Alloc(alloc)), alloc),
-            Told::FreedAt(address) => {
+            Message::AllocAt(alloc) => self.alloc_at(event(What::Alloc(alloc)), alloc),
+            Message::FreedAt(address) => {
                 let first = event(What::FreeRequested(0));
                 // Others are from before the recording, or are left out.
                 if let Some(key) = self.at.remove(&(read.device, address)) {
@@ -154,7 +154,7 @@ impl Intake {
                     self.keep(Event { what: What::FreeCompleted(key), ..first });
                 }
             }
-            Told::TagAt(address, category) => {
+            Message::TagAt(address, category) => {
                 if let Some(&key) = self.at.get(&(read.device, address)) {
                     self.keep(event(What::Tag(key, category)));
                 }

@@ -9,15 +9,15 @@
 pub use highwater_snapshots as snapshots;
 pub use highwater_snapshots::symbols as symbolize;
 
-mod busy;
+mod reentrancy;
 mod signals;
-mod say;
+mod warn;
 pub mod level;
 mod clock;
 mod order;
 mod message;
 mod queue;
-mod post;
+mod sender;
 pub mod stack;
 pub mod error;
 pub mod options;
@@ -32,7 +32,7 @@ mod export;
 mod intake;
 mod file;
 mod held;
-mod notice;
+mod control;
 mod merge;
 mod rotation;
 mod collector;

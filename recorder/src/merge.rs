@@ -7,11 +7,11 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::{Duration, Instant};
 
+use crate::control::{self, Control};
 use crate::message;
-use crate::notice::{self, Notice};
-use crate::order::Place;
-use crate::post;
+use crate::order::SequenceNumber;
 use crate::queue::Consumer;
+use crate::sender;
 
 /// So many messages are read at a time, so that the clock is looked at and what is due gets done.
 const AT_A_TIME: usize = 1 << 16;
@@ -27,13 +27,13 @@ pub(crate) enum Item<'a> {
     /// A message, in its words.
     Message(&'a [u64]),
     /// A notice.
-    Notice(Notice),
+    Control(Control),
 }
 
 /// The queues of all threads, up to a place in their common order.
 pub(crate) struct Merge {
     consumers: Vec<Consumer>,
-    expected: Place,
+    expected: SequenceNumber,
     /// Since when the place has been missing, and how often it was looked for.
     stuck: Option<(Instant, u32)>,
     /// Places that were given up.
@@ -42,7 +42,7 @@ pub(crate) struct Merge {
 
 impl Merge {
     /// Begins with the place `first`; what is older belongs to nobody and is passed over.
-    pub(crate) fn new(first: Place) -> Self {
+    pub(crate) fn new(first: SequenceNumber) -> Self {
         Self { consumers: Vec::new(), expected: first, stuck: None, given_up: 0 }
     }
 
@@ -54,7 +54,7 @@ impl Merge {
     /// Gives what there is to `take`, in order, until it says that it is enough. True if it was cut short at some point where
     /// more may follow.
     pub(crate) fn read(&mut self, take: &mut dyn FnMut(Item<'_>) -> bool) -> bool {
-        self.consumers.extend(post::newcomers());
+        self.consumers.extend(sender::newcomers());
         let began = self.expected;
         let mut left = AT_A_TIME;
         let take: &mut dyn FnMut(Item<'_>) -> bool = &mut |item| {
@@ -71,7 +71,8 @@ impl Merge {
     fn read_to_gap(&mut self, take: &mut dyn FnMut(Item<'_>) -> bool) -> bool {
         let began = self.expected;
         let mut heads: BinaryHeap<Reverse<(i32, usize)>> = BinaryHeap::with_capacity(self.consumers.len());
-        let head = |consumer: &mut Consumer| consumer.peek().map(|words| Place(message::place(words)).behind(began));
+        let head =
+            |consumer: &mut Consumer| consumer.peek().map(|words| SequenceNumber(message::place(words)).behind(began));
         for (index, consumer) in self.consumers.iter_mut().enumerate() {
             heads.extend(head(consumer).map(|behind| Reverse((behind, index))));
         }
@@ -90,12 +91,12 @@ impl Merge {
                     heads.extend(head(consumer).map(|behind| Reverse((behind, index))));
                 }
                 next => {
-                    let Some(notice) = notice::take_at(self.expected) else {
+                    let Some(notice) = control::take_at(self.expected) else {
                         return self.expected != began;
                     };
                     self.expected = self.expected.next();
                     heads.extend(next);
-                    if !take(Item::Notice(notice)) {
+                    if !take(Item::Control(notice)) {
                         return false;
                     }
                 }
@@ -104,7 +105,11 @@ impl Merge {
     }
 
     /// Reads one queue as long as it has the next place.
-    fn read_run(consumer: &mut Consumer, expected: &mut Place, take: &mut dyn FnMut(Item<'_>) -> bool) -> bool {
+    fn read_run(
+        consumer: &mut Consumer,
+        expected: &mut SequenceNumber,
+        take: &mut dyn FnMut(Item<'_>) -> bool,
+    ) -> bool {
         while let Some(words) = consumer.peek() {
             if message::place(words) != expected.0 {
                 break;
@@ -121,17 +126,17 @@ impl Merge {
     }
 
     /// Gives up a place that has been missing for long, though there are later ones.
-    fn mind_gap(&mut self, began: Place) {
+    fn mind_gap(&mut self, began: SequenceNumber) {
         if self.expected != began {
             self.stuck = None;
             return;
         }
         let expected = self.expected;
         let heads = self.consumers.iter_mut().filter_map(|consumer| {
-            let behind = Place(message::place(consumer.peek()?)).behind(expected);
+            let behind = SequenceNumber(message::place(consumer.peek()?)).behind(expected);
             (behind > 0).then_some(behind)
         });
-        let later = heads.chain(notice::next_behind(expected).filter(|behind| *behind > 0)).min();
+        let later = heads.chain(control::next_behind(expected).filter(|behind| *behind > 0)).min();
         let Some(later) = later else {
             self.stuck = None;
             return;
@@ -141,7 +146,7 @@ impl Merge {
         *looks += 1;
         if since.elapsed() > PATIENCE && *looks > LOOKS {
             self.given_up += later.unsigned_abs() as u64;
-            self.expected = Place(expected.0.wrapping_add(later.unsigned_abs()));
+            self.expected = SequenceNumber(expected.0.wrapping_add(later.unsigned_abs()));
             self.stuck = None;
         }
     }
@@ -149,6 +154,6 @@ impl Merge {
 
 impl Drop for Merge {
     fn drop(&mut self) {
-        post::give_back(std::mem::take(&mut self.consumers));
+        sender::give_back(std::mem::take(&mut self.consumers));
     }
 }

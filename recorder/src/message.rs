@@ -23,7 +23,7 @@ pub(crate) struct NewOp {
 
 /// What a thread tells the collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum Message {
     /// An event.
     Event(What),
     /// A block that is given back, and free at once: two events of one moment.
@@ -38,7 +38,7 @@ pub(crate) enum Told {
     Op(OpId, NewOp),
 }
 
-impl Told {
+impl Message {
     /// How many events it becomes.
     #[inline(always)]
     pub(crate) fn events(&self) -> u64 {
@@ -112,14 +112,16 @@ impl Words {
 
     /// The message, without place and time.
     #[inline(always)]
-    pub(crate) fn of(device: DeviceId, stack: StackId, told: &Told) -> Self {
+    pub(crate) fn of(device: DeviceId, stack: StackId, told: &Message) -> Self {
         match *told {
-            Told::Event(ref what) => Self::of_event(device, stack, what),
-            Told::Freed(key) => Self::new(FREED, device, 0, stack).with([key]),
-            Told::AllocAt(ref alloc) => Self::of_alloc(ALLOC_AT, device, stack, alloc),
-            Told::FreedAt(address) => Self::new(FREED_AT, device, 0, stack).with([address]),
-            Told::TagAt(address, category) => Self::new(TAG_AT, device, category as u8, stack).with([address]),
-            Told::Op(id, op) => Self::new(OP, device, 0, op.stack).with([two(id.0, op.name.0), u64::from(op.scope.0)]),
+            Message::Event(ref what) => Self::of_event(device, stack, what),
+            Message::Freed(key) => Self::new(FREED, device, 0, stack).with([key]),
+            Message::AllocAt(ref alloc) => Self::of_alloc(ALLOC_AT, device, stack, alloc),
+            Message::FreedAt(address) => Self::new(FREED_AT, device, 0, stack).with([address]),
+            Message::TagAt(address, category) => Self::new(TAG_AT, device, category as u8, stack).with([address]),
+            Message::Op(id, op) => {
+                Self::new(OP, device, 0, op.stack).with([two(id.0, op.name.0), u64::from(op.scope.0)])
+            }
         }
     }
 
@@ -184,7 +186,7 @@ pub(crate) struct Read {
     pub(crate) time: u64,
     pub(crate) device: DeviceId,
     pub(crate) stack: StackId,
-    pub(crate) told: Told,
+    pub(crate) told: Message,
 }
 
 /// Reads the message that [`Words::of`] or [`Words::of_kept`] put into `words`.
@@ -210,7 +212,7 @@ pub(crate) fn read(words: &[u64]) -> Read {
     };
     let range = || Range { address: at(0), bytes: at(1), stream: StreamId(at(2)), pool: pool(fields) };
     let told = match EventKind::from_code(kind) {
-        Some(kind) => Told::Event(match kind {
+        Some(kind) => Message::Event(match kind {
             EventKind::SegmentAlloc => What::SegmentAlloc(range()),
             EventKind::SegmentFree => What::SegmentFree(range()),
             EventKind::SegmentMap => What::SegmentMap(range()),
@@ -229,13 +231,13 @@ pub(crate) fn read(words: &[u64]) -> Read {
             EventKind::Mark => What::Mark(StringId(at(0) as u32)),
             EventKind::Used => What::Used(at(0)),
         }),
-        None if kind == ALLOC_AT => Told::AllocAt(alloc()),
-        None if kind == FREED => Told::Freed(at(0)),
-        None if kind == FREED_AT => Told::FreedAt(at(0)),
-        None if kind == TAG_AT => Told::TagAt(at(0), category(fields)),
+        None if kind == ALLOC_AT => Message::AllocAt(alloc()),
+        None if kind == FREED => Message::Freed(at(0)),
+        None if kind == FREED_AT => Message::FreedAt(at(0)),
+        None if kind == TAG_AT => Message::TagAt(at(0), category(fields)),
         None => {
             let (id, name) = halves(0);
-            Told::Op(OpId(id), NewOp { name: StringId(name), scope: ScopeId(at(1) as u32), stack })
+            Message::Op(OpId(id), NewOp { name: StringId(name), scope: ScopeId(at(1) as u32), stack })
         }
     };
     Read { time: words[TIME], device: DeviceId((first >> 16) as u16), stack, told }
@@ -262,11 +264,11 @@ mod tests {
         let oom = Oom { requested: 1 << 40, device_free: 5, op: OpId::NONE, scope: ScopeId(9) };
         let op = NewOp { name: StringId(4), scope: ScopeId(5), stack: StackId(6) };
         let mut told = vec![
-            Told::Freed(3),
-            Told::AllocAt(alloc),
-            Told::FreedAt(u64::MAX),
-            Told::TagAt(u64::MAX, Category::Gradient),
-            Told::Op(OpId(1), op),
+            Message::Freed(3),
+            Message::AllocAt(alloc),
+            Message::FreedAt(u64::MAX),
+            Message::TagAt(u64::MAX, Category::Gradient),
+            Message::Op(OpId(1), op),
         ];
         let events = [
             What::SegmentAlloc(range),
@@ -285,7 +287,7 @@ mod tests {
             What::Used(11),
         ];
         assert_eq!(events.len(), EventKind::ALL.len());
-        told.extend(events.map(Told::Event));
+        told.extend(events.map(Message::Event));
         for told in told {
             let stack = StackId(6);
             let mut words = Words::of(DeviceId(u16::MAX), stack, &told);

@@ -10,7 +10,7 @@ use highwater_snapshots::intern::Interner;
 use highwater_snapshots::tables::Scope;
 use highwater_snapshots::{ScopeId, StringId};
 
-use crate::busy;
+use crate::reentrancy;
 
 /// Every name that any guard has used so far. Ids hold for the life of the process; a recording numbers its own anew.
 #[derive(Debug, Default)]
@@ -54,7 +54,7 @@ fn remembered<R>(read: impl FnOnce(&mut Remembered) -> R) -> Option<R> {
 
 /// The id of `text`.
 pub(crate) fn string(text: &str) -> StringId {
-    let _busy = busy::enter();
+    let _guard = reentrancy::enter();
     let known = remembered(|remembered| {
         if let Some(&known) = remembered.strings.get(text) {
             return known;
@@ -71,7 +71,7 @@ pub(crate) fn string(text: &str) -> StringId {
 
 /// The id of the scope `name` within `parent`.
 pub(crate) fn scope(parent: ScopeId, name: &str) -> ScopeId {
-    let _busy = busy::enter();
+    let _guard = reentrancy::enter();
     let known = remembered(|remembered| {
         if let Some(&known) = remembered.scopes.get(&parent).and_then(|within| within.get(name)) {
             return known;

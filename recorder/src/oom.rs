@@ -3,16 +3,16 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::busy;
 use crate::error::Result;
 use crate::naming::Rank;
+use crate::reentrancy;
 use crate::{header, hub, recording};
 
 static DUMPS: AtomicU32 = AtomicU32::new(0);
 
 /// Writes out what waits for the file, and dumps the history where that was asked for.
 pub(crate) fn save() {
-    let _own = busy::own_memory();
+    let _own = reentrancy::own_memory();
     hub::flush();
     let wish = hub::lock()
         .session()

@@ -262,10 +262,10 @@ mod tests {
     use highwater_snapshots::{DeviceId, StackId};
 
     use super::*;
-    use crate::message::Told;
+    use crate::message::Message;
 
     fn used(number: u64) -> Words {
-        Words::of(DeviceId(0), StackId::NONE, &Told::Event(What::Used(number)))
+        Words::of(DeviceId(0), StackId::NONE, &Message::Event(What::Used(number)))
     }
 
     #[test]
@@ -289,7 +289,7 @@ mod tests {
                     continue;
                 };
                 let len = words.len();
-                assert_eq!(message::read(words).told, Told::Event(What::Used(expected)));
+                assert_eq!(message::read(words).told, Message::Event(What::Used(expected)));
                 expected += 1;
                 consumer.advance(len);
             }

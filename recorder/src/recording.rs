@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use highwater_snapshots::Trace;
 
-use crate::busy;
 use crate::clock::Clock;
 use crate::collector::{self, Collected, Handle};
 use crate::error::{Error, Result};
@@ -17,6 +16,7 @@ use crate::level::Level;
 use crate::naming::{self, Rank};
 use crate::options::HistoryOptions;
 use crate::progress::{Change, Progress};
+use crate::reentrancy;
 
 /// Records what `body` does to memory.
 ///
@@ -106,7 +106,7 @@ impl Recording {
     ///
     /// Fails if a recording runs already, or if the file cannot be created.
     pub fn start(options: HistoryOptions) -> Result<Self> {
-        let _own = busy::own_memory();
+        let _own = reentrancy::own_memory();
         options.check()?;
         let clock = Clock::start();
         let is_deferred = options.steps.is_some();
@@ -182,7 +182,7 @@ impl Drop for Finishing {
 /// Turns events on, unless that was done or the recording ends, then takes the state of every allocator: its events count
 /// from its state on. Tells whether it did.
 fn begin_events() -> bool {
-    let _own = busy::own_memory();
+    let _own = reentrancy::own_memory();
     let Some(sources) = hub::lock().turn_on() else { return false };
     for source in sources {
         hub::start_device(&*source);
@@ -207,7 +207,7 @@ pub(crate) fn advance<R>(change: impl FnOnce(&mut Progress) -> (R, Change)) -> R
 
 /// Ends the running recording: what is told from now on does not belong to it.
 fn stop() {
-    let _own = busy::own_memory();
+    let _own = reentrancy::own_memory();
     let state_only = hub::lock().session().is_some_and(|session| session.options.level == Level::State);
     if state_only {
         let sources = hub::lock().sources();
@@ -237,7 +237,7 @@ pub fn queue_bytes() -> usize {
 /// Writes what the running recording holds in memory to a file, and goes on recording. Fails if nothing is held: a
 /// recording that streams to a file without a ring has it there already.
 pub fn dump_snapshot(path: &Path) -> Result<()> {
-    let _own = busy::own_memory();
+    let _own = reentrancy::own_memory();
     let held = hub::copy().ok_or_else(|| Error::Options("no recording holds its history in memory".to_owned()))?;
     write_file(&file::claim(path)?, path, &held.into_trace())
 }

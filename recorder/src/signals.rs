@@ -14,7 +14,7 @@ pub(crate) fn spawn<T: Send + 'static>(
     let builder = std::thread::Builder::new().name(name.to_owned());
     without_signals(|| {
         builder.spawn(|| {
-            crate::busy::own_this_thread();
+            crate::reentrancy::own_this_thread();
             work()
         })
     })

@@ -11,8 +11,8 @@ use crate::error::{Error, Result};
 use crate::naming;
 use crate::options::{HistoryOptions, Sink};
 use crate::recording::Recording;
-use crate::say::say;
 use crate::signals;
+use crate::warn::warn;
 
 /// How often the file is looked for, and signals are counted: those that come within this time are one.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -70,7 +70,7 @@ impl Switch {
             finishing.extend(running.map(Recording::finish_in_background));
             for recording in finishing {
                 if let Err(why) = recording.wait() {
-                    say(why.to_string());
+                    warn(why.to_string());
                 }
             }
         };
@@ -112,5 +112,5 @@ fn watch(trigger: Trigger) -> Result<Box<dyn FnMut() -> bool + Send>> {
 }
 
 fn begin(options: HistoryOptions) -> Option<Recording> {
-    Recording::start(options).map_err(|why| say(why.to_string())).ok()
+    Recording::start(options).map_err(|why| warn(why.to_string())).ok()
 }

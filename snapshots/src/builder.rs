@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
+use crate::block_index::BlockIndex;
 use crate::error::Problem;
 use crate::event::{Alloc, BlockKey, Event, Range, What};
 use crate::ids::{BlockId, DeviceId, EventId, SegmentId, StackId};
-use crate::keys::BlockKeys;
-use crate::levels::{LevelMeter, Levels};
+use crate::live_bytes::{LiveBytes, LiveBytesMeter};
 use crate::tables::Tables;
 use crate::trace::{Annotation, Attribute, DeviceFacts, Header, SegmentRole, Trace};
 
@@ -44,13 +44,13 @@ pub struct TraceBuilder {
     bytes_seen: u64,
     impossible_sizes: u64,
     refused: u64,
-    meter: LevelMeter,
+    meter: LiveBytesMeter,
 }
 
 /// What names a device's blocks and segments while events pass.
 #[derive(Clone, Debug, Default)]
 struct DeviceState {
-    keys: BlockKeys,
+    keys: BlockIndex,
     /// Segments held, by address.
     held: HashMap<u64, SegmentId>,
     /// Requested bytes of live blocks.
@@ -141,7 +141,7 @@ impl TraceBuilder {
     }
 
     /// How much memory lived over the events since this was last asked.
-    pub fn take_levels(&mut self) -> Levels {
+    pub fn take_levels(&mut self) -> LiveBytes {
         self.meter.take()
     }
 

@@ -14,7 +14,7 @@ use super::driver::{Driver, DriverKind};
 use super::event_queue::EventQueues;
 use super::free_list::FreeList;
 use super::stats::AllocStats;
-use super::ties::Ties;
+use super::tie_break::TieBreak;
 
 /// The state of one allocator.
 pub(super) struct Heap {
@@ -25,7 +25,7 @@ pub(super) struct Heap {
     pub(super) config: AllocConfig,
     /// The share of the device that may be reserved; 1 means no limit.
     pub(super) memory_fraction: f64,
-    pub(super) ties: Ties,
+    pub(super) tie_break: TieBreak,
     pub(super) arena: Arena,
     pub(super) pools: [FreeList; 2],
     pub(super) events: EventQueues,
@@ -42,7 +42,7 @@ impl Heap {
             device,
             driver,
             memory_fraction: config.memory_fraction(),
-            ties: Ties::default(),
+            tie_break: TieBreak::default(),
             arena: Arena::new(),
             pools: Default::default(),
             events: EventQueues::default(),
@@ -93,9 +93,9 @@ impl Heap {
 
     /// Enters a segment or a reservation that the driver just gave. It is in no list yet.
     pub(super) fn register(&mut self, range: Range, used: Use) -> BlockIndex {
-        let registration = match self.ties {
-            Ties::OldestSegment => self.next_registration,
-            Ties::LowestAddress => 0,
+        let registration = match self.tie_break {
+            TieBreak::OldestSegment => self.next_registration,
+            TieBreak::LowestAddress => 0,
         };
         self.next_registration += 1;
         self.arena.insert(Record {

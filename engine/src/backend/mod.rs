@@ -70,9 +70,9 @@ pub(crate) fn run(call: Call<'_>) -> Result<()> {
 
 /// Runs all of these calls, of one device. None writes what another reads or writes, but
 /// for what a call says that several may write. Where a kernel's launch takes longer than its work, many calls share one.
-pub fn each(calls: &[Call<'_>]) -> Result<()> {
+pub fn run_all(calls: &[Call<'_>]) -> Result<()> {
     match calls.first().map(|call| call.out().storage.device().kind()) {
-        Some(Kind::Cuda) if !arithmetic::is_left_out() => cuda::each::each(calls),
+        Some(Kind::Cuda) if !arithmetic::is_left_out() => cuda::shared_launches::run_all(calls),
         _ => calls.iter().try_for_each(|&call| run(call)),
     }
 }
@@ -239,9 +239,9 @@ primitives! {
     /// `out = input ? number`.
     compare::compare_number(out: View<'_>, comparison: Comparison, input: View<'_>, number: f64);
     /// `out = condition ? left : right`, all of one shape; what is not given is 0. `condition` is Bool or U8.
-    choose::choose(out: View<'_>, condition: View<'_>, left: Option<View<'_>>, right: Option<View<'_>>);
+    where_cond::where_cond(out: View<'_>, condition: View<'_>, left: Option<View<'_>>, right: Option<View<'_>>);
     /// `out = 0` where `condition` is not `wanted`.
-    choose::clear(out: View<'_>, condition: View<'_>, wanted: bool);
+    where_cond::clear(out: View<'_>, condition: View<'_>, wanted: bool);
     /// `out = f(left, right)`; the slopes, two bits each in the order of contiguous `out`, go into the bytes of
     /// `slopes`. `out` and the operands are of one shape.
     piecewise::piecewise(out: View<'_>, slopes: Option<View<'_>>, function: Piecewise, left: View<'_>, right: Option<View<'_>>);

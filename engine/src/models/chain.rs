@@ -49,7 +49,7 @@ impl MatmulChain {
     /// The gradient of x, by a loop written out: each right factor is dropped when it has served.
     pub fn gradient_by_hand(&self, mut rights: Vec<Tensor>) -> Result<()> {
         let _mode = no_grad();
-        let turned = self.factor.transpose(0, 1)?;
+        let transposed = self.factor.transpose(0, 1)?;
         let mut grad = Tensor::ones((), self.factor.dtype(), self.factor.device())?.expand(self.factor.shape())?;
         let mut sum: Option<Tensor> = None;
         while let Some(right) = rights.pop() {
@@ -63,7 +63,7 @@ impl MatmulChain {
                 }
             }
             if !rights.is_empty() {
-                grad = turned.matmul(&grad)?;
+                grad = transposed.matmul(&grad)?;
             }
         }
         match sum {

@@ -53,7 +53,7 @@ struct Block {
     mlp: Child<Mlp>,
 }
 
-/// Query, key and value stay in the one buffer that a product computes them into; query and key are turned there.
+/// Query, key and value stay in the one buffer that a product computes them into; query and key are rotated there.
 #[derive(Debug)]
 struct Attention {
     query_key_value: Child<Projection>,
@@ -168,9 +168,9 @@ impl Module for Attention {
     fn forward(&self, input: &Tensor) -> Result<Tensor> {
         let packed = self.query_key_value.forward(input)?;
         let [turning, slots] = [self.heads + self.key_heads, self.heads + 2 * self.key_heads];
-        let turned = packed.into_rotary_packed(turning, slots, RotaryOptions::default())?;
-        let mixed = turned.attention_packed(self.heads, self.key_heads, AttentionOptions::causal())?;
-        drop(turned);
+        let rotated = packed.into_rotary_packed(turning, slots, RotaryOptions::default())?;
+        let mixed = rotated.attention_packed(self.heads, self.key_heads, AttentionOptions::causal())?;
+        drop(rotated);
         self.dense.forward(&mixed)
     }
 

@@ -34,12 +34,12 @@ pub(super) fn check_tokens(op: &'static str, tokens: &Tensor) -> Result<()> {
 }
 
 /// Fails unless `heads` share `width` evenly; for rotary embeddings, which turn pairs, in even parts.
-pub(super) fn check_heads(op: &'static str, [width, heads]: [usize; 2], turned: bool) -> Result<()> {
-    let parts = if turned { 2 } else { 1 };
+pub(super) fn check_heads(op: &'static str, [width, heads]: [usize; 2], rotated: bool) -> Result<()> {
+    let parts = if rotated { 2 } else { 1 };
     if heads > 0 && width.is_multiple_of(heads.saturating_mul(parts)) {
         return Ok(());
     }
-    let even = if turned { " in parts of an even width" } else { "" };
+    let even = if rotated { " in parts of an even width" } else { "" };
     let what = format!("{heads} heads cannot share a width of {width} evenly{even}; give another number of heads");
     Err(Error::Setting { op, what })
 }

@@ -93,9 +93,9 @@ fn unpack(packed: &Tensor, [heads, key_heads]: [usize; 2]) -> Result<[Tensor; 3]
     let slots = heads + 2 * key_heads;
     let by_heads = Shape::from([batch, length, slots, packed.shape()[2] / slots]);
     let layout = packed.layout().reshape(&by_heads).expect("the last axis is contiguous, so it can be split");
-    let turned = layout.transpose(1, 2);
+    let transposed = layout.transpose(1, 2);
     let part =
-        |start, count| -> Result<Tensor> { Ok(packed.with_layout(turned.narrow("attention", 1, start, count)?)) };
+        |start, count| -> Result<Tensor> { Ok(packed.with_layout(transposed.narrow("attention", 1, start, count)?)) };
     Ok([part(0, heads)?, part(heads, key_heads)?, part(heads + key_heads, key_heads)?])
 }
 
@@ -201,21 +201,21 @@ impl Gradient for Packed {
         let saved = unpack(&packed, self.heads)?;
         let grad = grad.into_order()?;
         let by_heads = Shape::from([grad.shape()[0], grad.shape()[1], self.heads[0], saved[0].shape()[3]]);
-        let turned = {
+        let transposed = {
             let by_heads = grad.reshaped(&by_heads)?;
             by_heads.with_layout(by_heads.layout().transpose(1, 2))
         };
         drop(grad);
         // The result is freed before the gradients are allocated.
-        let delta = delta(&turned, &self.result.take(op)?)?;
+        let delta = delta(&transposed, &self.result.take(op)?)?;
         let log_sums = self.log_sums.take(op)?;
         let out = inputs.allocate(0, &packed)?;
         let grads = unpack(&out, self.heads)?;
-        let known = [turned.view(), log_sums.view(), delta.view()];
+        let known = [transposed.view(), log_sums.view(), delta.view()];
         let [of_query, of_key, of_value] = grads.each_ref().map(Tensor::view);
         let inputs_seen = saved.each_ref().map(Tensor::view);
         backend::attention_backward(of_query, [of_key, of_value], known, inputs_seen, self.size)?;
-        drop((grads, saved, packed, turned, log_sums, delta));
+        drop((grads, saved, packed, transposed, log_sums, delta));
         inputs.give(0, out)
     }
 }

@@ -117,7 +117,7 @@ impl Gradient for Conv {
             let columns = Columns::new(op, [&input, &grad], &weight_shape, window)?;
             for image in 0..images {
                 for part in columns.parts() {
-                    let windows = columns.read(&input.image(image), part)?.turned();
+                    let windows = columns.read(&input.image(image), part)?.transposed();
                     let grad = part.of(op, &grad.image(image))?;
                     backend::matmul(by_rows.view(), grad.view(), windows.view(), 1.0, 1.0)?;
                 }
@@ -127,12 +127,12 @@ impl Gradient for Conv {
             served = Some(input);
         }
         let Some(weight) = weight else { return Ok(()) };
-        let turned = weight.take(op)?.reshaped(&matrix)?.turned();
+        let transposed = weight.take(op)?.reshaped(&matrix)?.transposed();
         let sum = take_images_or_zeros(served, &grad, inputs)?;
         let columns = Columns::new(op, [&sum, &grad], &weight_shape, window)?;
         for image in 0..images {
             for part in columns.parts() {
-                columns.add_product(&sum.image(image), &turned, &part.of(op, &grad.image(image))?, part)?;
+                columns.add_product(&sum.image(image), &transposed, &part.of(op, &grad.image(image))?, part)?;
             }
         }
         drop((grad, columns));

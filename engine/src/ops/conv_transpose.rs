@@ -36,7 +36,7 @@ impl Tensor {
     pub fn conv_transpose2d(&self, weight: &Self, bias: Option<&Self>, options: ConvTransposeOptions) -> Result<Self> {
         let operation = Operation::begin(OP, &[self, weight]);
         let (window, size) = check(self, weight, bias, options)?;
-        self.transposed(&operation, weight, bias, (window, size))
+        self.transposed_convolution(&operation, weight, bias, (window, size))
     }
 
     /// The part of `size` at `start` of the transposed convolution with this stride, and with nothing else cut off or
@@ -58,10 +58,10 @@ impl Tensor {
                 return Err(Error::Range { op: OP, start, end, length });
             }
         }
-        self.transposed(&operation, weight, bias, (Window { padding: start, ..window }, size))
+        self.transposed_convolution(&operation, weight, bias, (Window { padding: start, ..window }, size))
     }
 
-    fn transposed(
+    fn transposed_convolution(
         &self,
         operation: &Operation,
         weight: &Self,
@@ -73,11 +73,11 @@ impl Tensor {
         let shape = Shape::from([self.shape()[0], weight.shape()[1], size[0], size[1]]);
         let out = Self::empty(shape, self.dtype(), self.device())?;
         out.fill_channels(op, bias)?;
-        let turned = kernel.reshaped(&matrix_of(weight.shape()))?.turned();
+        let transposed = kernel.reshaped(&matrix_of(weight.shape()))?.transposed();
         let columns = Columns::new(op, [&out, &input], weight.shape(), window)?;
         for image in 0..shape[0] {
             for part in columns.parts() {
-                columns.add_product(&out.image(image), &turned, &part.of(op, &input.image(image))?, part)?;
+                columns.add_product(&out.image(image), &transposed, &part.of(op, &input.image(image))?, part)?;
             }
         }
         let mut inputs = vec![self, weight];
@@ -164,7 +164,7 @@ impl Gradient for ConvTranspose {
                 let windows = columns.read(&grad.image(image), part)?;
                 if let (Some(by_rows), Some(input)) = (&by_rows, &input) {
                     let pixels = part.of(op, &input.image(image))?;
-                    backend::matmul(by_rows.view(), pixels.view(), windows.turned().view(), 1.0, 1.0)?;
+                    backend::matmul(by_rows.view(), pixels.view(), windows.transposed().view(), 1.0, 1.0)?;
                 }
                 // These pixels of the input have served: their gradient may take their places.
                 if let (Some(weight), Some(place), Some(of_input)) = (&weight, &place, of_input) {

@@ -20,7 +20,7 @@ impl Tensor {
         }
         let op = "linear";
         let operation = Operation::begin(op, &[self, weight]);
-        check(op, self, weight, RightIs::Turned)?;
+        check(op, self, weight, RightIs::Transposed)?;
         if weight.rank() != 2 {
             return Err(Error::shape(op, weight.shape(), "a weight has two axes: [outputs, inputs]"));
         }
@@ -34,15 +34,15 @@ impl Tensor {
         let shape = self.shape().with_axis(self.rank() - 1, outputs);
         let out = Self::empty(shape, self.dtype(), self.device())?;
         match bias {
-            Some(bias) => multiply_onto_bias(&out, &self.operand()?, &weight.turned().operand()?, bias)?,
-            None => multiply(&out, &self.operand()?, &weight.turned().operand()?, 0.0)?,
+            Some(bias) => multiply_onto_bias(&out, &self.operand()?, &weight.transposed().operand()?, bias)?,
+            None => multiply(&out, &self.operand()?, &weight.transposed().operand()?, 0.0)?,
         }
         let mut inputs = vec![self, weight];
         inputs.extend(bias);
         Ok(operation.record(out, &inputs, |needs| {
             let left = needs[1].then(|| Saved::new(self));
             let right = needs[0].then(|| Saved::new(weight));
-            Linear(ProductGradient { op, left, right, right_is_turned: RightIs::Turned })
+            Linear(ProductGradient { op, left, right, right_is_turned: RightIs::Transposed })
         }))
     }
 }

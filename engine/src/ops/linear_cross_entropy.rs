@@ -22,7 +22,7 @@ impl Tensor {
     /// The mean cross-entropy of the logits `self · weightᵀ`, with `self` `[rows, width]`, weight `[classes, width]` and
     /// `targets` `[rows]` of I64; rows whose target is `ignore_index` do not count. The loss is of the statistics type.
     ///
-    /// Logits are computed for some rows at a time, and turned into their gradient at once: that of the rows and of the
+    /// Logits are computed for some rows at a time, and transposed into their gradient at once: that of the rows and of the
     /// weight is then a product away, and is kept in place of the logits (Hsu et al.: "Liger Kernel", 2024). There is no
     /// more arithmetic in this than in the plain way, and no buffer of more than 512 rows' logits, or of more bytes than
     /// the rows themselves have. Keeps the gradients that are wanted. Where the weight's gradient is larger than the logits, these are kept instead.
@@ -61,14 +61,14 @@ impl Tensor {
             let count_here = chunk.min(rows - start);
             let logits = logits.rows(0, count_here)?;
             let [hidden, targets] = [hidden.rows(start, count_here)?, targets.rows(start, count_here)?];
-            multiply(&logits, &hidden, &table.turned(), 0.0)?;
+            multiply(&logits, &hidden, &table.transposed(), 0.0)?;
             let known = [count.view(), targets.view()];
             backend::cross_entropy_in_place(logits.view(), loss.view(), known, ignored)?;
             if let Some(grad) = &grads[0] {
                 multiply(&grad.rows(start, count_here)?, &logits, &table, 0.0)?;
             }
             if let Some(grad) = &grads[1] {
-                multiply(grad, &logits.turned(), &hidden, if start == 0 { 0.0 } else { 1.0 })?;
+                multiply(grad, &logits.transposed(), &hidden, if start == 0 { 0.0 } else { 1.0 })?;
             }
         }
         if rows == 0 {

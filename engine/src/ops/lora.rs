@@ -22,7 +22,7 @@ impl Tensor {
             let wide = input.converted(a.dtype())?.operand()?;
             let shape = input.shape().with_axis(input.rank() - 1, a.shape()[0]);
             let low = Self::empty(shape, a.dtype(), a.device())?;
-            multiply(&low, &wide, &a.turned().operand()?, 0.0)?;
+            multiply(&low, &wide, &a.transposed().operand()?, 0.0)?;
             low
         };
         let free = self.is_free_to_write() && self.is_contiguous();
@@ -32,7 +32,7 @@ impl Tensor {
             (true, false) => self.copied()?,
             (false, _) => self.converted(a.dtype())?,
         };
-        multiply_scaled(&sum, &low, &b.turned().operand()?, [scale, 1.0])?;
+        multiply_scaled(&sum, &low, &b.transposed().operand()?, [scale, 1.0])?;
         let out = if self.dtype() == a.dtype() {
             sum
         } else {
@@ -92,7 +92,7 @@ impl Gradient for Lora {
             let wide = grad.converted(known.get(OP)?.dtype())?.operand()?;
             if let Some(low) = low {
                 let low = low.take(OP)?;
-                give_product(&wide.turned(), &low, scale, 3, inputs)?;
+                give_product(&wide.transposed(), &low, scale, 3, inputs)?;
             }
             match b {
                 Some(b) => {
@@ -140,7 +140,7 @@ fn give_a(low_grad: &Tensor, input: Tensor, inputs: &mut InputGradients<'_>) -> 
     let wide = input.converted(low_grad.dtype())?;
     drop(input);
     let operand = wide.operand()?;
-    give_product(&low_grad.turned(), &operand, 1.0, 2, inputs)?;
+    give_product(&low_grad.transposed(), &operand, 1.0, 2, inputs)?;
     drop(operand);
     Ok(wide)
 }

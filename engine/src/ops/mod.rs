@@ -31,7 +31,7 @@ pub mod pool;
 pub mod batch_norm;
 pub mod dropout;
 pub mod compare;
-pub mod choose;
+pub mod where_cond;
 pub mod piecewise;
 pub mod power;
 pub mod scan;

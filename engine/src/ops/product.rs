@@ -27,7 +27,7 @@ impl Tensor {
     }
 
     /// With the last two axes exchanged, without history.
-    pub(super) fn turned(&self) -> Self {
+    pub(super) fn transposed(&self) -> Self {
         let rank = self.rank();
         self.with_layout(self.layout().transpose(rank - 2, rank - 1))
     }
@@ -134,7 +134,7 @@ pub(super) enum RightIs {
     /// `[inner, columns]`, as in matmul.
     Plain,
     /// `[columns, inner]`, as a linear layer's weight.
-    Turned,
+    Transposed,
 }
 
 impl RightIs {
@@ -142,7 +142,7 @@ impl RightIs {
     fn turn(self, tensor: &Tensor) -> Tensor {
         match self {
             Self::Plain => tensor.detach(),
-            Self::Turned => tensor.turned(),
+            Self::Transposed => tensor.transposed(),
         }
     }
 }
@@ -206,18 +206,18 @@ fn give_right(incoming: &Incoming, left: &Tensor, right_is: RightIs, inputs: &mu
     if incoming.same_columns {
         let (batch, inner) = (batch_of(&shape), left.shape()[rank - 1]);
         let column = Tensor::empty(with_matrix("matmul", &batch, inner, 1)?, left.dtype(), left.device())?;
-        multiply(&column, &left.turned(), &incoming.grad, 0.0)?;
+        multiply(&column, &left.transposed(), &incoming.grad, 0.0)?;
         let all = column.broadcast_to("matmul", &with_matrix("matmul", &batch, inner, incoming.columns)?)?;
         drop(column);
-        let turned = right_is.turn(&all);
+        let transposed = right_is.turn(&all);
         drop(all);
-        return inputs.give(1, turned);
+        return inputs.give(1, transposed);
     }
     let (sum, keep) = match inputs.take_sum(1) {
         Some(sum) => (sum, 1.0),
         None => (inputs.allocate(1, &left)?, 0.0),
     };
-    multiply(&right_is.turn(&sum), &left.turned(), &incoming.grad, keep)?;
+    multiply(&right_is.turn(&sum), &left.transposed(), &incoming.grad, keep)?;
     inputs.give(1, sum)
 }
 
@@ -236,13 +236,13 @@ fn give_left(
     if incoming.same_rows {
         let (batch, inner) = (batch_of(&shape), right.shape()[rank - 2]);
         let row = Tensor::empty(with_matrix("matmul", &batch, 1, inner)?, right.dtype(), right.device())?;
-        multiply(&row, &incoming.grad, &right.turned(), 0.0)?;
+        multiply(&row, &incoming.grad, &right.transposed(), 0.0)?;
         let all = row.broadcast_to("matmul", &with_matrix("matmul", &batch, incoming.rows, inner)?)?;
         drop(row);
         return inputs.give(0, all);
     }
     if let Some(sum) = inputs.take_sum(0) {
-        multiply(&sum, &incoming.grad, &right.turned(), 1.0)?;
+        multiply(&sum, &incoming.grad, &right.transposed(), 1.0)?;
         return inputs.give(0, sum);
     }
     let reusable = reusable.filter(|left| left.is_free_to_write() && left.is_contiguous() && left.fills_storage());
@@ -253,7 +253,7 @@ fn give_left(
         }
         None => inputs.allocate(0, &right)?,
     };
-    multiply(&out, &incoming.grad, &right.turned(), 0.0)?;
+    multiply(&out, &incoming.grad, &right.transposed(), 0.0)?;
     inputs.give(0, out)
 }
 
@@ -270,7 +270,7 @@ pub(super) fn check(op: &'static str, left: &Tensor, right: &Tensor, right_is: R
         RightIs::Plain => {
             "the first's last axis must be as long as the second's last but one; both need two axes or more"
         }
-        RightIs::Turned => "the input's last axis must be as long as the weight's, which is [outputs, inputs]",
+        RightIs::Transposed => "the input's last axis must be as long as the weight's, which is [outputs, inputs]",
     };
     if fits { Ok(()) } else { Err(Error::shapes(op, left.shape(), right.shape(), need)) }
 }

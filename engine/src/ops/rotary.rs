@@ -25,7 +25,7 @@ impl Default for RotaryOptions {
 }
 
 impl Tensor {
-    /// Heads `[batch, length, heads, width]`, each with number `i` and number `i + width / 2` turned as a pair by an
+    /// Heads `[batch, length, heads, width]`, each with number `i` and number `i + width / 2` rotated as a pair by an
     /// angle that grows with its place along `length` (Su et al.: "RoFormer", 2021). Angles are computed from positions:
     /// there is no table on the device. Keeps nothing.
     pub fn rotary(&self, options: RotaryOptions) -> Result<Self> {
@@ -39,22 +39,22 @@ impl Tensor {
         rotate(&self, packing, options)
     }
 
-    /// [`Self::rotary`] of the first `turned` of `slots` heads that stand side by side in `[batch, length,
+    /// [`Self::rotary`] of the first `rotated` of `slots` heads that stand side by side in `[batch, length,
     /// slots · width]`; the others stay as they are. In this tensor's memory, if nobody else holds it: so one buffer
     /// holds query, key and value for [`Self::attention_packed`].
-    pub fn into_rotary_packed(self, turned: usize, slots: usize, options: RotaryOptions) -> Result<Self> {
-        let packing = Packing::of_slots(&self, turned, slots)?;
+    pub fn into_rotary_packed(self, rotated: usize, slots: usize, options: RotaryOptions) -> Result<Self> {
+        let packing = Packing::of_slots(&self, rotated, slots)?;
         rotate(&self, packing, options)
     }
 }
 
-/// Which part of a tensor is turned.
+/// Which part of a tensor is rotated.
 #[derive(Clone, Copy)]
 struct Packing {
     /// The tensor as `[batch, length, heads, width]`.
     heads: Shape,
-    /// How many heads are turned, from the first on.
-    turned: usize,
+    /// How many heads are rotated, from the first on.
+    rotated: usize,
 }
 
 impl Packing {
@@ -63,19 +63,19 @@ impl Packing {
         if tensor.rank() != 4 || !shape[3].is_multiple_of(2) {
             return Err(Error::shape(OP, &shape, "it must be [batch, length, heads, width] with an even width"));
         }
-        Ok(Self { heads: shape, turned: shape[2] })
+        Ok(Self { heads: shape, rotated: shape[2] })
     }
 
-    fn of_slots(tensor: &Tensor, turned: usize, slots: usize) -> Result<Self> {
+    fn of_slots(tensor: &Tensor, rotated: usize, slots: usize) -> Result<Self> {
         let shape = tensor.shape();
         if tensor.rank() != 3 || slots == 0 || !shape[2].is_multiple_of(slots.saturating_mul(2)) {
             return Err(Error::shape(OP, shape, "it must be [batch, length, slots times width] with an even width"));
         }
-        if turned > slots {
-            let what = format!("{turned} of {slots} heads are to be turned; give at most as many as there are");
+        if rotated > slots {
+            let what = format!("{rotated} of {slots} heads are to be rotated; give at most as many as there are");
             return Err(Error::Setting { op: OP, what });
         }
-        Ok(Self { heads: Shape::from([shape[0], shape[1], slots, shape[2] / slots]), turned })
+        Ok(Self { heads: Shape::from([shape[0], shape[1], slots, shape[2] / slots]), rotated })
     }
 }
 
@@ -100,7 +100,7 @@ fn rotate(tensor: &Tensor, packing: Packing, options: RotaryOptions) -> Result<T
 /// Turns what `packing` says of a contiguous tensor.
 fn turn(tensor: &Tensor, packing: Packing, rotation: Rotation) -> Result<()> {
     let heads = tensor.layout().reshape(&packing.heads).expect("a contiguous tensor takes any shape without a copy");
-    let layout = heads.narrow(OP, 2, 0, packing.turned)?;
+    let layout = heads.narrow(OP, 2, 0, packing.rotated)?;
     backend::rotary(View { layout: &layout, ..tensor.view() }, rotation)
 }
 

@@ -14,11 +14,11 @@ use crate::tensor::Tensor;
 ///
 /// ```
 /// # use highwater_engine::nn::{Init, Linear, Module};
-/// # use highwater_engine::optim::{Accumulation, AdamW, Optimizer, Stepping};
+/// # use highwater_engine::optim::{Accumulation, AdamW, Optimizer, RuleOptimizer};
 /// # use highwater_engine::{DType, Device, Tensor};
 /// # let device = Device::cpu();
 /// # let model = Linear::new(&mut Init::new(&device, DType::F32, 0), [3, 1])?;
-/// # let mut optimizer = Stepping::new(AdamW::default(), model.parameters())?;
+/// # let mut optimizer = RuleOptimizer::new(AdamW::default(), model.parameters())?;
 /// # let batches = vec![Tensor::ones([8, 3], DType::F32, &device)?; 8];
 /// let mut accumulation = Accumulation::new(4)?;
 /// for batch in &batches {

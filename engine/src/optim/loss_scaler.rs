@@ -23,12 +23,12 @@ use crate::tensor::Tensor;
 ///
 /// ```
 /// # use highwater_engine::nn::{Init, Linear, Module};
-/// # use highwater_engine::optim::{AdamW, Form, LossScaler, MasterWeights, Optimizer, Stepping};
+/// # use highwater_engine::optim::{AdamW, Form, LossScaler, MasterWeights, Optimizer, RuleOptimizer};
 /// # use highwater_engine::{DType, Device, Tensor};
 /// # let device = Device::cpu();
 /// # let model = Linear::new(&mut Init::new(&device, DType::F16, 0), [3, 1])?;
 /// let rule = MasterWeights { rule: AdamW { form: Form::Fused, ..AdamW::default() } };
-/// let mut optimizer = Stepping::new(rule, model.parameters())?;
+/// let mut optimizer = RuleOptimizer::new(rule, model.parameters())?;
 /// let mut scaler = LossScaler::default();
 /// for _ in 0..3 {
 ///     let loss = model.forward(&Tensor::ones([8, 3], DType::F16, &device)?)?.mean()?;

@@ -2,12 +2,12 @@
 //!
 //! ```
 //! use highwater_engine::nn::{Init, Linear, Module};
-//! use highwater_engine::optim::{Adam, Optimizer, Stepping};
+//! use highwater_engine::optim::{Adam, Optimizer, RuleOptimizer};
 //! use highwater_engine::{DType, Device, Tensor};
 //!
 //! let device = Device::cpu();
 //! let model = Linear::new(&mut Init::new(&device, DType::F32, 0), [3, 1])?;
-//! let mut optimizer = Stepping::new(Adam { learning_rate: 0.1, ..Adam::default() }, model.parameters())?;
+//! let mut optimizer = RuleOptimizer::new(Adam { learning_rate: 0.1, ..Adam::default() }, model.parameters())?;
 //! let x = Tensor::ones([8, 3], DType::F32, &device)?;
 //! model.forward(&x)?.sum()?.backward()?;
 //! optimizer.step()?;
@@ -36,7 +36,7 @@ pub use clip::{clip_grad_norm, clip_grad_norm_of, clip_grad_value, grad_norm};
 pub use in_backward::{InBackward, run_in_backward};
 pub use loss_scaler::{LossScaler, LossScaling};
 pub use master_weights::MasterWeights;
-pub use optimizer::{Optimizer, Stepping};
+pub use optimizer::{Optimizer, RuleOptimizer};
 pub use pending::Pending;
 pub use rule::{Form, Rule, Update};
 pub use schedule::Schedule;

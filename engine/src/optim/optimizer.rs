@@ -39,13 +39,13 @@ pub trait Optimizer {
 }
 
 /// An [`Optimizer`] that steps by a [`Rule`].
-pub struct Stepping<R: Rule> {
+pub struct RuleOptimizer<R: Rule> {
     rule: R,
     parameters: Vec<Parameter>,
     states: Vec<Option<R::State>>,
 }
 
-impl<R: Rule> Stepping<R> {
+impl<R: Rule> RuleOptimizer<R> {
     /// Applies `rule` to those of `parameters` that require a gradient. Fails if a setting of the rule makes no sense.
     pub fn new(rule: R, parameters: Vec<Parameter>) -> Result<Self> {
         rule.check()?;
@@ -66,7 +66,7 @@ impl<R: Rule> Stepping<R> {
     }
 }
 
-impl<R: Rule> Optimizer for Stepping<R> {
+impl<R: Rule> Optimizer for RuleOptimizer<R> {
     fn step_scaled(&mut self, scale: f64) -> Result<()> {
         let _phase = scope::phase_of_call(Phase::Optimizer);
         let _mode = no_grad();
@@ -113,7 +113,7 @@ pub(super) fn scale_all_in_place<S>(updates: &mut [Update<'_, S>]) -> Result<()>
     Ok(())
 }
 
-impl<R: Rule + fmt::Debug> fmt::Debug for Stepping<R> {
+impl<R: Rule + fmt::Debug> fmt::Debug for RuleOptimizer<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} over {} parameters", self.rule, self.parameters.len())
     }

@@ -39,7 +39,7 @@ impl<'a> Pending<'a> {
     /// Computes all steps.
     pub fn run(self) -> Result<()> {
         let calls: Vec<Call<'_>> = self.steps.iter().map(Step::call).collect();
-        backend::each(&calls)
+        backend::run_all(&calls)
     }
 }
 
@@ -56,5 +56,5 @@ impl Step<'_> {
 
 /// Runs all of these calls, unless one cannot be made.
 pub(crate) fn run_each<'a>(calls: impl IntoIterator<Item = Result<Call<'a>>>) -> Result<()> {
-    backend::each(&calls.into_iter().collect::<Result<Vec<_>>>()?)
+    backend::run_all(&calls.into_iter().collect::<Result<Vec<_>>>()?)
 }

@@ -135,7 +135,7 @@ pub(crate) fn decayed_grads<'a, S>(
         let (out, left) = sum.as_ref().map_or((grad, None), |sum| (sum, Some(grad.view())));
         calls.push(Call::Binary(out.view(), Binary::AddScaled(decay), left, target.parameter.view()));
     }
-    backend::each(&calls)?;
+    backend::run_all(&calls)?;
     drop(calls);
     let grads = grads.into_iter().zip(sums).map(|(grad, sum)| sum.unwrap_or(grad)).collect();
     Ok((grads, targets))

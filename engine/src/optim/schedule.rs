@@ -6,10 +6,10 @@ use std::f64::consts::PI;
 ///
 /// ```
 /// # use highwater_engine::nn::{Init, Linear, Module};
-/// # use highwater_engine::optim::{AdamW, Optimizer, Schedule, Stepping};
+/// # use highwater_engine::optim::{AdamW, Optimizer, Schedule, RuleOptimizer};
 /// # use highwater_engine::{DType, Device};
 /// # let model = Linear::new(&mut Init::new(&Device::cpu(), DType::F32, 0), [3, 1])?;
-/// let mut optimizer = Stepping::new(AdamW::default(), model.parameters())?;
+/// let mut optimizer = RuleOptimizer::new(AdamW::default(), model.parameters())?;
 /// let schedule = Schedule::Cosine { peak: 3e-4, warmup: 10, steps: 100, floor: 3e-5 };
 /// for step in 0..100 {
 ///     optimizer.set_learning_rate(schedule.at(step));

@@ -8,7 +8,7 @@ use crate::autograd::{autocast, no_recompute};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::nn::Parameter;
-use crate::optim::{Adam, AdamW, Optimizer, Rule, Sgd, Stepping, run_in_backward};
+use crate::optim::{Adam, AdamW, Optimizer, Rule, RuleOptimizer, Sgd, run_in_backward};
 use crate::tensor::Tensor;
 
 /// A task being trained.
@@ -120,5 +120,5 @@ fn set_up<R: Rule>(rule: R, task: &dyn Task, options: &Options) -> Result<StepsW
         run_in_backward(&rule, &task.parameters())?;
         return Ok(StepsWhen::InBackward);
     }
-    Ok(StepsWhen::AfterBackward(Box::new(Stepping::new(rule, task.parameters())?)))
+    Ok(StepsWhen::AfterBackward(Box::new(RuleOptimizer::new(rule, task.parameters())?)))
 }

@@ -107,7 +107,7 @@ pub(crate) const OPERATIONS: &[(&str, Operation)] = &[
     ("cumprod", |x, args| x[0].cumprod(args.axis("axis"))),
     ("gather", |x, args| x[0].gather(args.axis("axis"), &x[1])),
     ("scatter_add", |x, args| x[0].scatter_add(args.axis("axis"), &x[1], &x[2])),
-    ("where", |x, _| x[0].choose(&x[1], &x[2])),
+    ("where", |x, _| x[0].where_cond(&x[1], &x[2])),
     ("clamp", |x, args| x[0].clamp(args.number("low"), args.number("high"))),
     ("maximum", |x, _| x[0].maximum(&x[1])),
     ("minimum", |x, _| x[0].minimum(&x[1])),

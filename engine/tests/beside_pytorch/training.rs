@@ -3,7 +3,7 @@
 use highwater_engine::autograd::no_recompute;
 use highwater_engine::nn::{Child, Embedding, Init, LayerNorm, Linear, Module, Sequence, Visitor};
 use highwater_engine::ops::{AttentionOptions, ConvOptions};
-use highwater_engine::optim::{AdamW, Form, Optimizer, Sgd, Stepping};
+use highwater_engine::optim::{AdamW, Form, Optimizer, RuleOptimizer, Sgd};
 use highwater_engine::{DType, Device, Result, Shape, Tensor, no_grad};
 
 const TEXT: &[u8] = include_bytes!("../../testdata/pytorch/training/text.txt");
@@ -152,7 +152,7 @@ fn gpt(dtype: DType, heads: Heads, form: Form) -> Result<Vec<f64>> {
         let logits = model.forward(&tokens(0, [BATCH, LENGTH].into())?)?.reshape([BATCH * LENGTH, VOCABULARY])?;
         logits.cross_entropy(&tokens(1, [BATCH * LENGTH].into())?, None)
     };
-    train(Stepping::new(rule, model.parameters())?, step)
+    train(RuleOptimizer::new(rule, model.parameters())?, step)
 }
 
 struct Convolutions([Tensor; 6]);
@@ -199,7 +199,7 @@ fn convolutions(dtype: DType) -> Result<Vec<f64>> {
         let images = Tensor::from_slice(&pixels, SHAPE, &device)?.to_dtype(dtype)?;
         model.forward(&images)?.cross_entropy(&targets, None)
     };
-    train(Stepping::new(rule, model.parameters())?, step)
+    train(RuleOptimizer::new(rule, model.parameters())?, step)
 }
 
 fn train(mut optimizer: impl Optimizer, loss: impl Fn(usize) -> Result<Tensor>) -> Result<Vec<f64>> {

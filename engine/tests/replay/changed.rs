@@ -1,7 +1,7 @@
 //! Replays with blocks left out, shortened or smaller, and on smaller devices, against figures worked out by hand.
 
 use highwater_allocator::AllocConfig;
-use highwater_allocator::replay::{Answers, Fate, Plan, Replay, Share, Ties, replay};
+use highwater_allocator::replay::{Answers, BlockOverride, Plan, Replay, Share, TieBreak, replay};
 use highwater_analysis::{Metric, Series};
 use highwater_recorder::snapshots::event::EventKind;
 use highwater_recorder::snapshots::text::trace_from_text;
@@ -30,10 +30,13 @@ fn trace(text: &str) -> Trace {
     trace_from_text(text).expect("the text is well formed")
 }
 
-fn run(trace: &Trace, answers: Answers, fate: impl Fn(Category) -> Fate) -> Replay {
-    let fates: Vec<Fate> = trace.blocks.category.iter().map(|category| fate(*category)).collect();
-    let plan =
-        Plan { answers, fates: Some(&fates), ..Plan::unchanged(DeviceId(0), AllocConfig::default(), Ties::default()) };
+fn run(trace: &Trace, answers: Answers, block_override: impl Fn(Category) -> BlockOverride) -> Replay {
+    let overrides: Vec<BlockOverride> = trace.blocks.category.iter().map(|category| block_override(*category)).collect();
+    let plan = Plan {
+        answers,
+        overrides: Some(&overrides),
+        ..Plan::unchanged(DeviceId(0), AllocConfig::default(), TieBreak::default())
+    };
     replay(trace, &plan)
 }
 
@@ -42,22 +45,24 @@ fn peaks(trace: &Trace) -> [u64; 2] {
     [Metric::Allocated, Metric::Reserved].map(|metric| series.peak(trace, metric).0 / MIB)
 }
 
-fn changed(fate: impl Fn(Category) -> Fate) -> [u64; 2] {
-    peaks(&run(&trace(STEP), Answers::Modelled(None), fate).trace)
+fn changed(block_override: impl Fn(Category) -> BlockOverride) -> [u64; 2] {
+    peaks(&run(&trace(STEP), Answers::Modelled(None), block_override).trace)
 }
 
 #[test]
 fn blocks_are_left_out_shortened_and_made_smaller() {
-    let of = |wanted: Category, fate: Fate| move |category| if category == wanted { fate } else { Fate::default() };
-    assert_eq!(changed(|_| Fate::default()), [16, 20]);
-    let removed = Fate { is_removed: true, ..Fate::default() };
+    let of = |wanted: Category, block_override: BlockOverride| {
+        move |category| if category == wanted { block_override } else { BlockOverride::default() }
+    };
+    assert_eq!(changed(|_| BlockOverride::default()), [16, 20]);
+    let removed = BlockOverride { is_removed: true, ..BlockOverride::default() };
     assert_eq!(changed(of(Category::Gradient, removed)), [12, 20]);
     assert_eq!(changed(|_| removed), [0, 0]);
-    let ends_after = Fate { ends_after: EventId(5), ..Fate::default() };
+    let ends_after = BlockOverride { ends_after: EventId(5), ..BlockOverride::default() };
     assert_eq!(changed(of(Category::Activation, ends_after)), [12, 20], "the gradient comes when all is gone");
-    let half = Fate { share: Share::new(1, 2).expect("2 is not 0"), ..Fate::default() };
+    let half = BlockOverride { share: Share::new(1, 2).expect("2 is not 0"), ..BlockOverride::default() };
     assert_eq!(changed(of(Category::Activation, half)), [10, 20]);
-    let four = Fate { share: Share::new(4, 1).expect("1 is not 0"), ..Fate::default() };
+    let four = BlockOverride { share: Share::new(4, 1).expect("1 is not 0"), ..BlockOverride::default() };
     assert_eq!(
         changed(of(Category::Activation, four)),
         [16 + 32 + 4, 16 + 32 + 20],
@@ -68,7 +73,7 @@ fn blocks_are_left_out_shortened_and_made_smaller() {
 #[test]
 fn a_replay_keeps_steps_and_phases_and_says_which_event_is_which() {
     let recorded = trace(STEP);
-    let Replay { trace: replayed, source, .. } = run(&recorded, Answers::Modelled(None), |_| Fate::default());
+    let Replay { trace: replayed, source, .. } = run(&recorded, Answers::Modelled(None), |_| BlockOverride::default());
     assert_eq!(replayed.events.kind, recorded.events.kind);
     assert_eq!(
         source,
@@ -82,7 +87,8 @@ fn a_replay_keeps_steps_and_phases_and_says_which_event_is_which() {
 fn a_device_that_is_too_small_is_told_by_the_request_that_fails() {
     let text = STEP.replace("alloc b 8388608", "segment_alloc 0x20000000 18874368 large\nalloc b 18874368");
     let recorded = trace(&text);
-    let bounded = |mebibytes: u64| run(&recorded, Answers::Modelled(Some(mebibytes * MIB)), |_| Fate::default());
+    let bounded =
+        |mebibytes: u64| run(&recorded, Answers::Modelled(Some(mebibytes * MIB)), |_| BlockOverride::default());
     assert_eq!((bounded(38).death, peaks(&bounded(38).trace)), (None, [26, 38]));
     let replayed = bounded(37);
     let death = replayed.death.expect("18 MiB do not fit beside 20");
@@ -100,14 +106,15 @@ fn a_request_that_failed_is_met_where_there_is_room() {
     let text = format!("{}oom 33554432 free=1048576\n", STEP.split("free a").next().expect("there is a free"));
     let mut recorded = trace(&text);
     recorded.blocks.address = [0, 4, 12].map(|mebibytes| 0x1000_0000 + mebibytes * MIB).to_vec();
-    let bounded = |mebibytes: u64| run(&recorded, Answers::Modelled(Some(mebibytes * MIB)), |_| Fate::default());
+    let bounded =
+        |mebibytes: u64| run(&recorded, Answers::Modelled(Some(mebibytes * MIB)), |_| BlockOverride::default());
     let oom = EventId::from_index(recorded.events.len() - 1);
     let poor = bounded(51);
     assert_eq!((poor.death.map(|death| death.event), poor.rescued), (Some(oom), vec![]));
     let rich = bounded(52);
     assert_eq!((rich.death, rich.rescued), (None, vec![oom]));
     assert_eq!(peaks(&rich.trace), [48, 52]);
-    let unchanged = replay(&recorded, &Plan::unchanged(DeviceId(0), AllocConfig::default(), Ties::default()));
+    let unchanged = replay(&recorded, &Plan::unchanged(DeviceId(0), AllocConfig::default(), TieBreak::default()));
     assert_eq!((unchanged.divergence, unchanged.death), (None, None), "it failed, and fails again");
 }
 
@@ -122,8 +129,8 @@ alloc b 16777216 large
 free_completed a
 ";
     let recorded = trace(text);
-    assert_eq!(peaks(&run(&recorded, Answers::Modelled(None), |_| Fate::default()).trace), [16, 32]);
-    let bounded = run(&recorded, Answers::Modelled(Some(20 * MIB)), |_| Fate::default());
+    assert_eq!(peaks(&run(&recorded, Answers::Modelled(None), |_| BlockOverride::default()).trace), [16, 32]);
+    let bounded = run(&recorded, Answers::Modelled(Some(20 * MIB)), |_| BlockOverride::default());
     assert_eq!((bounded.death, peaks(&bounded.trace)), (None, [16, 16]), "the stream is waited for");
 }
 
@@ -142,12 +149,12 @@ free_completed a
 ";
     let mut recorded = trace(text);
     recorded.blocks.address = vec![0x1000_0000, 0x1040_0000, 0x2000_0000];
-    let replayed = run(&recorded, Answers::Modelled(None), |_| Fate::default());
+    let replayed = run(&recorded, Answers::Modelled(None), |_| BlockOverride::default());
     assert!(replayed.source.is_sorted());
     let kinds: Vec<&str> = replayed.trace.events.kind.iter().map(|kind| kind.name()).collect();
     let end = ["free_requested", "step", "tag", "alloc", "free_completed"];
     assert_eq!(kinds[3..], end, "the third block fits beside the second");
-    let unchanged = replay(&recorded, &Plan::unchanged(DeviceId(0), AllocConfig::default(), Ties::default()));
+    let unchanged = replay(&recorded, &Plan::unchanged(DeviceId(0), AllocConfig::default(), TieBreak::default()));
     assert!(unchanged.source.is_sorted() && unchanged.trace.events.time_ns.is_sorted());
 }
 
@@ -165,14 +172,14 @@ free b
     let mut recorded = trace(text);
     recorded.blocks.address = vec![0x1060_0000, 0x1000_0000, 0x2000_0000];
     let config = AllocConfig::default();
-    let unchanged = replay(&recorded, &Plan::unchanged(DeviceId(0), config.clone(), Ties::default()));
+    let unchanged = replay(&recorded, &Plan::unchanged(DeviceId(0), config.clone(), TieBreak::default()));
     assert_eq!(unchanged.divergence, None, "'a' lies in the hole before the parameter: {:?}", unchanged.divergence);
     assert_eq!(unchanged.trace.blocks.address, recorded.blocks.address);
     let anew = Plan {
         config: config.with("expandable_segments:True").expect("well formed"),
         answers: Answers::Modelled(None),
         starts_anew: true,
-        ..Plan::unchanged(DeviceId(0), config, Ties::default())
+        ..Plan::unchanged(DeviceId(0), config, TieBreak::default())
     };
     let anew = replay(&recorded, &anew);
     assert_eq!(peaks(&anew.trace), [24, 40], "pages of 20 MiB hold all");
@@ -183,7 +190,7 @@ free b
 fn a_difference_is_told_with_its_event_and_size() {
     let text = STEP.replace("0x10000000 20971520", "0x10000000 33554432");
     let recorded = trace(&text);
-    let unchanged = replay(&recorded, &Plan::unchanged(DeviceId(0), AllocConfig::default(), Ties::default()));
+    let unchanged = replay(&recorded, &Plan::unchanged(DeviceId(0), AllocConfig::default(), TieBreak::default()));
     let divergence = unchanged.divergence.expect("nobody obtains 32 MiB for 4");
     assert_eq!(divergence.event, EventId(3));
     assert_eq!(divergence.difference.to_string(), "the replay obtains 20 MiB from the device, the recording 32 MiB");

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use highwater_allocator::AllocConfig;
-use highwater_allocator::replay::{Answers, Plan, Replay, Ties, recorded_config, replay};
+use highwater_allocator::replay::{Answers, Plan, Replay, TieBreak, recorded_config, replay};
 use highwater_analysis::{Metric, Series};
 use highwater_pytorch::open::open_file;
 use highwater_recorder::snapshots::trace::PINNED_DEVICE;
@@ -34,12 +34,12 @@ fn recordings(folder: &Path) -> Vec<(String, PathBuf)> {
     found
 }
 
-/// The replay with nothing changed, by the rule for ties that the recording follows.
-fn unchanged(trace: &Trace, device: DeviceId) -> (Replay, Ties) {
+/// The replay with nothing changed, by the tie-break rule that the recording follows.
+fn unchanged(trace: &Trace, device: DeviceId) -> (Replay, TieBreak) {
     let (config, _) = recorded_config(trace.device_facts(device));
-    let run = |ties| (replay(trace, &Plan::unchanged(device, config.clone(), ties)), ties);
-    let newer = run(Ties::OldestSegment);
-    if newer.0.divergence.is_none() { newer } else { run(Ties::LowestAddress) }
+    let run = |tie_break| (replay(trace, &Plan::unchanged(device, config.clone(), tie_break)), tie_break);
+    let newer = run(TieBreak::OldestSegment);
+    if newer.0.divergence.is_none() { newer } else { run(TieBreak::LowestAddress) }
 }
 
 /// Replays every device of every recording; gives how many, and those that differ.
@@ -49,10 +49,10 @@ fn check(folder: &Path) -> (usize, Vec<String>) {
     for (name, path) in recordings(folder) {
         let trace = open(&path);
         for device in trace.device_ids().into_iter().filter(|device| *device != PINNED_DEVICE) {
-            let (replayed, ties) = unchanged(&trace, device);
+            let (replayed, tie_break) = unchanged(&trace, device);
             count += 1;
             match replayed.divergence {
-                Some(divergence) => differing.push(format!("{name} {divergence:?} {ties:?}")),
+                Some(divergence) => differing.push(format!("{name} {divergence:?} {tie_break:?}")),
                 None => assert_eq!((replayed.largest_difference, replayed.placed_elsewhere), (0, 0), "{name}"),
             }
         }
@@ -97,7 +97,7 @@ fn other_settings_are_predicted_as_pytorch_really_follows_them() {
     {
         let trace = open(base);
         let device = DeviceId(0);
-        let (same, ties) = unchanged(&trace, device);
+        let (same, tie_break) = unchanged(&trace, device);
         assert_eq!(same.divergence, None, "{program}");
         let others = files.iter().filter(|(name, path)| name.starts_with(&format!("{program}-")) && path != base);
         for (name, path) in others {
@@ -110,7 +110,7 @@ fn other_settings_are_predicted_as_pytorch_really_follows_them() {
                 answers: Answers::Modelled(None),
                 emptied: &same.emptied,
                 starts_anew: true,
-                ..Plan::unchanged(device, AllocConfig::default(), ties)
+                ..Plan::unchanged(device, AllocConfig::default(), tie_break)
             };
             let predicted = replay(&trace, &plan).trace;
             let peaks = &expected[name.strip_suffix(".pickle.gz").unwrap_or(name)];

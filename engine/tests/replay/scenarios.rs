@@ -1,6 +1,6 @@
 //! The engine's own scenarios: replays come to what was recorded, and to what other settings really do.
 
-use highwater_allocator::replay::{Answers, Plan, Ties, recorded_config, replay};
+use highwater_allocator::replay::{Answers, Plan, TieBreak, recorded_config, replay};
 use highwater_engine::scenario::{self, Options};
 use highwater_recorder::snapshots::format::read_file;
 use highwater_recorder::snapshots::{DeviceId, Trace};
@@ -31,7 +31,7 @@ fn scenarios_are_replayed_to_the_byte_and_predicted_for_other_settings() {
         let (config, strange) = recorded_config(trace.device_facts(device));
         assert_eq!(strange, [""; 0], "{name}");
 
-        let same = replay(&trace, &Plan::unchanged(device, config.clone(), Ties::default()));
+        let same = replay(&trace, &Plan::unchanged(device, config.clone(), TieBreak::default()));
         assert_eq!((same.divergence, same.largest_difference, same.placed_elsewhere), (None, 0, 0), "{name}");
         let difference = first_difference(&decisions(&trace, device), &decisions(&same.trace, device));
         assert_eq!(difference, None, "{name}: (place, recorded, replayed)");
@@ -44,7 +44,7 @@ fn scenarios_are_replayed_to_the_byte_and_predicted_for_other_settings() {
             answers: Answers::Modelled(None),
             emptied: &same.emptied,
             starts_anew: true,
-            ..Plan::unchanged(device, config, Ties::default())
+            ..Plan::unchanged(device, config, TieBreak::default())
         };
         let predicted = replay(&trace, &plan);
         let difference = first_difference(&decisions(&real, device), &decisions(&predicted.trace, device));

@@ -1,7 +1,7 @@
 //! Recordings that no allocator made: a replay bears them, keeps their order, and comes to an end.
 
 use highwater_allocator::AllocConfig;
-use highwater_allocator::replay::{Answers, Fate, Plan, Share, Ties, replay};
+use highwater_allocator::replay::{Answers, BlockOverride, Plan, Share, TieBreak, replay};
 use highwater_recorder::snapshots::event::{Alloc, Event, Oom, Range, What};
 use highwater_recorder::snapshots::trace::DeviceFacts;
 use highwater_recorder::snapshots::{
@@ -112,15 +112,15 @@ proptest! {
         starts_anew in any::<bool>(),
         has_fates in any::<bool>(),
     ) {
-        let fates: Vec<Fate> = (0..trace.blocks.len())
-            .map(|row| Fate {
+        let overrides: Vec<BlockOverride> = (0..trace.blocks.len())
+            .map(|row| BlockOverride {
                 is_removed: row % 5 == 0,
                 ends_after: trace.blocks.last_use[row],
                 share: if row % 3 == 0 { Share::new(3, 2).expect("2 is not 0") } else { Share::WHOLE },
             })
             .collect();
         let device_total = trace.device_facts(DeviceId(0)).map(|facts| facts.capacity_bytes).filter(|bytes| *bytes > 0);
-        let follow = Plan { device_total, ..Plan::unchanged(DeviceId(0), recorded.clone(), Ties::default()) };
+        let follow = Plan { device_total, ..Plan::unchanged(DeviceId(0), recorded.clone(), TieBreak::default()) };
         let followed = replay(&trace, &follow);
         prop_assert!(followed.source.is_sorted());
         prop_assert!(followed.trace.events.time_ns.is_sorted());
@@ -129,7 +129,7 @@ proptest! {
             &Plan {
                 config,
                 answers: Answers::Modelled(capacity),
-                fates: has_fates.then_some(fates.as_slice()),
+                overrides: has_fates.then_some(overrides.as_slice()),
                 emptied: &followed.emptied,
                 recorded_capacity: device_total,
                 starts_anew,

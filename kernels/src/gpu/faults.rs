@@ -12,7 +12,7 @@ use cudarc::driver::{result, sys};
 
 use super::Gpu;
 use super::handles::Handle;
-use crate::error::{Result, Told};
+use crate::error::{Result, ToResult};
 
 /// An index that lies outside of its table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

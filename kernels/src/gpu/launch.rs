@@ -7,7 +7,7 @@ use bytemuck::Pod;
 use cudarc::driver::result;
 
 use super::Gpu;
-use crate::error::{Result, Told};
+use crate::error::{Result, ToResult};
 use crate::source::{Types, Unit};
 
 /// Threads that share a block unless a kernel needs another number.

@@ -6,7 +6,7 @@ use std::ptr;
 use cudarc::driver::{result, sys};
 
 use super::Gpu;
-use crate::error::{Result, Told};
+use crate::error::{Result, ToResult};
 
 /// Bytes of the whole device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use cudarc::driver::sys::CUdevice_attribute as Attribute;
 use cudarc::driver::{result, sys};
 
-use crate::error::{Error, Result, Told};
+use crate::error::{Error, Result, ToResult};
 use crate::{library, probe};
 use faults::Faults;
 use handles::Handle;

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use cudarc::driver::sys;
 
 use super::Gpu;
-use crate::error::{Result, Told};
+use crate::error::{Result, ToResult};
 
 /// What is mapped where.
 #[derive(Debug)]

@@ -20,7 +20,7 @@ pub enum Order {
 impl Order {
     /// That of the matrix with rows and columns exchanged.
     #[must_use]
-    pub const fn turned(self) -> Self {
+    pub const fn transposed(self) -> Self {
         match self {
             Self::Rows => Self::Columns,
             Self::Columns => Self::Rows,
@@ -44,8 +44,8 @@ pub struct Matrix {
 impl Matrix {
     /// Rows and columns exchanged.
     #[must_use]
-    pub const fn turned(self) -> Self {
-        Self { order: self.order.turned(), ..self }
+    pub const fn transposed(self) -> Self {
+        Self { order: self.order.transposed(), ..self }
     }
 
     /// The same matrices from number `batch` on.
@@ -91,9 +91,9 @@ impl Product {
             Order::Rows => Self {
                 rows: self.columns,
                 columns: self.rows,
-                out: self.out.turned(),
-                left: self.right.turned(),
-                right: self.left.turned(),
+                out: self.out.transposed(),
+                left: self.right.transposed(),
+                right: self.left.transposed(),
                 ..self
             },
         }
@@ -196,14 +196,14 @@ mod tests {
 
     #[test]
     fn what_is_stored_by_rows_becomes_the_exchanged_product_by_columns() {
-        let turned = product().by_columns();
-        assert_eq!((turned.rows, turned.inner, turned.columns), (5, 3, 2));
+        let transposed = product().by_columns();
+        assert_eq!((transposed.rows, transposed.inner, transposed.columns), (5, 3, 2));
         assert_eq!(
-            (turned.out.order, turned.left.order, turned.right.order),
+            (transposed.out.order, transposed.left.order, transposed.right.order),
             (Order::Columns, Order::Rows, Order::Columns)
         );
-        assert_eq!((turned.left.leading, turned.right.leading), (3, 4));
-        assert_eq!(turned.by_columns(), turned);
+        assert_eq!((transposed.left.leading, transposed.right.leading), (3, 4));
+        assert_eq!(transposed.by_columns(), transposed);
     }
 
     #[test]
@@ -222,7 +222,7 @@ mod tests {
         assert!(reason(Product { number: Number::I64, ..product() }).contains("i64"));
         assert!(reason(Product { out: Matrix { address: 2, ..product().out }, ..product() }).contains("address"));
         assert!(reason(Product { inner: 0, ..product() }).contains("[2 × 0]"));
-        let turned = Matrix { order: Order::Columns, ..product().out };
-        assert!(reason(Product { bias: Some(4096), out: turned, ..product() }).contains("bias"));
+        let transposed = Matrix { order: Order::Columns, ..product().out };
+        assert!(reason(Product { bias: Some(4096), out: transposed, ..product() }).contains("bias"));
     }
 }

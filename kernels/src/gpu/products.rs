@@ -177,15 +177,15 @@ impl Plan {
         let [rows, inner, columns, batches] = key.sizes;
         let [out, left, right] = key.matrices;
         let description = Description::new(compute, scale)?;
-        description.set(OfProduct::CUBLASLT_MATMUL_DESC_TRANSA, turned(left.order))?;
-        description.set(OfProduct::CUBLASLT_MATMUL_DESC_TRANSB, turned(right.order))?;
+        description.set(OfProduct::CUBLASLT_MATMUL_DESC_TRANSA, transposed(left.order))?;
+        description.set(OfProduct::CUBLASLT_MATMUL_DESC_TRANSB, transposed(right.order))?;
         if let Some(bias) = bias {
             let epilogue = sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS as i32;
             description.set(OfProduct::CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue)?;
             description.set(OfProduct::CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias)?;
         }
         let described = |lie: Lie, rows, columns| {
-            // What is by rows is described with rows and columns exchanged, and turned when it is multiplied.
+            // What is by rows is described with rows and columns exchanged, and transposed when it is multiplied.
             let [rows, columns] = if lie.order == Order::Rows { [columns, rows] } else { [rows, columns] };
             let matrix = Described::new(number, [rows, columns], lie.leading as i64)?;
             if batches > 1 {
@@ -281,7 +281,7 @@ impl Plan {
 
 /// How the library names what is multiplied as it is described (`CUBLAS_OP_N`), and what with rows and columns exchanged
 /// (`CUBLAS_OP_T`).
-const fn turned(order: Order) -> i32 {
+const fn transposed(order: Order) -> i32 {
     match order {
         Order::Columns => 0,
         Order::Rows => 1,

@@ -12,7 +12,7 @@ use cudarc::driver::{result, sys};
 use super::handles::Handle;
 use super::launch::Kernel;
 use crate::cache;
-use crate::error::{Result, Told};
+use crate::error::{Result, ToResult};
 use crate::source::Unit;
 
 /// A context's programs.

@@ -11,7 +11,7 @@ use cudarc::driver::{result, sys};
 
 use super::Gpu;
 use super::handles::Handle;
-use crate::error::{Error, Result, Told};
+use crate::error::{Error, Result, ToResult};
 
 /// The streams of a device, and its events.
 #[derive(Debug)]

@@ -21,7 +21,7 @@ use self::walk::{Leaf, Walk, node_of};
 const BURSTS: usize = 41;
 /// Steps of 256 captures in a burst.
 const STEPS: u32 = 40;
-/// Levels of the tree; the rest of the depth is a chain.
+/// LiveBytes of the tree; the rest of the depth is a chain.
 const BRANCHING: u32 = 7;
 
 thread_local! {

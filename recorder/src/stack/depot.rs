@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use highwater_snapshots::intern::Interner;
 
 use super::losses;
-use crate::busy;
+use crate::reentrancy;
 
 /// Names a stack, in the whole process and for its whole life; 0 is no stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -70,13 +70,13 @@ fn intern(node: Node) -> StackKey {
 
 /// How many nodes there are.
 pub fn len() -> usize {
-    let _busy = busy::enter();
+    let _guard = reentrancy::enter();
     lock().as_ref().map_or(0, |nodes| nodes.rows().len())
 }
 
 /// The node that `key` names.
 pub fn node(key: StackKey) -> Option<Node> {
-    let _busy = busy::enter();
+    let _guard = reentrancy::enter();
     let nodes = lock();
     nodes.as_ref()?.rows().get(key.index()?).copied()
 }
@@ -84,13 +84,13 @@ pub fn node(key: StackKey) -> Option<Node> {
 /// The nodes made since there were `known` of them, in order of creation: the key of the first has index `known`.
 /// A file writer that calls this with what it has already written gets each node exactly once, parents first.
 pub fn nodes_since(known: usize) -> Vec<Node> {
-    let _busy = busy::enter();
+    let _guard = reentrancy::enter();
     lock().as_ref().and_then(|nodes| nodes.rows().get(known..)).map_or_else(Vec::new, <[Node]>::to_vec)
 }
 
 /// The return addresses of a stack, innermost first; empty for [`StackKey::NONE`].
 pub fn frames(key: StackKey) -> Vec<u64> {
-    let _busy = busy::enter();
+    let _guard = reentrancy::enter();
     let nodes = lock();
     let rows = nodes.as_ref().map_or(&[][..], Interner::rows);
     let row = |key: StackKey| rows.get(key.index()?);

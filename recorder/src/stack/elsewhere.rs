@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use super::depot::{Front, StackKey};
 use super::{MAX_FRAMES, losses};
-use crate::busy;
+use crate::reentrancy;
 
 thread_local! {
     static FRONT: RefCell<Front> = RefCell::new(Front::new());
@@ -26,7 +26,7 @@ pub extern "C" fn capture_portable() -> StackKey {
 
 /// The running stack outside the function that starts at `own`.
 fn stack_from(own: usize) -> StackKey {
-    let Some(_busy) = busy::enter() else {
+    let Some(_guard) = reentrancy::enter() else {
         losses::count_refused();
         return StackKey::NONE;
     };

@@ -50,7 +50,7 @@ mod platform;
 
 pub use depot::StackKey;
 pub use losses::{Losses, losses};
-pub use modules::{Module, Modules, Place, modules};
+pub use modules::{Module, ModuleOffset, Modules, modules};
 pub use platform::{capture, capture_portable};
 
 /// How many frames of a stack are kept, the innermost ones.

@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use super::loader;
 pub use super::loader::Module;
-use crate::busy;
+use crate::reentrancy;
 
 /// Where a call lies: in which module, and where in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct ModuleOffset {
     /// Index in [`Modules::list`].
     pub module: usize,
     /// The return address less one, so that it lies within the call, and less the module's load bias.
@@ -40,19 +40,19 @@ impl Modules {
     }
 
     /// Where the call with this return address lies; `None` outside all modules, as for code made at run time.
-    pub fn locate(&self, return_address: u64) -> Option<Place> {
+    pub fn locate(&self, return_address: u64) -> Option<ModuleOffset> {
         let call = return_address.checked_sub(1)?;
         let after = self.ranges.partition_point(|(range, _)| range.start <= call);
         let (range, module) = self.ranges.get(after.checked_sub(1)?)?;
         let address = call.wrapping_sub(self.list.get(*module)?.load_bias);
-        range.contains(&call).then_some(Place { module: *module, address })
+        range.contains(&call).then_some(ModuleOffset { module: *module, address })
     }
 }
 
 /// The modules now, on Linux; elsewhere none, and recordings keep bare addresses.
 /// Costs well under a microsecond a module.
 pub fn modules() -> Modules {
-    let _busy = busy::enter();
+    let _guard = reentrancy::enter();
     Modules::new(loader::modules())
 }
 

@@ -8,8 +8,8 @@ use highwater_snapshots::tables::SourceLine;
 use highwater_snapshots::trace::{Block, Trace};
 use highwater_snapshots::units::format_bytes;
 
-use super::absence::{Grouped, NO_GROUP};
 use super::alike_stacks::AlikeStacks;
+use super::counterfactual::{Grouped, NO_GROUP};
 use super::frames::user_line;
 use super::group_key::GroupKey;
 use super::lifetime::{Lifetime, phase_of, step_of};

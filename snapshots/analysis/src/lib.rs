@@ -18,7 +18,7 @@ pub mod filter;
 pub mod matches;
 pub mod vocabulary;
 pub mod complete;
-pub mod absence;
+pub mod counterfactual;
 pub mod group_key;
 mod alike_stacks;
 mod coder;

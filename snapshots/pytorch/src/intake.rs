@@ -9,7 +9,7 @@ use super::raw::{Action, BlockState, Extras, RawAnnotation, RawBlock, RawEvent, 
 use super::sequences::Sequences;
 use highwater_snapshots::error::Problem;
 use highwater_snapshots::ids::StringId;
-use highwater_snapshots::levels::{LevelMeter, Levels};
+use highwater_snapshots::live_bytes::{LiveBytes, LiveBytesMeter};
 
 /// Takes a snapshot's values in whatever order its file has them.
 #[derive(Clone, Debug)]
@@ -21,7 +21,7 @@ pub struct Intake {
     hasher: DefaultHashBuilder,
     /// How often each strange thing was seen.
     strange: BTreeMap<String, u64>,
-    meter: LevelMeter,
+    meter: LiveBytesMeter,
 }
 
 /// An event's values; what a file does not say stays as it is by default.
@@ -132,7 +132,7 @@ impl Default for Intake {
             extras: HashMap::new(),
             hasher: DefaultHashBuilder::default(),
             strange: BTreeMap::new(),
-            meter: LevelMeter::default(),
+            meter: LiveBytesMeter::default(),
         };
         // The names of actions come first, so that their ids are known.
         for (name, _) in Action::NAMED {
@@ -258,7 +258,7 @@ impl Intake {
     }
 
     /// How much memory lived over the events since this was last asked.
-    pub fn take_levels(&mut self) -> Levels {
+    pub fn take_levels(&mut self) -> LiveBytes {
         self.meter.take()
     }
 

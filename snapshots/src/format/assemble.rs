@@ -10,7 +10,7 @@ use crate::builder::{StartingState, TraceBuilder};
 use crate::error::Problem;
 use crate::event::Event;
 use crate::ids::{FrameId, ModuleId, ScopeId, StackId, StringId};
-use crate::levels::Levels;
+use crate::live_bytes::LiveBytes;
 use crate::tables::{Frame, Module, Op, Scope, Stack, Tables};
 use crate::trace::{Trace, Trust};
 
@@ -41,7 +41,7 @@ pub(super) struct Assembler {
     lacks_index: bool,
     problems: u64,
     /// For each run of events, how many events there are after it, and how much lived in it; `None` where nobody asks.
-    measured: Option<Vec<(u64, Levels)>>,
+    measured: Option<Vec<(u64, LiveBytes)>>,
 }
 
 /// Events that share one entry of what is measured.
@@ -64,7 +64,7 @@ impl Assembler {
     }
 
     /// What was noted since this was last asked: runs of events by how many events there are after each.
-    pub(super) fn take_measured(&mut self) -> Vec<(u64, Levels)> {
+    pub(super) fn take_measured(&mut self) -> Vec<(u64, LiveBytes)> {
         self.measured.as_mut().map(std::mem::take).unwrap_or_default()
     }
 

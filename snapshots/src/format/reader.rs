@@ -10,7 +10,7 @@ use super::section::Unpacker;
 use super::sniff::{PREAMBLE_BYTES, check_preamble};
 use super::walk::{Found, Walker};
 use crate::error::{Error, Result};
-use crate::levels::Levels;
+use crate::live_bytes::LiveBytes;
 use crate::trace::Trace;
 
 /// How far reading has come.
@@ -25,7 +25,7 @@ pub struct Progress {
     /// Events in the file, where its index says so.
     pub events_in_all: Option<u64>,
     /// How much memory lived over the events since the last time this was told; `None` where there were none.
-    pub levels: Option<Levels>,
+    pub levels: Option<LiveBytes>,
 }
 
 /// Decompressed bytes that each thread gets in a batch: what is decoded but not yet put together stays near this.

@@ -7,7 +7,7 @@ use eframe::egui::{CentralPanel, Key, Panel, Pos2, Vec2};
 use egui_kittest::Harness;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use highwater_analysis::{Filter, Matches};
-use highwater_app::gui::scene::{Reason, Scene, Wish};
+use highwater_app::gui::view_context::{Action, Reason, ViewContext};
 use highwater_app::gui::views::segments::{SegmentsView, Under};
 use highwater_app::gui::views::timeline::Timeline;
 use highwater_app::selection::{Pin, Selection};
@@ -27,7 +27,7 @@ struct Stage {
     view: SegmentsView,
     filter: Filter,
     matches: Matches,
-    wishes: Vec<Wish>,
+    actions: Vec<Action>,
 }
 
 impl Stage {
@@ -40,7 +40,7 @@ impl Stage {
             let (trace, metric) = (&self.recording.trace, self.selection.metric);
             let index = &self.recording.devices[self.selection.device];
             let pinned = self.selection.pin.map(|pin| index.moment(trace, metric, pin.moment));
-            let scene = Scene {
+            let context = ViewContext {
                 recording: &self.recording,
                 selection: &self.selection,
                 moment: pinned.unwrap_or_else(|| index.peak(trace, metric)),
@@ -51,11 +51,11 @@ impl Stage {
             };
             let under = self.timeline.frame().zip(self.timeline.picture());
             let under = under.map(|(frame, picture)| Under { frame, picture });
-            for wish in self.view.segments_ui(ui, &scene, under) {
-                if let Wish::Moment(moment) = wish {
+            for action in self.view.segments_ui(ui, &context, under) {
+                if let Action::Moment(moment) = action {
                     self.selection.pin = Some(Pin { block: None, moment });
                 }
-                self.wishes.push(wish);
+                self.actions.push(action);
             }
         });
     }
@@ -73,7 +73,7 @@ fn harness(trace: Trace, moment: usize) -> Harness<'static, Stage> {
         timeline: Timeline::default(),
         view: SegmentsView::default(),
         filter,
-        wishes: Vec::new(),
+        actions: Vec::new(),
     };
     let builder = Harness::builder().with_size(Vec2::new(1500.0, 1000.0)).with_max_steps(16);
     let mut harness = builder.build_ui_state(|ui, stage: &mut Stage| stage.ui(ui), stage);
@@ -218,7 +218,7 @@ fn the_map_is_walked_piece_by_piece_and_gives_its_blocks() {
     settle(&mut harness);
     harness.key_press(Key::Enter);
     settle(&mut harness);
-    assert_eq!(harness.state().wishes, [Wish::Block(BlockId(8)), Wish::Block(BlockId(8))]);
+    assert_eq!(harness.state().actions, [Action::Block(BlockId(8)), Action::Block(BlockId(8))]);
 }
 
 #[test]
@@ -240,13 +240,13 @@ fn a_click_in_the_lanes_gives_the_block_that_lies_there() {
         click(&mut harness, place);
     }
     let expected = [
-        Wish::Block(BlockId(1)),
-        Wish::Block(BlockId(7)),
-        Wish::Block(BlockId(6)),
-        Wish::Moment(FIRST_OOM),
-        Wish::Moment(3),
+        Action::Block(BlockId(1)),
+        Action::Block(BlockId(7)),
+        Action::Block(BlockId(6)),
+        Action::Moment(FIRST_OOM),
+        Action::Moment(3),
     ];
-    assert_eq!(harness.state().wishes, expected, "a live one twice, a waiting one, a free range twice");
+    assert_eq!(harness.state().actions, expected, "a live one twice, a waiting one, a free range twice");
 }
 
 #[test]
@@ -254,7 +254,7 @@ fn every_out_of_memory_is_explained_against_what_was_free() {
     let mut harness = harness(crowded(), 5);
     assert!(harness.query_by_label_contains("requested by matmul").is_none());
     press(&mut harness, "Why 2 requests failed");
-    assert_eq!(harness.state().wishes, [Wish::Moment(FIRST_OOM)]);
+    assert_eq!(harness.state().actions, [Action::Moment(FIRST_OOM)]);
     harness.get_by_label("Why it failed (1 of 2)");
     assert!(harness.query_by_label("outside the allocator").is_none(), "it is not recorded");
     harness.get_by_label("20 MiB requested by matmul of net.fc: 40.00 MiB of 87 MiB allocated in live blocks.");
@@ -272,7 +272,7 @@ fn every_out_of_memory_is_explained_against_what_was_free() {
     press(&mut harness, "Next");
     harness.get_by_label("Why it failed (2 of 2)");
     harness.get_by_label_contains("40 MiB requested: ");
-    assert_eq!(harness.state().wishes.last(), Some(&Wish::Moment(FIRST_OOM + 2)));
+    assert_eq!(harness.state().actions.last(), Some(&Action::Moment(FIRST_OOM + 2)));
     press(&mut harness, "Previous");
     harness.get_by_label("Why it failed (1 of 2)");
 }
@@ -298,5 +298,5 @@ fn the_look_of_the_map_changes_by_its_buttons() {
     let chosen = harness.get_by_label_contains("0x20000000 · 20 MiB");
     assert_eq!(chosen.accesskit_node().toggled(), Some(Toggled::True));
     press(&mut harness, "Copy table");
-    assert_eq!(harness.state().wishes, [Wish::Tell("Copied 3 segments as CSV.".to_owned())]);
+    assert_eq!(harness.state().actions, [Action::Tell("Copied 3 segments as CSV.".to_owned())]);
 }

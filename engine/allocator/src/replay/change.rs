@@ -38,7 +38,7 @@ impl Default for Share {
 
 /// What becomes of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Fate {
+pub struct BlockOverride {
     /// It is never asked for.
     pub is_removed: bool,
     /// It is given back right after this event, if that is before the recording has it given back; none: as recorded.

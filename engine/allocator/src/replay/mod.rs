@@ -36,8 +36,8 @@ mod walk;
 
 use highwater_recorder::snapshots::{DeviceId, EventId, Trace};
 
-pub use crate::ties::Ties;
-pub use change::{Fate, Share};
+pub use crate::tie_break::TieBreak;
+pub use change::{BlockOverride, Share};
 pub use divergence::{Difference, Divergence};
 pub use settings::recorded_config;
 pub use target::{Before, Target};
@@ -67,9 +67,9 @@ pub struct Plan<'a> {
     /// Bytes of the whole device, others' share included; none if unknown. A memory fraction is of these.
     pub device_total: Option<u64>,
     /// Which free range is taken of several that are equally good.
-    pub ties: Ties,
+    pub tie_break: TieBreak,
     /// What becomes of each block, by its row; `None`: nothing changes.
-    pub fates: Option<&'a [Fate]>,
+    pub overrides: Option<&'a [BlockOverride]>,
     /// Releases that the program must have asked for: [`Replay::emptied`] of the unchanged replay.
     pub emptied: &'a [EventId],
     /// Bytes that the allocator could have when it was recorded, if that is known: releases before a request that went
@@ -84,15 +84,15 @@ pub struct Plan<'a> {
 
 impl Plan<'_> {
     /// The recording as it is: with nothing changed, and the device answering as it did.
-    pub fn unchanged(device: DeviceId, config: AllocConfig, ties: Ties) -> Self {
+    pub fn unchanged(device: DeviceId, config: AllocConfig, tie_break: TieBreak) -> Self {
         Self {
             device,
             recorded: config.clone(),
             config,
             answers: Answers::AsRecorded,
             device_total: None,
-            ties,
-            fates: None,
+            tie_break,
+            overrides: None,
             emptied: &[],
             recorded_capacity: None,
             starts_anew: false,
@@ -100,8 +100,8 @@ impl Plan<'_> {
         }
     }
 
-    fn fate(&self, block: u32) -> Fate {
-        self.fates.and_then(|fates| fates.get(block as usize)).copied().unwrap_or_default()
+    fn block_override(&self, block: u32) -> BlockOverride {
+        self.overrides.and_then(|overrides| overrides.get(block as usize)).copied().unwrap_or_default()
     }
 }
 

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use super::driver::ReplayDriver;
 use super::start::{Private, Start};
-use crate::{AllocConfig, Block, CachingAllocator, Planted, Ties};
+use crate::{AllocConfig, Block, CachingAllocator, RestoredState, TieBreak};
 
 /// The allocators of a replay, by number; the first is that of the pools of all.
 pub(super) struct Pools {
     driver: ReplayDriver,
     config: AllocConfig,
-    ties: Ties,
+    tie_break: TieBreak,
     allocators: Vec<(Private, Arc<CachingAllocator>)>,
 }
 
@@ -18,12 +18,12 @@ impl Pools {
     /// Allocators that hold what `start` has; and the planted blocks, each with its row and its allocator.
     pub(super) fn new(
         driver: ReplayDriver,
-        (config, ties): (AllocConfig, Ties),
+        (config, tie_break): (AllocConfig, TieBreak),
         start: &Start,
     ) -> (Self, Vec<(u32, Block, usize)>) {
-        let mut pools = Self { driver, config, ties, allocators: Vec::new() };
+        let mut pools = Self { driver, config, tie_break, allocators: Vec::new() };
         let mut blocks = Vec::new();
-        let nothing = Planted::default();
+        let nothing = RestoredState::default();
         let common = (None, start.planted.get(&None).unwrap_or(&nothing));
         let private = start.planted.iter().filter(|(pool, _)| pool.is_some()).map(|(pool, planted)| (*pool, planted));
         for (pool, planted) in std::iter::once(common).chain(private) {
@@ -34,9 +34,9 @@ impl Pools {
         (pools, blocks)
     }
 
-    fn add(&mut self, pool: Private, planted: &Planted) -> Vec<(u32, Block)> {
+    fn add(&mut self, pool: Private, planted: &RestoredState) -> Vec<(u32, Block)> {
         let driver = Box::new(self.driver.clone());
-        let (allocator, blocks) = CachingAllocator::planted(driver, self.config.clone(), self.ties, planted);
+        let (allocator, blocks) = CachingAllocator::planted(driver, self.config.clone(), self.tie_break, planted);
         self.allocators.push((pool, allocator));
         blocks
     }
@@ -48,7 +48,7 @@ impl Pools {
         }
         let known = self.allocators.iter().position(|(known, _)| *known == pool);
         known.unwrap_or_else(|| {
-            self.add(pool, &Planted::default());
+            self.add(pool, &RestoredState::default());
             self.allocators.len() - 1
         })
     }

@@ -102,7 +102,7 @@ impl<'a> Run<'a> {
             }
             Answers::Modelled(bound) => ReplayDriver::of_size(bound, plan.device_total, addresses_from),
         };
-        let settings = (plan.config.clone(), plan.ties);
+        let settings = (plan.config.clone(), plan.tie_break);
         let (pools, planted) = Pools::new(driver.clone(), settings, start);
         let run = Self {
             trace,
@@ -281,10 +281,10 @@ impl<'a> Run<'a> {
 
 /// The blocks that end earlier than recorded, each with the event after which it ends.
 pub(super) fn endings(trace: &Trace, plan: &Plan<'_>) -> Vec<(EventId, u32)> {
-    if plan.fates.is_none() {
+    if plan.overrides.is_none() {
         return Vec::new();
     }
-    let ends = (0..trace.blocks.len() as u32).map(|row| (plan.fate(row).ends_after, row));
+    let ends = (0..trace.blocks.len() as u32).map(|row| (plan.block_override(row).ends_after, row));
     let mut endings: Vec<(EventId, u32)> = ends.filter(|(event, _)| event.is_some()).collect();
     endings.sort_unstable();
     endings

@@ -8,7 +8,7 @@ use highwater_recorder::snapshots::{BlockId, DeviceId, Pool, SegmentId, StreamId
 
 use super::driver::{BOUNDLESS, has_room};
 use super::{Plan, Share};
-use crate::{AllocConfig, Planted, PlantedBlock, PlantedSegment};
+use crate::{AllocConfig, RestoredBlock, RestoredSegment, RestoredState};
 
 /// The number of a private pool; none for the pools of all.
 pub(super) type Private = Option<(u64, u64)>;
@@ -20,13 +20,13 @@ const REACH: u64 = 1 << 40;
 #[derive(Debug, Default)]
 pub(super) struct Start {
     /// What each pool's allocator begins with.
-    pub(super) planted: BTreeMap<Private, Planted>,
+    pub(super) planted: BTreeMap<Private, RestoredState>,
     /// The segments and runs of pages planted.
     pub(super) segments: Vec<(Range, SegmentRole, Private)>,
     /// Blocks that are to be asked for, each of its pool.
     pub(super) homeless: Vec<(BlockId, Private)>,
     /// The blocks planted.
-    pub(super) blocks: Vec<PlantedBlock>,
+    pub(super) blocks: Vec<RestoredBlock>,
 }
 
 impl Start {
@@ -42,13 +42,13 @@ impl Start {
             return start;
         }
         let mut blocks = blocks.into_iter().peekable();
-        let mut runs: BTreeMap<(Private, StreamId, Pool), Vec<PlantedSegment>> = BTreeMap::new();
+        let mut runs: BTreeMap<(Private, StreamId, Pool), Vec<RestoredSegment>> = BTreeMap::new();
         for (range, role, private) in segments {
             let end = range.address.saturating_add(range.bytes);
-            let mut segment = PlantedSegment { range, blocks: Vec::new() };
+            let mut segment = RestoredSegment { range, blocks: Vec::new() };
             let mut free_from = range.address;
             while let Some(block) = blocks.next_if(|block| trace.blocks.address[block.0 as usize] < end) {
-                let fits = |planted: &PlantedBlock| {
+                let fits = |planted: &RestoredBlock| {
                     planted.address >= free_from && planted.allocated <= end.saturating_sub(planted.address)
                 };
                 match planted_block(trace, plan, block).filter(fits) {
@@ -93,7 +93,7 @@ fn page_bytes(config: &AllocConfig, pool: Pool) -> u64 {
 fn baseline_blocks(trace: &Trace, plan: &Plan<'_>) -> Vec<BlockId> {
     let count = trace.blocks.alloc.partition_point(|alloc| !alloc.is_some());
     let of_device = (0..count as u32).filter(|row| trace.blocks.device[*row as usize] == plan.device);
-    of_device.filter(|row| !plan.fate(*row).is_removed).map(BlockId).collect()
+    of_device.filter(|row| !plan.block_override(*row).is_removed).map(BlockId).collect()
 }
 
 /// The segments and mapped runs from before the recording, by address, as far as pages of `page` bytes can be reckoned
@@ -125,13 +125,13 @@ fn baseline_segments(trace: &Trace, device: DeviceId, page: u64) -> Vec<(Range, 
 }
 
 /// The block as it lies; none if as much as is asked for does not lie there.
-fn planted_block(trace: &Trace, plan: &Plan<'_>, block: BlockId) -> Option<PlantedBlock> {
+fn planted_block(trace: &Trace, plan: &Plan<'_>, block: BlockId) -> Option<RestoredBlock> {
     let row = block.0 as usize;
     let (requested, allocated) = (trace.blocks.requested[row], trace.blocks.allocated[row].max(1));
     // Of some blocks only the rounded size is known.
     let requested = if requested == 0 { allocated } else { requested };
-    let share = plan.fate(block.0).share;
-    let mut planted = PlantedBlock { name: block.0, address: trace.blocks.address[row], requested, allocated };
+    let share = plan.block_override(block.0).share;
+    let mut planted = RestoredBlock { name: block.0, address: trace.blocks.address[row], requested, allocated };
     if share != Share::WHOLE {
         planted.requested = share.of(requested);
         planted.allocated = plan.config.rounded(planted.requested);
@@ -140,8 +140,8 @@ fn planted_block(trace: &Trace, plan: &Plan<'_>, block: BlockId) -> Option<Plant
 }
 
 /// Puts mapped runs, by address, into reservations of `reach` bytes each; runs side by side become one.
-fn reservations(runs: Vec<PlantedSegment>, reach: u64) -> Vec<(Range, Vec<PlantedSegment>)> {
-    let mut found: Vec<(Range, Vec<PlantedSegment>)> = Vec::new();
+fn reservations(runs: Vec<RestoredSegment>, reach: u64) -> Vec<(Range, Vec<RestoredSegment>)> {
+    let mut found: Vec<(Range, Vec<RestoredSegment>)> = Vec::new();
     for run in runs {
         let end = run.range.address.saturating_add(run.range.bytes);
         match found.last_mut() {

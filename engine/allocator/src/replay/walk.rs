@@ -35,7 +35,7 @@ impl Run<'_> {
         let first = EventId(0);
         for (block, private) in &start.homeless {
             let row = block.0 as usize;
-            let share = self.plan.fate(block.0).share;
+            let share = self.plan.block_override(block.0).share;
             let bytes = self.bytes_of(row, share);
             let pool = self.pools.number(*private);
             let request = Request { event: first, bytes, stream: self.trace.blocks.stream[row], pool };
@@ -191,14 +191,14 @@ impl Run<'_> {
             }
         }
         let row = block.0 as usize;
-        let fate = self.plan.fate(block.0);
+        let block_override = self.plan.block_override(block.0);
         let stream = self.trace.blocks.stream[row];
         let pool = self.pools.number(self.trace.private_pool(Owner::Event(event)));
-        let request = Request { event, bytes: self.bytes_of(row, fate.share), stream, pool };
+        let request = Request { event, bytes: self.bytes_of(row, block_override.share), stream, pool };
         self.has_streams |= self.last_stream.is_some_and(|last| last != stream);
         self.last_stream = Some(stream);
         self.settle_calls(&request);
-        if !fate.is_removed {
+        if !block_override.is_removed {
             self.ask(block.0, &request);
         }
         self.clear_pending();

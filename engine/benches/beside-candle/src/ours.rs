@@ -7,7 +7,7 @@ use highwater_engine::nn::{
     Visitor,
 };
 use highwater_engine::ops::attention::AttentionOptions;
-use highwater_engine::optim::{AdamW, Optimizer, Stepping};
+use highwater_engine::optim::{AdamW, Optimizer, RuleOptimizer};
 use highwater_engine::{DType, Device, Tensor};
 
 use crate::task::{
@@ -47,7 +47,7 @@ pub fn trainer(task: &Task) -> Result<(Box<dyn Trainer>, Vec<Numbers>)> {
 struct Training<M, L> {
     model: M,
     loss: L,
-    optimizer: Stepping<AdamW>,
+    optimizer: RuleOptimizer<AdamW>,
 }
 
 fn train<M: Module + 'static>(
@@ -58,7 +58,7 @@ fn train<M: Module + 'static>(
     for parameter in model.parameters() {
         numbers.push((parameter.path, parameter.tensor.shape().to_vec(), parameter.tensor.to_vec::<f32>()?));
     }
-    let optimizer = Stepping::new(AdamW { learning_rate: 1e-4, ..AdamW::default() }, model.parameters())?;
+    let optimizer = RuleOptimizer::new(AdamW { learning_rate: 1e-4, ..AdamW::default() }, model.parameters())?;
     Ok((Box::new(Training { model, loss, optimizer }), numbers))
 }
 

@@ -137,7 +137,7 @@ impl<R: Product<Real = R> + Real> Forward<R> {
             self.scores.resize(QUERIES * KEYS, R::ZERO);
             let scores = &mut self.scores[..count * keys.len()];
             let key = key.tile([batch, key_head], &keys, of_key);
-            multiply([count, width, keys.len()], [R::of(size.scale), R::ZERO], query, key.turned(), scores);
+            multiply([count, width, keys.len()], [R::of(size.scale), R::ZERO], query, key.transposed(), scores);
             for (row, place) in queries.clone().enumerate() {
                 let scores = &mut scores[row * keys.len()..][..keys.len()];
                 let (scores, hidden) = scores.split_at_mut(size.seen_of(place, &keys));
@@ -287,8 +287,8 @@ where
                 // The last query of the tile sees the most.
                 let (count, seen) = (queries.len(), self.size.seen_of(queries.end - 1, &keys));
                 let (weights, slopes) = (&mut weights[..count * seen], &mut slopes[..count * seen]);
-                multiply([count, width, seen], [scale, zero], query, key.turned(), weights);
-                multiply([count, width, seen], [scale, zero], grad, value.turned(), slopes);
+                multiply([count, width, seen], [scale, zero], query, key.transposed(), weights);
+                multiply([count, width, seen], [scale, zero], grad, value.transposed(), slopes);
                 for (row, place) in queries.clone().enumerate() {
                     let (log_sum, delta) =
                         (self.log_sums.row([batch, head, place])[0], self.deltas.row([batch, head, place])[0]);
@@ -300,10 +300,10 @@ where
                     hidden.fill(zero);
                     rows::slopes(slopes, weights, scale * delta);
                 }
-                let turned = |numbers| Matrix { numbers, strides: [1, seen] };
+                let transposed = |numbers| Matrix { numbers, strides: [1, seen] };
                 let place = keys.start * width;
-                multiply([seen, count, width], [one; 2], turned(weights), grad, &mut scratch.value[place..]);
-                multiply([seen, count, width], [one; 2], turned(slopes), query, &mut scratch.key[place..]);
+                multiply([seen, count, width], [one; 2], transposed(weights), grad, &mut scratch.value[place..]);
+                multiply([seen, count, width], [one; 2], transposed(slopes), query, &mut scratch.key[place..]);
                 let slopes = Matrix { numbers: slopes, strides: [seen, 1] };
                 multiply([count, seen, width], [one; 2], slopes, key, &mut scratch.query[queries.start * width..]);
             }

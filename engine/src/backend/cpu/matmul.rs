@@ -88,7 +88,7 @@ pub(super) struct Matrix<'a, R> {
 
 impl<R> Matrix<'_, R> {
     /// With rows and columns exchanged.
-    pub(super) fn turned(mut self) -> Self {
+    pub(super) fn transposed(mut self) -> Self {
         self.strides.swap(0, 1);
         self
     }

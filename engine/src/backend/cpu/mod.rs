@@ -35,7 +35,7 @@ pub mod optim;
 pub mod optim_8bit;
 pub mod clip;
 pub mod compare;
-pub mod choose;
+pub mod where_cond;
 pub mod piecewise;
 pub mod power;
 pub mod scan;

@@ -3,7 +3,7 @@
 use highwater_kernels::Kernel;
 
 use super::launch::{Queue, check_float, is_in_order, types};
-use super::many::{Common, Operand, Part, Work, chunks};
+use super::multi_tensor::{Common, Operand, Part, Work, chunks};
 use crate::backend::View;
 use crate::backend::nest::Nest;
 use crate::error::Result;

@@ -6,7 +6,7 @@ use highwater_kernels::{Arguments, Grid, Kernel, Number, Types};
 
 use super::launch::{Queue, check_float, reading, types, writing};
 use super::lines::Lines;
-use super::turned::Turned;
+use super::transposed::Transposed;
 use crate::backend::nest::Nest;
 use crate::backend::{Binary, Ternary, Unary, View};
 use crate::dtype::DType;
@@ -53,9 +53,9 @@ pub fn copy(out: View<'_>, input: View<'_>) -> Result<()> {
     let (from, to) = (reading(input, op)?, writing(out, op)?);
     let arguments = Arguments::new().with(to.address()).with(from.address());
     let bytes = out.dtype.size();
-    if let Some(turned) = Turned::of(&nest, bytes) {
-        let grid = Grid { threads: [32, THREADS / 32, 1], ..queue.over(turned.tiles * THREADS as usize, 1) };
-        let arguments = arguments.with_words(&turned.words);
+    if let Some(transposed) = Transposed::of(&nest, bytes) {
+        let grid = Grid { threads: [32, THREADS / 32, 1], ..queue.over(transposed.tiles * THREADS as usize, 1) };
+        let arguments = arguments.with_words(&transposed.words);
         return queue.launch(Kernel::new("fill", "copy_turned", moved(out.dtype)), grid, &arguments);
     }
     let lines = Lines::new(&queue, &nest, [(&to, bytes), (&from, bytes)]);

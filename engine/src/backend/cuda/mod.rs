@@ -5,7 +5,7 @@
 
 mod launch;
 mod lines;
-mod turned;
+mod transposed;
 pub mod elementwise;
 pub mod matmul;
 mod rows;
@@ -32,16 +32,16 @@ pub mod cast;
 pub mod random;
 pub mod channel_dropout;
 pub mod compare;
-pub mod choose;
+pub mod where_cond;
 pub mod piecewise;
 pub mod power;
 pub mod frequencies;
 pub mod swiglu;
 pub mod rotary;
-mod many;
+mod multi_tensor;
 pub mod optim;
 pub mod optim_8bit;
 mod clip_each;
-pub mod each;
+pub mod shared_launches;
 mod attention_tiles;
 pub mod attention;

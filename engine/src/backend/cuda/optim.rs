@@ -3,7 +3,7 @@
 use highwater_kernels::{Arguments, Kernel, Types};
 
 use super::launch::{Queue, address_of, is_in_order, nest_words, number, reading, writing};
-use super::many::{self, Common, Operand, Part, Work};
+use super::multi_tensor::{self, Common, Operand, Part, Work};
 use crate::backend::View;
 use crate::backend::nest::Nest;
 use crate::backend::step::{AdamStep, SgdStep};
@@ -36,7 +36,7 @@ pub fn sgd(
     let op = "sgd";
     let queue = Queue::of(parameter.storage.device(), op)?;
     if let Some((work, part)) = sgd_part(parameter, rounded, grad, direction, step)? {
-        return many::launch(&queue, &work, &[part]);
+        return multi_tensor::launch(&queue, &work, &[part]);
     }
     let nest = Nest::new([parameter.layout, grad.layout]);
     let (from, to) = (reading(grad, op)?, writing(parameter, op)?);
@@ -98,7 +98,7 @@ pub fn adam(
     let op = "adam";
     let queue = Queue::of(parameter.storage.device(), op)?;
     if let Some((work, part)) = adam_part(parameter, rounded, grad, moments, step)? {
-        return many::launch(&queue, &work, &[part]);
+        return multi_tensor::launch(&queue, &work, &[part]);
     }
     let nest = Nest::new([parameter.layout, grad.layout]);
     let (from, to) = (reading(grad, op)?, writing(parameter, op)?);

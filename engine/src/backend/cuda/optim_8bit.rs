@@ -3,7 +3,7 @@
 use highwater_kernels::{Arguments, Kernel};
 
 use super::launch::{Queue, address_of, is_in_order, nest_words, reading, writing};
-use super::many::{self, Common, Operand, Part, Work};
+use super::multi_tensor::{self, Common, Operand, Part, Work};
 use super::optim::{adam_numbers, pair};
 use crate::backend::View;
 use crate::backend::code::{CODE_BLOCK, Code};
@@ -27,7 +27,7 @@ pub fn adam_8bit(
 ) -> Result<()> {
     let queue = Queue::of(parameter.storage.device(), OP)?;
     if let Some((work, part)) = adam_part(parameter, rounded, grad, state, step)? {
-        return many::launch(&queue, &work, &[part]);
+        return multi_tensor::launch(&queue, &work, &[part]);
     }
     let nest = Nest::new([parameter.layout, grad.layout]);
     let (from, to) = (reading(grad, OP)?, writing(parameter, OP)?);

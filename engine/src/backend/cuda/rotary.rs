@@ -1,4 +1,4 @@
-//! Rotary: pairs of a head's numbers turned by angles that grow with the position.
+//! Rotary: pairs of a head's numbers rotated by angles that grow with the position.
 
 use highwater_kernels::{Arguments, Kernel};
 

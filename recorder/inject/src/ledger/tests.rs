@@ -11,12 +11,12 @@ fn new(bytes: u64) -> New {
 }
 
 /// A ledger, and what it tells: bytes that stand somewhere, and where.
-struct Told {
+struct Recorded {
     ledger: Ledger,
     changes: Vec<Change>,
 }
 
-impl Told {
+impl Recorded {
     fn new() -> Self {
         Self { ledger: Ledger::new(), changes: Vec::new() }
     }
@@ -63,7 +63,7 @@ impl Told {
 
 #[test]
 fn memory_is_held_from_the_call_that_obtains_it_to_the_one_that_gives_it_back() {
-    let mut told = Told::new();
+    let mut told = Recorded::new();
     let name = Name::Address(0x1000);
     told.with(|ledger, tell| ledger.add(name, new(512), tell));
     told.with(|ledger, tell| ledger.add(Name::Array(0x1000), new(64), tell));
@@ -78,7 +78,7 @@ fn memory_is_held_from_the_call_that_obtains_it_to_the_one_that_gives_it_back() 
 
 #[test]
 fn with_a_context_goes_what_was_obtained_in_it() {
-    let mut told = Told::new();
+    let mut told = Recorded::new();
     for (address, context) in [(0x1000, 7), (0x2000, 8), (0x3000, 7)] {
         told.with(|ledger, tell| ledger.add(Name::Address(address), New { context, ..new(16) }, tell));
     }
@@ -91,7 +91,7 @@ fn with_a_context_goes_what_was_obtained_in_it() {
 fn pages_count_once_in_whatever_order_they_are_mapped_and_given_back() {
     // Create, map, release, unmap: as allocators with expandable segments do. And create, map, unmap, release.
     for release_first in [true, false] {
-        let mut told = Told::new();
+        let mut told = Recorded::new();
         told.with(|ledger, tell| ledger.create(1, new(2 * MIB), tell));
         assert_eq!(told.places(), [(0, 2 * MIB)]);
         told.with(|ledger, tell| ledger.map(0x20_0000, 2 * MIB, 1, tell));
@@ -112,7 +112,7 @@ fn pages_count_once_in_whatever_order_they_are_mapped_and_given_back() {
 
 #[test]
 fn pages_mapped_twice_count_once_and_stand_where_they_are_still_mapped() {
-    let mut told = Told::new();
+    let mut told = Recorded::new();
     told.with(|ledger, tell| ledger.create(1, new(2 * MIB), tell));
     told.with(|ledger, tell| ledger.map(0x20_0000, 2 * MIB, 1, tell));
     told.with(|ledger, tell| ledger.map(0x80_0000, 2 * MIB, 1, tell));
@@ -126,7 +126,7 @@ fn pages_mapped_twice_count_once_and_stand_where_they_are_still_mapped() {
 
 #[test]
 fn one_call_takes_several_mappings_away_and_a_part_stands_nowhere() {
-    let mut told = Told::new();
+    let mut told = Recorded::new();
     for (handle, address) in [(1, 0x20_0000), (2, 0x40_0000), (3, 0x60_0000)] {
         told.with(|ledger, tell| ledger.create(handle, new(2 * MIB), tell));
         told.with(|ledger, tell| ledger.map(address, 2 * MIB, handle, tell));
@@ -142,7 +142,7 @@ fn one_call_takes_several_mappings_away_and_a_part_stands_nowhere() {
 
 #[test]
 fn a_handle_that_was_given_again_must_be_given_back_again() {
-    let mut told = Told::new();
+    let mut told = Recorded::new();
     told.with(|ledger, tell| ledger.create(1, new(2 * MIB), tell));
     told.with(|ledger, tell| ledger.map(0x20_0000, 2 * MIB, 1, tell));
     told.with(|ledger, tell| ledger.release(1, tell));

@@ -20,7 +20,7 @@ use self::unwinder::Trace;
 use self::walk::Walk;
 use super::depot::{self, StackKey};
 use super::losses;
-use crate::busy;
+use crate::reentrancy;
 
 /// Set when the walk must not be used: the program wishes so, or the first walk disagreed with the unwinder.
 static PORTABLE: AtomicBool = AtomicBool::new(false);
@@ -60,26 +60,26 @@ pub extern "C" fn capture_portable() -> StackKey {
 
 extern "C" fn capture_from(counter: u64, stack: u64, base: u64) -> StackKey {
     let from = Registers { counter, stack, base };
-    let Some(_busy) = busy::enter() else {
+    let Some(_guard) = reentrancy::enter() else {
         return refused();
     };
     let thread = thread::current();
     if thread.is_null() {
         return first_capture(from);
     }
-    // SAFETY: the running thread's state, and `_busy` says that nothing else on this thread uses it.
+    // SAFETY: the running thread's state, and `_guard` says that nothing else on this thread uses it.
     capture_on(unsafe { &mut *thread }, from)
 }
 
 extern "C" fn unwind_from(counter: u64) -> StackKey {
-    let Some(_busy) = busy::enter() else {
+    let Some(_guard) = reentrancy::enter() else {
         return refused();
     };
     let mut thread = thread::current();
     if thread.is_null() {
         thread = thread::make();
     }
-    // SAFETY: the running thread's state if it has one, and `_busy` says that nothing else on this thread uses it.
+    // SAFETY: the running thread's state if it has one, and `_guard` says that nothing else on this thread uses it.
     match unsafe { thread.as_mut() } {
         Some(thread) => unwind(thread, counter),
         None => refused(),
@@ -124,7 +124,7 @@ fn refused() -> StackKey {
 #[inline(never)]
 fn first_capture(from: Registers) -> StackKey {
     let thread = thread::make();
-    // SAFETY: as in `capture_from`, whose `Busy` is still held; null when the thread is ending.
+    // SAFETY: as in `capture_from`, whose `ReentrancyGuard` is still held; null when the thread is ending.
     let Some(thread) = (unsafe { thread.as_mut() }) else {
         return refused();
     };

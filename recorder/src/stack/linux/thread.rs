@@ -37,7 +37,7 @@ thread_local! {
 }
 
 /// The running thread's state; null before [`make`] and after the thread's destructors.
-/// To be dereferenced only under [`Busy`](crate::busy::Busy), which makes it unique.
+/// To be dereferenced only under [`ReentrancyGuard`](crate::reentrancy::ReentrancyGuard), which makes it unique.
 #[inline(always)]
 pub(super) fn current() -> *mut Thread {
     CURRENT.get()

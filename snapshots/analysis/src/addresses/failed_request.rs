@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
+use super::eviction_window::{EvictionWindow, eviction_window};
 use super::extents::{AddressIndex, Home};
 use super::map::{AddressMap, Content, HeldSegment};
 use super::release::{Release, release};
-use super::relief::{Relief, relief};
 use crate::live::LiveIndex;
 use crate::series::Series;
 use highwater_snapshots::alloc_rules::AllocRules;
@@ -61,7 +61,7 @@ impl Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WayOut<'a> {
     /// Neighbouring blocks in one segment, whose range would become free.
-    Range(&'a Relief),
+    Range(&'a EvictionWindow),
     /// Blocks that keep whole segments or pages from being released to the driver.
     Segments(&'a Release),
 }
@@ -70,7 +70,7 @@ impl WayOut<'_> {
     /// The live blocks, by address.
     pub fn blocks(&self) -> &[BlockId] {
         match self {
-            Self::Range(relief) => &relief.blocks,
+            Self::Range(eviction_window) => &eviction_window.blocks,
             Self::Segments(release) => &release.blocks,
         }
     }
@@ -78,7 +78,7 @@ impl WayOut<'_> {
     /// Bytes of the live blocks.
     pub fn bytes(&self) -> u64 {
         match self {
-            Self::Range(relief) => relief.bytes,
+            Self::Range(eviction_window) => eviction_window.bytes,
             Self::Segments(release) => release.bytes,
         }
     }
@@ -99,7 +99,9 @@ impl WayOut<'_> {
             count => Some(format!("{count} {noun}s")),
         };
         match self {
-            Self::Range(relief) => format!("a range of {} at {:#x}", format_bytes(relief.free), relief.address),
+            Self::Range(eviction_window) => {
+                format!("a range of {} at {:#x}", format_bytes(eviction_window.free), eviction_window.address)
+            }
             Self::Segments(release) => {
                 let parts: Vec<String> =
                     [count(release.segments, "segment"), count(release.pages, "page")].into_iter().flatten().collect();
@@ -172,7 +174,7 @@ pub struct FailedRequest {
     pub notes: Vec<String>,
     /// The fewest bytes of neighbouring live blocks to free so that the request fits into one segment of its pool;
     /// `None` if no segment is large enough, or nothing needs to be freed.
-    pub relief: Option<Relief>,
+    pub eviction_window: Option<EvictionWindow>,
     /// The fewest bytes of live blocks to free so that enough whole segments can be released to the driver for the
     /// request; `None` if that is impossible, or nothing needs to be freed.
     pub release: Option<Release>,
@@ -221,7 +223,7 @@ impl FailedRequest {
             suspected: Verdict::Capacity,
             reason: String::new(),
             notes: Vec::new(),
-            relief: None,
+            eviction_window: None,
             release: None,
         };
         let own = map.segments.iter().filter(|segment| failed.is_home(&segment.home));
@@ -241,7 +243,7 @@ impl FailedRequest {
 
     /// The smaller of the two sets of live blocks to free; `None` if no set of blocks is enough.
     pub fn way_out(&self) -> Option<WayOut<'_>> {
-        let range = self.relief.as_ref().map(WayOut::Range);
+        let range = self.eviction_window.as_ref().map(WayOut::Range);
         let segments = self.release.as_ref().map(WayOut::Segments);
         range.into_iter().chain(segments).min_by_key(WayOut::bytes)
     }
@@ -377,9 +379,9 @@ impl FailedRequest {
         let tail =
             if rules.is_expandable { self.device_free / rules.page(self.pool) * rules.page(self.pool) } else { 0 };
         let own = map.segments.iter().filter(|segment| self.is_home(&segment.home));
-        self.relief = relief(map, own, self.rounded, tail);
-        if self.relief.as_ref().is_some_and(|found| found.blocks.is_empty()) {
-            self.relief = None;
+        self.eviction_window = eviction_window(map, own, self.rounded, tail);
+        if self.eviction_window.as_ref().is_some_and(|found| found.blocks.is_empty()) {
+            self.eviction_window = None;
             return;
         }
         if self.capacity.is_none_or(|all| self.rounded <= all) {

@@ -6,20 +6,20 @@
 pub mod extents;
 pub mod map;
 pub mod fit;
-pub mod relief;
+pub mod eviction_window;
 pub mod release;
 pub mod failed_request;
 pub mod axis;
 pub mod lanes;
 
 pub use axis::{Lane, LaneAxis};
+pub use eviction_window::EvictionWindow;
 pub use extents::{AddressIndex, Extent, Home};
 pub use failed_request::{FailedRequest, Hole, Verdict, WayOut};
 pub use fit::{Room, rooms};
 pub use lanes::{LaneRaster, LaneWindow};
 pub use map::{AddressMap, Astray, Content, HeldSegment, Piece, Stray, Usage};
 pub use release::Release;
-pub use relief::Relief;
 
 #[cfg(test)]
 mod tests;

@@ -381,9 +381,9 @@ fn free_bytes_in_too_short_pieces_are_told_as_fragmentation_with_the_cheapest_wa
     assert_eq!((failed.free_in_pool, failed.free_elsewhere, failed.lacking()), (24 * MIB, 0, 12 * MIB));
     assert_eq!(failed.holes.iter().map(|hole| hole.bytes / MIB).collect::<Vec<_>>(), [8, 8, 8]);
     assert_eq!((failed.capacity, failed.outside), (Some(70 * MIB), Some(0)));
-    let relief = failed.relief.unwrap();
+    let eviction_window = failed.eviction_window.unwrap();
     // a b c d: two blocks between two holes; d e f g likewise; f g h: two blocks around one.
-    assert_eq!((relief.bytes, relief.blocks.clone()), (16 * MIB, vec![BlockId(1), BlockId(2)]));
+    assert_eq!((eviction_window.bytes, eviction_window.blocks.clone()), (16 * MIB, vec![BlockId(1), BlockId(2)]));
 }
 
 #[test]
@@ -392,7 +392,7 @@ fn a_request_beyond_all_free_bytes_is_told_as_capacity() {
     assert_eq!(asked.failed().suspected, Verdict::Capacity);
     let asked = crowded("ab", "oom 104857600 free=4194304");
     let failed = asked.failed();
-    assert_eq!((failed.suspected, failed.relief.clone()), (Verdict::Capacity, None));
+    assert_eq!((failed.suspected, failed.eviction_window.clone()), (Verdict::Capacity, None));
     assert!(failed.reason.contains("larger than the device"));
 }
 
@@ -400,7 +400,7 @@ fn a_request_beyond_all_free_bytes_is_told_as_capacity() {
 fn a_request_that_waiting_blocks_would_make_fit_is_told_as_waiting() {
     let asked = crowded("a", "free_requested b\nfree_requested c\noom 20971520 free=0");
     let failed = asked.failed();
-    assert_eq!((failed.suspected, failed.waiting, failed.relief), (Verdict::Waiting, 16 * MIB, None));
+    assert_eq!((failed.suspected, failed.waiting, failed.eviction_window), (Verdict::Waiting, 16 * MIB, None));
 }
 
 #[test]
@@ -456,9 +456,9 @@ fn the_way_out_is_the_cheapest_of_all_windows_of_a_segment() {
                         }
                     }
                 }
-                let found = relief::relief(&map, map.segments.iter(), needed, 0);
+                let found = eviction_window::eviction_window(&map, map.segments.iter(), needed, 0);
                 assert_eq!(found.as_ref().map(|found| found.bytes), least, "seed {seed}, moment {moment}, {needed}");
-                let sizes = |found: &Relief| {
+                let sizes = |found: &EvictionWindow| {
                     found.blocks.iter().map(|id| asked.trace.blocks.allocated[id.0 as usize]).sum::<u64>()
                 };
                 assert!(found.is_none_or(|found| found.free >= needed && sizes(&found) == found.bytes));
@@ -473,8 +473,8 @@ fn an_expandable_segment_needs_less_to_go_where_pages_can_follow_it() {
     let relief_at = |free: u64| {
         let mut asked = with_capacity(Asked::of(&format!("{text}{free}"), &[]), 90 * MIB);
         asked.trace.devices[0].settings.push(("alloc_conf".to_owned(), "expandable_segments:True".to_owned()));
-        let relief = asked.failed().relief.unwrap();
-        (relief.address / MIB, relief.free / MIB, relief.bytes / MIB, relief.blocks)
+        let eviction_window = asked.failed().eviction_window.unwrap();
+        (eviction_window.address / MIB, eviction_window.free / MIB, eviction_window.bytes / MIB, eviction_window.blocks)
     };
     assert_eq!(relief_at(0), (0, 40, 40, vec![BlockId(0), BlockId(1)]));
     assert_eq!(relief_at(19 * MIB), (0, 40, 40, vec![BlockId(0), BlockId(1)]), "less than a page helps nobody");

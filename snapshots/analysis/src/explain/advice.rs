@@ -6,13 +6,13 @@
 use std::collections::HashMap;
 
 use super::Layers;
+use super::peak_context::{LEAST_PERCENT, LEAST_PERCENT_OF_STATE, PeakContext, TOP_LINES, share};
 use super::remedy::{Advice, Remedy};
-use super::scene::{LEAST_PERCENT, LEAST_PERCENT_OF_STATE, Scene, TOP_LINES, share};
 use super::state::is_being_created;
 use super::sums;
-use crate::absence::{Absence, absences};
 use crate::between::bytes_of;
 use crate::coder::Groups;
+use crate::counterfactual::{Counterfactual, absences};
 use crate::group_key::GroupKey;
 use crate::lifetime::Lifetime;
 use crate::metric::Metric;
@@ -27,7 +27,7 @@ use highwater_snapshots::{Category, Phase};
 const LEAST_BESIDE: u64 = 64 << 20;
 
 /// All advice, most effective first.
-pub(super) fn advise(scene: &Scene<'_>, of_parts: &[Absence]) -> Vec<Advice> {
+pub(super) fn advise(scene: &PeakContext<'_>, of_parts: &[Counterfactual]) -> Vec<Advice> {
     let rules = [
         scene.fused_optimizer(of_parts),
         scene.step_in_backward(),
@@ -54,7 +54,7 @@ pub(super) fn advise(scene: &Scene<'_>, of_parts: &[Absence]) -> Vec<Advice> {
     advice
 }
 
-impl Scene<'_> {
+impl PeakContext<'_> {
     /// Advice on gradients that outlive their phase, waiting for the optimizer.
     fn step_in_backward(&self) -> Option<Advice> {
         let trace = self.trace;

@@ -1,7 +1,7 @@
 //! Advice on buffers that take much of a peak, such as a KV cache.
 
+use super::peak_context::{LEAST_PERCENT_OF_STATE, PeakContext, TOP_LINES};
 use super::remedy::{Advice, Remedy};
-use super::scene::{LEAST_PERCENT_OF_STATE, Scene, TOP_LINES};
 use crate::between::bytes_of;
 use crate::group_key::GroupKey;
 use crate::guess::roles::{Role, Roles};
@@ -10,7 +10,7 @@ use highwater_snapshots::Category;
 use highwater_snapshots::ids::BlockId;
 use highwater_snapshots::units::{format_bytes, format_count};
 
-impl Scene<'_> {
+impl PeakContext<'_> {
     /// Advice on large buffers, with the lines that allocated them.
     pub(super) fn smaller_buffers(&self) -> Option<Advice> {
         let trace = self.trace;

@@ -9,8 +9,8 @@ use highwater_snapshots::trace::Trace;
 use highwater_snapshots::units::format_bytes;
 
 use super::after;
-use crate::absence::Absence;
 use crate::breakdown::{Breakdown, Grouping};
+use crate::counterfactual::Counterfactual;
 use crate::group_key::GroupKey;
 use crate::last_uses::LastUses;
 use crate::metric::Metric;
@@ -73,7 +73,7 @@ impl Idle {
 }
 
 /// The largest total if blocks ended as in `uses`.
-fn shortened_peak(trace: &Trace, device: DeviceId, uses: &LastUses<'_>, metric: Metric) -> Absence {
+fn shortened_peak(trace: &Trace, device: DeviceId, uses: &LastUses<'_>, metric: Metric) -> Counterfactual {
     let sizes = if metric == Metric::Requested { &trace.blocks.requested } else { &trace.blocks.allocated };
     let ends_at_request = metric != Metric::Active;
     let mut total = 0_u64;
@@ -87,7 +87,7 @@ fn shortened_peak(trace: &Trace, device: DeviceId, uses: &LastUses<'_>, metric: 
         _ => {}
     };
     baseline_effects(trace, device, |effect| take(&mut total, effect));
-    let mut most = Absence { bytes: total, event: None };
+    let mut most = Counterfactual { bytes: total, event: None };
     for index in 0..trace.events.len() {
         if trace.events.device[index] != device {
             continue;
@@ -102,7 +102,7 @@ fn shortened_peak(trace: &Trace, device: DeviceId, uses: &LastUses<'_>, metric: 
             total -= sizes[row];
         }
         if total > most.bytes {
-            most = Absence { bytes: total, event: Some(EventId(index as u32)) };
+            most = Counterfactual { bytes: total, event: Some(EventId(index as u32)) };
         }
     }
     most

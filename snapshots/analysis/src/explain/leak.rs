@@ -1,7 +1,7 @@
 //! Advice on source lines that leak memory in every step up to the peak.
 
+use super::peak_context::{LEAST_PERCENT, PeakContext, TOP_LINES};
 use super::remedy::{Advice, Remedy};
-use super::scene::{LEAST_PERCENT, Scene, TOP_LINES};
 use crate::between::bytes_of;
 use crate::filter::Filter;
 use crate::growth::{Leaks, StepWindow};
@@ -9,7 +9,7 @@ use crate::matches::Matches;
 use highwater_snapshots::line_text::unique_suffixes;
 use highwater_snapshots::units::format_bytes;
 
-impl Scene<'_> {
+impl PeakContext<'_> {
     /// Advice on the memory that leaking lines keep at the peak from earlier steps.
     pub(super) fn fix_leak(&self) -> Option<Advice> {
         let trace = self.trace;

@@ -6,7 +6,7 @@ mod parts;
 mod idle;
 mod state;
 mod remedy;
-mod scene;
+mod peak_context;
 mod temporaries;
 mod leak;
 mod buffers;
@@ -15,9 +15,9 @@ mod advice;
 use highwater_snapshots::ids::{BlockId, StackId};
 use highwater_snapshots::trace::Trace;
 
-use super::absence::{Absence, Grouped, absences};
 use super::between::bytes_of;
 use super::coder::Groups;
+use super::counterfactual::{Counterfactual, Grouped, absences};
 use super::filter::Filter;
 use super::final_oom::{final_oom, final_oom_on};
 use super::group_key::GroupKey;
@@ -112,7 +112,7 @@ impl Explanation {
         let [of_groups, of_parts, of_matching] = &found[..] else { unreachable!("as many answers as columns") };
 
         let sums = sums(trace, query.metric, &groups.grouped, &at_peak);
-        let moment = |absence: &Absence| after(trace, series, query.metric, absence);
+        let moment = |absence: &Counterfactual| after(trace, series, query.metric, absence);
         let group = |number: usize| ExplainedGroup {
             key: groups.names(number),
             stack: groups.stack(number),
@@ -138,7 +138,7 @@ impl Explanation {
         let layers = Layers::of(&totals);
         let removals = parts.removals(trace, (series, live), &peak, of_parts);
         let idle = Idle::of(trace, series, &peak, &at_peak, query.top);
-        let scene = scene::Scene {
+        let scene = peak_context::PeakContext {
             trace,
             series,
             peak: &peak,
@@ -177,7 +177,7 @@ fn sums(trace: &Trace, metric: Metric, grouped: &Grouped, at_peak: &[BlockId]) -
 }
 
 /// The moment of the peak that remains in `absence`.
-fn after(trace: &Trace, series: &Series, metric: Metric, absence: &Absence) -> Moment {
+fn after(trace: &Trace, series: &Series, metric: Metric, absence: &Counterfactual) -> Moment {
     Moment { bytes: absence.bytes, ..Moment::at(trace, series, metric, absence.event) }
 }
 

@@ -5,7 +5,7 @@ use highwater_snapshots::trace::Trace;
 use highwater_snapshots::{Category, Phase};
 
 use super::{after, sums};
-use crate::absence::{Absence, Grouped, NO_GROUP, absences};
+use crate::counterfactual::{Counterfactual, Grouped, NO_GROUP, absences};
 use crate::lifetime::phase_of;
 use crate::live::LiveIndex;
 use crate::peak::Moment;
@@ -87,7 +87,7 @@ impl Parts {
     }
 
     /// The peak without `cause`.
-    pub(super) fn without<'a>(&self, cause: Cause, found: &'a [Absence]) -> &'a Absence {
+    pub(super) fn without<'a>(&self, cause: Cause, found: &'a [Counterfactual]) -> &'a Counterfactual {
         &found[cause.number()]
     }
 
@@ -98,7 +98,7 @@ impl Parts {
         trace: &Trace,
         (series, live): (&Series, &LiveIndex),
         peak: &Moment,
-        found: &[Absence],
+        found: &[Counterfactual],
     ) -> Vec<Removal> {
         let metric = peak.metric;
         let held_at = |position| sums(trace, metric, &self.grouped, &live.before_position(trace, metric, position));

@@ -3,14 +3,14 @@
 use std::collections::HashSet;
 
 use super::parts::Cause;
+use super::peak_context::{LEAST_PERCENT, PeakContext};
 use super::remedy::{Advice, Remedy};
-use super::scene::{LEAST_PERCENT, Scene};
-use crate::absence::Absence;
+use crate::counterfactual::Counterfactual;
 use highwater_snapshots::units::format_bytes;
 use highwater_snapshots::{Category, Phase};
 
-impl Scene<'_> {
-    pub(super) fn fused_optimizer(&self, of_parts: &[Absence]) -> Option<Advice> {
+impl PeakContext<'_> {
+    pub(super) fn fused_optimizer(&self, of_parts: &[Counterfactual]) -> Option<Advice> {
         let cause = Cause { category: Category::Temporary, phase: Phase::Optimizer };
         let (blocks, bytes) = self.of_cause(cause);
         if !self.is_much(bytes, LEAST_PERCENT) || blocks.len() < 2 {
@@ -45,7 +45,7 @@ impl Scene<'_> {
         Some(Advice { remedy: Remedy::FusedOptimizer, bytes, without, settings: None, condition, text })
     }
 
-    pub(super) fn fewer_temporaries(&self, of_parts: &[Absence], phase: Phase) -> Option<Advice> {
+    pub(super) fn fewer_temporaries(&self, of_parts: &[Counterfactual], phase: Phase) -> Option<Advice> {
         let cause = Cause { category: Category::Temporary, phase };
         let (blocks, bytes) = self.of_cause(cause);
         if !self.is_much(bytes, LEAST_PERCENT) {

@@ -1,8 +1,8 @@
 //! Device: what is concluded from one device's trace and segments before its events are told.
 
 use super::super::raw::{Action, BlockState, Extras, RawBlock, RawEvent, RawSegment};
-use super::carve::{Layout, Request};
-use super::lives::{Final, Lives, Skipped};
+use super::block_matching::{Final, Lives, Skipped};
+use super::layout_replay::{Layout, Request};
 use super::start::Start;
 use highwater_snapshots::Pool;
 use highwater_snapshots::alloc_rules::AllocRules;

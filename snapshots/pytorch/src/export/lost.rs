@@ -1,7 +1,7 @@
 //! Lost: what PyTorch's format could not hold as it was, in sentences.
 
 use super::entries::LeftOut;
-use super::holdings::Holdings;
+use super::final_state::FinalState;
 use highwater_snapshots::units::{format_bytes, format_count};
 
 /// Counts of what was left out, cut or made up.
@@ -19,7 +19,7 @@ pub(super) struct Lost {
 
 impl Lost {
     /// What is not as it should be in the final states.
-    pub(super) fn of<'a>(states: impl Iterator<Item = &'a Holdings>) -> Self {
+    pub(super) fn of<'a>(states: impl Iterator<Item = &'a FinalState>) -> Self {
         states.fold(Self::default(), |sum, holdings| Self {
             made_up: sum.made_up + holdings.made_up,
             made_up_bytes: sum.made_up_bytes.saturating_add(holdings.made_up_bytes),

@@ -15,7 +15,7 @@ mod pickle;
 mod json;
 mod further;
 mod entries;
-mod holdings;
+mod final_state;
 mod settings;
 mod regions;
 mod frames;

@@ -4,9 +4,9 @@ use std::ops::ControlFlow;
 
 use super::document::Document;
 use super::entries::{Entries, Entry, HOST, LeftOut, Name};
+use super::final_state::{FinalState, Held};
 use super::frames::{Stacks, write_frames, write_traceback};
 use super::further::{Facts, Further};
-use super::holdings::{Held, Holdings};
 use super::lost::Lost;
 use super::{Exported, regions, settings};
 use crate::digest::EventDigest;
@@ -35,7 +35,7 @@ pub(super) fn write<D: Document>(mut document: D, trace: &Trace, progress: Progr
     devices.push(entries.home());
     devices.sort_unstable();
     devices.dedup();
-    let holdings = devices.iter().map(|&device| (device, Holdings::of(trace, device))).collect();
+    let holdings = devices.iter().map(|&device| (device, FinalState::of(trace, device))).collect();
     let mut writer = Writer {
         trace,
         further: &further,
@@ -67,7 +67,7 @@ fn has_categories(trace: &Trace) -> bool {
 }
 
 /// Devices with what they hold at the end.
-type AllHoldings = Vec<(DeviceId, Holdings)>;
+type AllHoldings = Vec<(DeviceId, FinalState)>;
 
 /// Writes the whole recording as a text; its length in bytes where it is too long for that.
 fn embed(document: &mut impl Document, trace: &Trace, digest: u32) -> Result<Option<usize>> {

@@ -2,7 +2,7 @@
 
 mod made;
 mod json;
-mod levels;
+mod live_bytes;
 mod page;
 mod formats;
 mod hostile;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::{DeviceId, Trace};
 
-use crate::expected::{Bytes, Device, File, METRICS, Told};
+use crate::expected::{Bytes, Device, File, METRICS, PyTorchFigures};
 use crate::found::{count, frames, series};
 
 /// The actions that each kind of event stands for.
@@ -101,7 +101,7 @@ fn device_differences(trace: &Trace, ordinal: u16, expected: &Device, wrong: &mu
 ///
 /// PyTorch counts a block's request until its free is completed, so `requested` is compared only at the end, and there
 /// only where no block waits.
-pub(crate) fn differences_from_pytorch(trace: &Trace, told: &Told) -> Vec<String> {
+pub(crate) fn differences_from_pytorch(trace: &Trace, told: &PyTorchFigures) -> Vec<String> {
     let mut wrong = Vec::new();
     for (&ordinal, stats) in &told.memory_stats {
         let series = series(trace, ordinal);

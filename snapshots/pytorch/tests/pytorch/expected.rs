@@ -25,7 +25,7 @@ pub(crate) fn all() -> BTreeMap<String, File> {
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct File {
     /// What PyTorch said when it was recorded; none for forms made from another file.
-    pub pytorch: Option<Told>,
+    pub pytorch: Option<PyTorchFigures>,
     /// How many ranges of each name the program marked.
     pub annotations: BTreeMap<String, usize>,
     /// Events of pinned host memory.
@@ -36,7 +36,7 @@ pub(crate) struct File {
 
 /// What PyTorch said of itself.
 #[derive(Clone, Debug, Deserialize)]
-pub(crate) struct Told {
+pub(crate) struct PyTorchFigures {
     /// Its peaks are those of the recording: counted since its start, or since a reset at its start.
     pub counted_since: Option<String>,
     /// By ordinal.

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use highwater_allocator::AccountingDriver;
 use highwater_allocator::AllocConfig;
-use highwater_allocator::replay::{Answers, Fate, Plan, Replay, Share, Target, Ties, recorded_config, replay};
+use highwater_allocator::replay::{
+    Answers, BlockOverride, Plan, Replay, Share, Target, TieBreak, recorded_config, replay,
+};
 use highwater_analysis::addresses::FailedRequest;
 use highwater_analysis::final_oom::final_oom;
 use highwater_analysis::{LastUses, LiveIndex, Metric, Moment, Series};
@@ -75,9 +77,9 @@ pub fn predict(trace: &Trace, change: &Change) -> Result<Prediction, String> {
     }
     let series = Series::build(trace, device);
     let measured = Figures::of(trace, device);
-    let (unchanged, ties, emptied) = replay_unchanged(trace, device, &config, strange);
+    let (unchanged, tie_break, emptied) = replay_unchanged(trace, device, &config, strange);
     let recorded_capacity = Bound::of(trace, &series, &Change { device, ..Change::default() }).bytes;
-    let base = Base { trace, device, recorded: &config, ties, emptied: &emptied, recorded_capacity };
+    let base = Base { trace, device, recorded: &config, tie_break, emptied: &emptied, recorded_capacity };
     let (changed, tried) = if change.changes_anything() {
         (Some(base.replay_changed(change, &changed_config, &series, last_uses.as_ref())), Vec::new())
     } else {
@@ -87,19 +89,20 @@ pub fn predict(trace: &Trace, change: &Change) -> Result<Prediction, String> {
 }
 
 /// Replays with nothing changed, by the tie-break that follows the recording longest; with `target`, up to that request.
-fn follow(trace: &Trace, device: DeviceId, config: &AllocConfig, target: Option<Target>) -> (Replay, Ties) {
+fn follow(trace: &Trace, device: DeviceId, config: &AllocConfig, target: Option<Target>) -> (Replay, TieBreak) {
     let device_total = recorded_total(trace, device);
-    let run =
-        |ties: Ties| replay(trace, &Plan { device_total, target, ..Plan::unchanged(device, config.clone(), ties) });
+    let run = |tie_break: TieBreak| {
+        replay(trace, &Plan { device_total, target, ..Plan::unchanged(device, config.clone(), tie_break) })
+    };
     let end = |replay: &Replay| replay.divergence.map_or(EventId::NONE, |divergence| divergence.event);
-    let chosen = run(Ties::OldestSegment);
+    let chosen = run(TieBreak::OldestSegment);
     if chosen.divergence.is_some() {
-        let other = run(Ties::LowestAddress);
+        let other = run(TieBreak::LowestAddress);
         if end(&other) > end(&chosen) {
-            return (other, Ties::LowestAddress);
+            return (other, TieBreak::LowestAddress);
         }
     }
-    (chosen, Ties::OldestSegment)
+    (chosen, TieBreak::OldestSegment)
 }
 
 /// What came of a replay with nothing changed, its tie-break, and the releases that the program asked for.
@@ -108,8 +111,8 @@ fn replay_unchanged(
     device: DeviceId,
     config: &AllocConfig,
     strange: Vec<String>,
-) -> (Unchanged, Ties, Vec<EventId>) {
-    let (chosen, ties) = follow(trace, device, config, None);
+) -> (Unchanged, TieBreak, Vec<EventId>) {
+    let (chosen, tie_break) = follow(trace, device, config, None);
     let Replay { trace: replayed, divergence, largest_difference, placed_elsewhere, assumptions, emptied, .. } = chosen;
     let divergence = divergence.map(|divergence| Deviation {
         event: divergence.event,
@@ -119,8 +122,8 @@ fn replay_unchanged(
     });
     let causes = if divergence.is_some() { causes(trace, strange) } else { strange };
     let figures = Figures::of(&replayed, device);
-    let takes_lowest_address = ties == Ties::LowestAddress;
-    (Unchanged { figures, divergence, takes_lowest_address, assumptions, causes }, ties, emptied)
+    let takes_lowest_address = tie_break == TieBreak::LowestAddress;
+    (Unchanged { figures, divergence, takes_lowest_address, assumptions, causes }, tie_break, emptied)
 }
 
 /// Why a replay may differ from `trace`, as far as that tells.
@@ -136,33 +139,38 @@ struct Base<'a> {
     trace: &'a Trace,
     device: DeviceId,
     recorded: &'a AllocConfig,
-    ties: Ties,
+    tie_break: TieBreak,
     emptied: &'a [EventId],
     recorded_capacity: Option<u64>,
 }
 
 impl Base<'_> {
-    fn plan<'p>(&'p self, config: &AllocConfig, capacity: Option<u64>, fates: Option<&'p [Fate]>) -> Plan<'p> {
+    fn plan<'p>(
+        &'p self,
+        config: &AllocConfig,
+        capacity: Option<u64>,
+        overrides: Option<&'p [BlockOverride]>,
+    ) -> Plan<'p> {
         Plan {
             device: self.device,
             config: config.clone(),
             recorded: self.recorded.clone(),
             answers: Answers::Modelled(capacity),
-            ties: self.ties,
-            fates,
+            tie_break: self.tie_break,
+            overrides,
             emptied: self.emptied,
             recorded_capacity: self.recorded_capacity,
             device_total: recorded_total(self.trace, self.device),
             target: None,
             // Under other settings, and beside other blocks, what was there before would lie elsewhere.
-            starts_anew: config != self.recorded || fates.is_some_and(|fates| self.changes_start(fates)),
+            starts_anew: config != self.recorded || overrides.is_some_and(|overrides| self.changes_start(overrides)),
         }
     }
 
     /// Whether blocks from before the recording are left out or have another size.
-    fn changes_start(&self, fates: &[Fate]) -> bool {
-        let start = fates.iter().zip(&self.trace.blocks.alloc).take_while(|(_, alloc)| !alloc.is_some());
-        start.into_iter().any(|(fate, _)| fate.is_removed || fate.share != Share::WHOLE)
+    fn changes_start(&self, overrides: &[BlockOverride]) -> bool {
+        let start = overrides.iter().zip(&self.trace.blocks.alloc).take_while(|(_, alloc)| !alloc.is_some());
+        start.into_iter().any(|(block_override, _)| block_override.is_removed || block_override.share != Share::WHOLE)
     }
 
     fn replay_changed(
@@ -173,10 +181,10 @@ impl Base<'_> {
         last_uses: Option<&LastUses<'_>>,
     ) -> Changed {
         let bound = Bound::of(self.trace, series, change);
-        let (fates, concerned) = fates(self.trace, change, last_uses);
+        let (overrides, concerned) = overrides(self.trace, change, last_uses);
         let changes_blocks = concerned.iter().any(|one| one.blocks > 0);
-        let fates = changes_blocks.then_some(fates.as_slice());
-        let plan = self.plan(config, bound.bytes, fates);
+        let overrides = changes_blocks.then_some(overrides.as_slice());
+        let plan = self.plan(config, bound.bytes, overrides);
         // A device too small for the segments at the start would not have had them.
         let overflows = bound.bytes.is_some_and(|bytes| series.baseline().reserved > bytes);
         let plan = Plan {
@@ -239,8 +247,8 @@ impl Base<'_> {
 }
 
 /// What becomes of each block, and how many that concerns.
-fn fates(trace: &Trace, change: &Change, last_uses: Option<&LastUses<'_>>) -> (Vec<Fate>, [Concerned; 3]) {
-    let mut fates = vec![Fate::default(); trace.blocks.len()];
+fn overrides(trace: &Trace, change: &Change, last_uses: Option<&LastUses<'_>>) -> (Vec<BlockOverride>, [Concerned; 3]) {
+    let mut overrides = vec![BlockOverride::default(); trace.blocks.len()];
     let mut concerned = [Concerned::default(); 3];
     let mut without: Vec<_> = change.without.iter().map(|filter| filter.on(trace)).collect();
     let mut until_last_use: Vec<_> = change.until_last_use.iter().map(|filter| filter.on(trace)).collect();
@@ -254,21 +262,21 @@ fn fates(trace: &Trace, change: &Change, last_uses: Option<&LastUses<'_>>) -> (V
         if trace.blocks.device[row] != change.device {
             continue;
         }
-        let fate = &mut fates[row];
+        let block_override = &mut overrides[row];
         let mut is_unused = false;
-        fate.is_removed = without.iter_mut().any(|filter| filter.matches(id));
-        if !fate.is_removed {
+        block_override.is_removed = without.iter_mut().any(|filter| filter.matches(id));
+        if !block_override.is_removed {
             let is_shortened = until_last_use.iter_mut().any(|filter| filter.matches(id));
             let end = last_uses.filter(|_| is_shortened).and_then(|uses| uses.end(row));
             // What is never used would not be asked for.
             is_unused = end.is_some_and(|end| end == trace.blocks.alloc[row]);
-            fate.ends_after = end.filter(|_| !is_unused).unwrap_or_default();
+            block_override.ends_after = end.filter(|_| !is_unused).unwrap_or_default();
             let share = scale.iter_mut().find_map(|(share, filter)| filter.matches(id).then_some(*share));
-            fate.share = share.unwrap_or_default();
+            block_override.share = share.unwrap_or_default();
         }
-        let is_shortened = is_unused || fate.ends_after.is_some();
-        let is_concerned = [fate.is_removed, is_shortened, fate.share != Share::WHOLE];
-        fate.is_removed |= is_unused;
+        let is_shortened = is_unused || block_override.ends_after.is_some();
+        let is_concerned = [block_override.is_removed, is_shortened, block_override.share != Share::WHOLE];
+        block_override.is_removed |= is_unused;
         for (one, is_so) in concerned.iter_mut().zip(is_concerned) {
             if is_so {
                 one.blocks += 1;
@@ -276,7 +284,7 @@ fn fates(trace: &Trace, change: &Change, last_uses: Option<&LastUses<'_>>) -> (V
             }
         }
     }
-    (fates, concerned)
+    (overrides, concerned)
 }
 
 /// Bytes that the allocator can have.

@@ -1,7 +1,7 @@
 //! Preview: the first picture of a recording that is still being read: how much memory lived, as far as that is known.
 
 use highwater_snapshots::format::Progress;
-use highwater_snapshots::levels::Levels;
+use highwater_snapshots::live_bytes::LiveBytes;
 use highwater_snapshots::units::{format_bytes, format_count};
 
 /// Points kept: when there are more, neighbours become one, so that a point always stands for about as many events.
@@ -13,7 +13,7 @@ pub struct Point {
     /// Events that have happened at its end.
     pub end: u64,
     /// The bounds of the requested bytes of live blocks.
-    pub levels: Levels,
+    pub levels: LiveBytes,
 }
 
 /// What has been read so far.
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     fn progress(events: u64, lowest: i64, highest: i64) -> Progress {
-        let levels = Some(Levels { lowest, highest });
+        let levels = Some(LiveBytes { lowest, highest });
         Progress { bytes_read: events, bytes: 10_000, events, events_in_all: None, levels }
     }
 

@@ -1,30 +1,30 @@
-//! Carries out the wishes of the views of an open file.
+//! Carries out the actions of the views of an open file.
 
 use eframe::egui;
 
 use crate::gui::open_file::OpenFile;
-use crate::gui::scene::Wish;
+use crate::gui::view_context::Action;
 use crate::gui::widgets::layout::{Bottom, Side};
 use crate::gui::window::settings::Settings;
 use crate::selection::{Pin, View};
 
 impl OpenFile {
-    /// Carries out the wish of a view.
-    pub fn grant(&mut self, ctx: &egui::Context, wish: Wish, settings: &mut Settings) {
+    /// Carries out the action of a view.
+    pub fn grant(&mut self, ctx: &egui::Context, action: Action, settings: &mut Settings) {
         let seconds = ctx.input(|input| input.time);
         self.note(false, seconds);
         self.timeline.rest_pointer();
         let recording = &self.recording;
-        let is_movement = matches!(wish, Wish::Across(_));
-        match wish {
-            Wish::Across(x) => {
+        let is_movement = matches!(action, Action::Across(_));
+        match action {
+            Action::Across(x) => {
                 let y = self.selection.view().y.clone();
                 self.selection.show(recording, View { x, y });
             }
-            Wish::Moment(moment) => self.selection.go_to_moment(recording, moment),
+            Action::Moment(moment) => self.selection.go_to_moment(recording, moment),
             // The recording may have been replaced in this frame.
-            Wish::Block(block) | Wish::Life(block) if block.0 as usize >= recording.trace.blocks.len() => {}
-            Wish::Block(block) => {
+            Action::Block(block) | Action::Life(block) if block.0 as usize >= recording.trace.blocks.len() => {}
+            Action::Block(block) => {
                 let row = recording.trace.blocks.get(block);
                 let (now, _) = self.moment();
                 let lives = now.event.map_or(row.is_baseline(), |event| row.is_live_after(event));
@@ -34,11 +34,11 @@ impl OpenFile {
                 self.selection.pin = Some(Pin { block: Some(block), moment });
                 settings.side = Side::Block;
             }
-            Wish::Life(block) => self.selection.go_to_block(recording, block),
-            Wish::Span(moments) => self.selection.show_moments(recording, &moments),
-            Wish::Where(condition) => self.search.add(ctx, recording, &condition),
-            Wish::Only(condition) => self.search.set(ctx, recording, &condition),
-            Wish::Oom => {
+            Action::Life(block) => self.selection.go_to_block(recording, block),
+            Action::Span(moments) => self.selection.show_moments(recording, &moments),
+            Action::Where(condition) => self.search.add(ctx, recording, &condition),
+            Action::Only(condition) => self.search.set(ctx, recording, &condition),
+            Action::Oom => {
                 let device = recording.devices[self.selection.device].device;
                 let (now, _) = self.moment();
                 let mut ooms = recording.regions.ooms.iter().filter(|(of, _)| *of == device).map(|(_, moment)| *moment);
@@ -48,7 +48,7 @@ impl OpenFile {
                     settings.bottom = Some(Bottom::Segments);
                 }
             }
-            Wish::Tell(text) => self.notice = Some(text),
+            Action::Tell(text) => self.notice = Some(text),
         }
         self.note(is_movement, seconds);
     }

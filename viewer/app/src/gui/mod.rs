@@ -1,7 +1,7 @@
 //! The desktop app: eframe's window around [`App`], whose state can be driven without one.
 
 pub mod widgets;
-pub mod scene;
+pub mod view_context;
 pub mod filter;
 pub mod window;
 pub mod open_file;
@@ -11,7 +11,7 @@ mod steering;
 pub mod surface;
 mod app;
 #[cfg(test)]
-mod stage;
+mod view_harness;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -10,7 +10,7 @@ use crate::command::Command;
 use crate::files::discard::discard;
 use crate::files::follow::Following;
 use crate::gui::filter::search::Search;
-use crate::gui::scene::{Reason, Scene, Wish};
+use crate::gui::view_context::{Action, Reason, ViewContext};
 use crate::gui::views::block::BlockPanel;
 use crate::gui::views::colouring::ColourBy;
 use crate::gui::views::events::EventsView;
@@ -143,9 +143,9 @@ impl OpenFile {
     pub fn side_csv(&mut self, side: Side) -> Result<String, String> {
         let now = self.moment();
         let Self { recording, selection, timeline, search, .. } = self;
-        let scene = scene_of(recording, selection, timeline, search, now);
+        let context = scene_of(recording, selection, timeline, search, now);
         match side {
-            Side::Moment => Ok(self.panel.csv(&scene, selection.range())),
+            Side::Moment => Ok(self.panel.csv(&context, selection.range())),
             Side::Block => Err("Block has no table to copy. Its stacks have Copy buttons.".to_owned()),
             Side::Statistics => {
                 let mut text = Vec::new();
@@ -163,7 +163,7 @@ impl OpenFile {
     pub fn below_csv(&mut self, bottom: Bottom) -> Result<WriteTable, String> {
         let now = self.moment();
         let Self { recording, selection, timeline, search, .. } = self;
-        let scene = scene_of(recording, selection, timeline, search, now);
+        let context = scene_of(recording, selection, timeline, search, now);
         match bottom {
             Bottom::Segments => {
                 let csv = self.segments.csv().ok_or("the segments are still being computed; try again in a moment")?;
@@ -178,7 +178,7 @@ impl OpenFile {
                 Ok(Box::new(move |out| out.write_all(csv.as_bytes())))
             }
             Bottom::Events => {
-                let export = self.events.export(&scene).map_err(|why| why.to_string())?;
+                let export = self.events.export(&context).map_err(|why| why.to_string())?;
                 Ok(Box::new(move |out| export.write_csv(out)))
             }
         }
@@ -289,18 +289,18 @@ impl OpenFile {
             let clicked = status::status_ui(ui, &self.recording, self.selection.device, activity);
             chosen = chosen.or(clicked);
         });
-        let mut wishes = Vec::new();
+        let mut actions = Vec::new();
         // In a narrow window the view below takes the whole width, else only the timeline's.
         let is_narrow = ui.available_width() < theme::NARROW_WINDOW;
         if is_narrow {
-            wishes.extend(self.below_ui(ui, settings));
+            actions.extend(self.below_ui(ui, settings));
         }
         let panel = Panel::right("side").default_size(theme::PANEL_WIDTH).min_size(240.0);
         panel.frame(Frame::side_top_panel(ui.style()).inner_margin(10)).show(ui, |ui| {
-            wishes.extend(self.side_ui(ui, settings));
+            actions.extend(self.side_ui(ui, settings));
         });
         if !is_narrow {
-            wishes.extend(self.below_ui(ui, settings));
+            actions.extend(self.below_ui(ui, settings));
         }
         CentralPanel::default().frame(Frame::central_panel(ui.style()).inner_margin(8)).show(ui, |ui| {
             self.legend_ui(ui);
@@ -319,8 +319,8 @@ impl OpenFile {
                 settings.side = Side::Block;
             }
         });
-        for wish in wishes {
-            self.grant(ui.ctx(), wish, settings);
+        for action in actions {
+            self.grant(ui.ctx(), action, settings);
         }
         let seconds = ui.input(|input| input.time);
         self.note(self.timeline.is_moving(), seconds);
@@ -328,7 +328,7 @@ impl OpenFile {
     }
 
     /// Shows the view below the timeline, if one is open.
-    fn below_ui(&mut self, ui: &mut Ui, settings: &mut Settings) -> Vec<Wish> {
+    fn below_ui(&mut self, ui: &mut Ui, settings: &mut Settings) -> Vec<Action> {
         let Some(bottom) = settings.bottom else { return Vec::new() };
         let now = self.moment();
         let Self { recording, selection, timeline, search, segments, .. } = self;
@@ -372,26 +372,26 @@ impl OpenFile {
     }
 
     /// The views at the side, one of which is in front.
-    fn side_ui(&mut self, ui: &mut Ui, settings: &mut Settings) -> Vec<Wish> {
+    fn side_ui(&mut self, ui: &mut Ui, settings: &mut Settings) -> Vec<Action> {
         ui.set_min_size(ui.available_size());
         let chosen = tabs_ui(ui, Side::ALL, Some(settings.side), Side::name, |side| side.command().tooltip());
         settings.side = chosen.unwrap_or(settings.side);
         ui.separator();
         let (moment, reason) = self.moment();
         let Self { recording, selection, timeline, search, .. } = self;
-        let scene = scene_of(recording, selection, timeline, search, (moment, reason));
+        let context = scene_of(recording, selection, timeline, search, (moment, reason));
         match settings.side {
             Side::Moment => {
                 self.panel.choices = settings.choices;
-                let show = |ui: &mut Ui| self.panel.moment_ui(ui, &scene, selection.range());
-                let wishes = least_height_ui(ui, "moment", theme::MOMENT_LEAST, show);
+                let show = |ui: &mut Ui| self.panel.moment_ui(ui, &context, selection.range());
+                let actions = least_height_ui(ui, "moment", theme::MOMENT_LEAST, show);
                 settings.choices = self.panel.choices;
-                wishes
+                actions
             }
             Side::Block => match selection.pin.and_then(|pin| pin.block) {
                 Some(block) => {
                     let scroll = ScrollArea::vertical().auto_shrink([false, false]);
-                    scroll.show(ui, |ui| self.block.block_ui(ui, &scene, block)).inner
+                    scroll.show(ui, |ui| self.block.block_ui(ui, &context, block)).inner
                 }
                 None => {
                     ui.weak("No block is pinned. Click a band of the timeline, or press G for the largest block of the moment.");
@@ -399,14 +399,14 @@ impl OpenFile {
                 }
             },
             Side::Statistics => {
-                let show = |ui: &mut Ui| self.statistics.statistics_ui(ui, &scene);
+                let show = |ui: &mut Ui| self.statistics.statistics_ui(ui, &context);
                 least_height_ui(ui, "statistics", theme::STATISTICS_LEAST, show)
             }
         }
     }
 
     /// The view below the timeline.
-    fn bottom_ui(&mut self, ui: &mut Ui, bottom: Bottom, settings: &mut Settings) -> Vec<Wish> {
+    fn bottom_ui(&mut self, ui: &mut Ui, bottom: Bottom, settings: &mut Settings) -> Vec<Action> {
         // The panel keeps its height, whatever its content.
         ui.set_min_size(ui.available_size());
         ui.horizontal(|ui| {
@@ -420,16 +420,16 @@ impl OpenFile {
         });
         let now = self.moment();
         let Self { recording, selection, timeline, search, .. } = self;
-        let scene = scene_of(recording, selection, timeline, search, now);
+        let context = scene_of(recording, selection, timeline, search, now);
         match bottom {
             Bottom::Segments => {
                 let under = timeline.frame().zip(timeline.picture());
                 let under = under.map(|(frame, picture)| Under { frame, picture });
-                self.segments.segments_ui(ui, &scene, under)
+                self.segments.segments_ui(ui, &context, under)
             }
-            Bottom::Events => self.events.events_ui(ui, &scene),
-            Bottom::Explain => self.explain.explain_ui(ui, &scene),
-            Bottom::WhatIf => self.whatif.whatif_ui(ui, &scene),
+            Bottom::Events => self.events.events_ui(ui, &context),
+            Bottom::Explain => self.explain.explain_ui(ui, &context),
+            Bottom::WhatIf => self.whatif.whatif_ui(ui, &context),
         }
     }
 
@@ -465,8 +465,8 @@ fn scene_of<'a>(
     timeline: &'a Timeline,
     search: &'a Search,
     (moment, reason): (Moment, Reason),
-) -> Scene<'a> {
-    Scene {
+) -> ViewContext<'a> {
+    ViewContext {
         recording,
         selection,
         moment,

@@ -1,7 +1,7 @@
 //! Trials: replays up to a failed request, each with one remedy, which decide why it failed.
 
 use highwater_allocator::AllocConfig;
-use highwater_allocator::replay::{Answers, Before, Fate, Plan, Replay, Target, recorded_config, replay};
+use highwater_allocator::replay::{Answers, Before, BlockOverride, Plan, Replay, Target, recorded_config, replay};
 use highwater_analysis::addresses::FailedRequest;
 use highwater_analysis::holders::Holders;
 use highwater_analysis::{Metric, Series};
@@ -54,10 +54,16 @@ pub(super) fn test(
         private: None,
         before: Before::Nothing,
     };
-    let (unchanged, ties) = follow(trace, device, &config, Some(target));
+    let (unchanged, tie_break) = follow(trace, device, &config, Some(target));
     let capacity = request.reserved.saturating_add(request.device_free);
-    let base =
-        Base { trace, device, recorded: &config, ties, emptied: &unchanged.emptied, recorded_capacity: Some(capacity) };
+    let base = Base {
+        trace,
+        device,
+        recorded: &config,
+        tie_break,
+        emptied: &unchanged.emptied,
+        recorded_capacity: Some(capacity),
+    };
     let mut bench = Bench { base, request, target, bound: capacity };
     // At the request itself it can only be the stream, which is not recorded and looked for below.
     let divergence = unchanged.divergence.map(|divergence| divergence.event).filter(|event| *event < request.event);
@@ -223,12 +229,12 @@ impl Bench<'_> {
     fn replay(&self, one: &Try) -> Replay {
         let (stream, private) = one.home.unwrap_or((self.target.stream, self.target.private));
         let target = Target { stream, private, before: one.before, ..self.target };
-        let fates = (!one.freed.is_empty()).then(|| self.freed_before(&one.freed));
+        let overrides = (!one.freed.is_empty()).then(|| self.freed_before(&one.freed));
         let bound = (!one.is_boundless).then(|| self.bound.saturating_add(one.more));
         let config = one.config.as_ref().unwrap_or(self.base.recorded);
         let total = recorded_total(self.base.trace, self.base.device).map(|total| total.saturating_add(one.more));
         let plan =
-            Plan { target: Some(target), device_total: total, ..self.base.plan(config, bound, fates.as_deref()) };
+            Plan { target: Some(target), device_total: total, ..self.base.plan(config, bound, overrides.as_deref()) };
         debug_assert!(
             matches!(plan.answers, Answers::Modelled(_)),
             "a device that answers as recorded changes nothing"
@@ -237,12 +243,12 @@ impl Bench<'_> {
     }
 
     /// Has `blocks` freed right before the request.
-    fn freed_before(&self, blocks: &[BlockId]) -> Vec<Fate> {
-        let mut fates = vec![Fate::default(); self.base.trace.blocks.len()];
+    fn freed_before(&self, blocks: &[BlockId]) -> Vec<BlockOverride> {
+        let mut overrides = vec![BlockOverride::default(); self.base.trace.blocks.len()];
         let before = EventId(self.target.event.0.saturating_sub(1));
         for block in blocks {
-            fates[block.0 as usize].ends_after = before;
+            overrides[block.0 as usize].ends_after = before;
         }
-        fates
+        overrides
     }
 }

@@ -16,7 +16,7 @@ use crate::gui::window::failure;
 use crate::gui::window::palette::Choice;
 use crate::gui::window::path_field::Entered;
 use crate::gui::window::preview::preview_ui;
-use crate::gui::window::tabs::{Tab, TabWish, tabs_ui};
+use crate::gui::window::tabs::{Tab, TabAction, tabs_ui};
 use crate::gui::window::top_bar;
 use crate::gui::window::top_bar::Picked;
 use crate::gui::window::welcome;
@@ -24,7 +24,7 @@ use crate::session::Recording;
 
 impl App {
     pub(super) fn menu_bar_ui(&mut self, ui: &mut Ui) {
-        let (mut chosen, mut opened, mut wish) = (None, None, None);
+        let (mut chosen, mut opened, mut action) = (None, None, None);
         egui::MenuBar::new().ui(ui, |ui| {
             match top_bar::menus_ui(ui, &self.settings.recent, |command| self.can(command)) {
                 Some(Picked::Command(command)) => chosen = Some(command),
@@ -51,15 +51,15 @@ impl App {
                     (None, None) => self.current,
                 };
                 tabs.extend(self.comparison_tab(&tabs));
-                wish = tabs_ui(ui, &tabs, front);
+                action = tabs_ui(ui, &tabs, front);
             }
         });
-        match wish {
-            Some(TabWish::Show(row)) if row < self.files.len() => self.bring_to_front(row),
-            Some(TabWish::Close(row)) if row < self.files.len() => self.close(row),
+        match action {
+            Some(TabAction::Show(row)) if row < self.files.len() => self.bring_to_front(row),
+            Some(TabAction::Close(row)) if row < self.files.len() => self.close(row),
             // The tab after all files is the comparison's.
-            Some(TabWish::Show(_)) => self.show_comparison(),
-            Some(TabWish::Close(_)) => self.comparing = None,
+            Some(TabAction::Show(_)) => self.show_comparison(),
+            Some(TabAction::Close(_)) => self.comparing = None,
             None => {}
         }
         let ctx = ui.ctx().clone();
@@ -158,10 +158,10 @@ impl App {
         let ctx = ui.ctx().clone();
         let running = self.example.as_ref();
         match self.welcome.welcome_ui(ui, &self.settings.recent, self.examples.list, running) {
-            Some(welcome::Wish::Ask) => self.run(&ctx, Command::Open),
-            Some(welcome::Wish::Open(path)) => self.open(&ctx, &path),
-            Some(welcome::Wish::Forget(path)) => self.settings.forget(&path),
-            Some(welcome::Wish::Record(example)) => {
+            Some(welcome::WelcomeAction::Ask) => self.run(&ctx, Command::Open),
+            Some(welcome::WelcomeAction::Open(path)) => self.open(&ctx, &path),
+            Some(welcome::WelcomeAction::Forget(path)) => self.settings.forget(&path),
+            Some(welcome::WelcomeAction::Record(example)) => {
                 self.example = Some(Running::start(example, None, self.examples.record, move || ctx.request_repaint()));
             }
             None => {}

@@ -7,7 +7,7 @@ use eframe::egui::{self, Ui};
 use super::App;
 use crate::command::Command;
 use crate::gui::surface::{DiffSheet, Paper, save_view};
-use crate::gui::views::diff::{DiffView, Files, Paint, Wish};
+use crate::gui::views::diff::{DiffAction, DiffView, Files, Paint};
 use crate::gui::window::dialog::Ask;
 use crate::gui::window::saving::Task;
 use crate::gui::window::settings::Settings;
@@ -204,24 +204,24 @@ impl App {
         let tabs: Vec<Tab> = self.files.iter().map(tab).collect();
         let files = Files { names: distinct_names(&tabs), rows: comparing.rows };
         let mut paint = paint_of(&self.settings);
-        let wish = comparing.view.diff_ui(ui, recordings.each_ref(), &files, &mut paint);
+        let action = comparing.view.diff_ui(ui, recordings.each_ref(), &files, &mut paint);
         self.settings.is_hiding = paint.is_hiding;
         let rows = comparing.rows;
         self.comparing = Some(comparing);
-        match wish {
+        match action {
             None => {}
-            Some(Wish::Take { side, row }) => {
+            Some(DiffAction::Take { side, row }) => {
                 let mut rows = rows;
                 rows[side] = row;
                 self.current = rows[0];
                 self.compare(ui.ctx(), rows);
             }
-            Some(Wish::Swap) => self.swap_sides(ui.ctx()),
-            Some(Wish::Open) => {
+            Some(DiffAction::Swap) => self.swap_sides(ui.ctx()),
+            Some(DiffAction::Open) => {
                 self.compares_next = true;
                 self.ask(ui.ctx(), Ask::File);
             }
-            Some(Wish::Close) => self.comparing = None,
+            Some(DiffAction::Close) => self.comparing = None,
         }
     }
 

@@ -7,7 +7,7 @@ use highwater_analysis::{Filter, GroupKey, Metric, Moment};
 use highwater_snapshots::units::format_bytes;
 
 use crate::figures::moment::count_of;
-use crate::gui::scene::Reason;
+use crate::gui::view_context::Reason;
 use crate::gui::views::explain::ExplainView;
 use crate::gui::views::moment::MomentPanel;
 use crate::gui::views::segments::SegmentsView;

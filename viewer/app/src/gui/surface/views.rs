@@ -4,7 +4,7 @@ use eframe::egui::{CentralPanel, Frame, Margin, Panel, RichText, Ui, UiBuilder};
 use highwater_analysis::{GroupKey, TreeKey};
 
 use super::sheet::Sheet;
-use crate::gui::scene::{Reason, Scene};
+use crate::gui::view_context::{Reason, ViewContext};
 use crate::gui::views::moment::{Choices, Look};
 use crate::gui::views::segments::Under;
 use crate::gui::widgets::layout::Bottom;
@@ -99,7 +99,7 @@ impl Sheet {
         let is_complete = ui.scope_builder(above, |ui| self.timeline_ui(ui)).inner;
         let (moment, reason) = self.moment();
         let Self { recording, selection, timeline, look, filter, segments, .. } = self;
-        let scene = Scene {
+        let context = ViewContext {
             recording,
             selection,
             moment,
@@ -110,7 +110,7 @@ impl Sheet {
         };
         let under = timeline.frame().zip(timeline.picture()).map(|(frame, picture)| Under { frame, picture });
         let below = UiBuilder::new().id_salt("below").max_rect(lower);
-        ui.scope_builder(below, |ui| segments.segments_ui(ui, &scene, under));
+        ui.scope_builder(below, |ui| segments.segments_ui(ui, &context, under));
         let is_complete = is_complete && !segments.is_busy();
         segments.wait(ui.ctx());
         is_complete
@@ -127,9 +127,9 @@ impl Sheet {
         let (moment, reason) = self.moment();
         let Self { recording, selection, look, filter, explain, .. } = self;
         let matches = &*look.matches;
-        let scene = Scene { recording, selection, moment, reason, matches, filter, colouring: None };
+        let context = ViewContext { recording, selection, moment, reason, matches, filter, colouring: None };
         let below = UiBuilder::new().id_salt("below").max_rect(lower);
-        ui.scope_builder(below, |ui| explain.explain_ui(ui, &scene));
+        ui.scope_builder(below, |ui| explain.explain_ui(ui, &context));
         let is_complete = is_complete && !explain.is_busy();
         explain.wait();
         is_complete
@@ -149,8 +149,8 @@ impl Sheet {
             panel.choices = Choices { first: TreeKey::By(*first), second, ..choices };
         }
         let matches = &*look.matches;
-        let scene = Scene { recording, selection, moment, reason, matches, filter, colouring: None };
-        panel.picture_ui(ui, &scene);
+        let context = ViewContext { recording, selection, moment, reason, matches, filter, colouring: None };
+        panel.picture_ui(ui, &context);
         let is_complete = !panel.is_busy();
         panel.wait();
         is_complete

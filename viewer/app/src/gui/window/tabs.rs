@@ -16,7 +16,7 @@ pub struct Tab {
 
 /// The user's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TabWish {
+pub enum TabAction {
     /// Bring this one to the front.
     Show(usize),
     /// Close this one.
@@ -24,8 +24,8 @@ pub enum TabWish {
 }
 
 /// Shows the tabs in one row, which scrolls if there are many.
-pub fn tabs_ui(ui: &mut Ui, tabs: &[Tab], front: usize) -> Option<TabWish> {
-    let mut wish = None;
+pub fn tabs_ui(ui: &mut Ui, tabs: &[Tab], front: usize) -> Option<TabAction> {
+    let mut action = None;
     let names = distinct_names(tabs);
     let former = ui.data(|data| data.get_temp::<usize>(Id::unique("front tab")));
     ScrollArea::horizontal().id_salt("tabs").auto_shrink([false, true]).show(ui, |ui| {
@@ -39,24 +39,24 @@ pub fn tabs_ui(ui: &mut Ui, tabs: &[Tab], front: usize) -> Option<TabWish> {
                     response.scroll_to_me(None);
                 }
                 if response.clicked() {
-                    wish = Some(TabWish::Show(row));
+                    action = Some(TabAction::Show(row));
                 }
                 if response.middle_clicked() {
-                    wish = Some(TabWish::Close(row));
+                    action = Some(TabAction::Close(row));
                 }
                 let full = tab.path.as_deref().map_or_else(|| tab.name.clone(), |path| path.display().to_string());
                 response.on_hover_text(full);
                 let close = ui.add(Button::new("x").small().frame(false));
                 close.widget_info(|| WidgetInfo::labeled(Role::Button, true, format!("Close {name}")));
                 if close.on_hover_text(format!("Close {name}")).clicked() {
-                    wish = Some(TabWish::Close(row));
+                    action = Some(TabAction::Close(row));
                 }
                 ui.add_space(6.0);
             }
         });
     });
     ui.data_mut(|data| data.insert_temp(Id::unique("front tab"), front));
-    wish
+    action
 }
 
 /// The name of each tab: equal names get as many of their folders as needed to differ, or a number if none differ.
@@ -130,8 +130,8 @@ mod tests {
     #[test]
     fn a_click_shows_and_the_cross_or_the_middle_button_closes() {
         let tabs: Vec<Tab> = (0..3).map(|n| tab(&format!("/runs/{n}/rank{n}.snap"))).collect();
-        let wishes = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
-        let heard = std::rc::Rc::clone(&wishes);
+        let actions = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+        let heard = std::rc::Rc::clone(&actions);
         let mut harness = Harness::builder()
             .with_size(Vec2::new(400.0, 40.0))
             .build_ui(move |ui| heard.borrow_mut().extend(tabs_ui(ui, &tabs, 1)));
@@ -144,6 +144,6 @@ mod tests {
         harness.run_steps(2);
         harness.get_by_role_and_label(Role::Tab, "rank1.snap").click_button(PointerButton::Middle);
         harness.run_steps(2);
-        assert_eq!(*wishes.borrow(), [TabWish::Show(2), TabWish::Close(0), TabWish::Close(1)]);
+        assert_eq!(*actions.borrow(), [TabAction::Show(2), TabAction::Close(0), TabAction::Close(1)]);
     }
 }

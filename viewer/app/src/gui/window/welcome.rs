@@ -13,7 +13,7 @@ use crate::gui::widgets::keys;
 use crate::gui::window::recents::{Fact, Recents};
 
 /// The user's choice on the page.
-pub enum Wish {
+pub enum WelcomeAction {
     /// Ask for a file.
     Ask,
     /// Open this file.
@@ -51,10 +51,10 @@ impl Welcome {
         recent: &[PathBuf],
         examples: &[Example],
         running: Option<&Running>,
-    ) -> Option<Wish> {
+    ) -> Option<WelcomeAction> {
         let ctx = ui.ctx().clone();
         self.recents.refresh(recent, move || ctx.request_repaint());
-        let mut wish = None;
+        let mut action = None;
         ScrollArea::vertical().auto_shrink([false, false]).show(ui, |ui| {
             let width = WIDTH.min(ui.available_width() - 16.0);
             ui.add_space((ui.available_height() * 0.07).max(8.0));
@@ -62,18 +62,18 @@ impl Welcome {
                 ui.add_space(((ui.available_width() - width) / 2.0).max(0.0));
                 ui.vertical(|ui| {
                     ui.set_width(width);
-                    head_ui(ui, &mut wish);
-                    self.recents_ui(ui, recent, &mut wish);
-                    examples_ui(ui, examples, running, &mut wish);
+                    head_ui(ui, &mut action);
+                    self.recents_ui(ui, recent, &mut action);
+                    examples_ui(ui, examples, running, &mut action);
                     pytorch_ui(ui);
                     seen_ui(ui);
                 });
             });
         });
-        wish
+        action
     }
 
-    fn recents_ui(&self, ui: &mut Ui, recent: &[PathBuf], wish: &mut Option<Wish>) {
+    fn recents_ui(&self, ui: &mut Ui, recent: &[PathBuf], action: &mut Option<WelcomeAction>) {
         if recent.is_empty() {
             return;
         }
@@ -91,7 +91,7 @@ impl Welcome {
                 if fact == Fact::Missing {
                     ui.label(text).on_hover_text(path.display().to_string());
                 } else if ui.link(text).on_hover_text(path.display().to_string()).clicked() {
-                    *wish = Some(Wish::Open(path.clone()));
+                    *action = Some(WelcomeAction::Open(path.clone()));
                 }
                 let folder = path.parent().map(|folder| folder.display().to_string()).unwrap_or_default();
                 let about = [told, folder.as_str()].into_iter().filter(|text| !text.is_empty());
@@ -105,7 +105,7 @@ impl Welcome {
                     let forget = ui.add(Button::new("Forget").small());
                     forget.widget_info(|| WidgetInfo::labeled(Role::Button, true, format!("Forget {name}")));
                     if forget.on_hover_text("Remove this file from the list.").clicked() {
-                        *wish = Some(Wish::Forget(path.clone()));
+                        *action = Some(WelcomeAction::Forget(path.clone()));
                     }
                 }
             });
@@ -119,14 +119,14 @@ fn heading_ui(ui: &mut Ui, text: &str) {
     ui.add_space(2.0);
 }
 
-fn head_ui(ui: &mut Ui, wish: &mut Option<Wish>) {
+fn head_ui(ui: &mut Ui, action: &mut Option<WelcomeAction>) {
     ui.label(RichText::new("Highwater").font(FontId::proportional(38.0)).strong());
     ui.label(RichText::new("shows where GPU memory goes").size(16.0).weak());
     ui.add_space(12.0);
     ui.horizontal(|ui| {
         let open = Button::new(RichText::new("Open a recording…").size(16.0)).min_size(vec2(0.0, 30.0));
         if ui.add(open).on_hover_text(Command::Open.tooltip()).clicked() {
-            *wish = Some(Wish::Ask);
+            *action = Some(WelcomeAction::Ask);
         }
         let key = Command::Open.keys().first().copied().map(keys::shown).unwrap_or_default();
         ui.label(RichText::new(format!("{key}, or drop a file here")).weak());
@@ -137,7 +137,7 @@ fn head_ui(ui: &mut Ui, wish: &mut Option<Wish>) {
 }
 
 /// The training steps that can be recorded here; without the engine, the command that records one.
-fn examples_ui(ui: &mut Ui, examples: &[Example], running: Option<&Running>, wish: &mut Option<Wish>) {
+fn examples_ui(ui: &mut Ui, examples: &[Example], running: Option<&Running>, action: &mut Option<WelcomeAction>) {
     if examples.is_empty() {
         heading_ui(ui, "No recording yet? Record one on the command line");
         ui.label(RichText::new("highwater record vit-l-16 --device meta --out step.snap").monospace());
@@ -152,7 +152,7 @@ fn examples_ui(ui: &mut Ui, examples: &[Example], running: Option<&Running>, wis
             button.widget_info(|| WidgetInfo::labeled(Role::Button, running.is_none(), format!("Record {title}")));
             let command = format!("highwater record {} --device meta", example.name);
             if button.on_hover_text(command).clicked() {
-                *wish = Some(Wish::Record(example));
+                *action = Some(WelcomeAction::Record(example));
             }
             ui.add(Label::new(RichText::new(example.about).weak()).wrap());
         });
@@ -231,21 +231,21 @@ mod tests {
 
     const EXAMPLES: &[Example] = &[Example { name: "gpt2", title: "GPT-2", about: "A language model." }];
 
-    type Wishes = Rc<RefCell<Vec<Wish>>>;
+    type Wishes = Rc<RefCell<Vec<WelcomeAction>>>;
 
     fn harness(recent: Vec<PathBuf>, examples: &'static [Example]) -> (Harness<'static>, Wishes) {
-        let wishes = Wishes::default();
-        let (heard, mut welcome) = (Rc::clone(&wishes), Welcome::default());
+        let actions = Wishes::default();
+        let (heard, mut welcome) = (Rc::clone(&actions), Welcome::default());
         let mut harness = Harness::builder().with_size(Vec2::new(900.0, 800.0)).build_ui(move |ui| {
             heard.borrow_mut().extend(welcome.welcome_ui(ui, &recent, examples, None));
         });
         harness.run_steps(2);
-        (harness, wishes)
+        (harness, actions)
     }
 
     #[test]
     fn the_page_teaches_how_to_begin_and_what_one_will_see() {
-        let (mut harness, wishes) = harness(Vec::new(), EXAMPLES);
+        let (mut harness, actions) = harness(Vec::new(), EXAMPLES);
         harness.get_by_label_contains("or drop a file here");
         harness.get_by_label_contains("_record_memory_history()");
         assert!(SEEN.iter().all(|sentence| harness.query_by_label(sentence).is_some()));
@@ -254,8 +254,8 @@ mod tests {
         harness.run_steps(2);
         harness.get_by_label("Record GPT-2").click();
         harness.run_steps(2);
-        let wishes = wishes.borrow();
-        assert!(matches!(wishes[..], [Wish::Ask, Wish::Record(example)] if example.name == "gpt2"));
+        let actions = actions.borrow();
+        assert!(matches!(actions[..], [WelcomeAction::Ask, WelcomeAction::Record(example)] if example.name == "gpt2"));
         harness.get_by_label("Copy the lines for PyTorch");
     }
 
@@ -271,7 +271,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (there, gone) = (folder.path().join("a.snap"), folder.path().join("b.snap"));
         std::fs::write(&there, [0; 2048]).unwrap();
-        let (mut harness, wishes) = harness(vec![there.clone(), gone.clone()], &[]);
+        let (mut harness, actions) = harness(vec![there.clone(), gone.clone()], &[]);
         while harness.query_by_label("Forget b.snap").is_none() {
             harness.run_steps(1);
             std::thread::yield_now();
@@ -281,7 +281,9 @@ mod tests {
         harness.run_steps(2);
         harness.get_by_label("Forget b.snap").click();
         harness.run_steps(2);
-        let wishes = wishes.borrow();
-        assert!(matches!(&wishes[..], [Wish::Open(a), Wish::Forget(b)] if *a == there && *b == gone));
+        let actions = actions.borrow();
+        assert!(
+            matches!(&actions[..], [WelcomeAction::Open(a), WelcomeAction::Forget(b)] if *a == there && *b == gone)
+        );
     }
 }

@@ -10,7 +10,7 @@ use highwater_snapshots::units::{format_bytes, format_count};
 
 use super::facts::{Facts, Origin};
 use super::stack::{Place, Sources, StackRows};
-use crate::gui::scene::{Scene, Wish};
+use crate::gui::view_context::{Action, ViewContext};
 use crate::gui::views::source;
 use crate::gui::widgets::worker::Worker;
 use crate::session::Recording;
@@ -77,44 +77,44 @@ impl Default for BlockPanel {
 
 impl BlockPanel {
     /// Shows block `id`; returns the user's requests.
-    pub fn block_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>, id: BlockId) -> Vec<Wish> {
-        if id.index().is_none_or(|row| row >= scene.recording.trace.blocks.len()) {
+    pub fn block_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>, id: BlockId) -> Vec<Action> {
+        if id.index().is_none_or(|row| row >= context.recording.trace.blocks.len()) {
             ui.weak("unknown block");
             return Vec::new();
         }
-        self.refresh(ui, scene, id);
-        let mut wishes = Vec::new();
+        self.refresh(ui, context, id);
+        let mut actions = Vec::new();
         let Some(Shown { facts, stacks, .. }) = &mut self.shown else {
-            return wishes;
+            return actions;
         };
         ui.strong(&facts.title);
         ui.weak(&facts.life);
         ui.horizontal_wrapped(|ui| {
-            let mut button = |ui: &mut Ui, name: &str, tooltip: &str, wish: Option<Wish>| {
-                let response = ui.add_enabled(wish.is_some(), eframe::egui::Button::new(name).small());
+            let mut button = |ui: &mut Ui, name: &str, tooltip: &str, action: Option<Action>| {
+                let response = ui.add_enabled(action.is_some(), eframe::egui::Button::new(name).small());
                 if response.on_hover_text(tooltip).clicked() {
-                    wishes.extend(wish);
+                    actions.extend(action);
                 }
             };
-            button(ui, "Zoom to it", "Zoom to the lifetime of this block.", Some(Wish::Life(id)));
+            button(ui, "Zoom to it", "Zoom to the lifetime of this block.", Some(Action::Life(id)));
             button(
                 ui,
                 "Go to its allocation",
                 "Pin the moment right after it was allocated.",
-                facts.made.map(Wish::Moment),
+                facts.made.map(Action::Moment),
             );
             button(
                 ui,
                 "Go to its free",
                 "Pin the moment right after its free was requested.",
-                facts.freed.map(Wish::Moment),
+                facts.freed.map(Action::Moment),
             );
             if ui.small_button("Copy facts").on_hover_text("Copy these facts as text.").clicked() {
                 ui.ctx().copy_text(facts.text());
             }
         });
         // The allocating code matters most; the freeing code matters less than the facts.
-        let recorded_us = scene.recording.trace.header.started_unix_us;
+        let recorded_us = context.recording.trace.header.started_unix_us;
         let (freed, made) = stacks.split_last_mut().map_or((None, &mut [][..]), |(last, others)| (Some(last), others));
         for stack in made {
             stack.stack_ui(ui, &self.sources, recorded_us);
@@ -135,13 +135,13 @@ impl BlockPanel {
             ui.add_space(8.0);
             ui.strong("Blocks of the same origin");
             for origin in &facts.origins {
-                wishes.extend(origin_ui(ui, origin, self.counts.get(&origin.condition).copied()));
+                actions.extend(origin_ui(ui, origin, self.counts.get(&origin.condition).copied()));
             }
         }
         if let Some(stack) = freed {
             stack.stack_ui(ui, &self.sources, recorded_us);
         }
-        wishes
+        actions
     }
 
     /// Whether something is being counted or read.
@@ -156,11 +156,11 @@ impl BlockPanel {
         self.sources.extend(sources.into_iter().flatten());
     }
 
-    fn refresh(&mut self, ui: &Ui, scene: &Scene<'_>, id: BlockId) {
+    fn refresh(&mut self, ui: &Ui, context: &ViewContext<'_>, id: BlockId) {
         self.counts.extend(self.counter.take().into_iter().flatten());
         self.sources.extend(self.reader.take().into_iter().flatten());
-        let metric = scene.selection.metric;
-        let of = Arc::downgrade(scene.recording);
+        let metric = context.selection.metric;
+        let of = Arc::downgrade(context.recording);
         let is_of = self.shown.as_ref().is_some_and(|shown| Weak::ptr_eq(&shown.of, &of));
         if is_of && self.shown.as_ref().is_some_and(|shown| (shown.id, shown.metric) == (id, metric)) {
             return;
@@ -171,14 +171,14 @@ impl BlockPanel {
         if self.sources.len() > MOST_KNOWN || !is_of {
             self.sources.clear();
         }
-        let trace = &scene.recording.trace;
-        let facts = Facts::of(scene.recording, id, metric);
+        let trace = &context.recording.trace;
+        let facts = Facts::of(context.recording, id, metric);
         let stacks: Vec<StackRows> =
             facts.stacks.iter().map(|(name, stack)| StackRows::new(trace, name, *stack)).collect();
         let conditions = facts.origins.iter().map(|origin| &origin.condition);
         let conditions: Vec<String> = conditions.filter(|known| !self.counts.contains_key(*known)).cloned().collect();
         if !conditions.is_empty() {
-            self.counter.ask(ui.ctx(), Question { recording: Arc::clone(scene.recording), conditions });
+            self.counter.ask(ui.ctx(), Question { recording: Arc::clone(context.recording), conditions });
         }
         let places = stacks.iter().flat_map(StackRows::places).filter(|place| !self.sources.contains_key(*place));
         let mut places: Vec<Place> = places.take(MOST_PLACES).cloned().collect();
@@ -192,15 +192,15 @@ impl BlockPanel {
 }
 
 /// An origin of blocks and the number of blocks from it; a click shows only these.
-fn origin_ui(ui: &mut Ui, origin: &Origin, count: Option<(u64, u64)>) -> Option<Wish> {
-    let mut wish = None;
+fn origin_ui(ui: &mut Ui, origin: &Origin, count: Option<(u64, u64)>) -> Option<Action> {
+    let mut action = None;
     ui.horizontal(|ui| {
         let button = ui.small_button("Only these");
         let label = format!("Only blocks of this {}", origin.kind);
         button.widget_info(|| WidgetInfo::labeled(Role::Button, true, &label));
         let told = format!("Show only blocks that meet {}", origin.condition);
         if button.on_hover_text(told).clicked() {
-            wish = Some(Wish::Where(origin.condition.clone()));
+            action = Some(Action::Where(origin.condition.clone()));
         }
         let count = match count {
             Some((1, bytes)) => format!("only this one, {}", format_bytes(bytes)),
@@ -210,7 +210,7 @@ fn origin_ui(ui: &mut Ui, origin: &Origin, count: Option<(u64, u64)>) -> Option<
         let text = format!("same {}: {count}", origin.kind);
         ui.add(Label::new(text).wrap()).on_hover_text(&origin.name);
     });
-    wish
+    action
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ pub struct Files {
 
 /// The user's request to the app.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum DiffAction {
     /// Compare this file, as side 0 or 1.
     Take {
         /// The side.
@@ -39,7 +39,7 @@ pub enum Wish {
 }
 
 /// The list of files for one side; a file that is not open yet can be B.
-pub(super) fn file_ui(ui: &mut Ui, files: &Files, side: usize) -> Option<Wish> {
+pub(super) fn file_ui(ui: &mut Ui, files: &Files, side: usize) -> Option<DiffAction> {
     /// The row for a file that is to be opened.
     const OPEN: usize = usize::MAX;
     let name = ["A", "B"][side];
@@ -50,8 +50,8 @@ pub(super) fn file_ui(ui: &mut Ui, files: &Files, side: usize) -> Option<Wish> {
     let text = |row: &usize| files.names.get(*row).cloned().unwrap_or_else(|| "Open another file…".to_owned());
     ui.strong(name);
     match choice_ui(ui, &format!("File {name}"), &files.rows[side], &rows, text)? {
-        OPEN => Some(Wish::Open),
-        row => Some(Wish::Take { side, row }),
+        OPEN => Some(DiffAction::Open),
+        row => Some(DiffAction::Take { side, row }),
     }
 }
 

@@ -23,7 +23,7 @@ use highwater_snapshots::units::{format_bytes, format_count, format_signed_bytes
 
 pub use alignment::Align;
 pub use choices::{Choices, Look};
-pub use choosers::{Files, Wish};
+pub use choosers::{DiffAction, Files};
 
 use crate::gui::views::colouring::ColourBy;
 use crate::gui::views::timeline::{self, Stacking, Timeline};
@@ -247,12 +247,12 @@ impl DiffView {
         recordings: [&Arc<Recording>; 2],
         files: &Files,
         paint: &mut Paint,
-    ) -> Option<Wish> {
+    ) -> Option<DiffAction> {
         let moments = self.refresh(ui.ctx(), recordings);
-        let mut wish = None;
+        let mut action = None;
         let frame = Frame::side_top_panel(ui.style()).inner_margin(Margin::symmetric(8, 5));
         Panel::top("compared").frame(frame).show(ui, |ui| {
-            wish = self.sides_ui(ui, recordings, files);
+            action = self.sides_ui(ui, recordings, files);
             self.tools_ui(ui, recordings, moments.clone().ok(), paint);
         });
         let most = (ui.available_height() - theme::LEAST_PAIR).max(theme::LEAST_DIFFERENCE);
@@ -270,7 +270,7 @@ impl DiffView {
             let text = format!("{} {words}", self.search_text().trim_end());
             self.search_for(ui.ctx(), recordings, text.trim_start());
         }
-        wish
+        action
     }
 
     /// Shows the comparison without controls, for a picture. Returns whether all of it is complete.
@@ -300,14 +300,14 @@ impl DiffView {
     }
 
     /// The choosers of files and moments A and B.
-    fn sides_ui(&mut self, ui: &mut Ui, recordings: [&Arc<Recording>; 2], files: &Files) -> Option<Wish> {
-        let mut wish = None;
+    fn sides_ui(&mut self, ui: &mut Ui, recordings: [&Arc<Recording>; 2], files: &Files) -> Option<DiffAction> {
+        let mut action = None;
         ui.horizontal_wrapped(|ui| {
             for (side, recording) in recordings.into_iter().enumerate() {
                 if side == 1 {
                     ui.separator();
                 }
-                wish = choosers::file_ui(ui, files, side).or(wish);
+                action = choosers::file_ui(ui, files, side).or(action);
                 self.device_ui(ui, side, recording);
                 let at = self.choices.at;
                 if let Some(next) = choosers::at_ui(ui, side, at[side], recording) {
@@ -320,13 +320,13 @@ impl DiffView {
             }
             ui.separator();
             if ui.button("Swap").on_hover_text("Swap A and B.").clicked() {
-                wish = Some(Wish::Swap);
+                action = Some(DiffAction::Swap);
             }
             if ui.button("Close").on_hover_text("Close the comparison.").clicked() {
-                wish = Some(Wish::Close);
+                action = Some(DiffAction::Close);
             }
         });
-        wish
+        action
     }
 
     fn device_ui(&mut self, ui: &mut Ui, side: usize, recording: &Recording) {

@@ -15,7 +15,7 @@ use highwater_snapshots::units::{format_bytes, format_count};
 use highwater_snapshots::{EventId, StackId, Trace};
 
 use crate::figures::moment::count_of;
-use crate::gui::scene::{Scene, Wish};
+use crate::gui::view_context::{Action, ViewContext};
 use crate::gui::views::colouring::short_line;
 use crate::gui::widgets::table::{Cell, Column, TableState, table_with_tips_ui, write_csv};
 use crate::gui::widgets::theme::{self, Shades};
@@ -148,22 +148,22 @@ impl Default for EventsView {
 
 impl EventsView {
     /// Shows the list of the chosen device's events. Returns the user's requests.
-    pub fn events_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) -> Vec<Wish> {
-        self.refresh(ui.ctx(), scene);
-        let mut wishes = Vec::new();
-        ui.horizontal_wrapped(|ui| self.kinds_ui(ui, scene));
-        ui.horizontal_wrapped(|ui| wishes.extend(self.search_ui(ui)));
+    pub fn events_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Vec<Action> {
+        self.refresh(ui.ctx(), context);
+        let mut actions = Vec::new();
+        ui.horizontal_wrapped(|ui| self.kinds_ui(ui, context));
+        ui.horizontal_wrapped(|ui| actions.extend(self.search_ui(ui)));
         ui.add_space(2.0);
         let Some(listed) = self.listed.clone() else {
             ui.weak(self.list.failure().unwrap_or("listing events").to_owned());
-            return wishes;
+            return actions;
         };
         let shades = Shades::in_ui(ui);
-        let trace = &scene.recording.trace;
-        let pinned = scene.selection.pin.and_then(|pin| event_of(pin.moment));
-        let peak = scene.index().peak(trace, scene.selection.metric).event;
+        let trace = &context.recording.trace;
+        let pinned = context.selection.pin.and_then(|pin| event_of(pin.moment));
+        let peak = context.index().peak(trace, context.selection.metric).event;
         let (found, sites) = (&self.found, &mut self.sites);
-        let shown = shown_columns(scene.recording);
+        let shown = shown_columns(context.recording);
         let columns: Vec<Column> = shown.iter().map(|column| COLUMNS[*column]).collect();
         let cell = |row: usize, index: usize| -> Cell {
             let index = shown.get(index).copied().unwrap_or_default();
@@ -186,12 +186,12 @@ impl EventsView {
         };
         let touched = table_with_tips_ui(ui, "Events", &columns, listed.len(), &mut self.table, (cell, tip));
         if let Some(id) = touched.chosen.and_then(|row| listed.event(row)) {
-            wishes.push(self.go_to(id));
+            actions.push(self.go_to(id));
         }
         if let Some(id) = touched.opened.and_then(|row| listed.event(row)) {
-            wishes.extend(Facts::of(trace, id).and_then(|facts| facts.block).map(Wish::Block));
+            actions.extend(Facts::of(trace, id).and_then(|facts| facts.block).map(Action::Block));
         }
-        wishes
+        actions
     }
 
     /// Moves the keyboard focus to the search field when the view is next shown.
@@ -219,17 +219,17 @@ impl EventsView {
     /// # Errors
     ///
     /// Fails if the list is still being computed.
-    pub fn export(&self, scene: &Scene<'_>) -> io::Result<Export> {
-        let is_known = Weak::ptr_eq(&self.of, &Arc::downgrade(scene.recording));
+    pub fn export(&self, context: &ViewContext<'_>) -> io::Result<Export> {
+        let is_known = Weak::ptr_eq(&self.of, &Arc::downgrade(context.recording));
         let Some(listed) = self.listed.as_ref().filter(|_| is_known && !self.list.is_busy()) else {
             return Err(io::Error::other("the list of events is still being computed; try again in a moment"));
         };
-        Ok(Export { recording: Arc::clone(scene.recording), listed: Arc::clone(listed) })
+        Ok(Export { recording: Arc::clone(context.recording), listed: Arc::clone(listed) })
     }
 
     /// Asks for the current list, and takes over finished results.
-    fn refresh(&mut self, ctx: &egui::Context, scene: &Scene<'_>) {
-        let of = Arc::downgrade(scene.recording);
+    fn refresh(&mut self, ctx: &egui::Context, context: &ViewContext<'_>) {
+        let of = Arc::downgrade(context.recording);
         if !Weak::ptr_eq(&self.of, &of) {
             // Nothing is kept of a recording that was read again.
             (self.of, self.wanted, self.sought) = (of, None, None);
@@ -240,23 +240,23 @@ impl EventsView {
             self.sites.clear();
         }
         let none = Matches::default();
-        let matches = if self.has_all_blocks { &none } else { scene.matches };
-        let device = scene.selection.device;
+        let matches = if self.has_all_blocks { &none } else { context.matches };
+        let device = context.selection.device;
         let is_same = self.wanted.as_ref().is_some_and(|(known, kinds, known_matches)| {
             (*known, *kinds) == (device, self.kinds) && **known_matches == *matches
         });
         if !is_same {
             let (kinds, matches) = (self.kinds, Arc::new(matches.clone()));
             self.wanted = Some((device, kinds, Arc::clone(&matches)));
-            self.list.ask(ctx, Wanted { recording: Arc::clone(scene.recording), device, kinds, matches });
+            self.list.ask(ctx, Wanted { recording: Arc::clone(context.recording), device, kinds, matches });
         }
         if let Some(listed) = self.list.take() {
             self.take_list(listed);
         }
-        self.refresh_search(ctx, scene);
+        self.refresh_search(ctx, context);
         // The pinned moment, else the peak: the table does not follow the pointer.
-        let pinned = scene.selection.pin.map(|pin| pin.moment);
-        let peak = || scene.index().peak(&scene.recording.trace, scene.selection.metric).position();
+        let pinned = context.selection.pin.map(|pin| pin.moment);
+        let peak = || context.index().peak(&context.recording.trace, context.selection.metric).position();
         let in_view = Some((pinned.unwrap_or_else(peak), pinned.is_some()));
         if self.in_view != in_view {
             self.in_view = in_view;
@@ -283,7 +283,7 @@ impl EventsView {
         }
     }
 
-    fn refresh_search(&mut self, ctx: &egui::Context, scene: &Scene<'_>) {
+    fn refresh_search(&mut self, ctx: &egui::Context, context: &ViewContext<'_>) {
         let text = self.text.trim();
         let Some(listed) = self.listed.as_ref().filter(|_| !text.is_empty()) else {
             if self.sought.take().is_some() {
@@ -295,7 +295,7 @@ impl EventsView {
         let of = Arc::downgrade(listed);
         let is_same = self.sought.as_ref().is_some_and(|(known, about)| Weak::ptr_eq(known, &of) && about == text);
         if !is_same {
-            let (recording, listed) = (Arc::clone(scene.recording), Arc::clone(listed));
+            let (recording, listed) = (Arc::clone(context.recording), Arc::clone(listed));
             self.search.ask(ctx, Sought { recording, listed, text: text.to_owned() });
             (self.sought, self.found) = (Some((of, text.to_owned())), None);
         }
@@ -305,15 +305,15 @@ impl EventsView {
     }
 
     /// The buttons for kinds of events, and the options that narrow the list.
-    fn kinds_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) {
-        let has_uses = scene.recording.trace.records_uses();
+    fn kinds_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) {
+        let has_uses = context.recording.trace.records_uses();
         for group in Group::ALL.into_iter().filter(|group| has_uses || *group != Group::Uses) {
             let response = ui.selectable_label(self.kinds.contains(group), group.name());
             if response.on_hover_text(group.tooltip()).clicked() {
                 self.kinds.toggle(group);
             }
         }
-        if !scene.matches.is_all() {
+        if !context.matches.is_all() {
             let mut is_narrowed = !self.has_all_blocks;
             let label = ui.checkbox(&mut is_narrowed, "Only blocks that meet the search");
             label.on_hover_text("Events without a block, such as segments and steps, are always listed.");
@@ -328,7 +328,7 @@ impl EventsView {
     }
 
     /// The search field. Returns the event that the user goes to.
-    fn search_ui(&mut self, ui: &mut Ui) -> Option<Wish> {
+    fn search_ui(&mut self, ui: &mut Ui) -> Option<Action> {
         let field = TextEdit::singleline(&mut self.text)
             .desired_width(220.0)
             .hint_text(theme::placeholder(ui, "Find in events"));
@@ -384,10 +384,10 @@ impl EventsView {
     }
 
     /// Goes to an event and asks to pin it.
-    fn go_to(&mut self, id: EventId) -> Wish {
+    fn go_to(&mut self, id: EventId) -> Action {
         let moment = id.0 as usize + 1;
         (self.at, self.in_view) = (Some(id), Some((moment, true)));
-        Wish::Moment(moment)
+        Action::Moment(moment)
     }
 }
 

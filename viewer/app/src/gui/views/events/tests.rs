@@ -6,7 +6,7 @@ use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use highwater_snapshots::text::trace_from_text;
 
 use super::*;
-use crate::gui::stage::Stage;
+use crate::gui::view_harness::ViewHarness;
 
 const STEPS: &str = "
     baseline w 400/512 parameter @net.fc1 < new < main
@@ -25,12 +25,12 @@ const STEPS: &str = "
     oom 4096 free=1024
 ";
 
-type Play = Stage<EventsView>;
+type Play = ViewHarness<EventsView>;
 
 fn harness(text: &str) -> Harness<'static, Play> {
     let mut harness = Harness::builder().with_size(Vec2::new(1300.0, 420.0)).build_ui_state(
-        |ui, stage: &mut Play| stage.play(|view, scene| view.events_ui(ui, scene)),
-        Stage::new(text, EventsView::default()),
+        |ui, stage: &mut Play| stage.play(|view, context| view.events_ui(ui, context)),
+        ViewHarness::new(text, EventsView::default()),
     );
     settle(&mut harness);
     harness
@@ -63,8 +63,8 @@ fn find(harness: &mut Harness<'_, Play>, text: &str) {
 }
 
 fn moments(harness: &Harness<'_, Play>) -> Vec<usize> {
-    let moment = |wish: &Wish| if let Wish::Moment(moment) = wish { Some(*moment) } else { None };
-    harness.state().wishes.iter().filter_map(moment).collect()
+    let moment = |action: &Action| if let Action::Moment(moment) = action { Some(*moment) } else { None };
+    harness.state().actions.iter().filter_map(moment).collect()
 }
 
 #[test]
@@ -107,9 +107,9 @@ fn a_chosen_row_pins_its_moment_and_enter_its_block() {
     let mut harness = harness(STEPS);
     harness.get_by_label_contains("3 · 0.000004 · alloc").click();
     settle(&mut harness);
-    assert_eq!(harness.state().wishes, [Wish::Moment(4)]);
+    assert_eq!(harness.state().actions, [Action::Moment(4)]);
     press(&mut harness, Modifiers::NONE, Key::Enter);
-    assert_eq!(harness.state().wishes.last(), Some(&Wish::Block(highwater_snapshots::BlockId(1))));
+    assert_eq!(harness.state().actions.last(), Some(&Action::Block(highwater_snapshots::BlockId(1))));
     press(&mut harness, Modifiers::NONE, Key::ArrowDown);
     assert_eq!(moments(&harness), [4, 5]);
 }
@@ -130,7 +130,7 @@ fn the_row_of_the_pinned_moment_is_chosen_and_in_view_also_when_the_list_changes
     settle(&mut harness);
     assert_eq!(harness.state().view.table.chosen, None, "an event that is not listed has no row");
     harness.get_by_label_contains("4,002 · 0.004003 · alloc");
-    assert!(harness.state().wishes.is_empty());
+    assert!(harness.state().actions.is_empty());
 }
 
 #[test]
@@ -197,8 +197,8 @@ fn the_listed_events_are_written_line_by_line_in_exact_figures() {
         settle(&mut harness);
     }
     let mut text = Vec::new();
-    harness.state_mut().play(|view, scene| {
-        view.export(scene).unwrap().write_csv(&mut text).unwrap();
+    harness.state_mut().play(|view, context| {
+        view.export(context).unwrap().write_csv(&mut text).unwrap();
         Vec::new()
     });
     let text = String::from_utf8(text).unwrap();
@@ -212,18 +212,18 @@ fn the_listed_events_are_written_line_by_line_in_exact_figures() {
 #[test]
 fn lists_and_searches_that_are_not_wanted_any_more_give_way_to_the_last() {
     let text: String = (0..100_000).map(|n| format!("mark note {}\n", n % 1000)).collect();
-    let mut stage = Stage::new(&text, EventsView::default());
+    let mut stage = ViewHarness::new(&text, EventsView::default());
     let ctx = egui::Context::default();
     for wanted in ["note 1", "note 12", "note 123"] {
         stage.view.text = wanted.to_owned();
-        stage.play(|view, scene| {
-            view.refresh(&ctx, scene);
+        stage.play(|view, context| {
+            view.refresh(&ctx, context);
             Vec::new()
         });
     }
     stage.view.wait();
-    stage.play(|view, scene| {
-        view.refresh(&ctx, scene);
+    stage.play(|view, context| {
+        view.refresh(&ctx, context);
         Vec::new()
     });
     stage.view.wait();

@@ -8,7 +8,7 @@ use highwater_snapshots::units::format_bytes;
 
 use super::job::Explained;
 use super::only;
-use crate::gui::scene::Wish;
+use crate::gui::view_context::Action;
 use crate::gui::widgets::table::{Cell, Column, TableState, table_with_tips_ui};
 use crate::gui::widgets::theme;
 use crate::gui::widgets::words::{step_and_phase, when};
@@ -19,13 +19,13 @@ const FIGURE_WIDTH: f32 = 84.0;
 const ROOM_FOR_ALL: f32 = 440.0;
 
 /// Shows all advice, the largest saving first.
-pub(super) fn advice_ui(ui: &mut Ui, explained: &Explained, filter: &Filter, can_click: bool) -> Option<Wish> {
+pub(super) fn advice_ui(ui: &mut Ui, explained: &Explained, filter: &Filter, can_click: bool) -> Option<Action> {
     let advice = &explained.explanation.advice;
     if advice.is_empty() {
         ui.add(Label::new(RichText::new("No advice: no rule applies to this peak.").weak()).wrap());
         return None;
     }
-    let mut wish = None;
+    let mut action = None;
     for (row, one) in advice.iter().enumerate() {
         ui.horizontal_top(|ui| {
             ui.allocate_ui(vec2(FIGURE_WIDTH, 0.0), |ui| {
@@ -38,13 +38,13 @@ pub(super) fn advice_ui(ui: &mut Ui, explained: &Explained, filter: &Filter, can
                 ui.set_max_width(ui.available_width());
                 ui.add(Label::new(&one.text).wrap());
                 if can_click {
-                    wish = buttons_ui(ui, row + 1, one, filter).or(wish.take());
+                    action = buttons_ui(ui, row + 1, one, filter).or(action.take());
                 }
             });
         });
         ui.add_space(4.0);
     }
-    wish
+    action
 }
 
 /// The peak without the blocks; if unknown, the size of the blocks.
@@ -58,20 +58,20 @@ fn figure_ui(ui: &mut Ui, advice: &Advice) {
     ui.label(RichText::new(what).weak().size(11.0));
 }
 
-fn buttons_ui(ui: &mut Ui, number: usize, advice: &Advice, filter: &Filter) -> Option<Wish> {
+fn buttons_ui(ui: &mut Ui, number: usize, advice: &Advice, filter: &Filter) -> Option<Action> {
     if advice.condition.is_none() && advice.without.is_none() {
         return None;
     }
-    let mut wish = None;
+    let mut action = None;
     ui.horizontal_wrapped(|ui| {
         if let Some(condition) = &advice.condition {
             let chosen = only(condition, filter);
-            let is_chosen = chosen == Wish::Only(String::new());
+            let is_chosen = chosen == Action::Only(String::new());
             let name = if is_chosen { "All blocks" } else { "Only these blocks" };
             let button = ui.small_button(name);
             button.widget_info(|| WidgetInfo::labeled(Role::Button, true, format!("{name}: advice {number}")));
             if button.on_hover_text(format!("Blocks with {condition}")).clicked() {
-                wish = Some(chosen);
+                action = Some(chosen);
             }
         }
         if let Some(without) = &advice.without {
@@ -79,11 +79,11 @@ fn buttons_ui(ui: &mut Ui, number: usize, advice: &Advice, filter: &Filter) -> O
             let button = ui.small_button(name);
             button.widget_info(|| WidgetInfo::labeled(Role::Button, true, format!("{name}: advice {number}")));
             if button.on_hover_text(format!("{}: {}", when(without), format_bytes(without.bytes))).clicked() {
-                wish = Some(Wish::Moment(without.position()));
+                action = Some(Action::Moment(without.position()));
             }
         }
     });
-    wish
+    action
 }
 
 const COLUMNS: [Column; 4] = [
@@ -118,7 +118,7 @@ const COLUMNS: [Column; 4] = [
 ];
 
 /// Shows the peak without one part after another. Shows nothing if no part can be removed.
-pub(super) fn removals_ui(ui: &mut Ui, explained: &Explained, state: &mut TableState) -> Option<Wish> {
+pub(super) fn removals_ui(ui: &mut Ui, explained: &Explained, state: &mut TableState) -> Option<Action> {
     let (peak, removals) = (&explained.explanation.peak, &explained.explanation.removals);
     if removals.is_empty() {
         return None;
@@ -161,5 +161,5 @@ pub(super) fn removals_ui(ui: &mut Ui, explained: &Explained, state: &mut TableS
         })
         .inner;
     let linked = touched.chosen.filter(|_| touched.column == Some(columns.len() - 1));
-    touched.opened.or(linked).map(|row| Wish::Moment(left(row).position()))
+    touched.opened.or(linked).map(|row| Action::Moment(left(row).position()))
 }

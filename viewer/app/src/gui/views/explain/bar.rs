@@ -9,7 +9,7 @@ use highwater_snapshots::units::{format_bytes, format_count};
 
 use super::{MetricName, only};
 use crate::figures::moment::count_of;
-use crate::gui::scene::Wish;
+use crate::gui::view_context::Action;
 use crate::gui::widgets::legend::{chip_ui, share};
 use crate::gui::widgets::theme::{self, Shades};
 
@@ -26,7 +26,7 @@ pub(super) fn bar_ui(
     peak: &Moment,
     filter: &Filter,
     can_click: bool,
-) -> Option<Wish> {
+) -> Option<Action> {
     if composition.bytes == 0 {
         return None;
     }
@@ -36,7 +36,7 @@ pub(super) fn bar_ui(
     let (rect, bar) = ui.allocate_exact_size(vec2(ui.available_width(), theme::PIECES_HEIGHT), Sense::hover());
     let pieces = count_of(looks.len() as u64, "piece");
     bar.widget_info(|| WidgetInfo::labeled(Role::Group, true, format!("Composition of the peak: {pieces}, {whole}")));
-    let mut wish = None;
+    let mut action = None;
     let mut before = 0_u64;
     let x = |bytes: u64| rect.left() + (f64::from(rect.width()) * bytes as f64 / composition.bytes as f64) as f32;
     for (row, (piece, bytes, colour)) in looks.iter().enumerate() {
@@ -57,7 +57,7 @@ pub(super) fn bar_ui(
             ui.painter().rect_stroke(place, 1.0, Stroke::new(1.5, shades.strong), StrokeKind::Inside);
         }
         if response.clicked() {
-            wish = condition.as_ref().map(|condition| only(condition, filter));
+            action = condition.as_ref().map(|condition| only(condition, filter));
         }
         hint(response, &label, condition.is_some());
     }
@@ -84,7 +84,7 @@ pub(super) fn bar_ui(
                 ui.painter().rect_stroke(line, 2.0, Stroke::new(1.0, shades.faint), StrokeKind::Inside);
             }
             if chip.clicked() {
-                wish = Some(only(&condition, filter));
+                action = Some(only(&condition, filter));
             }
             hint(chip, &label, true);
         }
@@ -107,7 +107,7 @@ pub(super) fn bar_ui(
         chip_ui(ui, sign, &format_bytes(composition.bytes), &composition.metric.words(), true);
         ui.weak(format!("Shares are of the {}.", base(peak)));
     });
-    wish
+    action
 }
 
 fn hint(response: eframe::egui::Response, label: &str, can_click: bool) {

@@ -8,7 +8,7 @@ use highwater_snapshots::units::{format_bytes, format_count, parse_bytes};
 
 use super::job::{Explained, Row};
 use crate::figures::moment::count_of;
-use crate::gui::scene::Wish;
+use crate::gui::view_context::Action;
 use crate::gui::views::group_keys::key_name;
 use crate::gui::widgets::legend::share;
 use crate::gui::widgets::table::{Cell, Column, TableState, csv, table_with_tips_ui};
@@ -68,7 +68,7 @@ impl Groups {
     }
 
     /// Shows the table, the actions for the selected row, and the total.
-    pub(super) fn groups_ui(&mut self, ui: &mut Ui, explained: &Explained, can_click: bool) -> Option<Wish> {
+    pub(super) fn groups_ui(&mut self, ui: &mut Ui, explained: &Explained, can_click: bool) -> Option<Action> {
         let keys = explained.key.keys.list();
         let columns = columns(&keys);
         let whole = ui.available_rect_before_wrap();
@@ -77,12 +77,12 @@ impl Groups {
         let below = (theme::ROW_HEIGHT + 8.0) * if chosen.is_some() && can_click { 2.0 } else { 1.0 };
         let place = whole.with_max_y((whole.bottom() - below).max(whole.top() + 3.0 * theme::ROW_HEIGHT));
         let rest = Rect::from_min_max(eframe::egui::pos2(whole.left(), place.bottom()), whole.max);
-        let mut wish = None;
+        let mut action = None;
         let under = UiBuilder::new().id_salt("under groups").max_rect(rest);
         ui.scope_builder(under, |ui| {
             total_ui(ui, explained);
             if let Some(row) = chosen.filter(|_| can_click) {
-                wish = chosen_ui(ui, row);
+                action = chosen_ui(ui, row);
             }
         });
         let most = explained.rows.iter().map(|row| row.bytes).max().unwrap_or(0).max(1);
@@ -99,12 +99,12 @@ impl Groups {
         let touched = ui.scope_builder(rows, show).inner;
         let linked = touched.chosen.filter(|_| touched.column == Some(columns.len() - 1));
         if let Some(row) = touched.opened.or(linked).and_then(row_of) {
-            wish = Some(Wish::Moment(row.without.position()));
+            action = Some(Action::Moment(row.without.position()));
         }
         if touched.is_resorted {
             self.order = order(explained, self.state.sort);
         }
-        wish
+        action
     }
 
     /// The rows in the order shown, sizes in bytes; then the groups not listed, and the total.
@@ -247,24 +247,24 @@ fn total_ui(ui: &mut Ui, explained: &Explained) {
 }
 
 /// The actions for the selected group.
-fn chosen_ui(ui: &mut Ui, row: &Row) -> Option<Wish> {
-    let mut wish = None;
+fn chosen_ui(ui: &mut Ui, row: &Row) -> Option<Action> {
+    let mut action = None;
     ui.allocate_ui(vec2(ui.available_width(), theme::ROW_HEIGHT), |ui| {
         ui.horizontal(|ui| {
             let button = ui.add_enabled(row.condition.is_some(), Button::new("Only these").small());
             let button = button.on_disabled_hover_text("No condition selects exactly these blocks.");
             let why = row.condition.as_ref().map_or_else(String::new, |told| format!("Adds the condition {told}"));
             if button.on_hover_text(why).clicked() {
-                wish = row.condition.clone().map(Wish::Where);
+                action = row.condition.clone().map(Action::Where);
             }
             let there = ui.small_button("Go to the peak without it").on_hover_text(when(&row.without));
             if there.clicked() {
-                wish = Some(Wish::Moment(row.without.position()));
+                action = Some(Action::Moment(row.without.position()));
             }
             ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
                 ui.add(Label::new(RichText::new(row.names.join(" · ")).weak()).truncate());
             });
         });
     });
-    wish
+    action
 }

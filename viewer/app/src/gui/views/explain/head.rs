@@ -6,7 +6,7 @@ use highwater_snapshots::units::format_bytes;
 
 use super::MetricName;
 use super::job::{Explained, Keys};
-use crate::gui::scene::{Scene, Wish};
+use crate::gui::view_context::{Action, ViewContext};
 use crate::gui::views::group_keys::group_keys;
 use crate::gui::views::moment::key_ui;
 use crate::gui::widgets::legend::share;
@@ -17,13 +17,13 @@ use crate::session::Recording;
 /// Shows the size and the moment of the peak.
 pub(super) fn head_ui(
     ui: &mut Ui,
-    scene: &Scene<'_>,
+    context: &ViewContext<'_>,
     explained: &Explained,
     is_busy: bool,
     can_click: bool,
-) -> Option<Wish> {
+) -> Option<Action> {
     let peak = &explained.explanation.peak;
-    let mut wish = None;
+    let mut action = None;
     ui.horizontal_wrapped(|ui| {
         ui.label(RichText::new(format!("Peak {}", format_bytes(peak.bytes))).size(18.0).strong());
         ui.weak(format!("{}, {}", peak.metric.words(), when(peak)));
@@ -31,10 +31,10 @@ pub(super) fn head_ui(
             let button = ui.small_button("Go there");
             button.widget_info(|| WidgetInfo::labeled(Role::Button, true, "Go to the explained peak"));
             if button.on_hover_text("Pin the moment of this peak, and show it in the timeline.").clicked() {
-                wish = Some(Wish::Moment(peak.position()));
+                action = Some(Action::Moment(peak.position()));
             }
         }
-        let chosen = scene.selection.metric;
+        let chosen = context.selection.metric;
         if !chosen.is_of_blocks() {
             let (chosen, explained) = (chosen.words(), peak.metric.words());
             ui.weak(format!("({chosen} is not a sum over blocks; the peak of {explained} is explained instead)"));
@@ -47,33 +47,33 @@ pub(super) fn head_ui(
             ui.weak("updating…");
         }
     });
-    wish
+    action
 }
 
 /// Warns that requests failed on the device, so that the run may need more memory; with a link to the cause.
-pub(super) fn failed_ui(ui: &mut Ui, scene: &Scene<'_>, can_click: bool) -> Option<Wish> {
-    let failed = scene.index().summary.oom_events;
+pub(super) fn failed_ui(ui: &mut Ui, context: &ViewContext<'_>, can_click: bool) -> Option<Action> {
+    let failed = context.index().summary.oom_events;
     if failed == 0 {
         return None;
     }
     let requests = failed_requests(failed);
-    let mut wish = None;
+    let mut action = None;
     ui.horizontal_wrapped(|ui| {
         let text = format!("Out of memory: {requests}, so the run may need more than was recorded.");
         ui.add(Label::new(RichText::new(text).color(Shades::in_ui(ui).warning)).wrap());
         if can_click {
             let button = ui.small_button("Show why it failed");
             let tooltip = "Show the failed request in Segments: its cause and possible fixes.";
-            wish = button.on_hover_text(tooltip).clicked().then_some(Wish::Oom);
+            action = button.on_hover_text(tooltip).clicked().then_some(Action::Oom);
         }
     });
-    wish
+    action
 }
 
 /// Shows the effect of the search conditions on the peak, if there are any.
-pub(super) fn filtered_ui(ui: &mut Ui, explained: &Explained, can_click: bool) -> Option<Wish> {
+pub(super) fn filtered_ui(ui: &mut Ui, explained: &Explained, can_click: bool) -> Option<Action> {
     let (peak, group) = (&explained.explanation.peak, explained.explanation.filtered.as_ref()?);
-    let mut wish = None;
+    let mut action = None;
     ui.horizontal_wrapped(|ui| {
         ui.label(format!(
             "{} of it ({}) are in blocks that meet the conditions. Without all such blocks the peak would be {}, {} less: \
@@ -88,11 +88,11 @@ pub(super) fn filtered_ui(ui: &mut Ui, explained: &Explained, can_click: bool) -
             let button = ui.small_button("Go there");
             button.widget_info(|| WidgetInfo::labeled(Role::Button, true, "Go to the peak without such blocks"));
             if button.on_hover_text("Pin the moment of that peak.").clicked() {
-                wish = Some(Wish::Moment(group.without.position()));
+                action = Some(Action::Moment(group.without.position()));
             }
         }
     });
-    wish
+    action
 }
 
 /// Shows the choosers of the grouping keys.

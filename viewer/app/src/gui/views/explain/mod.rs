@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 use eframe::egui::{self, Rect, ScrollArea, Sense, Ui, UiBuilder, pos2, vec2};
 use highwater_analysis::{Filter, Metric};
 
-use crate::gui::scene::{Scene, Wish};
+use crate::gui::view_context::{Action, ViewContext};
 use crate::gui::views::timeline::drawn_metric;
 use crate::gui::widgets::room::{exact_height_ui, least_height_ui};
 use crate::gui::widgets::table::TableState;
@@ -40,10 +40,10 @@ impl MetricName for Metric {
     }
 }
 
-/// The wish for `condition` alone, or, if it is already in force, for no condition.
-fn only(condition: &str, filter: &Filter) -> Wish {
+/// The action for `condition` alone, or, if it is already in force, for no condition.
+fn only(condition: &str, filter: &Filter) -> Action {
     let is_in_force = condition.parse::<Filter>().is_ok_and(|wanted| wanted == *filter);
-    Wish::Only(if is_in_force { String::new() } else { condition.to_owned() })
+    Action::Only(if is_in_force { String::new() } else { condition.to_owned() })
 }
 
 /// State of the view.
@@ -97,8 +97,8 @@ impl ExplainView {
     }
 
     /// Shows the view in the available space; scrolls if that is too small. Returns the user's requests.
-    pub fn explain_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) -> Vec<Wish> {
-        self.refresh(ui.ctx(), scene);
+    pub fn explain_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Vec<Action> {
+        self.refresh(ui.ctx(), context);
         let Some(explained) = self.shown.take() else {
             ui.horizontal(|ui| {
                 if !self.is_picture && self.worker.failure().is_none() {
@@ -109,22 +109,22 @@ impl ExplainView {
             return Vec::new();
         };
         let is_wide = ui.available_width() >= theme::EXPLAIN_WIDE;
-        let wishes = if self.is_picture {
-            self.columns_ui(ui, scene, &explained)
+        let actions = if self.is_picture {
+            self.columns_ui(ui, context, &explained)
         } else if is_wide {
-            let show = |ui: &mut Ui| self.columns_ui(ui, scene, &explained);
+            let show = |ui: &mut Ui| self.columns_ui(ui, context, &explained);
             least_height_ui(ui, "explanation", theme::EXPLAIN_LEAST, show)
         } else {
             let scroll = ScrollArea::vertical().id_salt("explanation").auto_shrink([false, false]);
-            scroll.show(ui, |ui| self.column_ui(ui, scene, &explained)).inner
+            scroll.show(ui, |ui| self.column_ui(ui, context, &explained)).inner
         };
         self.shown = Some(explained);
-        wishes
+        actions
     }
 
     /// Advice at the left, groups at the right.
-    fn columns_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>, explained: &Explained) -> Vec<Wish> {
-        let mut wishes = self.above_ui(ui, scene, explained);
+    fn columns_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>, explained: &Explained) -> Vec<Action> {
+        let mut actions = self.above_ui(ui, context, explained);
         let at = ui.next_widget_position();
         let whole = Rect::from_min_max(at, ui.max_rect().max.max(at + vec2(200.0, 120.0)));
         ui.allocate_rect(whole, Sense::hover());
@@ -132,47 +132,47 @@ impl ExplainView {
         let left = whole.with_max_x(middle - 8.0);
         let mut left_ui = ui.new_child(UiBuilder::new().id_salt("left").max_rect(left));
         let scroll = ScrollArea::vertical().id_salt("advice").auto_shrink([false, false]);
-        scroll.show(&mut left_ui, |ui| wishes.extend(self.advice_ui(ui, scene, explained)));
+        scroll.show(&mut left_ui, |ui| actions.extend(self.advice_ui(ui, context, explained)));
         let line = egui::Stroke::new(1.0, theme::Shades::in_ui(ui).grid);
         ui.painter().vline(middle, whole.y_range(), line);
         let right = Rect::from_min_max(pos2(middle + 8.0, whole.top()), whole.max);
         let mut right_ui = ui.new_child(UiBuilder::new().id_salt("right").max_rect(right));
-        wishes.extend(self.groups_ui(&mut right_ui, scene.recording, explained));
-        wishes
+        actions.extend(self.groups_ui(&mut right_ui, context.recording, explained));
+        actions
     }
 
     /// Everything in one column.
-    fn column_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>, explained: &Explained) -> Vec<Wish> {
-        let mut wishes = self.above_ui(ui, scene, explained);
-        wishes.extend(self.advice_ui(ui, scene, explained));
+    fn column_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>, explained: &Explained) -> Vec<Action> {
+        let mut actions = self.above_ui(ui, context, explained);
+        actions.extend(self.advice_ui(ui, context, explained));
         ui.separator();
         let rows = (explained.rows.len() as f32 + 1.0).clamp(4.0, ROWS);
         let height = (rows + 4.0) * theme::ROW_HEIGHT + 20.0;
-        exact_height_ui(ui, height, |ui| wishes.extend(self.groups_ui(ui, scene.recording, explained)));
-        wishes
+        exact_height_ui(ui, height, |ui| actions.extend(self.groups_ui(ui, context.recording, explained)));
+        actions
     }
 
     /// The part above the columns.
-    fn above_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>, explained: &Explained) -> Vec<Wish> {
-        let mut wishes = Vec::new();
+    fn above_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>, explained: &Explained) -> Vec<Action> {
+        let mut actions = Vec::new();
         let can_click = !self.is_picture;
-        wishes.extend(head::head_ui(ui, scene, explained, self.worker.is_busy() && can_click, can_click));
-        wishes.extend(head::failed_ui(ui, scene, can_click));
-        wishes.extend(head::filtered_ui(ui, explained, can_click));
+        actions.extend(head::head_ui(ui, context, explained, self.worker.is_busy() && can_click, can_click));
+        actions.extend(head::failed_ui(ui, context, can_click));
+        actions.extend(head::filtered_ui(ui, explained, can_click));
         let (peak, composition) = (&explained.explanation.peak, &explained.composition);
-        wishes.extend(bar::bar_ui(ui, composition, peak, scene.filter, can_click));
+        actions.extend(bar::bar_ui(ui, composition, peak, context.filter, can_click));
         ui.add_space(4.0);
-        wishes
+        actions
     }
 
-    fn advice_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>, explained: &Explained) -> Vec<Wish> {
-        let mut wishes = Vec::new();
-        wishes.extend(advice::advice_ui(ui, explained, scene.filter, !self.is_picture));
-        wishes.extend(advice::removals_ui(ui, explained, &mut self.removals));
-        wishes
+    fn advice_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>, explained: &Explained) -> Vec<Action> {
+        let mut actions = Vec::new();
+        actions.extend(advice::advice_ui(ui, explained, context.filter, !self.is_picture));
+        actions.extend(advice::removals_ui(ui, explained, &mut self.removals));
+        actions
     }
 
-    fn groups_ui(&mut self, ui: &mut Ui, recording: &Recording, explained: &Explained) -> Option<Wish> {
+    fn groups_ui(&mut self, ui: &mut Ui, recording: &Recording, explained: &Explained) -> Option<Action> {
         if !self.is_picture {
             head::keys_ui(ui, &mut self.keys, recording);
         }
@@ -180,19 +180,19 @@ impl ExplainView {
     }
 
     /// Asks for the current explanation, and takes over finished ones.
-    fn refresh(&mut self, ctx: &egui::Context, scene: &Scene<'_>) {
-        let of = Arc::downgrade(scene.recording);
-        self.keys = self.keys.possible(&scene.recording.absent);
-        let (device, metric) = (scene.selection.device, drawn_metric(scene.selection.metric));
+    fn refresh(&mut self, ctx: &egui::Context, context: &ViewContext<'_>) {
+        let of = Arc::downgrade(context.recording);
+        self.keys = self.keys.possible(&context.recording.absent);
+        let (device, metric) = (context.selection.device, drawn_metric(context.selection.metric));
         let is_same = self.asked.as_ref().is_some_and(|asked| {
             Weak::ptr_eq(&asked.of, &of)
                 && (asked.device, asked.metric, asked.keys) == (device, metric, self.keys)
-                && asked.filter == *scene.filter
+                && asked.filter == *context.filter
         });
         if !is_same {
-            let key = Key { of: Weak::clone(&of), device, metric, filter: scene.filter.clone(), keys: self.keys };
+            let key = Key { of: Weak::clone(&of), device, metric, filter: context.filter.clone(), keys: self.keys };
             self.asked = Some(key.clone());
-            self.worker.ask(ctx, Asked { recording: Arc::clone(scene.recording), key });
+            self.worker.ask(ctx, Asked { recording: Arc::clone(context.recording), key });
         }
         if let Some(explained) = self.worker.take() {
             self.take(explained);

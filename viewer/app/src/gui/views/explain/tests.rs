@@ -7,7 +7,7 @@ use egui_kittest::Harness;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
 
 use super::*;
-use crate::gui::stage::Stage;
+use crate::gui::view_harness::ViewHarness;
 
 /// A step whose peak of 8,010 bytes is in the optimizer; without its intermediate results it would be 6,010.
 const STEP: &str = "
@@ -35,12 +35,12 @@ const STEP: &str = "
     free g2
 ";
 
-type Play = Stage<ExplainView>;
+type Play = ViewHarness<ExplainView>;
 
 fn harness_of(text: &str, size: Vec2) -> Harness<'static, Play> {
     let mut harness = Harness::builder().with_size(size).build_ui_state(
-        |ui, stage: &mut Play| stage.play(|view, scene| view.explain_ui(ui, scene)),
-        Stage::new(text, ExplainView::default()),
+        |ui, stage: &mut Play| stage.play(|view, context| view.explain_ui(ui, context)),
+        ViewHarness::new(text, ExplainView::default()),
     );
     settle(&mut harness);
     harness
@@ -61,8 +61,8 @@ fn press(harness: &mut Harness<'_, Play>, label: &str) {
     settle(harness);
 }
 
-fn last_wish(harness: &Harness<'_, Play>) -> Option<Wish> {
-    harness.state().wishes.last().cloned()
+fn last_wish(harness: &Harness<'_, Play>) -> Option<Action> {
+    harness.state().actions.last().cloned()
 }
 
 fn rows(harness: &Harness<'_, Play>) -> Vec<String> {
@@ -80,7 +80,7 @@ fn the_headline_tells_the_peak_and_leads_to_it() {
     harness.get_by_label("Peak 7.82 KiB");
     harness.get_by_label("requested, step 0, optimizer, event 18");
     press(&mut harness, "Go to the explained peak");
-    assert_eq!(last_wish(&harness), Some(Wish::Moment(19)));
+    assert_eq!(last_wish(&harness), Some(Action::Moment(19)));
 }
 
 #[test]
@@ -90,14 +90,14 @@ fn the_pieces_of_the_bar_add_up_and_a_click_on_one_shows_only_its_blocks_and_the
     harness.get_by_label("rounding: 24 B (24 B)");
     harness.get_by_label("parameter from before recording: 1000 B (1,000 B), 12% of 7.82 KiB requested").click();
     settle(&mut harness);
-    assert_eq!(last_wish(&harness), Some(Wish::Only("category=parameter lifetime=always,before".to_owned())));
+    assert_eq!(last_wish(&harness), Some(Action::Only("category=parameter lifetime=always,before".to_owned())));
     press(&mut harness, "Only blocks of gradient made in backward");
-    let Some(Wish::Only(condition)) = last_wish(&harness) else { panic!("it asks for a condition") };
+    let Some(Action::Only(condition)) = last_wish(&harness) else { panic!("it asks for a condition") };
     harness.state_mut().narrow(&condition);
     assert_eq!(harness.state().matches.blocks(), 2, "{condition}");
     settle(&mut harness);
     press(&mut harness, "Only blocks of gradient made in backward");
-    assert_eq!(last_wish(&harness), Some(Wish::Only(String::new())), "another click shows all");
+    assert_eq!(last_wish(&harness), Some(Action::Only(String::new())), "another click shows all");
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn after_an_out_of_memory_the_failed_request_is_one_click_away() {
     let mut harness = harness(&format!("{STEP}\noom 900000"));
     harness.get_by_label("Out of memory: 1 request failed, so the run may need more than was recorded.");
     press(&mut harness, "Show why it failed");
-    assert_eq!(last_wish(&harness), Some(Wish::Oom));
+    assert_eq!(last_wish(&harness), Some(Action::Oom));
     let without = self::harness(STEP);
     assert!(without.query_by_label_contains("Out of memory").is_none());
 }
@@ -133,7 +133,7 @@ fn keys_that_no_block_has_are_greyed_and_given_up() {
     let groups: Vec<String> = csv(&harness).into_iter().skip(1).map(|line| line[0].clone()).collect();
     assert!(groups.iter().all(|group| ["blocks", "(none)", "total"].contains(&group.as_str())), "{groups:?}");
     // Another recording has no modules.
-    let next = Stage::new("alloc a 1000 activation", ());
+    let next = ViewHarness::new("alloc a 1000 activation", ());
     let stage = harness.state_mut();
     (stage.recording, stage.selection, stage.matches) = (next.recording, next.selection, next.matches);
     settle(&mut harness);
@@ -151,14 +151,14 @@ fn advice_shows_its_blocks_and_the_peak_that_it_would_leave() {
     }
     let number = advice.iter().position(|text| text.contains("fused optimizer")).unwrap() + 1;
     press(&mut harness, &format!("Only these blocks: advice {number}"));
-    assert_eq!(last_wish(&harness), Some(Wish::Only("category=temporary phase=optimizer".to_owned())));
+    assert_eq!(last_wish(&harness), Some(Action::Only("category=temporary phase=optimizer".to_owned())));
     press(&mut harness, &format!("Go to the peak without it: advice {number}"));
     // After the optimizer's state is made: the gradients are still there.
-    assert_eq!(last_wish(&harness), Some(Wish::Moment(17)));
+    assert_eq!(last_wish(&harness), Some(Action::Moment(17)));
     harness.state_mut().narrow("category=temporary phase=optimizer");
     settle(&mut harness);
     press(&mut harness, &format!("All blocks: advice {number}"));
-    assert_eq!(last_wish(&harness), Some(Wish::Only(String::new())));
+    assert_eq!(last_wish(&harness), Some(Action::Only(String::new())));
 }
 
 #[test]
@@ -182,10 +182,10 @@ fn removals_go_down_one_after_another_and_lead_to_the_peaks_that_are_left() {
     assert_eq!(steps[2], "temporary made in optimizer · 1.95 KiB · 3.92 KiB · step 0, optimizer");
     harness.get_by_label(&steps[1]).click();
     settle(&mut harness);
-    assert!(harness.state().wishes.is_empty(), "a click in the middle of a row chooses it");
+    assert!(harness.state().actions.is_empty(), "a click in the middle of a row chooses it");
     harness.key_press(Button::Enter);
     settle(&mut harness);
-    assert_eq!(last_wish(&harness), Some(Wish::Moment(19)));
+    assert_eq!(last_wish(&harness), Some(Action::Moment(19)));
 }
 
 #[test]
@@ -200,12 +200,12 @@ fn a_group_tells_what_would_be_left_without_it_and_a_click_on_where_goes_there()
     harness.drag_at(at);
     harness.drop_at(at);
     settle(&mut harness);
-    assert_eq!(last_wish(&harness), Some(Wish::Moment(19)));
+    assert_eq!(last_wish(&harness), Some(Action::Moment(19)));
     // The choice by it can be looked for.
     press(&mut harness, "Only these");
-    assert_eq!(last_wish(&harness), Some(Wish::Where("category=gradient phase=backward".to_owned())));
+    assert_eq!(last_wish(&harness), Some(Action::Where("category=gradient phase=backward".to_owned())));
     press(&mut harness, "Go to the peak without it");
-    assert_eq!(last_wish(&harness), Some(Wish::Moment(19)));
+    assert_eq!(last_wish(&harness), Some(Action::Moment(19)));
 }
 
 #[test]
@@ -253,7 +253,7 @@ fn conditions_narrow_the_groups_and_tell_the_peak_without_all_their_blocks() {
     assert_eq!((total[0].as_str(), total[2].as_str()), ("total", "2000"));
     harness.get_by_label("Peak 7.82 KiB");
     press(&mut harness, "Go to the peak without such blocks");
-    assert_eq!(last_wish(&harness), Some(Wish::Moment(19)));
+    assert_eq!(last_wish(&harness), Some(Action::Moment(19)));
 }
 
 #[test]
@@ -295,7 +295,7 @@ fn what_is_asked_while_another_question_is_open_gets_the_only_answer() {
 fn a_recording_that_is_let_go_of_is_not_kept_and_nothing_is_said_of_it() {
     let mut harness = harness(STEP);
     let former = Arc::downgrade(&harness.state().recording);
-    let next = Stage::new("alloc a 1", ());
+    let next = ViewHarness::new("alloc a 1", ());
     let stage = harness.state_mut();
     (stage.recording, stage.selection, stage.matches) = (next.recording, next.selection, next.matches);
     assert_eq!(former.strong_count(), 0);

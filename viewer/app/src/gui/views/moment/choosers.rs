@@ -11,7 +11,7 @@ use highwater_snapshots::units::{format_bytes, format_signed_bytes};
 use super::job::Answer;
 use super::names;
 use super::tile::Act;
-use crate::gui::scene::Scene;
+use crate::gui::view_context::ViewContext;
 use crate::gui::views::group_keys::{absent_reason, key_entry, key_label, tree_keys};
 use crate::gui::widgets::choice::{Entry, entries_ui};
 use crate::gui::widgets::words::moment_text;
@@ -167,11 +167,11 @@ pub(super) fn question_ui(ui: &mut Ui, question: &mut Question, balance: &Balanc
 }
 
 /// The positions of the marks.
-pub(super) fn range_ui(ui: &mut Ui, scene: &Scene<'_>, marks: &Range<usize>) {
-    let trace = &scene.recording.trace;
-    let metric = scene.moment.metric;
+pub(super) fn range_ui(ui: &mut Ui, context: &ViewContext<'_>, marks: &Range<usize>) {
+    let trace = &context.recording.trace;
+    let metric = context.moment.metric;
     for (name, position) in [("A", marks.start.min(marks.end)), ("B", marks.start.max(marks.end))] {
-        let moment = scene.index().moment(trace, metric, position);
+        let moment = context.index().moment(trace, metric, position);
         let text = format!("{name}: {}", moment_text(&moment));
         ui.add(Label::new(RichText::new(&text).weak().size(12.0)).truncate()).on_hover_text(&text);
     }

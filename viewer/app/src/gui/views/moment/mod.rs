@@ -23,7 +23,7 @@ use highwater_snapshots::units::format_bytes;
 pub(crate) use choosers::key_ui;
 pub use choosers::{Choices, Look};
 
-use crate::gui::scene::{Reason, Scene, Wish};
+use crate::gui::view_context::{Action, Reason, ViewContext};
 use crate::gui::widgets::table::TableState;
 use crate::gui::widgets::theme::{self, Shades};
 use crate::gui::widgets::worker::Worker;
@@ -106,9 +106,9 @@ impl MomentPanel {
 
     /// The panel's content as CSV, with a last line for the total: the rows of the table, or every node of
     /// the tree with its full path.
-    pub fn csv(&mut self, scene: &Scene<'_>, marks: Option<Range<usize>>) -> String {
+    pub fn csv(&mut self, context: &ViewContext<'_>, marks: Option<Range<usize>>) -> String {
         self.follow(marks);
-        let request = self.request(scene);
+        let request = self.request(context);
         let answer = match self.shown.take().filter(|shown| shown.request == request) {
             Some(shown) => shown,
             None => Clerk::default().answer(&request),
@@ -122,37 +122,37 @@ impl MomentPanel {
     }
 
     /// Shows the panel in the available space. `marks` are the moments A and B, if both are set.
-    pub fn moment_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>, marks: Option<Range<usize>>) -> Vec<Wish> {
+    pub fn moment_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>, marks: Option<Range<usize>>) -> Vec<Action> {
         self.follow(marks);
-        self.choices = self.choices.possible(&scene.recording.absent);
-        self.receive(ui.ctx(), scene);
-        self.head_ui(ui, scene);
-        choosers::choices_ui(ui, &mut self.choices, scene.recording);
-        let mut wishes = Vec::new();
+        self.choices = self.choices.possible(&context.recording.absent);
+        self.receive(ui.ctx(), context);
+        self.head_ui(ui, context);
+        choosers::choices_ui(ui, &mut self.choices, context.recording);
+        let mut actions = Vec::new();
         if let Some(why) = self.worker.failure() {
             ui.label(RichText::new(why).color(Shades::in_ui(ui).warning));
         }
         let Some(answer) = self.shown.take() else {
             ui.weak("Computing…");
-            return wishes;
+            return actions;
         };
-        if let Some(act) = self.view_ui(ui, scene, &answer, true) {
-            self.act(act, &answer, &mut wishes);
+        if let Some(act) = self.view_ui(ui, context, &answer, true) {
+            self.act(act, &answer, &mut actions);
         }
         if let Some(chosen) = &answer.chosen {
             let below = ui.available_rect_before_wrap();
             let show = |ui: &mut Ui| details::details_ui(ui, &answer, chosen, &mut self.blocks);
             match ui.scope_builder(UiBuilder::new().id_salt("details").max_rect(below), show).inner {
-                Some(Ask::Block(block)) => wishes.push(Wish::Block(block)),
-                Some(Ask::Filter) => self.act(Act::Filter(chosen.node), &answer, &mut wishes),
+                Some(Ask::Block(block)) => actions.push(Action::Block(block)),
+                Some(Ask::Filter) => self.act(Act::Filter(chosen.node), &answer, &mut actions),
                 Some(Ask::Close) => self.chosen = None,
                 None => {}
             }
         }
         self.shown = Some(answer);
         // Requests of this frame are computed by the next.
-        self.ask(ui.ctx(), scene);
-        wishes
+        self.ask(ui.ctx(), context);
+        actions
     }
 
     /// Takes over the marks: new marks are shown.
@@ -163,23 +163,23 @@ impl MomentPanel {
         self.marks = marks;
     }
 
-    fn request(&mut self, scene: &Scene<'_>) -> Request {
+    fn request(&mut self, context: &ViewContext<'_>) -> Request {
         let matches = match self.matches.take() {
-            Some(known) if *known == *scene.matches => known,
-            _ => Arc::new(scene.matches.clone()),
+            Some(known) if *known == *context.matches => known,
+            _ => Arc::new(context.matches.clone()),
         };
         self.matches = Some(Arc::clone(&matches));
         let when = match &self.marks {
             Some(marks) if self.shows_range => When::Between(marks.start, marks.end, self.question),
-            _ => When::Moment(scene.moment.position()),
+            _ => When::Moment(context.moment.position()),
         };
         let Choices { first, second, hides_internals, is_inverted, .. } = self.choices;
         let is_of_stacks = self.choices.is_of_stacks();
         Request {
             source: Source {
-                recording: Arc::clone(scene.recording),
-                device: scene.selection.device,
-                metric: scene.moment.metric,
+                recording: Arc::clone(context.recording),
+                device: context.selection.device,
+                metric: context.moment.metric,
                 when,
                 matches,
             },
@@ -194,34 +194,34 @@ impl MomentPanel {
         }
     }
 
-    fn ask(&mut self, ctx: &egui::Context, scene: &Scene<'_>) {
-        let request = self.request(scene);
+    fn ask(&mut self, ctx: &egui::Context, context: &ViewContext<'_>) {
+        let request = self.request(context);
         self.worker.ask_once(ctx, &request);
     }
 
     /// Asks for the current answer, and takes over finished ones.
-    fn receive(&mut self, ctx: &egui::Context, scene: &Scene<'_>) {
+    fn receive(&mut self, ctx: &egui::Context, context: &ViewContext<'_>) {
         if let Some(answer) = self.worker.take_newest() {
             self.shown = Some(answer);
         }
         // The last answer of another device must not be shown. That of the previous recording of the same
         // file stays until the next one is ready.
-        self.shown = self.shown.take().filter(|shown| shown.request.source.device == scene.selection.device);
-        self.ask(ctx, scene);
+        self.shown = self.shown.take().filter(|shown| shown.request.source.device == context.selection.device);
+        self.ask(ctx, context);
     }
 
     /// Shows the panel without controls, for pictures.
-    pub fn picture_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) {
-        self.receive(ui.ctx(), scene);
+    pub fn picture_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) {
+        self.receive(ui.ctx(), context);
         if let Some(answer) = self.shown.take() {
-            self.view_ui(ui, scene, &answer, false);
+            self.view_ui(ui, context, &answer, false);
             self.shown = Some(answer);
         }
-        self.ask(ui.ctx(), scene);
+        self.ask(ui.ctx(), context);
     }
 
     /// The moment and the total.
-    fn head_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) {
+    fn head_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) {
         let big = |bytes: u64| RichText::new(format_bytes(bytes)).size(26.0).strong();
         if let Some(marks) = self.marks.clone() {
             choosers::source_ui(ui, &mut self.shows_range);
@@ -229,31 +229,31 @@ impl MomentPanel {
                 let balance = self.shown.as_ref().and_then(|shown| shown.balance).unwrap_or_default();
                 ui.label(big(balance.get(self.question).bytes)).on_hover_text(self.question.meaning());
                 choosers::question_ui(ui, &mut self.question, &balance);
-                choosers::range_ui(ui, scene, &marks);
-                self.filter_hint_ui(ui, scene);
+                choosers::range_ui(ui, context, &marks);
+                self.filter_hint_ui(ui, context);
                 return;
             }
         }
-        let what = match scene.reason {
+        let what = match context.reason {
             Reason::Peak => "At the peak",
             Reason::Pointer => "Under the pointer",
             Reason::Pinned => "At the pinned moment",
         };
         ui.label(RichText::new(what).weak());
-        ui.label(big(scene.moment.bytes));
-        let metric = scene.moment.metric.name().replace('_', " ");
-        ui.weak(format!("{metric} · {}", crate::gui::widgets::words::moment_text(&scene.moment)));
-        self.filter_hint_ui(ui, scene);
+        ui.label(big(context.moment.bytes));
+        let metric = context.moment.metric.name().replace('_', " ");
+        ui.weak(format!("{metric} · {}", crate::gui::widgets::words::moment_text(&context.moment)));
+        self.filter_hint_ui(ui, context);
     }
 
-    fn filter_hint_ui(&self, ui: &mut Ui, scene: &Scene<'_>) {
-        if !scene.filter.is_empty() {
+    fn filter_hint_ui(&self, ui: &mut Ui, context: &ViewContext<'_>) {
+        if !context.filter.is_empty() {
             ui.weak("Below: only blocks that meet the search conditions.");
         }
     }
 
     /// The breadcrumb and the current view, leaving room for the details below.
-    fn view_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>, answer: &Answer, has_hints: bool) -> Option<Act> {
+    fn view_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>, answer: &Answer, has_hints: bool) -> Option<Act> {
         let mut act = choosers::breadcrumb_ui(ui, answer);
         let is_for_stacks = self.choices.is_of_stacks() && self.choices.look != Look::Table;
         if is_for_stacks {
@@ -262,7 +262,7 @@ impl MomentPanel {
         let whole = ui.available_rect_before_wrap();
         let has_hints = has_hints
             && answer.chosen.is_none()
-            && scene.reason == Reason::Peak
+            && context.reason == Reason::Peak
             && !self.shows_range()
             && self.choices.look == Look::Table
             && whole.height() > theme::HINTS_HEIGHT + 8.0 * theme::ROW_HEIGHT;
@@ -285,7 +285,7 @@ impl MomentPanel {
         act
     }
 
-    fn act(&mut self, act: Act, answer: &Answer, wishes: &mut Vec<Wish>) {
+    fn act(&mut self, act: Act, answer: &Answer, actions: &mut Vec<Action>) {
         let place = |id: NodeId| job::place_of(&answer.tree, &answer.request, id);
         match act {
             Act::Enter(id) => self.focus = place(id),
@@ -304,13 +304,13 @@ impl MomentPanel {
             }
             Act::Choose(id) => {
                 if let Part::Block(block) = answer.tree.node(id).part {
-                    wishes.push(Wish::Block(block));
+                    actions.push(Action::Block(block));
                 }
                 (self.chosen, self.blocks) = (Some(place(id)), TableState::default());
             }
             Act::Filter(id) => match answer.tree.condition(&answer.request.source.recording.trace, id) {
-                Some(condition) => wishes.push(Wish::Where(condition)),
-                None => wishes.push(Wish::Tell("No search condition selects exactly these blocks.".to_owned())),
+                Some(condition) => actions.push(Action::Where(condition)),
+                None => actions.push(Action::Tell("No search condition selects exactly these blocks.".to_owned())),
             },
         }
     }

@@ -34,7 +34,7 @@ struct Bench {
     position: Option<usize>,
     marks: Option<Range<usize>>,
     panel: MomentPanel,
-    wishes: Vec<Wish>,
+    actions: Vec<Action>,
 }
 
 impl Bench {
@@ -47,7 +47,7 @@ impl Bench {
             position: None,
             marks: None,
             panel: MomentPanel::default(),
-            wishes: Vec::new(),
+            actions: Vec::new(),
         }
     }
 
@@ -56,7 +56,7 @@ impl Bench {
         self
     }
 
-    fn with_scene<R>(&mut self, with: impl FnOnce(&mut MomentPanel, &Scene<'_>, Option<Range<usize>>) -> R) -> R {
+    fn with_scene<R>(&mut self, with: impl FnOnce(&mut MomentPanel, &ViewContext<'_>, Option<Range<usize>>) -> R) -> R {
         let index = &self.recording.devices[0];
         let trace = &self.recording.trace;
         let moment = match self.position {
@@ -65,7 +65,7 @@ impl Bench {
         };
         let reason = if self.position.is_some() { Reason::Pointer } else { Reason::Peak };
         let matches = Matches::of(trace, &self.filter);
-        let scene = Scene {
+        let context = ViewContext {
             recording: &self.recording,
             selection: &self.selection,
             moment,
@@ -74,26 +74,26 @@ impl Bench {
             filter: &self.filter,
             colouring: None,
         };
-        with(&mut self.panel, &scene, self.marks.clone())
+        with(&mut self.panel, &context, self.marks.clone())
     }
 
     fn answer(&mut self) -> Answer {
-        self.with_scene(|panel, scene, marks| {
+        self.with_scene(|panel, context, marks| {
             panel.follow(marks);
-            Clerk::default().answer(&panel.request(scene))
+            Clerk::default().answer(&panel.request(context))
         })
     }
 
     fn csv(&mut self) -> String {
-        self.with_scene(|panel, scene, marks| panel.csv(scene, marks))
+        self.with_scene(|panel, context, marks| panel.csv(context, marks))
     }
 
     fn shown(self) -> Harness<'static, Self> {
         let builder = Harness::builder().with_size(Vec2::new(380.0, 800.0)).with_max_steps(16);
         let mut harness = builder.build_ui_state(
             |ui, bench: &mut Self| {
-                let wishes = bench.with_scene(|panel, scene, marks| panel.moment_ui(ui, scene, marks));
-                bench.wishes.extend(wishes);
+                let actions = bench.with_scene(|panel, context, marks| panel.moment_ui(ui, context, marks));
+                bench.actions.extend(actions);
             },
             self,
         );
@@ -137,9 +137,9 @@ fn the_table_adds_up_and_a_row_shows_its_largest_blocks() {
         .collect();
     assert_eq!(listed[1..], ["parameter · net.a · 3.91 KiB", "parameter · net.b · 1.95 KiB"]);
     click(&mut harness, "parameter · net.a · 3.91 KiB");
-    assert_eq!(harness.state().wishes, [Wish::Block(BlockId(0))]);
+    assert_eq!(harness.state().actions, [Action::Block(BlockId(0))]);
     click(&mut harness, "Only these");
-    assert_eq!(harness.state().wishes.last(), Some(&Wish::Where("category=parameter".to_owned())));
+    assert_eq!(harness.state().actions.last(), Some(&Action::Where("category=parameter".to_owned())));
     click(&mut harness, "Close");
     assert!(harness.query_by_label("Only these").is_none());
 }
@@ -150,7 +150,7 @@ fn who_made_the_largest_block_is_one_step_away() {
     bench.panel.choices.first = TreeKey::Block;
     let mut harness = bench.shown();
     click(&mut harness, "temporary of adam by step · 7.81 KiB · 50% · 1");
-    assert_eq!(harness.state().wishes, [Wish::Block(BlockId(5))]);
+    assert_eq!(harness.state().actions, [Action::Block(BlockId(5))]);
     harness.get_by_label("Total of 7 groups, 7 blocks");
 }
 
@@ -173,7 +173,7 @@ fn headings_sort_and_enter_filters() {
     harness.get_by_label_contains("gradient · 200 B").click();
     settle(&mut harness);
     press(&mut harness, Key::Enter);
-    assert_eq!(harness.state().wishes, [Wish::Where("category=gradient".to_owned())]);
+    assert_eq!(harness.state().actions, [Action::Where("category=gradient".to_owned())]);
 }
 
 #[test]
@@ -199,7 +199,7 @@ fn the_treemap_goes_in_and_out_by_click_and_by_keys() {
     harness.get_by_label("opt: 7.81 KiB");
     harness.key_press_modifiers(Modifiers::SHIFT, Key::Enter);
     settle(&mut harness);
-    assert_eq!(harness.state().wishes, [Wish::Where("scope~net".to_owned())]);
+    assert_eq!(harness.state().actions, [Action::Where("scope~net".to_owned())]);
 }
 
 #[test]
@@ -217,8 +217,8 @@ fn the_flame_graph_tells_whose_lines_are_whose_and_zooms() {
     harness.get_by_label("main: 9.77 KiB");
     press(&mut harness, Key::ArrowDown);
     click(&mut harness, "Only these");
-    let wish = Wish::Where("frame=c10::cuda::malloc frame=forward".to_owned());
-    assert_eq!(harness.state().wishes.last(), Some(&wish));
+    let action = Action::Where("frame=c10::cuda::malloc frame=forward".to_owned());
+    assert_eq!(harness.state().actions.last(), Some(&action));
     harness.get_by_label("Flame graph by stack").focus();
     press(&mut harness, Key::Backspace);
     harness.get_by_label("step: 7.81 KiB");

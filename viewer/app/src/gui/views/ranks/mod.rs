@@ -58,7 +58,7 @@ impl Ranks {
             return None;
         }
         let front = self.cells.iter().position(|cell| Some(cell.place) == in_front);
-        let mut wish = None;
+        let mut action = None;
         let width = (ui.available_width() / self.cells.len() as f32).clamp(NARROWEST, WIDEST).floor();
         let area = ScrollArea::horizontal().id_salt("ranks").auto_shrink([false, true]);
         area.show(ui, |ui| {
@@ -68,7 +68,7 @@ impl Ranks {
             let strip = ui.interact(rect, Id::unique("strip of ranks"), Sense::focusable_noninteractive());
             let words = format!("Ranks: {} of {}", front.map_or(0, |row| row + 1), self.cells.len());
             strip.widget_info(|| WidgetInfo::labeled(Role::TabList, true, &words));
-            wish = walk(ui, &strip, front, self.cells.len()).map(|row| self.cells[row].place);
+            action = walk(ui, &strip, front, self.cells.len()).map(|row| self.cells[row].place);
             let place =
                 |row: usize| Rect::from_min_size(rect.min + vec2(row as f32 * width, 0.0), vec2(width, rect.height()));
             if let Some(row) = front
@@ -91,7 +91,7 @@ impl Ranks {
                 response.widget_info(|| WidgetInfo::selected(Role::Tab, true, is_front, &told));
                 if response.clicked() {
                     strip.request_focus();
-                    wish = Some(cell.place);
+                    action = Some(cell.place);
                 }
                 paint(ui, place, cell, top, (is_front, is_front && strip.has_focus(), response.hovered()));
                 if let Some(text) = &labels[row] {
@@ -103,7 +103,7 @@ impl Ranks {
                 });
             }
         });
-        wish
+        action
     }
 
     /// The text of every cell, for screen readers and tests.

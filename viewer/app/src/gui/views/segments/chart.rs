@@ -14,7 +14,7 @@ use super::facts::{piece_lines, segment_lines, tooltip_ui};
 use super::known::State;
 use super::layout::{Layout, MOST_ZOOM, Strip};
 use super::look::{PERIOD, Paint, is_same};
-use crate::gui::scene::Wish;
+use crate::gui::view_context::Action;
 use crate::gui::views::colouring::Colouring;
 use crate::gui::widgets::theme;
 
@@ -80,7 +80,7 @@ pub(super) struct Marked {
 pub(super) struct Chosen {
     /// The row of the segment that was clicked, or reached by keyboard.
     pub(super) segment: Option<usize>,
-    pub(super) wish: Option<Wish>,
+    pub(super) action: Option<Action>,
 }
 
 impl Chart {
@@ -135,7 +135,7 @@ impl Chart {
                 response.request_focus();
                 self.cursor = Some(piece.addresses.start);
                 chosen.segment = Some(segment);
-                chosen.wish = piece.content.block().map(Wish::Block);
+                chosen.action = piece.content.block().map(Action::Block);
             }
             let colour = piece.content.block().map(|block| paint.block(block, false));
             response.on_hover_ui_at_pointer(|ui| {
@@ -298,7 +298,7 @@ impl Chart {
         }
         if pressed(Key::Enter) > 0 {
             let piece = self.cursor.and_then(|address| map.piece_at(address));
-            chosen.wish = piece.and_then(|(_, piece)| piece.content.block()).map(Wish::Block);
+            chosen.action = piece.and_then(|(_, piece)| piece.content.block()).map(Action::Block);
         }
         chosen
     }

@@ -15,7 +15,7 @@ use highwater_snapshots::units::format_bytes;
 use super::facts::{content_lines, tooltip_ui};
 use super::known::Known;
 use super::look::{Paint, is_same};
-use crate::gui::scene::{Scene, Wish};
+use crate::gui::view_context::{Action, ViewContext};
 use crate::gui::views::colouring::Colouring;
 use crate::gui::views::timeline::{Picture, PlotFrame};
 use crate::gui::widgets::theme::{self, Shades};
@@ -111,11 +111,11 @@ impl Lanes {
     pub(super) fn lanes_ui(
         &mut self,
         ui: &mut Ui,
-        scene: &Scene<'_>,
+        context: &ViewContext<'_>,
         (known, under): (&Arc<Known>, Under<'_>),
         only: Option<Range<u64>>,
         height: f32,
-    ) -> Option<Wish> {
+    ) -> Option<Action> {
         let answer = self.worker.take_newest();
         self.keep(ui.ctx(), answer);
         let (whole, _) = ui.allocate_exact_size(vec2(ui.available_width(), height), Sense::hover());
@@ -144,8 +144,8 @@ impl Lanes {
         );
         response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, &label));
         homes_ui(ui, &frame, whole.left(), painted, &shades);
-        let trace = &scene.recording.trace;
-        let x = frame.screen_x(scene.selection.middle_of(trace, scene.moment.position()));
+        let trace = &context.recording.trace;
+        let x = frame.screen_x(context.selection.middle_of(trace, context.moment.position()));
         if rect.x_range().contains(x) {
             ui.painter().vline(x, rect.y_range(), Stroke::new(1.0, shades.cursor));
         }
@@ -158,8 +158,8 @@ impl Lanes {
             tooltip_ui(ui, content.and_then(Content::block).map(|block| paint.block(block, false)), &lines);
         });
         is_clicked.then(|| match content.and_then(Content::block) {
-            Some(block) => Wish::Block(block),
-            None => Wish::Moment(moment),
+            Some(block) => Action::Block(block),
+            None => Action::Moment(moment),
         })
     }
 

@@ -21,7 +21,7 @@ pub use lanes::Under;
 
 use crate::answers::oom_analysis::OomAnalysis;
 use crate::figures::moment::count_of;
-use crate::gui::scene::{Scene, Wish};
+use crate::gui::view_context::{Action, ViewContext};
 use crate::gui::widgets::room::least_height_ui;
 use crate::gui::widgets::theme::{self, Shades};
 use crate::gui::widgets::worker::Worker;
@@ -57,7 +57,7 @@ pub struct SegmentsView {
     /// Whether it is drawn for a picture, without controls.
     is_picture: bool,
     /// Whether the map marks the range to free.
-    shows_relief: bool,
+    shows_eviction_window: bool,
     /// The address to scroll to in chart or table, when the state is computed.
     wanted: Option<u64>,
 }
@@ -80,7 +80,7 @@ impl Default for SegmentsView {
             chosen: None,
             is_alone: false,
             oom: None,
-            shows_relief: false,
+            shows_eviction_window: false,
             wanted: None,
             is_picture: false,
         }
@@ -115,13 +115,13 @@ impl SegmentsView {
 
     /// Shows the view in the available space; scrolls if that is too small. With `under` the lanes lie exactly
     /// under that timeline; there are none without it, or where a low view has room for the map alone.
-    pub fn segments_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>, under: Option<Under<'_>>) -> Vec<Wish> {
+    pub fn segments_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>, under: Option<Under<'_>>) -> Vec<Action> {
         let visible = ui.available_height();
         if self.is_picture {
-            return self.whole_ui(ui, scene, (under, visible));
+            return self.whole_ui(ui, context, (under, visible));
         }
-        let is_failure = self.shows_failure(scene);
-        let mut show = |ui: &mut Ui| self.whole_ui(ui, scene, (under, visible));
+        let is_failure = self.shows_failure(context);
+        let mut show = |ui: &mut Ui| self.whole_ui(ui, context, (under, visible));
         // The analysis of a failed request scrolls on its own, and the map stays below it.
         if is_failure && visible >= theme::FAILURE_LEAST {
             return show(ui);
@@ -130,37 +130,42 @@ impl SegmentsView {
     }
 
     /// Whether the analysis of a failed request is shown.
-    pub fn shows_failure(&self, scene: &Scene<'_>) -> bool {
+    pub fn shows_failure(&self, context: &ViewContext<'_>) -> bool {
         let failed = self.state.as_ref().and_then(|state| state.failed.as_ref());
-        failed.is_some_and(|failed| self.is_looked_at(scene, failed.event))
+        failed.is_some_and(|failed| self.is_looked_at(context, failed.event))
     }
 
     /// Shows the whole view, of which `visible` points are seen without scrolling: the map begins within these.
-    fn whole_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>, (under, visible): (Option<Under<'_>>, f32)) -> Vec<Wish> {
-        let mut wishes = Vec::new();
-        let known = self.known(scene);
-        self.ask(ui.ctx(), scene, &known);
+    fn whole_ui(
+        &mut self,
+        ui: &mut Ui,
+        context: &ViewContext<'_>,
+        (under, visible): (Option<Under<'_>>, f32),
+    ) -> Vec<Action> {
+        let mut actions = Vec::new();
+        let known = self.known(context);
+        self.ask(ui.ctx(), context, &known);
         if let Some((question, state)) = self.worker.take_newest() {
             self.keep(&question, state);
         }
         let Some(state) = self.state.clone() else {
             ui.weak(self.worker.failure().unwrap_or("Computing the address map…"));
-            return wishes;
+            return actions;
         };
         let colouring = under.map(|under| Arc::clone(&under.picture.colouring));
         let paint = Paint {
-            trace: &scene.recording.trace,
-            colouring: colouring.as_deref().or(scene.colouring),
+            trace: &context.recording.trace,
+            colouring: colouring.as_deref().or(context.colouring),
             shades: Shades::in_ui(ui),
             scale: (ui.ctx().pixels_per_point().round() as usize).max(1),
         };
         let top = ui.next_widget_position().y;
-        let failed = state.failed.as_ref().filter(|failed| self.is_looked_at(scene, failed.event));
+        let failed = state.failed.as_ref().filter(|failed| self.is_looked_at(context, failed.event));
         // In little space, the failed request is more important than the sums of the segments.
         if failed.is_none() || visible >= theme::FAILURE_WITH_SUMS {
             headline_ui(ui, &state);
         }
-        ui.horizontal_wrapped(|ui| self.tools_ui(ui, &state, &paint, &mut wishes));
+        ui.horizontal_wrapped(|ui| self.tools_ui(ui, &state, &paint, &mut actions));
         // The cause of a failed request is the first thing to look for.
         if let Some(failed) = failed {
             let key = OomKey::new(&known, failed);
@@ -174,11 +179,11 @@ impl SegmentsView {
             let used = ui.next_widget_position().y - top;
             let most = (visible * OOM_SHARE).min(visible - used - theme::MAP_BELOW_FAILURE).max(theme::MAP_LEAST);
             let asked = oom::failed_ui(ui, failed, analysis, &paint, (self.is_picture, most));
-            wishes.extend(asked.wish);
-            if asked.show_relief
-                && let Some(relief) = &failed.relief
+            actions.extend(asked.action);
+            if asked.show_eviction_window
+                && let Some(eviction_window) = &failed.eviction_window
             {
-                (self.shows_relief, self.wanted) = (true, Some(relief.address));
+                (self.shows_eviction_window, self.wanted) = (true, Some(eviction_window.address));
             }
         }
         let room = ui.available_height().min(visible - (ui.next_widget_position().y - top));
@@ -188,11 +193,11 @@ impl SegmentsView {
                 state.map.segments.get(row).map(|segment| segment.addresses.clone())
             });
             let height = (room * 0.3).clamp(theme::LANES_LEAST, theme::LANES_MOST);
-            wishes.extend(self.lanes.lanes_ui(ui, scene, (&known, under), only, height));
+            actions.extend(self.lanes.lanes_ui(ui, context, (&known, under), only, height));
             ui.add_space(4.0);
         }
-        self.map_ui(ui, &state, colouring.as_ref(), &paint, &mut wishes);
-        wishes
+        self.map_ui(ui, &state, colouring.as_ref(), &paint, &mut actions);
+        actions
     }
 
     /// Map and table, side by side where there is room.
@@ -202,7 +207,7 @@ impl SegmentsView {
         state: &Arc<State>,
         colouring: Option<&Arc<crate::gui::views::colouring::Colouring>>,
         paint: &Paint<'_>,
-        wishes: &mut Vec<Wish>,
+        actions: &mut Vec<Action>,
     ) {
         if state.map.segments.is_empty() {
             ui.weak(nothing_held(state));
@@ -228,10 +233,10 @@ impl SegmentsView {
             ),
         ];
         ui.allocate_rect(egui::Rect::from_min_size(at, room), egui::Sense::hover());
-        let relief = state.failed.as_ref().and_then(|failed| failed.relief.as_ref());
-        let range = relief
-            .filter(|_| self.shows_relief)
-            .map(|relief| relief.address..relief.address.saturating_add(relief.free));
+        let eviction_window = state.failed.as_ref().and_then(|failed| failed.eviction_window.as_ref());
+        let range = eviction_window.filter(|_| self.shows_eviction_window).map(|eviction_window| {
+            eviction_window.address..eviction_window.address.saturating_add(eviction_window.free)
+        });
         if let Some(address) = self.wanted.take() {
             self.chart.show(address);
             if let Some(row) = state.map.segment_at(address) {
@@ -246,7 +251,7 @@ impl SegmentsView {
             self.chosen = Some(segment.addresses.start);
             self.list.show(chosen.segment.unwrap_or(0));
         }
-        wishes.extend(chosen.wish);
+        actions.extend(chosen.action);
         if !has_table {
             return;
         }
@@ -261,27 +266,27 @@ impl SegmentsView {
         }
     }
 
-    fn tools_ui(&mut self, ui: &mut Ui, state: &Arc<State>, paint: &Paint<'_>, wishes: &mut Vec<Wish>) {
+    fn tools_ui(&mut self, ui: &mut Ui, state: &Arc<State>, paint: &Paint<'_>, actions: &mut Vec<Action>) {
         self.legend.legend_ui(ui, paint);
         if self.is_picture {
             return;
         }
         ui.separator();
         if ui.max_rect().width() < theme::SEGMENTS_WIDE {
-            ui.menu_button("Map", |ui| self.map_tools_ui(ui, state, wishes));
+            ui.menu_button("Map", |ui| self.map_tools_ui(ui, state, actions));
         } else {
-            self.map_tools_ui(ui, state, wishes);
+            self.map_tools_ui(ui, state, actions);
         }
         let shown = state.failed.as_ref().and_then(|failed| state.ooms.iter().position(|oom| *oom == failed.event));
         if let Some(event) = oom::choice_ui(ui, state, shown).oom.and_then(|row| state.ooms.get(row)) {
             self.oom = Some(*event);
-            self.shows_relief = false;
-            wishes.push(Wish::Moment(event.0 as usize + 1));
+            self.shows_eviction_window = false;
+            actions.push(Action::Moment(event.0 as usize + 1));
         }
     }
 
     /// The controls of the map, and the buttons of the table.
-    fn map_tools_ui(&mut self, ui: &mut Ui, state: &Arc<State>, wishes: &mut Vec<Wish>) {
+    fn map_tools_ui(&mut self, ui: &mut Ui, state: &Arc<State>, actions: &mut Vec<Action>) {
         let tooltip = "Draw every segment in its own row at full width instead of to a common scale.";
         ui.toggle_value(&mut self.chart.is_normalised, "One row each").on_hover_text(tooltip);
         let tooltip = "Draw the map with twice as many rows (+ while the map has the focus).";
@@ -302,26 +307,26 @@ impl SegmentsView {
         let copied = ui.small_button("Copy table").on_hover_text("Copy the table of segments as CSV.");
         if copied.clicked() {
             ui.ctx().copy_text(self.list.csv(state));
-            wishes.push(Wish::Tell(format!("Copied {} segments as CSV.", state.order.len())));
+            actions.push(Action::Tell(format!("Copied {} segments as CSV.", state.order.len())));
         }
     }
 
-    fn known(&mut self, scene: &Scene<'_>) -> Arc<Known> {
-        let device = scene.selection.device;
-        let is_it = |known: &&Arc<Known>| Arc::ptr_eq(&known.recording, scene.recording) && known.device == device;
+    fn known(&mut self, context: &ViewContext<'_>) -> Arc<Known> {
+        let device = context.selection.device;
+        let is_it = |known: &&Arc<Known>| Arc::ptr_eq(&known.recording, context.recording) && known.device == device;
         if let Some(known) = self.known.as_ref().filter(is_it) {
             return Arc::clone(known);
         }
-        let known = Known::new(scene.recording, device);
+        let known = Known::new(context.recording, device);
         self.known = Some(Arc::clone(&known));
         (self.state, self.chosen, self.oom, self.wanted) = (None, None, None, None);
         self.tested = None;
-        (self.is_alone, self.shows_relief) = (false, false);
+        (self.is_alone, self.shows_eviction_window) = (false, false);
         known
     }
 
-    fn ask(&mut self, ctx: &egui::Context, scene: &Scene<'_>, known: &Arc<Known>) {
-        let moment = scene.moment.position();
+    fn ask(&mut self, ctx: &egui::Context, context: &ViewContext<'_>, known: &Arc<Known>) {
+        let moment = context.moment.position();
         // A failed request stays in view while its moment does.
         self.oom = self.oom.filter(|event| is_beside(*event, moment));
         self.worker.ask_once(ctx, &Question { known: Arc::clone(known), moment, oom: self.oom });
@@ -333,8 +338,8 @@ impl SegmentsView {
         }
     }
 
-    fn is_looked_at(&self, scene: &Scene<'_>, event: EventId) -> bool {
-        self.oom == Some(event) || is_beside(event, scene.moment.position())
+    fn is_looked_at(&self, context: &ViewContext<'_>, event: EventId) -> bool {
+        self.oom == Some(event) || is_beside(event, context.moment.position())
     }
 }
 

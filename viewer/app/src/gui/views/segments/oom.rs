@@ -14,7 +14,7 @@ use super::look::Paint;
 use crate::answers::oom_analysis::OomAnalysis;
 use crate::figures::moment::count_of;
 use crate::figures::requests::requested;
-use crate::gui::scene::Wish;
+use crate::gui::view_context::Action;
 use crate::gui::widgets::fit;
 use crate::gui::widgets::theme::{self, Shades};
 
@@ -27,8 +27,8 @@ pub(super) struct Asked {
     /// Show this failed request.
     pub(super) oom: Option<usize>,
     /// Show the range to free.
-    pub(super) show_relief: bool,
-    pub(super) wish: Option<Wish>,
+    pub(super) show_eviction_window: bool,
+    pub(super) action: Option<Action>,
 }
 
 /// A line to step through the failed requests, of which `current` is shown.
@@ -161,12 +161,12 @@ fn blocks_ui(ui: &mut Ui, failed: &FailedRequest, analysis: Option<&OomAnalysis>
         }
         let tooltip = "Show the range that becomes free in the map.";
         if matches!(way_out, WayOut::Range(_)) && ui.small_button("Show in the map").on_hover_text(tooltip).clicked() {
-            asked.show_relief = true;
+            asked.show_eviction_window = true;
         }
         if let Some(block) = way_out.blocks().first()
             && ui.small_button("Show its first block").clicked()
         {
-            asked.wish = Some(Wish::Block(*block));
+            asked.action = Some(Action::Block(*block));
         }
     });
     if let Some(holders) = analysis.and_then(|analysis| analysis.way_out.as_ref()) {

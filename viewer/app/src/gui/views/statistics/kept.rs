@@ -14,7 +14,7 @@ use super::sheet::{Line, Sheet, Value};
 use super::sheets::{number, words};
 use crate::figures::leaks::leak_texts;
 use crate::gui::filter::terms::condition_of;
-use crate::gui::scene::Wish;
+use crate::gui::view_context::Action;
 use crate::gui::views::timeline::drawn_metric;
 use crate::gui::widgets::table::Column;
 use crate::session::absent::Absent;
@@ -175,6 +175,6 @@ impl Row {
         let steps = self.by_step.keys().filter(|step| step.is_some()).count() as u64;
         values.extend([Value::Count(self.blocks), Value::Count(steps), Value::Text(self.steps_text())]);
         let condition = condition_of(keys, &self.key);
-        Line { values, wish: condition.map(|condition| Wish::Where(format!("lifetime=kept {condition}"))) }
+        Line { values, action: condition.map(|condition| Action::Where(format!("lifetime=kept {condition}"))) }
     }
 }

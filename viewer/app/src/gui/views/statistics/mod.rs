@@ -13,7 +13,7 @@ use highwater_analysis::statistics::{Question, Statistics, TrustNote, trust_note
 use highwater_analysis::{Matches, Metric};
 
 use crate::figures::moment::count_of;
-use crate::gui::scene::{Scene, Wish};
+use crate::gui::view_context::{Action, ViewContext};
 use crate::gui::widgets::table::{TableState, table_with_tips_ui, write_csv};
 use crate::gui::widgets::theme::{self, Shades};
 use crate::gui::widgets::worker::Worker;
@@ -110,13 +110,13 @@ impl Default for StatisticsView {
 
 impl StatisticsView {
     /// Shows the statistics of the chosen device. Returns the user's requests.
-    pub fn statistics_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) -> Vec<Wish> {
-        self.refresh(ui, scene);
+    pub fn statistics_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Vec<Action> {
+        self.refresh(ui, context);
         let Some(counted) = &self.counted else {
             ui.weak(self.worker.failure().unwrap_or("counting").to_owned());
             return Vec::new();
         };
-        let mut wishes = Vec::new();
+        let mut actions = Vec::new();
         ui.horizontal_wrapped(|ui| {
             for (index, sheet) in counted.sheets.iter().enumerate() {
                 let answer = ANSWERS.get(index).copied().unwrap_or_default();
@@ -126,12 +126,12 @@ impl StatisticsView {
             }
             if self.worker.is_busy() {
                 ui.weak("counting");
-            } else if !scene.matches.is_all() {
+            } else if !context.matches.is_all() {
                 ui.weak("only blocks that meet the search conditions");
             }
         });
         let (Some(sheet), Some(page)) = (counted.sheets.get(self.shown), self.pages.get_mut(self.shown)) else {
-            return wishes;
+            return actions;
         };
         if sheet.measure.is_none() {
             notes_ui(ui, &counted.notes);
@@ -141,7 +141,7 @@ impl StatisticsView {
             ui.add(Label::new(if row == 0 { text.strong() } else { text }).wrap());
         }
         if sheet.lines.is_empty() && !sheet.lead.is_empty() {
-            return wishes;
+            return actions;
         }
         let chosen = page.table.chosen.and_then(|row| page.order.get(row)).copied();
         let measures = sheet.measures();
@@ -170,12 +170,12 @@ impl StatisticsView {
         }
         let touched = table_with_tips_ui(ui, name, columns, rows, &mut page.table, (cell, tip));
         if let Some(line) = touched.opened.and_then(|row| sheet.lines.get(row_of(row))) {
-            wishes.extend(line.wish.clone());
+            actions.extend(line.action.clone());
         }
         if touched.is_resorted {
             page.order = sheet.order(page.table.sort);
         }
-        wishes
+        actions
     }
 
     /// Shows the sheet of this name.
@@ -221,16 +221,16 @@ impl StatisticsView {
         })
     }
 
-    fn refresh(&mut self, ui: &Ui, scene: &Scene<'_>) {
-        let (device, metric) = (scene.selection.device, scene.selection.metric);
-        let of = Arc::downgrade(scene.recording);
+    fn refresh(&mut self, ui: &Ui, context: &ViewContext<'_>) {
+        let (device, metric) = (context.selection.device, context.selection.metric);
+        let of = Arc::downgrade(context.recording);
         let is_same = self.asked.as_ref().is_some_and(|asked| {
             Weak::ptr_eq(&asked.of, &of)
                 && (asked.device, asked.metric) == (device, metric)
-                && *asked.matches == *scene.matches
+                && *asked.matches == *context.matches
         });
         if !is_same {
-            let (recording, matches) = (Arc::clone(scene.recording), Arc::new(scene.matches.clone()));
+            let (recording, matches) = (Arc::clone(context.recording), Arc::new(context.matches.clone()));
             self.asked = Some(Key { of: Weak::clone(&of), device, metric, matches: Arc::clone(&matches) });
             self.worker.ask(ui.ctx(), Asked { recording, device, metric, matches });
         }

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use highwater_snapshots::Category;
 use highwater_snapshots::units::{format_bytes, format_count, format_nanos, format_signed_bytes};
 
-use crate::gui::scene::Wish;
+use crate::gui::view_context::Action;
 use crate::gui::widgets::table::{Cell, Column};
 use crate::gui::widgets::theme;
 
@@ -82,8 +82,8 @@ impl Value {
 #[derive(Clone, Debug)]
 pub(super) struct Line {
     pub values: Vec<Value>,
-    /// The wish for double click and Enter.
-    pub wish: Option<Wish>,
+    /// The action for double click and Enter.
+    pub action: Option<Action>,
 }
 
 /// Rows of figures.

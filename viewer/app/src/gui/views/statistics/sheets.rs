@@ -7,7 +7,7 @@ use highwater_snapshots::units::{format_bytes, format_count, format_nanos};
 
 use super::bars::step_name;
 use super::sheet::{Line, Sheet, Value};
-use crate::gui::scene::Wish;
+use crate::gui::view_context::Action;
 use crate::gui::widgets::table::Column;
 
 pub(super) const fn number(name: &'static str, tooltip: &'static str, width: f32) -> Column {
@@ -68,7 +68,7 @@ pub(super) fn steps(statistics: &Statistics) -> Sheet {
         values.extend(metrics.clone().map(|metric| Value::Bytes(row.peak.get(metric))));
         // The state before the first event belongs to the first row.
         let first = if row.range.start == 0 { 0 } else { row.range.start as usize + 1 };
-        Line { values, wish: Some(Wish::Span(first..row.range.end as usize + 1)) }
+        Line { values, action: Some(Action::Span(first..row.range.end as usize + 1)) }
     });
     let lines = lines.collect();
     Sheet { name: "Steps", columns, lines, measure: Some(1), lead: Vec::new() }
@@ -82,7 +82,7 @@ const OF_BINS: [Column; 5] = [
     number("Share of peak", "These bytes as a share of the peak.", 100.0),
 ];
 
-fn of_bin(name: String, bin: &Bin, whole: &Bin, wish: Option<String>) -> Line {
+fn of_bin(name: String, bin: &Bin, whole: &Bin, action: Option<String>) -> Line {
     let share = crate::gui::widgets::legend::share(bin.at_peak.bytes, whole.at_peak.bytes);
     let values = vec![
         Value::Text(name),
@@ -92,7 +92,7 @@ fn of_bin(name: String, bin: &Bin, whole: &Bin, wish: Option<String>) -> Line {
         Value::Bytes(bin.at_peak.bytes),
         Value::Text(share),
     ];
-    Line { values, wish: wish.map(Wish::Where) }
+    Line { values, action: action.map(Action::Where) }
 }
 
 fn bins(name: &'static str, first: Column, lines: Vec<Line>, measure: usize) -> Sheet {
@@ -105,8 +105,8 @@ pub(super) fn sizes(statistics: &Statistics) -> Sheet {
     let key = if statistics.metric == Metric::Requested { "size" } else { "allocated" };
     let line = |row: &RangeBin| {
         let name = if row.to == 0 { "0 B".to_owned() } else { format!("from {}", format_bytes(row.from)) };
-        let wish = format!("{key}>={} {key}<={}", row.from, row.to);
-        of_bin(name, &row.bin, &statistics.blocks, Some(wish))
+        let action = format!("{key}>={} {key}<={}", row.from, row.to);
+        of_bin(name, &row.bin, &statistics.blocks, Some(action))
     };
     let lines = statistics.sizes.iter().map(line).collect();
     bins("Sizes", words("Size", "Sizes from this one up to the next row's.", 0.0), lines, 1)
@@ -115,8 +115,8 @@ pub(super) fn sizes(statistics: &Statistics) -> Sheet {
 /// Blocks by lifetime.
 pub(super) fn lifetimes(statistics: &Statistics) -> Sheet {
     let lines = statistics.lifetimes.iter().map(|row| {
-        let wish = format!("lifetime={}", row.life.word());
-        of_bin(row.life.name().to_owned(), &row.bin, &statistics.blocks, Some(wish))
+        let action = format!("lifetime={}", row.life.word());
+        of_bin(row.life.name().to_owned(), &row.bin, &statistics.blocks, Some(action))
     });
     bins(
         "Freed when",
@@ -206,7 +206,7 @@ pub(super) fn facts(trace: &Trace, statistics: &Statistics) -> Sheet {
     }
     let line = |(about, fact, value): (&str, String, String)| Line {
         values: vec![Value::Text(fact), Value::Text(value), Value::Text(about.to_owned())],
-        wish: None,
+        action: None,
     };
     let lines = rows.into_iter().map(line).collect();
     Sheet { name: "Recording", columns, lines, measure: None, lead: Vec::new() }

@@ -5,7 +5,7 @@ use egui_kittest::Harness;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
 
 use super::*;
-use crate::gui::stage::Stage;
+use crate::gui::view_harness::ViewHarness;
 use crate::gui::widgets::theme;
 
 const LEAKING: &str = "
@@ -26,12 +26,12 @@ const LEAKING: &str = "
     free_requested z
 ";
 
-type Play = Stage<StatisticsView>;
+type Play = ViewHarness<StatisticsView>;
 
 fn harness(text: &str) -> Harness<'static, Play> {
     let mut harness = Harness::builder().with_size(Vec2::new(1500.0, 520.0)).build_ui_state(
-        |ui, stage: &mut Play| stage.play(|view, scene| view.statistics_ui(ui, scene)),
-        Stage::new(text, StatisticsView::default()),
+        |ui, stage: &mut Play| stage.play(|view, context| view.statistics_ui(ui, context)),
+        ViewHarness::new(text, StatisticsView::default()),
     );
     settle(&mut harness);
     harness
@@ -76,7 +76,7 @@ fn steps_are_told_with_their_peaks_and_what_they_keep() {
     settle(&mut harness);
     harness.key_press(Button::Enter);
     settle(&mut harness);
-    assert_eq!(harness.state().wishes, [Wish::Span(7..12)]);
+    assert_eq!(harness.state().actions, [Action::Span(7..12)]);
     let written = csv(&harness);
     assert_eq!(written[0][..6], ["Step", "Peak", "Change", "Kept", "Events", "Lasted"]);
     assert_eq!(written[2][..8], ["1", "3420", "10", "10", "5", "4000", "2", "3010"]);
@@ -93,8 +93,8 @@ fn what_grows_with_every_step_comes_first_and_can_be_looked_for() {
     settle(&mut harness);
     harness.key_press(Button::Enter);
     settle(&mut harness);
-    let Some(Wish::Where(condition)) = harness.state().wishes.last().cloned() else {
-        panic!("it asks for a condition: {:?}", harness.state().wishes);
+    let Some(Action::Where(condition)) = harness.state().actions.last().cloned() else {
+        panic!("it asks for a condition: {:?}", harness.state().actions);
     };
     harness.state_mut().narrow(&condition);
     assert_eq!(harness.state().matches.blocks(), 3, "{condition}");
@@ -139,7 +139,7 @@ fn every_condition_of_a_row_is_met_by_as_many_blocks_as_the_row_tells() {
             let column = sheet.columns.iter().position(|column| column.name == "Blocks").unwrap();
             assert!(!sheet.lines.is_empty());
             for line in &sheet.lines {
-                let Some(Wish::Where(condition)) = &line.wish else { panic!("no condition") };
+                let Some(Action::Where(condition)) = &line.action else { panic!("no condition") };
                 let filter = condition.parse().unwrap();
                 let blocks = Matches::of(&recording.trace, &filter).blocks();
                 assert_eq!(line.values[column], sheet::Value::Count(blocks), "{condition}");
@@ -213,7 +213,7 @@ fn a_recording_that_is_let_go_of_is_not_kept() {
     let mut harness = harness(LEAKING);
     let former = Arc::downgrade(&harness.state().recording);
     let text = "alloc a 1";
-    let next = Stage::new(text, ());
+    let next = ViewHarness::new(text, ());
     let stage = harness.state_mut();
     (stage.recording, stage.selection, stage.matches) = (next.recording, next.selection, next.matches);
     assert_eq!(former.strong_count(), 0);

@@ -7,7 +7,7 @@ use highwater_snapshots::units::{format_bytes, format_count};
 use super::job::{Other, Replayed};
 use crate::answers::prediction::{Figures, Prediction};
 use crate::figures::predicted::{Compared, Settings, compared, difference, tried};
-use crate::gui::scene::Wish;
+use crate::gui::view_context::Action;
 use crate::gui::widgets::table::{Cell, Column, TableState, Touched, csv, table_with_tips_ui};
 use crate::gui::widgets::theme;
 use crate::gui::widgets::words::{step_and_phase, when};
@@ -62,7 +62,7 @@ fn whole_table_ui(
 }
 
 /// Shows the peaks. Returns the moment that was clicked.
-pub(super) fn peaks_ui(ui: &mut Ui, replayed: &Replayed, other: &Other<'_>, state: &mut TableState) -> Option<Wish> {
+pub(super) fn peaks_ui(ui: &mut Ui, replayed: &Replayed, other: &Other<'_>, state: &mut TableState) -> Option<Action> {
     let rows = compared(&replayed.prediction.measured, &other.changed.figures);
     let told = |row: &Compared| row.peak.as_ref().map(|peak| other.told(peak));
     let place = if ui.available_width() < ROOM_FOR_EVENTS { step_and_phase } else { when };
@@ -89,7 +89,7 @@ pub(super) fn peaks_ui(ui: &mut Ui, replayed: &Replayed, other: &Other<'_>, stat
     let touched = whole_table_ui(ui, ("Peaks, recorded and what if", &PEAKS), rows.len(), state, (cell, tip));
     let linked = touched.chosen.filter(|_| touched.column == Some(PEAKS.len() - 1));
     let row = touched.opened.or(linked).and_then(|row| rows.get(row))?;
-    told(row).map(|peak| Wish::Moment(peak.position()))
+    told(row).map(|peak| Action::Moment(peak.position()))
 }
 
 /// Shows the settings that were tried. Returns those that were clicked.

@@ -16,7 +16,7 @@ use highwater_snapshots::Trace;
 
 use crate::figures::predicted;
 use crate::files::discard::discard;
-use crate::gui::scene::{Scene, Wish};
+use crate::gui::view_context::{Action, ViewContext};
 use crate::gui::widgets::table::TableState;
 use crate::gui::widgets::theme::{self, Shades};
 use crate::gui::widgets::worker::Worker;
@@ -104,17 +104,17 @@ impl WhatIfView {
     }
 
     /// Shows the view in the available space; scrolls if that is too small. Returns the user's requests.
-    pub fn whatif_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) -> Vec<Wish> {
-        self.refresh(ui.ctx(), scene);
+    pub fn whatif_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Vec<Action> {
+        self.refresh(ui.ctx(), context);
         if ui.available_width() >= theme::WHATIF_WIDE {
-            return self.columns_ui(ui, scene);
+            return self.columns_ui(ui, context);
         }
         let scroll = ScrollArea::vertical().id_salt("what if").auto_shrink([false, false]);
-        scroll.show(ui, |ui| self.column_ui(ui, scene)).inner
+        scroll.show(ui, |ui| self.column_ui(ui, context)).inner
     }
 
     /// The form at the left, the results at the right; scrolls if the height is too low for both tables and curves.
-    fn columns_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) -> Vec<Wish> {
+    fn columns_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Vec<Action> {
         let at = ui.next_widget_position();
         let whole = Rect::from_min_max(at, ui.max_rect().max.max(at + vec2(200.0, 120.0)));
         ui.allocate_rect(whole, Sense::hover());
@@ -123,14 +123,14 @@ impl WhatIfView {
         let left = whole.with_max_x(middle - 8.0);
         let mut left_ui = ui.new_child(UiBuilder::new().id_salt("change").max_rect(left));
         let scroll = ScrollArea::vertical().id_salt("change").auto_shrink([false, false]);
-        let mut wishes = scroll.show(&mut left_ui, |ui| self.change_ui(ui, scene)).inner;
+        let mut actions = scroll.show(&mut left_ui, |ui| self.change_ui(ui, context)).inner;
         ui.painter().vline(middle, whole.y_range(), egui::Stroke::new(1.0, Shades::in_ui(ui).grid));
         let right = Rect::from_min_max(pos2(middle + 8.0, whole.top()), whole.max);
         let mut right_ui = ui.new_child(UiBuilder::new().id_salt("outcome").max_rect(right));
         let mut outcome_ui = |ui: &mut Ui| {
             self.grey_out_former(ui);
-            wishes.extend(self.verdict_ui(ui, scene));
-            wishes.extend(self.details_ui(ui, scene));
+            actions.extend(self.verdict_ui(ui, context));
+            actions.extend(self.details_ui(ui, context));
         };
         if right.height() >= theme::WHATIF_LEAST {
             outcome_ui(&mut right_ui);
@@ -141,18 +141,18 @@ impl WhatIfView {
                 outcome_ui(ui);
             });
         }
-        wishes
+        actions
     }
 
     /// Everything in one column: the verdict and its figures first, so that they are visible without scrolling.
-    fn column_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) -> Vec<Wish> {
+    fn column_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Vec<Action> {
         let verdict_ui = |ui: &mut Ui| {
             self.grey_out_former(ui);
-            self.verdict_ui(ui, scene)
+            self.verdict_ui(ui, context)
         };
-        let mut wishes: Vec<Wish> = ui.scope(verdict_ui).inner.into_iter().collect();
+        let mut actions: Vec<Action> = ui.scope(verdict_ui).inner.into_iter().collect();
         ui.separator();
-        wishes.extend(self.form_ui(ui, scene));
+        actions.extend(self.form_ui(ui, context));
         ui.separator();
         let room = vec2(ui.available_width(), theme::CURVE_LEAST + 2.0 * theme::ROW_HEIGHT);
         ui.scope(|ui| {
@@ -160,44 +160,44 @@ impl WhatIfView {
             if self.former_input().is_some() {
                 ui.multiply_opacity(FORMER_OPACITY);
             }
-            wishes.extend(self.details_ui(ui, scene));
+            actions.extend(self.details_ui(ui, context));
         });
-        wishes.extend(self.notes_ui(ui));
-        wishes
+        actions.extend(self.notes_ui(ui));
+        actions
     }
 
-    fn change_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) -> Vec<Wish> {
-        let mut wishes = self.form_ui(ui, scene);
+    fn change_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Vec<Action> {
+        let mut actions = self.form_ui(ui, context);
         ui.separator();
-        wishes.extend(self.notes_ui(ui));
-        wishes
+        actions.extend(self.notes_ui(ui));
+        actions
     }
 
-    fn notes_ui(&self, ui: &mut Ui) -> Option<Wish> {
+    fn notes_ui(&self, ui: &mut Ui) -> Option<Action> {
         let answer = self.shown.as_ref()?;
         notes::notes_ui(ui, &answer.key.applied, answer.outcome.as_ref().ok()?)
     }
 
     /// Shows the form, and replays an applied change.
-    fn form_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) -> Vec<Wish> {
-        let problem = (!self.has_uses).then(|| no_uses(&scene.recording.trace));
+    fn form_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Vec<Action> {
+        let problem = (!self.has_uses).then(|| no_uses(&context.recording.trace));
         match self.form.form_ui(ui, problem, self.worker.is_busy()) {
-            Some(Act::Apply) => self.apply(ui.ctx(), scene),
+            Some(Act::Apply) => self.apply(ui.ctx(), context),
             Some(Act::Reset) => {
                 self.form = Form::default();
-                self.apply(ui.ctx(), scene);
+                self.apply(ui.ctx(), context);
             }
             None => {}
         }
         Vec::new()
     }
 
-    fn apply(&mut self, ctx: &egui::Context, scene: &Scene<'_>) {
-        let device = scene.index().device;
-        if let Some(applied) = self.form.apply(&scene.recording.trace, device, self.has_uses) {
+    fn apply(&mut self, ctx: &egui::Context, context: &ViewContext<'_>) {
+        let device = context.index().device;
+        if let Some(applied) = self.form.apply(&context.recording.trace, device, self.has_uses) {
             self.applied = applied;
             self.sent = self.form.clone();
-            self.ask(ctx, scene);
+            self.ask(ctx, context);
         }
     }
 
@@ -218,7 +218,7 @@ impl WhatIfView {
     }
 
     /// The result of the change: the verdict and the peaks, or a hint that nothing is changed yet.
-    fn verdict_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) -> Option<Wish> {
+    fn verdict_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Option<Action> {
         let Some(answer) = self.shown.take() else {
             ui.horizontal(|ui| {
                 if self.worker.failure().is_none() {
@@ -228,7 +228,7 @@ impl WhatIfView {
             });
             return None;
         };
-        let wish = match &answer.outcome {
+        let action = match &answer.outcome {
             Err(why) => {
                 let words =
                     RichText::new(format!("The recording cannot be replayed: {why}.")).color(Shades::in_ui(ui).warning);
@@ -236,7 +236,7 @@ impl WhatIfView {
                 None
             }
             Ok(replayed) => match replayed.other() {
-                Some(other) => self.changed_ui(ui, scene, &answer.key.applied, (replayed, &other)),
+                Some(other) => self.changed_ui(ui, context, &answer.key.applied, (replayed, &other)),
                 None => {
                     let text = RichText::new(predicted::unchanged(&replayed.prediction)).size(15.0).strong();
                     ui.add(Label::new(text).wrap());
@@ -245,37 +245,37 @@ impl WhatIfView {
             },
         };
         self.shown = Some(answer);
-        wish
+        action
     }
 
     /// The curves of the change; without a change, the settings that were tried.
-    fn details_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>) -> Option<Wish> {
+    fn details_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Option<Action> {
         let answer = self.shown.take()?;
-        let wish = match &answer.outcome {
-            Ok(replayed) if replayed.other().is_some() => self.curve.curve_ui(ui, scene, replayed),
-            Ok(replayed) => self.tried_ui(ui, scene, replayed),
+        let action = match &answer.outcome {
+            Ok(replayed) if replayed.other().is_some() => self.curve.curve_ui(ui, context, replayed),
+            Ok(replayed) => self.tried_ui(ui, context, replayed),
             Err(_) => None,
         };
         // A click on settings starts a replay, and until it is done this table stays.
         self.shown = Some(answer);
-        wish
+        action
     }
 
     /// The verdict and the peaks.
     fn changed_ui(
         &mut self,
         ui: &mut Ui,
-        scene: &Scene<'_>,
+        context: &ViewContext<'_>,
         applied: &Applied,
         (replayed, other): (&Arc<Replayed>, &Other<'_>),
-    ) -> Option<Wish> {
+    ) -> Option<Action> {
         let has_capacity = applied.change.capacity.is_some();
         let verdict = predicted::verdict(&replayed.prediction, other.changed, &applied.words, has_capacity);
         let shades = Shades::in_ui(ui);
         let colour = if other.changed.oom.is_some() { shades.warning } else { shades.strong };
         ui.add(Label::new(RichText::new(verdict).size(15.0).strong().color(colour)).wrap());
         ui.horizontal_wrapped(|ui| {
-            let name = || format!("{}, what if {}", scene.recording.name, applied.words);
+            let name = || format!("{}, what if {}", context.recording.name, applied.words);
             let mut open = |ui: &mut Ui, words: &str, label: &str, tooltip: &str, compares: bool| {
                 let button = ui.add_enabled(!self.opener.is_busy(), egui::Button::new(words).small());
                 button.widget_info(|| WidgetInfo::labeled(Role::Button, true, label));
@@ -296,25 +296,25 @@ impl WhatIfView {
     }
 
     /// The settings that were tried.
-    fn tried_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>, replayed: &Replayed) -> Option<Wish> {
+    fn tried_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>, replayed: &Replayed) -> Option<Action> {
         ui.weak("The same requests with common settings. Click one to see its peaks and curve.");
         if let Some(settings) = figures::tried_ui(ui, replayed, &mut self.tried) {
             self.form.set(Field::Settings, &settings);
-            self.apply(ui.ctx(), scene);
+            self.apply(ui.ctx(), context);
         }
         None
     }
 
     /// Asks again for another recording or device, and takes over finished results.
-    fn refresh(&mut self, ctx: &egui::Context, scene: &Scene<'_>) {
-        let (of, device) = (Arc::downgrade(scene.recording), scene.selection.device);
+    fn refresh(&mut self, ctx: &egui::Context, context: &ViewContext<'_>) {
+        let (of, device) = (Arc::downgrade(context.recording), context.selection.device);
         let is_same = |(asked, on): &(Weak<_>, usize)| Weak::ptr_eq(asked, &of) && *on == device;
         if !self.asked.as_ref().is_some_and(is_same) {
-            self.has_uses = LastUses::of(&scene.recording.trace, scene.index().device).is_some();
+            self.has_uses = LastUses::of(&context.recording.trace, context.index().device).is_some();
             if !self.has_uses && !self.applied.change.until_last_use.is_empty() {
                 self.applied = Applied::default();
             }
-            self.ask(ctx, scene);
+            self.ask(ctx, context);
         }
         if let Some(answer) = self.worker.take() {
             self.take(answer);
@@ -326,11 +326,11 @@ impl WhatIfView {
         }
     }
 
-    fn ask(&mut self, ctx: &egui::Context, scene: &Scene<'_>) {
-        let (of, device) = (Arc::downgrade(scene.recording), scene.selection.device);
+    fn ask(&mut self, ctx: &egui::Context, context: &ViewContext<'_>) {
+        let (of, device) = (Arc::downgrade(context.recording), context.selection.device);
         self.asked = Some((Weak::clone(&of), device));
         let key = Key { of, device, applied: self.applied.clone() };
-        self.worker.ask(ctx, Asked { recording: Arc::clone(scene.recording), key });
+        self.worker.ask(ctx, Asked { recording: Arc::clone(context.recording), key });
     }
 
     fn take(&mut self, answer: Answer) {

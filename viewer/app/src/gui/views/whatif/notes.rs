@@ -9,15 +9,15 @@ use super::job::Replayed;
 use crate::answers::prediction::{Changed, Failed};
 use crate::figures::moment::when;
 use crate::figures::predicted::{LOWEST_ADDRESS, NO_BLOCK, concerned, deviation, settings_and_memory};
-use crate::gui::scene::Wish;
+use crate::gui::view_context::Action;
 use crate::gui::widgets::theme::Shades;
 
 /// Shows the notes. Returns the moment that was clicked.
-pub(super) fn notes_ui(ui: &mut Ui, applied: &Applied, replayed: &Replayed) -> Option<Wish> {
+pub(super) fn notes_ui(ui: &mut Ui, applied: &Applied, replayed: &Replayed) -> Option<Action> {
     let unchanged = &replayed.prediction.unchanged;
-    let mut wish = None;
+    let mut action = None;
     if let Some(changed) = &replayed.prediction.changed {
-        wish = changed_ui(ui, applied, changed);
+        action = changed_ui(ui, applied, changed);
     }
     let changed = replayed.prediction.changed.as_ref();
     for text in changed.map_or(&unchanged.assumptions, |changed| &changed.assumptions) {
@@ -28,18 +28,18 @@ pub(super) fn notes_ui(ui: &mut Ui, applied: &Applied, replayed: &Replayed) -> O
     }
     if let Some(differs) = &unchanged.divergence {
         warning_ui(ui, &deviation(differs));
-        wish = there_ui(ui, "Go there", "Go to where the replay leaves the recording", differs.event).or(wish);
+        action = there_ui(ui, "Go there", "Go to where the replay leaves the recording", differs.event).or(action);
         for cause in &unchanged.causes {
             warning_ui(ui, &format!("Possible cause: {cause}."));
         }
     }
-    wish
+    action
 }
 
-fn changed_ui(ui: &mut Ui, applied: &Applied, changed: &Changed) -> Option<Wish> {
-    let mut wish = None;
+fn changed_ui(ui: &mut Ui, applied: &Applied, changed: &Changed) -> Option<Action> {
+    let mut action = None;
     if let Some(oom) = &changed.oom {
-        wish = there_ui(ui, "Go to the request that fails", "Go to the request that fails", oom.event);
+        action = there_ui(ui, "Go to the request that fails", "Go to the request that fails", oom.event);
         Grid::new("request that fails").num_columns(2).spacing(vec2(12.0, 1.0)).show(ui, |ui| {
             for (name, value) in failed_rows(oom) {
                 ui.weak(name);
@@ -57,7 +57,7 @@ fn changed_ui(ui: &mut Ui, applied: &Applied, changed: &Changed) -> Option<Wish>
         warning_ui(ui, NO_BLOCK);
     }
     plain_ui(ui, &settings_and_memory(changed));
-    wish
+    action
 }
 
 /// The sizes at a request that fails.
@@ -82,11 +82,11 @@ fn warning_ui(ui: &mut Ui, text: &str) {
 }
 
 /// A button that goes to the state after `event`.
-fn there_ui(ui: &mut Ui, name: &str, label: &str, event: EventId) -> Option<Wish> {
+fn there_ui(ui: &mut Ui, name: &str, label: &str, event: EventId) -> Option<Action> {
     let button = ui.small_button(name);
     button.widget_info(|| WidgetInfo::labeled(Role::Button, true, label));
     button.on_hover_text("Pin that moment, and show it in the timeline.").clicked().then(|| {
         let event = event.index().map_or(0, |index| index + 1);
-        Wish::Moment(event)
+        Action::Moment(event)
     })
 }

@@ -9,7 +9,7 @@ use highwater_snapshots::units::format_bytes;
 
 use super::curve::{Asked, Column, Curve, DRAWN, Key};
 use super::job::{Other, Replayed};
-use crate::gui::scene::{Scene, Wish};
+use crate::gui::view_context::{Action, ViewContext};
 use crate::gui::views::timeline::{Labels, PlotFrame, paint_axis_name, paint_note, paint_ooms, ruled, wheel};
 use crate::gui::widgets::legend::chip_ui;
 use crate::gui::widgets::theme::{self, Shades};
@@ -58,17 +58,22 @@ impl CurveView {
     }
 
     /// Shows legend and curves in the available space, and handles wheel, drag and click.
-    pub(super) fn curve_ui(&mut self, ui: &mut Ui, scene: &Scene<'_>, replayed: &Arc<Replayed>) -> Option<Wish> {
+    pub(super) fn curve_ui(
+        &mut self,
+        ui: &mut Ui,
+        context: &ViewContext<'_>,
+        replayed: &Arc<Replayed>,
+    ) -> Option<Action> {
         let other = replayed.other()?;
-        self.ask(ui, scene, replayed);
+        self.ask(ui, context, replayed);
         let shades = Shades::in_ui(ui);
-        legend_ui(ui, scene, &other, &shades);
+        legend_ui(ui, context, &other, &shades);
         let height = (ui.available_height() - theme::AXIS_NAME_HEIGHT).max(theme::CURVE_LEAST - theme::ROW_HEIGHT);
-        let view = View { x: scene.selection.view().x.clone(), y: 0.0..top(scene, &other) };
+        let view = View { x: context.selection.view().x.clone(), y: 0.0..top(context, &other) };
         let room = self.rect.map_or(vec2(600.0, 200.0), |rect| rect.size());
-        let plot = ruled(Plot::new("what if"), scene.selection.axis(), &view, room);
+        let plot = ruled(Plot::new("what if"), context.selection.axis(), &view, room);
         let plot = plot.height(height).show_grid(true).grid_color(shades.grid);
-        let lines = self.lines(scene, &other, &view, &shades);
+        let lines = self.lines(context, &other, &view, &shades);
         let bounds = view.clone();
         let shown = plot.show(ui, |plot| {
             plot.set_plot_bounds_x(bounds.x.start..=bounds.x.end);
@@ -77,26 +82,26 @@ impl CurveView {
                 plot.line(line);
             }
         });
-        let name = &scene.recording.name;
+        let name = &context.recording.name;
         let label = format!("Curves of {name}: reserved and allocated memory, as recorded and what if");
         shown.response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, &label));
         let frame = PlotFrame { rect: *shown.transform.frame(), view };
         self.rect = Some(frame.rect);
         let columns = self.shown.as_ref().map(|shown| shown.columns.as_slice()).unwrap_or_default();
-        marks_ui(ui, &frame, scene, (&other, columns), &shades);
+        marks_ui(ui, &frame, context, (&other, columns), &shades);
         ui.add_space(theme::AXIS_NAME_HEIGHT);
-        follow_ui(ui, &shown.response, &frame, scene, &other)
+        follow_ui(ui, &shown.response, &frame, context, &other)
     }
 
-    fn ask(&mut self, ui: &Ui, scene: &Scene<'_>, replayed: &Arc<Replayed>) {
+    fn ask(&mut self, ui: &Ui, context: &ViewContext<'_>, replayed: &Arc<Replayed>) {
         let width = self.rect.map_or(ui.available_width() - theme::AXIS_WIDTH, |rect| rect.width());
         let columns = ((width * ui.ctx().pixels_per_point()) as usize).clamp(16, MOST_COLUMNS);
-        let selection = scene.selection;
+        let selection = context.selection;
         let of = Arc::downgrade(replayed);
         let key = Key { of, axis: selection.axis(), x: selection.view().x.clone(), columns };
         if self.asked.as_ref() != Some(&key) {
             self.asked = Some(key.clone());
-            let (recording, replayed) = (Arc::clone(scene.recording), Arc::clone(replayed));
+            let (recording, replayed) = (Arc::clone(context.recording), Arc::clone(replayed));
             self.worker.ask(ui.ctx(), Asked { recording, replayed, selection: selection.clone(), key });
         }
         self.shown = self.worker.take_newest().or(self.shown.take());
@@ -106,9 +111,9 @@ impl CurveView {
     }
 
     /// Measured lines, then the predicted ones in dashes over them, then the capacity.
-    fn lines(&self, scene: &Scene<'_>, other: &Other<'_>, view: &View, shades: &Shades) -> Vec<Line<'static>> {
+    fn lines(&self, context: &ViewContext<'_>, other: &Other<'_>, view: &View, shades: &Shades) -> Vec<Line<'static>> {
         let columns = self.shown.as_ref().map(|shown| shown.columns.as_slice()).unwrap_or_default();
-        let inside = scene.selection.whole(scene.recording).x;
+        let inside = context.selection.whole(context.recording).x;
         let columns = || columns.iter().filter(|column| inside.contains(&column.x));
         let mut lines = Vec::new();
         for (row, metric) in DRAWN.into_iter().enumerate() {
@@ -132,17 +137,17 @@ impl CurveView {
 }
 
 /// The upper end of the byte axis: the highest line, or the capacity if that is not far above.
-fn top(scene: &Scene<'_>, other: &Other<'_>) -> f64 {
-    let peaks = DRAWN.map(|metric| scene.index().peak(&scene.recording.trace, metric).bytes);
+fn top(context: &ViewContext<'_>, other: &Other<'_>) -> f64 {
+    let peaks = DRAWN.map(|metric| context.index().peak(&context.recording.trace, metric).bytes);
     let highest = peaks.into_iter().max().unwrap_or(0).max(other.highest()).max(1) as f64;
     let capacity = other.changed.capacity.map(|bytes| bytes as f64).filter(|bytes| *bytes <= highest * CAPACITY_WITHIN);
     highest.max(capacity.unwrap_or(0.0)) * HEADROOM
 }
 
 /// The legend of the lines, with each total at the moment.
-fn legend_ui(ui: &mut Ui, scene: &Scene<'_>, other: &Other<'_>, shades: &Shades) {
-    let moment = scene.moment.position();
-    let measured = scene.index().series.before_position(&scene.recording.trace, moment);
+fn legend_ui(ui: &mut Ui, context: &ViewContext<'_>, other: &Other<'_>, shades: &Shades) {
+    let moment = context.moment.position();
+    let measured = context.index().series.before_position(&context.recording.trace, moment);
     let predicted = other.totals(moment);
     ui.horizontal_wrapped(|ui| {
         ui.spacing_mut().item_spacing = vec2(0.0, 2.0);
@@ -169,10 +174,16 @@ fn legend_ui(ui: &mut Ui, scene: &Scene<'_>, other: &Other<'_>, shades: &Shades)
 }
 
 /// Marks the moment, the point of failure, and a capacity above the view.
-fn marks_ui(ui: &Ui, frame: &PlotFrame, scene: &Scene<'_>, (other, columns): (&Other<'_>, &[Column]), shades: &Shades) {
+fn marks_ui(
+    ui: &Ui,
+    frame: &PlotFrame,
+    context: &ViewContext<'_>,
+    (other, columns): (&Other<'_>, &[Column]),
+    shades: &Shades,
+) {
     let painter = ui.painter();
-    let (selection, trace) = (scene.selection, &scene.recording.trace);
-    let x = frame.screen_x(selection.middle_of(trace, scene.moment.position()));
+    let (selection, trace) = (context.selection, &context.recording.trace);
+    let x = frame.screen_x(selection.middle_of(trace, context.moment.position()));
     if frame.rect.x_range().contains(x) {
         painter.vline(x, frame.rect.y_range(), Stroke::new(1.0, shades.cursor.gamma_multiply(0.6)));
     }
@@ -193,8 +204,14 @@ fn marks_ui(ui: &Ui, frame: &PlotFrame, scene: &Scene<'_>, (other, columns): (&O
 }
 
 /// Moves and zooms along the axis together with the timeline, and pins the moment that is clicked.
-fn follow_ui(ui: &Ui, response: &Response, frame: &PlotFrame, scene: &Scene<'_>, other: &Other<'_>) -> Option<Wish> {
-    let (recording, now) = (scene.recording, scene.selection);
+fn follow_ui(
+    ui: &Ui,
+    response: &Response,
+    frame: &PlotFrame,
+    context: &ViewContext<'_>,
+    other: &Other<'_>,
+) -> Option<Action> {
+    let (recording, now) = (context.recording, context.selection);
     let mut selection = now.clone();
     if response.dragged_by(PointerButton::Primary) {
         let moved = f64::from(response.drag_delta().x) * frame.units_per_point()[0];
@@ -208,28 +225,34 @@ fn follow_ui(ui: &Ui, response: &Response, frame: &PlotFrame, scene: &Scene<'_>,
         ui.input_mut(|input| input.smooth_scroll_delta = Vec2::ZERO);
     }
     if selection.view().x != now.view().x {
-        return Some(Wish::Across(selection.view().x.clone()));
+        return Some(Action::Across(selection.view().x.clone()));
     }
     let at = at.filter(|_| !response.dragged())?;
     let moment = now.moment_at(&recording.trace, frame.x_at(at.x));
     if response.clicked() {
-        return Some(Wish::Moment(moment));
+        return Some(Action::Moment(moment));
     }
-    hover_ui(ui.ctx(), ui, response, moment, (scene, other));
+    hover_ui(ui.ctx(), ui, response, moment, (context, other));
     None
 }
 
-fn hover_ui(ctx: &Context, ui: &Ui, response: &Response, position: usize, (scene, other): (&Scene<'_>, &Other<'_>)) {
+fn hover_ui(
+    ctx: &Context,
+    ui: &Ui,
+    response: &Response,
+    position: usize,
+    (context, other): (&ViewContext<'_>, &Other<'_>),
+) {
     let id = response.id.with("under the pointer");
     let tooltip = Tooltip::always_open(ctx.clone(), ui.layer_id(), id, egui::PopupAnchor::Pointer);
     tooltip.gap(16.0).show(|ui| {
-        let trace = &scene.recording.trace;
-        let measured = scene.index().series.before_position(trace, position);
+        let trace = &context.recording.trace;
+        let measured = context.index().series.before_position(trace, position);
         let predicted = other.totals(position);
         for metric in DRAWN {
             let predicted = predicted.map_or_else(|| "ended".to_owned(), |totals| format_bytes(totals.get(metric)));
             ui.label(format!("{metric}: {} recorded, {predicted} what if", format_bytes(measured.get(metric))));
         }
-        ui.weak(moment_text(&scene.index().moment(trace, Metric::Reserved, position)));
+        ui.weak(moment_text(&context.index().moment(trace, Metric::Reserved, position)));
     });
 }

@@ -8,7 +8,7 @@ use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use highwater_analysis::Metric;
 
 use super::*;
-use crate::gui::stage::Stage;
+use crate::gui::view_harness::ViewHarness;
 use crate::selection::{Axis, View};
 
 /// Two activations of 4 and 8 MiB, then a gradient of 4 MiB, in one segment; the first is used no more by then.
@@ -39,12 +39,12 @@ fn steps() -> String {
     plain.join("\n") + &second
 }
 
-type Play = Stage<WhatIfView>;
+type Play = ViewHarness<WhatIfView>;
 
 fn harness_of(text: &str, size: Vec2) -> Harness<'static, Play> {
     let mut harness = Harness::builder().with_size(size).build_ui_state(
-        |ui, stage: &mut Play| stage.play(|view, scene| view.whatif_ui(ui, scene)),
-        Stage::new(text, WhatIfView::default()),
+        |ui, stage: &mut Play| stage.play(|view, context| view.whatif_ui(ui, context)),
+        ViewHarness::new(text, WhatIfView::default()),
     );
     settle(&mut harness);
     harness
@@ -89,8 +89,8 @@ fn csv(harness: &Harness<'_, Play>) -> Vec<Vec<String>> {
     text.lines().map(|line| line.split(',').map(|cell| cell.trim_matches('"').to_owned()).collect()).collect()
 }
 
-fn last_wish(harness: &Harness<'_, Play>) -> Option<Wish> {
-    harness.state().wishes.last().cloned()
+fn last_wish(harness: &Harness<'_, Play>) -> Option<Action> {
+    harness.state().actions.last().cloned()
 }
 
 fn columns(harness: &Harness<'_, Play>) -> Vec<curve::Column> {
@@ -138,7 +138,7 @@ fn a_change_is_replayed_and_its_peaks_stand_beside_the_recorded_ones() {
     harness.drag_at(at);
     harness.drop_at(at);
     settle(&mut harness);
-    assert_eq!(last_wish(&harness), Some(Wish::Moment(5)));
+    assert_eq!(last_wish(&harness), Some(Action::Moment(5)));
     let written = csv(&harness);
     assert_eq!(written[0].join(","), "peak_of,recorded_bytes,changed_bytes,step,phase,event");
     assert_eq!(written[2].join(","), "allocated,16777216,12582912,0,forward,4");
@@ -210,7 +210,7 @@ fn a_device_that_is_too_small_ends_the_curve_where_the_request_fails() {
     harness.get_by_label("reserved, what if ended");
     harness.get_by_label("capacity 16 MiB");
     press(&mut harness, "Go to the request that fails");
-    assert_eq!(last_wish(&harness), Some(Wish::Moment(4)));
+    assert_eq!(last_wish(&harness), Some(Action::Moment(4)));
     harness.get_by_label("reserved, what if 0 B");
     let columns = columns(&harness);
     let (drawn, ended): (Vec<curve::Column>, Vec<_>) =
@@ -263,7 +263,7 @@ fn the_curve_moves_with_the_timeline_and_a_click_pins_its_moment() {
     harness.drag_at(middle);
     harness.drop_at(middle);
     settle(&mut harness);
-    assert!(matches!(last_wish(&harness), Some(Wish::Moment(_))), "{:?}", last_wish(&harness));
+    assert!(matches!(last_wish(&harness), Some(Action::Moment(_))), "{:?}", last_wish(&harness));
     let (recording, whole) = (Arc::clone(&harness.state().recording), harness.state().selection.view().clone());
     let part = View { x: 4.0..10.0, y: whole.y };
     harness.state_mut().selection.show(&recording, part);
@@ -273,7 +273,7 @@ fn the_curve_moves_with_the_timeline_and_a_click_pins_its_moment() {
     harness.drag_at(middle);
     harness.hover_at(middle + Vec2::new(40.0, 0.0));
     harness.run_steps(2);
-    let Some(Wish::Across(x)) = last_wish(&harness) else { panic!("{:?}", last_wish(&harness)) };
+    let Some(Action::Across(x)) = last_wish(&harness) else { panic!("{:?}", last_wish(&harness)) };
     assert!(x.start < 4.0 && (x.end - x.start - 6.0).abs() < 1e-9, "{x:?}");
 }
 
@@ -316,7 +316,7 @@ fn another_recording_is_replayed_with_the_same_change_and_nothing_is_said_of_the
     let mut harness = harness(STEP);
     enter(&mut harness, "Without", "category=gradient");
     let former = Arc::downgrade(&harness.state().recording);
-    let next = Stage::new(&steps(), ());
+    let next = ViewHarness::new(&steps(), ());
     let stage = harness.state_mut();
     (stage.recording, stage.selection, stage.matches) = (next.recording, next.selection, next.matches);
     assert_eq!(former.strong_count(), 0, "it is not kept");

@@ -5,7 +5,7 @@ use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable as _;
 
 use super::*;
-use crate::gui::stage::Stage;
+use crate::gui::view_harness::ViewHarness;
 
 const STEPS: &str = "
     baseline w 400/512 parameter @net.fc1 < new < main
@@ -24,12 +24,12 @@ const STEPS: &str = "
     alloc m 9/512
 ";
 
-type Play = Stage<(BlockPanel, BlockId)>;
+type Play = ViewHarness<(BlockPanel, BlockId)>;
 
 fn harness(text: &str, block: u32) -> Harness<'static, Play> {
     let mut harness = Harness::builder().with_size(Vec2::new(700.0, 900.0)).build_ui_state(
-        |ui, stage: &mut Play| stage.play(|(panel, id), scene| panel.block_ui(ui, scene, *id)),
-        Stage::new(text, (BlockPanel::default(), BlockId(block))),
+        |ui, stage: &mut Play| stage.play(|(panel, id), context| panel.block_ui(ui, context, *id)),
+        ViewHarness::new(text, (BlockPanel::default(), BlockId(block))),
     );
     settle(&mut harness);
     harness
@@ -104,11 +104,11 @@ fn buttons_ask_for_its_life_and_its_moments() {
         harness.get_by_label(button).click();
         settle(&mut harness);
     }
-    assert_eq!(harness.state().wishes, [Wish::Life(BlockId(1)), Wish::Moment(3), Wish::Moment(7)]);
+    assert_eq!(harness.state().actions, [Action::Life(BlockId(1)), Action::Moment(3), Action::Moment(7)]);
     let mut baseline = self::harness(STEPS, 0);
     baseline.get_by_label("Go to its allocation").click();
     settle(&mut baseline);
-    assert!(baseline.state().wishes.is_empty(), "what was made before the recording has no such moment");
+    assert!(baseline.state().actions.is_empty(), "what was made before the recording has no such moment");
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn other_blocks_of_its_place_are_counted_and_can_be_looked_at_alone() {
     for (button, blocks) in [("call site", 2), ("operation", 3), ("module", 3)] {
         harness.get_by_label(&format!("Only blocks of this {button}")).click();
         settle(&mut harness);
-        let Some(Wish::Where(condition)) = harness.state().wishes.last().cloned() else { panic!("a condition") };
+        let Some(Action::Where(condition)) = harness.state().actions.last().cloned() else { panic!("a condition") };
         let matches = Matches::of(&harness.state().recording.trace, &condition.parse().unwrap());
         assert_eq!(matches.blocks(), blocks, "{condition}");
     }
@@ -131,7 +131,7 @@ fn the_source_is_shown_where_the_file_is_at_hand() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.py");
     std::fs::write(&path, "import torch\n\ndef forward(x):\n    y = torch.relu(x)\n    return y\n").unwrap();
-    let mut stage: Play = Stage::new(STEPS, (BlockPanel::default(), BlockId(1)));
+    let mut stage: Play = ViewHarness::new(STEPS, (BlockPanel::default(), BlockId(1)));
     let mut trace = (*stage.recording.trace).clone();
     let file = trace.tables.strings.len() as u32;
     trace.tables.strings.push(path.to_str().unwrap().to_owned());
@@ -140,9 +140,10 @@ fn the_source_is_shown_where_the_file_is_at_hand() {
     }
     trace.header.started_unix_us = 1;
     stage.recording = Arc::new(Recording::new("test", None, trace));
-    let mut harness = Harness::builder()
-        .with_size(Vec2::new(900.0, 1100.0))
-        .build_ui_state(|ui, stage: &mut Play| stage.play(|(panel, id), scene| panel.block_ui(ui, scene, *id)), stage);
+    let mut harness = Harness::builder().with_size(Vec2::new(900.0, 1100.0)).build_ui_state(
+        |ui, stage: &mut Play| stage.play(|(panel, id), context| panel.block_ui(ui, context, *id)),
+        stage,
+    );
     settle(&mut harness);
     let shown = |harness: &Harness<'_, Play>| harness.query_all_by_label(">    4      y = torch.relu(x)").count();
     assert_eq!(shown(&harness), 2, "once for the alloc and once for the free");

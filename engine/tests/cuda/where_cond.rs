@@ -19,13 +19,13 @@ fn elements_of_every_type_and_layout_are_chosen() {
                         let what = format!("by what is {name}: what is {of_left} or {of_right}");
                         let wide = both.full([shape[0], shape[1] + 16], 1.0, dtype);
                         let out = wide.map(|t| t.narrow(1, 8 * (place % 2), shape[1]));
-                        run(|of| backend::choose(of(&out), of(condition), Some(of(left)), Some(of(right))));
+                        run(|of| backend::where_cond(of(&out), of(condition), Some(of(left)), Some(of(right))));
                         wide.assert_equal(&what);
-                        run(|of| backend::choose(of(&out), of(condition), Some(of(left)), None));
+                        run(|of| backend::where_cond(of(&out), of(condition), Some(of(left)), None));
                         wide.assert_equal(&format!("{what}, only the first"));
-                        run(|of| backend::choose(of(&out), of(condition), None, Some(of(right))));
+                        run(|of| backend::where_cond(of(&out), of(condition), None, Some(of(right))));
                         wide.assert_equal(&format!("{what}, only the second"));
-                        run(|of| backend::choose(of(&out), of(condition), None, None));
+                        run(|of| backend::where_cond(of(&out), of(condition), None, None));
                         wide.assert_equal("neither");
                     }
                 }

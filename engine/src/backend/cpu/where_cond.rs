@@ -6,24 +6,24 @@ use crate::backend::View;
 use crate::backend::nest::Nest;
 use crate::error::Result;
 
-/// See [`crate::backend::choose`].
-pub fn choose(out: View<'_>, condition: View<'_>, left: Option<View<'_>>, right: Option<View<'_>>) -> Result<()> {
+/// See [`crate::backend::where_cond`].
+pub fn where_cond(out: View<'_>, condition: View<'_>, left: Option<View<'_>>, right: Option<View<'_>>) -> Result<()> {
     // Elements are moved, not computed with; zero is all bits 0 in every type.
     match out.dtype.size() {
-        8 => choose_as::<u64>(out, condition, [left, right]),
-        4 => choose_as::<u32>(out, condition, [left, right]),
-        2 => choose_as::<u16>(out, condition, [left, right]),
-        _ => choose_as::<u8>(out, condition, [left, right]),
+        8 => where_as::<u64>(out, condition, [left, right]),
+        4 => where_as::<u32>(out, condition, [left, right]),
+        2 => where_as::<u16>(out, condition, [left, right]),
+        _ => where_as::<u8>(out, condition, [left, right]),
     }
 }
 
-fn choose_as<T: Pod>(out: View<'_>, condition: View<'_>, [left, right]: [Option<View<'_>>; 2]) -> Result<()> {
-    let truths = condition.storage.read::<u8>("choose")?;
-    let mut memory = out.storage.write::<T>("choose")?;
+fn where_as<T: Pod>(out: View<'_>, condition: View<'_>, [left, right]: [Option<View<'_>>; 2]) -> Result<()> {
+    let truths = condition.storage.read::<u8>("where")?;
+    let mut memory = out.storage.write::<T>("where")?;
     for (wanted, side) in [(true, left), (false, right)] {
         match side {
             Some(side) => {
-                let values = side.storage.read::<T>("choose")?;
+                let values = side.storage.read::<T>("where")?;
                 Nest::new([out.layout, condition.layout, side.layout]).each(|[at, truth, from]| {
                     if (truths[truth] != 0) == wanted {
                         memory[at] = values[from];
@@ -51,8 +51,8 @@ pub fn clear(out: View<'_>, condition: View<'_>, wanted: bool) -> Result<()> {
 }
 
 fn clear_as<T: Pod>(out: View<'_>, condition: View<'_>, wanted: bool) -> Result<()> {
-    let truths = condition.storage.read::<u8>("choose")?;
-    let mut memory = out.storage.write::<T>("choose")?;
+    let truths = condition.storage.read::<u8>("where")?;
+    let mut memory = out.storage.write::<T>("where")?;
     Nest::new([out.layout, condition.layout]).each(|[at, truth]| {
         if (truths[truth] != 0) != wanted {
             memory[at] = T::zeroed();

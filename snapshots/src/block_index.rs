@@ -7,7 +7,7 @@ use crate::ids::BlockId;
 
 /// One device's keys: an array where they are dense, as a counter makes them, else a map.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct BlockKeys {
+pub(crate) struct BlockIndex {
     first: BlockKey,
     dense: Vec<BlockId>,
     sparse: HashMap<BlockKey, BlockId>,
@@ -17,7 +17,7 @@ pub(crate) struct BlockKeys {
 /// The array has at most so many places for each key, so that a file cannot make us allocate at will.
 const PLACES_A_KEY: u64 = 8;
 
-impl BlockKeys {
+impl BlockIndex {
     /// The row last inserted for `key`; none if there is none.
     #[inline]
     pub(crate) fn get(&self, key: BlockKey) -> BlockId {
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn dense_sparse_and_falling_keys_are_all_found_again() {
-        let mut keys = BlockKeys::default();
+        let mut keys = BlockIndex::default();
         let named = [5, 6, 7, 1 << 40, 9, u64::MAX - 1, 0, 7];
         for (row, key) in named.into_iter().enumerate() {
             keys.insert(key, BlockId::from_index(row));
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn keys_that_jump_do_not_make_the_array_grow_beyond_its_share() {
-        let mut keys = BlockKeys::default();
+        let mut keys = BlockIndex::default();
         for row in 0..1000_u64 {
             keys.insert(row * 1_000_000, BlockId(row as u32));
         }

@@ -3,7 +3,7 @@
 
 const u32 WIDTH = 16 / sizeof(T);
 
-KERNEL void choose(T* out, const truth* condition, const T* left, const T* right, const Lines<4> lines) {
+KERNEL void where_cond(T* out, const truth* condition, const T* left, const T* right, const Lines<4> lines) {
     Share share = share_of_line(lines);
     each_line(lines, [&](const Offsets<4>& at) {
         write_line<WIDTH>(
@@ -11,7 +11,7 @@ KERNEL void choose(T* out, const truth* condition, const T* left, const T* right
             line_of(condition, lines, at, 1), line_of(left, lines, at, 2), line_of(right, lines, at, 3));
     });
 }
-EXPORT_PLAIN(choose)
+EXPORT_PLAIN(where_cond)
 
 // Keeps elements where the condition is `wanted`; the others become 0.
 KERNEL void keep(T* out, const truth* condition, const T* in, const Lines<3> lines, u32 wanted) {

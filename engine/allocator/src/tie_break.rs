@@ -1,8 +1,8 @@
-//! Ties: which of several free ranges of equal size is taken.
+//! TieBreak: which of several free ranges of equal size is taken.
 
 /// Which of several free ranges of equal size is taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Ties {
+pub enum TieBreak {
     /// That of the oldest segment.
     #[default]
     OldestSegment,

@@ -10,8 +10,8 @@ use crate::tensor::Tensor;
 impl Tensor {
     /// `yes` where this condition, of type Bool or U8, holds or is not 0, and `no` elsewhere (PyTorch's `where`). All
     /// three broadcast to one shape. Keeps the condition.
-    pub fn choose(&self, yes: &Self, no: &Self) -> Result<Self> {
-        let op = "choose";
+    pub fn where_cond(&self, yes: &Self, no: &Self) -> Result<Self> {
+        let op = "where";
         let operation = Operation::begin(op, &[yes, no]);
         if !matches!(self.dtype(), DType::Bool | DType::U8) {
             return Err(Error::DType { op, found: self.dtype(), need: "a condition is of type bool or u8" });
@@ -22,7 +22,7 @@ impl Tensor {
         let out = Self::empty(shape, yes.dtype(), self.device())?;
         let condition = self.broadcast_to(op, &shape)?;
         let sides = [yes.broadcast_to(op, &shape)?, no.broadcast_to(op, &shape)?];
-        backend::choose(out.view(), condition.view(), Some(sides[0].view()), Some(sides[1].view()))?;
+        backend::where_cond(out.view(), condition.view(), Some(sides[0].view()), Some(sides[1].view()))?;
         let shapes = [*yes.shape(), *no.shape()];
         Ok(operation.record(out, &[yes, no], |_| Choose { condition: Saved::new(&condition), shapes }))
     }
@@ -37,10 +37,10 @@ struct Choose {
 impl Gradient for Choose {
     fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
         let Self { condition, shapes } = *self;
-        let condition = condition.take("choose")?;
+        let condition = condition.take("where")?;
         if inputs.needs(0) && inputs.needs(1) {
             let of_yes = grad.same_shape()?;
-            backend::choose(of_yes.view(), condition.view(), Some(grad.view()), None)?;
+            backend::where_cond(of_yes.view(), condition.view(), Some(grad.view()), None)?;
             inputs.give(0, of_yes.into_sum_to(&shapes[0])?)?;
         }
         let last = if inputs.needs(1) { 1 } else { 0 };
@@ -60,7 +60,7 @@ impl Tensor {
         let out = self.same_shape()?;
         let side = Some(self.view());
         let [yes, no] = if wanted { [side, None] } else { [None, side] };
-        backend::choose(out.view(), condition.view(), yes, no)?;
+        backend::where_cond(out.view(), condition.view(), yes, no)?;
         Ok(out)
     }
 }

@@ -3,8 +3,8 @@
 use super::after;
 use super::idle::Idle;
 use super::parts::{Cause, Parts};
-use crate::absence::{Absence, Grouped, absences};
 use crate::between::bytes_of;
+use crate::counterfactual::{Counterfactual, Grouped, absences};
 use crate::group_key::GroupKey;
 use crate::holders::Holders;
 use crate::live::LiveIndex;
@@ -23,7 +23,7 @@ pub(super) const LEAST_PERCENT_OF_STATE: u64 = 10;
 pub(super) const TOP_LINES: usize = 3;
 
 /// The input for advice.
-pub(super) struct Scene<'a> {
+pub(super) struct PeakContext<'a> {
     pub(super) trace: &'a Trace,
     pub(super) series: &'a Series,
     pub(super) peak: &'a Moment,
@@ -38,7 +38,7 @@ pub(super) struct Scene<'a> {
     pub(super) is_cut: bool,
 }
 
-impl Scene<'_> {
+impl PeakContext<'_> {
     pub(super) fn is_much(&self, bytes: u64, percent: u64) -> bool {
         bytes > 0 && u128::from(bytes) * 100 >= u128::from(self.peak.bytes) * u128::from(percent)
     }
@@ -79,7 +79,7 @@ impl Scene<'_> {
         count
     }
 
-    pub(super) fn left(&self, absence: &Absence) -> Moment {
+    pub(super) fn left(&self, absence: &Counterfactual) -> Moment {
         after(self.trace, self.series, self.peak.metric, absence)
     }
 

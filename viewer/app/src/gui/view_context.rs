@@ -1,4 +1,4 @@
-//! The input that every view gets, and the wishes that it returns; these link all views.
+//! The input that every view gets, and the actions that it returns; these link all views.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub enum Reason {
 
 /// The input of all views in one frame.
 #[derive(Clone, Copy, Debug)]
-pub struct Scene<'a> {
+pub struct ViewContext<'a> {
     /// The recording.
     pub recording: &'a Arc<Recording>,
     /// Device, total, axis, visible part, pinned block, marks.
@@ -39,7 +39,7 @@ pub struct Scene<'a> {
     pub colouring: Option<&'a Colouring>,
 }
 
-impl<'a> Scene<'a> {
+impl<'a> ViewContext<'a> {
     /// The selected device.
     pub fn index(&self) -> &'a DeviceIndex {
         &self.recording.devices[self.selection.device]
@@ -48,7 +48,7 @@ impl<'a> Scene<'a> {
 
 /// A request from one view that all views follow.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Wish {
+pub enum Action {
     /// Pin this moment: the state after this many events.
     Moment(usize),
     /// Pin this block, at the pinned moment if it is live then, else at its allocation, and show its facts.

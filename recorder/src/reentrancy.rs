@@ -1,4 +1,4 @@
-//! Busy: marks a thread as inside the recorder, so that nothing is recorded, captured or locked a second time there.
+//! ReentrancyGuard: marks a thread as inside the recorder, so that nothing is recorded, captured or locked a second time there.
 
 use std::cell::Cell;
 use std::sync::atomic::{Ordering, compiler_fence};
@@ -10,19 +10,19 @@ thread_local! {
 
 /// Held while the thread works for the recorder: what a signal handler or an allocator's hook would record meanwhile is
 /// the recorder's own, or has to be refused.
-pub(crate) struct Busy(());
+pub(crate) struct ReentrancyGuard(());
 
 /// Marks the thread, unless it is marked already.
 #[inline(always)]
-pub(crate) fn enter() -> Option<Busy> {
+pub(crate) fn enter() -> Option<ReentrancyGuard> {
     if BUSY.replace(true) {
         return None;
     }
     compiler_fence(Ordering::SeqCst);
-    Some(Busy(()))
+    Some(ReentrancyGuard(()))
 }
 
-impl Drop for Busy {
+impl Drop for ReentrancyGuard {
     #[inline(always)]
     fn drop(&mut self) {
         compiler_fence(Ordering::SeqCst);
@@ -30,7 +30,7 @@ impl Drop for Busy {
     }
 }
 
-/// Held while the memory that the thread takes is the recorder's own. Unlike [`Busy`], it does not keep events from being
+/// Held while the memory that the thread takes is the recorder's own. Unlike [`ReentrancyGuard`], it does not keep events from being
 /// told.
 pub(crate) struct Own {
     was: bool,

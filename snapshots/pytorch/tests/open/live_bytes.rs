@@ -1,17 +1,17 @@
-//! Levels: what is told of a recording's memory while it is read is what the whole recording says.
+//! LiveBytes: what is told of a recording's memory while it is read is what the whole recording says.
 
 use std::ops::ControlFlow;
 
 use highwater_analysis::{Metric, Series};
 use highwater_pytorch::open::{open_bytes, open_stream};
 use highwater_snapshots::format::{Progress, write_trace};
-use highwater_snapshots::levels::Levels;
+use highwater_snapshots::live_bytes::LiveBytes;
 use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::{DeviceId, Trace};
 use serde_json::json;
 
 /// What is told of `bytes`, by events, and the trace.
-fn told(bytes: &[u8], is_stream: bool) -> (Vec<(u64, Levels)>, Trace) {
+fn told(bytes: &[u8], is_stream: bool) -> (Vec<(u64, LiveBytes)>, Trace) {
     let mut told = Vec::new();
     let mut listener = |now: Progress| {
         told.extend(now.levels.map(|levels| (now.events, levels)));

@@ -1,4 +1,4 @@
-//! Turned: copies that go down columns where they read and along rows where they write, a tile at a time.
+//! Transposed: copies that go down columns where they read and along rows where they write, a tile at a time.
 
 use super::launch::loop_words;
 use crate::backend::nest::Nest;
@@ -6,14 +6,14 @@ use crate::backend::nest::Nest;
 /// Fewer rows or columns than this fill too little of a tile.
 const LEAST: usize = 16;
 
-/// Matrices to be turned, as kernels take them: `struct Turned` in fill.cu.
-pub(super) struct Turned {
+/// Matrices to be transposed, as kernels take them: `struct Transposed` in fill.cu.
+pub(super) struct Transposed {
     pub(super) words: Vec<u64>,
     /// How many tiles they make up.
     pub(super) tiles: usize,
 }
 
-impl Turned {
+impl Transposed {
     /// If the copy `nest` of elements of so many bytes turns matrices.
     pub(super) fn of(nest: &Nest<2>, bytes: usize) -> Option<Self> {
         let (lengths, [written, read]) = nest.axes();
@@ -46,12 +46,14 @@ mod tests {
     #[test]
     fn only_copies_across_long_rows_and_columns_are_turned() {
         let order = |shape: &[usize]| Layout::contiguous(Shape::from_slice(shape).unwrap());
-        let turned = |out: &Layout, input: &Layout| Turned::of(&Nest::new([out, input]), 4).map(|turned| turned.tiles);
+        let transposed = |out: &Layout, input: &Layout| {
+            Transposed::of(&Nest::new([out, input]), 4).map(|transposed| transposed.tiles)
+        };
         let (out, input) = (order(&[3, 40, 70]), order(&[3, 70, 40]).transpose(1, 2));
-        assert_eq!(turned(&out, &input), Some(3 * 2 * 3));
-        assert_eq!(turned(&out, &out), None);
-        assert_eq!(turned(&order(&[40, 3, 70]), &order(&[70, 3, 40]).transpose(0, 2)), Some(3 * 2 * 3));
-        assert_eq!(turned(&order(&[3, 40, 8]), &order(&[3, 8, 40]).transpose(1, 2)), None);
-        assert_eq!(turned(&order(&[40, 3, 70]), &order(&[3, 40, 70]).transpose(0, 1)), None, "rows stay rows");
+        assert_eq!(transposed(&out, &input), Some(3 * 2 * 3));
+        assert_eq!(transposed(&out, &out), None);
+        assert_eq!(transposed(&order(&[40, 3, 70]), &order(&[70, 3, 40]).transpose(0, 2)), Some(3 * 2 * 3));
+        assert_eq!(transposed(&order(&[3, 40, 8]), &order(&[3, 8, 40]).transpose(1, 2)), None);
+        assert_eq!(transposed(&order(&[40, 3, 70]), &order(&[3, 40, 70]).transpose(0, 1)), None, "rows stay rows");
     }
 }

@@ -1,41 +1,41 @@
-//! A scene for tests of views, built from a recording in text form.
+//! A context for tests of views, built from a recording in text form.
 
 use std::sync::Arc;
 
 use highwater_analysis::{Filter, Matches};
 use highwater_snapshots::text::trace_from_text;
 
-use crate::gui::scene::{Reason, Scene, Wish};
+use crate::gui::view_context::{Action, Reason, ViewContext};
 use crate::selection::{Pin, Selection};
 use crate::session::Recording;
 
-/// The input of a scene, and the wishes of a view.
-pub(super) struct Stage<V> {
+/// The input of a context, and the actions of a view.
+pub(super) struct ViewHarness<V> {
     pub(super) recording: Arc<Recording>,
     pub(super) selection: Selection,
     pub(super) filter: Filter,
     pub(super) matches: Matches,
     pub(super) view: V,
-    pub(super) wishes: Vec<Wish>,
+    pub(super) actions: Vec<Action>,
 }
 
-impl<V> Stage<V> {
+impl<V> ViewHarness<V> {
     pub(super) fn new(text: &str, view: V) -> Self {
         let recording = Arc::new(Recording::new("test", None, trace_from_text(text).expect("the text is a trace")));
         let selection = Selection::new(&recording);
         let matches = Matches::of(&recording.trace, &Filter::default());
-        Self { recording, selection, filter: Filter::default(), matches, view, wishes: Vec::new() }
+        Self { recording, selection, filter: Filter::default(), matches, view, actions: Vec::new() }
     }
 
-    /// Shows the view with `show`, keeps its wishes, and pins a moment that it asks for.
-    pub(super) fn play(&mut self, show: impl FnOnce(&mut V, &Scene<'_>) -> Vec<Wish>) {
+    /// Shows the view with `show`, keeps its actions, and pins a moment that it asks for.
+    pub(super) fn play(&mut self, show: impl FnOnce(&mut V, &ViewContext<'_>) -> Vec<Action>) {
         let (trace, index) = (&self.recording.trace, &self.recording.devices[self.selection.device]);
         let metric = self.selection.metric;
         let (moment, reason) = match self.selection.pin {
             Some(pin) => (index.moment(trace, metric, pin.moment), Reason::Pinned),
             None => (index.peak(trace, metric), Reason::Peak),
         };
-        let scene = Scene {
+        let context = ViewContext {
             recording: &self.recording,
             selection: &self.selection,
             moment,
@@ -44,13 +44,13 @@ impl<V> Stage<V> {
             filter: &self.filter,
             colouring: None,
         };
-        let wishes = show(&mut self.view, &scene);
-        for wish in &wishes {
-            if let Wish::Moment(moment) = wish {
+        let actions = show(&mut self.view, &context);
+        for action in &actions {
+            if let Action::Moment(moment) = action {
                 self.selection.pin = Some(Pin { block: None, moment: *moment });
             }
         }
-        self.wishes.extend(wishes);
+        self.actions.extend(actions);
     }
 
     pub(super) fn pin(&mut self, moment: usize) {

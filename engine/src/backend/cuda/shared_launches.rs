@@ -3,17 +3,17 @@
 use highwater_kernels::Kernel;
 
 use super::launch::{Queue, is_in_order, types};
-use super::many::{self, Common, Operand, Part, Work};
+use super::multi_tensor::{self, Common, Operand, Part, Work};
 use super::{clip_each, optim, optim_8bit};
 use crate::backend::nest::Nest;
 use crate::backend::{Binary, Call, Ternary, Unary, View, report_uses, run};
 use crate::error::Result;
 
-/// Bytes in which each.cu's kernels are told of tensors.
+/// Bytes in which multi_tensor.cu's kernels are told of tensors.
 const BYTES: usize = 4000;
 
-/// See [`crate::backend::each`].
-pub fn each(calls: &[Call<'_>]) -> Result<()> {
+/// See [`crate::backend::run_all`].
+pub fn run_all(calls: &[Call<'_>]) -> Result<()> {
     let mut launches: Vec<(Work<'_>, Vec<Part<'_>>)> = Vec::new();
     for &call in calls {
         match shared(call)? {
@@ -29,8 +29,8 @@ pub fn each(calls: &[Call<'_>]) -> Result<()> {
     }
     let Some(first) = calls.first() else { return Ok(()) };
     let device = first.out().storage.device();
-    let (_turn, queue) = (device.workspace_turn(), Queue::of(device, "each")?);
-    launches.iter().try_for_each(|(work, parts)| many::launch(&queue, work, parts))
+    let (_turn, queue) = (device.workspace_turn(), Queue::of(device, "multi_tensor")?);
+    launches.iter().try_for_each(|(work, parts)| multi_tensor::launch(&queue, work, parts))
 }
 
 /// What a call has in common with others, and its own part; nothing where it needs a launch of its own.
@@ -55,7 +55,7 @@ fn shared(call: Call<'_>) -> Result<Option<(Work<'_>, Part<'_>)>> {
     })
 }
 
-/// A function of each.cu, of `out` and what is read, if all lies in order.
+/// A function of multi_tensor.cu, of `out` and what is read, if all lies in order.
 fn part<'a, const N: usize>(
     name: &'static str,
     numbers: [f64; 2],
@@ -67,8 +67,8 @@ fn part<'a, const N: usize>(
         return None;
     }
     let work = Work {
-        op: "each",
-        kernel: Kernel::new("each", name, types(out.dtype)),
+        op: "multi_tensor",
+        kernel: Kernel::new("multi_tensor", name, types(out.dtype)),
         bytes: BYTES,
         common: Common::Nothing,
         numbers: numbers.map(f64::to_bits).to_vec(),

@@ -1,4 +1,4 @@
-//! Holdings: what a device holds after the last event, segment by segment, each with its blocks in the order of their
+//! FinalState: what a device holds after the last event, segment by segment, each with its blocks in the order of their
 //! addresses.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use highwater_snapshots::trace::{SegmentRole, Trace};
 
 /// The segments and active blocks of one device at the end.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Holdings {
+pub(super) struct FinalState {
     /// By address, apart from each other.
     pub(super) segments: Vec<Held>,
     /// Active blocks by address, apart from each other; each segment names a range of them.
@@ -39,11 +39,11 @@ pub(super) struct Held {
     pub(super) row: SegmentId,
     /// It is a run of mapped ranges.
     pub(super) is_expandable: bool,
-    /// Its blocks in [`Holdings::blocks`].
+    /// Its blocks in [`FinalState::blocks`].
     pub(super) blocks: Span<usize>,
 }
 
-impl Holdings {
+impl FinalState {
     /// Walks the events of `device`.
     pub(super) fn of(trace: &Trace, device: DeviceId) -> Self {
         let mut walk = Walk { trace, held: BTreeMap::new(), homeless: BTreeMap::new() };
@@ -257,9 +257,9 @@ mod tests {
     use super::*;
     use highwater_snapshots::text::trace_from_text;
 
-    fn described(text: &str) -> (Vec<String>, Holdings) {
+    fn described(text: &str) -> (Vec<String>, FinalState) {
         let trace = trace_from_text(text).unwrap();
-        let holdings = Holdings::of(&trace, DeviceId(0));
+        let holdings = FinalState::of(&trace, DeviceId(0));
         let segment = |held: &Held| {
             let kind = match (held.row.is_some(), held.is_expandable) {
                 (false, _) => "made up",
@@ -298,7 +298,7 @@ mod tests {
     fn of_two_blocks_in_one_place_the_younger_stays() {
         let mut trace = trace_from_text("segment_alloc 0x0 1000\nalloc a 100\nalloc b 100\nalloc c 100").unwrap();
         trace.blocks.address[2] = 50;
-        let holdings = Holdings::of(&trace, DeviceId(0));
+        let holdings = FinalState::of(&trace, DeviceId(0));
         assert_eq!((holdings.blocks, holdings.overlapped), (vec![BlockId(2)], 2));
     }
 }

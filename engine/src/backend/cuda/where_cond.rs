@@ -9,20 +9,20 @@ use crate::backend::View;
 use crate::backend::nest::Nest;
 use crate::error::Result;
 
-const FILE: &str = "choose";
-const OP: &str = "choose";
+const FILE: &str = "where_cond";
+const OP: &str = "where";
 
-/// See [`crate::backend::choose`].
-pub fn choose(out: View<'_>, condition: View<'_>, left: Option<View<'_>>, right: Option<View<'_>>) -> Result<()> {
+/// See [`crate::backend::where_cond`].
+pub fn where_cond(out: View<'_>, condition: View<'_>, left: Option<View<'_>>, right: Option<View<'_>>) -> Result<()> {
     match (left, right) {
-        (Some(left), Some(right)) => choose_of_two(out, condition, left, right),
+        (Some(left), Some(right)) => where_of_two(out, condition, left, right),
         (Some(left), None) => keep(out, condition, Some(left), true),
         (None, Some(right)) => keep(out, condition, Some(right), false),
         (None, None) => fill(out, 0.0),
     }
 }
 
-fn choose_of_two(out: View<'_>, condition: View<'_>, left: View<'_>, right: View<'_>) -> Result<()> {
+fn where_of_two(out: View<'_>, condition: View<'_>, left: View<'_>, right: View<'_>) -> Result<()> {
     let queue = Queue::of(out.storage.device(), OP)?;
     let nest = Nest::new([out.layout, condition.layout, left.layout, right.layout]);
     let (truths, l, r) = (reading(condition, OP)?, reading(left, OP)?, reading(right, OP)?);
@@ -31,7 +31,7 @@ fn choose_of_two(out: View<'_>, condition: View<'_>, left: View<'_>, right: View
     let lines = Lines::new(&queue, &nest, [(&to, bytes), (&truths, 1), (&l, bytes), (&r, bytes)]);
     let places = [&to, &truths, &l, &r];
     let arguments = places.into_iter().fold(Arguments::new(), |arguments, place| arguments.with(place.address()));
-    queue.launch(Kernel::new(FILE, "choose", moved(out.dtype)), lines.grid, &lines.after(arguments))
+    queue.launch(Kernel::new(FILE, "where_cond", moved(out.dtype)), lines.grid, &lines.after(arguments))
 }
 
 /// See [`crate::backend::clear`].

@@ -7,14 +7,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use highwater_snapshots::StartingState;
 use highwater_snapshots::trace::DeviceFacts;
 
-use crate::busy;
 use crate::held::Held;
-use crate::order::{self, Place};
-use crate::post;
+use crate::order::{self, SequenceNumber};
+use crate::reentrancy;
+use crate::sender;
 
 /// What is told once in a while.
 #[derive(Debug)]
-pub(crate) enum Notice {
+pub(crate) enum Control {
     /// A device's events count from here on, and this is what it held before.
     Device(DeviceFacts, StartingState),
     /// To answer when everything before is in the file, or will never be.
@@ -25,30 +25,32 @@ pub(crate) enum Notice {
     End(Sender<()>),
 }
 
-static NOTICES: Mutex<VecDeque<(Place, Notice)>> = Mutex::new(VecDeque::new());
+static CONTROLS: Mutex<VecDeque<(SequenceNumber, Control)>> = Mutex::new(VecDeque::new());
 
-fn lock() -> MutexGuard<'static, VecDeque<(Place, Notice)>> {
-    NOTICES.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock() -> MutexGuard<'static, VecDeque<(SequenceNumber, Control)>> {
+    CONTROLS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Tells the collector. For a device's state: while its allocator is locked, so that state and events fit.
-pub(crate) fn put(notice: Notice) {
-    let _own = busy::own_memory();
+pub(crate) fn put(notice: Control) {
+    let _own = reentrancy::own_memory();
     let mut notices = lock();
     notices.push_back((order::take(), notice));
     drop(notices);
-    post::wake();
+    sender::wake();
 }
 
 /// Takes all notices, unanswered, up to the end of the recording; that one, if it is there. For a collector that can do
 /// no more.
-pub(crate) fn skip_to_end() -> Option<Notice> {
+pub(crate) fn skip_to_end() -> Option<Control> {
     let mut notices = lock();
-    std::iter::from_fn(|| notices.pop_front()).map(|(_, notice)| notice).find(|notice| matches!(notice, Notice::End(_)))
+    std::iter::from_fn(|| notices.pop_front())
+        .map(|(_, notice)| notice)
+        .find(|notice| matches!(notice, Control::End(_)))
 }
 
 /// The notice at `place`, if there is one; older ones, which nobody took, are forgotten.
-pub(crate) fn take_at(place: Place) -> Option<Notice> {
+pub(crate) fn take_at(place: SequenceNumber) -> Option<Control> {
     let mut notices = lock();
     while notices.front().is_some_and(|(at, _)| at.behind(place) < 0) {
         notices.pop_front();
@@ -57,6 +59,6 @@ pub(crate) fn take_at(place: Place) -> Option<Notice> {
 }
 
 /// How far behind `place` the next notice is, if there is one.
-pub(crate) fn next_behind(place: Place) -> Option<i32> {
+pub(crate) fn next_behind(place: SequenceNumber) -> Option<i32> {
     lock().front().map(|(at, _)| at.behind(place))
 }

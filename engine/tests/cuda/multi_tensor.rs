@@ -35,8 +35,8 @@ fn zeros_like(both: &Both, like: &[Pair], dtype: DType) -> Vec<Pair> {
 
 /// Runs these calls at once on the CUDA device, and one by one on the cpu device.
 fn run_each<'a>(calls: impl Fn(fn(&'a Pair) -> backend::View<'a>) -> Vec<Call<'a>>) {
-    backend::each(&calls(|pair| view(&pair.cpu))).expect("the processor computes");
-    backend::each(&calls(|pair| view(&pair.cuda))).expect("kernels start");
+    backend::run_all(&calls(|pair| view(&pair.cpu))).expect("the processor computes");
+    backend::run_all(&calls(|pair| view(&pair.cuda))).expect("kernels start");
 }
 
 fn assert_all_close(pairs: &[Pair], what: &str, off: f64) {

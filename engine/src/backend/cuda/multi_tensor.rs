@@ -10,7 +10,7 @@ use crate::backend::View;
 use crate::error::Result;
 use crate::storage::Storage;
 
-/// Elements of a tensor that a block takes: as in many.cuh.
+/// Elements of a tensor that a block takes: as in multi_tensor.cuh.
 const CHUNK: usize = 8192;
 
 /// More chunks than one launch has.
@@ -96,7 +96,7 @@ pub(super) fn chunks(elements: usize) -> u64 {
 /// Does `work` on all of these, in as few launches as can tell of them.
 pub(super) fn launch(queue: &Queue<'_>, work: &Work<'_>, parts: &[Part<'_>]) -> Result<()> {
     let operands = parts.first().map_or(0, |part| part.operands.len());
-    // As `tensors_in` of many.cuh counts them.
+    // As `tensors_in` of multi_tensor.cuh counts them.
     let most = work.bytes / (operands * 8 + 12) / 2 * 2;
     let (workspace, workspace_bytes) = queue.workspace();
     let mut left = Left { address: workspace, blocks: 0, most: workspace_bytes / 8 };
@@ -169,7 +169,7 @@ impl Left {
     }
 }
 
-/// Tensors as a kernel takes them: `struct Many` in many.cuh.
+/// Tensors as a kernel takes them: `struct Many` in multi_tensor.cuh.
 struct Tensors<'a> {
     most: usize,
     parts: Vec<&'a Part<'a>>,

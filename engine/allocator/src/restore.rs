@@ -12,19 +12,19 @@ use super::block::Block;
 use super::config::AllocConfig;
 use super::driver::Driver;
 use super::heap::Heap;
-use super::ties::Ties;
+use super::tie_break::TieBreak;
 
 /// A segment, or a run of mapped pages, to begin with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PlantedSegment {
+pub(crate) struct RestoredSegment {
     pub(crate) range: Range,
     /// In address order, without overlaps, each within the range; what lies between them is free.
-    pub(crate) blocks: Vec<PlantedBlock>,
+    pub(crate) blocks: Vec<RestoredBlock>,
 }
 
 /// A block to begin with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PlantedBlock {
+pub(crate) struct RestoredBlock {
     /// By which the caller knows it.
     pub(crate) name: u32,
     pub(crate) address: u64,
@@ -35,11 +35,11 @@ pub(crate) struct PlantedBlock {
 
 /// All that an allocator begins with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Planted {
+pub(crate) struct RestoredState {
     /// Segments, the oldest first.
-    pub(crate) segments: Vec<PlantedSegment>,
+    pub(crate) segments: Vec<RestoredSegment>,
     /// Reserved addresses, each with its mapped runs in address order.
-    pub(crate) reservations: Vec<(Range, Vec<PlantedSegment>)>,
+    pub(crate) reservations: Vec<(Range, Vec<RestoredSegment>)>,
 }
 
 impl CachingAllocator {
@@ -48,14 +48,14 @@ impl CachingAllocator {
     pub(crate) fn planted(
         driver: Box<dyn Driver>,
         config: AllocConfig,
-        ties: Ties,
-        planted: &Planted,
+        tie_break: TieBreak,
+        planted: &RestoredState,
     ) -> (Arc<Self>, Vec<(u32, Block)>) {
         let allocator = Self::new(driver, UNRECORDED, config);
         let mut blocks = Vec::new();
         {
             let mut heap = allocator.heap();
-            heap.ties = ties;
+            heap.tie_break = tie_break;
             for segment in &planted.segments {
                 heap.plant_segment(segment, &mut blocks);
             }
@@ -70,7 +70,7 @@ impl CachingAllocator {
 }
 
 impl Heap {
-    fn plant_segment(&mut self, segment: &PlantedSegment, blocks: &mut Vec<(u32, Block)>) {
+    fn plant_segment(&mut self, segment: &RestoredSegment, blocks: &mut Vec<(u32, Block)>) {
         let index = self.register(segment.range, Use::Free);
         self.stats.segment.increase(segment.range.pool, 1);
         self.stats.reserved_bytes.increase(segment.range.pool, segment.range.bytes);
@@ -83,7 +83,7 @@ impl Heap {
         }
     }
 
-    fn plant_reservation(&mut self, addresses: Range, runs: &[PlantedSegment], blocks: &mut Vec<(u32, Block)>) {
+    fn plant_reservation(&mut self, addresses: Range, runs: &[RestoredSegment], blocks: &mut Vec<(u32, Block)>) {
         let mut rest = Some(self.register(addresses, Use::Unmapped));
         for run in runs {
             let Some(index) = rest else { return };
@@ -111,7 +111,7 @@ impl Heap {
     fn fill(
         &mut self,
         index: BlockIndex,
-        segment: &PlantedSegment,
+        segment: &RestoredSegment,
         blocks: &mut Vec<(u32, Block)>,
     ) -> Option<BlockIndex> {
         for block in &segment.blocks {
@@ -140,7 +140,7 @@ impl Heap {
         }
     }
 
-    fn plant_block(&mut self, index: BlockIndex, block: &PlantedBlock) -> Block {
+    fn plant_block(&mut self, index: BlockIndex, block: &RestoredBlock) -> Block {
         let key = self.next_key;
         self.next_key += 1;
         let record = &mut self.arena[index];

@@ -7,7 +7,7 @@ use highwater_snapshots::ids::BlockId;
 
 /// Neighbouring live blocks in one segment that prevent a request from fitting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Relief {
+pub struct EvictionWindow {
     /// The start address of the range that would become free.
     pub address: u64,
     /// The length of that range.
@@ -22,12 +22,12 @@ pub struct Relief {
 
 /// The cheapest range of `needed` bytes among `segments` of `map`; `None` if no segment is that long. An expandable
 /// segment may grow by `tail` bytes.
-pub fn relief<'a>(
+pub fn eviction_window<'a>(
     map: &'a AddressMap,
     segments: impl Iterator<Item = &'a HeldSegment>,
     needed: u64,
     tail: u64,
-) -> Option<Relief> {
+) -> Option<EvictionWindow> {
     let mut best: Option<(u64, Window)> = None;
     for segment in segments {
         let tail = if segment.is_expandable { tail } else { 0 };
@@ -47,7 +47,7 @@ pub fn relief<'a>(
             _ => {}
         }
     }
-    Some(Relief {
+    Some(EvictionWindow {
         address: pieces.first()?.addresses.start,
         free: pieces.iter().map(|piece| piece.bytes()).sum::<u64>().saturating_add(beyond),
         bytes,

@@ -2,7 +2,7 @@
 //
 // Of the functions, those that optimizers go over all parameters with.
 #include "functions.cuh"
-#include "many.cuh"
+#include "multi_tensor.cuh"
 
 const u32 WIDTH = 16 / sizeof(T);
 // Bytes of arguments that tell of tensors.

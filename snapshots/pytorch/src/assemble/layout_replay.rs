@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use hashbrown::HashMap;
 
-use super::lives::Baseline;
+use super::block_matching::Baseline;
 use super::ranges::Ranges;
 use super::start::Start;
 use highwater_snapshots::alloc_rules::SegmentKind;

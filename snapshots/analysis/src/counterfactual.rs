@@ -34,7 +34,7 @@ impl Grouped {
 
 /// The peak without some blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Absence {
+pub struct Counterfactual {
     /// The largest remaining total, in bytes.
     pub bytes: u64,
     /// The first event after which it is reached; `None` for the state before the first event.
@@ -51,7 +51,7 @@ pub fn absences(
     metric: Metric,
     columns: &[&Grouped],
     is_gone: impl Fn(BlockId) -> bool,
-) -> Vec<Vec<Absence>> {
+) -> Vec<Vec<Counterfactual>> {
     let mut pass = Pass {
         trace,
         metric,
@@ -157,11 +157,11 @@ impl<F: Fn(BlockId) -> bool> Pass<'_, F> {
         self.unexceeded.push((state, self.total));
     }
 
-    fn finish(mut self, end: u32) -> Vec<Vec<Absence>> {
+    fn finish(mut self, end: u32) -> Vec<Vec<Counterfactual>> {
         let of = |row: &mut Row| {
             row.settle(&self.unexceeded, end);
             let (bytes, state) = row.best.unwrap_or_default();
-            Absence { bytes, event: state.checked_sub(1).map(EventId) }
+            Counterfactual { bytes, event: state.checked_sub(1).map(EventId) }
         };
         self.columns.iter_mut().map(|column| column.rows.iter_mut().map(of).collect()).collect()
     }
@@ -174,7 +174,7 @@ mod tests {
     use highwater_snapshots::text::trace_from_text;
 
     /// The largest total without the blocks of a group, computed state by state from the definition.
-    fn by_definition(trace: &Trace, metric: Metric, is_left_out: impl Fn(BlockId) -> bool) -> Absence {
+    fn by_definition(trace: &Trace, metric: Metric, is_left_out: impl Fn(BlockId) -> bool) -> Counterfactual {
         let ends = if matches!(metric, Metric::Requested | Metric::Allocated) {
             &trace.blocks.free_requested
         } else {
@@ -191,10 +191,10 @@ mod tests {
             };
             trace.blocks.ids().filter(lives).map(|id| sizes[id.0 as usize]).sum()
         };
-        let mut most = Absence { bytes: total(0), event: None };
+        let mut most = Counterfactual { bytes: total(0), event: None };
         for state in 1..=trace.events.len() {
             if total(state) > most.bytes {
-                most = Absence { bytes: total(state), event: Some(EventId(state as u32 - 1)) };
+                most = Counterfactual { bytes: total(state), event: Some(EventId(state as u32 - 1)) };
             }
         }
         most
@@ -263,7 +263,7 @@ mod tests {
         let grouped = Grouped::one(&trace, temporary);
         let found = absences(&trace, DeviceId(0), Metric::Requested, &[&grouped], |_| false);
         // 2000 bytes fewer, yet the peak falls by only 600: it moves to the activation.
-        assert_eq!(found, [[Absence { bytes: 3400, event: Some(EventId(0)) }]]);
+        assert_eq!(found, [[Counterfactual { bytes: 3400, event: Some(EventId(0)) }]]);
     }
 
     #[test]
@@ -271,6 +271,6 @@ mod tests {
         let trace = trace_from_text("baseline w 1000\nbaseline v 10").unwrap();
         let grouped = Grouped::one(&trace, |id| id == BlockId(0));
         let found = absences(&trace, DeviceId(0), Metric::Requested, &[&grouped], |_| false);
-        assert_eq!(found, [[Absence { bytes: 10, event: None }]]);
+        assert_eq!(found, [[Counterfactual { bytes: 10, event: None }]]);
     }
 }

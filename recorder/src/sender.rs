@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use highwater_snapshots::{DeviceId, OpId, StackId};
 
-use crate::busy;
 use crate::clock;
-use crate::message::{NewOp, Told, Words};
+use crate::message::{Message, NewOp, Words};
 use crate::order;
 use crate::queue::{self, Consumer, Producer};
+use crate::reentrancy;
 
 /// Reading ends that the collector has not taken over yet.
 static NEWCOMERS: Mutex<Vec<Consumer>> = Mutex::new(Vec::new());
@@ -34,7 +34,7 @@ struct Owner(Cell<*mut Producer>);
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        let _busy = busy::enter();
+        let _guard = reentrancy::enter();
         CURRENT.set(null_mut());
         let producer = self.0.replace(null_mut());
         if !producer.is_null() {
@@ -57,18 +57,18 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Tells the collector of something that happens on `device` now. Neither allocates nor locks, but where the thread's
 /// queue is new or has no room left.
 #[inline(always)]
-pub(crate) fn tell(device: DeviceId, stack: StackId, told: &Told) {
+pub(crate) fn tell(device: DeviceId, stack: StackId, told: &Message) {
     send(Words::of(device, stack, told), told.events());
 }
 
 /// Begins an operation, and gives its number; none when all numbers are used up.
 pub(crate) fn tell_op(op: NewOp) -> OpId {
     let mut id = OpId::NONE;
-    let mut words = Words::of(DeviceId(0), op.stack, &Told::Op(OpId::NONE, op));
+    let mut words = Words::of(DeviceId(0), op.stack, &Message::Op(OpId::NONE, op));
     with_room(words.len, 0, |producer| {
         let Some((place, number)) = order::take_with_op() else { return };
         id = number;
-        words = Words::of(DeviceId(0), op.stack, &Told::Op(id, op));
+        words = Words::of(DeviceId(0), op.stack, &Message::Op(id, op));
         words.stamp(place.0, clock::ticks());
         producer.write(&words);
     });
@@ -87,12 +87,12 @@ fn send(mut words: Words, events: u64) {
 
 #[inline(always)]
 fn with_room(len: usize, events: u64, write: impl FnOnce(&mut Producer)) {
-    let Some(_busy) = busy::enter() else { return lose(events) };
+    let Some(_guard) = reentrancy::enter() else { return lose(events) };
     let mut producer = CURRENT.get();
     if producer.is_null() {
         producer = make();
     }
-    // SAFETY: the running thread's queue if it has one, and `_busy` says that nothing else on this thread uses it.
+    // SAFETY: the running thread's queue if it has one, and `_guard` says that nothing else on this thread uses it.
     let Some(producer) = (unsafe { producer.as_mut() }) else {
         return last_words(len, events, write);
     };

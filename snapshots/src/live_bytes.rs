@@ -1,18 +1,18 @@
-//! Levels: how much memory lives while a recording is still being read: what a first picture is made of.
+//! LiveBytes: how much memory lives while a recording is still being read: what a first picture is made of.
 
 /// Between which bounds the requested bytes of live blocks lay over some events, on all devices together.
 ///
 /// Of a `.snap` they are exact. A snapshot of PyTorch says only at its end what was alive at its beginning: there they
 /// count from an unknown level, may be negative, and tell the shape alone; each device's events begin at 0 again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Levels {
+pub struct LiveBytes {
     /// In bytes.
     pub lowest: i64,
     /// In bytes.
     pub highest: i64,
 }
 
-impl Levels {
+impl LiveBytes {
     /// The bounds of both.
     pub fn union(self, other: Self) -> Self {
         Self { lowest: self.lowest.min(other.lowest), highest: self.highest.max(other.highest) }
@@ -21,7 +21,7 @@ impl Levels {
 
 /// Adds up what blocks begin and end, and keeps the bounds since it was last asked.
 #[derive(Clone, Debug, Default)]
-pub struct LevelMeter {
+pub struct LiveBytesMeter {
     now: i64,
     lowest: i64,
     highest: i64,
@@ -29,7 +29,7 @@ pub struct LevelMeter {
     times: Option<(u64, u64)>,
 }
 
-impl LevelMeter {
+impl LiveBytesMeter {
     /// A block begins to live.
     #[inline]
     pub fn begin(&mut self, bytes: u64) {
@@ -60,8 +60,8 @@ impl LevelMeter {
     }
 
     /// The bounds since this was last asked.
-    pub fn take(&mut self) -> Levels {
-        let levels = Levels { lowest: self.lowest, highest: self.highest };
+    pub fn take(&mut self) -> LiveBytes {
+        let levels = LiveBytes { lowest: self.lowest, highest: self.highest };
         (self.lowest, self.highest) = (self.now, self.now);
         levels
     }
@@ -73,38 +73,38 @@ mod tests {
 
     #[test]
     fn bounds_are_those_since_the_last_question_and_include_where_it_began() {
-        let mut meter = LevelMeter::default();
+        let mut meter = LiveBytesMeter::default();
         meter.begin(100);
         meter.end(30);
-        assert_eq!(meter.take(), Levels { lowest: 0, highest: 100 });
+        assert_eq!(meter.take(), LiveBytes { lowest: 0, highest: 100 });
         meter.end(90);
         meter.begin(5);
-        assert_eq!(meter.take(), Levels { lowest: -20, highest: 70 });
-        assert_eq!(meter.take(), Levels { lowest: -15, highest: -15 });
+        assert_eq!(meter.take(), LiveBytes { lowest: -20, highest: 70 });
+        assert_eq!(meter.take(), LiveBytes { lowest: -15, highest: -15 });
     }
 
     #[test]
     fn another_device_begins_at_zero_again_and_a_little_disorder_is_no_device() {
-        let mut meter = LevelMeter::default();
+        let mut meter = LiveBytesMeter::default();
         for (time, bytes) in [(1000, 10), (2000, 10), (1990, 10)] {
             meter.at_time(time);
             meter.begin(bytes);
         }
-        assert_eq!(meter.take(), Levels { lowest: 0, highest: 30 });
+        assert_eq!(meter.take(), LiveBytes { lowest: 0, highest: 30 });
         meter.at_time(1001);
         meter.begin(7);
         meter.take();
         meter.begin(1);
-        assert_eq!(meter.take(), Levels { lowest: 7, highest: 8 });
+        assert_eq!(meter.take(), LiveBytes { lowest: 7, highest: 8 });
     }
 
     #[test]
     fn sizes_that_cannot_be_do_not_overflow() {
-        let mut meter = LevelMeter::default();
+        let mut meter = LiveBytesMeter::default();
         for _ in 0..3 {
             meter.begin(i64::MAX as u64);
             meter.begin(u64::MAX);
         }
-        assert_eq!(meter.take(), Levels { lowest: 0, highest: i64::MAX });
+        assert_eq!(meter.take(), LiveBytes { lowest: 0, highest: i64::MAX });
     }
 }
