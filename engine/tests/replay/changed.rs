@@ -31,7 +31,8 @@ fn trace(text: &str) -> Trace {
 }
 
 fn run(trace: &Trace, answers: Answers, block_override: impl Fn(Category) -> BlockOverride) -> Replay {
-    let overrides: Vec<BlockOverride> = trace.blocks.category.iter().map(|category| block_override(*category)).collect();
+    let overrides: Vec<BlockOverride> =
+        trace.blocks.category.iter().map(|category| block_override(*category)).collect();
     let plan = Plan {
         answers,
         overrides: Some(&overrides),
