@@ -11,7 +11,7 @@ use highwater_allocator::AllocError;
 pub enum Error {
     // Shapes.
     /// One tensor's shape does not suit.
-    #[error("{op}: a tensor of shape {shape} was given; {need}")]
+    #[error("{op}: unsupported shape {shape}: {need}")]
     Shape {
         /// The operation.
         op: &'static str,
@@ -21,7 +21,7 @@ pub enum Error {
         need: &'static str,
     },
     /// Two shapes do not go together.
-    #[error("{op}: shapes {left} and {right} do not go together; {need}")]
+    #[error("{op}: incompatible shapes {left} and {right}: {need}")]
     Shapes {
         /// The operation.
         op: &'static str,
@@ -33,7 +33,7 @@ pub enum Error {
         need: &'static str,
     },
     /// An axis that the tensor has not got.
-    #[error("{op}: axis {axis} was named, but the tensor has {rank} axes; count from 0, or from -1 at the end")]
+    #[error("{op}: axis {axis} is out of range for a tensor with {rank} axes")]
     Axis {
         /// The operation.
         op: &'static str,
@@ -43,7 +43,7 @@ pub enum Error {
         rank: usize,
     },
     /// More axes than a shape can hold.
-    #[error("{op}: {rank} axes were given; a tensor has at most 8")]
+    #[error("{op}: {rank} axes, but a tensor has at most 8")]
     Rank {
         /// The operation.
         op: &'static str,
@@ -51,7 +51,7 @@ pub enum Error {
         rank: usize,
     },
     /// A range that leaves its axis.
-    #[error("{op}: elements {start} to {end} were asked for on an axis of length {length}; stay within it")]
+    #[error("{op}: range {start}..{end} is empty or out of bounds for an axis of length {length}")]
     Range {
         /// The operation.
         op: &'static str,
@@ -63,7 +63,7 @@ pub enum Error {
         length: usize,
     },
     /// A count of numbers that does not fill the shape.
-    #[error("{op}: {found} numbers were given for shape {shape}, which holds {expected}; give exactly as many")]
+    #[error("{op}: shape {shape} needs {expected} elements, got {found}")]
     Length {
         /// The operation.
         op: &'static str,
@@ -91,7 +91,7 @@ pub enum Error {
 
     // Elements and devices.
     /// An element type that the operation does not take.
-    #[error("{op}: elements of type {found} were given; {need}")]
+    #[error("{op}: unsupported dtype {found}: {need}")]
     DType {
         /// The operation.
         op: &'static str,
@@ -101,7 +101,7 @@ pub enum Error {
         need: &'static str,
     },
     /// An index or class label outside of its table.
-    #[error("{op}: index {index} was found; indices into this table run from 0 to {}", size.saturating_sub(1))]
+    #[error("{op}: index {index} is out of range; expected 0 to {}", size.saturating_sub(1))]
     Index {
         /// The operation.
         op: &'static str,
@@ -111,25 +111,25 @@ pub enum Error {
         size: usize,
     },
     /// Tensors of two devices in one operation.
-    #[error("{op}: the tensors live on two different devices; create both with clones of one device handle")]
+    #[error("{op}: the tensors are on different devices; create both with clones of one device handle")]
     Devices {
         /// The operation.
         op: &'static str,
     },
     /// The values of a tensor whose device keeps none.
-    #[error("{op}: this device counts memory and holds no values; run on the cpu device to see numbers")]
+    #[error("{op}: the accounting device stores no values; use the cpu device to read them")]
     NoValues {
         /// The operation.
         op: &'static str,
     },
     /// The values of a tensor that is not in the host's memory, where they are needed there.
-    #[error("{op}: this needs the numbers in the host's memory; move the tensor to a cpu device first")]
+    #[error("{op}: needs a tensor in host memory; move it to a cpu device first")]
     NotOnHost {
         /// The operation.
         op: &'static str,
     },
     /// Memory that an operation would change while it is read, or the reverse.
-    #[error("{op}: the memory that it writes is in use by another operand or thread; make a copy of one of them first")]
+    #[error("{op}: the output memory is in use by another operand or thread; copy one of them first")]
     InUse {
         /// The operation.
         op: &'static str,
@@ -158,33 +158,31 @@ pub enum Error {
     // Gradients.
     /// Backward from something that does not depend on any parameter.
     #[error(
-        "backward: the tensor depends on nothing that requires a gradient; call set_requires_grad on the parameters before forward"
+        "backward: no tensor in the graph requires a gradient; call set_requires_grad on the parameters before forward"
     )]
     NoGraph,
     /// Backward from more than one number without a gradient to start from.
-    #[error(
-        "backward: the tensor has shape {shape}; only a single number can start alone, else use backward_from with its gradient"
-    )]
+    #[error("backward: needs a scalar, got shape {shape}; pass a gradient with backward_from for other shapes")]
     NotScalar {
         /// The tensor's shape.
         shape: Box<str>,
     },
     /// Backward twice through the same operations.
-    #[error("{op}: backward has passed here before and freed what was saved; run forward again")]
+    #[error("{op}: backward already ran through this graph and freed its saved tensors; run forward again")]
     Consumed {
         /// The operation whose saved tensors are gone.
         op: &'static str,
     },
     /// A saved tensor was overwritten before backward read it.
     #[error(
-        "{op}: a tensor saved for backward was changed in place after forward; change a copy, or change it after backward"
+        "{op}: a tensor saved for backward was modified in place after forward; modify a copy, or do it after backward"
     )]
     Overwritten {
         /// The operation that saved it.
         op: &'static str,
     },
     /// A change in place of something that the graph computes with.
-    #[error("{op}: the tensor requires a gradient, so it cannot be changed in place here; wrap the change in no_grad")]
+    #[error("{op}: a tensor that requires a gradient cannot be modified in place; use no_grad")]
     InPlace {
         /// The operation.
         op: &'static str,

@@ -125,7 +125,7 @@ impl Layout {
     /// The view with axes of length 1 repeated, without copies, to fill `shape`.
     pub(crate) fn expand(&self, op: &'static str, shape: &Shape) -> Result<Self> {
         let wrong =
-            || Error::shapes(op, &self.shape, shape, "only axes of length 1, and new axes in front, can be repeated");
+            || Error::shapes(op, &self.shape, shape, "only axes of length 1 and new leading axes can be expanded");
         let shift = shape.rank().checked_sub(self.shape.rank()).ok_or_else(wrong)?;
         let mut strides = [0; MAX_RANK];
         for axis in 0..self.shape.rank() {

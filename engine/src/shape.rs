@@ -105,7 +105,7 @@ impl Shape {
             if *other == 1 {
                 *other = length;
             } else if length != 1 && length != *other {
-                return Err(Error::shapes(op, left, right, "axes aligned at the end must be equal, or 1"));
+                return Err(Error::shapes(op, left, right, "trailing axes must be equal or 1 to broadcast"));
             }
         }
         Ok(out)

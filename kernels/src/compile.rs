@@ -65,7 +65,7 @@ struct Program<'a> {
 impl<'a> Program<'a> {
     fn new(unit: Unit, arch: &'a str) -> Result<Self> {
         let mut program = Self { handle: ptr::null_mut(), unit, arch };
-        let Some(file) = file(unit.file) else { return Err(program.failed("there is no such file".to_owned())) };
+        let Some(file) = file(unit.file) else { return Err(program.failed("no such file".to_owned())) };
         let (text, name) = (terminated(file.text.to_owned()), terminated(format!("{}.cu", file.name)));
         let texts: Vec<CString> = HEADERS.iter().map(|&(_, text)| terminated(text.to_owned())).collect();
         let names: Vec<CString> = HEADERS.iter().map(|&(name, _)| terminated(name.to_owned())).collect();

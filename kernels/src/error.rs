@@ -25,7 +25,7 @@ pub enum Error {
     )]
     NoProducts,
     /// The driver knows no such device.
-    #[error("there is no CUDA device {asked}: the driver has {count}")]
+    #[error("CUDA device {asked} does not exist: the driver has {count}")]
     NoDevice {
         /// The ordinal asked for.
         asked: u16,
@@ -81,7 +81,7 @@ pub enum Error {
         product: String,
     },
     /// A folder for compiled kernels that cannot be used.
-    #[error("compiled kernels cannot be kept in {}: {why}", path.display())]
+    #[error("cannot cache compiled kernels in {}: {why}", path.display())]
     Cache {
         /// The folder.
         path: PathBuf,

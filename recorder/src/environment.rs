@@ -82,8 +82,7 @@ fn requested(variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<Request
         None if dump_on_oom.is_some() => HistoryOptions::in_memory().ring(ring.unwrap_or(RING_EVENTS)),
         None => {
             let alone = ["HIGHWATER_SWITCH", "HIGHWATER_SIGNAL"].into_iter().find(|name| variable(name).is_some());
-            let why =
-                |name| Error::Options(format!("{name} says when, but not where to: set HIGHWATER_RECORD as well"));
+            let why = |name| Error::Options(format!("{name} needs HIGHWATER_RECORD=<path>"));
             return alone.map_or(Ok(None), |name| Err(why(name)));
         }
     };

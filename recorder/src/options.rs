@@ -166,7 +166,7 @@ impl HistoryOptions {
             return refuse("a ring needs room for at least one event");
         }
         if self.steps.as_ref().is_some_and(Range::is_empty) {
-            return refuse("the wanted steps are none: the second number is the one after the last");
+            return refuse("empty range of steps: the second number is exclusive");
         }
         if let Some(Rotation { file_bytes, disk_bytes }) = self.rotation {
             if !self.streams() {

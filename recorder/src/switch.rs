@@ -107,7 +107,7 @@ fn watch(trigger: Trigger) -> Result<Box<dyn FnMut() -> bool + Send>> {
             }))
         }
         #[cfg(not(unix))]
-        Trigger::Signal(_) => Err(Error::Options("there are no signals here: use a file".to_owned())),
+        Trigger::Signal(_) => Err(Error::Options("signals are not supported on this system: use a file".to_owned())),
     }
 }
 

@@ -96,7 +96,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
             return Err(format!("unknown unit '{other}' in size '{text}': write for example 512MiB, 24GiB or 1048576"));
         }
     };
-    let bad = || format!("'{text}' is no size: write for example 512MiB, 24GiB or 1048576");
+    let bad = || format!("invalid size '{text}': expected for example 512MiB, 24GiB or 1048576");
     if let Ok(whole) = number.parse::<u64>() {
         return whole.checked_mul(scale).ok_or_else(|| format!("'{text}' is larger than 2^64 bytes"));
     }

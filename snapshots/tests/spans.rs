@@ -260,7 +260,7 @@ fn annotations_in_text_read_back_as_they_were_written() {
         ("end x", "line 1: nothing called 'x' has begun"),
         ("begin two words", "line 1: 'words' means nothing here; a name of several words stands in double quotes"),
         ("begin", "line 1: a name is missing"),
-        ("attribute a b", "line 1: an attribute stands after the line that it belongs to"),
+        ("attribute a b", "line 1: an attribute must follow the line that it belongs to"),
     ] {
         assert_eq!(trace_from_text(wrong).unwrap_err().to_string(), why);
     }

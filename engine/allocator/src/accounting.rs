@@ -170,7 +170,7 @@ impl Driver for AccountingDriver {
     fn release(&self, address: u64, bytes: u64) -> Result<(), DriverError> {
         let mut books = self.books();
         if books.segments.get(&address) != Some(&bytes) {
-            return Err(misuse("release", address, bytes, "is no segment that is held"));
+            return Err(misuse("release", address, bytes, "is not a reserved segment"));
         }
         books.segments.remove(&address);
         books.used -= bytes;
@@ -221,7 +221,7 @@ impl Driver for AccountingDriver {
     fn release_addresses(&self, address: u64, bytes: u64) -> Result<(), DriverError> {
         let mut books = self.books();
         if books.addresses.get(&address) != Some(&bytes) {
-            return Err(misuse("release addresses", address, bytes, "is no range of reserved addresses"));
+            return Err(misuse("release addresses", address, bytes, "is not a reserved address range"));
         }
         if books.pages.range(address..address + bytes).next().is_some() {
             return Err(misuse("release addresses", address, bytes, "still holds mapped pages"));

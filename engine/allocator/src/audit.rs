@@ -50,7 +50,7 @@ impl Heap {
                 complain("is unmapped outside an expandable segment");
             }
             if record.used == Use::Allocated && record.requested > record.bytes {
-                complain("is smaller than what was asked for");
+                complain("is smaller than requested");
             }
         }
         problems.extend(waiting.keys().map(|index| format!("{index:?} is gone, but events wait for it")));
@@ -65,7 +65,7 @@ impl Heap {
             complain("does not know its previous neighbour");
         }
         if !record.previous.is_some() && record.address != record.base {
-            complain("is the first of its segment, but does not stand at its beginning");
+            complain("is the first of its segment but not at its start");
         }
         if !record.next.is_some() {
             return;

@@ -164,7 +164,7 @@ pub enum ConfigError {
         allowed: String,
     },
     /// A setting with a value that it cannot have.
-    #[error("allocator settings: {key} is '{value}'; allowed is {allowed}")]
+    #[error("allocator settings: invalid value '{value}' for {key}; expected {allowed}")]
     Invalid {
         /// The setting.
         key: &'static str,
@@ -185,7 +185,7 @@ pub enum ConfigError {
     },
     /// Expandable segments on a device that cannot map memory.
     #[error(
-        "allocator settings: expandable_segments is 'True'; allowed is 'False' on the {kind} device, \
+        "allocator settings: expandable_segments:True is not supported on the {kind} device, \
          which has no virtual memory management"
     )]
     NoVirtualMemory {

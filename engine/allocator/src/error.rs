@@ -23,7 +23,7 @@ pub enum AllocError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// A memory fraction that is none.
-    #[error("the memory fraction is {fraction}; allowed is a number from 0 to 1")]
+    #[error("invalid memory fraction {fraction}; expected a number from 0 to 1")]
     Fraction {
         /// As it was given.
         fraction: f64,

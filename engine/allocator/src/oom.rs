@@ -193,7 +193,7 @@ impl fmt::Display for OomReport {
         line(
             "device",
             &format!(
-                "{} in all, {} free, {} held outside this allocator",
+                "{} total, {} free, {} used outside this allocator",
                 bytes(self.device_total),
                 bytes(self.device_free),
                 bytes(self.outside())
@@ -224,7 +224,7 @@ impl fmt::Display for OomReport {
                 bytes(self.unusable.other_pool)
             ),
         )?;
-        line("tried", &format!("waiting for all streams; {} of cache given back to the driver", bytes(self.released)))?;
+        line("tried", &format!("waiting for all streams; {} of cache released to the driver", bytes(self.released)))?;
         for advice in &self.advice {
             line("advice", &advice.to_string())?;
         }
@@ -248,7 +248,11 @@ impl fmt::Display for Advice {
                 write!(f, "other streams' caches hold {}: allocate on fewer streams", format_bytes(*held))
             }
             Self::OtherUsers(held) => {
-                write!(f, "{} of the device is held outside this allocator: look for other users", format_bytes(*held))
+                write!(
+                    f,
+                    "{} of the device is used outside this allocator: look for other processes",
+                    format_bytes(*held)
+                )
             }
             Self::FewerLiveBytes => f.write_str(
                 "live blocks fill the memory: record the memory history to see which; smaller batches or checkpointing \

@@ -48,7 +48,7 @@ impl fmt::Display for Summary<'_> {
         single(f, "oversize segments", &stats.oversize_segments)?;
         write!(
             f,
-            "driver calls: {} to obtain memory, {} to give it back; out of memory: {}; retries: {}; waits for all streams: {}",
+            "driver calls: {} to reserve memory, {} to release it; out of memory: {}; retries: {}; waits for all streams: {}",
             format_count(stats.num_device_alloc),
             format_count(stats.num_device_free),
             format_count(stats.num_ooms),

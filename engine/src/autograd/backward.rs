@@ -33,7 +33,7 @@ impl Tensor {
     pub fn backward_from(&self, grad: Self) -> Result<()> {
         let op = "backward_from";
         if grad.shape() != self.shape() {
-            return Err(Error::shapes(op, grad.shape(), self.shape(), "a gradient has the shape of its tensor"));
+            return Err(Error::shapes(op, grad.shape(), self.shape(), "expected a gradient of the tensor's shape"));
         }
         self.check_operand(op, &grad)?;
         self.check_graph()?;

@@ -101,7 +101,7 @@ impl Driver for CpuDriver {
         let mut held = self.held();
         let known = held.segments.get(&address).is_some_and(|segment| segment.bytes == bytes);
         let Some(segment) = known.then(|| held.segments.remove(&address)).flatten() else {
-            let message = format!("no segment of {bytes} bytes at {address:#x} is held");
+            let message = format!("no segment of {bytes} bytes is reserved at {address:#x}");
             return Err(DriverError::Other { doing: "release", message });
         };
         held.bytes -= bytes;

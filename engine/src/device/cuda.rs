@@ -75,7 +75,7 @@ impl Driver for CudaDriver {
     fn release(&self, address: u64, bytes: u64) -> Result<(), DriverError> {
         let mut held = self.held();
         if held.segments.get(&address) != Some(&bytes) {
-            let message = format!("no segment of {bytes} bytes at {address:#x} is held");
+            let message = format!("no segment of {bytes} bytes is reserved at {address:#x}");
             return Err(DriverError::Other { doing: "release", message });
         }
         // SAFETY: obtained by `reserve`; the allocator gives back only what no block uses. The driver waits for work.

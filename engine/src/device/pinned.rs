@@ -113,7 +113,7 @@ impl Driver for PinnedDriver {
         };
         let mut held = lock(held);
         if held.segments.get(&address) != Some(&bytes) {
-            let message = format!("no segment of {bytes} bytes at {address:#x} is held");
+            let message = format!("no segment of {bytes} bytes is reserved at {address:#x}");
             return Err(DriverError::Other { doing: "release", message });
         }
         // SAFETY: obtained by `reserve`. The allocator gives back only what no block uses, and a block is used until the

@@ -47,7 +47,7 @@ impl Device {
         let id = match self.gpu() {
             Some(gpu) => gpu.new_stream()?,
             None if self.is_pinned() => {
-                let what = "pinned host memory has no streams of its own; make one on the device that copies from it";
+                let what = "pinned host memory has no streams; create one on the device that copies from it";
                 return Err(Error::Setting { op: "new_stream", what: what.to_owned() });
             }
             None => self.0.streams.fetch_add(1, Ordering::Relaxed) + 1,

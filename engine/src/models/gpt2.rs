@@ -113,7 +113,7 @@ impl Gpt2 {
         check_tokens("gpt2", tokens)?;
         let length = tokens.shape()[1];
         if length > self.size.positions {
-            let what = format!("{length} tokens were given; this model knows {} positions", self.size.positions);
+            let what = format!("sequence of {length} tokens, but the model has {} positions", self.size.positions);
             return Err(Error::Setting { op: "gpt2", what });
         }
         let embedded = self.wte.forward(tokens)?;

@@ -30,7 +30,7 @@ pub(super) fn check_tokens(op: &'static str, tokens: &Tensor) -> Result<()> {
     if tokens.rank() == 2 {
         return Ok(());
     }
-    Err(Error::shape(op, tokens.shape(), "tokens are [batch, length]"))
+    Err(Error::shape(op, tokens.shape(), "expected tokens of shape [batch, length]"))
 }
 
 /// Fails unless `heads` share `width` evenly; for rotary embeddings, which turn pairs, in even parts.

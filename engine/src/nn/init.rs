@@ -131,7 +131,7 @@ impl Init {
 /// See [`Filling::Bilinear`].
 fn bilinear(shape: &Shape, dtype: DType, device: &Device) -> Result<Tensor> {
     let &[channels, outputs, height, width] = shape.lengths() else {
-        return Err(Error::shape("bilinear", shape, "kernels are [channels, outputs, height, width]"));
+        return Err(Error::shape("bilinear", shape, "expected a kernel of shape [channels, outputs, height, width]"));
     };
     if !device.has_values() {
         return Tensor::as_from_slice(shape, dtype, device);
@@ -153,7 +153,11 @@ fn bilinear(shape: &Shape, dtype: DType, device: &Device) -> Result<Tensor> {
         DType::F32 => Tensor::from_slice(&narrowed(&numbers, |x| x as f32), shape, device),
         DType::Bf16 => Tensor::from_slice(&narrowed(&numbers, bf16::from_f64), shape, device),
         DType::F16 => Tensor::from_slice(&narrowed(&numbers, f16::from_f64), shape, device),
-        found => Err(Error::DType { op: "bilinear", found, need: "parameters are fractions: f64, f32, bf16 or f16" }),
+        found => Err(Error::DType {
+            op: "bilinear",
+            found,
+            need: "expected floating-point parameters: f64, f32, bf16 or f16",
+        }),
     }
 }
 

@@ -124,7 +124,7 @@ impl Tensor {
 
     /// Fails if the numbers are not fractions.
     pub(crate) fn check_float(&self, op: &'static str) -> Result<()> {
-        let need = "this operation takes fractions: f64, f32, bf16 or f16";
+        let need = "expected a floating-point tensor: f64, f32, bf16 or f16";
         if self.dtype().is_float() { Ok(()) } else { Err(Error::DType { op, found: self.dtype(), need }) }
     }
 }

@@ -105,7 +105,7 @@ fn check(query: &Tensor, key: &Tensor, value: &Tensor) -> Result<()> {
     query.check_operand(op, value)?;
     query.check_float(op)?;
     if query.rank() != 4 || key.rank() != 4 {
-        return Err(Error::shapes(op, query.shape(), key.shape(), "each must be [batch, heads, length, width]"));
+        return Err(Error::shapes(op, query.shape(), key.shape(), "expected [batch, heads, length, width]"));
     }
     if key.shape() != value.shape() {
         return Err(Error::shapes(op, key.shape(), value.shape(), "key and value must have the same shape"));

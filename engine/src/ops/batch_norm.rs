@@ -93,7 +93,7 @@ fn check(
     let op = "batch_norm";
     input.check_float(op)?;
     if input.rank() < 2 {
-        return Err(Error::shape(op, input.shape(), "it must be [batch, channels, …]"));
+        return Err(Error::shape(op, input.shape(), "expected [batch, channels, …]"));
     }
     let channels = input.shape()[1];
     let is_one_a_channel = |tensor: &Tensor| {
@@ -121,7 +121,7 @@ fn check(
     let of_batch = !matches!(statistics, BatchStatistics::Given(_));
     let numbers = input.elements().checked_div(channels).unwrap_or(2);
     if of_batch && numbers < 2 {
-        let need = "a channel's variance needs at least 2 numbers; give more examples, or statistics";
+        let need = "a channel's variance needs at least 2 elements; use a larger batch, or running statistics";
         return Err(Error::shape(op, input.shape(), need));
     }
     Ok(())

@@ -17,7 +17,7 @@ impl Tensor {
         let op = "concat";
         let operation = Operation::begin(op, tensors);
         let Some(first) = tensors.first() else {
-            return Err(Error::Setting { op, what: "no tensors were given; give at least one".to_owned() });
+            return Err(Error::Setting { op, what: "no tensors; expected at least one".to_owned() });
         };
         let axis = first.shape().axis(op, axis)?;
         let mut length = 0;

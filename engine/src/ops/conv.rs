@@ -78,7 +78,7 @@ fn check(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>, options: ConvOp
     if let Some(bias) = bias {
         input.check_operand(op, bias)?;
         if **bias.shape() != [w[0]] {
-            return Err(Error::shapes(op, w, bias.shape(), "a bias has one axis: [outputs]"));
+            return Err(Error::shapes(op, w, bias.shape(), "expected a bias of shape [outputs]"));
         }
     }
     if options.stride.contains(&0) || w[2] == 0 || w[3] == 0 {

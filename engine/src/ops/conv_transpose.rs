@@ -114,7 +114,7 @@ fn check(
     if let Some(bias) = bias {
         input.check_operand(op, bias)?;
         if **bias.shape() != [w[1]] {
-            return Err(Error::shapes(op, w, bias.shape(), "a bias has one axis: [outputs]"));
+            return Err(Error::shapes(op, w, bias.shape(), "expected a bias of shape [outputs]"));
         }
     }
     let ConvTransposeOptions { stride, padding, output_padding } = options;

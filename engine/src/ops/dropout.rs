@@ -64,7 +64,7 @@ impl Chance {
         let numbers = match unit {
             Unit::Number => input.elements(),
             Unit::Channel if input.rank() >= 2 => input.shape()[0] * input.shape()[1],
-            Unit::Channel => return Err(Error::shape(op, input.shape(), "it must be [batch, channels, …]")),
+            Unit::Channel => return Err(Error::shape(op, input.shape(), "expected [batch, channels, …]")),
         };
         Ok(Self { unit, share, draw: rng.draw(numbers) })
     }

@@ -17,10 +17,10 @@ impl Tensor {
         self.check_device(op, indices)?;
         self.check_float(op)?;
         if indices.dtype() != DType::I64 {
-            return Err(Error::DType { op, found: indices.dtype(), need: "indices are of type i64" });
+            return Err(Error::DType { op, found: indices.dtype(), need: "expected indices of dtype i64" });
         }
         if self.rank() != 2 {
-            return Err(Error::shape(op, self.shape(), "a table has two axes: [rows, width]"));
+            return Err(Error::shape(op, self.shape(), "expected a table of shape [rows, width]"));
         }
         let width = self.shape()[1];
         let shape = indices.shape().with_last(op, width)?;

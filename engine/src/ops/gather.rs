@@ -31,7 +31,7 @@ impl Tensor {
         self.check_operand(op, added)?;
         self.check_places(op, axis, places)?;
         if places.shape() != added.shape() {
-            let need = "there must be one place for each element that is added";
+            let need = "expected one index for each added element";
             return Err(Error::shapes(op, places.shape(), added.shape(), need));
         }
         let out = self.copied()?;
@@ -43,11 +43,11 @@ impl Tensor {
     fn check_places(&self, op: &'static str, axis: usize, places: &Self) -> Result<()> {
         self.check_device(op, places)?;
         if places.dtype() != DType::I64 {
-            return Err(Error::DType { op, found: places.dtype(), need: "places are of type i64" });
+            return Err(Error::DType { op, found: places.dtype(), need: "expected positions of dtype i64" });
         }
         let fits = places.rank() == self.rank()
             && (0..self.rank()).all(|other| other == axis || places.shape()[other] <= self.shape()[other]);
-        let need = "places need as many axes as the tensor, and none but the named one longer than there";
+        let need = "expected as many axes as the tensor, and no axis longer than its own except the given one";
         if fits { Ok(()) } else { Err(Error::shapes(op, self.shape(), places.shape(), need)) }
     }
 }

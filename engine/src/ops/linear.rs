@@ -22,13 +22,13 @@ impl Tensor {
         let operation = Operation::begin(op, &[self, weight]);
         check(op, self, weight, RightIs::Transposed)?;
         if weight.rank() != 2 {
-            return Err(Error::shape(op, weight.shape(), "a weight has two axes: [outputs, inputs]"));
+            return Err(Error::shape(op, weight.shape(), "expected a weight of shape [outputs, inputs]"));
         }
         let outputs = weight.shape()[0];
         if let Some(bias) = bias {
             self.check_operand(op, bias)?;
             if **bias.shape() != [outputs] {
-                return Err(Error::shapes(op, weight.shape(), bias.shape(), "a bias has one axis: [outputs]"));
+                return Err(Error::shapes(op, weight.shape(), bias.shape(), "expected a bias of shape [outputs]"));
             }
         }
         let shape = self.shape().with_axis(self.rank() - 1, outputs);

@@ -92,14 +92,14 @@ fn check(op: &'static str, hidden: &Tensor, weight: &Tensor, targets: &Tensor) -
     hidden.check_device(op, targets)?;
     hidden.check_float(op)?;
     if targets.dtype() != DType::I64 {
-        return Err(Error::DType { op, found: targets.dtype(), need: "targets are class numbers of type i64" });
+        return Err(Error::DType { op, found: targets.dtype(), need: "expected class indices of dtype i64" });
     }
     if hidden.rank() != 2 || weight.rank() != 2 || hidden.shape()[1] != weight.shape()[1] {
         let need = "rows are [rows, width] and the weight is [classes, width]";
         return Err(Error::shapes(op, hidden.shape(), weight.shape(), need));
     }
     if **targets.shape() != hidden.shape()[..1] {
-        return Err(Error::shapes(op, hidden.shape(), targets.shape(), "each row has one target"));
+        return Err(Error::shapes(op, hidden.shape(), targets.shape(), "expected one target per row"));
     }
     Ok(())
 }

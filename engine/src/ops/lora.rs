@@ -60,7 +60,7 @@ fn check(base: &Tensor, input: &Tensor, a: &Tensor, b: &Tensor) -> Result<()> {
     a.check_operand(OP, b)?;
     a.check_float(OP)?;
     if a.rank() != 2 || b.rank() != 2 || a.shape()[0] != b.shape()[1] {
-        return Err(Error::shapes(OP, a.shape(), b.shape(), "they must be [rank, inputs] and [outputs, rank]"));
+        return Err(Error::shapes(OP, a.shape(), b.shape(), "expected [rank, inputs] and [outputs, rank]"));
     }
     let rank = input.rank();
     if rank < 2 || input.shape()[rank - 1] != a.shape()[1] {

@@ -20,7 +20,7 @@ impl Tensor {
         self.check_device(op, targets)?;
         self.check_float(op)?;
         if targets.dtype() != DType::I64 {
-            return Err(Error::DType { op, found: targets.dtype(), need: "targets are class numbers of type i64" });
+            return Err(Error::DType { op, found: targets.dtype(), need: "expected class indices of dtype i64" });
         }
         if self.rank() < 2 || *targets.shape() != self.shape().without_axis(1) {
             let need = "logits are [rows, classes] and targets [rows], or [batch, classes, …] and [batch, …]";

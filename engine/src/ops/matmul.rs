@@ -17,7 +17,7 @@ impl Tensor {
         let operation = Operation::begin(op, &[self, other]);
         check(op, self, other, RightIs::Plain)?;
         if self.rank() < 2 {
-            return Err(Error::shape(op, self.shape(), "both need two axes or more; add one with unsqueeze"));
+            return Err(Error::shape(op, self.shape(), "expected at least two axes; add one with unsqueeze"));
         }
         let batch = Shape::broadcast(op, &batch_of(self.shape()), &batch_of(other.shape()))?;
         let (rows, columns) = (self.shape()[self.rank() - 2], other.shape()[other.rank() - 1]);

@@ -23,7 +23,7 @@ impl Tensor {
         let operation = Operation::begin(op, &inputs);
         self.check_float(op)?;
         let Some((&width, rows)) = self.shape().split_last() else {
-            return Err(Error::shape(op, self.shape(), "at least one axis is needed, along which to normalise"));
+            return Err(Error::shape(op, self.shape(), "expected at least one axis to normalize over"));
         };
         for parameter in [weight, bias].into_iter().flatten() {
             self.check_operand(op, parameter)?;

@@ -17,7 +17,7 @@ impl Tensor {
     /// bounds themselves is 0. Keeps two bits an element. Infinite bounds bound nothing.
     pub fn clamp(&self, low: f64, high: f64) -> Result<Self> {
         if low.is_nan() || high.is_nan() {
-            let what = format!("the bounds are {low} and {high}; give numbers, infinite ones where there is no bound");
+            let what = format!("invalid bounds {low} and {high}; use infinity for no bound");
             return Err(Error::Setting { op: "clamp", what });
         }
         self.piecewise("clamp", Piecewise::Clamp { low, high }, None)

@@ -30,7 +30,7 @@ impl PoolOptions {
     fn window(&self, op: &'static str, input: &Tensor) -> Result<Window> {
         input.check_float(op)?;
         let &[_, _, height, width] = input.shape().lengths() else {
-            return Err(Error::shape(op, input.shape(), "it must be [batch, channels, height, width]"));
+            return Err(Error::shape(op, input.shape(), "expected [batch, channels, height, width]"));
         };
         let Self { kernel, stride, padding, ceil } = *self;
         if kernel.contains(&0) || stride.contains(&0) {

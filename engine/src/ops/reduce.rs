@@ -88,7 +88,7 @@ impl Tensor {
         self.check_float(op)?;
         let axis = self.shape().axis(op, axis)?;
         if self.shape()[axis] == 0 {
-            return Err(Error::shape(op, self.shape(), "the axis must hold at least one element"));
+            return Err(Error::shape(op, self.shape(), "the axis must not be empty"));
         }
         let shape = self.shape().with_axis(axis, 1);
         let largest = Self::empty(shape, self.dtype(), self.device())?;

@@ -24,12 +24,12 @@ impl Tensor {
         let operation = Operation::begin(OP, &inputs);
         self.check_float(OP)?;
         let Some((&width, rows)) = self.shape().split_last() else {
-            return Err(Error::shape(OP, self.shape(), "at least one axis is needed, along which to normalise"));
+            return Err(Error::shape(OP, self.shape(), "expected at least one axis to normalize over"));
         };
         if let Some(weight) = weight {
             self.check_operand(OP, weight)?;
             if **weight.shape() != [width] || !weight.is_contiguous() {
-                let need = "the weight has one axis, of the last axis' length, its numbers one after another";
+                let need = "expected a contiguous weight of shape [last axis]";
                 return Err(Error::shapes(OP, self.shape(), weight.shape(), need));
             }
         }

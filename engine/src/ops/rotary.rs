@@ -61,7 +61,7 @@ impl Packing {
     fn of_heads(tensor: &Tensor) -> Result<Self> {
         let shape = *tensor.shape();
         if tensor.rank() != 4 || !shape[3].is_multiple_of(2) {
-            return Err(Error::shape(OP, &shape, "it must be [batch, length, heads, width] with an even width"));
+            return Err(Error::shape(OP, &shape, "expected [batch, length, heads, width] with an even width"));
         }
         Ok(Self { heads: shape, rotated: shape[2] })
     }
@@ -69,7 +69,7 @@ impl Packing {
     fn of_slots(tensor: &Tensor, rotated: usize, slots: usize) -> Result<Self> {
         let shape = tensor.shape();
         if tensor.rank() != 3 || slots == 0 || !shape[2].is_multiple_of(slots.saturating_mul(2)) {
-            return Err(Error::shape(OP, shape, "it must be [batch, length, slots times width] with an even width"));
+            return Err(Error::shape(OP, shape, "expected [batch, length, slots × width] with an even width"));
         }
         if rotated > slots {
             let what = format!("{rotated} of {slots} heads are to be rotated; give at most as many as there are");

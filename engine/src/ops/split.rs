@@ -10,7 +10,7 @@ impl Tensor {
         let op = "split";
         let whole = self.shape()[self.shape().axis(op, axis)?];
         if length == 0 {
-            return Err(Error::Setting { op, what: "parts of length 0 were asked for; give 1 or more".to_owned() });
+            return Err(Error::Setting { op, what: "the part length is 0; expected at least 1".to_owned() });
         }
         let parts = whole.div_ceil(length).max(1);
         (0..parts).map(|part| self.narrow(axis, part * length, length.min(whole - part * length))).collect()
@@ -38,7 +38,7 @@ impl Tensor {
         let op = "chunk";
         let whole = self.shape()[self.shape().axis(op, axis)?];
         if count == 0 {
-            return Err(Error::Setting { op, what: "no parts were asked for; give 1 or more".to_owned() });
+            return Err(Error::Setting { op, what: "the number of parts is 0; expected at least 1".to_owned() });
         }
         self.split(whole.div_ceil(count).max(1), axis)
     }

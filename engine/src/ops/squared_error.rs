@@ -15,7 +15,7 @@ impl Tensor {
         self.check_operand(op, target)?;
         self.check_float(op)?;
         if self.shape() != target.shape() {
-            return Err(Error::shapes(op, self.shape(), target.shape(), "both must have the same shape"));
+            return Err(Error::shapes(op, self.shape(), target.shape(), "expected equal shapes"));
         }
         let scale = 1.0 / self.elements() as f64;
         let loss = Self::empty((), self.dtype(), self.device())?;

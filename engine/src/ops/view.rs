@@ -12,7 +12,7 @@ impl Tensor {
         let (op, shape) = ("reshape", shape.into());
         let operation = Operation::begin(op, &[]);
         if shape.elements() != self.elements() {
-            return Err(Error::shapes(op, self.shape(), &shape, "both must hold the same number of elements"));
+            return Err(Error::shapes(op, self.shape(), &shape, "expected the same number of elements"));
         }
         let out = self.reshaped(&shape)?;
         let from = *self.shape();

@@ -14,7 +14,7 @@ impl Tensor {
         let op = "where";
         let operation = Operation::begin(op, &[yes, no]);
         if !matches!(self.dtype(), DType::Bool | DType::U8) {
-            return Err(Error::DType { op, found: self.dtype(), need: "a condition is of type bool or u8" });
+            return Err(Error::DType { op, found: self.dtype(), need: "expected a condition of dtype bool or u8" });
         }
         self.check_device(op, yes)?;
         yes.check_operand(op, no)?;

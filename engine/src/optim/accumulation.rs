@@ -37,7 +37,7 @@ pub struct Accumulation {
 impl Accumulation {
     /// For one step every `batches` small batches. Fails for 0.
     pub fn new(batches: u32) -> Result<Self> {
-        demand("accumulation", batches > 0, || "0 batches make no step; give 1 or more".to_owned())?;
+        demand("accumulation", batches > 0, || "0 batches make no step; expected at least 1".to_owned())?;
         Ok(Self { batches, done: 0 })
     }
 

@@ -58,7 +58,7 @@ pub fn clip_grad_value(parameters: &[Parameter], largest: f64) -> Result<()> {
 
 fn norm(op: &'static str, parameters: &[Parameter], order: f64) -> Result<Tensor> {
     demand(op, order > 0.0, || format!("the order is {order}; give a number above 0: 2 for the length"))?;
-    let what = || "no parameters were given, so there is no device to compute on; give those of the model".to_owned();
+    let what = || "no parameters; expected those of the model".to_owned();
     let first = parameters.first().ok_or_else(|| Error::Setting { op, what: what() })?;
     demand_gradients_left(op, parameters)?;
     let _operation = Operation::begin(op, &[]);

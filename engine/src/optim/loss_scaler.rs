@@ -79,9 +79,9 @@ impl LossScaler {
         let op = "loss_scaler";
         let LossScaling { first, growth, backoff, growth_interval } = settings;
         demand(op, first > 0.0 && first.is_finite(), || format!("the first scale is {first}; give one above 0"))?;
-        demand(op, growth >= 1.0, || format!("growth is {growth}; give 1 or more"))?;
+        demand(op, growth >= 1.0, || format!("growth is {growth}; expected at least 1"))?;
         demand(op, backoff > 0.0 && backoff < 1.0, || format!("backoff is {backoff}; give a number between 0 and 1"))?;
-        demand(op, growth_interval > 0, || "growth_interval is 0; give 1 or more".to_owned())?;
+        demand(op, growth_interval > 0, || "growth_interval is 0; expected at least 1".to_owned())?;
         Ok(Self { settings, scale: first, ..Self::default() })
     }
 

@@ -68,7 +68,7 @@ pub(crate) fn find(name: &str, options: &Options) -> Result<&'static Scenario, E
             return Err(Error::UnknownOption { scenario: info.name, option, known });
         }
         if value == "0" && !MAY_BE_ZERO.contains(&option) {
-            return Err(Error::OptionValue { option, value, need: "give 1 or more" });
+            return Err(Error::OptionValue { option, value, need: "expected at least 1" });
         }
     }
     if let Some(variant) = &options.variant

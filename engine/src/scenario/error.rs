@@ -6,7 +6,7 @@
 #[non_exhaustive]
 pub enum Error {
     /// No scenario of that name.
-    #[error("there is no scenario '{name}'; there are {}", known.join(", "))]
+    #[error("unknown scenario '{name}'; the scenarios are {}", known.join(", "))]
     UnknownScenario {
         /// As it was asked for.
         name: String,
@@ -14,13 +14,13 @@ pub enum Error {
         known: Vec<&'static str>,
     },
     /// No optimizer of that name.
-    #[error("there is no optimizer '{name}'; there are sgd, adam, adamw")]
+    #[error("unknown optimizer '{name}'; expected sgd, adam or adamw")]
     UnknownOptimizer {
         /// As it was asked for.
         name: String,
     },
     /// An option that means nothing for this scenario.
-    #[error("{scenario} has no option {option}; it has {}", known.join(", "))]
+    #[error("{scenario} does not support {option}; its options are {}", known.join(", "))]
     UnknownOption {
         /// The scenario.
         scenario: &'static str,
@@ -43,7 +43,7 @@ pub enum Error {
         known: Vec<&'static str>,
     },
     /// An option with a value that it cannot have.
-    #[error("{option} is {value}; {need}")]
+    #[error("invalid value {value} for {option}: {need}")]
     OptionValue {
         /// As it is written on the command line.
         option: &'static str,

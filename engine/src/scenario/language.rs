@@ -182,7 +182,7 @@ fn adapters_if_asked(
     options: &Options,
 ) -> Result<Option<LoraOptions>> {
     if options.lora.is_none() && options.adapters.is_some() {
-        let what = "--adapters is the type of adapters, and there are none; give --lora with their rank".to_owned();
+        let what = "--adapters sets the dtype of LoRA adapters; it needs --lora".to_owned();
         return Err(Error::Setting { op, what });
     }
     Ok(options.lora.map(|rank| adapters(rank, targets, options)))

@@ -12,7 +12,7 @@ impl Tensor {
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         let op = "to_vec";
         if self.dtype() != T::DTYPE {
-            return Err(Error::DType { op, found: self.dtype(), need: "ask for numbers of the tensor's own type" });
+            return Err(Error::DType { op, found: self.dtype(), need: "expected the tensor's own dtype" });
         }
         self.storage().report_use();
         if !self.device().has_values() {

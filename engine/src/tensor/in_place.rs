@@ -120,7 +120,7 @@ impl Tensor {
             return Err(Error::InPlace { op });
         }
         if !self.layout().is_distinct() {
-            return Err(Error::shape(op, self.shape(), "some of its elements share one place; make a copy first"));
+            return Err(Error::shape(op, self.shape(), "elements overlap in memory; make a copy first"));
         }
         self.storage().changed();
         Ok(())
@@ -137,7 +137,7 @@ impl Tensor {
         if self.shape() == other.shape() {
             return Ok(());
         }
-        Err(Error::shapes(op, self.shape(), other.shape(), "both must be of one shape"))
+        Err(Error::shapes(op, self.shape(), other.shape(), "expected equal shapes"))
     }
 
     /// Fails if `other` lives on another device, or has other elements.
@@ -149,7 +149,7 @@ impl Tensor {
         Err(Error::DType {
             op,
             found: other.dtype(),
-            need: "both operands must have the same type; convert one with to_dtype",
+            need: "expected the same dtype for both operands; convert one with to_dtype",
         })
     }
 }

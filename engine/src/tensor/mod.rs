@@ -180,11 +180,14 @@ impl Tensor {
     pub fn set_requires_grad(&self, requires_grad: bool) -> Result<()> {
         let op = "set_requires_grad";
         if requires_grad && !self.dtype().is_float() {
-            return Err(Error::DType { op, found: self.dtype(), need: "only fractions have gradients" });
+            return Err(Error::DType {
+                op,
+                found: self.dtype(),
+                need: "only floating-point tensors can require gradients",
+            });
         }
         let Origin::Leaf(leaf) = &self.0.origin else {
-            let what =
-                "the tensor was computed by an operation; detach it first, or say so of what it was computed from";
+            let what = "the tensor is the result of an operation; detach it first, or call this on its inputs";
             return Err(Error::Setting { op, what: what.to_owned() });
         };
         leaf.requires_grad.store(requires_grad, Ordering::Relaxed);
@@ -208,7 +211,7 @@ impl Tensor {
                 "set_grad",
                 grad.shape(),
                 self.shape(),
-                "a gradient has the shape of its tensor",
+                "expected a gradient of the tensor's shape",
             ));
         }
         self.check_device("set_grad", &grad)?;
@@ -216,7 +219,7 @@ impl Tensor {
             return Err(Error::DType {
                 op: "set_grad",
                 found: grad.dtype(),
-                need: "a gradient has the type of its tensor",
+                need: "expected a gradient of the tensor's dtype",
             });
         }
         if let Some(leaf) = self.leaf() {

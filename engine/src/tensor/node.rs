@@ -204,7 +204,7 @@ impl<'a> InputGradients<'a> {
         let Some(Some(edge)) = self.edges.get(input) else {
             return Ok(());
         };
-        assert_eq!(grad.shape(), edge.shape(), "a gradient has the shape of its tensor");
+        assert_eq!(grad.shape(), edge.shape(), "expected a gradient of the tensor's shape");
         match edge {
             Edge::Leaf(leaf) => {
                 let sum = Sum::new(grad);

@@ -51,7 +51,7 @@ fn a_full_device_gives_back_its_cache_and_then_says_who_has_the_memory() {
             assert_eq!(report.advice, [Advice::FewerLiveBytes]);
             let told = report.to_string();
             assert!(told.starts_with("out of memory on device 0 (Highwater stand-in): 12 MiB requested"), "{told}");
-            assert!(told.contains("100 MiB in all, 2 MiB free, 8 MiB held outside this allocator"), "{told}");
+            assert!(told.contains("100 MiB total, 2 MiB free, 8 MiB used outside this allocator"), "{told}");
             drop((kept, larger));
             drop(take(&device, 70 * MIB).expect("the device goes on"));
         });

@@ -118,7 +118,7 @@ impl Product {
             return wrong("only fractions are multiplied");
         }
         if inner == 0 {
-            return wrong("without inner numbers there is nothing to multiply: scale the result instead");
+            return wrong("the inner dimension is 0; scale the result instead");
         }
         let matrices = [(self.out, rows, columns), (self.left, rows, inner), (self.right, inner, columns)];
         for (matrix, rows, columns) in matrices {
@@ -127,7 +127,7 @@ impl Product {
                 return wrong("rows, or columns, overlap one another");
             }
             if !matrix.address.is_multiple_of(self.number.size() as u64) {
-                return wrong("an address is no multiple of a number's size");
+                return wrong("an address is not a multiple of the element size");
             }
             if matrix.leading > i64::MAX as u64 || matrix.batch_stride > i64::MAX as u64 {
                 return wrong("distances have 63 bits");

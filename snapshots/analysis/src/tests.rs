@@ -389,7 +389,7 @@ fn text_reads_back_as_it_was_written_and_mistakes_name_their_line() {
     let again = text_from_trace(&trace_from_text(&once).expect("our own text"));
     assert_eq!(once, again);
     let why = trace_from_text("alloc a 512\nalloc b many").expect_err("no number").to_string();
-    assert_eq!(why, "line 2: 'many' is no whole number");
+    assert_eq!(why, "line 2: 'many' is not an integer");
     assert!(trace_from_text("allocate a 512").is_err_and(|why| why.to_string().contains("no event is called")));
 }
 

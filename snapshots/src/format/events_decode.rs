@@ -21,12 +21,12 @@ pub(super) struct DecodedEvents {
 /// more events than it has bytes.
 pub(super) fn decode_events(payload: &[u8], count: u32) -> Result<DecodedEvents, String> {
     if count as usize > CHUNK_EVENTS {
-        return Err(format!("it says {count} events, and a section holds at most {CHUNK_EVENTS}"));
+        return Err(format!("it declares {count} events, but a section has at most {CHUNK_EVENTS}"));
     }
     let mut decoder = Decoder::from_payload(payload)?;
     let kinds = decoder.columns.get(Column::Kind).left();
     if kinds != count as usize {
-        return Err(format!("it says {count} events but has kinds for {kinds}"));
+        return Err(format!("it declares {count} events but has kinds for {kinds}"));
     }
     let mut decoded = DecodedEvents { events: Vec::with_capacity(kinds), unknown: 0 };
     for row in 0..count {

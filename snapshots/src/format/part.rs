@@ -68,9 +68,7 @@ fn tree<R: Copy, T>(rows: &[R], first: u64, row_at: impl Fn(R, u32) -> Option<T>
     let numbered = rows.iter().zip(first..);
     let row = |(&row, number): (&R, u64)| {
         let number = u32::try_from(number).ok().filter(|number| *number < u32::MAX);
-        number
-            .and_then(|number| row_at(row, number))
-            .ok_or_else(|| "a row's parent lies before the first row".to_owned())
+        number.and_then(|number| row_at(row, number)).ok_or_else(|| "a row's parent is before the first row".to_owned())
     };
     numbered.map(row).collect()
 }

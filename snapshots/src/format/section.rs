@@ -204,7 +204,7 @@ impl Unpacker {
         match section.header.compression {
             COMPRESSION_NONE if stored == raw => return Ok(section.stored),
             COMPRESSION_NONE => {
-                return Err(format!("it stores {stored} bytes uncompressed but says {raw}"));
+                return Err(format!("it stores {stored} uncompressed bytes but declares {raw}"));
             }
             COMPRESSION_ZSTD => {}
             other => {
@@ -219,7 +219,7 @@ impl Unpacker {
         let zstd = self.zstd.get_or_insert_with(zstd::bulk::Decompressor::default);
         match zstd.decompress_to_buffer(section.stored, &mut self.raw) {
             Ok(got) if got == raw => Ok(&self.raw),
-            Ok(got) => Err(format!("it decompresses to {got} bytes but says {raw}")),
+            Ok(got) => Err(format!("it decompresses to {got} bytes but declares {raw}")),
             Err(error) => Err(format!("it cannot be decompressed: {error}")),
         }
     }

@@ -122,7 +122,7 @@ fn take_rows<T>(
     let mut rest = bytes;
     for row in 0..count {
         if rest.is_empty() {
-            return Err(format!("it says {count} rows but ends after {row}"));
+            return Err(format!("it declares {count} rows but ends after {row}"));
         }
         let (value, used) = take(rest).map_err(|error| format!("row {row} cannot be read: {error}"))?;
         rows.push(value);

@@ -43,7 +43,7 @@ pub(super) fn inspect(path: &Path) -> Result<Facts, Unread> {
 
 /// Opens a regular file, and nothing else: a recording may name a pipe, whose opening waits for ever.
 fn open(path: &Path) -> io::Result<File> {
-    if std::fs::metadata(path)?.is_file() { File::open(path) } else { Err(io::Error::other("it is no regular file")) }
+    if std::fs::metadata(path)?.is_file() { File::open(path) } else { Err(io::Error::other("not a regular file")) }
 }
 
 /// The checksum by which a debug link names its file.

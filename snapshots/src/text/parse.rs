@@ -151,7 +151,7 @@ impl Parser {
                 scope: facts.scope,
             }),
             EventKind::DeviceUsed => What::DeviceUsed(number(subject)?),
-            EventKind::Step => What::Step(subject.parse().map_err(|_| format!("'{subject}' is no step"))?),
+            EventKind::Step => What::Step(subject.parse().map_err(|_| format!("invalid step '{subject}'"))?),
             EventKind::Phase => What::Phase(Phase::from_name(subject).ok_or_else(|| format!("no phase '{subject}'"))?),
             EventKind::Mark => unreachable!("marks were taken above"),
         };
@@ -183,7 +183,7 @@ impl Parser {
             } else if fact == "guessed" {
                 annotation.is_guessed = true;
             } else {
-                return Err(format!("'{fact}' means nothing here; a name of several words stands in double quotes"));
+                return Err(format!("unexpected '{fact}'; put names with spaces in double quotes"));
             }
         }
         self.open.push(self.annotations.len());
@@ -194,7 +194,7 @@ impl Parser {
     fn end(&mut self, rest: &str) -> Result<(), String> {
         let (name, rest) = take_text(rest)?;
         if !rest.is_empty() {
-            return Err(format!("'{rest}' means nothing here; a name of several words stands in double quotes"));
+            return Err(format!("unexpected '{rest}'; put names with spaces in double quotes"));
         }
         let id = self.string(&name);
         let place = self.open.iter().rposition(|&row| self.annotations[row].name == id);
@@ -204,11 +204,11 @@ impl Parser {
     }
 
     fn attribute(&mut self, rest: &str) -> Result<(), String> {
-        let place = self.last.ok_or("an attribute stands after the line that it belongs to")?;
+        let place = self.last.ok_or("an attribute must follow the line that it belongs to")?;
         let (name, rest) = take_text(rest)?;
         let (value, rest) = take_text(rest)?;
         if !rest.is_empty() {
-            return Err(format!("'{rest}' means nothing here; a value of several words stands in double quotes"));
+            return Err(format!("unexpected '{rest}'; put values with spaces in double quotes"));
         }
         let (name, value) = (self.string(&name), self.string(&value));
         self.attributes.push((place, name, value));
@@ -362,11 +362,11 @@ fn number(text: &str) -> Result<u64, String> {
         Some(hex) => u64::from_str_radix(hex, 16),
         None => text.parse(),
     };
-    parsed.map_err(|_| format!("'{text}' is no whole number"))
+    parsed.map_err(|_| format!("'{text}' is not an integer"))
 }
 
 fn device_id(text: &str) -> Result<DeviceId, String> {
-    text.parse().map(DeviceId).map_err(|_| format!("'{text}' is no device"))
+    text.parse().map(DeviceId).map_err(|_| format!("'{text}' is not a device"))
 }
 
 fn range(address: &str, bytes: &str, facts: &Facts) -> Result<Range, String> {

@@ -177,7 +177,7 @@ impl FromStr for RunDevice {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let ordinal = |text: &str| text.parse().map_err(|_| format!("'{text}' is no device number: write cuda:0"));
+        let ordinal = |text: &str| text.parse().map_err(|_| format!("'{text}' is not a device number: write cuda:0"));
         match text.split_once(':') {
             None if text == "meta" => Ok(Self::Meta),
             Some(("meta", "cuda")) => Ok(Self::MetaForCuda),

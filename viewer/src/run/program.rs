@@ -29,7 +29,7 @@ impl Program {
             let word = Path::new(&word).display();
             let place = match (is_there, is_path) {
                 (true, _) => "it may not be executed",
-                (false, true) => "there is no such file",
+                (false, true) => "no such file",
                 (false, false) => "it is in no folder of PATH",
             };
             Failure::Usage(format!("cannot run '{word}': {place}; `highwater run -- PROGRAM ARGUMENTS…`"))
@@ -140,7 +140,7 @@ mod tests {
     fn what_is_not_there_is_named() {
         let missing = |word: &str| Program::find(&[word.into()]).unwrap_err().to_string();
         assert!(missing("no-program-has-this-name").contains("in no folder of PATH"));
-        assert!(missing("./no-program-has-this-name").contains("there is no such file"));
+        assert!(missing("./no-program-has-this-name").contains("no such file"));
         let text = tempfile::NamedTempFile::new().unwrap();
         assert!(missing(text.path().to_str().unwrap()).contains("it may not be executed"));
     }

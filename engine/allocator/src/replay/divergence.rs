@@ -89,13 +89,13 @@ impl fmt::Display for Difference {
         let bytes = format_bytes;
         match *self {
             Self::Obtained { bytes: replayed, recorded: Some(recorded) } => {
-                write!(f, "the replay obtains {} from the device, the recording {}", bytes(replayed), bytes(recorded))
+                write!(f, "the replay reserves {} from the device, the recording {}", bytes(replayed), bytes(recorded))
             }
             Self::Obtained { bytes: replayed, recorded: None } => {
-                write!(f, "the replay obtains {} from the device, the recording nothing", bytes(replayed))
+                write!(f, "the replay reserves {} from the device, the recording nothing", bytes(replayed))
             }
             Self::NotObtained { recorded } => {
-                write!(f, "the recording obtains {} from the device, the replay nothing", bytes(recorded))
+                write!(f, "the recording reserves {} from the device, the replay nothing", bytes(recorded))
             }
             Self::GaveBack { bytes: replayed } => {
                 write!(f, "the replay gives {} back to the device, the recording keeps them", bytes(replayed))
@@ -104,7 +104,7 @@ impl fmt::Display for Difference {
                 write!(f, "the recording gives {} back to the device, the replay keeps them", bytes(recorded))
             }
             Self::Placed { recorded, replayed } => {
-                write!(f, "a block lies at {recorded:#x} in the recording, at {replayed:#x} in the replay")
+                write!(f, "a block is at {recorded:#x} in the recording, at {replayed:#x} in the replay")
             }
             Self::Rounded { recorded, replayed } => write!(
                 f,

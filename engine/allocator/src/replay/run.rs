@@ -138,7 +138,7 @@ impl<'a> Run<'a> {
             ));
         } else if anew > 0 {
             assumptions.push(format!(
-                "{blocks} from before the recording lie in no recorded segment, and are allocated again at its beginning"
+                "{blocks} from before the recording are in no recorded segment, and are allocated again at its start"
             ));
         }
         if self.plan.config.garbage_collection_threshold().is_some() && !self.knows_limit() && !self.follows() {

@@ -29,7 +29,7 @@ fn out_of_memory_gives_the_cache_back_and_tries_again_before_it_fails() {
             c: 32M at 2+0
             too_much: out of memory on device 0 (accounting device): 31 MiB requested
               request    31 MiB rounded to 31 MiB; 32 MiB needed from the driver; stream 0, large pool
-              device     64 MiB in all, 2 MiB free, 0 B held outside this allocator
+              device     64 MiB total, 2 MiB free, 0 B used outside this allocator
               reserved   62 MiB = 62 MiB allocated + 0 B waiting for streams + 0 B cached
               allocated  62 MiB for 61 MiB requested
               cached     0 B = 0 B fragmented (largest free range 0 B) + 0 B of other streams + 0 B in the other pool
@@ -87,7 +87,7 @@ fn a_memory_fraction_limits_what_is_reserved() {
             b: 20M at 1+0
             c: out of memory on device 0 (accounting device): 2 MiB requested
               request    2 MiB rounded to 2 MiB; 20 MiB needed from the driver; stream 0, large pool
-              device     80 MiB in all, 40 MiB free, 0 B held outside this allocator
+              device     80 MiB total, 40 MiB free, 0 B used outside this allocator
               limit      40 MiB may be reserved, by the memory fraction
               reserved   40 MiB = 40 MiB allocated + 0 B waiting for streams + 0 B cached
               allocated  40 MiB for 40 MiB requested
@@ -245,7 +245,7 @@ fn an_out_of_memory_report_says_where_the_memory_is_and_what_would_help() {
             more: 30M at 3+0
             x: out of memory on device 0 (accounting device): 31 MiB requested
               request    31 MiB rounded to 31 MiB; 32 MiB needed from the driver; stream 0, large pool
-              device     100 MiB in all, 18 MiB free, 10 MiB held outside this allocator
+              device     100 MiB total, 18 MiB free, 10 MiB used outside this allocator
               reserved   72 MiB = 45.00 MiB allocated + 0 B waiting for streams + 27.00 MiB cached
               allocated  45.00 MiB for 45.00 MiB requested
               cached     27.00 MiB = 8 MiB fragmented (largest free range 6 MiB) + 17 MiB of other streams + 2.00 MiB in the other pool
@@ -254,14 +254,14 @@ fn an_out_of_memory_report_says_where_the_memory_is_and_what_would_help() {
               advice     live blocks fill the memory: record the memory history to see which; smaller batches or checkpointing need fewer
             y: out of memory on device 0 (accounting device): 19 MiB requested
               request    19 MiB rounded to 19 MiB; 20 MiB needed from the driver; stream 0, large pool
-              device     100 MiB in all, 18 MiB free, 10 MiB held outside this allocator
+              device     100 MiB total, 18 MiB free, 10 MiB used outside this allocator
               reserved   72 MiB = 45.00 MiB allocated + 0 B waiting for streams + 27.00 MiB cached
               allocated  45.00 MiB for 45.00 MiB requested
               cached     27.00 MiB = 8 MiB fragmented (largest free range 6 MiB) + 17 MiB of other streams + 2.00 MiB in the other pool
               tried      waiting for all streams; 0 B of cache given back to the driver
               advice     fragments hold 8 MiB: with expandable_segments:True, free ranges can grow instead of staying too small
               advice     other streams' caches hold 17 MiB: allocate on fewer streams
-              advice     10 MiB of the device is held outside this allocator: look for other users
+              advice     10 MiB of the device is used outside this allocator: look for other processes
               advice     live blocks fill the memory: record the memory history to see which; smaller batches or checkpointing need fewer
         "#]],
     );
@@ -283,7 +283,7 @@ fn a_report_gives_only_advice_that_applies() {
             a: 20M at 0+0
             b: out of memory on device 0 (accounting device): 45 MiB requested
               request    45 MiB rounded to 45 MiB; 60 MiB needed from the driver; stream 0, large pool
-              device     100 MiB in all, 80 MiB free, 0 B held outside this allocator
+              device     100 MiB total, 80 MiB free, 0 B used outside this allocator
               limit      50 MiB may be reserved, by the memory fraction
               reserved   20 MiB = 20 MiB allocated + 0 B waiting for streams + 0 B cached
               allocated  20 MiB for 20 MiB requested
@@ -293,7 +293,7 @@ fn a_report_gives_only_advice_that_applies() {
               advice     live blocks fill the memory: record the memory history to see which; smaller batches or checkpointing need fewer
             c: out of memory on device 0 (accounting device): 101 MiB requested
               request    101 MiB rounded to 101 MiB; 120 MiB needed from the driver; stream 0, large pool
-              device     100 MiB in all, 80 MiB free, 0 B held outside this allocator
+              device     100 MiB total, 80 MiB free, 0 B used outside this allocator
               reserved   20 MiB = 20 MiB allocated + 0 B waiting for streams + 0 B cached
               allocated  20 MiB for 20 MiB requested
               cached     0 B = 0 B fragmented (largest free range 0 B) + 0 B of other streams + 0 B in the other pool
@@ -301,12 +301,12 @@ fn a_report_gives_only_advice_that_applies() {
               advice     the request alone is larger than the device: split it up
             d: out of memory on device 0 (accounting device): 60 MiB requested
               request    60 MiB rounded to 60 MiB; 60 MiB needed from the driver; stream 0, large pool
-              device     100 MiB in all, 5 MiB free, 75 MiB held outside this allocator
+              device     100 MiB total, 5 MiB free, 75 MiB used outside this allocator
               reserved   20 MiB = 20 MiB allocated + 0 B waiting for streams + 0 B cached
               allocated  20 MiB for 20 MiB requested
               cached     0 B = 0 B fragmented (largest free range 0 B) + 0 B of other streams + 0 B in the other pool
               tried      waiting for all streams; 0 B of cache given back to the driver
-              advice     75 MiB of the device is held outside this allocator: look for other users
+              advice     75 MiB of the device is used outside this allocator: look for other processes
               advice     live blocks fill the memory: record the memory history to see which; smaller batches or checkpointing need fewer
         "#]],
     );

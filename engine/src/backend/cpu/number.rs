@@ -170,7 +170,7 @@ macro_rules! with_float {
             found => Err($crate::error::Error::DType {
                 op: $op,
                 found,
-                need: "this operation takes fractions: f64, f32, bf16 or f16",
+                need: "expected a floating-point tensor: f64, f32, bf16 or f16",
             }),
         }
     };

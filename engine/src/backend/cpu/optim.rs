@@ -30,7 +30,7 @@ macro_rules! with_pair {
             (_, found) => Err($crate::error::Error::DType {
                 op: $op,
                 found,
-                need: "a fused step takes a gradient of the parameter's type, or bf16 or f16 for f32",
+                need: "expected a gradient of the parameter's dtype, or bf16 or f16 for f32 parameters",
             }),
         }
     };

@@ -36,7 +36,7 @@ pub(super) fn check_float(op: &'static str, dtype: DType) -> Result<()> {
     if dtype.is_float() {
         Ok(())
     } else {
-        Err(Error::DType { op, found: dtype, need: "only fractions are computed with" })
+        Err(Error::DType { op, found: dtype, need: "expected a floating-point tensor" })
     }
 }
 

@@ -21,7 +21,7 @@ pub(super) fn pair(op: &'static str, parameter: DType, grad: DType) -> Result<Ty
     if is_narrower || parameter == grad && parameter.is_float() {
         return Ok(Types::pair(number(parameter), number(grad)));
     }
-    let need = "a fused step takes a gradient of the parameter's type, or bf16 or f16 for f32";
+    let need = "expected a gradient of the parameter's dtype, or bf16 or f16 for f32 parameters";
     Err(Error::DType { op, found: grad, need })
 }
 

@@ -36,7 +36,7 @@ impl Lost {
             (
                 self.made_up,
                 format!(
-                    "made up ({bytes}), for blocks of which the recording does not know where they lie: PyTorch's viewer needs one for every block"
+                    "invented ({bytes}), for blocks whose addresses were not recorded: PyTorch's viewer needs a segment for every block"
                 ),
                 "segment",
             ),
@@ -50,7 +50,7 @@ impl Lost {
                 "freed right before the allocation that proves it gone: its own free is missing".to_owned(),
                 "block",
             ),
-            (self.overlapped, "missing in the final state: a younger one lies in the same place".to_owned(), "block"),
+            (self.overlapped, "missing in the final state: a later one has the same address".to_owned(), "block"),
             (self.cut, "cut at the end of its segment in the final state".to_owned(), "block"),
         ];
         let sentence = |(count, what, noun): &(u64, String, &str)| {

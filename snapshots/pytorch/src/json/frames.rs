@@ -131,7 +131,7 @@ impl Reading<'_> {
         match pool.count {
             0 | 2 => Ok((owner, number)),
             _ => {
-                strange(self, "a pool id with other than two numbers", Value::List);
+                strange(self, "a pool id without exactly two numbers", Value::List);
                 Ok((0, 0))
             }
         }

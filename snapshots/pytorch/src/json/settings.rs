@@ -65,7 +65,7 @@ impl<'r, 'w> Setting<'r, 'w> {
                 *words += &value;
             }
             Some(_) => {}
-            None if self.name.is_empty() => self.reading.intake.strange("allocator_settings is no dict: left out"),
+            None if self.name.is_empty() => self.reading.intake.strange("allocator_settings is not a dict: ignored"),
             None => self.into.set(self.reading, self.name, value),
         }
     }

@@ -43,7 +43,7 @@ impl Found {
         let found = match self.others.as_slice() {
             _ if self.is_snapshot && !self.segments.are_others() => return Ok(()),
             _ if self.is_snapshot => "a list of other dicts".to_owned(),
-            [] => "none of a snapshot's keys".to_owned(),
+            [] => "no key of a snapshot".to_owned(),
             others => format!("the keys '{}'", others.join("', '")),
         };
         Err(Error::UnknownJson { found })

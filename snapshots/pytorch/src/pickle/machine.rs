@@ -268,7 +268,7 @@ impl<S: Source> Machine<S> {
             }
             other => match op::refusal(other) {
                 Some((name, why)) => return Err(Stop::Refused { name, why }),
-                None => return Err(Stop::Wrong(format!("{other:#04x} is no instruction of a pickle"))),
+                None => return Err(Stop::Wrong(format!("{other:#04x} is not a pickle opcode"))),
             },
         }
         Ok(())
@@ -300,7 +300,7 @@ impl<S: Source> Machine<S> {
 
     #[inline]
     fn mark(&mut self) -> Step<usize> {
-        self.marks.pop().ok_or_else(|| Stop::Wrong("there is no mark on the stack".to_owned()))
+        self.marks.pop().ok_or_else(|| Stop::Wrong("no mark on the stack".to_owned()))
     }
 
     #[inline]
@@ -398,7 +398,7 @@ impl<S: Source> Machine<S> {
             Err(_) => {
                 let text = String::from_utf8_lossy(bytes);
                 let id = self.store.intake.text(&text);
-                self.store.intake.strange("a text that is no UTF-8: what cannot be read is shown as \u{fffd}");
+                self.store.intake.strange("a string that is not UTF-8: invalid bytes are shown as \u{fffd}");
                 id
             }
         };

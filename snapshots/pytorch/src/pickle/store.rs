@@ -94,8 +94,8 @@ pub(super) struct Store {
 pub(super) type Refusal = &'static str;
 
 const CHANGED: Refusal = "a list or dict changes after it was complete, which no snapshot's does";
-const NOT_A_LIST: Refusal = "items are added to what is no list";
-const NOT_A_DICT: Refusal = "keys are added to what is no dict";
+const NOT_A_LIST: Refusal = "items are appended to an object that is not a list";
+const NOT_A_DICT: Refusal = "keys are set on an object that is not a dict";
 
 impl Store {
     pub(super) fn new() -> Self {
@@ -406,7 +406,7 @@ impl Store {
         for item in items {
             match self.dict(item)? {
                 Some(Dict::Frame(frame)) => frames.push(frame),
-                _ => self.intake.strange("an entry of a stack is no frame: left out"),
+                _ => self.intake.strange("an entry of a stack that is not a frame: ignored"),
             }
         }
         Ok(self.intake.stack(&frames))

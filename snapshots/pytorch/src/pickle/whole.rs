@@ -82,7 +82,7 @@ impl Store {
         if traces == Value::None {
             return Ok(());
         }
-        let Some(lists) = self.take_items(traces) else { return Err("'device_traces' is no list") };
+        let Some(lists) = self.take_items(traces) else { return Err("'device_traces' is not a list") };
         if lists.len() > MOST_DEVICES {
             let what = format!("{} devices have traces: those from {MOST_DEVICES} up are left out", lists.len());
             self.intake.problem(Problem::new(what));
@@ -123,7 +123,7 @@ impl Store {
         for item in self.take_items(list).unwrap_or_default() {
             match self.dict(item)? {
                 Some(Dict::Event(row)) => events.extend(self.events.get(row as usize)),
-                _ => self.intake.strange("an entry of a trace that is no event: left out"),
+                _ => self.intake.strange("an entry of a trace that is not an event: ignored"),
             }
         }
         Ok(events)
@@ -138,7 +138,7 @@ impl Store {
         };
         for item in items {
             let Some(Dict::Segment(row)) = self.dict(item)? else {
-                self.intake.strange("an entry of 'segments' that is no segment: left out");
+                self.intake.strange("an entry of 'segments' that is not a segment: ignored");
                 continue;
             };
             let segment = self.segments[row as usize].clone();
@@ -148,7 +148,8 @@ impl Store {
             };
             let slot = self.lists[row as usize];
             if slot.is_used {
-                self.intake.problem(Problem::new("two segments share one list of blocks: the second has none"));
+                self.intake
+                    .problem(Problem::new("two segments share a list of blocks: the second is treated as empty"));
                 self.intake.segment(segment.draft, &[], is_host);
                 continue;
             }
@@ -162,7 +163,7 @@ impl Store {
             for item in self.take_items(segment.blocks).unwrap_or_default() {
                 match self.dict(item)? {
                     Some(Dict::Block(row)) => blocks.extend(self.blocks.get(row as usize)),
-                    _ => self.intake.strange("an entry of 'blocks' that is no block: left out"),
+                    _ => self.intake.strange("an entry of 'blocks' that is not a block: ignored"),
                 }
             }
             self.intake.segment(segment.draft, &blocks, is_host);
@@ -178,7 +179,7 @@ impl Store {
                         self.intake.annotation(annotation);
                     }
                 }
-                _ => self.intake.strange("an entry of 'external_annotations' that is none: left out"),
+                _ => self.intake.strange("an entry of 'external_annotations' that is not an annotation: ignored"),
             }
         }
         Ok(())

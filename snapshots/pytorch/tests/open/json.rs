@@ -114,7 +114,7 @@ fn what_does_not_fit_is_counted_and_taken_as_missing() {
         "an event's size is a number with a fraction, or beyond 64 bits",
         "an event's time_us is a number with a fraction, or beyond 64 bits",
         "an event's stream is a list",
-        "a pool id with other than two numbers",
+        "a pool id without exactly two numbers",
         "a frame's line",
         "a frame's name is a dict",
         "an event's user_metadata is a number",
@@ -177,7 +177,7 @@ fn json_of_something_else_is_told_by_its_keys() {
     let error = read(r#"{"schemaVersion": 1, "traceEvents": [{"ph": "X"}]}"#).unwrap_err();
     assert!(error.contains("JSON with the keys 'schemaVersion', 'traceEvents'"), "{error}");
     assert!(read(r#"[{"a": 1}, {"b": 2}]"#).unwrap_err().contains("a list of other dicts"));
-    assert!(read("{}").unwrap_err().contains("none of a snapshot's keys"));
+    assert!(read("{}").unwrap_err().contains("no key of a snapshot"));
 }
 
 #[test]
