@@ -158,7 +158,7 @@ fn parts_of_blocks_and_lives_until_the_last_use_lower_the_peak() {
 #[test]
 fn where_nothing_says_when_blocks_are_used_that_field_is_off_and_says_why() {
     let mut harness = harness(&steps());
-    harness.get_by_label_contains("the recording does not say when blocks are used (record with --uses)");
+    harness.get_by_label_contains("the recording has no uses of blocks; record with --uses");
     assert!(harness.get_by_role_and_label(Role::TextInput, "Until last use").accesskit_node().is_disabled());
     let mut trace = highwater_snapshots::text::trace_from_text(&steps()).unwrap();
     trace.header.recorder = "PyTorch".to_owned();

@@ -148,7 +148,7 @@ fn the_source_is_shown_where_the_file_is_at_hand() {
     let shown = |harness: &Harness<'_, Play>| harness.query_all_by_label(">    4      y = torch.relu(x)").count();
     assert_eq!(shown(&harness), 2, "once for the alloc and once for the free");
     assert_eq!(harness.query_all_by_label("     3  def forward(x):").count(), 2);
-    assert_eq!(harness.query_all_by_label_contains("was changed after the recording").count(), 2);
+    assert_eq!(harness.query_all_by_label_contains("changed after the recording").count(), 2);
     harness.query_all_by_label("Source of every line").next().unwrap().click();
     settle(&mut harness);
     assert_eq!(shown(&harness), 3);
