@@ -14,7 +14,7 @@ use crate::tensor::Tensor;
 pub(crate) const FROZEN_BRANCH: Scenario = Scenario {
     info: ScenarioInfo {
         name: "frozen-branch",
-        about: "t1 + (t2 + (t3 + v)) where only v is trained: one gradient is computed, where a naive engine has four",
+        about: "t1 + (t2 + (t3 + v)) where only v is trained: one gradient is computed instead of four",
         options: &["--width", "--layers", "--batch", "--dtype"],
         variants: &[
             Variant { name: "trunk", about: "frozen layers under a trained head" },

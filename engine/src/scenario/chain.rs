@@ -16,12 +16,11 @@ use crate::tensor::Tensor;
 pub(crate) const MATMUL_CHAIN: Scenario = Scenario {
     info: ScenarioInfo {
         name: "matmul-chain",
-        about: "a matrix multiplied 100 times with another: memory stays flat in backward, where each of 100 \
-                contributions to one gradient is added in place",
+        about: "100 matrix products with one shared factor: memory stays flat in backward, because its gradient is accumulated in place",
         options: &["--width", "--layers", "--dtype"],
         variants: &[
-            Variant { name: "both", about: "the gradient of the first product's right factor too" },
-            Variant { name: "by-hand", about: "the reverse loop written out, without a graph" },
+            Variant { name: "both", about: "also the gradient of the first product's right factor" },
+            Variant { name: "by-hand", about: "the backward loop written by hand, without autograd" },
         ],
     },
     optimizer: None,

@@ -13,12 +13,12 @@ use crate::nn::Init;
 pub(crate) const FCN: Scenario = Scenario {
     info: ScenarioInfo {
         name: "fcn",
-        about: "three images of 256 by 256 pixels through FCN-8s on VGG16 in f32, padded by 100 pixels as in its paper: \
-                backward grows by the gradients and one workspace, and keeps a quarter of what stands before each pool",
+        about: "FCN-8s on VGG16 in f32 on three images of 256 × 256 pixels: backward adds the gradients and one \
+                workspace, and max pooling saves one byte per output",
         options: &["--batch", "--image", "--padding", "--width", "--classes", "--dtype"],
         variants: &[
-            Variant { name: "fcn32s", about: "the scores of the last pool alone, grown 32 times" },
-            Variant { name: "no-dropout", about: "no channels become zero before the scores" },
+            Variant { name: "fcn32s", about: "FCN-32s: scores of the last pool only, upsampled 32 times" },
+            Variant { name: "no-dropout", about: "no channel dropout before the scores" },
         ],
     },
     optimizer: Some(OptimizerKind::Sgd),

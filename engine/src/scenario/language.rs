@@ -24,8 +24,7 @@ const ALL_LINEAR: &str = "lora-all-linear";
 pub(crate) const GPT2: Scenario = Scenario {
     info: ScenarioInfo {
         name: "gpt2",
-        about: "GPT-2 with 124 million parameters in f32 on 8 sequences of 1024 tokens: the peak is the start of \
-                backward",
+        about: "GPT-2 (124 million parameters, f32) on 8 sequences of 1024 tokens: peak at the start of backward",
         options: &[
             "--batch",
             "--seq",
@@ -51,8 +50,7 @@ pub(crate) const GPT2: Scenario = Scenario {
 pub(crate) const FALCON_7B: Scenario = Scenario {
     info: ScenarioInfo {
         name: "falcon-7b",
-        about: "a fine-tune of Falcon-7B in bf16 on 512 tokens: 51.6 GiB after the step, 64.5 GiB at its peak, in the \
-                optimizer's list of temporaries",
+        about: "fine-tuning of Falcon-7B in bf16 on 512 tokens: 51.6 GiB after the step, 64.5 GiB at the peak, in temporaries of the optimizer",
         options: &[
             "--batch",
             "--seq",
@@ -78,8 +76,7 @@ pub(crate) const FALCON_7B: Scenario = Scenario {
 pub(crate) const LLAMA_3_8B: Scenario = Scenario {
     info: ScenarioInfo {
         name: "llama-3-8b",
-        about: "Llama-3-8B in bf16 on 1024 tokens, adapters of rank 16 on queries and values trained: nothing is kept \
-                for what is frozen",
+        about: "Llama-3-8B in bf16 on 1024 tokens with LoRA adapters of rank 16 on queries and values: nothing is saved for frozen layers",
         options: &[
             "--batch",
             "--seq",
@@ -96,8 +93,8 @@ pub(crate) const LLAMA_3_8B: Scenario = Scenario {
             "--checkpoint",
         ],
         variants: &[
-            Variant { name: ALL_LINEAR, about: "adapters on every linear layer of the blocks" },
-            Variant { name: FULL, about: "no adapters: all parameters are trained" },
+            Variant { name: ALL_LINEAR, about: "LoRA adapters on every linear layer of the blocks" },
+            Variant { name: FULL, about: "full fine-tuning without adapters" },
         ],
     },
     optimizer: Some(OptimizerKind::AdamW),

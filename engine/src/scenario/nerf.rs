@@ -19,8 +19,8 @@ use crate::tensor::Tensor;
 pub(crate) const TINY_NERF: Scenario = Scenario {
     info: ScenarioInfo {
         name: "tiny-nerf",
-        about: "a radiance field learns a picture of a sphere, 640,000 points in chunks of 65,536 that all are one \
-                graph: what candle needed 2.5 times PyTorch's memory for",
+        about: "a radiance field (NeRF) trained on 640,000 points in chunks of 65,536 that form one graph; candle needs \
+                2.5 times PyTorch's memory for it",
         options: &["--width", "--layers", "--image", "--samples", "--chunk", "--checkpoint"],
         variants: &[],
     },

@@ -16,12 +16,11 @@ use crate::tensor::Tensor;
 pub(crate) const RNN: Scenario = Scenario {
     info: ScenarioInfo {
         name: "rnn",
-        about: "a recurrent network over 100 steps in time: its weights are used in each, and their gradients are \
-                added up in place",
+        about: "a recurrent network over 100 time steps: gradients of the shared weights are accumulated in place",
         options: &["--seq", "--batch", "--width", "--dtype"],
         variants: &[
-            Variant { name: "input-added", about: "the input has no weight: it is added as it is" },
-            Variant { name: "cell", about: "two weights and two biases, as PyTorch's RNNCell" },
+            Variant { name: "input-added", about: "the input is added without a weight" },
+            Variant { name: "cell", about: "two weights and two biases, as in PyTorch's RNNCell" },
         ],
     },
     optimizer: None,

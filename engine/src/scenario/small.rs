@@ -13,7 +13,7 @@ use crate::nn::Init;
 pub(crate) const VIT_SMALL: Scenario = Scenario {
     info: ScenarioInfo {
         name: "vit-small",
-        about: "a vision transformer of 0.2 million parameters that learns the labels of 8 random images",
+        about: "a vision transformer with 0.2 million parameters, trained on 8 random images",
         options: &["--batch", "--dtype", "--checkpoint"],
         variants: &[],
     },
@@ -25,7 +25,7 @@ pub(crate) const VIT_SMALL: Scenario = Scenario {
 pub(crate) const MLP: Scenario = Scenario {
     info: ScenarioInfo {
         name: "mlp",
-        about: "three linear layers with ReLU between them that learn the labels of 128 random inputs",
+        about: "three linear layers with ReLU, trained on 128 random inputs",
         options: &["--batch", "--width", "--layers", "--dtype"],
         variants: &[],
     },

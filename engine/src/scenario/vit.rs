@@ -13,8 +13,8 @@ use crate::nn::{EncoderSize, Init};
 pub(crate) const VIT_L_16: Scenario = Scenario {
     info: ScenarioInfo {
         name: "vit-l-16",
-        about: "one image through torchvision's ViT-L/16 in f32: the peak is Adam's list of temporaries, or \
-                the start of backward where the optimizer runs in backward",
+        about: "torchvision's ViT-L/16 in f32 on one image: peak in Adam's temporaries, or at the start of backward if \
+                the optimizer runs in backward",
         options: &[
             "--batch",
             "--image",
