@@ -222,11 +222,11 @@ fn wrong_places_types_and_lengths_are_errors_that_name_them() {
     said(zeros(&[2, 3]).gather(1, &places), &["gather", "index 3", "0 to 2"]);
     said(zeros(&[2, 0]).gather(1, &places), &["gather", "index 0"]);
     said(zeros(&[2, 3]).scatter_add(1, &places.neg_places(), &zeros(&[1, 2])), &["scatter_add", "index -1"]);
-    said(zeros(&[2, 3]).scatter_add(1, &places, &zeros(&[1, 3])), &["[1, 2]", "[1, 3]", "one place for each"]);
+    said(zeros(&[2, 3]).scatter_add(1, &places, &zeros(&[1, 3])), &["[1, 2]", "[1, 3]", "one index for each"]);
     said(zeros(&[0, 3]).gather(1, &places), &["[0, 3]", "[1, 2]"]);
     said(zeros(&[2, 3]).gather(1, &zeros(&[1, 2])), &["gather", "f32", "i64"]);
     said(zeros(&[2]).where_cond(&zeros(&[2]), &zeros(&[2])), &["where", "f32", "bool or u8"]);
-    said(zeros(&[2]).gt(&Tensor::zeros(2, DType::F64, &device).unwrap()), &["gt", "f64", "same type"]);
+    said(zeros(&[2]).gt(&Tensor::zeros(2, DType::F64, &device).unwrap()), &["gt", "f64", "same dtype"]);
     said(zeros(&[2]).maximum(&zeros(&[3])), &["maximum", "[2]", "[3]"]);
     said(zeros(&[2]).clamp(f64::NAN, 1.0), &["clamp", "NaN"]);
     said(zeros(&[2, 3]).cumsum(2), &["cumsum", "axis 2"]);

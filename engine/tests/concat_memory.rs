@@ -118,6 +118,6 @@ fn a_changed_part_is_noticed() {
     drop((hidden, joined));
     x.set_requires_grad(false).unwrap();
     let wrong = loss.backward().unwrap_err().to_string();
-    assert!(wrong.starts_with("linear") && wrong.contains("changed in place"), "{wrong}");
+    assert!(wrong.starts_with("linear") && wrong.contains("modified in place"), "{wrong}");
     assert_eq!(second.grad().unwrap().to_vec::<f32>().unwrap(), [0.0, 0.0, 1.0, 1.0]);
 }

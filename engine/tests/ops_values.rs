@@ -190,7 +190,7 @@ fn wrong_shapes_types_and_indices_are_errors_that_name_them() {
     said(zeros(&[2, 3]).sum_axes(&[2]), &["axis 2", "2 axes"]);
     said(zeros(&[2, 3]).reshape([4]), &["[2, 3]", "[4]"]);
     said(zeros(&[2, 3]).permute(&[0, 0]), &["each axis exactly once"]);
-    said(zeros(&[2, 0]).max_axis(1), &["max_axis", "at least one"]);
+    said(zeros(&[2, 0]).max_axis(1), &["max_axis", "must not be empty"]);
     said(zeros(&[2, 3]).layer_norm(Some(&zeros(&[2])), None, 1e-5), &["[2, 3]", "[2]"]);
     said(zeros(&[1, 2, 6]).attention_packed(2, 1, AttentionOptions::default()), &["attention", "[1, 2, 6]"]);
     said(zeros(&[1, 1, 4, 4]).conv2d(&zeros(&[1, 1, 5, 5]), None, ConvOptions::default()), &["conv2d", "fit"]);
@@ -200,7 +200,7 @@ fn wrong_shapes_types_and_indices_are_errors_that_name_them() {
     said(zeros(&[5, 2]).embedding(&indices), &["index 5", "0 to 4"]);
     said(zeros(&[2, 5]).cross_entropy(&indices, None), &["index 5"]);
     said(indices.exp(), &["exp", "i64"]);
-    assert!(Tensor::from_slice(&[1.0_f32], 2, &device).unwrap_err().to_string().contains("1 numbers"));
+    assert!(Tensor::from_slice(&[1.0_f32], 2, &device).unwrap_err().to_string().contains("got 1"));
     assert!(Tensor::zeros(2, DType::F32, &Device::accounting(1 << 30)).unwrap().to_vec::<f32>().is_err());
 }
 

@@ -258,7 +258,7 @@ fn annotations_in_text_read_back_as_they_were_written() {
     assert_eq!(owners, ["baseline_segment 0x0 64 large", "baseline_mapping 0x100 64 large device=1"]);
     for (wrong, why) in [
         ("end x", "line 1: nothing called 'x' has begun"),
-        ("begin two words", "line 1: 'words' means nothing here; a name of several words stands in double quotes"),
+        ("begin two words", "line 1: unexpected 'words'; put names with spaces in double quotes"),
         ("begin", "line 1: a name is missing"),
         ("attribute a b", "line 1: an attribute must follow the line that it belongs to"),
     ] {

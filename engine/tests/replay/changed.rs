@@ -194,7 +194,7 @@ fn a_difference_is_told_with_its_event_and_size() {
     let unchanged = replay(&recorded, &Plan::unchanged(DeviceId(0), AllocConfig::default(), TieBreak::default()));
     let divergence = unchanged.divergence.expect("nobody obtains 32 MiB for 4");
     assert_eq!(divergence.event, EventId(3));
-    assert_eq!(divergence.difference.to_string(), "the replay obtains 20 MiB from the device, the recording 32 MiB");
+    assert_eq!(divergence.difference.to_string(), "the replay reserves 20 MiB from the device, the recording 32 MiB");
     assert_eq!(unchanged.largest_difference, 12 * MIB);
     assert!(unchanged.placed_elsewhere > 0);
 }

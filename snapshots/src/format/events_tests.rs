@@ -123,7 +123,7 @@ fn events_of_unknown_kinds_and_columns_of_unknown_numbers_are_passed_over() {
 fn payloads_that_contradict_themselves_are_refused_with_the_column_named() {
     let event = Event { time_ns: 5, device: DeviceId(0), stack: StackId::NONE, what: What::DeviceUsed(7) };
     let payload = encoded(&[event]);
-    assert_eq!(decode_events(&payload, 2).unwrap_err(), "it says 2 events but has kinds for 1");
+    assert_eq!(decode_events(&payload, 2).unwrap_err(), "it declares 2 events but has kinds for 1");
     let mut longer = payload.clone();
     longer.push(0);
     assert_eq!(decode_events(&longer, 1).unwrap_err(), "1 bytes are left over after its columns");

@@ -294,7 +294,7 @@ impl Parser {
             } else if word == "waiting" {
                 facts.waits = true;
             } else {
-                return Err(format!("'{word}' means nothing here"));
+                return Err(format!("'{word}' is not expected here"));
             }
         }
         if let Some(name) = op {

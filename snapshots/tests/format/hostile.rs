@@ -101,7 +101,7 @@ fn parents_that_would_make_a_loop_cannot_be_written_down() {
         let row = [back.to_le_bytes(), 0_u32.to_le_bytes()].concat();
         for kind in [SectionKind::Stacks, SectionKind::Scopes] {
             let text = problems(&file_with(header_for(kind, &row), &row));
-            assert!(text.contains("parent lies before the first row"), "{text}");
+            assert!(text.contains("parent is before the first row"), "{text}");
         }
     }
 }

@@ -90,7 +90,7 @@ fn scenarios_are_listed_and_unknown_ones_refused_with_those_there_are() {
     assert!(stdout(&list).contains("vit-l-16"), "{}", stdout(&list));
     refused(folder.path(), "record perpetual-motion", "vit-l-16");
     refused(folder.path(), "record mlp --seq 3", "--seq");
-    refused(folder.path(), "record mlp --batch 0", "1 or more");
+    refused(folder.path(), "record mlp --batch 0", "at least 1");
     refused(folder.path(), "record mlp --alloc-conf nonsense:1", "nonsense");
     refused(folder.path(), "record mlp --out no/such/folder/x.snap", "no/such/folder/x.snap");
     assert!(std::fs::read_dir(folder.path()).unwrap().next().is_none(), "nothing was written");

@@ -154,7 +154,7 @@ fn blocks_end_with_their_last_use_where_the_recording_has_uses() {
 fn what_cannot_be_replayed_is_refused_with_what_to_do() {
     let folder = recorded();
     for (words, expected) in [
-        ("whatif run.snap --alloc-conf expandable_segments:Yes", "allowed is 'True' or 'False'"),
+        ("whatif run.snap --alloc-conf expandable_segments:Yes", "expected 'True' or 'False'"),
         ("whatif run.snap --scale 1/0:size>1", "write 1/2, 0.5 or 50%"),
         ("whatif run.snap --scale 1/2", "write 1/2:category=activation"),
         ("whatif run.snap --scale 2:", "'2:' names no blocks: write 1/2:category=activation"),
@@ -233,6 +233,6 @@ fn settings_after_default_start_from_the_defaults() {
     refused(
         folder.path(),
         "whatif run.snap --alloc-conf default,expandable_segments:Yes",
-        "allowed is 'True' or 'False'",
+        "expected 'True' or 'False'",
     );
 }

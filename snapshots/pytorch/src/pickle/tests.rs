@@ -245,7 +245,7 @@ fn what_is_no_snapshot_is_said_to_be_none() {
     let error = read(&[opcode::PROTO, 6]).unwrap_err().to_string();
     assert!(error.contains("protocol 6"), "{error}");
     let error = read(&Pickle::new().op(0xff).0).unwrap_err().to_string();
-    assert!(error.contains("0xff is no instruction"), "{error}");
+    assert!(error.contains("0xff is not a pickle opcode"), "{error}");
 }
 
 #[test]

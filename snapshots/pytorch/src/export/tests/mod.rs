@@ -419,7 +419,7 @@ fn what_does_not_fit_is_told() {
     let frees = ["free_requested", "free_completed"];
     assert_eq!(actions, [&["alloc"][..], &frees, &["alloc"], &frees, &["alloc"]].concat());
     let lost = exported.lost.join("\n");
-    assert!(lost.contains("1 segment made up (160 B)"), "{lost}");
+    assert!(lost.contains("1 segment invented (160 B)"), "{lost}");
     assert!(lost.contains("1 free left out") && lost.contains("1 block freed right before"), "{lost}");
     assert_eq!(exported.lost.len(), 3);
 }

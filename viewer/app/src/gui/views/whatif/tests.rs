@@ -181,7 +181,7 @@ fn mistakes_stand_beside_their_field_and_nothing_is_lost() {
     enter(&mut harness, "Device size", "1GiB");
     harness.get_by_label_contains("Fits. With 1 GiB of memory");
     for (field, text, part) in [
-        ("Settings", "expandable_segments:Yes", "allowed is 'True' or 'False'"),
+        ("Settings", "expandable_segments:Yes", "expected 'True' or 'False'"),
         ("Without", "colour=red", "colour"),
         ("Scale to", "size>=", "size"),
     ] {
