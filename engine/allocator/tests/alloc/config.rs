@@ -132,55 +132,55 @@ fn what_is_wrong_with_settings_is_said_with_the_key_and_what_is_allowed() {
         'expandable:True'
           ! allocator settings: unknown key 'expandable' (did you mean 'expandable_segments'?); the keys are large_segment_size_mb, max_split_size_mb, max_non_split_rounding_mb, roundup_power2_divisions, garbage_collection_threshold, per_process_memory_fraction, expandable_segments
         'expandable_segments:true'
-          ! allocator settings: expandable_segments is 'true'; allowed is 'True' or 'False'
+          ! allocator settings: invalid value 'true' for expandable_segments; expected 'True' or 'False'
         'expandable_segments'
           ! allocator settings: expected ':' after 'expandable_segments', found the end; write key:value,key:[a:b,c:d]
         'expandable_segments:'
-          ! allocator settings: expandable_segments is ''; allowed is 'True' or 'False'
+          ! allocator settings: invalid value '' for expandable_segments; expected 'True' or 'False'
         'max_split_size_mb=30'
           ! allocator settings: unknown key 'max_split_size_mb=30' (did you mean 'max_split_size_mb'?); the keys are large_segment_size_mb, max_split_size_mb, max_non_split_rounding_mb, roundup_power2_divisions, garbage_collection_threshold, per_process_memory_fraction, expandable_segments
         'max_split_size_mb:19'
-          ! allocator settings: max_split_size_mb is '19'; allowed is a whole number of MiB from 20 (large_segment_size_mb) upwards
+          ! allocator settings: invalid value '19' for max_split_size_mb; expected a whole number of MiB from 20 (large_segment_size_mb) upwards
         'max_split_size_mb:-5'
-          ! allocator settings: max_split_size_mb is '-5'; allowed is a whole number of MiB, at most 1099511627776
+          ! allocator settings: invalid value '-5' for max_split_size_mb; expected a whole number of MiB, at most 1099511627776
         'max_split_size_mb:20x'
-          ! allocator settings: max_split_size_mb is '20x'; allowed is a whole number of MiB, at most 1099511627776
+          ! allocator settings: invalid value '20x' for max_split_size_mb; expected a whole number of MiB, at most 1099511627776
         'max_split_size_mb:99999999999999999'
-          ! allocator settings: max_split_size_mb is '99999999999999999'; allowed is a whole number of MiB, at most 1099511627776
+          ! allocator settings: invalid value '99999999999999999' for max_split_size_mb; expected a whole number of MiB, at most 1099511627776
         'large_segment_size_mb:17592186044415,per_process_memory_fraction:0.5'
-          ! allocator settings: large_segment_size_mb is '17592186044415'; allowed is a whole number of MiB, at most 1099511627776
+          ! allocator settings: invalid value '17592186044415' for large_segment_size_mb; expected a whole number of MiB, at most 1099511627776
         'max_split_size_mb:64,large_segment_size_mb:128'
-          ! allocator settings: max_split_size_mb is '64'; allowed is a whole number of MiB from 128 (large_segment_size_mb) upwards
+          ! allocator settings: invalid value '64' for max_split_size_mb; expected a whole number of MiB from 128 (large_segment_size_mb) upwards
         'max_non_split_rounding_mb:19'
-          ! allocator settings: max_non_split_rounding_mb is '19'; allowed is a whole number of MiB from 20 (large_segment_size_mb) upwards
+          ! allocator settings: invalid value '19' for max_non_split_rounding_mb; expected a whole number of MiB from 20 (large_segment_size_mb) upwards
         'large_segment_size_mb:10'
-          ! allocator settings: large_segment_size_mb is '10'; allowed is a whole number of MiB above 10
+          ! allocator settings: invalid value '10' for large_segment_size_mb; expected a whole number of MiB above 10
         'garbage_collection_threshold:1'
-          ! allocator settings: garbage_collection_threshold is '1'; allowed is a number between 0 and 1, both excluded
+          ! allocator settings: invalid value '1' for garbage_collection_threshold; expected a number between 0 and 1, both excluded
         'garbage_collection_threshold:0'
-          ! allocator settings: garbage_collection_threshold is '0'; allowed is a number between 0 and 1, both excluded
+          ! allocator settings: invalid value '0' for garbage_collection_threshold; expected a number between 0 and 1, both excluded
         'garbage_collection_threshold:nan'
-          ! allocator settings: garbage_collection_threshold is 'nan'; allowed is a number between 0 and 1, both excluded
+          ! allocator settings: invalid value 'nan' for garbage_collection_threshold; expected a number between 0 and 1, both excluded
         'per_process_memory_fraction:1.5'
-          ! allocator settings: per_process_memory_fraction is '1.5'; allowed is a number from 0 to 1
+          ! allocator settings: invalid value '1.5' for per_process_memory_fraction; expected a number from 0 to 1
         'roundup_power2_divisions:0'
-          ! allocator settings: roundup_power2_divisions is '0'; allowed is a power of two, or a list [MiB:divisions,…]
+          ! allocator settings: invalid value '0' for roundup_power2_divisions; expected a power of two, or a list [MiB:divisions,…]
         'roundup_power2_divisions:3'
-          ! allocator settings: roundup_power2_divisions is '3'; allowed is a power of two, or a list [MiB:divisions,…]
+          ! allocator settings: invalid value '3' for roundup_power2_divisions; expected a power of two, or a list [MiB:divisions,…]
         'roundup_power2_divisions:[4:3]'
-          ! allocator settings: roundup_power2_divisions is '4:3'; allowed is 0 or a power of two after the colon
+          ! allocator settings: invalid value '4:3' for roundup_power2_divisions; expected 0 or a power of two after the colon
         'roundup_power2_divisions:[3:2]'
-          ! allocator settings: roundup_power2_divisions is '3:2'; allowed is a power of two, in MiB, or '>' before the colon
+          ! allocator settings: invalid value '3:2' for roundup_power2_divisions; expected a power of two, in MiB, or '>' before the colon
         'roundup_power2_divisions:[0:2]'
-          ! allocator settings: roundup_power2_divisions is '0:2'; allowed is a power of two, in MiB, or '>' before the colon
+          ! allocator settings: invalid value '0:2' for roundup_power2_divisions; expected a power of two, in MiB, or '>' before the colon
         'roundup_power2_divisions:[4:2'
           ! allocator settings: expected ',' after 'roundup_power2_divisions:[4:2', found the end; write key:value,key:[a:b,c:d]
         'roundup_power2_divisions:[4]'
           ! allocator settings: expected ':' after 'roundup_power2_divisions:[4', found ']'; write key:value,key:[a:b,c:d]
         'backend:cudaMallocAsync'
-          ! allocator settings: backend is 'cudaMallocAsync'; allowed is 'native', the caching allocator
+          ! allocator settings: invalid value 'cudaMallocAsync' for backend; expected 'native', the caching allocator
         'graph_capture_record_stream_reuse:True'
-          ! allocator settings: graph_capture_record_stream_reuse is 'True'; allowed is 'False': CUDA graphs are not supported, and nothing is captured
+          ! allocator settings: invalid value 'True' for graph_capture_record_stream_reuse; expected 'False': CUDA graphs are not supported, and nothing is captured
         'max_split_size_mb:30,,'
           ! allocator settings: unknown key ''; the keys are large_segment_size_mb, max_split_size_mb, max_non_split_rounding_mb, roundup_power2_divisions, garbage_collection_threshold, per_process_memory_fraction, expandable_segments
         ',max_split_size_mb:30'

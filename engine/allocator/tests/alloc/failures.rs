@@ -290,6 +290,6 @@ fn the_summary_is_a_table() {
           small pool                       0           1           1           1
         oversize blocks                    0           1           1           1
         oversize segments                  1           2           2           1
-        driver calls: 3 to obtain memory, 2 to give it back; out of memory: 0; retries: 0; waits for all streams: 1"#]]
+        driver calls: 3 to reserve memory, 2 to release it; out of memory: 0; retries: 0; waits for all streams: 1"#]]
     .assert_eq(&allocator.stats().summary().to_string());
 }

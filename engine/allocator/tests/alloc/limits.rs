@@ -33,7 +33,7 @@ fn out_of_memory_gives_the_cache_back_and_tries_again_before_it_fails() {
               reserved   62 MiB = 62 MiB allocated + 0 B waiting for streams + 0 B cached
               allocated  62 MiB for 61 MiB requested
               cached     0 B = 0 B fragmented (largest free range 0 B) + 0 B of other streams + 0 B in the other pool
-              tried      waiting for all streams; 0 B of cache given back to the driver
+              tried      waiting for all streams; 0 B of cache released to the driver
               advice     live blocks fill the memory: record the memory history to see which; smaller batches or checkpointing need fewer
             num_alloc_retries = 2
             num_ooms = 1
@@ -92,7 +92,7 @@ fn a_memory_fraction_limits_what_is_reserved() {
               reserved   40 MiB = 40 MiB allocated + 0 B waiting for streams + 0 B cached
               allocated  40 MiB for 40 MiB requested
               cached     0 B = 0 B fragmented (largest free range 0 B) + 0 B of other streams + 0 B in the other pool
-              tried      waiting for all streams; 0 B of cache given back to the driver
+              tried      waiting for all streams; 0 B of cache released to the driver
               advice     the device has the memory, the limit forbids it: raise per_process_memory_fraction
               advice     live blocks fill the memory: record the memory history to see which; smaller batches or checkpointing need fewer
               segment_alloc 20M at 2+0
@@ -249,7 +249,7 @@ fn an_out_of_memory_report_says_where_the_memory_is_and_what_would_help() {
               reserved   72 MiB = 45.00 MiB allocated + 0 B waiting for streams + 27.00 MiB cached
               allocated  45.00 MiB for 45.00 MiB requested
               cached     27.00 MiB = 8 MiB fragmented (largest free range 6 MiB) + 17 MiB of other streams + 2.00 MiB in the other pool
-              tried      waiting for all streams; 0 B of cache given back to the driver
+              tried      waiting for all streams; 0 B of cache released to the driver
               advice     other streams' caches hold 17 MiB: allocate on fewer streams
               advice     live blocks fill the memory: record the memory history to see which; smaller batches or checkpointing need fewer
             y: out of memory on device 0 (accounting device): 19 MiB requested
@@ -258,7 +258,7 @@ fn an_out_of_memory_report_says_where_the_memory_is_and_what_would_help() {
               reserved   72 MiB = 45.00 MiB allocated + 0 B waiting for streams + 27.00 MiB cached
               allocated  45.00 MiB for 45.00 MiB requested
               cached     27.00 MiB = 8 MiB fragmented (largest free range 6 MiB) + 17 MiB of other streams + 2.00 MiB in the other pool
-              tried      waiting for all streams; 0 B of cache given back to the driver
+              tried      waiting for all streams; 0 B of cache released to the driver
               advice     fragments hold 8 MiB: with expandable_segments:True, free ranges can grow instead of staying too small
               advice     other streams' caches hold 17 MiB: allocate on fewer streams
               advice     10 MiB of the device is used outside this allocator: look for other processes
@@ -288,7 +288,7 @@ fn a_report_gives_only_advice_that_applies() {
               reserved   20 MiB = 20 MiB allocated + 0 B waiting for streams + 0 B cached
               allocated  20 MiB for 20 MiB requested
               cached     0 B = 0 B fragmented (largest free range 0 B) + 0 B of other streams + 0 B in the other pool
-              tried      waiting for all streams; 0 B of cache given back to the driver
+              tried      waiting for all streams; 0 B of cache released to the driver
               advice     the device has the memory, the limit forbids it: raise per_process_memory_fraction
               advice     live blocks fill the memory: record the memory history to see which; smaller batches or checkpointing need fewer
             c: out of memory on device 0 (accounting device): 101 MiB requested
@@ -297,7 +297,7 @@ fn a_report_gives_only_advice_that_applies() {
               reserved   20 MiB = 20 MiB allocated + 0 B waiting for streams + 0 B cached
               allocated  20 MiB for 20 MiB requested
               cached     0 B = 0 B fragmented (largest free range 0 B) + 0 B of other streams + 0 B in the other pool
-              tried      waiting for all streams; 0 B of cache given back to the driver
+              tried      waiting for all streams; 0 B of cache released to the driver
               advice     the request alone is larger than the device: split it up
             d: out of memory on device 0 (accounting device): 60 MiB requested
               request    60 MiB rounded to 60 MiB; 60 MiB needed from the driver; stream 0, large pool
@@ -305,7 +305,7 @@ fn a_report_gives_only_advice_that_applies() {
               reserved   20 MiB = 20 MiB allocated + 0 B waiting for streams + 0 B cached
               allocated  20 MiB for 20 MiB requested
               cached     0 B = 0 B fragmented (largest free range 0 B) + 0 B of other streams + 0 B in the other pool
-              tried      waiting for all streams; 0 B of cache given back to the driver
+              tried      waiting for all streams; 0 B of cache released to the driver
               advice     75 MiB of the device is used outside this allocator: look for other processes
               advice     live blocks fill the memory: record the memory history to see which; smaller batches or checkpointing need fewer
         "#]],
