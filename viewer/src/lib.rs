@@ -144,7 +144,7 @@ fn late_command(words: &[OsString]) -> Option<String> {
         is_name && !Path::new(word).exists()
     };
     let (file, rest) = words.get(1..)?.split_first()?;
-    if is_command(file) || file.to_string_lossy().starts_with('-') {
+    if is_command(file) || file == "help" || file.to_string_lossy().starts_with('-') {
         return None;
     }
     let at = rest.iter().position(is_command)?;

@@ -208,7 +208,7 @@ impl<'a> Answer<'a> {
         if let Some(oom) = &report.oom {
             let during =
                 format!("after {} of {name} on {}", count_of(u64::from(report.steps_done), "step"), report.device);
-            page.headline(&format!("Out of memory {during}: {} asked for.", format_bytes(oom.requested)))?;
+            page.headline(&format!("Out of memory {during}: {} requested.", format_bytes(oom.requested)))?;
             for line in oom.description.lines() {
                 page.warning(&format!("  {line}"))?;
             }
@@ -234,7 +234,10 @@ impl<'a> Answer<'a> {
         }
         caveats::print(trace, page)?;
         page.gap()?;
-        page.hint(&next_command(&["peak"], file, &[], "for what is using memory at the peak"))
+        page.hint(&match &report.oom {
+            Some(_) => next_command(&["oom"], file, &[], "for why it ran out of memory, and what would have helped"),
+            None => next_command(&["peak"], file, &[], "for what is using memory at the peak"),
+        })
     }
 }
 

@@ -255,8 +255,7 @@ impl fmt::Display for Advice {
                 )
             }
             Self::FewerLiveBytes => f.write_str(
-                "live blocks fill the memory: record the memory history to see which; smaller batches or checkpointing \
-                 need fewer",
+                "live blocks fill the memory: a recording shows which; smaller batches or checkpointing reduce them",
             ),
         }
     }

@@ -207,11 +207,11 @@ impl<'a> DiffReport<'a> {
         if differing.is_empty() {
             return Ok(());
         }
-        let mut sizes: Vec<u128> = differing.iter().map(|pair| phase_delta(pair).unsigned_abs()).collect();
-        sizes.sort_unstable_by(|a, b| b.cmp(a));
-        let least = sizes.get(TOLD_PHASES.saturating_sub(1)).copied().unwrap_or(0);
-        let told: Vec<&&PhasePair> =
-            differing.iter().filter(|pair| phase_delta(pair).unsigned_abs() >= least).take(TOLD_PHASES).collect();
+        let mut largest: Vec<usize> = (0..differing.len()).collect();
+        largest.sort_by_key(|row| std::cmp::Reverse(phase_delta(differing[*row]).unsigned_abs()));
+        largest.truncate(TOLD_PHASES);
+        largest.sort_unstable();
+        let told: Vec<&PhasePair> = largest.into_iter().map(|row| differing[row]).collect();
         page.gap()?;
         let more = differing.len() - told.len();
         let which = if more > 0 { format!(" The {} that differ most:", told.len()) } else { String::new() };

@@ -105,6 +105,14 @@ fn without_a_display_a_summary_stands_for_the_app() {
     );
 }
 
+#[test]
+fn help_of_a_command_can_be_asked_for_by_its_name() {
+    let (folder, _) = folder();
+    let help = highwater(folder.path(), "help peak");
+    assert_eq!((help.status.code(), stderr(&help).as_str()), (Some(0), ""));
+    assert!(stdout(&help).contains("Usage: highwater peak"), "{}", stdout(&help));
+}
+
 /// Expects status 2, nothing on standard output, and a message of few lines with `words_in_it`.
 pub(crate) fn refused(folder: &Path, words: &str, words_in_it: &str) {
     let output = highwater(folder, words);

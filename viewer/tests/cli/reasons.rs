@@ -1,9 +1,11 @@
 //! Reasons: what `explain` and `diff` print, for people and for programs.
 
 use expect_test::{Expect, expect};
+use highwater_snapshots::format::write_trace;
 use highwater_snapshots::text::trace_from_text;
 use serde_json::Value;
 
+use crate::binary::{highwater, stdout};
 use crate::sample::{answer, json, trace};
 
 fn check(words: &str, expected: &Expect) {
@@ -290,4 +292,25 @@ fn questions_about_two_recordings_that_cannot_be_answered_are_refused() {
     assert!(why("diff step.snap --at end").contains("--at-b"));
     let one_step = trace_from_text("step 0\nalloc a 10").unwrap();
     assert!(answer(one_step, "diff step.snap").unwrap_err().to_string().contains("fewer than two"));
+}
+
+#[test]
+fn of_many_differing_phases_those_that_differ_most_are_listed_in_their_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let steps = |last: u32| -> String {
+        let step = |number: u32| {
+            let bytes = if number == 13 { last } else { last / 2 };
+            format!("step {number}\nphase forward\nalloc a{number} {bytes}\nfree a{number}\n")
+        };
+        (0..14).map(step).collect()
+    };
+    for (name, last) in [("a.snap", 1000), ("b.snap", 4000)] {
+        let trace = trace_from_text(&steps(last)).unwrap();
+        std::fs::write(folder.path().join(name), write_trace(Vec::new(), &trace).unwrap()).unwrap();
+    }
+    let text = stdout(&highwater(folder.path(), "diff a.snap b.snap"));
+    let (_, listed) = text.split_once("Peaks of 14 differing phases. The 12 that differ most:\n").expect("a table");
+    let rows: Vec<&str> = listed.lines().skip(1).take_while(|line| !line.is_empty()).collect();
+    assert_eq!(rows.len(), 12, "{text}");
+    assert!(rows[11].trim_start().starts_with("13 ") && rows[11].ends_with("+2.93 KiB"), "{text}");
 }
