@@ -28,7 +28,7 @@ pub mod check;
 pub mod run;
 
 use std::ffi::OsString;
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -40,8 +40,12 @@ use highwater_snapshots::suggest::did_you_mean;
 use crate::args::{Arguments, Command};
 use crate::cli::on_stdout;
 use crate::cli::output::outcome::{Failure, Status};
-use crate::cli::output::page::printable;
+use crate::cli::output::page::{printable, wrapped};
 use crate::cli::output::shell::quoted;
+use crate::cli::output::terminal::columns;
+
+/// Indents the lines of a message after its first.
+const CONTINUATION: &str = "  ";
 
 /// Does what the command line `words` says, program name first, and tells how the process should end.
 pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -195,10 +199,36 @@ fn refuse(error: &clap::Error) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Lines on standard error; there is nobody to tell where that fails.
+/// Prints `text` to standard error, wrapped on a terminal. A failure to print cannot be reported.
 fn say(text: &str) {
     let mut out = std::io::stderr().lock();
-    for line in text.lines() {
-        let _ = writeln!(out, "{}", printable(line));
+    let width = if out.is_terminal() { columns() } else { usize::MAX };
+    for line in text.lines().flat_map(|line| lines_within(line, width)) {
+        let _ = writeln!(out, "{}", printable(&line));
+    }
+}
+
+/// `line` in lines of at most `width` characters, but for longer words; those after the first are indented.
+fn lines_within(line: &str, width: usize) -> Vec<String> {
+    if line.chars().count() <= width {
+        return vec![line.to_owned()];
+    }
+    let mut lines = wrapped(line, width.saturating_sub(CONTINUATION.len()));
+    lines.iter_mut().skip(1).for_each(|line| line.insert_str(0, CONTINUATION));
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_message_is_wrapped_between_words_and_a_short_one_is_left_as_it_is() {
+        assert_eq!(lines_within("  libx11-6  libegl1", 100), ["  libx11-6  libegl1"]);
+        let long = "error: unknown scenario 'perpetual-motion'; the scenarios are vit-l-16, tiny-nerf, fcn";
+        let lines = lines_within(long, 40);
+        assert!(lines.len() == 3 && lines.iter().all(|line| line.chars().count() <= 40), "{lines:?}");
+        assert!(lines[1..].iter().all(|line| line.starts_with("  ")), "{lines:?}");
+        assert_eq!(lines.iter().map(|line| line.trim_start()).collect::<Vec<_>>().join(" "), long);
     }
 }

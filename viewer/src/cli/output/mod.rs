@@ -2,7 +2,7 @@
 
 pub mod outcome;
 pub mod table;
-mod terminal;
+pub(crate) mod terminal;
 pub mod page;
 pub mod shell;
 pub mod rerun;
