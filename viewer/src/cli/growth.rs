@@ -188,7 +188,7 @@ impl<'a> GrowthReport<'a> {
         }
         page.line(&format!("{}{}", on_device(self.trace, self.growth.start.device), self.identity()))?;
         if self.growth.leaks.is_empty() && self.growth.net() > 0 && self.growth.step_count() > 1 {
-            page.line("No source line keeps memory of every step.")?;
+            page.line("No leak: no source line leaves memory in every step.")?;
         }
         if let Some(projection) = self.projection() {
             page.line(&projection.text())?;

@@ -200,7 +200,7 @@ fn push_rest(table: &mut Table, holders: &Holders) {
 
 fn outcome_text(outcome: Outcome) -> &'static str {
     match outcome {
-        Outcome::Met => "request is met",
+        Outcome::Met => "succeeds",
         Outcome::Fails | Outcome::FailsEarlier(_) => "still fails",
     }
 }

@@ -13,9 +13,9 @@ use crate::cli::output::table::{Column, Table, percent};
 /// What a metric counts.
 fn meaning(metric: Metric) -> &'static str {
     match metric {
-        Metric::Requested => "bytes requested by live blocks",
-        Metric::Allocated => "the same, rounded by the allocator",
-        Metric::Active => "with blocks that wait for a stream",
+        Metric::Requested => "requested by live blocks",
+        Metric::Allocated => "after rounding",
+        Metric::Active => "plus blocks awaiting a stream",
         Metric::Reserved => "obtained from the driver",
         Metric::DeviceUsed => "in use on the whole device",
     }

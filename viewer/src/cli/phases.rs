@@ -78,7 +78,9 @@ impl<'a> PhasesReport<'a> {
         page.gap()?;
         page.table(&table(&self.rows))?;
         if !self.arguments.metric.is_of_blocks() {
-            page.line("The composition of a peak counts blocks only, which are less than this total.")?;
+            page.line(
+                "The composition of a peak counts live blocks only; the rest of this total is free or rounding.",
+            )?;
         }
         caveats::print(self.trace, page)?;
         page.gap()?;

@@ -277,7 +277,7 @@ pub(super) fn columns<'a>() -> Vec<Column<EventRows<'a>>> {
         ),
         Column::or_null(
             "active_bytes",
-            "Total after the event: with blocks that wait for a stream",
+            "Total after the event: plus blocks awaiting a stream",
             Running(|r, row| number(r.total(row)?.active)),
         ),
         Column::or_null(

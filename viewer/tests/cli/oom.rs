@@ -68,7 +68,7 @@ fn a_device_full_of_live_blocks_is_capacity_and_its_holders_are_named() {
     assert!(first[0].starts_with("Out of memory: 20 MiB requested") && text.contains("90 MiB of 100 MiB"), "{text}");
     let beginning = first.join(" ");
     for what in
-        ["activation", "Cause, tested by replay: capacity.", "10 MiB more device memory", "Would not have met it"]
+        ["activation", "Cause, tested by replay: capacity.", "10 MiB more device memory", "Would not have helped"]
     {
         assert!(beginning.contains(what), "{what} is not in the first ten lines:\n{text}");
     }
@@ -85,8 +85,8 @@ fn fragmentation_is_named_only_where_settings_without_it_let_the_request_through
     assert_eq!(remedy(&oom, "expandable_segments:True"), Some(true));
     let text = answer(trace.clone(), "oom a.snap").unwrap();
     let text = text.replace('\n', " ");
-    assert!(text.contains("Would have met the request: expandable_segments:True; "), "{text}");
-    let list = text.split_once("Would have met the request: ").unwrap().1.split_once('.').unwrap().0;
+    assert!(text.contains("Would have let the request succeed: expandable_segments:True; "), "{text}");
+    let list = text.split_once("Would have let the request succeed: ").unwrap().1.split_once('.').unwrap().0;
     let at = |what: &str| list.find(what).unwrap_or_else(|| panic!("{what} is not in {list}"));
     assert!(at("expandable_segments") < at("more device memory") && at("more device memory") < at("freeing"), "{list}");
     let mut of_pytorch = trace.clone();

@@ -227,7 +227,7 @@ impl OomAnalysis {
             listed[first].insert_str(0, "PYTORCH_CUDA_ALLOC_CONF=");
         }
         (!listed.is_empty())
-            .then(|| format!("Would have met the request{}: {}.", trials.in_replay(), listed.join("; ")))
+            .then(|| format!("Would have let the request succeed{}: {}.", trials.in_replay(), listed.join("; ")))
     }
 
     /// What does not let the request through, in a sentence.
@@ -235,7 +235,7 @@ impl OomAnalysis {
         let trials = self.trials.as_ref().ok()?;
         let failed = trials.results.iter().filter(|trial| trial.outcome != Outcome::Met && is_listed(&trial.remedy));
         let listed: Vec<String> = failed.map(|trial| self.name(&trial.remedy)).collect();
-        (!listed.is_empty()).then(|| format!("Would not have met it{}: {}.", trials.in_replay(), listed.join("; ")))
+        (!listed.is_empty()).then(|| format!("Would not have helped{}: {}.", trials.in_replay(), listed.join("; ")))
     }
 
     /// A remedy as a noun phrase.
@@ -280,7 +280,7 @@ impl OomAnalysis {
             (false, _) => "Live blocks to free".to_owned(),
         };
         let tested = match self.way_out_outcome() {
-            Some(Outcome::Met) => ", and the request is met in a replay",
+            Some(Outcome::Met) => ", and the request succeeds in a replay",
             Some(_) => ", but the request still fails in a replay",
             None => "",
         };

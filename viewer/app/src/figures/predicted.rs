@@ -114,7 +114,7 @@ pub fn verdict(prediction: &Prediction, changed: &Changed, change: &str, changes
     };
     let rescued = match changed.rescued.len() {
         0 => String::new(),
-        1 => " The request that failed is met; what the program would have done next was not recorded.".to_owned(),
+        1 => " The failed request succeeds; what the program would have done next was not recorded.".to_owned(),
         more => format!(
             " {} requests that failed are met; what the program would have done next was not recorded.",
             format_count(more as u64)

@@ -158,7 +158,7 @@ pub fn choose_device(trace: &Trace, wanted: Option<u16>) -> Result<DeviceId, Fai
     }
     let known: Vec<String> = known.iter().map(|device| device.0.to_string()).collect();
     let have = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-    Err(Failure::Usage(format!("--device {}: the recording has no such device; it has {have}", wanted.0)))
+    Err(Failure::Usage(format!("--device {}: no such device; the recording has {have}", wanted.0)))
 }
 
 /// Says why `metric` cannot be asked of `device`, or with a filter.

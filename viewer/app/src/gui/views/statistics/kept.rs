@@ -94,7 +94,7 @@ fn lead(absent: &Absent, leaks: &Leaks, steps: usize) -> Vec<String> {
     match steps {
         0 => absent.reason(GroupKey::Step).map(str::to_owned).into_iter().collect(),
         1 => vec!["One whole step only: a leak cannot be told from first allocations.".to_owned()],
-        _ if leaks.lines.is_empty() => vec!["No source line keeps memory of every step.".to_owned()],
+        _ if leaks.lines.is_empty() => vec!["No leak: no source line leaves memory in every step.".to_owned()],
         _ => leak_texts(&leaks.lines, steps),
     }
 }
