@@ -92,7 +92,7 @@ fn fragmentation_is_named_only_where_settings_without_it_let_the_request_through
     let mut of_pytorch = trace.clone();
     of_pytorch.header.recorder = "PyTorch".to_owned();
     let told = answer(of_pytorch, "oom a.snap").unwrap().replace('\n', " ");
-    assert!(told.contains("request: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; "), "{told}");
+    assert!(told.contains("succeed: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; "), "{told}");
     assert_eq!(told.matches("PYTORCH_CUDA_ALLOC_CONF").count(), 1, "{told}");
     // The prediction of the whole recording agrees.
     let change = Change { alloc_conf: Some("expandable_segments:True".to_owned()), ..Change::default() };

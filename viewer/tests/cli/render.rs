@@ -109,7 +109,7 @@ fn what_cannot_be_drawn_is_refused_and_leaves_nothing() {
         ("step.snap step.snap --out a.png --view diff --at step:9", "step:9 of A: the recording has no such step"),
         ("step.snap step.snap --out a.png --view diff --by scope:0,op", "write scope:2"),
         ("step.snap step.snap --out a.png --view diff --from 3", "shows all of both"),
-        ("step.snap step.snap --out a.png --view diff --device-b 7", "B: --device 7: the recording has no such device"),
+        ("step.snap step.snap --out a.png --view diff --device-b 7", "B: --device 7: no such device"),
         ("step.snap missing.snap --out a.png --view diff", "missing.snap"),
         ("step.snap --out a.png --view Timeline", "views are: timeline"),
         ("step.snap --out a.png --by colour", "keys are category"),
