@@ -141,7 +141,7 @@ fn what_every_step_leaves_behind_is_measured_to_the_byte_and_named() {
     assert_eq!((some.actual_bytes, some.baseline_bytes, some.is_broken()), (4000, Some(0), true));
     let text = some.culprit.expect("it is broken").text;
     assert!(
-        text.contains("of scope `cache` survive every step, 3.91 KiB or more each: 11.72 KiB in 3 blocks"),
+        text.contains("of scope `cache` were kept by every step, 3.91 KiB or more each: 11.72 KiB in 3 blocks"),
         "{text}"
     );
     let query = GrowthQuery { metric: Metric::Requested, keys: &[GroupKey::Scope], top: 1, filter: &Filter::default() };

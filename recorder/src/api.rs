@@ -280,14 +280,14 @@ pub fn mark(text: &str) {
     }
 }
 
-/// A request of `requested` bytes could not be met while the driver had `device_free` bytes. Call *without* the
-/// allocator's lock: the recording is brought to safety before this returns.
-pub fn oom(device: DeviceId, requested: u64, device_free: u64) {
+/// A request of `requested` bytes failed while `device_free` bytes were free on the device; `stream` is that of the request,
+/// if known. Call *without* the allocator's lock: the recording is saved before this returns.
+pub fn oom(device: DeviceId, stream: Option<StreamId>, requested: u64, device_free: u64) {
     if !keeps(device) {
         return;
     }
     let context = context::current();
-    let oom = Oom { requested, device_free, op: context.op, scope: context.scope };
+    let oom = Oom { requested, device_free, stream, op: context.op, scope: context.scope };
     tell(device, stack_of_alloc(), What::Oom(oom));
     crate::oom::save();
 }

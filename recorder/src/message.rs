@@ -90,7 +90,8 @@ const fn len_of(kind: u8) -> usize {
     const OOM: u8 = EventKind::Oom as u8;
     match kind {
         ALLOC | ALLOC_AT => MOST_WORDS,
-        0..=3 | OOM => 6,
+        0..=3 => 6,
+        OOM => 7,
         OP => 5,
         _ => 4,
     }
@@ -143,7 +144,15 @@ impl Words {
             | What::SegmentUnmap(range) => {
                 new(small(Category::Unknown, range.pool)).with([range.address, range.bytes, range.stream.0])
             }
-            What::Oom(oom) => new(0).with([oom.requested, oom.device_free, two(oom.op.0, oom.scope.0)]),
+            What::Oom(oom) => {
+                let stream = oom.stream.map_or(0, |stream| stream.0);
+                new(u8::from(oom.stream.is_some())).with([
+                    oom.requested,
+                    oom.device_free,
+                    two(oom.op.0, oom.scope.0),
+                    stream,
+                ])
+            }
             What::FreeRequested(key) | What::FreeCompleted(key) | What::Used(key) => new(0).with([key]),
             What::Tag(key, category) => new(category as u8).with([key]),
             What::DeviceUsed(bytes) => new(0).with([bytes]),
@@ -223,7 +232,8 @@ pub(crate) fn read(words: &[u64]) -> Read {
             EventKind::Tag => What::Tag(at(0), category(fields)),
             EventKind::Oom => {
                 let (op, scope) = halves(2);
-                What::Oom(Oom { requested: at(0), device_free: at(1), op: OpId(op), scope: ScopeId(scope) })
+                let stream = (fields > 0).then(|| StreamId(at(3)));
+                What::Oom(Oom { requested: at(0), device_free: at(1), stream, op: OpId(op), scope: ScopeId(scope) })
             }
             EventKind::DeviceUsed => What::DeviceUsed(at(0)),
             EventKind::Step => What::Step(at(0) as u32),
@@ -261,7 +271,13 @@ mod tests {
             scope: ScopeId::NONE,
         };
         let range = Range { address: 1 << 40, bytes: 1 << 21, stream: StreamId(3), pool: Pool::Large };
-        let oom = Oom { requested: 1 << 40, device_free: 5, op: OpId::NONE, scope: ScopeId(9) };
+        let oom = Oom {
+            requested: 1 << 40,
+            device_free: 5,
+            stream: Some(StreamId(u64::MAX)),
+            op: OpId::NONE,
+            scope: ScopeId(9),
+        };
         let op = NewOp { name: StringId(4), scope: ScopeId(5), stack: StackId(6) };
         let mut told = vec![
             Message::Freed(3),
@@ -280,13 +296,14 @@ mod tests {
             What::FreeCompleted(2),
             What::Tag(3, Category::OptimizerState),
             What::Oom(oom),
+            What::Oom(Oom { stream: None, ..oom }),
             What::DeviceUsed(u64::MAX),
             What::Step(u32::MAX),
             What::Phase(Phase::Backward),
             What::Mark(StringId(8)),
             What::Used(11),
         ];
-        assert_eq!(events.len(), EventKind::ALL.len());
+        assert_eq!(events.len(), EventKind::ALL.len() + 1, "failed requests with and without a stream");
         told.extend(events.map(Message::Event));
         for told in told {
             let stack = StackId(6);

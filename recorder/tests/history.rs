@@ -138,7 +138,7 @@ fn steps_phases_marks_tags_and_failed_requests_stand_in_order() {
         api::mark("half way");
         api::reserve(DeviceId(0), Range { address: 0, bytes: 1 << 21, stream: StreamId(0), pool: Pool::Small });
         api::device_used(DeviceId(0), 1 << 30);
-        api::oom(DeviceId(0), 1 << 40, 77);
+        api::oom(DeviceId(0), None, 1 << 40, 77);
     });
     let told: Vec<String> = trace.events.ids().map(|id| event_text(&trace, id)).collect();
     assert_eq!(
@@ -333,7 +333,7 @@ fn running_out_of_memory_dumps_the_history_while_the_program_still_lives() {
     let options = HistoryOptions { dump_on_oom: Some(folder.path().to_owned()), ..in_memory().ring(100) };
     let recording = Recording::start(options).expect("nothing else records");
     allocator.alloc(123);
-    api::oom(DeviceId(0), 1 << 50, 0);
+    api::oom(DeviceId(0), None, 1 << 50, 0);
     let dumps: Vec<_> = std::fs::read_dir(folder.path()).expect("the folder").flatten().collect();
     assert_eq!(dumps.len(), 1);
     let dump = read_file(&dumps[0].path()).expect("a whole file");
@@ -414,7 +414,7 @@ fn running_out_of_memory_while_other_threads_go_on_does_not_wait_for_them() {
             }
         });
         for _ in 0..5 {
-            api::oom(DeviceId(0), 1 << 50, 0);
+            api::oom(DeviceId(0), None, 1 << 50, 0);
         }
         done.store(true, Ordering::Relaxed);
     });

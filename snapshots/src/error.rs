@@ -82,17 +82,17 @@ impl fmt::Display for Error {
             Self::Empty => f.write_str("the file is empty: was the recording finished, and was the disk full?"),
             Self::UnknownFormat { found } => write!(
                 f,
-                "this is no recording: it starts with {found}; read are .snap files (made by `highwater record`), and PyTorch's \
-         memory snapshots as a pickle, as JSON or as a page saved by trace_plot, each also gzipped"
+                "not a recording: the file starts with {found}; supported are .snap files (written by `highwater record`), and \
+         PyTorch memory snapshots as pickle, as JSON or as a page saved by trace_plot, each optionally gzipped"
             ),
             Self::UnknownJson { found } => write!(
                 f,
-                "this is no recording: it is JSON with {found}; a PyTorch memory snapshot has the keys 'segments' and \
+                "not a recording: JSON with {found}; a PyTorch memory snapshot has the keys 'segments' and \
          'device_traces', or is a list of segments"
             ),
             Self::UnknownPage { found } => write!(
                 f,
-                "this is no recording: it is a page with {found}; a page saved by PyTorch's trace_plot or segment_plot has the \
+                "not a recording: a page with {found}; a page saved by PyTorch's trace_plot or segment_plot has the \
          snapshot in it, as base64"
             ),
             Self::Protocol { found } => write!(

@@ -178,15 +178,17 @@ pub struct Range {
     pub pool: Pool,
 }
 
-/// A request that could not be met.
+/// A request that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Oom {
-    /// Bytes that the program asked for.
+    /// Requested bytes.
     pub requested: u64,
-    /// Bytes that the driver said were free.
+    /// Free bytes on the device, as the driver reported them.
     pub device_free: u64,
-    /// The operation that asked.
+    /// The stream of the request; `None` if it was not recorded.
+    pub stream: Option<StreamId>,
+    /// The operation that made the request.
     pub op: OpId,
-    /// The module in which that was.
+    /// The module of that operation.
     pub scope: ScopeId,
 }

@@ -33,12 +33,31 @@ pub fn format_required_bytes(bytes: u64) -> String {
     rounded.filter(|(text, up)| is_exact(text, *up)).map_or_else(|| format!("{units} {unit}"), |(text, _)| text)
 }
 
-/// A size as a word that [`parse_bytes`] reads back exactly: `24GiB`, `40974MiB`, `1000B`.
+/// A size as a word that [`parse_bytes`] reads back exactly: `24GiB`, `28.6GiB`, `40974MiB`, `1000B`.
 pub fn format_exact_bytes(bytes: u64) -> String {
-    let units = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
-    let whole = units.into_iter().find(|(_, size)| bytes > 0 && bytes.is_multiple_of(*size));
-    let (unit, size) = whole.unwrap_or(("B", 1));
+    let (number, unit) = STEPS[2..]
+        .iter()
+        .find(|(_, size)| bytes >= *size)
+        .map_or((bytes as f64, "B"), |(unit, size)| (bytes as f64 / *size as f64, *unit));
+    let short = format!("{}{unit}", (number * 100.0).round() / 100.0);
+    if parse_bytes(&short) == Ok(bytes) {
+        return short;
+    }
+    let whole = STEPS[2..].iter().find(|(_, size)| bytes.is_multiple_of(*size));
+    let (unit, size) = whole.copied().unwrap_or(("B", 1));
     format!("{}{unit}", bytes / size)
+}
+
+/// Two sizes as [`format_bytes`], or in a smaller unit where unequal sizes would print alike: `4718 MiB` and `4716 MiB`.
+pub fn format_bytes_apart(sizes: [u64; 2]) -> [String; 2] {
+    let plain = sizes.map(format_bytes);
+    if plain[0] != plain[1] || sizes[0] == sizes[1] {
+        return plain;
+    }
+    let smaller = [("MiB", 1_u64 << 20), ("KiB", 1 << 10), ("B", 1)];
+    let in_unit = |(unit, size): (&str, u64)| sizes.map(|bytes| format!("{} {unit}", bytes / size));
+    let is_exact = |(_, size): &(&str, u64)| sizes.iter().all(|bytes| bytes.is_multiple_of(*size));
+    smaller.into_iter().find(is_exact).map_or(plain, in_unit)
 }
 
 /// Like [`format_bytes`], with a sign in front: `+1.50 MiB`, `−512 B`, `0 B`.
@@ -135,6 +154,16 @@ mod tests {
     }
 
     #[test]
+    fn unequal_sizes_never_print_alike() {
+        let apart = |one, other| format_bytes_apart([one, other]).map(|text| text.replace(' ', ""));
+        assert_eq!(apart(4_947_181_568, 4_945_084_416), ["4718MiB", "4716MiB"]);
+        assert_eq!(apart(5 << 30, 4_945_084_416), ["5GiB", "4.61GiB"]);
+        assert_eq!(apart((1 << 30) + 1, 1 << 30), ["1.00GiB", "1GiB"], "a whole number has no decimals");
+        assert_eq!(apart(1_234_567, 1_234_566), ["1234567B", "1234566B"]);
+        assert_eq!(apart(3, 3), ["3B", "3B"]);
+    }
+
+    #[test]
     fn a_required_size_reads_back_as_no_less() {
         for (bytes, text) in [
             (0, "0 B"),
@@ -151,8 +180,11 @@ mod tests {
             assert!(parse_bytes(text).unwrap() >= bytes, "{text}");
         }
         assert!(parse_bytes(&format_bytes((40 << 30) + (14 << 20))).unwrap() < (40 << 30) + (14 << 20), "rounds down");
-        for bytes in [0, 1000, 1 << 10, 3 << 20, 24 << 30, u64::MAX] {
+        for bytes in [0, 1000, 1 << 10, 3 << 20, 24 << 30, u64::MAX, (1 << 60) + 1] {
             assert_eq!(parse_bytes(&format_exact_bytes(bytes)), Ok(bytes));
+        }
+        for text in ["24GiB", "28.6GiB", "1.25TiB", "40974MiB", "1000B"] {
+            assert_eq!(format_exact_bytes(parse_bytes(text).unwrap()), text);
         }
     }
 

@@ -72,7 +72,7 @@ pub enum Command {
     /// The program needs no change: a preloaded library intercepts its calls to the driver. Of a framework's caching
     /// allocator only the segments are recorded, not the blocks within them. The exit status is the program's.
     Run(ProgramArguments),
-    /// Show what a recording contains: devices, peaks, and what limits trust in it; of a folder, its ranks and outliers
+    /// Show what a recording contains: devices, peaks, and its limitations; for a folder, ranks and outliers
     Info(InfoArguments),
     /// Show what is using memory at the peak, or at any event
     Peak(PeakArguments),
@@ -132,8 +132,8 @@ pub struct BlockChoice {
     /// A plain word or quoted phrase matches where the stack, scope, op or category contains it, ignoring case. Text keys
     /// (category, op, scope, phase, pool, lifetime, stack, frame) take = != ~ !~ where ~ means "contains"; numeric keys
     /// (size, allocated, step, stream, device) take = != < <= > >=. Comma-separated values match any of them. Lifetimes:
-    /// phase, step, steps (freed in the same phase, the same step, a later step), kept (live at the end), and for blocks
-    /// from before the recording before (freed in it) and always (live at the end).
+    /// phase, step, steps (freed in the same phase, the same step, a later step), kept (live at the end); `before` and
+    /// `always`: allocated before the recording, and freed in it or live at its end.
     #[arg(long = "where", value_name = "FILTER", default_value = "", hide_default_value = true)]
     pub filter: Where,
 }
@@ -226,8 +226,14 @@ pub struct PhasesArguments {
     pub categories: CategoryChoice,
 }
 
+/// How `highwater events` writes an event.
+const EVENT_NOTATION: &str = "In a line, b8 is block 8, 4194304/5242880 its requested and allocated bytes, #op the \
+                              operation, @module the module, small or large the allocator's pool, free= the bytes that \
+                              were free on the device.";
+
 /// `highwater events`.
 #[derive(Clone, Debug, Args)]
+#[command(after_long_help = EVENT_NOTATION, after_help = EVENT_NOTATION)]
 pub struct EventsArguments {
     /// The recording, and how to answer.
     #[command(flatten)]

@@ -40,9 +40,10 @@ use highwater_snapshots::suggest::did_you_mean;
 use crate::args::{Arguments, Command};
 use crate::cli::on_stdout;
 use crate::cli::output::outcome::{Failure, Status};
-use crate::cli::output::page::{printable, wrapped};
+use crate::cli::output::page::printable;
 use crate::cli::output::shell::quoted;
 use crate::cli::output::terminal::columns;
+use crate::cli::output::wrap::wrapped;
 
 /// Indents the lines of a message after its first.
 const CONTINUATION: &str = "  ";
@@ -195,7 +196,12 @@ fn refuse(error: &clap::Error) -> ExitCode {
         text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("For more information"));
     let what: Vec<&str> = lines.by_ref().take_while(|line| !line.starts_with("Usage:")).collect();
     say(&what.join(" ").replace(" tip: ", "; tip: "));
-    say("Try `highwater --help`, or `highwater COMMAND --help` for its options.");
+    let commands = Arguments::command();
+    let command = std::env::args().nth(1).filter(|word| commands.find_subcommand(word).is_some());
+    match command {
+        Some(command) => say(&format!("Try `highwater {command} --help`.")),
+        None => say("Try `highwater --help`, or `highwater COMMAND --help` for its options."),
+    }
     ExitCode::from(2)
 }
 

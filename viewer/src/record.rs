@@ -152,7 +152,7 @@ fn list(arguments: &RecordArguments, page: &mut Page<'_>) -> Result<(), Failure>
     }
     page.headline(&format!("{}:", count_of(scenarios.len() as u64, "scenario")))?;
     page.gap()?;
-    let mut table = Table::new(vec![Column::text("name"), Column::text("what it is and shows").giving_way()]);
+    let mut table = Table::new(vec![Column::text("name"), Column::text("what it is and shows").wrapped()]);
     for info in scenarios {
         table.push(vec![info.name.to_owned(), info.about.to_owned()]);
         for variant in info.variants {

@@ -16,7 +16,7 @@ use highwater_app::gui::views::colouring::ColourBy;
 use highwater_app::gui::views::timeline::{Look, Stacking};
 use highwater_app::selection::{Axis, Pin, Selection, View};
 use highwater_app::session::Recording;
-use highwater_snapshots::units::{format_bytes, format_count};
+use highwater_snapshots::units::format_bytes;
 use highwater_snapshots::{DeviceId, Trace};
 use serde::Serialize;
 
@@ -215,18 +215,13 @@ fn print(
     page: &mut Page<'_>,
 ) -> io::Result<()> {
     let [width, height] = paper.size();
-    let whole = trace.events.len();
-    let last = arguments.to.map_or(whole, |to| to as usize + 1).min(whole);
-    let shown = last.saturating_sub(arguments.from.unwrap_or(0) as usize);
-    let of = if shown < whole { format!(" of {}", format_count(whole as u64)) } else { String::new() };
-    let events = format!("{}{of}", format_count(shown as u64));
     let size = format!("{width} x {height} pixels, {}", format_bytes(bytes));
     caveats::lead(trace, "", page)?;
     let on = on_device(trace, device);
-    page.headline(&format!("{on}Drew {events} events to {} ({size}).", arguments.out.display()))?;
+    page.headline(&format!("{on}Wrote {} ({size}).", arguments.out.display()))?;
     caveats::print(trace, page)?;
     page.gap()?;
-    page.hint(&next_command(&["peak"], &arguments.source.file, &[], "for the peak in figures"))
+    page.hint(&next_command(&["peak"], &arguments.source.file, &[], "for the peak as text"))
 }
 
 /// The object that `render --json` prints.

@@ -67,7 +67,7 @@ impl CachingAllocator {
         }
         let result = self.heap().malloc(bytes, stream);
         if let Err(AllocError::OutOfMemory(report)) = &result {
-            api::oom(self.device, bytes, report.device_free);
+            api::oom(self.device, Some(stream), bytes, report.device_free);
         }
         result
     }

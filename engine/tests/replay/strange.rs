@@ -62,7 +62,7 @@ fn what() -> impl Strategy<Value = What> {
         1 => (0..3_u32).prop_map(What::Step),
         1 => Just(What::Phase(Phase::Backward)),
         1 => bytes().prop_map(|requested| {
-            What::Oom(Oom { requested, device_free: MIB, op: OpId::NONE, scope: ScopeId::NONE })
+            What::Oom(Oom { requested, device_free: MIB, stream: None, op: OpId::NONE, scope: ScopeId::NONE })
         }),
     ]
 }

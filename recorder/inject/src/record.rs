@@ -127,7 +127,8 @@ pub(crate) fn asked(answered: Answered, request: Request, got: impl FnOnce() -> 
                 Owner::Device(_) => device.sample(driver, true),
             };
             let _scope = scope::scope(request.called);
-            return api::oom(device.id(), request.bytes, free.unwrap_or(0));
+            let stream = (owner != Owner::Pinned).then(|| lock().streams.number(request.stream, guard::thread()));
+            return api::oom(device.id(), stream, request.bytes, free.unwrap_or(0));
         };
         let (scope, context) = (scope_of(request.called), driver.current_context());
         {

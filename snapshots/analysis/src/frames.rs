@@ -130,13 +130,13 @@ fn shorten(tables: &Tables, stack: StackId, lines: &[StackLine], beside: Option<
     let mut shown: Vec<String> = chosen.iter().map(|&at| lines[at].text.clone()).collect();
     match lines.len() - shown.len() {
         0 => {}
-        1 => shown.push("… and 1 line of libraries".to_owned()),
-        more => shown.push(format!("… and {more} lines of libraries")),
+        1 => shown.push("… and 1 library frame".to_owned()),
+        more => shown.push(format!("… and {more} library frames")),
     }
     shown
 }
 
-/// The short forms of several stacks, as from [`short_stack`]. Stacks that differ only in lines of libraries also show
+/// The short forms of several stacks, as from [`short_stack`]. Stacks that differ only in library frames also show
 /// the innermost line in which they differ, at its position, so that no two read the same.
 pub fn short_stacks(tables: &Tables, stacks: &[StackId]) -> Vec<Vec<String>> {
     let mut shown: Vec<Vec<String>> = stacks.iter().map(|&stack| short_stack(tables, stack)).collect();
@@ -251,7 +251,7 @@ mod tests {
             let (tables, stack) = stack_of(stack);
             short_stack(&tables, stack)
         };
-        assert_eq!(short(&stack), ["/m.py:7 forward", "/t.py:3 main", "… and 2 lines of libraries"]);
+        assert_eq!(short(&stack), ["/m.py:7 forward", "/t.py:3 main", "… and 2 library frames"]);
         assert_eq!(short(&stack[..1]), ["at::mm()"]);
     }
 
@@ -328,7 +328,7 @@ mod tests {
         let shown = short_stacks(&tables, &nested);
         assert_eq!(shown[1].len(), 5, "{shown:?}");
         assert!(shown[1][0].contains("layer.rs:3") && shown[1][2].contains("lib.rs:2"), "{shown:?}");
-        assert_eq!(shown[1][4], "… and 1 line of libraries");
+        assert_eq!(shown[1][4], "… and 1 library frame");
     }
 
     #[test]

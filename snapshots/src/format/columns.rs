@@ -68,6 +68,8 @@ columns! {
     Rare = 16 "rare",
     /// Uses: the block's key, signed, as against the key last used. Since version 1.2.
     Used = 17 "used",
+    /// Failed requests: one more than the stream, 0 if unknown. Left out where all are unknown. Since version 1.3.
+    OomStream = 18 "oom_stream",
 }
 
 /// How many columns this version knows.

@@ -51,6 +51,7 @@ struct Decoder<'a> {
     has_devices: bool,
     has_stacks: bool,
     has_streams: bool,
+    has_oom_streams: bool,
 }
 
 impl<'a> Decoder<'a> {
@@ -64,6 +65,7 @@ impl<'a> Decoder<'a> {
             has_devices: columns.get(Column::Device).left() > 0,
             has_stacks: columns.get(Column::Stack).left() > 0,
             has_streams: columns.get(Column::Stream).left() > 0,
+            has_oom_streams: columns.get(Column::OomStream).left() > 0,
             columns,
             former: Former::default(),
             address_shift,
@@ -108,6 +110,10 @@ impl<'a> Decoder<'a> {
                 device_free: self.leb(Column::Rare)?,
                 op: OpId(self.rare_u32()?),
                 scope: ScopeId(self.rare_u32()?),
+                stream: match self.has_oom_streams {
+                    true => self.leb(Column::OomStream)?.checked_sub(1).map(StreamId),
+                    false => None,
+                },
             }),
             EventKind::DeviceUsed => What::DeviceUsed(self.leb(Column::Rare)?),
             EventKind::Step => What::Step(self.rare_u32()?),

@@ -38,6 +38,7 @@ impl EventEncoder {
         let has_devices = events.iter().any(|event| event.device != DeviceId(0));
         let has_stacks = events.iter().any(|event| event.stack != StackId::NONE);
         let has_streams = events.iter().any(|event| matches!(event.what, What::Alloc(alloc) if alloc.stream.0 != 0));
+        let has_oom_streams = events.iter().any(|event| matches!(event.what, What::Oom(oom) if oom.stream.is_some()));
         for event in events {
             self.columns.get(Column::Kind).push(event.what.kind() as u8);
             put_signed(self.columns.get(Column::Time), event.time_ns.wrapping_sub(self.former.time) as i64);
@@ -52,6 +53,9 @@ impl EventEncoder {
         }
         if !has_streams {
             self.columns.get(Column::Stream).clear();
+        }
+        if !has_oom_streams {
+            self.columns.get(Column::OomStream).clear();
         }
         self.columns.write_payload(out);
     }
@@ -76,6 +80,8 @@ impl EventEncoder {
             }
             What::Oom(oom) => {
                 self.put_rare(&[oom.requested, oom.device_free, u64::from(oom.op.0), u64::from(oom.scope.0)]);
+                let stream = oom.stream.map_or(0, |stream| stream.0.wrapping_add(1));
+                put(self.columns.get(Column::OomStream), stream);
             }
             What::DeviceUsed(bytes) => self.put_rare(&[bytes]),
             What::Step(step) => self.put_rare(&[u64::from(step)]),

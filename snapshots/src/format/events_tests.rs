@@ -37,9 +37,11 @@ fn what() -> impl Strategy<Value = What> {
             What::Alloc(Alloc { block, address, requested, allocated, stream, pool, category, op, scope })
         },
     );
-    let oom = (number(), number(), handle(), handle()).prop_map(|(requested, device_free, op, scope)| {
-        What::Oom(Oom { requested, device_free, op: OpId(op), scope: ScopeId(scope) })
-    });
+    let oom =
+        (number(), number(), number(), handle(), handle()).prop_map(|(requested, device_free, stream, op, scope)| {
+            let stream = Some(StreamId(stream)).filter(|stream| stream.0 % 3 > 0);
+            What::Oom(Oom { requested, device_free, stream, op: OpId(op), scope: ScopeId(scope) })
+        });
     prop_oneof![
         4 => alloc,
         2 => number().prop_map(What::FreeRequested),

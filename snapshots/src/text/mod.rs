@@ -116,7 +116,9 @@ pub fn event_text(trace: &Trace, id: EventId) -> String {
         Subject::Oom(row) => {
             let oom = &trace.ooms[row];
             let context = context_text(trace, oom.op, oom.scope);
-            format!("{name} {} free={}{context}{device}{}", oom.requested, oom.device_free, stack_text(trace, stack))
+            let stream = oom.stream.map_or_else(String::new, |stream| format!(" stream={}", stream.0));
+            let (requested, free, stack) = (oom.requested, oom.device_free, stack_text(trace, stack));
+            format!("{name} {requested} free={free}{context}{stream}{device}{stack}")
         }
         Subject::DeviceUsed(bytes) => format!("{name} {bytes}{device}"),
         Subject::Step(step) => format!("{name} {step}"),

@@ -68,7 +68,7 @@ struct Facts {
     pool: Option<Pool>,
     op: OpId,
     scope: ScopeId,
-    stream: StreamId,
+    stream: Option<StreamId>,
     device: DeviceId,
     time_ns: Option<u64>,
     free: u64,
@@ -147,6 +147,7 @@ impl Parser {
             EventKind::Oom => What::Oom(Oom {
                 requested: number(subject)?,
                 device_free: facts.free,
+                stream: facts.stream,
                 op: facts.op,
                 scope: facts.scope,
             }),
@@ -253,7 +254,8 @@ impl Parser {
         };
         let address = self.next_address;
         self.next_address = self.next_address.saturating_add(allocated.max(1));
-        let Facts { stream, pool, category, op, scope, .. } = *facts;
+        let Facts { pool, category, op, scope, .. } = *facts;
+        let stream = facts.stream.unwrap_or_default();
         let block = self.key(name);
         let pool = pool.unwrap_or(Pool::Large);
         Ok(Alloc { block, address, requested, allocated, stream, pool, category, op, scope })
@@ -265,7 +267,7 @@ impl Parser {
             pool: None,
             op: OpId::NONE,
             scope: ScopeId::NONE,
-            stream: StreamId(0),
+            stream: None,
             device: DeviceId(0),
             time_ns: None,
             free: 0,
@@ -283,7 +285,7 @@ impl Parser {
             } else if let Some(path) = word.strip_prefix('@') {
                 facts.scope = self.scope(path);
             } else if let Some(stream) = word.strip_prefix("stream=") {
-                facts.stream = StreamId(number(stream)?);
+                facts.stream = Some(StreamId(number(stream)?));
             } else if let Some(device) = word.strip_prefix("device=") {
                 facts.device = device_id(device)?;
             } else if let Some(free) = word.strip_prefix("free=") {
@@ -371,5 +373,5 @@ fn device_id(text: &str) -> Result<DeviceId, String> {
 
 fn range(address: &str, bytes: &str, facts: &Facts) -> Result<Range, String> {
     let pool = facts.pool.unwrap_or(Pool::Large);
-    Ok(Range { address: number(address)?, bytes: number(bytes)?, stream: facts.stream, pool })
+    Ok(Range { address: number(address)?, bytes: number(bytes)?, stream: facts.stream.unwrap_or_default(), pool })
 }

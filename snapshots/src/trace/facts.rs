@@ -134,9 +134,12 @@ impl Trust {
 
     /// What is worked out rather than recorded, as in every snapshot of PyTorch.
     pub fn routine(&self) -> Vec<String> {
-        let blocks = if self.sizes_inferred == 1 { "block" } else { "blocks" };
+        let (sizes, blocks) = if self.sizes_inferred == 1 { ("size", "block is") } else { ("sizes", "blocks are") };
         let sizes = (self.sizes_inferred > 0).then(|| {
-            format!("rounded sizes of {} {blocks} follow the allocator's rules", format_count(self.sizes_inferred))
+            format!(
+                "the rounded {sizes} of {} {blocks} not recorded, but computed by the allocator's rules",
+                format_count(self.sizes_inferred)
+            )
         });
         let baseline = "the blocks live at the start are reconstructed from the final state".to_owned();
         let categories = "categories are guessed from stacks and lifetimes".to_owned();

@@ -219,7 +219,17 @@ fn step_events() -> Vec<Event> {
     add(0, None, What::FreeCompleted(3));
     add(0, None, What::DeviceUsed(900 << 20));
     add(0, Some(2), What::Tag(2, Category::Gradient));
-    add(0, Some(1), What::Oom(Oom { requested: 1 << 40, device_free: 1 << 20, op: OpId(0), scope: ScopeId(1) }));
+    add(
+        0,
+        Some(1),
+        What::Oom(Oom {
+            requested: 1 << 40,
+            device_free: 1 << 20,
+            stream: Some(StreamId(7)),
+            op: OpId(0),
+            scope: ScopeId(1),
+        }),
+    );
     add(0, None, What::SegmentUnmap(range(0x7e10_0000_0000, 4 << 20)));
     add(0, None, What::SegmentFree(range(0x7f10_0000_0000, 2 << 20)));
     add(0, None, What::FreeRequested(99));

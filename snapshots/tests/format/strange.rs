@@ -63,7 +63,7 @@ pub(crate) fn event() -> impl Strategy<Value = Event> {
         1 => range().prop_map(What::SegmentMap),
         1 => range().prop_map(What::SegmentUnmap),
         1 => oom.prop_map(|(requested, device_free)| {
-            What::Oom(Oom { requested, device_free, op: OpId::NONE, scope: ScopeId(2) })
+            What::Oom(Oom { requested, device_free, stream: None, op: OpId::NONE, scope: ScopeId(2) })
         }),
         1 => any::<u64>().prop_map(What::DeviceUsed),
         1 => (0..3_u32).prop_map(What::Step),

@@ -25,18 +25,17 @@ pub enum ConvertTable {
 
 /// `highwater convert`.
 #[derive(Clone, Debug, Args)]
+#[command(override_usage = "highwater convert [OPTIONS] <IN>... <OUT>")]
 pub struct ConvertArguments {
-    /// Recording; `-` is standard input. With --to, recordings and folders of them
-    #[arg(value_name = "IN", required = true, num_args = 1..)]
-    pub files: Vec<PathBuf>,
-    /// File to write; its ending sets the format. With --to, the folder to write
+    /// IN: recording; `-` is standard input. OUT: file to write; its ending sets the format. With --to, several recordings
+    /// and folders of them, and the folder to write
     ///
-    /// .snap is our own format; .pickle (or .pkl) and .json open in PyTorch's viewer, and keep the whole recording for
-    /// this program; each may have .gz behind it. .folded has the stacks and bytes at the peak of requested bytes, for
-    /// flame graph programs. .parquet has one table of the recording, for query engines. An existing file is
-    /// replaced once the new one is complete.
-    #[arg(value_name = "OUT", required = true)]
-    pub out: PathBuf,
+    /// .snap is Highwater's own format; .pickle (or .pkl) and .json open in PyTorch's viewer, and keep the whole recording for
+    /// this program; each may end in .gz. .folded has the stacks and bytes at the peak of requested bytes, for flame graph
+    /// programs. .parquet has one table of the recording, for query engines. An existing file is replaced once the new one
+    /// is complete.
+    #[arg(value_name = "PATH", required = true)]
+    paths: Vec<PathBuf>,
     /// Write a folder with two tables, OUT/events and OUT/blocks, partitioned by rank, for DuckDB and other readers of Parquet
     #[arg(long, value_name = "FORMAT")]
     pub to: Option<ConvertTo>,
@@ -52,9 +51,15 @@ pub struct ConvertArguments {
 }
 
 impl ConvertArguments {
+    /// The recordings to read, and the file or folder to write; `None` if only one path is given.
+    pub fn files_and_out(&self) -> Option<(&[PathBuf], &Path)> {
+        let (out, files) = self.paths.split_last()?;
+        (!files.is_empty()).then_some((files, out))
+    }
+
     /// Whether tables are written, for query engines.
     pub fn wants_tables(&self) -> bool {
-        let is_parquet = |path: &Path| path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("parquet"));
-        self.to.is_some() || is_parquet(&self.out)
+        let is_parquet = |path: &PathBuf| path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("parquet"));
+        self.to.is_some() || self.paths.last().is_some_and(is_parquet)
     }
 }

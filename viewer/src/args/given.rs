@@ -23,6 +23,12 @@ impl Given {
         if self.0.iter().any(|(name, _)| *name == "device") { self } else { self.with("device", device) }
     }
 
+    /// These, less the option `name`.
+    pub fn without(mut self, name: &str) -> Self {
+        self.0.retain(|(known, _)| *known != name);
+        self
+    }
+
     fn with(mut self, name: &'static str, value: Option<impl ToString>) -> Self {
         self.0.extend(value.map(|value| (name, value.to_string())));
         self

@@ -142,7 +142,7 @@ pub struct ModelArguments {
     /// Dtype of parameters and activations
     #[arg(long, value_name = "TYPE", value_parser = PossibleValuesParser::new(FRACTIONS))]
     pub dtype: Option<String>,
-    /// Dtype of matrix products, whatever the parameters' (autocast)
+    /// Dtype of matrix products, independent of that of the parameters (autocast)
     #[arg(long, value_name = "TYPE", value_parser = PossibleValuesParser::new(FRACTIONS))]
     pub autocast: Option<String>,
     /// Freeze the weights and train LoRA adapters of rank R

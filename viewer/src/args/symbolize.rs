@@ -20,7 +20,7 @@ pub struct SymbolizeArguments {
     /// Write the result to OUT (.snap, .snap.gz) and leave FILE unchanged
     #[arg(long, value_name = "OUT")]
     pub out: Option<PathBuf>,
-    /// Look up frames too whose function is known but not the file and line
+    /// Also look up frames that have a function but no file and line
     #[arg(long)]
     pub again: bool,
     /// Print one JSON object to standard output

@@ -42,8 +42,8 @@ pub struct WhatIfArguments {
     /// The device.
     #[command(flatten)]
     pub device: DeviceChoice,
-    /// Allocator settings as in PYTORCH_CUDA_ALLOC_CONF, put over the recorded ones, or over the defaults if they begin
-    /// with 'default': default,expandable_segments:True
+    /// Allocator settings as in PYTORCH_CUDA_ALLOC_CONF, which override the recorded settings; start with 'default,' to
+    /// override the defaults instead: default,expandable_segments:True
     #[arg(long, value_name = "CONF")]
     pub alloc_conf: Option<String>,
     /// Device memory, such as 24GiB: whether the run fits, on all devices unless --device names one

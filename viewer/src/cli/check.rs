@@ -272,7 +272,7 @@ impl<'a> CheckReport<'a> {
         let has_baseline = self.baseline.is_some();
         let mut columns = vec![Column::text("")];
         columns.extend(self.has_devices().then(|| Column::number("device")));
-        columns.extend([Column::text("rule"), Column::text("what").giving_way()]);
+        columns.extend([Column::text("rule"), Column::text("what").cut()]);
         columns.extend([Column::number("limit"), Column::number("actual"), Column::number("headroom")]);
         if has_baseline {
             columns.push(Column::number("baseline"));
@@ -294,8 +294,8 @@ impl<'a> CheckReport<'a> {
 
     fn differences_table(&self, differences: &Differences) -> Table {
         let place = match self.keys[1] {
-            GroupKey::Scope => Column::text(self.keys[1].name()).giving_way(),
-            _ => Column::text(self.keys[1].name()).giving_way_within(),
+            GroupKey::Scope => Column::text(self.keys[1].name()).cut(),
+            _ => Column::text(self.keys[1].name()).source_lines(),
         };
         let columns = vec![Column::text(self.keys[0].name()), place, Column::number("baseline"), Column::number("now")];
         let mut table = Table::new(columns.into_iter().chain([Column::number("difference")]).collect());

@@ -24,9 +24,15 @@ use crate::cli::output::page::Page;
 use crate::cli::output::shell::{next_command, quoted};
 use crate::cli::output::table::{Column, Table};
 
+/// That only one path is given.
+pub fn out_is_missing() -> Failure {
+    Failure::Usage("OUT is missing: name the file to write after the recording".to_owned())
+}
+
 /// Reads the recording, writes it again, and says what became of it.
 pub fn run(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
-    let [input] = arguments.files.as_slice() else {
+    let (files, out) = arguments.files_and_out().ok_or_else(out_is_missing)?;
+    let [input] = files else {
         let text = "several recordings are written by --to parquet only, into a folder; convert one at a time";
         return Err(Failure::Usage(text.to_owned()));
     };
@@ -34,7 +40,7 @@ pub fn run(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status, 
         let text = "--table is for an OUT with the ending .parquet";
         return Err(Failure::Usage(text.to_owned()));
     }
-    let destination = Destination::new(&arguments.out, input)?;
+    let destination = Destination::new(out, input)?;
     let recording = read_with(input, &arguments.categories)?;
     let trace = &recording.trace;
     let (exported, bytes) = write_to(&destination, trace)?;
@@ -111,8 +117,7 @@ impl Answer<'_> {
         caveats::lead(&recording.trace, "", page)?;
         page.headline(&format!("Wrote {} ({}): {events}.", out.display(), format_bytes(self.bytes)))?;
         page.gap()?;
-        let mut table =
-            Table::new(vec![Column::text("file").giving_way(), Column::text("format"), Column::number("size")]);
+        let mut table = Table::new(vec![Column::text("file").cut(), Column::text("format"), Column::number("size")]);
         let in_bytes = std::fs::metadata(input).ok().filter(|facts| facts.is_file()).map(|facts| facts.len());
         let name = if is_stdin(input) { "standard input".to_owned() } else { input.display().to_string() };
         let in_bytes = in_bytes.map_or_else(String::new, format_bytes);
@@ -133,7 +138,7 @@ impl Answer<'_> {
         match destination.kind {
             Kind::Folded => {
                 let file = quoted(&out.display().to_string());
-                page.hint(&format!("Next: inferno-flamegraph {file}   or any flame graph program"))
+                page.hint(&format!("Next: inferno-flamegraph {file} > flames.svg   or any flame graph program"))
             }
             Kind::Snap => page.hint(&next_command(&["info"], out, &[], "for what is in it")),
             Kind::Pickle | Kind::Json => {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
+use highwater_analysis::device_spans::device_steps;
 use highwater_analysis::diff::{
     Asked, Change, Comparison, DiffAt, DiffGroup, DiffQuery, Likeness, LoneBlocks, PhasePair, Setting,
 };
@@ -55,10 +56,7 @@ impl<'a> DiffReport<'a> {
         let wanted = [arguments.at, arguments.at_b].map(|at| at.map(|at| at.0));
         let at = moments_of(wanted, arguments.b.is_none(), (traces[0], devices[0]))?;
         let find = |side: usize| {
-            let missing = || {
-                let which = ["A", "B"][side];
-                Failure::Usage(format!("{} of {which}: the recording has no such step", ComparedAt(at[side])))
-            };
+            let missing = || missing_step(at[side], side, traces[side], devices[side]);
             at[side].find(asked[side], arguments.metric).ok_or_else(missing)
         };
         let query = DiffQuery { keys: &arguments.by.0, top: arguments.top, filter: &arguments.blocks.filter.filter };
@@ -150,9 +148,11 @@ impl<'a> DiffReport<'a> {
                 format_signed_bytes(self.comparison.diff.delta())
             ))?;
         } else {
-            page.line("What makes the difference:")?;
+            page.line(if self.is_equal() { "No group differs." } else { "What makes the difference:" })?;
         }
-        page.table(&self.table())?;
+        if !self.is_equal() {
+            page.table(&self.table())?;
+        }
         self.print_likeness(page)?;
         if let Some(lone) = &self.lone {
             page.gap()?;
@@ -169,6 +169,12 @@ impl<'a> DiffReport<'a> {
         page.hint(&self.hint())
     }
 
+    /// Whether no group differs.
+    fn is_equal(&self) -> bool {
+        let diff = &self.comparison.diff;
+        diff.rest_groups == 0 && diff.groups.iter().all(|group| group.a_bytes == group.b_bytes)
+    }
+
     fn print_settings(&self, page: &mut Page<'_>) -> io::Result<()> {
         let differing: Vec<&Setting> = self.comparison.settings.iter().filter(|setting| setting.differs()).collect();
         if differing.is_empty() {
@@ -177,8 +183,8 @@ impl<'a> DiffReport<'a> {
         page.gap()?;
         let mut table = Table::new(vec![
             Column::text("set differently"),
-            Column::text("in A").giving_way(),
-            Column::text("in B").giving_way(),
+            Column::text("in A").wrapped(),
+            Column::text("in B").wrapped(),
         ]);
         for setting in differing {
             let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".to_owned());
@@ -289,6 +295,9 @@ impl<'a> DiffReport<'a> {
         let files: Vec<&Path> =
             std::iter::once(&self.arguments.a).chain(&self.arguments.b).map(AsRef::as_ref).collect();
         let given = self.arguments.given();
+        if self.is_equal() {
+            return next_with(&["explain"], &files[..1], &[], &given, "for what would lower the peak");
+        }
         let is_by_code = self.arguments.by.0.iter().any(|key| matches!(key, GroupKey::Frame | GroupKey::Stack));
         if names_operations(self.traces[0]) && !self.arguments.by.0.contains(&GroupKey::Scope) {
             let options = ["--by", "scope,op"];
@@ -299,6 +308,18 @@ impl<'a> DiffReport<'a> {
         }
         next_with(&["diff"], &files, &["--by", "frame"], &given, "for the lines of code behind it")
     }
+}
+
+/// That the recording of `side` does not have the step of `at`.
+pub fn missing_step(at: DiffAt, side: usize, trace: &Trace, device: DeviceId) -> Failure {
+    let steps = device_steps(trace, device);
+    let have = match (steps.first(), steps.last()) {
+        (Some(first), Some(last)) if first != last => format!("it has steps {first} to {last}"),
+        (Some(one), _) => format!("it has step {one} only"),
+        _ => "it has no steps".to_owned(),
+    };
+    let which = ["A", "B"][side];
+    Failure::Usage(format!("{} of {which}: the recording has no such step; {have}", ComparedAt(at)))
 }
 
 /// The moments of both sides that the options mean, of two recordings or, where there `is_one`, of that.

@@ -7,13 +7,13 @@ use serde::Serialize;
 
 use crate::cli::output::table::{Column, Table};
 
-/// `Single blocks without their like on the other side: 3 blocks of 1 GiB in A, none in B.`
+/// `Blocks on one side only: 3 blocks of 1 GiB in A, none in B.`
 pub fn heading(lone: &LoneBlocks) -> String {
     let side = |side: usize| match lone.counts[side] {
         0 => format!("none in {}", ["A", "B"][side]),
         count => format!("{} of {} in {}", count_of(count, "block"), format_bytes(lone.bytes[side]), ["A", "B"][side]),
     };
-    format!("Single blocks without their like on the other side: {}, {}.", side(0), side(1))
+    format!("Blocks on one side only: {}, {}.", side(0), side(1))
 }
 
 /// The blocks that are listed, and how many more there are.
@@ -22,10 +22,10 @@ pub fn table(lone: &LoneBlocks) -> Table {
         Column::text("only in"),
         Column::number("size"),
         Column::text("category"),
-        Column::text("op").giving_way(),
-        Column::text("scope").giving_way(),
-        Column::number("made at event"),
-        Column::text("line").giving_way_within(),
+        Column::text("op").cut(),
+        Column::text("scope").cut(),
+        Column::number("allocated at event"),
+        Column::text("line").source_lines(),
     ]);
     for one in &lone.blocks {
         let made = one.made.map_or_else(|| "before".to_owned(), |event| format_count(u64::from(event.0)));
@@ -38,7 +38,7 @@ pub fn table(lone: &LoneBlocks) -> Table {
     if more > 0 {
         let listed: u64 = lone.blocks.iter().map(|one| one.bytes).sum();
         let rest = lone.bytes.iter().sum::<u64>() - listed;
-        table.push(vec!["A or B".to_owned(), format_bytes(rest), format!("{} more blocks", format_count(more))]);
+        table.push(vec![String::new(), format_bytes(rest), format!("{} more blocks", format_count(more))]);
     }
     table
 }

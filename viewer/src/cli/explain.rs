@@ -16,10 +16,11 @@ use crate::args::ExplainArguments;
 use crate::cli::input::devices::where_on;
 use crate::cli::input::recording::names_operations;
 use crate::cli::output::caveats::{self, TrustFigures, problem_texts};
-use crate::cli::output::key_cells::{key_cells, key_columns};
-use crate::cli::output::page::{Page, wrapped};
+use crate::cli::output::key_cells::{key_cells, key_columns, none_note};
+use crate::cli::output::page::Page;
 use crate::cli::output::shell::next_with;
 use crate::cli::output::table::{Column, Table, bytes_cells, percent};
+use crate::cli::output::wrap::wrapped;
 
 /// The answer, for people and programs.
 #[derive(Debug)]
@@ -81,9 +82,14 @@ impl<'a> ExplainReport<'a> {
         let up_to = if is_cut { " up to the failed request" } else { "" };
         page.line(&format!("Composition of the peak, and the peak{up_to} without each group:"))?;
         page.table(&self.table())?;
+        let keys = self.explanation.groups.iter().map(|group| &group.key);
+        none_note(self.trace, &self.arguments.by.0, keys).map_or(Ok(()), |note| page.hint(&note))?;
         if !removals.is_empty() {
             page.gap()?;
-            page.line("Removing parts one after another, each time the one that lowers the remaining peak most:")?;
+            let of_all = if filtered.is_some() { " of the whole peak" } else { "" };
+            page.line(&format!(
+                "Removing parts{of_all} one after another, each time the one that lowers the remaining peak most:"
+            ))?;
             page.table(&self.removals())?;
         }
         if let Some(idle) = &self.explanation.idle {
@@ -100,6 +106,9 @@ impl<'a> ExplainReport<'a> {
             return Ok(());
         }
         page.gap()?;
+        if self.explanation.filtered.is_some() {
+            page.line("For the whole peak:")?;
+        }
         let width = page.width().unwrap_or(110).saturating_sub(2).max(40);
         for one in advice {
             for (position, line) in wrapped(&one.text, width).iter().enumerate() {
@@ -114,10 +123,14 @@ impl<'a> ExplainReport<'a> {
         let keys = &self.arguments.by.0;
         let total = filtered.as_ref().map_or(peak.bytes, |group| group.bytes_at_peak);
         let mut columns = key_columns(keys);
-        columns.extend([Column::number("at the peak"), Column::number("share"), Column::text("").optional()]);
+        columns.extend([
+            Column::number("at the peak"),
+            Column::number("share").optional(),
+            Column::text("").optional(),
+        ]);
         columns.push(Column::number("blocks").optional());
         columns.extend([Column::number("without it"), Column::number("saves")]);
-        columns.push(Column::text("new peak in").optional());
+        columns.push(Column::text("new peak in"));
         let mut table = Table::new(columns);
         let cells = key_cells(self.trace, keys, groups.iter().map(|group| (&group.key, group.stack)));
         for (group, mut row) in groups.iter().zip(cells) {
@@ -197,7 +210,7 @@ fn place(moment: &Moment) -> String {
     match (moment.event, moment.step) {
         (None, _) => "before the first event".to_owned(),
         (_, Some(step)) => format!("{}, step {step}", moment.phase),
-        (_, None) => moment.known_phase().map_or_else(|| "no phase".to_owned(), |phase| phase.to_string()),
+        (_, None) => moment.known_phase().map_or_else(|| "-".to_owned(), |phase| phase.to_string()),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Growth: `highwater growth`, what lives on from step to step.
+//! The report of `highwater growth`: what is still live from step to step.
 
 use std::io;
 
@@ -30,7 +30,7 @@ const HOW_TO_MARK: &str = "The recording has no steps, so growth per step is unk
     Rust, or with torch.profiler.record_function(f\"step {i}\") in PyTorch.";
 
 /// Said of a recording with a single whole step.
-const ONE_STEP: &str = "One whole step only: a leak cannot be told from first allocations.";
+const ONE_STEP: &str = "One whole step only: a leak cannot be distinguished from first allocations.";
 
 /// Steps that are listed at the beginning and at the end where there are many.
 const SHOWN_STEPS: usize = 6;
@@ -302,7 +302,7 @@ impl<'a> GrowthReport<'a> {
         columns.extend([Column::number("still live"), Column::number("blocks").optional()]);
         columns.extend([Column::number("freed from before").optional(), Column::number("growth")]);
         if self.has_steps() {
-            columns.extend([Column::number("in steps"), Column::number("least per step").optional()]);
+            columns.extend([Column::number("in steps"), Column::number("minimum per step").optional()]);
         }
         let mut table = Table::new(columns);
         let steps = self.growth.step_count();
@@ -348,6 +348,10 @@ impl<'a> GrowthReport<'a> {
 
     fn hint(&self) -> String {
         let (files, given) = ([self.arguments.source.file.as_path()], self.arguments.given());
+        let balance = &self.growth.balance;
+        if balance.born.blocks == 0 && balance.freed.blocks == 0 {
+            return next_with(&["phases"], &files, &[], &given, "for what each step and phase did");
+        }
         if !self.keys.contains(&GroupKey::Stack) {
             let options = ["--by", "stack"];
             return next_with(&["growth"], &files, &options, &given, "for the call stacks of what is still live");

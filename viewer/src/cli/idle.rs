@@ -35,7 +35,7 @@ pub(super) fn print(idle: &Idle, peak: &Moment, page: &mut Page<'_>) -> io::Resu
 fn table(idle: &Idle) -> Table {
     let mut table = Table::new(vec![
         Column::text("category"),
-        Column::text("scope").giving_way(),
+        Column::text("scope").cut(),
         Column::number("held"),
         Column::number("share"),
         Column::text(""),

@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 use std::io;
 
+use highwater_analysis::join::DROPPED;
 use highwater_analysis::summary::{DeviceSummary, summarize};
 use highwater_analysis::{Metric, Totals};
-use highwater_app::figures::moment::{PeakFigure, count_of, how_much_and_when, micros_since_1970, utc, when};
+use highwater_app::answers::request_failure::RequestFailure;
+use highwater_app::figures::moment::{PeakFigure, count_of, how_much_and_when, micros_since_1970, utc};
+use highwater_app::figures::requests::failure_text;
 use highwater_pytorch::open::FileFormat;
-use highwater_snapshots::event::EventKind;
+use highwater_snapshots::Trace;
 use highwater_snapshots::units::{format_bytes, format_count, format_nanos};
-use highwater_snapshots::{DeviceId, Trace};
 use serde::Serialize;
 
 use super::peaks::{peak_figures, peaks_table};
@@ -78,7 +80,8 @@ impl<'a> InfoReport<'a> {
     /// The answer in words.
     pub fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
         self.print_facts(page)?;
-        if self.trace.is_complete() && self.trace.problems.is_empty() {
+        let dropped = self.trace.header.facts.iter().any(|(name, _)| name == DROPPED);
+        if self.trace.is_complete() && self.trace.problems.is_empty() && !dropped {
             page.gap()?;
             page.line("Complete: nothing was lost, inferred or guessed.")?;
         }
@@ -126,7 +129,10 @@ impl<'a> InfoReport<'a> {
             0 => String::new(),
             more => format!("; {} failed later", count_of(more, "more request")),
         };
-        Some(format!("Out of memory{on}: {}{more}.", oom_lines(self.trace, summary.device).next()?))
+        Some(format!(
+            "Out of memory{on}: {}{more}.",
+            failure_text(&RequestFailure::all(self.trace, summary.device).next()?)
+        ))
     }
 
     fn headline(&self) -> String {
@@ -167,7 +173,7 @@ impl<'a> InfoReport<'a> {
             fact(page, "started", &(utc(header.started_unix_us) + &clock))?;
         }
         let ring = header.ring_capacity.map(|most| format!(", in a ring of {}", format_count(most)));
-        let length = duration(&self.devices).map(|nanos| format!(", over {}", format_nanos(nanos)));
+        let length = duration(self.trace).map(|nanos| format!(", over {}", format_nanos(nanos)));
         let count = format_count(self.trace.events.len() as u64);
         fact(page, "events", &format!("{count}{}{}", length.unwrap_or_default(), ring.unwrap_or_default()))?;
         fact(page, "annotated", &self.annotations())?;
@@ -184,7 +190,8 @@ impl<'a> InfoReport<'a> {
         match (annotations.len() as u64, guessed) {
             (0, _) => String::new(),
             (count, 0) => count_of(count, "range"),
-            (count, guessed) => format!("{}, {} guessed", count_of(count, "range"), format_count(guessed)),
+            (count, guessed) if guessed == count => format!("{}, guessed", count_of(count, "range")),
+            (count, guessed) => format!("{}, {} of them guessed", count_of(count, "range"), format_count(guessed)),
         }
     }
 
@@ -200,8 +207,11 @@ impl<'a> InfoReport<'a> {
         let is_set = |setting: &&&(String, String)| !OFF.contains(&setting.1.as_str());
         let set: Vec<String> = settings.iter().filter(is_set).map(|(name, value)| format!("{name}={value}")).collect();
         let off = settings.len() - set.len();
-        let off = (off > 0)
-            .then(|| format!("{} off", count_of(off as u64, if set.is_empty() { "setting" } else { "other" })));
+        let off = (off > 0).then(|| match (set.is_empty(), off) {
+            (true, _) => "default".to_owned(),
+            (false, 1) => "1 other at its default".to_owned(),
+            (false, _) => format!("{off} others at their defaults"),
+        });
         fact(page, "settings", &set.into_iter().chain(off).collect::<Vec<_>>().join(", "))?;
         let counts = [
             count_of(summary.steps, "step"),
@@ -223,26 +233,11 @@ impl<'a> InfoReport<'a> {
             return Ok(());
         }
         page.warning(&format!("  Out of memory: {} failed.", count_of(summary.oom_events, "request")))?;
-        for line in oom_lines(self.trace, summary.device).take(OOMS_TOLD) {
+        for line in RequestFailure::all(self.trace, summary.device).take(OOMS_TOLD).map(|one| failure_text(&one)) {
             page.warning(&format!("    {line}"))?;
         }
         Ok(())
     }
-}
-
-/// The failed requests of a device, a sentence each.
-pub fn oom_lines(trace: &Trace, device: DeviceId) -> impl Iterator<Item = String> {
-    let failed = trace.events.ids().filter(move |id| {
-        let row = id.0 as usize;
-        trace.events.kind[row] == EventKind::Oom && trace.events.device[row] == device
-    });
-    failed.filter_map(|id| {
-        let oom = trace.ooms.get(trace.events.subject[id.0 as usize] as usize)?;
-        let span = trace.spans.at(id)?;
-        let phase = (!trace.spans.is_all_setup()).then_some(span.phase);
-        let (wanted, free) = (format_bytes(oom.requested), format_bytes(oom.device_free));
-        Some(format!("{wanted} requested with {free} free on the device, {}", when(Some(id), span.step, phase)))
-    })
 }
 
 fn fact(page: &mut Page<'_>, name: &str, value: &str) -> io::Result<()> {
@@ -257,10 +252,10 @@ fn fact(page: &mut Page<'_>, name: &str, value: &str) -> io::Result<()> {
     Ok(())
 }
 
-fn duration(devices: &[DeviceSummary]) -> Option<u64> {
-    let first = devices.iter().filter_map(|summary| summary.first_time_ns).min()?;
-    let last = devices.iter().filter_map(|summary| summary.last_time_ns).max()?;
-    Some(last - first)
+/// The time from the first event to the last, in nanoseconds; none if there are no events.
+fn duration(trace: &Trace) -> Option<u64> {
+    let times = &trace.events.time_ns;
+    Some(times.iter().max()?.saturating_sub(*times.iter().min()?))
 }
 
 /// The object that `info --json` prints.

@@ -77,7 +77,7 @@ fn names(files: &[PathBuf]) -> Result<Vec<String>, Failure> {
     let paths: BTreeSet<PathBuf> =
         files.iter().map(|file| std::fs::canonicalize(file).unwrap_or(file.clone())).collect();
     if paths.len() < files.len() {
-        return Err(Failure::Usage("a recording is named twice: each is joined once".to_owned()));
+        return Err(Failure::Usage("the same recording is given twice".to_owned()));
     }
     let stems: Vec<String> = files.iter().map(stem).collect();
     let is_shared = |stem: &String| stems.iter().filter(|other| *other == stem).count() > 1;
@@ -140,8 +140,8 @@ impl Answer<'_> {
         page.gap()?;
         let mut table = Table::new(vec![
             Column::number("device"),
-            Column::text("name").giving_way(),
-            Column::text("from").giving_way_within(),
+            Column::text("name").cut(),
+            Column::text("from").source_lines(),
             Column::number("was"),
             Column::number("blocks"),
             Column::number("peak requested"),
@@ -170,7 +170,7 @@ impl Answer<'_> {
         }
         caveats::print(trace, page)?;
         page.gap()?;
-        page.hint(&next_command(&[], self.out(), &[], "for all devices in the app"))
+        page.hint(&next_command(&["info"], self.out(), &[], "for the peaks of all devices"))
     }
 }
 

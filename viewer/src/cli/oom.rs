@@ -8,9 +8,9 @@ use highwater_analysis::frames::short_stack;
 use highwater_analysis::holders::{Holder, Holders};
 use highwater_app::answers::oom_analysis::{OomAnalysis, Outcome, Remedy, Trials};
 use highwater_app::figures::moment::{count_of, micros_since_1970, when};
-use highwater_app::figures::requests::requested;
+use highwater_app::figures::requests::{requested, stream_text};
 use highwater_snapshots::event::EventKind;
-use highwater_snapshots::units::{format_bytes, format_count};
+use highwater_snapshots::units::{format_bytes, format_bytes_apart, format_count};
 use highwater_snapshots::{EventId, StackId, Trace};
 use serde::Serialize;
 
@@ -20,14 +20,12 @@ use crate::cli::input::recording::choose_device;
 use crate::cli::output::caveats::{self, TrustFigures, problem_texts};
 use crate::cli::output::key_cells::key_columns;
 use crate::cli::output::outcome::Failure;
-use crate::cli::output::page::{Page, wrapped};
+use crate::cli::output::page::Page;
 use crate::cli::output::shell::next_with;
 use crate::cli::output::table::{Column, Table, percent};
 
 /// Numbers of further events that are listed.
 const TOLD_EVENTS: usize = 20;
-/// Characters in a line of a pipe.
-const WIDTH: usize = 100;
 
 /// The failed requests that are asked about.
 #[derive(Debug)]
@@ -111,25 +109,18 @@ impl<'a> OomReport<'a> {
         let (asked, fill) = (requested(trace, case), case.fill());
         let when = when(Some(event), case.step, (!trace.spans.is_all_setup()).then_some(case.phase));
         let lead = format!("Out of memory{on}: {asked}, {when}; {fill}.");
-        let width = page.width().unwrap_or(WIDTH).max(40);
-        for line in wrapped(&lead, width) {
-            page.headline(&line)?;
-        }
+        page.headline(&lead)?;
         page.table(&holders_table(case))?;
         let sentences = [Some(case.cause_text()), case.helps(), case.does_not_help(), Some(case.reason_text())];
         let notes = case.request.notes.iter().map(|note| format!("Note: {note}."));
         for text in sentences.into_iter().flatten().chain(notes) {
-            for line in wrapped(&text, width) {
-                page.line(&line)?;
-            }
+            page.line(&text)?;
         }
         page.gap()?;
         page.table(&facts(&case.request))?;
         if let (Some(text), Some(way_out)) = (case.way_out_text(), &case.way_out) {
             page.gap()?;
-            for line in wrapped(&text, width) {
-                page.line(&line)?;
-            }
+            page.line(&text)?;
             page.table(&way_out_table(way_out))?;
         }
         print_stack(trace, stack, page)
@@ -146,7 +137,7 @@ impl<'a> OomReport<'a> {
             Verdict::Capacity => next_with(&["explain"], &files, &[], &given, "for what would lower the peak"),
             _ => {
                 let options = ["--out", "segments.png", "--view", "segments", "--at", &event];
-                next_with(&["render"], &files, &options, &given, "for a picture of the segments then")
+                next_with(&["render"], &files, &options, &given, "for a picture of the segments at that event")
             }
         }
     }
@@ -223,19 +214,21 @@ fn way_out_table(way_out: &Holders) -> Table {
 fn facts(request: &FailedRequest) -> Table {
     let mut table = Table::new(vec![Column::text("at that moment"), Column::number("bytes"), Column::text("")]);
     let mut row = |name: &str, bytes: u64, note: String| table.push(vec![name.to_owned(), format_bytes(bytes), note]);
-    let stream = request.likely_stream.map_or_else(String::new, |stream| format!(", probably of stream {}", stream.0));
+    let stream = stream_text(request).map_or_else(String::new, |stream| format!(", {stream}"));
     row("request, rounded", request.rounded, format!("of the {} pool{stream}", request.pool));
     row(
         "largest free range of its pool",
         request.holes.first().map_or(0, |hole| hole.bytes),
         holes_text(&request.holes),
     );
-    row("needed from the driver", request.from_driver, String::new());
     let of_device = request.capacity.map_or_else(String::new, |all| format!("of {}", format_bytes(all)));
-    row("free on the device", request.device_free, of_device);
+    let [needed, free] = format_bytes_apart([request.from_driver, request.device_free]);
+    table.push(vec!["needed from the driver".to_owned(), needed, String::new()]);
+    table.push(vec!["free on the device".to_owned(), free, of_device]);
+    let mut row = |name: &str, bytes: u64, note: String| table.push(vec![name.to_owned(), format_bytes(bytes), note]);
     row("reserved", request.reserved, String::new());
     row("  in live blocks", request.allocated, String::new());
-    row("  waiting for a stream", request.waiting, String::new());
+    row("  freed, waiting for a stream", request.waiting, String::new());
     row("  free in the request's pool and stream", request.free_in_pool, String::new());
     row("  free in other pools or streams", request.free_elsewhere, String::new());
     if let Some(outside) = request.outside {
@@ -281,7 +274,8 @@ struct CaseFigures {
     requested_bytes: u64,
     rounded_bytes: u64,
     pool: &'static str,
-    likely_stream: Option<u64>,
+    stream: Option<u64>,
+    stream_is_guessed: bool,
     from_driver_bytes: u64,
     device_free_bytes: u64,
     capacity_bytes: Option<u64>,
@@ -328,7 +322,8 @@ impl CaseFigures {
             requested_bytes: request.requested,
             rounded_bytes: request.rounded,
             pool: request.pool.name(),
-            likely_stream: request.likely_stream.map(|stream| stream.0),
+            stream: request.stream.map(|stream| stream.0),
+            stream_is_guessed: request.stream_is_guessed,
             from_driver_bytes: request.from_driver,
             device_free_bytes: request.device_free,
             capacity_bytes: request.capacity,

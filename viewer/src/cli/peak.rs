@@ -11,11 +11,11 @@ use highwater_snapshots::units::{format_bytes, format_count};
 use highwater_snapshots::{EventId, Trace};
 use serde::Serialize;
 
-use crate::args::{At, PeakArguments};
+use crate::args::{At, Given, PeakArguments};
 use crate::cli::input::devices::{on_device, where_on};
 use crate::cli::input::recording::{check_metric, choose_device, names_operations};
 use crate::cli::output::caveats::{self, TrustFigures, problem_texts};
-use crate::cli::output::key_cells::{key_cells, key_columns};
+use crate::cli::output::key_cells::{key_cells, key_columns, none_note};
 use crate::cli::output::outcome::Failure;
 use crate::cli::output::page::Page;
 use crate::cli::output::shell::next_with;
@@ -92,7 +92,14 @@ impl<'a> PeakReport<'a> {
             page.line(&format!("Of these, {} ({share}) are in blocks with {filter}.", format_bytes(breakdown.total)))?;
         }
         page.gap()?;
-        page.table(&self.table())?;
+        let has_match = !breakdown.groups.is_empty();
+        if has_match {
+            page.table(&self.table())?;
+            let keys = breakdown.groups.iter().map(|group| &group.key);
+            none_note(self.trace, &self.arguments.by.0, keys).map_or(Ok(()), |note| page.hint(&note))?;
+        } else {
+            page.line("No block matches.")?;
+        }
         caveats::print(self.trace, page)?;
         page.gap()?;
         page.hint(&self.hint())
@@ -132,6 +139,9 @@ impl<'a> PeakReport<'a> {
     fn hint(&self) -> String {
         let files = [self.arguments.source.file.as_path()];
         let given = self.arguments.given();
+        if self.peak.breakdown.groups.is_empty() {
+            return next_with(&["peak"], &files, &[], &Given::default(), "for what is using memory at the peak");
+        }
         if self.arguments.by.0 == [GroupKey::Category] && names_operations(self.trace) {
             let options = ["--by", "op,scope"];
             return next_with(&["peak"], &files, &options, &given, "for the operations and modules behind it");

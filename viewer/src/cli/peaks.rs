@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use highwater_analysis::Metric;
 use highwater_analysis::summary::DeviceSummary;
+use highwater_analysis::{Metric, Moment};
 use highwater_app::figures::moment::PeakFigure;
-use highwater_snapshots::Trace;
 use highwater_snapshots::units::{format_bytes, format_count};
+use highwater_snapshots::{Phase, Trace};
 
 use crate::cli::output::table::{Column, Table, percent};
 
@@ -21,6 +21,11 @@ fn meaning(metric: Metric) -> &'static str {
     }
 }
 
+/// The phase of `moment`; none before the first event, or if the recording has no phases.
+fn known_phase(moment: &Moment) -> Option<Phase> {
+    moment.event.and_then(|_| moment.known_phase())
+}
+
 /// The peaks and ends of a device's totals as a table.
 pub fn peaks_table(summary: &DeviceSummary) -> Table {
     let has_capacity = summary.capacity_bytes > 0;
@@ -32,7 +37,7 @@ pub fn peaks_table(summary: &DeviceSummary) -> Table {
         Column::number("step"),
         Column::text("phase"),
         Column::number("end"),
-        Column::text("what it counts").giving_way().optional(),
+        Column::text("what it counts").cut().optional(),
     ]);
     for moment in &summary.peaks {
         table.push(vec![
@@ -41,7 +46,7 @@ pub fn peaks_table(summary: &DeviceSummary) -> Table {
             percent(moment.bytes, summary.capacity_bytes),
             moment.event.map_or_else(|| "start".to_owned(), |event| format_count(u64::from(event.0))),
             moment.step.map_or_else(|| "-".to_owned(), |step| step.to_string()),
-            moment.phase.name().to_owned(),
+            known_phase(moment).map_or_else(|| "-".to_owned(), |phase| phase.to_string()),
             format_bytes(summary.end.get(moment.metric)),
             meaning(moment.metric).to_owned(),
         ]);

@@ -68,8 +68,11 @@ impl<'a> PhasesReport<'a> {
             return caveats::print(self.trace, page);
         }
         let steps: BTreeSet<u32> = self.rows.iter().filter_map(|row| row.step).collect();
-        let counts =
-            format!("{} in {}", count_of(self.rows.len() as u64, "phase"), count_of(steps.len() as u64, "step"));
+        let phases = count_of(self.rows.len() as u64, "phase");
+        let counts = match steps.len() as u64 {
+            0 => format!("{phases}, no steps marked"),
+            steps => format!("{phases} in {}", count_of(steps, "step")),
+        };
         let on = where_on(self.trace, self.device);
         page.headline(&format!("Peak{on}: {}; {counts}.", how_much_and_when(&self.peak)))?;
         if let Some(filter) = self.arguments.blocks.filter.stated() {
@@ -101,7 +104,7 @@ pub fn table(rows: &[PhaseRow]) -> Table {
         Column::text("").optional(),
         Column::number("end"),
         Column::number("events").optional(),
-        Column::text("at its peak").giving_way(),
+        Column::text("at its peak").entries(),
     ]);
     for row in rows {
         table.push(vec![

@@ -8,6 +8,7 @@ use highwater_analysis::{Metric, Totals};
 use highwater_app::answers::outliers::{Middle, RULE};
 use highwater_app::figures::moment::micros_since;
 use highwater_app::figures::ranks::{COMPARED, Caveat, Outlier, headlines, limits, median, notes, outliers, passed_by};
+use highwater_app::figures::requests::failure_text;
 use highwater_app::files::fleet::{Fleet, Rank};
 use highwater_snapshots::trace::Trust;
 use highwater_snapshots::units::{format_bytes, format_count};
@@ -28,7 +29,9 @@ const MOST_MISSING: usize = 4096;
 pub fn info(arguments: &InfoArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let folder = &arguments.source.file;
     if let Some(device) = arguments.device {
-        let text = format!("--device {device}: of a folder, each rank's main device is told; ask one of its files");
+        let text = format!(
+            "--device {device}: a folder shows only the default device of each rank; use --device with one recording"
+        );
         return Err(Failure::Usage(text));
     }
     let open = reader(&arguments.categories)?;
@@ -86,7 +89,7 @@ impl RanksReport<'_> {
             page.line(&format!("Counting only blocks with {filter}; {but}."))?;
         }
         if fleet.ranks.len() > 1 {
-            page.hint(&format!("By the rule that {RULE}."))?;
+            page.hint(&format!("{RULE}."))?;
         }
         page.gap()?;
         page.table(&self.table())?;
@@ -102,9 +105,11 @@ impl RanksReport<'_> {
         }
         page.gap()?;
         let (folder, given) = (self.arguments.source.file.as_path(), self.arguments.given());
-        page.hint(&match fleet.ranks.as_slice() {
-            [one] => next_with(&["peak"], &[&one.path], &[], &given, "for what is using memory at the peak"),
-            _ => next_with(&["diff"], &[folder], &[], &given, "for what makes the difference between ranks"),
+        let failed = fleet.ranks.iter().find(|rank| rank.failure.is_some());
+        page.hint(&match (failed, fleet.ranks.as_slice()) {
+            (Some(rank), _) => next_with(&["oom"], &[&rank.path], &[], &given, "for why memory ran out"),
+            (None, [one]) => next_with(&["peak"], &[&one.path], &[], &given, "for what is using memory at the peak"),
+            (None, _) => next_with(&["diff"], &[folder], &[], &given, "for what makes the difference between ranks"),
         })
     }
 
@@ -112,7 +117,7 @@ impl RanksReport<'_> {
         let mut table = Table::new(vec![
             Column::number("rank"),
             Column::text("file"),
-            Column::text("host").giving_way().optional(),
+            Column::text("host").cut().optional(),
             Column::number("events").optional(),
             Column::number("allocated"),
             Column::number("reserved"),
@@ -122,12 +127,12 @@ impl RanksReport<'_> {
             Column::number("end").optional(),
             Column::number("lost").optional(),
             Column::text("trust"),
-            Column::text("").giving_way(),
+            Column::text("").cut(),
         ]);
         let standings = COMPARED.map(|metric| self.fleet.standings(metric));
         for (row, rank) in self.fleet.ranks.iter().enumerate() {
             let peak = rank.peak(Metric::Allocated);
-            let notes = notes(&standings.each_ref().map(|standings| standings[row]));
+            let notes = notes(rank, &standings.each_ref().map(|standings| standings[row]));
             table.push(vec![
                 rank.number().map_or_else(|| "-".to_owned(), |rank| rank.to_string()),
                 rank.name.clone(),
@@ -198,6 +203,7 @@ struct RankFigures<'a> {
     end: Totals,
     complete: bool,
     trust: &'a Trust,
+    out_of_memory: Option<String>,
     problems: &'a [String],
     problem_count: usize,
 }
@@ -244,6 +250,7 @@ impl<'a> RankFigures<'a> {
             end: summary.end,
             complete: rank.is_complete(),
             trust: &rank.trust,
+            out_of_memory: rank.failure.as_ref().map(failure_text),
             problems: &rank.problems,
             problem_count: rank.problem_count,
         }

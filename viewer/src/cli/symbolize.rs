@@ -184,11 +184,11 @@ impl Answer<'_> {
         page.headline(&format!("{headline}."))?;
         page.gap()?;
         let mut table = Table::new(vec![
-            Column::text("module").giving_way_within(),
+            Column::text("module").source_lines(),
             Column::number("frames"),
             Column::number("lines"),
             Column::number("names"),
-            Column::text("from").giving_way_within(),
+            Column::text("from").source_lines(),
         ]);
         for module in found.modules.iter().filter(|module| module.asked > 0) {
             let counts = [module.asked, module.with_lines, module.with_names].map(format_count);

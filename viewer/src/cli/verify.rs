@@ -27,8 +27,12 @@ pub struct VerifyReport {
     blocks: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     trust: Option<TrustFigures>,
+    /// What was lost, in sentences.
     #[serde(skip)]
-    trust_sentences: Vec<String>,
+    limits: Vec<String>,
+    /// What was worked out rather than recorded, in sentences.
+    #[serde(skip)]
+    routine: Vec<String>,
     /// What the first line begins with.
     #[serde(skip)]
     on: String,
@@ -55,7 +59,8 @@ impl VerifyReport {
             events: Some(trace.events.len()),
             blocks: Some(trace.blocks.len()),
             trust: Some(TrustFigures::of(trace)),
-            trust_sentences: trace.trust_sentences(),
+            limits: trace.trust.limits(),
+            routine: trace.routine_sentences(),
             is_unreadable: trace.is_unreadable(),
         })
     }
@@ -72,7 +77,8 @@ impl VerifyReport {
             events: None,
             blocks: None,
             trust: None,
-            trust_sentences: Vec::new(),
+            limits: Vec::new(),
+            routine: Vec::new(),
             is_unreadable: true,
         }
     }
@@ -96,11 +102,14 @@ impl VerifyReport {
         for problem in &self.problems {
             page.warning(&format!("  {problem}"))?;
         }
-        if !self.trust_sentences.is_empty() {
+        if !self.limits.is_empty() || !self.routine.is_empty() {
             page.gap()?;
         }
-        for sentence in &self.trust_sentences {
-            page.line(&format!("Trust: {sentence}."))?;
+        for sentence in &self.limits {
+            page.warning(&format!("Trust: {sentence}."))?;
+        }
+        if !self.routine.is_empty() {
+            page.hint(&format!("Note: {}.", self.routine.join("; ")))?;
         }
         if self.is_unreadable {
             return Ok(());

@@ -6,10 +6,10 @@ use std::io;
 use highwater_analysis::Metric;
 use highwater_app::answers::prediction::{Changed, Concerned, Failed, Figures, Prediction, suggested_capacity};
 use highwater_app::figures::moment::PeakFigure;
-use highwater_app::figures::predicted::{self, Compared, LOWEST_ADDRESS, NO_BLOCK, compared, difference};
+use highwater_app::figures::predicted::{self, Compared, LOWEST_ADDRESS, NO_BLOCK, as_condition, compared, difference};
 use highwater_app::files::destination::Destination;
-use highwater_snapshots::Trace;
-use highwater_snapshots::units::format_bytes;
+use highwater_snapshots::units::{format_bytes, format_exact_bytes};
+use highwater_snapshots::{Phase, Trace};
 use serde::Serialize;
 
 use super::convert::write_to;
@@ -18,15 +18,13 @@ use crate::args::WhatIfArguments;
 use crate::cli::input::devices::on_device;
 use crate::cli::output::caveats::problem_texts;
 use crate::cli::output::outcome::Failure;
-use crate::cli::output::page::{Page, wrapped};
+use crate::cli::output::page::Page;
 use crate::cli::output::rerun::rerun;
 use crate::cli::output::shell::{next_with, quoted};
 use crate::cli::output::table::{Column, Table};
 
 /// Causes that are listed.
 const TOLD: usize = 6;
-/// Characters in a line of a pipe.
-const WIDTH: usize = 100;
 
 /// The answer, for people and programs.
 #[derive(Debug)]
@@ -65,7 +63,11 @@ impl<'a> WhatIfReport<'a> {
                 return Err(Failure::Usage(text.to_owned()));
             };
             let destination = Destination::new(out, &arguments.source.file)?;
-            let (_, bytes) = write_to(&destination, &changed.trace)?;
+            let mut trace = changed.trace.as_ref().clone();
+            let file = arguments.source.file.display();
+            let fact = format!("not a measurement: {file} {}", as_condition(&arguments.change_in_words()));
+            trace.header.facts.insert(0, ("replay".to_owned(), fact));
+            let (_, bytes) = write_to(&destination, &trace)?;
             written = Some((out.display().to_string(), bytes));
         }
         Ok(Self { trace, arguments, prediction, others, written })
@@ -94,7 +96,7 @@ impl<'a> WhatIfReport<'a> {
             fits: changed.as_ref().and_then(Changed::fits),
             lower_bound_bytes: changed.as_ref().and_then(lower_bound),
             devices: self.predictions().filter_map(DeviceFigures::of).collect(),
-            oom: changed.as_ref().and_then(|changed| changed.oom.as_ref()).map(OomFigures::of),
+            oom: changed.as_ref().and_then(|changed| Some(OomFigures::of(changed.oom.as_ref()?, changed))),
             rescued_events: changed
                 .as_ref()
                 .map(|changed| changed.rescued.iter().map(|event| event.0).collect())
@@ -141,15 +143,12 @@ impl<'a> WhatIfReport<'a> {
             Some(changed) => self.print_changed(changed, page)?,
             None => self.print_unchanged(page)?,
         }
-        let width = page.width().unwrap_or(WIDTH).max(40);
         let assumptions = self.assumptions();
         if !assumptions.is_empty() {
             page.gap()?;
         }
         for text in assumptions {
-            for line in wrapped(&format!("Assumed: {text}."), width) {
-                page.warning(&line)?;
-            }
+            page.warning(&format!("Assumed: {text}."))?;
         }
         self.print_divergence(page)?;
         if let Some((file, bytes)) = &self.written {
@@ -167,9 +166,9 @@ impl<'a> WhatIfReport<'a> {
         // The settings stay whole, since they are what one copies.
         let mut table = Table::new(vec![
             Column::text("settings"),
-            Column::number("allocated"),
-            Column::number("reserved"),
-            Column::number("difference").optional(),
+            Column::number("peak allocated"),
+            Column::number("peak reserved"),
+            Column::number("difference"),
             Column::number("reserved − active").optional(),
             Column::text(""),
         ]);
@@ -191,17 +190,14 @@ impl<'a> WhatIfReport<'a> {
     fn print_changed(&self, changed: &Changed, page: &mut Page<'_>) -> io::Result<()> {
         let WhatIfArguments { capacity, without, until_last_use, scale, .. } = self.arguments;
         let words = self.arguments.change_in_words();
-        let page_width = page.width().unwrap_or(WIDTH).max(40);
         let verdict = |one: &Prediction, changed: &Changed| {
             let text = predicted::verdict(one, changed, &words, capacity.is_some());
-            wrapped(&format!("{}{text}", self.on_device(one)), page_width)
+            format!("{}{text}", self.on_device(one))
         };
-        for line in verdict(&self.prediction, changed) {
-            page.headline(&line)?;
-        }
+        page.headline(&verdict(&self.prediction, changed))?;
         for one in &self.others {
-            for line in one.changed.iter().flat_map(|changed| verdict(one, changed)) {
-                page.line(&line)?;
+            if let Some(changed) = &one.changed {
+                page.line(&verdict(one, changed))?;
             }
         }
         let concerned = predicted::concerned(changed);
@@ -217,7 +213,7 @@ impl<'a> WhatIfReport<'a> {
         if !on.is_empty() {
             page.line(on.trim_end())?;
         }
-        page.table(&self.table(&changed.figures))?;
+        page.table(&self.table(&changed.figures, changed.oom.is_some()))?;
         page.gap()?;
         page.line(&predicted::settings_and_memory(changed))?;
         if let Some(oom) = &changed.oom {
@@ -234,20 +230,27 @@ impl<'a> WhatIfReport<'a> {
         if self.trace.device_ids().len() < 2 { String::new() } else { format!("Device {}: ", prediction.device.0) }
     }
 
-    fn table(&self, changed: &Figures) -> Table {
-        let mut table = Table::new(vec![
-            Column::text("peak of"),
-            Column::number("recorded"),
-            Column::number("what if"),
-            Column::number("difference"),
-            Column::text("new peak in").optional(),
-        ]);
+    /// The peaks as recorded and with the change; where a request `failed`, those before it.
+    fn table(&self, changed: &Figures, failed: bool) -> Table {
+        let mut columns = vec![Column::text("peak of"), Column::number("recorded")];
+        if failed {
+            columns.push(Column::number("until it failed"));
+        } else {
+            columns.extend([Column::number("what if"), Column::number("difference")]);
+        }
+        columns.push(Column::text("new peak in").optional());
+        let mut table = Table::new(columns);
         for Compared { name, bytes: [before, after], peak } in compared(&self.prediction.measured, changed) {
             let place = peak.map_or_else(String::new, |moment| {
-                let step = moment.step.map_or_else(String::new, |step| format!("step {step}, "));
-                format!("{step}{}", moment.phase)
+                let step = moment.step.map(|step| format!("step {step}"));
+                let phase = moment.known_phase().map(|phase| phase.to_string());
+                step.into_iter().chain(phase).collect::<Vec<_>>().join(", ")
             });
-            table.push(vec![name, format_bytes(before), format_bytes(after), difference(before, after), place]);
+            let mut row = vec![name, format_bytes(before), format_bytes(after)];
+            // What a replay had not reached when it failed is no saving.
+            row.extend((!failed).then(|| difference(before, after)));
+            row.push(place);
+            table.push(row);
         }
         table
     }
@@ -274,6 +277,14 @@ impl<'a> WhatIfReport<'a> {
 
     fn hint(&self) -> String {
         let (files, given) = ([self.arguments.source.file.as_path()], self.arguments.given());
+        let failed = self.prediction.changed.as_ref().filter(|changed| changed.oom.is_some());
+        if let Some(bytes) = failed.and_then(|changed| changed.suffices)
+            && self.arguments.capacity.is_some()
+        {
+            let size = format_exact_bytes(bytes);
+            let given = given.without("capacity");
+            return next_with(&["whatif"], &files, &["--capacity", &size], &given, "for a device that is large enough");
+        }
         let is_open = self.prediction.changed.as_ref().is_some_and(|changed| changed.ends_in_oom.is_some());
         if let Some(command) = self.rerun().filter(|_| is_open) {
             return format!("Next: {command}   to find out");
@@ -311,9 +322,9 @@ impl WhatIfReport<'_> {
     }
 }
 
-/// The bytes that a device must have at least, where the recording does not show how many are enough.
+/// The bytes that a device needs at least, where the recording does not show how many are enough.
 fn lower_bound(changed: &Changed) -> Option<u64> {
-    changed.ends_in_oom.map(|_| changed.needs)
+    changed.ends_in_oom.map(|_| changed.suffices.unwrap_or(changed.live_bytes))
 }
 
 type Peaks = BTreeMap<&'static str, Option<PeakFigure>>;
@@ -367,7 +378,7 @@ impl DeviceFigures {
             fits: changed.fits(),
             lower_bound_bytes: lower_bound(changed),
             peak_reserved_bytes: changed.figures.peak_bytes(Metric::Reserved),
-            oom: changed.oom.as_ref().map(OomFigures::of),
+            oom: changed.oom.as_ref().map(|oom| OomFigures::of(oom, changed)),
         })
     }
 }
@@ -384,7 +395,7 @@ struct DivergenceFigures {
 struct OomFigures {
     event: u32,
     step: Option<u32>,
-    phase: &'static str,
+    phase: Option<&'static str>,
     requested_bytes: u64,
     reserved_bytes: u64,
     allocated_bytes: u64,
@@ -393,15 +404,15 @@ struct OomFigures {
 }
 
 impl OomFigures {
-    fn of(oom: &Failed) -> Self {
+    fn of(oom: &Failed, changed: &Changed) -> Self {
         Self {
             event: oom.event.0,
             step: oom.step,
-            phase: oom.phase.name(),
+            phase: oom.phase.map(Phase::name),
             requested_bytes: oom.requested,
             reserved_bytes: oom.reserved,
             allocated_bytes: oom.allocated,
-            suffices_bytes: oom.suffices,
+            suffices_bytes: changed.suffices.filter(|_| changed.ends_in_oom.is_none()),
             description: oom.report.clone(),
         }
     }

@@ -1,7 +1,7 @@
 //! Answer: what became of the recordings that were written as tables.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use highwater_app::figures::moment::count_of;
 use highwater_app::figures::ranks::passed_by;
@@ -38,6 +38,7 @@ impl Written {
 #[derive(Debug)]
 pub(super) struct Answer<'a> {
     pub(super) arguments: &'a ConvertArguments,
+    pub(super) out: &'a Path,
     pub(super) written: Vec<Written>,
     /// What could not be read, and why.
     pub(super) unread: Vec<(PathBuf, String)>,
@@ -76,7 +77,7 @@ impl Answer<'_> {
 
     pub(super) fn figures(&self) -> Figures<'_> {
         Figures {
-            file: self.arguments.out.display().to_string(),
+            file: self.out.display().to_string(),
             events: self.sum(|written| written.events),
             blocks: self.sum(|written| written.blocks),
             bytes: self.bytes(),
@@ -88,7 +89,7 @@ impl Answer<'_> {
     }
 
     pub(super) fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
-        let out = self.arguments.out.display().to_string();
+        let out = self.out.display().to_string();
         let [events, blocks] = [self.sum(|written| written.events), self.sum(|written| written.blocks)];
         let what = format!("{}, {}", count_of(events as u64, "event"), count_of(blocks as u64, "block"));
         let of = if self.arguments.to.is_some() {
@@ -100,7 +101,7 @@ impl Answer<'_> {
         page.gap()?;
         let mut table = Table::new(vec![
             Column::number("rank"),
-            Column::text("file").giving_way(),
+            Column::text("file").cut(),
             Column::number("events"),
             Column::number("blocks"),
             Column::number("size"),
@@ -141,7 +142,7 @@ impl Answer<'_> {
         };
         // Names that a shell would read otherwise are left to whoever types them.
         let from = if quoted(&out) == out { from } else { "OUT".to_owned() };
-        let hint = "or any engine that reads Parquet; docs/ranks.md has queries";
+        let hint = "or any engine that reads Parquet";
         page.hint(&format!("Next: duckdb -c \"from '{from}' limit 5\"   {hint}"))
     }
 }

@@ -56,7 +56,7 @@ impl Identity {
                 settings: &facts.settings,
             })
             .collect();
-        let from = |(_, origin): (u32, Origin)| origin.name().unwrap_or("order").to_owned();
+        let from = |(_, origin): (u32, Origin)| origin.name().unwrap_or_default().to_owned();
         let facts = [
             ("schema", Some(SCHEMA_VERSION.to_owned())),
             ("recorder", Some(header.recorder.clone())),

@@ -25,6 +25,7 @@ use self::answer::{Answer, Written};
 use self::column::{Column, Value};
 use self::identity::Identity;
 use crate::args::{ConvertArguments, ConvertTable};
+use crate::cli::convert::out_is_missing;
 use crate::cli::input::categories::{read_with, reader};
 use crate::cli::input::recording::{counting_bar, list, nothing_to_read, read_inputs, spinner};
 use crate::cli::output::caveats;
@@ -54,11 +55,11 @@ pub fn run(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status, 
 
 /// Writes one table of one recording as a file.
 fn one_table<'a>(arguments: &'a ConvertArguments, page: &mut Page<'_>) -> Result<Answer<'a>, Failure> {
-    let [input] = arguments.files.as_slice() else {
-        let text = "several recordings are written as a folder: name it, with --to parquet before it";
+    let (files, out) = arguments.files_and_out().ok_or_else(out_is_missing)?;
+    let [input] = files else {
+        let text = "several recordings are written as a folder: --to parquet OUTDIR";
         return Err(Failure::Usage(text.to_owned()));
     };
-    let out = &arguments.out;
     if input.is_dir() {
         let text = format!("{}: a folder of recordings is written as a folder: --to parquet OUTDIR", input.display());
         return Err(Failure::Usage(text));
@@ -84,7 +85,7 @@ fn one_table<'a>(arguments: &'a ConvertArguments, page: &mut Page<'_>) -> Result
     turning.finish_and_clear();
     let ((), bytes) = written?;
     let written = Written::of(identity.rank.map(|(rank, _)| rank), input.clone(), trace, bytes);
-    Ok(Answer { arguments, written: vec![written], unread: Vec::new(), skipped: 0, lost: lost(trace) })
+    Ok(Answer { arguments, out, written: vec![written], unread: Vec::new(), skipped: 0, lost: lost(trace) })
 }
 
 /// Writes both tables of all recordings into a folder, partitioned by rank.
@@ -93,17 +94,17 @@ fn data_set(arguments: &ConvertArguments) -> Result<Answer<'_>, Failure> {
         let text = "--to parquet writes both tables: --table is for one file that ends in .parquet";
         return Err(Failure::Usage(text.to_owned()));
     }
-    if arguments.files.iter().any(|file| is_stdin(file)) {
+    let (files, out) = arguments.files_and_out().ok_or_else(out_is_missing)?;
+    if files.iter().any(|file| is_stdin(file)) {
         let text = "standard input can be read only once, and a data set is of files: write it to a file first";
         return Err(Failure::Usage(text.to_owned()));
     }
-    let out = &arguments.out;
     if fs::read_dir(out).map_or_else(|_| out.exists(), |mut entries| entries.next().is_some()) {
         let text = format!("{}: it is there and is no empty folder; name a new one, or remove it", out.display());
         return Err(Failure::Usage(text));
     }
     let open = reader(&arguments.categories)?;
-    let inputs = list(&arguments.files)?;
+    let inputs = list(files)?;
     let fleet = read_inputs(&inputs, |file| open(file).map(|recording| recording.trace));
     if fleet.ranks.is_empty() {
         return Err(Failure::Usage(nothing_to_read(&fleet)));
@@ -132,8 +133,11 @@ fn data_set(arguments: &ConvertArguments) -> Result<Answer<'_>, Failure> {
     }
     let lost =
         lost.into_iter().map(|(what, count)| if count > 1 { format!("{what} (in {count} recordings)") } else { what });
-    Ok(Answer { arguments, written, unread, skipped: fleet.skipped, lost: lost.collect() })
+    Ok(Answer { arguments, out, written, unread, skipped: fleet.skipped, lost: lost.collect() })
 }
+
+/// The partition of recordings whose rank is unknown: readers of such data sets take it for null.
+const UNKNOWN_RANK: &str = "__HIVE_DEFAULT_PARTITION__";
 
 /// What became of one recording: what was written and lost, or which file could not be read again, and why.
 type Outcome = Result<(Written, Vec<String>), (PathBuf, String)>;
@@ -150,8 +154,9 @@ fn write_rank(
         Ok(recording) => recording.trace,
         Err(why) => return Ok(Err((rank.path.clone(), why.to_string()))),
     };
-    let identity = Identity::of(&rank.name, Some((rank.rank, rank.origin)), &trace);
-    let place = |table: &str| PathBuf::from(table).join(format!("rank={}", rank.rank)).join(part);
+    let identity = Identity::of(&rank.name, rank.number().map(|number| (number, rank.origin)), &trace);
+    let partition = rank.number().map_or_else(|| UNKNOWN_RANK.to_owned(), |number| number.to_string());
+    let place = |table: &str| PathBuf::from(table).join(format!("rank={partition}")).join(part);
     let (events, blocks) = rayon::join(
         || {
             folder.write(&place("events"), |out| {
@@ -165,14 +170,14 @@ fn write_rank(
         },
     );
     let bytes = events? + blocks?;
-    Ok(Ok((Written::of(Some(rank.rank), rank.path.clone(), &trace, bytes), lost(&trace))))
+    Ok(Ok((Written::of(rank.number(), rank.path.clone(), &trace, bytes), lost(&trace))))
 }
 
 /// The file name of each recording in the folder of its rank.
 fn parts(fleet: &Fleet) -> Vec<String> {
-    let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
+    let mut counts: BTreeMap<Option<u32>, usize> = BTreeMap::new();
     let name = |rank: &highwater_app::files::fleet::Rank| {
-        let count = counts.entry(rank.rank).or_default();
+        let count = counts.entry(rank.number()).or_default();
         *count += 1;
         format!("part-{}.parquet", *count - 1)
     };

@@ -13,8 +13,8 @@ use highwater_app::session::Recording;
 use highwater_snapshots::units::format_bytes;
 
 use super::{RenderFigures, by_of, check_destination, colour_by, name_of, theme_of};
-use crate::args::{ComparedAt, PictureAt, PictureAxis, PictureColours, PictureOrder, RenderArguments};
-use crate::cli::diff::moments_of;
+use crate::args::{PictureAt, PictureAxis, PictureColours, PictureOrder, RenderArguments};
+use crate::cli::diff::{missing_step, moments_of};
 use crate::cli::input::categories::read_with;
 use crate::cli::input::devices::{compared_devices, of_side, on_device};
 use crate::cli::input::recording::spinner;
@@ -67,9 +67,7 @@ pub(super) fn run(arguments: &RenderArguments, page: &mut Page<'_>) -> Result<St
         let index = &recording.devices[selection.device];
         let asked = Asked { trace: &recording.trace, series: &index.series, live: &index.live };
         if at[side].find(asked, arguments.metric).is_none() {
-            let which = ["A", "B"][side];
-            let text = format!("{} of {which}: the recording has no such step", ComparedAt(at[side]));
-            return Err(Failure::Usage(text));
+            return Err(missing_step(at[side], side, &recording.trace, devices[side]));
         }
         Ok(selection)
     };
@@ -103,7 +101,7 @@ pub(super) fn run(arguments: &RenderArguments, page: &mut Page<'_>) -> Result<St
     }
     let is_same = devices[0] == devices[1];
     let on = if is_same { on_device(&recordings[1].trace, devices[1]) } else { String::new() };
-    page.headline(&format!("{on}Drew {what} side by side to {} ({size}).", arguments.out.display()))?;
+    page.headline(&format!("{on}Wrote {what} side by side to {} ({size}).", arguments.out.display()))?;
     for (recording, name) in recordings.iter().zip(["A", "B"]).take(files.len()) {
         caveats::print_of(&recording.trace, if files.len() > 1 { name } else { "" }, page)?;
     }

@@ -22,7 +22,7 @@ const MOST_FILES: usize = 16;
 /// Says what was recorded, or why nothing was. Whatever goes wrong here, the program has ended as it has.
 pub(super) fn tell(program: &Program, file: &Path, claims: &Path) {
     let mut out = io::stderr().lock();
-    let page = &mut Page::plain(&mut out);
+    let page = &mut Page::for_stderr(&mut out);
     // Nobody reads it: then nobody misses it.
     let _ = match files_of_run(file, claims).as_slice() {
         [] => tell_of_nothing(program, page),
@@ -40,14 +40,14 @@ fn files_of_run(file: &Path, claims: &Path) -> Vec<PathBuf> {
 }
 
 fn tell_of_nothing(program: &Program, page: &mut Page<'_>) -> io::Result<()> {
-    page.headline("highwater: nothing was recorded: no call of the CUDA driver that obtains memory was seen.")?;
+    page.headline("highwater: nothing was recorded: no memory allocation by the CUDA driver was seen.")?;
     if let Some(why) = program.resists() {
         return page.line(&format!("  {why}."));
     }
-    page.line("  Either the program obtained no memory of a GPU: was there one, and was it used? Or the calls were made where")?;
-    page.line("  the library did not get to: in a container, in a server or a job that was running before or runs elsewhere, in")?;
     page.line(
-        "  a child that is linked statically, has other rights or was started without LD_PRELOAD in its environment.",
+        "  Either the program used no GPU memory, or the library was not loaded where it did: in a container, in a server or \
+         job that was already running or runs elsewhere, or in a child process that is statically linked, has other \
+         privileges or was started without LD_PRELOAD in its environment.",
     )
 }
 
@@ -66,7 +66,7 @@ fn tell_of(program: &Program, files: &[PathBuf], page: &mut Page<'_>) -> io::Res
         page.line(&format!("… and {} more", files.len() - MOST_FILES))?;
     }
     let Some(first) = first else { return Ok(()) };
-    page.hint(&next_command(&["peak"], first, &["--by", "scope,frame"], "for the calls that obtained memory"))
+    page.hint(&next_command(&["peak"], first, &["--by", "scope,frame"], "for the calls that allocated memory"))
 }
 
 fn tell_of_one(program: &Program, file: &Path, trace: &Trace, page: &mut Page<'_>) -> io::Result<()> {
@@ -83,13 +83,13 @@ fn tell_of_one(program: &Program, file: &Path, trace: &Trace, page: &mut Page<'_
 fn devices(summaries: &[DeviceSummary]) -> Table {
     let mut table = Table::new(vec![
         Column::number("device"),
-        Column::text("name").giving_way(),
+        Column::text("name").cut(),
         Column::number("calls"),
         Column::number("failed"),
-        Column::number("peak held"),
+        Column::number("peak reserved"),
         Column::number("of device"),
-        Column::number("held at the end"),
-        Column::number("peak in use by all"),
+        Column::number("reserved at end"),
+        Column::number("peak device use"),
     ]);
     for device in summaries {
         let peak = |metric| device.peaks.iter().find(|moment| moment.metric == metric).map(|moment| moment.bytes);

@@ -23,10 +23,10 @@ fn info_says_what_is_in_a_recording() {
               program    train, process 42, on box
               rank       1 of 8
               started    2026-01-01 00:00:00 UTC, monotonic clock
-              events     22, over 19.0 µs
+              events     22, over 21.0 µs
 
             Device 0: accounting, 8 MiB, meta
-              settings   1 setting off
+              settings   default
               counts     2 steps, 16 events, 6 allocs, 4 frees, 2 segments
               baseline   4 KiB requested before the first event
 
@@ -233,7 +233,7 @@ fn imported_events_have_their_attributes_and_marks_their_device() {
 fn guessed_phases_limit_trust_and_annotations_are_counted() {
     let imported = || trace_from_text(IMPORTED).unwrap();
     let text = answer(imported(), "info step.pickle").unwrap();
-    assert!(text.contains("  annotated  3 ranges, 1 guessed\n"), "{text}");
+    assert!(text.contains("  annotated  3 ranges, 1 of them guessed\n"), "{text}");
     assert!(text.contains("Note: phases are guessed from stacks.") && !text.contains("Complete:"), "{text}");
     let object = json(imported(), "info step.pickle --json");
     assert_eq!(object["annotations"], 3);
@@ -241,7 +241,7 @@ fn guessed_phases_limit_trust_and_annotations_are_counted() {
     assert_eq!((&trust["phases_guessed"], &trust["complete"]), (&true.into(), &false.into()));
     let object = json(trace(), "info step.snap --json");
     assert_eq!((&object["annotations"], &object["devices"][0]["trust"]["phases_guessed"]), (&0.into(), &false.into()));
-    assert!(answer(imported(), "verify step.pickle").unwrap().contains("Trust: phases are guessed"));
+    assert!(answer(imported(), "verify step.pickle").unwrap().contains("Note: phases are guessed"));
 }
 
 #[test]

@@ -65,7 +65,7 @@ fn people_are_told_what_was_written_and_what_to_do_with_it() {
         my stacks.folded folded stacks 78 B
 
 
-        Next: inferno-flamegraph 'my stacks.folded' or any flame graph program"#]]
+        Next: inferno-flamegraph 'my stacks.folded' > flames.svg or any flame graph program"#]]
     .assert_eq(&told("convert step.snap 'my stacks.folded'"));
 }
 
@@ -74,10 +74,10 @@ fn what_should_not_be_written_is_refused_before_anything_is_read() {
     let (folder, _) = folder();
     std::fs::create_dir(folder.path().join("folder.json")).unwrap();
     let cases = [
-        ("convert step.snap", "<IN>"),
+        ("convert step.snap", "OUT is missing"),
         ("convert step.snap -", "name a file"),
-        ("convert step.snap step.csv", ".snap, .pickle, .pkl, .json, .folded, each also with .gz"),
-        ("convert step.snap step.parquet.gz", "compressed already"),
+        ("convert step.snap step.csv", ".snap, .pickle, .pkl, .json, .folded, each optionally"),
+        ("convert step.snap step.parquet.gz", "already compressed"),
         ("convert step.snap ./step.snap", "the same file"),
         ("convert step.snap folder.json", "is no file"),
         ("convert gone.snap ./gone.csv", ".csv"),

@@ -64,7 +64,7 @@ fn commands_to_try_next_ask_about_the_same_device_blocks_and_moments() {
         ("explain a.snap --device 2 --metric allocated", "explain a.snap --by frame --device 2 --metric allocated"),
         ("oom a.snap", "explain a.snap --device 1"),
         ("events a.snap --kind oom", "peak a.snap --at 16 --device 1"),
-        ("diff a.snap --at peak --at-b end", "diff a.snap --by frame --at peak --at-b end"),
+        ("diff a.snap --at peak --at-b end", "explain a.snap"),
         ("check a.snap --max-peak 40MiB", "explain a.snap --device 1"),
         ("check a.snap --max-peak 1GiB --device 0", "peak a.snap --by frame --device 0"),
     ] {
@@ -144,7 +144,7 @@ fn a_picture_shows_the_device_that_ran_out_of_memory() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("a.snap"), write_trace(Vec::new(), &three()).unwrap()).unwrap();
     let output = highwater(folder.path(), "render a.snap --out a.svg");
-    assert!(stdout(&output).starts_with("On device 1 of 3: Drew "), "{}", stdout(&output));
+    assert!(stdout(&output).starts_with("On device 1 of 3: Wrote "), "{}", stdout(&output));
     let picture = std::fs::read_to_string(folder.path().join("a.svg")).unwrap();
     assert!(picture.contains("66.76 MiB"), "the peak is that of device 1");
 }

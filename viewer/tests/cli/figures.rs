@@ -74,8 +74,8 @@ fn a_filter_leaves_out_blocks_of_phases_and_totals() {
 #[test]
 fn questions_that_a_recording_cannot_answer_are_refused() {
     let why = |words: &str| answer(trace(), words).unwrap_err().to_string();
-    assert!(why("peak step.snap --device 7").contains("no such device; the recording has 0"));
-    assert!(why("info step.snap --device 7").contains("no such device; the recording has 0"));
+    assert!(why("peak step.snap --device 7").contains("no such device; its only device is 0"));
+    assert!(why("info step.snap --device 7").contains("no such device; its only device is 0"));
     assert!(why("peak step.snap --at 999").contains("they go from 0 to"));
     assert!(why("peak step.snap --metric device_used").contains("no samples"));
     assert!(why("phases step.snap --metric reserved --where size>1").contains("no sum over blocks"));

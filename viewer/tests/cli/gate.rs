@@ -247,8 +247,8 @@ fn growth_says_what_lives_on_from_step_to_step() {
               3            1.42 KiB  +100 B              150 B       2
 
             Allocated in these steps and still live, by group:
-              category    scope   still live  blocks  freed from before  growth  in steps  least per step
-              activation  cache        300 B       3                0 B  +300 B    3 of 3           100 B
+              category    scope   still live  blocks  freed from before  growth  in steps  minimum per step
+              activation  cache        300 B       3                0 B  +300 B    3 of 3             100 B
               input       (none)        50 B       1               50 B     0 B    1 of 3
               total                    350 B       4               50 B  +300 B
 
@@ -286,7 +286,10 @@ fn growth_says_what_lives_on_from_step_to_step() {
 fn growth_of_a_single_step_is_no_leak() {
     let text = "baseline w 4096\nstep 0\nphase forward\nalloc a 1000\nphase optimizer\nalloc m 8192\n";
     let told = answer(trace_from_text(text).unwrap(), "growth a.snap").unwrap();
-    assert!(told.starts_with("One whole step only: a leak cannot be told from first allocations.\n"), "{told}");
+    assert!(
+        told.starts_with("One whole step only: a leak cannot be distinguished from first allocations.\n"),
+        "{told}"
+    );
     assert!(told.contains("\n8.98 KiB allocated in these steps is still live (2 blocks). Live memory"), "{told}");
 }
 
@@ -376,32 +379,29 @@ fn oom_says_why_a_request_failed_and_who_stood_in_its_way() {
         crowded(),
         "oom crowded.snap --top 1",
         &expect![[r#"
-            Out of memory: 20 MiB requested by matmul of net.fc, at event 17, step 0, forward; 40 MiB of 70 MiB
-            allocated in live blocks.
+            Out of memory: 20 MiB requested by matmul of net.fc, at event 17, step 0, forward; 40 MiB of 70 MiB allocated in live blocks.
               category    frame   live   share  blocks
               activation  op_b   8 MiB  20.0 %       1
               activation  op_c   8 MiB  20.0 %       1
               activation  op_e   8 MiB  20.0 %       1
               activation  op_f   8 MiB  20.0 %       1
               activation  op_h   8 MiB  20.0 %       1
-            Cause, a guess: fragmentation. Not tested: the replay differs from the recording from event 3 on,
-            and does not fail there.
+            Probable cause: fragmentation. Not tested: the replay differs from the recording from event 3 on, and does not fail there.
             Why: 24 MiB are free in the large pool and 6 MiB on the device, but the largest free range is 8 MiB.
 
               at that moment                            bytes
-              request, rounded                         20 MiB  of the large pool, probably of stream 0
+              request, rounded                         20 MiB  of the large pool, probably on stream 0
               largest free range of its pool            8 MiB  then 8 MiB, 8 MiB
               needed from the driver                   20 MiB
               free on the device                        6 MiB  of 70 MiB
               reserved                                 64 MiB
                 in live blocks                         40 MiB
-                waiting for a stream                      0 B
+                freed, waiting for a stream               0 B
                 free in the request's pool and stream  24 MiB
                 free in other pools or streams            0 B
               outside the allocator                       0 B
 
-            The fewest bytes of live blocks to free: 16 MiB in 2 blocks. Without them, a range of 24 MiB at 0x0
-            becomes free.
+            The fewest bytes of live blocks to free: 16 MiB in 2 blocks. Without them, a range of 24 MiB at 0x0 becomes free.
               category    frame  bytes  blocks
               activation  op_b   8 MiB       1
               activation  op_c   8 MiB       1
@@ -413,7 +413,7 @@ fn oom_says_why_a_request_failed_and_who_stood_in_its_way() {
 
             1 more request failed, at event 18: --event N shows one.
 
-            Next: highwater render crowded.snap --out segments.png --view segments --at 17   for a picture of the segments then
+            Next: highwater render crowded.snap --out segments.png --view segments --at 17   for a picture of the segments at that event
         "#]],
     );
 }

@@ -58,11 +58,11 @@ fn people_are_told_which_device_is_which_and_what_is_left_out() {
     let text = stdout(&output).split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
     assert!(text.starts_with("Wrote both.snap ("), "{text}{}", stderr(&output));
     for told in [
-        "26 events of 2 recordings on one axis of time.",
+        "27 events of 2 recordings on one axis of time.",
         "cuda:0 (driver) driver.snap",
         "Lost: 1 step of driver: steps and phases are taken from step.",
         "Times: driver begins 3600.000 s after step ends",
-        "Next: highwater both.snap for all devices in the app",
+        "Next: highwater info both.snap for the peaks of all devices",
     ] {
         assert!(text.contains(told), "{told}: {text}");
     }
@@ -90,10 +90,10 @@ fn what_cannot_be_joined_is_refused_before_anything_is_written() {
     let cases = [
         ("join step.snap --out both.snap", "2 values"),
         ("join step.snap driver.snap", "--out"),
-        ("join step.snap ./step.snap --out both.snap", "named twice"),
+        ("join step.snap ./step.snap --out both.snap", "given twice"),
         ("join step.snap driver.snap --out driver.snap", "the same file"),
         ("join step.snap driver.snap --out both.csv", ".csv"),
-        ("join step.snap text --out both.snap", "no recording"),
+        ("join step.snap text --out both.snap", "not a recording"),
         ("join step.snap driver.snap --out both.snap --offset soon", "for example 2, -0.25"),
         ("join step.snap driver.snap --out both.snap --offset 1 --offset 2", "--offset is given 2 times"),
     ];

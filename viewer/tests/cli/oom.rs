@@ -9,7 +9,7 @@ use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::trace::DeviceFacts;
 use serde_json::Value;
 
-use crate::sample::{answer, json};
+use crate::sample::{answer, answer_on_terminal, json};
 
 const MIB: u64 = 1 << 20;
 
@@ -63,13 +63,16 @@ fn a_device_full_of_live_blocks_is_capacity_and_its_holders_are_named() {
     let keys: Vec<&str> =
         oom["holders"]["groups"].as_array().unwrap().iter().map(|one| one["key"].as_str().unwrap()).collect();
     assert_eq!(keys, ["activation, attention", "parameter, build"]);
-    let text = answer(trace, "oom a.snap").unwrap();
+    let text = answer_on_terminal(trace, "oom a.snap").unwrap();
     let first: Vec<&str> = text.lines().take(10).collect();
     assert!(first[0].starts_with("Out of memory: 20 MiB requested") && text.contains("90 MiB of 100 MiB"), "{text}");
     let beginning = first.join(" ");
-    for what in
-        ["activation", "Cause, tested by replay: capacity.", "10 MiB more device memory", "Would not have helped"]
-    {
+    for what in [
+        "activation",
+        "Cause (confirmed by replay): the device is too small.",
+        "10 MiB more device memory",
+        "Would not have helped",
+    ] {
         assert!(beginning.contains(what), "{what} is not in the first ten lines:\n{text}");
     }
     assert!(!text.contains("could grow"), "no remedy is promised that does not help: {text}");
@@ -141,7 +144,7 @@ fn what_cannot_be_replayed_is_marked_as_a_guess() {
     let mut trace = run_out(&full(), None);
     trace.blocks.address[1] += 512;
     let text = answer(trace, "oom a.snap").unwrap();
-    assert!(text.contains("Cause, a guess: ") && text.contains("differs from the recording"), "{text}");
+    assert!(text.contains("Probable cause: ") && text.contains("differs from the recording"), "{text}");
 }
 
 #[test]
@@ -169,4 +172,25 @@ fn a_device_smaller_than_the_segments_at_the_start_does_not_fit() {
         predict(&trace, &change).unwrap().changed.unwrap().fits()
     };
     assert_eq!((fits(32), fits(80)), (Some(false), Some(true)));
+}
+
+#[test]
+fn the_recorded_stream_of_a_request_is_no_guess() {
+    let text = |stream: &str| {
+        let all = "segment_alloc 0x0 10485760 large\nalloc a 8388608 large stream=3\noom 20971520 free=1048576";
+        answer(trace_from_text(&format!("{all}{stream}\n")).unwrap(), "oom a.snap").unwrap()
+    };
+    assert!(text(" stream=7").contains("of the large pool, on stream 7\n"), "{}", text(" stream=7"));
+    assert!(text("").contains("of the large pool, probably on stream 3\n"), "{}", text(""));
+}
+
+#[test]
+fn sizes_that_differ_by_little_do_not_read_the_same() {
+    let text = "segment_alloc 0x0 2097152 large\nalloc a 1048576 large\noom 4947181568 free=4945084416\n";
+    let text = answer(trace_from_text(text).unwrap(), "oom a.snap").unwrap();
+    for row in
+        ["needed from the driver                   4718 MiB", "free on the device                       4716 MiB"]
+    {
+        assert!(text.contains(row), "{text}");
+    }
 }

@@ -83,6 +83,7 @@ fn explain_tells_what_would_be_left_without_chosen_blocks() {
             Peak: 20.98 KiB requested, at event 11, step 0, optimizer.
             Of these, 8 KiB (38.1 %) are in blocks with category=gradient,temporary. Without all such blocks the peak would be 12.98 KiB, 8 KiB less, at event 10, step 0, optimizer.
 
+            For the whole peak:
             • 8 KiB (38 %) are optimizer state, 2.0 times the parameters. An 8-bit optimizer, or sharding the state over
               ranks, needs less.
             • 4 KiB (19 %) are gradients that wait for the optimizer. An optimizer step in backward updates each parameter
@@ -94,8 +95,9 @@ fn explain_tells_what_would_be_left_without_chosen_blocks() {
               layer         4 KiB   50.0 %  ██████             1   16.98 KiB  4 KiB  optimizer, step 0
               (none)        4 KiB   50.0 %  ██████             1   16.98 KiB  4 KiB  optimizer, step 0
               total         8 KiB  100.0 %  ████████████
+            (none): no scope is recorded for these blocks, such as those live before the recording.
 
-            Removing parts one after another, each time the one that lowers the remaining peak most:
+            Removing parts of the whole peak one after another, each time the one that lowers the remaining peak most:
               without                      size at that peak  peak without it  new peak in
               gradient made in backward                4 KiB        16.98 KiB  optimizer, step 0
               temporary made in optimizer              4 KiB        12.98 KiB  optimizer, step 0
@@ -264,7 +266,7 @@ fn diff_names_single_blocks_that_one_side_alone_holds() {
     assert_eq!(lone[0] - lone[1], figures["delta_bytes"].as_i64().unwrap());
     assert_eq!(json(trace(), "diff a.snap b.snap --json")["blocks"], Value::Null);
     let text = answer(trace(), "diff a.snap b.snap --blocks 2").unwrap();
-    assert!(text.contains("Single blocks without their like on the other side: "), "{text}");
+    assert!(text.contains("Blocks on one side only: "), "{text}");
 }
 
 #[test]

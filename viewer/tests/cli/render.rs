@@ -26,7 +26,7 @@ fn a_picture_is_drawn_and_told() {
     let reader = reader.read_info().unwrap();
     assert_eq!((reader.info().width, reader.info().height), (800, 500));
     let output = highwater(folder.path(), "render step.snap --out b.SVG --theme dark --by scope:3 --stack-by colour");
-    assert!(stdout(&output).starts_with("Drew 22 events to b.SVG (1600 x 900 pixels, "), "{}", stdout(&output));
+    assert!(stdout(&output).starts_with("Wrote b.SVG (1600 x 900 pixels, "), "{}", stdout(&output));
     let text = std::fs::read_to_string(folder.path().join("b.SVG")).unwrap();
     assert!(text.contains("width=\"1600\" height=\"900\"") && text.contains(">layer</text>"), "{text}");
     assert!(text.contains(">Peak 20.98 KiB</text>"));
@@ -79,10 +79,10 @@ fn two_recordings_are_drawn_side_by_side_with_what_makes_the_difference() {
     assert!(svg("--by scope,op").contains(">scope</text>"));
     assert!(svg("--where category=gradient").contains("only blocks with category=gradient"));
     let output = highwater(folder.path(), "render step.snap other.snap --out d.png --view diff");
-    assert!(stdout(&output).starts_with("Drew two recordings side by side to d.png"), "{}", stdout(&output));
+    assert!(stdout(&output).starts_with("Wrote two recordings side by side to d.png"), "{}", stdout(&output));
     assert!(stdout(&output).contains("Next: highwater diff step.snap other.snap"));
     let output = highwater(folder.path(), "render step.snap --out d.png --view diff --at peak --at-b end");
-    assert!(stdout(&output).starts_with("Drew two moments side by side"), "{}", stderr(&output));
+    assert!(stdout(&output).starts_with("Wrote two moments side by side"), "{}", stderr(&output));
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn what_cannot_be_drawn_is_refused_and_leaves_nothing() {
         ("step.snap step.snap --out a.png --view diff --at step:9", "step:9 of A: the recording has no such step"),
         ("step.snap step.snap --out a.png --view diff --by scope:0,op", "write scope:2"),
         ("step.snap step.snap --out a.png --view diff --from 3", "shows all of both"),
-        ("step.snap step.snap --out a.png --view diff --device-b 7", "B: --device 7: no such device"),
+        ("step.snap step.snap --out a.png --view diff --device-b 7", "B: --device 7: the recording has no such device"),
         ("step.snap missing.snap --out a.png --view diff", "missing.snap"),
         ("step.snap --out a.png --view Timeline", "views are: timeline"),
         ("step.snap --out a.png --by colour", "keys are category"),

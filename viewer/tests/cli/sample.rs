@@ -84,11 +84,23 @@ fn other_trace() -> Trace {
 
 /// What the command `words` prints of `trace`; a second file is [`other_trace`].
 pub(crate) fn answer(trace: Trace, words: &str) -> Result<String, Failure> {
+    answer_on(trace, words, None)
+}
+
+/// The same on a terminal of 100 columns.
+pub(crate) fn answer_on_terminal(trace: Trace, words: &str) -> Result<String, Failure> {
+    answer_on(trace, words, Some(100))
+}
+
+fn answer_on(trace: Trace, words: &str, width: Option<usize>) -> Result<String, Failure> {
     let words = shell_words(words);
     let arguments = Arguments::try_parse_from(["highwater".to_owned()].into_iter().chain(words)).expect("good usage");
     let mut recording = Recording { format: FileFormat { kind: FileKind::Snap, is_gzipped: false }, trace };
     let mut out = Vec::new();
-    let page = &mut Page::plain(&mut out);
+    let page = &mut match width {
+        Some(width) => Page::of_width(&mut out, width),
+        None => Page::plain(&mut out),
+    };
     match arguments.command.expect("a command") {
         args::Command::Info(arguments) => {
             keep_only(&mut recording.trace, &arguments.blocks.filter.filter);

@@ -170,7 +170,7 @@ fn what_cannot_or_should_not_be_changed_is_refused() {
     let cases = [
         ("symbolize", "<FILE>"),
         ("symbolize gone.snap", "gone.snap"),
-        ("symbolize text", "no recording"),
+        ("symbolize text", "not a recording"),
         ("symbolize -", "name a file with --out"),
         ("symbolize killed.snap", "is still being written"),
         ("symbolize step.snap --debug-dir nowhere", "nowhere: there is no such folder"),

@@ -32,13 +32,13 @@ fn a_folder_becomes_two_tables_partitioned_by_rank() {
     add_ranks(folder.path());
     let told = object(folder.path(), "convert ranks step.snap set --to parquet --json");
     assert_eq!((&told["events"], &told["blocks"]), (&(4 * 22).into(), &(4 * 7).into()));
-    let ranks: Vec<u64> =
-        told["recordings"].as_array().unwrap().iter().map(|one| one["rank"].as_u64().unwrap()).collect();
-    assert_eq!(ranks, [1, 3, 11, 0], "the one whose rank is not known comes last, with the first number that is free");
+    let ranks: Vec<Option<u64>> =
+        told["recordings"].as_array().unwrap().iter().map(|one| one["rank"].as_u64()).collect();
+    assert_eq!(ranks, [Some(1), Some(3), Some(11), None], "the one whose rank is unknown comes last");
     let mut bytes = 0;
     for table in ["events", "blocks"] {
         let place = folder.path().join("set").join(table);
-        assert_eq!(names(&place), ["rank=0", "rank=1", "rank=11", "rank=3"]);
+        assert_eq!(names(&place), ["rank=1", "rank=11", "rank=3", "rank=__HIVE_DEFAULT_PARTITION__"]);
         for rank in names(&place) {
             assert_eq!(names(&place.join(&rank)), ["part-0.parquet"]);
             let file = fs::read(place.join(&rank).join("part-0.parquet")).unwrap();
@@ -81,7 +81,7 @@ fn what_cannot_be_read_is_told_and_the_others_are_written() {
     let told = stdout(&output);
     assert!(told.contains("of 3 recordings") && told.contains("Not read: ranks/cut.snap: "), "{told}");
     assert!(told.contains("Skipped: 1 file that is not a recording"), "{told}");
-    assert_eq!(names(&folder.path().join("set/blocks")), ["rank=0", "rank=11", "rank=3"]);
+    assert_eq!(names(&folder.path().join("set/blocks")), ["rank=11", "rank=3", "rank=__HIVE_DEFAULT_PARTITION__"]);
 }
 
 #[test]

@@ -47,7 +47,7 @@ fn a_folder_opens_with_the_rank_that_stands_out_named() {
     );
     harness.get_by_label("Missing of 9 ranks: 8.");
     let table = harness.get_by_label("Ranks of the folder: 8 rows").rect();
-    let rule = harness.get_by_label_contains("The rule: ").rect();
+    let rule = harness.get_by_label_contains("A rank stands out if ").rect();
     assert!(table.bottom() <= rule.top(), "notes stand below the table: {table:?} {rule:?}");
     assert!(harness.query_by_label("Sort Ranks of the folder by lost").is_none(), "nothing was lost");
     harness.get_by_label_contains("Not read: ");

@@ -101,7 +101,7 @@ fn in_a_small_window_the_analysis_of_a_failed_request_is_in_full_above_the_map()
     run(&mut harness, Command::NextOom);
     let map = harness.get_by_label_contains("Address map: ").rect();
     assert!(map.height() >= 110.0 && map.bottom() <= window.bottom() - 20.0, "{map:?} in {window:?}");
-    for text in ["50 MiB requested at forward: ", "Cause", "Why: "] {
+    for text in ["50 MiB requested at forward: ", "Probable cause: ", "Why: "] {
         let rect = harness.get_by_label_contains(text).rect();
         assert!(rect.bottom() <= map.top(), "'{text}' at {rect:?} is cut off above {map:?}");
     }

@@ -45,7 +45,7 @@ fn a_file_that_cannot_be_read_is_explained_and_can_be_dismissed() {
     let mut harness = harness(None);
     open(&mut harness, &path);
     harness.get_by_label("Cannot open letter.txt:");
-    harness.get_by_label_contains("no recording");
+    harness.get_by_label_contains("not a recording");
     harness.get_by_label("Dismiss").click();
     harness.run_steps(2);
     assert!(harness.query_by_label_contains("Cannot open").is_none());

@@ -12,7 +12,7 @@ use highwater_recorder::snapshots::{
 use super::driver::Call;
 use super::start::{Private, Start};
 use super::{Answers, Plan};
-use crate::Block;
+use crate::{AllocConfig, Block};
 
 /// Whom a range of memory serves.
 #[derive(Clone, Copy, Debug)]
@@ -197,7 +197,7 @@ impl<'a> Output<'a> {
     }
 
     /// The request of `bytes` of event `at` failed.
-    pub(super) fn oom(&mut self, at: EventId, requested: u64, device_free: u64) {
+    pub(super) fn oom(&mut self, at: EventId, stream: StreamId, [requested, device_free]: [u64; 2]) {
         // A recording without events has none at its start, either.
         let subject = (at.0 < self.trace.events.len() as u32).then(|| self.trace.subject(at));
         let (op, scope) = match subject {
@@ -208,7 +208,7 @@ impl<'a> Output<'a> {
             Some(Subject::Oom(row)) => (self.trace.ooms[row].op, self.trace.ooms[row].scope),
             _ => (OpId::NONE, ScopeId::NONE),
         };
-        self.push(at, self.stack_of(at), What::Oom(Oom { requested, device_free, op, scope }));
+        self.push(at, self.stack_of(at), What::Oom(Oom { requested, device_free, stream: Some(stream), op, scope }));
     }
 
     pub(super) fn free_requested(&mut self, at: EventId, row: u32) {
@@ -257,12 +257,27 @@ fn range(address: u64, bytes: u64, home: Home) -> Range {
     Range { address, bytes, stream: home.stream, pool: home.pool }
 }
 
+/// Replaces the settings that say what `recorded` was by one that says `config`; the others stay.
+fn change_settings(settings: &mut Vec<(String, String)>, config: &AllocConfig, recorded: &AllocConfig) {
+    let both = format!("{recorded},{config}");
+    let keys: Vec<&str> = both.split(',').filter_map(|part| Some(part.split_once(':')?.0.trim())).collect();
+    // PyTorch calls `max_split_size_mb` `max_split_size`, and lists divisions one by one behind a dot.
+    let is_replaced = |name: &str| {
+        let name = name.split('.').next().unwrap_or(name);
+        name.to_ascii_lowercase().ends_with("alloc_conf") || keys.iter().any(|key| key.starts_with(name))
+    };
+    settings.retain(|(name, _)| !is_replaced(name));
+    settings.insert(0, ("alloc_conf".to_owned(), config.to_string()));
+}
+
 /// The facts of the device, with what the plan changes.
 fn facts(trace: &Trace, plan: &Plan<'_>) -> DeviceFacts {
     let mut facts = trace.device_facts(plan.device).cloned().unwrap_or_default();
     facts.device = plan.device;
     if let Answers::Modelled(capacity) = plan.answers {
-        facts.settings = vec![("alloc_conf".to_owned(), plan.config.to_string())];
+        if plan.config != plan.recorded {
+            change_settings(&mut facts.settings, &plan.config, &plan.recorded);
+        }
         facts.capacity_bytes = capacity.unwrap_or(facts.capacity_bytes);
     }
     facts

@@ -175,7 +175,7 @@ impl<'a> Run<'a> {
         // What would help is found by replaying with it, not by judging from figures.
         report.advice.clear();
         let (free, total) = (report.device_free, request.bytes);
-        self.output.oom(request.event, total, free);
+        self.output.oom(request.event, request.stream, [total, free]);
         self.die(request, &report.to_string());
     }
 

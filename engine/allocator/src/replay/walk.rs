@@ -92,21 +92,21 @@ impl Run<'_> {
         let last_stream = self.last_stream.unwrap_or_default().0;
         if stream_is_guessed {
             assume(format!(
-                "the failed request was made on stream {last_stream}, that of the last allocation before it, since its \
-                 stream is not recorded"
+                "the failed request was made on stream {last_stream}, the stream of the last allocation before it, since its \
+                 own is not recorded"
             ));
         }
         if own_releases > 0 {
             assume(format!(
-                "segments that were released right before memory was obtained ({}) were released by the allocator itself, \
-                 which decides again here",
+                "cached segments that were released right before new memory was requested from the driver ({}) were \
+                 released by the allocator itself; the replay decides this anew",
                 times(own_releases)
             ));
         }
         if unknown_releases > 0 {
             assume(format!(
-                "segments that were released right before memory was obtained ({}) were released by the program, since \
-                 nothing shows that the device was full",
+                "cached segments that were released right before new memory was requested from the driver ({}) were \
+                 released by the program, since nothing shows that the device was full",
                 times(unknown_releases)
             ));
         }
@@ -224,10 +224,11 @@ impl Run<'_> {
 
     /// A request that failed when it was recorded.
     fn fail(&mut self, event: EventId, row: usize) {
-        let Some(bytes) = self.trace.ooms.get(row).map(|oom| oom.requested.max(1)) else {
+        let Some(oom) = self.trace.ooms.get(row).copied() else {
             return;
         };
-        let mut request = Request { event, bytes, stream: self.last_stream(), pool: 0 };
+        let stream = oom.stream.unwrap_or_else(|| self.last_stream());
+        let mut request = Request { event, bytes: oom.requested.max(1), stream, pool: 0 };
         if !self.follows() && self.are_asked_for() {
             self.settle_releases(event);
         }
@@ -237,7 +238,8 @@ impl Run<'_> {
             request.pool = self.pools.number(target.private);
             self.prepare(&request, target.before);
         }
-        self.replay.stream_is_guessed |= self.has_streams && target.is_none_or(|target| target.event != event);
+        let is_target = target.is_some_and(|target| target.event == event);
+        self.replay.stream_is_guessed |= oom.stream.is_none() && self.has_streams && !is_target;
         let served = self.serve_failed(&request);
         match served {
             Ok(block) => {

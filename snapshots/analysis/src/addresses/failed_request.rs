@@ -141,9 +141,11 @@ pub struct FailedRequest {
     pub rounded: u64,
     /// The pool that serves such requests.
     pub pool: Pool,
-    /// The stream that probably made the request; it is not recorded, so this is the stream of the last allocation with
-    /// the same call stack, else of the last allocation before it. `None` if there was none.
-    pub likely_stream: Option<StreamId>,
+    /// The stream of the request. Where it is not recorded, it is guessed: the stream of the last allocation with the same
+    /// call stack, else of the last allocation before it. `None` if there was none.
+    pub stream: Option<StreamId>,
+    /// Whether the stream is a guess.
+    pub stream_is_guessed: bool,
     /// Size that was requested from the driver.
     pub from_driver: u64,
     /// Free memory as reported by the driver.
@@ -158,7 +160,7 @@ pub struct FailedRequest {
     pub allocated: u64,
     /// In freed blocks that wait for a stream.
     pub waiting: u64,
-    /// Free in segments of the request's pool and likely stream.
+    /// Free in segments of the request's pool and stream.
     pub free_in_pool: u64,
     /// Free in all other segments.
     pub free_elsewhere: u64,
@@ -193,7 +195,7 @@ impl FailedRequest {
         let map = AddressMap::at(trace, index, live, series, row);
         let rounded = rules.round(oom.requested);
         let pool = rules.pool(rounded);
-        let likely_stream = stream_before(trace, index, row);
+        let stream = oom.stream.or_else(|| stream_before(trace, index, row));
         let homes: BTreeSet<Home> = map.segments.iter().map(|segment| segment.home).collect();
         let mut holes: Vec<Hole> = holes(&map).filter(|hole| hole.home.pool == pool).collect();
         holes.sort_by_key(|hole| (std::cmp::Reverse(hole.bytes), hole.address));
@@ -208,7 +210,8 @@ impl FailedRequest {
             requested: oom.requested,
             rounded,
             pool,
-            likely_stream,
+            stream,
+            stream_is_guessed: oom.stream.is_none(),
             from_driver: rules.from_driver(rounded),
             device_free: oom.device_free,
             capacity,
@@ -255,7 +258,7 @@ impl FailedRequest {
 
     /// Whether `home` can serve the request.
     fn is_home(&self, home: &Home) -> bool {
-        let is_stream = self.likely_stream.is_none_or(|stream| home.stream == stream);
+        let is_stream = self.stream.is_none_or(|stream| home.stream == stream);
         home.private.is_none() && home.pool == self.pool && is_stream
     }
 
@@ -266,7 +269,7 @@ impl FailedRequest {
         let mut fitting = self.holes.iter().filter(|hole| hole.bytes >= needed);
         let other = fitting.clone().next();
         let own = fitting.find(|hole| self.is_home(&hole.home));
-        // The stream of the request is not recorded: if others have segments in the same pool, a hole may not serve it.
+        // The stream of the request may be a guess: if others have segments in the same pool, a hole may not serve it.
         let others = self.homes.iter().any(|home| home.pool == self.pool && !self.is_home(home));
         // Within a segment, waiting blocks and adjacent free ranges merge into one free range.
         let homely = map.segments.iter().filter(|segment| self.is_home(&segment.home));
@@ -292,7 +295,7 @@ impl FailedRequest {
             return if !rules.may_take(hole.bytes, needed) {
                 let why = format!("{range} is large enough, but max_split_size keeps such ranges for larger requests");
                 (Verdict::Fragmentation, why)
-            } else if others {
+            } else if others && self.stream_is_guessed {
                 let why = format!(
                     "{range} of the {} is large enough, so the request probably came from another stream or pool, which is \
                      not recorded",

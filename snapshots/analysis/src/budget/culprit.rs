@@ -118,9 +118,9 @@ pub(super) fn of_steps(growth: &Growth, place: GroupKey) -> Option<Culprit> {
     let lead = Lead::at(entry.path.clone(), &own, place);
     let steps = growth.step_count();
     let how = if group.is_recurring {
-        format!("survive every step, {} or more each", format_bytes(group.least_bytes))
+        format!("were kept by every step, {} or more each", format_bytes(group.least_bytes))
     } else {
-        format!("survive from {} of {}", group.steps, count(steps as u64, "step"))
+        format!("were kept by {} of {}", group.steps, count(steps as u64, "step"))
     };
     let text = format!(
         "{} {how}: {} in {} over {}{}",

@@ -37,6 +37,8 @@ pub(super) struct Measure<'a> {
 struct Largest {
     bytes: u64,
     event: Option<EventId>,
+    /// The first event after the first step that reaches the same value.
+    again: Option<EventId>,
 }
 
 impl<'a> Measure<'a> {
@@ -68,7 +70,14 @@ impl<'a> Measure<'a> {
             return Err("the recording has no categories; infer them with --categories guess".to_owned());
         }
         let all = self.categories.get_or_init(|| largest_of_categories(trace, series.device(), self.metric));
-        let Largest { bytes, event } = all[category as usize];
+        let Largest { bytes, event, again } = all[category as usize];
+        // As for the recording's peak, a later step replaces the first if it reaches the same value in the same phase.
+        let first = device_steps(trace, series.device()).first().copied();
+        let span = |event: Option<EventId>| event.and_then(|event| trace.spans.at(event));
+        let is_repeated = span(event).zip(span(again)).is_some_and(|(span, again)| {
+            span.step.is_some() && span.step == first && again.step != first && again.phase == span.phase
+        });
+        let event = if is_repeated { again } else { event };
         let filter = format!("category={category}").parse()?;
         Ok(Measured { bytes, moment: Moment::at(trace, series, self.metric, event), filter })
     }
@@ -125,14 +134,19 @@ fn largest_of_categories(trace: &Trace, device: DeviceId, metric: Metric) -> [La
     for (largest, held) in largest.iter_mut().zip(held) {
         largest.bytes = held;
     }
+    let first_step = device_steps(trace, device).first().and_then(|step| trace.spans.step_range(*step));
+    let after_first_step = first_step.map_or(trace.events.len(), |range| range.end as usize);
     for index in 0..trace.events.len() {
         if trace.events.device[index] != device {
             continue;
         }
         let mut grown = None;
         effects(trace, index, |effect| grown = take(&mut held, effect).or(grown));
-        if let Some(category) = grown.filter(|&category| held[category] > largest[category].bytes) {
-            largest[category] = Largest { bytes: held[category], event: Some(EventId::from_index(index)) };
+        let Some((held, largest)) = grown.map(|category| (held[category], &mut largest[category])) else { continue };
+        if held > largest.bytes {
+            *largest = Largest { bytes: held, event: Some(EventId::from_index(index)), again: None };
+        } else if held == largest.bytes && largest.again.is_none() && index >= after_first_step {
+            largest.again = Some(EventId::from_index(index));
         }
     }
     largest

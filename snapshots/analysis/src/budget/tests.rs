@@ -72,6 +72,17 @@ fn the_one_layer_that_was_widened_is_blamed_for_the_growth() {
 }
 
 #[test]
+fn a_peak_of_a_category_that_steps_repeat_is_that_of_the_second() {
+    let step = |number: u32| {
+        let marks = format!("step {number}\nphase forward\n");
+        marks + "alloc a{n} 500 activation\nfree a{n}\n".replace("{n}", &number.to_string()).as_str()
+    };
+    let event = |text: String| Run::of(&text).check(None, Budget::Category(Category::Activation, 1)).moment.event;
+    assert_eq!(event(step(0) + &step(1) + &step(2)).map(|event| event.0), Some(7));
+    assert_eq!(event(step(0) + &step(1).replace("forward", "backward")).map(|event| event.0), Some(2));
+}
+
+#[test]
 fn layers_that_all_grew_are_blamed_together() {
     let wider = |text: &str| text.replace(" 3000 activation", " 9000 activation");
     let before = net(6, 100, "");
@@ -178,7 +189,7 @@ fn memory_that_survives_every_step_is_measured_by_step() {
     assert_eq!((kept.actual_bytes, kept.is_broken()), (100, true));
     assert_eq!(
         kept.culprit.unwrap().text,
-        "activations of scope `cache` survive every step, 100 B or more each: 300 B in 3 blocks over 3 steps, by op `append`"
+        "activations of scope `cache` were kept by every step, 100 B or more each: 300 B in 3 blocks over 3 steps, by op `append`"
     );
     assert!(!run.check(None, Budget::StepGrowth(100)).is_broken());
 }

@@ -12,15 +12,17 @@ pub struct PhasePair {
     pub b: Option<PhaseRow>,
 }
 
-/// Pairs of steps with the same number, and of the last steps if their numbers differ. Steps that only one side has are
+/// Pairs of steps with the same number, or, if no number is shared, of the last steps. Steps that only one side has are
 /// unpaired.
 pub fn paired_steps(a: &[u32], b: &[u32]) -> Vec<(Option<u32>, Option<u32>)> {
-    let (Some((&last_a, first_a)), Some((&last_b, first_b))) = (a.split_last(), b.split_last()) else {
-        let alone = a.iter().map(|&step| (Some(step), None));
-        return alone.chain(b.iter().map(|&step| (None, Some(step)))).collect();
+    let last = match (a.last(), b.last()) {
+        (Some(&last_a), Some(&last_b)) if !a.iter().any(|step| b.contains(step)) => Some((last_a, last_b)),
+        _ => None,
     };
+    let alone = |step: &u32, last: Option<u32>| last != Some(*step);
+    let mut left_a = a.iter().copied().filter(|step| alone(step, last.map(|(a, _)| a))).peekable();
+    let mut left_b = b.iter().copied().filter(|step| alone(step, last.map(|(_, b)| b))).peekable();
     let mut pairs = Vec::new();
-    let (mut left_a, mut left_b) = (first_a.iter().copied().peekable(), first_b.iter().copied().peekable());
     loop {
         let pair = match (left_a.peek().copied(), left_b.peek().copied()) {
             (None, None) => break,
@@ -32,7 +34,7 @@ pub fn paired_steps(a: &[u32], b: &[u32]) -> Vec<(Option<u32>, Option<u32>)> {
         pair.1.and_then(|_| left_b.next());
         pairs.push(pair);
     }
-    pairs.push((Some(last_a), Some(last_b)));
+    pairs.extend(last.map(|(a, b)| (Some(a), Some(b))));
     pairs
 }
 
@@ -81,15 +83,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_go_by_number_and_the_last_by_the_last() {
+    fn steps_pair_by_number_or_else_the_last_ones_do() {
         let both = |a: u32, b: u32| (Some(a), Some(b));
         assert_eq!(paired_steps(&[0, 1, 2], &[0, 1, 2]), [both(0, 0), both(1, 1), both(2, 2)]);
         assert_eq!(
             paired_steps(&[0, 1, 2], &[0, 1, 2, 3, 4]),
-            [both(0, 0), both(1, 1), (None, Some(2)), (None, Some(3)), both(2, 4)]
+            [both(0, 0), both(1, 1), both(2, 2), (None, Some(3)), (None, Some(4))]
         );
         assert_eq!(paired_steps(&[500, 501], &[0]), [(Some(500), None), both(501, 0)]);
         assert_eq!(paired_steps(&[], &[7]), [(None, Some(7))]);
-        assert_eq!(paired_steps(&[1, 3, 4], &[2, 3, 9]), [(Some(1), None), (None, Some(2)), both(3, 3), both(4, 9)]);
+        assert_eq!(
+            paired_steps(&[1, 3, 4], &[2, 3, 9]),
+            [(Some(1), None), (None, Some(2)), both(3, 3), (Some(4), None), (None, Some(9))]
+        );
     }
 }

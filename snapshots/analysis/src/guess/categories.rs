@@ -50,9 +50,9 @@ use highwater_snapshots::{Category, Phase};
 
 /// A summary of the built-in rules, first match first, for help texts and documentation.
 pub const RULES: &str = "\
-category         allocated by                 and
+category         allocated by                 condition
 workspace        cuBLAS or cuDNN scratch
-temporary        an optimizer                 freed in the same run
+temporary        an optimizer                 freed in the same call
 optimizer_state  an optimizer                 freed later, or never
 temporary        module set-up                freed before anything else runs
 buffer           register_buffer and the like freed later, or never
@@ -60,12 +60,12 @@ parameter        module set-up                freed later, or never
 activation       forward or recomputation     freed from autograd's saved tensors
 buffer           KV cache code                not kept for backward
 parameter        a user-defined constructor   never freed; size of a gradient or state
-temporary        backward                     freed in the same run
+temporary        backward                     freed in the same call
 gradient         backward                     freed later, or never
 temporary        checkpoint recomputation     freed during recomputation
 activation       checkpoint recomputation     freed later in backward
-temporary        forward                      freed in the same run
-activation       forward                      freed later, or never (last run)
+temporary        forward                      freed in the same call
+activation       forward                      freed later, or never (last step)
 input            a data loader
 input            other code between steps     freed in forward or later
 activation       other code                   freed from autograd's saved tensors

@@ -17,7 +17,7 @@ use highwater_snapshots::builder::TraceBuilder;
 use highwater_snapshots::error::{Error, Problem, Result};
 use highwater_snapshots::event::{Event, EventKind, What};
 use highwater_snapshots::format::{block_keys, recorded_event, starting_states};
-use highwater_snapshots::ids::{BlockId, DeviceId, EventId, SegmentId};
+use highwater_snapshots::ids::{BlockId, DeviceId, EventId, SegmentId, StackId};
 use highwater_snapshots::trace::{Annotation, Attribute, Header, Owner, Trace};
 use highwater_snapshots::units::format_count;
 
@@ -26,6 +26,9 @@ pub use self::devices::JoinedDevice;
 use self::devices::Numbers;
 use self::order::Order;
 use self::rows::{Rows, Tables};
+
+/// The header fact that names what joining dropped.
+pub const DROPPED: &str = "dropped by joining";
 
 /// A recording to join.
 #[derive(Clone, Copy, Debug)]
@@ -87,6 +90,7 @@ pub fn join(parts: &[Part<'_>]) -> Result<Joined> {
             blocks: builder.row_counts().0,
             segments: builder.row_counts().1,
             places: Vec::with_capacity(part.trace.events.len()),
+            in_step: false,
         };
         for state in starting_states(part.trace, &writer.keys) {
             builder.set_starting_state(&writer.state(state));
@@ -96,6 +100,9 @@ pub fn join(parts: &[Part<'_>]) -> Result<Joined> {
     let shifted =
         parts.iter().zip(&clock.shifts_ns).map(|(part, shift)| (part.trace.events.time_ns.as_slice(), *shift));
     for (index, event) in Order::of(shifted.collect()) {
+        if speaker.is_some_and(|speaker| speaker != index && writers[speaker].is_finished()) {
+            writers[speaker.unwrap_or_default()].end_steps(&mut builder);
+        }
         writers[index].push(&mut builder, event);
     }
     let mut lost = Vec::new();
@@ -104,7 +111,9 @@ pub fn join(parts: &[Part<'_>]) -> Result<Joined> {
         lost.extend(left_out.sentence(part_name(parts, speaker), writer.part.name));
     }
     take_trust(&mut builder, parts);
-    Ok(Joined { trace: builder.finish(), devices: numbers.devices, lost, warnings: clock.warnings })
+    let mut trace = builder.finish();
+    trace.header.facts.extend(lost.iter().map(|what| (DROPPED.to_owned(), what.clone())));
+    Ok(Joined { trace, devices: numbers.devices, lost, warnings: clock.warnings })
 }
 
 fn part_name<'a>(parts: &[Part<'a>], index: Option<usize>) -> &'a str {
@@ -212,6 +221,8 @@ struct Writer<'a> {
     segments: usize,
     /// The row of each event so far; for a dropped event, the next row.
     places: Vec<u32>,
+    /// Whether its last step or phase is still running.
+    in_step: bool,
 }
 
 /// Counts of what is dropped from a part.
@@ -257,6 +268,25 @@ impl Writer<'_> {
         !self.is_heard && matches!(kind, EventKind::Step | EventKind::Phase)
     }
 
+    /// Whether all its events are appended.
+    fn is_finished(&self) -> bool {
+        self.places.len() == self.part.trace.events.len()
+    }
+
+    /// Ends its running step and phase, which do not extend to later events of other parts.
+    fn end_steps(&mut self, builder: &mut TraceBuilder) {
+        let last = self.part.trace.events.time_ns.last().filter(|_| self.in_step);
+        if let Some(time_ns) = last.map(|time| time.saturating_add(self.shift_ns)) {
+            builder.push(&Event {
+                time_ns,
+                device: DeviceId(0),
+                stack: StackId::NONE,
+                what: What::Phase(Phase::Setup),
+            });
+            self.in_step = false;
+        }
+    }
+
     /// Appends the next event.
     fn push(&mut self, builder: &mut TraceBuilder, id: EventId) {
         self.places.push(builder.event_count() as u32);
@@ -278,6 +308,11 @@ impl Writer<'_> {
             What::Mark(text) => What::Mark(rows.string(text)),
             what => what,
         };
+        match event.what {
+            What::Step(_) => self.in_step = true,
+            What::Phase(phase) => self.in_step = phase != Phase::Setup,
+            _ => {}
+        }
         // Events that concern every device carry device 0 in every recording.
         let device = if trace.is_everywhere(id) { DeviceId(0) } else { self.device(event.device) };
         let time_ns = event.time_ns.saturating_add(self.shift_ns);

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use highwater_analysis::join::{Joined, Part, join};
+use highwater_analysis::join::{DROPPED, Joined, Part, join};
 use highwater_analysis::verify::verify;
 use highwater_analysis::{Metric, Series};
 use highwater_pytorch::open::open_file;
@@ -63,8 +63,22 @@ fn an_allocator_and_the_driver_below_it_share_one_axis() {
         .ids()
         .map(|id| (trace.events.time_ns[id.0 as usize] / 1000, trace.events.device[id.0 as usize].0))
         .collect();
-    let expected =
-        [(0, 0), (0, 0), (10, 0), (15, 1), (20, 0), (40, 0), (40, 1), (50, 0), (50, 0), (51, 0), (55, 1), (55, 1)];
+    let expected = [
+        (0, 0),
+        (0, 0),
+        (10, 0),
+        (15, 1),
+        (20, 0),
+        (40, 0),
+        (40, 1),
+        (50, 0),
+        (50, 0),
+        (51, 0),
+        (51, 0),
+        (55, 1),
+        (55, 1),
+    ];
+    // The step ends with the recording that has it.
     assert_eq!(order, expected, "{:#?}", lines(trace));
     let names: Vec<&str> = trace.devices.iter().map(|facts| facts.name.as_str()).collect();
     assert_eq!(names, ["cuda:0 (allocator)", "cuda:0 (driver)"]);
@@ -86,7 +100,8 @@ fn an_allocator_and_the_driver_below_it_share_one_axis() {
         (trace.header.program.as_str(), trace.header.pid, trace.header.started_unix_us),
         ("train", 7, 1_000_000)
     );
-    assert_eq!(trace.header.facts, [], "they agree on everything");
+    let dropped = (DROPPED.to_owned(), joined.lost[0].clone());
+    assert_eq!(trace.header.facts, [dropped], "they agree on everything else");
     assert_eq!(verify(trace), []);
 }
 

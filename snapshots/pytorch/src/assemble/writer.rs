@@ -121,6 +121,7 @@ impl Writer<'_> {
             Action::Oom => What::Oom(Oom {
                 requested: event.size,
                 device_free: event.address,
+                stream: Some(StreamId(event.stream)),
                 op: self.op(extras.forward),
                 scope: ScopeId::NONE,
             }),

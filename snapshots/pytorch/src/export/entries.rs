@@ -176,6 +176,7 @@ impl<'a> Entries<'a> {
             Subject::Oom(at) => {
                 let oom = trace.ooms.get(at)?;
                 (entry.raw.address, entry.raw.size) = (oom.device_free, oom.requested);
+                entry.raw.stream = oom.stream.unwrap_or_default().0;
                 entry = entry.with(Action::Oom);
             }
             Subject::Tag(..) | Subject::DeviceUsed(_) | Subject::Step(_) | Subject::Phase(_) => {}

@@ -177,10 +177,7 @@ impl<D: Document> Writer<'_, D> {
         Ok(())
     }
 
-    fn event(&mut self, event: EventId, mut entry: Entry) -> Result<()> {
-        if entry.raw.action == Action::Oom {
-            entry.raw.stream = 0;
-        }
+    fn event(&mut self, event: EventId, entry: Entry) -> Result<()> {
         self.digest.take(&entry.raw);
         self.events += 1;
         let Entry { raw, facts, .. } = entry;

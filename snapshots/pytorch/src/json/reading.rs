@@ -95,7 +95,7 @@ impl<'w> Reading<'w> {
         let what = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);
         let what = shown(what, SHOWN_OF_WHY);
         if error.is_eof() {
-            let what = format!("the JSON text ends early ({what}): was it copied and written to its end?");
+            let what = format!("the JSON text ends early ({what}): the copy or the recording is incomplete");
             return Error::Damaged { offset, what };
         }
         Error::Damaged { offset, what: format!("in the JSON text: {what}") }

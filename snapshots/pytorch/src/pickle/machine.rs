@@ -446,7 +446,7 @@ impl<S: Source> Machine<S> {
             return Error::Io { doing: "read the recording", source, path: "the input".into() };
         }
         let events = self.store.events.len();
-        let what = format!("the pickle ends early, after {events} events: was it copied and written to its end?");
+        let what = format!("the pickle ends early, after {events} events: the copy or the recording is incomplete");
         Error::Damaged { offset: start, what }
     }
 

@@ -148,7 +148,13 @@ impl Device {
             13 => vec![What::DeviceUsed(bytes)],
             14 => {
                 let (op, scope) = (OpId::NONE, ScopeId::NONE);
-                vec![What::Oom(Oom { requested: bytes, device_free: number as u64, op, scope })]
+                vec![What::Oom(Oom {
+                    requested: bytes,
+                    device_free: number as u64,
+                    stream: Some(StreamId(1)),
+                    op,
+                    scope,
+                })]
             }
             _ => vec![match number % 4 {
                 0 => What::Step(order.stack),

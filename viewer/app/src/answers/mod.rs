@@ -2,6 +2,7 @@
 
 pub mod prediction;
 pub mod oom_analysis;
+pub mod request_failure;
 pub mod outliers;
 pub mod replays;
 pub mod explanation;

@@ -173,15 +173,18 @@ impl OomAnalysis {
 
     /// The cause in a sentence, and how far it is proven.
     pub fn cause_text(&self) -> String {
-        let cause = self.cause().name();
+        let cause = match self.cause() {
+            Verdict::Capacity => "the device is too small",
+            cause => cause.name(),
+        };
         match &self.trials {
-            Ok(_) if self.is_tested() => format!("Cause, tested by replay: {cause}."),
+            Ok(_) if self.is_tested() => format!("Cause (confirmed by replay): {cause}."),
             Ok(Trials { divergence: Some(event), .. }) => {
                 let event = format_count(u64::from(event.0));
-                format!("Cause, a guess: {cause}. The replay differs from the recording from event {event} on.")
+                format!("Probable cause: {cause}. The replay differs from the recording from event {event} on.")
             }
-            Ok(_) => format!("Cause, a guess: {cause}. No remedy lets the request through in a replay."),
-            Err(why) => format!("Cause, a guess: {cause}. Not tested: {why}."),
+            Ok(_) => format!("Probable cause: {cause}. The request succeeds with no remedy in a replay."),
+            Err(why) => format!("Probable cause: {cause}. Not tested: {why}."),
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use highwater_analysis::final_oom::final_oom;
 use highwater_analysis::summary::{DeviceSummary, of_device};
 use highwater_analysis::{Filter, Metric, Moment, Series};
-use highwater_snapshots::units::{format_bytes, parse_bytes};
+use highwater_snapshots::units::{format_required_bytes, parse_bytes};
 use highwater_snapshots::{DeviceId, EventId, Phase, Trace};
 
 /// Sizes of common devices, ascending, and what has them.
@@ -107,7 +107,7 @@ pub fn in_words(
     scale: &[(Part, &str)],
 ) -> String {
     let mut parts: Vec<String> = alloc_conf.map(|conf| conf.trim().to_owned()).into_iter().collect();
-    parts.extend(capacity.map(|bytes| format!("{} of memory", format_bytes(bytes))));
+    parts.extend(capacity.map(|bytes| format!("{} of memory", format_required_bytes(bytes))));
     let listed = |all: &[&str]| all.iter().map(|one| one.trim()).collect::<Vec<_>>().join(" or ");
     if !without.is_empty() {
         parts.push(format!("without {}", listed(without)));
@@ -210,8 +210,11 @@ pub struct Changed {
     pub rescued: Vec<EventId>,
     /// The failed request with which the recording ends, on any device: what would have come next was not recorded.
     pub ends_in_oom: Option<EventId>,
-    /// The most bytes in live blocks, with what others hold of the device: no smaller device meets every recorded request.
-    pub needs: u64,
+    /// A device of so many bytes is enough for every recorded request: the smallest that a search by replay found, where a
+    /// request fails, or one that failed in the recording succeeds. None elsewhere, and if no device is large enough.
+    pub suffices: Option<u64>,
+    /// Most bytes in live blocks, and in use by others: every recorded request needs at least these.
+    pub live_bytes: u64,
     /// Blocks left out, shortened, and of another size.
     pub concerned: [Concerned; 3],
     /// What is not known, and how it was taken.
@@ -236,9 +239,9 @@ pub struct Failed {
     pub event: EventId,
     /// In which step.
     pub step: Option<u32>,
-    /// In which phase.
-    pub phase: Phase,
-    /// Bytes asked for.
+    /// In which phase; none if the recording has no phases.
+    pub phase: Option<Phase>,
+    /// Requested bytes.
     pub requested: u64,
     /// Bytes held from the device then.
     pub reserved: u64,
@@ -246,9 +249,6 @@ pub struct Failed {
     pub allocated: u64,
     /// The allocator's own words.
     pub report: String,
-    /// A device of so many bytes suffices: the peak of reserved bytes with the same change and no bound, and what others
-    /// hold. None if no device does, or the recording ends in an out-of-memory and does not show what would be enough.
-    pub suffices: Option<u64>,
 }
 
 /// One of the settings that are tried where none is asked for.

@@ -1,5 +1,6 @@
 //! Predictions and out-of-memory analyses, made by replaying a recording through the allocator with something changed.
 
+mod capacity;
 mod trials;
 
 use std::sync::Arc;
@@ -12,11 +13,11 @@ use highwater_allocator::replay::{
 use highwater_analysis::addresses::FailedRequest;
 use highwater_analysis::final_oom::final_oom;
 use highwater_analysis::{LastUses, LiveIndex, Metric, Moment, Series};
-use highwater_snapshots::trace::{PINNED_DRIVER, Subject};
-use highwater_snapshots::units::format_bytes;
+use highwater_snapshots::trace::PINNED_DRIVER;
 use highwater_snapshots::{DeviceId, EventId, Trace};
 use rayon::prelude::*;
 
+use self::capacity::{Bound, recorded_total, smallest_that_fits};
 use crate::answers::oom_analysis::OomAnalysis;
 use crate::answers::prediction::{
     Change, Changed, Concerned, Deviation, Failed, Figures, Prediction, Tried, Unchanged,
@@ -184,34 +185,47 @@ impl Base<'_> {
         let (overrides, concerned) = overrides(self.trace, change, last_uses);
         let changes_blocks = concerned.iter().any(|one| one.blocks > 0);
         let overrides = changes_blocks.then_some(overrides.as_slice());
-        let plan = self.plan(config, bound.bytes, overrides);
-        // A device too small for the segments at the start would not have had them.
-        let overflows = bound.bytes.is_some_and(|bytes| series.baseline().reserved > bytes);
-        let plan = Plan {
-            device_total: change.capacity.or_else(|| recorded_total(self.trace, self.device)),
-            starts_anew: plan.starts_anew || overflows,
-            ..plan
+        let within = |bytes: Option<u64>| {
+            let plan = self.plan(config, bytes, overrides);
+            // A device too small for the segments at the start would not have had them.
+            let overflows = bytes.is_some_and(|bytes| series.baseline().reserved > bytes);
+            let given = change.capacity.and(bytes).map(|bytes| bytes.saturating_add(bound.outside));
+            let device_total = given.or_else(|| recorded_total(self.trace, self.device));
+            replay(self.trace, &Plan { device_total, starts_anew: plan.starts_anew || overflows, ..plan })
         };
-        let Replay { trace, source, death, rescued, assumptions, .. } = replay(self.trace, &plan);
+        let Replay { trace, source, death, rescued, assumptions, .. } = within(bound.bytes);
         let figures = Figures::of(&trace, self.device);
-        let unbounded = death.as_ref().map(|_| replay(self.trace, &Plan { answers: Answers::Modelled(None), ..plan }));
-        let whole = unbounded.as_ref().map(|unbounded| Figures::of(&unbounded.trace, self.device));
-        let is_met = unbounded.as_ref().is_none_or(|unbounded| unbounded.death.is_none());
         let ends_in_oom = final_oom(self.trace);
-        let needs = whole.as_ref().unwrap_or(&figures).peak_bytes(Metric::Allocated).saturating_add(bound.outside);
+        let unbounded = death.as_ref().map(|_| within(None)).filter(|unbounded| unbounded.death.is_none());
+        let whole = unbounded.map(|unbounded| Figures::of(&unbounded.trace, self.device));
+        let live_bytes = whole.as_ref().unwrap_or(&figures).peak_bytes(Metric::Allocated);
+        let smallest = || {
+            let (too_small, fitting) = match &whole {
+                Some(whole) => (bound.bytes, whole),
+                None if death.is_none() && !rescued.is_empty() => {
+                    let recorded = Bound::of(self.trace, series, &Change { device: self.device, ..Change::default() });
+                    // Only a larger device and nothing else: the recorded one is known to be too small.
+                    let is_larger = config == self.recorded && overrides.is_none() && bound.bytes > recorded.bytes;
+                    (recorded.bytes.filter(|_| is_larger), &figures)
+                }
+                None => return None,
+            };
+            let too_small = too_small.unwrap_or(0).max(live_bytes.saturating_sub(1));
+            let enough = fitting.peak_bytes(Metric::Reserved);
+            smallest_that_fits(too_small, enough, |bytes| within(Some(bytes)).death.is_none())
+        };
+        let suffices = smallest().map(|bytes| bytes.saturating_add(bound.outside));
         let oom = death.map(|death| {
-            let peak = whole.as_ref().map_or(0, |whole| whole.peak_bytes(Metric::Reserved));
             let event = Some(death.event).filter(|event| event.0 < self.trace.events.len() as u32);
             let moment = Moment::at(self.trace, series, Metric::Reserved, event);
             Failed {
                 event: death.event,
                 step: moment.step,
-                phase: moment.phase,
+                phase: moment.known_phase(),
                 requested: death.requested,
                 reserved: death.reserved,
                 allocated: death.allocated,
                 report: death.report,
-                suffices: (is_met && ends_in_oom.is_none()).then(|| peak.saturating_add(bound.outside)),
             }
         });
         Changed {
@@ -224,7 +238,8 @@ impl Base<'_> {
             oom,
             rescued,
             ends_in_oom,
-            needs,
+            suffices,
+            live_bytes: live_bytes.saturating_add(bound.outside),
             concerned,
             assumptions,
         }
@@ -285,62 +300,4 @@ fn overrides(trace: &Trace, change: &Change, last_uses: Option<&LastUses<'_>>) -
         }
     }
     (overrides, concerned)
-}
-
-/// Bytes that the allocator can have.
-struct Bound {
-    /// None: no bound is known.
-    bytes: Option<u64>,
-    /// What was taken off the device's size, since others held it.
-    outside: u64,
-    /// Where the figure comes from, in words.
-    from: String,
-}
-
-impl Bound {
-    /// The size that was asked for, or else what the recording says of its device.
-    fn of(trace: &Trace, series: &Series, change: &Change) -> Self {
-        let outside = outside(trace, series);
-        let less = |capacity: u64, what: &str| {
-            let mut from = format!("{}, {what}", format_bytes(capacity));
-            if outside > 0 {
-                let held = format_bytes(outside);
-                from.push_str(&format!(", less {held} that others use according to the recording's samples"));
-            }
-            Self { bytes: Some(capacity.saturating_sub(outside)), outside, from }
-        };
-        if let Some(capacity) = change.capacity {
-            return less(capacity, "as given");
-        }
-        let failed = trace.events.ids().find_map(|event| match trace.subject(event) {
-            Subject::Oom(row) if trace.events.device[event.0 as usize] == change.device => {
-                Some((event, trace.ooms.get(row)?.device_free))
-            }
-            _ => None,
-        });
-        if let Some((event, free)) = failed {
-            let capacity = series.after(trace, event).reserved.saturating_add(free);
-            let from =
-                format!("{}, what was reserved and free when the recorded request failed", format_bytes(capacity));
-            return Self { bytes: Some(capacity), outside: 0, from };
-        }
-        match recorded_total(trace, change.device) {
-            Some(capacity) => less(capacity, "the size of the recorded device"),
-            None => {
-                let from = "unlimited, since the recording does not have the size of the device".to_owned();
-                Self { bytes: None, outside: 0, from }
-            }
-        }
-    }
-}
-
-/// The size of the device, if the recording says it.
-fn recorded_total(trace: &Trace, device: DeviceId) -> Option<u64> {
-    trace.device_facts(device).map(|facts| facts.capacity_bytes).filter(|bytes| *bytes > 0)
-}
-
-/// Bytes of the device that the allocator does not hold, where most of it is in use; 0 where that was not sampled.
-fn outside(trace: &Trace, series: &Series) -> u64 {
-    let (used, event) = series.peak(trace, Metric::DeviceUsed);
-    event.map_or(0, |event| used.saturating_sub(series.after(trace, event).reserved))
 }

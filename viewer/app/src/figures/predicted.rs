@@ -62,49 +62,27 @@ pub fn unchanged(prediction: &Prediction) -> String {
     }
 }
 
-/// What came of `change`; where that is of the device's size, whether it fits.
+/// The result of `change`; where that is of the device's size, whether the recording fits.
 pub fn verdict(prediction: &Prediction, changed: &Changed, change: &str, changes_capacity: bool) -> String {
-    let change = if change.starts_with("without ") { change.to_owned() } else { format!("with {change}") };
-    let needs = format_required_bytes(changed.needs);
-    let recorded = prediction.measured.peak_bytes(Metric::Reserved);
+    let change = as_condition(change);
     if let Some(oom) = &changed.oom {
-        let enough = match (oom.suffices, changed.ends_in_oom) {
-            (Some(bytes), _) => {
-                let from = if bytes == recorded { ", the peak of reserved memory as recorded," } else { "" };
-                format!("A device of {}{from} is large enough.", format_required_bytes(bytes))
-            }
-            (None, Some(_)) => {
-                format!("It needs at least {needs}; the recording ends in an out-of-memory before it shows more.")
-            }
-            (None, None) => "No device is large enough.".to_owned(),
-        };
         return format!(
-            "Does not fit {change}: {} requested {}, with {} in live blocks and {} reserved. {enough}",
+            "Does not fit {change}: {} requested {}, with {} in live blocks and {} reserved. {}",
             format_bytes(oom.requested),
-            when(Some(oom.event), oom.step, Some(oom.phase)),
+            when(Some(oom.event), oom.step, oom.phase),
             format_bytes(oom.allocated),
             format_bytes(oom.reserved),
+            large_enough(prediction, changed),
         );
     }
-    let (before, after) = (recorded, changed.figures.peak_bytes(Metric::Reserved));
-    let peaks = format!(
-        "{} reserved at the peak, {}",
-        format_bytes(after),
-        if before == after {
-            "as recorded".to_owned()
-        } else {
-            format!("{} as recorded ({})", format_bytes(before), difference(before, after))
-        }
-    );
+    let peaks = peaks_text(prediction, changed);
     if changed.ends_in_oom.is_some() {
-        let known =
-            if changed.rescued.is_empty() { "Fits as far as recorded" } else { "Gets past the recorded failure" };
-        let recorded = if changed.rescued.is_empty() {
-            "the recording ends in an out-of-memory of another device"
+        let (known, unknown) = if changed.rescued.is_empty() {
+            ("Fits as far as recorded", "the recording ends in an out-of-memory error of another device")
         } else {
-            "what comes after was not recorded"
+            ("Gets past the recorded failure", "what comes after was not recorded")
         };
-        return format!("{known} {change}; {recorded}. It needs at least {needs}. Up to there: {peaks}.");
+        return format!("{known} {change}; {unknown}. {} Up to there: {peaks}.", lower_bound(changed));
     }
     let fits = match (changes_capacity, changed.rescued.is_empty()) {
         (true, true) => "Fits. ",
@@ -116,11 +94,60 @@ pub fn verdict(prediction: &Prediction, changed: &Changed, change: &str, changes
         0 => String::new(),
         1 => " The failed request succeeds; what the program would have done next was not recorded.".to_owned(),
         more => format!(
-            " {} requests that failed are met; what the program would have done next was not recorded.",
+            " {} failed requests succeed; what the program would have done next was not recorded.",
             format_count(more as u64)
         ),
     };
     format!("{fits}{}{}: {peaks}.{rescued}", change[..1].to_uppercase(), &change[1..])
+}
+
+/// A change as a condition: `with 24 GiB of memory`, `without category=gradient`.
+pub fn as_condition(change: &str) -> String {
+    if change.starts_with("without ") { change.to_owned() } else { format!("with {change}") }
+}
+
+/// The size of a device on which the change succeeds, as a sentence.
+fn large_enough(prediction: &Prediction, changed: &Changed) -> String {
+    match (changed.suffices, changed.ends_in_oom) {
+        (_, Some(_)) => lower_bound(changed),
+        (Some(bytes), None) => {
+            let is_recorded = bytes == prediction.measured.peak_bytes(Metric::Reserved);
+            let from = if is_recorded { ", the recorded peak of reserved memory," } else { "" };
+            format!("A device of {}{from} is large enough.", format_required_bytes(bytes))
+        }
+        (None, None) => "No device is large enough.".to_owned(),
+    }
+}
+
+/// What a recording that ends in an out-of-memory error shows of the memory that its program needs, as a sentence.
+fn lower_bound(changed: &Changed) -> String {
+    match changed.suffices {
+        Some(bytes) => {
+            format!("It needs at least {}, which gets past the failure in a replay.", format_required_bytes(bytes))
+        }
+        None => format!("Its live blocks alone need {}.", format_required_bytes(changed.live_bytes)),
+    }
+}
+
+/// The peaks of the change beside those of the recording: of reserved memory, or of allocated memory where only that
+/// changes.
+fn peaks_text(prediction: &Prediction, changed: &Changed) -> String {
+    let [reserved, allocated] = [Metric::Reserved, Metric::Allocated]
+        .map(|metric| [&prediction.measured, &changed.figures].map(|one| one.peak_bytes(metric)));
+    let text = |name: &str, [before, after]: [u64; 2]| {
+        let recorded = if before == after {
+            "as recorded".to_owned()
+        } else {
+            format!("{} as recorded ({})", format_bytes(before), difference(before, after))
+        };
+        format!("{} {name} at the peak, {recorded}", format_bytes(after))
+    };
+    if reserved[0] != reserved[1] || allocated[0] == allocated[1] {
+        return text("reserved", reserved);
+    }
+    let start = prediction.measured.peak(Metric::Reserved).is_some_and(|peak| peak.event.is_none());
+    let from = if start { ": its segments were reserved before the recording" } else { "" };
+    format!("{}; reserved memory stays at {}{from}", text("allocated", allocated), format_bytes(reserved[1]))
 }
 
 /// Which blocks were left out, shortened and resized, a sentence each; none where no block was.
@@ -207,7 +234,7 @@ pub fn tried(prediction: &Prediction) -> Vec<Settings<'_>> {
     }
     all.extend(tried.iter().map(|Tried { asked, alloc_conf, figures, oom, gets_past_failure }| {
         let end = match oom {
-            Some(event) => format!("out of memory at event {}", format_count(u64::from(event.0))),
+            Some(event) => format!("a request fails at event {}", format_count(u64::from(event.0))),
             None if *gets_past_failure => "gets past the failed request".to_owned(),
             None => RUNS_TO_THE_END.to_owned(),
         };

@@ -8,6 +8,7 @@ use highwater_snapshots::units::format_bytes;
 use serde::Serialize;
 
 use super::moment::{count_of, how_much_and_when};
+use super::requests::failure_text;
 use crate::answers::outliers::{Middle, Standing};
 use crate::files::fleet::{Fleet, Rank, ranges_text};
 
@@ -56,14 +57,22 @@ pub fn outliers(fleet: &Fleet, metric: Metric) -> Vec<Outlier> {
     outliers
 }
 
-/// Which rank peaks highest, which stand out, and which are missing, a sentence each.
+/// Which ranks ran out of memory, which peaks highest, which stand out, and which are missing, a sentence each.
 pub fn headlines(fleet: &Fleet) -> Vec<String> {
     let Some(top) = fleet.highest(Metric::Allocated).map(|row| &fleet.ranks[row]) else { return Vec::new() };
-    let mut told = vec![format!(
+    let failed = fleet.ranks.iter().filter_map(|rank| Some((rank, failure_text(rank.failure.as_ref()?))));
+    let mut told: Vec<String> =
+        failed.map(|(rank, why)| format!("{} ran out of memory: {why}.", capitalized(&rank.label()))).collect();
+    if told.len() > LISTED {
+        let more = count_of((told.len() - LISTED) as u64, "more rank");
+        told.truncate(LISTED);
+        told.push(format!("… and {more} ran out of memory, marked below."));
+    }
+    told.push(format!(
         "{} peaks highest: {}.",
         capitalized(&top.label()),
         how_much_and_when(&top.peak(Metric::Allocated))
-    )];
+    ));
     let outliers: Vec<Outlier> = COMPARED.into_iter().flat_map(|metric| outliers(fleet, metric)).collect();
     told.extend(outliers.iter().take(LISTED).map(Outlier::words));
     if outliers.len() > LISTED {
@@ -194,14 +203,15 @@ pub fn median(fleet: &Fleet, metric: Metric) -> Middle {
     crate::answers::outliers::middles(&peaks).first().copied().unwrap_or_default()
 }
 
-/// What stands behind the row of a rank that stands out in a total or several.
-pub fn notes(standings: &[Standing; COMPARED.len()]) -> String {
+/// Notes behind the row of a rank that ran out of memory, or that stands out in a total or several.
+pub fn notes(rank: &Rank, standings: &[Standing; COMPARED.len()]) -> String {
     let note = |(metric, standing): (&Metric, &Standing)| {
         let Standing::Out { by, .. } = standing else { return None };
         let side = if *by > 0 { "above" } else { "below" };
         Some(format!("{} {} {side} the median", format_bytes(by.unsigned_abs()), metric.name()))
     };
-    let notes: Vec<String> = COMPARED.iter().zip(standings).filter_map(note).collect();
+    let failed = rank.failure.map(|_| "out of memory".to_owned());
+    let notes: Vec<String> = failed.into_iter().chain(COMPARED.iter().zip(standings).filter_map(note)).collect();
     if notes.is_empty() { String::new() } else { format!("◀ {}", notes.join(", ")) }
 }
 

@@ -1,11 +1,14 @@
 //! Sentences about failed requests.
 
+use highwater_analysis::addresses::FailedRequest;
 use highwater_analysis::frames::user_line;
 use highwater_snapshots::Trace;
 use highwater_snapshots::tables::SourceLine;
-use highwater_snapshots::units::format_bytes;
+use highwater_snapshots::units::{format_bytes, format_bytes_apart};
 
+use super::moment::when;
 use crate::answers::oom_analysis::OomAnalysis;
+use crate::answers::request_failure::RequestFailure;
 
 /// `512 MiB requested by matmul of net.fc`, or `512 MiB requested at train.py:12 step` where no operation is known.
 pub fn requested(trace: &Trace, case: &OomAnalysis) -> String {
@@ -17,9 +20,43 @@ pub fn requested(trace: &Trace, case: &OomAnalysis) -> String {
     format!("{} requested{by}", format_bytes(case.request.requested))
 }
 
+/// A failed request as a clause: `1 GiB requested with 5 MiB free on the device, at event 7`.
+pub fn failure_text(failure: &RequestFailure) -> String {
+    let [requested, free] = format_bytes_apart([failure.requested, failure.device_free]);
+    let when = when(Some(failure.event), failure.step, failure.phase);
+    format!("{requested} requested with {free} free on the device, {when}")
+}
+
+/// `on stream 3`; of a guess, `probably on stream 3`. None if no stream is known.
+pub fn stream_text(request: &FailedRequest) -> Option<String> {
+    let probably = if request.stream_is_guessed { "probably " } else { "" };
+    request.stream.map(|stream| format!("{probably}on stream {}", stream.0))
+}
+
 /// `train.py:12 step`: a line of code without the folders of its file.
 fn place(trace: &Trace, line: &SourceLine) -> String {
     let [function, file] = [line.function, line.file].map(|text| trace.tables.string(text));
     let file = file.rsplit(['/', '\\']).next().unwrap_or_default();
     if file.is_empty() { function.to_owned() } else { format!("{file}:{} {function}", line.line) }
+}
+
+#[cfg(test)]
+mod tests {
+    use highwater_snapshots::DeviceId;
+    use highwater_snapshots::text::trace_from_text;
+
+    use super::*;
+
+    #[test]
+    fn a_failed_request_tells_its_size_from_what_was_free() {
+        let trace = trace_from_text("alloc a 1024\noom 4947181568 free=4945084416\noom 4096 free=0\n").unwrap();
+        let texts: Vec<String> = RequestFailure::all(&trace, DeviceId(0)).map(|one| failure_text(&one)).collect();
+        assert_eq!(
+            texts,
+            [
+                "4718 MiB requested with 4716 MiB free on the device, at event 1",
+                "4 KiB requested with 0 B free on the device, at event 2"
+            ]
+        );
+    }
 }

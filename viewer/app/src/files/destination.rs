@@ -185,6 +185,10 @@ fn unless_stopped<T>(path: &Path, work: impl FnOnce(&Stop) -> Result<T, Failure>
 }
 
 fn cannot_write(path: &Path, why: &dyn std::fmt::Display) -> Failure {
+    let folder = folder_of(path);
+    if !folder.exists() {
+        return Failure::Write(format!("cannot write {}: folder {} does not exist", path.display(), folder.display()));
+    }
     Failure::Write(format!("cannot write {}: {why}", path.display()))
 }
 
@@ -243,11 +247,11 @@ fn kind_of(path: &Path) -> Result<(Kind, bool), Failure> {
         return Ok((*kind, is_gzipped));
     }
     let known: Vec<String> = Kind::ENDINGS.iter().map(|(ending, _)| format!(".{ending}")).collect();
-    let known = format!("endings are {}, each also with .gz behind it, and .parquet", known.join(", "));
+    let known = format!("supported endings are {}, each optionally followed by .gz, and .parquet", known.join(", "));
     let path = path.display();
     Err(usage(match last.as_str() {
-        "parquet" => format!("{path}: Parquet is compressed already: leave .gz out; {known}"),
-        "" => format!("{path}: the ending says what to write, and there is none; {known}"),
+        "parquet" => format!("{path}: Parquet files are already compressed: omit .gz; {known}"),
+        "" => format!("{path}: the file name has no ending, which selects the format; {known}"),
         other => format!("{path}: cannot write .{other}; {known}"),
     }))
 }
@@ -346,7 +350,7 @@ mod tests {
         assert_eq!(kind("a.json.gz"), Some((Kind::Json, true)));
         assert_eq!(kind("a.folded"), Some((Kind::Folded, false)));
         for (name, words) in
-            [("a.csv", ".csv"), ("a.parquet.gz", "compressed already"), ("a", "none"), ("a.gz", "none")]
+            [("a.csv", ".csv"), ("a.parquet.gz", "already compressed"), ("a", "no ending"), ("a.gz", "no ending")]
         {
             let why = kind_of(Path::new(name)).unwrap_err().to_string();
             assert!(why.contains(words) && why.contains(".pickle, .pkl, .json, .folded"), "{why}");

@@ -369,7 +369,7 @@ mod tests {
         std::fs::write(&path, "Dear all, this is long enough to be looked at").unwrap();
         let (mut following, woken) = follow(&path, 0);
         let Followed::Lost(why) = next(&mut following, &woken) else { panic!("followed") };
-        assert!(why.contains("no recording"), "{why}");
+        assert!(why.contains("not a recording"), "{why}");
     }
 
     #[test]

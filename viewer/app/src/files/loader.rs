@@ -162,7 +162,7 @@ fn sentence(error: &Error) -> String {
             ErrorKind::PermissionDenied => "you may not read it: ask its owner, or copy it to where you may",
             _ => "is the disk or the network still there? Copy the file to this machine, and try again",
         },
-        Error::Damaged { .. } => "was the file copied and written to its end? Copy it again, or make a new snapshot",
+        Error::Damaged { .. } => "the copy or the recording may be incomplete. Copy it again, or make a new snapshot",
         // All others say themselves what to do.
         _ => return error.to_string(),
     };
@@ -313,7 +313,7 @@ mod tests {
         let path = folder.path().join("letter.txt");
         std::fs::write(&path, "Dear all").unwrap();
         let Outcome::Failed(why) = wait(path) else { panic!("read") };
-        assert!(why.contains("no recording"), "{why}");
+        assert!(why.contains("not a recording"), "{why}");
     }
 
     #[test]

@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(of(&trace(&[0, 255], Some(255)), Some(255)).unwrap(), [255]);
         assert_eq!(of(&trace(&[255], Some(255)), None).unwrap(), [255]);
         assert!(
-            of(&trace(&[0], None), Some(3)).unwrap_err().to_string().contains("no such device; the recording has 0")
+            of(&trace(&[0], None), Some(3)).unwrap_err().to_string().contains("no such device; its only device is 0")
         );
     }
 }

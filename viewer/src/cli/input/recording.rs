@@ -157,8 +157,12 @@ pub fn choose_device(trace: &Trace, wanted: Option<u16>) -> Result<DeviceId, Fai
         return Ok(wanted);
     }
     let known: Vec<String> = known.iter().map(|device| device.0.to_string()).collect();
-    let have = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-    Err(Failure::Usage(format!("--device {}: no such device; the recording has {have}", wanted.0)))
+    let have = match known.as_slice() {
+        [] => "the recording has no devices".to_owned(),
+        [one] => format!("its only device is {one}"),
+        all => format!("its devices are {}", all.join(", ")),
+    };
+    Err(Failure::Usage(format!("--device {}: the recording has no such device; {have}", wanted.0)))
 }
 
 /// Says why `metric` cannot be asked of `device`, or with a filter.

@@ -9,8 +9,8 @@ use crate::cli::output::table::Column;
 /// A column for each key, which is shortened where the table is too wide.
 pub fn key_columns(keys: &[GroupKey]) -> Vec<Column> {
     let column = |key: &GroupKey| match key {
-        GroupKey::Frame | GroupKey::Stack => Column::text(key.name()).giving_way_within(),
-        _ => Column::text(key.name()).giving_way(),
+        GroupKey::Frame | GroupKey::Stack => Column::text(key.name()).source_lines(),
+        _ => Column::text(key.name()).cut(),
     };
     keys.iter().map(column).collect()
 }
@@ -30,4 +30,24 @@ pub fn key_cells<'a>(
         }
     }
     rows
+}
+
+/// Explains the value `(none)` of the first key that has it in one of `groups`; `None` if there is none.
+pub fn none_note<'a>(
+    trace: &Trace,
+    keys: &[GroupKey],
+    groups: impl Iterator<Item = &'a Vec<String>>,
+) -> Option<String> {
+    let at = groups.filter_map(|key| key.iter().position(|value| value == "(none)")).min()?;
+    let no_ops = trace.tables.ops.iter().all(|op| !op.name.is_some());
+    Some(match keys.get(at)? {
+        GroupKey::Op if no_ops => {
+            "(none): the recording has no operations; --by frame groups by line of code.".to_owned()
+        }
+        GroupKey::Scope | GroupKey::ScopeTo(_) if trace.tables.scopes.is_empty() => {
+            "(none): the recording has no modules; --by frame groups by line of code.".to_owned()
+        }
+        GroupKey::Step => "(none): allocated outside all steps.".to_owned(),
+        key => format!("(none): no {key} is recorded for these blocks, such as those live before the recording."),
+    })
 }

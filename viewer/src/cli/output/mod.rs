@@ -1,6 +1,7 @@
 //! What commands print: pages, tables, hints for the next command, exit status.
 
 pub mod outcome;
+pub mod wrap;
 pub mod table;
 pub(crate) mod terminal;
 pub mod page;

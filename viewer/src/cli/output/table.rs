@@ -3,6 +3,8 @@
 use highwater_snapshots::line_text::{LineText, shorten_line, unique_suffixes};
 use highwater_snapshots::units::format_bytes;
 
+use crate::cli::output::wrap::wrapped;
+
 /// At which end of its column a cell stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
@@ -12,41 +14,65 @@ pub enum Align {
     Right,
 }
 
-/// What stands over a column, and how it behaves.
+/// How the cells of a column fit into fewer characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fit {
+    /// They do not.
+    Never,
+    /// Cut at the end.
+    Cut,
+    /// Source lines, shortened by [`shorten_line`].
+    SourceLine,
+    /// Lists of entries, cut between two.
+    Entries,
+    /// Wrapped to more lines.
+    Wrap,
+}
+
+/// A column's title and layout.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
     title: &'static str,
     align: Align,
-    gives_way: bool,
-    is_cut_within: bool,
+    fit: Fit,
     is_optional: bool,
 }
 
 impl Column {
     /// A column of text.
     pub fn text(title: &'static str) -> Self {
-        Self { title, align: Align::Left, gives_way: false, is_cut_within: false, is_optional: false }
+        Self { title, align: Align::Left, fit: Fit::Never, is_optional: false }
     }
 
     /// A column of numbers.
     pub fn number(title: &'static str) -> Self {
-        Self { title, align: Align::Right, gives_way: false, is_cut_within: false, is_optional: false }
+        Self { align: Align::Right, ..Self::text(title) }
     }
 
-    /// Its cells are cut where the table is wider than the page.
-    pub fn giving_way(self) -> Self {
-        Self { gives_way: true, ..self }
+    /// Cuts its cells if the table is wider than the page.
+    pub fn cut(self) -> Self {
+        Self { fit: Fit::Cut, ..self }
     }
 
-    /// The column is left out where all its cells are empty, and where the table is wider than the page though cells were
-    /// cut; the last first.
+    /// Shortens its source lines as [`shorten_line`] does if the table is wider than the page.
+    pub fn source_lines(self) -> Self {
+        Self { fit: Fit::SourceLine, ..self }
+    }
+
+    /// Drops entries at the end of its lists, which are separated by `, `, if the table is wider than the page.
+    pub fn entries(self) -> Self {
+        Self { fit: Fit::Entries, ..self }
+    }
+
+    /// Wraps its cells if the table is wider than the page.
+    pub fn wrapped(self) -> Self {
+        Self { fit: Fit::Wrap, ..self }
+    }
+
+    /// Leaves the column out if all its cells are empty, and, the last such column first, if other columns would otherwise
+    /// be cut to less than [`COMFORTABLE`] characters.
     pub fn optional(self) -> Self {
         Self { is_optional: true, ..self }
-    }
-
-    /// As [`Self::giving_way`], for source lines: they are shortened as [`shorten_line`] does.
-    pub fn giving_way_within(self) -> Self {
-        Self { gives_way: true, is_cut_within: true, ..self }
     }
 }
 
@@ -60,8 +86,11 @@ pub struct Table {
 /// Spaces before each column.
 const GAP: usize = 2;
 
-/// A column that gives way keeps at least so many characters.
+/// A column whose cells are cut keeps at least so many characters.
 const LEAST: usize = 12;
+
+/// Characters that a column whose cells are cut keeps while optional columns can be left out instead.
+const COMFORTABLE: usize = 24;
 
 impl Table {
     /// A table without rows.
@@ -75,8 +104,9 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// The table as lines, titles first, none wider than `page_width` if the columns that give way allow it. Where it would
-    /// be wider, source lines lose the folders that do not distinguish them, then optional columns are left out.
+    /// The table as lines, titles first, none wider than `page_width` if the columns that can be cut allow it. If it would
+    /// be wider, source lines lose the folders that do not distinguish them, then optional columns are left out, then cells
+    /// are cut.
     pub fn lines(&self, page_width: Option<usize>) -> Vec<String> {
         let table = self.without_empty();
         let is_wide = |page: &usize| line_width(&table.widths(None)) > *page;
@@ -107,11 +137,11 @@ impl Table {
     fn fitted(mut self, page: usize) -> Self {
         let table = &mut self;
         for at in 0..table.columns.len() {
-            if table.columns[at].is_cut_within {
+            if table.columns[at].fit == Fit::SourceLine {
                 table.shorten_paths(at);
             }
         }
-        while line_width(&table.least_widths()) > page
+        while line_width(&table.least_widths(COMFORTABLE)) > page
             && let Some(at) = table.columns.iter().rposition(|column| column.is_optional)
         {
             table.remove(at);
@@ -130,18 +160,18 @@ impl Table {
         }
     }
 
-    /// What the columns cannot be narrower than.
-    fn least_widths(&self) -> Vec<usize> {
-        let least = |(at, width): (usize, usize)| match self.columns[at] {
-            Column { is_cut_within: true, .. } => {
+    /// The widths below which columns are not cut: `least`, or more for source lines, whose file name and line number stay.
+    fn least_widths(&self, least: usize) -> Vec<usize> {
+        let of = |(at, width): (usize, usize)| match self.columns[at].fit {
+            Fit::SourceLine => {
                 let cells = self.rows.iter().filter_map(|row| row.get(at));
-                let shortest = cells.flat_map(|cell| cell.lines()).map(place_width);
-                shortest.max().unwrap_or(0).max(LEAST).min(width)
+                let places = cells.flat_map(|cell| cell.lines()).map(place_width);
+                places.max().unwrap_or(0).max(least).min(width)
             }
-            Column { gives_way: true, .. } => width.min(LEAST),
-            _ => width,
+            Fit::Cut | Fit::Entries | Fit::Wrap => width.min(least),
+            Fit::Never => width,
         };
-        self.widths(None).into_iter().enumerate().map(least).collect()
+        self.widths(None).into_iter().enumerate().map(of).collect()
     }
 
     fn lines_within(&self, page_width: Option<usize>) -> Vec<String> {
@@ -159,12 +189,12 @@ impl Table {
             }
         }
         let Some(page) = page_width else { return widths };
-        let least = self.least_widths();
+        let least = self.least_widths(LEAST);
         let mut excess = line_width(&widths).saturating_sub(page);
-        // The widest gives first, so that several that give way end up alike.
+        // The widest first, so that several end up alike.
         while excess > 0 {
-            let giving = (0..widths.len()).filter(|&at| self.columns[at].gives_way && widths[at] > least[at]);
-            let Some(widest) = giving.max_by_key(|&at| widths[at]) else {
+            let cuttable = (0..widths.len()).filter(|&at| widths[at] > least[at]);
+            let Some(widest) = cuttable.max_by_key(|&at| widths[at]) else {
                 break;
             };
             widths[widest] -= 1;
@@ -174,18 +204,27 @@ impl Table {
     }
 
     fn row_lines(&self, cells: &[String], widths: &[usize]) -> Vec<String> {
-        let height = cells.iter().map(|cell| cell.lines().count()).max().unwrap_or(0).max(1);
+        let fitted = |(at, column): (usize, &Column)| -> Vec<String> {
+            let lines = cells.get(at).map(|cell| cell.lines()).into_iter().flatten();
+            let fit = |line: &str| match column.fit {
+                Fit::SourceLine => vec![shorten_line(line, widths[at]).into_owned()],
+                Fit::Entries => vec![cut_entries(line, widths[at])],
+                Fit::Wrap => wrapped(line, widths[at]),
+                Fit::Cut | Fit::Never => vec![cut(line, widths[at])],
+            };
+            lines.flat_map(fit).collect()
+        };
+        let cells: Vec<Vec<String>> = self.columns.iter().enumerate().map(fitted).collect();
+        let height = cells.iter().map(Vec::len).max().unwrap_or(0).max(1);
         let line = |at: usize| {
             let mut line = String::new();
-            for (position, column) in self.columns.iter().enumerate() {
-                let cell = cells.get(position).and_then(|cell| cell.lines().nth(at)).unwrap_or("");
-                let width = widths[position];
-                let cell = if column.is_cut_within { shorten_line(cell, width).into_owned() } else { cut(cell, width) };
-                let padding = " ".repeat(widths[position].saturating_sub(length(&cell)));
+            for ((column, cell), width) in self.columns.iter().zip(&cells).zip(widths) {
+                let cell = cell.get(at).map_or("", String::as_str);
+                let padding = " ".repeat(width.saturating_sub(length(cell)));
                 line.push_str(&" ".repeat(GAP));
                 match column.align {
-                    Align::Left => line.extend([cell, padding]),
-                    Align::Right => line.extend([padding, cell]),
+                    Align::Left => line.extend([cell, &padding]),
+                    Align::Right => line.extend([&padding, cell]),
                 }
             }
             line.truncate(line.trim_end().len());
@@ -215,6 +254,16 @@ pub fn cut(text: &str, width: usize) -> String {
     }
     let kept: String = text.chars().take(width.saturating_sub(1)).collect();
     kept.trim_end().to_owned() + "…"
+}
+
+/// `text` in at most `width` characters, cut between two of its entries if one fits, which is marked by `, …`.
+fn cut_entries(text: &str, width: usize) -> String {
+    if length(text) <= width {
+        return text.to_owned();
+    }
+    let ends = text.match_indices(", ").map(|(end, _)| &text[..end]);
+    let longest = ends.take_while(|head| length(head) + length(", …") <= width).last();
+    longest.map_or_else(|| cut(text, width), |head| format!("{head}, …"))
 }
 
 /// `part` of `whole` as a bar of at most `width` characters, exact to an eighth of one.
@@ -250,7 +299,7 @@ mod tests {
     use super::*;
 
     fn table() -> Table {
-        let mut table = Table::new(vec![Column::text("what").giving_way(), Column::number("bytes")]);
+        let mut table = Table::new(vec![Column::text("what").cut(), Column::number("bytes")]);
         table.push(vec!["activation of a long name".into(), "7".into()]);
         table.push(vec!["two\nlines".into(), "1,000".into()]);
         table
@@ -279,8 +328,27 @@ mod tests {
     }
 
     #[test]
+    fn lists_are_cut_between_entries_and_wrapped_cells_lose_nothing() {
+        let mut table = Table::new(vec![Column::number("step"), Column::text("at its peak").entries()]);
+        table.push(vec!["0".into(), "parameter 1.13 GiB, gradient 1.13 GiB, others 3 MiB".into()]);
+        assert_eq!(table.lines(Some(40))[1], "     0  parameter 1.13 GiB, …");
+        assert_eq!(table.lines(Some(20))[1], "     0  parameter 1…", "one entry does not fit");
+        let mut table = Table::new(vec![Column::text("name"), Column::text("about").wrapped()]);
+        table.push(vec!["gpt2".into(), "a small language model".into()]);
+        assert_eq!(table.lines(Some(24)), ["  name  about", "  gpt2  a small language", "        model"]);
+    }
+
+    #[test]
+    fn optional_columns_are_left_out_before_names_are_cut_short() {
+        let mut table = Table::new(vec![Column::text("scope").cut(), Column::number("share").optional()]);
+        table.push(vec!["encoder.layers.10.attention".into(), "12.5 %".into()]);
+        assert_eq!(table.lines(Some(34))[1], "  encoder.layers.10.atten…  12.5 %");
+        assert_eq!(table.lines(Some(32))[1], "  encoder.layers.10.attention");
+    }
+
+    #[test]
     fn a_source_line_keeps_its_file_name_and_line_number_where_it_is_cut() {
-        let mut table = Table::new(vec![Column::text("frame").giving_way_within(), Column::number("bytes")]);
+        let mut table = Table::new(vec![Column::text("frame").source_lines(), Column::number("bytes")]);
         table.push(vec!["/home/me/projects/model.py:14 forward".into(), "7".into()]);
         assert_eq!(table.lines(Some(35))[1], "  model.py:14 forward      7");
         assert_eq!(table.lines(Some(24))[1], "  model.py:14 fo…      7");
@@ -288,8 +356,7 @@ mod tests {
 
     #[test]
     fn a_narrow_page_drops_shared_folders_and_optional_columns_and_never_a_line_number() {
-        let columns =
-            vec![Column::text("frame").giving_way_within(), Column::number("bytes"), Column::text("").optional()];
+        let columns = vec![Column::text("frame").source_lines(), Column::number("bytes"), Column::text("").optional()];
         let mut table = Table::new(columns);
         table.push(vec!["/home/me/projects/net/model.py:184 forward".into(), "7".into(), "█████".into()]);
         table.push(vec!["/home/me/projects/net/train.py:9 main".into(), "1,000".into(), "█".into()]);

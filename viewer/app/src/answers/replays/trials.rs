@@ -50,7 +50,7 @@ pub(super) fn test(
     let (config, _) = recorded_config(trace.device_facts(device));
     let target = Target {
         event: request.event,
-        stream: request.likely_stream.unwrap_or_default(),
+        stream: request.stream.unwrap_or_default(),
         private: None,
         before: Before::Nothing,
     };
@@ -125,7 +125,10 @@ impl Bench<'_> {
             self.bound = self.most_reserved();
             return Ok(met(Remedy::NoLimit));
         }
-        // The stream is not recorded: with one that fails, the replay does as the recording.
+        if !self.request.stream_is_guessed {
+            return Ok(met(Remedy::Retry));
+        }
+        // With a stream on which the request fails, the replay does as the recording.
         let mut streams: Vec<StreamId> = self.request.homes.iter().map(|home| home.stream).collect();
         streams.insert(0, StreamId(0));
         let asked_from = self.target.stream;

@@ -113,7 +113,7 @@ impl Fleet {
         let unknown = self.ranks.iter().filter(|rank| rank.number().is_none()).count();
         if unknown > 0 && self.ranks.len() > 1 {
             problems.push(format!(
-                "the rank of {unknown} of {} recordings is not known: neither the header nor the file name has one of its own",
+                "the rank of {unknown} of {} recordings is unknown: neither the header nor the file name gives it",
                 self.ranks.len()
             ));
         }

@@ -1,4 +1,4 @@
-//! Rank: what is kept of one recording among many, once its trace is let go.
+//! The summary of one rank's recording, which is kept when its trace is dropped.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -8,12 +8,14 @@ use highwater_analysis::{Metric, Moment, Series, Totals};
 use highwater_snapshots::trace::{Header, Trust};
 use highwater_snapshots::{DeviceId, Trace};
 
+use crate::answers::request_failure::RequestFailure;
+
 /// Where a rank's number comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// The recording's header.
     Recorded,
-    /// The file's name: the number after its last `rank`, else its last number.
+    /// The file's name.
     FileName,
     /// Nowhere: the number only keeps recordings in order, and the file's name stands for the rank.
     Order,
@@ -53,6 +55,8 @@ pub struct Rank {
     pub problems: Vec<String>,
     /// How many problems there are.
     pub problem_count: usize,
+    /// The last request that failed on the default device.
+    pub failure: Option<RequestFailure>,
     /// Its devices, by ordinal; at least one.
     pub devices: Vec<DeviceLook>,
     /// The row of the device that most people mean.
@@ -96,6 +100,7 @@ impl Rank {
             trust_sentences: trace.trust_sentences(),
             problems: trace.problems.iter().take(MOST_PROBLEMS).map(ToString::to_string).collect(),
             problem_count: trace.problems.len(),
+            failure: RequestFailure::all(trace, main).next_back(),
             main: ids.iter().position(|device| *device == main).unwrap_or(0),
             devices: ids.into_iter().map(|device| DeviceLook::of(trace, device)).collect(),
         }
@@ -153,16 +158,28 @@ impl DeviceLook {
     }
 }
 
-/// Numbers the recordings whose header has no rank: by their file names, unless two would have the same rank by these, or
-/// one that a header has; else by the smallest free numbers, in their order.
+/// Gives recordings without a rank in the header the rank of their file name, unless another recording has the same rank.
+/// A number without the word `rank` counts only if all these names differ in nothing but that number, as `r0.snap` and
+/// `r1.snap` do. The others are numbered in their order.
 pub(super) fn number(ranks: &mut [Rank]) {
-    let mut named: BTreeMap<u32, usize> = BTreeMap::new();
-    for rank in ranks.iter() {
-        let number = if rank.origin == Origin::Recorded { Some(rank.rank) } else { rank_in(&rank.name) };
-        number.into_iter().for_each(|number| *named.entry(number).or_default() += 1);
-    }
-    for rank in ranks.iter_mut().filter(|rank| rank.origin != Origin::Recorded) {
-        if let Some(number) = rank_in(&rank.name).filter(|number| named.get(number) == Some(&1)) {
+    let from_name: Vec<Option<u32>> = {
+        let names: Vec<&str> =
+            ranks.iter().filter(|rank| rank.origin != Origin::Recorded).map(|rank| rank.name.as_str()).collect();
+        let numbered: Vec<Option<(String, u32)>> = names.iter().map(|name| last_number(name)).collect();
+        let mut patterns: Vec<&str> = numbered.iter().flatten().map(|(pattern, _)| pattern.as_str()).collect();
+        patterns.dedup();
+        let is_series = names.len() > 1 && numbered.iter().all(Option::is_some) && patterns.len() == 1;
+        let number = |(name, numbered): (&&str, &Option<(String, u32)>)| {
+            after_rank(name).or_else(|| numbered.as_ref().filter(|_| is_series).map(|(_, number)| *number))
+        };
+        names.iter().zip(&numbered).map(number).collect()
+    };
+    let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
+    let recorded = ranks.iter().filter_map(Rank::number);
+    recorded.chain(from_name.iter().flatten().copied()).for_each(|number| *counts.entry(number).or_default() += 1);
+    let unnumbered = ranks.iter_mut().filter(|rank| rank.origin != Origin::Recorded);
+    for (rank, number) in unnumbered.zip(from_name) {
+        if let Some(number) = number.filter(|number| counts.get(number) == Some(&1)) {
             (rank.rank, rank.origin) = (number, Origin::FileName);
         }
     }
@@ -173,27 +190,30 @@ pub(super) fn number(ranks: &mut [Rank]) {
     }
 }
 
-/// The rank that a file's path says: the number after the last `rank` in it, else the last number of the file's name, its
-/// endings such as `.pickle.gz` aside.
-fn rank_in(path: &str) -> Option<u32> {
+/// The number after the last `rank` in a path.
+fn after_rank(path: &str) -> Option<u32> {
     let path = path.to_ascii_lowercase();
-    let after_rank = path.match_indices("rank").filter_map(|(at, word)| {
-        let rest = path[at + word.len()..].trim_start_matches(['_', '-', '.', '=', ' ']);
-        leading_number(rest)
-    });
-    after_rank.last().or_else(|| {
-        let name = path.rsplit(['/', '\\']).next().unwrap_or(&path);
-        // What follows a dot is an ending where it begins with a letter: `step.10.snap` has the number 10.
-        let mut stem = name;
-        while let Some((before, ending)) = stem.rsplit_once('.')
-            && ending.starts_with(|c: char| c.is_ascii_alphabetic())
-        {
-            stem = before;
-        }
-        let last = stem.rfind(|c: char| c.is_ascii_digit())?;
-        let before = stem[..=last].trim_end_matches(|c: char| c.is_ascii_digit());
-        leading_number(&stem[before.len()..])
-    })
+    let numbers = path
+        .match_indices("rank")
+        .filter_map(|(at, word)| leading_number(path[at + word.len()..].trim_start_matches(['_', '-', '.', '=', ' '])));
+    numbers.last()
+}
+
+/// The last number of a file's name without its endings such as `.pickle.gz`, and the path without that number.
+fn last_number(path: &str) -> Option<(String, u32)> {
+    let name = path.rsplit(['/', '\\']).next().unwrap_or(path);
+    // What follows a dot is an ending if it begins with a letter: `step.10.snap` has the number 10.
+    let mut stem = name;
+    while let Some((before, ending)) = stem.rsplit_once('.')
+        && ending.starts_with(|c: char| c.is_ascii_alphabetic())
+    {
+        stem = before;
+    }
+    let last = stem.rfind(|c: char| c.is_ascii_digit())?;
+    let before = stem[..=last].trim_end_matches(|c: char| c.is_ascii_digit());
+    let number = leading_number(&stem[before.len()..])?;
+    let start = path.len() - name.len();
+    Some((format!("{}#{}", &path[..start + before.len()], &path[start + last + 1..]), number))
 }
 
 /// The number that `text` begins with.
@@ -204,27 +224,38 @@ fn leading_number(text: &str) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::rank_in;
+    use super::{after_rank, last_number};
 
     #[test]
     fn the_rank_is_read_from_the_files_name() {
         for (name, rank) in [
             ("rank10.pickle", Some(10)),
             ("snapshot_rank_3.pickle", Some(3)),
-            ("r2.snap", Some(2)),
             ("rank_7/step500.snap", Some(7)),
             ("step500.rank=4.pickle.gz", Some(4)),
-            ("run2/host-12.json", Some(12)),
-            ("step.10.snap", Some(10)),
-            ("mem_2024.pickle2", Some(2024)),
-            ("größe5é.snap", Some(5)),
             ("Rank-0.PICKLE", Some(0)),
-            ("snapshot.pickle", None),
+            ("falcon40.snap", None),
             ("rank.snap", None),
             ("rank99999999999.snap", None),
             ("", None),
         ] {
-            assert_eq!(rank_in(name), rank, "{name}");
+            assert_eq!(after_rank(name), rank, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_last_number_of_a_name_and_what_is_around_it_are_found() {
+        for (name, expected) in [
+            ("r2.snap", Some(("r#.snap", 2))),
+            ("run2/host-12.json", Some(("run2/host-#.json", 12))),
+            ("step.10.snap", Some(("step.#.snap", 10))),
+            ("mem_2024.pickle2", Some(("mem_#.pickle2", 2024))),
+            ("größe5é.snap", Some(("größe#é.snap", 5))),
+            ("snapshot.pickle", None),
+            ("99999999999.snap", None),
+            ("", None),
+        ] {
+            assert_eq!(last_number(name), expected.map(|(pattern, number)| (pattern.to_owned(), number)), "{name}");
         }
     }
 }

@@ -52,8 +52,8 @@ fn a_rank_that_the_recording_does_not_say_is_that_of_its_file_name() {
     // Where two names say the same, or nothing, the file's name stands for the rank.
     let fleet = fleet_of(&["a1.snap", "b1.snap", "c.snap", "d2.snap"].map(|name| (name, recording(None, None, 100))));
     let labels: Vec<String> = fleet.ranks.iter().map(Rank::label).collect();
-    assert_eq!(labels, ["rank 2", "a1.snap", "b1.snap", "c.snap"]);
-    assert!(fleet.problems()[0].starts_with("the rank of 3 of 4 recordings is not known"), "{:?}", fleet.problems());
+    assert_eq!(labels, ["a1.snap", "b1.snap", "c.snap", "d2.snap"], "a number of other names is no rank");
+    assert!(fleet.problems()[0].starts_with("the rank of 4 of 4 recordings is unknown"), "{:?}", fleet.problems());
 }
 
 #[test]

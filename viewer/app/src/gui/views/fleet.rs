@@ -122,7 +122,7 @@ impl FleetView {
         ScrollArea::vertical().id_salt("notes").max_height(most).auto_shrink([false, true]).show(ui, |ui| {
             let open = "To open a rank, double-click its row, press Enter, or click it in the strip above.";
             ui.label(RichText::new(open).color(shades.faint));
-            ui.label(RichText::new(format!("The rule: {RULE}.")).color(shades.faint));
+            ui.label(RichText::new(format!("{RULE}.")).color(shades.faint));
             for Caveat { is_warning, text: sentence } in &self.limits {
                 let colour = if *is_warning { shades.warning } else { shades.faint };
                 ui.label(RichText::new(sentence).color(colour));
@@ -220,7 +220,7 @@ fn text(rank: &Rank, standings: &[Standing; COMPARED.len()], column: usize) -> S
         (5, _) => "before".to_owned(),
         (7, _) => rank.peak(Metric::Allocated).phase.name().to_owned(),
         (10, _) => if rank.is_complete() { "complete" } else { "limited" }.to_owned(),
-        (11, _) => notes(standings).trim_start_matches('◀').trim_start().to_owned(),
+        (11, _) => notes(rank, standings).trim_start_matches('◀').trim_start().to_owned(),
         _ => "-".to_owned(),
     }
 }

@@ -7,13 +7,13 @@ use eframe::egui::{
 use highwater_analysis::addresses::{FailedRequest, WayOut};
 use highwater_analysis::holders::Holders;
 use highwater_snapshots::Category;
-use highwater_snapshots::units::format_bytes;
+use highwater_snapshots::units::{format_bytes, format_bytes_apart};
 
 use super::known::State;
 use super::look::Paint;
 use crate::answers::oom_analysis::OomAnalysis;
 use crate::figures::moment::count_of;
-use crate::figures::requests::requested;
+use crate::figures::requests::{requested, stream_text};
 use crate::gui::view_context::Action;
 use crate::gui::widgets::fit;
 use crate::gui::widgets::theme::{self, Shades};
@@ -118,15 +118,16 @@ fn words_ui(ui: &mut Ui, failed: &FailedRequest, analysis: Option<&OomAnalysis>,
 
 fn facts_ui(ui: &mut Ui, failed: &FailedRequest) {
     let bytes = format_bytes;
-    let stream = failed.likely_stream.map_or(String::new(), |stream| format!(", probably stream {}", stream.0));
+    let stream = stream_text(failed).map_or_else(String::new, |stream| format!(", {stream}"));
     let outside = failed.outside.map(|outside| {
         let of = failed.capacity.map_or_else(String::new, |all| format!(" of {}", bytes(all)));
         ("outside the allocator", format!("{}{of}", bytes(outside)))
     });
+    let [needed, free] = format_bytes_apart([failed.from_driver, failed.device_free]);
     let rows = [
         ("rounded to", format!("{}, {} pool{stream}", bytes(failed.rounded), failed.pool)),
-        ("needed from the driver", bytes(failed.from_driver)),
-        ("free on the device", bytes(failed.device_free)),
+        ("needed from the driver", needed),
+        ("free on the device", free),
         ("allocated", format!("{} of {} reserved", bytes(failed.allocated), bytes(failed.reserved))),
         ("waiting for streams", bytes(failed.waiting)),
         ("free in its pool", bytes(failed.free_in_pool)),

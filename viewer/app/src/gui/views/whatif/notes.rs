@@ -2,7 +2,7 @@
 
 use eframe::egui::{Grid, Label, RichText, Role, Ui, WidgetInfo, vec2};
 use highwater_snapshots::EventId;
-use highwater_snapshots::units::format_bytes;
+use highwater_snapshots::units::{format_bytes, format_required_bytes};
 
 use super::form::Applied;
 use super::job::Replayed;
@@ -41,7 +41,7 @@ fn changed_ui(ui: &mut Ui, applied: &Applied, changed: &Changed) -> Option<Actio
     if let Some(oom) = &changed.oom {
         action = there_ui(ui, "Go to the request that fails", "Go to the request that fails", oom.event);
         Grid::new("request that fails").num_columns(2).spacing(vec2(12.0, 1.0)).show(ui, |ui| {
-            for (name, value) in failed_rows(oom) {
+            for (name, value) in failed_rows(oom, changed) {
                 ui.weak(name);
                 ui.label(value);
                 ui.end_row();
@@ -61,14 +61,15 @@ fn changed_ui(ui: &mut Ui, applied: &Applied, changed: &Changed) -> Option<Actio
 }
 
 /// The sizes at a request that fails.
-fn failed_rows(oom: &Failed) -> Vec<(&'static str, String)> {
+fn failed_rows(oom: &Failed, changed: &Changed) -> Vec<(&'static str, String)> {
     let mut rows = vec![
-        ("fails at", when(Some(oom.event), oom.step, Some(oom.phase))),
+        ("fails at", when(Some(oom.event), oom.step, oom.phase)),
         ("requested", format_bytes(oom.requested)),
         ("in live blocks", format_bytes(oom.allocated)),
         ("reserved", format_bytes(oom.reserved)),
     ];
-    rows.extend(oom.suffices.map(|bytes| ("large enough", format!("a device of {}", format_bytes(bytes)))));
+    let large_enough = changed.suffices.filter(|_| changed.ends_in_oom.is_none());
+    rows.extend(large_enough.map(|bytes| ("large enough", format!("a device of {}", format_required_bytes(bytes)))));
     rows
 }
 
