@@ -1,8 +1,8 @@
-//! Cache: compiled kernels kept on disk, so that each is compiled once on a machine.
+//! Caches compiled kernels on disk, so that each is compiled once per machine.
 //!
-//! A file is named after a digest of all that its content depends on: the text, the headers, the options and the
-//! compiler. It begins with a digest of its image, so that a file that was cut or damaged counts as absent. Files are
-//! written beside their place and moved there, so that two programs may write at once.
+//! File names contain a digest of everything that the content depends on: the source, the headers, the options and the
+//! compiler. A file starts with a digest of its image, so that a truncated or damaged file counts as missing. Files are
+//! written under a temporary name and renamed, so that two processes may write at once.
 
 use std::path::PathBuf;
 
@@ -10,10 +10,13 @@ use crate::compile::{self, compile, options};
 use crate::error::{Error, Result};
 use crate::source::{HEADERS, Unit, file};
 
-/// Names the folder in place of the user's cache folder.
+/// Environment variable with the folder to use instead of the user's cache folder.
 pub const CACHE_VARIABLE: &str = "HIGHWATER_KERNEL_CACHE";
 
-/// The code of `unit` for an architecture: from disk if it is there, else compiled and kept.
+/// Returns the machine code of `unit` for an architecture: from disk if cached, else compiled and cached.
+///
+/// # Errors
+/// If NVRTC is missing or the unit does not compile.
 pub fn load(unit: Unit, arch: &str) -> Result<Vec<u8>> {
     let Some(folder) = folder() else { return Ok(compile(unit, arch)?.image) };
     let path = folder.join(format!("{}-{arch}-{:032x}.cubin", unit.file, key(unit, arch)?));
@@ -21,12 +24,12 @@ pub fn load(unit: Unit, arch: &str) -> Result<Vec<u8>> {
         return Ok(image);
     }
     let image = compile(unit, arch)?.image;
-    // A cache that cannot be written costs time at the next start, and nothing else.
+    // A cache that cannot be written only costs time at the next start.
     drop(store(&path, &image));
     Ok(image)
 }
 
-/// Where compiled kernels are kept, if anywhere.
+/// Returns the folder for compiled kernels, if there is one.
 pub fn folder() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os(CACHE_VARIABLE) {
         return (!named.is_empty()).then(|| named.into());
@@ -70,7 +73,7 @@ fn store(path: &std::path::Path, image: &[u8]) -> Result<()> {
     std::fs::rename(&beside, path).map_err(failed)
 }
 
-/// FNV-1a with 128 bits (Fowler, Noll and Vo, 1991): for names of files that nobody wants to forge.
+/// 128-bit FNV-1a (Fowler, Noll and Vo, 1991), for file names that need no protection against forgery.
 struct Digest(u128);
 
 impl Digest {
@@ -84,7 +87,7 @@ impl Digest {
         }
     }
 
-    /// A text, told from the next by its length.
+    /// Adds a text, preceded by its length to separate it from the next one.
     fn add(&mut self, text: &str) {
         self.add_bytes(&(text.len() as u64).to_le_bytes());
         self.add_bytes(text.as_bytes());

@@ -1,4 +1,4 @@
-//! Compile: kernels' text to a GPU's own code, by NVRTC. Needs no GPU.
+//! Compiles kernels to a GPU's machine code with NVRTC. Does not need a GPU.
 #![expect(unsafe_code, reason = "calls the compiler's C functions")]
 
 use std::ffi::{CStr, CString, c_char};
@@ -13,19 +13,22 @@ use crate::source::{HEADERS, Unit, file};
 /// A compiled unit.
 #[derive(Debug)]
 pub struct Compiled {
-    /// The code, as the driver loads it.
+    /// The machine code, in the format that the driver loads (cubin).
     pub image: Vec<u8>,
-    /// The compiler's remarks: empty if it has none.
+    /// The compiler's log; empty if it has no messages.
     pub log: String,
 }
 
 /// Compiles `unit` for an architecture such as `sm_90`.
+///
+/// # Errors
+/// If NVRTC is missing or the unit does not compile.
 pub fn compile(unit: Unit, arch: &str) -> Result<Compiled> {
     library::compiler()?;
     let program = Program::new(unit, arch)?;
     let options: Vec<CString> = options(unit, arch).into_iter().map(terminated).collect();
     let pointers: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
-    // SAFETY: `program` is alive, and so are the options that the pointers lead to.
+    // SAFETY: `program` is live, and so are the options that the pointers refer to.
     let outcome = unsafe { sys::nvrtcCompileProgram(program.handle, pointers.len() as i32, pointers.as_ptr()) };
     let log = program.log();
     match outcome.result() {
@@ -34,21 +37,24 @@ pub fn compile(unit: Unit, arch: &str) -> Result<Compiled> {
     }
 }
 
-/// What identifies the compiler: its version.
+/// Returns the version of the compiler.
+///
+/// # Errors
+/// If NVRTC is missing.
 pub fn version() -> Result<String> {
     library::compiler()?;
     let (mut major, mut minor) = (0, 0);
-    // SAFETY: both places are valid for a number to be written.
+    // SAFETY: both pointers are valid for writing an integer.
     unsafe { sys::nvrtcVersion(&raw mut major, &raw mut minor) }.result().map_err(|_| Error::NoCompiler)?;
     Ok(format!("{major}.{minor}"))
 }
 
-/// How `unit` is compiled.
+/// Returns the compiler options for `unit`.
 pub fn options(unit: Unit, arch: &str) -> Vec<String> {
     vec![
         format!("--gpu-architecture={arch}"),
         "--std=c++17".to_owned(),
-        // Lambdas are the device's, as all here is.
+        // Treat lambdas as device functions, since all code here is device code.
         "-default-device".to_owned(),
         "--generate-line-info".to_owned(),
         format!("--define-macro=T={}", unit.types.t.name()),
@@ -72,7 +78,7 @@ impl<'a> Program<'a> {
         let texts: Vec<*const c_char> = texts.iter().map(|text| text.as_ptr()).collect();
         let names_at: Vec<*const c_char> = names.iter().map(|name| name.as_ptr()).collect();
         let (handle, count) = (&raw mut program.handle, HEADERS.len() as i32);
-        // SAFETY: all strings end in a zero and outlive the call, which copies them.
+        // SAFETY: all strings are zero-terminated and outlive the call, which copies them.
         let created = unsafe {
             sys::nvrtcCreateProgram(handle, text.as_ptr(), name.as_ptr(), count, texts.as_ptr(), names_at.as_ptr())
         };
@@ -81,7 +87,7 @@ impl<'a> Program<'a> {
     }
 
     fn log(&self) -> String {
-        // SAFETY: the program is alive.
+        // SAFETY: the program is live.
         let log = unsafe { result::get_program_log(self.handle) }.unwrap_or_default();
         let bytes: Vec<u8> = log.into_iter().map(|character| character as u8).collect();
         CStr::from_bytes_until_nul(&bytes).map(|text| text.to_string_lossy().trim().to_owned()).unwrap_or_default()
@@ -89,12 +95,12 @@ impl<'a> Program<'a> {
 
     fn image(&self) -> Result<Vec<u8>> {
         let mut bytes = 0;
-        // SAFETY: the program is alive and compiled.
+        // SAFETY: the program is live and compiled.
         unsafe { sys::nvrtcGetCUBINSize(self.handle, &raw mut bytes) }
             .result()
             .map_err(|error| self.failed(error.to_string()))?;
         let mut image = vec![0_u8; bytes];
-        // SAFETY: as above, and the image has as many bytes as the compiler has just asked for.
+        // SAFETY: as above, and the image has the size that the compiler just returned.
         unsafe { sys::nvrtcGetCUBIN(self.handle, image.as_mut_ptr().cast()) }
             .result()
             .map_err(|error| self.failed(error.to_string()))?;
@@ -109,13 +115,13 @@ impl<'a> Program<'a> {
 impl Drop for Program<'_> {
     fn drop(&mut self) {
         if !self.handle.is_null() {
-            // SAFETY: the handle is the compiler's own, and is not used again. A failure leaves memory behind, no more.
+            // SAFETY: the handle comes from the compiler and is not used again. A failure only leaks memory.
             let _ = unsafe { result::destroy_program(self.handle) };
         }
     }
 }
 
-/// Kernels and options are ours and hold no zero.
+/// Converts a kernel source or an option, which contain no zero bytes, to a C string.
 fn terminated(text: String) -> CString {
     CString::new(text).unwrap_or_default()
 }

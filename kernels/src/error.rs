@@ -1,35 +1,35 @@
-//! What can go wrong when CUDA is asked for.
+//! Errors of CUDA operations.
 
 use std::path::PathBuf;
 
-/// Why something could not be done on a CUDA device.
+/// An error of an operation on a CUDA device.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    // What is missing.
-    /// The driver's library is not installed.
+    // Missing components.
+    /// The driver library is not installed.
     #[error(
         "no CUDA driver: libcuda.so.1 was not found; install the NVIDIA driver, or use --device cpu or --device meta"
     )]
     NoDriver,
-    /// The compiler of kernels is not installed.
+    /// The kernel compiler NVRTC is not installed.
     #[error(
         "no CUDA compiler: libnvrtc.so.13 (or .12) was not found; install the CUDA toolkit, or `pip install \
          nvidia-cuda-nvrtc`, and name the folder that holds it in HIGHWATER_CUDA_PATH"
     )]
     NoCompiler,
-    /// The library of matrix products is not installed.
+    /// The matrix multiplication library cuBLASLt is not installed.
     #[error(
         "no cuBLASLt: libcublasLt.so.13 (or .12) was not found; install the CUDA toolkit, or `pip install nvidia-cublas`, \
          and name the folder that holds it in HIGHWATER_CUDA_PATH"
     )]
     NoProducts,
-    /// The driver knows no such device.
+    /// The driver has no device with this ordinal.
     #[error("CUDA device {asked} does not exist: the driver has {count}")]
     NoDevice {
-        /// The ordinal asked for.
+        /// The requested ordinal.
         asked: u16,
-        /// How many there are.
+        /// The number of devices.
         count: u16,
     },
     /// The device cannot run the kernels.
@@ -37,65 +37,65 @@ pub enum Error {
     TooOld {
         /// The device's name.
         name: String,
-        /// What it has.
+        /// Its compute capability.
         capability: (i32, i32),
     },
 
-    // What failed.
+    // Failed operations.
     /// The device has not enough free memory.
     #[error("the device has not enough free memory for {doing}")]
     OutOfMemory {
-        /// What was asked of the driver.
+        /// The operation.
         doing: String,
     },
-    /// The driver refuses.
+    /// A driver call failed.
     #[error("the CUDA driver failed at {doing}: {message}")]
     Driver {
-        /// What was asked of it: "cuMemAlloc", "a launch of reduce::max" …
+        /// The operation: "cuMemAlloc", "a launch of reduce::max" …
         doing: String,
-        /// Its own words.
+        /// The driver's error message.
         message: String,
     },
     /// A kernel does not compile.
     #[error("{unit} does not compile for {arch}:\n{log}")]
     Compile {
-        /// Which file, for which types.
+        /// The file and its dtypes.
         unit: String,
         /// The architecture.
         arch: String,
-        /// What the compiler says.
+        /// The compiler's log.
         log: String,
     },
-    /// cuBLASLt refuses.
+    /// A cuBLASLt call failed.
     #[error("cuBLASLt failed at {doing}: {status}")]
     Products {
-        /// What was asked of it.
+        /// The operation.
         doing: String,
-        /// Its own words.
+        /// The library's error message.
         status: String,
     },
-    /// cuBLASLt cannot compute this at all.
+    /// cuBLASLt does not support this product.
     #[error("cuBLASLt has no algorithm for {product}")]
     NoAlgorithm {
-        /// Which product: its sizes and layouts.
+        /// The product, with its sizes and layouts.
         product: String,
     },
-    /// A folder for compiled kernels that cannot be used.
+    /// The folder for compiled kernels cannot be used.
     #[error("cannot cache compiled kernels in {}: {why}", path.display())]
     Cache {
         /// The folder.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The underlying error.
         why: std::io::Error,
     },
 }
 
-/// This crate's results.
+/// The result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Words for the driver's errors.
+/// Converts driver errors.
 pub(crate) trait ToResult<T> {
-    /// Says what was being done.
+    /// Converts a driver error to an [`Error`] that names the failed operation.
     fn told(self, doing: &str) -> Result<T>;
 }
 

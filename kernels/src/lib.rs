@@ -1,8 +1,8 @@
-//! The only crate of Highwater that speaks CUDA: kernels as text, their compiler, and devices that run them.
+//! Highwater's CUDA backend, the only crate that calls CUDA: kernel sources, their run-time compiler, and GPUs.
 //!
-//! Nothing here panics where CUDA is missing, and nothing of it is needed to build: driver, compiler and cuBLASLt are
-//! loaded when they are first asked for. Kernels are compiled for the device at hand when they are first used.
-//! Modules stand in layer order: each uses only what is declared above it.
+//! Nothing here panics if CUDA is missing, and CUDA is not needed to build: the driver, the compiler and cuBLASLt are
+//! loaded on first use. Kernels are compiled for the present device on first use. Modules are declared in layer order:
+//! each uses only modules declared above it.
 
 pub mod error;
 pub mod library;

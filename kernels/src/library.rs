@@ -1,7 +1,7 @@
-//! Library: whether CUDA's libraries are there, asked before cudarc would panic.
+//! Finds and loads CUDA's libraries before cudarc uses them, since cudarc panics if one is missing.
 //!
-//! cudarc loads a library by its bare name when it is first used. Where the loader does not find it by that name, it is
-//! looked for in folders and loaded by its path; the loader then knows the name.
+//! cudarc loads a library by its bare name on first use. If the loader does not find it under that name, this module
+//! searches folders for it and loads it by its path, after which the loader knows the name.
 #![expect(unsafe_code, reason = "loads CUDA's libraries")]
 
 use std::path::{Path, PathBuf};
@@ -12,30 +12,36 @@ use libloading::os::unix::{Library as Loaded, RTLD_GLOBAL, RTLD_LAZY};
 
 use crate::error::{Error, Result};
 
-/// Folders to look in before all others, separated by colons.
+/// Environment variable with folders to search first, separated by colons.
 pub const PATH_VARIABLE: &str = "HIGHWATER_CUDA_PATH";
 
-/// Where toolkits are installed, beside what variables name.
+/// Folders where toolkits are usually installed, searched in addition to those in environment variables.
 const USUAL_FOLDERS: [&str; 2] = ["/usr/local/cuda/lib64", "/usr/local/cuda/targets/x86_64-linux/lib"];
 
-/// A library of CUDA's.
+/// A CUDA library.
 struct Library {
-    /// Names' beginnings, in the order in which they are loaded: what others need comes first.
+    /// Prefixes of its file names, in loading order: dependencies first.
     names: &'static [&'static str],
     is_present: fn() -> bool,
     missing: Error,
 }
 
-/// Fails unless the driver's library is there.
+/// Checks that the driver library is installed.
+///
+/// # Errors
+/// [`Error::NoDriver`] if it is not.
 pub fn driver() -> Result<()> {
     static FOUND: OnceLock<bool> = OnceLock::new();
-    // SAFETY: looking for the library only loads it; its constructors are the driver's own.
+    // SAFETY: the check only loads the library; its constructors are the driver's own.
     let is_present = || unsafe { driver::sys::is_culib_present() };
-    // The driver comes with the kernel module: only the loader knows which one fits.
+    // The driver belongs to the kernel module: only the loader knows which one matches.
     if *FOUND.get_or_init(is_present) { Ok(()) } else { Err(Error::NoDriver) }
 }
 
-/// Fails unless the compiler of kernels is there.
+/// Checks that the kernel compiler is installed, and loads it.
+///
+/// # Errors
+/// [`Error::NoCompiler`] if it is not.
 pub fn compiler() -> Result<()> {
     static FOUND: OnceLock<bool> = OnceLock::new();
     // SAFETY: as for the driver.
@@ -43,7 +49,10 @@ pub fn compiler() -> Result<()> {
     Library { names: &["libnvrtc-builtins.so", "libnvrtc.so"], is_present, missing: Error::NoCompiler }.find(&FOUND)
 }
 
-/// Fails unless the library of matrix products is there.
+/// Checks that the matrix multiplication library is installed, and loads it.
+///
+/// # Errors
+/// [`Error::NoProducts`] if it is not.
 pub fn products() -> Result<()> {
     static FOUND: OnceLock<bool> = OnceLock::new();
     // SAFETY: as for the driver.
@@ -54,7 +63,7 @@ pub fn products() -> Result<()> {
 impl Library {
     fn find(self, found: &OnceLock<bool>) -> Result<()> {
         let is_found = *found.get_or_init(|| {
-            // Folders that the user names come before what the loader would find by itself.
+            // Folders named by the user take precedence over the loader's own search.
             named_folders().iter().for_each(|folder| self.load_from(folder));
             if !(self.is_present)() {
                 usual_folders().iter().for_each(|folder| self.load_from(folder));
@@ -67,7 +76,7 @@ impl Library {
     fn load_from(&self, folder: &Path) {
         let Ok(entries) = std::fs::read_dir(folder) else { return };
         let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-        // The newest of several versions: of equal length, the last.
+        // Newest version first: by length, then by name.
         files.sort_by_key(|path| std::cmp::Reverse(path.file_name().map(|name| (name.len(), name.to_owned()))));
         for name in self.names {
             let fits = |path: &&PathBuf| {
@@ -77,7 +86,7 @@ impl Library {
             if let Some(path) = files.iter().find(fits) {
                 // SAFETY: loading runs the library's constructors, which are CUDA's own.
                 if let Ok(library) = unsafe { Loaded::open(Some(path), RTLD_LAZY | RTLD_GLOBAL) } {
-                    // Stays loaded: functions of it are called from here on.
+                    // Stays loaded, since its functions are called from here on.
                     std::mem::forget(library);
                 }
             }

@@ -1,31 +1,31 @@
-//! Number: the types of elements that kernels are compiled for.
+//! The dtypes that kernels are compiled for.
 
-/// What an element is.
+/// A dtype of elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Number {
     /// IEEE double precision.
     F64,
     /// IEEE single precision.
     F32,
-    /// The upper half of a single.
+    /// bfloat16: the upper half of a single-precision number.
     Bf16,
     /// IEEE half precision.
     F16,
-    /// Signed whole numbers of 64 bits.
+    /// Signed 64-bit integers.
     I64,
-    /// Whole numbers from 0 to 255.
+    /// Unsigned 8-bit integers.
     U8,
-    /// True or false, one byte each.
+    /// Booleans, one byte each.
     Bool,
 }
 
 impl Number {
-    /// Every type.
+    /// All dtypes.
     pub const ALL: [Self; 7] = [Self::F64, Self::F32, Self::Bf16, Self::F16, Self::I64, Self::U8, Self::Bool];
-    /// Those that are fractions.
+    /// The floating-point dtypes.
     pub const FLOATS: [Self; 4] = [Self::F64, Self::F32, Self::Bf16, Self::F16];
 
-    /// What kernels call it.
+    /// Returns the name of the dtype in kernels.
     pub const fn name(self) -> &'static str {
         match self {
             Self::F64 => "f64",
@@ -38,7 +38,7 @@ impl Number {
         }
     }
 
-    /// Bytes that one takes.
+    /// Returns the size of an element in bytes.
     pub const fn size(self) -> usize {
         match self {
             Self::F64 | Self::I64 => 8,

@@ -1,4 +1,4 @@
-//! Probe: which CUDA devices there are, asked without a panic where there is no driver.
+//! Lists the CUDA devices, without panicking if there is no driver.
 #![expect(unsafe_code, reason = "asks the driver for its devices")]
 
 use cudarc::driver::result;
@@ -6,7 +6,7 @@ use cudarc::driver::result;
 use crate::error::{Error, Result, ToResult};
 use crate::library;
 
-/// A device as the driver describes it.
+/// A CUDA device, as described by the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CudaDevice {
     /// Its ordinal.
@@ -17,7 +17,10 @@ pub struct CudaDevice {
     pub memory_bytes: u64,
 }
 
-/// The devices of this machine, by ordinal. Empty if the driver has none.
+/// Returns the devices of this machine, by ordinal; empty if the driver has none.
+///
+/// # Errors
+/// If the driver is missing or fails.
 pub fn devices() -> Result<Vec<CudaDevice>> {
     library::driver()?;
     result::init().told("cuInit")?;
@@ -25,7 +28,10 @@ pub fn devices() -> Result<Vec<CudaDevice>> {
     (0..count).map(|ordinal| device(ordinal).told("asking for a device")).collect()
 }
 
-/// Device `ordinal`; an error that says how many there are, if there is no such device.
+/// Returns the device with this ordinal.
+///
+/// # Errors
+/// [`Error::NoDevice`] with the number of devices if there is no such device, and any failure of [`devices`].
 pub fn find(ordinal: u16) -> Result<CudaDevice> {
     let devices = devices()?;
     let count = devices.len() as u16;
@@ -35,7 +41,7 @@ pub fn find(ordinal: u16) -> Result<CudaDevice> {
 fn device(ordinal: i32) -> Result<CudaDevice, cudarc::driver::DriverError> {
     let device = result::device::get(ordinal)?;
     let name = result::device::get_name(device)?;
-    // SAFETY: `device` is a handle that the driver has just given.
+    // SAFETY: `device` is a handle that the driver just returned.
     let memory_bytes = unsafe { result::device::total_mem(device)? } as u64;
     Ok(CudaDevice { ordinal: ordinal as u16, name, memory_bytes })
 }

@@ -1,49 +1,49 @@
-//! Source: the kernels' text, and what is compiled of it at a time.
+//! The kernel sources, and the units in which they are compiled.
 
 use crate::number::Number;
 
-/// A file of kernels.
+/// A kernel source file.
 #[derive(Debug)]
 pub struct File {
-    /// Its name without the ending.
+    /// Its name without the extension.
     pub name: &'static str,
     /// Its text.
     pub text: &'static str,
-    /// The types that it is compiled for: of `T`, and of `U` for each of `T`.
+    /// The dtypes that it is compiled for: each pair of `T` and `U`.
     pub types: &'static [Types],
 }
 
-/// What `T` and `U` stand for in a file of kernels. Files that know no `U` have it equal to `T`.
+/// The dtypes that `T` and `U` stand for in a kernel source file. In files that do not use `U`, it equals `T`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Types {
-    /// What `T` stands for.
+    /// The dtype `T`.
     pub t: Number,
-    /// What `U` stands for.
+    /// The dtype `U`.
     pub u: Number,
 }
 
 impl Types {
-    /// `T` alone.
+    /// Returns `T` with an equal `U`.
     pub const fn of(t: Number) -> Self {
         Self { t, u: t }
     }
 
-    /// `T` and `U`.
+    /// Returns `T` and `U`.
     pub const fn pair(t: Number, u: Number) -> Self {
         Self { t, u }
     }
 }
 
-/// What is compiled at once: a file for its types.
+/// A compilation unit: a file with its dtypes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Unit {
     /// The file's name.
     pub file: &'static str,
-    /// What its types are.
+    /// Its dtypes.
     pub types: Types,
 }
 
-/// What files of kernels include, by name.
+/// The headers that kernel source files include, by name.
 pub const HEADERS: &[(&str, &str)] = &[
     ("number.cuh", include_str!("../cuda/number.cuh")),
     ("maths.cuh", include_str!("../cuda/maths.cuh")),
@@ -79,7 +79,7 @@ macro_rules! files {
     };
 }
 
-/// Every file of kernels.
+/// All kernel source files.
 pub const FILES: &[File] = files! {
     "batch_norm" for FLOATS;
     "chunked_loss" for FLOATS;
@@ -127,7 +127,7 @@ pub const FILES: &[File] = files! {
 const FLOATS: &[Types] =
     &[Types::of(Number::F64), Types::of(Number::F32), Types::of(Number::Bf16), Types::of(Number::F16)];
 
-/// Fractions, and whole numbers that can be counted with.
+/// Floating-point and integer dtypes for arithmetic.
 const NUMBERS: &[Types] = &[
     Types::of(Number::F64),
     Types::of(Number::F32),
@@ -136,7 +136,7 @@ const NUMBERS: &[Types] = &[
     Types::of(Number::I64),
 ];
 
-/// A parameter's type and its gradient's.
+/// The dtypes of a parameter and of its gradient.
 const STEPPED: &[Types] = &[
     Types::of(Number::F64),
     Types::of(Number::F32),
@@ -146,7 +146,7 @@ const STEPPED: &[Types] = &[
     Types::pair(Number::F32, Number::F16),
 ];
 
-/// A type for each number of bytes that elements have: for kernels that move them and compute nothing.
+/// One dtype for each element size, for kernels that only move elements.
 const SIZES: &[Types] =
     &[Types::of(Number::F64), Types::of(Number::F32), Types::of(Number::Bf16), Types::of(Number::U8)];
 const SINGLES_AND_HALVES: &[Types] = &[Types::of(Number::F32), Types::of(Number::Bf16), Types::of(Number::F16)];
@@ -165,12 +165,12 @@ const ALL: &[Types] = &[
     Types::of(Number::Bool),
 ];
 
-/// The file of this name.
+/// Returns the file with this name.
 pub fn file(name: &str) -> Option<&'static File> {
     FILES.iter().find(|file| file.name == name)
 }
 
-/// Everything that is ever compiled.
+/// Returns all compilation units.
 pub fn units() -> impl Iterator<Item = Unit> {
     FILES.iter().flat_map(|file| file.types.iter().map(|&types| Unit { file: file.name, types }))
 }

@@ -1,10 +1,10 @@
-//! The neutral entry points: what any allocator calls when it obtains, hands out and takes back memory.
+//! Entry points for allocators: any allocator calls these when it reserves, allocates and frees memory.
 //!
-//! All but [`register`], [`used`] and [`oom`] are called under the allocator's own lock, so that events keep its order, and cost
-//! one relaxed load while nothing is recorded.
+//! All except [`register`], [`used`] and [`oom`] are called under the allocator's own lock, so that events keep its
+//! order. They cost one relaxed load while nothing is recorded.
 //!
-//! A framework whose memory is owned by a value that gives it back when dropped, as a storage of candle's is, needs no list
-//! of its blocks. Its memory is told where it is made and where it ends, by address:
+//! A framework whose memory is owned by a value that frees it when dropped, such as candle's storage, needs no list of
+//! its blocks. It reports allocations and frees by address:
 //!
 //! ```
 //! use std::sync::Arc;
@@ -15,7 +15,7 @@
 //!
 //! const DEVICE: DeviceId = DeviceId(0);
 //!
-//! /// Memory of the device, in the place where the storage had it bare.
+//! /// Device memory; replaces the untracked memory in the framework's storage.
 //! struct Tracked<M> { memory: M, address: u64 }
 //!
 //! impl<M> Tracked<M> {
@@ -69,29 +69,29 @@ use crate::message::Message;
 use crate::sender;
 use crate::source::Source;
 
-/// A block that is being handed out.
+/// A newly allocated block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewBlock {
-    /// Names the block: never used again on this device; a counter serves best.
+    /// Block key, never reused on this device; a counter works best.
     pub block: BlockKey,
-    /// Its first byte.
+    /// Address of the first byte.
     pub address: u64,
-    /// Bytes asked for.
+    /// Requested bytes.
     pub requested: u64,
-    /// Bytes after rounding.
+    /// Allocated bytes, after rounding.
     pub allocated: u64,
-    /// The stream that it is for.
+    /// Stream that the block was allocated for.
     pub stream: StreamId,
-    /// The pool that it comes from.
+    /// Pool that the block comes from.
     pub pool: Pool,
 }
 
-/// A device's number in recordings, its own until this is dropped.
+/// A device number in recordings, reserved until this is dropped.
 #[derive(Debug)]
 pub struct DeviceClaim(DeviceId);
 
 impl DeviceClaim {
-    /// The number `wish`, as a driver numbers its devices; the lowest free number if it is taken or nothing is wished.
+    /// Claims the number `wish`, such as the driver's number; the lowest free number if it is taken or `None`.
     pub fn new(wish: Option<DeviceId>) -> Self {
         let claimed = &mut hub::lock().claimed;
         let is_free = |id: &DeviceId| !claimed.contains(id);
@@ -101,7 +101,7 @@ impl DeviceClaim {
         Self(id)
     }
 
-    /// The number.
+    /// Returns the claimed number.
     pub fn id(&self) -> DeviceId {
         self.0
     }
@@ -113,25 +113,25 @@ impl Drop for DeviceClaim {
     }
 }
 
-/// A device of which nothing is recorded: for allocators that only reckon what a real one would do.
+/// A device that is never recorded, for allocators that only simulate a real one.
 pub const UNRECORDED: DeviceId = DeviceId(u16::MAX);
 
-/// Whether events of `device` are kept.
+/// Returns whether events of `device` are recorded.
 #[inline]
 fn keeps(device: DeviceId) -> bool {
     level::records_events() && device != UNRECORDED
 }
 
-/// Makes an allocator known, so that recordings that begin later know what it holds. It is forgotten when dropped.
-/// A recording that runs already takes its state now.
+/// Registers an allocator, so that later recordings can read its state when they start. It is unregistered when
+/// dropped. A running recording reads its state immediately. Also starts the recordings that the environment requests.
 pub fn register(source: &Arc<dyn Source>) {
     hub::lock().add_source(Arc::downgrade(source));
     crate::environment::start();
     begin_if_recording(source);
 }
 
-/// The same, but nothing that the environment asks for is started: for a recorder that was put into a program which may
-/// have one of its own.
+/// Like [`register`], but does not start the recordings that the environment requests: for a recorder that was injected
+/// into a program which may have its own recorder.
 pub fn register_alone(source: &Arc<dyn Source>) {
     hub::lock().add_source(Arc::downgrade(source));
     begin_if_recording(source);
@@ -144,13 +144,13 @@ fn begin_if_recording(source: &Arc<dyn Source>) {
     }
 }
 
-/// Whether events are kept at all: for what costs something to find out.
+/// Returns whether events are recorded, so that callers can skip expensive preparation.
 #[inline]
 pub fn is_recording() -> bool {
     level::records_events()
 }
 
-/// A segment was obtained from the driver. Call after it succeeded.
+/// Records that a segment was reserved from the driver. Call after the reservation succeeded.
 #[inline]
 pub fn reserve(device: DeviceId, range: Range) {
     if keeps(device) {
@@ -158,7 +158,7 @@ pub fn reserve(device: DeviceId, range: Range) {
     }
 }
 
-/// A segment is about to be given back to the driver.
+/// Records that a segment is about to be released to the driver.
 #[inline]
 pub fn release(device: DeviceId, range: Range) {
     if keeps(device) {
@@ -166,7 +166,7 @@ pub fn release(device: DeviceId, range: Range) {
     }
 }
 
-/// Pages of an expandable segment were mapped.
+/// Records that pages of an expandable segment were mapped.
 #[inline]
 pub fn map(device: DeviceId, range: Range) {
     if keeps(device) {
@@ -174,7 +174,7 @@ pub fn map(device: DeviceId, range: Range) {
     }
 }
 
-/// Pages of an expandable segment are about to be unmapped.
+/// Records that pages of an expandable segment are about to be unmapped.
 #[inline]
 pub fn unmap(device: DeviceId, range: Range) {
     if keeps(device) {
@@ -182,7 +182,7 @@ pub fn unmap(device: DeviceId, range: Range) {
     }
 }
 
-/// A block is handed out. It is recorded with the running thread's scope, op and category.
+/// Records that a block was allocated, with the current thread's scope, op and category.
 #[inline]
 pub fn alloc(device: DeviceId, block: &NewBlock) {
     if !keeps(device) {
@@ -191,7 +191,7 @@ pub fn alloc(device: DeviceId, block: &NewBlock) {
     tell(device, stack_of_alloc(), What::Alloc(in_context(block)));
 }
 
-/// [`free_requested`] and [`free_completed`] in one: the program gives a block back that nothing waits for.
+/// Records [`free_requested`] and [`free_completed`] in one: a free that does not have to wait for a stream.
 #[inline]
 pub fn free(device: DeviceId, block: BlockKey) {
     if keeps(device) {
@@ -199,8 +199,9 @@ pub fn free(device: DeviceId, block: BlockKey) {
     }
 }
 
-/// A block is handed out by an allocator that has no numbers for its blocks: it is known by its address until
-/// [`free_at`] names that. [`NewBlock::block`] is not looked at. Needs no lock: call it after the memory was obtained.
+/// Records an allocation by an allocator that has no keys for its blocks: the block is identified by its address until
+/// [`free_at`] is called with that address. [`NewBlock::block`] is ignored. Needs no lock: call it after the
+/// allocation.
 #[inline]
 pub fn alloc_at(device: DeviceId, block: &NewBlock) {
     if keeps(device) {
@@ -208,7 +209,7 @@ pub fn alloc_at(device: DeviceId, block: &NewBlock) {
     }
 }
 
-/// The block at `address` goes back, and its address may be handed out again. Call it before that can happen.
+/// Records that the block at `address` is freed. Call it before the address can be reused.
 #[inline]
 pub fn free_at(device: DeviceId, address: u64) {
     if keeps(device) {
@@ -216,7 +217,7 @@ pub fn free_at(device: DeviceId, address: u64) {
     }
 }
 
-/// The program gives a block back.
+/// Records that the program frees a block.
 #[inline]
 pub fn free_requested(device: DeviceId, block: BlockKey) {
     if keeps(device) {
@@ -224,7 +225,7 @@ pub fn free_requested(device: DeviceId, block: BlockKey) {
     }
 }
 
-/// The block is free for reuse.
+/// Records that a block is available for reuse.
 #[inline]
 pub fn free_completed(device: DeviceId, block: BlockKey) {
     if keeps(device) {
@@ -232,7 +233,7 @@ pub fn free_completed(device: DeviceId, block: BlockKey) {
     }
 }
 
-/// A block's category became known, or changed.
+/// Records that a block's category became known, or changed.
 #[inline]
 pub fn tag(device: DeviceId, block: BlockKey, category: Category) {
     if keeps(device) {
@@ -240,7 +241,7 @@ pub fn tag(device: DeviceId, block: BlockKey, category: Category) {
     }
 }
 
-/// The same, for the block at `address`, as [`alloc_at`] told it. An address at which no block begins says nothing.
+/// Like [`tag`], for the block that [`alloc_at`] recorded at `address`. Ignored if no block begins at that address.
 #[inline]
 pub fn tag_at(device: DeviceId, address: u64, category: Category) {
     if keeps(device) {
@@ -248,14 +249,15 @@ pub fn tag_at(device: DeviceId, address: u64, category: Category) {
     }
 }
 
-/// Whether uses of blocks are kept: for what costs something to find out.
+/// Returns whether uses of blocks are recorded, so that callers can skip expensive preparation.
 #[inline]
 pub fn records_uses() -> bool {
     level::records_uses()
 }
 
-/// A kernel, a copy or the host reads or writes a block, or is told to. Call while the block cannot be given back, with
-/// the allocator's lock or without, once for each kernel, after what that needs was allocated.
+/// Records that a kernel, a copy or the host reads or writes a block, or was enqueued to do so. Call while the block
+/// cannot be freed, with or without the allocator's lock, once per kernel, after the memory that the kernel needs was
+/// allocated.
 #[inline]
 pub fn used(device: DeviceId, block: BlockKey) {
     if level::records_uses() {
@@ -263,7 +265,7 @@ pub fn used(device: DeviceId, block: BlockKey) {
     }
 }
 
-/// What the driver says is in use on the whole device.
+/// Records the memory in use on the whole device, as reported by the driver.
 #[inline]
 pub fn device_used(device: DeviceId, bytes: u64) {
     if keeps(device) {
@@ -271,7 +273,7 @@ pub fn device_used(device: DeviceId, bytes: u64) {
     }
 }
 
-/// A note on the timeline.
+/// Records a note on the timeline.
 #[inline]
 pub fn mark(text: &str) {
     if level::records_events() {
@@ -280,8 +282,9 @@ pub fn mark(text: &str) {
     }
 }
 
-/// A request of `requested` bytes failed while `device_free` bytes were free on the device; `stream` is that of the request,
-/// if known. Call *without* the allocator's lock: the recording is saved before this returns.
+/// Records that a request of `requested` bytes failed while `device_free` bytes were free on the device. `stream` is
+/// the stream of the request, if known. Call *without* the allocator's lock: the recording is saved before this
+/// returns.
 pub fn oom(device: DeviceId, stream: Option<StreamId>, requested: u64, device_free: u64) {
     if !keeps(device) {
         return;
@@ -292,7 +295,7 @@ pub fn oom(device: DeviceId, stream: Option<StreamId>, requested: u64, device_fr
     crate::oom::save();
 }
 
-/// The block with the running thread's scope, op and category.
+/// Returns the block as an allocation with the current thread's scope, op and category.
 #[inline(always)]
 fn in_context(block: &NewBlock) -> Alloc {
     let context = context::current();

@@ -1,15 +1,16 @@
-//! Clock: what a moment costs a few nanoseconds to note, and later is worth in nanoseconds since a recording began.
+//! Event timestamps that cost a few nanoseconds to take and are converted to nanoseconds since the recording began
+//! later.
 //!
-//! On x86-64, where the processor's counter runs evenly on all cores and the kernel itself tells time by it, an event
-//! notes that counter; the collector reads it beside the system's clock now and then, and goes straight from one such
-//! pair to the next. Elsewhere an event notes the system's monotonic clock.
+//! On x86-64, if the time stamp counter is invariant and the kernel itself uses it as its clock source, an event stores
+//! that counter. From time to time the collector reads it together with the system's clock, and interpolates linearly
+//! between such pairs. Otherwise an event stores the system's monotonic clock.
 
 #![expect(unsafe_code, reason = "reads the processor's counter")]
 
 use std::sync::OnceLock;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// Where the system's monotonic clock is counted from, for the whole process.
+/// Origin of the monotonic clock, for the whole process.
 static ORIGIN: OnceLock<Instant> = OnceLock::new();
 
 fn monotonic_ns() -> u64 {
@@ -24,7 +25,7 @@ mod source {
 
     static HAS_EVEN_COUNTER: AtomicBool = AtomicBool::new(false);
 
-    /// Decides which clock events note, once for the process; called before anything is recorded.
+    /// Chooses the clock for events, once per process; called before anything is recorded.
     pub(super) fn choose() {
         static ONCE: Once = Once::new();
         ONCE.call_once(look);
@@ -33,7 +34,7 @@ mod source {
     fn look() {
         let kernel = std::fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
         let kernel_trusts_it = kernel.is_ok_and(|name| ["tsc", "kvm-clock"].contains(&name.trim()));
-        // Leaf 8000_0007 tells in bit 8 that the counter runs at one rate whatever the processor does.
+        // Leaf 8000_0007, EDX bit 8: invariant TSC, which runs at a constant rate in all power states.
         let is_even = __cpuid(0x8000_0000).eax >= 0x8000_0007 && __cpuid(0x8000_0007).edx & (1 << 8) != 0;
         HAS_EVEN_COUNTER.store(is_even && kernel_trusts_it, Ordering::Relaxed);
     }
@@ -58,13 +59,13 @@ mod source {
     }
 }
 
-/// The moment, in the unit of this machine's counter.
+/// Returns the current time, in ticks of this machine's clock.
 #[inline(always)]
 pub(crate) fn ticks() -> u64 {
     source::ticks()
 }
 
-/// One moment on both clocks.
+/// The same moment on both clocks.
 #[derive(Clone, Copy, Debug)]
 struct Pair {
     ticks: u64,
@@ -73,7 +74,7 @@ struct Pair {
 
 impl Pair {
     fn now() -> Self {
-        // The counter is read on both sides, so that an interruption between the two shows; the closest of a few wins.
+        // The counter is read before and after, to detect an interruption between the two; the closest of four wins.
         let read = || {
             let before = ticks();
             let ns = monotonic_ns();
@@ -86,25 +87,25 @@ impl Pair {
     }
 }
 
-/// Two readings are this far apart, where time allows: a thousand times what reading both takes.
+/// Minimum distance between two readings, if possible: a thousand times as long as reading both clocks takes.
 const FAR_NS: u64 = 10_000_000;
 
-/// Nanoseconds since a recording began, from what events noted.
+/// Converts event timestamps to nanoseconds since a recording began.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
-    /// The system's clock when the recording began.
+    /// System clock at the start of the recording.
     start_ns: u64,
     former: Pair,
     last: Pair,
-    /// Unix time of the beginning, in microseconds.
+    /// Unix time of the start, in microseconds.
     pub(crate) started_unix_us: u64,
 }
 
 impl Clock {
-    /// How the clock is named in files.
+    /// Name of the clock in files.
     pub(crate) const NAME: &'static str = "monotonic";
 
-    /// A clock that starts now.
+    /// Creates a clock that starts now.
     pub(crate) fn start() -> Self {
         source::choose();
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -112,24 +113,24 @@ impl Clock {
         Self { start_ns: now.ns, former: now, last: now, started_unix_us: since_epoch.as_micros() as u64 }
     }
 
-    /// Reads both clocks anew: what was noted up to now lies between the former reading and this.
+    /// Reads both clocks again: timestamps taken up to now lie between the previous reading and this one.
     pub(crate) fn advance(&mut self) {
         let now = Pair::now();
         if now.ticks <= self.last.ticks || now.ns <= self.last.ns {
-            // Some machines count anew after they slept.
+            // On some machines the counter restarts after sleep.
             if now.ticks < self.last.ticks {
                 (self.former, self.last) = (now, now);
             }
             return;
         }
-        // Readings that lie close together make crooked lines: the former one stays until the last is far from it.
+        // Readings that are close together give an inexact slope: the older one stays until the last is far from it.
         if self.last.ns - self.former.ns >= FAR_NS {
             self.former = self.last;
         }
         self.last = now;
     }
 
-    /// Nanoseconds since the beginning at which `ticks` was noted.
+    /// Converts a timestamp to nanoseconds since the recording began.
     #[inline]
     pub(crate) fn ns(&self, ticks: u64) -> u64 {
         let Pair { ticks: from, ns } = self.former;

@@ -1,5 +1,5 @@
-//! Collector: the recorder's own thread. It reads what the program's threads tell, keeps what belongs into the recording,
-//! and brings it to the file.
+//! The collector: the recorder's background thread, which reads the messages of the program's threads, selects those
+//! that belong in the recording, and writes them to the file.
 
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,19 +25,19 @@ use crate::rotation::Files;
 use crate::warn::warn;
 use crate::{control, file, message, queue, sender, signals};
 
-/// A batch is written when it has so many events, or when it is due.
+/// A batch is written when it has this many events, or when it is due.
 const BATCH_EVENTS: usize = 16_384;
-/// Threads are looked at so often, and whenever one of them has filled a chunk of its queue.
+/// Interval at which the queues are read; they are also read whenever a thread has filled a chunk of its queue.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// Events that are held for dumps while a file takes them all.
+/// Number of events kept for out-of-memory dumps while all events are written to a file.
 const DUMPED_EVENTS: usize = 1_000_000;
 
-/// What the collector leaves behind.
+/// The result of the collector.
 #[derive(Debug)]
 pub(crate) struct Collected {
-    /// The recording, where it was wanted in memory.
+    /// The recording, if the sink includes memory.
     pub(crate) trace: Option<Trace>,
-    /// The file, where one was wanted; why it is incomplete, where it is.
+    /// Path of the file, if the sink includes one, or why it is incomplete.
     pub(crate) file: Result<Option<PathBuf>>,
     pub(crate) events: u64,
     pub(crate) events_lost: u64,
@@ -55,26 +55,26 @@ struct Collector {
     options: Arc<HistoryOptions>,
     header: Header,
     clock: Clock,
-    /// Until the recording ends.
+    /// Set until the recording ends.
     merge: Option<Merge>,
     intake: Intake,
-    /// The file that grows, if there is one.
+    /// The growing file, if there is one.
     files: Option<Files>,
-    /// The file that is written at the end, if there is one, locked.
+    /// The locked file that is written at the end, if there is one.
     at_end: Option<(File, PathBuf)>,
     problem: Option<Error>,
-    /// Messages that threads had lost before this recording.
+    /// Events lost before this recording began.
     lost_before: u64,
-    /// Messages that were lost until the end.
+    /// Events lost during this recording, set at its end.
     lost: u64,
-    /// Events that the file could not take.
+    /// Events that could not be written to the file.
     lost_to_file: u64,
-    /// How many events there were when the file failed: it lacks all that follow.
+    /// Number of events when the file failed: it lacks all later ones.
     events_until_failure: Option<u64>,
     last_write: Instant,
 }
 
-/// Starts the thread for a recording to `path`, if it goes to a file. Everything that is told from now on belongs to it.
+/// Starts the collector thread for a recording to `path`, if any. All later messages belong to the recording.
 pub(crate) fn start(
     options: Arc<HistoryOptions>,
     path: Option<PathBuf>,
@@ -88,7 +88,7 @@ pub(crate) fn start(
     let is_for_dumps = options.dump_on_oom.is_some();
     let holds = options.sink.is_in_memory() || !options.streams();
     if holds || is_for_dumps {
-        // What is held for dumps alone is bounded, whatever the file takes.
+        // What is kept only for dumps is bounded, even if the file contains everything.
         intake.hold(options.ring_events.or((!holds).then_some(DUMPED_EVENTS)));
     }
     let (mut files, mut at_end) = (None, None);
@@ -98,7 +98,7 @@ pub(crate) fn start(
             files = Some(Files::create(&path, header.clone(), first_op, options.rotation, with_symbols)?);
             intake.stream(options.rotation.is_some());
         }
-        // Refused now rather than after the training; what is there stays until there is something better.
+        // Claimed now, to fail before the training rather than after it; an existing file is kept until it is replaced.
         Some(path) => at_end = Some((file::claim(&path)?, path)),
         None => {}
     }
@@ -122,15 +122,15 @@ pub(crate) fn start(
 }
 
 impl Handle {
-    /// Whether the thread is one of this process, and not of a parent that has forked.
+    /// Returns whether the thread belongs to this process, and not to a parent that has forked.
     pub(crate) fn is_of_this_process(&self) -> bool {
         self.pid == std::process::id()
     }
 
-    /// Waits for the end. [`Control::End`] was put before.
+    /// Waits for the end. [`Control::End`] must have been sent.
     pub(crate) fn join(self) -> Result<Collected> {
         if !self.is_of_this_process() {
-            // The thread is the parent's, and is not to be waited for here.
+            // The thread is the parent's and cannot be joined here.
             std::mem::forget(self.thread);
             return Err(Error::OfParent);
         }
@@ -150,7 +150,7 @@ impl Collector {
         }));
         let end = end.unwrap_or_else(|_| {
             level::set(Wanted::default());
-            // Nobody reads any more what others would wait for.
+            // Nobody reads the queues any more, so threads must not wait for room.
             sender::set_waiting(false);
             self.fail(Error::Collector);
             loop {
@@ -160,7 +160,7 @@ impl Collector {
                 sender::wait(LOOK_EVERY);
             }
         });
-        // From here on the queues are free for the next recording, however long the symbols take.
+        // From here on the queues are free for the next recording, however long symbolizing takes.
         self.lost = self.lost();
         sender::set_waiting(false);
         drop(self.merge.take());
@@ -168,7 +168,7 @@ impl Collector {
         self.finish()
     }
 
-    /// Reads what there is. At the end of the recording, gives who waits for that.
+    /// Reads the available messages. Returns the answer channel of [`Control::End`] if the recording ends.
     fn look(&mut self) -> Option<Sender<()>> {
         loop {
             self.clock.advance();
@@ -197,7 +197,7 @@ impl Collector {
         }
     }
 
-    /// Events of this recording that never came to the intake.
+    /// Returns the number of events of this recording that never reached the intake.
     fn lost(&self) -> u64 {
         let Some(merge) = &self.merge else { return self.lost };
         sender::lost() - self.lost_before + merge.given_up()
@@ -207,7 +207,7 @@ impl Collector {
         Held::of(&self.intake, &self.header, self.lost(), self.options.symbols == Symbols::AtEnd)
     }
 
-    /// Brings what waits to the file.
+    /// Writes the pending batch to the file.
     fn write(&mut self) {
         self.last_write = Instant::now();
         let lost = self.lost();
@@ -231,7 +231,7 @@ impl Collector {
         }
     }
 
-    /// Gives the file up; what is held in memory goes on.
+    /// Gives up the file; recording in memory continues.
     fn fail(&mut self, why: Error) {
         self.files = None;
         self.problem = Some(why);
@@ -269,6 +269,6 @@ impl Collector {
 }
 
 fn answer_with<T>(answer: &Sender<T>, with: T) {
-    // Whoever asked may have stopped waiting.
+    // The requester may have stopped waiting.
     drop(answer.send(with));
 }

@@ -1,4 +1,4 @@
-//! Notices: what the collector is told beside messages, in the same order: states of devices, wishes, the end.
+//! Control messages to the collector, in the same order as events: states of devices, requests, the end of a recording.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::Sender;
@@ -12,16 +12,16 @@ use crate::order::{self, SequenceNumber};
 use crate::reentrancy;
 use crate::sender;
 
-/// What is told once in a while.
+/// A control message, sent only occasionally.
 #[derive(Debug)]
 pub(crate) enum Control {
-    /// A device's events count from here on, and this is what it held before.
+    /// The starting state of a device, whose events are recorded from here on.
     Device(DeviceFacts, StartingState),
-    /// To answer when everything before is in the file, or will never be.
+    /// A flush request, answered when everything before it is in the file, or the file has failed.
     Flush(Sender<()>),
-    /// To answer with a copy of what is held in memory, if anything is.
+    /// A request for a copy of what is kept in memory; answered with `None` if nothing is.
     Copy(Sender<Option<Held>>),
-    /// The recording ends here; to answer when all before is read.
+    /// The end of the recording, answered when everything before it is read.
     End(Sender<()>),
 }
 
@@ -31,7 +31,8 @@ fn lock() -> MutexGuard<'static, VecDeque<(SequenceNumber, Control)>> {
     CONTROLS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Tells the collector. For a device's state: while its allocator is locked, so that state and events fit.
+/// Sends a control message. A device's state must be sent while its allocator is locked, so that the state matches the
+/// events that follow.
 pub(crate) fn put(notice: Control) {
     let _own = reentrancy::own_memory();
     let mut notices = lock();
@@ -40,8 +41,8 @@ pub(crate) fn put(notice: Control) {
     sender::wake();
 }
 
-/// Takes all notices, unanswered, up to the end of the recording; that one, if it is there. For a collector that can do
-/// no more.
+/// Discards all control messages up to the end of the recording, and returns that one if it has arrived. For a
+/// collector that has failed.
 pub(crate) fn skip_to_end() -> Option<Control> {
     let mut notices = lock();
     std::iter::from_fn(|| notices.pop_front())
@@ -49,7 +50,7 @@ pub(crate) fn skip_to_end() -> Option<Control> {
         .find(|notice| matches!(notice, Control::End(_)))
 }
 
-/// The notice at `place`, if there is one; older ones, which nobody took, are forgotten.
+/// Takes the control message at `place`, if there is one; older ones, which were skipped, are discarded.
 pub(crate) fn take_at(place: SequenceNumber) -> Option<Control> {
     let mut notices = lock();
     while notices.front().is_some_and(|(at, _)| at.behind(place) < 0) {
@@ -58,7 +59,7 @@ pub(crate) fn take_at(place: SequenceNumber) -> Option<Control> {
     notices.pop_front_if(|(at, _)| *at == place).map(|(_, notice)| notice)
 }
 
-/// How far behind `place` the next notice is, if there is one.
+/// Returns the distance from `place` to the next control message, if there is one.
 pub(crate) fn next_behind(place: SequenceNumber) -> Option<i32> {
     lock().front().map(|(at, _)| at.behind(place))
 }

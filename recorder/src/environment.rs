@@ -1,18 +1,18 @@
-//! Environment: recordings that a program need not ask for.
+//! Recordings that are configured by environment variables instead of code.
 //!
 //! | variable | does |
 //! |---|---|
-//! | `HIGHWATER_RECORD=path` | records the whole run to a growing file; to a file of its own for each process, where `path` is a folder or ends in `/` |
+//! | `HIGHWATER_RECORD=path` | writes the run to a growing file, one per process if `path` is a folder or ends in `/` |
 //! | `HIGHWATER_OOM_SNAPSHOT=dir` | writes the last events to a new file there when a device runs out of memory |
-//! | `HIGHWATER_OOM_DUMPS=4` | at most so many of those |
-//! | `HIGHWATER_LEVEL=stacks` | or `events` (no stacks), or `state` (what is alive at the end) |
-//! | `HIGHWATER_RING=1000000` | keeps only the last so many events, and writes them at the end |
+//! | `HIGHWATER_OOM_DUMPS=4` | maximum number of those files |
+//! | `HIGHWATER_LEVEL=stacks` | or `events` (no stacks), or `state` (only the live blocks at the end) |
+//! | `HIGHWATER_RING=1000000` | keeps only this many most recent events, and writes them at the end |
 //! | `HIGHWATER_SMALLEST=1KiB` | leaves out smaller blocks |
-//! | `HIGHWATER_STEPS=10..13` | records these training steps only |
-//! | `HIGHWATER_ROTATE=1GiB,16GiB` | files of 1 GiB one after another, of which the newest 16 GiB are kept |
+//! | `HIGHWATER_STEPS=10..13` | records only these training steps |
+//! | `HIGHWATER_ROTATE=1GiB,16GiB` | writes files of 1 GiB one after another, and keeps the newest 16 GiB |
 //! | `HIGHWATER_SYMBOLS=never` | leaves stacks as addresses, for `highwater symbolize` |
 //! | `HIGHWATER_SWITCH=file` | records while that file exists |
-//! | `HIGHWATER_SIGNAL=USR1` | begins to record at this signal, and ends at the next |
+//! | `HIGHWATER_SIGNAL=USR1` | starts recording at this signal, and stops at the next |
 
 #![expect(unsafe_code, reason = "a program that ends shall leave a complete file, and Rust drops no statics")]
 
@@ -31,7 +31,7 @@ use crate::switch::{Switch, Trigger};
 use crate::warn::warn;
 use crate::{header, reentrancy};
 
-/// Events that `HIGHWATER_OOM_SNAPSHOT` keeps.
+/// Number of events kept for `HIGHWATER_OOM_SNAPSHOT`.
 const RING_EVENTS: usize = 1_000_000;
 
 static STARTED: Once = Once::new();
@@ -42,8 +42,8 @@ enum Running {
     Switch(Switch),
 }
 
-/// Starts what the environment asks for, if that was not done yet. The first allocator that is registered does so by
-/// itself; a program whose only allocator is [`RecordedHeap`](crate::RecordedHeap) calls this first thing in `main`.
+/// Starts what the environment variables request, unless that was done already. Registering the first allocator calls
+/// this; a program whose only allocator is [`RecordedHeap`](crate::RecordedHeap) must call it at the start of `main`.
 pub fn start() {
     STARTED.call_once(|| {
         let _own = reentrancy::own_memory();
@@ -58,13 +58,13 @@ pub fn start() {
     });
 }
 
-/// A variable of the environment; names of files that are no text are taken as they come nearest.
+/// Returns an environment variable; invalid Unicode is converted lossily.
 fn variable_of_process(name: &str) -> Option<String> {
     let value = std::env::var_os(name)?;
     (!value.is_empty()).then(|| value.to_string_lossy().into_owned())
 }
 
-/// What the variables ask for.
+/// What the environment variables request.
 #[derive(Debug, PartialEq, Eq)]
 struct Requested {
     options: HistoryOptions,
@@ -150,13 +150,13 @@ fn signal(text: &str) -> Option<i32> {
     }
 }
 
-/// The file of this process where the environment names a file or a folder.
+/// Returns the file of this process if `path` is a folder, otherwise `path`.
 fn file_of_process(path: &Path) -> PathBuf {
     let is_folder = path.is_dir() || path.as_os_str().to_string_lossy().ends_with('/');
     if !is_folder {
         return path.to_owned();
     }
-    // Where it cannot be made, the recording says so.
+    // If the folder cannot be created, starting the recording fails with the reason.
     drop(std::fs::create_dir_all(path));
     naming::in_folder(path, &header::host_name(), Rank::of_process())
 }
@@ -167,7 +167,7 @@ fn begin(wish: Option<Requested>) -> Result<Option<Running>> {
         return Switch::watch(options, trigger).map(Running::Switch).map(Some);
     }
     let started = match Recording::start(options.clone()) {
-        // Another process inherited the variable, and was first.
+        // Another process inherited the variable and claimed the file first.
         Err(Error::InUse { path }) => {
             let sink = Sink::File(naming::of_process(&path));
             Recording::start(HistoryOptions { sink, per_rank: false, ..options })
@@ -178,24 +178,24 @@ fn begin(wish: Option<Requested>) -> Result<Option<Running>> {
 }
 
 extern "C" fn at_exit() {
-    // Unwinding may not cross into the C library.
+    // Unwinding must not cross into the C library.
     drop(std::panic::catch_unwind(finish));
 }
 
 fn finish_at_exit() {
-    // SAFETY: `at_exit` is an `extern "C"` function without arguments that never unwinds, and lives as long as the program.
+    // SAFETY: `at_exit` is an `extern "C"` function without arguments that never unwinds and is never unloaded.
     unsafe { libc::atexit(at_exit) };
 }
 
-/// Completes what the environment asked for; called when the program ends. A program that is killed leaves a file
-/// that is valid up to its last fraction of a second, with addresses in place of source lines.
+/// Completes what the environment variables requested; called when the program ends. A program that is killed leaves a
+/// file that is valid up to its last fraction of a second, with addresses in place of source lines.
 pub fn finish() {
     let running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner).take();
     match running {
         None => {}
         Some(Running::Switch(switch)) => drop(switch),
         Some(Running::Recording(recording)) => match recording.finish() {
-            // A forked child that ends has nothing to complete.
+            // A forked child has nothing to complete.
             Ok(_) | Err(Error::OfParent) => {}
             Err(error) => report(&error),
         },

@@ -1,41 +1,41 @@
-//! What can go wrong with recording. Nothing of it reaches the training loop before it asks.
+//! Errors of recording. None of them reaches the training loop unless it finishes or checks the recording.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// Why a recording could not start, or could not be finished.
+/// The error type of recordings.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// One recording runs at a time.
+    /// Another recording is running; there can be one at a time.
     AlreadyRecording,
     /// The file cannot be written.
     Write {
-        /// The operating system's reason.
+        /// Error from the operating system.
         source: std::io::Error,
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// Somebody else is writing to the file.
+    /// Another process or recording is writing to the file.
     InUse {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
     /// The recording could not be encoded or read back.
     Snapshot(highwater_snapshots::Error),
-    /// A fault of ours in the collector thread.
+    /// An internal error in the collector thread.
     Collector,
-    /// The process that began the recording has forked, and this is its child.
+    /// The recording belongs to the parent process, and this is a forked child.
     OfParent,
-    /// No thread for the recorder.
+    /// A thread of the recorder could not be started.
     Thread(std::io::Error),
-    /// An option that cannot be met.
+    /// An invalid option.
     Options(String),
-    /// The recorded program failed. The recording up to there was finished all the same.
+    /// The recorded program failed. The recording up to that point was finished.
     Body {
-        /// The program's own error.
+        /// Error returned by the program.
         source: Box<dyn std::error::Error + Send + Sync>,
-        /// The finished recording.
+        /// Path of the finished recording.
         file: Option<PathBuf>,
     },
 }
@@ -87,5 +87,5 @@ impl From<highwater_snapshots::Error> for Error {
     }
 }
 
-/// This crate's results.
+/// The result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

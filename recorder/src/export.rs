@@ -1,4 +1,4 @@
-//! Exporter: turns process-wide ids into the rows of one recording, adding rows as they are first named.
+//! Converts process-wide ids into row numbers of one recording, adding rows when they are first used.
 
 use std::collections::HashMap;
 
@@ -14,38 +14,38 @@ use crate::names;
 use crate::reentrancy;
 use crate::stack::{self, depot};
 
-/// The tables of one recording, growing.
+/// The growing tables of one recording.
 #[derive(Debug, Default)]
 pub(crate) struct Exporter {
     strings: Interner<String>,
     modules: Vec<Module>,
-    /// By path and load bias: a library that was built anew and loaded again is another.
+    /// By path and load bias: a library that was rebuilt and loaded again is another module.
     module_rows: HashMap<(String, u64), ModuleId>,
     frames: Vec<Frame>,
     frame_rows: HashMap<u64, FrameId>,
     stacks: Vec<Stack>,
     scopes: Vec<Scope>,
-    /// Those that were not taken yet.
+    /// Operations that were not taken yet.
     ops: Vec<Op>,
-    /// The process-wide number of this recording's first operation.
+    /// Process-wide id of this recording's first operation.
     first_op: u32,
-    /// Rows of operations from before it.
+    /// Rows of operations from before the first.
     carried: HashMap<OpId, OpId>,
     string_rows: HashMap<StringId, StringId>,
     scope_rows: HashMap<ScopeId, ScopeId>,
-    /// Rows by the depot's position; none where a stack is not named yet.
+    /// Rows by the depot's index; [`StackId::NONE`] for stacks that have no row yet.
     stack_rows: Vec<StackId>,
     nodes: Vec<depot::Node>,
     loaded: stack::Modules,
 }
 
 impl Exporter {
-    /// Tables without rows, for a recording whose operations are counted from `first_op`.
+    /// Creates empty tables for a recording whose operations are counted from `first_op`.
     pub(crate) fn new(first_op: u32) -> Self {
         Self { first_op, ..Self::default() }
     }
 
-    /// The event with this recording's ids.
+    /// Converts an event to this recording's ids.
     pub(crate) fn event(&mut self, event: &Event) -> Event {
         let what = match event.what {
             What::Alloc(alloc) => What::Alloc(self.alloc(&alloc)),
@@ -59,7 +59,7 @@ impl Exporter {
         Event { stack: self.stack(event.stack), what, ..*event }
     }
 
-    /// The state with this recording's ids.
+    /// Converts a state to this recording's ids.
     pub(crate) fn starting_state(&mut self, state: &StartingState) -> StartingState {
         let block = |block: &StartingBlock| StartingBlock {
             alloc: self.alloc(&block.alloc),
@@ -81,7 +81,7 @@ impl Exporter {
         Alloc { op: self.op(alloc.op), scope: self.scope(alloc.scope), ..*alloc }
     }
 
-    /// Appends operations from before the first, which events to come may name, by their process-wide numbers.
+    /// Appends operations from before the first, by process-wide id, to which later events may refer.
     pub(crate) fn carry_ops(&mut self, ops: &[(OpId, NewOp)]) {
         for (row, (id, _)) in ops.iter().enumerate() {
             self.carried.insert(*id, OpId(row as u32));
@@ -90,7 +90,7 @@ impl Exporter {
         self.add_ops(&ops);
     }
 
-    /// Operations from before have no row, but where they were carried over.
+    /// Converts an operation id. Operations from before the first have a row only if they were carried over.
     fn op(&self, op: OpId) -> OpId {
         match op.index().and(op.0.checked_sub(self.first_op)) {
             Some(row) => OpId(self.carried.len() as u32 + row),
@@ -133,7 +133,7 @@ impl Exporter {
             self.nodes.extend(depot::nodes_since(self.nodes.len()));
             self.stack_rows.resize(self.nodes.len(), StackId::NONE);
         }
-        // Outermost frames first: a node's parent is always an earlier one.
+        // Outermost frames first: a node's parent always precedes it.
         let mut missing = Vec::new();
         let mut next = Some(index);
         let mut parent = StackId::NONE;
@@ -187,7 +187,7 @@ impl Exporter {
         row
     }
 
-    /// Looks up every frame's source lines, and tells what could not be read.
+    /// Symbolizes every frame; also returns the problems with reading debug information.
     pub(crate) fn resolve(&mut self) -> (Vec<Symbols>, Vec<Problem>) {
         let strings = self.strings.rows();
         let binary = |module: &Module| Binary {
@@ -221,12 +221,12 @@ impl Exporter {
         SourceLine { function, file, line: source.line }
     }
 
-    /// The operations that were added since the last call.
+    /// Takes the operations that were added since the last call.
     pub(crate) fn take_ops(&mut self) -> Vec<Op> {
         std::mem::take(&mut self.ops)
     }
 
-    /// The rows so far, operations aside.
+    /// Returns the rows so far, without operations.
     pub(crate) fn rows(&self) -> Rows<'_> {
         Rows {
             strings: self.strings.rows(),
@@ -237,7 +237,7 @@ impl Exporter {
         }
     }
 
-    /// The finished tables, with the lines that [`resolve`](Self::resolve) gave.
+    /// Returns the finished tables, with the lines that [`resolve`](Self::resolve) returned.
     pub(crate) fn into_tables(mut self, symbols: &[Symbols]) -> Tables {
         let mut lines = Vec::new();
         for found in symbols {
@@ -257,8 +257,8 @@ impl Exporter {
     }
 }
 
-/// Looks addresses up on a thread that is none of rayon's: such a one, while it waits, takes up other work of the program,
-/// which may need a lock that it holds.
+/// Symbolizes addresses on a thread outside of rayon's pool: a pool thread that waits may run other work of the
+/// program, which may need a lock that the thread already holds.
 fn resolve_apart(symbolizer: &mut Symbolizer, requests: &[Request]) -> Vec<Vec<Vec<symbolize::Line>>> {
     let apart = std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("symbols".to_owned());
@@ -267,13 +267,13 @@ fn resolve_apart(symbolizer: &mut Symbolizer, requests: &[Request]) -> Vec<Vec<V
             symbolizer.resolve(requests)
         };
         let thread = thread.spawn_scoped(scope, work).ok()?;
-        // Damaged debug information that is worse than foreseen leaves addresses, and the program as it is.
+        // If damaged debug information causes a panic, addresses are left as they are, and the program goes on.
         Some(thread.join().unwrap_or_default())
     });
     apart.unwrap_or_else(|| symbolizer.resolve(requests))
 }
 
-/// The rows of an exporter.
+/// Borrowed rows of an exporter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rows<'a> {
     pub(crate) strings: &'a [String],

@@ -1,4 +1,4 @@
-//! File: a recording as a growing `.snap` file, every section of it complete on its own.
+//! A recording as a growing `.snap` file, in which every section is complete in itself.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
@@ -12,19 +12,19 @@ use crate::export::{Exporter, Rows};
 use crate::intake::Batch;
 use crate::message::NewOp;
 
-/// A file that is being written. Others see that by an advisory lock on it, which ends with the process and the children
-/// that it forked, at the latest.
+/// A file that is being written. An advisory lock protects it, which is released at the latest when the process and the
+/// children that it forked end.
 #[derive(Debug)]
 pub(crate) struct RecordingFile {
     writer: SnapWriter<File>,
     exporter: Exporter,
     path: PathBuf,
     written: Written,
-    /// Up to here the file is whole.
+    /// Length up to which the file is valid.
     whole_bytes: u64,
 }
 
-/// How many rows of each table the file has.
+/// Number of rows of each table that were written to the file.
 #[derive(Clone, Copy, Debug, Default)]
 struct Written {
     strings: usize,
@@ -34,18 +34,18 @@ struct Written {
     scopes: usize,
 }
 
-/// Opens `path` for writing, locked, with what is in it. Fails if another process, or another recording, is writing to it.
+/// Opens and locks `path` for writing, without truncating it. Fails if another process or recording is writing to it.
 pub(crate) fn claim(path: &Path) -> Result<File> {
     let io = |source| Error::Write { source, path: path.to_owned() };
     let file = OpenOptions::new().write(true).create(true).truncate(false).open(path).map_err(io)?;
     match file.try_lock() {
         Err(TryLockError::WouldBlock) => Err(Error::InUse { path: path.to_owned() }),
-        // Some file systems know no locks.
+        // Some file systems do not support locks.
         Ok(()) | Err(TryLockError::Error(_)) => Ok(file),
     }
 }
 
-/// Empties a file that was claimed.
+/// Truncates a claimed file.
 pub(crate) fn empty(file: &File, path: &Path) -> Result<()> {
     let io = |source| Error::Write { source, path: path.to_owned() };
     // A pipe or a device has no length.
@@ -56,7 +56,7 @@ pub(crate) fn empty(file: &File, path: &Path) -> Result<()> {
 }
 
 impl RecordingFile {
-    /// Writes the start of a recording, whose operations are counted from `first_op`, to `file`, which lies at `path`.
+    /// Writes the start of a recording to `file` at `path`; operations are counted from `first_op`.
     pub(crate) fn begin(file: File, path: &Path, header: &Header, first_op: u32) -> Result<Self> {
         empty(&file, path)?;
         let writer = SnapWriter::to_file(file, path, header)?;
@@ -65,28 +65,29 @@ impl RecordingFile {
         Ok(Self { writer, exporter, path: path.to_owned(), written: Written::default(), whole_bytes })
     }
 
-    /// Appends operations from before this file, which what follows may name.
+    /// Appends operations from before this file, to which later events may refer.
     pub(crate) fn carry_ops(&mut self, ops: &[(OpId, NewOp)]) {
         self.exporter.carry_ops(ops);
     }
 
-    /// Where it lies.
+    /// Returns the path of the file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Its size.
+    /// Returns the size in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.whole_bytes
     }
 
-    /// Appends a batch: tables first, then what names their rows. After an error the file ends with the batch before.
+    /// Appends a batch: tables first, then the rows that refer to them. After an error the file ends with the previous
+    /// batch.
     pub(crate) fn write(&mut self, batch: &Batch) -> Result<()> {
         let written = self.append(batch);
         if written.is_ok() {
             self.whole_bytes = self.writer.bytes_written();
         } else {
-            // What could not be written whole is taken away again; where that fails, too, readers stop there.
+            // Removes the incomplete batch; if that fails too, readers stop there.
             drop(self.writer.get_ref().set_len(self.whole_bytes));
         }
         written
@@ -122,8 +123,8 @@ impl RecordingFile {
         Ok(())
     }
 
-    /// Completes the file; with source lines, where these are wanted. Gives its path and size in bytes. Where that fails,
-    /// the file ends with its last batch.
+    /// Completes the file, with source lines if requested. Returns its path and size in bytes. After an error the file
+    /// ends with its last batch.
     pub(crate) fn complete(self, end: &EndFacts, with_symbols: bool) -> Result<(PathBuf, u64)> {
         let file = self.writer.get_ref().try_clone();
         let (path, whole_bytes) = (self.path.clone(), self.whole_bytes);
@@ -144,7 +145,7 @@ impl RecordingFile {
         }
         let file = self.writer.finish(&end)?;
         let facts = file.metadata().map_err(|source| Error::Write { source, path: self.path.clone() })?;
-        // Some file systems say only now that they have no room.
+        // Some file systems report only now that they are full.
         if facts.is_file() {
             file.sync_data().map_err(|source| Error::Write { source, path: self.path })?;
         }

@@ -1,4 +1,4 @@
-//! Header: what a recording says of the process that made it.
+//! The header of a recording, which describes the process that made it.
 
 use highwater_snapshots::trace::Header;
 
@@ -7,7 +7,7 @@ use crate::level::Level;
 use crate::naming::Rank;
 use crate::options::HistoryOptions;
 
-/// The facts of this process.
+/// Returns the header for this process.
 pub(crate) fn of_process(options: &HistoryOptions, clock: &Clock) -> Header {
     let Rank { rank, world_size } = Rank::of_process();
     let level = match options.level {
@@ -31,7 +31,7 @@ pub(crate) fn of_process(options: &HistoryOptions, clock: &Clock) -> Header {
     }
 }
 
-/// The name of this machine.
+/// Returns the name of this machine.
 pub(crate) fn host_name() -> String {
     let from_kernel = std::fs::read_to_string("/proc/sys/kernel/hostname").map(|name| name.trim().to_owned());
     from_kernel.or_else(|_| std::env::var("HOSTNAME")).unwrap_or_default()

@@ -1,7 +1,7 @@
-//! Heap: a global allocator that shows a program's own memory on the timeline, by stack and scope.
+//! A global allocator that records the program's own host memory, by stack and scope.
 //!
-//! Frameworks that keep cpu tensors in vectors (candle, burn, ndarray) take their memory from Rust's global allocator.
-//! Put [`RecordedHeap`] there, and each of their tensors is a block of the device `host memory (heap)`:
+//! Frameworks that keep CPU tensors in vectors (candle, burn, ndarray) allocate them with Rust's global allocator. With
+//! [`RecordedHeap`] as the global allocator, each of their tensors is a block of the device `host memory (heap)`:
 //!
 //! ```
 //! use highwater_recorder::RecordedHeap;
@@ -10,8 +10,9 @@
 //! static HEAP: RecordedHeap = RecordedHeap::new();
 //! ```
 //!
-//! Blocks below 1 KiB, or what [`over`](RecordedHeap::over) is given, are not told, so that a program's strings and lists cost one
-//! comparison. While nothing is recorded, larger ones cost one relaxed load more. What the recorder itself takes is left out.
+//! Blocks below 1 KiB, or the limit passed to [`over`](RecordedHeap::over), are not recorded, so that a program's
+//! strings and lists cost one comparison. While nothing is recorded, larger ones cost one more relaxed load. The
+//! recorder's own allocations are left out.
 
 #![expect(unsafe_code, reason = "a global allocator is unsafe by nature")]
 
@@ -26,10 +27,10 @@ use crate::api::{self, NewBlock};
 use crate::source::Source;
 use crate::{hub, level, reentrancy};
 
-/// The smallest block that is told where nothing else is said: tensors are larger, and almost nothing else is.
+/// Default minimum size of recorded blocks: tensors are larger, and almost nothing else is.
 const SMALLEST_BYTES: usize = 1024;
 
-/// Rust's global allocator, recorded: hands everything on to another, the system's if none is given.
+/// A recording global allocator: forwards all calls to an inner allocator, by default the system's.
 #[derive(Debug)]
 pub struct RecordedHeap<A = System> {
     inner: A,
@@ -37,7 +38,7 @@ pub struct RecordedHeap<A = System> {
 }
 
 impl RecordedHeap {
-    /// Over the system's allocator, telling blocks of 1 KiB and more.
+    /// Wraps the system's allocator; records blocks of 1 KiB and more.
     pub const fn new() -> Self {
         Self::over(System, SMALLEST_BYTES)
     }
@@ -50,19 +51,19 @@ impl Default for RecordedHeap {
 }
 
 impl<A> RecordedHeap<A> {
-    /// Over another allocator, telling blocks of `smallest_bytes` and more.
+    /// Wraps another allocator; records blocks of `smallest_bytes` and more.
     pub const fn over(inner: A, smallest_bytes: usize) -> Self {
         Self { inner, smallest: smallest_bytes }
     }
 
-    /// Whether a block of `bytes` is told.
+    /// Returns whether a block of `bytes` is recorded.
     #[inline(always)]
     fn tells(&self, bytes: usize) -> bool {
         bytes >= self.smallest && level::records_events()
     }
 }
 
-// SAFETY: every call goes to the inner allocator as it is; nothing is done with the memory itself.
+// SAFETY: every call is forwarded unchanged to the inner allocator; the memory itself is not touched.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for RecordedHeap<A> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as the caller promises.
@@ -83,7 +84,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for RecordedHeap<A> {
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // First, since the address may be handed out again as soon as it is free.
+        // Before the free, since the address may be reused right after it.
         if self.tells(layout.size()) {
             tell_free(block);
         }
@@ -98,7 +99,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for RecordedHeap<A> {
         // SAFETY: as the caller promises.
         let moved = unsafe { self.inner.realloc(block, layout, new_size) };
         if moved.is_null() {
-            // It stays where it was.
+            // The block stays at its address.
             if self.tells(layout.size()) {
                 tell_alloc(block, layout.size());
             }
@@ -121,20 +122,20 @@ fn tell_alloc(block: *mut u8, bytes: usize) {
 
 #[inline(never)]
 fn tell_free(block: *mut u8) {
-    // What the recorder gives back it took itself, and what is not known to be a block is not counted.
+    // The recorder's own blocks were not recorded, and frees of unrecorded blocks are ignored.
     if !reentrancy::is_own_memory() {
         api::free_at(HEAP_DEVICE, block as u64);
     }
 }
 
-/// Whether recordings know of the heap; makes it known at the first block.
+/// Returns whether the heap is registered; registers it at the first block.
 #[inline(always)]
 fn is_known() -> bool {
     static IS_KNOWN: AtomicBool = AtomicBool::new(false);
     IS_KNOWN.load(Ordering::Acquire) || make_known(&IS_KNOWN)
 }
 
-/// How often a thread looks whether it can make the heap known, or another has.
+/// How often a thread tries to register the heap, or checks whether another thread has.
 const PATIENCE: u32 = 1000;
 
 #[cold]
@@ -142,7 +143,7 @@ fn make_known(is_known: &AtomicBool) -> bool {
     static SOURCE: OnceLock<Arc<dyn Source>> = OnceLock::new();
     let _own = reentrancy::own_memory();
     for _ in 0..PATIENCE {
-        // Others wait until the recording has the heap's state: what they told before would not count.
+        // Other threads wait until the recording has the heap's state: events before that would not be recorded.
         if is_known.load(Ordering::Acquire) {
             return true;
         }
@@ -160,12 +161,12 @@ fn make_known(is_known: &AtomicBool) -> bool {
         }
         return true;
     }
-    // This thread itself is at work with the hub: then the next block will do.
+    // This thread itself holds the hub's lock; the next block will register the heap.
     false
 }
 
-/// Says what the block of the heap that begins at `first` is for, where that was not known when it was taken: of a vector,
-/// what `as_ptr` gives.
+/// Sets the category of the heap block that begins at `first`, if it was not known at the allocation. For a vector,
+/// `first` is what `as_ptr` returns.
 pub fn tag<T>(first: *const T, category: Category) {
     api::tag_at(HEAP_DEVICE, first as u64, category);
 }
@@ -183,12 +184,12 @@ impl Source for Heap {
         }
     }
 
-    /// What was there before is not known: nobody counts a heap while nothing is recorded.
+    /// Passes an empty state: existing blocks are unknown, since nothing is tracked while nothing is recorded.
     fn freeze(&self, read: &mut dyn FnMut(StartingState)) {
         read(StartingState { device: HEAP_DEVICE, ..StartingState::default() });
     }
 
-    /// What the process has of the machine's memory.
+    /// Reports the resident memory of the process.
     fn sample(&self) {
         let _own = reentrancy::own_memory();
         if let Some(bytes) = proc_kib("/proc/self/status", "VmRSS:") {
@@ -197,7 +198,7 @@ impl Source for Heap {
     }
 }
 
-/// A size that Linux gives in KiB, in bytes.
+/// Reads a size that Linux reports in KiB, and returns it in bytes.
 fn proc_kib(file: &str, name: &str) -> Option<u64> {
     let text = std::fs::read_to_string(file).ok()?;
     let rest = text.lines().find_map(|line| line.strip_prefix(name))?;

@@ -1,4 +1,4 @@
-//! Held: a copy of what a recording holds in memory, which becomes a trace or a file.
+//! A copy of what a recording keeps in memory, to be converted into a trace or a file.
 
 use std::fs::File;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::export::Exporter;
 use crate::file;
 use crate::intake::{HeldOps, Intake};
 
-/// What a recording holds in memory at one moment.
+/// A copy of what a recording keeps in memory at one moment.
 #[derive(Debug)]
 pub(crate) struct Held {
     header: Header,
@@ -26,7 +26,8 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// What `intake` holds; `lost` messages never came to it. None if it holds nothing in memory.
+    /// Copies the contents of `intake`; `lost` is the number of messages that never reached it. Returns `None` if it
+    /// keeps nothing in memory.
     pub(crate) fn of(intake: &Intake, header: &Header, lost: u64, with_symbols: bool) -> Option<Self> {
         let history = intake.history.as_ref()?;
         let mut events = Vec::with_capacity(history.len());
@@ -42,7 +43,7 @@ impl Held {
         })
     }
 
-    /// The trace; source lines are looked up where they are wanted.
+    /// Converts the copy into a trace, and symbolizes it if requested.
     pub(crate) fn into_trace(self) -> Trace {
         let mut exporter = Exporter::new(self.ops.first);
         let mut builder = TraceBuilder::with_capacity(self.events.len());
@@ -71,7 +72,7 @@ impl Held {
     }
 }
 
-/// Writes a whole trace to `file`, which lies at `path` and was claimed.
+/// Writes a whole trace to `file`, the claimed file at `path`.
 pub(crate) fn write_file(file: &File, path: &Path, trace: &Trace) -> Result<()> {
     file::empty(file, path)?;
     let io = |source| Error::Write { source, path: path.to_owned() };

@@ -1,4 +1,4 @@
-//! History: events held in memory, all of them or the last so many, with the state before the first.
+//! Events kept in memory, all of them or only the most recent, with the state before the first.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -8,8 +8,8 @@ use highwater_snapshots::{DeviceId, Phase, StartingState};
 use crate::message::{self, MOST_WORDS, Message, Words};
 use crate::state::DeviceState;
 
-/// Events in order, each in the few words of its message. When a ring is full, the oldest leaves, and what it did is
-/// folded into the starting state, so that totals stay right.
+/// Encoded events in order. When a ring is full, the oldest event is evicted and folded into the starting state, so
+/// that totals stay right.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     words: VecDeque<u64>,
@@ -17,25 +17,25 @@ pub(crate) struct History {
     most: Option<usize>,
     base: HashMap<DeviceId, DeviceState>,
     evicted: u64,
-    /// The step and the phase that the oldest event kept lies in.
+    /// The step and the phase at the oldest event that is kept.
     step: Option<Event>,
     phase: Option<Event>,
-    /// Each device's last sample of what is in use, among the events that left.
+    /// Each device's last sample of memory in use among the evicted events.
     samples: Vec<Event>,
 }
 
 impl History {
-    /// Keeps the last `most` events, or all.
+    /// Creates a history that keeps the last `most` events; all of them if `None`.
     pub(crate) fn new(most: Option<usize>) -> Self {
         Self { most, ..Self::default() }
     }
 
-    /// Takes the state of a device whose events begin now.
+    /// Sets the starting state of a device.
     pub(crate) fn begin(&mut self, state: &StartingState) {
         self.base.insert(state.device, DeviceState::from(state));
     }
 
-    /// Takes the next event.
+    /// Appends an event.
     pub(crate) fn push(&mut self, event: &Event) {
         if self.most.is_some_and(|most| self.events >= most) {
             self.evict();
@@ -67,12 +67,12 @@ impl History {
         }
     }
 
-    /// Events that left the ring.
+    /// Returns the number of events evicted from the ring.
     pub(crate) fn evicted(&self) -> u64 {
         self.evicted
     }
 
-    /// The step, phase and samples that hold at the oldest event, then the events kept, oldest first.
+    /// Returns the step, phase and samples in effect at the oldest event, then the kept events, oldest first.
     pub(crate) fn events(&self) -> impl Iterator<Item = Event> {
         let mut at = 0;
         let kept = std::iter::from_fn(move || {
@@ -84,19 +84,19 @@ impl History {
             at += len;
             event_of(&words[..len])
         });
-        // What holds before the oldest event is said at its time.
+        // What is in effect before the oldest event gets that event's time.
         let oldest_ns = self.words.get(message::TIME).copied();
         let before = self.step.iter().chain(&self.phase).chain(&self.samples);
         let before = before.map(move |event| Event { time_ns: oldest_ns.unwrap_or(event.time_ns), ..*event });
         before.chain(kept)
     }
 
-    /// How many events [`events`](Self::events) gives, about.
+    /// Returns the approximate number of events that [`events`](Self::events) yields.
     pub(crate) fn len(&self) -> usize {
         self.events
     }
 
-    /// Each device's state before the first event kept, devices and blocks in order.
+    /// Returns each device's state before the first kept event, sorted by device, with blocks sorted by key.
     pub(crate) fn starting_states(&self) -> Vec<StartingState> {
         let mut states: Vec<StartingState> = self.base.iter().map(|(&device, base)| base.state(device)).collect();
         states.sort_by_key(|state| state.device);
@@ -104,7 +104,7 @@ impl History {
     }
 }
 
-/// The event in `words`; a history keeps nothing else.
+/// Decodes an event; a history contains no other messages.
 fn event_of(words: &[u64]) -> Option<Event> {
     let read = message::read(words);
     match read.told {

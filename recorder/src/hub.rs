@@ -1,7 +1,7 @@
-//! Hub: the one global of the workspace: the running recording, the registered allocators, the program's progress.
+//! The only global state of the workspace: the running recording, the registered allocators, the program's progress.
 //!
-//! Locks are taken in this order: an allocator's own, then the hub's. The hub never calls an allocator. Events pass it
-//! by: each thread tells them to a queue of its own (`sender`).
+//! Locks are taken in this order: an allocator's own, then the hub's. The hub never calls an allocator. Events bypass
+//! the hub: each thread sends them through its own queue (`sender`).
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,20 +33,20 @@ pub(crate) struct Hub {
 static HUB: Mutex<Hub> =
     Mutex::new(Hub { session: None, sources: Vec::new(), claimed: BTreeSet::new(), progress: Progress::START });
 
-// What the progress awaits, so that whoever has nothing to report need not take the lock.
+// What the progress awaits, so that callers with nothing to report need not take the lock.
 static AWAITS_FORWARD: AtomicBool = AtomicBool::new(Progress::START.awaits_forward());
 static AWAITS_ALLOCATION: AtomicBool = AtomicBool::new(Progress::START.awaits_allocation());
 
-/// How far a recording is.
+/// The stage of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// The first wanted step has not begun.
+    /// The first selected step has not begun.
     Waiting,
-    /// The states of the known allocators are being read.
+    /// The states of the registered allocators are being read.
     Starting,
-    /// Everything is kept.
+    /// All events are recorded.
     Open,
-    /// The last wanted step is over.
+    /// The last selected step is over.
     Closed,
 }
 
@@ -54,9 +54,9 @@ pub(crate) enum Stage {
 pub(crate) struct Session {
     pub(crate) stage: Stage,
     pub(crate) options: Arc<HistoryOptions>,
-    /// The process that began it.
+    /// Id of the process that began the recording.
     pid: u32,
-    /// What is wished now would not be read any more.
+    /// Whether the end was requested; later requests would not be read any more.
     is_ending: bool,
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn lock() -> MutexGuard<'static, Hub> {
     HUB.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The hub, unless somebody works with it at this moment, who may be this thread.
+/// Locks the hub, unless any thread, including this one, has it locked.
 pub(crate) fn try_lock() -> Option<MutexGuard<'static, Hub>> {
     match HUB.try_lock() {
         Ok(hub) => Some(hub),
@@ -74,23 +74,23 @@ pub(crate) fn try_lock() -> Option<MutexGuard<'static, Hub>> {
 }
 
 impl Hub {
-    /// Keeps an allocator, to be asked for its state when a recording begins.
+    /// Registers an allocator, whose state is read when a recording begins.
     pub(crate) fn add_source(&mut self, source: Weak<dyn Source>) {
         self.sources.retain(|known| known.strong_count() > 0);
         self.sources.push(source);
     }
 
-    /// The allocators that still exist.
+    /// Returns the allocators that still exist.
     pub(crate) fn sources(&self) -> Vec<Arc<dyn Source>> {
         self.sources.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// The running recording, if it is one of this process and not of a parent that has forked.
+    /// Returns the running recording, if it belongs to this process and not to a parent that has forked.
     pub(crate) fn session(&mut self) -> Option<&mut Session> {
         self.session.as_mut().filter(|session| session.pid == std::process::id())
     }
 
-    /// Makes a recording with these options the running one. The caller has checked that none runs.
+    /// Makes a recording with these options the running one. The caller has checked that none is running.
     pub(crate) fn begin(&mut self, options: Arc<HistoryOptions>) {
         let pid = std::process::id();
         self.advance(|progress| {
@@ -100,7 +100,7 @@ impl Hub {
         self.session = Some(Session { stage: Stage::Waiting, options, pid, is_ending: false });
     }
 
-    /// Turns events on, and gives the allocators whose states are wanted; none if that is not to be done.
+    /// Turns events on and returns the allocators whose states must be read; `None` if events must not be turned on.
     pub(crate) fn turn_on(&mut self) -> Option<Vec<Arc<dyn Source>>> {
         let session = self.session().filter(|session| session.stage == Stage::Waiting && !session.is_ending)?;
         let wanted = session.options.wanted();
@@ -112,7 +112,7 @@ impl Hub {
         Some(self.sources())
     }
 
-    /// Turns events off if all wanted steps are over before `step` begins, or no step.
+    /// Turns events off if `step`, which is about to begin, is not a selected one, or is `None`.
     fn turn_off_after_steps(&mut self, step: Option<u32>) {
         let Some(session) = self.session().filter(|session| session.stage == Stage::Open) else { return };
         let Some(steps) = session.options.steps.clone() else { return };
@@ -122,7 +122,7 @@ impl Hub {
         }
     }
 
-    /// Takes events of the whole program from now on, beginning with the step and phase that it is in.
+    /// Starts recording events of the whole program, beginning with the current step and phase.
     pub(crate) fn open(&mut self) {
         let (step, phase) = (self.progress.step(), self.progress.phase());
         let Some(session) = self.session().filter(|session| session.stage == Stage::Starting) else { return };
@@ -135,15 +135,15 @@ impl Hub {
         }
     }
 
-    /// Whether the running step is one that the recording wants.
+    /// Returns whether the current step is selected by the recording's options.
     pub(crate) fn is_in_wanted_step(&mut self) -> bool {
         let step = self.progress.step();
         let steps = self.session().and_then(|session| session.options.steps.clone());
         steps.zip(step).is_some_and(|(steps, step)| steps.contains(&step))
     }
 
-    /// Changes the progress, whether or not anything records; gives what `change` gives. The change is recorded, and a
-    /// recording of chosen steps ends where the last of them does.
+    /// Changes the progress, whether or not anything is recorded, and returns the result of `change`. The change is
+    /// recorded, and a recording of selected steps ends after the last of them.
     pub(crate) fn advance<R>(&mut self, change: impl FnOnce(&mut Progress) -> (R, Change)) -> (R, Change) {
         let (given, change) = change(&mut self.progress);
         AWAITS_FORWARD.store(self.progress.awaits_forward(), Ordering::Relaxed);
@@ -155,7 +155,7 @@ impl Hub {
         (given, change)
     }
 
-    /// Whether the program is in a phase that a guard holds.
+    /// Returns whether the program is in a phase that a guard determines.
     pub(crate) fn is_in_marked_phase(&self) -> bool {
         self.progress.is_guarded()
     }
@@ -169,13 +169,13 @@ impl Hub {
     }
 }
 
-/// Whether it would change anything to report that forward runs.
+/// Returns whether reporting that forward runs would change anything.
 #[inline]
 pub(crate) fn awaits_forward() -> bool {
     AWAITS_FORWARD.load(Ordering::Relaxed)
 }
 
-/// Whether it would change anything to report an allocation.
+/// Returns whether reporting an allocation would change anything.
 #[inline]
 pub(crate) fn awaits_allocation() -> bool {
     AWAITS_ALLOCATION.load(Ordering::Relaxed)
@@ -185,17 +185,17 @@ fn tell_of_program(what: What) {
     sender::tell(DeviceId(0), StackId::NONE, &Message::Event(what));
 }
 
-/// Waits until everything recorded so far is in the file, or will never be. Not under an allocator's lock.
+/// Waits until everything recorded so far is in the file, or the file has failed. Not under an allocator's lock.
 pub(crate) fn flush() {
     ask(Control::Flush);
 }
 
-/// A copy of what the running recording holds in memory, if it holds anything there.
+/// Copies what the running recording keeps in memory; `None` if it keeps nothing there.
 pub(crate) fn copy() -> Option<Held> {
     ask(Control::Copy)?
 }
 
-/// Ends the running recording: waits until all that was told is read, so that another may begin.
+/// Ends the running recording: waits until all messages are read, so that another may begin.
 pub(crate) fn end() {
     let (answer, wait) = channel();
     {
@@ -205,16 +205,16 @@ pub(crate) fn end() {
         level::set(Wanted::default());
         control::put(Control::End(answer));
     }
-    // Where the collector has gone, there is nothing to wait for.
+    // If the collector is gone, there is nothing to wait for.
     let _: Result<(), RecvError> = wait.recv();
     lock().session = None;
 }
 
-/// Asks the collector, if there is one, and waits for its answer.
+/// Sends a request to the collector, if there is one, and waits for its answer.
 fn ask<T>(wish: impl FnOnce(Sender<T>) -> Control) -> Option<T> {
     let (answer, wait) = channel();
     {
-        // Under the hub's lock, so that the wish comes before the recording's end.
+        // Under the hub's lock, so that the request comes before the recording's end.
         let mut hub = lock();
         hub.session().filter(|session| !session.is_ending)?;
         control::put(wish(answer));
@@ -227,19 +227,19 @@ pub(crate) fn name(text: &str) -> StringId {
     crate::names::string(text)
 }
 
-/// Begins an operation in the running thread's scope.
+/// Begins an operation in the current thread's scope.
 pub(crate) fn begin_op(name: StringId, stack: StackId) -> OpId {
     sender::tell_op(NewOp { name, scope: context::current().scope, stack })
 }
 
-/// Gives a device's state to the running recording. Not under an allocator's lock.
+/// Sends a device's state to the running recording. Not under an allocator's lock.
 pub(crate) fn start_device(source: &dyn Source) {
     let _own = reentrancy::own_memory();
     let facts = source.facts();
     source.freeze(&mut |state| control::put(Control::Device(facts.clone(), state)));
 }
 
-/// Has every allocator say what is in use on its device, if anything is recorded. Not under any lock.
+/// Lets every allocator report the memory in use on its device, if events are recorded. Not under any lock.
 pub(crate) fn sample() {
     if level::records_events() {
         let sources = lock().sources();

@@ -1,4 +1,4 @@
-//! Intake: what of all that threads tell belongs into the recording, and as what events.
+//! Selects which messages belong in the recording, and converts them into events.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,7 +11,7 @@ use crate::history::History;
 use crate::message::{Message, NewOp, Read};
 use crate::state::DeviceState;
 
-/// What the file takes at a time.
+/// What is written to the file at a time.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     pub(crate) facts: Vec<DeviceFacts>,
@@ -20,58 +20,58 @@ pub(crate) struct Batch {
     pub(crate) events: Vec<Event>,
 }
 
-/// What a file begins with that begins in the middle of a recording.
+/// The initial contents of a file that begins in the middle of a recording.
 #[derive(Debug, Default)]
 pub(crate) struct Opening {
-    /// Operations from before, by their process-wide numbers, in order.
+    /// Operations from before the file, by process-wide id, sorted.
     pub(crate) ops: Vec<(OpId, NewOp)>,
     pub(crate) batch: Batch,
 }
 
-/// A file that begins in the middle knows so many operations from before, and those that something alive names.
+/// A file that begins in the middle contains this many preceding operations, and those that live blocks refer to.
 const RECENT_OPS: u32 = 65_536;
 
 impl Batch {
-    /// Whether there is nothing to write.
+    /// Returns whether there is nothing to write.
     pub(crate) fn is_empty(&self) -> bool {
         self.facts.is_empty() && self.states.is_empty() && self.ops.is_empty() && self.events.is_empty()
     }
 }
 
-/// Forward operations that events in memory may name.
+/// Forward operations that events in memory may refer to.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HeldOps {
-    /// The process-wide number of the first.
+    /// Process-wide id of the first operation.
     pub(crate) first: u32,
     pub(crate) ops: Vec<NewOp>,
 }
 
-/// What is recorded so far.
+/// The state of a recording so far.
 #[derive(Debug, Default)]
 pub(crate) struct Intake {
-    /// Blocks below so many bytes are left out.
+    /// Blocks smaller than this many bytes are left out.
     smallest_bytes: u64,
-    /// Devices whose state was read: their events count from then on.
+    /// Devices whose state was read: their events are recorded from then on.
     started: Vec<DeviceId>,
     pub(crate) facts: Vec<DeviceFacts>,
-    /// What is held in memory.
+    /// Events kept in memory.
     pub(crate) history: Option<History>,
     pub(crate) ops: HeldOps,
-    /// The number of the next operation.
+    /// Id of the next operation.
     pub(crate) next_op: u32,
-    /// For a file that begins in the middle: operations that something alive may name, or something to come.
+    /// For a file that begins in the middle: operations that live blocks or later events may refer to.
     named: HashMap<OpId, NewOp>,
-    /// The operations that `ops` holds at most.
+    /// Maximum number of operations in `ops`.
     most_ops: Option<usize>,
-    /// What goes to the file, if there is one.
+    /// What is waiting to be written to the file, if there is one.
     batch: Option<Batch>,
-    /// What each device holds now, for a file that begins in the middle.
+    /// Live state of each device, for a file that begins in the middle.
     live: Option<HashMap<DeviceId, DeviceState>>,
     step: Option<Event>,
     phase: Option<Event>,
-    /// Blocks left out because they are small, while they live.
+    /// Live blocks that are left out because they are small.
     small: HashSet<(DeviceId, BlockKey)>,
-    /// Blocks that are known by their address.
+    /// Blocks that are identified by their address.
     at: HashMap<(DeviceId, u64), BlockKey>,
     next_key: BlockKey,
     last_ns: u64,
@@ -80,39 +80,40 @@ pub(crate) struct Intake {
 }
 
 impl Intake {
-    /// Leaves out blocks below `smallest_bytes`; numbers operations from `first_op`.
+    /// Creates an intake that leaves out blocks below `smallest_bytes` and numbers operations from `first_op`.
     pub(crate) fn new(smallest_bytes: u64, first_op: u32) -> Self {
         Self { smallest_bytes, ops: HeldOps { first: first_op, ops: Vec::new() }, next_op: first_op, ..Self::default() }
     }
 
-    /// Holds the last `most` events in memory, or all.
+    /// Keeps the last `most` events in memory; all of them if `None`.
     pub(crate) fn hold(&mut self, most: Option<usize>) {
         self.history = Some(History::new(most));
         self.most_ops = most.map(|most| most.max(1024).saturating_mul(4));
     }
 
-    /// Collects batches for a file; for several files, one after another, with what is alive between them.
+    /// Collects batches for a file; with `to_several`, also the live state that each further file begins with.
     pub(crate) fn stream(&mut self, to_several: bool) {
         self.batch = Some(Batch::default());
         self.live = to_several.then(HashMap::new);
     }
 
-    /// Events that wait for the file.
+    /// Returns the number of events waiting to be written to the file.
     pub(crate) fn pending(&self) -> usize {
         self.batch.as_ref().map_or(0, |batch| batch.events.len())
     }
 
-    /// What waits for the file.
+    /// Takes what is waiting to be written to the file.
     pub(crate) fn take_batch(&mut self) -> Batch {
         self.batch.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Nothing waits for a file any more: it has failed.
+    /// Stops collecting batches, because the file has failed.
     pub(crate) fn stop_streaming(&mut self) {
         (self.batch, self.live) = (None, None);
     }
 
-    /// What a file begins with that begins now: what is alive, and the step and phase. Call when no batch waits.
+    /// Returns the initial contents of a file that begins now: live blocks and segments, step and phase. Call when no
+    /// batch is waiting.
     pub(crate) fn opening(&mut self) -> Opening {
         let mut states: Vec<StartingState> =
             self.live.iter().flatten().map(|(&device, state)| state.state(device)).collect();
@@ -121,7 +122,7 @@ impl Intake {
         let events = self.step.iter().chain(&self.phase).map(mark).collect();
         let alive = states.iter().flat_map(|state| &state.blocks).map(|block| block.alloc.op);
         let alive: HashSet<OpId> = alive.collect();
-        // Backward comes back to operations of not long ago.
+        // Backward refers to recent operations.
         let recent = self.next_op.saturating_sub(RECENT_OPS);
         self.named.retain(|id, _| id.0 >= recent || alive.contains(id));
         let mut ops: Vec<(OpId, NewOp)> = self.named.iter().map(|(&id, &op)| (id, op)).collect();
@@ -129,9 +130,9 @@ impl Intake {
         Opening { ops, batch: Batch { facts: self.facts.clone(), states, ops: Vec::new(), events } }
     }
 
-    /// Takes the next message.
+    /// Processes the next message.
     pub(crate) fn message(&mut self, read: &Read, clock: &Clock) {
-        // Threads note the time a little before or after they get their place.
+        // Threads read the clock slightly before or after they take their sequence number.
         self.last_ns = self.last_ns.max(clock.ns(read.time));
         let event = |what| Event { time_ns: self.last_ns, device: read.device, stack: read.stack, what };
         let counts = self.started.contains(&read.device);
@@ -148,7 +149,7 @@ impl Intake {
             Message::AllocAt(alloc) => self.alloc_at(event(What::Alloc(alloc)), alloc),
             Message::FreedAt(address) => {
                 let first = event(What::FreeRequested(0));
-                // Others are from before the recording, or are left out.
+                // Other blocks are from before the recording, or were left out.
                 if let Some(key) = self.at.remove(&(read.device, address)) {
                     self.keep(Event { what: What::FreeRequested(key), ..first });
                     self.keep(Event { what: What::FreeCompleted(key), ..first });
@@ -164,7 +165,7 @@ impl Intake {
 
     fn alloc_at(&mut self, event: Event, alloc: Alloc) {
         if let Some(former) = self.at.remove(&(event.device, alloc.address)) {
-            // Its free was lost, and counted then.
+            // Its free was lost, and was counted as lost then.
             self.keep(Event { what: What::FreeRequested(former), stack: StackId::NONE, ..event });
             self.keep(Event { what: What::FreeCompleted(former), stack: StackId::NONE, ..event });
         }
@@ -178,7 +179,7 @@ impl Intake {
         self.keep(Event { what: What::Alloc(Alloc { block, ..alloc }), ..event });
     }
 
-    /// Operations come in the order of their numbers; one that was lost leaves its place.
+    /// Adds operation `id`. Operations arrive in the order of their ids; lost ones are replaced by empty rows.
     fn begin_op(&mut self, id: OpId, op: NewOp) {
         while self.next_op < id.0 {
             self.add_op(NewOp::default());
@@ -196,7 +197,8 @@ impl Intake {
         }
         if self.history.is_some() {
             self.ops.ops.push(op);
-            // A ring's events name recent operations; a block that outlived its own forgets which one that was.
+            // A ring's events refer to recent operations; a block that outlives its operation's row loses the
+            // reference.
             if self.most_ops.is_some_and(|most| self.ops.ops.len() > most) {
                 let gone = self.ops.ops.len() / 2;
                 self.ops.ops.drain(..gone);
@@ -205,7 +207,7 @@ impl Intake {
         }
     }
 
-    /// Takes a device's state: from now on its events count.
+    /// Records a device's starting state: from now on its events are recorded.
     pub(crate) fn start_device(&mut self, facts: DeviceFacts, mut state: StartingState) {
         if self.started.contains(&state.device) {
             return;
@@ -239,7 +241,7 @@ impl Intake {
         }
     }
 
-    /// A device that joins when there are events already: what it holds appears now.
+    /// Records the state of a device that joins after the first event as allocation events at the current time.
     fn keep_as_events(&mut self, state: &StartingState) {
         let (time_ns, device) = (self.last_ns, state.device);
         let event = |stack, what| Event { time_ns, device, stack, what };
@@ -257,7 +259,7 @@ impl Intake {
         }
     }
 
-    /// Keeps an event unless it is of a small block.
+    /// Records an event unless it concerns a block that is left out.
     fn keep_wanted(&mut self, event: Event) {
         if self.smallest_bytes > 0 && self.leaves_out(event.device, &event.what) {
             return;
@@ -278,7 +280,7 @@ impl Intake {
         }
     }
 
-    /// Keeps an event wherever it is wanted.
+    /// Records an event in memory and in the batch, as configured.
     fn keep(&mut self, event: Event) {
         self.events += 1;
         match event.what {

@@ -1,12 +1,12 @@
-//! Level: how much is recorded. Atomics, of which each entry point reads one before anything else is done.
+//! The level of detail, in atomics that each entry point reads before doing anything else.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
-/// How much a recording keeps. What a stack costs is measured by `benches/stack.rs`.
+/// Level of detail of a recording. `benches/stack.rs` measures the cost of a stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Level {
-    /// Nothing: one relaxed load an event.
+    /// Nothing is recorded: one relaxed load per event.
     #[default]
     Off,
     /// The live blocks and segments at the end, without history.
@@ -21,18 +21,18 @@ static LEVEL: AtomicU8 = AtomicU8::new(Level::Off as u8);
 static FREE_STACKS: AtomicBool = AtomicBool::new(false);
 static USES: AtomicBool = AtomicBool::new(false);
 
-/// What a recording wants to be told.
+/// What a recording needs from the entry points.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wanted {
-    /// How much of each event.
+    /// Level of detail.
     pub(crate) level: Level,
-    /// Stacks of frees too, at [`Level::Stacks`].
+    /// Whether frees get a stack too, at [`Level::Stacks`].
     pub(crate) free_stacks: bool,
-    /// When blocks are used, from [`Level::Events`] on.
+    /// Whether uses of blocks are recorded, from [`Level::Events`] on.
     pub(crate) uses: bool,
 }
 
-/// The level now.
+/// Returns the current level.
 #[inline]
 pub fn current() -> Level {
     match LEVEL.load(Ordering::Relaxed) {
@@ -43,19 +43,19 @@ pub fn current() -> Level {
     }
 }
 
-/// Whether events are wanted at all.
+/// Returns whether events are recorded.
 #[inline]
 pub fn records_events() -> bool {
     LEVEL.load(Ordering::Relaxed) >= Level::Events as u8
 }
 
-/// Whether frees get a stack too, at [`Level::Stacks`].
+/// Returns whether frees get a stack too, at [`Level::Stacks`].
 #[inline]
 pub(crate) fn has_free_stacks() -> bool {
     FREE_STACKS.load(Ordering::Relaxed)
 }
 
-/// Whether uses of blocks are wanted.
+/// Returns whether uses of blocks are recorded.
 #[inline]
 pub fn records_uses() -> bool {
     USES.load(Ordering::Relaxed)

@@ -1,10 +1,10 @@
-//! Records GPU memory history for any allocator: a framework's, your own, or Highwater's engine's.
+//! Records the GPU memory history of any allocator: a framework's, your own, or that of Highwater's engine.
 //!
-//! Wrap a part of the program in [`record_memory_history`], or hold a [`Recording`]; open the result in `highwater`.
-//! An allocator takes part by calling the entry points of [`api`], a dozen lines; the program says what it is doing
-//! with the guards of [`scope`]. While nothing is recorded, an event costs one relaxed load.
+//! Wrap a part of the program in [`record_memory_history`], or keep a [`Recording`]; open the result in `highwater`. An
+//! allocator takes part by calling about a dozen entry points of [`api`]; the program describes what it is doing with
+//! the guards of [`scope`]. While nothing is recorded, an event costs one relaxed load.
 //!
-//! Modules stand in layer order: each uses only what is declared above it.
+//! Modules are declared in layer order: each uses only modules declared above it.
 
 pub use highwater_snapshots as snapshots;
 pub use highwater_snapshots::symbols as symbolize;

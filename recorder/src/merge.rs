@@ -1,7 +1,7 @@
-//! Merge: reads the queues of all threads as one, in the order in which things happened.
+//! Merges the queues of all threads into one sequence, in the order in which the events happened.
 //!
-//! Places are without gaps: where the next one is nowhere to be found, a thread has taken it and is about to write, so
-//! the merge stops there and goes on next time. A place that is still missing after a while is given up and counted.
+//! Sequence numbers have no gaps. If the next one is missing, a thread has taken it and is about to write, so the merge
+//! stops there and continues later. A number that is still missing after a while is skipped and counted as lost.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,46 +13,46 @@ use crate::order::SequenceNumber;
 use crate::queue::Consumer;
 use crate::sender;
 
-/// So many messages are read at a time, so that the clock is looked at and what is due gets done.
+/// Messages read at a time, so that the clock is updated and pending work gets done in between.
 const AT_A_TIME: usize = 1 << 16;
 
-/// How long a missing message is waited for. Its thread has only a few instructions to go, but may be kept from them.
+/// How long to wait for a missing message. Its thread has only a few instructions left, but may be descheduled.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How often it is looked for in that time, at least.
+/// Minimum number of retries in that time.
 const LOOKS: u32 = 20;
 
-/// What stands at a place.
+/// An item of the merged sequence.
 pub(crate) enum Item<'a> {
-    /// A message, in its words.
+    /// An encoded message.
     Message(&'a [u64]),
-    /// A notice.
+    /// A control message.
     Control(Control),
 }
 
-/// The queues of all threads, up to a place in their common order.
+/// The queues of all threads, read up to a common sequence number.
 pub(crate) struct Merge {
     consumers: Vec<Consumer>,
     expected: SequenceNumber,
-    /// Since when the place has been missing, and how often it was looked for.
+    /// When the next number was first found missing, and how often it was looked for since.
     stuck: Option<(Instant, u32)>,
-    /// Places that were given up.
+    /// Number of sequence numbers that were skipped.
     given_up: u64,
 }
 
 impl Merge {
-    /// Begins with the place `first`; what is older belongs to nobody and is passed over.
+    /// Starts at the sequence number `first`; older messages belong to no recording and are skipped.
     pub(crate) fn new(first: SequenceNumber) -> Self {
         Self { consumers: Vec::new(), expected: first, stuck: None, given_up: 0 }
     }
 
-    /// Messages that never came.
+    /// Returns the number of messages that never arrived.
     pub(crate) fn given_up(&self) -> u64 {
         self.given_up
     }
 
-    /// Gives what there is to `take`, in order, until it says that it is enough. True if it was cut short at some point where
-    /// more may follow.
+    /// Passes the available items to `take`, in order, until it returns false. Returns true if the limit of items was
+    /// reached and more may follow.
     pub(crate) fn read(&mut self, take: &mut dyn FnMut(Item<'_>) -> bool) -> bool {
         self.consumers.extend(sender::newcomers());
         let began = self.expected;
@@ -67,7 +67,8 @@ impl Merge {
         left == 0
     }
 
-    /// Reads up to the first missing place. True when something was read, and what was missing may be there by now.
+    /// Reads up to the first missing number. Returns true if something was read, so that the missing message may have
+    /// arrived meanwhile.
     fn read_to_gap(&mut self, take: &mut dyn FnMut(Item<'_>) -> bool) -> bool {
         let began = self.expected;
         let mut heads: BinaryHeap<Reverse<(i32, usize)>> = BinaryHeap::with_capacity(self.consumers.len());
@@ -82,7 +83,7 @@ impl Merge {
                 Some(Reverse((behind, index))) if behind <= expected => {
                     let consumer = &mut self.consumers[index];
                     if behind < expected {
-                        // From before this recording, or given up.
+                        // From before this recording, or skipped.
                         let len = consumer.peek().map_or(0, <[u64]>::len);
                         consumer.advance(len);
                     } else if !Self::read_run(consumer, &mut self.expected, take) {
@@ -104,7 +105,7 @@ impl Merge {
         }
     }
 
-    /// Reads one queue as long as it has the next place.
+    /// Reads one queue as long as it has the next number.
     fn read_run(
         consumer: &mut Consumer,
         expected: &mut SequenceNumber,
@@ -125,7 +126,7 @@ impl Merge {
         true
     }
 
-    /// Gives up a place that has been missing for long, though there are later ones.
+    /// Skips a number that has been missing for too long although later ones exist.
     fn mind_gap(&mut self, began: SequenceNumber) {
         if self.expected != began {
             self.stuck = None;
@@ -141,7 +142,7 @@ impl Merge {
             self.stuck = None;
             return;
         };
-        // Counted as well: a program that was stopped for a while has not been looking.
+        // Retries are counted as well: while the process was stopped, time passed without any.
         let (since, looks) = self.stuck.get_or_insert_with(|| (Instant::now(), 0));
         *looks += 1;
         if since.elapsed() > PATIENCE && *looks > LOOKS {

@@ -1,16 +1,16 @@
-//! Message: an event as it lies in a queue and in a ring, in a few words of eight bytes.
+//! The compact encoding of an event in a queue and in a ring, in a few 8-byte words.
 //!
-//! The first word has kind, category and pool, device and stack; the second the place in the order, the third the time.
-//! What follows depends on the kind: a free has 32 bytes in all, an allocation 72.
+//! The first word contains kind, category and pool, device and stack; the second the sequence number, the third the
+//! time. The rest depends on the kind: a free has 32 bytes in all, an allocation 72.
 
 use highwater_snapshots::event::{Alloc, BlockKey, Event, EventKind, Oom, Range, What};
 use highwater_snapshots::{Category, DeviceId, OpId, Phase, Pool, ScopeId, StackId, StreamId, StringId};
 
-/// The longest message, in words.
+/// Length of the longest message, in words.
 pub(crate) const MOST_WORDS: usize = 9;
-/// Where the place in the order lies.
+/// Index of the word with the sequence number.
 const PLACE: usize = 1;
-/// Where the time lies: ticks in a queue, nanoseconds in a ring.
+/// Index of the word with the time: ticks in a queue, nanoseconds in a ring.
 pub(crate) const TIME: usize = 2;
 
 /// A forward operation, with process-wide ids.
@@ -21,25 +21,25 @@ pub(crate) struct NewOp {
     pub(crate) stack: StackId,
 }
 
-/// What a thread tells the collector.
+/// What a thread sends to the collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
     /// An event.
     Event(What),
-    /// A block that is given back, and free at once: two events of one moment.
+    /// A free that completes at once: two events at the same time.
     Freed(BlockKey),
-    /// A block that is known by its address; what names it is not known yet.
+    /// Allocation of a block that is identified by its address; it has no key yet.
     AllocAt(Alloc),
-    /// The block at this address is given back, and free at once.
+    /// Free of the block at this address, which completes at once.
     FreedAt(u64),
-    /// What the block at this address is for became known.
+    /// The category of the block at this address.
     TagAt(u64, Category),
-    /// An operation begins.
+    /// The start of an operation.
     Op(OpId, NewOp),
 }
 
 impl Message {
-    /// How many events it becomes.
+    /// Returns how many events the message becomes.
     #[inline(always)]
     pub(crate) fn events(&self) -> u64 {
         match self {
@@ -50,21 +50,21 @@ impl Message {
     }
 }
 
-/// Kinds of messages beside those of events.
+/// Kinds of messages in addition to those of events.
 const FREED: u8 = 200;
 const ALLOC_AT: u8 = 201;
 const FREED_AT: u8 = 202;
 const OP: u8 = 203;
 const TAG_AT: u8 = 204;
 
-/// A message in its words.
+/// An encoded message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Words {
     pub(crate) words: [u64; MOST_WORDS],
     pub(crate) len: usize,
 }
 
-/// Category and pool in one byte.
+/// Packs category and pool into one byte.
 #[inline(always)]
 fn small(category: Category, pool: Pool) -> u8 {
     category as u8 | (pool as u8) << 6
@@ -83,7 +83,7 @@ fn two(high: u32, low: u32) -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
 
-/// How many words a message of `kind` has.
+/// Returns the length of a message of `kind`, in words.
 #[inline(always)]
 const fn len_of(kind: u8) -> usize {
     const ALLOC: u8 = EventKind::Alloc as u8;
@@ -111,7 +111,7 @@ impl Words {
         self
     }
 
-    /// The message, without place and time.
+    /// Encodes a message, without sequence number and time.
     #[inline(always)]
     pub(crate) fn of(device: DeviceId, stack: StackId, told: &Message) -> Self {
         match *told {
@@ -162,14 +162,14 @@ impl Words {
         }
     }
 
-    /// An event as a ring keeps it: with its time, without a place.
+    /// Encodes an event for a ring: with its time, without a sequence number.
     pub(crate) fn of_kept(event: &Event) -> Self {
         let mut words = Self::of_event(event.device, event.stack, &event.what);
         words.words[TIME] = event.time_ns;
         words
     }
 
-    /// Sets where and when.
+    /// Sets sequence number and time.
     #[inline(always)]
     pub(crate) fn stamp(&mut self, place: u32, ticks: u64) {
         self.words[PLACE] = u64::from(place);
@@ -177,19 +177,19 @@ impl Words {
     }
 }
 
-/// How many words the message that begins with `first` has.
+/// Returns the length, in words, of the message whose first word is `first`.
 #[inline(always)]
 pub(crate) fn len(first: u64) -> usize {
     len_of(first as u8)
 }
 
-/// The place of the message in `words`, as it was stamped.
+/// Returns the sequence number of an encoded message.
 #[inline(always)]
 pub(crate) fn place(words: &[u64]) -> u32 {
     words[PLACE] as u32
 }
 
-/// A message that was read back.
+/// A decoded message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Read {
     pub(crate) time: u64,
@@ -198,7 +198,7 @@ pub(crate) struct Read {
     pub(crate) told: Message,
 }
 
-/// Reads the message that [`Words::of`] or [`Words::of_kept`] put into `words`.
+/// Decodes the message that [`Words::of`] or [`Words::of_kept`] encoded.
 pub(crate) fn read(words: &[u64]) -> Read {
     let at = |position: usize| words.get(TIME + 1 + position).copied().unwrap_or(0);
     let halves = |position: usize| ((at(position) >> 32) as u32, at(position) as u32);

@@ -1,6 +1,6 @@
-//! Names: strings and scopes of the whole process, interned, so that a scope is a number while it matters.
+//! Interned strings and scopes of the whole process, so that recording a scope means storing a number.
 //!
-//! Each thread remembers those that it met: only a name that is new to a thread costs a lock.
+//! Each thread caches the names that it has used: only a name that is new to a thread takes a lock.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use highwater_snapshots::{ScopeId, StringId};
 
 use crate::reentrancy;
 
-/// Every name that any guard has used so far. Ids hold for the life of the process; a recording numbers its own anew.
+/// All names that any guard has used. Ids are valid for the life of the process; each recording assigns its own.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     strings: Interner<String>,
@@ -21,16 +21,16 @@ pub(crate) struct Names {
 
 static NAMES: Mutex<Option<Names>> = Mutex::new(None);
 
-/// The process knows so many names at most, and as many scopes: what is made from ever new numbers has none after that.
+/// Maximum number of names, and of scopes, in the process. New names beyond it (as if made from a counter) get no id.
 const MOST_NAMES: usize = 1 << 20;
 
-/// A thread remembers so many names at most; then it begins anew.
+/// Maximum number of names in a thread's cache; when it is full, the cache is cleared.
 const MOST_REMEMBERED: usize = 4096;
 
 #[derive(Default)]
 struct Remembered {
     strings: HashMap<Box<str>, StringId>,
-    /// By parent, then by name.
+    /// Keyed by parent, then by name.
     scopes: HashMap<ScopeId, HashMap<Box<str>, ScopeId>>,
     scope_count: usize,
 }
@@ -39,20 +39,20 @@ thread_local! {
     static REMEMBERED: RefCell<Remembered> = RefCell::default();
 }
 
-/// Runs `read` with the names locked. A leaf: nothing else is locked meanwhile.
+/// Runs `read` with the names locked. No other lock may be taken inside.
 pub(crate) fn with<R>(read: impl FnOnce(&mut Names) -> R) -> R {
     let mut names: MutexGuard<'_, Option<Names>> = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
     read(names.get_or_insert_default())
 }
 
-/// Runs `read` with what the thread remembers; none while the thread ends, or inside another call.
+/// Runs `read` with the thread's cache. Returns `None` while the thread ends, or inside another call.
 fn remembered<R>(read: impl FnOnce(&mut Remembered) -> R) -> Option<R> {
     REMEMBERED
         .try_with(|remembered| remembered.try_borrow_mut().ok().map(|mut remembered| read(&mut remembered)))
         .ok()?
 }
 
-/// The id of `text`.
+/// Returns the id of `text`.
 pub(crate) fn string(text: &str) -> StringId {
     let _guard = reentrancy::enter();
     let known = remembered(|remembered| {
@@ -69,7 +69,7 @@ pub(crate) fn string(text: &str) -> StringId {
     known.unwrap_or_else(|| with(|names| names.string(text)))
 }
 
-/// The id of the scope `name` within `parent`.
+/// Returns the id of the scope `name` within `parent`.
 pub(crate) fn scope(parent: ScopeId, name: &str) -> ScopeId {
     let _guard = reentrancy::enter();
     let known = remembered(|remembered| {
@@ -106,12 +106,12 @@ impl Names {
         ScopeId(self.scopes.intern(scope))
     }
 
-    /// The text of `id`.
+    /// Returns the text of `id`.
     pub(crate) fn text(&self, id: StringId) -> &str {
         id.index().and_then(|index| self.strings.rows().get(index)).map_or("", String::as_str)
     }
 
-    /// The row of `id`.
+    /// Returns the scope of `id`.
     pub(crate) fn scope_row(&self, id: ScopeId) -> Option<Scope> {
         self.scopes.rows().get(id.index()?).copied()
     }

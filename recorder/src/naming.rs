@@ -1,20 +1,20 @@
-//! Naming: which file a process writes to, so that those of many ranks and processes never meet.
+//! File names of recordings, chosen so that files of different ranks and processes never collide.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Which of how many processes of one training this is.
+/// Rank and world size of this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rank {
-    /// From 0.
+    /// Rank, from 0.
     pub rank: Option<u32>,
-    /// How many there are.
+    /// Number of ranks.
     pub world_size: Option<u32>,
 }
 
-/// The variables in which launchers say rank and world size, the first pair that is set counts: torchrun and what follows
-/// its names, Open MPI, MPICH and Intel MPI, MVAPICH, Slurm.
+/// Environment variables in which launchers pass rank and world size: torchrun and compatible launchers, Open MPI,
+/// MPICH and Intel MPI, MVAPICH, Slurm. The first pair with a rank is used.
 const LAUNCHERS: [(&str, &str); 5] = [
     ("RANK", "WORLD_SIZE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
@@ -24,7 +24,7 @@ const LAUNCHERS: [(&str, &str); 5] = [
 ];
 
 impl Rank {
-    /// What the launcher of this process says.
+    /// Reads rank and world size from the environment variables of this process.
     pub fn of_process() -> Self {
         Self::from_variables(|name| std::env::var(name).ok())
     }
@@ -35,13 +35,13 @@ impl Rank {
         pairs.into_iter().find(|found| found.rank.is_some()).unwrap_or_default()
     }
 
-    /// The rank, where there are others beside it.
+    /// Returns the rank, unless it is the only one.
     fn among_others(self) -> Option<u32> {
         self.rank.filter(|_| self.world_size.is_none_or(|size| size > 1))
     }
 }
 
-/// `path` with `part` before its ending: `step.snap` becomes `step.rank3.snap`.
+/// Returns `path` with `part` inserted before the extension: `step.snap` becomes `step.rank3.snap`.
 fn with_part(path: &Path, part: &str) -> PathBuf {
     let mut name = OsString::from(path.file_stem().unwrap_or(OsStr::new("recording")));
     name.push(format!(".{part}"));
@@ -52,8 +52,8 @@ fn with_part(path: &Path, part: &str) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// The file that the process of `rank` writes where the program says `path`: of several ranks each its own. A path that
-/// has the rank in its name already is taken as it is.
+/// Returns the file that the process of `rank` writes to for the given `path`, a separate one for each of several
+/// ranks. A path whose name already contains the rank is returned unchanged.
 pub fn for_rank(path: &Path, rank: Rank) -> PathBuf {
     let Some(rank) = rank.among_others() else { return path.to_owned() };
     let part = format!("rank{rank}");
@@ -61,23 +61,23 @@ pub fn for_rank(path: &Path, rank: Rank) -> PathBuf {
     if says_it { path.to_owned() } else { with_part(path, &part) }
 }
 
-/// The `number`th file of several, one after another.
+/// Returns the path of the `number`th file of a rotation.
 pub(crate) fn numbered(path: &Path, number: u32) -> PathBuf {
     with_part(path, &format!("{number:04}"))
 }
 
-/// Which of several files, one after another, `other` is.
+/// Returns the number of the rotation file `other` of `path`; `None` if it is not one.
 pub(crate) fn number_of(path: &Path, other: &Path) -> Option<u32> {
     let number = Path::new(other.file_stem()?).extension()?.to_str()?.parse().ok()?;
     (numbered(path, number).file_name() == other.file_name()).then_some(number)
 }
 
-/// The file of this process where several may want the same.
+/// Returns a path unique to this process, for when several processes would write to the same file.
 pub fn of_process(path: &Path) -> PathBuf {
     with_part(path, &format!("pid{}", std::process::id()))
 }
 
-/// A file in `folder` that no other process names the same: by program, host, time in seconds, process id and rank.
+/// Returns a unique path in `folder`, made of program, host, time in seconds, process id and rank.
 pub(crate) fn in_folder(folder: &Path, host: &str, rank: Rank) -> PathBuf {
     let program = std::env::args_os().next().map(PathBuf::from);
     let program = program.as_deref().and_then(Path::file_stem).unwrap_or(OsStr::new("program")).to_string_lossy();
@@ -85,7 +85,7 @@ pub(crate) fn in_folder(folder: &Path, host: &str, rank: Rank) -> PathBuf {
         text.chars().map(|c| if c.is_alphanumeric() || "-_".contains(c) { c } else { '_' }).collect()
     };
     let rank = rank.rank.map_or(String::new(), |rank| format!(".rank{rank}"));
-    // Containers start anew with the numbers of processes that they had.
+    // Restarted containers reuse process ids, hence the time.
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let (program, host, pid) = (safe(&program), safe(host), std::process::id());
     folder.join(format!("{program}.{host}.{since_epoch}.{pid}{rank}.snap"))

@@ -1,4 +1,4 @@
-//! What happens when a device runs out of memory: the recording is brought to safety before the program can die of it.
+//! Saves the recording when a device runs out of memory, before the program can die of it.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,7 +10,7 @@ use crate::{header, hub, recording};
 
 static DUMPS: AtomicU32 = AtomicU32::new(0);
 
-/// Writes out what waits for the file, and dumps the history where that was asked for.
+/// Flushes the file, and dumps the history if requested.
 pub(crate) fn save() {
     let _own = reentrancy::own_memory();
     hub::flush();
@@ -20,17 +20,17 @@ pub(crate) fn save() {
     let Some((folder, most)) = wish else { return };
     let number = DUMPS.fetch_add(1, Ordering::Relaxed).saturating_add(1);
     if number <= most {
-        // The program is about to learn that it is out of memory; a failed dump must not hide that.
+        // The program is about to report that it is out of memory; a failed dump must not hide that.
         drop(dump_into(&folder, number));
     }
 }
 
-/// Writes the history to a file in `folder` that nobody has: named by host, rank, process and number.
+/// Writes the history to a new file in `folder`, named by host, rank, process and number.
 fn dump_into(folder: &Path, number: u32) -> Result<PathBuf> {
     let rank = Rank::of_process().rank.map_or(String::new(), |rank| format!("rank{rank}-"));
     let (host, pid) = (header::host_name(), std::process::id());
     let named = |again: u32| {
-        // A process that was started anew, in a container, may have the same number.
+        // A restarted process in a container may have the same process id.
         let again = if again == 0 { String::new() } else { format!("-{again}") };
         folder.join(format!("oom-{host}-{rank}{pid}-{number}{again}.snap"))
     };

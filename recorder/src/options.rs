@@ -1,4 +1,4 @@
-//! HistoryOptions: what to record, how much of it, and where to.
+//! Options of a recording: what to record, in what detail, and where to write it.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -7,89 +7,89 @@ use std::time::Duration;
 use crate::error::{Error, Result};
 use crate::level::{Level, Wanted};
 
-/// How a recording is made. Start from [`HistoryOptions::to_file`], [`in_memory`](HistoryOptions::in_memory) or
-/// [`Default`], and change what should differ.
+/// Options of a recording. Start from [`HistoryOptions::to_file`], [`in_memory`](HistoryOptions::in_memory) or
+/// [`Default`], and change individual fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistoryOptions {
-    /// How much is kept of each event.
+    /// Level of detail of each event.
     pub level: Level,
-    /// Which events get a stack, at [`Level::Stacks`].
+    /// Which events get a call stack, at [`Level::Stacks`].
     pub stacks_on: StacksOn,
-    /// Keep only the last so many events; what the older ones did is folded into the starting state. Unbounded if none.
+    /// Keep only this many most recent events; older ones are folded into the starting state. Unbounded if `None`.
     pub ring_events: Option<usize>,
-    /// Whether uses of blocks are events too: they show what is held and never used again, and are several times as many
-    /// as allocations.
+    /// Whether to record uses of blocks as events. They show memory that is live but never used again, and are several
+    /// times as many as allocations.
     pub uses: bool,
-    /// Where the recording goes.
+    /// Where the recording is written.
     pub sink: Sink,
-    /// Blocks below so many requested bytes are left out, and counted.
+    /// Blocks with fewer requested bytes are not recorded, only counted.
     pub smallest_bytes: u64,
-    /// Record only these training steps, as counted by [`scope::step`](crate::scope::step). Everything if none.
+    /// Record only these training steps, as counted by [`scope::step`](crate::scope::step). All steps if `None`.
     pub steps: Option<Range<u32>>,
     /// What to do when the recorder falls behind the program.
     pub when_behind: WhenBehind,
     /// Write the history to a new file in this folder when a device runs out of memory.
     pub dump_on_oom: Option<PathBuf>,
-    /// At most so many of these files: a program that catches the error and tries again shall not fill the disk.
+    /// Maximum number of these files, so that a program that catches the error and retries does not fill the disk.
     pub most_dumps: u32,
-    /// How often the file is brought up to date: what a killed process loses at most, and some hundredths of a second.
+    /// Interval between writes to the file. A killed process loses at most this much plus some hundredths of a second.
     pub flush_every: Duration,
-    /// The memory, in bytes, in which events may wait to be read by the recorder's own thread, of all threads together.
+    /// Memory limit, in bytes, of all threads' event queues together.
     pub queue_bytes: usize,
-    /// Write one file after another. One file if none.
+    /// Write several files, one after another. A single file if `None`.
     pub rotation: Option<Rotation>,
-    /// When stacks become functions, files and lines.
+    /// When stacks are symbolized.
     pub symbols: Symbols,
-    /// Whether each of several ranks, as the launcher's variables number them, writes a file of its own: `step.rank3.snap`
-    /// where the sink says `step.snap`.
+    /// Whether each rank of several, as numbered by the launcher's environment variables, writes its own file:
+    /// `step.rank3.snap` if the sink is `step.snap`.
     pub per_rank: bool,
 }
 
-/// A recording in several files, each complete on its own: `step.0001.snap`, `step.0002.snap` and so on.
+/// Splits a recording into several files, each complete in itself: `step.0001.snap`, `step.0002.snap` and so on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rotation {
-    /// The next file begins when one has this size, give or take what is written at a time.
+    /// File size in bytes at which the next file begins, exceeded by at most one write.
     pub file_bytes: u64,
-    /// The oldest files are removed so that all together stay below this. None: all are kept.
+    /// Limit in bytes for all files together; the oldest files are removed to stay below it. All are kept if `None`.
     pub disk_bytes: Option<u64>,
 }
 
-/// When stacks become functions, files and lines.
+/// When stacks are symbolized to functions, files and lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Symbols {
     /// When the recording ends.
     #[default]
     AtEnd,
-    /// Not here: `highwater symbolize` does it later, or on another machine.
+    /// Never: `highwater symbolize` does it later, or on another machine.
     Never,
 }
 
-/// Which events get a stack.
+/// Which events get a call stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StacksOn {
-    /// Allocations, segments and failed requests.
+    /// Allocations, segments and out-of-memory events.
     #[default]
     Allocs,
-    /// Frees too, and uses where they are recorded.
+    /// Also frees, and uses if they are recorded.
     AllocsAndFrees,
 }
 
-/// Where a recording goes.
+/// Where a recording is written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Sink {
-    /// Held in memory, given back by `finish`.
+    /// In memory; returned by `finish`.
     #[default]
     Memory,
-    /// A growing `.snap` file, valid at every moment. With a ring: written at the end.
+    /// A growing `.snap` file, valid at all times. With a ring, it is written at the end.
     File(PathBuf),
-    /// Both.
+    /// Both in memory and to a file.
     Both(PathBuf),
 }
 
-/// What happens to events that the recorder's thread cannot take in time, when there is no memory left for them.
+/// What happens to events when the collector thread falls behind and the queues are full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenBehind {
-    /// They are dropped and counted; the program never waits.
+    /// Events are dropped and counted; the program never waits.
     #[default]
     Drop,
     /// The program waits.
@@ -119,47 +119,47 @@ impl Default for HistoryOptions {
 }
 
 impl HistoryOptions {
-    /// Everything, with stacks on allocations, to a growing file.
+    /// Records everything, with stacks on allocations, to a growing file.
     pub fn to_file(path: impl Into<PathBuf>) -> Self {
         Self { sink: Sink::File(path.into()), ..Self::default() }
     }
 
-    /// Everything, with stacks on allocations, held in memory.
+    /// Records everything, with stacks on allocations, in memory.
     pub fn in_memory() -> Self {
         Self::default()
     }
 
-    /// The same at another level.
+    /// Sets the level of detail.
     pub fn level(self, level: Level) -> Self {
         Self { level, ..self }
     }
 
-    /// The same, keeping only the last `events` events.
+    /// Keeps only the last `events` events.
     pub fn ring(self, events: usize) -> Self {
         Self { ring_events: Some(events), ..self }
     }
 
-    /// The same, with uses of blocks as events or without.
+    /// Sets whether uses of blocks are recorded as events.
     pub fn uses(self, uses: bool) -> Self {
         Self { uses, ..self }
     }
 
-    /// The same, for steps `steps` only.
+    /// Records only the training steps `steps`.
     pub fn only_steps(self, steps: Range<u32>) -> Self {
         Self { steps: Some(steps), ..self }
     }
 
-    /// The same, in several files of about `file_bytes`, which together stay below `disk_bytes`.
+    /// Splits the recording into files of about `file_bytes`, which together stay below `disk_bytes`.
     pub fn rotate(self, file_bytes: u64, disk_bytes: Option<u64>) -> Self {
         Self { rotation: Some(Rotation { file_bytes, disk_bytes }), ..self }
     }
 
-    /// Whether events go to the file as they happen, rather than at the end.
+    /// Returns whether events are written to the file as they happen, rather than at the end.
     pub(crate) fn streams(&self) -> bool {
         self.sink.path().is_some() && self.ring_events.is_none() && self.level >= Level::Events
     }
 
-    /// Says what cannot be met.
+    /// Checks that the options are consistent.
     pub(crate) fn check(&self) -> Result<()> {
         let refuse = |what: &str| Err(Error::Options(what.to_owned()));
         if self.ring_events == Some(0) {
@@ -179,7 +179,7 @@ impl HistoryOptions {
         Ok(())
     }
 
-    /// What the entry points must know of them.
+    /// Returns the options that the entry points need.
     pub(crate) fn wanted(&self) -> Wanted {
         let free_stacks = self.stacks_on == StacksOn::AllocsAndFrees;
         Wanted { level: self.level, free_stacks, uses: self.uses }
@@ -187,7 +187,7 @@ impl HistoryOptions {
 }
 
 impl Sink {
-    /// The file, if there is one.
+    /// Returns the path of the file, if there is one.
     pub fn path(&self) -> Option<&Path> {
         match self {
             Self::Memory => None,
@@ -195,7 +195,7 @@ impl Sink {
         }
     }
 
-    /// Whether the recording is wanted in memory.
+    /// Returns whether the recording is kept in memory.
     pub fn is_in_memory(&self) -> bool {
         matches!(self, Self::Memory | Self::Both(_))
     }

@@ -1,44 +1,45 @@
-//! Order: which of two events came first, whatever threads they are from.
+//! Sequence numbers, which order events across threads.
 //!
-//! One counter for the process. Taking a number is one atomic addition; since all additions to one counter have one
-//! order, which agrees with every lock that a program takes, an event that happened before another has the smaller number.
+//! The process has one counter, and taking a number is one atomic addition. All additions to one counter have a single
+//! order, which agrees with every lock that the program takes: an event that happens before another has the smaller
+//! number.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use highwater_snapshots::OpId;
 
-/// The high half counts messages, and wraps; the low half counts operations.
+/// The high half counts messages and wraps; the low half counts operations.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 const MESSAGE: u64 = 1 << 32;
 
-/// Operations beyond this have no number, so that the low half never runs over.
+/// Maximum number of operations that get an id, so that the low half never overflows.
 const MOST_OPS: u32 = u32::MAX - (1 << 20);
 
-/// A place in the order of messages, which wraps.
+/// A position in the order of messages; wraps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SequenceNumber(pub(crate) u32);
 
 impl SequenceNumber {
-    /// How many places this is behind `other`; negative if it lies before it. Right while fewer than 2^31 lie between.
+    /// Returns how many positions this is after `other`, negative if it is before it. Valid for distances below 2^31.
     pub(crate) fn behind(self, other: Self) -> i32 {
         self.0.wrapping_sub(other.0).cast_signed()
     }
 
-    /// The next place.
+    /// Returns the next sequence number.
     pub(crate) fn next(self) -> Self {
         Self(self.0.wrapping_add(1))
     }
 }
 
-/// The next place.
+/// Takes the next sequence number.
 #[inline(always)]
 pub(crate) fn take() -> SequenceNumber {
     SequenceNumber((NEXT.fetch_add(MESSAGE, Ordering::Relaxed) >> 32) as u32)
 }
 
-/// The next place, and the number of the next operation: operations are numbered in the order of their places. None
-/// when all numbers are used up.
+/// Takes the next sequence number and the next operation id: operations are numbered in the order of their messages.
+/// Returns `None` when all ids are used up.
 #[inline]
 pub(crate) fn take_with_op() -> Option<(SequenceNumber, OpId)> {
     if NEXT.load(Ordering::Relaxed) as u32 >= MOST_OPS {
@@ -48,7 +49,7 @@ pub(crate) fn take_with_op() -> Option<(SequenceNumber, OpId)> {
     Some((SequenceNumber((both >> 32) as u32), OpId(both as u32)))
 }
 
-/// The next place, and the number that the first operation after it will have.
+/// Takes the next sequence number, and returns it with the id that the first operation after it will get.
 pub(crate) fn take_before_op() -> (SequenceNumber, u32) {
     let both = NEXT.fetch_add(MESSAGE, Ordering::Relaxed);
     (SequenceNumber((both >> 32) as u32), both as u32)

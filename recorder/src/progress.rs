@@ -1,16 +1,16 @@
-//! Progress: the step and phase that the program is in, as it marks them or else as they follow from what it does.
+//! The step and phase of the program, as marked by the program or otherwise inferred from its calls.
 //!
-//! A phase that the program marks holds until its guard drops. Outside of such marks an engine reports what runs, and
-//! the rules are these:
+//! A phase that the program marks lasts until its guard is dropped. Outside of such guards an engine reports what runs,
+//! and these rules apply:
 //!
-//! - Forward begins when the engine says so, and lasts until another phase begins.
-//! - Backward, optimizer and zero_grad begin with the call that does them, and last until the next phase begins or
+//! - Forward begins when the engine reports it, and lasts until another phase begins.
+//! - Backward, optimizer and zero_grad begin with the corresponding call, and last until the next phase begins or
 //!   memory is allocated after that call: the loss that the program drops after backward belongs to backward, the next
 //!   batch to no phase (`other`).
-//! - Steps that the program does not number are counted from 0. A step begins where forward does, and ends where forward
-//!   begins again after an optimizer ran. So gradient accumulation is one step, and so are several optimizers that run
-//!   one after another.
-//! - What comes before the first step is setup.
+//! - Steps that the program does not number are counted from 0. A step begins with forward, and ends where forward
+//!   begins again after an optimizer ran. Thus gradient accumulation is one step, and so are several optimizers that
+//!   run one after another.
+//! - Everything before the first step is setup.
 
 use highwater_snapshots::Phase;
 use highwater_snapshots::event::What;
@@ -19,22 +19,22 @@ use highwater_snapshots::event::What;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Progress {
     step: Option<u32>,
-    /// The program numbers its steps.
+    /// Whether the program numbers its steps.
     numbers_steps: bool,
     /// The phase of the innermost guard.
     guarded: Option<Phase>,
     /// The phase outside of guards.
     outside: Phase,
-    /// `outside` is the phase of a call that has returned, and ends with the next allocation.
+    /// Whether `outside` is the phase of a call that has returned, which ends with the next allocation.
     lingers: bool,
-    /// An optimizer ran in this step.
+    /// Whether an optimizer ran in this step.
     has_optimized: bool,
 }
 
-/// What a change of progress is in a recording: at most a step, then a phase.
+/// A change of progress as it is recorded: at most a step, then a phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Change {
-    /// A step begins, or (if none) all steps end.
+    /// The step that begins, or `Some(None)` if training ends.
     pub(crate) step: Option<Option<u32>>,
     pub(crate) phase: Option<Phase>,
 }
@@ -42,7 +42,7 @@ pub(crate) struct Change {
 impl Change {
     const NONE: Self = Self { step: None, phase: None };
 
-    /// The events of the change, in order.
+    /// Returns the events of the change, in order.
     pub(crate) fn events(self) -> impl Iterator<Item = What> {
         let step = self.step.map(|step| step.map_or(What::Phase(Phase::Setup), What::Step));
         step.into_iter().chain(self.phase.map(What::Phase))
@@ -52,14 +52,14 @@ impl Change {
 /// How a guard's phase ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// With the guard: the program marked it.
+    /// With the guard, because the program marked the phase.
     AtOnce,
-    /// With the next phase or allocation after the guard, if it is the outermost one: an engine reported it.
+    /// With the next phase or allocation after the outermost guard, because an engine reported the phase.
     Lingering,
 }
 
 impl Progress {
-    /// Before anything runs.
+    /// The progress before anything runs.
     pub(crate) const START: Self = Self {
         step: None,
         numbers_steps: false,
@@ -77,36 +77,36 @@ impl Progress {
         self.guarded.unwrap_or(self.outside)
     }
 
-    /// Whether a guard holds the phase.
+    /// Returns whether a guard determines the phase.
     pub(crate) fn is_guarded(&self) -> bool {
         self.guarded.is_some()
     }
 
-    /// Whether [`Self::forward`] would change anything.
+    /// Returns whether [`Self::forward`] would change anything.
     pub(crate) const fn awaits_forward(&self) -> bool {
         self.guarded.is_none() && (!matches!(self.outside, Phase::Forward) || self.lingers)
     }
 
-    /// Whether [`Self::allocate`] would change anything.
+    /// Returns whether [`Self::allocate`] would change anything.
     pub(crate) const fn awaits_allocation(&self) -> bool {
         self.guarded.is_none() && self.lingers
     }
 
-    /// Forgets steps that were counted and phases that have ended: a recording begins, and counts anew.
+    /// Resets counted steps and inferred phases, because a recording begins and counts from 0.
     pub(crate) fn begin_recording(&mut self) {
         if !self.numbers_steps {
             *self = Self { guarded: self.guarded, ..Self::START };
         }
     }
 
-    /// The program begins a step, or says that it is in none.
+    /// Begins a step numbered by the program; `None` ends training.
     pub(crate) fn number(&mut self, step: Option<u32>) -> Change {
         let outside = if step.is_some() { Phase::Other } else { Phase::Setup };
         *self = Self { step, numbers_steps: step.is_some(), outside, ..Self::START };
         Change { step: Some(step), phase: None }
     }
 
-    /// A guard begins; gives the phase of the guard around it.
+    /// Enters the phase of a guard. Returns the phase of the enclosing guard.
     pub(crate) fn enter(&mut self, phase: Phase) -> (Option<Phase>, Change) {
         let step = if phase == Phase::Forward { self.next_step() } else { None };
         self.has_optimized |= phase == Phase::Optimizer;
@@ -117,7 +117,7 @@ impl Progress {
         (self.guarded.replace(phase), Change { step, phase: Some(phase) })
     }
 
-    /// A guard of `phase` ends, around which that of `former` stands.
+    /// Leaves the phase of a guard; `former` is the phase of the enclosing guard.
     pub(crate) fn leave(&mut self, phase: Phase, former: Option<Phase>, ending: Ending) -> Change {
         self.guarded = former;
         if former.is_none() && ending == Ending::Lingering {
@@ -128,7 +128,7 @@ impl Progress {
         Change { step: None, phase: Some(self.phase()) }
     }
 
-    /// Forward runs, unless a guard says otherwise.
+    /// Records that forward runs. No effect inside a guard.
     pub(crate) fn forward(&mut self) -> Change {
         if !self.awaits_forward() {
             return Change::NONE;
@@ -139,7 +139,7 @@ impl Progress {
         Change { step, phase: Some(Phase::Forward) }
     }
 
-    /// Memory is allocated.
+    /// Records that memory is allocated.
     pub(crate) fn allocate(&mut self) -> Change {
         if !self.awaits_allocation() {
             return Change::NONE;
@@ -149,12 +149,12 @@ impl Progress {
         Change { step: None, phase: Some(Phase::Other) }
     }
 
-    /// An optimizer runs, in whatever phase.
+    /// Records that an optimizer runs, in any phase.
     pub(crate) fn optimize(&mut self) {
         self.has_optimized = true;
     }
 
-    /// Begins the next step, if forward begins one.
+    /// Begins the next step if forward begins one.
     fn next_step(&mut self) -> Option<Option<u32>> {
         let is_over = self.step.is_none() || self.has_optimized;
         if self.numbers_steps || !is_over {
@@ -171,7 +171,7 @@ impl Progress {
 mod tests {
     use super::*;
 
-    /// What a training loop does, and what a recording of it says.
+    /// A training loop, and the events that its recording contains.
     #[derive(Default)]
     struct Loop {
         progress: Option<Progress>,
@@ -188,7 +188,7 @@ mod tests {
             }));
         }
 
-        /// Calls that an engine reports by a guard.
+        /// Runs calls that an engine reports with a guard.
         fn run(&mut self, phases: &[Phase]) {
             for &phase in phases {
                 match phase {
@@ -202,7 +202,7 @@ mod tests {
             }
         }
 
-        /// A guard of the program around `within`.
+        /// Runs `within` inside a guard of the program.
         fn mark(&mut self, phase: Phase, within: &[Phase]) {
             self.change(|progress| progress.enter(phase).1);
             for &inner in within {

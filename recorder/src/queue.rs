@@ -1,8 +1,8 @@
-//! Queue: what a thread has told and the collector has not read yet. One writer, one reader, no lock and no waiting.
+//! The queue between a thread and the collector: single producer, single consumer, without locks or waiting.
 //!
-//! A queue is a chain of chunks. The writer fills the last one and says how far it is; the reader follows, and hands
-//! emptied chunks back, so that a steady program allocates nothing. All chunks together are limited: a writer that gets
-//! none loses the message, and counts it.
+//! A queue is a chain of chunks. The producer fills the last one and publishes how far it is written; the consumer
+//! follows and returns emptied chunks, so that a steady program allocates nothing. The total number of chunks is
+//! limited: a producer that gets no chunk loses the message and counts it.
 
 #![expect(unsafe_code, reason = "a chain of chunks that one thread writes while another reads")]
 
@@ -12,16 +12,16 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use crate::message::{self, MOST_WORDS, Words};
 
-/// Words of a chunk, 32 KiB.
+/// Words per chunk, 32 KiB.
 const CHUNK_WORDS: usize = 4096;
-/// Bytes of a chunk.
+/// Bytes per chunk.
 pub(crate) const CHUNK_BYTES: usize = size_of::<Chunk>();
-/// Emptied chunks that a queue keeps for its writer.
+/// Maximum number of spare chunks that a queue keeps for its producer.
 const MOST_SPARE: usize = 16;
 
-/// The chunks that exist, of all queues.
+/// Number of chunks in all queues.
 static CHUNKS: AtomicUsize = AtomicUsize::new(0);
-/// How many there may be.
+/// Maximum number of chunks in all queues.
 static MOST_CHUNKS: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 /// Limits the memory of all queues together, in bytes; each thread gets two chunks in any case.
@@ -29,34 +29,34 @@ pub(crate) fn limit(bytes: usize) {
     MOST_CHUNKS.store(bytes / CHUNK_BYTES, Ordering::Relaxed);
 }
 
-/// The memory of all queues, in bytes.
+/// Returns the memory of all queues, in bytes.
 pub(crate) fn bytes() -> usize {
     CHUNKS.load(Ordering::Relaxed) * CHUNK_BYTES
 }
 
 struct Chunk {
-    /// How many words are written and may be read. Set by the writer.
+    /// Number of words that are written and may be read. Set by the producer.
     written: AtomicUsize,
-    /// The chunk that follows, once this one is full; or the next spare one.
+    /// The next chunk of the chain, once this one is full; for a spare chunk, the next spare one.
     next: AtomicPtr<Self>,
     words: [std::cell::UnsafeCell<u64>; CHUNK_WORDS],
 }
 
 impl Chunk {
-    /// A new chunk, if the limit allows for it.
+    /// Allocates a chunk, or returns null at the limit unless `is_needed`.
     fn new(is_needed: bool) -> *mut Self {
         if CHUNKS.fetch_add(1, Ordering::Relaxed) >= MOST_CHUNKS.load(Ordering::Relaxed) && !is_needed {
             CHUNKS.fetch_sub(1, Ordering::Relaxed);
             return null_mut();
         }
-        // SAFETY: all fields of a chunk are plain numbers, or null pointers, when they are zero.
+        // SAFETY: all fields of a chunk are plain numbers or pointers, for which zero is valid.
         Box::into_raw(unsafe { Box::<Self>::new_zeroed().assume_init() })
     }
 
-    /// Gives a chunk back to the system.
+    /// Frees a chunk.
     ///
     /// # Safety
-    /// `chunk` came from [`new`](Self::new), and nobody else has it.
+    /// `chunk` came from [`new`](Self::new), and nothing else refers to it.
     unsafe fn drop(chunk: *mut Self) {
         CHUNKS.fetch_sub(1, Ordering::Relaxed);
         // SAFETY: as the caller promises.
@@ -64,41 +64,41 @@ impl Chunk {
     }
 }
 
-/// What writer and reader share beside the chain.
+/// State that producer and consumer share in addition to the chain.
 struct Shared {
-    /// A pile of emptied chunks: the reader adds to it, the writer takes it whole.
+    /// Stack of emptied chunks: the consumer pushes to it, the producer takes it whole.
     spare: AtomicPtr<Chunk>,
-    /// How many lie there, or with the writer.
+    /// Number of chunks in `spare` or in the producer's `free`.
     spares: AtomicUsize,
-    /// How many are in the chain.
+    /// Number of chunks in the chain.
     chained: AtomicUsize,
-    /// The writer is gone: when all is read, the queue is over.
+    /// Whether the producer was dropped: once everything is read, the queue is finished.
     is_over: AtomicBool,
 }
 
-/// The writing end.
+/// The writing end of a queue.
 pub(crate) struct Producer {
     shared: Arc<Shared>,
     chunk: *mut Chunk,
     at: usize,
-    /// Chunks taken from the pile.
+    /// Chunks taken from `spare`.
     free: *mut Chunk,
 }
 
-/// The reading end.
+/// The reading end of a queue.
 pub(crate) struct Consumer {
     shared: Arc<Shared>,
     chunk: *mut Chunk,
     at: usize,
 }
 
-// SAFETY: the chain is written through atomics, and each end belongs to whoever holds it: words below `written` are only
-// read, those above only written.
+// SAFETY: the chain is accessed through atomics, and each end has a single owner: words below `written` are only read,
+// those above only written.
 unsafe impl Send for Producer {}
 // SAFETY: as above.
 unsafe impl Send for Consumer {}
 
-/// A new queue.
+/// Creates a queue.
 pub(crate) fn queue() -> (Producer, Consumer) {
     let shared = Arc::new(Shared {
         spare: AtomicPtr::new(null_mut()),
@@ -111,27 +111,27 @@ pub(crate) fn queue() -> (Producer, Consumer) {
 }
 
 impl Producer {
-    /// Whether a message of `len` words fits into the chunk that is being filled.
+    /// Returns whether a message of `len` words fits into the current chunk.
     #[inline(always)]
     pub(crate) fn has_room(&self, len: usize) -> bool {
         self.at + len <= CHUNK_WORDS
     }
 
-    /// Goes on to another chunk; false if there is none to be had.
+    /// Moves on to another chunk. Returns false if none is available.
     #[cold]
     #[inline(never)]
     pub(crate) fn turn_over(&mut self) -> bool {
         if self.free.is_null() {
             self.free = self.shared.spare.swap(null_mut(), Ordering::Acquire);
         }
-        // Where nothing waits but what is in one chunk, there is always a second: others' spare ones must not stop this.
+        // A queue with a single chunk always gets a second one, however many spare chunks other queues keep.
         let is_needed = self.shared.chained.load(Ordering::Relaxed) < 2;
         let chunk = if self.free.is_null() { Chunk::new(is_needed) } else { self.take_free() };
         if chunk.is_null() {
             return false;
         }
         self.shared.chained.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the chunk being filled stays until the reader has seen that another follows; this is what tells it.
+        // SAFETY: the current chunk stays allocated until the consumer has seen `next`, which is set here.
         unsafe { &*self.chunk }.next.store(chunk, Ordering::Release);
         (self.chunk, self.at) = (chunk, 0);
         true
@@ -139,7 +139,7 @@ impl Producer {
 
     fn take_free(&mut self) -> *mut Chunk {
         let chunk = self.free;
-        // SAFETY: chunks of the pile belong to the writer once it has taken them, and are chained by `next`.
+        // SAFETY: spare chunks belong to the producer once it has taken them, and are linked by `next`.
         let taken = unsafe { &*chunk };
         self.free = taken.next.swap(null_mut(), Ordering::Relaxed);
         taken.written.store(0, Ordering::Relaxed);
@@ -147,13 +147,13 @@ impl Producer {
         chunk
     }
 
-    /// Writes a message for which there is room.
+    /// Writes a message. The caller must have checked [`has_room`](Self::has_room).
     #[inline(always)]
     pub(crate) fn write(&mut self, message: &Words) {
         let len = message.len.min(MOST_WORDS);
         debug_assert!(self.has_room(len));
-        // SAFETY: the writer's own chunk; words from `at` on are the writer's alone until `written` says otherwise, and
-        // the caller has made sure that there is room.
+        // SAFETY: the producer's current chunk; words from `at` on belong to the producer alone until `written` is
+        // stored, and the caller has made sure that there is room.
         unsafe {
             let chunk = &*self.chunk;
             let to = chunk.words.as_ptr().add(self.at).cast::<u64>().cast_mut();
@@ -168,26 +168,26 @@ impl Drop for Producer {
     fn drop(&mut self) {
         while !self.free.is_null() {
             let chunk = self.take_free();
-            // SAFETY: it belongs to this end alone.
+            // SAFETY: the chunk belongs to this end alone.
             unsafe { Chunk::drop(chunk) };
         }
-        // The chain itself belongs to the reader from here on.
+        // The chain itself belongs to the consumer from here on.
         self.shared.is_over.store(true, Ordering::Release);
     }
 }
 
 impl Consumer {
-    /// The next message, if there is one.
+    /// Returns the next message, if there is one.
     #[inline]
     pub(crate) fn peek(&mut self) -> Option<&[u64]> {
         loop {
-            // SAFETY: the reader's chunk stays until the reader gives it back.
+            // SAFETY: the consumer's current chunk stays allocated until the consumer gives it back.
             let chunk = unsafe { &*self.chunk };
-            // In this order: once another chunk follows, no more is written to this one.
+            // In this order: once another chunk follows, nothing more is written to this one.
             let next = chunk.next.load(Ordering::Acquire);
             let written = chunk.written.load(Ordering::Acquire);
             if self.at < written {
-                // SAFETY: the words from `at` to `written` hold whole messages and are never written again.
+                // SAFETY: the words from `at` to `written` are whole messages that are never written again.
                 let rest = unsafe {
                     std::slice::from_raw_parts(chunk.words.as_ptr().add(self.at).cast::<u64>(), written - self.at)
                 };
@@ -202,15 +202,15 @@ impl Consumer {
         }
     }
 
-    /// Goes past a message of `len` words.
+    /// Skips a message of `len` words.
     #[inline]
     pub(crate) fn advance(&mut self, len: usize) {
         self.at += len;
     }
 
-    /// Whether nothing is left and nothing can follow.
+    /// Returns whether everything is read and nothing can follow.
     pub(crate) fn is_over(&mut self) -> bool {
-        // In this order: what was written before the writer left is then seen.
+        // In this order, so that everything written before the producer was dropped is seen.
         self.shared.is_over.load(Ordering::Acquire) && self.peek().is_none()
     }
 
@@ -219,7 +219,7 @@ impl Consumer {
         let is_scarce = CHUNKS.load(Ordering::Relaxed) > MOST_CHUNKS.load(Ordering::Relaxed) / 2;
         let has_enough = self.shared.spares.load(Ordering::Relaxed) >= MOST_SPARE;
         if has_enough || is_scarce || self.shared.is_over.load(Ordering::Relaxed) {
-            // SAFETY: the writer has gone on from it, and the reader as well.
+            // SAFETY: both the producer and the consumer have moved on from it.
             return unsafe { Chunk::drop(chunk) };
         }
         self.shared.spares.fetch_add(1, Ordering::Relaxed);
@@ -238,14 +238,14 @@ impl Consumer {
 
 impl Drop for Consumer {
     fn drop(&mut self) {
-        // While the writer is there, it goes on in these chunks: better lost than taken from it.
+        // While the producer exists, it goes on writing to these chunks: leak them rather than free them.
         if !self.shared.is_over.load(Ordering::Acquire) {
             return;
         }
         let chains = [self.chunk, self.shared.spare.swap(null_mut(), Ordering::Acquire)];
         for mut chunk in chains {
             while !chunk.is_null() {
-                // SAFETY: chained chunks that nobody else has.
+                // SAFETY: linked chunks that nothing else refers to.
                 unsafe {
                     let next = (*chunk).next.load(Ordering::Relaxed);
                     Chunk::drop(chunk);

@@ -1,4 +1,4 @@
-//! Recording: starting, finishing and wrapping; and what is left when it is done.
+//! Starting and finishing recordings, wrapping a function in one, and the results.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,8 +20,14 @@ use crate::reentrancy;
 
 /// Records what `body` does to memory.
 ///
-/// The recording is finished whether `body` succeeds, fails or panics; when it fails, its error comes back inside
-/// [`Error::Body`], beside the path of the recording.
+/// The recording is finished whether `body` succeeds, fails or panics.
+///
+/// # Errors
+///
+/// Returns an error if the recording cannot be started. If `body` fails, returns its error as [`Error::Body`], with the
+/// path of the recording.
+///
+/// # Examples
 ///
 /// ```
 /// use highwater_recorder::{HistoryOptions, record_memory_history, scope};
@@ -53,48 +59,48 @@ pub fn record_memory_history<T>(
     })
 }
 
-/// What a wrapped program gave, and its recording. A recording that could not be completed does not cost the program
-/// its result: see [`problem`](Self::problem).
+/// The result of a wrapped program, and its recording. If the recording could not be completed, the program's result is
+/// still returned: see [`problem`](Self::problem).
 #[derive(Debug)]
 #[must_use = "the recording may have a problem"]
 pub struct Recorded<T> {
-    /// What the body returned.
+    /// Value returned by the body.
     pub value: T,
-    /// The recording, where it was wanted in memory.
+    /// The recording, if the sink includes memory.
     pub trace: Option<Trace>,
-    /// The file, where one was wanted.
+    /// Path of the file, if the sink includes one.
     pub file: Option<PathBuf>,
-    /// How much was recorded.
+    /// Numbers of events and blocks.
     pub counts: Counts,
-    /// Why a wanted part of the recording is missing; what the file holds up to there can be read.
+    /// Why a requested part of the recording is missing; what was written to the file before can be read.
     pub problem: Option<Error>,
 }
 
-/// How much was recorded.
+/// Numbers of events and blocks of a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Events, the lost ones included.
+    /// Events, including lost ones.
     pub events: u64,
-    /// Events lost from a full ring or a slow disk.
+    /// Events lost because a ring was full or a disk too slow.
     pub events_lost: u64,
-    /// Blocks left out because they are smaller than asked for.
+    /// Blocks left out because they are smaller than [`HistoryOptions::smallest_bytes`].
     pub small_blocks: u64,
 }
 
 /// A finished recording.
 #[derive(Debug)]
 pub struct Finished {
-    /// The recording, where it was wanted in memory.
+    /// The recording, if the sink includes memory.
     pub trace: Option<Trace>,
-    /// The file, where one was wanted.
+    /// Path of the file, if the sink includes one.
     pub file: Option<PathBuf>,
-    /// How much was recorded.
+    /// Numbers of events and blocks.
     pub counts: Counts,
-    /// Why the file is incomplete, where the recording in memory is whole.
+    /// Why the file is incomplete, if the recording in memory is complete.
     pub problem: Option<Error>,
 }
 
-/// A running recording. Dropping it finishes it, too, without telling what went wrong: prefer [`finish`](Self::finish).
+/// A running recording. Dropping it also finishes it, but discards errors: prefer [`finish`](Self::finish).
 #[must_use = "the recording ends when the guard is dropped"]
 #[derive(Debug)]
 pub struct Recording {
@@ -102,9 +108,11 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Starts recording: reads the state of every registered allocator, then keeps every event.
+    /// Starts recording: reads the state of every registered allocator, then records every event.
     ///
-    /// Fails if a recording runs already, or if the file cannot be created.
+    /// # Errors
+    ///
+    /// Returns an error if another recording is running, the options are invalid, or the file cannot be created.
     pub fn start(options: HistoryOptions) -> Result<Self> {
         let _own = reentrancy::own_memory();
         options.check()?;
@@ -132,12 +140,16 @@ impl Recording {
         Ok(Self { collector: Some(collector) })
     }
 
-    /// Stops recording and completes the file: waits until all is written, and stacks are resolved to source lines.
+    /// Stops recording and completes the file: waits until everything is written and stacks are symbolized.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the recording could not be completed.
     pub fn finish(self) -> Result<Finished> {
         self.finish_in_background().wait()
     }
 
-    /// Stops recording, and completes the file while the program goes on. Another recording may begin at once.
+    /// Stops recording, and completes the file in the background. Another recording may begin at once.
     pub fn finish_in_background(mut self) -> Finishing {
         if self.collector.as_ref().is_some_and(Handle::is_of_this_process) {
             stop();
@@ -152,13 +164,13 @@ impl Drop for Recording {
             if collector.is_of_this_process() {
                 stop();
             }
-            // Errors have nowhere to go from here.
+            // Errors cannot be reported from here.
             drop(wait(collector));
         }
     }
 }
 
-/// A recording that is being completed. Dropping it waits for that, too.
+/// A recording that is being completed in the background. Dropping it waits for completion.
 #[must_use = "the recording may have a problem"]
 #[derive(Debug)]
 pub struct Finishing {
@@ -167,6 +179,10 @@ pub struct Finishing {
 
 impl Finishing {
     /// Waits until the file is complete.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the recording could not be completed.
     pub fn wait(mut self) -> Result<Finished> {
         self.collector.take().map_or(Err(Error::Collector), wait)
     }
@@ -174,13 +190,13 @@ impl Finishing {
 
 impl Drop for Finishing {
     fn drop(&mut self) {
-        // Errors have nowhere to go from here.
+        // Errors cannot be reported from here.
         drop(self.collector.take().map(wait));
     }
 }
 
-/// Turns events on, unless that was done or the recording ends, then takes the state of every allocator: its events count
-/// from its state on. Tells whether it did.
+/// Turns events on, unless they are on already or the recording is ending, then reads the state of every allocator,
+/// whose events are recorded from then on. Returns whether it turned events on.
 fn begin_events() -> bool {
     let _own = reentrancy::own_memory();
     let Some(sources) = hub::lock().turn_on() else { return false };
@@ -192,7 +208,7 @@ fn begin_events() -> bool {
     true
 }
 
-/// Changes the program's progress: recordings of chosen steps begin with the first of them, and end after the last.
+/// Changes the program's progress. Recordings of selected steps begin with the first of them and end after the last.
 pub(crate) fn advance<R>(change: impl FnOnce(&mut Progress) -> (R, Change)) -> R {
     let (given, change, is_wanted) = {
         let mut hub = hub::lock();
@@ -205,7 +221,7 @@ pub(crate) fn advance<R>(change: impl FnOnce(&mut Progress) -> (R, Change)) -> R
     given
 }
 
-/// Ends the running recording: what is told from now on does not belong to it.
+/// Ends the running recording: later messages do not belong to it.
 fn stop() {
     let _own = reentrancy::own_memory();
     let state_only = hub::lock().session().is_some_and(|session| session.options.level == Level::State);
@@ -228,14 +244,18 @@ fn wait(collector: Handle) -> Result<Finished> {
     }
 }
 
-/// The memory, in bytes, in which events wait to be read by the recorder's own thread, of all threads together.
-/// [`HistoryOptions::queue_bytes`] limits it, but for 64 KiB for each thread.
+/// Returns the memory of all threads' event queues, in bytes. [`HistoryOptions::queue_bytes`] limits it, except for 64
+/// KiB per thread.
 pub fn queue_bytes() -> usize {
     crate::queue::bytes()
 }
 
-/// Writes what the running recording holds in memory to a file, and goes on recording. Fails if nothing is held: a
-/// recording that streams to a file without a ring has it there already.
+/// Writes what the running recording keeps in memory to a file, and continues recording.
+///
+/// # Errors
+///
+/// Returns an error if nothing is kept in memory, as in a recording that streams to a file without a ring, which
+/// already contains everything, or if the file cannot be written.
 pub fn dump_snapshot(path: &Path) -> Result<()> {
     let _own = reentrancy::own_memory();
     let held = hub::copy().ok_or_else(|| Error::Options("no recording holds its history in memory".to_owned()))?;

@@ -1,4 +1,4 @@
-//! ReentrancyGuard: marks a thread as inside the recorder, so that nothing is recorded, captured or locked a second time there.
+//! Marks a thread as inside the recorder, so that it does not record, capture or lock recursively.
 
 use std::cell::Cell;
 use std::sync::atomic::{Ordering, compiler_fence};
@@ -8,11 +8,11 @@ thread_local! {
     static OWN: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Held while the thread works for the recorder: what a signal handler or an allocator's hook would record meanwhile is
-/// the recorder's own, or has to be refused.
+/// Active while the thread works for the recorder: what a signal handler or an allocator's hook would record meanwhile
+/// belongs to the recorder itself, or must be refused.
 pub(crate) struct ReentrancyGuard(());
 
-/// Marks the thread, unless it is marked already.
+/// Marks the thread; returns `None` if it is marked already.
 #[inline(always)]
 pub(crate) fn enter() -> Option<ReentrancyGuard> {
     if BUSY.replace(true) {
@@ -30,23 +30,23 @@ impl Drop for ReentrancyGuard {
     }
 }
 
-/// Held while the memory that the thread takes is the recorder's own. Unlike [`ReentrancyGuard`], it does not keep events from being
-/// told.
+/// Active while allocations of the thread belong to the recorder. Unlike [`ReentrancyGuard`], it does not suppress
+/// events.
 pub(crate) struct Own {
     was: bool,
 }
 
-/// Says that the memory that the running thread takes from now on is the recorder's own.
+/// Marks the current thread's allocations as the recorder's own until the result is dropped.
 pub(crate) fn own_memory() -> Own {
     Own { was: OWN.replace(true) }
 }
 
-/// Says that the running thread is the recorder's as long as it lives.
+/// Marks the current thread as one of the recorder's, for its whole life.
 pub(crate) fn own_this_thread() {
     OWN.set(true);
 }
 
-/// Whether the running thread takes memory for the recorder.
+/// Returns whether the current thread's allocations belong to the recorder.
 #[inline(always)]
 pub(crate) fn is_own_memory() -> bool {
     BUSY.get() || OWN.get()

@@ -1,4 +1,4 @@
-//! Rotation: a recording as several files, one after another, of which the oldest go when the disk shall hold no more.
+//! Splits a recording into several files, one after another, and removes the oldest to stay within a disk budget.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -14,7 +14,7 @@ use crate::intake::{Batch, Intake};
 use crate::options::Rotation;
 use crate::{naming, signals};
 
-/// A thread that completes a file, and gives its path and size.
+/// A thread that completes a file and returns its path and size.
 type Completing = JoinHandle<Result<(PathBuf, u64)>>;
 
 /// The files of a recording: one, or one after another.
@@ -25,15 +25,15 @@ pub(crate) struct Files {
     with_symbols: bool,
     rotation: Option<Rotation>,
     current: RecordingFile,
-    /// What the current file had when it began.
+    /// Size of the current file when it began.
     began_bytes: u64,
-    /// The current file's number.
+    /// Number of the current file.
     number: u32,
-    /// Files that are complete, oldest first, with their sizes; those of earlier runs among them.
+    /// Complete files with their sizes, oldest first, including those of earlier runs.
     complete: VecDeque<(PathBuf, u64)>,
     /// Files that are being completed, oldest first, with their sizes so far.
     completing: VecDeque<(Completing, u64)>,
-    /// The losses that the files before tell.
+    /// Losses that the previous files report.
     told_losses: u64,
 }
 
@@ -69,17 +69,17 @@ impl Files {
         })
     }
 
-    /// The file that is being written.
+    /// Returns the path of the current file.
     pub(crate) fn path(&self) -> &Path {
         self.current.path()
     }
 
-    /// Appends a batch.
+    /// Appends a batch to the current file.
     pub(crate) fn write(&mut self, batch: &Batch) -> Result<()> {
         self.current.write(batch)
     }
 
-    /// Begins another file where the current one is full; `lost` events have been lost so far.
+    /// Begins another file if the current one is full; `lost` is the number of events lost so far.
     pub(crate) fn turn_over_if_full(&mut self, intake: &mut Intake, lost: u64) -> Result<()> {
         let Some(rotation) = self.rotation else { return Ok(()) };
         if self.current.bytes() - self.began_bytes < rotation.file_bytes {
@@ -94,22 +94,22 @@ impl Files {
         next.write(&opening.batch)?;
         self.began_bytes = next.bytes();
         let former = std::mem::replace(&mut self.current, next);
-        // More follows in the next file: but for what is told here, nothing is lost.
+        // The next file continues without a gap, so only the losses reported here are missing.
         let (end, bytes) = (self.end(lost), former.bytes());
         let with_symbols = self.with_symbols;
-        // Looking up lines takes seconds, in which events must not wait.
+        // In the background: symbolizing takes seconds, during which events must not wait.
         let completing = signals::spawn("highwater-file", move || former.complete(&end, with_symbols));
         self.completing.push_back((completing.map_err(Error::Thread)?, bytes));
         self.keep_to_budget(rotation, self.began_bytes + rotation.file_bytes)
     }
 
-    /// What a file tells of the losses since the one before.
+    /// Returns the end of a file, with the losses since the previous file.
     fn end(&mut self, lost: u64) -> EndFacts {
         let events_lost = lost.saturating_sub(std::mem::replace(&mut self.told_losses, lost));
         EndFacts { trust: Trust { events_lost, ..Trust::default() }, problems: Vec::new() }
     }
 
-    /// Removes the oldest complete files until those that are left fit, with the one of `current_bytes` that is being filled.
+    /// Removes the oldest complete files until the remaining ones and the current one fit into the disk budget.
     fn keep_to_budget(&mut self, rotation: Rotation, current_bytes: u64) -> Result<()> {
         while let Some((thread, _)) = self.completing.pop_front_if(|(thread, _)| thread.is_finished()) {
             self.complete.push_back(thread.join().map_err(|_| Error::Collector)??);
@@ -119,7 +119,7 @@ impl Files {
         keep_to(most, &mut self.complete, others)
     }
 
-    /// Completes the last file, and gives its path; `lost` events were lost in all.
+    /// Completes the last file and returns its path; `lost` is the number of events lost in total.
     pub(crate) fn complete(mut self, lost: u64) -> Result<PathBuf> {
         let end = self.end(lost);
         let Self { rotation, current, mut complete, completing, .. } = self;
@@ -134,7 +134,7 @@ impl Files {
     }
 }
 
-/// Removes the oldest of `files` until the rest, and `others`, take at most `most` bytes.
+/// Removes the oldest of `files` until the remaining ones and `others` take at most `most` bytes.
 fn keep_to(most: u64, files: &mut VecDeque<(PathBuf, u64)>, others: u64) -> Result<()> {
     let held = |files: &VecDeque<(PathBuf, u64)>| files.iter().map(|(_, bytes)| bytes).sum::<u64>();
     while held(files) + others > most
@@ -150,7 +150,7 @@ fn keep_to(most: u64, files: &mut VecDeque<(PathBuf, u64)>, others: u64) -> Resu
     Ok(())
 }
 
-/// The highest number of the files of earlier runs, and those that nobody is writing to, oldest first.
+/// Returns the highest file number of earlier runs, and their files that are not being written, oldest first.
 fn earlier(path: &Path) -> (u32, VecDeque<(PathBuf, u64)>) {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
@@ -166,7 +166,7 @@ fn earlier(path: &Path) -> (u32, VecDeque<(PathBuf, u64)>) {
     (highest, files.into_iter().filter_map(|(_, path)| idle(path)).collect())
 }
 
-/// Creates the file after `number`, or the first after that which nobody has.
+/// Creates the file after `number`, or the next one whose name is free.
 fn next_file(path: &Path, number: &mut u32) -> Result<(File, PathBuf)> {
     loop {
         *number += 1;

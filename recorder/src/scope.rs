@@ -1,4 +1,4 @@
-//! Guards that say what the thread is doing: scope, op, category; and for the whole program: phase and step.
+//! Guards that set the current scope, op and category of a thread, and the phase and step of the whole program.
 
 use std::marker::PhantomData;
 
@@ -9,7 +9,7 @@ use crate::level::{self, Level};
 use crate::progress::{Change, Ending};
 use crate::{hub, names, recording};
 
-/// Restores the thread's former context when dropped. Stays on its thread.
+/// Restores the thread's previous context when dropped. Cannot be sent to another thread.
 #[must_use = "the guard ends when it is dropped"]
 #[derive(Debug)]
 pub struct ContextGuard {
@@ -31,17 +31,17 @@ impl Drop for ContextGuard {
     }
 }
 
-/// Enters a module: allocations until the guard drops carry the path of all entered scopes, joined by dots.
+/// Enters a module: allocations until the guard is dropped carry the path of all entered scopes, joined by dots.
 pub fn scope(name: &str) -> ContextGuard {
     ContextGuard::enter(|context| context.scope = names::scope(context.scope, name))
 }
 
-/// Enters a scope by its id: for backward, which runs outside the modules' calls.
+/// Enters a scope by its id, for backward, which runs outside the calls of the modules.
 pub fn scope_again(scope: ScopeId) -> ContextGuard {
     ContextGuard::enter(|context| context.scope = scope)
 }
 
-/// Begins a new forward operation and numbers it; read the number with [`current_op`]. Not numbered while nothing
+/// Begins a new forward operation and assigns it an id, which [`current_op`] returns. No id is assigned while nothing
 /// is recorded.
 pub fn op(name: &'static str) -> ContextGuard {
     ContextGuard::enter(|context| {
@@ -58,32 +58,32 @@ pub fn op_again(op: OpId) -> ContextGuard {
     ContextGuard::enter(|context| context.op = op)
 }
 
-/// The operation that runs on this thread; none while nothing is recorded.
+/// Returns the current operation of this thread; [`OpId::NONE`] while nothing is recorded.
 pub fn current_op() -> OpId {
     context::current().op
 }
 
-/// The scope that the thread is in.
+/// Returns the current scope of this thread.
 pub fn current_scope() -> ScopeId {
     context::current().scope
 }
 
-/// Says what allocations on this thread are for.
+/// Sets the category of allocations on this thread until the guard is dropped.
 pub fn category(category: Category) -> ContextGuard {
     ContextGuard::enter(|context| context.category = category)
 }
 
-/// Enters a phase of the step, for the whole program, until the guard drops. What an engine reports by
-/// [`phase_of_call`] or [`forward`] changes nothing meanwhile.
+/// Enters a phase of the step, for the whole program, until the guard is dropped. Meanwhile, calls of
+/// [`phase_of_call`] and [`forward`] by an engine have no effect.
 pub fn phase(phase: Phase) -> PhaseGuard {
     enter(phase, Ending::AtOnce)
 }
 
-/// For engines: enters the phase of a call, such as an optimizer's step, until the guard drops; none if the program is in
-/// a phase that it marked. The phase lasts beyond the guard until the next begins, or [memory is allocated](allocation):
-/// what a program frees right after a call belongs to it.
+/// For engines: enters the phase of a call, such as an optimizer's step, until the guard is dropped. Returns `None` if
+/// the program is in a phase that it marked itself. The phase extends beyond the guard until the next phase begins or
+/// [memory is allocated](allocation), so that frees right after a call belong to its phase.
 pub fn phase_of_call(phase: Phase) -> Option<PhaseGuard> {
-    // The lock is free again before the phase is entered.
+    // The lock must be released before the phase is entered.
     let is_marked = hub::lock().is_in_marked_phase();
     (!is_marked).then(|| enter(phase, Ending::Lingering))
 }
@@ -93,8 +93,8 @@ fn enter(phase: Phase, ending: Ending) -> PhaseGuard {
     PhaseGuard { phase, former, ending }
 }
 
-/// For engines: reports that forward runs, unless the program has marked a phase. Where the program does not number its
-/// [steps](step), they are counted: the first begins with the first forward, the next where forward runs again after
+/// For engines: reports that forward runs. Ignored while the program has marked a phase. If the program does not number
+/// its [steps](step), they are counted: the first begins with the first forward, the next when forward runs again after
 /// phase optimizer or [`optimizer_ran`].
 #[inline]
 pub fn forward() {
@@ -104,7 +104,7 @@ pub fn forward() {
 }
 
 /// For engines: reports that memory is about to be allocated, which ends the phase of a [call](phase_of_call) that has
-/// returned. Not under an allocator's lock.
+/// returned. Must not be called under an allocator's lock.
 #[inline]
 pub fn allocation() {
     if hub::awaits_allocation() {
@@ -112,12 +112,12 @@ pub fn allocation() {
     }
 }
 
-/// For engines: reports that parameters change outside of phase optimizer, such as within backward.
+/// For engines: reports that parameters are updated outside of phase optimizer, such as within backward.
 pub fn optimizer_ran() {
     recording::advance(|progress| (progress.optimize(), Change::default()));
 }
 
-/// Returns to the former phase when dropped.
+/// Returns to the previous phase when dropped.
 #[must_use = "the phase ends when the guard is dropped"]
 #[derive(Debug)]
 pub struct PhaseGuard {
@@ -132,13 +132,13 @@ impl Drop for PhaseGuard {
     }
 }
 
-/// Begins training step `number`, from 0, in phase `other`. Recordings of chosen steps begin and end here. From now on
-/// the program numbers its steps: they are not counted, until it [leaves them](leave_steps).
+/// Begins training step `number`, counted from 0, in phase `other`. Recordings of selected steps begin and end here.
+/// From now on the program numbers its steps, and they are not counted until [`leave_steps`] is called.
 pub fn step(number: u32) {
     recording::advance(|progress| ((), progress.number(Some(number))));
 }
 
-/// Says that training is over: what follows belongs to no step, and to phase `setup` again.
+/// Marks the end of training: what follows belongs to no step, and to phase `setup` again.
 pub fn leave_steps() {
     recording::advance(|progress| ((), progress.number(None)));
 }

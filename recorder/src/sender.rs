@@ -1,4 +1,5 @@
-//! Post: how a thread tells the collector something. Each thread has a queue of its own, made when it first tells anything.
+//! Sends messages from the program's threads to the collector, through one queue per thread that is created on first
+//! use.
 
 #![expect(unsafe_code, reason = "keeps the thread's queue behind a pointer")]
 
@@ -16,16 +17,16 @@ use crate::order;
 use crate::queue::{self, Consumer, Producer};
 use crate::reentrancy;
 
-/// Reading ends that the collector has not taken over yet.
+/// Consumers that the collector has not taken over yet.
 static NEWCOMERS: Mutex<Vec<Consumer>> = Mutex::new(Vec::new());
-/// The queue of threads that end: their own is gone already.
+/// Shared queue of threads that are ending and whose own queue is already destroyed.
 static LAST_WORDS: Mutex<Option<Producer>> = Mutex::new(None);
-/// Events that were lost, since the process began.
+/// Number of events lost since the process began.
 static LOST: AtomicU64 = AtomicU64::new(0);
-/// Whether a thread waits where it would lose something.
+/// Whether threads wait rather than lose events when the queues are full.
 static WAITS: AtomicBool = AtomicBool::new(false);
 
-/// Something is there to be read soon.
+/// Whether the collector should read the queues soon.
 static IS_WANTED: AtomicBool = AtomicBool::new(false);
 static COLLECTOR: Condvar = Condvar::new();
 static COLLECTOR_SLEEPS: Mutex<()> = Mutex::new(());
@@ -38,14 +39,14 @@ impl Drop for Owner {
         CURRENT.set(null_mut());
         let producer = self.0.replace(null_mut());
         if !producer.is_null() {
-            // SAFETY: made by `Box::into_raw` in `make`, and given up by both pointers to it.
+            // SAFETY: created by `Box::into_raw` in `make`; both pointers to it have been cleared.
             drop(unsafe { Box::from_raw(producer) });
         }
     }
 }
 
 thread_local! {
-    /// Without a destructor, so that it can be read at any time in a thread's life, at the cost of one load.
+    /// Has no destructor, so that it can be read at any time in a thread's life, at the cost of one load.
     static CURRENT: Cell<*mut Producer> = const { Cell::new(null_mut()) };
     static OWNER: Owner = const { Owner(Cell::new(null_mut())) };
 }
@@ -54,14 +55,14 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Tells the collector of something that happens on `device` now. Neither allocates nor locks, but where the thread's
-/// queue is new or has no room left.
+/// Sends a message about `device` to the collector, stamped with the current time. Neither allocates nor locks, unless
+/// the thread's queue is new or full.
 #[inline(always)]
 pub(crate) fn tell(device: DeviceId, stack: StackId, told: &Message) {
     send(Words::of(device, stack, told), told.events());
 }
 
-/// Begins an operation, and gives its number; none when all numbers are used up.
+/// Begins an operation and returns its id; [`OpId::NONE`] when all ids are used up.
 pub(crate) fn tell_op(op: NewOp) -> OpId {
     let mut id = OpId::NONE;
     let mut words = Words::of(DeviceId(0), op.stack, &Message::Op(OpId::NONE, op));
@@ -78,7 +79,7 @@ pub(crate) fn tell_op(op: NewOp) -> OpId {
 #[inline(always)]
 fn send(mut words: Words, events: u64) {
     with_room(words.len, events, |producer| {
-        // Only now, when nothing can be lost any more: a place that is taken is filled.
+        // Taken only now that the write cannot fail: every sequence number that is taken must be written.
         let place = order::take();
         words.stamp(place.0, clock::ticks());
         producer.write(&words);
@@ -92,7 +93,7 @@ fn with_room(len: usize, events: u64, write: impl FnOnce(&mut Producer)) {
     if producer.is_null() {
         producer = make();
     }
-    // SAFETY: the running thread's queue if it has one, and `_guard` says that nothing else on this thread uses it.
+    // SAFETY: the current thread's queue, if it has one; `_guard` ensures that nothing else on this thread uses it.
     let Some(producer) = (unsafe { producer.as_mut() }) else {
         return last_words(len, events, write);
     };
@@ -101,7 +102,7 @@ fn with_room(len: usize, events: u64, write: impl FnOnce(&mut Producer)) {
     }
 }
 
-/// Makes the running thread's queue; null when the thread is ending and its queue is gone already.
+/// Creates the current thread's queue. Returns null if the thread is ending and its queue is already destroyed.
 #[cold]
 #[inline(never)]
 fn make() -> *mut Producer {
@@ -131,7 +132,8 @@ fn last_words(len: usize, events: u64, write: impl FnOnce(&mut Producer)) {
     }
 }
 
-/// Goes on to another chunk; counts a loss when there is none, and none shall be waited for.
+/// Moves on to another chunk. If none is available, waits for one if [`set_waiting`] is on; otherwise counts the events
+/// as lost and returns false.
 #[cold]
 #[inline(never)]
 fn next_chunk(producer: &mut Producer, events: u64) -> bool {
@@ -153,35 +155,35 @@ fn lose(events: u64) {
     LOST.fetch_add(events, Ordering::Relaxed);
 }
 
-/// Events that were lost since the process began.
+/// Returns the number of events lost since the process began.
 pub(crate) fn lost() -> u64 {
     LOST.load(Ordering::Relaxed)
 }
 
-/// Whether threads wait for the collector rather than lose something.
+/// Sets whether threads wait for the collector rather than lose events.
 pub(crate) fn set_waiting(waits: bool) {
     WAITS.store(waits, Ordering::Relaxed);
 }
 
-/// Has the collector read what there is.
+/// Wakes the collector, so that it reads the queues.
 pub(crate) fn wake() {
     IS_WANTED.store(true, Ordering::Relaxed);
     COLLECTOR.notify_one();
 }
 
-/// Waits until [`wake`] is called, or for so long. A call that comes just before the waiting begins may be missed.
+/// Waits until [`wake`] is called, or until the timeout. A call just before the wait begins may be missed.
 pub(crate) fn wait(at_most: Duration) {
     let waiting = COLLECTOR
         .wait_timeout_while(locked(&COLLECTOR_SLEEPS), at_most, |()| !IS_WANTED.swap(false, Ordering::Relaxed));
     drop(waiting);
 }
 
-/// Takes over the reading ends of queues that are new since the last call, or were given back.
+/// Takes over the consumers of queues that were created or given back since the last call.
 pub(crate) fn newcomers() -> Vec<Consumer> {
     std::mem::take(&mut *locked(&NEWCOMERS))
 }
 
-/// Leaves reading ends to the next collector.
+/// Gives consumers back, for the next collector.
 pub(crate) fn give_back(consumers: Vec<Consumer>) {
     locked(&NEWCOMERS).extend(consumers);
 }

@@ -1,12 +1,12 @@
-//! Signals: the recorder's threads take none of the program's, which may wait for them elsewhere; and a signal that is
-//! counted when it arrives.
+//! Starts the recorder's threads with all signals blocked, since the program may expect its signals on other threads,
+//! and counts the arrivals of a signal.
 
 #![expect(unsafe_code, reason = "signal masks and handlers are calls of libc")]
 
 use std::io;
 use std::thread::JoinHandle;
 
-/// Starts a thread with this name, which takes no signals and whose memory is the recorder's own.
+/// Starts a named thread that receives no signals and whose allocations count as the recorder's own.
 pub(crate) fn spawn<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,
@@ -24,14 +24,14 @@ pub(crate) fn spawn<T: Send + 'static>(
 fn without_signals<R>(start: impl FnOnce() -> R) -> R {
     // SAFETY: plain data, filled before it is used.
     let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = unsafe { std::mem::zeroed() };
-    // SAFETY: our own places; the former mask comes back right after.
+    // SAFETY: both point to local variables; the previous mask is restored below.
     let is_set = unsafe {
         libc::sigfillset(&raw mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before) == 0
     };
     let started = start();
     if is_set {
-        // SAFETY: the mask that was there before.
+        // SAFETY: restores the previous mask.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) };
     }
     started
@@ -46,18 +46,18 @@ mod counting {
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::sync::{Mutex, OnceLock, PoisonError};
 
-    /// One more than the largest number of a signal.
+    /// One more than the largest signal number.
     const SIGNALS: usize = 65;
-    /// Signals that no program can handle, or that must not return to the instruction that raised them.
+    /// Signals that cannot be handled, or whose handler must not return to the instruction that raised them.
     const REFUSED: [i32; 5] = [libc::SIGKILL, libc::SIGSTOP, libc::SIGILL, libc::SIGFPE, libc::SIGSEGV];
 
     static ARRIVALS: [AtomicU32; SIGNALS] = [const { AtomicU32::new(0) }; SIGNALS];
-    /// The program's own handlers, which run after the signal was counted.
+    /// The program's own handlers, called after the signal was counted.
     static FORMER: [OnceLock<libc::sigaction>; SIGNALS] = [const { OnceLock::new() }; SIGNALS];
     static INSTALLING: Mutex<()> = Mutex::new(());
 
-    /// How often signal `number` has arrived since this was first called for it. A handler that the program has for it
-    /// still runs.
+    /// Returns a counter of the arrivals of signal `number` since the first call for it. An existing handler of the
+    /// program still runs.
     pub(crate) fn count_arrivals(number: i32) -> io::Result<&'static AtomicU32> {
         let row = usize::try_from(number).ok().filter(|row| (1..SIGNALS).contains(row));
         let Some(row) = row.filter(|_| !REFUSED.contains(&number)) else {
@@ -65,15 +65,15 @@ mod counting {
         };
         let _turn = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
         if FORMER[row].get().is_none() {
-            // SAFETY: plain data; all of it is valid as zeros.
+            // SAFETY: plain data, for which zeros are valid.
             let (mut former, mut own): (libc::sigaction, libc::sigaction) = unsafe { std::mem::zeroed() };
-            // SAFETY: only reads the present action into our own place.
+            // SAFETY: only reads the current action into a local variable.
             check(unsafe { libc::sigaction(number, std::ptr::null(), &raw mut former) })?;
-            // Before the handler can run, which reads it.
+            // Set before the handler is installed, since the handler reads it.
             let _ = FORMER[row].set(former);
             own.sa_sigaction = handler as *const () as usize;
             own.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
-            // SAFETY: the handler only does what is allowed in one: atomic loads and additions, and a call of the
+            // SAFETY: the handler only does what is allowed in a signal handler: atomic operations, and a call of the
             // program's own handler.
             check(unsafe { libc::sigaction(number, &raw const own, std::ptr::null_mut()) })?;
         }

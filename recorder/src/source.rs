@@ -1,22 +1,22 @@
-//! Source: an allocator that can say what it holds at this moment, so that a recording can begin in the middle.
+//! The trait of allocators that can report their current state, so that a recording can begin at any time.
 
 use highwater_snapshots::StartingState;
 use highwater_snapshots::trace::DeviceFacts;
 
 /// An allocator of one device, registered by [`register`](crate::api::register).
 pub trait Source: Send + Sync {
-    /// Name, capacity, driver and settings.
+    /// Returns name, capacity, driver and settings of the device.
     fn facts(&self) -> DeviceFacts;
 
-    /// Locks the allocator, gives its segments and active blocks to `read`, and unlocks it when `read` returns: no
-    /// event of this device may be reported meanwhile, so that the state and the events after it fit exactly.
+    /// Locks the allocator, passes its segments and active blocks to `read`, and unlocks it when `read` returns. No
+    /// event of this device may be reported meanwhile, so that the events that follow match the state exactly.
     ///
     /// Scopes and ops in the state are those of [`context`](crate::context) at the time of the allocation. Stacks are
-    /// not asked for: set [`StackId::NONE`](crate::StackId::NONE).
+    /// not needed: set [`StackId::NONE`](crate::StackId::NONE).
     fn freeze(&self, read: &mut dyn FnMut(StartingState));
 
-    /// Says by [`device_used`](crate::api::device_used) what the driver says is in use, where others use the device as well.
-    /// Asked when a recording begins and at each boundary of steps and phases, not under any lock. What the allocator
-    /// obtains and gives back in between, it samples itself.
+    /// Reports the memory in use according to the driver with [`device_used`](crate::api::device_used), for devices
+    /// that are shared with others. Called when a recording begins and at each step and phase boundary, without any
+    /// lock. In between, the allocator itself samples when it reserves and releases memory.
     fn sample(&self) {}
 }

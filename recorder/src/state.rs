@@ -1,11 +1,11 @@
-//! State: what a device holds, kept up to date event by event, so that a recording can begin at any of them.
+//! The live segments and blocks of a device, updated event by event, so that a recording can start at any event.
 
 use std::collections::HashMap;
 
 use highwater_snapshots::event::{Event, Range, What};
 use highwater_snapshots::{DeviceId, StartingBlock, StartingState};
 
-/// A device's segments and blocks.
+/// The segments and blocks of a device.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DeviceState {
     segments: HashMap<u64, Range>,
@@ -24,7 +24,7 @@ impl From<&StartingState> for DeviceState {
 }
 
 impl DeviceState {
-    /// Does what an event of the device does.
+    /// Applies an event of the device.
     pub(crate) fn fold(&mut self, event: &Event) {
         match event.what {
             What::Alloc(alloc) => {
@@ -50,7 +50,7 @@ impl DeviceState {
         }
     }
 
-    /// Takes a range out of the mapped ones, cutting those that it overlaps.
+    /// Removes a range from the mappings, cutting those that it overlaps.
     fn unmap(&mut self, gone: Range) {
         let end = gone.address.saturating_add(gone.bytes);
         let mut kept = Vec::with_capacity(self.mappings.len() + 1);
@@ -70,7 +70,7 @@ impl DeviceState {
         self.mappings = kept;
     }
 
-    /// What is held, blocks and segments in order.
+    /// Returns the state, with blocks sorted by key, segments and mappings by address.
     pub(crate) fn state(&self, device: DeviceId) -> StartingState {
         let mut segments: Vec<Range> = self.segments.values().copied().collect();
         segments.sort_by_key(|range| range.address);

@@ -1,5 +1,5 @@
-//! Switch: recordings that are begun and ended from outside, while the program runs: by a file that is there or not, or by
-//! a signal. Each time is a recording of its own.
+//! Recordings that are started and stopped from outside a running program, by creating and removing a file or by a
+//! signal. Each start makes a separate recording.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,19 +14,19 @@ use crate::recording::Recording;
 use crate::signals;
 use crate::warn::warn;
 
-/// How often the file is looked for, and signals are counted: those that come within this time are one.
+/// Polling interval for the file and for signals; signals that arrive within one interval count as one.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// What begins and ends recordings.
+/// What starts and stops recordings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trigger {
     /// Records while this file exists: `touch record.me`, `rm record.me`.
     File(PathBuf),
-    /// Begins at a signal with this number, and ends at the next: `kill -USR1 PID`. Unix only.
+    /// Starts at a signal with this number, and stops at the next: `kill -USR1 PID`. Unix only.
     Signal(i32),
 }
 
-/// Watches a trigger. When it is dropped, a running recording is completed and no other begins.
+/// Watches a trigger. Dropping it completes a running recording and stops watching.
 #[must_use = "nothing is watched once this is dropped"]
 #[derive(Debug)]
 pub struct Switch {
@@ -36,11 +36,13 @@ pub struct Switch {
 }
 
 impl Switch {
-    /// Records as `options` say whenever `trigger` says so. The first recording goes to `step.0001.snap` where the options say
-    /// `step.snap`, the next to `step.0002.snap`.
+    /// Records with `options` whenever `trigger` is on. If the options name `step.snap`, the first recording is written
+    /// to `step.0001.snap`, the next to `step.0002.snap`. If a recording cannot be started, a warning is printed on
+    /// standard error and the program continues.
     ///
-    /// Fails if the options name no file, or if the signal cannot be watched. That a recording could not begin is said on
-    /// standard error, and the program goes on.
+    /// # Errors
+    ///
+    /// Returns an error if the options are invalid or name no file, or if the signal cannot be watched.
     pub fn watch(options: HistoryOptions, trigger: Trigger) -> Result<Self> {
         options.check()?;
         let Some(path) = options.sink.path().map(PathBuf::from) else {
@@ -57,7 +59,7 @@ impl Switch {
                 if on != was_on {
                     was_on = on;
                     if let Some(recording) = running.take() {
-                        // The next one may begin while this is being completed.
+                        // Completed in the background, since the next one may begin meanwhile.
                         finishing.push(Recording::finish_in_background(recording));
                     } else if on {
                         number += 1;
@@ -82,14 +84,14 @@ impl Switch {
 impl Drop for Switch {
     fn drop(&mut self) {
         self.ends.store(true, Ordering::Relaxed);
-        // In a forked child the thread does not exist.
+        // The thread does not exist in a forked child.
         if let Some(thread) = self.thread.take().filter(|_| self.pid == std::process::id()) {
             drop(thread.join());
         }
     }
 }
 
-/// What tells whether recording shall be on.
+/// Returns a function that reports whether recording should be on.
 fn watch(trigger: Trigger) -> Result<Box<dyn FnMut() -> bool + Send>> {
     match trigger {
         Trigger::File(path) => Ok(Box::new(move || path.exists())),

@@ -1,4 +1,4 @@
-//! Accounting driver: addresses without memory. Every byte is counted against a capacity, and nothing is stored.
+//! A driver that reserves addresses without memory, and counts every byte against a capacity.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,17 +7,17 @@ use highwater_recorder::StreamId;
 
 use crate::{Capacity, Driver, DriverError, DriverEvent, DriverKind};
 
-/// Where addresses begin: far from null, and easily told from host addresses.
+/// The first address: far from null, and easy to distinguish from host addresses.
 const FIRST_ADDRESS: u64 = 0x10_0000_0000;
-/// Where addresses end, so that no sum of an address and a length overflows.
+/// The end of the address range, low enough that the sum of an address and a length cannot overflow.
 const LAST_ADDRESS: u64 = 1 << 63;
-/// Segments begin at multiples of this, as CUDA's do.
+/// Segments start at multiples of this, as in CUDA.
 const GRANULARITY: u64 = 2 << 20;
 
-/// A device that has addresses and a capacity, but no memory. The same calls give the same addresses: always the lowest
-/// that fit.
+/// A device that has addresses and a capacity, but no memory. Addresses are deterministic: always the lowest ones that
+/// fit.
 ///
-/// Clones share the device, so that a test can keep one while the allocator owns another. Events are ready at once,
+/// Clones share the device, so that a test can keep one while the allocator owns another. Events are complete at once,
 /// unless [`hold_events`](Self::hold_events) was called.
 #[derive(Clone, Debug)]
 pub struct AccountingDriver {
@@ -38,7 +38,7 @@ struct Books {
 }
 
 impl AccountingDriver {
-    /// A device of `total` bytes.
+    /// Creates a device of `total` bytes.
     pub fn new(total: u64) -> Self {
         let books = Books {
             total,
@@ -54,32 +54,32 @@ impl AccountingDriver {
         Self { books: Arc::new(Mutex::new(books)) }
     }
 
-    /// Changes the size of the device. What is held stays held, even if it is more.
+    /// Changes the size of the device. Reserved memory stays reserved, even if it exceeds the new size.
     pub fn set_capacity(&self, total: u64) {
         self.books().total = total;
     }
 
-    /// Says how much of the device others use.
+    /// Sets the bytes of the device that are used outside this driver.
     pub fn set_outside(&self, bytes: u64) {
         self.books().outside = bytes;
     }
 
-    /// Bytes handed out and not given back: segments and mapped pages.
+    /// Returns the reserved bytes: segments and mapped pages.
     pub fn used(&self) -> u64 {
         self.books().used
     }
 
-    /// Bytes of addresses reserved for expandable segments, mapped or not.
+    /// Returns the bytes of addresses reserved for expandable segments, mapped or not.
     pub fn reserved_addresses(&self) -> u64 {
         self.books().addresses.values().sum()
     }
 
-    /// From now on events are ready only once [`complete_events`](Self::complete_events) or a wait makes them so.
+    /// Makes events complete only when [`complete_events`](Self::complete_events) is called or they are waited for.
     pub fn hold_events(&self) {
         self.books().holds_events = true;
     }
 
-    /// Lets `stream` reach all events recorded so far; says how many it had not reached.
+    /// Completes all events recorded on `stream` so far; returns how many were outstanding.
     pub fn complete_events(&self, stream: StreamId) -> usize {
         self.books().reach(stream, u64::MAX)
     }
@@ -102,8 +102,8 @@ impl Books {
         Ok(())
     }
 
-    /// The lowest addresses where `bytes` lie beside everything that is held, if addresses reach so far. Steps over each held range: few are, and
-    /// the allocator asks seldom.
+    /// Returns the lowest address with `bytes` of free address space, if there is one. Scans all reserved ranges: there
+    /// are few, and the allocator calls this rarely.
     fn place(&self, bytes: u64) -> Result<u64, DriverError> {
         let (mut segments, mut addresses) = (self.segments.iter().peekable(), self.addresses.iter().peekable());
         let mut at = FIRST_ADDRESS;
@@ -123,7 +123,7 @@ impl Books {
         }
     }
 
-    /// The addresses that hold the whole of the range, if any do.
+    /// Checks that the range is within one range of reserved addresses.
     fn check_reserved(&self, doing: &'static str, address: u64, bytes: u64) -> Result<(), DriverError> {
         let inside = self.addresses.range(..=address).next_back();
         let inside = inside.is_some_and(|(start, length)| bytes <= (start + length).saturating_sub(address));

@@ -1,4 +1,4 @@
-//! Allocator: the public face of the heap: one lock, and what must be said outside it.
+//! The public allocator: locks the heap for every call, and reports failed requests to the recorder after unlocking.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,7 +12,7 @@ use super::heap::Heap;
 use super::state::SegmentState;
 use super::stats::AllocStats;
 
-/// A caching allocator over the memory of one device. See the [module](super) for how it works.
+/// A caching allocator for the memory of one device. See the [module](super) for how it works.
 pub struct CachingAllocator {
     device: DeviceId,
     driver: Arc<dyn Driver>,
@@ -21,7 +21,7 @@ pub struct CachingAllocator {
 }
 
 impl CachingAllocator {
-    /// An allocator that holds nothing yet. Settings that the driver cannot follow (see
+    /// Creates an allocator without any segments. Settings that the driver does not support (see
     /// [`AllocConfig::check_driver`]) make every request fail with [`AllocError::Config`].
     pub fn new(driver: Box<dyn Driver>, device: DeviceId, config: AllocConfig) -> Arc<Self> {
         let driver: Arc<dyn Driver> = Arc::from(driver);
@@ -29,37 +29,41 @@ impl CachingAllocator {
         Arc::new(Self { device, driver, config, heap })
     }
 
-    /// The device whose memory this is.
+    /// Returns the device whose memory this allocates.
     pub fn device(&self) -> DeviceId {
         self.device
     }
 
-    /// The driver that the memory comes from. Not public: who could call it could take live memory away.
+    /// Returns the driver that the memory comes from. Not public, since a caller could release live memory.
     pub(crate) fn driver(&self) -> &dyn Driver {
         &*self.driver
     }
 
-    /// The device's name, as its driver has it.
+    /// Returns the device's name, as reported by its driver.
     pub fn device_name(&self) -> String {
         self.driver.name()
     }
 
-    /// The size of the device and what is free of it, as its driver says.
+    /// Returns the total and free memory of the device, as reported by its driver.
+    ///
+    /// # Errors
+    /// If the driver fails.
     pub fn capacity(&self) -> Result<Capacity, DriverError> {
         self.driver.capacity()
     }
 
-    /// The settings. The memory fraction among them is the one that the allocator began with.
+    /// Returns the settings. The memory fraction is the initial one.
     pub fn config(&self) -> &AllocConfig {
         &self.config
     }
 
-    /// A block of at least `bytes` for work on `stream`, aligned to 512 bytes. The memory may still be in use by work
-    /// that `stream` was given before: it is safe for work that the stream is given from now on. Zero bytes give an
-    /// empty block.
+    /// Allocates a block of at least `bytes` for work on `stream`, aligned to 512 bytes. Earlier work on `stream` may
+    /// still use the memory: it is safe for work submitted to `stream` from now on. Zero bytes return an empty block.
     ///
     /// # Errors
-    /// [`AllocError::OutOfMemory`] once all cached memory was given back in vain; the recording is told.
+    /// [`AllocError::OutOfMemory`] if releasing all cached memory did not make enough room; the recording gets an
+    /// out-of-memory event. Other errors for settings that the driver does not support, a request that is too large, or
+    /// a failing driver.
     #[inline]
     pub fn malloc(&self, bytes: u64, stream: StreamId) -> Result<Block, AllocError> {
         if bytes == 0 {
@@ -72,11 +76,11 @@ impl CachingAllocator {
         result
     }
 
-    /// Takes a block back. The work that uses it need not be done: its own stream will use the memory only afterwards,
-    /// and streams named with [`record_stream`](Self::record_stream) are waited for, by events.
+    /// Frees a block. Work that uses it need not be complete: later work on its own stream runs after it, and streams
+    /// added with [`record_stream`](Self::record_stream) are tracked with events.
     ///
     /// # Panics
-    /// If the block is another allocator's.
+    /// If the block belongs to another allocator.
     #[inline]
     #[expect(clippy::needless_pass_by_value, reason = "the block ends here")]
     pub fn free(&self, block: Block) {
@@ -87,10 +91,10 @@ impl CachingAllocator {
         }
     }
 
-    /// Notes that work on `stream` uses the block: once freed, it is not used again before that work is done.
+    /// Records that work on `stream` uses the block: once freed, it is not reused before that work is complete.
     ///
     /// # Panics
-    /// If the block is another allocator's.
+    /// If the block belongs to another allocator.
     pub fn record_stream(&self, block: &Block, stream: StreamId) {
         if !block.is_empty() {
             let mut heap = self.heap();
@@ -99,10 +103,10 @@ impl CachingAllocator {
         }
     }
 
-    /// Says what a block is for, where that became known after it was handed out.
+    /// Sets the category of a block, if it became known only after the allocation.
     ///
     /// # Panics
-    /// If the block is another allocator's.
+    /// If the block belongs to another allocator.
     pub fn tag(&self, block: &Block, category: Category) {
         if !block.is_empty() {
             let mut heap = self.heap();
@@ -112,7 +116,7 @@ impl CachingAllocator {
         }
     }
 
-    /// Says, in a recording that asks for it, that work reads or writes the block.
+    /// Records that work reads or writes the block, if the recording includes uses.
     #[inline]
     pub fn used(&self, block: &Block) {
         if !block.is_empty() {
@@ -120,24 +124,36 @@ impl CachingAllocator {
         }
     }
 
-    /// Waits for all streams that freed blocks wait for, then gives all cached memory back to the driver, as far as it
-    /// consists of whole segments or pages. Gives the bytes released.
+    /// Waits for all streams that freed blocks wait for, then releases all cached memory that consists of whole
+    /// segments or pages to the driver. Returns the bytes released.
+    ///
+    /// # Errors
+    /// If the driver fails.
     pub fn empty_cache(&self) -> Result<u64, AllocError> {
         Ok(self.heap().release_cached()?)
     }
 
-    /// Makes blocks available whose streams have got far enough. Every [`malloc`](Self::malloc) does this first.
+    /// Makes freed blocks available whose events have completed. Every [`malloc`](Self::malloc) does this first.
+    ///
+    /// # Errors
+    /// If the driver fails.
     pub fn process_events(&self) -> Result<(), AllocError> {
         Ok(self.heap().process_events()?)
     }
 
     /// Waits for all streams that freed blocks wait for, and makes those blocks available.
+    ///
+    /// # Errors
+    /// If the driver fails.
     pub fn synchronize_events(&self) -> Result<(), AllocError> {
         Ok(self.heap().synchronize_events()?)
     }
 
-    /// Limits what may be reserved to a share of the device, from 0 to 1; 1 takes the limit away. Memory that is
-    /// reserved already stays.
+    /// Limits reserved memory to a fraction of the device memory, from 0 to 1; 1 removes the limit. Memory that is
+    /// already reserved is not released.
+    ///
+    /// # Errors
+    /// [`AllocError::Fraction`] if `fraction` is not between 0 and 1.
     pub fn set_memory_fraction(&self, fraction: f64) -> Result<(), AllocError> {
         if !(0.0..=1.0).contains(&fraction) {
             return Err(AllocError::Fraction { fraction });
@@ -146,7 +162,7 @@ impl CachingAllocator {
         Ok(())
     }
 
-    /// What the allocator has counted so far.
+    /// Returns the allocator's statistics.
     pub fn stats(&self) -> AllocStats {
         self.heap().stats.clone()
     }
@@ -156,24 +172,24 @@ impl CachingAllocator {
         self.heap().stats.reset_peaks();
     }
 
-    /// Sets every running total and counter to 0.
+    /// Sets every accumulated total and counter to 0.
     pub fn reset_accumulated_stats(&self) {
         self.heap().stats.reset_accumulated();
     }
 
-    /// All segments with their blocks, by address.
+    /// Returns all segments with their blocks, by address.
     pub fn state(&self) -> Vec<SegmentState> {
         self.heap().state()
     }
 
-    /// Checks the allocator's own books from scratch and gives what is wrong, in a sentence each; empty if all is well.
-    /// Takes time linear in the blocks: for tests and for hunting bugs.
+    /// Checks the allocator's data structures from scratch and returns one sentence per error; empty if there are none.
+    /// Takes time linear in the number of blocks; meant for tests and debugging.
     pub fn audit(&self) -> Vec<String> {
         self.heap().audit()
     }
 
-    /// A panic under the lock leaves the books as they were at worst between two steps; going on is as safe as the
-    /// audit says, and better than failing every later free.
+    /// Locks the heap. A panic under the lock leaves the data structures at worst between two steps; continuing is as
+    /// safe as the audit reports, and better than failing every later free.
     #[inline]
     pub(super) fn heap(&self) -> MutexGuard<'_, Heap> {
         self.heap.lock().unwrap_or_else(PoisonError::into_inner)
@@ -181,9 +197,9 @@ impl CachingAllocator {
 }
 
 impl Drop for CachingAllocator {
-    /// Gives cached memory back, so that a recording sees it go. What blocks still hold, the driver frees.
+    /// Releases cached memory, so that a recording shows it. The driver frees the memory of blocks that are still live.
     fn drop(&mut self) {
-        // A driver that fails here has said so before, or has nobody left to tell.
+        // A driver error here was already reported by an earlier call, or there is no caller left to report it to.
         drop(self.empty_cache());
     }
 }

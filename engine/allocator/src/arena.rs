@@ -1,16 +1,16 @@
-//! Arena: the records of all ranges the allocator knows, each linked to its neighbours in memory.
+//! Records of all address ranges of an allocator, each linked to its neighbours in memory.
 
 use highwater_recorder::context::Context;
 use highwater_recorder::{Pool, StreamId};
 
-/// Names a record: its place in the arena, reused once the record is gone.
+/// The index of a record in the arena, reused once the record is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct BlockIndex(u32);
 
 impl BlockIndex {
-    /// Names no record.
+    /// The index of no record.
     pub(super) const NONE: Self = Self(u32::MAX);
-    /// Sorts before every other name.
+    /// The index that sorts first.
     pub(super) const FIRST: Self = Self(0);
 
     #[inline]
@@ -19,74 +19,74 @@ impl BlockIndex {
     }
 }
 
-/// What a range is used for.
+/// The state of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Use {
-    /// Nothing: the record's place in the arena waits for another range.
+    /// None: the record is vacant and can be reused for another range.
     Vacant,
-    /// Addresses of an expandable segment without memory behind them.
+    /// Addresses of an expandable segment without mapped memory.
     Unmapped,
     /// In its pool's free list.
     Free,
-    /// Handed out.
+    /// Allocated by the program.
     Allocated,
-    /// Given back, but work on other streams may still use it.
+    /// Freed, but work on other streams may still use it.
     Waiting,
 }
 
-/// A range of addresses. Ranges that were cut from one segment or reservation form a chain without gaps.
+/// A range of addresses. Ranges split from one segment or reservation form a chain without gaps.
 #[derive(Clone, Debug)]
 pub(super) struct Record {
     pub(super) address: u64,
     pub(super) bytes: u64,
     /// The first address of its segment or reservation.
     pub(super) base: u64,
-    /// Bytes asked for; of a past tenant where the range is free.
+    /// Requested bytes; of a previous block if the range is free.
     pub(super) requested: u64,
-    /// The tenant's name; of a past one where the range is free.
+    /// The key of the block; of a previous one if the range is free.
     pub(super) key: u64,
-    /// Counts the segments and reservations of the allocator: older ones have lower numbers.
+    /// A number that counts the allocator's segments and reservations: older ones have lower numbers.
     pub(super) registration: u64,
-    /// The pool's searches when this range was last put into the free list: its age counts from here.
+    /// The pool's search count when this range was last put into the free list; its age counts from there.
     pub(super) listed_at: u64,
     pub(super) stream: StreamId,
     pub(super) pool: Pool,
     pub(super) used: Use,
-    /// Part of an expandable segment.
+    /// Whether it is part of an expandable segment.
     pub(super) expandable: bool,
-    /// Events that must pass before the range is free.
+    /// Events that must complete before the range is free.
     pub(super) events: u32,
     pub(super) previous: BlockIndex,
     pub(super) next: BlockIndex,
-    /// What the tenant was allocated for, so that a recording that begins later knows it; of a past one where the range is free.
+    /// What the block was allocated for, for recordings that start later; of a previous block if the range is free.
     pub(super) context: Context,
-    /// Other streams that work with the block.
+    /// Other streams that use the block.
     pub(super) other_streams: Option<Box<OtherStreams>>,
 }
 
-/// Streams other than a block's own. Stands behind a pointer, since few blocks have any.
+/// Streams other than a block's own. Boxed, since few blocks have any.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OtherStreams(pub(super) Vec<StreamId>);
 
 impl Record {
-    /// Cut from something larger: it has a neighbour.
+    /// Returns whether it was split from a larger range, that is, has a neighbour.
     #[inline]
     pub(super) fn is_split(&self) -> bool {
         self.previous.is_some() || self.next.is_some()
     }
 
-    /// The first address behind it.
+    /// Returns the first address after it.
     pub(super) fn end(&self) -> u64 {
         self.address + self.bytes
     }
 }
 
-/// All records. Indexing with the name of a record that is gone gives a vacant record, or another range's; names are kept
-/// only in the records themselves, in the free lists, in the event queues and in handles.
+/// All records. Indexing with the index of a removed record returns a vacant record or another range's; indices are
+/// stored only in the records themselves, in the free lists, in the event queues and in handles.
 #[derive(Debug)]
 pub(super) struct Arena {
     records: Vec<Record>,
-    /// Vacant records form a list by `next`.
+    /// Head of the list of vacant records, which are linked by `next`.
     first_vacant: BlockIndex,
 }
 
@@ -116,7 +116,7 @@ impl Arena {
         BlockIndex(index)
     }
 
-    /// Takes a record out and links its neighbours to each other. Gives its range.
+    /// Removes a record and links its neighbours to each other. Returns its address and bytes.
     #[inline]
     pub(super) fn remove(&mut self, index: BlockIndex) -> (u64, u64) {
         let first_vacant = self.first_vacant;
@@ -134,8 +134,8 @@ impl Arena {
         range
     }
 
-    /// Cuts the first `bytes` off a record: the new record holds them and stands before the old one, which keeps its
-    /// name and shrinks to the rest.
+    /// Splits the first `bytes` off a record: the new record covers them and precedes the old one, which keeps its
+    /// index and shrinks to the rest.
     pub(super) fn cut_front(&mut self, index: BlockIndex, bytes: u64) -> BlockIndex {
         let rest = &mut self[index];
         assert!(bytes < rest.bytes, "cutting {bytes} bytes off a range of {}", rest.bytes);
@@ -152,8 +152,8 @@ impl Arena {
         front
     }
 
-    /// Cuts all but the first `bytes` off a record: the old record keeps its name and its first `bytes`, the new one
-    /// holds the rest and stands behind it.
+    /// Splits all but the first `bytes` off a record: the old record keeps its index and its first `bytes`, the new one
+    /// covers the rest and follows it.
     pub(super) fn cut_back(&mut self, index: BlockIndex, bytes: u64) -> BlockIndex {
         let front = &mut self[index];
         assert!(bytes < front.bytes, "keeping {bytes} bytes of a range of {}", front.bytes);
@@ -175,13 +175,13 @@ impl Arena {
         back
     }
 
-    /// The record of that name, if there is one.
+    /// Returns the record with that index, if it exists.
     #[inline]
     pub(super) fn get(&self, index: BlockIndex) -> Option<&Record> {
         self.records.get(index.0 as usize)
     }
 
-    /// Every record of a range, in no order.
+    /// Returns every record of a range, in no particular order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (BlockIndex, &Record)> {
         let named = self.records.iter().enumerate().map(|(index, record)| (BlockIndex(index as u32), record));
         named.filter(|(_, record)| record.used != Use::Vacant)

@@ -1,4 +1,4 @@
-//! Audit: checks every invariant of the heap, from scratch. For tests and for hunting bugs; linear in the ranges.
+//! Checks every invariant of the heap from scratch, in time linear in the ranges; meant for tests and debugging.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use super::heap::Heap;
 use super::rounding::MIN_BLOCK;
 use super::stats::StatArray;
 
-/// Sums over the ranges, as they should stand in the statistics.
+/// Sums over the ranges, which the statistics must match.
 #[derive(Default)]
 struct Sums {
     allocation: [u64; 2],
@@ -24,7 +24,7 @@ struct Sums {
 }
 
 impl Heap {
-    /// Every violated invariant, in a sentence each; empty if all is well.
+    /// Returns one sentence per violated invariant; empty if there are none.
     pub(super) fn audit(&self) -> Vec<String> {
         let mut problems = Vec::new();
         let mut sums = Sums::default();
@@ -84,7 +84,7 @@ impl Heap {
         }
     }
 
-    /// The lists hold exactly the free and the unmapped ranges, each in its pool and under its own size.
+    /// Checks that the lists contain exactly the free and the unmapped ranges, each in its pool and under its own size.
     fn check_lists(&self, problems: &mut Vec<String>) {
         let mut listed = BTreeSet::new();
         for pool in [Pool::Small, Pool::Large] {

@@ -1,18 +1,18 @@
-//! Block: the handle of one allocation.
+//! The handle of one allocation.
 
 use highwater_recorder::{Pool, StreamId};
 
 use super::arena::BlockIndex;
 
-/// One allocation: the program's handle, given back to [`free`](super::CachingAllocator::free) exactly once.
+/// The handle of one allocation; pass it to [`free`](super::CachingAllocator::free) exactly once.
 ///
-/// Not `Clone`: a block has one owner. Dropping it without freeing leaks its memory until the allocator ends, which is
-/// safe. A request of zero bytes gives an empty block, which holds nothing and appears nowhere.
+/// Not `Clone`: a block has one owner. Dropping it without freeing leaks its memory until the allocator is dropped,
+/// which is safe. A request of zero bytes returns an empty block, which has no memory and is not recorded.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a block that is dropped without being freed leaks its memory"]
 pub struct Block {
     pub(super) index: BlockIndex,
-    /// The heap that handed it out; 0 for an empty block, which belongs to none.
+    /// The number of the heap that allocated it; 0 for an empty block, which has no heap.
     pub(super) owner: u64,
     pub(super) key: u64,
     pub(super) address: u64,
@@ -36,45 +36,46 @@ impl Block {
         }
     }
 
-    /// Whether this is the block of a request of zero bytes.
+    /// Returns whether this is the block of a request of zero bytes.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.index == BlockIndex::NONE
     }
 
-    /// The number by which recordings name the block: counted up from 0 by each allocator and never used again;
-    /// `u64::MAX` for an empty block.
+    /// Returns the number that identifies the block in recordings: each allocator counts up from 0 and never reuses a
+    /// number; `u64::MAX` for an empty block.
     #[inline]
     pub fn key(&self) -> u64 {
         self.key
     }
 
-    /// Its first byte; 0 for an empty block.
+    /// Returns the address of its first byte; 0 for an empty block.
     #[inline]
     pub fn address(&self) -> u64 {
         self.address
     }
 
-    /// Bytes asked for.
+    /// Returns the requested bytes.
     #[inline]
     pub fn requested(&self) -> u64 {
         self.requested
     }
 
-    /// Bytes after rounding. A block that was not worth splitting may be larger than its request's rounded size.
+    /// Returns the allocated bytes, after rounding. A block that was not worth splitting may be larger than the rounded
+    /// request.
     #[inline]
     pub fn allocated(&self) -> u64 {
         self.allocated
     }
 
-    /// The stream whose work may use it without further ado; others are named with
+    /// Returns the stream that the block was allocated for. Declare its use on other streams with
     /// [`record_stream`](super::CachingAllocator::record_stream).
     #[inline]
     pub fn stream(&self) -> StreamId {
         self.stream
     }
 
-    /// The pool that it came from.
+    /// Returns the pool that the block was allocated from.
     #[inline]
     pub fn pool(&self) -> Pool {
         self.pool

@@ -1,4 +1,4 @@
-//! Caching: how a request finds its block: in the cache, from the driver, or after the cache was given back.
+//! Serves requests: from the cache, from the driver, or after releasing cached memory.
 
 use highwater_recorder::snapshots::event::Range;
 use highwater_recorder::{Pool, StreamId, api, context};
@@ -31,7 +31,7 @@ impl Heap {
         Ok(self.hand_out(found, &request))
     }
 
-    /// Takes the best fit out of the cache. Only one candidate is looked at: if it may not be used, nothing is found.
+    /// Takes the best fit out of the cache. Considers only one candidate: if it may not be used, returns `None`.
     #[inline]
     pub(super) fn find(&mut self, request: &Request) -> Option<BlockIndex> {
         if self.collects_garbage() {
@@ -42,7 +42,7 @@ impl Heap {
         Some(index)
     }
 
-    /// The range of the cache that the request would get.
+    /// Returns the cached range that the request would get.
     #[inline]
     pub(super) fn candidate(&self, request: &Request) -> Option<BlockIndex> {
         let bytes = request.rounded.block;
@@ -58,15 +58,15 @@ impl Heap {
         Some(index)
     }
 
-    /// The smallest range that fits.
+    /// Returns the smallest free range that fits.
     #[inline]
     fn best_fit(&self, request: &Request) -> Option<BlockIndex> {
         let key = self.pool(request.rounded.pool).best_fit(request.stream, request.rounded.block)?;
         if self.config.expandable_segments() { Some(self.least_room(key, request)) } else { Some(key.index) }
     }
 
-    /// In an expandable segment the unmapped range behind a free one counts as its own: goes on from the smallest range
-    /// that fits to the next larger one for as long as that has less room.
+    /// In an expandable segment, the unmapped range after a free one counts towards its room: starting from the
+    /// smallest range that fits, moves on to the next larger one as long as that has less room.
     fn least_room(&self, first: FreeKey, request: &Request) -> BlockIndex {
         let room = |key: FreeKey| {
             let record = &self.arena[key.index];
@@ -83,10 +83,10 @@ impl Heap {
         best.index
     }
 
-    /// Gets memory that the cache does not have, step by step: from the driver; after giving back segments that are too
-    /// large to be split; after waiting for all streams and giving back the whole cache; and last from the cache again,
-    /// where blocks may have come free that waited for another stream. PyTorch lacks the last step and fails there
-    /// (pytorch/pytorch issue 189504); whatever it can serve is served in the same way here.
+    /// Reserves memory that the cache does not have, step by step: from the driver; after releasing segments that are
+    /// too large to be split; after synchronizing all streams and releasing the whole cache; and finally from the cache
+    /// again, where blocks that waited for another stream may have become free. PyTorch lacks the last step and fails
+    /// there (pytorch/pytorch issue 189504); every request that it can serve is served in the same way here.
     #[cold]
     fn obtain(&mut self, request: &Request) -> Result<BlockIndex, AllocError> {
         let Rounded { block: bytes, pool, .. } = request.rounded;
@@ -116,7 +116,7 @@ impl Heap {
         Err(AllocError::OutOfMemory(Box::new(self.report(request, released)?)))
     }
 
-    /// Bytes that may be reserved, if there is a limit.
+    /// Returns the most bytes that may be reserved, if there is a limit.
     pub(super) fn limit(&self) -> Result<Option<u64>, DriverError> {
         if self.memory_fraction >= 1.0 {
             return Ok(None);
@@ -125,7 +125,7 @@ impl Heap {
         Ok(Some((self.memory_fraction * total as f64).round() as u64))
     }
 
-    /// A range for the request, new from the driver; `None` if the limit or the device does not allow it.
+    /// Reserves a new range for the request from the driver; `None` if the limit or the device does not allow it.
     fn reserve(&mut self, request: &Request) -> Result<Option<BlockIndex>, DriverError> {
         let Rounded { segment, pool, block } = request.rounded;
         let reserved = self.stats.reserved_bytes.all.current;
@@ -153,7 +153,7 @@ impl Heap {
         Ok(Some(index))
     }
 
-    /// Whether what is left of a range after the request is worth keeping apart.
+    /// Returns whether the rest of a range after the request is worth splitting off.
     #[inline]
     fn splits(&self, rest: u64, request: &Request) -> bool {
         if request.rounded.pool == Pool::Small || self.config.expandable_segments() {
@@ -163,7 +163,7 @@ impl Heap {
         }
     }
 
-    /// Hands a free range in no list out to the program; what is left of it goes back to the list.
+    /// Allocates a free range that is in no list; the rest of it is split off and listed.
     #[inline]
     fn hand_out(&mut self, found: BlockIndex, request: &Request) -> Block {
         let Rounded { block: bytes, pool, .. } = request.rounded;

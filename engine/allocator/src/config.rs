@@ -1,4 +1,4 @@
-//! Config: the settings that decide how memory is cut up, with PyTorch's names, defaults and limits.
+//! The settings of an allocator, with PyTorch's names, defaults and limits.
 
 use highwater_snapshots::suggest::did_you_mean;
 
@@ -6,11 +6,11 @@ use super::driver::Driver;
 
 /// Bytes of a MiB, the unit of sizes in settings.
 pub(super) const MIB: u64 = 1 << 20;
-/// No request may be larger, and no size in settings.
+/// The largest request, and the largest size in settings, in bytes.
 pub(super) const MAX_REQUEST: u64 = 1 << 60;
 
-/// Settings of an allocator. Made from text in PyTorch's grammar (`PYTORCH_CUDA_ALLOC_CONF`), printed back in a
-/// canonical form that leaves defaults out.
+/// Settings of an allocator. Parsed from text in PyTorch's grammar (`PYTORCH_CUDA_ALLOC_CONF`) and printed in a
+/// canonical form that omits defaults.
 ///
 /// ```
 /// use highwater_allocator::AllocConfig;
@@ -33,8 +33,8 @@ pub(super) const MAX_REQUEST: u64 = 1 << 60;
 /// | `per_process_memory_fraction` | from 0 to 1 | 1 |
 /// | `expandable_segments` | `True`, `False` | `False` |
 ///
-/// `backend:native` and PyTorch's settings of pinned host memory and of locking are accepted, so that a string that works
-/// there works here; they decide nothing about device memory and are left out when printing. CUDA graphs are not supported:
+/// `backend:native` and PyTorch's settings for pinned host memory and locking are accepted, so that a string that works
+/// in PyTorch works here; they do not affect device memory and are not printed. CUDA graphs are not supported:
 /// `graph_capture_record_stream_reuse` may only be `False`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AllocConfig {
@@ -62,7 +62,7 @@ impl Default for AllocConfig {
 }
 
 impl AllocConfig {
-    /// These settings with `key` at its default; an unknown key changes nothing.
+    /// Returns these settings with `key` reset to its default; an unknown key changes nothing.
     pub fn without(&self, key: &str) -> Self {
         let (mut config, default) = (self.clone(), Self::default());
         match key {
@@ -78,43 +78,47 @@ impl AllocConfig {
         config
     }
 
-    /// Bytes of a segment for requests above 1 MiB and under 10 MiB, and of a page of the large pool's expandable
-    /// segments.
+    /// Returns the bytes of a segment for requests above 1 MiB and under 10 MiB, and of a page of the large pool's
+    /// expandable segments.
     pub fn large_segment_bytes(&self) -> u64 {
         self.large_segment_bytes
     }
 
-    /// Blocks of this size or more are never split; `None`: every block may be.
+    /// Returns the size in bytes from which blocks are never split; `None`: all blocks may be split.
     pub fn max_split_bytes(&self) -> Option<u64> {
         self.max_split_bytes
     }
 
-    /// How much larger than the request a block that is never split may be.
+    /// Returns how many bytes larger than the request a block that is never split may be.
     pub fn max_non_split_rounding_bytes(&self) -> u64 {
         self.max_non_split_rounding_bytes.unwrap_or(self.large_segment_bytes)
     }
 
-    /// Into how many parts each doubling of sizes is cut.
+    /// Returns the number of divisions between powers of two.
     pub fn divisions(&self) -> &Divisions {
         &self.divisions
     }
 
-    /// The share of the limit above which cached segments are collected; `None`: never.
+    /// Returns the fraction of the limit above which cached segments are garbage collected; `None`: never.
     pub fn garbage_collection_threshold(&self) -> Option<f64> {
         self.garbage_collection_threshold
     }
 
-    /// The share of the device that may be reserved.
+    /// Returns the fraction of the device memory that may be reserved.
     pub fn memory_fraction(&self) -> f64 {
         self.memory_fraction
     }
 
-    /// Whether segments grow page by page within reserved addresses.
+    /// Returns whether segments grow page by page within reserved addresses.
     pub fn expandable_segments(&self) -> bool {
         self.expandable_segments
     }
 
-    /// Whether `driver` can do what the settings ask for.
+    /// Checks that `driver` supports the settings.
+    ///
+    /// # Errors
+    /// If expandable segments are on, and the device has no virtual memory management or its pages do not divide
+    /// `large_segment_size_mb`.
     pub fn check_driver(&self, driver: &dyn Driver) -> Result<(), ConfigError> {
         if !self.expandable_segments {
             return Ok(());
@@ -137,13 +141,13 @@ impl AllocConfig {
     }
 }
 
-/// Into how many parts each doubling of sizes is cut when a request is rounded up: one number for each of the sixteen
+/// The number of divisions between powers of two when a request is rounded up: one number for each of the sixteen
 /// intervals from `[1 MiB, 2 MiB)` to `[32 GiB, ∞)`; sizes under 1 MiB use the first. 0 and 1 mean no division.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Divisions(pub(super) [u64; 16]);
 
 impl Divisions {
-    /// The number for a request of `bytes`.
+    /// Returns the number of divisions for a request of `bytes`.
     #[inline]
     pub fn of(&self, bytes: u64) -> u64 {
         let doublings_above_a_mib = bytes.max(1).ilog2().saturating_sub(20);
@@ -151,45 +155,45 @@ impl Divisions {
     }
 }
 
-/// What is wrong with settings: which key, what it says, and what is allowed.
+/// An error in allocator settings: the key, its value, and what is allowed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// No such setting.
+    /// An unknown setting.
     #[error("allocator settings: unknown key '{key}'{}; the keys are {allowed}", did_you_mean(.key, .allowed.split(", ")))]
     UnknownKey {
-        /// As it was written.
+        /// The key as written.
         key: String,
-        /// The keys there are.
+        /// The known keys.
         allowed: String,
     },
-    /// A setting with a value that it cannot have.
+    /// An invalid value for a setting.
     #[error("allocator settings: invalid value '{value}' for {key}; expected {allowed}")]
     Invalid {
         /// The setting.
         key: &'static str,
-        /// As it was written.
+        /// The value as written.
         value: String,
-        /// What could stand there.
+        /// A description of the allowed values.
         allowed: String,
     },
-    /// The text breaks off, or something stands where a separator should.
+    /// The text ends early, or a separator is missing.
     #[error("allocator settings: expected '{expected}' after '{after}', found {found}; write key:value,key:[a:b,c:d]")]
     Grammar {
-        /// The separator.
+        /// The expected separator.
         expected: char,
-        /// The text up to there.
+        /// The text before it.
         after: String,
-        /// What stands there instead.
+        /// What was found instead.
         found: String,
     },
-    /// Expandable segments on a device that cannot map memory.
+    /// Expandable segments on a device without virtual memory management.
     #[error(
         "allocator settings: expandable_segments:True is not supported on the {kind} device, \
          which has no virtual memory management"
     )]
     NoVirtualMemory {
-        /// The driver's kind.
+        /// The name of the driver's kind.
         kind: &'static str,
     },
 }

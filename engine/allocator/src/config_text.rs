@@ -1,4 +1,4 @@
-//! Config text: reads and prints settings in PyTorch's grammar `key:value,key:[a:b,c:d]`.
+//! Parses and prints settings in PyTorch's grammar `key:value,key:[a:b,c:d]`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use super::config::{AllocConfig, ConfigError, Divisions, MAX_REQUEST, MIB};
 const KEYS: &str = "large_segment_size_mb, max_split_size_mb, max_non_split_rounding_mb, roundup_power2_divisions, \
                     garbage_collection_threshold, per_process_memory_fraction, expandable_segments";
 
-/// Settings of PyTorch that decide nothing about device memory.
+/// PyTorch settings that do not affect device memory.
 const WITHOUT_EFFECT: &[&str] = &[
     "release_lock_on_cudamalloc",
     "release_lock_on_hipmalloc",
@@ -23,7 +23,7 @@ const WITHOUT_EFFECT: &[&str] = &[
 ];
 
 impl AllocConfig {
-    /// These settings with those of `text`, in PyTorch's grammar, in place of their own.
+    /// Returns these settings, overridden by those in `text`, which is in PyTorch's grammar.
     ///
     /// # Errors
     /// If `text` has an unknown key or a value out of range.
@@ -46,7 +46,7 @@ impl fmt::Display for AllocConfig {
     }
 }
 
-/// `config` with the settings of `text` put over it.
+/// Returns `config`, overridden by the settings in `text`.
 fn apply(config: &AllocConfig, text: &str) -> Result<AllocConfig, ConfigError> {
     let text: String = text.chars().filter(|c| !c.is_whitespace()).collect();
     let mut config = config.clone();
@@ -109,7 +109,7 @@ fn apply(config: &AllocConfig, text: &str) -> Result<AllocConfig, ConfigError> {
     Ok(config)
 }
 
-/// Limits that one setting puts on another.
+/// Checks the limits that one setting puts on another.
 fn check_together(config: &AllocConfig) -> Result<(), ConfigError> {
     let segment = config.large_segment_bytes / MIB;
     if segment <= 10 {
@@ -134,7 +134,7 @@ fn invalid(key: &'static str, value: &str, allowed: &str) -> ConfigError {
     ConfigError::Invalid { key, value: value.to_owned(), allowed: allowed.to_owned() }
 }
 
-/// Walks over text without white space.
+/// A parser over text without white space.
 struct Reader<'a> {
     text: &'a str,
     at: usize,
@@ -145,7 +145,7 @@ impl<'a> Reader<'a> {
         self.at == self.text.len()
     }
 
-    /// What stands before the next separator.
+    /// Reads up to the next separator.
     fn word(&mut self) -> &'a str {
         let rest = &self.text[self.at..];
         let word = &rest[..rest.find([',', ':', '[', ']']).unwrap_or(rest.len())];
@@ -166,7 +166,7 @@ impl<'a> Reader<'a> {
         Err(ConfigError::Grammar { expected: separator, after: self.text[..self.at].to_owned(), found })
     }
 
-    /// The colon and the single value after a key.
+    /// Reads the colon and the single value after a key.
     fn value(&mut self) -> Result<&'a str, ConfigError> {
         self.expect(':')?;
         Ok(self.word())
@@ -185,8 +185,8 @@ impl<'a> Reader<'a> {
         value.parse().ok().filter(|&share| inside(share)).ok_or_else(|| invalid(key, value, allowed))
     }
 
-    /// A single number for all intervals, or a list: `[64:8,256:4,>:1]` gives 8 up to 127 MiB, none up to 255 MiB, 4 up
-    /// to 511 MiB, and 1 above.
+    /// Reads a single number for all intervals, or a list: `[64:8,256:4,>:1]` sets 8 up to 127 MiB, none up to 255 MiB,
+    /// 4 up to 511 MiB, and 1 above.
     fn divisions(&mut self) -> Result<Divisions, ConfigError> {
         const KEY: &str = "roundup_power2_divisions";
         self.expect(':')?;
@@ -227,7 +227,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Prints what differs from the defaults, in the order of the table at [`AllocConfig`].
+/// Prints the settings that differ from the defaults, in the order of the table at [`AllocConfig`].
 fn print(config: &AllocConfig, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let default = AllocConfig::default();
     let mut parts = Vec::new();
@@ -255,7 +255,7 @@ fn print(config: &AllocConfig, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     f.write_str(&parts.join(","))
 }
 
-/// The shortest list that reads back as the same numbers.
+/// Prints the shortest list that parses to the same numbers.
 impl fmt::Display for Divisions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let numbers = &self.0;

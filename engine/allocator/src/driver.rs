@@ -1,9 +1,9 @@
-//! Driver: what the allocator asks of a device. The cpu, cuda and accounting devices differ in this and in nothing else.
+//! The interface between the allocator and a device; the CPU, CUDA and accounting devices differ only in their drivers.
 
 use highwater_recorder::StreamId;
 use highwater_recorder::snapshots::trace::PINNED_DRIVER;
 
-/// Which kind of memory a driver hands out.
+/// The kind of memory that a driver reserves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DriverKind {
     /// Host memory.
@@ -12,12 +12,12 @@ pub enum DriverKind {
     Cuda,
     /// Addresses without memory: everything is counted, nothing can be read.
     Accounting,
-    /// Host memory that a device copies from and to by itself.
+    /// Page-locked host memory, for direct copies from and to a device.
     Pinned,
 }
 
 impl DriverKind {
-    /// The one spelling, in recordings too.
+    /// Returns the name of the kind, also used in recordings.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Cpu => "cpu",
@@ -28,101 +28,134 @@ impl DriverKind {
     }
 }
 
-/// Bytes of the whole device, whoever uses them.
+/// Memory of the whole device in bytes, including other processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity {
-    /// All of them.
+    /// Total memory.
     pub total: u64,
-    /// Those that nobody uses.
+    /// Free memory.
     pub free: u64,
 }
 
-/// Why a driver refused.
+/// An error from a driver.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DriverError {
-    /// There is not enough free memory. The allocator answers by giving back what it caches.
+    /// There is not enough free memory. The allocator responds by releasing cached memory.
     #[error("the device has not enough free memory")]
     OutOfMemory,
     /// Anything else; the request fails with it.
     #[error("{doing} failed: {message}")]
     Other {
-        /// What was asked of the driver: "reserve", "record event" …
+        /// The failed operation: "reserve", "record event" …
         doing: &'static str,
-        /// The driver's own words.
+        /// The driver's error message.
         message: String,
     },
 }
 
-/// A point in a stream's work that can be waited for. Spent once [`Driver::query`] answered yes or [`Driver::wait`]
-/// returned: the driver may then reuse it, and it is not asked about again.
+/// A point in a stream's work that can be waited for. Consumed once [`Driver::query`] returns true or [`Driver::wait`]
+/// returns: the driver may then reuse it, and the allocator does not query it again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DriverEvent(pub u64);
 
 /// Memory, streams and events of one device.
 ///
-/// Ranges given to [`release`](Self::release) and [`release_addresses`](Self::release_addresses) are always whole:
-/// exactly as they were obtained. Ranges given to [`map`](Self::map) and [`unmap`](Self::unmap) lie within one range of
-/// reserved addresses and are whole pages: each page is of the size with which it was mapped, and unmapped as it was
-/// mapped, though perhaps together with its neighbours.
+/// Ranges passed to [`release`](Self::release) and [`release_addresses`](Self::release_addresses) are always exactly
+/// those that were reserved. Ranges passed to [`map`](Self::map) and [`unmap`](Self::unmap) are whole pages within one
+/// range of reserved addresses: each page is unmapped with the page size it was mapped with, though possibly together
+/// with its neighbours.
 ///
-/// An allocator does not give back what it holds when it ends: dropping the driver does, for everything it handed out.
+/// An allocator does not release live memory when it is dropped: dropping the driver releases everything it reserved.
 pub trait Driver: Send + Sync {
-    /// Which kind of memory this is.
+    /// Returns the kind of memory.
     fn kind(&self) -> DriverKind;
 
-    /// The device's name, as its maker gives it.
+    /// Returns the device's name, as given by its manufacturer.
     fn name(&self) -> String;
 
-    /// The size of the device and what is free of it.
+    /// Returns the total and free memory of the device.
+    ///
+    /// # Errors
+    /// If the driver call fails.
     fn capacity(&self) -> Result<Capacity, DriverError>;
 
-    /// Obtains `bytes` of memory and gives the address of the first one, aligned for any use (at least 512).
+    /// Reserves `bytes` of memory and returns the address of the first byte, aligned for any use (at least 512 bytes).
+    ///
+    /// # Errors
+    /// [`DriverError::OutOfMemory`] if there is not enough free memory, and any failure of the driver.
     fn reserve(&self, bytes: u64) -> Result<u64, DriverError>;
 
-    /// Gives back what [`reserve`](Self::reserve) gave. Work that still uses it is waited for.
+    /// Releases memory from [`reserve`](Self::reserve), after waiting for the work that still uses it.
+    ///
+    /// # Errors
+    /// If the driver call fails.
     fn release(&self, address: u64, bytes: u64) -> Result<(), DriverError>;
 
-    /// The granularity of addresses without memory, or `None` where the device has no virtual memory management; then
-    /// expandable segments are refused and the four methods below are not called.
+    /// Returns the granularity of reserved addresses, or `None` if the device has no virtual memory management; then
+    /// expandable segments are rejected and the four methods below are not called.
     fn page_bytes(&self) -> Option<u64> {
         None
     }
 
-    /// Obtains `bytes` of addresses, a multiple of [`page_bytes`](Self::page_bytes), without memory behind them.
+    /// Reserves `bytes` of addresses, a multiple of [`page_bytes`](Self::page_bytes), without memory.
+    ///
+    /// # Errors
+    /// If the device has no virtual memory management, or the driver call fails.
     fn reserve_addresses(&self, bytes: u64) -> Result<u64, DriverError> {
         let _ = bytes;
         Err(no_virtual_memory("reserve addresses"))
     }
 
-    /// Puts memory behind addresses, in pages of `page` bytes (a multiple of [`page_bytes`](Self::page_bytes)); all or,
-    /// on error, nothing.
+    /// Maps memory at reserved addresses, in pages of `page` bytes (a multiple of [`page_bytes`](Self::page_bytes)); on
+    /// error, nothing is mapped.
+    ///
+    /// # Errors
+    /// [`DriverError::OutOfMemory`] if there is not enough free memory, and any failure of the driver.
     fn map(&self, address: u64, bytes: u64, page: u64) -> Result<(), DriverError> {
         let _ = (address, bytes, page);
         Err(no_virtual_memory("map"))
     }
 
-    /// Takes the memory from behind addresses; the addresses stay reserved. Nothing uses the memory any more.
+    /// Unmaps the memory at these addresses, which stay reserved. No work may still use the memory.
+    ///
+    /// # Errors
+    /// If the device has no virtual memory management, or the driver call fails.
     fn unmap(&self, address: u64, bytes: u64) -> Result<(), DriverError> {
         let _ = (address, bytes);
         Err(no_virtual_memory("unmap"))
     }
 
-    /// Gives back addresses behind which no memory is left.
+    /// Releases reserved addresses with no memory mapped.
+    ///
+    /// # Errors
+    /// If the device has no virtual memory management, or the driver call fails.
     fn release_addresses(&self, address: u64, bytes: u64) -> Result<(), DriverError> {
         let _ = (address, bytes);
         Err(no_virtual_memory("release addresses"))
     }
 
-    /// Marks the point behind all work that `stream` has been given so far.
+    /// Records an event after all work submitted to `stream` so far.
+    ///
+    /// # Errors
+    /// If the driver call fails.
     fn record_event(&self, stream: StreamId) -> Result<DriverEvent, DriverError>;
 
-    /// Whether the stream has reached the event. Never waits.
+    /// Returns whether the stream has reached the event, without waiting.
+    ///
+    /// # Errors
+    /// If the driver call fails.
     fn query(&self, event: DriverEvent) -> Result<bool, DriverError>;
 
     /// Waits until the stream has reached the event.
+    ///
+    /// # Errors
+    /// If the driver call fails.
     fn wait(&self, event: DriverEvent) -> Result<(), DriverError>;
 
-    /// Waits until all work that `stream` has been given is done.
+    /// Waits until all work submitted to `stream` is complete.
+    ///
+    /// # Errors
+    /// If the driver call fails.
     fn synchronize(&self, stream: StreamId) -> Result<(), DriverError>;
 }
 

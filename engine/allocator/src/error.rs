@@ -1,34 +1,34 @@
-//! Error: why a request for memory failed.
+//! The errors of the allocator.
 
 use super::config::ConfigError;
 use super::driver::DriverError;
 use super::oom::OomReport;
 
-/// Why the allocator could not do what was asked.
+/// An error of an allocator operation.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AllocError {
-    /// Not enough memory, even after all cached memory was given back. The report says who has it.
+    /// Not enough memory, even after releasing all cached memory. The report shows what uses it.
     #[error("{0}")]
     OutOfMemory(Box<OomReport>),
-    /// No device will ever have that much.
+    /// The request is larger than any device memory.
     #[error(
         "a request of {requested} bytes is more than 1 EiB, the most that one block may have: was a size negative?"
     )]
     TooLarge {
-        /// Bytes asked for.
+        /// Requested bytes.
         requested: u64,
     },
-    /// The settings cannot be followed on this device, or make no sense.
+    /// The settings are invalid or not supported on this device.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// A memory fraction that is none.
+    /// An invalid memory fraction.
     #[error("invalid memory fraction {fraction}; expected a number from 0 to 1")]
     Fraction {
-        /// As it was given.
+        /// The given value.
         fraction: f64,
     },
-    /// The driver failed at something other than finding memory.
+    /// The driver failed for a reason other than lack of memory.
     #[error(transparent)]
     Driver(#[from] DriverError),
 }

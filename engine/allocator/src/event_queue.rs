@@ -1,4 +1,4 @@
-//! Event queue: the events that freed blocks wait for, in the order in which each stream will reach them.
+//! Queues of the events that freed blocks wait for, in the order in which each stream will reach them.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -7,7 +7,7 @@ use highwater_recorder::StreamId;
 use super::arena::BlockIndex;
 use super::driver::DriverEvent;
 
-/// One queue a stream, so that a slow stream holds up its own blocks alone.
+/// One queue per stream, so that a slow stream delays only its own blocks.
 #[derive(Debug, Default)]
 pub(super) struct EventQueues {
     queues: BTreeMap<StreamId, VecDeque<(DriverEvent, BlockIndex)>>,
@@ -23,17 +23,17 @@ impl EventQueues {
         self.queues.entry(stream).or_default().push_back((event, block));
     }
 
-    /// The streams that have events outstanding.
+    /// Returns the streams with outstanding events.
     pub(super) fn streams(&self) -> Vec<StreamId> {
         self.queues.keys().copied().collect()
     }
 
-    /// The event that `stream` will reach first.
+    /// Returns the event that `stream` will reach first.
     pub(super) fn first(&self, stream: StreamId) -> Option<DriverEvent> {
         self.queues.get(&stream).and_then(|queue| queue.front()).map(|(event, _)| *event)
     }
 
-    /// Takes the first event of `stream` out and gives the block that waited for it.
+    /// Removes the first event of `stream` and returns the block that waited for it.
     pub(super) fn pop(&mut self, stream: StreamId) -> Option<BlockIndex> {
         let queue = self.queues.get_mut(&stream)?;
         let block = queue.pop_front().map(|(_, block)| block);
@@ -43,7 +43,7 @@ impl EventQueues {
         block
     }
 
-    /// Every block that waits, once for each of its events.
+    /// Returns every waiting block, once for each of its events.
     pub(super) fn blocks(&self) -> impl Iterator<Item = BlockIndex> {
         self.queues.values().flatten().map(|(_, block)| *block)
     }

@@ -1,4 +1,4 @@
-//! Expandable segments: addresses are reserved once, far more than needed, and memory is mapped behind them page by page.
+//! Expandable segments: a large range of addresses is reserved once, and memory is mapped into it page by page.
 
 use highwater_recorder::snapshots::event::Range;
 use highwater_recorder::{Pool, StreamId, api};
@@ -10,7 +10,7 @@ use super::heap::Heap;
 use super::rounding::SMALL_SEGMENT;
 
 impl Heap {
-    /// Bytes of a page of the pool's expandable segments.
+    /// Returns the page size of the pool's expandable segments in bytes.
     pub(super) fn page_bytes(&self, pool: Pool) -> u64 {
         match pool {
             Pool::Small => SMALL_SEGMENT,
@@ -18,8 +18,8 @@ impl Heap {
         }
     }
 
-    /// Maps pages until there is a free range of `bytes`, and takes it out of its list; `None` if memory or addresses
-    /// do not suffice. Pages that were mapped on the way stay.
+    /// Maps pages until there is a free range of `bytes`, and takes it out of its list; `None` if there is not enough
+    /// memory or address space. Pages mapped before a failure stay mapped.
     pub(super) fn grow(&mut self, stream: StreamId, pool: Pool, bytes: u64) -> Result<Option<BlockIndex>, DriverError> {
         let Some(mut candidate) = self.find_growable(stream, pool, bytes)? else {
             return Ok(None);
@@ -31,7 +31,7 @@ impl Heap {
             }
         }
         while self.arena[candidate].bytes < bytes {
-            // The candidate is free and its neighbour unmapped: mapping joins the two.
+            // The candidate is free and its neighbour unmapped: mapping coalesces the two.
             let missing = bytes - self.arena[candidate].bytes;
             let next = self.arena[candidate].next;
             if !self.map_front(next, missing.min(self.arena[next].bytes))? {
@@ -43,8 +43,8 @@ impl Heap {
         Ok(Some(candidate))
     }
 
-    /// The lowest run of free and unmapped ranges of at least `bytes`, by its first range; a new reservation if there
-    /// is none; `None` if even that is too small.
+    /// Returns the first range of the lowest run of free and unmapped ranges of at least `bytes`; makes a new
+    /// reservation if there is none; `None` if even that is too small.
     fn find_growable(&mut self, stream: StreamId, pool: Pool, bytes: u64) -> Result<Option<BlockIndex>, DriverError> {
         for unmapped in self.pool(pool).unmapped(stream) {
             let previous = self.arena[unmapped].previous;
@@ -69,7 +69,7 @@ impl Heap {
         Ok(Some(index))
     }
 
-    /// Whether the ranges from `start` on are free or unmapped for `bytes`.
+    /// Returns whether the ranges from `start` on are free or unmapped for at least `bytes`.
     fn has_run(&self, start: BlockIndex, bytes: u64) -> bool {
         let (mut index, mut found) = (start, 0);
         while found < bytes && index.is_some() && matches!(self.arena[index].used, Use::Free | Use::Unmapped) {
@@ -79,8 +79,8 @@ impl Heap {
         found >= bytes
     }
 
-    /// Maps the first `bytes` of an unmapped range, rounded up to pages, joins the free neighbours and lists the result
-    /// under the range's name. False if the device has not enough memory.
+    /// Maps the first `bytes` of an unmapped range, rounded up to whole pages, coalesces it with its free neighbours
+    /// and lists the result under the index of the range. Returns false if the device does not have enough memory.
     fn map_front(&mut self, index: BlockIndex, bytes: u64) -> Result<bool, DriverError> {
         let pool = self.arena[index].pool;
         let page = self.page_bytes(pool);
@@ -106,8 +106,8 @@ impl Heap {
         Ok(true)
     }
 
-    /// Unmaps the whole pages of a free range; what is left of it at either end stays free. A reservation without any
-    /// page is given back.
+    /// Unmaps the whole pages of a free range; the remainders at both ends stay free. Releases the reservation if none
+    /// of its pages is mapped any more.
     pub(super) fn unmap(&mut self, index: BlockIndex) -> Result<(), DriverError> {
         let range = self.range(index);
         let page = self.page_bytes(range.pool);

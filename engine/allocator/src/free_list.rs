@@ -1,4 +1,4 @@
-//! Free list: a pool's free ranges in the order in which requests take them, and its addresses without memory.
+//! The free ranges of a pool in best-fit order, and its unmapped ranges.
 
 use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Included, Unbounded};
@@ -7,8 +7,8 @@ use highwater_recorder::StreamId;
 
 use super::arena::{BlockIndex, Record};
 
-/// Orders the free ranges of a stream: by size, then the oldest segment, then the lowest address. The first range that
-/// is large enough is the best fit.
+/// The sort key of a stream's free ranges: by size, then the oldest segment, then the lowest address. The first range
+/// that is large enough is the best fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct FreeKey {
     bytes: u64,
@@ -31,9 +31,9 @@ impl FreeKey {
 
 /// The free ranges of one stream.
 ///
-/// The range that was freed last stays outside the tree until the next one comes: a program that frees and asks again,
-/// as training steps do, mostly gets the same range back, and the tree need not change for it. The order in which
-/// ranges are taken is that of their keys all the same.
+/// The most recently freed range stays outside the tree until the next one is freed: a program that frees and allocates
+/// again, as training steps do, mostly gets the same range back, without a change to the tree. Ranges are still taken
+/// in the order of their keys.
 #[derive(Debug, Default)]
 struct StreamRanges {
     latest: Option<FreeKey>,
@@ -58,7 +58,7 @@ impl StreamRanges {
         self.tree.remove(key)
     }
 
-    /// The first range of at least `bytes`.
+    /// Returns the first range of at least `bytes`.
     #[inline]
     fn first_of(&self, bytes: u64) -> Option<FreeKey> {
         let least = FreeKey::smallest_of(bytes);
@@ -88,14 +88,16 @@ fn earlier(a: Option<FreeKey>, b: Option<FreeKey>) -> Option<FreeKey> {
     }
 }
 
-/// The ranges of one pool that are not in use. Streams never share ranges, so each has its own order.
+/// The ranges of one pool that are not in use. Ranges are never shared between streams, so each stream has its own
+/// order.
 #[derive(Debug, Default)]
 pub(super) struct FreeList {
-    /// In stream order; few, and kept when they run empty.
+    /// In stream order; few, and not removed when they become empty.
     streams: Vec<(StreamId, StreamRanges)>,
     /// By stream and address.
     unmapped: BTreeSet<(StreamId, u64, BlockIndex)>,
-    /// Searches since the allocator began, while garbage collection is on: the clock of cached ranges.
+    /// Searches since the allocator was created, counted while garbage collection is on; serves as the clock for the
+    /// age of cached ranges.
     pub(super) searches: u64,
 }
 
@@ -114,24 +116,24 @@ impl FreeList {
         assert!(removed, "{index:?} is free, so it is listed");
     }
 
-    /// The stream's smallest range of at least `bytes`.
+    /// Returns the stream's smallest range of at least `bytes`.
     #[inline]
     pub(super) fn best_fit(&self, stream: StreamId, bytes: u64) -> Option<FreeKey> {
         self.ranges(stream)?.first_of(bytes)
     }
 
-    /// The range that comes after another of the same stream.
+    /// Returns the range that follows another of the same stream.
     pub(super) fn after(&self, stream: StreamId, key: FreeKey) -> Option<FreeKey> {
         self.ranges(stream)?.after(key)
     }
 
-    /// The stream's ranges of less than `bytes`, largest first.
+    /// Returns the stream's ranges of less than `bytes`, largest first.
     pub(super) fn smaller(&self, stream: StreamId, bytes: u64) -> Vec<BlockIndex> {
         let keys = self.ranges(stream).map(StreamRanges::sorted).unwrap_or_default();
         keys.iter().rev().filter(|key| key.bytes < bytes).map(|key| key.index).collect()
     }
 
-    /// Every range: stream by stream, smallest first.
+    /// Returns every range, stream by stream, smallest first.
     pub(super) fn all(&self) -> Vec<BlockIndex> {
         self.streams.iter().flat_map(|(_, ranges)| ranges.sorted()).map(|key| key.index).collect()
     }
@@ -146,18 +148,18 @@ impl FreeList {
         assert!(removed, "{index:?} is unmapped, so it is listed");
     }
 
-    /// The stream's addresses without memory, lowest first.
+    /// Returns the stream's unmapped ranges, lowest address first.
     pub(super) fn unmapped(&self, stream: StreamId) -> impl Iterator<Item = BlockIndex> {
         let (first, last) = ((stream, 0, BlockIndex::FIRST), (stream, u64::MAX, BlockIndex::NONE));
         self.unmapped.range((Included(first), Included(last))).map(|entry| entry.2)
     }
 
-    /// Every range of addresses without memory.
+    /// Returns every unmapped range.
     pub(super) fn all_unmapped(&self) -> impl Iterator<Item = BlockIndex> {
         self.unmapped.iter().map(|entry| entry.2)
     }
 
-    /// Whether the range stands in one of the lists, under the key that its record gives.
+    /// Returns whether the range is in one of the lists, under the key of its record.
     pub(super) fn holds(&self, index: BlockIndex, record: &Record) -> bool {
         let key = FreeKey::of(index, record);
         self.unmapped.contains(&(record.stream, record.address, index))

@@ -1,4 +1,4 @@
-//! Heap: all that one allocator knows, behind its lock; and how free ranges are listed, joined and counted.
+//! The state of an allocator behind its lock; lists, coalesces and counts its free ranges.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,12 +18,12 @@ use super::tie_break::TieBreak;
 
 /// The state of one allocator.
 pub(super) struct Heap {
-    /// No other heap of this program has it.
+    /// Unique among the heaps of this process.
     pub(super) number: u64,
     pub(super) device: DeviceId,
     pub(super) driver: Arc<dyn Driver>,
     pub(super) config: AllocConfig,
-    /// The share of the device that may be reserved; 1 means no limit.
+    /// The fraction of the device memory that may be reserved; 1 means no limit.
     pub(super) memory_fraction: f64,
     pub(super) tie_break: TieBreak,
     pub(super) arena: Arena,
@@ -63,7 +63,8 @@ impl Heap {
         &mut self.pools[pool as usize]
     }
 
-    /// A block can be given back once, since its handle is not `Clone`; but perhaps to the wrong allocator.
+    /// Checks that a block belongs to this heap. Its handle is not `Clone`, so it can be freed only once, but it may be
+    /// passed to the wrong allocator.
     #[inline]
     pub(super) fn check_owner(&self, block: &Block) {
         assert!(block.owner == self.number, "this block belongs to another allocator: {block:?}");
@@ -73,25 +74,25 @@ impl Heap {
         );
     }
 
-    /// Whether cached segments age, for garbage collection.
+    /// Returns whether the age of cached segments is tracked for garbage collection.
     #[inline]
     pub(super) fn collects_garbage(&self) -> bool {
         self.memory_fraction < 1.0 && self.config.garbage_collection_threshold().is_some()
     }
 
-    /// Tells a running recording what is in use on the whole device, if others use it as well. Called where what this heap
-    /// holds has changed, and at boundaries of phases.
+    /// Records the memory in use on the whole device, including other processes, if a recording is running. Called
+    /// whenever this heap's reserved memory has changed, and at phase boundaries.
     pub(super) fn sample(&self) {
         if self.driver.kind() != DriverKind::Cuda || !api::is_recording() {
             return;
         }
-        // A driver that fails here fails again at the next request, which is where the program learns of it.
+        // If the driver fails here, it fails again at the next request, which reports the error.
         if let Ok(capacity) = self.driver.capacity() {
             api::device_used(self.device, capacity.total.saturating_sub(capacity.free));
         }
     }
 
-    /// Enters a segment or a reservation that the driver just gave. It is in no list yet.
+    /// Adds a segment or reservation that was just reserved from the driver. It is not in any list yet.
     pub(super) fn register(&mut self, range: Range, used: Use) -> BlockIndex {
         let registration = match self.tie_break {
             TieBreak::OldestSegment => self.next_registration,
@@ -123,7 +124,7 @@ impl Heap {
         Range { address: record.address, bytes: record.bytes, stream: record.stream, pool: record.pool }
     }
 
-    /// Enters a free or unmapped range into its pool's list.
+    /// Adds a free or unmapped range to its pool's list.
     #[inline]
     pub(super) fn list(&mut self, index: BlockIndex) {
         let record = &mut self.arena[index];
@@ -136,7 +137,7 @@ impl Heap {
         }
     }
 
-    /// Takes a free or unmapped range out of its pool's list.
+    /// Removes a free or unmapped range from its pool's list.
     #[inline]
     pub(super) fn unlist(&mut self, index: BlockIndex) {
         let record = &self.arena[index];
@@ -148,7 +149,8 @@ impl Heap {
         }
     }
 
-    /// Joins a neighbour to a range in no list, if both are free or both unmapped. Gives the neighbour's bytes, or 0.
+    /// Coalesces a range that is in no list with a neighbour, if both are free or both unmapped. Returns the
+    /// neighbour's bytes, or 0.
     #[inline]
     pub(super) fn join(&mut self, index: BlockIndex, neighbour: BlockIndex) -> u64 {
         if !neighbour.is_some() || self.arena[neighbour].used != self.arena[index].used {
@@ -162,19 +164,19 @@ impl Heap {
         bytes
     }
 
-    /// Joins both neighbours, if they may be joined.
+    /// Coalesces a range with both neighbours, where possible.
     pub(super) fn join_neighbours(&mut self, index: BlockIndex) {
         self.join(index, self.arena[index].previous);
         self.join(index, self.arena[index].next);
     }
 
-    /// Makes a block available for which no stream is waited any more.
+    /// Makes a block available that no longer waits for any stream.
     pub(super) fn complete_free(&mut self, index: BlockIndex) {
         api::free_completed(self.device, self.arena[index].key);
         self.make_available(index);
     }
 
-    /// Makes a block that nobody uses any more available again.
+    /// Makes a block available that is no longer in use.
     pub(super) fn make_available(&mut self, index: BlockIndex) {
         let record = &mut self.arena[index];
         let (pool, expandable) = (record.pool, record.expandable);
@@ -192,8 +194,8 @@ impl Heap {
         self.stats.requested_bytes.decrease(pool, requested);
     }
 
-    /// Counts what freeing changed about ranges that are stuck between blocks in use. Changes of one block are
-    /// summed up before they are counted, as PyTorch does, so that its running totals come out the same.
+    /// Updates the `inactive_split` statistics after a block was freed. The changes of one block are summed before they
+    /// are counted, as in PyTorch, so that the accumulated totals match.
     fn count_split_parts(&mut self, index: BlockIndex, joined: [u64; 2]) {
         let record = &self.arena[index];
         let pool = record.pool;

@@ -1,12 +1,12 @@
 //! A caching allocator for GPU memory, written once over the [`Driver`] of a device, and the replay of recordings
 //! through it.
 //!
-//! Asking a driver for memory is slow, and giving memory back to it waits for the whole device. So memory that the
-//! program frees is kept and handed out again, at the cost of holding more than is in use. The rules are those of
-//! PyTorch's `CUDACachingAllocator` (version 2.15, native backend), down to the constants: fed the same requests, both
-//! make the same segments in the same order, put every block at the same place in them, and count the same statistics.
+//! Reserving memory from a driver is slow, and releasing it waits for the whole device. Freed memory is therefore
+//! cached and reused, at the cost of reserving more than is allocated. The rules are those of PyTorch's
+//! `CUDACachingAllocator` (version 2.15, native backend), down to the constants: given the same requests, both create
+//! the same segments in the same order, place every block at the same offset, and count the same statistics.
 //!
-//! # The picture
+//! # Overview
 //!
 //! ```text
 //! program         malloc / free / record_stream                        blocks
@@ -26,40 +26,43 @@
 //! Driver          reserve / release / map / unmap / events             segments, pages
 //! ```
 //!
-//! A **request** is rounded up to 512 bytes and belongs to the small pool up to 1 MiB, to the large pool above
-//! (`rounding`). Each pool keeps its free ranges by stream and size (`free_list`). The smallest that fits is taken, on a
-//! tie from the oldest segment; what is left of it is split off if it is worth keeping (`caching`). When a block is
-//! freed, it joins its free neighbours, which it knows by links (`arena`, `heap`). A request or a free costs
-//! O(log n) in the number of free ranges; in the common case that a block is freed and asked for again, it costs one
-//! search.
+//! A **request** is rounded up to a multiple of 512 bytes. Requests of up to 1 MiB belong to the small pool, larger
+//! ones to the large pool (`rounding`). Each pool keeps its free ranges by stream and size (`free_list`). The allocator
+//! takes the best fit, on a tie from the oldest segment, and splits off the rest if it is worth keeping (`caching`). A
+//! freed block is coalesced with its free neighbours, which are linked to it (`arena`, `heap`). A request or a free
+//! costs O(log n) in the number of free ranges; in the common case that a block is freed and requested again, it costs
+//! one search.
 //!
-//! A block belongs to the **stream** that it was asked for. That stream runs its work in order, so the memory may be
-//! handed out to it again while earlier work still uses it. Where another stream uses the block
-//! ([`record_stream`](CachingAllocator::record_stream)), freeing leaves an event on that stream, and the block waits
-//! until the event has passed (`streams`).
+//! A block belongs to the **stream** it was allocated for. A stream runs its work in order, so its memory may be reused
+//! on that stream while earlier work still uses it. If another stream uses the block
+//! ([`record_stream`](CachingAllocator::record_stream)), freeing the block records an event on that stream, and the
+//! block is not reused until the event has completed (`streams`).
 //!
-//! When nothing fits, **memory is obtained** step by step, and given up only after the last (`caching`, `release`):
+//! When nothing in the cache fits, **memory is reserved** step by step; the request fails only after the last step
+//! (`caching`, `release`):
 //!
-//! 1. if more is held than the garbage collection threshold allows, segments that have been free for longest go back;
-//! 2. a new segment from the driver, within the memory fraction;
-//! 3. with a limit on splitting, segments above it go back, largest first, then step 2 again;
-//! 4. all streams are waited for, the whole cache goes back, then step 2 again;
-//! 5. the cache once more, where a block may have come free in step 4. PyTorch lacks this step
-//!    (pytorch/pytorch issue 189504); everything that PyTorch can serve is served before it, in PyTorch's way.
+//! 1. if more is reserved than the garbage collection threshold allows, release the segments that have been free
+//!    longest;
+//! 2. reserve a new segment from the driver, within the memory fraction;
+//! 3. with a split limit, release cached segments above it, largest first, then repeat step 2;
+//! 4. wait for all streams, release the whole cache, then repeat step 2;
+//! 5. search the cache once more, since a block may have become free in step 4. PyTorch lacks this step
+//!    (pytorch/pytorch issue 189504); every request that PyTorch can serve is served before it, in PyTorch's way.
 //!
-//! With **expandable segments** there is one range of reserved addresses per pool and stream, larger than the device.
-//! Memory is mapped behind it page by page as it grows, so that free ranges at its end are never too small (`expandable`).
+//! With **expandable segments**, each pool and stream has one range of reserved addresses, larger than the device.
+//! Memory is mapped into it page by page as it grows, so that the free range at its end is never too small
+//! (`expandable`).
 //!
-//! All this is reported to the recorder under the lock, in the order in which PyTorch's recorder has it; only a request
-//! that fails is reported after unlocking, since the recording may then be written out.
+//! Every operation is reported to the recorder under the lock, in the order of PyTorch's recorder. Only a failed
+//! request is reported after unlocking, since the recording may then be written out.
 //!
-//! # Pieces
+//! # Modules
 //!
-//! A [`CachingAllocator`] is made of a [`Driver`] and an [`AllocConfig`], hands out [`Block`]s and takes them back. It
-//! answers with [`AllocStats`], with [`SegmentState`]s, and on failure with an [`OomReport`]. `audit` checks all
-//! invariants from scratch.
+//! A [`CachingAllocator`] is built from a [`Driver`] and an [`AllocConfig`]; it allocates and frees [`Block`]s. It
+//! reports [`AllocStats`], [`SegmentState`]s and, on failure, an [`OomReport`]. `audit` checks all invariants from
+//! scratch.
 //!
-//! Modules stand in layer order: each uses only what is declared above it.
+//! Modules are declared in layer order: each uses only modules declared above it.
 
 mod driver;
 mod config;

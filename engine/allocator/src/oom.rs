@@ -1,4 +1,4 @@
-//! Out of memory: what was asked, who has the memory, why the cache could not help, and what to do.
+//! The report of an out-of-memory error: the request, what uses the memory, why the cache did not help, and advice.
 
 use std::fmt;
 
@@ -10,44 +10,45 @@ use super::driver::DriverError;
 use super::heap::Heap;
 use super::request::Request;
 
-/// A request that could not be met, and the state in which it was not. All figures are bytes.
+/// A request that failed for lack of memory, and the state of the allocator at that time. All figures are in bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OomReport {
-    /// The device that was asked.
+    /// The device of the allocator.
     pub device: DeviceId,
-    /// Its name, as the driver gives it.
+    /// Its name, as reported by the driver.
     pub device_name: String,
-    /// The stream that the block was for.
+    /// The stream of the request.
     pub stream: StreamId,
-    /// The pool that the request belongs to.
+    /// The pool of the request.
     pub pool: Pool,
-    /// Bytes that the program asked for.
+    /// Requested bytes.
     pub requested: u64,
-    /// The same after rounding.
+    /// The request after rounding.
     pub rounded: u64,
-    /// What it needs from the driver: a segment, or pages, of which a free range at the end may save some.
+    /// Bytes needed from the driver: a segment, or pages; a free range at the end of an expandable segment may reduce
+    /// them.
     pub segment: u64,
-    /// The whole device.
+    /// Total device memory.
     pub device_total: u64,
-    /// What the driver says is free.
+    /// Free device memory, as reported by the driver.
     pub device_free: u64,
     /// Bytes that this allocator may reserve, if a memory fraction limits it.
     pub limit: Option<u64>,
-    /// Bytes held from the driver.
+    /// Bytes reserved from the driver.
     pub reserved: u64,
-    /// Bytes of blocks handed out, after rounding.
+    /// Bytes of allocated blocks, after rounding.
     pub allocated: u64,
-    /// Bytes asked for by those blocks.
+    /// Requested bytes of the allocated blocks.
     pub requested_live: u64,
-    /// `allocated`, and the blocks that wait for other streams.
+    /// `allocated` plus the blocks that wait for other streams.
     pub active: u64,
-    /// Given back to the driver in the attempt to serve the request.
+    /// Bytes released to the driver in the attempt to serve the request.
     pub released: u64,
     /// The largest free range of this pool and stream.
     pub largest_free: u64,
-    /// Why the rest of what is reserved does not help.
+    /// Why the rest of the reserved memory could not serve the request.
     pub unusable: Unusable,
-    /// What would help, as far as it can be known.
+    /// Known remedies.
     pub advice: Vec<Advice>,
 }
 
@@ -55,40 +56,40 @@ pub struct OomReport {
 /// `reserved - allocated`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unusable {
-    /// In free ranges that are too small, and stuck between blocks in use.
+    /// In free ranges that are too small and separated by blocks in use.
     pub fragmented: u64,
     /// Cached for another stream.
     pub other_stream: u64,
     /// Cached in the other pool.
     pub other_pool: u64,
-    /// Given back by the program, but still in use by another stream.
+    /// Freed by the program, but still in use by another stream.
     pub waiting: u64,
 }
 
-/// Something that would help.
+/// A remedy for an out-of-memory error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
     /// The request alone is larger than the device.
     LargerThanDevice,
-    /// A memory fraction stands in the way, not the device.
+    /// The memory fraction prevents the request, not the device.
     RaiseMemoryFraction,
-    /// Fragments hold this much, and expandable segments, which are off, can put it to use.
+    /// Free fragments amount to this many bytes; expandable segments, which are off, could use them.
     ExpandableSegments(u64),
-    /// Other streams' caches hold this much.
+    /// The caches of other streams amount to this many bytes.
     FewerStreams(u64),
-    /// Others hold this much of the device.
+    /// This much device memory is used outside this allocator.
     OtherUsers(u64),
-    /// Live blocks are what fills the memory.
+    /// The memory is filled by live blocks.
     FewerLiveBytes,
 }
 
 impl OomReport {
-    /// Bytes cached: free for reuse, but not given back to the driver.
+    /// Returns the cached bytes: free for reuse, but not released to the driver.
     pub fn cached(&self) -> u64 {
         self.reserved - self.active
     }
 
-    /// Bytes of the device that this allocator does not hold.
+    /// Returns the bytes of the device that are used outside this allocator.
     pub fn outside(&self) -> u64 {
         self.device_total.saturating_sub(self.device_free).saturating_sub(self.reserved)
     }
@@ -124,7 +125,7 @@ impl OomReport {
 }
 
 impl Heap {
-    /// Describes a request that failed after `released` bytes were given back for it.
+    /// Describes a request that failed after `released` bytes were released for it.
     pub(super) fn report(&self, request: &Request, released: u64) -> Result<OomReport, DriverError> {
         let capacity = self.driver.capacity()?;
         let pool = request.rounded.pool;

@@ -1,4 +1,4 @@
-//! Release: giving cached memory back to the driver, on request, by age, or because it is needed elsewhere.
+//! Releases cached memory to the driver: on request, by age, or because another request needs it.
 
 use highwater_recorder::{Pool, StreamId, api};
 
@@ -8,8 +8,8 @@ use super::free_list::FreeKey;
 use super::heap::Heap;
 
 impl Heap {
-    /// Waits for all events, then gives back every segment and every page that nobody uses: first the large pool,
-    /// then the small one. Gives the bytes released.
+    /// Waits for all events, then releases every segment and every page that is not in use: first of the large pool,
+    /// then of the small one. Returns the bytes released.
     pub(super) fn release_cached(&mut self) -> Result<u64, DriverError> {
         self.synchronize_events()?;
         let before = self.stats.reserved_bytes.all.current;
@@ -32,7 +32,7 @@ impl Heap {
         Ok(())
     }
 
-    /// Gives back a segment that is free as a whole.
+    /// Releases a segment that is entirely free.
     pub(super) fn release_segment(&mut self, index: BlockIndex) -> Result<(), DriverError> {
         let range = self.range(index);
         self.unlist(index);
@@ -49,9 +49,9 @@ impl Heap {
         Ok(())
     }
 
-    /// With a limit on splitting, gives back the smallest segment that the request could have been cut from had it been
-    /// allowed, or else the stream's largest ones until their sum suffices. Says whether enough was given back; if not,
-    /// what was is gone all the same.
+    /// With a split limit, releases the smallest segment that could have served the request if splitting it were
+    /// allowed, or else the stream's largest ones until their sum suffices. Returns whether enough was released; if
+    /// not, what was released stays released.
     pub(super) fn release_oversize(&mut self, stream: StreamId, pool: Pool, bytes: u64) -> Result<bool, DriverError> {
         let Some(limit) = self.config.max_split_bytes() else {
             return Ok(false);
@@ -79,9 +79,8 @@ impl Heap {
         Ok(released >= wanted)
     }
 
-    /// Once more is reserved than the threshold allows, gives back the segments of the large pool that have been cached
-    /// for longer than the average, again and again until the excess is gone or nothing is left. Does not wait for
-    /// events.
+    /// If more is reserved than the threshold allows, repeatedly releases the segments of the large pool that have been
+    /// cached for longer than the average, until the excess is gone or none is left. Does not wait for events.
     pub(super) fn collect_garbage(&mut self, limit: u64) -> Result<(), DriverError> {
         let Some(share) = self.config.garbage_collection_threshold() else {
             return Ok(());

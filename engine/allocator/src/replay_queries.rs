@@ -1,4 +1,4 @@
-//! Steer: what a replay asks of an allocator beside blocks.
+//! Operations of [`CachingAllocator`] that only replays use.
 
 use highwater_recorder::{Pool, StreamId};
 
@@ -9,7 +9,7 @@ use super::request::Request;
 use super::rounding::Rounded;
 
 impl CachingAllocator {
-    /// Whether the cache alone could serve a request now.
+    /// Returns whether the cache alone could serve a request now.
     pub(crate) fn could_serve(&self, bytes: u64, stream: StreamId) -> bool {
         let heap = self.heap();
         let requested = bytes.clamp(1, MAX_REQUEST);
@@ -17,7 +17,7 @@ impl CachingAllocator {
         heap.candidate(&request).is_some()
     }
 
-    /// Gives the segment at `address` back to the driver, if it is free as a whole; says whether it was.
+    /// Releases the segment at `address` to the driver if it is entirely free; returns whether it was.
     pub(crate) fn release_at(&self, address: u64) -> Result<bool, AllocError> {
         let mut heap = self.heap();
         for pool in [Pool::Large, Pool::Small] {

@@ -1,4 +1,4 @@
-//! Request: what a program asks the allocator for, in bytes and as rounded.
+//! A request for memory, as requested and as rounded.
 
 use highwater_recorder::StreamId;
 
@@ -9,7 +9,7 @@ use super::rounding::Rounded;
 pub(super) struct Request {
     /// Bytes requested.
     pub(super) requested: u64,
-    /// The same after rounding, with the pool that serves it.
+    /// The rounded size, with the pool that serves it.
     pub(super) rounded: Rounded,
     /// The stream that the block will belong to.
     pub(super) stream: StreamId,

@@ -1,4 +1,4 @@
-//! Plant: an allocator that begins in the middle, with segments and blocks where a recording says that they lay.
+//! Restores an allocator from a recorded state: segments and blocks at their recorded addresses.
 
 use std::sync::Arc;
 
@@ -14,18 +14,18 @@ use super::driver::Driver;
 use super::heap::Heap;
 use super::tie_break::TieBreak;
 
-/// A segment, or a run of mapped pages, to begin with.
+/// A segment, or a run of mapped pages, to restore.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RestoredSegment {
     pub(crate) range: Range,
-    /// In address order, without overlaps, each within the range; what lies between them is free.
+    /// In address order, without overlaps, each within the range; the gaps between them are free.
     pub(crate) blocks: Vec<RestoredBlock>,
 }
 
-/// A block to begin with.
+/// A block to restore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RestoredBlock {
-    /// By which the caller knows it.
+    /// The caller's name for the block.
     pub(crate) name: u32,
     pub(crate) address: u64,
     pub(crate) requested: u64,
@@ -33,18 +33,18 @@ pub(crate) struct RestoredBlock {
     pub(crate) allocated: u64,
 }
 
-/// All that an allocator begins with.
+/// The complete state of an allocator to restore.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RestoredState {
-    /// Segments, the oldest first.
+    /// Segments, oldest first.
     pub(crate) segments: Vec<RestoredSegment>,
-    /// Reserved addresses, each with its mapped runs in address order.
+    /// Reserved address ranges, each with its mapped runs in address order.
     pub(crate) reservations: Vec<(Range, Vec<RestoredSegment>)>,
 }
 
 impl CachingAllocator {
-    /// An allocator that holds what is planted, and the handles of the planted blocks with their names. The driver is
-    /// not asked for any of it, and no recording is told of what the allocator does.
+    /// Creates an allocator with the given state, and returns it with the handles of the restored blocks and their
+    /// names. Does not call the driver for the restored memory, and the allocator's operations are not recorded.
     pub(crate) fn planted(
         driver: Box<dyn Driver>,
         config: AllocConfig,
@@ -107,7 +107,7 @@ impl Heap {
         }
     }
 
-    /// Cuts the blocks of a segment out of the free range `index`; gives what is left at its end.
+    /// Splits the blocks of a segment off the free range `index`; returns the remainder at its end.
     fn fill(
         &mut self,
         index: BlockIndex,

@@ -1,18 +1,18 @@
-//! Rounding: from the bytes asked for to the bytes of a block, a pool and a segment.
+//! Rounds requested bytes to a block size, and selects the pool and segment size.
 
 use highwater_recorder::Pool;
 
 use super::config::{AllocConfig, MAX_REQUEST};
 
-/// The unit of every block.
+/// Granularity of all blocks, in bytes.
 pub(super) const MIN_BLOCK: u64 = 512;
 /// Rounded requests up to this size belong to the small pool.
 pub(super) const SMALL_REQUEST: u64 = 1 << 20;
-/// A segment of the small pool, and a page of its expandable segments.
+/// Bytes of a segment of the small pool, and of a page of its expandable segments.
 pub(super) const SMALL_SEGMENT: u64 = 2 << 20;
-/// Rounded requests from this size upwards have a segment of their own.
+/// Rounded requests of at least this size get their own segment.
 pub(super) const OWN_SEGMENT_REQUEST: u64 = 10 << 20;
-/// The unit of segments of their own.
+/// Granularity of segments that serve one large request, in bytes.
 pub(super) const SEGMENT_UNIT: u64 = 2 << 20;
 
 /// A request after rounding.
@@ -20,9 +20,9 @@ pub(super) const SEGMENT_UNIT: u64 = 2 << 20;
 pub(super) struct Rounded {
     /// Bytes of the block.
     pub(super) block: u64,
-    /// Bytes of the segment that would be reserved for it.
+    /// Bytes of the segment that would be reserved for the block.
     pub(super) segment: u64,
-    /// The pool that serves it.
+    /// The pool that serves the request.
     pub(super) pool: Pool,
 }
 
@@ -43,18 +43,18 @@ impl Rounded {
 }
 
 impl AllocConfig {
-    /// The bytes of the block that a request of `bytes` gets, where nothing larger has to do.
+    /// Returns the bytes of the block for a request of `bytes`, unless only a larger block is available.
     pub fn rounded(&self, bytes: u64) -> u64 {
         block_bytes(bytes.min(MAX_REQUEST), self)
     }
 
-    /// The pool that serves a request of `bytes`.
+    /// Returns the pool that serves a request of `bytes`.
     pub fn pool(&self, bytes: u64) -> Pool {
         if self.rounded(bytes) <= SMALL_REQUEST { Pool::Small } else { Pool::Large }
     }
 }
 
-/// Rounds up to a multiple of 512, or to the next part of its doubling where parts are configured.
+/// Rounds up to a multiple of 512, or to the next division between powers of two if divisions are configured.
 #[inline]
 fn block_bytes(bytes: u64, config: &AllocConfig) -> u64 {
     if bytes < MIN_BLOCK {
@@ -62,7 +62,7 @@ fn block_bytes(bytes: u64, config: &AllocConfig) -> u64 {
     }
     let divisions = config.divisions().of(bytes);
     if divisions > 1 && bytes > divisions.saturating_mul(MIN_BLOCK) {
-        // The guard keeps the step at 512 or above, since `divisions` is a power of two.
+        // The condition keeps the step at 512 or more, since `divisions` is a power of two.
         let step = (1 << bytes.ilog2()) / divisions;
         return bytes.next_multiple_of(step);
     }

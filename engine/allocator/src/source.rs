@@ -1,4 +1,4 @@
-//! Source: what the allocator tells a recording that begins in the middle.
+//! The allocator as a [`Source`] of a recording that starts while memory is already allocated.
 
 use highwater_recorder::snapshots::event::{Alloc, Range};
 use highwater_recorder::snapshots::trace::DeviceFacts;
@@ -16,7 +16,7 @@ impl Source for CachingAllocator {
         DeviceFacts {
             device: self.device(),
             name: driver.name(),
-            // A driver that cannot say fails at the first request, which is where the program learns of it.
+            // If the driver fails here, the first request reports the error.
             capacity_bytes: self.capacity().map_or(0, |capacity| capacity.total),
             driver: driver.kind().name().to_owned(),
             settings,

@@ -1,16 +1,16 @@
-//! State: every segment with its blocks, as they are now.
+//! A view of the allocator's current state: every segment with its blocks.
 
 use highwater_recorder::{Pool, StreamId};
 
 use super::arena::Use;
 use super::heap::Heap;
 
-/// A range held from the driver: a segment, or a run of mapped pages of an expandable one.
+/// A range reserved from the driver: a segment, or a run of mapped pages of an expandable one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentState {
-    /// Its first byte.
+    /// The address of its first byte.
     pub address: u64,
-    /// Its length.
+    /// Its size in bytes.
     pub bytes: u64,
     /// The stream whose blocks it serves.
     pub stream: StreamId,
@@ -23,17 +23,17 @@ pub struct SegmentState {
 }
 
 impl SegmentState {
-    /// Bytes of blocks handed out.
+    /// Returns the bytes of allocated blocks.
     pub fn allocated(&self) -> u64 {
         self.sum(|block| block.usage == BlockUsage::Allocated, |block| block.bytes)
     }
 
-    /// The same, with blocks that wait for other streams.
+    /// Returns the bytes of blocks that are allocated, or freed and waiting for other streams.
     pub fn active(&self) -> u64 {
         self.sum(|block| block.usage != BlockUsage::Free, |block| block.bytes)
     }
 
-    /// Bytes asked for by those.
+    /// Returns the requested bytes of the active blocks.
     pub fn requested(&self) -> u64 {
         self.sum(|block| block.usage != BlockUsage::Free, |block| block.requested)
     }
@@ -46,31 +46,31 @@ impl SegmentState {
 /// A range of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockState {
-    /// Its first byte.
+    /// The address of its first byte.
     pub address: u64,
-    /// Its length.
+    /// Its size in bytes.
     pub bytes: u64,
-    /// Bytes asked for; 0 where it is free.
+    /// Requested bytes; 0 if free.
     pub requested: u64,
-    /// The block's name; `None` where it is free.
+    /// The key of the block; `None` if free.
     pub key: Option<u64>,
-    /// What it is used for.
+    /// How it is used.
     pub usage: BlockUsage,
 }
 
-/// What a range of a segment is used for.
+/// How a range of a segment is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockUsage {
-    /// Handed out.
+    /// Allocated by the program.
     Allocated,
-    /// Given back, but work on other streams may still use it.
+    /// Freed, but work on other streams may still use it.
     Waiting,
     /// Free.
     Free,
 }
 
 impl BlockUsage {
-    /// PyTorch's spelling.
+    /// Returns PyTorch's name for it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Allocated => "active_allocated",
@@ -81,7 +81,7 @@ impl BlockUsage {
 }
 
 impl Heap {
-    /// All segments, by address.
+    /// Returns all segments, by address.
     pub(super) fn state(&self) -> Vec<SegmentState> {
         let mut segments = Vec::new();
         for (index, record) in self.arena.iter() {

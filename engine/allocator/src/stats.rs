@@ -1,18 +1,18 @@
-//! Statistics: what the allocator counts, under the names of PyTorch's `memory_stats`.
+//! Allocator statistics, under the names of PyTorch's `memory_stats`.
 
 use highwater_recorder::Pool;
 
 /// A quantity that goes up and down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stat {
-    /// Now.
+    /// The current value.
     pub current: u64,
-    /// The most it has been since the allocator began or [`reset_peak_stats`](super::CachingAllocator::reset_peak_stats).
+    /// The maximum since the allocator was created or [`reset_peak_stats`](super::CachingAllocator::reset_peak_stats).
     pub peak: u64,
-    /// The sum of all increases since the allocator began or
+    /// The sum of all increases since the allocator was created or
     /// [`reset_accumulated_stats`](super::CachingAllocator::reset_accumulated_stats).
     pub allocated: u64,
-    /// The sum of all decreases since then.
+    /// The sum of all decreases over the same time.
     pub freed: u64,
 }
 
@@ -36,7 +36,7 @@ impl Stat {
     }
 }
 
-/// A quantity of the whole allocator and of each pool. The peaks of the pools need not fall together.
+/// A quantity of the whole allocator and of each pool. The pools need not peak at the same time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatArray {
     /// Both pools together.
@@ -68,26 +68,26 @@ impl StatArray {
         self.pool_mut(pool).decrease(amount);
     }
 
-    /// Both pools together, then each.
+    /// Returns the statistics of both pools together, then of each pool, with their names.
     pub fn parts(&self) -> [(&'static str, &Stat); 3] {
         [("all", &self.all), ("large_pool", &self.large_pool), ("small_pool", &self.small_pool)]
     }
 }
 
-/// Declares the statistics with their names: the arrays first, then the single quantities, then the counters.
+/// Declares the statistics with their names: first the per-pool ones, then the single quantities, then the counters.
 macro_rules! statistics {
     (
         arrays { $($(#[$adoc:meta])* $array:ident,)+ }
         stats { $($(#[$sdoc:meta])* $stat:ident,)+ }
         counters { $($(#[$cdoc:meta])* $counter:ident,)+ }
     ) => {
-        /// What an allocator has done so far.
+        /// Statistics of an allocator.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub struct AllocStats {
             $($(#[$adoc])* pub $array: StatArray,)+
             $($(#[$sdoc])* pub $stat: Stat,)+
             $($(#[$cdoc])* pub $counter: u64,)+
-            /// Blocks of this size or more are never split; `None`: every block may be.
+            /// Blocks of this size or more are never split; `None`: all blocks may be split.
             pub max_split_size: Option<u64>,
         }
 
@@ -120,7 +120,7 @@ macro_rules! statistics {
                 self.each_stat_mut(|stat| stat.peak = stat.current);
             }
 
-            /// Sets every sum and counter to 0.
+            /// Sets every accumulated total and counter to 0.
             pub(super) fn reset_accumulated(&mut self) {
                 self.each_stat_mut(|stat| (stat.allocated, stat.freed) = (0, 0));
                 $(self.$counter = 0;)+
@@ -131,50 +131,50 @@ macro_rules! statistics {
 
 statistics! {
     arrays {
-        /// Blocks handed out.
+        /// Allocated blocks.
         allocation,
-        /// Segments held from the driver. Does not count expandable segments, which grow and shrink by pages.
+        /// Reserved segments. Does not count expandable segments, which grow and shrink by pages.
         segment,
-        /// Blocks handed out, or given back and waiting for another stream.
+        /// Blocks that are allocated, or freed and waiting for another stream.
         active,
-        /// Free ranges that cannot be given back to the driver because a neighbour is in use. Does not count ranges of
-        /// expandable segments, whose whole pages can always be given back.
+        /// Free ranges that cannot be released to the driver because a neighbour is in use. Does not count ranges of
+        /// expandable segments, whose whole pages can always be released.
         inactive_split,
-        /// Bytes of blocks handed out, after rounding.
+        /// Bytes of allocated blocks, after rounding.
         allocated_bytes,
-        /// Bytes held from the driver: segments and mapped pages.
+        /// Bytes reserved from the driver: segments and mapped pages.
         reserved_bytes,
-        /// Bytes of blocks handed out, or given back and waiting for another stream.
+        /// Bytes of blocks that are allocated, or freed and waiting for another stream.
         active_bytes,
-        /// Bytes of `inactive_split`.
+        /// Bytes of the ranges that `inactive_split` counts.
         inactive_split_bytes,
-        /// Bytes asked for, of the blocks that `active` counts. Does not end when a block is given back, but when it is
-        /// free for reuse.
+        /// Requested bytes of the blocks that `active` counts. Decreases not when a block is freed, but when it becomes
+        /// available for reuse.
         requested_bytes,
     }
     stats {
-        /// Blocks handed out that are too large to be split.
+        /// Allocated blocks that are too large to be split.
         oversize_allocations,
         /// Segments that are too large to be split.
         oversize_segments,
     }
     counters {
-        /// Requests that succeeded or failed only after all cached memory was given back to the driver.
+        /// Requests that succeeded or failed only after all cached memory was released to the driver.
         num_alloc_retries,
-        /// Requests that failed for want of memory.
+        /// Requests that failed with out of memory.
         num_ooms,
-        /// Times that all streams were waited for.
+        /// Times that all streams were synchronized.
         num_sync_all_streams,
-        /// Segments obtained from the driver, and times that pages were mapped.
+        /// Segments reserved from the driver, plus times that pages were mapped.
         num_device_alloc,
-        /// Segments given back to the driver, and times that pages were unmapped.
+        /// Segments released to the driver, plus times that pages were unmapped.
         num_device_free,
     }
 }
 
 impl AllocStats {
-    /// Every statistic with its full name, such as `allocated_bytes.all.current`; `max_split_size` is -1 where there is
-    /// no limit.
+    /// Returns every statistic with its full name, such as `allocated_bytes.all.current`; `max_split_size` is -1 if
+    /// there is no limit.
     pub fn iter(&self) -> impl Iterator<Item = (String, i64)> {
         let arrays = self.arrays().flat_map(|(array, stats)| {
             stats.parts().into_iter().flat_map(move |(part, stat)| {

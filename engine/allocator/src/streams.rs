@@ -1,4 +1,4 @@
-//! Streams: giving blocks back, at once or when the other streams that work with them have got far enough.
+//! Frees blocks: immediately, or once the other streams that use them have completed their work.
 
 use highwater_recorder::{StreamId, api};
 
@@ -7,7 +7,7 @@ use super::driver::DriverError;
 use super::heap::Heap;
 
 impl Heap {
-    /// Notes that work on `stream` uses the block, so that freeing it waits for that work.
+    /// Records that work on `stream` uses the block, so that freeing it waits for that work.
     pub(super) fn record_stream(&mut self, index: BlockIndex, stream: StreamId) {
         let record = &mut self.arena[index];
         if stream == record.stream {
@@ -19,7 +19,7 @@ impl Heap {
         }
     }
 
-    /// Takes a block back. It is available at once, unless other streams work with it.
+    /// Frees a block. It is available immediately, unless other streams use it.
     pub(super) fn free(&mut self, index: BlockIndex) {
         let record = &mut self.arena[index];
         let (pool, bytes) = (record.pool, record.bytes);
@@ -48,8 +48,8 @@ impl Heap {
                     self.events.push(stream, event, index);
                     events += 1;
                 }
-                // Without an event the stream's work is waited for here. If that fails too, nobody knows whether the
-                // work still runs: an event that never comes keeps the block from being used again.
+                // Without an event, wait for the stream here. If that fails too, it is unknown whether the work still
+                // runs: counting an event that never completes keeps the block from being reused.
                 Err(_) => events += u32::from(self.driver.synchronize(stream).is_err()),
             }
         }
@@ -59,7 +59,7 @@ impl Heap {
         }
     }
 
-    /// Frees the blocks whose streams have got far enough. Never waits.
+    /// Frees the blocks whose events have completed, without waiting.
     #[cold]
     pub(super) fn process_events(&mut self) -> Result<(), DriverError> {
         for stream in self.events.streams() {

@@ -1,4 +1,4 @@
-//! Summary: the statistics as a table to read.
+//! Formats the statistics as a table.
 
 use std::fmt;
 
@@ -6,14 +6,14 @@ use highwater_recorder::snapshots::units::{format_bytes, format_count};
 
 use super::stats::{AllocStats, Stat, StatArray};
 
-/// Prints the statistics as a table; made by [`AllocStats::summary`].
+/// Prints the statistics as a table; returned by [`AllocStats::summary`].
 #[derive(Clone, Copy, Debug)]
 pub struct Summary<'a> {
     stats: &'a AllocStats,
 }
 
 impl AllocStats {
-    /// A table of several lines: each quantity now, at its peak, and its sums, for both pools.
+    /// Returns a multi-line table: current value, peak and accumulated totals of each quantity, for both pools.
     pub fn summary(&self) -> Summary<'_> {
         Summary { stats: self }
     }

@@ -1,11 +1,11 @@
-//! TieBreak: which of several free ranges of equal size is taken.
+//! The tie-break between free ranges of equal size.
 
-/// Which of several free ranges of equal size is taken.
+/// The tie-break between free ranges of equal size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TieBreak {
-    /// That of the oldest segment.
+    /// The range in the oldest segment.
     #[default]
     OldestSegment,
-    /// That of the lowest address, as PyTorch did it until version 2.6 or so.
+    /// The range at the lowest address, as in PyTorch until about version 2.6.
     LowestAddress,
 }

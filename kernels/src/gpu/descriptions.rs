@@ -1,4 +1,4 @@
-//! Descriptions: what cuBLASLt is told of a product, freed when it is dropped.
+//! cuBLASLt's descriptors of products, matrices and algorithm searches, freed on drop.
 #![expect(unsafe_code, reason = "makes, fills and frees what the library describes products with")]
 
 use std::ptr;
@@ -15,21 +15,21 @@ macro_rules! description {
         pub(super) struct $name(Handle<sys::$opaque>);
 
         impl $name {
-            /// The library's pointer, which lives as long as this.
+            /// Returns the library's pointer, which is valid as long as `self`.
             pub(super) const fn handle(&self) -> *mut sys::$opaque {
                 self.0.0
             }
 
-            /// Sets an attribute, whose value is of the type that the library has for it.
+            /// Sets an attribute; the value must have the type that the library defines for it.
             pub(super) fn set<V: Copy>(&self, attribute: sys::$attribute, value: V) -> Result<(), CublasError> {
-                // SAFETY: the description is alive; the library copies as many bytes as the value has.
+                // SAFETY: the description is live; the library copies as many bytes as the value has.
                 unsafe { result::$set(self.0.0, attribute, ptr::from_ref(&value).cast(), size_of::<V>()) }
             }
         }
 
         impl Drop for $name {
             fn drop(&mut self) {
-                // SAFETY: made by `new`, and not used again.
+                // SAFETY: created by `new`, and not used again.
                 let _ = unsafe { result::$free(self.0.0) };
             }
         }
@@ -37,39 +37,39 @@ macro_rules! description {
 }
 
 description! {
-    /// What is computed from the matrices.
+    /// The descriptor of a matrix product.
     Description(cublasLtMatmulDescOpaque_t):
         cublasLtMatmulDescAttributes_t by set_matmul_desc_attribute, freed by destroy_matmul_desc;
 }
 
 description! {
-    /// A matrix.
+    /// The descriptor of a matrix layout.
     Described(cublasLtMatrixLayoutOpaque_t):
         cublasLtMatrixLayoutAttribute_t by set_matrix_layout_attribute, freed by destroy_matrix_layout;
 }
 
 description! {
-    /// Which algorithms are looked for.
+    /// The preferences of an algorithm search.
     Search(cublasLtMatmulPreferenceOpaque_t):
         cublasLtMatmulPreferenceAttributes_t by set_matmul_pref_attribute, freed by destroy_matmul_pref;
 }
 
 impl Description {
-    /// With what is summed, and what sums are scaled with, in these types.
+    /// Creates a descriptor with these types for the computation and for the scale factors.
     pub(super) fn new(compute: sys::cublasComputeType_t, scale: sys::cudaDataType) -> Result<Self, CublasError> {
         Ok(Self(Handle(result::create_matmul_desc(compute, scale)?)))
     }
 }
 
 impl Described {
-    /// By columns that begin `leading` numbers apart.
+    /// Creates a column-major layout whose columns are `leading` elements apart.
     pub(super) fn new(number: sys::cudaDataType, size: [u64; 2], leading: i64) -> Result<Self, CublasError> {
         Ok(Self(Handle(result::create_matrix_layout(number, size[0], size[1], leading)?)))
     }
 }
 
 impl Search {
-    /// For any.
+    /// Creates preferences that allow any algorithm.
     pub(super) fn new() -> Result<Self, CublasError> {
         Ok(Self(Handle(result::create_matmul_pref()?)))
     }

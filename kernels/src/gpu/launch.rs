@@ -1,4 +1,4 @@
-//! Launch: a kernel by its name, how many run it, and its arguments.
+//! Kernel launches: the kernel, its grid and its arguments.
 #![expect(unsafe_code, reason = "starts kernels, which read and write by addresses")]
 
 use std::ffi::c_void;
@@ -10,53 +10,53 @@ use super::Gpu;
 use crate::error::{Result, ToResult};
 use crate::source::{Types, Unit};
 
-/// Threads that share a block unless a kernel needs another number.
+/// Threads per block, unless a kernel needs a different number.
 pub const THREADS: u32 = 256;
 
-/// A kernel: a function in a file that is compiled for types.
+/// A kernel: a function in a compilation unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Kernel {
-    /// Where it is.
+    /// The compilation unit.
     pub unit: Unit,
-    /// What the file calls it.
+    /// The function's name.
     pub name: &'static str,
 }
 
 impl Kernel {
-    /// `name` in `file`, for these types.
+    /// Returns the kernel `name` in `file`, for these dtypes.
     pub const fn new(file: &'static str, name: &'static str, types: Types) -> Self {
         Self { unit: Unit { file, types }, name }
     }
 }
 
-/// How many threads run a kernel.
+/// The dimensions of a kernel launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
-    /// Blocks along x, y and z; nothing is started where one is 0.
+    /// Blocks along x, y and z; nothing is launched if one is 0.
     pub blocks: [u32; 3],
-    /// Threads in a block along x, y and z.
+    /// Threads per block along x, y and z.
     pub threads: [u32; 3],
-    /// Bytes of shared memory that a block gets beside what the kernel declares.
+    /// Dynamic shared memory of a block in bytes, in addition to what the kernel declares.
     pub shared_bytes: u32,
 }
 
 impl Grid {
-    /// One row of `blocks` blocks of [`THREADS`] threads.
+    /// Returns a one-dimensional grid of `blocks` blocks of [`THREADS`] threads.
     pub const fn row(blocks: u32) -> Self {
         Self { blocks: [blocks, 1, 1], threads: [THREADS, 1, 1], shared_bytes: 0 }
     }
 }
 
-/// The most bytes that a kernel's arguments take: what every driver allows.
+/// The maximum bytes of a kernel's arguments, which every driver supports.
 const MOST_BYTES: usize = 4096;
 const MOST_ARGUMENTS: usize = 32;
-/// Words that most kernels' arguments fit in.
+/// The number of words that suffices for most kernels' arguments.
 const USUAL_WORDS: usize = 64;
 
-/// A kernel's arguments, in the order in which it declares them, each of its type's size and alignment.
+/// A kernel's arguments in declaration order, each with the size and alignment of its type.
 #[derive(Debug)]
 pub struct Arguments {
-    // Of words, for their alignment. Not in an array: it would be copied with each argument that is added.
+    // Words, for their alignment. Not an array, which would be copied with each added argument.
     words: Vec<u64>,
     places: [u16; MOST_ARGUMENTS],
     count: usize,
@@ -64,22 +64,22 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// None yet.
+    /// Creates an empty list.
     pub const fn new() -> Self {
         Self { words: Vec::new(), places: [0; MOST_ARGUMENTS], count: 0, bytes: 0 }
     }
 
-    /// With one more: a number, or numbers laid out as in C.
+    /// Adds a number, or a struct with C layout.
     ///
     /// # Panics
-    /// If there are more than 32, or more than 4096 bytes of them.
+    /// If there are more than 32 arguments or 4096 bytes.
     #[must_use]
     pub fn with<A: Pod>(mut self, argument: A) -> Self {
         self.add(align_of::<A>(), bytemuck::bytes_of(&argument));
         self
     }
 
-    /// With one more: a struct of the kernel's, made of these words.
+    /// Adds a struct that consists of these words.
     ///
     /// # Panics
     /// As [`with`](Self::with).
@@ -112,18 +112,23 @@ impl Default for Arguments {
 }
 
 impl Gpu {
-    /// A row of blocks of [`THREADS`] threads for `elements` elements, `each` of them a thread at a time: as many as the
-    /// device can run at once, since kernels go round until all is done.
+    /// Returns a one-dimensional grid of blocks of [`THREADS`] threads for `elements` elements, where each thread
+    /// processes `each` elements at a time: at most 16 blocks per multiprocessor, since kernels loop until all elements
+    /// are done.
     pub fn grid_over(&self, elements: u64, each: u64) -> Grid {
         let blocks = elements.div_ceil(u64::from(THREADS) * each);
         Grid::row(blocks.min(u64::from(self.processors()) * 16) as u32)
     }
 
-    /// Gives `stream` a kernel to run. The first use of a file compiles it, which takes seconds.
+    /// Submits a kernel to `stream`. The first use of a file compiles it, which takes seconds.
+    ///
+    /// # Errors
+    /// If the kernel does not compile or load, or the launch fails.
     ///
     /// # Safety
-    /// The arguments are those that the kernel declares, in type and order. What it reads and writes by them is the
-    /// caller's to read and write at this point of the stream, and stays allocated until the stream is past it.
+    /// The arguments must match the kernel's declaration in type and order. The caller must be allowed to read and
+    /// write the memory that the kernel reads and writes at this point of the stream, and it must stay allocated until
+    /// the stream is past it.
     pub unsafe fn launch(&self, kernel: Kernel, grid: Grid, stream: u64, arguments: &Arguments) -> Result<()> {
         if grid.blocks.contains(&0) {
             return Ok(());
@@ -137,8 +142,8 @@ impl Gpu {
         }
         let ([x, y, z], [a, b, c]) = (grid.blocks, grid.threads);
         let (places, stream) = (&mut places[..arguments.count], self.streams.handle(stream));
-        // SAFETY: the function is loaded for as long as this lives; the pointers lead to the arguments, which the driver
-        // copies and does not write; the rest is promised by the caller.
+        // SAFETY: the function is loaded as long as `self` lives; the pointers refer to the arguments, which the driver
+        // copies and does not write; the caller guarantees the rest.
         let started =
             unsafe { result::launch_kernel(function, (x, y, z), (a, b, c), grid.shared_bytes, stream, places) };
         started.or_else(|error| Err(error).told(&format!("a launch of {} in {}", kernel.name, kernel.unit)))

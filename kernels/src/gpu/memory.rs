@@ -1,4 +1,4 @@
-//! Memory: what the driver hands out and takes back, and copies between it and the host's.
+//! Device and pinned host memory, and copies between host and devices.
 #![expect(unsafe_code, reason = "asks the driver for memory and copies to and from it")]
 
 use std::ptr;
@@ -8,81 +8,104 @@ use cudarc::driver::{result, sys};
 use super::Gpu;
 use crate::error::{Result, ToResult};
 
-/// Bytes of the whole device.
+/// Memory of the whole device in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceMemory {
-    /// All.
+    /// Total memory.
     pub total_bytes: u64,
-    /// Those that nobody uses.
+    /// Free memory.
     pub free_bytes: u64,
 }
 
 impl Gpu {
-    /// What the device has, and what is free of it, whoever uses the rest.
+    /// Returns the total and free memory of the device, including the use of other processes.
+    ///
+    /// # Errors
+    /// If the driver call fails.
     pub fn memory(&self) -> Result<DeviceMemory> {
         self.bind()?;
         let (free, total) = result::mem_get_info().told("cuMemGetInfo")?;
         Ok(DeviceMemory { total_bytes: total as u64, free_bytes: free as u64 })
     }
 
-    /// Obtains memory; the address of its first byte is a multiple of 512.
+    /// Reserves memory; the address of its first byte is a multiple of 512.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if there is not enough free memory, and any failure of the
+    /// driver.
     pub fn reserve(&self, bytes: u64) -> Result<u64> {
         self.bind()?;
-        // SAFETY: gives an address that nobody else has.
+        // SAFETY: returns an address that is not in use.
         unsafe { result::malloc_sync(bytes as usize) }.told("cuMemAlloc")
     }
 
-    /// Gives back what [`reserve`](Self::reserve) gave; waits for work that uses it.
+    /// Releases memory from [`reserve`](Self::reserve); waits for work that uses it.
+    ///
+    /// # Errors
+    /// If the driver call fails.
     ///
     /// # Safety
-    /// The address is one that `reserve` gave, and is not used again.
+    /// The address must come from `reserve`, and must not be used again.
     pub unsafe fn release(&self, address: u64) -> Result<()> {
         self.bind()?;
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { result::free_sync(address) }.told("cuMemFree")
     }
 
-    /// Obtains memory of the host that the device copies from and to without a detour.
+    /// Reserves pinned host memory, which the device copies from and to directly.
+    ///
+    /// # Errors
+    /// If the driver call fails.
     pub fn reserve_pinned(&self, bytes: u64) -> Result<u64> {
         self.bind()?;
-        // Known to all contexts, as another device may copy from it as well.
+        // Portable to all contexts, since another device may copy from it as well.
         let flags = sys::CU_MEMHOSTALLOC_PORTABLE;
-        // SAFETY: gives an address that nobody else has.
+        // SAFETY: returns an address that is not in use.
         let address = unsafe { result::malloc_host(bytes as usize, flags) }.told("cuMemHostAlloc")?;
         Ok(address.expose_provenance() as u64)
     }
 
-    /// Gives back what [`reserve_pinned`](Self::reserve_pinned) gave.
+    /// Releases memory from [`reserve_pinned`](Self::reserve_pinned).
+    ///
+    /// # Errors
+    /// If the driver call fails.
     ///
     /// # Safety
-    /// The address is one that `reserve_pinned` gave, and is not used again, not by copies under way either.
+    /// The address must come from `reserve_pinned`, and must not be used again, including by copies in progress.
     pub unsafe fn release_pinned(&self, address: u64) -> Result<()> {
         self.bind()?;
         let pointer = ptr::with_exposed_provenance_mut(address as usize);
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { result::free_host(pointer) }.told("cuMemFreeHost")
     }
 
-    /// Copies `from` to the device in the order of `stream`, and returns once `from` may change.
+    /// Copies `from` to the device in the order of `stream`, and returns once `from` may be changed.
+    ///
+    /// # Errors
+    /// If a driver call fails.
     ///
     /// # Safety
-    /// As many bytes from `to` on are the caller's to write at this point of `stream`.
+    /// The caller must be allowed to write `from.len()` bytes at `to` at this point of `stream`.
     pub unsafe fn copy_in(&self, to: u64, from: &[u8], stream: u64) -> Result<()> {
         if from.is_empty() {
             return Ok(());
         }
         self.bind()?;
         let handle = self.streams.handle(stream);
-        // SAFETY: as promised by the caller; `from` is alive until the stream has been waited for.
+        // SAFETY: guaranteed by the caller; `from` is live until the stream has been synchronized.
         unsafe { result::memcpy_htod_async(to, from, handle) }.told("cuMemcpyHtoDAsync")?;
         self.synchronize(stream)
     }
 
-    /// Gives `stream` a copy to the device from pinned memory of the host, and returns at once.
+    /// Submits a copy from pinned host memory to the device to `stream`, and returns immediately.
+    ///
+    /// # Errors
+    /// If a driver call fails.
     ///
     /// # Safety
-    /// `bytes` bytes from `to` on are the caller's to write at this point of `stream`. As many from `from` on lie in memory
-    /// that [`reserve_pinned`](Self::reserve_pinned) gave, and stay there unchanged until `stream` is past the copy.
+    /// The caller must be allowed to write `bytes` bytes at `to` at this point of `stream`. The `bytes` bytes at `from`
+    /// must be in memory from [`reserve_pinned`](Self::reserve_pinned), and stay there unchanged until `stream` is past
+    /// the copy.
     pub unsafe fn copy_from_pinned(&self, to: u64, from: u64, bytes: u64, stream: u64) -> Result<()> {
         if bytes == 0 {
             return Ok(());
@@ -90,16 +113,19 @@ impl Gpu {
         self.bind()?;
         let handle = self.streams.handle(stream);
         let from = ptr::with_exposed_provenance(from as usize);
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { sys::cuMemcpyHtoDAsync_v2(to, from, bytes as usize, handle) }.result().told("cuMemcpyHtoDAsync")
     }
 
-    /// Gives `stream` a copy from this device to `other`, perhaps of another GPU, and returns at once. The copy waits for
-    /// what `other_stream` there has been given so far, and what that is given from now on waits for the copy.
+    /// Submits a copy from this device to `other`, possibly another GPU, to `stream`, and returns immediately. The copy
+    /// waits for all work submitted to `other_stream` so far, and later work on `other_stream` waits for the copy.
+    ///
+    /// # Errors
+    /// If a driver call fails.
     ///
     /// # Safety
-    /// `bytes` bytes from `from` on are the caller's to read at this point of `stream`, and as many from `to` on the
-    /// caller's to write at this point of `other_stream`.
+    /// The caller must be allowed to read `bytes` bytes at `from` at this point of `stream`, and to write as many at
+    /// `to` at this point of `other_stream`.
     pub unsafe fn copy_across(
         &self,
         from: u64,
@@ -115,23 +141,27 @@ impl Gpu {
         self.bind()?;
         let handle = self.streams.handle(stream);
         let (source, target) = (self.context.handle.0, other.context.handle.0);
-        // SAFETY: as promised by the caller; both contexts are held.
+        // SAFETY: guaranteed by the caller; both contexts are retained.
         unsafe { result::memcpy_peer_async(target, to, source, from, bytes as usize, handle) }
             .told("cuMemcpyPeerAsync")?;
         other.follow(other_stream, self, stream)
     }
 
-    /// Copies from the device to `to` after all that `stream` was given before, and returns when that is done.
+    /// Copies from the device to `to` after all work submitted to `stream` so far, and returns when the copy is
+    /// complete.
+    ///
+    /// # Errors
+    /// If a driver call fails.
     ///
     /// # Safety
-    /// As many bytes from `from` on are the caller's to read at this point of `stream`.
+    /// The caller must be allowed to read `to.len()` bytes at `from` at this point of `stream`.
     pub unsafe fn copy_out(&self, to: &mut [u8], from: u64, stream: u64) -> Result<()> {
         if to.is_empty() {
             return Ok(());
         }
         self.bind()?;
         let handle = self.streams.handle(stream);
-        // SAFETY: as promised by the caller; `to` is borrowed until the stream has been waited for.
+        // SAFETY: guaranteed by the caller; `to` is borrowed until the stream has been synchronized.
         unsafe { result::memcpy_dtoh_async(to, from, handle) }.told("cuMemcpyDtoHAsync")?;
         self.synchronize(stream)
     }

@@ -1,4 +1,4 @@
-//! Gpu: one device's primary context, with its streams, its compiled kernels and its books of mapped pages.
+//! A GPU: its primary context, streams, compiled kernels and mapped pages.
 #![expect(unsafe_code, reason = "holds the driver's handles and calls its C functions")]
 
 pub mod launch;
@@ -26,10 +26,10 @@ use products::Products;
 use programs::Programs;
 use streams::Streams;
 
-/// The least compute capability that the kernels are compiled for.
+/// The lowest compute capability that the kernels support.
 pub const LEAST_CAPABILITY: (i32, i32) = (8, 0);
 
-/// A device that is ready for work. Shared by all who use it; the last one to go lets the context go.
+/// An open GPU. Shared by all its users; dropping the last reference releases the context.
 #[derive(Debug)]
 pub struct Gpu {
     ordinal: u16,
@@ -42,7 +42,7 @@ pub struct Gpu {
     programs: Programs,
     products: Products,
     faults: Faults,
-    // Last, since all of the above needs it to let go.
+    // Dropped last, since the fields above are freed in this context.
     context: Context,
 }
 
@@ -50,7 +50,7 @@ impl Gpu {
     /// Opens device `ordinal`.
     ///
     /// # Errors
-    /// What is missing: the driver, the compiler, cuBLASLt, the device.
+    /// If the driver, the compiler, cuBLASLt or the device is missing, or the device is too old.
     pub fn open(ordinal: u16) -> Result<Arc<Self>> {
         let known = probe::find(ordinal)?;
         library::compiler()?;
@@ -59,7 +59,7 @@ impl Gpu {
         let context = Context::retain(device)?;
         context.bind()?;
         let attribute = |attribute| {
-            // SAFETY: `device` is a handle that the driver has just given.
+            // SAFETY: `device` is a handle that the driver just returned.
             unsafe { result::device::get_attribute(device, attribute) }.told("cuDeviceGetAttribute")
         };
         let capability = (
@@ -84,32 +84,32 @@ impl Gpu {
         }))
     }
 
-    /// Its number.
+    /// Returns its ordinal.
     pub fn ordinal(&self) -> u16 {
         self.ordinal
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its compute capability.
+    /// Returns its compute capability.
     pub fn capability(&self) -> (i32, i32) {
         self.capability
     }
 
-    /// How many multiprocessors it has.
+    /// Returns its number of multiprocessors.
     pub fn processors(&self) -> u32 {
         self.processors
     }
 
-    /// Shared memory that a block can ask for, in bytes.
+    /// Returns the maximum shared memory of a block in bytes.
     pub fn shared_bytes(&self) -> u32 {
         self.shared_bytes
     }
 
-    /// Makes it the one that the driver's calls on this thread mean.
+    /// Makes its context current on this thread.
     pub(crate) fn bind(&self) -> Result<()> {
         self.context.bind()
     }
@@ -117,14 +117,14 @@ impl Gpu {
 
 impl Drop for Gpu {
     fn drop(&mut self) {
-        // What the fields let go of, they let go of in this context; without it, the context's end frees all.
+        // The fields are freed in this context; if binding fails, destroying the context frees everything.
         drop(self.bind());
-        // Its streams and programs are not to go while kernels run.
+        // Streams and programs must not be destroyed while kernels run.
         let _ = result::ctx::synchronize();
     }
 }
 
-/// A device's primary context, held.
+/// A reference to a device's primary context.
 #[derive(Debug)]
 struct Context {
     device: sys::CUdevice,
@@ -133,20 +133,20 @@ struct Context {
 
 impl Context {
     fn retain(device: sys::CUdevice) -> Result<Self> {
-        // SAFETY: `device` is the driver's own handle.
+        // SAFETY: `device` is a handle from the driver.
         let handle = unsafe { result::primary_ctx::retain(device) }.told("cuDevicePrimaryCtxRetain")?;
         Ok(Self { device, handle: Handle(handle) })
     }
 
     fn bind(&self) -> Result<()> {
-        // SAFETY: the context is held as long as this lives.
+        // SAFETY: the context is retained as long as `self` lives.
         unsafe { result::ctx::set_current(self.handle.0) }.told("cuCtxSetCurrent")
     }
 }
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: held once, by `retain`; nothing of this context is used after its `Gpu`.
+        // SAFETY: retained once, by `retain`; nothing of this context is used after its `Gpu`.
         let _ = unsafe { result::primary_ctx::release(self.device) };
     }
 }

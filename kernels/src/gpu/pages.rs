@@ -1,4 +1,4 @@
-//! Pages: addresses without memory, and memory behind them page by page.
+//! Virtual memory management: reserves addresses and maps memory page by page.
 #![expect(unsafe_code, reason = "calls the driver's virtual memory management")]
 
 use std::collections::BTreeMap;
@@ -9,20 +9,20 @@ use cudarc::driver::sys;
 use super::Gpu;
 use crate::error::{Result, ToResult};
 
-/// What is mapped where.
+/// The mapped pages of a device.
 #[derive(Debug)]
 pub(super) struct Pages {
     properties: Properties,
-    /// The granularity of addresses and pages; 0 where the device maps none.
+    /// The granularity of addresses and pages in bytes; 0 if the device does not support mapping.
     granularity: u64,
-    /// By address: the driver's handle of the page's memory, and its size.
+    /// The mapped pages by address.
     mapped: Mutex<BTreeMap<u64, Page>>,
 }
 
 #[derive(Debug)]
 struct Properties(sys::CUmemAllocationProp);
 
-// SAFETY: plain numbers; its one pointer is null and never read.
+// SAFETY: plain numbers; the only pointer is null and never read.
 unsafe impl Send for Properties {}
 // SAFETY: as above.
 unsafe impl Sync for Properties {}
@@ -34,7 +34,7 @@ struct Page {
 }
 
 impl Pages {
-    /// For the device whose context is current.
+    /// Queries the granularity of the device whose context is current.
     pub(super) fn new(ordinal: i32) -> Result<Self> {
         let properties = sys::CUmemAllocationProp {
             type_: sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -50,7 +50,7 @@ impl Pages {
         };
         let mut granularity = 0_usize;
         let minimum = sys::CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM;
-        // SAFETY: both places are valid. A device without virtual memory refuses.
+        // SAFETY: both pointers are valid. A device without virtual memory management returns an error.
         let asked = unsafe { sys::cuMemGetAllocationGranularity(&raw mut granularity, &raw const properties, minimum) };
         let granularity = if asked.result().is_ok() { granularity as u64 } else { 0 };
         Ok(Self { properties: Properties(properties), granularity, mapped: Mutex::default() })
@@ -62,36 +62,46 @@ impl Pages {
 }
 
 impl Gpu {
-    /// What addresses and pages are multiples of; nothing where the device has no virtual memory management.
+    /// Returns the granularity of addresses and pages in bytes; `None` if the device has no virtual memory management.
     pub fn page_bytes(&self) -> Option<u64> {
         (self.pages.granularity > 0).then_some(self.pages.granularity)
     }
 
-    /// Obtains addresses without memory behind them.
+    /// Reserves addresses without memory.
+    ///
+    /// # Errors
+    /// If the driver call fails.
     pub fn reserve_addresses(&self, bytes: u64) -> Result<u64> {
         self.bind()?;
         let mut address = 0;
-        // SAFETY: the place is valid; gives addresses that nobody else has.
+        // SAFETY: the pointer is valid; returns addresses that are not in use.
         unsafe { sys::cuMemAddressReserve(&raw mut address, bytes as usize, 0, 0, 0) }
             .result()
             .told("cuMemAddressReserve")?;
         Ok(address)
     }
 
-    /// Gives back addresses behind which no memory is left.
+    /// Releases reserved addresses with no memory mapped.
+    ///
+    /// # Errors
+    /// If the driver call fails.
     ///
     /// # Safety
-    /// They are exactly what one call of [`reserve_addresses`](Self::reserve_addresses) gave, and are not used again.
+    /// They must be exactly the range from one call of [`reserve_addresses`](Self::reserve_addresses), and must not be
+    /// used again.
     pub unsafe fn release_addresses(&self, address: u64, bytes: u64) -> Result<()> {
         self.bind()?;
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { sys::cuMemAddressFree(address, bytes as usize) }.result().told("cuMemAddressFree")
     }
 
-    /// Puts memory behind addresses, in pages of `page` bytes; all or, on error, nothing.
+    /// Maps memory at reserved addresses, in pages of `page` bytes; on error, nothing is mapped.
+    ///
+    /// # Errors
+    /// If there is not enough free memory or a driver call fails.
     ///
     /// # Safety
-    /// They lie within one range of reserved addresses, have no memory behind them, and are whole pages.
+    /// The addresses must be whole pages within one range of reserved addresses, with no memory mapped.
     pub unsafe fn map(&self, address: u64, bytes: u64, page: u64) -> Result<()> {
         self.bind()?;
         let mut done = 0;
@@ -105,7 +115,7 @@ impl Gpu {
             done += page;
         };
         if outcome.is_err() && done > 0 {
-            // SAFETY: just mapped, and nobody knows of it. What fails here adds nothing to what failed before.
+            // SAFETY: just mapped, and not in use yet. An error here adds nothing to the previous one.
             let _ = unsafe { self.unmap(address, done) };
         }
         outcome
@@ -114,12 +124,12 @@ impl Gpu {
     fn map_page(&self, address: u64, bytes: u64) -> Result<()> {
         let mut memory = 0;
         let properties = &raw const self.pages.properties.0;
-        // SAFETY: both places are valid.
+        // SAFETY: both pointers are valid.
         unsafe { sys::cuMemCreate(&raw mut memory, bytes as usize, properties, 0) }.result().told("cuMemCreate")?;
-        // SAFETY: the memory is new, and the addresses are free by the promise of `map`'s caller.
+        // SAFETY: the memory is new, and the caller of `map` guarantees that the addresses are free.
         let mapped = unsafe { sys::cuMemMap(address, bytes as usize, 0, memory, 0) }.result().told("cuMemMap");
         if mapped.is_err() {
-            // SAFETY: nothing maps it.
+            // SAFETY: it is not mapped.
             let _ = unsafe { sys::cuMemRelease(memory) }.result();
             return mapped;
         }
@@ -135,10 +145,14 @@ impl Gpu {
         unsafe { sys::cuMemSetAccess(address, bytes as usize, &raw const access, 1) }.result().told("cuMemSetAccess")
     }
 
-    /// Takes the memory from behind addresses, which stay reserved.
+    /// Unmaps memory; the addresses stay reserved.
+    ///
+    /// # Errors
+    /// If a driver call fails.
     ///
     /// # Safety
-    /// They are whole pages that [`map`](Self::map) mapped, and nothing uses them any more, work under way included.
+    /// The addresses must be whole pages mapped by [`map`](Self::map) that are not in use, including by work in
+    /// progress.
     pub unsafe fn unmap(&self, address: u64, bytes: u64) -> Result<()> {
         self.bind()?;
         let inside: Vec<(u64, Page)> =
@@ -147,7 +161,7 @@ impl Gpu {
             // SAFETY: mapped by `map_page`, with this size.
             unsafe { sys::cuMemUnmap(at, page.bytes as usize) }.result().told("cuMemUnmap")?;
             self.pages.mapped().remove(&at);
-            // SAFETY: made by `map_page`, and no longer mapped.
+            // SAFETY: created by `map_page`, and no longer mapped.
             unsafe { sys::cuMemRelease(page.memory) }.result().told("cuMemRelease")?;
         }
         Ok(())
@@ -157,7 +171,7 @@ impl Gpu {
 impl Drop for Pages {
     fn drop(&mut self) {
         for (&at, page) in &*self.mapped() {
-            // SAFETY: mapped by `map_page`, and unused, since the device's last user is gone.
+            // SAFETY: mapped by `map_page`, and not in use, since the device has no users any more.
             let _ = unsafe { sys::cuMemUnmap(at, page.bytes as usize) }.result();
             // SAFETY: as above.
             let _ = unsafe { sys::cuMemRelease(page.memory) }.result();

@@ -1,24 +1,24 @@
-//! Product: which matrices are multiplied, and how they lie in memory.
+//! The description of a matrix product: the matrices and their layouts in memory.
 
 use std::fmt;
 
 use crate::error::{Error, Result};
 use crate::number::Number;
 
-/// The most products that are computed by one call: what all of the library's kernels can count.
+/// The maximum number of batches in one call, which all of the library's kernels support.
 const MOST_BATCHES: u64 = 65_535;
 
-/// Which way a matrix is stored.
+/// The storage order of a matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Order {
-    /// Numbers of a row lie one after another.
+    /// Row-major: the elements of a row are contiguous.
     Rows,
-    /// Numbers of a column lie one after another.
+    /// Column-major: the elements of a column are contiguous.
     Columns,
 }
 
 impl Order {
-    /// That of the matrix with rows and columns exchanged.
+    /// Returns the order of the transposed matrix.
     #[must_use]
     pub const fn transposed(self) -> Self {
         match self {
@@ -28,37 +28,37 @@ impl Order {
     }
 }
 
-/// Matrices of one size in a device's memory.
+/// A batch of matrices of one size in device memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Matrix {
-    /// Where the first number is.
+    /// The address of the first element.
     pub address: u64,
-    /// Which way each is stored.
+    /// The storage order of each matrix.
     pub order: Order,
-    /// Numbers from the beginning of one row to that of the next, or of one column by columns.
+    /// Elements from the start of one row to the next (row-major), or of one column to the next (column-major).
     pub leading: u64,
-    /// Numbers from one matrix to the next. 0 for one and the same.
+    /// Elements from one matrix to the next; 0 if all batches use the same matrix.
     pub batch_stride: u64,
 }
 
 impl Matrix {
-    /// Rows and columns exchanged.
+    /// Returns the transposed matrices.
     #[must_use]
     pub const fn transposed(self) -> Self {
         Self { order: self.order.transposed(), ..self }
     }
 
-    /// The same matrices from number `batch` on.
+    /// Returns the same matrices, starting at `batch`.
     const fn from(self, batch: u64, number: Number) -> Self {
         Self { address: self.address + batch * self.batch_stride * number.size() as u64, ..self }
     }
 }
 
-/// `out = scale · left · right + keep · out + bias`, as often as there are batches. Fractions; those of two bytes are
+/// `out = scale · left · right + keep · out + bias`, for each batch. Floating-point dtypes only; 16-bit ones are
 /// multiplied and summed in single precision, and rounded once.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Product {
-    /// What all numbers are.
+    /// The dtype of all elements.
     pub number: Number,
     /// Rows of `out` and `left`.
     pub rows: u64,
@@ -66,25 +66,25 @@ pub struct Product {
     pub inner: u64,
     /// Columns of `out` and `right`.
     pub columns: u64,
-    /// How many products.
+    /// The number of products.
     pub batches: u64,
-    /// Where the result goes. Its matrices do not overlap one another, nor what is multiplied.
+    /// The result. Its matrices must not overlap one another or the factors.
     pub out: Matrix,
     /// The first factor.
     pub left: Matrix,
     /// The second factor.
     pub right: Matrix,
-    /// Where one number for each column is that is added to every row. `out` is by rows then.
+    /// The address of one element per column that is added to every row. Needs a row-major `out`.
     pub bias: Option<u64>,
-    /// What the product is multiplied with.
+    /// The factor of the product.
     pub scale: f64,
-    /// What `out` is multiplied with before the product is added. With 0, `out` is not read.
+    /// The factor of the previous `out`, to which the product is added. If 0, `out` is not read.
     pub keep: f64,
 }
 
 impl Product {
-    /// The same with `out` by columns, which is how the library writes: by rows, it is the product of the exchanged
-    /// matrices in exchanged order.
+    /// Returns the same product with a column-major `out`, as the library writes it: a row-major result is the product
+    /// of the transposed matrices in reverse order.
     pub(super) const fn by_columns(self) -> Self {
         match self.out.order {
             Order::Columns => self,
@@ -99,7 +99,7 @@ impl Product {
         }
     }
 
-    /// The same in parts that can be asked for in one call each.
+    /// Splits the product into parts of one library call each.
     pub(super) fn parts(self) -> impl Iterator<Item = Self> {
         (0..self.batches).step_by(MOST_BATCHES as usize).map(move |first| Self {
             batches: (self.batches - first).min(MOST_BATCHES),
@@ -110,7 +110,7 @@ impl Product {
         })
     }
 
-    /// Fails if this is no product that the library could be asked for.
+    /// Checks that the library supports the product's dtype, sizes and layouts.
     pub(super) fn check(&self) -> Result<()> {
         let Self { rows, inner, columns, .. } = *self;
         let wrong = |why: &str| Err(Error::Products { doing: self.to_string(), status: why.to_owned() });

@@ -1,7 +1,7 @@
-//! Products: matrix products by cuBLASLt, each planned when it is first asked for.
+//! Computes matrix products with cuBLASLt, and plans each product on first use.
 //!
-//! A plan is the library's own words for a product and the algorithm that it chose. Choosing takes longer
-//! than many a product, so plans are kept: a product that was seen before costs a look-up and one call.
+//! A plan consists of the library's descriptions of a product and the algorithm that it chose. Choosing an algorithm
+//! takes longer than many products, so plans are cached: a repeated product costs a lookup and one call.
 #![expect(unsafe_code, reason = "calls cuBLASLt's C functions")]
 
 use std::collections::HashMap;
@@ -22,31 +22,31 @@ use super::product::{Matrix, Order, Product};
 use crate::error::{Error, Result};
 use crate::number::Number;
 
-/// Plans that are kept. A training step has tens of different products; when shapes never come again, all plans are
-/// forgotten at once and made anew, which costs each that is still in use its planning.
+/// The maximum number of cached plans. A training step has tens of different products; if shapes never repeat, the
+/// whole cache is cleared at once, and products still in use are planned again.
 const MOST_PLANS: usize = 4096;
 
-/// Beyond this, an address's alignment does not matter to the library.
+/// The largest alignment that matters to the library, in bytes.
 const MOST_ALIGNED: u64 = 256;
 
-/// Memory that products may use for sums of parts, one product of a stream after another.
+/// Memory that products may use for partial sums, by one product of a stream after another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Workspace {
-    /// Its first byte: a multiple of 256.
+    /// The address of its first byte: a multiple of 256.
     pub address: u64,
-    /// How much there is: 0 for none.
+    /// Its size in bytes; 0 for none.
     pub bytes: u64,
 }
 
-/// A context's handle of cuBLASLt, and its plans.
+/// A context's cuBLASLt handle and its plans.
 #[derive(Debug)]
 pub(super) struct Products {
     library: Handle<sys::cublasLtContext>,
-    /// None where the library has no algorithm.
+    /// `None` if the library has no algorithm.
     plans: Mutex<HashMap<Key, Option<Arc<Plan>>>>,
 }
 
-/// All that a plan depends on.
+/// Everything that a plan depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Key {
     number: Number,
@@ -54,12 +54,12 @@ struct Key {
     sizes: [u64; 4],
     /// Out, left, right.
     matrices: [Lie; 3],
-    /// How a bias is aligned.
+    /// The alignment of the bias in bytes.
     bias: Option<u64>,
     workspace_bytes: u64,
 }
 
-/// A matrix without its place.
+/// The layout of a matrix, without its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Lie {
     order: Order,
@@ -94,13 +94,13 @@ impl Key {
 }
 
 impl Products {
-    /// For the device whose context is current.
+    /// Creates a handle for the device whose context is current.
     pub(super) fn new() -> Result<Self> {
         let handle = result::create_handle().map_err(|error| failed("cublasLtCreate", error))?;
         Ok(Self { library: Handle(handle), plans: Mutex::default() })
     }
 
-    /// The plan of a product by columns.
+    /// Returns the plan of a product with column-major output.
     fn plan(&self, product: &Product, key: Key) -> Result<Arc<Plan>> {
         let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = plans.get(&key) {
@@ -118,22 +118,23 @@ impl Products {
 impl Drop for Products {
     fn drop(&mut self) {
         self.plans.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
-        // SAFETY: made by `new`; no product is asked for any more.
+        // SAFETY: created by `new`; no product is computed any more.
         let _ = unsafe { result::destroy_handle(self.library.0) };
     }
 }
 
 impl Gpu {
-    /// Gives `stream` a product to compute, with the fastest algorithm that the library knows and that needs no more
-    /// than `workspace`. Nothing is done where there are no results.
+    /// Submits a product to `stream`, with the fastest algorithm that the library knows for a workspace of at most this
+    /// size. Does nothing if the result has no elements.
     ///
     /// # Errors
-    /// [`Error::NoAlgorithm`] if the library has none for this product; what it reports. Both name the product.
+    /// [`Error::NoAlgorithm`] if the library does not support this product; [`Error::Products`] if a call fails. Both
+    /// name the product.
     ///
     /// # Safety
-    /// The matrices lie in memory that is the caller's to read, and `out`'s to write, at this point of the stream, and
-    /// that stays allocated until the stream is past it. So does the workspace, which work of other streams does not
-    /// use meanwhile.
+    /// The caller must be allowed to read the matrices, and to write `out`, at this point of the stream. Their memory,
+    /// and the workspace, must stay allocated until the stream is past it, and work of other streams must not use the
+    /// workspace in the meantime.
     pub unsafe fn multiply(&self, product: &Product, workspace: Workspace, stream: u64) -> Result<()> {
         if product.rows == 0 || product.columns == 0 || product.batches == 0 {
             return Ok(());
@@ -143,7 +144,7 @@ impl Gpu {
         let stream = self.streams.handle(stream).cast();
         for part in product.by_columns().parts() {
             let plan = self.products.plan(&part, Key::of(&part, workspace))?;
-            // SAFETY: as promised by the caller; the parts of a product are within it.
+            // SAFETY: guaranteed by the caller; the parts of a product are within it.
             unsafe { plan.run(self.products.library, &part, workspace, stream) }
                 .map_err(|error| failed(product, error))?;
         }
@@ -159,10 +160,10 @@ fn none(product: &Product) -> Error {
     Error::NoAlgorithm { product: product.to_string() }
 }
 
-/// A product in the library's words.
+/// A product in the library's terms.
 #[derive(Debug)]
 struct Plan {
-    // Held while the product is asked for, since a bias's address is part of the description.
+    // Locked while the product is submitted, since the address of the bias is part of the description.
     description: Mutex<Description>,
     /// Out, left, right.
     matrices: [Described; 3],
@@ -171,7 +172,7 @@ struct Plan {
 }
 
 impl Plan {
-    /// None if the library has no algorithm.
+    /// Plans a product; `None` if the library has no algorithm.
     fn new(library: Handle<sys::cublasLtContext>, key: &Key, bias: Option<u64>) -> Result<Option<Self>, CublasError> {
         let (number, compute, scale) = types(key.number);
         let [rows, inner, columns, batches] = key.sizes;
@@ -185,7 +186,8 @@ impl Plan {
             description.set(OfProduct::CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias)?;
         }
         let described = |lie: Lie, rows, columns| {
-            // What is by rows is described with rows and columns exchanged, and transposed when it is multiplied.
+            // Row-major matrices are described with rows and columns exchanged, and transposed when they are
+            // multiplied.
             let [rows, columns] = if lie.order == Order::Rows { [columns, rows] } else { [rows, columns] };
             let matrix = Described::new(number, [rows, columns], lie.leading as i64)?;
             if batches > 1 {
@@ -199,11 +201,11 @@ impl Plan {
         let search = Search::new()?;
         search.set(OfSearch::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, key.workspace_bytes)?;
         if key.number.size() == 2 {
-            // Sums of parts in halves would be rounded more than once.
+            // Partial sums in 16-bit precision would be rounded more than once.
             let kept = sys::cublasLtReductionScheme_t::CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE as u32;
             search.set(OfSearch::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, kept)?;
         }
-        // The library is not told how a bias is aligned: it is read with the results that it is added to.
+        // The library has no attribute for the alignment of the bias; the bias is read with the results it is added to.
         let with_bias = bias.map_or(out.aligned, |bias| out.aligned.min(aligned(bias)));
         for (attribute, bytes) in [
             (OfSearch::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, left.aligned),
@@ -213,7 +215,7 @@ impl Plan {
         ] {
             search.set(attribute, bytes as u32)?;
         }
-        // SAFETY: everything named is alive; the result written in place is `out` in both roles.
+        // SAFETY: all handles are live; `out` is both the input and the result, which is written in place.
         let found = unsafe {
             let [out, left, right] = matrices.each_ref().map(Described::handle);
             result::get_matmul_algo_heuristic(library.0, description.handle(), left, right, out, out, search.handle())
@@ -226,7 +228,8 @@ impl Plan {
                 is_double: key.number == Number::F64,
             })),
             Err(CublasError(sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED)) => Ok(None),
-            // Some versions say so of a bias that they do not add: without it, it is another product.
+            // Some versions return this for an unsupported bias epilogue; without the bias, it would be another
+            // product.
             Err(CublasError(sys::cublasStatus_t::CUBLAS_STATUS_INVALID_VALUE)) if bias.is_some() => Ok(None),
             Err(error) => Err(error),
         }
@@ -255,7 +258,7 @@ impl Plan {
         let [out, left, right] = self.matrices.each_ref().map(Described::handle);
         let [o, l, r, room] = [product.out.address, product.left.address, product.right.address, workspace.address]
             .map(|address| ptr::without_provenance_mut::<c_void>(address as usize));
-        // SAFETY: descriptions and numbers are alive, and copied before this returns; the rest is promised by the caller.
+        // SAFETY: descriptions and scalars are live, and copied before this returns; the caller guarantees the rest.
         unsafe {
             result::matmul(
                 library.0,
@@ -279,8 +282,7 @@ impl Plan {
     }
 }
 
-/// How the library names what is multiplied as it is described (`CUBLAS_OP_N`), and what with rows and columns exchanged
-/// (`CUBLAS_OP_T`).
+/// Returns the library's value for an operand multiplied as described (`CUBLAS_OP_N`) or transposed (`CUBLAS_OP_T`).
 const fn transposed(order: Order) -> i32 {
     match order {
         Order::Columns => 0,
@@ -288,7 +290,7 @@ const fn transposed(order: Order) -> i32 {
     }
 }
 
-/// The library's names for numbers, for what they are multiplied and summed in, and for what scales them.
+/// Returns the library's names for a dtype, its compute type and the dtype of its scale factors.
 const fn types(number: Number) -> (sys::cudaDataType, sys::cublasComputeType_t, sys::cudaDataType) {
     use sys::cublasComputeType_t::{CUBLAS_COMPUTE_32F, CUBLAS_COMPUTE_64F};
     use sys::cudaDataType_t::{CUDA_R_16BF, CUDA_R_16F, CUDA_R_32F, CUDA_R_64F};
@@ -296,7 +298,7 @@ const fn types(number: Number) -> (sys::cudaDataType, sys::cublasComputeType_t, 
         Number::F64 => (CUDA_R_64F, CUBLAS_COMPUTE_64F, CUDA_R_64F),
         Number::Bf16 => (CUDA_R_16BF, CUBLAS_COMPUTE_32F, CUDA_R_32F),
         Number::F16 => (CUDA_R_16F, CUBLAS_COMPUTE_32F, CUDA_R_32F),
-        // Products of others are refused before they are planned.
+        // Products of other dtypes are rejected before they are planned.
         Number::F32 | Number::I64 | Number::U8 | Number::Bool => (CUDA_R_32F, CUBLAS_COMPUTE_32F, CUDA_R_32F),
     }
 }

@@ -1,4 +1,4 @@
-//! Programs: kernels that were loaded into a device's context, each file when it is first used.
+//! The kernels loaded into a device's context, each file on first use.
 #![expect(unsafe_code, reason = "loads modules and finds functions in them")]
 
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ use crate::cache;
 use crate::error::{Result, ToResult};
 use crate::source::Unit;
 
-/// A context's programs.
+/// The loaded kernels of a context.
 #[derive(Debug)]
 pub(super) struct Programs {
     arch: String,
@@ -26,17 +26,17 @@ pub(super) struct Programs {
 #[derive(Clone, Copy, Debug)]
 struct Function {
     handle: Handle<sys::CUfunc_st>,
-    /// What was asked for.
+    /// The shared memory that was requested.
     shared_bytes: u32,
 }
 
 impl Programs {
-    /// Of a device of architecture `arch`.
+    /// Creates an empty set for a device of architecture `arch`.
     pub(super) fn new(arch: String) -> Self {
         Self { arch, functions: RwLock::default(), modules: Mutex::default() }
     }
 
-    /// The function, with leave to use that much shared memory. Its context is current.
+    /// Returns a function that may use `shared_bytes` of dynamic shared memory. The context must be current.
     pub(super) fn function(&self, kernel: Kernel, shared_bytes: u32) -> Result<sys::CUfunction> {
         let functions = self.functions.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(function) = functions.get(&kernel).filter(|function| function.shared_bytes >= shared_bytes) {
@@ -50,7 +50,7 @@ impl Programs {
         let handle =
             unsafe { result::module::get_function(module.0, name) }.or_else(|error| Err(error).told(&doing()))?;
         if shared_bytes > 0 {
-            // Without asking, a block gets 48 KiB, of which what the kernel itself declares is a part.
+            // By default, a block may use at most 48 KiB, including the kernel's static shared memory.
             let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
             // SAFETY: the function is loaded.
             unsafe { result::function::set_function_attribute(handle, attribute, shared_bytes as i32) }
@@ -62,13 +62,13 @@ impl Programs {
     }
 
     fn module(&self, unit: Unit) -> Result<Handle<sys::CUmod_st>> {
-        // Held while the unit is compiled: whoever needs it as well would only compile it again.
+        // Held while the unit is compiled: another thread that needs it would only compile it again.
         let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
         match modules.entry(unit) {
             Entry::Occupied(entry) => Ok(*entry.get()),
             Entry::Vacant(entry) => {
                 let image = cache::load(unit, &self.arch)?;
-                // SAFETY: the image is whole, and made for this architecture.
+                // SAFETY: the image is complete and compiled for this architecture.
                 let module = unsafe { result::module::load_data(image.as_ptr().cast()) };
                 let module = module.or_else(|error| Err(error).told(&format!("loading {unit}")))?;
                 Ok(*entry.insert(Handle(module)))

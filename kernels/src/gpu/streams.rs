@@ -1,6 +1,6 @@
-//! Streams: queues of work by number, and events in them.
+//! Streams and events, identified by numbers.
 //!
-//! Stream 0 is the default one, on which work runs unless told otherwise. Numbers are not used again.
+//! Stream 0 is the default stream, on which work runs unless another one is given. Numbers are not reused.
 #![expect(unsafe_code, reason = "calls the driver's streams and events")]
 
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use super::Gpu;
 use super::handles::Handle;
 use crate::error::{Error, Result, ToResult};
 
-/// The streams of a device, and its events.
+/// The streams and events of a device.
 #[derive(Debug)]
 pub(super) struct Streams {
     default: Handle<sys::CUstream_st>,
@@ -25,17 +25,17 @@ pub(super) struct Streams {
 struct Events {
     next: u64,
     recorded: HashMap<u64, Handle<sys::CUevent_st>>,
-    // Making an event costs more than recording one.
+    // Reused, since creating an event costs more than recording one.
     unused: Vec<Handle<sys::CUevent_st>>,
 }
 
 impl Streams {
-    /// For the device whose context is current.
+    /// Creates the default stream of the device whose context is current.
     pub(super) fn new() -> Result<Self> {
         Ok(Self { default: new_stream()?, others: RwLock::default(), events: Mutex::default() })
     }
 
-    /// The driver's handle of stream `number`; the default one for a number that was never given out.
+    /// Returns the driver's handle of stream `number`, or of the default stream if there is no stream with this number.
     pub(super) fn handle(&self, number: u64) -> sys::CUstream {
         let Some(place) = number.checked_sub(1) else { return self.default.0 };
         let others = self.others.read().unwrap_or_else(PoisonError::into_inner);
@@ -47,13 +47,16 @@ impl Streams {
     }
 }
 
-/// A stream that waits for the legacy default stream, on which other libraries may work.
+/// Creates a stream that synchronizes with the legacy default stream, which other libraries may use.
 fn new_stream() -> Result<Handle<sys::CUstream_st>> {
     Ok(Handle(result::stream::create(StreamKind::Default).told("cuStreamCreate")?))
 }
 
 impl Gpu {
-    /// Makes a stream, and gives its number.
+    /// Creates a stream and returns its number.
+    ///
+    /// # Errors
+    /// If the driver call fails.
     pub fn new_stream(&self) -> Result<u64> {
         self.bind()?;
         let stream = new_stream()?;
@@ -62,8 +65,11 @@ impl Gpu {
         Ok(others.len() as u64)
     }
 
-    /// Marks the point behind all work that `stream` has been given so far. The number is spent once
-    /// [`query`](Self::query) or [`wait`](Self::wait) said that the point was reached.
+    /// Records an event after all work submitted to `stream` so far, and returns its number. The number becomes invalid
+    /// once [`query`](Self::query) returns true or [`wait`](Self::wait) returns.
+    ///
+    /// # Errors
+    /// If a driver call fails.
     pub fn record_event(&self, stream: u64) -> Result<u64> {
         self.bind()?;
         let mut events = self.streams.events();
@@ -74,7 +80,7 @@ impl Gpu {
                 Handle(result::event::create(flags).told("cuEventCreate")?)
             }
         };
-        // SAFETY: both handles are alive; the event is nobody else's.
+        // SAFETY: both handles are live; the event is not in use.
         let recorded = unsafe { result::event::record(event.0, self.streams.handle(stream)) };
         if let Err(error) = recorded {
             events.unused.push(event);
@@ -86,12 +92,15 @@ impl Gpu {
         Ok(number)
     }
 
-    /// Whether the stream has reached the event. Never waits.
+    /// Returns whether the stream has reached the event, without waiting.
+    ///
+    /// # Errors
+    /// If the number is invalid or the driver call fails.
     pub fn query(&self, event: u64) -> Result<bool> {
         self.bind()?;
         let mut events = self.streams.events();
         let handle = known(&events, event)?;
-        // SAFETY: the event is alive and recorded.
+        // SAFETY: the event is live and recorded.
         match unsafe { result::event::query(handle.0) } {
             Ok(()) => {
                 events.spend(event);
@@ -103,37 +112,50 @@ impl Gpu {
     }
 
     /// Waits until the stream has reached the event.
+    ///
+    /// # Errors
+    /// If the number is invalid or the driver call fails.
     pub fn wait(&self, event: u64) -> Result<()> {
         self.bind()?;
         let handle = known(&self.streams.events(), event)?;
-        // SAFETY: the event is alive and recorded; others may record and query meanwhile, but not this one.
+        // SAFETY: the event is live and recorded; other threads may record and query other events in the meantime, but
+        // not this one.
         unsafe { result::event::synchronize(handle.0) }.told("cuEventSynchronize")?;
         self.streams.events().spend(event);
         Ok(())
     }
 
-    /// Lets all work that `stream` is given from now on wait for what stream `awaited` of `other`, perhaps another device,
-    /// has been given so far.
+    /// Makes later work on `stream` wait for all work submitted so far to stream `awaited` of `other`, possibly another
+    /// device.
+    ///
+    /// # Errors
+    /// If a driver call fails.
     pub fn follow(&self, stream: u64, other: &Self, awaited: u64) -> Result<()> {
         let number = other.record_event(awaited)?;
         let mut events = other.streams.events();
         let handle = known(&events, number)?;
         self.bind()?;
         let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
-        // SAFETY: both handles are alive. The driver keeps what it needs of the event.
+        // SAFETY: both handles are live. The driver keeps what it needs of the event.
         let told = unsafe { result::stream::wait_event(self.streams.handle(stream), handle.0, flags) };
         events.spend(number);
         told.told("cuStreamWaitEvent")
     }
 
-    /// Waits until all work that `stream` has been given is done.
+    /// Waits until all work submitted to `stream` is complete.
+    ///
+    /// # Errors
+    /// If the driver call fails.
     pub fn synchronize(&self, stream: u64) -> Result<()> {
         self.bind()?;
-        // SAFETY: the stream is alive.
+        // SAFETY: the stream is live.
         unsafe { result::stream::synchronize(self.streams.handle(stream)) }.told("cuStreamSynchronize")
     }
 
-    /// Waits until all work on the device is done.
+    /// Waits until all work on the device is complete.
+    ///
+    /// # Errors
+    /// If the driver call fails.
     pub fn synchronize_all(&self) -> Result<()> {
         self.bind()?;
         result::ctx::synchronize().told("cuCtxSynchronize")
@@ -158,12 +180,12 @@ impl Drop for Streams {
     fn drop(&mut self) {
         let events = self.events.get_mut().unwrap_or_else(PoisonError::into_inner);
         for event in events.recorded.values().chain(&events.unused) {
-            // SAFETY: made by `record_event`; nobody knows it any more.
+            // SAFETY: created by `record_event`; no longer in use.
             let _ = unsafe { result::event::destroy(event.0) };
         }
         let others = self.others.get_mut().unwrap_or_else(PoisonError::into_inner);
         for stream in others.iter().chain([&self.default]) {
-            // SAFETY: made by `new_stream`; nobody uses it any more.
+            // SAFETY: created by `new_stream`; no longer in use.
             let _ = unsafe { result::stream::destroy(stream.0) };
         }
     }

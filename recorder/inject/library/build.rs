@@ -1,4 +1,5 @@
-//! Leaves line tables out of the library: the recorded program's lines are asked for, not ours, and the viewer carries it.
+//! Strips debug information from the library: only the recorded program's source lines are needed, and the viewer
+//! embeds the library.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

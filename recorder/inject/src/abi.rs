@@ -1,13 +1,13 @@
-//! Abi: the driver's types and numbers, as far as its memory is concerned.
+//! Types and constants of the CUDA driver API that concern memory.
 
 use std::ffi::c_void;
 
-/// What the driver's functions answer.
+/// Result code of the driver's functions.
 pub(crate) type Answer = i32;
 
 pub(crate) const SUCCESS: Answer = 0;
 pub(crate) const OUT_OF_MEMORY: Answer = 2;
-/// A function of a library that is not there.
+/// `CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND`: the driver or its function is missing.
 pub(crate) const NOT_FOUND: Answer = 302;
 
 /// `CU_MEM_LOCATION_TYPE_DEVICE`.
@@ -16,7 +16,7 @@ pub(crate) const ON_DEVICE: i32 = 1;
 /// `CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL`.
 pub(crate) const DEVICE_ORDINAL: i32 = 9;
 
-/// `CU_STREAM_LEGACY` and `CU_STREAM_PER_THREAD`: streams that are numbers.
+/// `CU_STREAM_LEGACY` and `CU_STREAM_PER_THREAD`: stream handles that are constants.
 pub(crate) const STREAM_LEGACY: u64 = 1;
 pub(crate) const STREAM_PER_THREAD: u64 = 2;
 
@@ -30,7 +30,7 @@ pub(crate) const CAPTURE_RELAXED: i32 = 2;
 /// `CU_STREAM_CAPTURE_STATUS_ACTIVE`.
 pub(crate) const CAPTURE_ACTIVE: i32 = 1;
 
-/// The beginning of `CUmemAllocationProp`: what memory is asked for.
+/// The first fields of `CUmemAllocationProp`, the properties of requested memory.
 #[repr(C)]
 pub(crate) struct Properties {
     pub(crate) kind: i32,
@@ -38,7 +38,7 @@ pub(crate) struct Properties {
     pub(crate) location: Location,
 }
 
-/// The beginning of `CUmemLocation`.
+/// The first fields of `CUmemLocation`.
 #[repr(C)]
 pub(crate) struct Location {
     pub(crate) kind: i32,
@@ -67,5 +67,5 @@ pub(crate) struct Array3d {
     pub(crate) flags: u32,
 }
 
-/// Any function; called as what its name says that it is.
+/// An untyped function pointer; cast to the function's type before a call.
 pub(crate) type Function = *mut c_void;

@@ -1,27 +1,27 @@
-//! Arrays: how many bytes the elements of an array take, by its description. The driver lays them out as it likes, and
-//! says nothing of that: this is the least that it takes.
+//! Computes the size of an array from its descriptor. The driver chooses the layout and does not report the size, so
+//! this is a lower bound.
 
 use crate::abi::{Array, Array3d};
 
 const LAYERED: u32 = 0x01;
 const CUBEMAP: u32 = 0x04;
-/// Arrays behind which memory is put later, by other calls.
+/// Flags of arrays whose memory is mapped later, by other calls.
 const WITHOUT_MEMORY: u32 = 0x40 | 0x80;
 
-/// Bits of an element in all its channels; none for a format that we do not know.
+/// Returns the bits of an element in all its channels; `None` for an unknown format.
 fn element_bits(format: u32, channels: u32) -> Option<u64> {
     let channels = u64::from(channels);
     Some(match format {
-        // Whole numbers of 8, 16 and 32 bits, without a sign and with one; fractions of 16 and 32 bits.
+        // Unsigned and signed integers of 8, 16 and 32 bits; floating-point numbers of 16 and 32 bits.
         0x01 | 0x08 => 8 * channels,
         0x02 | 0x09 | 0x10 => 16 * channels,
         0x03 | 0x0a | 0x20 => 32 * channels,
-        // Blocks of 4 × 4 elements in 8 bytes, and in 16.
+        // Block compression: 4 × 4 elements in 8 bytes, and in 16.
         0x91 | 0x92 | 0x97 | 0x98 => 4,
         0x93..=0x96 | 0x99..=0x9e => 8,
-        // A plane of brightness, and one of colours of half the size each way.
+        // NV12: a luma plane, and a chroma plane of half the size in each direction.
         0xb0 => 12,
-        // Normalised numbers: one, two or four channels are part of the format.
+        // Normalized integers: one, two or four channels are part of the format.
         0xc0 | 0xc6 => 8,
         0xc1 | 0xc7 | 0xc3 | 0xc9 => 16,
         0xc2 | 0xc8 | 0xc4 | 0xca => 32,
@@ -30,7 +30,7 @@ fn element_bits(format: u32, channels: u32) -> Option<u64> {
     })
 }
 
-/// Bytes of an array; none for a format that we do not know, and for what has no memory of its own.
+/// Returns the bytes of an array; `None` for an unknown format, and for an array without memory of its own.
 pub(crate) fn bytes_of_3d(array: &Array3d) -> Option<u64> {
     if array.flags & WITHOUT_MEMORY != 0 {
         return None;
@@ -41,16 +41,16 @@ pub(crate) fn bytes_of_3d(array: &Array3d) -> Option<u64> {
     Some(bits.div_ceil(8)).filter(|&bytes| bytes > 0)
 }
 
-/// The same for an array of one or two dimensions.
+/// Returns the bytes of an array of one or two dimensions; `None` as for [`bytes_of_3d`].
 pub(crate) fn bytes_of_2d(array: &Array) -> Option<u64> {
     let Array { width, height, format, channels } = *array;
     bytes_of_3d(&Array3d { width, height, depth: 0, format, channels, flags: 0 })
 }
 
-/// Bytes of an array in `levels` sizes, each half the one before.
+/// Returns the bytes of a mipmapped array with `levels` levels, each half the size of the previous one per dimension.
 pub(crate) fn bytes_of_mipmapped(array: &Array3d, levels: u32) -> Option<u64> {
     let has_layers = array.flags & (LAYERED | CUBEMAP) != 0;
-    // From 64 levels on nothing is left to halve.
+    // From level 64 on nothing is left to halve.
     (0..levels.clamp(1, 64)).try_fold(0_u64, |sum, level| {
         let half = |side: usize| if side == 0 { 0 } else { side.checked_shr(level).unwrap_or(0).max(1) };
         let depth = if has_layers { array.depth } else { half(array.depth) };

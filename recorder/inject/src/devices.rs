@@ -1,4 +1,4 @@
-//! Devices: those that memory was seen of, each with a number in recordings.
+//! The devices on which allocations were seen, each with a number in recordings.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,29 +14,29 @@ use crate::driver::Driver;
 use crate::ledger::Ledger;
 use crate::session;
 
-/// Nanoseconds from one sample of what is in use to the next, at least …
+/// Minimum interval in nanoseconds between two samples of memory in use.
 const BETWEEN_SAMPLES_NS: u64 = 10_000_000;
-/// … and so many times as many as a sample takes.
+/// The interval is also at least this many times the duration of a sample.
 const SAMPLE_SHARE: u64 = 100;
 
-/// All that the program holds.
+/// All live allocations of the program.
 pub(crate) static LEDGER: Mutex<Ledger> = Mutex::new(Ledger::new());
 
-/// Whose memory it is.
+/// The owner of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Owner {
-    /// A device, by the driver's number.
+    /// A device, by the driver's ordinal.
     Device(i32),
-    /// The host, for devices to copy from by themselves.
+    /// The host: pinned memory.
     Pinned,
 }
 
-/// A device that memory was seen of.
+/// A device on which allocations were seen.
 #[derive(Debug)]
 pub(crate) struct Known {
     claim: DeviceClaim,
     facts: DeviceFacts,
-    /// When what is in use may be asked for again.
+    /// Time from which on memory in use may be sampled again.
     next_sample_ns: AtomicU64,
 }
 
@@ -53,7 +53,7 @@ impl Source for Known {
 
 static KNOWN: Mutex<BTreeMap<Owner, Arc<Known>>> = Mutex::new(BTreeMap::new());
 
-/// A device, made known to the recorder when it is seen first. Not under the ledger's lock.
+/// Returns a device, registered with the recorder on first use. Must not be called under the ledger's lock.
 pub(crate) fn known(owner: Owner, driver: &Driver) -> Arc<Known> {
     let mut all = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = all.get(&owner) {
@@ -70,12 +70,12 @@ pub(crate) fn known(owner: Owner, driver: &Driver) -> Arc<Known> {
     known
 }
 
-/// A device that was seen already.
+/// Returns a device that is already registered.
 pub(crate) fn seen(owner: Owner) -> Option<Arc<Known>> {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner).get(&owner).cloned()
 }
 
-/// The memory of this machine; 0 if the system does not say.
+/// Returns the memory size of this machine in bytes; 0 if it is unknown.
 fn host_bytes() -> u64 {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
@@ -99,12 +99,13 @@ impl Known {
         Self { claim, facts, next_sample_ns: AtomicU64::new(0) }
     }
 
-    /// Its number in recordings.
+    /// Returns the device's number in recordings.
     pub(crate) fn id(&self) -> DeviceId {
         self.claim.id()
     }
 
-    /// Asks the driver what is in use, if it is time to: this must be the device of the thread's context.
+    /// Samples the memory in use, if a sample is due, and returns the free bytes. This must be the device of the
+    /// thread's context.
     pub(crate) fn sample(&self, driver: &Driver, is_due: bool) -> Option<u64> {
         let now = now_ns();
         if !api::is_recording() || !is_due && now < self.next_sample_ns.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! Driver: what the driver is asked by ourselves, about a call that it has answered.
+//! Queries to the CUDA driver that the recorder makes itself, about a call that the driver has completed.
 #![expect(unsafe_code, reason = "calls functions of the driver")]
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -9,7 +9,7 @@ use crate::loader;
 
 type ToNumber = unsafe extern "C" fn(*mut c_int) -> Answer;
 
-/// Functions of the driver, each none where it has none of that name.
+/// Functions of the driver; `None` for each that the driver does not have.
 #[derive(Debug)]
 pub(crate) struct Driver {
     version: Option<ToNumber>,
@@ -26,24 +26,24 @@ pub(crate) struct Driver {
 
 static DRIVER: OnceLock<Driver> = OnceLock::new();
 
-/// The function as what its name says that it is.
+/// Casts a function to its type; `None` if it is null.
 ///
 /// # Safety
-/// `F` is a function's type, and that of the driver's function of this name.
+/// `F` is the type of the function.
 unsafe fn typed<F: Copy>(function: Function) -> Option<F> {
     const { assert!(size_of::<F>() == size_of::<Function>()) };
     // SAFETY: as promised by the caller.
     (!function.is_null()).then(|| unsafe { std::mem::transmute_copy::<Function, F>(&function) })
 }
 
-/// The number that a function of the driver writes, where it answers that all is well.
+/// Returns the value that a function of the driver writes, if the call succeeds.
 fn asked<V: Default>(ask: impl FnOnce(*mut V) -> Answer) -> Option<V> {
     let mut value = V::default();
     (ask(&raw mut value) == SUCCESS).then_some(value)
 }
 
 impl Driver {
-    /// The driver of this process, one of whose functions is `function`.
+    /// Returns the driver of this process, one of whose functions is `function`.
     pub(crate) fn of(function: Function) -> &'static Self {
         DRIVER.get_or_init(|| {
             let handles = [loader::library_of(function), loader::driver()];
@@ -55,7 +55,7 @@ impl Driver {
                 let found = handles.into_iter().map(of_handle).find(|found| !found.is_null());
                 found.unwrap_or(std::ptr::null_mut())
             };
-            // SAFETY: each field's type is that of the function named beside it.
+            // SAFETY: each field has the type of the function named next to it.
             unsafe {
                 Self {
                     version: typed(find(c"cuDriverGetVersion")),
@@ -73,79 +73,79 @@ impl Driver {
         })
     }
 
-    /// As `cuda 13.0`.
+    /// Returns the driver's version, for example `cuda 13.0`.
     pub(crate) fn version(&self) -> String {
-        // SAFETY: writes a number to our own place.
+        // SAFETY: writes a number to a local variable.
         match self.version.and_then(|ask| asked(|place| unsafe { ask(place) })) {
             Some(version) => format!("cuda {}.{}", version / 1000, version % 1000 / 10),
             None => "cuda".to_owned(),
         }
     }
 
-    /// The device of this thread's context.
+    /// Returns the device of this thread's context.
     pub(crate) fn current_device(&self) -> Option<i32> {
-        // SAFETY: writes a number to our own place.
+        // SAFETY: writes a number to a local variable.
         self.current_device.and_then(|ask| asked(|place| unsafe { ask(place) }))
     }
 
-    /// This thread's context; 0 for none.
+    /// Returns this thread's context; 0 for none.
     pub(crate) fn current_context(&self) -> u64 {
-        // SAFETY: writes a handle to our own place.
+        // SAFETY: writes a handle to a local variable.
         self.current_context.and_then(|ask| asked(|place| unsafe { ask(place) })).unwrap_or(0)
     }
 
-    /// A device's name.
+    /// Returns a device's name.
     pub(crate) fn name(&self, device: i32) -> Option<String> {
         let mut text = [0_u8; 256];
         let length = text.len() as c_int - 1;
-        // SAFETY: writes a text of at most `length` bytes to our own place, whose last byte stays zero.
+        // SAFETY: writes at most `length` bytes of text to a local buffer, whose last byte stays zero.
         let answer = self.name.map(|ask| unsafe { ask(text.as_mut_ptr().cast(), length, device) });
         let name = CStr::from_bytes_until_nul(&text).ok()?;
         (answer == Some(SUCCESS)).then(|| name.to_string_lossy().into_owned())
     }
 
-    /// A device's memory in bytes.
+    /// Returns a device's memory size in bytes.
     pub(crate) fn total_bytes(&self, device: i32) -> Option<u64> {
-        // SAFETY: writes a number to our own place.
+        // SAFETY: writes a number to a local variable.
         self.total.and_then(|ask| asked(|place| unsafe { ask(place, device) })).map(|bytes: usize| bytes as u64)
     }
 
-    /// Bytes free and in all of the device of this thread's context. A stream that is being captured into a graph is
-    /// left alone, whatever the program told the driver to refuse meanwhile.
+    /// Returns the free and total bytes of the device of this thread's context. Does not disturb a stream that is being
+    /// captured into a graph, whatever capture mode the program has set.
     pub(crate) fn free_and_total(&self) -> Option<(u64, u64)> {
         let ask = self.memory?;
         let mut mode = CAPTURE_RELAXED;
-        // SAFETY: swaps this thread's mode with the one at our own place.
+        // SAFETY: swaps this thread's mode with the one in a local variable.
         let is_relaxed = self.exchange_mode.is_some_and(|exchange| unsafe { exchange(&raw mut mode) } == SUCCESS);
         let (mut free, mut total) = (0, 0);
-        // SAFETY: writes numbers to our own places.
+        // SAFETY: writes numbers to local variables.
         let answer = unsafe { ask(&raw mut free, &raw mut total) };
         if let Some(exchange) = self.exchange_mode.filter(|_| is_relaxed) {
-            // SAFETY: swaps this thread's former mode back.
+            // SAFETY: restores this thread's previous mode.
             unsafe { exchange(&raw mut mode) };
         }
         (answer == SUCCESS).then_some((free as u64, total as u64))
     }
 
-    /// The device that an address is of.
+    /// Returns the device of an address.
     pub(crate) fn device_of(&self, address: u64) -> Option<i32> {
         let ask = self.pointer?;
-        // SAFETY: for this attribute the driver writes a number, to our own place.
+        // SAFETY: for this attribute the driver writes a number, to a local variable.
         let device = asked(|place: *mut c_int| unsafe { ask(place.cast(), DEVICE_ORDINAL, address) });
         device.filter(|&device| device >= 0)
     }
 
-    /// Whether a device's primary context is there.
+    /// Returns whether a device's primary context is active.
     pub(crate) fn has_primary_context(&self, device: i32) -> Option<bool> {
         let mut flags = 0;
-        // SAFETY: writes numbers to our own places.
+        // SAFETY: writes numbers to local variables.
         let state = self.primary_state.and_then(|ask| asked(|place| unsafe { ask(device, &raw mut flags, place) }));
         state.map(|is_active: c_int| is_active != 0)
     }
 
-    /// Whether what is given to a stream goes into a graph.
+    /// Returns whether a stream is being captured into a graph.
     pub(crate) fn is_capturing(&self, stream: u64) -> bool {
-        // SAFETY: writes a number to our own place.
+        // SAFETY: writes a number to a local variable.
         self.is_capturing.and_then(|ask| asked(|place| unsafe { ask(stream, place) })) == Some(CAPTURE_ACTIVE)
     }
 }

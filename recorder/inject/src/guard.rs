@@ -1,4 +1,4 @@
-//! Guard: when a call is not recorded: within another, and in a child of a process that records.
+//! Decides which calls are not recorded: nested calls, and calls in a forked child of a recording process.
 #![expect(unsafe_code, reason = "asks the C library to tell of forks")]
 
 use std::cell::Cell;
@@ -11,15 +11,15 @@ thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A call of the program's that is being recorded. Calls within it, by the driver or by a signal's handler, are the
-/// driver's own business.
+/// A call of the program that is being recorded. Nested calls, by the driver or a signal handler, are internal to the
+/// driver and not recorded.
 #[derive(Debug)]
 pub(crate) struct Call {
     stays_on_its_thread: PhantomData<*const ()>,
 }
 
 impl Call {
-    /// Begins a call; none if it is not to be recorded.
+    /// Begins a call; `None` if it must not be recorded.
     pub(crate) fn enter() -> Option<Self> {
         let is_recorded =
             !OFF.load(Ordering::Relaxed) && INSIDE.try_with(|inside| !inside.replace(true)).unwrap_or(false);
@@ -34,12 +34,12 @@ impl Drop for Call {
     }
 }
 
-/// What is the running thread's own, as long as it lives.
+/// Returns an id of the current thread, unique among live threads.
 pub(crate) fn thread() -> u64 {
     INSIDE.try_with(|inside| std::ptr::from_ref(inside).addr() as u64).unwrap_or_default()
 }
 
-/// Whether this process records nothing any more.
+/// Returns whether recording is off in this process.
 pub(crate) fn is_off() -> bool {
     OFF.load(Ordering::Relaxed)
 }
@@ -48,8 +48,8 @@ extern "C" fn in_child() {
     OFF.store(true, Ordering::Relaxed);
 }
 
-/// Has children of this process, in which neither the driver nor the recorder's thread lives on, record nothing: they
-/// would write into their parent's file. A child that starts another program begins anew.
+/// Turns recording off in forked children of this process, in which neither the driver nor the collector thread exists:
+/// they would write to their parent's file. A child that executes another program starts anew.
 pub(crate) fn be_told_of_forks() {
     // SAFETY: `in_child` is an `extern "C"` function without arguments that only stores to an atomic.
     unsafe { libc::pthread_atfork(None, None, Some(in_child)) };

@@ -1,20 +1,20 @@
-//! Records the CUDA driver's allocations of a program that never heard of Highwater.
+//! Records the CUDA driver's allocations of any program, without changes to the program.
 //!
-//! The loader puts the library into a process before the program's own (`LD_PRELOAD`); `highwater run` sees to that. It
-//! stands between the program and `libcuda.so.1` wherever a program gets at the driver's functions:
+//! The dynamic loader puts the library into a process ahead of the program's own libraries (`LD_PRELOAD`), which
+//! `highwater run` sets up. It intercepts calls from the program to `libcuda.so.1`, whichever way the program finds the
+//! driver's functions:
 //!
 //! - by linking with the driver: the library exports functions of the same names, which the loader finds first;
-//! - by `dlsym`: the library exports that too, and answers for the functions that it knows;
-//! - by the driver's own `cuGetProcAddress`, as CUDA's runtime does, also where it is linked in statically.
+//! - by `dlsym`: the library exports `dlsym` too, and returns its own version of the functions that it intercepts;
+//! - by the driver's own `cuGetProcAddress`, as the CUDA runtime does, even if it is linked statically.
 //!
-//! A call goes to the driver with the arguments that it came with, and its answer comes back as it is; what it did to
-//! memory is told to the recorder in between. Recording begins at the first call that obtains or frees memory, so that a
-//! process which never speaks to the driver pays for nothing and leaves no file.
+//! A call is forwarded to the driver with its arguments unchanged, and the driver's result is returned unchanged; in
+//! between, the effect on memory is reported to the recorder. Recording begins at the first call that allocates or
+//! frees memory, so that a process that never calls the driver has no overhead and leaves no file.
 //!
-//! `docs/run.md` says what is recorded, and what is not.
+//! `docs/run.md` documents what is recorded and what is not.
 //!
-//! Modules stand in layer order: each uses only what is declared
-//! above it.
+//! Modules are declared in layer order: each uses only modules declared above it.
 
 #![cfg(all(
     target_os = "linux",

@@ -1,4 +1,4 @@
-//! Loader: the C library's own `dlsym`, and what the libraries behind this one have.
+//! Access to the C library's own `dlsym`, and to the functions of the libraries behind this one.
 #![expect(unsafe_code, reason = "asks the system's loader")]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::abi::Function;
 
-/// `dlsym` as the C library has it.
+/// The type of the C library's `dlsym`.
 pub(crate) type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> Function;
 
-/// The versions under which the C library has `dlsym`: now; before, on x86-64; before, on AArch64.
+/// Symbol versions of the C library's `dlsym`: current; older, on x86-64; older, on AArch64.
 const VERSIONS: [&CStr; 3] = [c"GLIBC_2.34", c"GLIBC_2.2.5", c"GLIBC_2.17"];
 
-/// What the driver's library calls itself.
+/// Name of the driver's library.
 const DRIVER: &CStr = c"libcuda.so.1";
 
 unsafe extern "C" {
@@ -22,17 +22,17 @@ unsafe extern "C" {
 
 static REAL: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
-/// Stands for a `dlsym` that cannot be found: there is nothing of any name.
+/// Replaces a `dlsym` that cannot be found: finds no function.
 unsafe extern "C" fn finds_nothing(_handle: *mut c_void, _name: *const c_char) -> Function {
     ptr::null_mut()
 }
 
-/// The C library's `dlsym`. Not found by its bare name, which is our own.
+/// Returns the C library's `dlsym`. A lookup by name alone would find this library's own.
 pub(crate) fn real_dlsym() -> Dlsym {
     let mut found = REAL.load(Ordering::Acquire);
     if found.is_null() {
         let of_version = |version: &CStr| {
-            // SAFETY: the texts end in zeros.
+            // SAFETY: the strings are terminated by a zero.
             unsafe { dlvsym(libc::RTLD_NEXT, c"dlsym".as_ptr(), version.as_ptr()) }
         };
         found = VERSIONS.into_iter().map(of_version).find(|found| !found.is_null()).unwrap_or(ptr::null_mut());
@@ -45,35 +45,35 @@ pub(crate) fn real_dlsym() -> Dlsym {
     unsafe { std::mem::transmute::<Function, Dlsym>(found) }
 }
 
-/// A function of the library behind `handle`; null if it has none of this name.
+/// Returns a function of the library behind `handle`; null if it has none of this name.
 pub(crate) fn find(handle: *mut c_void, name: &CStr) -> Function {
-    // SAFETY: the handle is the loader's, or one of its special ones; the name ends in a zero. Called from this library,
-    // so that "next" is what comes behind it.
+    // SAFETY: the handle is the loader's, or one of its special ones; the name is terminated by a zero. Called from
+    // this library, so that "next" means the libraries behind it.
     unsafe { real_dlsym()(handle, name.as_ptr()) }
 }
 
-/// A library that is loaded already; null if it is not.
+/// Returns the handle of a library that is already loaded; null if it is not.
 fn loaded(path: *const c_char) -> *mut c_void {
-    // SAFETY: the path ends in a zero, and nothing is loaded: no initialiser runs.
+    // SAFETY: the path is terminated by a zero, and nothing is loaded: no initializer runs.
     unsafe { libc::dlopen(path, libc::RTLD_LAZY | libc::RTLD_NOLOAD as c_int) }
 }
 
-/// The driver's library; null if it is not loaded.
+/// Returns the handle of the driver's library; null if it is not loaded.
 pub(crate) fn driver() -> *mut c_void {
     loaded(DRIVER.as_ptr())
 }
 
-/// The library that a function lies in; null if it lies in none.
+/// Returns the handle of the library that contains a function; null if none does.
 pub(crate) fn library_of(function: Function) -> *mut c_void {
-    // SAFETY: plain data, of which all may be zero.
+    // SAFETY: plain data, for which zeros are valid.
     let mut facts: libc::Dl_info = unsafe { std::mem::zeroed() };
-    // SAFETY: looks up an address, whatever it is, and writes to our own place.
+    // SAFETY: looks up any address, and writes to a local variable.
     let is_known = unsafe { libc::dladdr(function, &raw mut facts) } != 0;
     if is_known && !facts.dli_fname.is_null() { loaded(facts.dli_fname) } else { ptr::null_mut() }
 }
 
-/// The driver's function `name`, for a program that is linked with the driver, or found ours by chance; null if there
-/// is none.
+/// Returns the driver's function `name`, for a program that is linked with the driver or found ours by chance; null if
+/// there is none.
 pub(crate) fn next(name: &CStr) -> Function {
     let next = find(libc::RTLD_NEXT, name);
     if !next.is_null() {

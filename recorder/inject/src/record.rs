@@ -1,5 +1,5 @@
-//! Record: what a call did is entered into the ledger and told to the recorder, in one step, so that events of several
-//! threads come in the order of the ledger.
+//! Applies the effect of a call to the ledger and reports it to the recorder, in one step, so that events of several
+//! threads have the order of the ledger.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{MutexGuard, PoisonError};
@@ -14,31 +14,31 @@ use crate::guard;
 use crate::ledger::{Change, Held, Ledger, Name, New, Released};
 use crate::session;
 
-/// Whose memory a call asks for.
+/// The owner of the memory that a call requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Whose {
-    /// The device's of the thread's context.
+    /// The device of the thread's context.
     Current,
-    /// The device's that the address turns out to be of.
+    /// The device of the returned address.
     OfAddress,
-    /// The device's of this number.
+    /// The device with this ordinal.
     Device(i32),
-    /// The host's.
+    /// The host.
     Pinned,
 }
 
-/// A call that asks for memory.
+/// A call that requests memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {
-    /// What stands in recordings as the scope of the block: the function, as its documentation calls it.
+    /// Scope of the block in recordings: the name of the function in its documentation.
     pub(crate) called: &'static str,
     pub(crate) whose: Whose,
     pub(crate) bytes: u64,
-    /// The stream's handle; 0 for the default stream.
+    /// Handle of the stream; 0 for the default stream.
     pub(crate) stream: u64,
 }
 
-/// A call of the driver, answered.
+/// A completed call of the driver.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answered {
     /// The driver's function.
@@ -50,7 +50,7 @@ fn lock() -> MutexGuard<'static, Ledger> {
     LEDGER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whatever goes wrong in the recorder stays there.
+/// Runs `body` and catches panics, so that errors of the recorder do not reach the program.
 fn quietly<T>(body: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(body)).ok()
 }
@@ -88,16 +88,16 @@ fn scope_of(called: &str) -> ScopeId {
     context::current().scope
 }
 
-/// What the program knows its new memory by.
+/// How the program refers to its new memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Got {
-    /// Memory with an address, or an array.
+    /// An address or an array.
     Block(Name),
-    /// The handle of memory without addresses.
+    /// A handle of memory without addresses.
     Pages(u64),
 }
 
-/// The driver answered a call that asks for memory; `got` tells what the program got, if it got any.
+/// Records the result of a call that requests memory; `got` returns what was allocated, if the call succeeded.
 pub(crate) fn asked(answered: Answered, request: Request, got: impl FnOnce() -> Got) {
     let Answered { function, answer } = answered;
     let got = match answer {
@@ -115,7 +115,7 @@ pub(crate) fn asked(answered: Answered, request: Request, got: impl FnOnce() -> 
         let owner = match request.whose {
             Whose::Pinned => Owner::Pinned,
             Whose::Device(device) => Owner::Device(device),
-            // A call that succeeds without a context of the thread's own is of the first device's, as far as we know.
+            // A call that succeeds although the thread has no context is assumed to be for the first device.
             Whose::Current | Whose::OfAddress => {
                 Owner::Device(of_address.or_else(|| driver.current_device()).unwrap_or(0))
             }
@@ -144,12 +144,12 @@ pub(crate) fn asked(answered: Answered, request: Request, got: impl FnOnce() -> 
     });
 }
 
-/// Memory is about to go back to the driver; what it was, to undo that if the driver refuses.
+/// Records that memory is about to be freed. Returns the allocation, to undo this if the driver refuses.
 pub(crate) fn gives_back(name: Name) -> Option<Held> {
     quietly(|| lock().take(name, &mut tell))?
 }
 
-/// The driver answered a call that gives memory back.
+/// Records the result of a call that frees memory.
 pub(crate) fn gave_back(answered: Answered, name: Name, taken: Option<Held>) {
     let Some(held) = taken else { return };
     quietly(|| {
@@ -161,12 +161,12 @@ pub(crate) fn gave_back(answered: Answered, name: Name, taken: Option<Held>) {
     });
 }
 
-/// A handle of memory is about to be given back.
+/// Records that a handle of memory is about to be released.
 pub(crate) fn releases(handle: u64) -> Option<Released> {
     quietly(|| lock().release(handle, &mut tell))?
 }
 
-/// The driver answered that.
+/// Records the result of releasing a handle.
 pub(crate) fn released(answered: Answered, released: Option<Released>) {
     let Some(released) = released else { return };
     quietly(|| {
@@ -178,7 +178,7 @@ pub(crate) fn released(answered: Answered, released: Option<Released>) {
     });
 }
 
-/// The driver did something to pages or contexts.
+/// Applies the effect of a successful call on pages to the ledger.
 pub(crate) fn done(answered: Answered, change: impl FnOnce(&mut Ledger)) {
     if answered.answer == SUCCESS {
         quietly(|| {
@@ -188,22 +188,22 @@ pub(crate) fn done(answered: Answered, change: impl FnOnce(&mut Ledger)) {
     }
 }
 
-/// Memory was put behind addresses, taken away from there, or went with its context.
+/// Records that memory was mapped to addresses.
 pub(crate) fn mapped(answered: Answered, address: u64, bytes: u64, handle: u64) {
     done(answered, |ledger| ledger.map(address, bytes, handle, &mut tell));
 }
 
-/// Memory was taken away from behind addresses.
+/// Records that memory was unmapped from addresses.
 pub(crate) fn unmapped(answered: Answered, address: u64, bytes: u64) {
     done(answered, |ledger| ledger.unmap(address, bytes, &mut tell));
 }
 
-/// A context is gone.
+/// Records that a context was destroyed.
 pub(crate) fn context_ended(context: u64) {
     quietly(|| lock().end_context(context, &mut tell));
 }
 
-/// Samples what is in use on the device of the thread's context, if memory of it was seen and it is time to.
+/// Samples the memory in use on the device of the thread's context, if allocations on it were seen and a sample is due.
 fn sample(driver: &Driver) {
     if api::is_recording()
         && let Some(device) = driver.current_device()

@@ -1,4 +1,4 @@
-//! Session: the recording that `highwater run` asked for by variables of the environment.
+//! The recording that `highwater run` requests with environment variables.
 #![expect(unsafe_code, reason = "ends the recording with the program")]
 
 use std::ffi::OsString;
@@ -13,16 +13,16 @@ use highwater_recorder::{Error, HistoryOptions, Level, Recording};
 
 use crate::guard;
 
-/// The file to write. Without it, the recorder's own variables hold, as for any program that has the recorder in it:
-/// `highwater run` leaves those to the program.
+/// Path of the file to write. Without it, the recorder's own variables apply, as in any program that contains the
+/// recorder: `highwater run` passes those on to the program.
 const FILE: &str = "HIGHWATER_RUN_FILE";
-/// `stacks`, `events` or `state`.
+/// Level of detail: `stacks`, `events` or `state`.
 const LEVEL: &str = "HIGHWATER_RUN_LEVEL";
-/// How many events are kept at most.
+/// Maximum number of events to keep.
 const RING: &str = "HIGHWATER_RUN_RING";
-/// Smaller blocks are left out: bytes.
+/// Minimum block size in bytes; smaller blocks are left out.
 const SMALLEST: &str = "HIGHWATER_RUN_SMALLEST";
-/// A folder in which the processes of a run agree on who writes which file.
+/// Folder in which the processes of a run claim the files that they write.
 const CLAIMS: &str = "HIGHWATER_RUN_CLAIMS";
 
 static BEGUN: Once = Once::new();
@@ -36,12 +36,12 @@ fn number(name: &str) -> Option<u64> {
     variable(name)?.to_str()?.parse().ok()
 }
 
-/// Whether the recording was asked for by [`FILE`], and not by the recorder's own variables.
+/// Returns whether the recording was requested by [`FILE`], and not by the recorder's own variables.
 pub(crate) fn is_asked_for() -> bool {
     variable(FILE).is_some()
 }
 
-/// Begins the recording, at the first call that obtains or frees memory.
+/// Begins the recording, at the first call that allocates or frees memory.
 pub(crate) fn begin_once() {
     BEGUN.call_once(|| {
         guard::be_told_of_forks();
@@ -49,7 +49,7 @@ pub(crate) fn begin_once() {
         match begin(&file) {
             Ok(recording) => {
                 *RECORDING.lock().unwrap_or_else(PoisonError::into_inner) = Some(recording);
-                // SAFETY: an `extern "C"` function without arguments that never unwinds, in a library that stays.
+                // SAFETY: an `extern "C"` function without arguments that never unwinds and is never unloaded.
                 unsafe { libc::atexit(at_exit) };
             }
             Err(error) => warn(&format!("cannot record this process: {error}")),
@@ -74,8 +74,9 @@ fn begin(file: &Path) -> Result<Recording, Error> {
     Recording::start(options)
 }
 
-/// The file that this process writes: `file` for the first of a run, `file.rank3` where ranks are told, `file.pid123`
-/// for others, and where nobody keeps `claims`. The claim says the file's path, for whoever began the run.
+/// Returns the file that this process writes: `file` for the first process of a run, `file.rank3` for ranks of several,
+/// `file.pid123` for others and if there is no `claims` folder. The claim contains the file's path, for the process
+/// that started the run.
 fn claim(file: &Path, claims: Option<&Path>, rank: Rank) -> PathBuf {
     let first = naming::for_rank(file, rank);
     let is_mine = |path: &Path| {
@@ -87,13 +88,13 @@ fn claim(file: &Path, claims: Option<&Path>, rank: Rank) -> PathBuf {
         return first;
     }
     let other = naming::of_process(file);
-    // Nobody else has this name; whether it can be claimed or not, it is written.
+    // The name is unique, so the file is written whether or not it can be claimed.
     let _ = is_mine(&other);
     other
 }
 
 extern "C" fn at_exit() {
-    // Unwinding may not cross into the C library.
+    // Unwinding must not cross into the C library.
     drop(std::panic::catch_unwind(finish));
 }
 
@@ -101,7 +102,7 @@ fn finish() {
     if guard::is_off() {
         return;
     }
-    // Freed while the recording is completed: of no interest any more.
+    // Frees while the recording is being completed are not recorded.
     let _call = guard::Call::enter();
     let recording = RECORDING.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(Err(error)) = recording.map(Recording::finish) {

@@ -1,10 +1,10 @@
-//! Depot: every distinct stack once, as a node of one tree that all threads share.
+//! Stores every distinct stack once, as a node of one tree that all threads share.
 //!
-//! A node is a return address and the node of the stack that made the call, so that stacks share their outer frames:
-//! a new stack of a training step adds about four nodes, not forty. Keys are given in order of creation, hence a
-//! parent's key is always smaller than its children's, and a file can take the nodes in rows as they come.
+//! A node consists of a return address and the node of the calling stack, so that stacks share their outer frames: a
+//! new stack of a training step adds about four nodes, not forty. Keys are assigned in order of creation, so a parent's
+//! key is always smaller than its children's, and nodes can be written to a file in that order.
 //!
-//! Each thread keeps a front (`Front`) of the nodes that it met: lookups there take no lock and allocate nothing.
+//! Each thread has a cache (`Front`) of the nodes that it has used: lookups there take no lock and allocate nothing.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -13,7 +13,7 @@ use highwater_snapshots::intern::Interner;
 use super::losses;
 use crate::reentrancy;
 
-/// Names a stack, in the whole process and for its whole life; 0 is no stack.
+/// Identifies a stack, in the whole process and for its whole life; 0 is no stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct StackKey(u32);
@@ -22,13 +22,13 @@ impl StackKey {
     /// No stack.
     pub const NONE: Self = Self(0);
 
-    /// Whether this names a stack.
+    /// Returns whether this identifies a stack.
     #[inline]
     pub fn is_some(self) -> bool {
         self != Self::NONE
     }
 
-    /// The position of the stack's node in the order of creation, from 0; `None` for [`Self::NONE`].
+    /// Returns the index of the stack's node in order of creation, from 0; `None` for [`Self::NONE`].
     #[inline]
     pub fn index(self) -> Option<usize> {
         (self.0 as usize).checked_sub(1)
@@ -39,17 +39,17 @@ impl StackKey {
     }
 }
 
-/// One frame of the tree: a return address, and the stack that it returns into.
+/// A node of the tree: a return address, and the stack of the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Node {
-    /// The stack of the caller; none at the outermost frame.
+    /// Stack of the caller; [`StackKey::NONE`] at the outermost frame.
     pub parent: StackKey,
-    /// The return address: the instruction after the call.
+    /// Return address: the instruction after the call.
     pub address: u64,
 }
 
-/// The depot takes no more nodes than this (about 800 MB of them): a program with endlessly many different stacks,
-/// as from a recursion over its data, loses stacks, not its memory.
+/// Maximum number of nodes in the depot (about 800 MB): a program with endlessly many different stacks, as from
+/// recursion over its data, loses stacks rather than run out of memory.
 pub const MAX_NODES: usize = 1 << 24;
 
 static NODES: Mutex<Option<Interner<Node>>> = Mutex::new(None);
@@ -58,7 +58,7 @@ fn lock() -> MutexGuard<'static, Option<Interner<Node>>> {
     NODES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The key of `node`, made when it is new; none when the depot is full.
+/// Returns the key of `node`, adding it if it is new; [`StackKey::NONE`] when the depot is full.
 fn intern(node: Node) -> StackKey {
     let mut nodes = lock();
     let nodes = nodes.get_or_insert_default();
@@ -68,27 +68,27 @@ fn intern(node: Node) -> StackKey {
     StackKey::from_index(nodes.intern(node) as usize)
 }
 
-/// How many nodes there are.
+/// Returns the number of nodes.
 pub fn len() -> usize {
     let _guard = reentrancy::enter();
     lock().as_ref().map_or(0, |nodes| nodes.rows().len())
 }
 
-/// The node that `key` names.
+/// Returns the node of `key`.
 pub fn node(key: StackKey) -> Option<Node> {
     let _guard = reentrancy::enter();
     let nodes = lock();
     nodes.as_ref()?.rows().get(key.index()?).copied()
 }
 
-/// The nodes made since there were `known` of them, in order of creation: the key of the first has index `known`.
-/// A file writer that calls this with what it has already written gets each node exactly once, parents first.
+/// Returns the nodes after the first `known` ones, in order of creation: the key of the first has index `known`.
+/// A file writer that passes the number of nodes already written gets each node exactly once, parents first.
 pub fn nodes_since(known: usize) -> Vec<Node> {
     let _guard = reentrancy::enter();
     lock().as_ref().and_then(|nodes| nodes.rows().get(known..)).map_or_else(Vec::new, <[Node]>::to_vec)
 }
 
-/// The return addresses of a stack, innermost first; empty for [`StackKey::NONE`].
+/// Returns the return addresses of a stack, innermost first; empty for [`StackKey::NONE`].
 pub fn frames(key: StackKey) -> Vec<u64> {
     let _guard = reentrancy::enter();
     let nodes = lock();
@@ -100,10 +100,10 @@ pub fn frames(key: StackKey) -> Vec<u64> {
 /// Fingerprint of the empty stack.
 pub(super) const ROOT: u64 = 0x1234_5678_9abc_def1;
 
-/// The fingerprint of the stack with fingerprint `parent` after one more frame.
+/// Returns the fingerprint of the stack with fingerprint `parent` after one more frame.
 ///
-/// For a given parent no two addresses give the same fingerprint: each of the three operations can be undone.
-/// That makes a fingerprint, together with the parent's key, as good as the address itself.
+/// For a given parent, different addresses give different fingerprints, since each of the three operations is
+/// invertible. Thus a fingerprint together with the parent's key identifies the stack as exactly as the address itself.
 #[inline(always)]
 pub(super) fn fingerprint(parent: u64, address: u64) -> u64 {
     let product = (parent ^ address).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -117,14 +117,14 @@ struct Entry {
     key: StackKey,
 }
 
-/// A thread's own view of the depot: a growing table with open addressing, from parent and fingerprint to key.
+/// A thread's cache of the depot: a growing hash table with open addressing, from parent and fingerprint to key.
 ///
-/// Where to look depends on fingerprints alone, not on the parent's key, so that the lookups of consecutive frames
-/// overlap in the processor; whether an entry is the right one is decided exactly.
+/// The slot depends only on the fingerprint, not on the parent's key, so that the processor can overlap the lookups of
+/// consecutive frames. Whether an entry matches is decided exactly.
 pub(super) struct Front {
     entries: Box<[Entry]>,
     used: usize,
-    /// The fingerprint's top bits, after this shift, say where to look first.
+    /// The fingerprint shifted right by this is the first slot to probe.
     shift: u32,
 }
 
@@ -137,7 +137,8 @@ impl Front {
         Self { entries: vec![Entry::default(); 1 << bits].into_boxed_slice(), used: 0, shift: u64::BITS - bits }
     }
 
-    /// The key of the stack `parent` with `address` called innermost; `print` is its fingerprint. None when the depot is full.
+    /// Returns the key of the stack `parent` with the innermost frame `address`; `print` is its fingerprint. Returns
+    /// [`StackKey::NONE`] when the depot is full.
     #[inline(always)]
     pub(super) fn key(&mut self, parent: StackKey, address: u64, print: u64) -> StackKey {
         let last = self.entries.len() - 1;
@@ -183,7 +184,7 @@ impl Front {
         self.used += 1;
     }
 
-    /// The key of a whole stack, given innermost first.
+    /// Returns the key of a whole stack, given innermost first.
     pub(super) fn key_of(&mut self, frames: &[u64]) -> StackKey {
         let mut parent = StackKey::NONE;
         let mut print = ROOT;

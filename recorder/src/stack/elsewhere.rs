@@ -1,4 +1,4 @@
-//! Everywhere else: capture by the `backtrace` crate, some microseconds a stack.
+//! Stack capture on all other platforms, with the `backtrace` crate, at some microseconds per stack.
 
 use std::cell::RefCell;
 
@@ -12,19 +12,20 @@ thread_local! {
 
 pub(super) fn use_portable() {}
 
-/// The running stack; the first frame is the caller of this function. See [`crate::stack`] for costs and limits.
+/// Captures the current stack; the first frame is the caller of this function. See [`crate::stack`] for costs and
+/// limits.
 #[inline(never)]
 pub extern "C" fn capture() -> StackKey {
     stack_from(capture as extern "C" fn() -> StackKey as usize)
 }
 
-/// The same: this platform has one way only.
+/// Same as [`capture`]: this platform has only one implementation.
 #[inline(never)]
 pub extern "C" fn capture_portable() -> StackKey {
     stack_from(capture_portable as extern "C" fn() -> StackKey as usize)
 }
 
-/// The running stack outside the function that starts at `own`.
+/// Captures the current stack outside the function that starts at `own`.
 fn stack_from(own: usize) -> StackKey {
     let Some(_guard) = reentrancy::enter() else {
         losses::count_refused();

@@ -1,4 +1,4 @@
-//! Loader: what the dynamic loader knows of the process: modules, their unwind tables, and whether any came or went.
+//! Reads the dynamic loader's list of modules, their unwind tables, and its counters of loads and unloads.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -11,17 +11,17 @@ pub(super) use linux::{Changes, Loaded, changes, keep_loaded, loaded};
 /// A binary or shared library in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Module {
-    /// Its file; a bare name for what has none, such as `linux-vdso.so.1`.
+    /// Path of its file; a bare name for a module without a file, such as `linux-vdso.so.1`.
     pub path: PathBuf,
-    /// The linker's build id; empty if the module has none.
+    /// Build id set by the linker; empty if the module has none.
     pub build_id: Vec<u8>,
-    /// What the loader added to the addresses in the file.
+    /// Offset that the loader added to the addresses in the file.
     pub load_bias: u64,
-    /// The loaded segments' addresses in memory, in the file's order.
+    /// Addresses of the loaded segments in memory, in file order.
     pub ranges: Vec<Range<u64>>,
 }
 
-/// None: this platform's loader is not asked.
+/// Returns an empty list: modules are not supported on this platform.
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 pub(super) fn modules() -> Vec<Module> {
     Vec::new()
@@ -39,17 +39,17 @@ mod linux {
 
     use super::Module;
 
-    /// A module with what unwinding wants to know of it.
+    /// A module with the facts needed for unwinding.
     #[derive(Clone, Debug)]
     pub(in crate::stack) struct Loaded {
         pub(in crate::stack) module: Module,
-        /// The loader's own name for it; empty for the program itself.
+        /// Name used by the loader; empty for the program itself.
         pub(in crate::stack) name: CString,
-        /// Where `.eh_frame_hdr` lies in memory, when there is one.
+        /// Addresses of `.eh_frame_hdr` in memory, if there is one.
         pub(in crate::stack) unwind_index: Option<Range<u64>>,
     }
 
-    /// How many modules were ever loaded and unloaded: equal counts mean that nothing changed.
+    /// Numbers of modules loaded and unloaded so far: equal counts mean that nothing changed.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub(in crate::stack) struct Changes {
         loaded: u64,
@@ -62,7 +62,7 @@ mod linux {
         1
     }
 
-    /// The loader's counters; some 16 ns.
+    /// Returns the loader's counters; takes some 16 ns.
     pub(in crate::stack) fn changes() -> Changes {
         let mut out = Changes::default();
         // SAFETY: the callback gets a pointer to `out`, which outlives the call.
@@ -86,7 +86,7 @@ mod linux {
         0
     }
 
-    /// Every module, in the order in which they were loaded.
+    /// Returns all modules in load order.
     pub(in crate::stack) fn loaded() -> Vec<Loaded> {
         let mut out: Vec<Loaded> = Vec::new();
         // SAFETY: the callback gets a pointer to `out`, which outlives the call.
@@ -97,7 +97,7 @@ mod linux {
         out
     }
 
-    /// Every module, without what unwinding wants.
+    /// Returns all modules in load order, without the facts needed for unwinding.
     pub(in crate::stack) fn modules() -> Vec<Module> {
         loaded().into_iter().map(|loaded| loaded.module).collect()
     }
@@ -128,7 +128,7 @@ mod linux {
             .filter(|header| mapped(&range_of(header)))
             .find_map(|header| {
                 let range = range_of(header);
-                // SAFETY: the notes lie in a readable segment, which stays mapped while the loader's list is being read.
+                // SAFETY: the notes are in a readable segment, which stays mapped while the loader's list is read.
                 let notes =
                     unsafe { std::slice::from_raw_parts(range.start as *const u8, (range.end - range.start) as usize) };
                 build_id(notes, if header.p_align == 8 { 8 } else { 4 })
@@ -139,7 +139,7 @@ mod linux {
         Loaded { module: Module { path: PathBuf::new(), build_id, load_bias, ranges }, name, unwind_index }
     }
 
-    /// The description of the note of type 3 by "GNU".
+    /// Returns the descriptor of the note of type 3 by "GNU", which is the build id.
     fn build_id(mut notes: &[u8], align: usize) -> Option<Vec<u8>> {
         let word = |notes: &[u8], at: usize| -> Option<usize> {
             Some(u32::from_ne_bytes(notes.get(at..at + 4)?.try_into().ok()?) as usize)
@@ -155,14 +155,14 @@ mod linux {
     }
 
     /// Makes the loader keep a module for the rest of the process, so that an address that was seen on a stack never
-    /// means something else later. False when the loader knows no such module.
+    /// changes its meaning. Returns false if the loader does not know the module.
     ///
-    /// May wait for a `dlopen` that is under way on another thread: hold no lock that a module's initialiser could want.
+    /// May wait for a `dlopen` on another thread: do not hold a lock that a module's initializer could need.
     pub(in crate::stack) fn keep_loaded(name: &CStr) -> bool {
         if name.is_empty() || name.to_bytes().starts_with(b"linux-vdso") {
             return true;
         }
-        // SAFETY: a valid C string; `RTLD_NOLOAD` runs no foreign code, and the handle is kept for ever on purpose.
+        // SAFETY: a valid C string; `RTLD_NOLOAD` runs no foreign code, and the handle is leaked on purpose.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE) };
         !handle.is_null()
     }

@@ -1,16 +1,16 @@
-//! Losses: what stack capture left out or had to do slowly, counted.
+//! Counters of incomplete, failed and slow stack captures.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What capture left out, and how often it was slow, since the process started. Tells how far the stacks can be trusted.
+/// Numbers of incomplete, failed and slow captures since the process started, which show how far stacks can be trusted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
     /// Stacks deeper than [`MAX_FRAMES`](super::MAX_FRAMES), recorded without their outermost frames.
     pub cut: u64,
-    /// Captures that got no stack, because another capture on the same thread was under way (a signal handler, an
+    /// Captures that returned no stack, because another capture on the same thread was under way (a signal handler, an
     /// allocator hook), because the thread was ending, or because the table of stacks was full.
     pub refused: u64,
-    /// Captures that took the platform's unwinder, which is exact too, but a hundred times slower.
+    /// Captures by the platform's unwinder, which is exact too, but a hundred times slower.
     pub portable: u64,
 }
 
@@ -18,7 +18,7 @@ static CUT: AtomicU64 = AtomicU64::new(0);
 static REFUSED: AtomicU64 = AtomicU64::new(0);
 static PORTABLE: AtomicU64 = AtomicU64::new(0);
 
-/// The counts now.
+/// Returns the current counts.
 pub fn losses() -> Losses {
     Losses {
         cut: CUT.load(Ordering::Relaxed),

@@ -1,35 +1,35 @@
-//! Stacks: where the program is, as a number, in tens of nanoseconds.
+//! Captures the current call stack as a number, in tens of nanoseconds.
 //!
-//! [`capture`] gives the running stack as a [`StackKey`]: equal keys are equal stacks, in the whole process and for its
-//! whole life. The [`depot`] turns keys back into return addresses, [`modules()`] says which binary an address lies in,
-//! and [`crate::symbolize`] which source lines it stands for.
+//! [`capture`] returns the current stack as a [`StackKey`]: equal keys are equal stacks, in the whole process and for
+//! its whole life. The [`depot`] turns keys back into return addresses, [`modules()`] maps addresses to binaries, and
+//! [`crate::symbolize`] maps them to source lines.
 //!
-//! # How
+//! # How it works
 //!
-//! On Linux on x86-64 a frame is left by a small cached rule read from the unwind tables, and only the frames that
-//! changed since the thread's last capture are walked; the others are proved unchanged by comparing the words of the
-//! stack that they were found through. Programs need no flags and no frame pointers. On Linux on AArch64 the walk follows
-//! frame records, which its compilers keep by default. Wherever the walk cannot be sure (signal frames, coroutines, code
-//! made at run time, unusual unwind tables, another system), the platform's unwinder takes that stack, which is exact
-//! too. The first capture of a process compares both, and gives the walk up if they disagree.
+//! On Linux on x86-64 a frame is unwound with a small cached rule derived from the unwind tables. Only the frames that
+//! changed since the thread's last capture are walked; the others are proved unchanged by comparing the stack words
+//! that led to them. Programs need no flags and no frame pointers. On Linux on AArch64 the walk follows frame records,
+//! which its compilers keep by default. Wherever the walk is not certain to be correct (signal frames, coroutines, code
+//! generated at run time, unusual unwind tables, another system), the platform's unwinder captures that stack, which is
+//! exact too. The first capture of a process compares both, and disables the walk if they disagree.
 //!
 //! # Costs
 //!
-//! Measured by `benches/stack.rs`. A capture takes tens of nanoseconds, neither locks nor allocates, once its addresses
-//! and its stack are known; a return address that is new to the process takes about half a microsecond, the first
-//! capture of a thread some microseconds, that of the process a tenth of a millisecond. The unwinder takes some 100 ns
-//! a frame. Each thread that captures keeps some 50 KB; each new node of the stack tree some 50 bytes.
+//! Measured by `benches/stack.rs`. Once its addresses and its stack are known, a capture takes tens of nanoseconds and
+//! neither locks nor allocates. A return address that is new to the process takes about half a microsecond, the first
+//! capture of a thread some microseconds, the first of the process a tenth of a millisecond. The unwinder takes some
+//! 100 ns per frame. Each thread that captures keeps some 50 KB; each new node of the stack tree some 50 bytes.
 //!
 //! # Limits
 //!
-//! * A stack keeps its [`MAX_FRAMES`] innermost frames; [`losses`] counts those that had more, and captures without result.
+//! * A stack keeps its [`MAX_FRAMES`] innermost frames; [`losses`] counts deeper stacks and failed captures.
 //! * On x86-64, modules that were seen on a stack are never unloaded afterwards (`RTLD_NODELETE`), so that an address
 //!   keeps its meaning. A program that must unload its plugins calls [`use_portable_unwinder`] first, or sets the
 //!   environment variable `HIGHWATER_STACKS=portable`.
-//! * A capture may allocate and lock when something is new: do not call it from a signal handler, though one that
-//!   interrupts a capture on its own thread only gets no stack.
-//! * Tail calls leave no trace: optimised, a function whose last act is `capture()` is not on the stack that it gets.
-//!   Inlined functions appear when symbols are looked up.
+//! * A capture may allocate and lock when something is new, so it must not be called from a signal handler. A handler
+//!   that interrupts a capture on its own thread merely gets no stack.
+//! * Tail calls leave no trace: in optimized code, a function that ends with `capture()` is not on the captured stack.
+//!   Inlined functions appear when the stack is symbolized.
 //! * On AArch64 a C function that was built without a frame record hides its caller's call, and the stack of a signal
 //!   handler lacks the call that the signal interrupted.
 
@@ -53,11 +53,11 @@ pub use losses::{Losses, losses};
 pub use modules::{Module, ModuleOffset, Modules, modules};
 pub use platform::{capture, capture_portable};
 
-/// How many frames of a stack are kept, the innermost ones.
+/// Maximum number of frames of a stack; the innermost ones are kept.
 pub const MAX_FRAMES: usize = 256;
 
-/// Uses the platform's unwinder for every capture from now on: some microseconds each, but no module is kept loaded
-/// that was not already. Addresses of a module that is unloaded then mean nothing to [`crate::symbolize`].
+/// Uses the platform's unwinder for all captures from now on. Each takes some microseconds, but no further modules are
+/// kept loaded. Addresses of a module that is unloaded then mean nothing to [`crate::symbolize`].
 pub fn use_portable_unwinder() {
     platform::use_portable();
 }

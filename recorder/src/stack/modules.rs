@@ -1,4 +1,4 @@
-//! Modules: the binary and the shared libraries of the running process, and which of them an address lies in.
+//! The program and the shared libraries of the current process, and a lookup of modules by address.
 
 use std::ops::Range;
 
@@ -6,20 +6,20 @@ use super::loader;
 pub use super::loader::Module;
 use crate::reentrancy;
 
-/// Where a call lies: in which module, and where in its file.
+/// The location of a call: a module, and an address in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ModuleOffset {
     /// Index in [`Modules::list`].
     pub module: usize,
-    /// The return address less one, so that it lies within the call, and less the module's load bias.
+    /// The return address minus one, so that it lies within the call, minus the module's load bias.
     pub address: u64,
 }
 
-/// The modules at one time.
+/// The modules of the process at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Modules {
     list: Vec<Module>,
-    /// Every range with the index of its module, by address.
+    /// Address ranges with the index of their module, sorted by address.
     ranges: Vec<(Range<u64>, usize)>,
 }
 
@@ -33,13 +33,13 @@ impl Modules {
         Self { list, ranges }
     }
 
-    /// The modules in the order in which they were loaded, the program first.
-    /// In a later list a module is to be known again by path and load bias, not by its index.
+    /// Returns the modules in load order, the program first.
+    /// To find a module in a later list, compare path and load bias, not the index.
     pub fn list(&self) -> &[Module] {
         &self.list
     }
 
-    /// Where the call with this return address lies; `None` outside all modules, as for code made at run time.
+    /// Returns the location of the call with this return address; `None` outside all modules, as for JIT-compiled code.
     pub fn locate(&self, return_address: u64) -> Option<ModuleOffset> {
         let call = return_address.checked_sub(1)?;
         let after = self.ranges.partition_point(|(range, _)| range.start <= call);
@@ -49,8 +49,8 @@ impl Modules {
     }
 }
 
-/// The modules now, on Linux; elsewhere none, and recordings keep bare addresses.
-/// Costs well under a microsecond a module.
+/// Returns the current modules on Linux; on other systems an empty list, so that recordings keep bare addresses.
+/// Takes well under a microsecond per module.
 pub fn modules() -> Modules {
     let _guard = reentrancy::enter();
     Modules::new(loader::modules())

@@ -1,24 +1,24 @@
-//! Digest: a checksum over a snapshot's events, by which a file tells whether it was edited since it was written.
+//! A checksum over a snapshot's events, used to detect whether a file was edited after it was written.
 
 use super::raw::{Action, RawEvent, RawSnapshot};
 
-/// Takes the events of a snapshot, trace after trace, and gives their CRC-32.
+/// Computes the CRC-32 of a snapshot's events, trace by trace.
 ///
-/// For each event the bytes are its action's code (its place in [`Action::NAMED`], 255 for any other), `address`, `size`,
-/// `stream` and `time_us`; at the end of each trace that has events, its device's ordinal and the number of its events.
-/// All but the first are little-endian `u64`.
+/// Each event contributes its action's code (its index in [`Action::NAMED`], 255 for any other action), `address`,
+/// `size`, `stream` and `time_us`. Each trace that has events ends with its device's ordinal and the number of its
+/// events. All values except the action's code are little-endian `u64`.
 #[derive(Clone, Debug, Default)]
 pub struct EventDigest {
     crc: crc32fast::Hasher,
-    /// Events of the trace that is being taken.
+    /// Number of events seen in the current trace.
     events: u64,
 }
 
 impl EventDigest {
-    /// Stands for the ordinal of pinned host memory, whose trace comes last.
+    /// The ordinal used for pinned host memory, whose trace comes last.
     pub const HOST: u64 = u64::MAX;
 
-    /// Takes the next event of a trace.
+    /// Adds the next event of a trace.
     pub fn take(&mut self, event: &RawEvent) {
         let mut bytes = [0; 33];
         bytes[0] = if event.action == Action::Unknown { u8::MAX } else { event.action as u8 };
@@ -30,7 +30,7 @@ impl EventDigest {
         self.events += 1;
     }
 
-    /// Ends the trace of `device`; the traces come in the order of their devices.
+    /// Ends the trace of `device`. Traces must be added in order of their devices.
     pub fn end_trace(&mut self, device: u64) {
         if self.events > 0 {
             self.crc.update(&device.to_le_bytes());
@@ -39,12 +39,12 @@ impl EventDigest {
         }
     }
 
-    /// The digest of all that was taken.
+    /// Returns the digest of all events added.
     pub fn finish(self) -> u32 {
         self.crc.finalize()
     }
 
-    /// The digest of a whole snapshot.
+    /// Computes the digest of a whole snapshot.
     pub fn of(raw: &RawSnapshot) -> u32 {
         let mut digest = Self::default();
         let traces = raw.traces.iter().enumerate().map(|(device, events)| (device as u64, events));

@@ -1,4 +1,4 @@
-//! Embedded: the whole `.snap` recording that an exported snapshot carries as a text, and the way back to it.
+//! Recovers the `.snap` recording that this program embeds, as a string, in the snapshots that it exports.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,16 +9,20 @@ use highwater_snapshots::error::Problem;
 use highwater_snapshots::format::read_bytes;
 use highwater_snapshots::trace::Trace;
 
-/// What the text begins with: what it holds, and by which rules the digest was made.
+/// Start of the string: the version of its layout and of the digest.
 const MARKER: &str = "snap1";
 
-/// The start of the text for a snapshot whose events have this digest; the recording's bytes follow in base64.
+/// Returns the start of the string for a snapshot with this event digest; the recording's bytes follow in base64.
 pub(super) fn prefix(digest: u32) -> String {
     format!("{MARKER}:{digest:08x}:")
 }
 
-/// The recording that this program put into the snapshot when it wrote it, exact where the snapshot is an image of it.
-/// `None` if there is none; a problem if it cannot be used: the events were edited since, or the text is damaged.
+/// Recovers the recording that this program embedded in the snapshot, which is exact where the snapshot represents the
+/// recording. Returns `None` if there is none.
+///
+/// # Errors
+///
+/// Returns a problem if the recording cannot be used: the events were edited since, or the string is damaged.
 pub fn recover(raw: &RawSnapshot) -> Option<Result<Trace, Problem>> {
     let text = raw.highwater.as_deref()?;
     Some(read(text, EventDigest::of(raw)).map_err(Problem::new))

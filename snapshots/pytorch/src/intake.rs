@@ -1,4 +1,4 @@
-//! Intake: what the readers hand their values to; keeps each text, frame and stack once, and counts what is strange.
+//! Collects the values that the readers parse: interns strings, frames and stacks, and counts unexpected values.
 
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
@@ -11,7 +11,7 @@ use highwater_snapshots::error::Problem;
 use highwater_snapshots::ids::StringId;
 use highwater_snapshots::live_bytes::{LiveBytes, LiveBytesMeter};
 
-/// Takes a snapshot's values in whatever order its file has them.
+/// Builds a [`RawSnapshot`] from values in whatever order the file has them.
 #[derive(Clone, Debug)]
 pub struct Intake {
     raw: RawSnapshot,
@@ -19,12 +19,12 @@ pub struct Intake {
     frames: HashMap<RawFrame, u32>,
     extras: HashMap<Extras, u32>,
     hasher: DefaultHashBuilder,
-    /// How often each strange thing was seen.
+    /// Number of occurrences of each unexpected value.
     strange: BTreeMap<String, u64>,
     meter: LiveBytesMeter,
 }
 
-/// An event's values; what a file does not say stays as it is by default.
+/// The fields of an event; those missing from the file keep their defaults.
 #[derive(Clone, Copy, Debug)]
 pub struct EventDraft {
     /// `action`.
@@ -41,7 +41,7 @@ pub struct EventDraft {
     pub stream: u64,
     /// `frames`.
     pub stack: u32,
-    /// The rest.
+    /// The rare fields.
     pub extras: Extras,
 }
 
@@ -60,18 +60,18 @@ impl Default for EventDraft {
     }
 }
 
-/// A block's values; what a file does not say stays as it is by default.
+/// The fields of a block; those missing from the file keep their defaults.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockDraft {
     /// `address`.
     pub address: Option<u64>,
     /// `size`.
     pub size: u64,
-    /// `requested_size`, or `real_size` of the newest `history`.
+    /// `requested_size`, or `real_size` of the newest `history` entry.
     pub requested_size: Option<u64>,
     /// `state`.
     pub state: BlockState,
-    /// `frames`, or those of the newest `history`.
+    /// `frames`, or the frames of the newest `history` entry.
     pub stack: u32,
     /// `forward_frames`.
     pub forward: u32,
@@ -90,7 +90,7 @@ impl Default for BlockDraft {
     }
 }
 
-/// A segment's values; what a file does not say stays as it is by default.
+/// The fields of a segment; those missing from the file keep their defaults.
 #[derive(Clone, Debug)]
 pub struct SegmentDraft {
     /// See [`RawSegment`]; its `blocks` are set by [`Intake::segment`].
@@ -117,10 +117,10 @@ impl Default for SegmentDraft {
     }
 }
 
-/// Texts that say nothing: an event without them is the same as one with them.
+/// Strings that carry no information: an event with one is treated as if the field were missing.
 const EMPTY: [&str; 2] = ["", "N/A"];
 
-/// Different strange things that are told one by one.
+/// Number of distinct unexpected values that are reported one by one.
 const MOST_STRANGE: usize = 200;
 
 impl Default for Intake {
@@ -134,7 +134,7 @@ impl Default for Intake {
             strange: BTreeMap::new(),
             meter: LiveBytesMeter::default(),
         };
-        // The names of actions come first, so that their ids are known.
+        // The names of the actions come first because `event` relies on their ids.
         for (name, _) in Action::NAMED {
             intake.text(name);
         }
@@ -148,7 +148,11 @@ impl Default for Intake {
 }
 
 impl Intake {
-    /// The id of `text`, kept when it is new.
+    /// Returns the id of `text`, adding the string if it is new.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there are 2^32 - 1 distinct strings already.
     pub fn text(&mut self, text: &str) -> StringId {
         let strings = &mut self.raw.strings;
         let hash = self.hasher.hash_one(text);
@@ -162,12 +166,16 @@ impl Intake {
         id
     }
 
-    /// The text of `id`; empty for none.
+    /// Returns the string with the id `id`, or an empty string if there is none.
     pub fn string(&self, id: StringId) -> &str {
         id.index().and_then(|row| self.raw.strings.get(row)).map_or("", String::as_str)
     }
 
-    /// The row of a frame, kept when it is new.
+    /// Returns the row of `frame`, adding the frame if it is new.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there are 2^32 distinct frames.
     pub fn frame(&mut self, frame: RawFrame) -> u32 {
         let frames = &mut self.raw.frames;
         *self.frames.entry(frame).or_insert_with(|| {
@@ -176,7 +184,8 @@ impl Intake {
         })
     }
 
-    /// One text of what torch.fx says of a frame: the node's operation, name, target, and the line of the model.
+    /// Joins the torch.fx fields of a frame into one string: the node's operation, name and target, and the line of the
+    /// model.
     pub fn fx(&mut self, parts: [StringId; 4]) -> StringId {
         if parts == [StringId::NONE; 4] {
             return StringId::NONE;
@@ -187,22 +196,30 @@ impl Intake {
         self.text(&text)
     }
 
-    /// The number of a stack: rows of frames, innermost first.
+    /// Returns the index of a stack, given as rows of frames, innermost first.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there are 2^32 distinct stacks.
     pub fn stack(&mut self, frames: &[u32]) -> u32 {
         self.raw.stacks.intern(frames)
     }
 
-    /// The rows of the frames of a stack, innermost first.
+    /// Returns the rows of the frames of a stack, innermost first.
     pub fn stack_frames(&self, stack: u32) -> &[u32] {
         self.raw.stacks.get(stack)
     }
 
-    /// The number of a list of texts, by their ids.
+    /// Returns the index of a list of string ids.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there are 2^32 distinct lists.
     pub fn texts(&mut self, ids: &[u32]) -> u32 {
         self.raw.texts.intern(ids)
     }
 
-    /// The row of an event's rare facts.
+    /// Returns the row of a combination of rare fields, adding the combination if it is new.
     fn extras(&mut self, extras: Extras) -> u32 {
         if extras == Extras::default() {
             return 0;
@@ -214,7 +231,11 @@ impl Intake {
         })
     }
 
-    /// Makes an event of fixed size. It belongs to no trace yet.
+    /// Converts `draft` to an event of fixed size. The event is not added to any trace.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there are 2^32 distinct combinations of rare fields.
     pub fn event(&mut self, draft: &EventDraft) -> RawEvent {
         let mut extras = draft.extras;
         let action = match draft.action.index().and_then(|row| Action::NAMED.get(row)) {
@@ -257,12 +278,12 @@ impl Intake {
         }
     }
 
-    /// How much memory lived over the events since this was last asked.
+    /// Returns the levels of live memory over the events since the last call.
     pub fn take_levels(&mut self) -> LiveBytes {
         self.meter.take()
     }
 
-    /// Takes a segment with its blocks, in the order of their addresses; to `host_segments` if `is_host`.
+    /// Adds a segment with its blocks, ordered by address, to `host_segments` if `is_host` and to `segments` otherwise.
     pub fn segment(&mut self, draft: SegmentDraft, blocks: &[BlockDraft], is_host: bool) {
         let mut segment = draft.segment;
         let first = self.raw.blocks.len();
@@ -279,7 +300,7 @@ impl Intake {
         rows.push(segment);
     }
 
-    /// Takes the events of a device, which replace those that it had.
+    /// Sets the events of a device, replacing any set before.
     pub fn trace(&mut self, device: usize, events: Vec<RawEvent>) {
         if device >= self.raw.traces.len() {
             self.raw.traces.resize_with(device + 1, Vec::new);
@@ -287,34 +308,34 @@ impl Intake {
         self.raw.traces[device] = events;
     }
 
-    /// Takes the events of pinned host memory.
+    /// Sets the events of pinned host memory.
     pub fn host_trace(&mut self, events: Vec<RawEvent>) {
         self.raw.host_trace = events;
     }
 
-    /// Takes one end of an annotation.
+    /// Adds one end of an annotation.
     pub fn annotation(&mut self, annotation: RawAnnotation) {
         self.raw.annotations.push(annotation);
     }
 
-    /// Takes an allocator setting.
+    /// Adds an allocator setting.
     pub fn setting(&mut self, name: impl Into<String>, value: impl Into<String>) {
         self.raw.settings.push((name.into(), value.into()));
     }
 
-    /// Takes what this program put into the file when it wrote it.
+    /// Sets the string that this program embedded in the file when it wrote it.
     pub fn highwater(&mut self, text: String) {
         self.raw.highwater = Some(text);
     }
 
-    /// As [`Self::highwater`], of a text that was taken already, which is no text of the snapshot then.
+    /// Like [`Self::highwater`], but takes a string that was already interned out of the snapshot's strings.
     pub fn highwater_text(&mut self, id: StringId) {
         if let Some(text) = id.index().and_then(|row| self.raw.strings.get_mut(row)) {
             self.raw.highwater = Some(std::mem::take(text));
         }
     }
 
-    /// Counts something strange, said as what events or rows have: "the key 'foo', which …".
+    /// Counts an unexpected value. `what` completes "3 times: …", for example "the key 'foo', which …".
     pub fn strange(&mut self, what: impl Into<String>) {
         let mut what = what.into();
         if self.strange.len() >= MOST_STRANGE && !self.strange.contains_key(&what) {
@@ -323,12 +344,12 @@ impl Intake {
         *self.strange.entry(what).or_default() += 1;
     }
 
-    /// Notes something that is wrong.
+    /// Adds a problem.
     pub fn problem(&mut self, problem: Problem) {
         self.raw.problems.push(problem);
     }
 
-    /// What the file says.
+    /// Returns the snapshot, with the unexpected values added to its problems.
     pub fn finish(mut self) -> RawSnapshot {
         for (what, count) in self.strange {
             let times = if count == 1 { "once".to_owned() } else { format!("{count} times") };

@@ -1,12 +1,13 @@
-//! PyTorch's memory snapshots, as `torch.cuda.memory._snapshot` makes them, in and out; and opening recordings of any
-//! kind ([`open`]).
+//! Reads, assembles and writes PyTorch's memory snapshots (`torch.cuda.memory._snapshot`), and opens recordings of
+//! any kind ([`open`]).
 //!
 //! ```text
 //!   pickle, JSON, page  ──►  Intake  ──►  RawSnapshot  ──►  Trace
 //! ```
 //!
-//! A reader hands every value that it recognises to the [`Intake`], which keeps one copy of each text, frame and stack
-//! and a record of fixed size for each event. What results is a [`RawSnapshot`]: what the file says, and no more.
+//! A reader passes every value that it recognizes to the [`Intake`], which interns strings, frames and stacks and
+//! stores each event as a record of fixed size. The result is a [`RawSnapshot`]: the contents of the file, and
+//! nothing inferred from them.
 
 mod sequences;
 pub mod raw;

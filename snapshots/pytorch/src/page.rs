@@ -1,7 +1,7 @@
-//! Page: the web page that PyTorch's `trace_plot` and `segment_plot` save, with a snapshot in it.
+//! Reads the snapshot in a web page saved by PyTorch's `trace_plot` or `segment_plot`.
 //!
-//! The page's script has a list of files, each `{"name": "…", "base64": "…"}`, whether assigned to `local_files` or
-//! handed to `add_local_files` at once. The script is not run, and nothing else of the page is looked at.
+//! The page's script has a list of files, each `{"name": "…", "base64": "…"}`, either assigned to `local_files` or
+//! passed directly to `add_local_files`. The script is not run, and the rest of the page is ignored.
 
 use std::io::{BufRead, BufReader, Read};
 
@@ -11,20 +11,24 @@ use base64::read::DecoderReader;
 use super::raw::RawSnapshot;
 use highwater_snapshots::error::{Error, Problem, Result};
 
-/// A file in a page, decoded.
+/// A decoded file in a page.
 pub type PageFile<'p> = BufReader<Decoded<'p>>;
 
-/// How the files are encoded; some encoders leave the padding out.
+/// Encoding of the files; some encoders omit the padding.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Bytes of a file that are decoded at a time.
+/// Size of the decoding buffer, in bytes.
 const BUFFER: usize = 1 << 16;
 
-/// Reads the snapshot in a page: the first file that `read` makes one of; it gives none for other files, which are
-/// named in the snapshot's problems. Fails if there is no snapshot, or as `read` and `page` do.
+/// Reads the snapshot in a page: the first file for which `read` returns one. `read` returns `None` for files that are
+/// not snapshots; the names of these files are listed in the snapshot's problems.
+///
+/// # Errors
+///
+/// Returns an error if the page has no snapshot, or if `read` or reading `page` fails.
 pub fn read_page(
     page: &mut dyn BufRead,
     read: &mut dyn FnMut(&mut PageFile<'_>) -> Result<Option<RawSnapshot>>,
@@ -44,7 +48,7 @@ pub fn read_page(
         } else {
             others.push(name);
         }
-        // A name in what is left of the content would be taken for another file.
+        // Skip the rest of the content, so that a name in it is not mistaken for another file.
         std::io::copy(&mut content, &mut std::io::sink()).map_err(Error::from_input)?;
     }
     let Some(mut snapshot) = snapshot else {
@@ -57,7 +61,7 @@ pub fn read_page(
     Ok(snapshot)
 }
 
-/// An error in a file whose text begins at byte `start` of the page.
+/// Rewrites an error in a file whose base64 text begins at byte `start` of the page.
 fn within(error: Error, start: u64) -> Error {
     match error {
         Error::Damaged { offset, what } => {
@@ -75,7 +79,7 @@ struct Others {
     names: Vec<String>,
 }
 
-/// So many of them are named.
+/// Maximum number of names listed.
 const NAMED: usize = 4;
 
 impl Others {
@@ -86,7 +90,7 @@ impl Others {
         }
     }
 
-    /// "2 files that are not read ('a', 'b')".
+    /// Formats the files as "2 files that are not read ('a', 'b')".
     fn words(&self, what: &str) -> String {
         let (files, are) = if self.count == 1 { ("file", "is") } else { ("files", "are") };
         let more = if self.count > NAMED as u64 { ", …" } else { "" };
@@ -94,22 +98,22 @@ impl Others {
     }
 }
 
-/// A page on its way through.
+/// A page that is being scanned.
 struct Script<'p> {
     page: &'p mut dyn BufRead,
     offset: u64,
-    /// The text before, from [`REMEMBERED`] to twice as many bytes of it.
+    /// The preceding text: up to twice [`REMEMBERED`] bytes, and at least [`REMEMBERED`] once that many were read.
     recent: Vec<u8>,
 }
 
-/// Bytes of text before a file's content in which its name is looked for.
+/// Number of bytes before a file's content that are searched for its name.
 const REMEMBERED: usize = 512;
 
-/// The key that has a file's content.
+/// The key of a file's content.
 const KEY: &[u8] = b"base64";
 
 impl Script<'_> {
-    /// Goes to the content of the next file, and gives its name.
+    /// Advances to the content of the next file and returns the file's name.
     fn next_file(&mut self) -> Result<Option<String>> {
         self.recent.clear();
         while let Some(byte) = self.byte()? {
@@ -123,7 +127,7 @@ impl Script<'_> {
         Ok(None)
     }
 
-    /// Whether a content follows the key: `": "`, with or without spaces.
+    /// Returns whether content follows the key: `": "`, with or without spaces.
     fn opens_content(&mut self) -> Result<bool> {
         if matches!(self.peek()?, Some(b'"' | b'\'')) {
             self.byte()?;
@@ -168,7 +172,7 @@ impl Script<'_> {
     }
 }
 
-/// The text after the last key `name` in `before`.
+/// Returns the string after the last key `name` in `before`.
 fn name_in(before: &[u8]) -> String {
     let text = String::from_utf8_lossy(before);
     let after = text.rsplit_once("name").map_or("", |(_, after)| after);
@@ -177,7 +181,7 @@ fn name_in(before: &[u8]) -> String {
     if name.is_empty() { "without a name".to_owned() } else { name.to_owned() }
 }
 
-/// The text of a file in a page, up to the quote that ends it. Spaces, line ends and backslashes are left out.
+/// The base64 text of a file in a page, up to the closing quote, without whitespace and backslashes.
 struct Content<'s, 'p> {
     script: &'s mut Script<'p>,
     has_ended: bool,
@@ -218,7 +222,7 @@ impl Read for Content<'_, '_> {
     }
 }
 
-/// The bytes of a file in a page.
+/// The decoded bytes of a file in a page.
 pub struct Decoded<'p> {
     bytes: DecoderReader<'static, GeneralPurpose, Box<dyn Read + 'p>>,
     decoded: u64,

@@ -1,15 +1,15 @@
-//! Sequences: lists of handles, each kept once; stacks are lists of frames.
+//! Interned lists of ids, each distinct list stored once; used for stacks, which are lists of frames.
 
 use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-/// Distinct lists of numbers in order of first appearance.
+/// Distinct lists of integers, in order of first appearance.
 #[derive(Clone)]
 pub struct Sequences {
-    /// The items of all lists, one list after the other.
+    /// The items of all lists, concatenated.
     items: Vec<u32>,
-    /// Where each list ends.
+    /// The end of each list in `items`.
     ends: Vec<usize>,
     index: HashTable<u32>,
     hasher: DefaultHashBuilder,
@@ -28,10 +28,14 @@ impl std::fmt::Debug for Sequences {
 }
 
 impl Sequences {
-    /// Stands for no list.
+    /// Index that stands for the empty list.
     pub const NONE: u32 = u32::MAX;
 
-    /// The number of `list`, appended when it is new; [`Self::NONE`] for an empty one.
+    /// Returns the index of `list`, adding the list if it is new, or [`Self::NONE`] for an empty list.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there are 2^32 distinct lists.
     pub fn intern(&mut self, list: &[u32]) -> u32 {
         if list.is_empty() {
             return Self::NONE;
@@ -49,7 +53,11 @@ impl Sequences {
         row
     }
 
-    /// The list of number `row`; empty for [`Self::NONE`].
+    /// Returns the list at index `row`, which is empty for [`Self::NONE`].
+    ///
+    /// # Panics
+    ///
+    /// Panics if there is no such list.
     pub fn get(&self, row: u32) -> &[u32] {
         match row {
             Self::NONE => &[],
@@ -57,12 +65,12 @@ impl Sequences {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of lists.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no lists.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }

@@ -6,7 +6,7 @@ use std::io;
 use highwater_analysis::phases::{PhaseRow, phases};
 use highwater_analysis::{Metric, Moment, Series};
 use highwater_app::figures::moment::{count_of, how_much_and_when};
-use highwater_snapshots::units::{format_bytes, format_count};
+use highwater_snapshots::units::format_bytes;
 use highwater_snapshots::{Category, DeviceId, Trace};
 use serde::{Serialize, Serializer};
 
@@ -103,7 +103,6 @@ pub fn table(rows: &[PhaseRow]) -> Table {
         Column::number("peak"),
         Column::text("").optional(),
         Column::number("end"),
-        Column::number("events").optional(),
         Column::text("at its peak").entries(),
     ]);
     for row in rows {
@@ -112,9 +111,8 @@ pub fn table(rows: &[PhaseRow]) -> Table {
             row.phase.name().to_owned(),
             format_bytes(row.start_bytes),
             format_bytes(row.peak_bytes),
-            bar(row.peak_bytes, highest, 10),
+            bar(row.peak_bytes, highest, 6),
             format_bytes(row.end_bytes),
-            format_count(u64::from(row.last.0 - row.first.0) + 1),
             made_of(&row.at_peak),
         ]);
     }

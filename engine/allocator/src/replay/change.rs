@@ -1,8 +1,8 @@
-//! Change: what a replay does with a block that the program did otherwise.
+//! Changes that a replay makes to a block.
 
 use highwater_recorder::snapshots::EventId;
 
-/// A part of something, such as one half.
+/// A fraction, such as one half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     numerator: u32,
@@ -10,10 +10,10 @@ pub struct Share {
 }
 
 impl Share {
-    /// The whole.
+    /// The fraction 1.
     pub const WHOLE: Self = Self { numerator: 1, denominator: 1 };
 
-    /// `numerator / denominator`, reduced; none if the denominator is 0.
+    /// Returns `numerator / denominator`, reduced; `None` if the denominator is 0.
     pub fn new(numerator: u32, denominator: u32) -> Option<Self> {
         let (mut a, mut b) = (numerator, denominator);
         while b > 0 {
@@ -22,7 +22,7 @@ impl Share {
         (denominator > 0).then(|| Self { numerator: numerator / a, denominator: denominator / a })
     }
 
-    /// This part of `bytes`, rounded up, at least 1.
+    /// Returns this fraction of `bytes`, rounded up, at least 1.
     pub fn of(self, bytes: u64) -> u64 {
         let product = u128::from(bytes) * u128::from(self.numerator);
         let part = product.div_ceil(u128::from(self.denominator));
@@ -36,14 +36,14 @@ impl Default for Share {
     }
 }
 
-/// What becomes of a block.
+/// The changes to a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockOverride {
-    /// It is never asked for.
+    /// Whether it is never allocated.
     pub is_removed: bool,
-    /// It is given back right after this event, if that is before the recording has it given back; none: as recorded.
+    /// The event right after which it is freed, if that is earlier than in the recording; none: freed as recorded.
     pub ends_after: EventId,
-    /// So much of it is asked for.
+    /// The fraction of its bytes that is requested.
     pub share: Share,
 }
 

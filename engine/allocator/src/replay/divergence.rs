@@ -1,4 +1,4 @@
-//! Divergence: where a replay first differs from the recording, and in what.
+//! The first difference between a replay and its recording.
 
 use std::fmt;
 
@@ -7,57 +7,57 @@ use highwater_recorder::snapshots::units::format_bytes;
 
 use super::driver::{Call, Misfit};
 
-/// The first event at which a replay differs.
+/// The first event at which a replay differs from the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Divergence {
     /// The recorded event.
     pub event: EventId,
-    /// In what.
+    /// The kind of difference.
     pub difference: Difference,
 }
 
-/// A difference between recording and replay, in bytes and addresses.
+/// A difference between recording and replay, in bytes or addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Difference {
-    /// The replay obtains memory; the recording obtains other, gives some back, or does nothing of the kind.
+    /// The replay reserves memory; the recording reserves a different amount, releases memory, or does neither.
     Obtained {
-        /// By the replay.
+        /// Bytes reserved by the replay.
         bytes: u64,
-        /// By the recording, if it obtains any.
+        /// Bytes reserved by the recording, if any.
         recorded: Option<u64>,
     },
-    /// The recording obtains memory that the replay does not need.
+    /// The recording reserves memory that the replay does not need.
     NotObtained {
-        /// By the recording.
+        /// Bytes reserved by the recording.
         recorded: u64,
     },
-    /// The replay gives memory back that the recording keeps.
+    /// The replay releases memory that the recording does not release.
     GaveBack {
-        /// By the replay.
+        /// Bytes released by the replay.
         bytes: u64,
     },
-    /// The recording gives memory back that the replay keeps.
+    /// The recording releases memory that the replay does not release.
     Kept {
-        /// By the recording.
+        /// Bytes released by the recording.
         recorded: u64,
     },
-    /// A block lies at another address.
+    /// A block is at another address.
     Placed {
-        /// In the recording.
+        /// Its address in the recording.
         recorded: u64,
-        /// In the replay.
+        /// Its address in the replay.
         replayed: u64,
     },
     /// A block has another size after rounding.
     Rounded {
-        /// In the recording.
+        /// Its bytes in the recording.
         recorded: u64,
-        /// In the replay.
+        /// Its bytes in the replay.
         replayed: u64,
     },
-    /// A request fails that the recording has as met, or the other way round.
+    /// A request fails in the replay but succeeded in the recording, or vice versa.
     Outcome {
-        /// Bytes asked for.
+        /// Requested bytes.
         requested: u64,
         /// Whether it fails in the replay.
         fails: bool,

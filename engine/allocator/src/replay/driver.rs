@@ -1,5 +1,4 @@
-//! Driver: the device of a replay: it answers as the recording says that the real one did, or as one of a given size
-//! would.
+//! The device of a replay: answers as the recorded device did, or as a device of a given size would.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,30 +9,30 @@ use crate::{Capacity, Driver, DriverError, DriverEvent, DriverKind};
 
 /// Pages are a multiple of this, as on every CUDA device.
 const GRANULARITY: u64 = 2 << 20;
-/// The size of a device of which nobody says how large it is: more than any has.
+/// The capacity assumed if the size of the device is unknown: more than any device has.
 pub(super) const BOUNDLESS: u64 = 1 << 43;
 
-/// Addresses that are made up end here, so that no sum of one and a length overflows.
+/// The end of made-up addresses, low enough that the sum of an address and a length cannot overflow.
 const LAST_ADDRESS: u64 = 1 << 63;
 
-/// Whether `bytes` from a recorded address on lie where addresses can be reckoned with in pages of `page` bytes.
+/// Returns whether `bytes` at a recorded address leave enough room for address arithmetic in pages of `page` bytes.
 pub(super) fn has_room(address: u64, bytes: u64, page: u64) -> bool {
     let margin = BOUNDLESS.max(page).saturating_mul(2);
     address.checked_add(bytes).is_some_and(|end| end.checked_add(margin).is_some())
 }
 
-/// What an allocator asked of its device.
+/// A call that an allocator made to its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Call {
-    /// A segment was obtained.
+    /// A segment was reserved.
     Reserve { address: u64, bytes: u64 },
-    /// A segment was given back.
+    /// A segment was released.
     Release { address: u64, bytes: u64 },
     /// Pages were mapped.
     Map { address: u64, bytes: u64 },
     /// Pages were unmapped.
     Unmap { address: u64, bytes: u64 },
-    /// A block that waited for another stream waits no longer.
+    /// A block no longer waits for another stream.
     Completed { block: u32 },
 }
 
@@ -43,61 +42,61 @@ impl Call {
     }
 }
 
-/// How the calls of a replay differ from those of the recording.
+/// A difference between the calls of a replay and those of the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Misfit {
-    /// The replay obtained memory where the recording has something else, or nothing.
+    /// The replay reserved memory where the recording has a different call, or none.
     Obtained { bytes: u64, recorded: Option<Call> },
-    /// The replay gave memory back that the recording keeps.
+    /// The replay released memory that the recording does not release.
     GaveBack { bytes: u64 },
     /// The recording has a call that the replay did not make.
     LeftOut(Call),
 }
 
-/// A device for a replay. Clones share it.
+/// The device of a replay. Clones share it.
 #[derive(Clone, Debug)]
 pub(super) struct ReplayDriver {
     books: Arc<Mutex<Books>>,
-    /// Bytes of the largest pages.
+    /// Bytes of the largest page.
     page: u64,
 }
 
 #[derive(Debug)]
 struct Books {
-    /// The size of the device, as it says.
+    /// The reported size of the device.
     total: u64,
-    /// So much of it can be had.
+    /// The part of it that can be reserved.
     bound: u64,
     used: u64,
-    /// Whether calls are answered as the recording has them.
+    /// Whether calls are answered as recorded.
     follows: bool,
-    /// What the recording has for the request that is being served.
+    /// The recorded calls for the current request.
     expected: VecDeque<Call>,
-    /// The recorded request failed: whatever else it asks for is refused.
+    /// Whether the recorded request failed, so that any further reservation is refused.
     refuses: bool,
     log: Vec<Call>,
     misfit: Option<Misfit>,
-    /// The bytes of segments and pages held, by address.
+    /// Bytes of the reserved segments and the initially mapped pages, by address.
     held: HashMap<u64, u64>,
-    /// Where addresses begin that no recording has.
+    /// The start of addresses that are not in any recording.
     next_address: u64,
     next_event: u64,
     /// The block that is being freed.
     freeing: u32,
-    /// Blocks that wait, by the event that they wait for, and the other way round.
+    /// Blocks that wait, by their event, and vice versa.
     waiting: HashMap<u64, u32>,
     event_of: HashMap<u32, u64>,
-    /// Events that have come, and whose blocks are not yet told.
+    /// Completed events whose blocks have not been logged yet.
     come: HashMap<u64, u32>,
 }
 
 impl ReplayDriver {
-    /// A device that answers as recorded.
+    /// Creates a device that answers as recorded.
     pub(super) fn following(total: Option<u64>, addresses_from: u64, page: u64) -> Self {
         Self { page, ..Self::new(None, total, addresses_from, true) }
     }
 
-    /// A device of `total` bytes, of which `bound` can be had, or without a bound.
+    /// Creates a device of `total` bytes, of which `bound` can be reserved; `None`: unlimited.
     pub(super) fn of_size(bound: Option<u64>, total: Option<u64>, addresses_from: u64) -> Self {
         Self::new(bound, total, addresses_from, false)
     }
@@ -124,12 +123,12 @@ impl ReplayDriver {
         Self { books: Arc::new(Mutex::new(books)), page: 0 }
     }
 
-    /// Counts memory that was held before the replay began.
+    /// Counts memory that was reserved before the replay began.
     pub(super) fn hold(&self, address: u64, bytes: u64) {
         self.books().hold(address, bytes);
     }
 
-    /// What the recording has for the next request; with `refuses`, the request failed in the end.
+    /// Sets the recorded calls for the next request; `refuses` means that the request failed in the end.
     pub(super) fn expect(&self, calls: impl Iterator<Item = Call>, refuses: bool) {
         let mut books = self.books();
         books.expected.clear();
@@ -137,7 +136,7 @@ impl ReplayDriver {
         books.refuses = refuses;
     }
 
-    /// Ends a request: the first difference to what was expected.
+    /// Ends a request; returns the first difference from the expected calls.
     pub(super) fn end_expecting(&self) -> Option<Misfit> {
         let mut books = self.books();
         books.refuses = false;
@@ -146,7 +145,7 @@ impl ReplayDriver {
         books.misfit.take().or(left_out)
     }
 
-    /// What was asked since this was last taken.
+    /// Takes the calls made since the last time.
     pub(super) fn take_log(&self, into: &mut Vec<Call>) {
         into.clear();
         let mut books = self.books();
@@ -155,12 +154,12 @@ impl ReplayDriver {
         }
     }
 
-    /// Says which block the next event is for.
+    /// Sets the block that the next event is for.
     pub(super) fn freeing(&self, block: u32) {
         self.books().freeing = block;
     }
 
-    /// Lets the event come that `block` waits for, if it waits.
+    /// Completes the event that `block` waits for; returns whether it waits.
     pub(super) fn complete(&self, block: u32) -> bool {
         let mut books = self.books();
         let Some(event) = books.event_of.remove(&block) else {
@@ -190,9 +189,10 @@ impl Books {
         Ok(address)
     }
 
-    /// Whether memory is given out for a call that the recording answers with `matching`. The address that it has then.
+    /// Decides whether memory is reserved for a call, and returns the address of the recorded call that `matching`
+    /// accepts.
     fn grant(&mut self, bytes: u64, matching: impl Fn(Call) -> Option<u64>) -> Result<Option<u64>, DriverError> {
-        // A recording that is followed may hold more than any device, but no more than can be summed.
+        // When following a recording, more may be reserved than any device has, but no more than can be added up.
         let most = if self.follows { LAST_ADDRESS / 2 } else { self.bound };
         if self.used.saturating_add(bytes) > most {
             return Err(DriverError::OutOfMemory);
@@ -218,7 +218,7 @@ impl Books {
         }
     }
 
-    /// Takes a call that gives memory back out of what is expected. Calls next to each other may come in any order.
+    /// Removes a call that releases memory from the expected calls. Adjacent calls may come in any order.
     fn expect_gift(&mut self, call: Call, bytes: u64) {
         if !self.follows {
             return;
@@ -266,7 +266,7 @@ impl Driver for ReplayDriver {
             Call::Reserve { address, bytes: recorded } if recorded == bytes => Some(address),
             _ => None,
         })?;
-        // An address that the recording has given back, and this replay has not, is not given out twice.
+        // An address that the recording has released, but this replay has not, must not be used twice.
         let recorded =
             recorded.filter(|address| !books.held.contains_key(address) && has_room(*address, bytes, self.page));
         let address = recorded.map_or_else(|| books.fresh_addresses(bytes), Ok)?;
@@ -290,7 +290,7 @@ impl Driver for ReplayDriver {
 
     fn reserve_addresses(&self, bytes: u64) -> Result<u64, DriverError> {
         let mut books = self.books();
-        // The first pages that are mapped lie at the beginning of the addresses.
+        // The first pages mapped are at the start of the addresses.
         let recorded = books.expected.iter().find_map(|call| match call {
             Call::Map { address, .. } => Some(*address),
             _ => None,

@@ -1,12 +1,12 @@
-//! Handles: the live blocks of a replay, by their rows in the recording.
+//! The handles of a replay's live blocks, by their rows in the recording.
 
 use crate::Block;
 
-/// Names no place.
+/// Marks a row without a live block.
 const NOWHERE: u32 = u32::MAX;
 
-/// Blocks by row, each with the allocator that it belongs to. Takes a few bytes for every block of the recording, and
-/// the handles of the live ones.
+/// Blocks by row, each with the number of its allocator. Takes four bytes per block of the recording, plus the handles
+/// of the live ones.
 #[derive(Debug)]
 pub(super) struct Handles {
     places: Vec<u32>,

@@ -1,8 +1,8 @@
-//! Replay: the requests of a recording, made again of the caching allocator, on a device without memory.
+//! Replays the requests of a recording through the caching allocator, on a device without memory.
 //!
-//! A recording says which blocks were asked for and when they were given back. That is all that an allocator decides
-//! by, so the same requests lead to the same segments, and other settings to those that a run with these settings would
-//! have had. A replay gives a [`Trace`] of its own, of which everything can be asked that is asked of a recording.
+//! A recording contains which blocks were requested and when they were freed. An allocator's decisions depend on
+//! nothing else, so the same requests lead to the same segments, and other settings lead to the segments that a run
+//! with those settings would have had. A replay returns a [`Trace`], which supports every query that a recording does.
 //!
 //! ```text
 //! recorded trace ── requests and frees ──▶ CachingAllocator ──▶ replayed trace
@@ -10,16 +10,16 @@
 //!             what the real device answered ──▶ Device
 //! ```
 //!
-//! With [`Answers::AsRecorded`] the device answers as the real one did, and the replay must come to the recorded
-//! segments and addresses; where it does not, it tells the first [`Divergence`] and how far the two drift apart. With
-//! [`Answers::Modelled`] the device has a capacity, memory is given back when the allocator decides so, and the replay
-//! ends where a request fails ([`Death`]).
+//! With [`Answers::AsRecorded`], the device answers as the real one did, and the replay must arrive at the recorded
+//! segments and addresses; otherwise it reports the first [`Divergence`] and how far the two differ. With
+//! [`Answers::Modelled`], the device has a capacity, memory is released when the allocator decides so, and the replay
+//! ends when a request fails ([`Death`]).
 //!
-//! What a recording does not say is assumed, and told in [`Replay::assumptions`]: the age of segments from before the
-//! recording, and which releases the program asked for. PyTorch's private pools have an allocator each over the same
-//! device.
+//! Facts that a recording lacks are assumed, and listed in [`Replay::assumptions`]: the age of segments from before the
+//! recording, and which releases the program requested. Each of PyTorch's private pools gets its own allocator over the
+//! same device.
 //!
-//! Modules stand in layer order: each uses only what is declared above it.
+//! Modules are declared in layer order: each uses only modules declared above it.
 
 mod settings;
 mod driver;
@@ -44,46 +44,47 @@ pub use target::{Before, Target};
 
 use crate::AllocConfig;
 
-/// How the device answers.
+/// How the device of a replay answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answers {
-    /// As the recording has it.
+    /// As recorded.
     AsRecorded,
-    /// As a device would of which so many bytes are free for this allocator; none: without a bound.
+    /// As a device on which this many bytes are free for this allocator; `None`: unlimited.
     Modelled(Option<u64>),
 }
 
-/// What is replayed, and with what.
+/// What to replay, and with which settings.
 #[derive(Clone, Debug)]
 pub struct Plan<'a> {
-    /// The device whose blocks are asked for.
+    /// The device whose requests are replayed.
     pub device: DeviceId,
     /// The allocator's settings.
     pub config: AllocConfig,
-    /// The settings that it was recorded with.
+    /// The settings used in the recording.
     pub recorded: AllocConfig,
     /// How the device answers.
     pub answers: Answers,
-    /// Bytes of the whole device, others' share included; none if unknown. A memory fraction is of these.
+    /// Bytes of the whole device, including those used by other processes; `None` if unknown. The memory fraction
+    /// refers to these.
     pub device_total: Option<u64>,
-    /// Which free range is taken of several that are equally good.
+    /// Tie-break between free ranges that fit equally well.
     pub tie_break: TieBreak,
-    /// What becomes of each block, by its row; `None`: nothing changes.
+    /// Changes to each block, by its row; `None`: no changes.
     pub overrides: Option<&'a [BlockOverride]>,
-    /// Releases that the program must have asked for: [`Replay::emptied`] of the unchanged replay.
+    /// Releases that the program must have requested: [`Replay::emptied`] of the unchanged replay.
     pub emptied: &'a [EventId],
-    /// Bytes that the allocator could have when it was recorded, if that is known: releases before a request that went
-    /// beyond them were the allocator's own.
+    /// Bytes that were available to the allocator during the recording, if known: releases before a request that
+    /// exceeded them were the allocator's own.
     pub recorded_capacity: Option<u64>,
-    /// Whether blocks alive at the start are asked for anew, instead of lying where the recording has them: for settings
-    /// under which they would lie elsewhere.
+    /// Whether blocks live at the start are allocated again instead of restored at their recorded addresses: for
+    /// settings under which their addresses would differ.
     pub starts_anew: bool,
-    /// The failed request that the replay is about and ends with; none: it goes on to the end of the recording.
+    /// The failed request that the replay is about and ends with; `None`: the replay runs to the end of the recording.
     pub target: Option<Target>,
 }
 
 impl Plan<'_> {
-    /// The recording as it is: with nothing changed, and the device answering as it did.
+    /// Returns a plan for the recording as it is: no changes, and a device that answers as recorded.
     pub fn unchanged(device: DeviceId, config: AllocConfig, tie_break: TieBreak) -> Self {
         Self {
             device,
@@ -105,47 +106,47 @@ impl Plan<'_> {
     }
 }
 
-/// A request that could not be met: the program would have ended there.
+/// A request that failed: the program would have ended there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Death {
     /// The recorded event of the request.
     pub event: EventId,
-    /// Bytes asked for.
+    /// Requested bytes.
     pub requested: u64,
-    /// Bytes held from the device then.
+    /// Bytes reserved from the device at that point.
     pub reserved: u64,
-    /// Bytes in blocks then, after rounding.
+    /// Bytes of allocated blocks at that point, after rounding.
     pub allocated: u64,
-    /// The allocator's own words.
+    /// The allocator's report.
     pub report: String,
 }
 
-/// What came of a replay.
+/// The result of a replay.
 #[derive(Clone, Debug)]
 pub struct Replay {
-    /// The replayed recording: of the one device, with the steps, phases and marks of the recorded one.
+    /// The replayed trace of the one device, with the steps, phases and marks of the recording.
     pub trace: Trace,
-    /// The recorded event that each event of `trace` comes from; never falls.
+    /// The recorded event that each event of `trace` comes from; non-decreasing.
     pub source: Vec<EventId>,
     /// Where the replay first differs from the recording; only with [`Answers::AsRecorded`].
     pub divergence: Option<Divergence>,
-    /// The largest difference of reserved bytes between the two after any request; 0 with other answers.
+    /// The largest difference in reserved bytes between recording and replay after any request; 0 with other answers.
     pub largest_difference: u64,
-    /// Blocks that lie elsewhere than recorded; 0 with other answers.
+    /// Blocks whose address differs from the recorded one; 0 with other answers.
     pub placed_elsewhere: u64,
-    /// The request that failed, at which the replay ends.
+    /// The failed request at which the replay ends.
     pub death: Option<Death>,
-    /// Requests that failed in the recording, and are met here.
+    /// Requests that failed in the recording and succeed in the replay.
     pub rescued: Vec<EventId>,
-    /// The first releases of runs that the program must have asked for, since without them the request that follows would
-    /// have been served from the cache; only with [`Answers::AsRecorded`].
+    /// The first release of each run of releases that the program must have requested, since without them the next
+    /// request would have been served from the cache; only with [`Answers::AsRecorded`].
     pub emptied: Vec<EventId>,
-    /// What the recording does not say, and how it was taken.
+    /// The facts that the recording lacks, and what was assumed instead.
     pub assumptions: Vec<String>,
 }
 
-/// Makes the requests of `plan.device` again, in about the time that an allocator takes for them. The memory is that of
-/// the replayed trace.
+/// Replays the requests of `plan.device`, in about the time that an allocator takes for them. Uses about as much memory
+/// as the replayed trace.
 pub fn replay(trace: &Trace, plan: &Plan<'_>) -> Replay {
     walk::walk(trace, plan)
 }

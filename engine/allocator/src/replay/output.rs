@@ -1,4 +1,4 @@
-//! Output: the replayed recording as it grows, event by event, each with the recorded event that it comes from.
+//! Builds the replayed trace event by event, each with the recorded event that it comes from.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,7 +14,7 @@ use super::start::{Private, Start};
 use super::{Answers, Plan};
 use crate::{AllocConfig, Block};
 
-/// Whom a range of memory serves.
+/// The stream and pools that a range of memory serves.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Home {
     pub(super) stream: StreamId,
@@ -28,15 +28,15 @@ pub(super) struct Output<'a> {
     plan: &'a Plan<'a>,
     builder: TraceBuilder,
     source: Vec<EventId>,
-    /// Segments held, by address.
+    /// The segments currently reserved, by address.
     segments: HashMap<u64, Home>,
-    /// Whom pages served that were mapped at an address.
+    /// The stream and pools of the pages mapped at an address.
     pages: BTreeMap<u64, Home>,
-    /// The texts by which events name their private pool.
+    /// The attribute name and value with which events refer to their private pool.
     private_names: HashMap<(u64, u64), (StringId, StringId)>,
-    /// Bytes held from the device.
+    /// Bytes reserved from the device.
     pub(super) reserved: u64,
-    /// Names for blocks that the recording does not have.
+    /// The next key for a block that is not in the recording.
     next_key: u64,
 }
 
@@ -62,7 +62,7 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// What was there before the first event.
+    /// Adds the state before the first event.
     pub(super) fn start(&mut self, start: &Start) {
         let mut state = StartingState { device: self.plan.device, ..StartingState::default() };
         for (range, role, private) in &start.segments {
@@ -82,7 +82,7 @@ impl<'a> Output<'a> {
             let free_requested = self.trace.was_waiting_at_start(id);
             state.blocks.push(StartingBlock { alloc, stack: row.stack, free_requested });
         }
-        // Rows of segments come first, then those of mappings, each in the order of the state.
+        // Rows of segments come before those of mappings, each in the order of the state.
         let of_role = |wanted: bool| {
             let role = move |role: &SegmentRole| (*role == SegmentRole::Mapping) == wanted;
             start.segments.iter().filter(move |(_, of, _)| role(of)).map(|(.., private)| *private)
@@ -104,12 +104,12 @@ impl<'a> Output<'a> {
         at.index().and_then(|row| self.trace.events.stack.get(row)).copied().unwrap_or_default()
     }
 
-    /// The recorded event that the last event so far comes from.
+    /// Returns the recorded event that the last event so far comes from.
     pub(super) fn last_source(&self) -> EventId {
         self.source.last().copied().unwrap_or(EventId(0))
     }
 
-    /// An event of the recording that does not concern the allocator.
+    /// Copies an event of the recording that does not involve the allocator.
     pub(super) fn copy(&mut self, at: EventId) {
         let row = at.0 as usize;
         let event = Event {
@@ -122,7 +122,7 @@ impl<'a> Output<'a> {
         self.source.push(at);
     }
 
-    /// What the allocator asked of the device while it did what event `at` wants, on behalf of `home`.
+    /// Adds the event of a driver call that the allocator made for `home` while it handled event `at`.
     pub(super) fn call(&mut self, at: EventId, call: Call, home: Home) {
         let stack = self.stack_of(at);
         match call {
@@ -152,7 +152,7 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// The block of row `row` was handed out.
+    /// Adds the allocation of the block with row `row`.
     pub(super) fn alloc(&mut self, at: EventId, row: u32, block: &Block, private: Private) {
         let recorded = self.trace.blocks.get(BlockId(row));
         let alloc = Alloc {
@@ -174,7 +174,7 @@ impl<'a> Output<'a> {
         self.push(at, recorded.stack, What::Alloc(alloc));
     }
 
-    /// A block that the recording does not have was handed out, and given back at once.
+    /// Adds the allocation and immediate free of a block that is not in the recording.
     pub(super) fn passing(&mut self, at: EventId, block: &Block) {
         let key = self.next_key;
         self.next_key += 1;
@@ -196,9 +196,9 @@ impl<'a> Output<'a> {
         self.push(at, stack, What::FreeCompleted(key));
     }
 
-    /// The request of `bytes` of event `at` failed.
+    /// Adds the failure of the request at event `at`; `requested` and `device_free` are in bytes.
     pub(super) fn oom(&mut self, at: EventId, stream: StreamId, [requested, device_free]: [u64; 2]) {
-        // A recording without events has none at its start, either.
+        // A recording without events has no event at its start either.
         let subject = (at.0 < self.trace.events.len() as u32).then(|| self.trace.subject(at));
         let (op, scope) = match subject {
             Some(Subject::Block(block)) => {
@@ -220,7 +220,7 @@ impl<'a> Output<'a> {
         self.push(at, StackId::NONE, What::FreeCompleted(u64::from(row)));
     }
 
-    /// Says of the next event which private pool it is about.
+    /// Adds the private pool to the next event as an attribute.
     fn name_pool(&mut self, private: Private) {
         self.name_pool_of(Owner::Event(EventId::from_index(self.source.len())), private);
     }
@@ -237,7 +237,7 @@ impl<'a> Output<'a> {
         self.builder.add_attribute(Attribute { owner, name: names.0, value: names.1 });
     }
 
-    /// The trace, and where its events come from.
+    /// Returns the trace, and the recorded event that each of its events comes from.
     pub(super) fn finish(mut self) -> (Trace, Vec<EventId>) {
         let place = |source: &[EventId], event: EventId| match event.index() {
             Some(_) => EventId::from_index(source.partition_point(|from| *from < event)),
@@ -257,11 +257,11 @@ fn range(address: u64, bytes: u64, home: Home) -> Range {
     Range { address, bytes, stream: home.stream, pool: home.pool }
 }
 
-/// Replaces the settings that say what `recorded` was by one that says `config`; the others stay.
+/// Replaces the settings that describe `recorded` by one that describes `config`; the others stay.
 fn change_settings(settings: &mut Vec<(String, String)>, config: &AllocConfig, recorded: &AllocConfig) {
     let both = format!("{recorded},{config}");
     let keys: Vec<&str> = both.split(',').filter_map(|part| Some(part.split_once(':')?.0.trim())).collect();
-    // PyTorch calls `max_split_size_mb` `max_split_size`, and lists divisions one by one behind a dot.
+    // PyTorch reports `max_split_size_mb` as `max_split_size`, and each division separately after a dot.
     let is_replaced = |name: &str| {
         let name = name.split('.').next().unwrap_or(name);
         name.to_ascii_lowercase().ends_with("alloc_conf") || keys.iter().any(|key| key.starts_with(name))
@@ -270,7 +270,7 @@ fn change_settings(settings: &mut Vec<(String, String)>, config: &AllocConfig, r
     settings.insert(0, ("alloc_conf".to_owned(), config.to_string()));
 }
 
-/// The facts of the device, with what the plan changes.
+/// Returns the facts of the device with the plan's changes.
 fn facts(trace: &Trace, plan: &Plan<'_>) -> DeviceFacts {
     let mut facts = trace.device_facts(plan.device).cloned().unwrap_or_default();
     facts.device = plan.device;

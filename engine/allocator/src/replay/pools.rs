@@ -1,4 +1,4 @@
-//! Pools: an allocator for the pools of all, and one for each private pool, over one device.
+//! The allocators of a replay: one for the default pools and one for each private pool, over one device.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use super::driver::ReplayDriver;
 use super::start::{Private, Start};
 use crate::{AllocConfig, Block, CachingAllocator, RestoredState, TieBreak};
 
-/// The allocators of a replay, by number; the first is that of the pools of all.
+/// The allocators of a replay, by number; the first serves the default pools.
 pub(super) struct Pools {
     driver: ReplayDriver,
     config: AllocConfig,
@@ -15,7 +15,8 @@ pub(super) struct Pools {
 }
 
 impl Pools {
-    /// Allocators that hold what `start` has; and the planted blocks, each with its row and its allocator.
+    /// Restores the allocators from `start`; returns them with the restored blocks, each with its row and its
+    /// allocator's number.
     pub(super) fn new(
         driver: ReplayDriver,
         (config, tie_break): (AllocConfig, TieBreak),
@@ -41,7 +42,7 @@ impl Pools {
         blocks
     }
 
-    /// The number of a pool's allocator.
+    /// Returns the number of a pool's allocator, creating it if needed.
     pub(super) fn number(&mut self, pool: Private) -> usize {
         if pool.is_none() {
             return 0;
@@ -53,12 +54,12 @@ impl Pools {
         })
     }
 
-    /// The pool of an allocator.
+    /// Returns the private pool of an allocator; `None` for the default pools.
     pub(super) fn private(&self, number: usize) -> Private {
         self.allocators[number].0
     }
 
-    /// How many there are.
+    /// Returns the number of allocators.
     pub(super) fn len(&self) -> usize {
         self.allocators.len()
     }
@@ -67,7 +68,7 @@ impl Pools {
         &self.allocators[number].1
     }
 
-    /// Every allocator.
+    /// Returns every allocator.
     pub(super) fn all(&self) -> impl Iterator<Item = &CachingAllocator> {
         self.allocators.iter().map(|(_, allocator)| &**allocator)
     }

@@ -1,4 +1,4 @@
-//! Run: a replay on its way: what it has, and how it tells what came of a request.
+//! The state of a running replay, and how it reports the outcome of a request.
 
 use std::collections::BTreeSet;
 
@@ -13,12 +13,12 @@ use super::start::{Private, Start};
 use super::{Answers, Death, Difference, Divergence, Plan, Share};
 use crate::{Block, OomReport};
 
-/// Streams of a replay have names from here on: the value of no pointer.
+/// The first stream number that a replay uses for its own streams: not the value of any pointer.
 const FIRST_QUEUE: u64 = 0xfeed_0000_0000_0001;
-/// Blocks wait in so many queues at most.
+/// The maximum number of queues for waiting blocks.
 const MOST_QUEUES: usize = 64;
 
-/// A call that the recording has, not yet given to the request that it was made for.
+/// A recorded call that is not yet assigned to a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pending {
     pub(super) call: Call,
@@ -32,7 +32,7 @@ impl Pending {
     }
 }
 
-/// A request on its way.
+/// The request that is being served.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
     pub(super) event: EventId,
@@ -42,7 +42,7 @@ pub(super) struct Request {
     pub(super) pool: usize,
 }
 
-/// A replay on its way.
+/// The state of a running replay.
 pub(super) struct Run<'a> {
     pub(super) trace: &'a Trace,
     pub(super) plan: &'a Plan<'a>,
@@ -50,27 +50,27 @@ pub(super) struct Run<'a> {
     pub(super) pools: Pools,
     pub(super) handles: Handles,
     pub(super) output: Output<'a>,
-    /// The recording's calls since its last request.
+    /// The recorded calls since the last request.
     pub(super) pending: Vec<Pending>,
-    /// How many of these give memory back.
+    /// How many of these release memory.
     pub(super) pending_releases: usize,
-    /// A block whose free was requested by the event before: whether it waits, the next one tells.
+    /// The block whose free was requested by the previous event: the next event shows whether it waits.
     pub(super) freed: Option<(u32, EventId)>,
-    /// The queues of waiting blocks, each with the completion that it ends with.
+    /// The queues of waiting blocks, each with the completion of its last block.
     queues: BTreeSet<(EventId, usize)>,
-    /// Blocks to be given back after their last use, by event.
+    /// Blocks to be freed after their last use, by event.
     pub(super) endings: Vec<(EventId, u32)>,
     pub(super) next_ending: usize,
     pub(super) next_replaced: usize,
     log: Vec<Call>,
     pub(super) last_stream: Option<StreamId>,
-    /// Requests were of more than one stream.
+    /// Whether requests came from more than one stream.
     pub(super) has_streams: bool,
     pub(super) recorded_reserved: u64,
     pub(super) replay: Outcome,
 }
 
-/// What is told at the end, apart from the trace.
+/// The results of a replay other than its trace.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
     pub(super) divergence: Option<Divergence>,
@@ -80,20 +80,21 @@ pub(super) struct Outcome {
     pub(super) rescued: Vec<EventId>,
     pub(super) assumptions: Vec<String>,
     pub(super) emptied: Vec<EventId>,
-    /// Runs of releases that are taken for the allocator's own.
+    /// Runs of releases assumed to be the allocator's own.
     pub(super) own_releases: u64,
-    /// Runs of releases that are taken for the program's, without proof.
+    /// Runs of releases assumed to be the program's, without proof.
     pub(super) unknown_releases: u64,
-    /// Times that segments were collected by a limit that is not recorded.
+    /// Garbage collections by a limit that is not recorded.
     pub(super) collections: u64,
-    /// A request failed of which nobody knows the stream.
+    /// Whether a request failed whose stream is not recorded.
     pub(super) stream_is_guessed: bool,
-    /// Requests larger than any memory.
+    /// Requests larger than any device memory.
     pub(super) impossible: u64,
 }
 
 impl<'a> Run<'a> {
-    /// A replay that has what `start` says, and the planted blocks, each with its row and its pool's number.
+    /// Creates a replay in the state of `start`, and returns it with the restored blocks, each with its row and its
+    /// pool's number.
     pub(super) fn new(trace: &'a Trace, plan: &'a Plan<'a>, start: &Start) -> (Self, Vec<(u32, Block, usize)>) {
         let addresses_from = addresses_from(trace);
         let driver = match plan.answers {
@@ -157,14 +158,14 @@ impl<'a> Run<'a> {
         self.replay.assumptions = assumptions;
     }
 
-    /// Whether it is known how much of the device may be reserved before segments are collected.
+    /// Returns whether the limit of reserved memory that triggers garbage collection is known.
     pub(super) fn knows_limit(&self) -> bool {
         self.plan.config.memory_fraction() < 1.0 && self.plan.device_total.is_some()
     }
 
     pub(super) fn bytes_of(&self, row: usize, share: Share) -> u64 {
         match self.trace.blocks.requested[row] {
-            // Of some blocks only the rounded size is known.
+            // For some blocks, only the rounded size is known.
             0 => share.of(self.trace.blocks.allocated[row]),
             bytes => share.of(bytes),
         }
@@ -172,7 +173,7 @@ impl<'a> Run<'a> {
 
     pub(super) fn die_of(&mut self, request: &Request, mut report: OomReport) {
         report.device = self.plan.device;
-        // What would help is found by replaying with it, not by judging from figures.
+        // Remedies are found by replaying with them, not by estimates from these figures.
         report.advice.clear();
         let (free, total) = (report.device_free, request.bytes);
         self.output.oom(request.event, request.stream, [total, free]);
@@ -190,7 +191,7 @@ impl<'a> Run<'a> {
         });
     }
 
-    /// Tells what the device was asked for a request.
+    /// Adds the driver calls of a request to the output.
     pub(super) fn tell(&mut self, request: &Request, block: &Block) {
         let home = Home { stream: block.stream(), pool: block.pool(), private: self.pools.private(request.pool) };
         self.tell_calls(request.event, home);
@@ -202,7 +203,8 @@ impl<'a> Run<'a> {
         self.tell_calls(request.event, home);
     }
 
-    /// Tells what the device was asked. Calls that the recording has, too, are told at the events that it has them at.
+    /// Adds the logged driver calls to the output. Calls that are also in the recording are placed at their recorded
+    /// events.
     pub(super) fn tell_calls(&mut self, event: EventId, home: Home) {
         self.driver.take_log(&mut self.log);
         let follows = self.follows();
@@ -218,7 +220,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Compares where a block lies.
+    /// Compares the address and size of a block with the recording.
     pub(super) fn compare(&mut self, event: EventId, row: usize, block: &Block) {
         if !self.follows() {
             return;
@@ -242,16 +244,16 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Gives a block back that waits for another stream, until the recording has it as free.
+    /// Frees a block that waits for another stream until its recorded completion.
     pub(super) fn wait(&mut self, row: u32, block: Block, pool: usize) {
         let completion = self.trace.blocks.free_completed[row as usize];
-        // Each queue is passed in order, so a block joins one that ends before it.
+        // A queue completes in order, so a block joins one whose last completion is before its own.
         let queue = match self.queues.range(..=(completion, usize::MAX)).next_back().copied() {
             Some((end, queue)) => {
                 self.queues.remove(&(end, queue));
                 queue
             }
-            // Nobody has so many streams: such blocks stay in use until the recording has them as free.
+            // No program has this many streams: such blocks stay allocated until their recorded completion.
             None if self.queues.len() >= MOST_QUEUES => return self.handles.put(row, block, pool),
             None => self.queues.len(),
         };
@@ -279,7 +281,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// The blocks that end earlier than recorded, each with the event after which it ends.
+/// Returns the blocks that are freed earlier than recorded, each with the event after which it is freed.
 pub(super) fn endings(trace: &Trace, plan: &Plan<'_>) -> Vec<(EventId, u32)> {
     if plan.overrides.is_none() {
         return Vec::new();
@@ -290,7 +292,7 @@ pub(super) fn endings(trace: &Trace, plan: &Plan<'_>) -> Vec<(EventId, u32)> {
     endings
 }
 
-/// Where addresses begin that the recording does not have.
+/// Returns the start of addresses that are not in the recording.
 fn addresses_from(trace: &Trace) -> u64 {
     let ends = trace.segments.range.iter().map(|range| range.address.saturating_add(range.bytes));
     let blocks = trace.blocks.address.iter().zip(&trace.blocks.allocated).map(|(at, bytes)| at.saturating_add(*bytes));

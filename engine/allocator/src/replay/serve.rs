@@ -1,4 +1,4 @@
-//! Serve: how requests and releases reach the allocator, with a device that answers as recorded or as modelled.
+//! Serves recorded requests and releases with the allocator, on a device that answers as recorded or as modelled.
 
 use highwater_recorder::StreamId;
 use highwater_recorder::snapshots::EventId;
@@ -10,13 +10,13 @@ use super::run::{Pending, Request, Run};
 use crate::{AllocError, Block};
 
 impl Run<'_> {
-    /// Deals with the recorded releases before a request that the program asked for, and not the allocator.
+    /// Handles the recorded releases before a request that were requested by the program, not made by the allocator.
     pub(super) fn settle_calls(&mut self, request: &Request) {
         if self.pending_releases == 0 {
             return;
         }
         let obtains = self.pending_releases < self.pending.len();
-        // What the cache could serve, needs no release. A program's own comes before.
+        // A request that the cache could serve needs no release. Releases requested by the program come first.
         if !obtains || self.are_asked_for() {
             self.settle_releases(request.event);
         } else if self.follows() && self.could_serve(request) {
@@ -29,11 +29,12 @@ impl Run<'_> {
         }
     }
 
-    /// Releases right before memory is obtained: the allocator's own where the device was full, else the program's.
+    /// Handles releases right before memory is reserved: the allocator's own if the device was full, else the
+    /// program's.
     fn settle_unknown(&mut self, event: EventId) {
         let has_stack = |pending: &Pending| self.trace.events.stack[pending.event.0 as usize].is_some();
         let is_own = match self.plan.recorded_capacity {
-            // A program that empties the cache shows in the stack.
+            // The call stack is known and does not show the program emptying the cache.
             _ if self.pending.iter().any(|pending| !pending.obtains() && has_stack(pending)) => true,
             Some(capacity) => self.recorded_before_pending() > capacity,
             None => false,
@@ -46,7 +47,7 @@ impl Run<'_> {
         }
     }
 
-    /// What would be reserved after the pending calls without those that give back.
+    /// Returns the bytes that would be reserved after the pending calls without the releases among them.
     fn recorded_before_pending(&self) -> u64 {
         let released = self.pending.iter().map(|pending| match pending.call {
             Call::Release { bytes, .. } | Call::Unmap { bytes, .. } => bytes,
@@ -63,12 +64,12 @@ impl Run<'_> {
         self.pools.get(request.pool).could_serve(request.bytes, request.stream)
     }
 
-    /// Whether segments are collected by a limit that the recording does not have.
+    /// Returns whether segments are garbage collected by a limit that is not in the recording.
     fn collects_unseen(&self) -> bool {
         self.plan.config.garbage_collection_threshold().is_some() && !self.knows_limit()
     }
 
-    /// Gives back the segments that the recording gives back before it obtains any.
+    /// Releases the segments that the recording releases before it reserves any.
     fn release_as_recorded(&mut self, request: &Request) {
         let count = self.pending.iter().take_while(|pending| !pending.obtains()).count();
         let obtained = self.pending.split_off(count);
@@ -78,7 +79,7 @@ impl Run<'_> {
         self.driver.expect(released.iter().map(|pending| pending.call), false);
         for pending in &released {
             if let Call::Release { address, .. } = pending.call {
-                // The device of a replay takes back whatever it is given.
+                // The device of a replay accepts every release.
                 drop(self.pools.get(0).release_at(address));
             }
         }
@@ -88,7 +89,7 @@ impl Run<'_> {
         self.pending = obtained;
     }
 
-    /// Has the cache emptied, as the program did when the recording gives memory back for no request.
+    /// Empties the cache, as the program did where the recording releases memory without a request.
     pub(super) fn settle_releases(&mut self, event: EventId) {
         if self.pending_releases == 0 {
             return;
@@ -99,19 +100,19 @@ impl Run<'_> {
         if self.follows() {
             self.driver.expect(released.iter().map(|pending| pending.call), false);
         }
-        // A private pool may be emptied alone.
+        // A private pool may be emptied on its own.
         let mut numbers: Vec<usize> = if self.follows() { Vec::new() } else { vec![0] };
         numbers.extend(released.iter().map(|pending| self.pools.number(pending.private)));
         numbers.sort_unstable();
         numbers.dedup();
         for number in numbers {
-            // The device of a replay takes back whatever it is given.
+            // The device of a replay accepts every release.
             drop(self.pools.get(number).empty_cache());
         }
         let last = released.last().map_or(event, |last| last.event);
         self.pending = released;
         self.end_releases(last);
-        // What the recording obtained is for the request that follows.
+        // Memory that the recording reserved is for the next request.
         self.pending = obtained;
     }
 
@@ -125,7 +126,7 @@ impl Run<'_> {
         self.tell_calls(event, home);
     }
 
-    /// Serves a request that the recording has as met.
+    /// Serves a request that succeeded in the recording.
     pub(super) fn serve(&mut self, request: &Request) -> Result<Block, AllocError> {
         let (mut served, misfit) = self.serve_expecting(request, false);
         if !self.follows() {
@@ -134,7 +135,7 @@ impl Run<'_> {
         if matches!(served, Err(AllocError::OutOfMemory(_))) {
             self.diverge(request.event, Difference::Outcome { requested: request.bytes, fails: true });
             served = self.pools.get(request.pool).malloc(request.bytes, request.stream);
-            // What it obtains now is part of the same difference.
+            // What it reserves now is part of the same difference.
             self.driver.end_expecting();
         } else if let Some(misfit) = misfit {
             self.diverge(request.event, misfit.into());
@@ -142,7 +143,7 @@ impl Run<'_> {
         served
     }
 
-    /// Tries a request that the recording has as failed.
+    /// Serves a request that failed in the recording.
     pub(super) fn serve_failed(&mut self, request: &Request) -> Result<Block, AllocError> {
         let (served, misfit) = self.serve_expecting(request, true);
         if !self.follows() {
@@ -163,9 +164,9 @@ impl Run<'_> {
         let allocator = self.pools.get(request.pool);
         let mut served = allocator.malloc(request.bytes, request.stream);
         if matches!(served, Err(AllocError::OutOfMemory(_))) && self.pools.len() > 1 {
-            // In want, the other pools' caches go back to the device, too.
+            // When out of memory, the caches of the other pools are released as well.
             for number in (0..self.pools.len()).filter(|number| *number != request.pool) {
-                // The device of a replay takes back whatever it is given.
+                // The device of a replay accepts every release.
                 drop(self.pools.get(number).empty_cache());
             }
             served = allocator.malloc(request.bytes, request.stream);
@@ -173,8 +174,8 @@ impl Run<'_> {
         (served, if self.follows() { self.driver.end_expecting() } else { None })
     }
 
-    /// Whether the program itself had the cache emptied: the replay with nothing changed found so, or the stacks of the
-    /// pending releases say it.
+    /// Returns whether the program itself emptied the cache, according to the unchanged replay or the call stacks of
+    /// the pending releases.
     pub(super) fn are_asked_for(&self) -> bool {
         if self.first_release().is_some_and(|first| self.plan.emptied.binary_search(&first).is_ok()) {
             return true;

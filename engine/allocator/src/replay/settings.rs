@@ -1,17 +1,17 @@
-//! Settings: the allocator's configuration, as a recording tells it.
+//! Reads the allocator's settings from a recording.
 
 use highwater_recorder::snapshots::trace::DeviceFacts;
 
 use crate::AllocConfig;
 
-/// The configuration that a device was recorded with, and what of its settings is not understood, in words.
+/// Returns the settings that a device was recorded with, and an error message for each setting that was not understood.
 pub fn recorded_config(facts: Option<&DeviceFacts>) -> (AllocConfig, Vec<String>) {
     let mut config = AllocConfig::default();
     let mut strange = Vec::new();
     let settings = facts.map_or(&[][..], |facts| &facts.settings);
     let is_named_off =
         |key: &str, off: &dyn Fn(&str) -> bool| settings.iter().any(|(name, value)| name == key && off(value.trim()));
-    // Settings with names of their own say what held at the end, also where that was changed meanwhile.
+    // Settings under separate names have the final values, even if they were changed during the run.
     let mut undone: Vec<&str> = Vec::new();
     if is_named_off("max_split_size", &|value| value.starts_with('-')) {
         undone.push("max_split_size_mb");
@@ -29,7 +29,7 @@ pub fn recorded_config(facts: Option<&DeviceFacts>) -> (AllocConfig, Vec<String>
             continue;
         };
         parts.retain(|part| !undone.iter().any(|key| part.trim().starts_with(key)));
-        // All at once, since some limit others; one by one, if one is not understood.
+        // All at once, since some settings limit others; one by one if one of them is invalid.
         if AllocConfig::default().with(&parts.join(",")).is_ok() {
             apply(&parts.join(","));
         } else {
@@ -71,8 +71,8 @@ fn truth(value: &str) -> &'static str {
     if value.eq_ignore_ascii_case("true") || value == "1" { "True" } else { "False" }
 }
 
-/// The settings of a text one by one, so that one which is not understood does not hide the others; none if the text is
-/// not made of such.
+/// Splits a text into its settings, so that one invalid setting does not hide the others; `None` if the brackets do not
+/// match.
 fn config_of_parts(text: &str) -> Option<Vec<String>> {
     let mut parts = Vec::new();
     let (mut depth, mut part) = (0_u32, String::new());

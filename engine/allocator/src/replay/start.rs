@@ -1,4 +1,4 @@
-//! Start: what lay where when the recording began.
+//! Collects the segments and blocks from before the recording, which a replay starts with.
 
 use std::collections::BTreeMap;
 
@@ -10,27 +10,27 @@ use super::driver::{BOUNDLESS, has_room};
 use super::{Plan, Share};
 use crate::{AllocConfig, RestoredBlock, RestoredSegment, RestoredState};
 
-/// The number of a private pool; none for the pools of all.
+/// The number of a private pool; `None` for the default pools.
 pub(super) type Private = Option<(u64, u64)>;
 
-/// Reserved addresses reach so far where nobody says how large the device is.
+/// The size assumed for reserved addresses if the size of the device is unknown.
 const REACH: u64 = 1 << 40;
 
-/// The state to begin with.
+/// The initial state of a replay.
 #[derive(Debug, Default)]
 pub(super) struct Start {
-    /// What each pool's allocator begins with.
+    /// The state that each pool's allocator is restored from.
     pub(super) planted: BTreeMap<Private, RestoredState>,
-    /// The segments and runs of pages planted.
+    /// The restored segments and runs of mapped pages.
     pub(super) segments: Vec<(Range, SegmentRole, Private)>,
-    /// Blocks that are to be asked for, each of its pool.
+    /// Blocks that have to be allocated instead of restored, each with its pool.
     pub(super) homeless: Vec<(BlockId, Private)>,
-    /// The blocks planted.
+    /// The restored blocks.
     pub(super) blocks: Vec<RestoredBlock>,
 }
 
 impl Start {
-    /// Collects what `trace` has of `plan.device` from before its events.
+    /// Collects the state of `plan.device` in `trace` before its first event.
     pub(super) fn of(trace: &Trace, plan: &Plan<'_>) -> Self {
         let mut start = Self::default();
         let mut blocks = baseline_blocks(trace, plan);
@@ -78,7 +78,7 @@ impl Start {
     }
 }
 
-/// The pool of the segment that holds an address.
+/// Returns the private pool of the segment that contains an address.
 fn pool_at(segments: &[(Range, SegmentRole, Private)], address: u64) -> Private {
     let after = segments.partition_point(|(range, ..)| range.address <= address);
     let (range, _, private) = segments.get(after.checked_sub(1)?)?;
@@ -89,15 +89,15 @@ fn page_bytes(config: &AllocConfig, pool: Pool) -> u64 {
     if pool == Pool::Small { 2 << 20 } else { config.large_segment_bytes() }
 }
 
-/// The blocks from before the recording that are asked for at all, by row.
+/// Returns the blocks from before the recording, by row, except removed ones.
 fn baseline_blocks(trace: &Trace, plan: &Plan<'_>) -> Vec<BlockId> {
     let count = trace.blocks.alloc.partition_point(|alloc| !alloc.is_some());
     let of_device = (0..count as u32).filter(|row| trace.blocks.device[*row as usize] == plan.device);
     of_device.filter(|row| !plan.block_override(*row).is_removed).map(BlockId).collect()
 }
 
-/// The segments and mapped runs from before the recording, by address, as far as pages of `page` bytes can be reckoned
-/// with there. How old they are is not recorded.
+/// Returns the segments and mapped runs from before the recording, by address, except those too close to the end of the
+/// address space for pages of `page` bytes. Their age is not recorded.
 fn baseline_segments(trace: &Trace, device: DeviceId, page: u64) -> Vec<(Range, SegmentRole, Private)> {
     let segments = &trace.segments;
     let count = segments.alloc.partition_point(|alloc| !alloc.is_some());
@@ -112,7 +112,7 @@ fn baseline_segments(trace: &Trace, device: DeviceId, page: u64) -> Vec<(Range, 
         })
         .collect();
     found.sort_by_key(|(range, ..)| range.address);
-    // What overlaps is a damaged recording: the first one stays.
+    // Overlaps mean that the recording is damaged: keep the first segment.
     let mut end = 0;
     found.retain(|(range, ..)| {
         let stays = range.address >= end;
@@ -124,11 +124,11 @@ fn baseline_segments(trace: &Trace, device: DeviceId, page: u64) -> Vec<(Range, 
     found
 }
 
-/// The block as it lies; none if as much as is asked for does not lie there.
+/// Returns the block at its recorded address; `None` if the request does not fit there.
 fn planted_block(trace: &Trace, plan: &Plan<'_>, block: BlockId) -> Option<RestoredBlock> {
     let row = block.0 as usize;
     let (requested, allocated) = (trace.blocks.requested[row], trace.blocks.allocated[row].max(1));
-    // Of some blocks only the rounded size is known.
+    // For some blocks, only the rounded size is known.
     let requested = if requested == 0 { allocated } else { requested };
     let share = plan.block_override(block.0).share;
     let mut planted = RestoredBlock { name: block.0, address: trace.blocks.address[row], requested, allocated };
@@ -139,7 +139,7 @@ fn planted_block(trace: &Trace, plan: &Plan<'_>, block: BlockId) -> Option<Resto
     (planted.allocated <= allocated).then_some(planted)
 }
 
-/// Puts mapped runs, by address, into reservations of `reach` bytes each; runs side by side become one.
+/// Combines mapped runs, sorted by address, into reservations of `reach` bytes each, and merges adjacent runs.
 fn reservations(runs: Vec<RestoredSegment>, reach: u64) -> Vec<(Range, Vec<RestoredSegment>)> {
     let mut found: Vec<(Range, Vec<RestoredSegment>)> = Vec::new();
     for run in runs {

@@ -1,17 +1,17 @@
-//! Target: the failed request that a replay is about, and what is changed right before it.
+//! The failed request that a replay is about, and the changes right before it.
 
 use highwater_recorder::StreamId;
 use highwater_recorder::snapshots::EventId;
 
-/// A request that failed in the recording. The replay ends with it, and requests that failed before it may fail again,
-/// since the program went on after them. The device must be a modelled one for anything to be changed.
+/// A request that failed in the recording. The replay ends with it; requests that failed earlier may fail again, since
+/// the program continued after them. Changes need a modelled device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// The event of the request.
+    /// The request's event.
     pub event: EventId,
-    /// The stream that the request is made on.
+    /// The request's stream.
     pub stream: StreamId,
-    /// The private pool that it is made of; none for the pools of all.
+    /// The private pool of the request; `None` for the default pools.
     pub private: Option<(u64, u64)>,
     /// What happens right before it.
     pub before: Before,

@@ -1,4 +1,4 @@
-//! Walk: goes through the recorded events in order and has done again what they say.
+//! Replays the recorded events in order.
 
 use highwater_recorder::StreamId;
 use highwater_recorder::snapshots::event::EventKind;
@@ -12,7 +12,7 @@ use super::start::Start;
 use super::{Before, Plan, Replay};
 use crate::{AllocError, Block};
 
-/// Goes through all events, or those up to the request that fails.
+/// Replays all events, or those up to the request that fails.
 pub(super) fn walk(trace: &Trace, plan: &Plan<'_>) -> Replay {
     let start = Start::of(trace, plan);
     let (mut run, planted) = Run::new(trace, plan, &start);
@@ -204,7 +204,7 @@ impl Run<'_> {
         self.clear_pending();
     }
 
-    /// Asks for a block, and puts it where its frees find it.
+    /// Allocates a block, and stores its handle for the free.
     fn ask(&mut self, row: u32, request: &Request) {
         match self.serve(request) {
             Ok(block) => {
@@ -222,7 +222,7 @@ impl Run<'_> {
         }
     }
 
-    /// A request that failed when it was recorded.
+    /// Replays a request that failed in the recording.
     fn fail(&mut self, event: EventId, row: usize) {
         let Some(oom) = self.trace.ooms.get(row).copied() else {
             return;
@@ -262,10 +262,10 @@ impl Run<'_> {
         self.clear_pending();
     }
 
-    /// Does what happens right before the target's request.
+    /// Makes the changes right before the target's request.
     fn prepare(&mut self, request: &Request, before: Before) {
         for pool in self.pools.all() {
-            // The device of a replay takes back whatever it is given, and its events come when they are waited for.
+            // The device of a replay accepts every release, and completes events when they are waited for.
             match before {
                 Before::Nothing => {}
                 Before::EmptyCache => drop(pool.empty_cache()),
@@ -275,7 +275,8 @@ impl Run<'_> {
         self.tell_failed(request);
     }
 
-    /// A block whose free was requested waits for another stream, since something else came next.
+    /// Makes the block of the last requested free wait for another stream, since its completion did not follow
+    /// immediately.
     fn settle_free(&mut self) {
         let Some((row, event)) = self.freed.take() else { return };
         if let Some((block, pool)) = self.handles.take(row) {
@@ -297,7 +298,7 @@ impl Run<'_> {
             return;
         }
         self.settle_free();
-        // Completions within a retry stand between its releases: those are its request's.
+        // Completions within a retry are between its releases, which belong to the retried request.
         if self.plan.recorded.max_split_bytes().is_none() {
             self.settle_lone_releases(event);
         }
@@ -306,25 +307,25 @@ impl Run<'_> {
         }
     }
 
-    /// Gives back what was pending for no request, if the recording obtained nothing meanwhile.
+    /// Handles pending releases without a request, if the recording reserved nothing in the meantime.
     fn settle_lone_releases(&mut self, event: EventId) {
         if self.pending_releases == self.pending.len() {
             self.settle_releases(event);
         }
     }
 
-    /// The stream of the last request; the default one before the first.
+    /// Returns the stream of the last request, or the default stream before the first.
     fn last_stream(&self) -> StreamId {
         self.last_stream.unwrap_or_default()
     }
 
-    /// Lets the stream come that a block waits for; says whether it waits.
+    /// Completes the event that a block waits for; returns whether it waits.
     fn complete(&mut self, event: EventId, row: u32) -> bool {
         if !self.driver.complete(row) {
             return false;
         }
         for pool in self.pools.all() {
-            // Only the passing of an event is asked of the device, which does not fail.
+            // Only queries events of the replay's device, which cannot fail.
             drop(pool.process_events());
         }
         let home = Home { stream: self.last_stream(), pool: self.plan.config.pool(1), private: None };
@@ -332,7 +333,7 @@ impl Run<'_> {
         true
     }
 
-    /// Gives a block back that the recording has as gone, if it is still there.
+    /// Frees a block that is freed in the recording, if it is still live.
     fn free_now(&mut self, event: EventId, row: u32, is_requested: bool) {
         let Some((block, pool)) = self.handles.take(row) else { return };
         if is_requested {
@@ -342,7 +343,7 @@ impl Run<'_> {
         self.output.free_completed(event, row);
     }
 
-    /// Gives back the blocks whose last use was `event`, where the plan says so.
+    /// Frees the blocks whose last use was `event`, if the plan says so.
     fn end_used(&mut self, event: EventId) {
         while let Some((at, row)) = self.endings.get(self.next_ending).copied()
             && at <= event
@@ -354,7 +355,7 @@ impl Run<'_> {
     }
 }
 
-/// `once`, `3 times`.
+/// Returns `once` or, for example, `3 times`.
 fn times(count: u64) -> String {
     if count == 1 { "once".to_owned() } else { format!("{count} times") }
 }

@@ -1,5 +1,5 @@
-//! Arrays: memory in an order of the driver's own, for textures. How much it takes is worked out from the description,
-//! and said so.
+//! Hooks for arrays: memory in a layout chosen by the driver, for textures. Sizes are computed from the descriptor, and
+//! recorded as computed.
 #![expect(unsafe_code, reason = "functions that C calls")]
 
 use std::ffi::c_uint;
@@ -28,27 +28,27 @@ fn destroy(handle: u64, call: impl FnOnce() -> Answered) -> Answer {
 }
 
 hook! {
-    /// An array of one or two dimensions.
+    /// Creates an array of one or two dimensions.
     CREATE = "cuArrayCreate" since 3020;
     fn cuArrayCreate_v2(handle: *mut u64, array: *const Array) |call| {
-        // SAFETY: the program's description, which the driver reads too.
+        // SAFETY: the program's descriptor, which the driver reads too.
         let bytes = unsafe { array.as_ref() }.and_then(bytes_of_2d);
         asked("cuArrayCreate (bytes computed)", bytes, call(), handle)
     }
 }
 
 hook! {
-    /// An array of up to three dimensions.
+    /// Creates an array of up to three dimensions.
     CREATE_3D = "cuArray3DCreate" since 3020;
     fn cuArray3DCreate_v2(handle: *mut u64, array: *const Array3d) |call| {
-        // SAFETY: the program's description, which the driver reads too.
+        // SAFETY: the program's descriptor, which the driver reads too.
         let bytes = unsafe { array.as_ref() }.and_then(bytes_of_3d);
         asked("cuArray3DCreate (bytes computed)", bytes, call(), handle)
     }
 }
 
 hook! {
-    /// Gives an array back.
+    /// Destroys an array.
     DESTROY = "cuArrayDestroy" since 2000;
     fn cuArrayDestroy(handle: u64) |call| {
         destroy(handle, call)
@@ -56,17 +56,17 @@ hook! {
 }
 
 hook! {
-    /// An array in several sizes.
+    /// Creates a mipmapped array.
     CREATE_MIPMAPPED = "cuMipmappedArrayCreate" since 5000;
     fn cuMipmappedArrayCreate(handle: *mut u64, array: *const Array3d, levels: c_uint) |call| {
-        // SAFETY: the program's description, which the driver reads too.
+        // SAFETY: the program's descriptor, which the driver reads too.
         let bytes = unsafe { array.as_ref() }.and_then(|array| bytes_of_mipmapped(array, levels));
         asked("cuMipmappedArrayCreate (bytes computed)", bytes, call(), handle)
     }
 }
 
 hook! {
-    /// Gives an array in several sizes back.
+    /// Destroys a mipmapped array.
     DESTROY_MIPMAPPED = "cuMipmappedArrayDestroy" since 5000;
     fn cuMipmappedArrayDestroy(handle: u64) |call| {
         destroy(handle, call)

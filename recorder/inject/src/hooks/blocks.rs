@@ -1,4 +1,4 @@
-//! Blocks: memory with an address from the start: of devices, of their pools, and of the host.
+//! Hooks for memory that has an address from the start: of devices, of their pools, and of the host.
 #![expect(unsafe_code, reason = "functions that C calls")]
 
 use std::ffi::{c_uint, c_void};
@@ -10,7 +10,7 @@ use crate::ledger::Name;
 use crate::record::{self, Answered, Got, Request, Whose};
 
 hook! {
-    /// Memory of the current device.
+    /// Allocates memory of the current device.
     ALLOC = "cuMemAlloc" since 3020;
     fn cuMemAlloc_v2(address: *mut u64, bytes: usize) |call| {
         let answered = call();
@@ -22,11 +22,11 @@ hook! {
 }
 
 hook! {
-    /// Rows of memory, each as long as the driver likes.
+    /// Allocates rows of memory with a pitch chosen by the driver.
     ALLOC_PITCH = "cuMemAllocPitch" since 3020;
     fn cuMemAllocPitch_v2(address: *mut u64, pitch: *mut usize, width: usize, height: usize, element: c_uint) |call| {
         let answered = call();
-        // SAFETY: the driver has written there, if it gave memory.
+        // SAFETY: the driver has written there, if the allocation succeeded.
         let row = if answered.answer == crate::abi::SUCCESS { unsafe { at(pitch) } } else { width };
         let bytes = (row as u64).saturating_mul(height as u64);
         let request = Request { called: "cuMemAllocPitch", whose: Whose::Current, bytes, stream: 0 };
@@ -37,7 +37,7 @@ hook! {
 }
 
 hook! {
-    /// Memory that moves between the host and devices as it is used.
+    /// Allocates managed memory, which migrates between host and devices.
     ALLOC_MANAGED = "cuMemAllocManaged" since 6000;
     fn cuMemAllocManaged(address: *mut u64, bytes: usize, flags: c_uint) |call| {
         let answered = call();
@@ -57,19 +57,19 @@ fn free(address: u64, call: impl FnOnce() -> Answered) -> Answer {
 }
 
 hook! {
-    /// Gives memory of a device or of a pool back.
+    /// Frees memory of a device or a pool.
     FREE = "cuMemFree" since 3020;
     fn cuMemFree_v2(address: u64) |call| {
         free(address, call)
     }
 }
 
-/// The stream that is meant where the program names none.
+/// Returns the effective stream if the program passes stream 0.
 fn stream_of(stream: u64, is_per_thread: bool) -> u64 {
     if stream == 0 && is_per_thread { STREAM_PER_THREAD } else { stream }
 }
 
-/// Memory in the order of a stream. Within a graph that is being made, nothing is obtained yet.
+/// Records a stream-ordered allocation. During stream capture nothing is allocated yet.
 fn ask_in_order(
     called: &'static str,
     bytes: usize,
@@ -97,7 +97,7 @@ fn free_in_order(
 }
 
 hook! {
-    /// Memory of the stream's device.
+    /// Allocates memory of the stream's device, in stream order.
     ALLOC_ASYNC = "cuMemAllocAsync" since 11020;
     fn cuMemAllocAsync(address: *mut u64, bytes: usize, stream: u64) |call| {
         // SAFETY: the driver has written there.
@@ -106,7 +106,7 @@ hook! {
 }
 
 hook! {
-    /// The same, where no stream means the thread's own.
+    /// Variant of `cuMemAllocAsync` for per-thread default streams.
     ALLOC_ASYNC_PER_THREAD = "cuMemAllocAsync" since 11020 per_thread;
     fn cuMemAllocAsync_ptsz(address: *mut u64, bytes: usize, stream: u64) |call| {
         // SAFETY: the driver has written there.
@@ -115,7 +115,7 @@ hook! {
 }
 
 hook! {
-    /// Memory of a pool.
+    /// Allocates memory of a pool, in stream order.
     ALLOC_FROM_POOL = "cuMemAllocFromPoolAsync" since 11020;
     fn cuMemAllocFromPoolAsync(address: *mut u64, bytes: usize, pool: *mut c_void, stream: u64) |call| {
         // SAFETY: the driver has written there.
@@ -124,7 +124,7 @@ hook! {
 }
 
 hook! {
-    /// The same, where no stream means the thread's own.
+    /// Variant of `cuMemAllocFromPoolAsync` for per-thread default streams.
     ALLOC_FROM_POOL_PER_THREAD = "cuMemAllocFromPoolAsync" since 11020 per_thread;
     fn cuMemAllocFromPoolAsync_ptsz(address: *mut u64, bytes: usize, pool: *mut c_void, stream: u64) |call| {
         // SAFETY: the driver has written there.
@@ -133,7 +133,7 @@ hook! {
 }
 
 hook! {
-    /// Gives memory back when the stream comes to it; it counts as given back at once.
+    /// Frees memory in stream order; recorded as freed at once.
     FREE_ASYNC = "cuMemFreeAsync" since 11020;
     fn cuMemFreeAsync(address: u64, stream: u64) |call| {
         free_in_order(address, stream_of(stream, false), FREE_ASYNC.theirs(), call)
@@ -141,7 +141,7 @@ hook! {
 }
 
 hook! {
-    /// The same, where no stream means the thread's own.
+    /// Variant of `cuMemFreeAsync` for per-thread default streams.
     FREE_ASYNC_PER_THREAD = "cuMemFreeAsync" since 11020 per_thread;
     fn cuMemFreeAsync_ptsz(address: u64, stream: u64) |call| {
         free_in_order(address, stream_of(stream, true), FREE_ASYNC_PER_THREAD.theirs(), call)
@@ -159,7 +159,7 @@ fn ask_of_host(called: &'static str, bytes: usize, answered: Answered, address: 
 }
 
 hook! {
-    /// Memory of the host that devices copy from and to by themselves.
+    /// Allocates pinned host memory, which devices can copy from and to directly.
     ALLOC_HOST = "cuMemAllocHost" since 3020;
     fn cuMemAllocHost_v2(address: *mut *mut c_void, bytes: usize) |call| {
         ask_of_host("cuMemAllocHost", bytes, call(), address)
@@ -167,7 +167,7 @@ hook! {
 }
 
 hook! {
-    /// The same, with wishes.
+    /// Allocates pinned host memory, with flags.
     HOST_ALLOC = "cuMemHostAlloc" since 2020;
     fn cuMemHostAlloc(address: *mut *mut c_void, bytes: usize, flags: c_uint) |call| {
         ask_of_host("cuMemHostAlloc", bytes, call(), address)
@@ -175,7 +175,7 @@ hook! {
 }
 
 hook! {
-    /// Gives memory of the host back.
+    /// Frees host memory.
     FREE_HOST = "cuMemFreeHost" since 2000;
     fn cuMemFreeHost(address: *mut c_void) |call| {
         free(address.addr() as u64, call)

@@ -1,4 +1,4 @@
-//! Contexts: with one goes all that was obtained in it. Memory without addresses belongs to none, and stays.
+//! Hooks for contexts: destroying one frees its allocations. Memory without addresses belongs to no context and stays.
 #![expect(unsafe_code, reason = "functions that C calls")]
 
 use std::collections::BTreeMap;
@@ -10,11 +10,11 @@ use crate::abi::{Answer, SUCCESS};
 use crate::driver::Driver;
 use crate::record::{self, Answered};
 
-/// Each device's primary context.
+/// The primary context of each device.
 static PRIMARY: Mutex<BTreeMap<c_int, u64>> = Mutex::new(BTreeMap::new());
 
 hook! {
-    /// Gives a device's primary context.
+    /// Retains and returns a device's primary context.
     RETAIN = "cuDevicePrimaryCtxRetain" since 7000;
     fn cuDevicePrimaryCtxRetain(context: *mut u64, device: c_int) |call| {
         let answered = call();
@@ -27,7 +27,7 @@ hook! {
     }
 }
 
-/// The program gave a primary context back; with the last who held it, it ends.
+/// Handles the release of a primary context, which ends with its last reference or when it is reset.
 fn let_go(device: c_int, answered: Answered, is_reset: bool) -> Answer {
     if answered.answer == SUCCESS {
         let has_ended = is_reset || Driver::of(answered.function).has_primary_context(device) == Some(false);
@@ -40,7 +40,7 @@ fn let_go(device: c_int, answered: Answered, is_reset: bool) -> Answer {
 }
 
 hook! {
-    /// Gives a primary context back.
+    /// Releases a primary context.
     RELEASE = "cuDevicePrimaryCtxRelease" since 11000;
     fn cuDevicePrimaryCtxRelease_v2(device: c_int) |call| {
         let_go(device, call(), false)
@@ -48,7 +48,7 @@ hook! {
 }
 
 hook! {
-    /// The same, as it was called before.
+    /// Older version of `cuDevicePrimaryCtxRelease_v2`.
     RELEASE_BEFORE = "cuDevicePrimaryCtxRelease" since 7000;
     fn cuDevicePrimaryCtxRelease(device: c_int) |call| {
         let_go(device, call(), false)
@@ -56,7 +56,7 @@ hook! {
 }
 
 hook! {
-    /// Ends a primary context, whoever holds it.
+    /// Destroys a primary context, even if it is still retained.
     RESET = "cuDevicePrimaryCtxReset" since 11000;
     fn cuDevicePrimaryCtxReset_v2(device: c_int) |call| {
         let_go(device, call(), true)
@@ -64,7 +64,7 @@ hook! {
 }
 
 hook! {
-    /// The same, as it was called before.
+    /// Older version of `cuDevicePrimaryCtxReset_v2`.
     RESET_BEFORE = "cuDevicePrimaryCtxReset" since 7000;
     fn cuDevicePrimaryCtxReset(device: c_int) |call| {
         let_go(device, call(), true)
@@ -79,7 +79,7 @@ fn destroy(context: u64, answered: Answered) -> Answer {
 }
 
 hook! {
-    /// Ends a context of the program's own.
+    /// Destroys a context that the program created.
     DESTROY = "cuCtxDestroy" since 4000;
     fn cuCtxDestroy_v2(context: u64) |call| {
         destroy(context, call())
@@ -87,7 +87,7 @@ hook! {
 }
 
 hook! {
-    /// The same, as it was called before.
+    /// Older version of `cuCtxDestroy_v2`.
     DESTROY_BEFORE = "cuCtxDestroy" since 2000;
     fn cuCtxDestroy(context: u64) |call| {
         destroy(context, call())

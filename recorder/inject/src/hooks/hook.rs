@@ -1,4 +1,4 @@
-//! Hook: a function of ours and the driver's function of the same name, which it calls.
+//! A hook: a function of ours, and the driver's function of the same name that it calls.
 
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -6,16 +6,16 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use crate::abi::Function;
 use crate::loader;
 
-/// One function.
+/// A hook of one of the driver's functions.
 #[derive(Debug)]
 pub(crate) struct Hook {
-    /// As libraries export it.
+    /// Name that libraries export.
     pub(crate) name: &'static CStr,
-    /// As `cuGetProcAddress` is asked for it.
+    /// Name that programs pass to `cuGetProcAddress`.
     pub(crate) short: &'static str,
-    /// The version of CUDA from which on the driver means this one by that; as 11020 for 11.2.
+    /// CUDA version from which `cuGetProcAddress` returns this function for the short name; 11020 for 11.2.
     pub(crate) since: i32,
-    /// Whether no stream means the thread's own default stream.
+    /// Whether stream 0 means the thread's own default stream.
     pub(crate) is_per_thread: bool,
     ours: AtomicPtr<c_void>,
     theirs: AtomicPtr<c_void>,
@@ -33,12 +33,12 @@ impl Hook {
         Self { name, short, since, is_per_thread, ours: AtomicPtr::new(ours), theirs }
     }
 
-    /// Our function.
+    /// Returns our function.
     pub(crate) fn ours(&self) -> Function {
         self.ours.load(Ordering::Relaxed)
     }
 
-    /// The driver's function; none if there is no driver.
+    /// Returns the driver's function; `None` if there is no driver.
     pub(crate) fn theirs(&self) -> Option<Function> {
         let known = self.theirs.load(Ordering::Acquire);
         if !known.is_null() {
@@ -48,7 +48,7 @@ impl Hook {
         Some(self.theirs.load(Ordering::Acquire)).filter(|found| !found.is_null())
     }
 
-    /// The driver's function was found at `found`, by us or by the program; the first that was found stays.
+    /// Stores the driver's function, found by us or by the program; the first one found is kept.
     pub(crate) fn meet(&self, found: Function) {
         if !found.is_null() && found != self.ours() {
             let nobody = std::ptr::null_mut();
@@ -57,10 +57,10 @@ impl Hook {
     }
 }
 
-/// Declares a function that stands in for the driver's of the same name.
+/// Declares a function that replaces the driver's function of the same name.
 ///
-/// The body is given a closure that calls the driver with the program's arguments. It runs only for calls of the
-/// program's; what is called within those goes to the driver as it is.
+/// The body gets a closure that calls the driver with the program's arguments. It runs only for calls by the program;
+/// nested calls go to the driver unchanged.
 macro_rules! hook {
     (
         $(#[$about:meta])*
@@ -68,7 +68,7 @@ macro_rules! hook {
         fn $name:ident($($argument:ident: $type:ty),*) |$call:ident| $body:block
     ) => {
         pub(crate) static $hook: $crate::hooks::hook::Hook = $crate::hooks::hook::Hook::new(
-            // SAFETY: ends in the only zero.
+            // SAFETY: contains a single zero, at the end.
             unsafe { std::ffi::CStr::from_bytes_with_nul_unchecked(concat!(stringify!($name), "\0").as_bytes()) },
             $short,
             $since,
@@ -93,7 +93,7 @@ macro_rules! hook {
     };
 }
 
-/// Whether a hook is of the kind with default streams of each thread.
+/// Returns whether a hook is for per-thread default streams.
 macro_rules! per_thread {
     () => {
         false
@@ -105,10 +105,10 @@ macro_rules! per_thread {
 
 pub(crate) use {hook, per_thread};
 
-/// What C put at a place; 0 where there is no place.
+/// Returns the value that `place` points to; the default if it is null.
 ///
 /// # Safety
-/// `place` is null or can be read.
+/// `place` is null or readable.
 pub(crate) unsafe fn at<V: Copy + Default>(place: *const V) -> V {
     // SAFETY: as promised by the caller.
     unsafe { place.as_ref() }.copied().unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Lookup: how a program asks for functions of the driver by their names, and is given ours.
+//! Intercepts lookups of the driver's functions by name, and returns this library's hooks instead.
 #![expect(unsafe_code, reason = "functions that C calls, one of which leaves its caller's registers alone")]
 
 use std::ffi::{CStr, c_char, c_int, c_ulonglong, c_void};
@@ -8,7 +8,7 @@ use super::{arrays, blocks, contexts, pages};
 use crate::abi::{Answer, Function, LEGACY_STREAM, PER_THREAD_DEFAULT_STREAM, SUCCESS};
 use crate::loader::{self, Dlsym};
 
-/// All functions that stand in for the driver's.
+/// All functions that replace the driver's.
 static HOOKS: [&Hook; 34] = [
     &blocks::ALLOC,
     &blocks::ALLOC_PITCH,
@@ -46,30 +46,30 @@ static HOOKS: [&Hook; 34] = [
     &LOOKUP_V2_PER_THREAD,
 ];
 
-/// The function that a library exports as `name`.
+/// Returns the hook that a library exports as `name`.
 fn exported(name: &CStr) -> Option<&'static Hook> {
-    // Almost all that is looked up in a process is none of the driver's.
+    // Almost no symbol that a process looks up is one of the driver's.
     if !name.to_bytes().starts_with(b"cu") {
         return None;
     }
     HOOKS.into_iter().find(|hook| hook.name == name)
 }
 
-/// The function that the driver means by `short` in CUDA `version`.
+/// Returns the hook of the function that the driver returns for `short` in CUDA `version`.
 fn of_version(short: &str, version: i32, is_per_thread: bool) -> Option<&'static Hook> {
     let named = || HOOKS.into_iter().filter(|hook| hook.short == short && hook.since <= version);
     let newest =
         |is_per_thread: bool| named().filter(|hook| hook.is_per_thread == is_per_thread).max_by_key(|hook| hook.since);
-    // Most functions have nothing to do with streams, and are the same for both.
+    // Most functions do not depend on streams, and are the same in both cases.
     newest(is_per_thread).or_else(|| newest(false))
 }
 
-/// The driver has put one of its functions at `place`: ours is put there instead, if there is one.
+/// Replaces the function that the driver has written to `place` by our hook, if there is one.
 fn swap(symbol: *const c_char, place: *mut Function, version: c_int, flags: c_ulonglong, is_per_thread: bool) {
     if symbol.is_null() || place.is_null() {
         return;
     }
-    // SAFETY: the program's text, which the driver has read.
+    // SAFETY: the program's string, which the driver has read.
     let symbol = unsafe { CStr::from_ptr(symbol) };
     // SAFETY: the driver has written there.
     let found = unsafe { *place };
@@ -77,7 +77,7 @@ fn swap(symbol: *const c_char, place: *mut Function, version: c_int, flags: c_ul
     let hook = symbol.to_str().ok().and_then(|short| of_version(short, version, is_per_thread));
     if let Some(hook) = hook.filter(|_| !found.is_null()) {
         hook.meet(found);
-        // SAFETY: the program's place, where the driver has written just before.
+        // SAFETY: the program's variable, which the driver has just written.
         unsafe { *place = hook.ours() };
     }
 }
@@ -96,7 +96,7 @@ fn looked_up(
 }
 
 hook! {
-    /// Gives a function of the driver's by its name.
+    /// Returns a function of the driver by name.
     LOOKUP = "cuGetProcAddress" since 11030;
     fn cuGetProcAddress(symbol: *const c_char, place: Place, version: c_int, flags: c_ulonglong) |call| {
         looked_up(call(), (symbol, place, version, flags), false)
@@ -104,7 +104,7 @@ hook! {
 }
 
 hook! {
-    /// The same for programs in which each thread has a default stream.
+    /// Variant of `cuGetProcAddress` for programs with per-thread default streams.
     LOOKUP_PER_THREAD = "cuGetProcAddress" since 11030 per_thread;
     fn cuGetProcAddress_ptsz(symbol: *const c_char, place: Place, version: c_int, flags: c_ulonglong) |call| {
         looked_up(call(), (symbol, place, version, flags), true)
@@ -112,7 +112,7 @@ hook! {
 }
 
 hook! {
-    /// The same, which also says why there is none.
+    /// Variant of `cuGetProcAddress` that also reports why a function was not found.
     LOOKUP_V2 = "cuGetProcAddress" since 12000;
     fn cuGetProcAddress_v2(
         symbol: *const c_char, place: Place, version: c_int, flags: c_ulonglong, status: *mut c_int
@@ -122,7 +122,7 @@ hook! {
 }
 
 hook! {
-    /// The same for programs in which each thread has a default stream.
+    /// Variant of `cuGetProcAddress_v2` for programs with per-thread default streams.
     LOOKUP_V2_PER_THREAD = "cuGetProcAddress" since 12000 per_thread;
     fn cuGetProcAddress_v2_ptsz(
         symbol: *const c_char, place: Place, version: c_int, flags: c_ulonglong, status: *mut c_int
@@ -131,24 +131,25 @@ hook! {
     }
 }
 
-/// How a call of `dlsym` goes on.
+/// The outcome of a call of `dlsym`.
 #[repr(C)]
 struct Choice {
-    /// What it answers, unless null.
+    /// Result to return, unless null.
     answer: Function,
-    /// Who answers otherwise.
+    /// The `dlsym` to jump to otherwise.
     asked: Dlsym,
 }
 
-/// Ours for a function of the driver that the library behind `handle` has; otherwise, whoever is asked.
+/// Returns our hook if the library behind `handle` has a function of the driver by this name; otherwise the real
+/// `dlsym`.
 extern "C" fn choose(handle: *mut c_void, name: *const c_char) -> Choice {
     let asked = loader::real_dlsym();
     let passed_on = Choice { answer: std::ptr::null_mut(), asked };
-    // What the whole program has under a name is ours anyway; what comes next after somebody depends on who that is.
+    // A global lookup finds ours anyway; the result of `RTLD_NEXT` depends on the library of the caller.
     if name.is_null() || handle == libc::RTLD_DEFAULT || handle == libc::RTLD_NEXT {
         return passed_on;
     }
-    // SAFETY: the program's text, which ends in a zero.
+    // SAFETY: the program's string, which is terminated by a zero.
     let Some(hook) = exported(unsafe { CStr::from_ptr(name) }) else { return passed_on };
     let found = loader::find(handle, hook.name);
     if found.is_null() {
@@ -158,8 +159,8 @@ extern "C" fn choose(handle: *mut c_void, name: *const c_char) -> Choice {
     Choice { answer: hook.ours(), asked }
 }
 
-/// `dlsym` of the whole process. Where it has no answer of its own it goes on in the C library's with its caller's
-/// registers and return address, since that one tells from the address whose "next" library is meant.
+/// `dlsym` of the whole process. If it has no result of its own, it jumps to the C library's `dlsym` with its caller's
+/// registers and return address, since that function determines from the address which library is "next".
 #[cfg(not(test))]
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
@@ -182,8 +183,8 @@ pub(crate) unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) 
     )
 }
 
-/// `dlsym` of the whole process. Where it has no answer of its own it goes on in the C library's with its caller's
-/// registers and return address, since that one tells from the address whose "next" library is meant.
+/// `dlsym` of the whole process. If it has no result of its own, it jumps to the C library's `dlsym` with its caller's
+/// registers and return address, since that function determines from the address which library is "next".
 #[cfg(not(test))]
 #[cfg(target_arch = "aarch64")]
 #[unsafe(naked)]
@@ -227,7 +228,7 @@ mod tests {
 
     #[test]
     fn what_is_none_of_the_drivers_is_looked_up_by_the_c_library() {
-        // SAFETY: a library that is loaded already.
+        // SAFETY: a library that is already loaded.
         let library = unsafe { libc::dlopen(std::ptr::null(), libc::RTLD_LAZY) };
         for (handle, name) in [(library, c"strlen"), (library, c"cuMemAlloc_v2"), (libc::RTLD_NEXT, c"cuMemAlloc_v2")] {
             let choice = choose(handle, name.as_ptr());

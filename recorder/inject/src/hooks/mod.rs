@@ -1,4 +1,4 @@
-//! Hooks: the functions that stand in for the driver's, and how a program comes to call them.
+//! The functions that replace the driver's, and the lookups that make programs call them.
 #![expect(unsafe_code, reason = "declares functions that C calls")]
 
 mod hook;

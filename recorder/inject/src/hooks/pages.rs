@@ -1,5 +1,5 @@
-//! Pages: memory that is obtained without addresses. Addresses alone take none, so nobody asks who reserves them; nor
-//! does memory of another process, which comes in by other calls and which the ledger does not know.
+//! Hooks for physical memory that is allocated without addresses. Address reservations take no memory and are not
+//! hooked, nor is memory imported from another process, which comes in by other calls and is unknown to the ledger.
 #![expect(unsafe_code, reason = "functions that C calls")]
 
 use std::ffi::c_ulonglong;
@@ -9,7 +9,7 @@ use crate::abi::{ON_DEVICE, Properties};
 use crate::record::{self, Got, Request, Whose};
 
 hook! {
-    /// Memory without addresses.
+    /// Allocates physical memory, without addresses.
     CREATE = "cuMemCreate" since 10020;
     fn cuMemCreate(handle: *mut c_ulonglong, bytes: usize, properties: *const Properties, flags: c_ulonglong) |call| {
         let answered = call();
@@ -27,7 +27,7 @@ hook! {
 }
 
 hook! {
-    /// Gives a handle of it back.
+    /// Releases a handle of physical memory.
     RELEASE = "cuMemRelease" since 10020;
     fn cuMemRelease(handle: c_ulonglong) |call| {
         let released = record::releases(handle);
@@ -38,7 +38,7 @@ hook! {
 }
 
 hook! {
-    /// Gives another handle of what is behind an address.
+    /// Returns another handle of the memory mapped at an address.
     RETAIN = "cuMemRetainAllocationHandle" since 11000;
     fn cuMemRetainAllocationHandle(handle: *mut c_ulonglong, address: *mut std::ffi::c_void) |call| {
         let answered = call();
@@ -49,7 +49,7 @@ hook! {
 }
 
 hook! {
-    /// Puts memory behind addresses.
+    /// Maps physical memory to addresses.
     MAP = "cuMemMap" since 10020;
     fn cuMemMap(address: u64, bytes: usize, offset: usize, handle: c_ulonglong, flags: c_ulonglong) |call| {
         let answered = call();
@@ -59,7 +59,7 @@ hook! {
 }
 
 hook! {
-    /// Takes it away from there.
+    /// Unmaps physical memory from addresses.
     UNMAP = "cuMemUnmap" since 10020;
     fn cuMemUnmap(address: u64, bytes: usize) |call| {
         let answered = call();

@@ -1,5 +1,5 @@
-//! Ledger: what the program holds of the driver, and what each of its calls changes of that. Plain data: it neither calls
-//! the driver nor tells the recorder.
+//! The ledger of the program's live driver allocations, updated by each call. Plain data: it calls neither the driver
+//! nor the recorder.
 
 mod pages;
 mod streams;
@@ -13,39 +13,39 @@ use highwater_recorder::{Category, DeviceId, OpId, Pool, ScopeId, StackId, Strea
 pub(crate) use pages::{Pages, Released};
 pub(crate) use streams::Streams;
 
-/// Where memory stands that has no address of the program's: far from all that the driver hands out.
+/// Start of the artificial addresses of memory without an address: far from all addresses of the driver.
 const NOWHERE: u64 = 1 << 62;
-/// What lies there begins at multiples of this.
+/// Alignment of artificial addresses.
 const APART: u64 = 2 << 20;
 
-/// What the program knows its memory by.
+/// How the program refers to its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Name {
-    /// Its first byte.
+    /// Address of its first byte.
     Address(u64),
-    /// An array, or one in several sizes.
+    /// Handle of an array or a mipmapped array.
     Array(u64),
 }
 
-/// Memory that the program holds: at once a segment, which the driver gave, and the one block in it.
+/// A live allocation: both a segment from the driver and the only block in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Held {
     pub(crate) device: DeviceId,
-    /// The block's number.
+    /// Key of the block.
     pub(crate) block: u64,
     pub(crate) address: u64,
     pub(crate) bytes: u64,
     pub(crate) stream: StreamId,
-    /// The call that obtained it.
+    /// Scope of the call that allocated it.
     pub(crate) scope: ScopeId,
-    /// The context that it goes with; 0 for none.
+    /// Context that it is freed with; 0 for none.
     pub(crate) context: u64,
-    /// Whether it is pages that are mapped, and not a segment.
+    /// Whether it is mapped pages rather than a segment.
     pub(crate) is_pages: bool,
 }
 
 impl Held {
-    /// The pool that PyTorch's rule would give it: it has none of its own.
+    /// Returns the pool according to PyTorch's size rule, since driver allocations have none.
     fn pool(&self) -> Pool {
         if self.bytes > 1 << 20 { Pool::Large } else { Pool::Small }
     }
@@ -69,17 +69,17 @@ impl Held {
     }
 }
 
-/// What happened to memory, in the order in which it is told.
+/// A change of an allocation, in the order in which it is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     Begins(Held),
     Ends(Held),
 }
 
-/// Who is told of changes.
+/// Callback that changes are reported to.
 pub(crate) type Tell<'a> = &'a mut dyn FnMut(Change);
 
-/// Memory as it is obtained.
+/// A new allocation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct New {
     pub(crate) device: DeviceId,
@@ -89,7 +89,7 @@ pub(crate) struct New {
     pub(crate) context: u64,
 }
 
-/// Numbers of blocks, and addresses for what has none.
+/// Counters for block keys and artificial addresses.
 #[derive(Debug)]
 pub(crate) struct Counters {
     blocks: u64,
@@ -102,7 +102,7 @@ impl Counters {
         self.blocks - 1
     }
 
-    /// Addresses of nobody, never given twice: there are enough for two million million mebibytes.
+    /// Returns an unused artificial address: there are 2^62 bytes of them before they repeat.
     fn apart(&mut self, bytes: u64) -> u64 {
         let address = NOWHERE + self.apart;
         self.apart = (self.apart + bytes.next_multiple_of(APART)) % NOWHERE;
@@ -110,7 +110,7 @@ impl Counters {
     }
 }
 
-/// All that the program holds.
+/// All live driver allocations of the program.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     counters: Counters,
@@ -120,7 +120,7 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Nothing is held.
+    /// Creates an empty ledger.
     pub(crate) const fn new() -> Self {
         Self {
             counters: Counters { blocks: 0, apart: 0 },
@@ -130,9 +130,9 @@ impl Ledger {
         }
     }
 
-    /// The driver gave memory.
+    /// Adds an allocation.
     pub(crate) fn add(&mut self, name: Name, new: New, tell: Tell<'_>) {
-        // What went without being seen to go is gone, since the driver hands its address out again.
+        // An older entry was freed without being seen, since the driver has reused its address.
         self.take(name, tell);
         let New { device, bytes, stream, scope, context } = new;
         let address = match name {
@@ -145,21 +145,21 @@ impl Ledger {
         tell(Change::Begins(held));
     }
 
-    /// Memory goes back to the driver; none if the ledger does not know of it.
+    /// Removes an allocation that is freed; `None` if the ledger does not contain it.
     pub(crate) fn take(&mut self, name: Name, tell: Tell<'_>) -> Option<Held> {
         let held = self.held.remove(&name)?;
         tell(Change::Ends(held));
         Some(held)
     }
 
-    /// It did not: the driver refused.
+    /// Restores an allocation that the driver refused to free.
     pub(crate) fn put_back(&mut self, name: Name, held: Held, tell: Tell<'_>) {
         let again = Held { block: self.counters.block(), ..held };
         self.held.insert(name, again);
         tell(Change::Begins(again));
     }
 
-    /// A context is gone, and with it all that was obtained in it, oldest first.
+    /// Removes all allocations of a destroyed context, oldest first.
     pub(crate) fn end_context(&mut self, context: u64, tell: Tell<'_>) {
         let of_context = |(name, held): (&Name, &Held)| (held.context == context).then_some((held.block, *name));
         let mut gone: Vec<(u64, Name)> = self.held.iter().filter_map(of_context).collect();
@@ -169,37 +169,37 @@ impl Ledger {
         }
     }
 
-    /// Memory without addresses was obtained.
+    /// Adds an allocation without addresses.
     pub(crate) fn create(&mut self, handle: u64, new: New, tell: Tell<'_>) {
         self.pages.create(&mut self.counters, handle, new, tell);
     }
 
-    /// A handle is about to be given back.
+    /// Releases a handle; `None` if the ledger does not contain it.
     pub(crate) fn release(&mut self, handle: u64, tell: Tell<'_>) -> Option<Released> {
         self.pages.release(handle, tell)
     }
 
-    /// It was not: the driver refused.
+    /// Restores a handle that the driver refused to release.
     pub(crate) fn undo_release(&mut self, released: Released, tell: Tell<'_>) {
         self.pages.undo_release(&mut self.counters, released, tell);
     }
 
-    /// The program was given another handle of the memory behind an address.
+    /// Adds another handle of the memory mapped at an address.
     pub(crate) fn retain(&mut self, address: u64, handle: u64) {
         self.pages.retain(address, handle);
     }
 
-    /// Memory was put behind addresses.
+    /// Maps memory to addresses.
     pub(crate) fn map(&mut self, address: u64, bytes: u64, handle: u64, tell: Tell<'_>) {
         self.pages.map(&mut self.counters, address, bytes, handle, tell);
     }
 
-    /// It was taken away from there.
+    /// Unmaps memory from addresses.
     pub(crate) fn unmap(&mut self, address: u64, bytes: u64, tell: Tell<'_>) {
         self.pages.unmap(&mut self.counters, address, bytes, tell);
     }
 
-    /// What is held of a device, in the order of its blocks.
+    /// Returns the live allocations of a device, sorted by block key.
     pub(crate) fn state(&self, device: DeviceId) -> StartingState {
         let mut all: Vec<Held> =
             self.held.values().copied().chain(self.pages.held()).filter(|held| held.device == device).collect();

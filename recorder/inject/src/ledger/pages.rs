@@ -1,46 +1,46 @@
-//! Pages: memory that is obtained without addresses, and put behind addresses and taken away by other calls.
+//! Physical memory that is allocated without addresses, and mapped and unmapped by separate calls.
 //!
-//! It counts once, from the moment it is obtained until nothing refers to it any more: neither a handle nor a mapping.
-//! In between it stands where it is mapped whole first, and apart from all addresses while it is not.
+//! It is counted once, from its allocation until no handle and no mapping refers to it any more. In between, its
+//! address is the first one at which all of it is mapped, or an artificial one while there is none.
 
 use std::collections::BTreeMap;
 
 use super::{Change, Counters, Held, New, Tell};
 
-/// One piece of memory.
+/// A physical allocation.
 #[derive(Clone, Debug)]
 struct Physical {
     held: Held,
-    /// How many times a handle of it must still be given back.
+    /// Number of times that a handle of it must still be released.
     handles: u32,
-    /// Where it is mapped, oldest first, and how many bytes of it.
+    /// Addresses and sizes in bytes of its mappings, oldest first.
     mapped: Vec<(u64, u64)>,
-    /// Whether it stands at an address of the program's.
+    /// Whether its recorded address is one of the program's.
     is_placed: bool,
 }
 
-/// What a release did, to take it back.
+/// The effect of a release, to undo it.
 #[derive(Debug)]
 pub(crate) struct Released {
     handle: u64,
     piece: u64,
-    /// The piece, where it was the last that referred to it.
+    /// The allocation, if the release removed its last reference.
     ended: Option<Physical>,
 }
 
-/// All memory of this kind.
+/// All physical allocations.
 #[derive(Debug)]
 pub(crate) struct Pages {
-    /// By a number of our own: a handle may be used again while the memory of the former one is still mapped.
+    /// Keyed by a number of our own: a handle may be reused while its former memory is still mapped.
     pieces: BTreeMap<u64, Physical>,
     handles: BTreeMap<u64, u64>,
-    /// Which piece is behind an address.
+    /// Allocation mapped at an address.
     mappings: BTreeMap<u64, u64>,
     next: u64,
 }
 
 impl Physical {
-    /// Ends where it stands, and begins at `place`, or apart.
+    /// Ends the block at its current address, and begins another at `place`, or at an artificial address if `None`.
     fn move_to(&mut self, counters: &mut Counters, place: Option<u64>, tell: Tell<'_>) {
         tell(Change::Ends(self.held));
         self.is_placed = place.is_some();
@@ -49,14 +49,14 @@ impl Physical {
         tell(Change::Begins(self.held));
     }
 
-    /// An address at which all of it is mapped.
+    /// Returns an address at which all of it is mapped.
     fn whole(&self) -> Option<u64> {
         self.mapped.iter().find(|(_, bytes)| *bytes == self.held.bytes).map(|(address, _)| *address)
     }
 }
 
 impl Pages {
-    /// There is no memory.
+    /// Creates an empty collection.
     pub(super) const fn new() -> Self {
         Self { pieces: BTreeMap::new(), handles: BTreeMap::new(), mappings: BTreeMap::new(), next: 0 }
     }
@@ -104,7 +104,7 @@ impl Pages {
     }
 
     pub(super) fn map(&mut self, counters: &mut Counters, address: u64, bytes: u64, handle: u64, tell: Tell<'_>) {
-        // Memory that came from elsewhere, and is not counted here.
+        // Memory from elsewhere, such as another process, is not counted.
         let Some(&piece) = self.handles.get(&handle) else { return };
         let Some(physical) = self.pieces.get_mut(&piece) else { return };
         physical.mapped.push((address, bytes));

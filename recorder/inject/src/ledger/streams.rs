@@ -1,4 +1,4 @@
-//! Streams: small numbers for what the driver names by handles, in the order in which they were first seen.
+//! Assigns small numbers to stream handles, in the order in which they are first seen.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use highwater_recorder::StreamId;
 
 use crate::abi::{STREAM_LEGACY, STREAM_PER_THREAD};
 
-/// So many streams have numbers of their own; the others share the next one.
+/// Maximum number of streams with their own number; all others share the next one.
 const MOST: usize = 1 << 16;
 
 /// The numbers of streams. 0 is the default stream.
@@ -16,12 +16,12 @@ pub(crate) struct Streams {
 }
 
 impl Streams {
-    /// No stream was seen.
+    /// Creates an empty map.
     pub(super) const fn new() -> Self {
         Self { numbers: BTreeMap::new() }
     }
 
-    /// The number of a stream. `thread` tells whose default stream it is, where each thread has its own.
+    /// Returns the number of a stream. `thread` identifies the owner of a per-thread default stream.
     pub(crate) fn number(&mut self, stream: u64, thread: u64) -> StreamId {
         let name = match stream {
             0 | STREAM_LEGACY => return StreamId(0),

@@ -1,4 +1,4 @@
-//! Tests of the ledger: what each call changes, and that everything counts once.
+//! Tests of the ledger: the effect of each call, and that all memory is counted once.
 
 use highwater_recorder::{DeviceId, ScopeId, StreamId};
 
@@ -10,7 +10,7 @@ fn new(bytes: u64) -> New {
     New { device: DeviceId(0), bytes, stream: StreamId(0), scope: ScopeId::NONE, context: 7 }
 }
 
-/// A ledger, and what it tells: bytes that stand somewhere, and where.
+/// A ledger, and the changes that it has reported.
 struct Recorded {
     ledger: Ledger,
     changes: Vec<Change>,
@@ -26,7 +26,7 @@ impl Recorded {
         change(&mut self.ledger, &mut |what| changes.push(what))
     }
 
-    /// What stands, by what was told; each begins once and ends once.
+    /// Returns the live allocations according to the reported changes; each must begin once and end once.
     fn standing(&self) -> Vec<Held> {
         let mut standing: Vec<Held> = Vec::new();
         for change in &self.changes {
@@ -48,7 +48,7 @@ impl Recorded {
         standing
     }
 
-    /// Addresses and bytes of what stands; what is apart has address 0.
+    /// Returns addresses and bytes of the live allocations, with address 0 for artificial addresses.
     fn places(&self) -> Vec<(u64, u64)> {
         let place = |held: Held| (if held.address >= NOWHERE { 0 } else { held.address }, held.bytes);
         let mut places: Vec<_> = self.standing().into_iter().map(place).collect();
@@ -89,7 +89,7 @@ fn with_a_context_goes_what_was_obtained_in_it() {
 
 #[test]
 fn pages_count_once_in_whatever_order_they_are_mapped_and_given_back() {
-    // Create, map, release, unmap: as allocators with expandable segments do. And create, map, unmap, release.
+    // Create, map, release, unmap, as allocators with expandable segments do; and create, map, unmap, release.
     for release_first in [true, false] {
         let mut told = Recorded::new();
         told.with(|ledger, tell| ledger.create(1, new(2 * MIB), tell));
@@ -146,7 +146,7 @@ fn a_handle_that_was_given_again_must_be_given_back_again() {
     told.with(|ledger, tell| ledger.create(1, new(2 * MIB), tell));
     told.with(|ledger, tell| ledger.map(0x20_0000, 2 * MIB, 1, tell));
     told.with(|ledger, tell| ledger.release(1, tell));
-    // The first handle's number is used again while its memory is mapped.
+    // The first handle is reused while its memory is mapped.
     told.with(|ledger, tell| ledger.create(1, new(4 * MIB), tell));
     told.with(|ledger, _| ledger.retain(0x20_0000 + MIB, 5));
     told.with(|ledger, _| ledger.retain(0x60_0000, 6));

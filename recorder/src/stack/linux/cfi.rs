@@ -1,4 +1,4 @@
-//! Call frame information: reads a module's `.eh_frame`, and says by which rule an address is unwound.
+//! Reads call frame information from a module's `.eh_frame`, and converts it into unwind rules.
 
 #![expect(unsafe_code, reason = "unwind tables are read where the loader mapped them")]
 
@@ -20,7 +20,7 @@ struct Unwindable {
     name: CString,
     load_bias: u64,
     ranges: Vec<Range<u64>>,
-    /// The loader was told to keep it for ever.
+    /// Whether the loader keeps the module for the rest of the process.
     kept: bool,
     tables: Option<Tables>,
 }
@@ -40,23 +40,23 @@ pub(super) struct UnwindTables {
 
 impl UnwindTables {
     pub(super) fn load() -> Self {
-        // The counters first: what is loaded in between is then looked for once more, never missed.
+        // The counters first: modules loaded in between are then looked for once more, never missed.
         let changes = loader::changes();
         let modules = loader::loaded().into_iter().map(Unwindable::new).collect();
         Self { modules, changes, context: UnwindContext::new() }
     }
 
-    /// No modules: any look at the loader's counters finds that older than what is loaded.
+    /// Creates an empty list, which is older than any counters of the loader.
     pub(super) fn none() -> Self {
         Self { modules: Vec::new(), changes: Changes::default(), context: UnwindContext::new() }
     }
 
-    /// The loader's counters when this was read.
+    /// Returns the loader's counters from when this was read.
     pub(super) fn changes(&self) -> Changes {
         self.changes
     }
 
-    /// Takes what was read later. The loader is never asked from here: whoever holds its lock may be waiting for ours.
+    /// Replaces the tables by later ones. Never calls the loader: a thread that holds its lock may be waiting for ours.
     pub(super) fn renew(&mut self, later: Self) {
         let former = std::mem::replace(self, later);
         for module in former.modules.iter().filter(|module| module.kept) {
@@ -76,11 +76,11 @@ impl UnwindTables {
         }
     }
 
-    /// The rule of a return address, and the name of its module where the loader must still be told to keep it:
-    /// before that the rule must not be stored.
+    /// Returns the rule of a return address. Also returns the name of its module if that must first be passed to
+    /// `loader::keep_loaded`: before that, the rule must not be stored.
     pub(super) fn rule(&mut self, return_address: u64) -> (Rule, Option<CString>) {
         let call = return_address.wrapping_sub(1);
-        // Code outside all modules is made at run time, and may change.
+        // Code outside all modules is generated at run time, and may change.
         let Some(module) = self.modules.iter().find(|module| module.ranges.iter().any(|range| range.contains(&call)))
         else {
             return (Rule::FOREIGN, None);
@@ -101,15 +101,15 @@ impl Unwindable {
 impl Tables {
     fn find(index: Range<u64>, segments: &[Range<u64>]) -> Option<Self> {
         let bases = BaseAddresses::default().set_eh_frame_hdr(index.start);
-        // SAFETY: the loader's list has this range within a readable segment; see `bytes` for its life.
+        // SAFETY: the loader's list has this range within a readable segment; see `bytes` for its lifetime.
         let header = EhFrameHdr::from(unsafe { bytes(&index) });
         let index = header.parse(&bases, size_of::<usize>() as u8).ok()?;
         let Pointer::Direct(start) = index.eh_frame_ptr() else {
             return None;
         };
         let segment = segments.iter().find(|segment| segment.contains(&start))?;
-        // SAFETY: from an address within a loaded segment to that segment's end; the linker puts `.eh_frame` beside
-        // its index, in a segment that can be read.
+        // SAFETY: from an address within a loaded segment to that segment's end; the linker puts `.eh_frame` next to
+        // its index, in a readable segment.
         let frames = EhFrame::from(unsafe { bytes(&(start..segment.end)) });
         Some(Self { index, frames, bases: bases.set_eh_frame(start) })
     }
@@ -134,12 +134,12 @@ impl Tables {
     }
 }
 
-/// The memory of a module as bytes that seem to live for ever.
+/// Returns the memory of a module as a byte slice with static lifetime.
 ///
 /// # Safety
 ///
-/// The range must be readable, and the bytes may be used only while the module stays loaded. That holds for rules
-/// asked for an address on a running stack: its module is in use, and the list of modules is renewed when one went.
+/// The range must be readable, and the bytes may be used only while the module stays loaded. That is true for rules of
+/// an address on a current stack: its module is in use, and the list of modules is reloaded after an unload.
 unsafe fn bytes(range: &Range<u64>) -> Bytes {
     // SAFETY: as the caller promises.
     let slice = unsafe { std::slice::from_raw_parts(range.start as *const u8, (range.end - range.start) as usize) };

@@ -1,14 +1,14 @@
-//! Machine: what a processor's calling convention decides: registers, and where rules come from.
+//! Registers and unwind rules of each supported processor architecture.
 
-/// Where execution continues in a frame.
+/// The register values with which execution continues in a frame.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(super) struct Registers {
-    /// The return address, as it lies in memory.
+    /// Return address, as stored in memory.
     pub(super) counter: u64,
-    /// The stack pointer after the return.
+    /// Stack pointer after the return.
     pub(super) stack: u64,
-    /// `rbp`; on AArch64 `x29`.
+    /// Frame pointer: `rbp`; on AArch64 `x29`.
     pub(super) base: u64,
 }
 
@@ -17,15 +17,15 @@ pub(super) use x86_64::{OUTERMOST_MISSED, Rules, address_of, ends_chain};
 
 #[cfg(target_arch = "x86_64")]
 mod x86_64 {
-    //! Compilers keep no frame pointers by default: frames are found by the rules of their unwind tables.
+    //! Compilers keep no frame pointers by default: frames are found with the rules of their unwind tables.
 
     use crate::stack::platform::rule::Rule;
     use crate::stack::platform::rules::{self, RuleTable};
 
-    /// How many of the outermost frames a walk may lack: none.
+    /// Maximum number of outermost frames that a walk may miss: none.
     pub(in crate::stack::platform) const OUTERMOST_MISSED: usize = 0;
 
-    /// The rules of all addresses, as far as they are known.
+    /// The rules of all addresses that were looked up so far.
     #[derive(Clone, Copy)]
     pub(in crate::stack::platform) struct Rules(&'static RuleTable);
 
@@ -46,13 +46,13 @@ mod x86_64 {
         }
     }
 
-    /// The address in a word that holds a return address.
+    /// Returns the address in a word that contains a return address.
     #[inline(always)]
     pub(in crate::stack::platform) fn address_of(counter: u64) -> u64 {
         counter
     }
 
-    /// Whether what a frame is found from says that there is no caller.
+    /// Returns whether the register that a frame is found from marks the end of the chain.
     #[inline(always)]
     pub(in crate::stack::platform) fn ends_chain(_from: u64) -> bool {
         false
@@ -64,14 +64,14 @@ pub(super) use aarch64::{OUTERMOST_MISSED, Rules, address_of, ends_chain};
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64 {
-    //! Every function that calls keeps a frame record, by the platform's convention and rustc's default.
+    //! Every function with calls keeps a frame record, by the platform's convention and rustc's default.
 
     use crate::stack::platform::rule::Rule;
 
-    /// How many of the outermost frames a walk may lack: program and thread start without a frame record.
+    /// Maximum number of outermost frames that a walk may miss: program and thread start have no frame record.
     pub(in crate::stack::platform) const OUTERMOST_MISSED: usize = 2;
 
-    /// One rule for all.
+    /// A single rule for all addresses.
     #[derive(Clone, Copy)]
     pub(in crate::stack::platform) struct Rules;
 
@@ -87,13 +87,14 @@ mod aarch64 {
         }
     }
 
-    /// The address in a word that holds a return address: its upper bits may be a pointer authentication code.
+    /// Returns the address in a word that contains a return address, without a pointer authentication code in the upper
+    /// bits.
     #[inline(always)]
     pub(in crate::stack::platform) fn address_of(counter: u64) -> u64 {
         counter & ((1 << 48) - 1)
     }
 
-    /// Whether what a frame is found from says that there is no caller.
+    /// Returns whether the register that a frame is found from marks the end of the chain.
     #[inline(always)]
     pub(in crate::stack::platform) fn ends_chain(from: u64) -> bool {
         from == 0

@@ -1,4 +1,4 @@
-//! Linux on x86-64 and AArch64: capture by the verified walk, and by the C unwinder where the walk cannot be sure.
+//! Stack capture on Linux on x86-64 and AArch64, by the verified walk, or by the C unwinder if the walk is not certain.
 
 #![expect(unsafe_code, reason = "entry points that see their caller's registers")]
 
@@ -22,7 +22,7 @@ use super::depot::{self, StackKey};
 use super::losses;
 use crate::reentrancy;
 
-/// Set when the walk must not be used: the program wishes so, or the first walk disagreed with the unwinder.
+/// Whether the walk must not be used, because the program disabled it or the first walk disagreed with the unwinder.
 static PORTABLE: AtomicBool = AtomicBool::new(false);
 static CHECKED: AtomicBool = AtomicBool::new(false);
 
@@ -30,28 +30,32 @@ pub(super) fn use_portable() {
     PORTABLE.store(true, Ordering::Relaxed);
 }
 
-/// The running stack; the first frame is the caller of this function. See [`crate::stack`] for costs and limits.
+/// Captures the current stack; the first frame is the caller of this function. See [`crate::stack`] for costs and
+/// limits.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 pub extern "C" fn capture() -> StackKey {
     core::arch::naked_asm!("mov rdi, [rsp]", "lea rsi, [rsp + 8]", "mov rdx, rbp", "jmp {walk}", walk = sym capture_from)
 }
 
-/// The running stack; the first frame is the caller of this function. See [`crate::stack`] for costs and limits.
+/// Captures the current stack; the first frame is the caller of this function. See [`crate::stack`] for costs and
+/// limits.
 #[cfg(target_arch = "aarch64")]
 #[unsafe(naked)]
 pub extern "C" fn capture() -> StackKey {
     core::arch::naked_asm!("mov x0, x30", "mov x1, sp", "mov x2, x29", "b {walk}", walk = sym capture_from)
 }
 
-/// The same stack by the platform's unwinder: some 4 µs at depth 40. The yardstick of tests and benchmarks.
+/// Captures the current stack with the platform's unwinder, which takes some 4 µs at depth 40. The reference for tests
+/// and benchmarks.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 pub extern "C" fn capture_portable() -> StackKey {
     core::arch::naked_asm!("mov rdi, [rsp]", "jmp {unwind}", unwind = sym unwind_from)
 }
 
-/// The same stack by the platform's unwinder: some 4 µs at depth 40. The yardstick of tests and benchmarks.
+/// Captures the current stack with the platform's unwinder, which takes some 4 µs at depth 40. The reference for tests
+/// and benchmarks.
 #[cfg(target_arch = "aarch64")]
 #[unsafe(naked)]
 pub extern "C" fn capture_portable() -> StackKey {
@@ -67,7 +71,7 @@ extern "C" fn capture_from(counter: u64, stack: u64, base: u64) -> StackKey {
     if thread.is_null() {
         return first_capture(from);
     }
-    // SAFETY: the running thread's state, and `_guard` says that nothing else on this thread uses it.
+    // SAFETY: the current thread's state; `_guard` ensures that nothing else on this thread uses it.
     capture_on(unsafe { &mut *thread }, from)
 }
 
@@ -79,7 +83,7 @@ extern "C" fn unwind_from(counter: u64) -> StackKey {
     if thread.is_null() {
         thread = thread::make();
     }
-    // SAFETY: the running thread's state if it has one, and `_guard` says that nothing else on this thread uses it.
+    // SAFETY: the current thread's state, if it has one; `_guard` ensures that nothing else on this thread uses it.
     match unsafe { thread.as_mut() } {
         Some(thread) => unwind(thread, counter),
         None => refused(),
@@ -119,12 +123,12 @@ fn refused() -> StackKey {
     StackKey::NONE
 }
 
-/// The first capture of a thread; the first of the process also compares the walk with the unwinder.
+/// Performs the first capture of a thread; the first of the process also compares the walk with the unwinder.
 #[cold]
 #[inline(never)]
 fn first_capture(from: Registers) -> StackKey {
     let thread = thread::make();
-    // SAFETY: as in `capture_from`, whose `ReentrancyGuard` is still held; null when the thread is ending.
+    // SAFETY: as in `capture_from`, whose `ReentrancyGuard` is still active; null if the thread is ending.
     let Some(thread) = (unsafe { thread.as_mut() }) else {
         return refused();
     };

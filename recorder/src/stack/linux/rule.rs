@@ -1,15 +1,15 @@
-//! Rule: how to get from a frame to its caller's, in 8 bytes.
+//! The unwind rule of a frame, which leads to its caller's frame, in 8 bytes.
 
 #![cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "frame records need one rule"))]
 
-/// How to leave a frame, packed: the kind in bits 0 and 1; in bits 16 to 31 where the caller's `rbp` was saved,
-/// relative to the canonical frame address (CFA), or 0 if the frame leaves `rbp` alone; in bits 32 to 63 the CFA
-/// relative to `rsp` or `rbp`. The return address always lies just below the CFA.
+/// A packed unwind rule. Bits 0 and 1: the kind. Bits 16 to 31: where the caller's `rbp` was saved, relative to the
+/// canonical frame address (CFA), or 0 if the frame leaves `rbp` alone. Bits 32 to 63: the CFA relative to `rsp` or
+/// `rbp`. The return address is always just below the CFA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub(super) struct Rule(u64);
 
-/// What a rule's frame is.
+/// The kind of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Kind {
@@ -19,7 +19,7 @@ pub(super) enum Kind {
     FromStack = 1,
     /// The CFA is an offset from `rbp`.
     FromBase = 2,
-    /// Needs more than a rule can say: the platform's unwinder must do this stack.
+    /// A rule cannot express it: the platform's unwinder must capture this stack.
     Foreign = 3,
 }
 
@@ -27,16 +27,16 @@ impl Rule {
     pub(super) const OUTERMOST: Self = Self(Kind::Outermost as u64);
     pub(super) const FOREIGN: Self = Self(Kind::Foreign as u64);
 
-    /// Frames linked by frame records, as AArch64 compilers make them: the saved base and the return address side by side.
+    /// Rule of frames linked by frame records, as on AArch64: the saved base and the return address are adjacent.
     #[cfg(target_arch = "aarch64")]
     pub(super) const FRAME_RECORD: Self = Self(Kind::FromBase as u64 | ((-16i16) as u16 as u64) << 16 | 16 << 32);
 
-    /// A rule for a frame in the middle of a stack; foreign if the offsets do not fit.
+    /// Creates a rule for a frame in the middle of a stack; [`Rule::FOREIGN`] if the offsets do not fit.
     pub(super) fn step(kind: Kind, frame: i64, saved_base: Option<i64>) -> Self {
         let (Ok(frame), Ok(saved)) = (i32::try_from(frame), i16::try_from(saved_base.unwrap_or(0))) else {
             return Self::FOREIGN;
         };
-        // The saved register lies below the return address, or nowhere.
+        // The saved register is below the return address, or not saved.
         if saved % 8 != 0 || saved > -16 && saved_base.is_some() {
             return Self::FOREIGN;
         }
@@ -48,7 +48,7 @@ impl Rule {
         self.0
     }
 
-    /// What `to_bits` gave.
+    /// Creates a rule from the result of `to_bits`.
     #[inline(always)]
     pub(super) fn from_bits(bits: u64) -> Self {
         Self(bits)
@@ -64,13 +64,13 @@ impl Rule {
         }
     }
 
-    /// The CFA, as an offset to wrap around with.
+    /// Returns the offset of the CFA, for wrapping addition.
     #[inline(always)]
     pub(super) fn frame_offset(self) -> u64 {
         ((self.0 as i64) >> 32) as u64
     }
 
-    /// Where the caller's `rbp` lies relative to the CFA; 0 if the frame leaves it alone.
+    /// Returns where the caller's `rbp` was saved, relative to the CFA; 0 if the frame leaves it alone.
     #[inline(always)]
     pub(super) fn saved_base_offset(self) -> u64 {
         i64::from((self.0 >> 16) as u16 as i16) as u64

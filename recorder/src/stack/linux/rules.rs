@@ -1,10 +1,10 @@
-//! Rules: for each return address that was met, how to get from its frame to the caller's, in 8 bytes.
+//! A process-wide cache of the unwind rule of each return address, 8 bytes per rule.
 //!
-//! The table only grows and is read without a lock; a new address is looked up in the module's unwind tables once in
-//! the process. PyTorch's C++ stack traces introduced the idea of caching one small rule per return address
+//! The table only grows and is read without a lock; each new address is looked up once per process in the module's
+//! unwind tables. PyTorch's C++ stack traces introduced the idea of caching one small rule per return address
 //! (`torch/csrc/profiler/unwind`, 2023).
 //!
-//! A rule stays true for the life of the process: before it is stored, the loader is told never to unload the module.
+//! A rule is valid for the life of the process: before it is stored, the module is marked never to be unloaded.
 
 #![expect(unsafe_code, reason = "the table is shared by pointer, so that it can grow under its readers")]
 
@@ -17,12 +17,12 @@ use crate::stack::loader;
 
 #[derive(Default)]
 struct Slot {
-    /// The return address; 0 while the slot is free. Stored after the rule.
+    /// Return address; 0 while the slot is free. Stored after the rule.
     address: AtomicU64,
     rule: AtomicU64,
 }
 
-/// An open-addressing table that is at most half full.
+/// A hash table with open addressing that is at most half full.
 pub(super) struct RuleTable {
     slots: Box<[Slot]>,
     shift: u32,
@@ -38,7 +38,7 @@ impl RuleTable {
         (address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
     }
 
-    /// The rule of a return address, if it was met before.
+    /// Returns the rule of a return address, if it was looked up before.
     #[inline(always)]
     pub(super) fn find(&self, address: u64) -> Option<Rule> {
         let last = self.slots.len() - 1;
@@ -55,7 +55,7 @@ impl RuleTable {
         }
     }
 
-    /// Only under the lock of [`SOURCE`].
+    /// Adds a rule. The caller must hold the lock of [`SOURCE`].
     fn put(&self, address: u64, rule: Rule) {
         let last = self.slots.len() - 1;
         let mut at = self.first(address);
@@ -69,7 +69,7 @@ impl RuleTable {
 
 static TABLE: AtomicPtr<RuleTable> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Where rules come from; its lock is also the right to write to the table.
+/// The unwind tables that rules come from; its lock also protects writes to the table.
 struct Source {
     tables: UnwindTables,
     rules: usize,
@@ -92,14 +92,14 @@ fn publish(table: RuleTable) -> &'static RuleTable {
     table
 }
 
-/// The table now. It stays readable for ever, but a later one knows more.
+/// Returns the current table. It stays readable for the life of the process, but a later one contains more rules.
 #[inline(always)]
 pub(super) fn table() -> &'static RuleTable {
     let table = TABLE.load(Ordering::Acquire);
     if table.is_null() {
         return first_table();
     }
-    // SAFETY: published by `publish` alone, which leaks the table: it lives for ever and is never borrowed mutably.
+    // SAFETY: published by `publish` alone, which leaks the table: it is never freed and never borrowed mutably.
     unsafe { &*table }
 }
 
@@ -109,12 +109,12 @@ fn first_table() -> &'static RuleTable {
     with_source(|_, table| table)
 }
 
-/// Finds the rule of an address that the table does not have, and stores it.
-/// Takes a lock, allocates, and may ask the loader: some 0.5 µs, once for each address in the process.
+/// Finds the rule of an address that is not in the table, and stores it.
+/// Takes a lock, allocates, and may call the loader: some 0.5 µs, once per address and process.
 #[cold]
 #[inline(never)]
 pub(super) fn learn(address: u64) -> Rule {
-    // The loader is asked without our lock: a thread that holds the loader's may be on its way to ours.
+    // The loader is called without our lock: a thread that holds the loader's lock may be about to take ours.
     let changes = loader::changes();
     let is_old = with_source(|source, _| source.tables.changes() != changes);
     let later = is_old.then(UnwindTables::load);
@@ -126,7 +126,7 @@ pub(super) fn learn(address: u64) -> Rule {
         }
     });
     if let Some(name) = unkept {
-        // Without our lock: the loader may be waiting for a module's initialiser, which may be waiting for us.
+        // Without our lock: the loader may be waiting for a module's initializer, which may be waiting for our lock.
         if loader::keep_loaded(&name) {
             with_source(|source, _| source.tables.mark_kept(&name));
         } else {
@@ -139,7 +139,8 @@ pub(super) fn learn(address: u64) -> Rule {
         }
         source.rules += 1;
         if source.rules * 2 > table.slots.len() {
-            // Readers may still be in the smaller table, so it is never freed; all of them together are as large as the last.
+            // Readers may still use the smaller table, so it is never freed; together, the old tables are as large as
+            // the current one.
             let larger = RuleTable::with_bits(u64::BITS - table.shift + 1);
             for slot in &table.slots {
                 let address = slot.address.load(Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Thread: what capture keeps for each thread, made at the thread's first capture and dropped when it ends.
+//! Per-thread state of stack capture, created at the thread's first capture and dropped when it ends.
 
 #![expect(unsafe_code, reason = "asks for the thread's stack, and keeps the thread's state behind a pointer")]
 
@@ -9,9 +9,9 @@ use std::ptr::null_mut;
 use super::walk::Record;
 use crate::stack::depot::Front;
 
-/// The state of one thread: some 50 KB, of which what is used is touched.
+/// The capture state of one thread: some 50 KB of address space, of which only used pages are touched.
 pub(super) struct Thread {
-    /// The addresses of the thread's own stack. A signal stack or a coroutine's lies outside.
+    /// Address range of the thread's own stack. A signal stack or a coroutine's stack is outside it.
     pub(super) stack: Range<u64>,
     pub(super) front: Front,
     pub(super) record: Box<Record>,
@@ -24,26 +24,26 @@ impl Drop for Owner {
         CURRENT.set(null_mut());
         let thread = self.0.replace(null_mut());
         if !thread.is_null() {
-            // SAFETY: made by `Box::into_raw` in `make`, and given up by both pointers to it.
+            // SAFETY: created by `Box::into_raw` in `make`; both pointers to it have been cleared.
             drop(unsafe { Box::from_raw(thread) });
         }
     }
 }
 
 thread_local! {
-    /// Without a destructor, so that it can be read at any time in a thread's life, at the cost of one load.
+    /// Has no destructor, so that it can be read at any time in a thread's life, at the cost of one load.
     static CURRENT: Cell<*mut Thread> = const { Cell::new(null_mut()) };
     static OWNER: Owner = const { Owner(Cell::new(null_mut())) };
 }
 
-/// The running thread's state; null before [`make`] and after the thread's destructors.
-/// To be dereferenced only under [`ReentrancyGuard`](crate::reentrancy::ReentrancyGuard), which makes it unique.
+/// Returns the current thread's state; null before [`make`] and after the thread's destructors.
+/// Dereference it only under [`ReentrancyGuard`](crate::reentrancy::ReentrancyGuard), which makes access unique.
 #[inline(always)]
 pub(super) fn current() -> *mut Thread {
     CURRENT.get()
 }
 
-/// Makes the running thread's state; null when the thread is ending and its state is gone already.
+/// Creates the current thread's state. Returns null if the thread is ending and its state is already destroyed.
 pub(super) fn make() -> *mut Thread {
     OWNER
         .try_with(|owner| {
@@ -56,9 +56,10 @@ pub(super) fn make() -> *mut Thread {
         .unwrap_or(null_mut())
 }
 
-/// The addresses of the running thread's stack; empty if the system does not say. Some 20 µs on the main thread.
+/// Returns the address range of the current thread's stack; empty if it is unknown. Takes some 20 µs on the main
+/// thread.
 ///
-/// The main thread's stack grows downwards up to a limit: the range reaches down to that limit.
+/// The main thread's stack grows downwards up to a limit: the range extends to that limit.
 fn own_stack() -> Range<u64> {
     let mut start = null_mut();
     let mut size = 0;

@@ -1,4 +1,5 @@
-//! Unwinder: `_Unwind_Backtrace`, which every Rust program on Linux links: slow and sure, the walk's fallback and yardstick.
+//! Stack capture with `_Unwind_Backtrace`, which every Rust program on Linux links: the walk's slow and reliable
+//! fallback and reference.
 
 #![expect(unsafe_code, reason = "calls the C unwinder")]
 
@@ -14,19 +15,19 @@ unsafe extern "C" {
 const GO_ON: c_int = 0;
 const STOP: c_int = 5;
 
-/// A stack as the unwinder sees it.
+/// A stack captured by the unwinder.
 pub(super) struct Trace {
     /// Return addresses, innermost first.
     frames: [u64; MAX_FRAMES],
     len: usize,
-    /// Whether there were more frames than are kept.
+    /// Whether there were more frames than [`MAX_FRAMES`].
     pub(super) cut: bool,
-    /// The first frame wanted: those inside it are the recorder's own.
+    /// Return address of the first frame to keep: those inside it are the recorder's own.
     from: u64,
 }
 
 impl Trace {
-    /// The running stack from the frame with return address `from`, which must be a caller of this function.
+    /// Captures the current stack from the frame with return address `from`, which must be a caller of this function.
     #[inline(never)]
     pub(super) fn take(from: u64) -> Self {
         let mut trace = Self { frames: [0; MAX_FRAMES], len: 0, cut: false, from };
@@ -35,7 +36,7 @@ impl Trace {
         trace
     }
 
-    /// Return addresses, innermost first; empty when the first frame was not found.
+    /// Returns the return addresses, innermost first; empty if the first frame was not found.
     pub(super) fn frames(&self) -> &[u64] {
         &self.frames[..self.len]
     }
@@ -46,7 +47,7 @@ extern "C" fn visit(context: *mut c_void, trace: *mut c_void) -> c_int {
     // SAFETY: the unwinder passes a valid context, and `Trace::take` a pointer to its own trace.
     let (trace, found) =
         unsafe { (&mut *trace.cast::<Trace>(), _Unwind_GetIPInfo(context, &raw mut before_instruction) as u64) };
-    // Zero stands for the missing caller of the outermost frame.
+    // Zero marks the missing caller of the outermost frame.
     if found == 0 || trace.len == 0 && found != trace.from {
         return GO_ON;
     }
@@ -54,8 +55,8 @@ extern "C" fn visit(context: *mut c_void, trace: *mut c_void) -> c_int {
         trace.cut = true;
         return STOP;
     }
-    // A frame that a signal interrupted has no return address: one past its instruction stands for it, so that one less
-    // lies within it, as everywhere.
+    // A frame that a signal interrupted has no return address. The address of its instruction plus one is stored
+    // instead, so that subtracting one gives an address within it, as for all frames.
     trace.frames[trace.len] = found + u64::from(before_instruction != 0);
     trace.len += 1;
     GO_ON

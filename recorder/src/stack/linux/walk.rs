@@ -1,15 +1,15 @@
-//! Walk: the current stack, of which only what changed since the thread's last capture is walked.
+//! Walks the current stack, but only the part that changed since the thread's last capture.
 //!
 //! A frame is fully described by its program counter, stack pointer and base register, because these, the frame's
-//! [`Rule`] and the stack's memory lead to the caller's. The [`Record`] keeps the frames of the last capture and every
-//! word of memory that they were found through. When a walk comes to a frame that equals a recorded one, and every
-//! word recorded outside it still has its value, then the outer frames are what they were, by induction: nothing is
-//! guessed. Comparing the words takes a fraction of a nanosecond each; most captures of a training step walk three or
-//! four frames.
+//! [`Rule`] and the stack's memory determine the caller's. The [`Record`] keeps the frames of the last capture and
+//! every word of memory that led to them. When a walk reaches a frame that equals a recorded one, and every word
+//! recorded outside it still has its value, then by induction the outer frames are unchanged: nothing is guessed.
+//! Comparing the words takes a fraction of a nanosecond each; most captures of a training step walk three or four
+//! frames.
 //!
-//! One return address found in its place would not be enough: two calls of `f` from two lines of `main` leave
-//! everything inside `f` as it was. And the base register counts only where an outer frame is found through it, since
-//! compilers also keep loop counters there.
+//! Finding one return address unchanged would not be enough: two calls of `f` from two lines of `main` leave everything
+//! inside `f` as it was. The base register is compared only if an outer frame is found through it, since compilers also
+//! use it for other values such as loop counters.
 
 #![expect(unsafe_code, reason = "reads the words of the running thread's stack")]
 
@@ -18,11 +18,11 @@ use super::rule::{Kind, Rule};
 use crate::stack::MAX_FRAMES;
 use crate::stack::depot::{self, Front, StackKey};
 
-/// A frame of the walk under way.
+/// A newly walked frame.
 #[derive(Clone, Copy)]
 struct Fresh {
     at: Registers,
-    /// Where `at.base` was loaded from; 0 where the callee had left it alone.
+    /// Address that `at.base` was loaded from; 0 if the callee had left it alone.
     base_slot: u64,
     rule: Rule,
 }
@@ -33,13 +33,13 @@ struct Known {
     at: Registers,
     fingerprint: u64,
     key: StackKey,
-    /// How many of the recorded words belong to this frame and those outside it.
+    /// Number of recorded words that belong to this frame and those outside it.
     words: u16,
     /// Whether this frame or one outside it is found through `at.base`.
     needs_base: bool,
 }
 
-/// A word of the stack that a frame was found through.
+/// A word of the stack through which a frame was found.
 #[derive(Clone, Copy)]
 struct Word {
     address: u64,
@@ -47,11 +47,11 @@ struct Word {
 }
 
 impl Word {
-    /// Zero when the word is as it was.
+    /// Returns zero if the word is unchanged.
     ///
     /// # Safety
     ///
-    /// The word must lie in the part of the running thread's stack that is in use.
+    /// The word must be in the used part of the current thread's stack.
     #[inline(always)]
     unsafe fn difference(self) -> u64 {
         // SAFETY: as the caller promises.
@@ -63,21 +63,21 @@ impl Word {
 ///
 /// # Safety
 ///
-/// The word must be aligned, and lie in the part of the running thread's stack that is in use.
+/// The word must be aligned and in the used part of the current thread's stack.
 #[inline(always)]
 unsafe fn load(address: u64) -> u64 {
     // SAFETY: as the caller promises; volatile, because the word is another function's variable.
     unsafe { (address as *const u64).read_volatile() }
 }
 
-/// What became of a walk.
+/// The result of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Walk {
-    /// The stack; none if the depot is full.
+    /// The stack; [`StackKey::NONE`] if the depot is full.
     Found(StackKey),
-    /// As far as the bounded number of frames reaches.
+    /// The innermost frames of a stack that has more than [`MAX_FRAMES`].
     Cut(StackKey),
-    /// A frame that no rule can describe, or words that make no sense: the platform's unwinder must do it.
+    /// A frame has no usable rule, or words are inconsistent: the platform's unwinder must capture the stack.
     Foreign,
 }
 
@@ -90,20 +90,20 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// A record of no frames, on the heap: some 40 KB, of which the system provides what is used.
+    /// Creates an empty record on the heap: some 40 KB of address space, of which only used pages take memory.
     pub(super) fn new() -> Box<Self> {
-        // SAFETY: numbers, a bool, and numbers in transparent structures: all of them may be zero.
+        // SAFETY: numbers, a bool, and numbers in transparent structures, for all of which zero is valid.
         unsafe { Box::<Self>::new_zeroed().assume_init() }
     }
 
-    /// Finds the stack that begins at `from`, the registers of a caller of this function, on the running thread's own
-    /// stack, whose memory in use ends at `top`.
+    /// Walks the stack that begins at `from`, the registers of a caller of this function on the current thread's own
+    /// stack; `top` is the end of that stack.
     #[inline(always)]
     pub(super) fn walk(&mut self, from: Registers, top: u64, front: &mut Front) -> Walk {
         loop {
             let (kept, fresh, base_slot) = match self.collect(from, top) {
                 Collected::Joined { kept, fresh, .. } if kept + fresh > MAX_FRAMES => {
-                    // Too deep, but the innermost frames are wanted, and those are known only to a walk from scratch.
+                    // Too deep: the innermost frames are needed, and only a walk from scratch finds them.
                     self.depth = 0;
                     continue;
                 }
@@ -158,7 +158,7 @@ impl Record {
                 return Collected::whole(fresh);
             }
             let frame = from.wrapping_add(rule.frame_offset());
-            // Growing, aligned and below the top: whatever a rule says, reads stay within this thread's stack in use.
+            // Growing, aligned and below the top: whatever a rule says, reads stay within the used part of the stack.
             if frame <= at.stack || frame > top || !frame.is_multiple_of(8) {
                 return Collected::Foreign;
             }
@@ -173,7 +173,7 @@ impl Record {
                 // SAFETY: aligned like `frame`, not below the stack pointer, and below `frame`, hence below `top`.
                 at.base = unsafe { load(base_slot) };
             }
-            // SAFETY: aligned, above the stack pointer or at it, and below `top`.
+            // SAFETY: aligned, at or above the stack pointer, and below `top`.
             at.counter = unsafe { load(frame - 8) };
             at.stack = frame;
             if machine::address_of(at.counter) < 4096 {
@@ -182,8 +182,8 @@ impl Record {
         }
     }
 
-    /// Compares the words of the outermost `frames` frames: `None` if all are as they were, else how many frames lie
-    /// outside the innermost change.
+    /// Compares the words of the outermost `frames` frames. Returns `None` if all are unchanged, otherwise the number
+    /// of frames outside the innermost change.
     #[inline(always)]
     fn first_changed(&self, frames: usize) -> Option<usize> {
         let count = if frames == 0 { 0 } else { usize::from(self.known[frames - 1].words) };
@@ -192,7 +192,7 @@ impl Record {
         let (fours, rest) = words.as_chunks::<4>();
         for four in fours {
             for (lane, word) in difference.iter_mut().zip(four) {
-                // SAFETY: the words lie above a frame of the running stack and, having been recorded by this thread on
+                // SAFETY: the words are above a frame of the current stack and, having been recorded by this thread on
                 // its own stack, below its top: that memory is in use.
                 *lane |= unsafe { word.difference() };
             }
@@ -209,14 +209,14 @@ impl Record {
         Some(self.known[..frames].partition_point(|known| usize::from(known.words) <= innermost.unwrap_or(0)))
     }
 
-    /// Puts the `fresh` frames onto the `kept` ones, and gives the key of the whole. `base_slot` is where the base
-    /// register of the innermost kept frame was loaded from this time.
+    /// Appends the `fresh` frames to the `kept` ones, and returns the key of the whole stack. `base_slot` is where the
+    /// base register of the innermost kept frame was loaded from this time.
     #[inline(always)]
     fn append(&mut self, kept: usize, fresh: usize, base_slot: u64, front: &mut Front) -> StackKey {
         self.depth = 0;
         let (mut print, mut key, mut needs_base, mut words) = (depot::ROOT, StackKey::NONE, false, 0);
         if kept > 0 {
-            // Another function may have called from this frame, and have saved the base register elsewhere.
+            // This frame may have called another function, which saved the base register elsewhere.
             let start = if kept > 1 { usize::from(self.known[kept - 2].words) } else { 0 };
             let known = &mut self.known[kept - 1];
             words = note(&mut self.words, start, known.at, if known.needs_base { base_slot } else { 0 });
@@ -242,7 +242,7 @@ impl Record {
     }
 }
 
-/// Records the words that the frame `at` was found through, and gives the number of words then.
+/// Records the words through which the frame `at` was found, and returns the new number of words.
 #[inline(always)]
 fn note(words: &mut [Word; 2 * MAX_FRAMES], mut count: usize, at: Registers, base_slot: u64) -> usize {
     words[count] = Word { address: at.stack - 8, value: at.counter };
@@ -262,19 +262,19 @@ impl Known {
 }
 
 enum Collected {
-    /// `fresh` new frames, onto the `kept` outermost recorded ones.
+    /// `fresh` new frames inside the `kept` outermost recorded ones.
     Joined {
         kept: usize,
         fresh: usize,
         base_slot: u64,
     },
-    /// As many fresh frames as are kept of any stack, and there are more.
+    /// [`MAX_FRAMES`] fresh frames, and there are more.
     Cut,
     Foreign,
 }
 
 impl Collected {
-    /// A walk that came to the outermost frame.
+    /// Returns the result of a walk that reached the outermost frame.
     #[inline(always)]
     fn whole(fresh: usize) -> Self {
         Self::Joined { kept: 0, fresh, base_slot: 0 }

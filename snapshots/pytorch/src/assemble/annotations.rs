@@ -1,25 +1,25 @@
-//! Annotations: the ranges that the program named, from their separate starts and ends.
+//! Builds the annotations named by the program from their separate starts and ends.
 
 use hashbrown::HashMap;
 
 use highwater_snapshots::ids::{DeviceId, EventId, StringId};
 use highwater_snapshots::trace::{Annotation, Events};
 
-/// One end of a range.
+/// One end of an annotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     pub(super) name: StringId,
     pub(super) is_start: bool,
-    /// As the file has it.
+    /// Device ordinal as given in the file.
     pub(super) device: i64,
-    /// Since the recording's origin.
+    /// Time since the recording's origin, in nanoseconds.
     pub(super) time_ns: u64,
-    /// Its event; none where it is none of the trace's.
+    /// The event that recorded it; `NONE` if it does not come from the trace.
     pub(super) event: EventId,
 }
 
-/// Joins each end with the latest open start of its name and device; neither names a thread. In the order of the starts
-/// (of the ends, where the start is missing).
+/// Pairs each end with the latest open start of the same name and device (neither end names a thread). The pairs are
+/// ordered by their starts, or by their ends where the start is missing.
 fn pairs(marks: &[Mark]) -> Vec<(Option<Mark>, Option<Mark>)> {
     let mut rows: Vec<(Option<Mark>, Option<Mark>)> = Vec::new();
     let mut open: HashMap<(StringId, i64), Vec<usize>> = HashMap::new();
@@ -38,7 +38,7 @@ fn pairs(marks: &[Mark]) -> Vec<(Option<Mark>, Option<Mark>)> {
     rows
 }
 
-/// The annotations of `marks`, in the order of [`pairs`].
+/// Returns the annotations of `marks`, in the order of [`pairs`].
 pub(super) fn annotations(marks: &[Mark], events: &Events) -> Vec<Annotation> {
     let times = &events.time_ns;
     let annotation = |(start, end): (Option<Mark>, Option<Mark>)| {

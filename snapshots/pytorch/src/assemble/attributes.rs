@@ -1,11 +1,11 @@
-//! Attributes: what a snapshot says of its events and segments for which a trace has no column.
+//! Stores properties of a snapshot's events and segments that have no column in a trace as attributes.
 //!
 //! | name | value |
 //! |---|---|
-//! | `action` | PyTorch's name of the event, where its kind is another |
-//! | `size` | its `size`, decimal, of marks and of frees of unknown blocks |
-//! | `addr` | its `addr`, `0x` and hexadecimal, likewise |
-//! | `pool_id` | `(1, 0)`, where the pool is a private one |
+//! | `action` | PyTorch's name of the event, if the trace's event kind has another name |
+//! | `size` | `size` in decimal, for marks and for frees of unknown blocks |
+//! | `addr` | `addr` in hexadecimal with `0x`, for marks and for frees of unknown blocks |
+//! | `pool_id` | `(1, 0)`, if the pool is private |
 //! | `compile_context`, `user_metadata`, `internal_metadata` | as in the snapshot |
 
 use hashbrown::HashMap;
@@ -16,7 +16,7 @@ use highwater_snapshots::TraceBuilder;
 use highwater_snapshots::ids::StringId;
 use highwater_snapshots::trace::{Attribute, Owner};
 
-/// The names, and the values that occur again and again.
+/// String ids of the attributes' names and of recurring values.
 #[derive(Clone, Debug)]
 pub(super) struct Attributes {
     action: StringId,
@@ -30,7 +30,7 @@ pub(super) struct Attributes {
 }
 
 impl Attributes {
-    /// Names the attributes.
+    /// Interns the names of the attributes.
     pub(super) fn new(strings: &mut Vec<String>, names: &mut Names) -> Self {
         let mut name = |text| names.id(strings, text);
         Self {
@@ -45,7 +45,7 @@ impl Attributes {
         }
     }
 
-    /// Adds what the extras of an event say.
+    /// Adds the attributes for the rare fields of an event.
     pub(super) fn add_extras(&mut self, builder: &mut TraceBuilder, names: &mut Names, owner: Owner, extras: &Extras) {
         self.add_pool(builder, names, owner, extras.pool_id);
         let texts = [
@@ -58,7 +58,7 @@ impl Attributes {
         }
     }
 
-    /// Adds the pool, if it is a private one.
+    /// Adds the pool id, if the pool is private.
     pub(super) fn add_pool(&mut self, builder: &mut TraceBuilder, names: &mut Names, owner: Owner, pool: (u64, u64)) {
         if pool != (0, 0) {
             let name = self.pool_id;
@@ -74,7 +74,7 @@ impl Attributes {
         builder.add_attribute(Attribute { owner, name: self.action, value });
     }
 
-    /// Adds an event's size and address, where they are not 0.
+    /// Adds an event's size and address, unless they are 0.
     pub(super) fn add_place(&self, builder: &mut TraceBuilder, names: &mut Names, owner: Owner, event: &RawEvent) {
         if event.size != 0 {
             let value = names.id(&mut builder.tables().strings, &event.size.to_string());

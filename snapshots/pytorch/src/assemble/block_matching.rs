@@ -1,35 +1,35 @@
-//! Lives: which block each event of a device is about. A trace names blocks by address, which is reused; the order of
-//! the events tells one tenant of an address from the next.
+//! Determines which block each event of a device refers to. A trace identifies blocks by address, and addresses are
+//! reused; the order of the events distinguishes the successive tenants of an address.
 
 use hashbrown::hash_map::Entry;
 use hashbrown::{HashMap, HashSet};
 
 use super::super::raw::{Action, RawEvent};
 
-/// The block of an event: the number of its alloc among the device's allocs, or, with [`BASELINE`] set, its row among
-/// the blocks that were there before.
+/// Identifies the block of an event: the index of its allocation among the device's allocations or, if [`BASELINE`] is
+/// set, its row among the blocks allocated before the trace begins.
 type Life = u32;
 
-/// Marks blocks of the baseline.
+/// Flag for blocks of the baseline.
 const BASELINE: Life = 1 << 31;
 
-/// The event is about no block, or frees one that cannot be.
+/// The event does not refer to a block, or frees one that cannot exist.
 const NO_LIFE: Life = Life::MAX;
 
-/// Stands for no block of the final state.
+/// Stands for "not a block of the final state".
 pub(super) const NOT_FINAL: u32 = u32::MAX;
 
-/// A block that was there before the trace begins.
+/// A block allocated before the trace begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Baseline {
     pub(super) address: u64,
     pub(super) requested: u64,
-    /// Rounded; none where the file does not give it.
+    /// Rounded size; `None` if the file does not give it.
     pub(super) allocated: Option<u64>,
     pub(super) stream: u64,
-    /// Its free was requested before the trace begins.
+    /// Whether its free was requested before the trace begins.
     pub(super) is_waiting: bool,
-    /// Its row among the snapshot's blocks, if it is one of them.
+    /// Its row among the snapshot's blocks, or [`NOT_FINAL`].
     pub(super) of_final: u32,
 }
 
@@ -42,19 +42,19 @@ pub(super) struct Final {
     pub(super) requested: u64,
     pub(super) allocated: u64,
     pub(super) stream: u64,
-    /// Freed, and still waiting for another stream.
+    /// Whether it was freed but is still waiting for another stream.
     pub(super) is_waiting: bool,
 }
 
-/// Which of the two frees a trace leaves out.
+/// Which of the two free events are missing from a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Skipped {
-    /// None.
+    /// Both are recorded.
     #[default]
     Neither,
-    /// `free_completed`: a request ends its block.
+    /// `free_completed` is missing: a request frees the block.
     Completions,
-    /// `free_requested`: a completion ends its block.
+    /// `free_requested` is missing: a completion frees the block.
     Requests,
 }
 
@@ -65,7 +65,7 @@ enum State {
     Free,
 }
 
-/// The last tenant of an address.
+/// The latest block at an address.
 #[derive(Clone, Copy, Debug)]
 struct Tenant {
     life: Life,
@@ -73,34 +73,34 @@ struct Tenant {
     is_in_final: bool,
 }
 
-/// An alloc at an address whose last block was not freed.
+/// An allocation at an address whose previous block was not freed.
 #[derive(Clone, Copy, Debug)]
 struct Repeated {
     former: Life,
-    /// The first of all blocks that share a name.
+    /// The first of all blocks that share a key.
     name: Life,
 }
 
-/// How the trace's last state differs from the snapshot's, in blocks.
+/// Differences between the trace's final state and the snapshot, as numbers of blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Differences {
-    /// Active by the trace alone.
+    /// Active only according to the trace.
     pub(super) only_trace: u64,
-    /// Active by the snapshot alone.
+    /// Active only according to the snapshot.
     pub(super) only_final: u64,
-    /// Waiting by one of them, live by the other.
+    /// Waiting according to one of them, live according to the other.
     pub(super) waiting: u64,
 }
 
 /// The blocks of a device.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lives {
-    /// By event.
+    /// The block of each event.
     of_event: Vec<Life>,
-    /// The blocks that were there before. Those freed first come first; those never freed last, from the highest
-    /// address down.
+    /// The blocks allocated before the trace begins: those freed in the trace in order of their frees, then those never
+    /// freed by descending address.
     pub(super) baseline: Vec<Baseline>,
-    /// Allocs whose block is there at the end, by number, with the block's row in the snapshot.
+    /// Allocations whose block exists at the end, by index, with the block's row in the snapshot.
     pub(super) known: Vec<(u32, u32)>,
     pub(super) skipped: Skipped,
     pub(super) differences: Differences,
@@ -109,19 +109,19 @@ pub(super) struct Lives {
     allocs: u32,
     active: u64,
     has_requests: bool,
-    /// Completions of blocks that nobody asked to free, though their alloc is in the trace.
+    /// Number of completed frees without a request, of blocks allocated in the trace.
     unrequested: u64,
 }
 
 impl Lives {
-    /// Makes ready for `trace`; `finals` are the active blocks of the snapshot, by address.
+    /// Matches the events of `trace` to blocks; `finals` are the active blocks of the snapshot, by address.
     pub(super) fn of(trace: &[RawEvent], finals: &[Final]) -> Self {
         let mut lives = Self { of_event: Vec::with_capacity(trace.len()), ..Self::default() };
         let completes = |event: &RawEvent| matches!(event.action, Action::FreeCompleted | Action::Free);
         if !trace.iter().any(completes) {
             let waiting: HashSet<u64> =
                 finals.iter().filter(|block| block.is_waiting).map(|block| block.address).collect();
-            // A request without its completion is no wonder where the block still waits.
+            // A request without a completion is expected if the block still waits.
             let is_ended =
                 |event: &RawEvent| event.action == Action::FreeRequested && !waiting.contains(&event.address);
             if trace.iter().any(is_ended) {
@@ -136,7 +136,7 @@ impl Lives {
         lives
     }
 
-    /// The block of the next event.
+    /// Returns the block of the next event.
     fn see(&mut self, event: &RawEvent) -> Life {
         match event.action {
             Action::Alloc => self.begin(event.address),
@@ -160,7 +160,7 @@ impl Lives {
         let former = self.tenants.insert(address, Tenant { life, state: State::Live, is_in_final: false });
         match former.filter(|former| former.state != State::Free) {
             Some(former) => {
-                // A block that is still there was freed unseen: one name for both says so.
+                // The previous block was freed without an event, which both blocks record by sharing a key.
                 let name = self.repeated.get(&former.life).map_or(former.life, |repeated| repeated.name);
                 self.repeated.insert(life, Repeated { former: former.life, name });
             }
@@ -202,7 +202,7 @@ impl Lives {
         }
     }
 
-    /// A free of an address at which nothing happened so far: its block was there before.
+    /// Adds a baseline block for a free at an address without earlier events.
     fn discover(&mut self, event: &RawEvent, state: State, is_waiting: bool) -> Life {
         let life = BASELINE | self.baseline.len() as u32;
         self.baseline.push(Baseline {
@@ -217,7 +217,7 @@ impl Lives {
         life
     }
 
-    /// Compares with the snapshot's active blocks, takes their sizes, and finds those that the trace never names.
+    /// Compares with the snapshot's active blocks, takes their sizes, and adds those that the trace never refers to.
     fn settle(&mut self, finals: &[Final]) {
         if self.unrequested > 0 && !self.has_requests {
             self.skipped = Skipped::Requests;
@@ -264,8 +264,8 @@ impl Lives {
         self.tenants = HashMap::new();
     }
 
-    /// The place of an event's block among all of the device, if the event has one: the baseline first, in it the
-    /// blocks that live longest, then the allocs in order.
+    /// Returns the place of an event's block among all blocks of the device, if the event has one: first the baseline,
+    /// longest-lived blocks first, then the allocations in order.
     #[inline]
     pub(super) fn place(&self, position: usize) -> Option<u64> {
         self.of_event.get(position).filter(|life| **life != NO_LIFE).map(|life| self.place_of(*life))
@@ -276,8 +276,8 @@ impl Lives {
         if life & BASELINE == 0 { baseline + u64::from(life) } else { baseline - 1 - u64::from(life & !BASELINE) }
     }
 
-    /// The name of an event's block: its place, unless it is the alloc of a block whose free is missing that came
-    /// before it at its address, whose name it shares.
+    /// Returns the key of an event's block: its place, unless an earlier block at its address was never freed; then the
+    /// two share the earlier block's key.
     #[inline]
     pub(super) fn key(&self, position: usize) -> Option<u64> {
         if self.repeated.is_empty() {
@@ -288,13 +288,13 @@ impl Lives {
         (life != NO_LIFE).then(|| self.place_of(name))
     }
 
-    /// The place of the block which the alloc at `position` proves gone.
+    /// Returns the place of the block that the allocation at `position` shows to be freed.
     pub(super) fn replaced(&self, position: usize) -> Option<u64> {
         let repeated = self.repeated.get(self.of_event.get(position)?)?;
         Some(self.place_of(repeated.former))
     }
 
-    /// The baseline by place.
+    /// Iterates over the baseline by place.
     pub(super) fn baseline_by_place(&self) -> impl ExactSizeIterator<Item = &Baseline> {
         self.baseline.iter().rev()
     }
@@ -305,7 +305,7 @@ mod tests {
     use crate::raw::BlockState::{Allocated, Inactive, PendingFree};
     use highwater_snapshots::Trace;
 
-    /// Requested and active bytes before the first event and after each.
+    /// Returns requested and active bytes before the first event and after each.
     fn requested_and_active(trace: &Trace) -> Vec<(u64, u64)> {
         rows(trace, 0).iter().map(|row| (row[0], row[2])).collect()
     }

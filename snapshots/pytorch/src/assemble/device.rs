@@ -1,4 +1,4 @@
-//! Device: what is concluded from one device's trace and segments before its events are told.
+//! Analyzes one device's trace and segments before its events are written.
 
 use super::super::raw::{Action, BlockState, Extras, RawBlock, RawEvent, RawSegment};
 use super::block_matching::{Final, Lives, Skipped};
@@ -10,21 +10,21 @@ use highwater_snapshots::error::Problem;
 use highwater_snapshots::ids::DeviceId;
 use highwater_snapshots::trace::PINNED_DEVICE;
 
-/// Pinned host memory stands as a device with this ordinal.
+/// Pinned host memory is represented as a device with this ordinal.
 pub(super) const HOST: DeviceId = PINNED_DEVICE;
 
-/// What all devices share.
+/// Inputs shared by all devices.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Source<'a> {
     pub(super) blocks: &'a [RawBlock],
     pub(super) extras: &'a [Extras],
     pub(super) rules: &'a AllocRules,
-    /// The file has segments, if of other devices: a device without any then has none.
+    /// Whether the file has segments of any device: if it does, a device without segments has none.
     pub(super) has_segments: bool,
 }
 
 impl Source<'_> {
-    /// The rare facts of an event.
+    /// Returns the rare fields of an event.
     pub(super) fn extras(&self, event: &RawEvent) -> Extras {
         self.extras.get(event.extras as usize).copied().unwrap_or_default()
     }
@@ -37,15 +37,15 @@ pub(super) struct Device {
     pub(super) trace: Vec<RawEvent>,
     pub(super) lives: Lives,
     pub(super) start: Start,
-    /// Rounded sizes by place; none where sizes are told as they are.
+    /// Rounded sizes by place; `None` if sizes are used as recorded.
     sizes: Option<Vec<u64>>,
-    /// Blocks whose rounded size no row of the file gives.
+    /// Number of blocks whose rounded size is not in the file.
     pub(super) sizes_inferred: u64,
     pub(super) problems: Vec<Problem>,
 }
 
 impl Device {
-    /// Studies a trace and the segments at its end.
+    /// Analyzes a trace and the segments at its end.
     pub(super) fn study(id: DeviceId, trace: Vec<RawEvent>, segments: &[&RawSegment], source: &Source<'_>) -> Self {
         let finals = finals(segments, source.blocks);
         let lives = Lives::of(&trace, &finals);
@@ -53,7 +53,7 @@ impl Device {
         let start = Start::of(&trace, segments, source.rules, pool_id);
         let mut device = Self { id, trace, lives, start, sizes: None, sizes_inferred: 0, problems: Vec::new() };
         device.tell_differences(source.has_segments);
-        // The host's allocator rounds before it records.
+        // The host's allocator rounds sizes before it records them.
         if id != HOST {
             device.carve(source);
         }
@@ -78,7 +78,7 @@ impl Device {
                         address: event.address,
                         requested: event.size,
                         is_private: source.extras(event).pool_id != (0, 0),
-                        // A block smaller than its request is another one, or a damaged row.
+                        // A block smaller than its request is a different block, or a damaged row.
                         exact: exact.filter(|bytes| *bytes >= event.size),
                     });
                     allocs += 1;
@@ -114,14 +114,14 @@ impl Device {
         self.sizes = Some(layout.bytes);
     }
 
-    /// The rounded size of the block at `place` of the device's blocks.
+    /// Returns the rounded size of the device's block at `place`.
     #[inline]
     pub(super) fn allocated(&self, place: u64, requested: u64) -> u64 {
         let size = self.sizes.as_ref().and_then(|sizes| sizes.get(place as usize));
         size.map_or(requested, |bytes| requested.max(*bytes))
     }
 
-    /// The pool that serves a request.
+    /// Returns the pool that serves a request.
     #[inline]
     pub(super) fn pool(&self, rules: &AllocRules, requested: u64) -> Pool {
         if self.id == HOST { Pool::Small } else { rules.pool(rules.round(requested)) }
@@ -145,7 +145,7 @@ impl Device {
         let differences = self.lives.differences;
         let excess = self.start.excess_bytes;
         if !has_segments {
-            // A device that holds nothing has none to show.
+            // A device without any memory has no segments to show.
             if differences.only_trace > 0 || excess != 0 {
                 self.problem(
                     "the file has no segments: what was there before the trace is known only where the trace frees it",
@@ -170,7 +170,7 @@ impl Device {
     }
 }
 
-/// The active blocks of `segments`, by address.
+/// Returns the active blocks of `segments`, by address.
 fn finals(segments: &[&RawSegment], blocks: &[RawBlock]) -> Vec<Final> {
     let mut finals = Vec::new();
     for segment in segments {

@@ -1,5 +1,5 @@
-//! Carve: how the allocator cut its segments into blocks. Replayed, because a trace gives requested sizes only, and a
-//! block may have got more than the rounded request: what it found, where the rest was too small to split off.
+//! Replays how the allocator split its segments into blocks. This is needed because a trace has requested sizes only,
+//! and a block may be larger than the rounded request: the allocator does not split off a remainder that is too small.
 
 use std::collections::BTreeMap;
 
@@ -11,51 +11,51 @@ use super::start::Start;
 use highwater_snapshots::alloc_rules::SegmentKind;
 use highwater_snapshots::alloc_rules::{AllocRules, SMALL_REQUEST, SMALL_SEGMENT};
 
-/// Names a segment. Free blocks of one segment merge, those of neighbours do not; mapped pages merge where they touch.
+/// Identifies a segment. Free blocks coalesce within a segment but not across segments; adjacent mapped pages coalesce.
 type Segment = u32;
 
-/// All mapped pages of expandable segments.
+/// Stands for all mapped pages of expandable segments.
 const PAGES: Segment = 0;
 
-/// The block lies in no segment that we know.
+/// The block is in no known segment.
 const UNKNOWN: Segment = u32::MAX;
 
-/// The free blocks of a device's segments while its events pass, and the size of every block so far.
+/// The free blocks of a device's segments while its events are replayed, and the sizes of all blocks so far.
 #[derive(Clone, Debug)]
 pub(super) struct Layout<'a> {
     rules: &'a AllocRules,
     free: Ranges<Segment>,
-    /// Segments that are no pages: end and name by address.
+    /// Segments other than mapped pages: end and identifier by address.
     held: BTreeMap<u64, (u64, Segment)>,
     segments: Segment,
-    /// Rounded sizes by place: the baseline, then the allocs in order.
+    /// Rounded sizes by place: the baseline, then the allocations in order.
     pub(super) bytes: Vec<u64>,
-    /// Where each block lies, by place.
+    /// Segment of each block, by place.
     segment: Vec<Segment>,
-    /// Live blocks of the baseline whose size is only the rounded request, by their end: what begins further on within
-    /// the free range behind them proves them larger.
+    /// Live baseline blocks of which only the rounded request is known, by end address. If a later block begins
+    /// further on within the free range that follows, the baseline block is larger.
     doubtful: HashMap<u64, u32>,
-    /// Blocks that began where no free block did.
+    /// Number of blocks that began where no free block did.
     pub(super) misplaced: u64,
-    /// Blocks whose size at the end is not what the rules give.
+    /// Number of blocks whose final size differs from the size given by the rules.
     pub(super) differing: u64,
-    /// Blocks whose size no row of the file gives.
+    /// Number of blocks whose size is not in the file.
     pub(super) inferred: u64,
 }
 
-/// A request as the trace has it.
+/// An allocation as recorded in the trace.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
     pub(super) address: u64,
     pub(super) requested: u64,
-    /// For a private pool.
+    /// Whether it is for a private pool.
     pub(super) is_private: bool,
-    /// The rounded size, where the file gives it.
+    /// Rounded size, if the file gives it.
     pub(super) exact: Option<u64>,
 }
 
 impl<'a> Layout<'a> {
-    /// The state before the first event. `baseline` is in the order of places.
+    /// Creates the state before the first event. `baseline` is in the order of places.
     pub(super) fn new<'b>(
         rules: &'a AllocRules,
         start: &Start,
@@ -79,7 +79,7 @@ impl<'a> Layout<'a> {
         for held in &start.mappings {
             layout.map(held.address, held.end());
         }
-        // Each with its place, by address.
+        // Blocks with their places, by address.
         let mut blocks: Vec<(&Baseline, u32)> = baseline.zip(0..).collect();
         layout.bytes.resize(blocks.len(), 0);
         blocks.sort_by_key(|(block, _)| block.address);
@@ -90,7 +90,7 @@ impl<'a> Layout<'a> {
         layout
     }
 
-    /// Puts a block of the baseline where it lies; the next one begins at `next`.
+    /// Places a block of the baseline; the next block begins at `next`.
     fn lay(&mut self, block: &Baseline, place: u32, next: u64) {
         let address = block.address;
         let rounded = self.rules.round(block.requested);
@@ -101,7 +101,7 @@ impl<'a> Layout<'a> {
             self.inferred += 1;
         }
         if let (None, Some((_, end, _))) = (block.allocated, free) {
-            // What follows is the next block, the end of the segment, or a free block: only that leaves the size open.
+            // The next block, the end of the segment or a free block follows; only the last leaves the size ambiguous.
             let gap = end.min(next) - address;
             let rest = gap.saturating_sub(rounded);
             let is_large = segment != PAGES && rounded > SMALL_REQUEST && self.is_large(address);
@@ -127,30 +127,30 @@ impl<'a> Layout<'a> {
         (address < end).then_some((start, end, segment))
     }
 
-    /// A segment was obtained.
+    /// Adds a segment that was allocated.
     pub(super) fn obtain(&mut self, address: u64, end: u64) {
         self.segments += 1;
         self.held.insert(address, (end, self.segments));
         self.free.insert(address, end, self.segments);
     }
 
-    /// A segment was given back.
+    /// Removes a segment that was freed.
     pub(super) fn give_back(&mut self, address: u64, end: u64) {
         self.held.remove(&address);
         self.free.remove(address, end);
     }
 
-    /// Pages were mapped; they merge with the free block before and behind them.
+    /// Adds pages that were mapped; they coalesce with adjacent free blocks.
     pub(super) fn map(&mut self, address: u64, end: u64) {
         self.free.insert(address, end, PAGES);
     }
 
-    /// Pages were unmapped.
+    /// Removes pages that were unmapped.
     pub(super) fn unmap(&mut self, address: u64, end: u64) {
         self.free.remove(address, end);
     }
 
-    /// The next block was handed out.
+    /// Allocates the next block.
     pub(super) fn alloc(&mut self, request: &Request) {
         let Request { address, requested, is_private, exact } = *request;
         let rounded = self.rules.round(requested);
@@ -186,7 +186,7 @@ impl<'a> Layout<'a> {
         self.segment.push(segment);
     }
 
-    /// Where a block of the baseline turns out to reach to `address`, grows it, and gives the free range behind it.
+    /// If a baseline block turns out to extend to `address`, grows it and returns the free range after it.
     fn grow_before(&mut self, address: u64) -> Option<(u64, Segment)> {
         if self.doubtful.is_empty() {
             return None;
@@ -200,7 +200,7 @@ impl<'a> Layout<'a> {
         self.free.starting_at(address)
     }
 
-    /// The block at `place` can be used again.
+    /// Frees the block at `place`.
     pub(super) fn release(&mut self, place: u64, address: u64) {
         let row = place as usize;
         let (Some(&bytes), Some(&segment)) = (self.bytes.get(row), self.segment.get(row)) else { return };
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn of_a_block_that_was_there_before_the_neighbours_tell_the_size() {
-        // In front of a block that stays, at the end of a segment, and before free memory that is used later.
+        // Before a block that stays, at the end of a segment, and before free memory that is used later.
         let (one, two, three) = (BASE, BASE + 20 * MIB, BASE + 40 * MIB);
         let request = 4 * MIB;
         let mut sample = Sample::of(&[

@@ -1,23 +1,23 @@
-//! Merge: the events of several devices in one order, by time; those of each device stay in the order of its trace.
+//! Merges the events of several devices by time, keeping the order within each device's trace.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::super::raw::RawEvent;
 
-/// An event in the common order.
+/// An event in the merged order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Next {
-    /// Which trace.
+    /// Index of the trace.
     pub(super) trace: usize,
-    /// Its place there.
+    /// Index of the event in the trace.
     pub(super) position: usize,
-    /// Its time in microseconds; that of the event before it, where times go back.
+    /// Time in microseconds, or the preceding event's time if that is later.
     pub(super) time_us: u64,
 }
 
-/// Tells `each` every event of `traces`. At the same time the first trace comes first, so that traces without times
-/// follow one another. Gives the number of events, by trace, that are earlier than one before them.
+/// Calls `each` with every event of `traces`. At equal times the first trace comes first, so traces without times
+/// follow one another. Returns, for each trace, the number of events that are earlier than one before them.
 pub(super) fn merge<'a>(traces: &[&'a [RawEvent]], mut each: impl FnMut(Next, &'a RawEvent)) -> Vec<u64> {
     let mut backwards = vec![0; traces.len()];
     // The next event of each trace: time, trace, position.

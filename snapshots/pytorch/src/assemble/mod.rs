@@ -1,10 +1,10 @@
-//! Assemble: from what a snapshot says to a trace.
+//! Assembles a trace from the contents of a snapshot.
 //!
-//! A snapshot names no block, only addresses; gives no rounded size but those of its last state; and begins anywhere,
-//! as its ring keeps the newest events only. So, for each device: [`lives`] finds which block each event is about and
-//! which were there before, [`start`] finds the segments that were there before, and [`carve`] replays how the allocator
-//! cut them. Then [`merge`] puts the devices into one order, and [`writer`] tells everything to the builder: one event
-//! of the trace for each event of the snapshot.
+//! A snapshot identifies blocks only by address, gives rounded sizes only for its final state, and starts at an
+//! arbitrary point, because its ring buffer keeps only the newest events. Therefore, for each device:
+//! [`block_matching`] determines which block each event refers to and which blocks existed before, [`start`] determines
+//! which segments existed before, and [`layout_replay`] replays how the allocator split them. Then [`merge`] merges the
+//! devices' events, and [`writer`] passes them to the builder: one event of the trace for each event of the snapshot.
 
 mod ranges;
 mod names;
@@ -46,10 +46,11 @@ use ops::Ops;
 use stacks::{Stacks, take_frames};
 use writer::Writer;
 
-/// Makes a trace of a snapshot. What cannot be stands under its problems, or is counted under its trust.
+/// Assembles a trace from a snapshot. What cannot be represented is listed in the trace's problems or counted in its
+/// trust.
 ///
 /// Each event of a device becomes one event, in the order of the device's trace; several devices are merged by time.
-/// Pinned host memory stands as device 255.
+/// Pinned host memory becomes device 255.
 pub fn assemble(raw: RawSnapshot) -> Trace {
     let RawSnapshot { strings, frames, stacks: frame_lists, texts, extras, traces, host_trace, .. } = raw;
     let RawSnapshot { segments, host_segments, blocks, annotations: raw_annotations, settings, problems, .. } = raw;
@@ -149,7 +150,7 @@ pub fn assemble(raw: RawSnapshot) -> Trace {
     });
     let marks: Vec<Mark> = writer.marks.iter().copied().chain(of_file).collect();
     let mut trace = writer.builder.finish();
-    // Their places in the order of events are known only now.
+    // The annotations' positions in the order of events are known only now.
     trace.annotations = annotations(&marks, &trace.events);
     trace.refresh_spans();
     trace
@@ -192,7 +193,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// The smallest time that is known, in microseconds since 1970; 0 if none is.
+/// Returns the smallest known time, in microseconds since 1970; 0 if none is known.
 fn origin<'a>(traces: impl Iterator<Item = &'a [RawEvent]>, annotations: &[RawAnnotation]) -> u64 {
     let of_events = traces.flatten().map(|event| event.time_us);
     of_events.chain(annotations.iter().map(|row| row.time_us)).filter(|time| *time > 0).min().unwrap_or(0)

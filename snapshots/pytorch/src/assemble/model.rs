@@ -1,4 +1,4 @@
-//! Model: a caching allocator of the plainest kind, which writes snapshots and knows the truth about them; for tests.
+//! A minimal caching allocator that writes snapshots and knows the expected totals; for tests.
 
 use super::super::raw::BlockState;
 use super::sample::{MIB, Sample};
@@ -37,7 +37,7 @@ impl Segment {
         self.pieces.iter().map(|piece| piece.size).sum()
     }
 
-    /// Joins free neighbours, and unmapped ones.
+    /// Coalesces adjacent free pieces, and adjacent unmapped pieces.
     fn merge(&mut self) {
         let mut merged: Vec<Piece> = Vec::new();
         for &piece in &self.pieces {
@@ -53,7 +53,7 @@ impl Segment {
         self.pieces = merged;
     }
 
-    /// Cuts piece `at` so that its first `size` bytes stand alone.
+    /// Splits the piece at index `at` after its first `size` bytes.
     fn cut(&mut self, at: usize, size: u64) {
         let piece = self.pieces[at];
         if piece.size > size {
@@ -64,7 +64,7 @@ impl Segment {
     }
 }
 
-/// The moment after an event.
+/// The state after an event.
 #[derive(Clone, Debug)]
 pub(super) struct Moment {
     pub(super) event: (&'static str, u64, u64),
@@ -72,7 +72,7 @@ pub(super) struct Moment {
     pub(super) pieces: Vec<Piece>,
 }
 
-/// How the model is set.
+/// Settings of the model.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Settings {
     pub(super) is_expandable: bool,
@@ -80,7 +80,7 @@ pub(super) struct Settings {
     pub(super) max_split_mib: u64,
 }
 
-/// What is done to it.
+/// An operation on the model.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
     Malloc { bytes: u64, stream: u64 },
@@ -93,7 +93,7 @@ pub(super) enum Step {
 pub(super) struct Model {
     settings: Settings,
     segments: Vec<Segment>,
-    /// Where the next segment goes, and places that were given back.
+    /// Address of the next segment, and freed address ranges.
     next: u64,
     given_back: Vec<(u64, u64)>,
     pub(super) history: Vec<Moment>,
@@ -197,7 +197,7 @@ impl Model {
             0..0xa0_0000 => 20 * MIB,
             _ => rounded.div_ceil(2 * MIB) * 2 * MIB,
         };
-        // The driver gives the same place again, or the one right behind the last.
+        // The driver reuses a freed address range of the same size, or allocates right after the last one.
         let address = match self.given_back.iter().position(|place| place.1 == size) {
             Some(place) => self.given_back.swap_remove(place).0,
             None => {
@@ -323,7 +323,7 @@ impl Model {
         }
     }
 
-    /// The snapshot of now, with a ring that has lost the first `cut` events.
+    /// Takes a snapshot whose ring buffer has lost the first `cut` events.
     pub(super) fn snapshot(&self, cut: usize) -> Sample {
         let events: Vec<_> = self.history[cut..].iter().map(|moment| moment.event).collect();
         let mut sample = Sample::of(&events);

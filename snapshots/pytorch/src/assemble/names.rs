@@ -1,4 +1,4 @@
-//! Names: further texts for a string table that is there already, each kept once.
+//! Interns additional strings into an existing string table.
 
 use std::hash::BuildHasher;
 
@@ -6,7 +6,7 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 
 use highwater_snapshots::ids::StringId;
 
-/// The way back from text to its row in [`Tables::strings`](highwater_snapshots::tables::Tables).
+/// Index from strings to rows of [`Tables::strings`](highwater_snapshots::tables::Tables).
 #[derive(Clone, Debug, Default)]
 pub(super) struct Names {
     rows: HashTable<u32>,
@@ -14,7 +14,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Knows the texts of `strings`.
+    /// Indexes `strings`.
     pub(super) fn of(strings: &[String]) -> Self {
         let hasher = DefaultHashBuilder::default();
         let mut rows = HashTable::with_capacity(strings.len());
@@ -26,7 +26,7 @@ impl Names {
         Self { rows, hasher }
     }
 
-    /// The id of `text`, appended to `strings` when it is new.
+    /// Returns the id of `text`, appending it to `strings` if it is new.
     pub(super) fn id(&mut self, strings: &mut Vec<String>, text: &str) -> StringId {
         let hash = self.hasher.hash_one(text);
         if let Some(&row) = self.rows.find(hash, |&row| strings[row as usize] == text) {

@@ -1,4 +1,5 @@
-//! Ops: the forward calls whose backward allocated, told by the texts of Python's `traceback`.
+//! Creates operations for the forward calls whose backward pass allocated memory, from the text of Python's
+//! `traceback`.
 
 use std::ops::Range;
 
@@ -10,20 +11,20 @@ use super::stacks::{MOST_FRAMES, Stacks};
 use highwater_snapshots::ids::{FrameId, ModuleId, OpId, ScopeId, StackId, StringId};
 use highwater_snapshots::tables::{Frame, Op, SourceLine, Tables};
 
-/// Makes one op of each forward stack, numbered in order of first appearance.
+/// Creates one operation per forward stack, numbered in order of first appearance.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ops {
     by_list: HashMap<u32, OpId>,
     by_stack: HashMap<StackId, OpId>,
-    /// Frames by their place in the source; those of the snapshot first.
+    /// Frames by source location; frames of the snapshot take precedence.
     frames: HashMap<SourceLine, FrameId>,
-    /// The frames of each text, in `places`.
+    /// Range in `places` of the frames of each string.
     of_text: HashMap<u32, Range<usize>>,
     places: Vec<FrameId>,
 }
 
 impl Ops {
-    /// The op of forward stack `list` of `texts`; none for no stack.
+    /// Returns the operation of the forward stack `list` of `texts`; `NONE` if there is no such stack.
     pub(super) fn id(
         &mut self,
         tables: &mut Tables,
@@ -40,7 +41,7 @@ impl Ops {
         if self.frames.is_empty() {
             self.learn_frames(tables);
         }
-        // As `traceback` has it, the innermost call comes last.
+        // As in `traceback`, the innermost call comes last.
         let mut innermost: Vec<FrameId> = Vec::new();
         for &text in texts.get(list).iter().rev() {
             let rows = self.rows_of(tables, names, text);
@@ -60,7 +61,7 @@ impl Ops {
         id
     }
 
-    /// Where the frames of a text stand in `places`.
+    /// Returns the range in `places` of the frames of a string.
     fn rows_of(&mut self, tables: &mut Tables, names: &mut Names, text: u32) -> Range<usize> {
         if let Some(rows) = self.of_text.get(&text) {
             return rows.clone();
@@ -96,7 +97,7 @@ impl Ops {
     }
 }
 
-/// A place in the source as `traceback` tells it.
+/// A source location as printed by `traceback`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct TracebackLine<'a> {
     function: &'a str,
@@ -104,8 +105,8 @@ struct TracebackLine<'a> {
     line: u32,
 }
 
-/// The places that a text names in lines such as `File "train.py", line 3, in step`; where it has no such line, the
-/// text itself.
+/// Parses the source locations in lines such as `File "train.py", line 3, in step`. If there is no such line, returns
+/// the text itself as a function name.
 fn places(text: &str) -> Vec<TracebackLine<'_>> {
     let mut places: Vec<TracebackLine<'_>> = text.lines().filter_map(place).collect();
     if places.is_empty() && !text.trim().is_empty() {

@@ -1,9 +1,9 @@
-//! Ranges: disjoint ranges of bytes by address, each with a tag; neighbours with the same tag are one range.
+//! Disjoint address ranges, each with a tag; adjacent ranges with the same tag are merged.
 
 use std::collections::BTreeMap;
 
-/// Ranges by their first byte, each with its end and its tag. Every operation costs a logarithm for each range that it
-/// makes or ends.
+/// Ranges by start address, each with its end and tag. Every operation takes logarithmic time for each range that it
+/// creates or removes.
 #[derive(Clone, Debug)]
 pub(super) struct Ranges<T> {
     rows: BTreeMap<u64, (u64, T)>,
@@ -16,7 +16,7 @@ impl<T> Default for Ranges<T> {
 }
 
 impl<T: Copy + Eq> Ranges<T> {
-    /// Adds `start..end`, in place of what overlaps it.
+    /// Inserts `start..end`, replacing what overlaps it.
     #[inline]
     pub(super) fn insert(&mut self, start: u64, mut end: u64, tag: T) {
         if start >= end {
@@ -38,7 +38,7 @@ impl<T: Copy + Eq> Ranges<T> {
         }
     }
 
-    /// Takes `start..end` out of all ranges.
+    /// Removes `start..end` from all ranges.
     pub(super) fn remove(&mut self, start: u64, end: u64) {
         while let Some((&first, &(last, tag))) = self.rows.range(..end).next_back() {
             if last <= start || start >= end {
@@ -54,13 +54,13 @@ impl<T: Copy + Eq> Ranges<T> {
         }
     }
 
-    /// End and tag of the range that begins at `start`.
+    /// Returns the end and tag of the range that begins at `start`.
     #[inline]
     pub(super) fn starting_at(&self, start: u64) -> Option<(u64, T)> {
         self.rows.get(&start).copied()
     }
 
-    /// Takes `start..end` off the front of the range that begins at `start` and reaches to `end` or beyond.
+    /// Removes `start..end` from the front of the range that begins at `start` and extends to `end` or beyond.
     #[inline]
     pub(super) fn take_front(&mut self, start: u64, end: u64) {
         match self.rows.remove(&start) {
@@ -71,13 +71,13 @@ impl<T: Copy + Eq> Ranges<T> {
         }
     }
 
-    /// The range that holds byte `at`: start, end and tag.
+    /// Returns the range that contains the byte at `at`: start, end and tag.
     pub(super) fn holding(&self, at: u64) -> Option<(u64, u64, T)> {
         let (&start, &(end, tag)) = self.rows.range(..=at).next_back()?;
         (at < end).then_some((start, end, tag))
     }
 
-    /// All ranges by address: start, end and tag.
+    /// Iterates over all ranges by address: start, end and tag.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, u64, T)> {
         self.rows.iter().map(|(&start, &(end, tag))| (start, end, tag))
     }

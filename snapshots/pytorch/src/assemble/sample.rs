@@ -1,4 +1,4 @@
-//! Sample: small snapshots made by hand, for tests.
+//! Small hand-made snapshots for tests.
 
 use super::super::raw::{BlockState, Extras, RawAnnotation, RawEvent, RawFrame};
 use super::super::{BlockDraft, EventDraft, Intake, SegmentDraft};
@@ -10,7 +10,7 @@ use highwater_snapshots::ids::{DeviceId, StringId};
 
 pub(super) const MIB: u64 = 1 << 20;
 
-/// A snapshot in the making. Each event is a microsecond after the one before it.
+/// A snapshot being built. Each event is one microsecond after the preceding one.
 #[derive(Debug, Default)]
 pub(super) struct Sample {
     pub(super) intake: Intake,
@@ -20,7 +20,7 @@ pub(super) struct Sample {
 }
 
 impl Sample {
-    /// Events of device 0, as action, address and size.
+    /// Creates a snapshot with events of device 0, given as action, address and size.
     pub(super) fn of(events: &[(&str, u64, u64)]) -> Self {
         let mut sample = Self { clock: 1_000_000, ..Self::default() };
         for &(action, address, size) in events {
@@ -54,7 +54,7 @@ impl Sample {
         }
     }
 
-    /// A segment at the end, its blocks as size, requested size and state.
+    /// Adds a segment of the final state; its blocks are given as size, requested size and state.
     pub(super) fn segment(&mut self, address: u64, blocks: &[(u64, u64, BlockState)]) -> &mut Self {
         self.segment_with(address, blocks, |_| {})
     }
@@ -98,7 +98,7 @@ impl Sample {
     }
 }
 
-/// Makes a stack of frames told as function, file and line.
+/// Interns a stack of frames given as function, file and line.
 pub(super) fn stack(intake: &mut Intake, frames: &[(&str, &str, u32)]) -> u32 {
     let rows: Vec<u32> = frames
         .iter()
@@ -110,12 +110,12 @@ pub(super) fn stack(intake: &mut Intake, frames: &[(&str, &str, u32)]) -> u32 {
     intake.stack(&rows)
 }
 
-/// Extras of a private pool.
+/// Returns the extras of an event in a private pool.
 pub(super) fn private(a: u64, b: u64) -> Extras {
     Extras { pool_id: (a, b), ..Extras::default() }
 }
 
-/// The totals of a device before the first event and after each.
+/// Returns the totals of a device before the first event and after each.
 pub(super) fn totals(trace: &Trace, device: u16) -> Vec<Totals> {
     let mut replay = Replay::new(trace, DeviceId(device));
     let mut totals = vec![replay.totals()];
@@ -125,7 +125,7 @@ pub(super) fn totals(trace: &Trace, device: u16) -> Vec<Totals> {
     totals
 }
 
-/// As [`totals`], each as requested, allocated, active and reserved.
+/// Like [`totals`], with each row as requested, allocated, active and reserved bytes.
 pub(super) fn rows(trace: &Trace, device: u16) -> Vec<[u64; 4]> {
     totals(trace, device).iter().map(|row| [row.requested, row.allocated, row.active, row.reserved]).collect()
 }

@@ -1,4 +1,4 @@
-//! Start: the segments and mapped pages that a device had before its trace begins, from those at its end.
+//! Computes the segments and mapped pages that a device had before its trace begins from those at its end.
 
 use hashbrown::HashSet;
 
@@ -9,7 +9,7 @@ use highwater_snapshots::alloc_rules::AllocRules;
 use highwater_snapshots::event::Range;
 use highwater_snapshots::ids::StreamId;
 
-/// Whom a range serves.
+/// Stream and pool that a range of memory belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Owner {
     pub(super) stream: u64,
@@ -17,7 +17,7 @@ pub(super) struct Owner {
     pub(super) pool_id: (u64, u64),
 }
 
-/// Memory held from the driver.
+/// A range of memory reserved from the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Held {
     pub(super) address: u64,
@@ -36,20 +36,20 @@ impl Held {
     }
 }
 
-/// What a device held when its trace begins.
+/// Memory reserved by a device when its trace begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Start {
     /// Whole segments, by address.
     pub(super) segments: Vec<Held>,
     /// Mapped pages of expandable segments, by address.
     pub(super) mappings: Vec<Held>,
-    /// The bytes that the trace leads to, less those that the snapshot has at its end.
+    /// Reserved bytes at the end according to the trace, minus those of the snapshot.
     pub(super) excess_bytes: i128,
 }
 
 impl Start {
-    /// What is not touched by the trace was there as it is at the end. What the trace touches was there if it is given
-    /// back before it is obtained.
+    /// Computes the initial state. Ranges not touched by the trace existed as they are at the end. Ranges touched by
+    /// the trace existed if they are freed before they are allocated.
     pub(super) fn of(
         trace: &[RawEvent],
         finals: &[&RawSegment],
@@ -136,7 +136,8 @@ mod tests {
         let base = 0x1000_0000;
         let page = 20 * MIB;
         let mut sample = Sample::of(&[
-            // The middle of three pages goes, then all of five come but for the two outer ones of the three.
+            // The middle of three pages is unmapped; then all of five are mapped except the outer two of the three,
+            // which still are.
             ("segment_unmap", base + page, page),
             ("segment_map", base + page, page),
             ("segment_map", base + 3 * page, 2 * page),

@@ -1,4 +1,4 @@
-//! What must hold for whole snapshots.
+//! Tests of the assembly of whole snapshots.
 
 use proptest::prelude::*;
 
@@ -53,8 +53,8 @@ proptest! {
         let trust = &trace.trust;
         prop_assert_eq!(trust.unmatched_frees + trust.repeated_allocs + trust.unmatched_releases, 0);
 
-        // The baseline is the model's state at the cut. Where a block was given more than it asked for and free memory
-        // follows, a snapshot may not tell how much.
+        // The baseline must be the model's state at the cut. If a block is larger than its rounded request and free
+        // memory follows, a snapshot may not reveal how much larger.
         let before = cut.checked_sub(1).map(|last| model.history[last].pieces.clone()).unwrap_or_default();
         let mut missing: Vec<(usize, u64)> = Vec::new();
         let active: Vec<_> =

@@ -1,4 +1,4 @@
-//! Writer: tells the builder each raw event as an event of a trace, with everything that hangs on it.
+//! Passes each raw event to the builder as an event of a trace, with its attributes.
 
 use super::super::raw::{Action, Extras, RawEvent};
 use super::super::sequences::Sequences;
@@ -14,10 +14,10 @@ use highwater_snapshots::ids::{EventId, OpId, ScopeId, SegmentId, StackId, Strea
 use highwater_snapshots::trace::Owner;
 use highwater_snapshots::{Category, StartingBlock, StartingState, TraceBuilder};
 
-/// Names no block, so that the builder counts the free as unmatched.
+/// Block key that is never used, so that the builder counts the free as unmatched.
 const NO_BLOCK: u64 = u64::MAX;
 
-/// What the builder is told with.
+/// State for writing a trace to the builder.
 #[derive(Debug)]
 pub(super) struct Writer<'a> {
     pub(super) builder: TraceBuilder,
@@ -26,19 +26,19 @@ pub(super) struct Writer<'a> {
     pub(super) names: Names,
     pub(super) attributes: Attributes,
     pub(super) ops: Ops,
-    /// Lists of texts: forward stacks.
+    /// Lists of strings: forward stacks.
     pub(super) texts: &'a Sequences,
-    /// The recording's origin.
+    /// The recording's origin, in microseconds since 1970.
     pub(super) origin_us: u64,
     /// Ends of annotations that are events.
     pub(super) marks: Vec<Mark>,
-    /// Segments of the baseline so far, and those of private pools.
+    /// Number of baseline segments so far, and the segments of private pools.
     pub(super) starting_segments: usize,
     pub(super) private_segments: Vec<(SegmentId, (u64, u64))>,
 }
 
 impl Writer<'_> {
-    /// Nanoseconds since the recording's origin.
+    /// Converts a time to nanoseconds since the recording's origin.
     pub(super) fn time_ns(&self, time_us: u64) -> u64 {
         time_us.saturating_sub(self.origin_us).saturating_mul(1000)
     }
@@ -50,7 +50,7 @@ impl Writer<'_> {
         self.ops.id(self.builder.tables(), &mut self.names, &mut self.stacks, (self.texts, forward))
     }
 
-    /// Tells a device's starting state.
+    /// Writes a device's initial state.
     pub(super) fn start(&mut self, device: &Device) {
         let mut blocks = Vec::with_capacity(device.lives.baseline.len());
         for (block, place) in device.lives.baseline_by_place().zip(0..) {
@@ -91,7 +91,7 @@ impl Writer<'_> {
         self.builder.set_starting_state(&state);
     }
 
-    /// Tells the event at `position` of a device's trace.
+    /// Writes the event at `position` of a device's trace.
     pub(super) fn tell(&mut self, device: &Device, position: usize, event: &RawEvent, time_us: u64) {
         let extras = if event.extras == 0 { Extras::default() } else { self.source.extras(event) };
         let key = device.lives.key(position).unwrap_or(NO_BLOCK);
@@ -112,7 +112,7 @@ impl Writer<'_> {
                 scope: ScopeId::NONE,
             }),
             Action::FreeRequested if !is_whole_free => What::FreeRequested(key),
-            // A completion without a request is both at once.
+            // A completion without a request does both at once.
             Action::FreeRequested | Action::FreeCompleted | Action::Free => What::FreeCompleted(key),
             Action::SegmentAlloc => What::SegmentAlloc(range(rules.segment_pool(event.size))),
             Action::SegmentFree => What::SegmentFree(range(rules.segment_pool(event.size))),
@@ -139,7 +139,7 @@ impl Writer<'_> {
         self.tell_beside(event, &extras, id, what);
     }
 
-    /// Tells what has no column.
+    /// Writes the attributes of an event that have no column.
     fn tell_beside(&mut self, event: &RawEvent, extras: &Extras, id: EventId, what: What) {
         let owner = Owner::Event(id);
         let is_mark = matches!(what, What::Mark(_));
@@ -159,7 +159,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Tells the attributes that follow those of the events.
+    /// Writes the attributes of segments, which follow those of the events.
     pub(super) fn finish(&mut self) {
         for (segment, pool) in std::mem::take(&mut self.private_segments) {
             let owner = Owner::Segment(segment);
@@ -167,7 +167,7 @@ impl Writer<'_> {
         }
     }
 
-    /// What a mark says.
+    /// Returns the text of a mark.
     fn mark_text(&mut self, event: &RawEvent, extras: &Extras, stack: StackId) -> StringId {
         match event.action {
             Action::Annotate if extras.user_metadata.is_some() => return extras.user_metadata,
@@ -182,7 +182,7 @@ impl Writer<'_> {
         self.names.id(&mut self.builder.tables().strings, &text)
     }
 
-    /// The name of a historical annotation and whether it starts: the innermost frame's file and function.
+    /// Returns the name of a historical annotation and whether it starts, from the innermost frame's file and function.
     fn user_defined(&mut self, event: &RawEvent, stack: StackId) -> Option<(StringId, bool)> {
         if event.action != Action::UserDefined {
             return None;

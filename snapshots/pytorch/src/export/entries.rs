@@ -1,8 +1,8 @@
-//! Entries: the events of a trace as PyTorch would have traced them, one device after the other.
+//! Converts the events of a trace to the events that PyTorch would have traced, device by device.
 //!
-//! Events that PyTorch does not know are no entries, since its viewer lists any event of the traces by an address that
-//! these do not have. Steps, phases and marks are `external_annotations`, which no version of that viewer shows; tags,
-//! uses and samples of the device's memory are in the recording that the file carries.
+//! Events unknown to PyTorch get no entry, because its viewer lists every event of the traces by its address, which
+//! these do not have. Steps, phases and marks become `external_annotations`, which no version of the viewer shows;
+//! tags, uses and samples of the device's memory are only in the recording embedded in the file.
 
 use crate::raw::{Action, RawEvent};
 use highwater_snapshots::category::Category;
@@ -12,55 +12,55 @@ use highwater_snapshots::trace::{Block, Owner, PINNED_DEVICE, Subject, Trace};
 
 use super::further::{Facts, Further};
 
-/// The ordinal under which pinned host memory is kept.
+/// Device id of pinned host memory.
 pub(super) const HOST: DeviceId = PINNED_DEVICE;
 
-/// An event on its way into a file.
+/// An event to be written to the file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
-    /// Action, address, size, stream, time; its stack is a [`StackId`], its row of extras means nothing.
+    /// Action, address, size, stream and time. `stack` is a [`StackId`]; `extras` is unused.
     pub(super) raw: RawEvent,
-    /// The action's name.
+    /// Name of the action.
     pub(super) action: Name,
-    /// What the program said of it: `user_metadata`.
+    /// `user_metadata`, set by the program.
     pub(super) note: Option<Name>,
-    /// What the block is for; none for anything but an alloc.
+    /// Category of the block; `None` for events other than allocations.
     pub(super) category: Option<Category>,
-    /// The operation that asked for the block.
+    /// Operation that allocated the block.
     pub(super) op: OpId,
-    /// The rest.
+    /// Other fields.
     pub(super) facts: Facts,
 }
 
-/// A name of the format, or one that a file brought along.
+/// A name defined by the format, or one from an imported file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Name {
-    /// Of the format, or ours.
+    /// A name defined by the format or by this program.
     Word(&'static str),
-    /// A text of the trace.
+    /// A string of the trace.
     Text(StringId),
 }
 
-/// What the format has no place for, counted while entries are made.
+/// Counts of what the format cannot represent, collected while entries are created.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LeftOut {
-    /// Frees of blocks that the recording does not know: they have no address.
+    /// Frees of blocks whose allocation was not recorded, and whose address is therefore unknown.
     pub(super) unmatched_frees: u64,
-    /// Blocks whose frees the recording is missing, and which are freed where that shows.
+    /// Blocks whose frees were not recorded; frees are added at the event that shows that the block was freed.
     pub(super) frees_added: u64,
 }
 
-/// Makes entries of events.
+/// Creates entries from events.
 #[derive(Clone, Debug)]
 pub(super) struct Entries<'a> {
     trace: &'a Trace,
     further: &'a Further<'a>,
-    /// Where steps, phases and marks go, which concern every device.
+    /// Device that receives steps, phases and marks, which apply to every device.
     home: DeviceId,
 }
 
 impl<'a> Entries<'a> {
-    /// Makes entries of the events of `trace`.
+    /// Creates entries from the events of `trace`.
     pub(super) fn new(trace: &'a Trace, further: &'a Further<'a>) -> Self {
         let devices = trace.device_ids();
         let main = trace.main_device();
@@ -68,12 +68,12 @@ impl<'a> Entries<'a> {
         Self { trace, further, home }
     }
 
-    /// The device to whose trace steps, phases and marks belong.
+    /// Returns the device whose trace receives steps, phases and marks.
     pub(super) fn home(&self) -> DeviceId {
         self.home
     }
 
-    /// The device to whose trace event `row` belongs.
+    /// Returns the device to whose trace the event at `row` belongs.
     #[inline]
     pub(super) fn device(&self, row: usize) -> DeviceId {
         let device = self.trace.events.device[row];
@@ -82,7 +82,7 @@ impl<'a> Entries<'a> {
         if device == DeviceId(0) && self.home != device && concerns_all() { self.home } else { device }
     }
 
-    /// Hands the entries of event `row` to `each`: one for most events.
+    /// Calls `each` with the entries of the event at `row`: one entry for most events.
     #[inline]
     pub(super) fn each(
         &self,
@@ -108,7 +108,7 @@ impl<'a> Entries<'a> {
         }
     }
 
-    /// The frees of `block`, which the recording is missing, at the event that proves it gone.
+    /// Emits the missing frees of `block` at the event that shows that it was freed.
     fn missing_frees(
         &self,
         event: EventId,
@@ -124,14 +124,14 @@ impl<'a> Entries<'a> {
         each(entry.with(Action::FreeCompleted))
     }
 
-    /// What PyTorch records when it takes a snapshot, at the time of `event`.
+    /// Returns the event that PyTorch records when it takes a snapshot, at the time of `event`.
     pub(super) fn snapshot(&self, event: EventId, active_bytes: u64) -> Entry {
         let mut entry = self.bare(event).with(Action::Snapshot);
         entry.raw.size = active_bytes;
         entry
     }
 
-    /// An entry of which only the time is known.
+    /// Returns an entry with only the time set.
     fn bare(&self, event: EventId) -> Entry {
         let time_ns = self.trace.events.time_ns[event.0 as usize];
         let time_us = self.trace.header.started_unix_us.saturating_add(time_ns / 1000);
@@ -193,7 +193,7 @@ impl<'a> Entries<'a> {
         Some(entry)
     }
 
-    /// Gives a mark that stands for an action of an imported snapshot its action back. None is made an action that
+    /// Restores the original action of a mark that represents an action of an imported snapshot, unless that action
     /// changes blocks or segments.
     fn name_mark(&self, entry: &mut Entry, text: StringId) {
         let Some(id) = entry.facts.action else { return };
@@ -206,7 +206,7 @@ impl<'a> Entries<'a> {
             Some(_) => return,
             None => entry.action = Name::Text(id),
         }
-        // The mark's own text may be but the action's name.
+        // The mark's text may be just the action's name.
         if self.trace.tables.string(text) == name {
             entry.note = None;
         }
@@ -218,13 +218,13 @@ impl<'a> Entries<'a> {
 impl Entry {
     fn of_block(&mut self, block: &Block) {
         (self.raw.address, self.raw.size, self.raw.stream) = (block.address, block.requested, block.stream.0);
-        // Where frees were recorded without stacks, PyTorch repeats the allocation's, and so do we.
+        // Like PyTorch, use the stack of the allocation if the free was recorded without one.
         if self.raw.stack == StackId::NONE.0 {
             self.raw.stack = block.stack.0;
         }
     }
 
-    /// Whether PyTorch records such events, or a snapshot brought this one along.
+    /// Returns whether PyTorch records such events, or the event comes from an imported snapshot.
     fn is_of_pytorch(&self) -> bool {
         self.raw.action != Action::Unknown || matches!(self.action, Name::Text(_))
     }

@@ -1,5 +1,4 @@
-//! FinalState: what a device holds after the last event, segment by segment, each with its blocks in the order of their
-//! addresses.
+//! Computes the state of a device after the last event: its segments, each with its blocks ordered by address.
 
 use std::collections::BTreeMap;
 use std::ops::Range as Span;
@@ -9,47 +8,47 @@ use highwater_snapshots::event::{EventKind, Range};
 use highwater_snapshots::ids::{BlockId, DeviceId, SegmentId, StreamId};
 use highwater_snapshots::trace::{SegmentRole, Trace};
 
-/// The segments and active blocks of one device at the end.
+/// The segments and active blocks of one device after the last event.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FinalState {
-    /// By address, apart from each other.
+    /// Segments by address, without overlaps.
     pub(super) segments: Vec<Held>,
-    /// Active blocks by address, apart from each other; each segment names a range of them.
+    /// Active blocks by address, without overlaps; each segment refers to a range of them.
     pub(super) blocks: Vec<BlockId>,
-    /// Segments that stand for none: the recording does not know where their blocks lie.
+    /// Number of segments invented for blocks whose segments were not recorded.
     pub(super) made_up: u64,
-    /// The bytes of those.
+    /// Size of these segments in bytes.
     pub(super) made_up_bytes: u64,
-    /// Blocks left out because a younger one lies where they lay.
+    /// Number of blocks left out because a later block overlaps them.
     pub(super) overlapped: u64,
-    /// Blocks that reach beyond their segment, and are cut at its end.
+    /// Number of blocks that extend past the end of their segment and are cut there.
     pub(super) cut: u64,
 }
 
-/// A segment at the end: a whole one, or a run of mapped ranges.
+/// A segment in the final state: a whole one, or a run of adjacent mapped ranges.
 #[derive(Clone, Debug)]
 pub(super) struct Held {
-    /// Where.
+    /// Address range.
     pub(super) addresses: Span<u64>,
-    /// Whose blocks it serves.
+    /// Stream of its blocks.
     pub(super) stream: StreamId,
-    /// Likewise.
+    /// Pool of its blocks.
     pub(super) pool: Pool,
-    /// Its row, or the first of the run; none for one that is made up.
+    /// Row of the segment, or of the first range of the run; `NONE` if the segment is invented.
     pub(super) row: SegmentId,
-    /// It is a run of mapped ranges.
+    /// Whether this is a run of mapped ranges.
     pub(super) is_expandable: bool,
-    /// Its blocks in [`FinalState::blocks`].
+    /// Range of its blocks in [`FinalState::blocks`].
     pub(super) blocks: Span<usize>,
 }
 
 impl FinalState {
-    /// Walks the events of `device`.
+    /// Computes the final state of `device` by replaying its events.
     pub(super) fn of(trace: &Trace, device: DeviceId) -> Self {
         let mut walk = Walk { trace, held: BTreeMap::new(), homeless: BTreeMap::new() };
         walk.run(device);
         let active = active_blocks(trace, device);
-        // A block may have lost its segment since.
+        // The segment of a block may have been freed since.
         active.iter().for_each(|&id| walk.place(id));
         let mut holdings = Self::default();
         holdings.take_segments(&walk);
@@ -110,7 +109,7 @@ impl FinalState {
     }
 }
 
-/// The blocks of `device` that are active at the end and have bytes, by address.
+/// Returns the blocks of `device` that are active at the end and not empty, by address.
 fn active_blocks(trace: &Trace, device: DeviceId) -> Vec<BlockId> {
     let blocks = &trace.blocks;
     let is_active = |id: &BlockId| {
@@ -122,7 +121,7 @@ fn active_blocks(trace: &Trace, device: DeviceId) -> Vec<BlockId> {
     active
 }
 
-/// One past the last byte of a block.
+/// Returns the end address of a block (exclusive).
 fn end_of(trace: &Trace, id: BlockId) -> u64 {
     let row = id.0 as usize;
     trace.blocks.address[row].saturating_add(trace.blocks.allocated[row])
@@ -131,10 +130,10 @@ fn end_of(trace: &Trace, id: BlockId) -> u64 {
 /// The state between two events.
 struct Walk<'a> {
     trace: &'a Trace,
-    /// What is held, by its first address; no two overlap, and mapped ranges that belong together are one.
+    /// Reserved memory by start address, without overlaps; adjacent mapped ranges of one stream and pool are merged.
     held: BTreeMap<u64, Held>,
-    /// Where blocks lay that lay in nothing held: end, and the first of them. PyTorch's viewer needs a segment for every
-    /// block that there ever was, not only for those at the end.
+    /// Address ranges of blocks outside all segments: end, and the first such block. PyTorch's viewer needs a segment
+    /// for every block that ever existed, not only for those that exist at the end.
     homeless: BTreeMap<u64, (u64, BlockId)>,
 }
 
@@ -208,7 +207,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Notes where a block lies, if that is in nothing that is held.
+    /// Records the address range of a block if no segment contains it.
     fn place(&mut self, id: BlockId) {
         let mut start = self.trace.blocks.address[id.0 as usize];
         let mut end = end_of(self.trace, id);
@@ -230,7 +229,7 @@ impl Walk<'_> {
         self.homeless.insert(start, (end, first));
     }
 
-    /// The parts of `span` in which nothing is held at the end.
+    /// Returns the parts of `span` that are in no segment at the end.
     fn gaps(&self, span: Span<u64>) -> Vec<Span<u64>> {
         let mut gaps = Vec::new();
         let mut from = span.start;

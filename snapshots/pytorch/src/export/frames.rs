@@ -1,4 +1,4 @@
-//! Frames: a trace's stacks as PyTorch's lists of frames, and as the lines of a Python traceback.
+//! Writes a trace's stacks as PyTorch's lists of frames and as lines of a Python traceback.
 
 use super::document::{Document, Shared};
 use highwater_snapshots::error::Result;
@@ -6,7 +6,7 @@ use highwater_snapshots::ids::{FrameId, StackId};
 use highwater_snapshots::tables::SourceLine;
 use highwater_snapshots::trace::Trace;
 
-/// Which stacks are written more than once, so that only those are kept.
+/// Tracks which stacks are written more than once, so that only those are kept for references.
 #[derive(Clone, Debug)]
 pub(super) struct Stacks {
     seen: Vec<u64>,
@@ -14,13 +14,13 @@ pub(super) struct Stacks {
 }
 
 impl Stacks {
-    /// None so far.
+    /// Creates a tracker without any uses.
     pub(super) fn new(trace: &Trace) -> Self {
         let words = trace.tables.stacks.len().div_ceil(64);
         Self { seen: vec![0; words], shared: vec![0; words] }
     }
 
-    /// Takes a use of `stack`.
+    /// Counts a use of `stack`.
     pub(super) fn count(&mut self, stack: StackId) {
         let Some(row) = stack.index() else { return };
         let bit = 1 << (row % 64);
@@ -30,13 +30,13 @@ impl Stacks {
         }
     }
 
-    /// Whether `stack` is used more than once.
+    /// Returns whether `stack` is used more than once.
     pub(super) fn is_shared(&self, stack: StackId) -> bool {
         stack.index().and_then(|row| self.shared.get(row / 64).map(|word| word >> (row % 64) & 1 == 1)).unwrap_or(false)
     }
 }
 
-/// What stands for a function or file that is not known, as in PyTorch.
+/// Placeholder for an unknown function or file, as in PyTorch.
 const UNKNOWN: &str = "??";
 
 /// Writes a stack as a list of frames, innermost first.
@@ -84,7 +84,7 @@ fn write_line<D: Document>(document: &mut D, trace: &Trace, row: u32, line: &Sou
     document.keep(Shared::Line(row))
 }
 
-/// A frame that was never resolved: its address for a name, its library for a file.
+/// Writes a frame that was never symbolized, with its address as the name and its library as the file.
 fn write_address<D: Document>(document: &mut D, trace: &Trace, id: FrameId) -> Result<()> {
     if document.again(Shared::Address(id))? {
         return Ok(());
@@ -108,7 +108,7 @@ fn write_address<D: Document>(document: &mut D, trace: &Trace, id: FrameId) -> R
     document.keep(Shared::Address(id))
 }
 
-/// Writes a stack as Python prints one: a text for each frame, outermost first.
+/// Writes a stack as Python prints it: one string per frame, outermost first.
 pub(super) fn write_traceback<D: Document>(document: &mut D, trace: &Trace, stack: StackId) -> Result<()> {
     if document.again(Shared::Traceback(stack))? {
         return Ok(());

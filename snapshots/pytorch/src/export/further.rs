@@ -1,18 +1,18 @@
-//! Further: the facts of events, blocks and segments for which a trace has no column, by their owner.
+//! Looks up attributes of events, blocks and segments that have no column in a trace.
 
 use std::borrow::Cow;
 
 use highwater_snapshots::ids::StringId;
 use highwater_snapshots::trace::{Attribute, Owner, Trace};
 
-/// The attributes of a trace, ready to be asked for one owner after the other.
+/// The attributes of a trace, sorted by owner.
 #[derive(Clone, Debug)]
 pub(super) struct Further<'a> {
     trace: &'a Trace,
     rows: Cow<'a, [Attribute]>,
 }
 
-/// What is known of one owner beside its columns. Each is the text of the attribute of that name.
+/// The attributes of one owner. Each field has the value of the attribute of the same name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Facts {
     pub(super) action: Option<StringId>,
@@ -27,7 +27,7 @@ pub(super) struct Facts {
 }
 
 impl<'a> Further<'a> {
-    /// The attributes of `trace`.
+    /// Collects the attributes of `trace`.
     pub(super) fn of(trace: &'a Trace) -> Self {
         let mut rows = Cow::Borrowed(trace.attributes.as_slice());
         if !rows.is_sorted_by_key(|row| row.owner) {
@@ -36,7 +36,7 @@ impl<'a> Further<'a> {
         Self { trace, rows }
     }
 
-    /// What is known of `owner`.
+    /// Returns the attributes of `owner`.
     #[inline]
     pub(super) fn about(&self, owner: Owner) -> Facts {
         let mut facts = Facts::default();
@@ -63,7 +63,7 @@ impl<'a> Further<'a> {
     }
 }
 
-/// `4096`, `0x1000`.
+/// Parses a decimal or hexadecimal integer: `4096`, `0x1000`.
 fn whole_number(text: &str) -> Option<u64> {
     match text.strip_prefix("0x") {
         Some(hex) => u64::from_str_radix(hex, 16).ok(),
@@ -71,7 +71,7 @@ fn whole_number(text: &str) -> Option<u64> {
     }
 }
 
-/// The numbers of a pool, whatever stands around and between them: `(0, 1)`, `0,1`, `[0, 1]`.
+/// Parses a pool id, with any characters around and between its two integers: `(0, 1)`, `0,1`, `[0, 1]`.
 fn two_numbers(text: &str) -> Option<(u64, u64)> {
     let mut numbers = text.split(|c: char| !c.is_ascii_digit()).filter(|part| !part.is_empty());
     let pair = (numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?);

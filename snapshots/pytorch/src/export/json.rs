@@ -1,11 +1,11 @@
-//! Json: a document as JSON. It has no way to refer to a value again, so all are written in full.
+//! Writes a document as JSON. JSON has no references, so every value is written in full.
 
 use std::io::Write;
 
 use super::document::{Document, Output, Shared};
 use highwater_snapshots::error::{Error, Result};
 
-/// Writes JSON.
+/// Writes a document as JSON.
 #[derive(Debug)]
 pub(super) struct JsonWriter<W: Write> {
     out: Output<W>,
@@ -84,7 +84,7 @@ impl<W: Write> Document for JsonWriter<W> {
     }
 
     fn float(&mut self, value: f64) -> Result<()> {
-        // With a point also where it is whole, so that it stays a float.
+        // `{:?}` keeps the decimal point of whole values, so that they remain floats.
         self.put_display(format_args!("{value:?}"))
     }
 

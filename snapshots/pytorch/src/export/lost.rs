@@ -1,10 +1,10 @@
-//! Lost: what PyTorch's format could not hold as it was, in sentences.
+//! Describes what PyTorch's format could not represent.
 
 use super::entries::LeftOut;
 use super::final_state::FinalState;
 use highwater_snapshots::units::{format_bytes, format_count};
 
-/// Counts of what was left out, cut or made up.
+/// Counts of what was left out, cut or invented.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lost {
     pub(super) left_out: LeftOut,
@@ -13,12 +13,12 @@ pub(super) struct Lost {
     pub(super) overlapped: u64,
     pub(super) cut: u64,
     pub(super) differing_settings: bool,
-    /// The length of the recording that was too long to go along.
+    /// Size in bytes of the recording, if it was too large to be embedded.
     pub(super) embedded_bytes: Option<usize>,
 }
 
 impl Lost {
-    /// What is not as it should be in the final states.
+    /// Sums up the deviations in the final states.
     pub(super) fn of<'a>(states: impl Iterator<Item = &'a FinalState>) -> Self {
         states.fold(Self::default(), |sum, holdings| Self {
             made_up: sum.made_up + holdings.made_up,
@@ -29,7 +29,7 @@ impl Lost {
         })
     }
 
-    /// A sentence for each kind of loss.
+    /// Returns a sentence for each kind of loss.
     pub(super) fn sentences(&self) -> Vec<String> {
         let bytes = format_bytes(self.made_up_bytes);
         let counted = [

@@ -1,14 +1,14 @@
-//! Export: a trace as a snapshot that PyTorch's own tools open, and as lines for flame graph programs.
+//! Exports a trace as a snapshot that PyTorch's own tools open.
 //!
-//! [`write_pickle`] and [`write_json`] write the same snapshot: every event in its device's trace, the segments and blocks
-//! after the last event, the allocator's settings, and steps, phases and annotations. What PyTorch has no place for
-//! travels along whole, as a text under the key `highwater` that its tools ignore and
+//! [`write_pickle`] and [`write_json`] write the same snapshot: every event in its device's trace, the segments and
+//! blocks after the last event, the allocator's settings, and steps, phases and annotations. The whole recording is
+//! embedded as a string under the key `highwater`, which PyTorch's tools ignore and
 //! [`recover`](super::embedded::recover) reads.
-//! The trace is walked and written as it goes: nothing of the file is kept in memory but what is referred to again.
+//! The file is written while the trace is walked; only values that are referred to again are kept in memory.
 //!
-//! Events that PyTorch does not know are not in its lists of events, where its viewer would show each as a row: steps,
-//! phases and marks are `external_annotations`, and tags, uses and samples of the device's memory come back from the
-//! recording that the file carries as a text.
+//! Events unknown to PyTorch are not in its lists of events, where its viewer would show each as a row: steps, phases
+//! and marks become `external_annotations`, and tags, uses and samples of the device's memory are only in the embedded
+//! recording.
 
 mod document;
 mod pickle;
@@ -32,26 +32,31 @@ pub use snapshot::Progress;
 use highwater_snapshots::error::Result;
 use highwater_snapshots::trace::Trace;
 
-/// What was written.
+/// Summary of an export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exported {
-    /// Events that the file has.
+    /// Number of events in the file.
     pub events: u64,
-    /// What the format could not hold, a sentence each; empty if nothing was lost.
+    /// What the format could not represent, one sentence each; empty if nothing was lost.
     pub lost: Vec<String>,
 }
 
 /// Writes `trace` to `out` as a pickle that `pickle.load`, `torch.cuda._memory_viz` and PyTorch's viewer open.
 ///
-/// Fails where `out` does, and with [`Error::Cancelled`](highwater_snapshots::Error::Cancelled) where `progress` says so.
+/// # Errors
+///
+/// Returns an error if writing to `out` fails or the trace cannot be encoded, and
+/// [`Error::Cancelled`](highwater_snapshots::Error::Cancelled) if `progress` stops the export.
 pub fn write_pickle<W: Write>(out: W, trace: &Trace, progress: Progress<'_>) -> Result<Exported> {
     snapshot::write(pickle::PickleWriter::new(out)?, trace, progress)
 }
 
-/// Writes `trace` to `out` as JSON: the same snapshot, which PyTorch's viewer opens too. A stack is written in full
-/// wherever it stands, so the file is many times as long.
+/// Writes `trace` to `out` as JSON: the same snapshot, which PyTorch's viewer opens too. Every occurrence of a stack is
+/// written in full, so the file is many times larger.
 ///
-/// Fails as [`write_pickle`] does.
+/// # Errors
+///
+/// Returns an error in the cases of [`write_pickle`].
 pub fn write_json<W: Write>(out: W, trace: &Trace, progress: Progress<'_>) -> Result<Exported> {
     snapshot::write(json::JsonWriter::new(out), trace, progress)
 }

@@ -1,4 +1,4 @@
-//! Pickle: a document as a pickle of protocol 4, with none but the opcodes that PyTorch's viewer understands.
+//! Writes a document as a pickle of protocol 4, using only opcodes that PyTorch's viewer supports.
 
 use std::io::Write;
 
@@ -7,8 +7,8 @@ use hashbrown::HashMap;
 use super::document::{Document, Output, Shared, base64_length};
 use highwater_snapshots::error::{Error, Result};
 
-/// The opcodes that are written. PyTorch's viewer refuses a file for any that it does not know, so there are no frames,
-/// no 8-byte lengths, and puts by number instead of `MEMOIZE`.
+/// The opcodes used. PyTorch's viewer rejects a file with any opcode that it does not know, so there are no frames and
+/// no 8-byte lengths, and memo entries are stored by number instead of with `MEMOIZE`.
 mod op {
     pub(super) const PROTO: u8 = 0x80;
     pub(super) const STOP: u8 = b'.';
@@ -34,28 +34,28 @@ mod op {
     pub(super) const LONG_BINPUT: u8 = b'r';
 }
 
-/// Items that go into a dict or list at once: PyTorch's viewer passes them as the arguments of one call.
+/// Maximum number of items added to a dict or list at once: PyTorch's viewer passes them as arguments of one call.
 const BATCH: u32 = 1000;
 
-/// Memo places below this are for the words of the format, which stand in every event and so get the short form.
+/// Memo numbers below this are reserved for strings of the format, which occur in every event and get the short form.
 const WORD_PLACES: u32 = 128;
 
-/// Writes a pickle.
+/// Writes a document as a pickle.
 #[derive(Debug)]
 pub(super) struct PickleWriter<W: Write> {
     out: Output<W>,
     open: Vec<Container>,
-    /// The value that comes next has had its key.
+    /// Whether the key of the next value was already written.
     has_key: bool,
     words: HashMap<&'static str, u32>,
     kept: HashMap<Shared, u32>,
 }
 
-/// A dict or list that is being written.
+/// A dict or list being written.
 #[derive(Clone, Copy, Debug)]
 struct Container {
     is_dict: bool,
-    /// Items since the last mark.
+    /// Number of items since the last mark.
     items: u32,
 }
 
@@ -73,7 +73,7 @@ impl<W: Write> PickleWriter<W> {
         Ok(Self { out, open: Vec::new(), has_key: false, words: HashMap::new(), kept: HashMap::new() })
     }
 
-    /// Makes room for an item of the innermost container, a batch at a time.
+    /// Prepares the innermost container for another item, starting a new batch if needed.
     fn item(&mut self) -> Result<()> {
         let Some(container) = self.open.last_mut() else { return Ok(()) };
         if container.items == BATCH {
@@ -107,7 +107,7 @@ impl<W: Write> PickleWriter<W> {
 
     fn put_long(&mut self, value: i128) -> Result<()> {
         let bytes = value.to_le_bytes();
-        // As few bytes as keep the sign.
+        // As few bytes as preserve the sign.
         let fits = |length: &usize| {
             let spare = 128 - 8 * *length as u32;
             (value << spare) >> spare == value
@@ -289,7 +289,7 @@ mod tests {
     use super::*;
     use highwater_snapshots::ids::StringId;
 
-    /// The bytes of a pickle whose one value `write` writes, without protocol and stop.
+    /// Returns the bytes of a pickle whose single value is written by `write`, without protocol and stop.
     fn bytes_of(write: impl FnOnce(&mut PickleWriter<&mut Vec<u8>>)) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut pickle = PickleWriter::new(&mut bytes).unwrap();

@@ -1,4 +1,4 @@
-//! Regions: a trace's steps, phases, marks and annotations as the starts and ends of PyTorch's `external_annotations`.
+//! Converts a trace's steps, phases, marks and annotations to the starts and ends of PyTorch's `external_annotations`.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use highwater_snapshots::event::EventKind;
 use highwater_snapshots::ids::{DeviceId, EventId, StringId};
 use highwater_snapshots::trace::{Owner, Span, Subject, Trace};
 
-/// A named region of time.
+/// A named range of time.
 #[derive(Clone, Copy, Debug)]
 struct Region {
     name: RegionName,
@@ -16,19 +16,19 @@ struct Region {
     end_us: Option<u64>,
 }
 
-/// What a region is called.
+/// Name of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RegionName {
-    /// A training step, as torch.profiler calls it.
+    /// A training step, named as torch.profiler names it.
     Step(u32),
     /// A phase of a step.
     Phase(Phase),
-    /// As the program called it.
+    /// A name chosen by the program.
     Text(StringId),
 }
 
 impl RegionName {
-    /// The text.
+    /// Returns the name as text.
     pub(super) fn text(self, trace: &Trace) -> String {
         match self {
             Self::Step(step) => format!("ProfilerStep#{step}"),
@@ -41,18 +41,18 @@ impl RegionName {
 /// One end of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RegionEnd {
-    /// Of what.
+    /// Name of the region.
     pub(super) name: RegionName,
-    /// The device that was current.
+    /// Device that was current.
     pub(super) device: DeviceId,
-    /// It begins here.
+    /// Whether this is the start.
     pub(super) is_start: bool,
-    /// When, in microseconds since 1970.
+    /// Time in microseconds since 1970.
     pub(super) time_us: u64,
 }
 
-/// All ends in the order of time, nested where they fall together. Regions that were worked out, not said by the
-/// program, are left out. Steps and phases stand under `home`.
+/// Returns all ends in order of time, properly nested where times are equal. Guessed annotations are left out. Steps
+/// and phases belong to `home`.
 pub(super) fn ends(trace: &Trace, home: DeviceId) -> Vec<RegionEnd> {
     let unix = |time_ns: u64| trace.header.started_unix_us.saturating_add(time_ns / 1000);
     let said = trace.annotations.iter().filter(|annotation| !annotation.is_guessed);
@@ -64,7 +64,7 @@ pub(super) fn ends(trace: &Trace, home: DeviceId) -> Vec<RegionEnd> {
             end_us: annotation.end_ns.map(unix),
         })
         .collect();
-    // A trace made of annotations may have its steps from them.
+    // The steps of a trace may have been derived from its annotations.
     let known: HashSet<(String, Option<u64>)> =
         regions.iter().map(|region| (region.name.text(trace), region.start_us)).collect();
     regions.extend(marks(trace, home, unix));
@@ -75,14 +75,14 @@ pub(super) fn ends(trace: &Trace, home: DeviceId) -> Vec<RegionEnd> {
     for (row, region) in regions.iter().enumerate() {
         let (row, Region { name, device, start_us, end_us, .. }) = (row as i64, *region);
         if let Some(time_us) = start_us {
-            // Of those that begin together the longest comes first.
+            // Of regions that start together, the longest comes first.
             let key = (time_us, 1, u64::MAX - end_us.unwrap_or(u64::MAX), 2 * row);
             ends.push((key, RegionEnd { name, device, is_start: true, time_us }));
         }
         if let Some(time_us) = end_us {
             let key = match start_us {
                 Some(start) if start >= time_us => (time_us, 1, u64::MAX - time_us, 2 * row + 1),
-                // Of those that end together the one that began last comes first.
+                // Of regions that end together, the one that started last comes first.
                 start => (time_us, 0, u64::MAX - start.unwrap_or(0), -row),
             };
             ends.push((key, RegionEnd { name, device, is_start: false, time_us }));
@@ -92,7 +92,7 @@ pub(super) fn ends(trace: &Trace, home: DeviceId) -> Vec<RegionEnd> {
     ends.into_iter().map(|(_, end)| end).collect()
 }
 
-/// Marks as regions that end where they begin; those that stand for an event of an imported snapshot stay events.
+/// Returns marks as regions of zero length, except marks that represent an event of an imported snapshot.
 fn marks(trace: &Trace, home: DeviceId, unix: impl Fn(u64) -> u64) -> Vec<Region> {
     let is_event = |event: EventId| {
         let known = |name| matches!(name, "action" | "addr" | "size");
@@ -111,7 +111,7 @@ fn marks(trace: &Trace, home: DeviceId, unix: impl Fn(u64) -> u64) -> Vec<Region
     trace.events.ids().filter(is_mark).filter_map(mark).collect()
 }
 
-/// The trace's own steps and phases; nothing for a trace that has neither.
+/// Returns the trace's own steps and phases; empty if it has neither.
 fn own_regions(trace: &Trace, device: DeviceId, unix: impl Fn(u64) -> u64) -> Vec<Region> {
     let spans = trace.spans.rows();
     let time_us = |event: EventId| {
@@ -128,7 +128,7 @@ fn own_regions(trace: &Trace, device: DeviceId, unix: impl Fn(u64) -> u64) -> Ve
         if let Some(step) = first.step {
             regions.push(region(RegionName::Step(step), first, run.last().unwrap_or(first)));
         }
-        // Before the first step or phase everything counts as setup, also where the program has no phases.
+        // Everything before the first step or phase counts as setup, even if the program has no phases.
         let says_something =
             |span: &&Span| span.phase != Phase::Other && (span.phase != Phase::Setup || spans.len() > 1);
         regions.extend(run.iter().filter(says_something).map(|span| region(RegionName::Phase(span.phase), span, span)));

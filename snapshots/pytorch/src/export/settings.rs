@@ -1,14 +1,14 @@
-//! Settings: the allocator's settings, which a trace keeps as texts, with the types that PyTorch gives them.
+//! Writes the allocator settings, which a trace stores as strings, with the types that PyTorch gives them.
 
 use hashbrown::HashMap;
 
 use super::document::Document;
 use highwater_snapshots::error::Result;
 
-/// The setting that is a text whatever it looks like.
+/// Settings that are always strings, even if the value looks like another type.
 const TEXTS: [&str; 1] = ["PYTORCH_CUDA_ALLOC_CONF"];
 
-/// Writes `settings` as a dict; names with a dot in them as dicts within it.
+/// Writes `settings` as a dict; names with a dot become nested dicts.
 pub(super) fn write(document: &mut impl Document, settings: &[(String, String)]) -> Result<()> {
     let mut order: Vec<&str> = Vec::new();
     let mut groups: HashMap<&str, Vec<usize>> = HashMap::new();
@@ -52,7 +52,7 @@ fn write_value(document: &mut impl Document, name: &str, value: &str) -> Result<
         "None" | "null" => return document.none(),
         _ => {}
     }
-    // Only what would be written the same way again is a number: `007` and `+1` are texts.
+    // Only values that would be printed the same way again are integers: `007` and `+1` are strings.
     if let Some(number) = value.parse::<u64>().ok().filter(|number| number.to_string() == value) {
         return document.number(number);
     }

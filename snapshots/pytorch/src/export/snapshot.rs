@@ -1,4 +1,4 @@
-//! Snapshot: a trace written as the dict that `torch.cuda.memory._snapshot()` makes, value by value as it goes.
+//! Writes a trace as the dict returned by `torch.cuda.memory._snapshot()`, value by value while walking the trace.
 
 use std::ops::ControlFlow;
 
@@ -18,13 +18,13 @@ use highwater_snapshots::format::write_trace;
 use highwater_snapshots::ids::{BlockId, DeviceId, EventId, OpId, StackId, StringId};
 use highwater_snapshots::trace::{Owner, Trace};
 
-/// Called with the number of events written so far; stops the writing where it says so.
+/// Callback with the number of events written so far; stops the export by returning [`ControlFlow::Break`].
 pub type Progress<'a> = &'a mut dyn FnMut(u64) -> ControlFlow<()>;
 
-/// Events between two calls of [`Progress`].
+/// Number of events between two calls of [`Progress`].
 const PROGRESS_EVENTS: usize = 16_384;
 
-/// The longest text that a browser holds: a longer one would keep PyTorch's viewer from opening the file.
+/// Maximum length of a string in a browser; a longer one would prevent PyTorch's viewer from opening the file.
 const MOST_EMBEDDED: usize = (1 << 29) - 25;
 
 /// Writes `trace` to `document`.
@@ -54,22 +54,22 @@ pub(super) fn write<D: Document>(mut document: D, trace: &Trace, progress: Progr
     lost.embedded_bytes = embed(&mut document, trace, digest)?;
     document.close_dict()?;
     document.finish()?;
-    // The recording that goes along has every event.
+    // The embedded recording has every event.
     let events = if lost.embedded_bytes.is_none() { trace.events.len() as u64 } else { events };
     Ok(Exported { events, lost: lost.sentences() })
 }
 
-/// Whether any event will say what its block is for.
+/// Returns whether any event will have a category.
 fn has_categories(trace: &Trace) -> bool {
     let is_name = |id: StringId| trace.tables.string(id) == "category";
     trace.blocks.category.iter().any(|category| *category != Category::Unknown)
         || trace.attributes.iter().any(|attribute| is_name(attribute.name))
 }
 
-/// Devices with what they hold at the end.
+/// Devices with their final states.
 type AllHoldings = Vec<(DeviceId, FinalState)>;
 
-/// Writes the whole recording as a text; its length in bytes where it is too long for that.
+/// Embeds the whole recording as a string; returns its size in bytes if it is too large.
 fn embed(document: &mut impl Document, trace: &Trace, digest: u32) -> Result<Option<usize>> {
     let bytes = write_trace(Vec::new(), trace)?;
     if super::document::base64_length(bytes.len()) > MOST_EMBEDDED {
@@ -80,15 +80,15 @@ fn embed(document: &mut impl Document, trace: &Trace, digest: u32) -> Result<Opt
     Ok(None)
 }
 
-/// Writes the parts.
+/// Writes the parts of a snapshot.
 struct Writer<'a, D> {
     document: &'a mut D,
     trace: &'a Trace,
     further: &'a Further<'a>,
     entries: &'a Entries<'a>,
     stacks: Stacks,
-    /// The file has categories, and none of its events says `unknown` yet. PyTorch's viewer would add that to its legend
-    /// itself, and fails at it.
+    /// Whether the file has categories but no event with the category `unknown` yet. PyTorch's viewer adds that
+    /// category to its legend itself if it is missing, and then fails.
     needs_unknown: bool,
     digest: EventDigest,
     events: u64,
@@ -126,7 +126,7 @@ impl<D: Document> Writer<'_, D> {
         Ok(lost)
     }
 
-    /// Finds the stacks that are written more than once.
+    /// Determines which stacks are written more than once.
     fn count_stacks(&mut self, holdings: &AllHoldings) -> Result<()> {
         for row in 0..self.trace.events.len() {
             let stacks = &mut self.stacks;
@@ -230,7 +230,7 @@ impl<D: Document> Writer<'_, D> {
         Ok(())
     }
 
-    /// The event that PyTorch itself records when it takes a snapshot.
+    /// Writes the event that PyTorch itself records when it takes a snapshot.
     fn snapshot_event(&mut self, holdings: &AllHoldings, device: DeviceId) -> Result<()> {
         let blocks =
             holdings.iter().filter(|(held_by, _)| *held_by == device).flat_map(|(_, holdings)| &holdings.blocks);
@@ -240,7 +240,7 @@ impl<D: Document> Writer<'_, D> {
         self.event(last.unwrap_or_default(), entry)
     }
 
-    /// The operation's forward stack, where the event itself does not lie in forward.
+    /// Writes the forward stack of the operation, unless the event is in the forward phase itself.
     fn forward_frames(&mut self, event: EventId, op: OpId, facts: Facts) -> Result<()> {
         if let Some(id) = facts.forward_frames {
             self.document.key("forward_frames")?;

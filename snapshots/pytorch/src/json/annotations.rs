@@ -1,4 +1,4 @@
-//! Annotations: where ranges that a program named begin and end.
+//! Reads `external_annotations`: the starts and ends of ranges named by the program.
 
 use serde::de::{MapAccess, SeqAccess};
 
@@ -34,7 +34,7 @@ impl TakesKeys for RawAnnotation {
     }
 }
 
-/// Annotations in the order of the text.
+/// Annotations in file order.
 #[derive(Debug, Default)]
 pub(super) struct Annotations {
     pub(super) rows: Vec<RawAnnotation>,

@@ -1,4 +1,4 @@
-//! Blocks: the blocks of a segment, as they are and as old files have them.
+//! Reads the blocks of a segment, in the current layout and in the layout of old files.
 
 use serde::de::{MapAccess, SeqAccess};
 
@@ -8,7 +8,7 @@ use super::super::sequences::Sequences;
 use super::reading::{Reading, SHOWN, shown};
 use super::shape::{TakesElements, TakesKeys};
 
-/// A block that is being read, and its newest tenant as files before PyTorch 2.1 have it.
+/// A block being read, with its newest tenant as recorded in files before PyTorch 2.1.
 #[derive(Debug, Default)]
 struct Block {
     draft: BlockDraft,
@@ -55,7 +55,7 @@ fn read_state<'de, A: MapAccess<'de>>(reading: &mut Reading<'_>, dict: &mut A) -
     }))
 }
 
-/// The tenants of a block, newest first.
+/// The tenants of a block, newest first; only the newest is kept.
 #[derive(Debug, Default)]
 struct History {
     newest: Option<Tenant>,
@@ -94,14 +94,14 @@ impl TakesKeys for Tenant {
         match key {
             "real_size" => self.size = dict.next_value_seed(reading.maybe_number("a tenant's real_size"))?,
             "frames" => self.stack = reading.read_stack(dict)?,
-            // The block's own address is the same.
+            // Same as the block's own address.
             _ => drop(dict.next_value_seed(reading.number("a tenant's addr"))?),
         }
         Ok(())
     }
 }
 
-/// The blocks of segments, those of one after those of the other.
+/// The blocks of all segments, concatenated.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
     pub(super) rows: Vec<BlockDraft>,

@@ -1,4 +1,4 @@
-//! Events: the events of a device, each a row when it closes.
+//! Reads the events of each device, converting each to a row when its dict ends.
 
 use serde::de::{MapAccess, SeqAccess};
 
@@ -82,7 +82,7 @@ impl TakesElements for Events {
 /// The events of all devices, by ordinal.
 #[derive(Debug, Default)]
 pub(super) struct Devices {
-    /// Each device that has events.
+    /// The devices that have events, with their ordinals.
     pub(super) traces: Vec<(usize, Vec<RawEvent>)>,
     count: usize,
 }

@@ -1,4 +1,4 @@
-//! Frames: stacks and lists of texts, interned as they are read.
+//! Reads stacks and lists of strings, interning them as they are read.
 
 use serde::de::{MapAccess, SeqAccess};
 
@@ -9,11 +9,11 @@ use super::reading::Reading;
 use super::shape::{TakesElements, TakesKeys};
 use highwater_snapshots::ids::StringId;
 
-/// A frame that is being read.
+/// A frame being read.
 #[derive(Debug)]
 struct Frame {
     frame: RawFrame,
-    /// The node's operation, name and target, and the line of the model.
+    /// The torch.fx node's operation, name and target, and the line of the model.
     fx: [StringId; 4],
 }
 
@@ -66,7 +66,7 @@ impl TakesElements for Frames {
     }
 }
 
-/// The texts of a list.
+/// The strings of a list.
 #[derive(Debug)]
 pub(super) struct Texts;
 
@@ -84,7 +84,7 @@ impl TakesElements for Texts {
     }
 }
 
-/// The two numbers of a pool id.
+/// The two integers of a pool id.
 #[derive(Debug, Default)]
 pub(super) struct PoolId {
     numbers: [u64; 2],
@@ -107,7 +107,7 @@ impl TakesElements for PoolId {
 }
 
 impl Reading<'_> {
-    /// Reads `frames`.
+    /// Reads `frames` and returns the index of the stack.
     pub(super) fn read_stack<'de, A: MapAccess<'de>>(&mut self, dict: &mut A) -> Result<u32, A::Error> {
         self.row.clear();
         dict.next_value_seed(self.list(&mut Frames))?;
@@ -115,7 +115,7 @@ impl Reading<'_> {
         Ok(if row.is_empty() { Sequences::NONE } else { intake.stack(row) })
     }
 
-    /// Reads `forward_frames`.
+    /// Reads `forward_frames` and returns the index of the list of strings.
     pub(super) fn read_texts<'de, A: MapAccess<'de>>(&mut self, dict: &mut A) -> Result<u32, A::Error> {
         self.row.clear();
         dict.next_value_seed(self.list(&mut Texts))?;

@@ -1,11 +1,12 @@
-//! Leaf: a single value: a number, a text, a flag. One that does not fit is counted as strange, and is as if missing.
+//! Reads single values: integers, strings and booleans. A value of the wrong type is counted as unexpected and treated
+//! as missing.
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::reading::{Reading, SHOWN, shown};
 use highwater_snapshots::ids::StringId;
 
-/// A value without parts, as the text has it.
+/// A JSON value without its contents.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Value<'v> {
     Null,
@@ -19,7 +20,7 @@ pub(super) enum Value<'v> {
 }
 
 impl Value<'_> {
-    /// What stands there, in words.
+    /// Describes the value for messages.
     fn words(self) -> String {
         match self {
             Self::Null => "nothing".to_owned(),
@@ -34,7 +35,7 @@ impl Value<'_> {
     }
 }
 
-/// Reads any value, skips its parts if it has any, and hands it to `take`.
+/// Reads any value, skips its contents if it has any, and passes it to `take`.
 pub(super) struct Leaf<'r, 'w, T> {
     reading: &'r mut Reading<'w>,
     what: &'static str,
@@ -42,17 +43,17 @@ pub(super) struct Leaf<'r, 'w, T> {
 }
 
 impl<'w> Reading<'w> {
-    /// A number from 0 to 2^64 - 1.
+    /// Reads an integer from 0 to 2^64 - 1; 0 if missing.
     pub(super) fn number(&mut self, what: &'static str) -> Leaf<'_, 'w, u64> {
         Leaf { reading: self, what, take: |reading, what, value| take_number(reading, what, value).unwrap_or(0) }
     }
 
-    /// A number that may be missing.
+    /// Reads an optional integer from 0 to 2^64 - 1.
     pub(super) fn maybe_number(&mut self, what: &'static str) -> Leaf<'_, 'w, Option<u64>> {
         Leaf { reading: self, what, take: take_number }
     }
 
-    /// A number that may be negative.
+    /// Reads an integer that may be negative; 0 if missing.
     pub(super) fn ordinal(&mut self, what: &'static str) -> Leaf<'_, 'w, i64> {
         let take = |reading: &mut Reading<'w>, what, value: Value<'_>| match value {
             Value::Negative(number) => number,
@@ -67,7 +68,7 @@ impl<'w> Reading<'w> {
         Leaf { reading: self, what, take }
     }
 
-    /// The number of a line.
+    /// Reads a line number; 0 if missing.
     pub(super) fn line(&mut self, what: &'static str) -> Leaf<'_, 'w, u32> {
         let take = |reading: &mut Reading<'w>, what, value: Value<'_>| {
             let number = take_number(reading, what, value).unwrap_or(0);
@@ -79,7 +80,7 @@ impl<'w> Reading<'w> {
         Leaf { reading: self, what, take }
     }
 
-    /// A text, kept.
+    /// Reads a string and interns it.
     pub(super) fn text(&mut self, what: &'static str) -> Leaf<'_, 'w, StringId> {
         let take = |reading: &mut Reading<'w>, what, value: Value<'_>| match value {
             Value::Text(text) => reading.intake.text(text),
@@ -91,7 +92,7 @@ impl<'w> Reading<'w> {
         Leaf { reading: self, what, take }
     }
 
-    /// A text, copied; empty if missing.
+    /// Reads a string without interning it; empty if missing.
     pub(super) fn copied(&mut self, what: &'static str) -> Leaf<'_, 'w, String> {
         let take = |reading: &mut Reading<'w>, what, value: Value<'_>| match value {
             Value::Text(text) => text.to_owned(),
@@ -103,7 +104,7 @@ impl<'w> Reading<'w> {
         Leaf { reading: self, what, take }
     }
 
-    /// A flag.
+    /// Reads a boolean; `false` if missing.
     pub(super) fn flag(&mut self, what: &'static str) -> Leaf<'_, 'w, bool> {
         let take = |reading: &mut Reading<'w>, what, value: Value<'_>| match value {
             Value::Flag(value) => value,
@@ -127,7 +128,7 @@ fn take_number(reading: &mut Reading<'_>, what: &'static str, value: Value<'_>) 
     }
 }
 
-/// Counts a value that does not fit; one that is null is only missing.
+/// Counts a value of the wrong type; null only counts as missing.
 pub(super) fn strange(reading: &mut Reading<'_>, what: &'static str, value: Value<'_>) {
     if value != Value::Null {
         reading.intake.strange(format!("{what} is {}: taken as if it were not there", value.words()));

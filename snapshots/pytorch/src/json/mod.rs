@@ -1,7 +1,7 @@
-//! Json: a memory snapshot as JSON text, read in one pass.
+//! Reads a memory snapshot from JSON text in one pass.
 //!
-//! Nothing of the text is kept but what the [`Intake`](super::Intake) keeps: each event is a row of fixed size when its
-//! closing brace is read. What is missing is as if it were empty; a key that is there twice counts as it was last.
+//! Only what the [`Intake`](super::Intake) stores is kept in memory: each event becomes a row of fixed size when its
+//! closing brace is read. Missing keys are treated as empty; if a key is repeated, the last value is used.
 
 mod place;
 mod reading;
@@ -29,9 +29,13 @@ use super::raw::RawSnapshot;
 use highwater_snapshots::error::Result;
 use highwater_snapshots::format::Progress;
 
-/// Reads a snapshot from JSON text that lies in memory; faster than [`read_json`]. `watch` is told
-/// from time to time how far reading has come, and stops it with [`ControlFlow::Break`]. Fails where the text is not JSON, or
-/// has something else where a list or a dict must be.
+/// Reads a snapshot from JSON text in memory; faster than [`read_json`]. `watch` is called from time to time with the
+/// progress and stops reading by returning [`ControlFlow::Break`].
+///
+/// # Errors
+///
+/// Returns an error if the text is not JSON, has another value where a list or a dict is required, or is not a
+/// snapshot, and [`Error::Cancelled`](highwater_snapshots::Error::Cancelled) if `watch` stops reading.
 pub fn read_json_bytes(bytes: &[u8], watch: &mut dyn FnMut(Progress) -> ControlFlow<()>) -> Result<RawSnapshot> {
     let mut reading = Reading::of_bytes(bytes, watch);
     let mut text = serde_json::Deserializer::from_slice(bytes);
@@ -45,8 +49,11 @@ pub fn read_json_bytes(bytes: &[u8], watch: &mut dyn FnMut(Progress) -> ControlF
     }
 }
 
-/// Reads a snapshot from a stream of JSON text, to the stream's end. Fails as [`read_json_bytes`] does, or where the
-/// stream does.
+/// Reads a snapshot from a stream of JSON text, up to the end of the stream.
+///
+/// # Errors
+///
+/// Returns an error if reading `input` fails, or in the cases of [`read_json_bytes`].
 pub fn read_json(input: impl Read, watch: &mut dyn FnMut(Progress) -> ControlFlow<()>) -> Result<RawSnapshot> {
     let offset: Rc<Cell<u64>> = Rc::default();
     let mut input = Located::new(input, Rc::clone(&offset));

@@ -1,29 +1,29 @@
-//! Place: where in the text something is, as an offset in bytes.
+//! Converts line and column numbers of JSON text to byte offsets.
 
 use std::cell::Cell;
 use std::io::Read;
 use std::rc::Rc;
 
-/// The offset of `column`, from 1, in `line`, from 1.
+/// Returns the byte offset of a line and column, both counted from 1.
 pub(super) fn offset_in(text: &[u8], line: usize, column: usize) -> u64 {
     let breaks = text.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
     let start = std::iter::once(0).chain(breaks).nth(line.saturating_sub(1)).unwrap_or(text.len());
     (start + column.saturating_sub(1)).min(text.len()) as u64
 }
 
-/// Bytes taken from an input at a time.
+/// Number of bytes read from an input at a time.
 const PORTION: usize = 1 << 16;
 
-/// An input that knows where its last lines began.
+/// An input that tracks the offsets at which its last two lines begin.
 #[derive(Debug)]
 pub(super) struct Located<R> {
     input: R,
-    /// Bytes that lie ready: the parser takes one at a time.
+    /// Buffered bytes, since the parser reads one byte at a time.
     buffer: Vec<u8>,
     next: usize,
-    /// Bytes taken; shared with whoever tells how far reading is.
+    /// Number of bytes passed to the parser; shared with the progress reports.
     offset: Rc<Cell<u64>>,
-    /// The line that is being read, from 1.
+    /// Current line, from 1.
     line: usize,
     starts: [u64; 2],
 }
@@ -33,7 +33,7 @@ impl<R> Located<R> {
         Self { input, buffer: Vec::new(), next: 0, offset, line: 1, starts: [0, 0] }
     }
 
-    /// The offset of `column`, from 1, in `line`, from 1, which is the last line or the one before.
+    /// Returns the byte offset of a line and column, both from 1. `line` must be the last line or the one before.
     pub(super) fn offset(&self, line: usize, column: usize) -> u64 {
         let [before, last] = self.starts;
         let start = if line < self.line { before } else { last };

@@ -1,4 +1,4 @@
-//! Reading: what all parts of a reading share: the intake, the place, and whoever waits.
+//! State shared by all parts of the JSON reader: the intake, the position and the progress listener.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -8,47 +8,47 @@ use super::super::intake::Intake;
 use highwater_snapshots::error::Error;
 use highwater_snapshots::format::Progress;
 
-/// A reading on its way.
+/// State of the reader.
 pub(super) struct Reading<'w> {
     pub(super) intake: Intake,
-    /// Rows of frames, or texts, of the list that is being read.
+    /// Rows of frames, or string ids, of the list being read.
     pub(super) row: Vec<u32>,
     watch: &'w mut dyn FnMut(Progress) -> ControlFlow<()>,
     now: Progress,
-    /// What `watch` was told last.
+    /// Progress last reported to `watch`.
     told: Progress,
     place: Place,
     is_stopped: bool,
 }
 
-/// How to know how far reading is.
+/// Source of the current position.
 #[derive(Debug)]
 enum Place {
-    /// The address of a text in memory: texts lent from it lie beyond.
+    /// The address of a text in memory; strings borrowed from the text have higher addresses.
     Memory(usize),
-    /// Bytes taken from a stream.
+    /// Number of bytes read from a stream.
     Stream(Rc<Cell<u64>>),
 }
 
-/// The longest name that is shown of what is not known.
+/// Maximum number of characters of an unknown name that are shown in a message.
 pub(super) const SHOWN: usize = 60;
 
-/// The longest reason that is shown: it may have a text of the file in it.
+/// Maximum number of characters of a parser error that are shown, since it may quote a string of the file.
 const SHOWN_OF_WHY: usize = 240;
 
-/// Bytes between two looks of whoever waits.
+/// Number of bytes between two progress reports.
 const BYTES_A_LOOK: u64 = 1 << 20;
 
-/// Events between two looks of whoever waits.
+/// Number of events between two progress reports.
 const EVENTS_A_LOOK: u64 = 1 << 14;
 
 impl<'w> Reading<'w> {
-    /// A reading of a text in memory.
+    /// Creates a reader of JSON text in memory.
     pub(super) fn of_bytes(bytes: &[u8], watch: &'w mut dyn FnMut(Progress) -> ControlFlow<()>) -> Self {
         Self::new(Place::Memory(bytes.as_ptr().addr()), bytes.len() as u64, watch)
     }
 
-    /// A reading of a stream, whose offset is `offset`.
+    /// Creates a reader of a stream whose current offset is `offset`.
     pub(super) fn of_stream(offset: Rc<Cell<u64>>, watch: &'w mut dyn FnMut(Progress) -> ControlFlow<()>) -> Self {
         Self::new(Place::Stream(offset), u64::MAX, watch)
     }
@@ -58,7 +58,8 @@ impl<'w> Reading<'w> {
         Self { intake: Intake::default(), row: Vec::new(), watch, now, told: now, place, is_stopped: false }
     }
 
-    /// Notes that a key was read, which may lie in memory; fails if the reading is to stop.
+    /// Updates the position after a key was read, reporting progress if due. `key` is the key's text if it was borrowed
+    /// from memory. Fails if the listener stopped the reading.
     pub(super) fn is_at<E: serde::de::Error>(&mut self, key: Option<&str>) -> Result<(), E> {
         match &self.place {
             Place::Memory(start) => {
@@ -83,7 +84,7 @@ impl<'w> Reading<'w> {
         self.now.events += 1;
     }
 
-    /// Why reading failed, at `offset`.
+    /// Converts a parser error at `offset`.
     pub(super) fn why(&self, error: serde_json::Error, offset: u64) -> Error {
         if self.is_stopped {
             return Error::Cancelled;
@@ -102,7 +103,7 @@ impl<'w> Reading<'w> {
     }
 }
 
-/// The first `most` characters of a text.
+/// Returns the first `most` characters of `text`, followed by "…" if it is longer.
 pub(super) fn shown(text: &str, most: usize) -> String {
     let start: String = text.chars().take(most).collect();
     if start.len() < text.len() { start + "…" } else { start }

@@ -1,4 +1,4 @@
-//! Segments: the segments of all devices with their blocks, or those of pinned host memory.
+//! Reads segments with their blocks, of all devices or of pinned host memory.
 
 use std::ops::Range;
 
@@ -9,13 +9,13 @@ use super::blocks::Blocks;
 use super::reading::{Reading, SHOWN, shown};
 use super::shape::{TakesElements, TakesKeys};
 
-/// A segment that is being read.
+/// A segment being read.
 struct Segment<'s> {
     draft: SegmentDraft,
     blocks: &'s mut Blocks,
-    /// Where its blocks begin.
+    /// Index of its first block in `blocks`.
     first: usize,
-    /// Whether any key is one that a segment has.
+    /// Whether the dict has at least one key of a segment.
     is_segment: bool,
 }
 
@@ -63,7 +63,7 @@ impl TakesKeys for Segment<'_> {
             "segment_pool_id" => segment.pool_id = reading.read_pool_id(dict)?,
             "is_expandable" => segment.is_expandable = dict.next_value_seed(reading.flag("is_expandable"))?,
             "frames" => segment.stack = reading.read_stack(dict)?,
-            // Segments are not made in backward passes of their own: the stack says enough.
+            // Ignored: segments are not allocated in backward passes of their own, so `frames` is sufficient.
             "forward_frames" => drop(reading.read_texts(dict)?),
             _ => {
                 self.blocks.rows.truncate(self.first);
@@ -83,7 +83,7 @@ fn read_is_small<'de, A: MapAccess<'de>>(reading: &mut Reading<'_>, dict: &mut A
     Ok(kind == "small")
 }
 
-/// Segments in the order of the text.
+/// Segments in file order.
 #[derive(Debug, Default)]
 pub(super) struct Segments {
     rows: Vec<(SegmentDraft, Range<usize>)>,
@@ -92,12 +92,12 @@ pub(super) struct Segments {
 }
 
 impl Segments {
-    /// Whether these may be other dicts than segments: none has a key of a segment.
+    /// Returns whether these may be dicts other than segments: none has a key of a segment.
     pub(super) fn are_others(&self) -> bool {
         !self.rows.is_empty() && !self.is_any_known
     }
 
-    /// Gives the segments to `intake`.
+    /// Adds the segments to `intake`.
     pub(super) fn hand_over(self, intake: &mut Intake, are_host: bool) {
         for (segment, blocks) in self.rows {
             intake.segment(segment, self.blocks.rows.get(blocks).unwrap_or_default(), are_host);

@@ -1,4 +1,4 @@
-//! Settings: the allocator's settings, with dicts in dicts laid flat.
+//! Reads the allocator settings, flattening nested dicts.
 
 use std::collections::HashMap;
 
@@ -7,16 +7,16 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use super::super::intake::Intake;
 use super::reading::{Reading, SHOWN, shown};
 
-/// So many settings are kept.
+/// Maximum number of settings kept.
 const MOST_SETTINGS: usize = 4096;
 
-/// The longest name of a setting, with those of the dicts that it is in.
+/// Maximum length of a setting's name in bytes, including the names of the enclosing dicts.
 const LONGEST_NAME: usize = 256;
 
-/// The longest list that is kept as a setting's value, in bytes.
+/// Length in bytes after which no more items are added to a list kept as a setting's value.
 const LONGEST_LIST: usize = 4096;
 
-/// Settings by name, dicts in dicts told apart by dots.
+/// Settings by name; nested keys are joined with dots.
 #[derive(Debug, Default)]
 pub(super) struct Settings {
     rows: Vec<(String, String)>,
@@ -35,7 +35,7 @@ impl Settings {
         }
     }
 
-    /// Gives the settings to `intake`.
+    /// Adds the settings to `intake`.
     pub(super) fn hand_over(self, intake: &mut Intake) {
         for (name, value) in self.rows {
             intake.setting(name, value);
@@ -43,17 +43,17 @@ impl Settings {
     }
 }
 
-/// Reads the value of the setting `name`; a dict has the values of the settings whose names begin with it.
+/// Reads the value of the setting `name`; if it is a dict, reads its items as settings whose names start with `name`.
 pub(super) struct Setting<'r, 'w> {
     reading: &'r mut Reading<'w>,
     into: &'r mut Settings,
     name: &'r mut String,
-    /// Where the words of a list go, which is itself the value.
+    /// Where the items of a list are collected, if this value is an item of a list.
     words: Option<&'r mut String>,
 }
 
 impl<'r, 'w> Setting<'r, 'w> {
-    /// The dict of all settings.
+    /// Reads the dict of all settings.
     pub(super) fn all(reading: &'r mut Reading<'w>, into: &'r mut Settings, name: &'r mut String) -> Self {
         Self { reading, into, name, words: None }
     }
@@ -93,7 +93,7 @@ impl<'de> Visitor<'de> for Setting<'_, '_> {
         Ok(())
     }
 
-    // Values read as PyTorch prints them.
+    // Values are formatted as PyTorch prints them.
     fn visit_bool<E>(self, value: bool) -> Result<(), E> {
         self.is(if value { "True" } else { "False" }.to_owned());
         Ok(())

@@ -1,4 +1,4 @@
-//! Shape: lists and dicts, and what takes their parts.
+//! Traits and adapters for reading JSON lists and dicts element by element.
 
 use std::fmt::Formatter;
 
@@ -6,14 +6,14 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 
 use super::reading::{Reading, SHOWN, shown};
 
-/// What takes the values of a dict.
+/// Receives the values of a dict.
 pub(super) trait TakesKeys {
-    /// What such a dict is in, in the plural: "events".
+    /// What the dict belongs to, in the plural, for messages: "events".
     const OF: &'static str;
-    /// The keys that it may have.
+    /// The keys that the dict may have.
     const KEYS: &'static [&'static str];
 
-    /// Takes the value of `key`, which is one of [`Self::KEYS`].
+    /// Reads the value of `key`, which is one of [`Self::KEYS`].
     fn take<'de, A: MapAccess<'de>>(
         &mut self,
         reading: &mut Reading<'_>,
@@ -21,41 +21,41 @@ pub(super) trait TakesKeys {
         dict: &mut A,
     ) -> Result<(), A::Error>;
 
-    /// Hears of a key that it does not have.
+    /// Handles a key that is not in [`Self::KEYS`]; its value is skipped.
     fn unknown(&mut self, reading: &mut Reading<'_>, key: &str) {
         let what = format!("the key '{}' in {}, which this program does not know", shown(key, SHOWN), Self::OF);
         reading.intake.strange(what);
     }
 }
 
-/// What takes the elements of a list.
+/// Receives the elements of a list.
 pub(super) trait TakesElements {
-    /// What the elements are: "events".
+    /// What the elements are, in the plural, for messages: "events".
     const OF: &'static str;
 
-    /// Takes the next element; gives whether there was one.
+    /// Reads the next element; returns whether there was one.
     fn take<'de, A: SeqAccess<'de>>(&mut self, reading: &mut Reading<'_>, list: &mut A) -> Result<bool, A::Error>;
 }
 
-/// Reads a dict, or null for an empty one.
+/// Reads a dict; null is treated as empty.
 pub(super) struct Dict<'r, 'w, T> {
     pub(super) reading: &'r mut Reading<'w>,
     pub(super) into: &'r mut T,
 }
 
-/// Reads a list, or null for an empty one.
+/// Reads a list; null is treated as empty.
 pub(super) struct List<'r, 'w, T> {
     pub(super) reading: &'r mut Reading<'w>,
     pub(super) into: &'r mut T,
 }
 
 impl<'w> Reading<'w> {
-    /// A dict whose values `into` takes.
+    /// Returns a seed that reads a dict into `into`.
     pub(super) fn dict<'r, T: TakesKeys>(&'r mut self, into: &'r mut T) -> Dict<'r, 'w, T> {
         Dict { reading: self, into }
     }
 
-    /// A list whose elements `into` takes.
+    /// Returns a seed that reads a list into `into`.
     pub(super) fn list<'r, T: TakesElements>(&'r mut self, into: &'r mut T) -> List<'r, 'w, T> {
         List { reading: self, into }
     }
@@ -117,7 +117,7 @@ impl<'de, T: TakesElements> Visitor<'de> for List<'_, '_, T> {
     }
 }
 
-/// Reads a key: one of those that are known, or none.
+/// Reads a key; returns `None` for an unknown key.
 struct Key<'r, 'w, T> {
     reading: &'r mut Reading<'w>,
     into: &'r mut T,

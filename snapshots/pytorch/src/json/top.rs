@@ -1,4 +1,4 @@
-//! Top: the whole text: a dict of a snapshot's parts, or a list of segments alone.
+//! Reads the outermost value: a dict with the parts of a snapshot, or a plain list of segments.
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
@@ -12,7 +12,7 @@ use super::settings::{Setting, Settings};
 use super::shape::{TakesElements as _, TakesKeys};
 use highwater_snapshots::error::{Error, Result};
 
-/// A snapshot's parts, each as it was last.
+/// The parts of a snapshot; if one is repeated, the last one counts.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     segments: Segments,
@@ -22,17 +22,17 @@ pub(super) struct Found {
     settings: Settings,
     annotations: Annotations,
     highwater: Option<String>,
-    /// Whether it has what a snapshot always has.
+    /// Whether a key that every snapshot has was found.
     is_snapshot: bool,
-    /// The first keys that a snapshot does not have.
+    /// The first few unknown keys.
     others: Vec<String>,
 }
 
-/// So many keys of something else are named.
+/// Maximum number of unknown keys named in the error.
 const OTHERS_NAMED: usize = 4;
 
 impl Found {
-    /// What was read; fails if it is the JSON of something else.
+    /// Returns the snapshot; fails if the JSON is not a snapshot.
     pub(super) fn finish(self, mut intake: Intake) -> Result<RawSnapshot> {
         self.check()?;
         self.hand_over(&mut intake);
@@ -49,7 +49,7 @@ impl Found {
         Err(Error::UnknownJson { found })
     }
 
-    /// Gives everything to `intake`.
+    /// Adds everything to `intake`.
     fn hand_over(self, intake: &mut Intake) {
         self.segments.hand_over(intake, false);
         self.host_segments.hand_over(intake, true);
@@ -128,7 +128,7 @@ impl TakesKeys for Found {
     }
 }
 
-/// Reads the whole text.
+/// Reads the outermost value.
 pub(super) struct Top<'r, 'w> {
     pub(super) reading: &'r mut Reading<'w>,
 }

@@ -1,31 +1,31 @@
-//! FileFormat: what a file is, told by its first bytes.
+//! Detects the format of a file from its first bytes.
 
 use highwater_snapshots::format::is_snap;
 
-/// Which kind of recording.
+/// The kind of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FileKind {
-    /// Our own `.snap` file.
+    /// This project's `.snap` format.
     Snap,
-    /// A snapshot that Python or PyTorch pickled.
+    /// A snapshot pickled by Python or PyTorch.
     Pickle,
     /// A snapshot as JSON text.
     Json,
-    /// A page that PyTorch's `trace_plot` or `segment_plot` saved, with a snapshot in it.
+    /// A web page with a snapshot in it, saved by PyTorch's `trace_plot` or `segment_plot`.
     Page,
 }
 
-/// What a recording was read from.
+/// The format of the file that a recording was read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileFormat {
-    /// The kind.
+    /// Kind of the recording.
     pub kind: FileKind,
     /// Whether the file is compressed with gzip.
     pub is_gzipped: bool,
 }
 
 impl FileFormat {
-    /// The name: `snap`, `pickle`, `json` or `html`, each with `+gzip` where it is compressed.
+    /// Returns the name: `snap`, `pickle`, `json` or `html`, followed by `+gzip` if compressed.
     pub fn name(self) -> &'static str {
         match (self.kind, self.is_gzipped) {
             (FileKind::Snap, false) => "snap",
@@ -40,34 +40,34 @@ impl FileFormat {
     }
 }
 
-/// What the first bytes of a file, or of what is in it, promise.
+/// What the first bytes of a file, or of the data inside it, indicate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Start {
     /// A recording.
     Kind(FileKind),
     /// A gzip file.
     Gzip,
-    /// A pickle of a protocol that is not read.
+    /// A pickle of an unsupported protocol.
     Protocol(u8),
-    /// None of these.
+    /// Anything else.
     Unknown,
 }
 
-/// So many first bytes tell what a file is.
+/// Number of leading bytes needed to detect the format.
 pub(super) const START_BYTES: usize = 4096;
 
-/// The mark that some editors put before a text in UTF-8.
+/// UTF-8 byte order mark, which some editors write at the start of a text file.
 pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 impl Start {
-    /// What the file that begins with `bytes` is.
+    /// Detects the format of a file that begins with `bytes`.
     pub(super) fn of(bytes: &[u8]) -> Self {
         match bytes {
             [0x80, 2..=5, ..] => return Self::Kind(FileKind::Pickle),
-            // The second byte of a pickle is small; of other files it may be anything.
+            // The second byte of a pickle is small; in other files it may be anything.
             [0x80, protocol @ (0..=1 | 6..=31), ..] => return Self::Protocol(*protocol),
             [0x1f, 0x8b, ..] => return Self::Gzip,
-            // Pickles before protocol 2 have no mark: a dict or list that is put away under 0.
+            // Pickles before protocol 2 have no marker: they start with a dict or list that is memoized under 0.
             [b'(', b'd' | b'l', b'p', b'0' | b'1', b'\n', ..] => return Self::Protocol(0),
             [b'}' | b']', b'q', 0 | 1, ..] => return Self::Protocol(1),
             _ if is_snap(bytes) => return Self::Kind(FileKind::Snap),

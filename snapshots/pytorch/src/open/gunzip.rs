@@ -1,4 +1,4 @@
-//! Gunzip: what a gzip file expands to, as it is read.
+//! Decompresses gzip files while they are read.
 
 use std::io::{BufRead, Error as IoError, ErrorKind, Read};
 
@@ -7,14 +7,14 @@ use flate2::bufread::MultiGzDecoder;
 use super::watch::Watch;
 use highwater_snapshots::error::Error;
 
-/// The bytes in a gzip file, all of its members one after the other.
+/// The decompressed bytes of a gzip file, all of its members concatenated.
 pub(super) struct Gunzip<'a, R> {
     bytes: MultiGzDecoder<R>,
     watch: Watch<'a>,
 }
 
 impl<'a, R: BufRead> Gunzip<'a, R> {
-    /// Expands `input`; `watch` knows how far the file is read.
+    /// Decompresses `input`; `watch` provides the offset in the file for errors.
     pub(super) fn new(input: R, watch: &Watch<'a>) -> Self {
         Self { bytes: MultiGzDecoder::new(input), watch: watch.clone() }
     }

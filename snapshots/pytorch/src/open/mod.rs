@@ -1,15 +1,15 @@
-//! Open: the one door for recordings of every kind, told apart by their content.
+//! Opens recordings of every kind; the format is detected from the content.
 //!
 //! ```text
 //!   file, bytes, stream  ──►  gzip?  ──►  .snap                      ──►  Trace
 //!                                         page ──►  pickle, JSON  ──►  RawSnapshot  ──►  Trace
 //! ```
 //!
-//! A snapshot that this program exported carries its recording, which is then read instead.
+//! A snapshot exported by this program carries its recording, which is then read instead.
 //!
-//! Files are mapped and streams are read once; only a `.snap` that is compressed or comes through a pipe is brought
-//! into memory as a whole. What a compressed file expands to is never trusted: snapshots keep only their rows, and a
-//! `.snap` may expand to [`FREE_EXPANSION`] bytes and [`MOST_EXPANSION`] times as many as it has.
+//! Files are mapped and streams are read once; only a `.snap` that is compressed or comes through a pipe is loaded into
+//! memory as a whole. The expanded size of a compressed file is never trusted: snapshots keep only their rows, and a
+//! `.snap` may expand to at most [`FREE_EXPANSION`] bytes plus [`MOST_EXPANSION`] times its compressed size.
 
 mod file_format;
 mod watch;
@@ -33,31 +33,36 @@ use highwater_snapshots::trace::Trace;
 
 pub use self::file_format::{FileFormat, FileKind};
 
-/// A recording and what it was read from.
+/// A recording and the format it was read from.
 #[derive(Clone, Debug)]
 pub struct Opened {
     /// The recording.
     pub trace: Trace,
-    /// What the file is.
+    /// Format of the file.
     pub format: FileFormat,
 }
 
-/// A compressed `.snap` may expand to so many bytes whatever its length.
+/// Number of bytes that a compressed `.snap` may expand to regardless of its size.
 pub const FREE_EXPANSION: u64 = 64 << 20;
 
-/// Beyond [`FREE_EXPANSION`], a compressed `.snap` may have so many times the bytes of its file: its sections are
-/// compressed already, so that honest ones hardly expand at all.
+/// Beyond [`FREE_EXPANSION`], maximum ratio of the expanded size of a compressed `.snap` to its file's size. The
+/// sections of a `.snap` are already compressed, so genuine files hardly expand at all.
 pub const MOST_EXPANSION: u64 = 64;
 
-/// Bytes of a stream that are taken at a time.
+/// Size of the read buffer for streams, in bytes.
 const BUFFER: usize = 256 << 10;
 
-/// Bytes of gzip data that are expanded after a snapshot's end, to check what was read against its checksum.
+/// Maximum number of bytes of gzip data expanded after a snapshot's end, in order to verify the checksum.
 const MOST_AFTER: u64 = 1 << 20;
 
-/// Opens the recording at `path`, `watch` as in [`open_bytes`]. Fails where the file cannot be read, or as
-/// [`open_bytes`] does. A file that another program shortens meanwhile ends this one, as mapping does everywhere; a
-/// recorder only ever appends.
+/// Opens the recording at `path`, reporting to `watch` as [`open_bytes`] does.
+///
+/// If another program truncates the file meanwhile, this process is killed, as with any memory mapping; a recorder only
+/// ever appends.
+///
+/// # Errors
+///
+/// Returns an error if the file cannot be read, or in the cases of [`open_bytes`].
 pub fn open_file(path: &Path, watch: &mut dyn FnMut(Progress) -> ControlFlow<()>) -> Result<Opened> {
     let opened = match Mapped::open(path)? {
         Mapped::Bytes(map) => open_bytes(&map, &mut |now: Progress| {
@@ -69,9 +74,12 @@ pub fn open_file(path: &Path, watch: &mut dyn FnMut(Progress) -> ControlFlow<()>
     opened.map_err(|error| error.with_path(path))
 }
 
-/// Opens the recording that `bytes` are. `watch` is told at least every few mebibytes how far reading has come, in bytes
-/// of the file, and stops it with [`ControlFlow::Break`], which gives [`Error::Cancelled`]. Fails where the bytes are
-/// no recording or a damaged one.
+/// Opens the recording in `bytes`. `watch` is called at least every few mebibytes with the progress, in bytes of the
+/// file; it stops reading by returning [`ControlFlow::Break`].
+///
+/// # Errors
+///
+/// Returns an error if the bytes are not a recording or are damaged, and [`Error::Cancelled`] if `watch` stops reading.
 pub fn open_bytes(bytes: &[u8], watch: &mut dyn FnMut(Progress) -> ControlFlow<()>) -> Result<Opened> {
     let kind = match Start::of(bytes) {
         Start::Kind(kind @ (FileKind::Snap | FileKind::Pickle | FileKind::Json)) => kind,
@@ -85,13 +93,16 @@ pub fn open_bytes(bytes: &[u8], watch: &mut dyn FnMut(Progress) -> ControlFlow<(
     Ok(Opened { trace, format: FileFormat { kind, is_gzipped: false } })
 }
 
-/// Opens the recording that `input` gives, `watch` as in [`open_bytes`]; how many bytes there are is not known. Fails
-/// where the input does, or as [`open_bytes`] does.
+/// Opens the recording read from `input`, whose length is unknown, reporting to `watch` as [`open_bytes`] does.
+///
+/// # Errors
+///
+/// Returns an error if reading `input` fails, or in the cases of [`open_bytes`].
 pub fn open_stream(mut input: impl Read, watch: &mut dyn FnMut(Progress) -> ControlFlow<()>) -> Result<Opened> {
     open_input(&mut input, u64::MAX, watch)
 }
 
-/// An input whose first bytes were looked at.
+/// An input whose first bytes were already inspected.
 type Input<'i> = Chain<Cursor<Vec<u8>>, BufReader<&'i mut dyn Read>>;
 
 fn open_input(
@@ -125,7 +136,7 @@ fn open_gzip(input: Input<'_>, watch: &Watch<'_>) -> Result<Opened> {
     Ok(Opened { trace, format: FileFormat { kind, is_gzipped: true } })
 }
 
-/// The first bytes of `input`, and `input` from its start.
+/// Returns the first bytes of `input`, and `input` from its start.
 fn look_at(input: &mut dyn Read) -> Result<(Vec<u8>, Input<'_>)> {
     let mut start = Vec::new();
     let taken = input.take(START_BYTES as u64).read_to_end(&mut start);
@@ -134,12 +145,12 @@ fn look_at(input: &mut dyn Read) -> Result<(Vec<u8>, Input<'_>)> {
     Ok((start.clone(), Cursor::new(start).chain(rest)))
 }
 
-/// The kind of recording that a file is, or why it is none.
+/// Returns the kind of recording that a file is, or an error that says why it is not one.
 fn kind_of(start: Start, bytes: &[u8]) -> Result<FileKind> {
     match start {
         Start::Kind(kind) => Ok(kind),
         Start::Protocol(found) => Err(Error::Protocol { found }),
-        // The reader of `.snap` files knows best what went wrong with them.
+        // The reader of `.snap` files gives the most specific error.
         _ => match format::read_bytes(bytes) {
             Err(error) => Err(error),
             Ok(_) => Ok(FileKind::Snap),
@@ -164,8 +175,8 @@ fn read(kind: FileKind, mut input: Input<'_>, watch: &Watch<'_>, is_gzipped: boo
     Ok(trace_of(raw))
 }
 
-/// The recording that a snapshot carries, if this program wrote it and nobody changed it since; else the trace that it
-/// is put together to.
+/// Returns the recording embedded in a snapshot if this program wrote it and the events are unchanged; otherwise the
+/// trace assembled from the snapshot.
 fn trace_of(mut raw: RawSnapshot) -> Trace {
     match recover(&raw) {
         Some(Ok(trace)) => return trace,
@@ -175,7 +186,7 @@ fn trace_of(mut raw: RawSnapshot) -> Trace {
     assemble(raw)
 }
 
-/// Reads JSON text, which may begin with a mark.
+/// Reads JSON text, which may begin with a byte order mark.
 fn read_text(input: &mut impl BufRead, watch: &Watch<'_>) -> Result<RawSnapshot> {
     let start = input.fill_buf().map_err(Error::from_input)?;
     if start.starts_with(BYTE_ORDER_MARK) {
@@ -197,7 +208,8 @@ fn read_within(file: &mut impl BufRead, watch: &Watch<'_>) -> Result<Option<RawS
     }
 }
 
-/// Reads a `.snap`, which needs all its bytes at once. Of gzip data that is cut or damaged, what came before is read.
+/// Reads a `.snap`, which needs all its bytes at once. If gzip data is truncated or damaged, the part before the damage
+/// is read.
 fn read_snap(mut input: Input<'_>, watch: &Watch<'_>, is_gzipped: bool) -> Result<Trace> {
     let mut bytes = Vec::new();
     let mut problem = None;
@@ -225,7 +237,7 @@ fn read_snap(mut input: Input<'_>, watch: &Watch<'_>, is_gzipped: bool) -> Resul
     Ok(trace)
 }
 
-/// Expands what is left of gzip data, so that its checksum is compared; what is wrong with it.
+/// Expands the rest of the gzip data in order to verify its checksum; returns what is wrong with it.
 fn check_rest(input: &mut impl Read) -> Option<Problem> {
     let rest = std::io::copy(&mut input.take(MOST_AFTER), &mut std::io::sink());
     match Error::from_input(rest.err()?) {
@@ -234,7 +246,7 @@ fn check_rest(input: &mut impl Read) -> Option<Problem> {
     }
 }
 
-/// Says of an error's offset that it is not one in the file.
+/// Adds a note to an error that its offset counts expanded bytes, not bytes of the file.
 fn place_in_gzip(error: Error, is_gzipped: bool) -> Error {
     match error {
         Error::Damaged { offset, what } if is_gzipped && !what.contains("gzip data") => {

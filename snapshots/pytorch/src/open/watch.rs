@@ -1,4 +1,4 @@
-//! Watch: tells whoever waits how far the file is read, whatever layers its bytes pass, and whether to go on.
+//! Reports the progress of reading a file to a listener, and lets the listener stop it.
 
 use std::cell::RefCell;
 use std::io::Read;
@@ -17,12 +17,12 @@ pub(super) struct Watch<'a> {
 struct State<'a> {
     listener: &'a mut dyn FnMut(Progress) -> ControlFlow<()>,
     now: Progress,
-    /// Bytes read when the listener was told last.
+    /// Bytes read when the listener was last called.
     told: u64,
     is_stopped: bool,
 }
 
-/// Bytes of the file between two calls of the listener.
+/// Number of bytes of the file between two calls of the listener.
 const BYTES_BETWEEN: u64 = 1 << 20;
 
 impl State<'_> {
@@ -30,7 +30,7 @@ impl State<'_> {
         if !self.is_stopped {
             self.told = self.now.bytes_read;
             self.is_stopped = (self.listener)(self.now).is_break();
-            // Told once: they are of the events since.
+            // Levels cover only the events since the last call.
             self.now.levels = None;
         }
         if self.is_stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -38,32 +38,32 @@ impl State<'_> {
 }
 
 impl<'a> Watch<'a> {
-    /// A watch over a file of `bytes` bytes, the largest number where that is not known.
+    /// Creates a watch over a file of `bytes` bytes, `u64::MAX` if the size is unknown.
     pub(super) fn new(bytes: u64, listener: &'a mut dyn FnMut(Progress) -> ControlFlow<()>) -> Self {
         let now = Progress { bytes, ..Progress::default() };
         Self { state: Rc::new(RefCell::new(State { listener, now, told: 0, is_stopped: false })) }
     }
 
-    /// Passes on what a reader says of its events. Its bytes may be those of a layer, and are left out.
+    /// Passes on a reader's event count and levels. Its byte counts are ignored: they may refer to expanded data.
     pub(super) fn pass_events(&self, progress: Progress) -> ControlFlow<()> {
         let mut state = self.state.borrow_mut();
         (state.now.events, state.now.levels) = (progress.events, progress.levels);
         state.tell()
     }
 
-    /// Passes on what a reader says of the whole.
+    /// Passes on a reader's progress as a whole.
     pub(super) fn pass(&self, progress: Progress) -> ControlFlow<()> {
         let mut state = self.state.borrow_mut();
         state.now = progress;
         state.tell()
     }
 
-    /// Bytes of the file read so far.
+    /// Returns the number of bytes of the file read so far.
     pub(super) fn bytes_read(&self) -> u64 {
         self.state.borrow().now.bytes_read
     }
 
-    /// Lets the bytes that are taken from `input` count as those of the file.
+    /// Wraps `input` so that bytes read from it count as bytes of the file.
     pub(super) fn counting<R: Read>(&self, input: R) -> Counting<'a, R> {
         Counting { input, watch: self.clone() }
     }
@@ -76,14 +76,14 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// An input whose bytes are those of the file. Where the listener stops the reading, it fails with
-/// [`Error::Cancelled`] inside.
+/// An input whose bytes are counted as bytes of the file. If the listener stops reading, reads fail with an error that
+/// wraps [`Error::Cancelled`].
 pub(super) struct Counting<'a, R> {
     input: R,
     watch: Watch<'a>,
 }
 
-/// Bytes that are taken at a time, so that the listener is told in time.
+/// Maximum number of bytes per read, so that the listener is called often enough.
 const PORTION: usize = BYTES_BETWEEN as usize;
 
 impl<R: Read> Read for Counting<'_, R> {

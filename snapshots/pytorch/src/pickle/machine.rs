@@ -1,4 +1,4 @@
-//! Machine: runs a pickle's instructions that build values, and refuses all others.
+//! Executes the pickle instructions that build values, and refuses all others.
 
 use std::ops::ControlFlow;
 
@@ -10,29 +10,29 @@ use super::value::{Memos, Value};
 use highwater_snapshots::error::{Error, Problem, Result};
 use highwater_snapshots::format::Progress;
 
-/// Instructions between two looks at the progress.
+/// Number of instructions between two progress reports.
 const INSTRUCTIONS_A_LOOK: u32 = 1 << 16;
 
-/// The machine of the pickle format: a stack with marks, and a memo.
+/// The virtual machine of the pickle format: a stack with marks, and a memo.
 pub(super) struct Machine<S> {
     source: S,
     stack: Vec<Value>,
-    /// Where on the stack each open mark stands.
+    /// Stack position of each open mark.
     marks: Vec<usize>,
     memos: Memos,
     runs: Runs,
-    /// A run of lookups on its way into a list, by the list's row: to be remembered if that turns out to be a stack.
+    /// The row of a list and the bytes of the lookups being appended to it; remembered if the list becomes a stack.
     open_run: Option<(u32, Vec<u8>)>,
     store: Store,
 }
 
-/// Why an instruction could not be carried out.
+/// Why an instruction could not be executed.
 enum Stop {
-    /// The bytes end within it.
+    /// The input ends within the instruction.
     End,
-    /// It contradicts what was before.
+    /// The instruction is inconsistent with the preceding ones.
     Wrong(String),
-    /// It does more than build values.
+    /// The instruction does more than build values.
     Refused { name: &'static str, why: &'static str },
 }
 
@@ -57,7 +57,7 @@ impl<S: Source> Machine<S> {
         }
     }
 
-    /// Runs to the end: what was built, with the value on top. `bytes` is the length of the input, if that is known.
+    /// Runs to the end and returns the store and the top value. `bytes` is the length of the input, if known.
     pub(super) fn run(
         mut self,
         bytes: Option<u64>,
@@ -186,7 +186,7 @@ impl<S: Source> Machine<S> {
                 2..=5 => {}
                 other => return Err(Stop::Wrong(format!("protocol {other}: protocols 2 to 5 are read"))),
             },
-            // How the bytes are framed does not matter to who reads them in order.
+            // Framing is irrelevant when reading sequentially.
             op::FRAME => drop(self.array::<8>()?),
             op::NONE => self.stack.push(Value::None),
             op::NEWTRUE => self.stack.push(Value::Bool(true)),
@@ -284,7 +284,7 @@ impl<S: Source> Machine<S> {
         self.source.bytes(N).and_then(|bytes| bytes.try_into().ok()).ok_or(Stop::End)
     }
 
-    /// The value on top, above the last mark.
+    /// Returns the top value above the last mark.
     #[inline]
     fn top(&mut self) -> Step<Value> {
         let floor = self.marks.last().copied().unwrap_or(0);
@@ -311,7 +311,7 @@ impl<S: Source> Machine<S> {
         Ok(())
     }
 
-    /// Fills the new list on top of the stack, where the bytes ahead do so in a way that was seen before.
+    /// Fills the new list on top of the stack if the bytes ahead are a run of lookups seen before.
     #[inline]
     fn known_run(&mut self) -> bool {
         let Some(&Value::List(list)) = self.stack.last() else { return false };
@@ -334,7 +334,7 @@ impl<S: Source> Machine<S> {
         }
     }
 
-    /// Remembers the run that has just been appended to `target`, if it was one.
+    /// Remembers the run just appended to `target`, if it is one and makes a stack.
     #[cold]
     fn close_run(&mut self, target: Value) {
         if let Some((list, run)) = self.open_run.take()
@@ -345,7 +345,7 @@ impl<S: Source> Machine<S> {
         }
     }
 
-    /// Carries out the memo lookups that follow: most of a snapshot is stacks, and stacks are runs of them.
+    /// Executes the memo lookups that follow: most of a snapshot is stacks, and stacks are runs of lookups.
     #[inline]
     fn get_more(&mut self) {
         let ahead = self.source.ahead();
@@ -367,7 +367,7 @@ impl<S: Source> Machine<S> {
     #[inline]
     fn put(&mut self, number: usize) -> Step {
         let value = self.top()?;
-        // Each value that was put away took a byte at least; a number of one byte is no danger in any case.
+        // Each stored value took at least one byte; a one-byte number is harmless in any case.
         let limit = self.source.position().max(u64::from(u8::MAX));
         if self.memos.get(number).is_some() {
             self.runs.clear();
@@ -388,7 +388,7 @@ impl<S: Source> Machine<S> {
         Ok(())
     }
 
-    /// The next `length` bytes as text.
+    /// Pushes the next `length` bytes as a string.
     #[inline]
     fn text(&mut self, length: u64) -> Step {
         let length = usize::try_from(length).map_err(|_| Stop::End)?;
@@ -406,7 +406,7 @@ impl<S: Source> Machine<S> {
         Ok(())
     }
 
-    /// The next `length` bytes as an integer in two's complement, lowest byte first.
+    /// Pushes the next `length` bytes as a little-endian two's complement integer.
     #[inline]
     fn long(&mut self, length: u64) -> Step {
         let length = usize::try_from(length).map_err(|_| Stop::End)?;
@@ -428,7 +428,7 @@ impl<S: Source> Machine<S> {
         Ok(())
     }
 
-    /// Passes over bytes, which no snapshot holds.
+    /// Skips a bytes object, which snapshots do not contain.
     fn skip(&mut self, length: u64) -> Step {
         let mut left = length;
         while left > 0 {
@@ -440,7 +440,7 @@ impl<S: Source> Machine<S> {
         Ok(())
     }
 
-    /// The error of a pickle that ends within the instruction at `start`.
+    /// Returns the error for a pickle that ends within the instruction at `start`.
     fn end(&mut self, start: u64) -> Error {
         if let Some(source) = self.source.failure() {
             return Error::Io { doing: "read the recording", source, path: "the input".into() };
@@ -450,7 +450,7 @@ impl<S: Source> Machine<S> {
         Error::Damaged { offset: start, what }
     }
 
-    /// The error of an instruction, just taken, that contradicts what was before.
+    /// Returns the error for the instruction just read, which is inconsistent with the preceding ones.
     fn wrong(&mut self, code: u8, what: &str) -> Error {
         let name = op::name(code).map_or_else(String::new, |name| format!(" ({name})"));
         let place = Problem::at(self.source.position(), what);

@@ -1,14 +1,15 @@
-//! Pickle: reads a snapshot that Python or PyTorch's C++ pickled, in one pass, and calls nothing.
+//! Reads snapshots pickled by Python or PyTorch's C++, in one pass and without calling anything.
 //!
 //! ```text
 //!   Source ──bytes──►  Machine ──values──►  Store ──rows──►  Intake
-//!   memory, stream     stack, marks, memo   lists, dicts     texts, frames, stacks, events
+//!   memory, stream     stack, marks, memo   lists, dicts     strings, frames, stacks, events
 //! ```
 //!
-//! The machine builds values only: an instruction that would import or call something ends reading with
-//! [`Error::Refused`](highwater_snapshots::Error::Refused). A dict whose keys are those of an event, a frame, a segment or a block
-//! becomes a row of fixed size as soon as it is filled, so that what is kept stays small; a list of frames becomes the
-//! number of a stack. Everything kept is bounded by the bytes read, whatever a length or a number in the file claims.
+//! The machine only builds values: an instruction that would import or call something stops reading with
+//! [`Error::Refused`](highwater_snapshots::Error::Refused). A dict with the keys of an event, a frame, a segment or a
+//! block becomes a row of fixed size as soon as it is filled, which keeps memory use small; a list of frames becomes
+//! the index of a stack. Memory use is bounded by the number of bytes read, whatever lengths and numbers the file
+//! claims.
 
 mod opcode;
 mod source;
@@ -32,14 +33,24 @@ use highwater_snapshots::format::Progress;
 use machine::Machine;
 use source::{InMemory, Stream};
 
-/// Reads the snapshot that `bytes` begin with. `watch` is told from time to time how far reading has come, and stops it
-/// with [`ControlFlow::Break`].
+/// Reads the snapshot at the start of `bytes`. `watch` is called from time to time with the progress and stops reading
+/// by returning [`ControlFlow::Break`].
+///
+/// # Errors
+///
+/// Returns an error if the pickle is damaged, is not a snapshot or has an instruction that is refused, and
+/// [`Error::Cancelled`](highwater_snapshots::Error::Cancelled) if `watch` stops reading.
 pub fn read_pickle(bytes: &[u8], watch: &mut dyn FnMut(Progress) -> ControlFlow<()>) -> Result<RawSnapshot> {
     let (store, root) = Machine::new(InMemory::new(bytes)).run(Some(bytes.len() as u64), watch)?;
     store.snapshot(root)
 }
 
-/// As [`read_pickle`], from a stream. `watch` is told as many bytes as were read where their number is not known.
+/// Like [`read_pickle`], but reads from a stream. If `length` is unknown, the progress reports the number of bytes read
+/// as the total.
+///
+/// # Errors
+///
+/// Returns an error if reading `input` fails, or in the cases of [`read_pickle`].
 pub fn read_pickle_from(
     input: impl Read,
     length: Option<u64>,

@@ -1,13 +1,13 @@
-//! Opcode: the instructions of Python's pickle format, protocols 2 to 5, and which of them only build values.
+//! The opcodes of Python's pickle format, protocols 2 to 5, and which of them only build values.
 //!
 //! Source: the module `pickletools` of CPython 3.14, which documents each opcode.
 
-/// Declares the opcodes that are understood.
+/// Declares the supported opcodes.
 macro_rules! opcodes {
     ($($name:ident = $code:literal;)+) => {
         $(pub(super) const $name: u8 = $code;)+
 
-        /// The name of an opcode that is understood.
+        /// Returns the name of a supported opcode.
         pub(super) fn name(code: u8) -> Option<&'static str> {
             match code { $($code => Some(stringify!($name)),)+ _ => None }
         }
@@ -63,7 +63,7 @@ opcodes! {
     LONG_BINGET = b'j';
 }
 
-/// Why an opcode is refused: its name, and what it would do. `None` for a byte that is no opcode.
+/// Returns why an opcode is refused: its name, and what it would do. `None` for a byte that is not an opcode.
 pub(super) fn refusal(code: u8) -> Option<(&'static str, &'static str)> {
     const CALLS: &str = "would run code of the file";
     const NAMES: &str = "would import code that the file names";

@@ -1,4 +1,4 @@
-//! Rows: a dict of a known shape, as soon as it is filled, into a row of fixed size.
+//! Converts dicts of a known shape to rows of fixed size as soon as they are filled.
 
 use super::shape::{Key, Shape};
 use super::store::{Dict, History, List, OpenSegment, Refusal, Store};
@@ -8,7 +8,7 @@ use crate::{BlockDraft, EventDraft, SegmentDraft, Sequences};
 use highwater_snapshots::ids::StringId;
 
 impl Store {
-    /// Makes a row of a dict with these keys and values, one after the other.
+    /// Creates a row from a dict of the given shape; `items` has alternating keys and values.
     #[inline]
     pub(super) fn close(&mut self, shape: Shape, items: &[Value]) -> Result<Dict, Refusal> {
         match shape {
@@ -95,7 +95,7 @@ impl Store {
                 Key::SegmentPoolId => segment.pool_id = self.pool_id(key, value),
                 Key::IsExpandable => segment.is_expandable = value.unsigned() == Some(1),
                 Key::Frames => segment.stack = self.stack(value)?,
-                // A segment's forward stack is that of the block it was made for.
+                // The block for which a segment was allocated has the same forward stack.
                 Key::ForwardFrames => {}
                 Key::Blocks => blocks = value,
                 _ => self.misplaced(key, "segments"),
@@ -147,7 +147,7 @@ impl Store {
         Ok(Dict::History(self.histories.len() as u32 - 1))
     }
 
-    /// The first of a block's tenants: the current one.
+    /// Returns the first tenant of a block: the current one.
     fn newest(&mut self, history: Value) -> Result<Option<History>, Refusal> {
         let Value::List(row) = history else { return Ok(None) };
         let open = match self.lists.get(row as usize).map(|slot| slot.list) {
@@ -282,7 +282,7 @@ impl Store {
     }
 }
 
-/// Keys and values that lie one after the other.
+/// Iterates over alternating keys and values.
 struct Pairs<'a>(&'a [Value]);
 
 impl Iterator for Pairs<'_> {

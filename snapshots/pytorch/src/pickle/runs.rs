@@ -1,5 +1,5 @@
-//! Runs: stacks by the bytes that list them. A snapshot lists few stacks many times, each time by the same memo
-//! lookups: the bytes need to be understood once.
+//! Caches stacks by the bytes that list them: a snapshot lists few distinct stacks many times, each time with the same
+//! memo lookups, so the bytes have to be decoded only once.
 
 use std::hash::BuildHasher;
 
@@ -7,13 +7,13 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::opcode as op;
 
-/// Bytes kept at most; then all are forgotten, so that a file of distinct stacks costs no more.
+/// Maximum number of bytes cached. The cache is cleared when full, so that distinct stacks do not use more memory.
 const MOST_BYTES: usize = 16 << 20;
 
-/// The stacks that runs of memo lookups stand for.
+/// Maps runs of memo lookups to stacks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Runs {
-    /// The bytes of all runs, one after the other.
+    /// The bytes of all runs, concatenated.
     bytes: Vec<u8>,
     rows: HashTable<Run>,
     hasher: DefaultHashBuilder,
@@ -26,7 +26,7 @@ struct Run {
     stack: u32,
 }
 
-/// The length of the memo lookups that `bytes` begin with, where items are appended right after them.
+/// Returns the length of the memo lookups at the start of `bytes`, if they are directly followed by `APPENDS`.
 #[inline]
 pub(super) fn run_length(bytes: &[u8]) -> Option<usize> {
     let mut length = 0;
@@ -41,14 +41,14 @@ pub(super) fn run_length(bytes: &[u8]) -> Option<usize> {
 }
 
 impl Runs {
-    /// The stack of a run, if it was seen before.
+    /// Returns the stack of a run that was seen before.
     #[inline]
     pub(super) fn get(&self, run: &[u8]) -> Option<u32> {
         let hash = self.hasher.hash_one(run);
         self.rows.find(hash, |row| &self.bytes[row.first as usize..row.end as usize] == run).map(|row| row.stack)
     }
 
-    /// Remembers the stack of a run.
+    /// Adds the stack of a run.
     pub(super) fn insert(&mut self, run: &[u8], stack: u32) {
         if self.bytes.len() + run.len() > MOST_BYTES {
             self.clear();
@@ -64,7 +64,7 @@ impl Runs {
         rows.insert_unique(hash, run, |row| hasher.hash_one(&bytes[row.first as usize..row.end as usize]));
     }
 
-    /// Forgets all: what a memo number stands for has changed.
+    /// Removes all runs, because the value of a memo number has changed.
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
         self.rows.clear();

@@ -1,4 +1,4 @@
-//! Shape: which of a snapshot's dicts a dict is, told by its keys, and the keys that are known.
+//! Detects which of a snapshot's dicts a dict is from its keys.
 
 use crate::Intake;
 use highwater_snapshots::ids::StringId;
@@ -6,7 +6,7 @@ use highwater_snapshots::ids::StringId;
 /// Declares the keys of a snapshot's dicts.
 macro_rules! keys {
     ($($name:ident = $text:literal,)+) => {
-        /// A key that is known.
+        /// A known key.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u8)]
         pub(super) enum Key { $($name,)+ }
@@ -14,7 +14,7 @@ macro_rules! keys {
         impl Key {
             const ALL: &'static [Self] = &[$(Self::$name,)+];
 
-            /// Its spelling.
+            /// Returns the key's spelling.
             pub(super) fn name(self) -> &'static str {
                 match self { $(Self::$name => $text,)+ }
             }
@@ -23,7 +23,7 @@ macro_rules! keys {
 }
 
 keys! {
-    // Of events, and of more than one dict.
+    // Events, and keys shared by several dicts.
     Action = "action",
     Addr = "addr",
     Size = "size",
@@ -37,7 +37,7 @@ keys! {
     PoolId = "pool_id",
     Category = "category",
     DeviceFree = "device_free",
-    // Of frames.
+    // Frames.
     Name = "name",
     Filename = "filename",
     Line = "line",
@@ -45,7 +45,7 @@ keys! {
     FxNodeName = "fx_node_name",
     FxNodeTarget = "fx_node_target",
     FxOriginalTrace = "fx_original_trace",
-    // Of segments and blocks.
+    // Segments and blocks.
     Device = "device",
     Address = "address",
     TotalSize = "total_size",
@@ -59,9 +59,9 @@ keys! {
     State = "state",
     History = "history",
     RealSize = "real_size",
-    // Of annotations.
+    // Annotations.
     Stage = "stage",
-    // Of the whole.
+    // The whole snapshot.
     Segments = "segments",
     DeviceTraces = "device_traces",
     AllocatorSettings = "allocator_settings",
@@ -71,14 +71,14 @@ keys! {
     Highwater = "highwater",
 }
 
-/// The ids of the known keys: one after the other, from the first.
+/// String ids of the known keys, which are consecutive.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Keys {
     first: u32,
 }
 
 impl Keys {
-    /// Makes the keys known to an intake that has seen none of them.
+    /// Interns the known keys. `intake` must not contain any of them yet.
     pub(super) fn new(intake: &mut Intake) -> Self {
         let ids: Vec<u32> = Key::ALL.iter().map(|key| intake.text(key.name()).0).collect();
         let first = ids[0];
@@ -86,14 +86,14 @@ impl Keys {
         Self { first }
     }
 
-    /// The key whose text is `id`, if it is known.
+    /// Returns the known key with the string id `id`.
     #[inline]
     pub(super) fn key(self, id: StringId) -> Option<Key> {
         Key::ALL.get(id.0.wrapping_sub(self.first) as usize).copied()
     }
 }
 
-/// Which dict.
+/// The kind of a dict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
     Event,
@@ -102,12 +102,12 @@ pub(super) enum Shape {
     Block,
     History,
     Annotation,
-    /// The whole, its settings, or something unknown.
+    /// The whole snapshot, its settings, or something unknown.
     Other,
 }
 
 impl Shape {
-    /// The shape of a dict with these keys.
+    /// Detects the shape of a dict with these keys.
     #[inline]
     pub(super) fn of(keys: impl Iterator<Item = Option<Key>>) -> Self {
         let mut seen = 0_u64;

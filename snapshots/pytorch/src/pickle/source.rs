@@ -1,31 +1,31 @@
-//! Source: the bytes of a pickle, in memory or from a stream, taken from front to back.
+//! Sequential access to the bytes of a pickle, in memory or from a stream.
 
 use std::io::{ErrorKind, Read};
 
-/// Bytes taken from front to back. `None` where they end too early.
+/// Bytes read sequentially. Methods return `None` if the input ends too early.
 pub(super) trait Source {
-    /// The next byte.
+    /// Returns the next byte.
     fn byte(&mut self) -> Option<u8>;
 
-    /// The next `count` bytes.
+    /// Returns the next `count` bytes.
     fn bytes(&mut self, count: usize) -> Option<&[u8]>;
 
-    /// Bytes that lie ahead and can be looked at now; there may be more.
+    /// Returns the buffered bytes ahead without consuming them; more may follow.
     fn ahead(&self) -> &[u8];
 
-    /// Takes `count` of those that lie ahead.
+    /// Consumes `count` of the buffered bytes.
     fn take(&mut self, count: usize);
 
-    /// How many were taken.
+    /// Returns the number of bytes consumed.
     fn position(&self) -> u64;
 
-    /// Why they ended, where that was the operating system's doing.
+    /// Returns the I/O error that ended the input, if any.
     fn failure(&mut self) -> Option<std::io::Error> {
         None
     }
 }
 
-/// Bytes in memory.
+/// A source of bytes in memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct InMemory<'a> {
     bytes: &'a [u8],
@@ -33,7 +33,7 @@ pub(super) struct InMemory<'a> {
 }
 
 impl<'a> InMemory<'a> {
-    /// All of `bytes`.
+    /// Creates a source of all of `bytes`.
     pub(super) fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, position: 0 }
     }
@@ -70,28 +70,29 @@ impl Source for InMemory<'_> {
     }
 }
 
-/// Bytes from a stream.
+/// A source of bytes from a stream.
 #[derive(Debug)]
 pub(super) struct Stream<R> {
     input: R,
     buffer: Vec<u8>,
-    /// Where in the buffer the next byte lies.
+    /// Position of the next byte in the buffer.
     next: usize,
-    /// Bytes taken before those in the buffer.
+    /// Number of bytes consumed before those in the buffer.
     before: u64,
     failure: Option<std::io::Error>,
 }
 
-/// Bytes read at once. The buffer grows beyond two of these only by bytes that really came, whatever a length claims.
+/// Number of bytes read at once. The buffer grows beyond twice this only by bytes actually read, whatever length the
+/// file claims.
 const PORTION: usize = 256 << 10;
 
 impl<R: Read> Stream<R> {
-    /// All that `input` gives.
+    /// Creates a source that reads all of `input`.
     pub(super) fn new(input: R) -> Self {
         Self { input, buffer: Vec::new(), next: 0, before: 0, failure: None }
     }
 
-    /// Reads until `count` bytes lie ahead.
+    /// Reads until at least `count` bytes are buffered.
     #[cold]
     fn fill(&mut self, count: usize) -> Option<()> {
         self.before += self.next as u64;
@@ -160,7 +161,7 @@ impl<R: Read> Source for Stream<R> {
 mod tests {
     use super::*;
 
-    /// Gives one byte at a time.
+    /// Returns one byte at a time.
     struct Drops<'a>(&'a [u8]);
 
     impl Read for Drops<'_> {

@@ -1,4 +1,4 @@
-//! Store: the lists and dicts of a pickle. A dict of a known shape becomes a row of fixed size as soon as it is filled.
+//! Stores the lists and dicts of a pickle. A dict of a known shape becomes a row of fixed size as soon as it is filled.
 
 use std::collections::HashMap;
 
@@ -7,20 +7,20 @@ use super::value::Value;
 use crate::raw::{RawAnnotation, RawEvent};
 use crate::{BlockDraft, Intake, SegmentDraft, Sequences};
 
-/// A list.
+/// The contents of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum List {
     Empty,
-    /// Frames, and nothing else: a stack, by its number.
+    /// Only frames: a stack, by its index.
     Stack(u32),
-    /// Texts that something was made of, by their number.
+    /// Strings that were already used, by the index of the list of strings.
     Texts(u32),
-    /// Events that lie one after the other.
+    /// Consecutive events.
     Events {
         first: u32,
         count: u32,
     },
-    /// Blocks of a segment that lie one after the other.
+    /// Consecutive blocks of a segment.
     Blocks {
         first: u32,
         count: u32,
@@ -29,7 +29,7 @@ pub(super) enum List {
     Open(u32),
 }
 
-/// A dict.
+/// The contents of a dict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dict {
     Empty,
@@ -49,28 +49,28 @@ pub(super) enum Dict {
     Open(u32),
 }
 
-/// A list, and whether something was made of it already, so that it must stay as it is.
+/// A list, and whether it was already used and must therefore not change any more.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ListSlot {
     pub(super) list: List,
     pub(super) is_used: bool,
 }
 
-/// A former tenant of a block, as old files have it.
+/// A tenant of a block, as recorded in old files.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct History {
     pub(super) requested_size: Option<u64>,
     pub(super) stack: u32,
 }
 
-/// A segment before its blocks are looked up.
+/// A segment whose blocks were not looked up yet.
 #[derive(Clone, Debug)]
 pub(super) struct OpenSegment {
     pub(super) draft: SegmentDraft,
     pub(super) blocks: Value,
 }
 
-/// Every list and dict of a file.
+/// All lists and dicts of a file.
 #[derive(Clone, Debug)]
 pub(super) struct Store {
     pub(super) intake: Intake,
@@ -86,11 +86,11 @@ pub(super) struct Store {
     pub(super) segments: Vec<OpenSegment>,
     pub(super) histories: Vec<History>,
     pub(super) annotations: Vec<RawAnnotation>,
-    /// Room for one list of handles, kept between uses.
+    /// Scratch space for a list of frame rows, reused between calls.
     handles: Vec<u32>,
 }
 
-/// Why a container could not take more.
+/// Why a container cannot be changed.
 pub(super) type Refusal = &'static str;
 
 const CHANGED: Refusal = "a list or dict changes after it was complete, which no snapshot's does";
@@ -119,20 +119,20 @@ impl Store {
         }
     }
 
-    /// A new list.
+    /// Creates a list.
     #[inline]
     pub(super) fn new_list(&mut self) -> Value {
         self.lists.push(ListSlot { list: List::Empty, is_used: false });
         Value::List(self.lists.len() as u32 - 1)
     }
 
-    /// Whether a list has nothing yet.
+    /// Returns whether a list is empty and unused.
     #[inline]
     pub(super) fn is_new_list(&self, row: u32) -> bool {
         self.lists.get(row as usize).is_some_and(|slot| slot.list == List::Empty && !slot.is_used)
     }
 
-    /// The stack that a list is, if it is one.
+    /// Returns the stack of a list, if it is one.
     pub(super) fn as_stack(&self, row: u32) -> Option<u32> {
         match self.lists.get(row as usize)?.list {
             List::Stack(stack) => Some(stack),
@@ -140,7 +140,7 @@ impl Store {
         }
     }
 
-    /// Makes a list the stack `stack`.
+    /// Sets a list to the stack `stack`.
     #[inline]
     pub(super) fn set_stack(&mut self, row: u32, stack: u32) {
         if let Some(slot) = self.lists.get_mut(row as usize) {
@@ -148,14 +148,14 @@ impl Store {
         }
     }
 
-    /// A new dict.
+    /// Creates a dict.
     #[inline]
     pub(super) fn new_dict(&mut self) -> Value {
         self.dicts.push(Dict::Empty);
         Value::Dict(self.dicts.len() as u32 - 1)
     }
 
-    /// A tuple: of two integers as such, any other as a list. Tuples never change, so equal ones may be one.
+    /// Creates a tuple: two integers as a pair, anything else as a list. Tuples are immutable, so equal pairs are one.
     #[inline]
     pub(super) fn tuple(&mut self, items: &[Value]) -> Result<Value, Refusal> {
         if let &[first, second] = items
@@ -178,7 +178,7 @@ impl Store {
         Ok(list)
     }
 
-    /// Adds `items` to a list.
+    /// Appends `items` to a list.
     #[inline]
     pub(super) fn append(&mut self, target: Value, items: &[Value]) -> Result<(), Refusal> {
         let Value::List(row) = target else { return Err(NOT_A_LIST) };
@@ -208,7 +208,7 @@ impl Store {
         Ok(())
     }
 
-    /// What a list of just these items is, where they are all of one kind.
+    /// Returns the list made of these items, if all of them are of one kind.
     #[inline]
     fn known_list(&mut self, items: &[Value]) -> Option<List> {
         let &Value::Dict(first) = items.first()? else { return None };
@@ -249,7 +249,7 @@ impl Store {
         }
     }
 
-    /// The rows of `items` with those before them, as first and count, where they lie one after the other.
+    /// Returns the first row and the count of `items` together with those before them, if their rows are consecutive.
     fn rows_of(
         &self,
         items: &[Value],
@@ -269,14 +269,14 @@ impl Store {
         Some((first, count))
     }
 
-    /// Spells a list out, so that it can take anything.
+    /// Converts a list to its general form, so that any item can be added.
     fn open_list(&mut self, list: List) -> u32 {
         let items = match list {
             List::Open(open) => return open,
-            // A list of texts is used, so that nobody adds to it.
+            // A list of strings is marked as used, so that nothing is appended to it.
             List::Empty | List::Texts(_) => Vec::new(),
             List::Stack(stack) => {
-                // One dict for each frame of the list; frames are few beside the bytes that it took to list them.
+                // Creates one dict per frame; that is small compared to the bytes that it took to list the frames.
                 let frames = self.intake.stack_frames(stack).to_vec();
                 frames.into_iter().map(|frame| self.closed_dict(Dict::Frame(frame))).collect()
             }
@@ -296,7 +296,7 @@ impl Store {
         Value::Dict(self.dicts.len() as u32 - 1)
     }
 
-    /// Adds keys and values, one after the other, to a dict. One that is filled at once becomes what it is.
+    /// Adds alternating keys and values to a dict. An empty dict is converted at once if it has a known shape.
     #[inline]
     pub(super) fn set_items(&mut self, target: Value, items: &[Value]) -> Result<(), Refusal> {
         let Value::Dict(row) = target else { return Err(NOT_A_DICT) };
@@ -326,7 +326,7 @@ impl Store {
         Ok(())
     }
 
-    /// Adds one key and value to a dict, which stays open: more may follow.
+    /// Adds one key and value to a dict, which stays open because more may follow.
     pub(super) fn set_item(&mut self, target: Value, key: Value, value: Value) -> Result<(), Refusal> {
         let Value::Dict(row) = target else { return Err(NOT_A_DICT) };
         match self.dicts.get(row as usize) {
@@ -343,7 +343,7 @@ impl Store {
         Dict::Open(self.open_dicts.len() as u32 - 1)
     }
 
-    /// What the dict `value` is. One that was filled key by key becomes a row now, if it has the shape of one.
+    /// Returns the contents of the dict `value`. A dict filled key by key is converted now if it has a known shape.
     pub(super) fn dict(&mut self, value: Value) -> Result<Option<Dict>, Refusal> {
         let Value::Dict(row) = value else { return Ok(None) };
         let Some(&dict) = self.dicts.get(row as usize) else { return Ok(None) };
@@ -365,7 +365,7 @@ impl Store {
         Ok(Some(dict))
     }
 
-    /// The items of a list, spelt out, which are taken from it; none if it was taken before or is no list.
+    /// Takes the items out of a list; `None` if they were taken before or `value` is not a list.
     pub(super) fn take_items(&mut self, value: Value) -> Option<Vec<Value>> {
         let Value::List(row) = value else { return None };
         let slot = *self.lists.get(row as usize)?;
@@ -377,7 +377,7 @@ impl Store {
         Some(std::mem::take(&mut self.open_lists[open as usize]))
     }
 
-    /// The stack that a list of frames is; none for an empty list and for what is no such list.
+    /// Returns the stack of a list of frames; [`Sequences::NONE`] if the list is empty or `value` is not such a list.
     #[inline]
     pub(super) fn stack(&mut self, value: Value) -> Result<u32, Refusal> {
         let Value::List(row) = value else {
@@ -412,7 +412,7 @@ impl Store {
         Ok(self.intake.stack(&frames))
     }
 
-    /// The list of texts that a list is; none for an empty one.
+    /// Returns the index of a list of strings; [`Sequences::NONE`] if the list is empty.
     pub(super) fn texts(&mut self, value: Value) -> u32 {
         let Value::List(row) = value else { return Sequences::NONE };
         let Some(slot) = self.lists.get_mut(row as usize) else { return Sequences::NONE };

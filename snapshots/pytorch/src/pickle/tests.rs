@@ -1,4 +1,4 @@
-//! Tests: pickles as Python and PyTorch write them, and as nobody should.
+//! Tests with pickles as Python and PyTorch write them, and with malformed ones.
 
 use std::ops::ControlFlow;
 
@@ -14,7 +14,7 @@ fn read(bytes: &[u8]) -> Result<RawSnapshot> {
     whole
 }
 
-/// Writes instructions.
+/// Builds a pickle from instructions.
 #[derive(Clone, Default)]
 struct Pickle(Vec<u8>);
 
@@ -41,7 +41,7 @@ impl Pickle {
         self.op(opcode::LONG1).op(8).bytes(&number.to_le_bytes())
     }
 
-    /// A dict of texts and what `value` writes for them.
+    /// Appends a dict with string keys; each `value` appends the instructions for its value.
     fn dict(self, items: &[(&str, &dyn Fn(Self) -> Self)]) -> Self {
         let mut this = self.op(opcode::EMPTY_DICT).op(opcode::MARK);
         for (key, value) in items {
@@ -67,7 +67,7 @@ impl Pickle {
         ])
     }
 
-    /// A snapshot of one device with these events.
+    /// Returns a snapshot of one device with these events.
     fn snapshot(self, events: &[&dyn Fn(Self) -> Self]) -> Vec<u8> {
         let items: [(&str, &dyn Fn(Self) -> Self); 2] =
             [("segments", &|p| p.op(opcode::EMPTY_LIST)), ("device_traces", &|p| p.list(&[&|p: Self| p.list(events)]))];
@@ -101,7 +101,7 @@ fn addresses_in_the_upper_half_and_numbers_that_fit_nowhere_are_told_apart() {
 
 #[test]
 fn a_container_may_be_memoised_after_it_was_filled() {
-    // As PyTorch's C++ pickler does: BINPUT when the list is complete, then BINGET in place of a second copy.
+    // As PyTorch's C++ pickler does: BINPUT when the list is complete, then BINGET instead of a second copy.
     let frame = |p: Pickle| {
         p.dict(&[
             ("name", &|p| p.text("forward")),

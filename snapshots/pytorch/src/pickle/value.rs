@@ -1,22 +1,22 @@
-//! Value: what lies on the stack of the pickle machine: small, copied freely; containers are named by their rows.
+//! Values on the stack of the pickle machine. They are small and `Copy`; containers are referred to by row.
 
 use highwater_snapshots::ids::StringId;
 
-/// A value. Lists and dicts may still change; what they hold lies in the [`Store`](super::store::Store).
+/// A value. Lists and dicts may still change; their contents are in the [`Store`](super::store::Store).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Value {
-    /// No value: a number of the memo under which nothing was put.
+    /// Unused memo entry.
     Nothing,
     None,
     Bool(bool),
     Int(i64),
     /// An integer above `i64::MAX`, such as an address in the upper half.
     Big(u64),
-    /// An integer that fits nowhere.
+    /// An integer outside the range of `i64` and `u64`.
     Huge,
     Float(f64),
     Text(StringId),
-    /// Bytes: no snapshot holds any, so only that they were there is kept.
+    /// A bytes object. Snapshots do not contain any, so the contents are dropped.
     Bytes,
     List(u32),
     Dict(u32),
@@ -25,7 +25,7 @@ pub(super) enum Value {
 }
 
 impl Value {
-    /// The integer, if this is one that is not negative.
+    /// Returns the value as a non-negative integer, if it is one.
     pub(super) fn unsigned(self) -> Option<u64> {
         match self {
             Self::Int(number) => u64::try_from(number).ok(),
@@ -35,7 +35,7 @@ impl Value {
         }
     }
 
-    /// What it is, for messages.
+    /// Returns the type's name for messages.
     pub(super) fn kind(self) -> &'static str {
         match self {
             Self::Nothing => "nothing",
@@ -52,20 +52,20 @@ impl Value {
     }
 }
 
-/// The memo: values by the numbers under which the file puts them away.
+/// The memo: values by the number under which the file stores them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Memos {
     rows: Vec<Value>,
 }
 
 impl Memos {
-    /// Puts `value` away under the next number.
+    /// Stores `value` under the next number.
     #[inline]
     pub(super) fn push(&mut self, value: Value) {
         self.rows.push(value);
     }
 
-    /// Puts `value` away under `number`, which may be at most `limit`; false if it is above.
+    /// Stores `value` under `number`. Returns `false` if `number` is new and above `limit`.
     #[inline]
     pub(super) fn put(&mut self, number: usize, value: Value, limit: u64) -> bool {
         if number >= self.rows.len() {
@@ -78,7 +78,7 @@ impl Memos {
         true
     }
 
-    /// What lies under `number`.
+    /// Returns the value stored under `number`.
     #[inline]
     pub(super) fn get(&self, number: usize) -> Option<Value> {
         self.rows.get(number).copied().filter(|value| !matches!(value, Value::Nothing))

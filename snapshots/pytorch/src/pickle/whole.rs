@@ -1,4 +1,4 @@
-//! Whole: the snapshot that a finished pickle is: its segments, traces, annotations and settings.
+//! Converts a finished pickle to a snapshot: its segments, traces, annotations and settings.
 
 use super::shape::Key;
 use super::store::{Dict, List, Store};
@@ -7,17 +7,17 @@ use crate::RawSnapshot;
 use crate::raw::RawEvent;
 use highwater_snapshots::error::{Error, Problem, Result};
 
-/// Settings are dicts within dicts at most so deep.
+/// Maximum nesting depth of settings.
 const MOST_DEPTH: usize = 4;
 
-/// A file has traces of at most so many devices.
+/// Maximum number of devices with traces.
 const MOST_DEVICES: usize = 256;
 
-/// A container that was complete cannot be refused any more; kept as a problem where it is.
+/// A result whose error has no offset, since the whole pickle was already read.
 type Taken<T> = std::result::Result<T, &'static str>;
 
 impl Store {
-    /// What the file says, its outermost value being `root`.
+    /// Returns the snapshot whose outermost value is `root`.
     pub(super) fn snapshot(mut self, root: Value) -> Result<RawSnapshot> {
         let taken = match self.dict(root) {
             Ok(Some(Dict::Open(open))) => {
@@ -25,7 +25,7 @@ impl Store {
                 self.take_root(&items)
             }
             Ok(_) => match root {
-                // Files before PyTorch 1.13 are the list of segments alone.
+                // Files before PyTorch 1.13 are a plain list of segments.
                 Value::List(_) => self.take_segments(root, false),
                 _ => Err("the pickle holds one row of a snapshot, not a snapshot"),
             },
@@ -74,7 +74,7 @@ impl Store {
             return Err("the pickle is a dict without 'segments' and 'device_traces': no memory snapshot, which \
                         torch.cuda.memory._dump_snapshot makes");
         }
-        // Last, since the events of a trace are then moved, not copied.
+        // Last, so that the events of a trace are moved instead of copied.
         self.take_traces(traces)
     }
 
@@ -87,7 +87,7 @@ impl Store {
             let what = format!("{} devices have traces: those from {MOST_DEVICES} up are left out", lists.len());
             self.intake.problem(Problem::new(what));
         }
-        // From the last one, so that the events of a lone device are handed on as they lie.
+        // Last device first, so that the events of a single device are moved instead of copied.
         for (device, &list) in lists.iter().enumerate().take(MOST_DEVICES).rev() {
             let events = self.take_events(list)?;
             if !events.is_empty() {
@@ -97,7 +97,7 @@ impl Store {
         Ok(())
     }
 
-    /// The events of a list, which are taken from it.
+    /// Takes the events out of a list.
     fn take_events(&mut self, list: Value) -> Taken<Vec<RawEvent>> {
         let Value::List(row) = list else {
             if list != Value::None {
@@ -185,7 +185,7 @@ impl Store {
         Ok(())
     }
 
-    /// Takes the settings below `path`, those of inner dicts with a dot between the names.
+    /// Adds the settings below `path`; keys of nested dicts are joined with dots.
     fn take_settings(&mut self, path: &str, value: Value, depth: usize) {
         let open = match value {
             Value::Dict(row) => match self.dicts.get(row as usize) {
@@ -207,7 +207,7 @@ impl Store {
                 return;
             }
         };
-        // Taken, so that dicts that hold each other end.
+        // The items are taken out, so that the recursion ends even if dicts contain each other.
         for (key, value) in std::mem::take(&mut self.open_dicts[open as usize]) {
             let name = match key {
                 Value::Text(id) => self.intake.string(id).to_owned(),

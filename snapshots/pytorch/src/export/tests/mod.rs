@@ -1,4 +1,4 @@
-//! Tests of the whole export: a small trace as pickle and as JSON, and what reads back.
+//! Tests of the whole export: writes a small trace as pickle and as JSON and reads it back.
 
 mod unpickle;
 
@@ -61,7 +61,7 @@ fn as_json(trace: &Trace) -> (Value, Exported) {
     (serde_json::from_slice(&bytes).unwrap(), exported)
 }
 
-/// What the intake makes of the events of `value`, as any reader of snapshots hands them over.
+/// Builds a raw snapshot from the events of `value` through the intake, as any reader does.
 fn raw(value: &Value) -> RawSnapshot {
     let mut intake = Intake::default();
     let number = |event: &Value, key: &str| event[key].as_u64().unwrap_or_default();

@@ -1,18 +1,18 @@
-//! Unpickle: reads the pickles that are written here, by nothing but what PyTorch's viewer does with each opcode.
+//! Reads the pickles written by the exporter with the semantics that PyTorch's viewer gives each opcode.
 
 use std::fmt::Write as _;
 
 use serde_json::{Map, Number, Value};
 
-/// What a pickle says, and its opcodes one a line.
+/// The value of a pickle, and a listing of its opcodes, one per line.
 pub(super) struct Unpickled {
     pub(super) value: Value,
     pub(super) listing: String,
-    /// The largest number of items that one opcode takes.
+    /// The largest number of items added by one opcode.
     pub(super) largest_batch: usize,
 }
 
-/// Reads a pickle; panics at an opcode that PyTorch's viewer refuses.
+/// Reads a pickle; panics at an opcode that PyTorch's viewer rejects.
 pub(super) fn unpickle(bytes: &[u8]) -> Unpickled {
     let mut reader = Reader { bytes, at: 0 };
     let mut stack: Vec<Value> = Vec::new();
@@ -117,7 +117,7 @@ impl Reader<'_> {
         u32::from_le_bytes(self.take(4).try_into().unwrap())
     }
 
-    /// `LONG1` has a sign; here it is that of a number from 0.
+    /// Reads an integer. `LONG1` is signed, but only non-negative integers are accepted.
     fn number(&mut self, stack: &mut Vec<Value>, name: &str, length: usize) -> String {
         let value = self.take(length).iter().rev().fold(0_u128, |value, byte| value << 8 | u128::from(*byte));
         assert!(name != "LONG1" || self.bytes[self.at - 1] < 0x80, "a number below 0");

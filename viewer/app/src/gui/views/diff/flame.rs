@@ -2,22 +2,14 @@
 
 use std::sync::Arc;
 
-use eframe::egui::{Label, Rect, Response, Role, ScrollArea, Sense, Ui, WidgetInfo, pos2, vec2};
+use eframe::egui::{Label, Rect, Response, Role, Sense, Ui, WidgetInfo};
 use highwater_analysis::diff::{Change, DiffNode, DiffTree};
 use highwater_snapshots::units::{format_bytes, format_count, format_signed_bytes};
 
 use super::job::Answer;
 use crate::gui::views::moment::tile::{self, Emphasis};
-use crate::gui::widgets::theme;
-
-/// A node and its position: horizontal extent in points, and row.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Bar {
-    left: f32,
-    right: f32,
-    row: usize,
-    what: What,
-}
+use crate::gui::widgets::flame::{Bar, Part, flame_ui, width_of};
+use crate::gui::widgets::{flame, theme};
 
 /// The content of a bar.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -45,56 +37,32 @@ pub(super) struct Flame {
     focus: u32,
     /// The node with the keyboard focus.
     at: u32,
-    bars: Vec<Bar>,
+    bars: Vec<Bar<What>>,
     of: Option<(Arc<Answer>, u32, f32)>,
 }
 
 /// The bars of `focus`, its ancestors and everything below, by row, then from left to right.
-fn bars(tree: &DiffTree, focus: u32, width: f32) -> Vec<Bar> {
+fn bars(tree: &DiffTree, focus: u32, width: f32) -> Vec<Bar<What>> {
     // The common trunk is one bar: the functions that start a program carry no information.
     let trunk = trunk(tree);
     let inner = trunk.last().copied().unwrap_or(DiffTree::ROOT);
     let focus = if focus == DiffTree::ROOT || trunk.contains(&focus) { inner } else { focus };
     let path = tree.path(focus);
     let above = path.into_iter().filter(|id| *id == inner || !trunk.contains(id));
-    let above = std::iter::once(DiffTree::ROOT).chain(above);
-    let whole = |(row, id)| Bar { left: 0.0, right: width, row, what: What::Node(id) };
-    let mut out: Vec<Bar> = above.enumerate().map(whole).collect();
-    let total = tree.node(focus).extent;
-    if total == 0 {
-        return out;
-    }
-    let scale = f64::from(width) / total as f64;
-    let least = f64::from(theme::LEAST_BAR) / scale;
-    let mut row = vec![(focus, 0.0_f64)];
-    for depth in out.len().. {
-        let mut next = Vec::new();
-        for (id, left) in row {
-            let mut left = left;
-            let children = &tree.node(id).children;
-            let seen = children.partition_point(|child| tree.node(*child).extent as f64 >= least.max(1.0));
-            for &child in &children[..seen] {
-                let right = left + tree.node(child).extent as f64 * scale;
-                out.push(Bar { left: left as f32, right: right as f32, row: depth, what: What::Node(child) });
-                next.push((child, left));
-                left = right;
-            }
-            let rest = &children[seen..];
-            let sum = |of: fn(&DiffNode) -> u64| rest.iter().map(|child| of(tree.node(*child))).sum::<u64>();
-            let extent = sum(|node| node.extent);
-            if extent > 0 {
-                let bytes = [sum(|node| node.bytes[0]), sum(|node| node.bytes[1])];
-                let right = left + extent as f64 * scale;
-                let what = What::Rest { count: rest.len(), bytes };
-                out.push(Bar { left: left as f32, right: right as f32, row: depth, what });
-            }
-        }
-        if next.is_empty() {
-            break;
-        }
-        row = next;
-    }
-    out
+    let above = std::iter::once(DiffTree::ROOT).chain(above).map(What::Node);
+    flame::bars(above, (focus, tree.node(focus).extent), width, |id, least| parts(tree, id, least))
+}
+
+/// The children of a node, the widest first, those below `least` as one part.
+fn parts(tree: &DiffTree, id: u32, least: f64) -> Vec<Part<u32, What>> {
+    let children = &tree.node(id).children;
+    let wide = children.partition_point(|child| tree.node(*child).extent as f64 >= least.max(1.0));
+    let rest = &children[wide..];
+    let sum = |of: fn(&DiffNode) -> u64| rest.iter().map(|child| of(tree.node(*child))).sum::<u64>();
+    let bytes = [sum(|node| node.bytes[0]), sum(|node| node.bytes[1])];
+    let merged = Part { item: What::Rest { count: rest.len(), bytes }, size: sum(|node| node.extent), child: None };
+    let part = |&child: &u32| Part { item: What::Node(child), size: tree.node(child).extent, child: Some(child) };
+    children[..wide].iter().map(part).chain((merged.size > 0).then_some(merged)).collect()
 }
 
 /// The nodes common to all groups, starting below the root.
@@ -117,7 +85,7 @@ impl Flame {
     /// Shows the answer's tree in the available space; `chosen` is the chosen group.
     pub(super) fn flame_ui(&mut self, ui: &mut Ui, answer: &Arc<Answer>, chosen: Option<usize>) -> Option<Act> {
         legend_ui(ui);
-        let width = ui.available_width() - ui.spacing().scroll.bar_width - 2.0;
+        let width = width_of(ui);
         let is_same = self
             .of
             .as_ref()
@@ -126,58 +94,47 @@ impl Flame {
             self.bars = bars(&answer.tree, self.focus, width);
             self.of = Some((Arc::clone(answer), self.focus, width));
         }
-        let rows = self.bars.last().map_or(0, |bar| bar.row + 1);
-        let size = vec2(width, rows as f32 * theme::FLAME_ROW);
-        let area = ScrollArea::vertical().id_salt("difference flame").auto_shrink([false, false]);
-        area.show_viewport(ui, |ui, seen| {
-            let (rect, _) = ui.allocate_exact_size(size, Sense::hover());
-            let response = ui.interact(rect, ui.scope_id().with("difference bars"), Sense::click());
-            let keys: Vec<&str> = answer.keys().iter().map(|key| key.name()).collect();
-            let label = format!("Flame graph of the difference by {}", keys.join(", "));
-            response.widget_info(|| WidgetInfo::labeled(Role::Group, true, &label));
-            self.bars_ui(ui, (rect, seen), &response, answer, chosen)
-        })
-        .inner
+        let keys: Vec<&str> = answer.keys().iter().map(|key| key.name()).collect();
+        let label = format!("Flame graph of the difference by {}", keys.join(", "));
+        let bars = std::mem::take(&mut self.bars);
+        let act = flame_ui(ui, &label, &bars, |ui, response, visible| {
+            let clicked = self.bars_ui(ui, response, visible, answer, chosen);
+            match clicked {
+                Some(What::Node(id)) => self.go(&answer.tree, id),
+                _ => self.walk(ui, response, &answer.tree, &bars),
+            }
+        });
+        self.bars = bars;
+        act
     }
 
+    /// Shows the visible bars; returns the one that was clicked.
     fn bars_ui(
-        &mut self,
+        &self,
         ui: &Ui,
-        (rect, seen): (Rect, Rect),
         response: &Response,
+        visible: Vec<(usize, Rect, &What)>,
         answer: &Answer,
         chosen: Option<usize>,
-    ) -> Option<Act> {
+    ) -> Option<What> {
         let tree = &answer.tree;
-        let first = (seen.top() / theme::FLAME_ROW).floor().max(0.0) as usize;
-        let end = (seen.bottom() / theme::FLAME_ROW).ceil().max(0.0) as usize;
-        let from = self.bars.partition_point(|bar| bar.row < first);
-        let to = self.bars.partition_point(|bar| bar.row < end);
         let mut clicked = None;
-        for (index, bar) in self.bars.iter().enumerate().take(to).skip(from) {
-            if bar.right - bar.left < 1.0 {
-                continue;
-            }
-            let top = rect.top() + bar.row as f32 * theme::FLAME_ROW;
-            let place = Rect::from_min_max(
-                pos2(rect.left() + bar.left, top),
-                pos2(rect.left() + bar.right, top + theme::FLAME_ROW),
-            );
-            let (name, bytes, change) = facts(tree, bar.what);
+        for (index, place, what) in visible {
+            let (name, bytes, change) = facts(tree, *what);
             let words =
                 tile::with_amount(ui, place, &name, &format_signed_bytes(i128::from(bytes[1]) - i128::from(bytes[0])));
             let on_bar = ui.interact(place, response.id.with(index), Sense::CLICK);
             on_bar.widget_info(|| {
                 WidgetInfo::labeled(Role::Button, true, format!("{name}: {}, {}", words_of(bytes), change.name()))
             });
-            let group = if let What::Node(id) = bar.what { tree.node(id).group } else { None };
-            let is_chosen = response.has_focus() && bar.what == What::Node(self.at)
+            let group = if let What::Node(id) = what { tree.node(*id).group } else { None };
+            let is_chosen = response.has_focus() && *what == What::Node(self.at)
                 || group.is_some() && group.map(|group| group as usize) == chosen;
             let emphasis = Emphasis { is_hovered: on_bar.hovered(), is_chosen };
             tile::paint(ui, place, theme::change(change), [&words, ""], emphasis);
             if on_bar.clicked() {
                 response.request_focus();
-                clicked = Some(bar.what);
+                clicked = Some(*what);
             }
             on_bar.on_hover_ui(|ui| {
                 ui.set_max_width(theme::TOOLTIP_WIDTH);
@@ -187,10 +144,7 @@ impl Flame {
             });
         }
         tile::focus_frame(ui, response);
-        if let Some(What::Node(id)) = clicked {
-            return self.go(tree, id);
-        }
-        self.walk(ui, response, tree)
+        clicked
     }
 
     /// Chooses the group that ends at a node, or zooms into the node.
@@ -204,7 +158,7 @@ impl Flame {
         None
     }
 
-    fn walk(&mut self, ui: &Ui, response: &Response, tree: &DiffTree) -> Option<Act> {
+    fn walk(&mut self, ui: &Ui, response: &Response, tree: &DiffTree, bars: &[Bar<What>]) -> Option<Act> {
         let walked = tile::walked(ui, response);
         if walked.leaves {
             let parent = tree.node(self.focus).parent;
@@ -212,7 +166,7 @@ impl Flame {
             self.at = self.focus;
             return None;
         }
-        let is_drawn = |id: u32| self.bars.iter().any(|bar| bar.what == What::Node(id));
+        let is_drawn = |id: u32| bars.iter().any(|bar| bar.item == What::Node(id));
         let next = match walked.by {
             [0, 0] if walked.filters => return Some(Act::Filter(tree.node(self.at).group? as usize)),
             [0, 0] if walked.enters => return self.go(tree, self.at),
@@ -304,10 +258,10 @@ mod tests {
         let stacks = StackText { tables: [&tables; 2], hides_internals: true };
         let tree = DiffTree::of(&groups, &[GroupKey::Category], &stacks);
         let bars = bars(&tree, DiffTree::ROOT, 100.0);
-        let inner: Vec<&Bar> = bars.iter().filter(|bar| bar.row == 1).collect();
+        let inner: Vec<&Bar<What>> = bars.iter().filter(|bar| bar.row == 1).collect();
         assert_eq!(inner.len(), 3);
         assert!((inner[0].left, inner[2].right) == (0.0, 100.0) && inner[0].right == inner[1].left);
-        assert_eq!(inner[2].what, What::Rest { count: 2, bytes: [10, 6] });
-        assert_eq!(facts(&tree, inner[0].what).2, Change::Shrunk);
+        assert_eq!(inner[2].item, What::Rest { count: 2, bytes: [10, 6] });
+        assert_eq!(facts(&tree, inner[0].item).2, Change::Shrunk);
     }
 }
