@@ -2,7 +2,7 @@
 //!
 //! `cargo run --example record_training`, then open `training.snap` with `highwater`.
 
-use highwater_engine::nn::{Child, Init, LayerNorm, Linear, Mlp, Module, Visitor};
+use highwater_engine::nn::{Child, Init, LayerNorm, Linear, Mlp, Module};
 use highwater_engine::nn::{Filling, LinearFilling};
 use highwater_engine::optim::{AdamW, Optimizer, RuleOptimizer};
 use highwater_engine::{DType, Device, Result, Tensor};
@@ -35,11 +35,7 @@ impl Module for Model {
         self.head.forward(&mixed)
     }
 
-    fn visit(&self, visitor: &mut Visitor) {
-        visitor.child(&self.norm);
-        visitor.child(&self.mlp);
-        visitor.child(&self.head);
-    }
+    highwater_engine::visit_fields!(norm, mlp, head);
 }
 
 fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {

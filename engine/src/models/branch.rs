@@ -73,11 +73,5 @@ impl Module for FrozenTrunk {
         self.head.forward(&hidden)
     }
 
-    fn visit(&self, visitor: &mut Visitor) {
-        visitor.child(&self.trunk);
-        if let Some(branch) = &self.branch {
-            visitor.child(branch);
-        }
-        visitor.child(&self.head);
-    }
+    crate::visit_fields!(trunk, branch, head);
 }

@@ -4,7 +4,7 @@ use highwater_recorder::Category;
 
 use crate::autograd::no_grad;
 use crate::error::Result;
-use crate::nn::{Filling, Init, Module, Visitor};
+use crate::nn::{Filling, Init, Module};
 use crate::tensor::Tensor;
 
 /// x · (x · (… · (x · z))): the loop in which an engine that adds up gradients late, or out of place, runs out of memory.
@@ -78,8 +78,5 @@ impl Module for MatmulChain {
         (0..self.length).try_fold(start.clone(), |product, _| self.factor.matmul(&product))
     }
 
-    fn visit(&self, visitor: &mut Visitor) {
-        visitor.parameter("factor", &self.factor);
-        visitor.parameter("start", &self.start);
-    }
+    crate::visit_fields!(factor, start);
 }

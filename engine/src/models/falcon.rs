@@ -2,7 +2,7 @@
 
 use super::language::{LanguageModel, check_groups, check_heads, check_tokens, through, without_bias};
 use crate::error::Result;
-use crate::nn::{Child, Embedding, Filling, Init, LayerNorm, LoraOptions, Module, Projection, Sequence, Visitor};
+use crate::nn::{Child, Embedding, Filling, Init, LayerNorm, LoraOptions, Module, Projection, Sequence};
 use crate::ops::{AttentionOptions, RotaryOptions};
 use crate::tensor::Tensor;
 
@@ -116,11 +116,7 @@ impl Module for Falcon {
         self.hidden(tokens)?.linear(self.head_weight(), None)
     }
 
-    fn visit(&self, visitor: &mut Visitor) {
-        visitor.child(&self.word_embeddings);
-        visitor.child(&self.h);
-        visitor.child(&self.ln_f);
-    }
+    crate::visit_fields!(word_embeddings, h, ln_f);
 }
 
 impl Block {
@@ -143,11 +139,7 @@ impl Module for Block {
         sum.into_add(input)
     }
 
-    fn visit(&self, visitor: &mut Visitor) {
-        visitor.child(&self.input_layernorm);
-        visitor.child(&self.self_attention);
-        visitor.child(&self.mlp);
-    }
+    crate::visit_fields!(input_layernorm, self_attention, mlp);
 }
 
 impl Attention {
@@ -174,10 +166,7 @@ impl Module for Attention {
         self.dense.forward(&mixed)
     }
 
-    fn visit(&self, visitor: &mut Visitor) {
-        visitor.child(&self.query_key_value);
-        visitor.child(&self.dense);
-    }
+    crate::visit_fields!(query_key_value, dense);
 }
 
 impl Mlp {
@@ -205,8 +194,5 @@ impl Module for Mlp {
         self.run(input.clone())
     }
 
-    fn visit(&self, visitor: &mut Visitor) {
-        visitor.child(&self.dense_h_to_4h);
-        visitor.child(&self.dense_4h_to_h);
-    }
+    crate::visit_fields!(dense_h_to_4h, dense_4h_to_h);
 }

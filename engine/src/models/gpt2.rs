@@ -179,12 +179,7 @@ impl Module for Block {
         self.mlp.run([normed], |mlp, [normed]| mlp.run(normed))?.into_add(&attended)
     }
 
-    fn visit(&self, visitor: &mut Visitor) {
-        visitor.child(&self.ln_1);
-        visitor.child(&self.attn);
-        visitor.child(&self.ln_2);
-        visitor.child(&self.mlp);
-    }
+    crate::visit_fields!(ln_1, attn, ln_2, mlp);
 }
 
 impl Attention {

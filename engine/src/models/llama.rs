@@ -2,7 +2,7 @@
 
 use super::language::{LanguageModel, check_groups, check_heads, check_tokens, through, without_bias};
 use crate::error::Result;
-use crate::nn::{Child, Embedding, Filling, Init, Linear, LoraOptions, Module, Projection, RmsNorm, Sequence, Visitor};
+use crate::nn::{Child, Embedding, Filling, Init, Linear, LoraOptions, Module, Projection, RmsNorm, Sequence};
 use crate::ops::{AttentionOptions, RotaryOptions};
 use crate::tensor::Tensor;
 
@@ -132,12 +132,7 @@ impl Module for Llama {
         self.lm_head.forward(&self.hidden(tokens)?)
     }
 
-    fn visit(&self, visitor: &mut Visitor) {
-        visitor.child(&self.embed_tokens);
-        visitor.child(&self.layers);
-        visitor.child(&self.norm);
-        visitor.child(&self.lm_head);
-    }
+    crate::visit_fields!(embed_tokens, layers, norm, lm_head);
 }
 
 impl Block {
@@ -160,12 +155,7 @@ impl Module for Block {
         self.mlp.run([normed], |mlp, [normed]| mlp.run(normed))?.into_add(&attended)
     }
 
-    fn visit(&self, visitor: &mut Visitor) {
-        visitor.child(&self.input_layernorm);
-        visitor.child(&self.self_attn);
-        visitor.child(&self.post_attention_layernorm);
-        visitor.child(&self.mlp);
-    }
+    crate::visit_fields!(input_layernorm, self_attn, post_attention_layernorm, mlp);
 }
 
 impl Attention {
@@ -208,12 +198,7 @@ impl Module for Attention {
         self.run(input.clone())
     }
 
-    fn visit(&self, visitor: &mut Visitor) {
-        visitor.child(&self.q_proj);
-        visitor.child(&self.k_proj);
-        visitor.child(&self.v_proj);
-        visitor.child(&self.o_proj);
-    }
+    crate::visit_fields!(q_proj, k_proj, v_proj, o_proj);
 }
 
 impl Mlp {
@@ -242,9 +227,5 @@ impl Module for Mlp {
         self.run(input.clone())
     }
 
-    fn visit(&self, visitor: &mut Visitor) {
-        visitor.child(&self.gate_proj);
-        visitor.child(&self.up_proj);
-        visitor.child(&self.down_proj);
-    }
+    crate::visit_fields!(gate_proj, up_proj, down_proj);
 }

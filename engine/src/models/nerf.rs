@@ -2,7 +2,7 @@
 
 use crate::autograd::no_grad;
 use crate::error::{Error, Result};
-use crate::nn::{Child, Init, Linear, Module, Sequence, Visitor};
+use crate::nn::{Child, Init, Linear, Module, Sequence};
 use crate::rng::Rng;
 use crate::tensor::Tensor;
 
@@ -140,9 +140,7 @@ impl Module for Nerf {
         self.look_at(points)
     }
 
-    fn visit(&self, visitor: &mut Visitor) {
-        visitor.child(&self.network);
-    }
+    crate::visit_fields!(network);
 }
 
 /// The network itself: encoded points to colour and density.
@@ -190,8 +188,5 @@ impl Module for RadianceField {
         self.head.forward(&hidden)
     }
 
-    fn visit(&self, visitor: &mut Visitor) {
-        visitor.child(&self.layers);
-        visitor.child(&self.head);
-    }
+    crate::visit_fields!(layers, head);
 }

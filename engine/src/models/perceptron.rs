@@ -1,7 +1,7 @@
 //! Perceptron: linear layers with ReLU between them.
 
 use crate::error::Result;
-use crate::nn::{Child, Init, Linear, Module, Sequence, Visitor};
+use crate::nn::{Child, Init, Linear, Module, Sequence};
 use crate::tensor::Tensor;
 
 /// A multi-layer perceptron (Rosenblatt, 1958; Rumelhart et al., 1986).
@@ -32,8 +32,5 @@ impl Module for Perceptron {
         self.head.forward(&hidden)
     }
 
-    fn visit(&self, visitor: &mut Visitor) {
-        visitor.child(&self.layers);
-        visitor.child(&self.head);
-    }
+    crate::visit_fields!(layers, head);
 }

@@ -2,8 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::nn::{
-    Child, EncoderBlock, EncoderSize, Filling, Init, LayerNorm, Linear, LinearFilling, Module, PatchEmbedding,
-    Sequence, Visitor,
+    Child, EncoderBlock, EncoderSize, Filling, Init, LayerNorm, Linear, LinearFilling, Module, PatchEmbedding, Sequence,
 };
 use crate::tensor::Tensor;
 
@@ -105,12 +104,7 @@ impl Module for VisionTransformer {
         self.heads.forward(&class_token)
     }
 
-    fn visit(&self, visitor: &mut Visitor) {
-        visitor.parameter("class_token", &self.class_token);
-        visitor.child(&self.conv_proj);
-        visitor.child(&self.encoder);
-        visitor.child(&self.heads);
-    }
+    crate::visit_fields!(class_token, conv_proj, encoder, heads);
 }
 
 impl Encoder {
@@ -139,11 +133,7 @@ impl Module for Encoder {
         self.encode(tokens.clone())
     }
 
-    fn visit(&self, visitor: &mut Visitor) {
-        visitor.parameter("pos_embedding", &self.pos_embedding);
-        visitor.child(&self.layers);
-        visitor.child(&self.ln);
-    }
+    crate::visit_fields!(pos_embedding, layers, ln);
 }
 
 impl Module for Heads {
@@ -151,7 +141,5 @@ impl Module for Heads {
         self.head.forward(class_token)
     }
 
-    fn visit(&self, visitor: &mut Visitor) {
-        visitor.child(&self.head);
-    }
+    crate::visit_fields!(head);
 }

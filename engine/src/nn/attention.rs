@@ -2,7 +2,7 @@
 
 use super::init::{Filling, Init};
 use super::linear::{Linear, LinearFilling};
-use super::module::{Child, Module, Visitor};
+use super::module::{Child, Module};
 use crate::error::{Error, Result};
 use crate::ops::attention::AttentionOptions;
 use crate::tensor::Tensor;
@@ -42,8 +42,5 @@ impl Module for MultiHeadAttention {
         self.out_proj.forward(&mixed)
     }
 
-    fn visit(&self, visitor: &mut Visitor) {
-        visitor.child(&self.in_proj);
-        visitor.child(&self.out_proj);
-    }
+    crate::visit_fields!(in_proj, out_proj);
 }

@@ -2,7 +2,7 @@
 
 use super::init::{Filling, Init};
 use super::linear::LinearFilling;
-use super::module::{Module, Visitor};
+use super::module::Module;
 use crate::error::Result;
 use crate::ops::{ConvOptions, ConvTransposeOptions};
 use crate::tensor::Tensor;
@@ -43,12 +43,7 @@ impl Module for Conv2d {
         images.conv2d(&self.weight, self.bias.as_ref(), self.options)
     }
 
-    fn visit(&self, visitor: &mut Visitor) {
-        visitor.parameter("weight", &self.weight);
-        if let Some(bias) = &self.bias {
-            visitor.parameter("bias", bias);
-        }
-    }
+    crate::visit_fields!(weight, bias);
 }
 
 /// A transposed convolution with square kernels: `[batch, inputs, height, width]` to larger `[batch, outputs, …]`.
@@ -94,10 +89,5 @@ impl Module for ConvTranspose2d {
         images.conv_transpose2d(&self.weight, self.bias.as_ref(), self.options)
     }
 
-    fn visit(&self, visitor: &mut Visitor) {
-        visitor.parameter("weight", &self.weight);
-        if let Some(bias) = &self.bias {
-            visitor.parameter("bias", bias);
-        }
-    }
+    crate::visit_fields!(weight, bias);
 }

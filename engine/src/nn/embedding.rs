@@ -1,7 +1,7 @@
 //! Embedding: a table of vectors, looked up by number.
 
 use super::init::{Filling, Init};
-use super::module::{Module, Visitor};
+use super::module::Module;
 use crate::error::Result;
 use crate::tensor::Tensor;
 
@@ -33,7 +33,5 @@ impl Module for Embedding {
         self.weight.embedding(indices)
     }
 
-    fn visit(&self, visitor: &mut Visitor) {
-        visitor.parameter("weight", &self.weight);
-    }
+    crate::visit_fields!(weight);
 }

@@ -1,7 +1,7 @@
 //! Linear: y = x · Wᵀ + b.
 
 use super::init::{Filling, Init};
-use super::module::{Module, Visitor};
+use super::module::Module;
 use crate::error::Result;
 use crate::tensor::Tensor;
 
@@ -52,10 +52,5 @@ impl Module for Linear {
         input.linear(&self.weight, self.bias.as_ref())
     }
 
-    fn visit(&self, visitor: &mut Visitor) {
-        visitor.parameter("weight", &self.weight);
-        if let Some(bias) = &self.bias {
-            visitor.parameter("bias", bias);
-        }
-    }
+    crate::visit_fields!(weight, bias);
 }

@@ -2,7 +2,7 @@
 
 use super::init::Init;
 use super::linear::{Linear, LinearFilling};
-use super::module::{Child, Module, Visitor};
+use super::module::{Child, Module};
 use crate::error::Result;
 use crate::tensor::Tensor;
 
@@ -33,8 +33,5 @@ impl Module for Mlp {
         self.fc2.forward(&hidden)
     }
 
-    fn visit(&self, visitor: &mut Visitor) {
-        visitor.child(&self.fc1);
-        visitor.child(&self.fc2);
-    }
+    crate::visit_fields!(fc1, fc2);
 }

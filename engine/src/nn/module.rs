@@ -45,6 +45,54 @@ pub trait Module: Send + Sync + 'static {
     }
 }
 
+/// A field of a module, as [`visit_fields!`](crate::visit_fields) visits it.
+pub trait Field {
+    /// Passes the field, which is called `name`, to `visitor`.
+    fn accept(&self, name: &str, visitor: &mut Visitor);
+}
+
+impl Field for Tensor {
+    fn accept(&self, name: &str, visitor: &mut Visitor) {
+        visitor.parameter(name, self);
+    }
+}
+
+impl<M: Module> Field for Child<M> {
+    /// A child has the name that it was created with.
+    fn accept(&self, _name: &str, visitor: &mut Visitor) {
+        visitor.child(self);
+    }
+}
+
+impl Field for Mode {
+    fn accept(&self, _name: &str, visitor: &mut Visitor) {
+        visitor.mode(self);
+    }
+}
+
+impl<F: Field> Field for Option<F> {
+    fn accept(&self, name: &str, visitor: &mut Visitor) {
+        self.iter().for_each(|field| field.accept(name, visitor));
+    }
+}
+
+impl<F: Field> Field for Vec<F> {
+    fn accept(&self, name: &str, visitor: &mut Visitor) {
+        self.iter().for_each(|field| field.accept(name, visitor));
+    }
+}
+
+/// Implements [`Module::visit`](crate::nn::Module::visit) for a module of which these fields, in this order, are parameters
+/// (tensors, under the names of the fields), children and modes.
+#[macro_export]
+macro_rules! visit_fields {
+    ($($field:ident),+ $(,)?) => {
+        fn visit(&self, visitor: &mut $crate::nn::Visitor) {
+            $($crate::nn::Field::accept(&self.$field, stringify!($field), visitor);)+
+        }
+    };
+}
+
 fn visited<M: Module + ?Sized>(module: &M, mut visitor: Visitor) -> Visitor {
     module.visit(&mut visitor);
     visitor
@@ -255,9 +303,5 @@ impl<M: Module> Module for Sequence<M> {
         Ok(result)
     }
 
-    fn visit(&self, visitor: &mut Visitor) {
-        for child in &self.children {
-            visitor.child(child);
-        }
-    }
+    crate::visit_fields!(children);
 }

@@ -1,7 +1,7 @@
 //! Norm: layers that bring rows to one size.
 
 use super::init::{Filling, Init};
-use super::module::{Module, Visitor};
+use super::module::Module;
 use crate::error::Result;
 use crate::tensor::Tensor;
 
@@ -29,10 +29,7 @@ impl Module for LayerNorm {
         input.layer_norm(Some(&self.weight), Some(&self.bias), self.epsilon)
     }
 
-    fn visit(&self, visitor: &mut Visitor) {
-        visitor.parameter("weight", &self.weight);
-        visitor.parameter("bias", &self.bias);
-    }
+    crate::visit_fields!(weight, bias);
 }
 
 /// Divides the last axis by the root of its mean square, then scales it (Zhang and Sennrich, 2019).
@@ -54,7 +51,5 @@ impl Module for RmsNorm {
         input.rms_norm(Some(&self.weight), self.epsilon)
     }
 
-    fn visit(&self, visitor: &mut Visitor) {
-        visitor.parameter("weight", &self.weight);
-    }
+    crate::visit_fields!(weight);
 }

@@ -1,7 +1,7 @@
 //! Patch: an image cut into squares, each made a token.
 
 use super::init::{Filling, Init};
-use super::module::{Module, Visitor};
+use super::module::Module;
 use crate::error::Result;
 use crate::ops::conv::ConvOptions;
 use crate::tensor::Tensor;
@@ -31,8 +31,5 @@ impl Module for PatchEmbedding {
         images.conv2d(&self.weight, Some(&self.bias), options)?.flatten_from(2)?.transpose(1, 2)
     }
 
-    fn visit(&self, visitor: &mut Visitor) {
-        visitor.parameter("weight", &self.weight);
-        visitor.parameter("bias", &self.bias);
-    }
+    crate::visit_fields!(weight, bias);
 }

@@ -4,7 +4,7 @@ use super::attention::MultiHeadAttention;
 use super::init::{Filling, Init};
 use super::linear::LinearFilling;
 use super::mlp::Mlp;
-use super::module::{Child, Module, Visitor};
+use super::module::{Child, Module};
 use super::norm::LayerNorm;
 use crate::error::Result;
 use crate::ops::attention::AttentionOptions;
@@ -58,10 +58,5 @@ impl Module for EncoderBlock {
         self.mlp.forward(&self.ln_2.forward(&attended)?)?.into_add(&attended)
     }
 
-    fn visit(&self, visitor: &mut Visitor) {
-        visitor.child(&self.ln_1);
-        visitor.child(&self.self_attention);
-        visitor.child(&self.ln_2);
-        visitor.child(&self.mlp);
-    }
+    crate::visit_fields!(ln_1, self_attention, ln_2, mlp);
 }

@@ -94,14 +94,7 @@ impl Module for Block {
         input.add(&self.fc2.forward(&hidden)?)
     }
 
-    fn visit(&self, visitor: &mut Visitor) {
-        visitor.child(&self.norm1);
-        visitor.child(&self.qkv);
-        visitor.child(&self.out);
-        visitor.child(&self.norm2);
-        visitor.child(&self.fc1);
-        visitor.child(&self.fc2);
-    }
+    highwater_engine::visit_fields!(norm1, qkv, out, norm2, fc1, fc2);
 }
 
 struct Gpt {
@@ -128,12 +121,7 @@ impl Module for Gpt {
         self.norm.forward(&self.blocks.forward(&input)?)?.linear(self.tokens.weight(), None)
     }
 
-    fn visit(&self, visitor: &mut Visitor) {
-        visitor.child(&self.tokens);
-        visitor.child(&self.places);
-        visitor.child(&self.blocks);
-        visitor.child(&self.norm);
-    }
+    highwater_engine::visit_fields!(tokens, places, blocks, norm);
 }
 
 /// The loss of every step of a language model.
