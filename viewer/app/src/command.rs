@@ -89,11 +89,11 @@ commands! {
     NextStep = "Next step", "Show the next training step.", ["PageDown"], "iteration";
     /// The local peak before the moment.
     PreviousPeak = "Previous peak",
-        "Pin the previous local peak, from which the total falls by at least 2 % of its maximum.",
+        "Pin the previous local peak, from which the total falls by at least 2% of its maximum.",
         ["Shift+N"], "local maximum";
     /// The local peak after the moment.
     NextPeak = "Next peak",
-        "Pin the next local peak, from which the total falls by at least 2 % of its maximum.",
+        "Pin the next local peak, from which the total falls by at least 2% of its maximum.",
         ["N"], "local maximum";
     /// The failed request after the moment, on any device.
     NextOom = "Next failed request",

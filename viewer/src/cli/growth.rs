@@ -220,7 +220,7 @@ impl<'a> GrowthReport<'a> {
             0 | 1 => String::new(),
             _ => format!("Device {}: ", growth.start.device.0),
         };
-        let leaks = leak_texts(&growth.leaks, growth.step_count());
+        let leaks = leak_texts(&growth.leaks, &growth.window);
         let mut lines: Vec<String> = leaks.into_iter().map(|text| format!("{device}{text}")).collect();
         lines.push(format!("{device}{}", self.headline(growth)));
         lines

@@ -31,10 +31,10 @@ fn info_says_what_is_in_a_recording() {
               baseline   4 KiB requested before the first event
 
               total           peak  of device  at event  step  phase            end  what it counts
-              requested  20.98 KiB      0.3 %        11     0  optimizer  12.98 KiB  requested by live blocks
-              allocated     21 KiB      0.3 %        11     0  optimizer     13 KiB  after rounding
-              active        21 KiB      0.3 %        11     0  optimizer     13 KiB  plus blocks awaiting a stream
-              reserved       4 MiB     50.0 %         9     0  optimizer      4 MiB  obtained from the driver
+              requested  20.98 KiB       0.3%        11     0  optimizer  12.98 KiB  requested by live blocks
+              allocated     21 KiB       0.3%        11     0  optimizer     13 KiB  after rounding
+              active        21 KiB       0.3%        11     0  optimizer     13 KiB  plus blocks awaiting a stream
+              reserved       4 MiB      50.0%         9     0  optimizer      4 MiB  obtained from the driver
 
             Complete: nothing was lost, inferred or guessed.
 
@@ -50,13 +50,13 @@ fn peak_names_who_holds_memory() {
         &expect![[r#"
             Peak: 20.98 KiB requested, at event 11, step 0, optimizer.
 
-              category             bytes    share            blocks
-              optimizer_state      8 KiB   38.1 %  ███████▋       1
-              parameter            4 KiB   19.1 %  ███▊           1
-              gradient             4 KiB   19.1 %  ███▊           1
-              temporary            4 KiB   19.1 %  ███▊           1
-              input               1000 B    4.7 %  ▉              1
-              total            20.98 KiB  100.0 %
+              category             bytes   share            blocks
+              optimizer_state      8 KiB   38.1%  ███████▋       1
+              parameter            4 KiB   19.1%  ███▊           1
+              gradient             4 KiB   19.1%  ███▊           1
+              temporary            4 KiB   19.1%  ███▊           1
+              input               1000 B    4.7%  ▉              1
+              total            20.98 KiB  100.0%
 
             Next: highwater peak step.snap --by op,scope   for the operations and modules behind it
         "#]],
@@ -70,11 +70,11 @@ fn peak_takes_the_reserved_bytes_apart_too() {
         &expect![[r#"
             Peak: 4 MiB reserved, at event 9, step 0, optimizer.
 
-              category            scope                  bytes    share                        blocks
-              (free in segments)  (free in segments)  3.99 MiB   99.8 %  ███████████████████▉
-              parameter           layer                  4 KiB    0.1 %  ▏                          1
-              2 more groups                              5 KiB    0.1 %  ▏
-              total                                      4 MiB  100.0 %
+              category            scope                  bytes   share                        blocks
+              (free in segments)  (free in segments)  3.99 MiB   99.8%  ███████████████████▉
+              parameter           layer                  4 KiB    0.1%  ▏                          1
+              2 more groups                              5 KiB    0.1%  ▏
+              total                                      4 MiB  100.0%
 
             Next: highwater peak step.snap --by frame --metric reserved   for the lines of code behind it
         "#]],
@@ -87,11 +87,11 @@ fn peak_looks_at_any_event_and_at_chosen_blocks() {
         "peak step.snap --at 3 --by op --where 'category=activation,input size>=2KiB'",
         &expect![[r#"
             At event 3, step 0, forward: 7.91 KiB requested.
-            Of these, 2.93 KiB (37.1 %) are in blocks with category=activation,input size>=2KiB.
+            Of these, 2.93 KiB (37.1%) are in blocks with category=activation,input size>=2KiB.
 
-              op         bytes    share                        blocks
-              linear  2.93 KiB  100.0 %  ████████████████████       1
-              total   2.93 KiB  100.0 %
+              op         bytes   share                        blocks
+              linear  2.93 KiB  100.0%  ████████████████████       1
+              total   2.93 KiB  100.0%
 
             Next: highwater peak step.snap --by frame --at 3 --where 'category=activation,input size>=2KiB'   for the lines of code behind it
         "#]],

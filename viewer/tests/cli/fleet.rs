@@ -61,7 +61,7 @@ fn a_folder_tells_which_rank_stands_out_which_is_missing_and_what_is_not_read() 
         Rank 2 peaks highest: 900 MiB allocated, at event 3, step 0, forward.
         Rank 2 stands out: its peak of 900 MiB allocated is 300 MiB above the median of 4 ranks, where the others hardly differ.
         Missing of 5 ranks: 3.
-        A rank stands out if its peak is more than 5 median absolute deviations, 5 % and 64 MiB from the median of at least 3 ranks whose devices have the same capacity.
+        A rank stands out if its peak is more than 5 median absolute deviations, 5% and 64 MiB from the median of at least 3 ranks whose devices have the same capacity.
 
           rank  file             host  events  allocated  reserved  at event  step  phase        end  lost  trust
              0  step.rank0.snap  box        6    600 MiB     1 GiB         3     0  forward  100 MiB     0  complete

@@ -29,14 +29,14 @@ fn check_says_which_budgets_are_kept_and_who_broke_the_others() {
               exceeded  max-phase backward  peak of requested in backward   1 KiB  11.91 KiB  −10.91 KiB
 
             max-peak: 1000 B over the limit, at event 11, step 0, optimizer.
-              optimizer states of scope `layer` take 8 KiB of the 20.98 KiB at the peak (38 %).
+              optimizer states of scope `layer` take 8 KiB of the 20.98 KiB at the peak (38%).
 
             max-phase backward: 10.91 KiB over the limit, at event 5, step 0, backward.
-              parameters of scope `layer` take 4 KiB of the 11.91 KiB at the peak of backward (34 %).
+              parameters of scope `layer` take 4 KiB of the 11.91 KiB at the peak of backward (34%).
 
             Next: highwater explain step.snap   for what could be done about the peak
-            ::error title=highwater check max-peak::peak of requested is 20.98 KiB, the limit 20 KiB: optimizer states of scope `layer` take 8 KiB of the 20.98 KiB at the peak (38 %25)
-            ::error title=highwater check max-phase backward::peak of requested in backward is 11.91 KiB, the limit 1 KiB: parameters of scope `layer` take 4 KiB of the 11.91 KiB at the peak of backward (34 %25)
+            ::error title=highwater check max-peak::peak of requested is 20.98 KiB, the limit 20 KiB: optimizer states of scope `layer` take 8 KiB of the 20.98 KiB at the peak (38%25)
+            ::error title=highwater check max-phase backward::peak of requested in backward is 11.91 KiB, the limit 1 KiB: parameters of scope `layer` take 4 KiB of the 11.91 KiB at the peak of backward (34%25)
         "#]],
     );
 }
@@ -49,9 +49,9 @@ fn check_compares_with_a_baseline() {
         &expect![[r#"
             Failed: 1 of 2 budgets exceeded.
 
-                        rule            what                                                   limit     actual   headroom   baseline
-              exceeded  max-growth      peak of requested, at most 5 % above the baseline  17.83 KiB  20.98 KiB  −3.15 KiB  16.98 KiB
-              met       max activation  peak of activation                                     3 KiB   2.93 KiB       72 B   5.86 KiB
+                        rule            what                                                  limit     actual   headroom   baseline
+              exceeded  max-growth      peak of requested, at most 5% above the baseline  17.83 KiB  20.98 KiB  −3.15 KiB  16.98 KiB
+              met       max activation  peak of activation                                    3 KiB   2.93 KiB       72 B   5.86 KiB
 
             max-growth: 3.15 KiB over the limit, at event 11, step 0, optimizer.
               temporaries grew 4 KiB at the peak (from 0 B to 4 KiB).
@@ -136,7 +136,7 @@ fn check_ends_with_0_or_1_and_writes_markdown_and_reads_budgets() {
         | **exceeded** | `max-peak` | peak of requested | 1 KiB | 20.98 KiB | −19.98 KiB | 20.98 KiB |
         | met | `max-phase backward` | peak of requested in backward | 1 GiB | 11.91 KiB | 1023.99 MiB | 11.91 KiB |
 
-        - **max-peak**: 19.98 KiB over the limit, at event 11, step 0, optimizer: optimizer states of scope `layer` take 8 KiB of the 20.98 KiB at the peak (38 %).
+        - **max-peak**: 19.98 KiB over the limit, at event 11, step 0, optimizer: optimizer states of scope `layer` take 8 KiB of the 20.98 KiB at the peak (38%).
     "#]].assert_eq(&markdown);
     let (code, text) = status("check step.snap --budgets budgets.toml --markdown -");
     assert_eq!((code, text), (Some(1), markdown), "in place of the text");
@@ -234,7 +234,7 @@ fn growth_says_what_lives_on_from_step_to_step() {
         leaky(),
         "growth leaky.snap",
         &expect![[r#"
-            remember leaks 100 B a step: 300 B from 3 steps is still live.
+            remember leaks 100 B a step: 300 B from 3 steps (1 to 3) is still live.
             Live memory grows from the start of step 1 to the end of step 3: 300 B in 3 steps, 100 B a step on average.
             350 B allocated in these steps is still live (4 blocks); 50 B from before was freed (1 block). Live memory (requested): 1.12 KiB before, 1.42 KiB after, +300 B.
             Extrapolated: if every step adds as much, the peak of a step, 1.71 KiB now, exceeds the device's 4 KiB after 24 more steps; fragmentation and what is outside the allocator bring that sooner.
@@ -380,12 +380,12 @@ fn oom_says_why_a_request_failed_and_who_stood_in_its_way() {
         "oom crowded.snap --top 1",
         &expect![[r#"
             Out of memory: 20 MiB requested by matmul of net.fc, at event 17, step 0, forward; 40 MiB of 70 MiB allocated in live blocks.
-              category    frame   live   share  blocks
-              activation  op_b   8 MiB  20.0 %       1
-              activation  op_c   8 MiB  20.0 %       1
-              activation  op_e   8 MiB  20.0 %       1
-              activation  op_f   8 MiB  20.0 %       1
-              activation  op_h   8 MiB  20.0 %       1
+              category    frame   live  share  blocks
+              activation  op_b   8 MiB  20.0%       1
+              activation  op_c   8 MiB  20.0%       1
+              activation  op_e   8 MiB  20.0%       1
+              activation  op_f   8 MiB  20.0%       1
+              activation  op_h   8 MiB  20.0%       1
             Probable cause: fragmentation. Not tested: the replay differs from the recording from event 3 on, and does not fail there.
             Why: 24 MiB are free in the large pool and 6 MiB on the device, but the largest free range is 8 MiB.
 

@@ -42,7 +42,7 @@ fn only(trace: &Trace) -> Value {
     told["ooms"][0].take()
 }
 
-/// Nine blocks of 10 MiB live, and a request for 20 more: 99 % full, as far as whole segments go.
+/// Nine blocks of 10 MiB live, and a request for 20 more: 99% full, as far as whole segments go.
 fn full() -> String {
     let mut text = "step 0\nphase forward\n".to_owned();
     for row in 0..9 {

@@ -23,20 +23,20 @@ fn explain_says_what_the_peak_is_made_of_and_what_could_be_done() {
         &expect![[r#"
             Peak: 20.98 KiB requested, at event 11, step 0, optimizer.
 
-            • 8 KiB (38 %) are optimizer state, 2.0 times the parameters. An 8-bit optimizer, or sharding the state over
+            • 8 KiB (38%) are optimizer state, 2.0 times the parameters. An 8-bit optimizer, or sharding the state over
               ranks, needs less.
-            • 4 KiB (19 %) are gradients that wait for the optimizer. An optimizer step in backward updates each parameter
-              as soon as its gradient is complete, and frees the gradient at once: without them the peak is 16.98 KiB,
-              4 KiB less.
+            • 4 KiB (19%) are gradients kept until the optimizer step. An optimizer step in backward updates each
+              parameter as soon as its gradient is complete, and frees the gradient at once: without them the peak is
+              16.98 KiB, 4 KiB less.
 
             Composition of the peak, and the peak without each group:
-              category         phase      at the peak    share                blocks  without it   saves  new peak in
-              optimizer_state  optimizer        8 KiB   38.1 %  ████▌              1   12.98 KiB   8 KiB  optimizer, step 0
-              parameter        setup            4 KiB   19.1 %  ██▎                1   16.98 KiB   4 KiB  optimizer, step 0
-              gradient         backward         4 KiB   19.1 %  ██▎                1   16.98 KiB   4 KiB  optimizer, step 0
-              temporary        optimizer        4 KiB   19.1 %  ██▎                1   16.98 KiB   4 KiB  optimizer, step 0
-              input            forward         1000 B    4.7 %  ▌                  1      20 KiB  1000 B  optimizer, step 0
-              total                         20.98 KiB  100.0 %  ████████████
+              category         phase      at the peak   share                blocks  without it   saves  new peak in
+              optimizer_state  optimizer        8 KiB   38.1%  ████▌              1   12.98 KiB   8 KiB  optimizer, step 0
+              parameter        setup            4 KiB   19.1%  ██▎                1   16.98 KiB   4 KiB  optimizer, step 0
+              gradient         backward         4 KiB   19.1%  ██▎                1   16.98 KiB   4 KiB  optimizer, step 0
+              temporary        optimizer        4 KiB   19.1%  ██▎                1   16.98 KiB   4 KiB  optimizer, step 0
+              input            forward         1000 B    4.7%  ▌                  1      20 KiB  1000 B  optimizer, step 0
+              total                         20.98 KiB  100.0%  ████████████
 
             Removing parts one after another, each time the one that lowers the remaining peak most:
               without                      size at that peak  peak without it  new peak in
@@ -81,20 +81,20 @@ fn explain_tells_what_would_be_left_without_chosen_blocks() {
         "explain step.snap --by scope --where 'category=gradient,temporary'",
         &expect![[r#"
             Peak: 20.98 KiB requested, at event 11, step 0, optimizer.
-            Of these, 8 KiB (38.1 %) are in blocks with category=gradient,temporary. Without all such blocks the peak would be 12.98 KiB, 8 KiB less, at event 10, step 0, optimizer.
+            Of these, 8 KiB (38.1%) are in blocks with category=gradient,temporary. Without all such blocks the peak would be 12.98 KiB, 8 KiB less, at event 10, step 0, optimizer.
 
             For the whole peak:
-            • 8 KiB (38 %) are optimizer state, 2.0 times the parameters. An 8-bit optimizer, or sharding the state over
+            • 8 KiB (38%) are optimizer state, 2.0 times the parameters. An 8-bit optimizer, or sharding the state over
               ranks, needs less.
-            • 4 KiB (19 %) are gradients that wait for the optimizer. An optimizer step in backward updates each parameter
-              as soon as its gradient is complete, and frees the gradient at once: without them the peak is 16.98 KiB,
-              4 KiB less.
+            • 4 KiB (19%) are gradients kept until the optimizer step. An optimizer step in backward updates each
+              parameter as soon as its gradient is complete, and frees the gradient at once: without them the peak is
+              16.98 KiB, 4 KiB less.
 
             Composition of the peak, and the peak without each group:
-              scope   at the peak    share                blocks  without it  saves  new peak in
-              layer         4 KiB   50.0 %  ██████             1   16.98 KiB  4 KiB  optimizer, step 0
-              (none)        4 KiB   50.0 %  ██████             1   16.98 KiB  4 KiB  optimizer, step 0
-              total         8 KiB  100.0 %  ████████████
+              scope   at the peak   share                blocks  without it  saves  new peak in
+              layer         4 KiB   50.0%  ██████             1   16.98 KiB  4 KiB  optimizer, step 0
+              (none)        4 KiB   50.0%  ██████             1   16.98 KiB  4 KiB  optimizer, step 0
+              total         8 KiB  100.0%  ████████████
             (none): no scope is recorded for these blocks, such as those live before the recording.
 
             Removing parts of the whole peak one after another, each time the one that lowers the remaining peak most:
@@ -118,11 +118,11 @@ fn explain_tells_what_is_held_but_not_used_again_where_that_was_recorded() {
     let words = answer(trace.clone(), "explain used.snap").unwrap();
     let told = words.split("\n\n").find(|part| part.starts_with("Held")).unwrap_or_else(|| panic!("{words}"));
     expect![[r#"
-        Held at the peak but not used again: 2 KiB (18.2 %), temporary 2 KiB. Were all blocks freed after their last use, the peak would be 9 KiB, 2 KiB less, at event 11, step 0, backward.
-          category   scope   held    share                blocks
-          temporary  head   2 KiB  100.0 %  ████████████       1"#]]
+        Held at the peak but not used again: 2 KiB (18.2%), temporary 2 KiB. Were all blocks freed after their last use, the peak would be 9 KiB, 2 KiB less, at event 11, step 0, backward.
+          category   scope   held   share                blocks
+          temporary  head   2 KiB  100.0%  ████████████       1"#]]
     .assert_eq(told);
-    assert!(words.contains("• 2 KiB (18 %) are live but not used again: temporary 2 KiB. Free"), "{words}");
+    assert!(words.contains("• 2 KiB (18%) are live but not used again: temporary 2 KiB. Free"), "{words}");
     let figures = json(trace, "explain used.snap --json");
     assert_eq!((&figures["idle"]["bytes"], &figures["idle"]["peak"]["bytes"]), (&2048.into(), &9216.into()));
     let all_used = "alloc a 1024 activation\nused a\nalloc b 512\nused a\nused b\nfree a";

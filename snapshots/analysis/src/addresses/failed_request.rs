@@ -15,7 +15,7 @@ use highwater_snapshots::category::Pool;
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::ids::{BlockId, EventId, StreamId};
 use highwater_snapshots::trace::Trace;
-use highwater_snapshots::units::format_bytes;
+use highwater_snapshots::units::{format_bytes, format_bytes_apart};
 
 /// Number of free ranges to list.
 const SHOWN_HOLES: usize = 8;
@@ -266,6 +266,7 @@ impl FailedRequest {
     fn suspect(&self, map: &AddressMap, rules: &AllocRules) -> (Verdict, String) {
         let needed = self.rounded;
         let bytes = format_bytes;
+        let [_, device_free] = format_bytes_apart([self.from_driver, self.device_free]);
         let mut fitting = self.holes.iter().filter(|hole| hole.bytes >= needed);
         let other = fitting.clone().next();
         let own = fitting.find(|hole| self.is_home(&hole.home));
@@ -285,7 +286,7 @@ impl FailedRequest {
             let why = format!(
                 "the driver had {} free, and {} were needed: a limit such as per_process_memory_fraction, or memory that \
                  the driver cannot provide in one piece",
-                bytes(self.device_free),
+                device_free.clone(),
                 bytes(self.from_driver)
             );
             return (Verdict::Limit, why);
@@ -331,7 +332,7 @@ impl FailedRequest {
                 "{} are free in the {} pool and {} on the device, but the largest free range is {}",
                 bytes(self.free_in_pool),
                 self.pool,
-                bytes(self.device_free),
+                device_free.clone(),
                 bytes(largest_own)
             );
             return (Verdict::Fragmentation, why);
@@ -347,7 +348,7 @@ impl FailedRequest {
         let free = format!(
             "{} are free in segments and {} on the device",
             bytes(idle - self.device_free),
-            bytes(self.device_free)
+            device_free.clone()
         );
         if idle.saturating_add(self.waiting) >= needed {
             let why =

@@ -38,7 +38,7 @@ impl fmt::Display for Allowance {
             Self::Bytes(bytes) => f.write_str(&format_bytes(*bytes)),
             Self::Share(parts) => {
                 let text = format!("{}.{:06}", parts / PARTS, parts % PARTS);
-                write!(f, "{} %", text.trim_end_matches('0').trim_end_matches('.'))
+                write!(f, "{}%", text.trim_end_matches('0').trim_end_matches('.'))
             }
         }
     }
@@ -82,7 +82,7 @@ mod tests {
         assert_eq!(of("0.1%").of(999), 0, "rounded down");
         assert_eq!(of("100%").of(u64::MAX), u64::MAX);
         assert_eq!(of("1000%").of(u64::MAX), u64::MAX);
-        assert_eq!([of("2.50%"), of("5"), of("1MiB")].map(|one| one.to_string()), ["2.5 %", "5 %", "1 MiB"]);
+        assert_eq!([of("2.50%"), of("5"), of("1MiB")].map(|one| one.to_string()), ["2.5%", "5%", "1 MiB"]);
         for wrong in ["", "%", ".", "-5%", "5MiB%", "lots", "1.0000001%", "99999999999999999999%"] {
             assert!(wrong.parse::<Allowance>().is_err(), "{wrong}");
         }

@@ -95,7 +95,7 @@ impl Circumstance {
         let mut text = match is == now.bytes {
             true => format!("{named} take all {} {at}", format_bytes(is)),
             false => {
-                format!("{named} take {} of the {} {at} ({share:.0} %)", format_bytes(is), format_bytes(now.bytes))
+                format!("{named} take {} of the {} {at} ({share:.0}%)", format_bytes(is), format_bytes(now.bytes))
             }
         };
         text += &lead.by_op();

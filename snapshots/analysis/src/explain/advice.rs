@@ -71,7 +71,7 @@ impl PeakContext<'_> {
         }
         let without = self.left_without(waits);
         let text = format!(
-            "{} ({}) are gradients that wait for the optimizer. An optimizer step in backward updates each parameter as soon \
+            "{} ({}) are gradients kept until the optimizer step. An optimizer step in backward updates each parameter as soon \
              as its gradient is complete, and frees the gradient at once: {}.",
             format_bytes(bytes),
             self.share(bytes),
@@ -150,7 +150,7 @@ impl PeakContext<'_> {
             // A line that allocates everything needs no separate figure.
             let held = match at_peak[*row].0 {
                 all if all == bytes => "all".to_owned(),
-                most if share(most, bytes) == "100 %" => "nearly all".to_owned(),
+                most if share(most, bytes) == "100%" => "nearly all".to_owned(),
                 some => format_bytes(some),
             };
             format!(
@@ -164,7 +164,7 @@ impl PeakContext<'_> {
         let most = if lines.is_empty() { String::new() } else { format!(": {}", lines.join("; ")) };
         let text = format!(
             "{} ({}) are activations kept for backward{most}. Checkpointing recomputes them in \
-             backward, one part at a time; a smaller batch or a 16-bit dtype in place of f32 needs less.{}",
+             backward, one part at a time; a smaller batch or a 16-bit dtype instead of f32 needs less memory.{}",
             format_bytes(bytes),
             self.share(bytes),
             self.without_backward(&blocks),

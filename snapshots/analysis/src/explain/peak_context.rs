@@ -110,5 +110,5 @@ impl PeakContext<'_> {
 
 /// Formats a share in percent.
 pub(super) fn share(part: u64, whole: u64) -> String {
-    format!("{:.0} %", part as f64 * 100.0 / whole.max(1) as f64)
+    format!("{:.0}%", part as f64 * 100.0 / whole.max(1) as f64)
 }

@@ -100,7 +100,7 @@ fn advice_is_given_where_the_recording_supports_it() {
     assert_eq!(remedies.len(), 3, "{:?}", explanation.advice);
     let fused = explanation.advice.iter().find(|one| one.remedy == Remedy::FusedOptimizer).expect("it is there");
     assert_eq!((fused.bytes, fused.without.map(|without| without.bytes)), (2000, Some(6010)));
-    assert!(fused.text.contains("adam.sqrt") && fused.text.contains("25 %"), "{}", fused.text);
+    assert!(fused.text.contains("adam.sqrt") && fused.text.contains("25%"), "{}", fused.text);
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn activations_of_numbered_modules_can_be_checkpointed() {
     assert_eq!((advice.bytes, advice.without), (1300, None), "recomputation brings some of them back");
     assert!(advice.text.contains("(at most 700 B each)"), "{}", advice.text);
     assert_eq!(advice.condition.as_deref(), Some("category=activation scope~\"net.blocks.\""));
-    assert!(advice.text.contains("2 modules net.blocks.*") && advice.text.contains("67 %"), "{}", advice.text);
+    assert!(advice.text.contains("2 modules net.blocks.*") && advice.text.contains("67%"), "{}", advice.text);
 }
 
 #[test]
@@ -249,7 +249,7 @@ fn what_is_held_but_not_used_again_is_told_with_the_peak_without_it() {
     assert_eq!((idle.without.bytes, idle.without.phase), (2300, Phase::Backward));
     let advice = explanation.advice.iter().find(|one| one.remedy == Remedy::FreeAfterLastUse).expect("it is much");
     assert!(
-        advice.text.starts_with("680 B (23 %) are live but not used again: temporary 610 B, buffer 70 B. "),
+        advice.text.starts_with("680 B (23%) are live but not used again: temporary 610 B, buffer 70 B. "),
         "{}",
         advice.text
     );
@@ -291,7 +291,7 @@ fn activations_without_modules_are_named_by_line_with_the_peak_without_each() {
     let (_, explanation) = explain(text, &[GroupKey::Category], "");
     let [advice] = &explanation.advice[..] else { panic!("one piece: {:?}", explanation.advice) };
     assert_eq!((advice.remedy, advice.bytes, advice.without), (Remedy::FewerActivations, 900, None));
-    let told = "900 B (90 %) are activations kept for backward: 600 B at attention (without them the peak is 400 B); \
+    let told = "900 B (90%) are activations kept for backward: 600 B at attention (without them the peak is 400 B); \
                 250 B at mlp (without them the peak is 750 B). ";
     assert!(advice.text.starts_with(told), "{}", advice.text);
 }
@@ -307,7 +307,7 @@ fn what_is_free_in_segments_is_measured_at_the_peak_as_the_layers_have_it() {
     };
     // Before the block is placed, the whole segment is free.
     assert_eq!(free(190), (10, None));
-    let text = "100 MiB (50 %) of the 200 MiB reserved at the peak are free in segments.";
+    let text = "100 MiB (50%) of the 200 MiB reserved at the peak are free in segments.";
     assert_eq!(free(100), (100, Some((100, Some("expandable_segments:True"), text.to_owned()))));
 }
 
@@ -397,7 +397,7 @@ fn a_leak_comes_first_with_what_earlier_steps_left_at_the_peak() {
     // In step 4, the logs of four earlier steps and its own are live.
     let [leak, ..] = &explanation.advice[..] else { panic!("a leak: {:?}", explanation.advice) };
     assert_eq!((leak.remedy, leak.bytes, explanation.peak.bytes), (Remedy::FixLeak, 400, 1000));
-    let told = "400 B (40 %) at the peak were kept from earlier steps: train.py:9 log leaks 100 B a step; `highwater \
+    let told = "400 B (40%) at the peak were kept from earlier steps: train.py:9 log leaks 100 B a step; `highwater \
                 growth` shows where.";
     assert_eq!(leak.text, told);
     let frees: String = (0..5).map(|number| step(number) + &format!("free log{number}\n")).collect();
@@ -423,11 +423,11 @@ fn buffers_are_named_by_line_and_as_a_kv_cache_only_where_code_says_so() {
     let block = |name: &str, size: u64, stack: &str| format!("alloc {name} {size} buffer < {stack}\n");
     let cache = format!("cache_engine.py:7 {line_of_cache} < serve.py:4 main");
     let cached = block("a", 500, &cache) + &block("b", 400, &cache) + "alloc w 100 parameter\n";
-    let kv = "900 B (90 %) are buffers allocated at serve.py:4 main (2 blocks). A KV cache needs less with fewer or \
+    let kv = "900 B (90%) are buffers allocated at serve.py:4 main (2 blocks). A KV cache needs less with fewer or \
               smaller blocks, or with an 8-bit dtype.";
     assert_eq!(text_of(&cached), kv);
     let plain = block("a", 600, "m.py:7 build") + &block("b", 300, "n.py:7 build") + "alloc w 100 parameter\n";
-    let two = "900 B (90 %) are buffers (2 blocks), of which 600 B at m.py:7 build (1 block), 300 B at n.py:7 build (1 \
+    let two = "900 B (90%) are buffers (2 blocks), of which 600 B at m.py:7 build (1 block), 300 B at n.py:7 build (1 \
                block).";
     assert_eq!(text_of(&plain), two);
     assert_eq!(text_of("alloc a 100 buffer\nalloc w 900 parameter"), "", "too little");

@@ -49,7 +49,7 @@ pub fn trust_notes(trace: &Trace) -> Vec<TrustNote> {
         (
             Trust { sizes_inferred: trust.sizes_inferred, ..none() },
             "Requested bytes are exact. Allocated, active and rounding follow the allocator's rules and are exact \
-             only if it kept to them.",
+             only if the allocator followed them.",
         ),
         (
             Trust { baseline_inferred: trust.baseline_inferred, ..none() },

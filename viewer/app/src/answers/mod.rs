@@ -1,8 +1,8 @@
 //! Answers that need more than the analysis crate: what-if replays, out-of-memory analysis, outliers among ranks.
 
+pub mod request_failure;
 pub mod prediction;
 pub mod oom_analysis;
-pub mod request_failure;
 pub mod outliers;
 pub mod replays;
 pub mod explanation;

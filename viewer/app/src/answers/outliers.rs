@@ -6,7 +6,7 @@ use highwater_snapshots::units::format_bytes;
 use serde::Serialize;
 
 /// The rule, in words.
-pub const RULE: &str = "A rank stands out if its peak is more than 5 median absolute deviations, 5 % and 64 MiB from the \
+pub const RULE: &str = "A rank stands out if its peak is more than 5 median absolute deviations, 5% and 64 MiB from the \
                         median of at least 3 ranks whose devices have the same capacity";
 
 /// How a peak stands among comparable ones.

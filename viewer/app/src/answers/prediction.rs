@@ -9,6 +9,8 @@ use highwater_analysis::{Filter, Metric, Moment, Series};
 use highwater_snapshots::units::{format_required_bytes, parse_bytes};
 use highwater_snapshots::{DeviceId, EventId, Phase, Trace};
 
+use crate::answers::request_failure::RequestFailure;
+
 /// Sizes of common devices, ascending, and what has them.
 pub const DEVICE_SIZES: [(&str, &str); 9] = [
     ("8GiB", "Such as an RTX 3070 or 4060."),
@@ -126,12 +128,15 @@ pub fn in_words(
 pub struct Figures {
     /// All of them.
     pub summary: DeviceSummary,
+    /// The first request that failed.
+    pub failure: Option<EventId>,
 }
 
 impl Figures {
     /// Those of `device`.
     pub fn of(trace: &Trace, device: DeviceId) -> Self {
-        Self { summary: of_device(trace, &Series::build(trace, device)) }
+        let failure = RequestFailure::all(trace, device).next().map(|failure| failure.event);
+        Self { summary: of_device(trace, &Series::build(trace, device)), failure }
     }
 
     /// The peak of `metric`; none where it was not sampled.

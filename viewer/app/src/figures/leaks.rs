@@ -1,6 +1,6 @@
 //! Sentences about leaks.
 
-use highwater_analysis::growth::Leak;
+use highwater_analysis::growth::{Leak, StepWindow};
 use highwater_snapshots::line_text::unique_suffixes;
 use highwater_snapshots::units::format_bytes;
 
@@ -9,10 +9,11 @@ use super::moment::count_of;
 /// Leaks that are listed for each device.
 const SHOWN_LEAKS: usize = 5;
 
-/// A sentence for each of the largest `leaks` found over `steps` steps, and one for all others.
-pub fn leak_texts(leaks: &[Leak], steps: usize) -> Vec<String> {
+/// A sentence for each of the largest `leaks` found over `window`, and one for all others.
+pub fn leak_texts(leaks: &[Leak], window: &StepWindow) -> Vec<String> {
     let names = unique_suffixes(&leaks.iter().map(|leak| leak.line.as_str()).collect::<Vec<_>>());
-    let steps = count_of(steps as u64, "step");
+    let steps = count_of(window.steps.len() as u64, "step");
+    let steps = format!("{steps} ({} to {})", window.from(), window.to());
     let leak = |(leak, name): (&Leak, String)| {
         let (each, all) = (format_bytes(leak.bytes_per_step), format_bytes(leak.kept.bytes));
         format!("{name} leaks {each} a step: {all} from {steps} is still live.")

@@ -58,9 +58,9 @@ pub fn elsewhere_text(elsewhere: &[Moment]) -> Option<String> {
     let (first, others) = elsewhere.split_first()?;
     let more = match others.len() {
         0 => String::new(),
-        more => format!(" and in {}", count_of(more as u64, "more phase")),
+        more => format!(", and in {}", count_of(more as u64, "more phase")),
     };
-    Some(format!("The same peak is reached {}{more}.", when(first.event, first.step, first.known_phase())))
+    Some(format!("The same peak is also reached {}{more}.", when(first.event, first.step, first.known_phase())))
 }
 
 /// Microseconds since 1970 as date and time in UTC: `2026-03-01 12:00:05 UTC`.

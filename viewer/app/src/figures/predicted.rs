@@ -234,7 +234,7 @@ pub fn tried(prediction: &Prediction) -> Vec<Settings<'_>> {
     }
     all.extend(tried.iter().map(|Tried { asked, alloc_conf, figures, oom, gets_past_failure }| {
         let end = match oom {
-            Some(event) => format!("a request fails at event {}", format_count(u64::from(event.0))),
+            Some(event) => fails_at(*event),
             None if *gets_past_failure => "gets past the failed request".to_owned(),
             None => RUNS_TO_THE_END.to_owned(),
         };
@@ -247,12 +247,17 @@ pub fn tried(prediction: &Prediction) -> Vec<Settings<'_>> {
 /// Said of a replay in which no request fails.
 const RUNS_TO_THE_END: &str = "runs to the end";
 
-/// How a recording ends: whether requests failed in it.
+/// How a recording ends: whether requests fail in it.
 fn ending(figures: &Figures) -> String {
-    match figures.summary.oom_events {
-        0 => RUNS_TO_THE_END.to_owned(),
-        count => format!("{} failed", count_of(count, "request")),
+    match (figures.failure, figures.summary.oom_events) {
+        (None, _) => RUNS_TO_THE_END.to_owned(),
+        (Some(event), 1) => fails_at(event),
+        (Some(event), count) => format!("{}, {} in all", fails_at(event), count_of(count, "request")),
     }
+}
+
+fn fails_at(event: EventId) -> String {
+    format!("fails at event {}", format_count(u64::from(event.0)))
 }
 
 /// `+1.25 GiB`, `−3 MiB`, `none`.

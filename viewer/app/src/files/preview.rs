@@ -83,7 +83,7 @@ impl Preview {
 
     /// How far it is, in words.
     pub fn words(&self) -> String {
-        let mut words = format!("reading, {:.0} %", self.fraction * 100.0);
+        let mut words = format!("reading, {:.0}%", self.fraction * 100.0);
         if self.events > 0 {
             words += &format!(": {} events", format_count(self.events));
         }
@@ -127,7 +127,7 @@ mod tests {
         preview.take(progress(1000, -300, 50));
         preview.take(Progress { levels: None, events: 2000, ..progress(5000, 0, 0) });
         assert_eq!((preview.floor(), preview.peak()), (-300, 350));
-        assert_eq!(preview.words(), "reading, 50 %: 2,000 events, 350 B at most so far");
+        assert_eq!(preview.words(), "reading, 50%: 2,000 events, 350 B at most so far");
         assert_eq!(preview.whole(), 4000);
     }
 }

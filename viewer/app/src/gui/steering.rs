@@ -48,6 +48,20 @@ impl OpenFile {
         }
     }
 
+    /// What the recording lacks for `command`, as a sentence; `None` if another reason prevents it.
+    pub fn absence(&self, command: Command) -> Option<String> {
+        let lacks = |key: GroupKey| self.recording.absent.reason(key).map(str::to_owned);
+        match command {
+            Command::NextDevice => Some("The recording has only one device.".to_owned()),
+            Command::PreviousStep | Command::NextStep => lacks(GroupKey::Step),
+            Command::PreviousOom | Command::NextOom => Some("No request failed in this recording.".to_owned()),
+            Command::ColourByScope | Command::DeeperScope | Command::ShallowerScope => lacks(GroupKey::Scope),
+            Command::ColourByOp => lacks(GroupKey::Op),
+            Command::ColourByCallSite => lacks(GroupKey::Frame),
+            _ => None,
+        }
+    }
+
     /// Carries out a command that changes the view.
     pub fn run(&mut self, ctx: &Context, command: Command, settings: &mut Settings) {
         let seconds = ctx.input(|input| input.time);

@@ -277,12 +277,12 @@ pub fn bar(part: u64, whole: u64, width: usize) -> String {
     "█".repeat(eighths / 8) + EIGHTHS[eighths % 8]
 }
 
-/// `part` of `whole` in percent: `12.3 %`.
+/// `part` of `whole` in percent: `12.3%`.
 pub fn percent(part: u64, whole: u64) -> String {
     if whole == 0 {
         return String::new();
     }
-    format!("{:.1} %", part as f64 * 100.0 / whole as f64)
+    format!("{:.1}%", part as f64 * 100.0 / whole as f64)
 }
 
 fn length(text: &str) -> usize {
@@ -341,8 +341,8 @@ mod tests {
     #[test]
     fn optional_columns_are_left_out_before_names_are_cut_short() {
         let mut table = Table::new(vec![Column::text("scope").cut(), Column::number("share").optional()]);
-        table.push(vec!["encoder.layers.10.attention".into(), "12.5 %".into()]);
-        assert_eq!(table.lines(Some(34))[1], "  encoder.layers.10.atten…  12.5 %");
+        table.push(vec!["encoder.layers.10.attention".into(), "12.5%".into()]);
+        assert_eq!(table.lines(Some(34))[1], "  encoder.layers.10.attent…  12.5%");
         assert_eq!(table.lines(Some(32))[1], "  encoder.layers.10.attention");
     }
 
@@ -390,6 +390,6 @@ mod tests {
         assert_eq!(bar(50, 100, 4), "██");
         assert_eq!(bar(u64::MAX, u64::MAX, 4), "████");
         assert_eq!(bar(5, 0, 4), "");
-        assert_eq!(percent(1, 3), "33.3 %");
+        assert_eq!(percent(1, 3), "33.3%");
     }
 }

@@ -304,7 +304,11 @@ impl App {
         self.title_window(&ctx);
         if self.palette.is_none() && self.path_field.is_none() && self.help.is_none() {
             for command in keys::pressed(&ctx) {
-                self.run(&ctx, command);
+                if self.can(command) {
+                    self.run(&ctx, command);
+                } else if let Some(why) = self.current().and_then(|file| file.absence(command)) {
+                    self.said = vec![why];
+                }
             }
         }
         Panel::top("menus").show(ui, |ui| self.menu_bar_ui(ui));

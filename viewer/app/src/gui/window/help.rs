@@ -61,5 +61,5 @@ fn about_ui(ui: &mut Ui) {
     ui.label(PURPOSE);
     ui.weak(format!("Licence: {}", env!("CARGO_PKG_LICENSE")));
     ui.add_space(4.0);
-    ui.label("Every question that the app answers has a command: see `highwater --help`.");
+    ui.label("Every view is also available as a command; see `highwater --help`.");
 }

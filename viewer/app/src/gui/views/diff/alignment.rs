@@ -66,7 +66,13 @@ impl Alignment {
             (Some(a), Some(b)) => ([a, b], how(align, moments)),
             _ => {
                 let first = |side: usize| recordings[side].devices[selections[side].device].moments.start;
-                let words = if align == Align::Start { "" } else { ", because there are no steps" };
+                let lacking: Vec<&str> =
+                    [0, 1].into_iter().filter(|side| of_side(*side).is_none()).map(|side| ["A", "B"][side]).collect();
+                let words = match (align, lacking.as_slice()) {
+                    (Align::Start, _) => String::new(),
+                    (_, [one]) => format!(", because the compared moment of {one} is in no step"),
+                    _ => ", because the compared moments are in no step".to_owned(),
+                };
                 ([first(0), first(1)], format!("the first events{words}"))
             }
         };

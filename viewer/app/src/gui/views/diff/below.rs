@@ -35,7 +35,7 @@ pub(super) struct Below {
 /// Shown in place of phases if there is nothing to compare.
 const SAME_RECORDING: &str = "Both sides are the same recording, so every phase is the same.";
 /// The note on how steps are paired.
-const PAIRED_STEPS: &str = "Steps are paired by number, and the last step of A with the last step of B.";
+const PAIRED_STEPS: &str = "Steps are paired by number, or the last steps if no number is shared.";
 
 /// The table of a look; `None` for the flame graph.
 const fn page_of(look: Look) -> Option<usize> {

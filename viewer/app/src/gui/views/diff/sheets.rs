@@ -88,7 +88,7 @@ const fn number(name: &'static str, tooltip: &'static str) -> Column {
 
 const A: Column = number("A", "The bytes in A.");
 const B: Column = number("B", "The bytes in B.");
-const DELTA: Column = number("B - A", "B minus A; the rows add up to the total difference.");
+const DELTA: Column = number("B − A", "B minus A; the rows add up to the total difference.");
 
 impl Sheet {
     pub(super) fn value(&self, row: usize, column: usize) -> &Value {
@@ -180,7 +180,7 @@ impl Sheet {
         };
         const PEAK_A: Column = number("A's peak", "The peak of this phase in A.");
         const PEAK_B: Column = number("B's peak", "The peak of this phase in B.");
-        const APART: Column = number("B - A", "The peak in B minus the peak in A.");
+        const APART: Column = number("B − A", "The peak in B minus the peak in A.");
         let columns = vec![text("step", 90.0), text("phase", 0.0), text("state", 104.0), PEAK_A, PEAK_B, APART];
         Self { name: "Phases", columns, rows: comparison.phases.iter().map(row).collect(), last: 0 }
     }
@@ -189,7 +189,7 @@ impl Sheet {
     pub(super) fn of_totals(comparison: &Comparison) -> Self {
         const PEAK_A: Column = number("A's peak", "The peak of this total in A.");
         const PEAK_B: Column = number("B's peak", "The peak of this total in B.");
-        const APART: Column = number("B - A", "The peak in B minus the peak in A.");
+        const APART: Column = number("B − A", "The peak in B minus the peak in A.");
         let totals = comparison.totals.iter().map(|(metric, [a, b])| {
             vec![
                 Value::Text(metric.name().replace('_', " ")),

@@ -80,7 +80,7 @@ impl Cell {
         let mut words = format!("{}: {metric} memory peaks at {}", self.name, format_bytes(self.peak));
         if self.capacity > 0 {
             let share = self.peak as f64 / self.capacity as f64 * 100.0;
-            words += &format!(", {share:.0} % of {}", format_bytes(self.capacity));
+            words += &format!(", {share:.0}% of {}", format_bytes(self.capacity));
         }
         if self.baseline > 0 {
             words += &format!("; {} of it were live before the recording", format_bytes(self.baseline));

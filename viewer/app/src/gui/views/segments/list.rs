@@ -132,7 +132,7 @@ fn cell(segment: &HeldSegment, column: usize) -> Cell {
         0 => pool_text(segment),
         1 => segment.home.stream.0.to_string(),
         2 => format!("{:#x}", segment.addresses.start),
-        4 => format!("{:.1} %", share(segment) * 100.0),
+        4 => format!("{:.1}%", share(segment) * 100.0),
         8 => format_count(segment.usage.blocks),
         _ if is_none => "-".to_owned(),
         _ => format_bytes(number(segment, column)),

@@ -13,7 +13,7 @@ use super::known::State;
 use super::look::Paint;
 use crate::answers::oom_analysis::OomAnalysis;
 use crate::figures::moment::count_of;
-use crate::figures::requests::{requested, stream_text};
+use crate::figures::requests::requested;
 use crate::gui::view_context::Action;
 use crate::gui::widgets::fit;
 use crate::gui::widgets::theme::{self, Shades};
@@ -118,14 +118,16 @@ fn words_ui(ui: &mut Ui, failed: &FailedRequest, analysis: Option<&OomAnalysis>,
 
 fn facts_ui(ui: &mut Ui, failed: &FailedRequest) {
     let bytes = format_bytes;
-    let stream = stream_text(failed).map_or_else(String::new, |stream| format!(", {stream}"));
+    let guessed = if failed.stream_is_guessed { ", a guess" } else { "" };
+    let stream = failed.stream.map_or_else(|| "unknown".to_owned(), |stream| format!("{}{guessed}", stream.0));
     let outside = failed.outside.map(|outside| {
         let of = failed.capacity.map_or_else(String::new, |all| format!(" of {}", bytes(all)));
         ("outside the allocator", format!("{}{of}", bytes(outside)))
     });
     let [needed, free] = format_bytes_apart([failed.from_driver, failed.device_free]);
     let rows = [
-        ("rounded to", format!("{}, {} pool{stream}", bytes(failed.rounded), failed.pool)),
+        ("rounded to", format!("{}, {} pool", bytes(failed.rounded), failed.pool)),
+        ("stream", stream),
         ("needed from the driver", needed),
         ("free on the device", free),
         ("allocated", format!("{} of {} reserved", bytes(failed.allocated), bytes(failed.reserved))),

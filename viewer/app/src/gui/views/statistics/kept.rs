@@ -45,7 +45,7 @@ pub(super) fn kept(trace: &Trace, absent: &Absent, live: &LiveIndex, metric: Met
             "None of the blocks that meet the search conditions is allocated in this recording and live at its end.";
         vec![if matches.is_all() { nothing } else { none_found }.to_owned()]
     } else {
-        lead(absent, &leaks, steps)
+        lead(absent, &leaks, window.as_ref())
     };
     let lines = rows.into_iter().map(|row| row.line(&keys)).collect();
     Sheet { name: "Kept", columns: columns(&keys), lines, measure: Some(1), lead }
@@ -90,12 +90,15 @@ fn groups(trace: &Trace, blocks: &[BlockId], keys: &[GroupKey], leaks: &Leaks) -
 }
 
 /// The sentences about leaks.
-fn lead(absent: &Absent, leaks: &Leaks, steps: usize) -> Vec<String> {
-    match steps {
+fn lead(absent: &Absent, leaks: &Leaks, window: Option<&StepWindow>) -> Vec<String> {
+    let Some(window) = window else {
+        return absent.reason(GroupKey::Step).map(str::to_owned).into_iter().collect();
+    };
+    match window.steps.len() {
         0 => absent.reason(GroupKey::Step).map(str::to_owned).into_iter().collect(),
-        1 => vec!["One whole step only: a leak cannot be told from first allocations.".to_owned()],
+        1 => vec!["One whole step only: a leak cannot be distinguished from first allocations.".to_owned()],
         _ if leaks.lines.is_empty() => vec!["No leak: no source line leaves memory in every step.".to_owned()],
-        _ => leak_texts(&leaks.lines, steps),
+        _ => leak_texts(&leaks.lines, window),
     }
 }
 
@@ -106,8 +109,8 @@ fn columns(keys: &[GroupKey]) -> Vec<Column> {
         _ => words("Category", "The category of the blocks.", if is_first { 0.0 } else { 130.0 }),
     };
     let figures = [
-        number("Kept", "Bytes allocated in the recording and never freed.", 84.0),
-        number("A step", "Bytes leaked per step, on average; 0 without a leak.", 76.0),
+        number("Live at end", "Bytes allocated in the recording and never freed.", 84.0),
+        number("Per step", "Bytes leaked per step, on average; 0 without a leak.", 76.0),
         number("Leaked", "Bytes leaked over the steps searched for leaks: the second to the last whole step.", 84.0),
     ];
     let rest = [

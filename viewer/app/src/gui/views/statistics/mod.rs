@@ -165,7 +165,7 @@ impl StatisticsView {
         let columns = sheet.shown_columns(ui.available_width() - theme::SCROLL_WIDTH - 2.0);
         let left_out = sheet.columns.len() - columns.len();
         if left_out > 0 {
-            let text = format!("{} in a wider panel and in the saved table", count_of(left_out as u64, "more column"));
+            let text = format!("{}: widen the panel or save the table", count_of(left_out as u64, "more column"));
             ui.weak(RichText::new(text).size(11.5));
         }
         let touched = table_with_tips_ui(ui, name, columns, rows, &mut page.table, (cell, tip));

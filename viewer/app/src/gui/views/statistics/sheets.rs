@@ -46,12 +46,13 @@ pub(super) fn steps(statistics: &Statistics) -> Sheet {
         columns.push(number("Device used peak", "The peak of the memory in use on the whole device.", 118.0));
     }
     let rows = &statistics.steps;
+    let has_steps = rows.iter().any(|row| row.step.is_some());
     let has_begun = |index: usize| rows[..index].iter().any(|row| row.step.is_some());
     let lines = rows.iter().enumerate().map(|(index, row)| {
         let before = index.checked_sub(1).and_then(|before| rows.get(before));
         let made = if metric == Metric::Requested { row.requested } else { row.allocated };
         let mut values = vec![
-            step_name(row.step, !has_begun(index)),
+            if has_steps { step_name(row.step, !has_begun(index)) } else { Value::Text("all".to_owned()) },
             Value::Bytes(row.peak.get(metric)),
             Value::Change(row.growth(metric)),
             Value::Bytes(row.kept.bytes),
@@ -173,7 +174,7 @@ pub(super) fn facts(trace: &Trace, statistics: &Statistics) -> Sheet {
     header.facts.iter().for_each(|(name, value)| add("recorder", name, value.clone()));
     if let (Some(first), Some(last)) = (statistics.first_time_ns, statistics.last_time_ns) {
         let lasted = last.saturating_sub(first);
-        add("recording", "Time", format!("{} ({} ns)", format_nanos(lasted), format_count(lasted)));
+        add("recording", "Time", format_nanos(lasted));
     }
     add("recording", "Events of the device", format_count(statistics.events));
     let numbered = statistics.steps.iter().filter(|row| row.step.is_some()).count();
