@@ -142,7 +142,7 @@ fn check_destination(out: &Path, input: &Path) -> Result<(), Failure> {
     }
     Format::of(out).map_err(|why| Failure::Usage(format!("--out {why}")))?;
     if std::fs::metadata(out).is_ok_and(|facts| !facts.is_file()) {
-        return Err(Failure::Usage(format!("--out {}: it is there and is no file", out.display())));
+        return Err(Failure::Usage(format!("--out {}: exists but is not a regular file", out.display())));
     }
     if !is_stdin(input) && same(out, input) {
         return Err(Failure::Usage(format!("--out {}: that is the recording itself", out.display())));

@@ -52,7 +52,7 @@ fn make_way(file: &Path) -> Result<(), Failure> {
     let cannot =
         |why: io::Error| Failure::Write(format!("cannot write {}: {why}; choose another by --out", file.display()));
     if file.exists() && !file.is_file() {
-        return Err(Failure::Write(format!("{} is no file; choose another by --out", file.display())));
+        return Err(Failure::Write(format!("{} is not a regular file; choose another with --out", file.display())));
     }
     OpenOptions::new().write(true).create(true).truncate(false).open(file).map_err(cannot)?;
     std::fs::remove_file(file).map_err(cannot)

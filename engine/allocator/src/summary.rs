@@ -24,7 +24,7 @@ const WIDTHS: [usize; 5] = [24, 12, 12, 12, 12];
 impl fmt::Display for Summary<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let stats = self.stats;
-        row(f, &["memory", "now", "peak", "in all", "given back"].map(str::to_owned))?;
+        row(f, &["memory", "now", "peak", "allocated in all", "freed in all"].map(str::to_owned))?;
         let bytes: [(&str, &StatArray); 5] = [
             ("requested", &stats.requested_bytes),
             ("allocated", &stats.allocated_bytes),

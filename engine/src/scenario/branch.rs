@@ -18,7 +18,7 @@ pub(crate) const FROZEN_BRANCH: Scenario = Scenario {
         options: &["--width", "--layers", "--batch", "--dtype"],
         variants: &[
             Variant { name: "trunk", about: "frozen layers under a trained head" },
-            Variant { name: "branches", about: "frozen layers beside trained ones, under a trained head" },
+            Variant { name: "branches", about: "frozen layers next to trained ones, under a trained head" },
         ],
     },
     optimizer: None,

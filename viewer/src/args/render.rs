@@ -121,7 +121,7 @@ impl FromStr for PictureColours {
                 .parse()
                 .ok()
                 .filter(|depth| *depth > 0)
-                .ok_or_else(|| format!("'{depth}' is no number of levels: write scope:2"))?,
+                .ok_or_else(|| format!("invalid number of levels '{depth}': write scope:2"))?,
             Some(_) => return Err(format!("'{key}' has no levels; scope has")),
         };
         match key {

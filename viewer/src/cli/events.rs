@@ -76,7 +76,7 @@ impl<'a> EventsListing<'a> {
     pub fn print(&self, page: &mut Page<'_>) -> Result<(), Failure> {
         let count = format_count(self.trace.events.len() as u64);
         let Some(range) = &self.range else {
-            page.headline("No events: the recording holds a state only.")?;
+            page.headline("No events: the recording contains only a state.")?;
             return Ok(caveats::print(self.trace, page)?);
         };
         let (first, last) = (u64::from(*range.start()), u64::from(*range.end()));

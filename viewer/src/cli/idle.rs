@@ -17,7 +17,8 @@ use crate::cli::output::table::{Column, Table, bytes_cells, percent};
 pub(super) fn print(idle: &Idle, peak: &Moment, page: &mut Page<'_>) -> io::Result<()> {
     page.gap()?;
     if idle.blocks.is_empty() {
-        return page.line("Whatever is held at the peak is used again later, or may be after the recording.");
+        return page
+            .line("All memory that is live at the peak is used again later, or may be used after the recording.");
     }
     page.line(&format!(
         "Held at the peak but not used again: {} ({}), {}. Were all blocks freed after their last use, the peak would be \

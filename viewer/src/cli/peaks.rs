@@ -16,7 +16,7 @@ fn meaning(metric: Metric) -> &'static str {
         Metric::Requested => "requested by live blocks",
         Metric::Allocated => "after rounding",
         Metric::Active => "plus blocks awaiting a stream",
-        Metric::Reserved => "obtained from the driver",
+        Metric::Reserved => "reserved from the driver",
         Metric::DeviceUsed => "in use on the whole device",
     }
 }

@@ -41,7 +41,7 @@ impl<'a> PhasesReport<'a> {
         check_metric(trace, device, metric)?;
         if arguments.blocks.filter.stated().is_some() && !metric.is_of_blocks() {
             let text =
-                format!("--where picks blocks, and {metric} is no sum over blocks; ask for requested or allocated");
+                format!("--where selects blocks, but {metric} is not a sum over blocks; use requested or allocated");
             return Err(Failure::Usage(text));
         }
         let (rows, series) = rayon::join(|| phases(trace, device, metric), || Series::build(trace, device));

@@ -201,7 +201,7 @@ impl Answer<'_> {
             Some(written) => {
                 page.line(&format!("Wrote {} ({}).", written.path.display(), format_bytes(written.bytes)))?;
                 page.gap()?;
-                page.hint(&next_command(&["peak"], &written.path, &["--by", "frame"], "for the lines that hold memory"))
+                page.hint(&next_command(&["peak"], &written.path, &["--by", "frame"], "for the lines that use memory"))
             }
             None => page.line("Nothing was written: the recording is as it was."),
         }
@@ -230,7 +230,7 @@ impl Answer<'_> {
         }
         if found.outside > 0 {
             let frames = count_of(found.outside, "frame");
-            page.line(&format!("{frames} lie in no module: their code was made while the program ran."))?;
+            page.line(&format!("{frames} are in no module: their code was generated while the program ran."))?;
         }
         match &self.written {
             Some(written) => page.line(&format!("Wrote {} as it was.", written.path.display())),
@@ -255,7 +255,7 @@ impl Answer<'_> {
         }
         if found.outside > 0 {
             let frames = count_of(found.outside, "frame");
-            page.warning(&format!("{frames} lie in no module: their code was made while the program ran."))?;
+            page.warning(&format!("{frames} are in no module: their code was generated while the program ran."))?;
         }
         match &self.written {
             Some(written) if written.torn_bytes > 0 => page.warning(&format!(
@@ -269,9 +269,9 @@ impl Answer<'_> {
     /// Why frames of a module are not all known by file and line, and what would help.
     fn reason(&self, module: &ModuleOutcome) -> Option<String> {
         match module.finding.as_ref()? {
-            Ok(found) if !found.is_certain => Some(
-                "it has no build id, so whether it was rebuilt since cannot be told; link with --build-id".to_owned(),
-            ),
+            Ok(found) if !found.is_certain => {
+                Some("it has no build id, so whether it was rebuilt since is unknown; link with --build-id".to_owned())
+            }
             Ok(_) if module.with_names == 0 && module.unresolved() == 0 => None,
             Ok(Found { has_lines: true, .. }) => {
                 let frames = count_of(module.with_names + module.unresolved(), "frame");

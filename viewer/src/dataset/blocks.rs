@@ -65,15 +65,19 @@ pub(super) fn columns<'a>() -> Vec<Column<BlockRows<'a>>> {
     type Row<'a> = BlockRows<'a>;
     vec![
         Column::always("recording", "The file's name", Text(|r: &mut Row<'a>, _| Some(r.identity.recording.clone()))),
-        Column::always("block", "Its number in the recording; events name it", Running(|_, row| Some(row as i64))),
-        Column::always("device", "Where", Number(|r, row| Some(i64::from(r.block(row).device.0)))),
+        Column::always(
+            "block",
+            "The number of the block in the recording, as in events",
+            Running(|_, row| Some(row as i64)),
+        ),
+        Column::always("device", "The device", Number(|r, row| Some(i64::from(r.block(row).device.0)))),
         Column::or_null(
             "stream",
             "The stream that it was allocated for",
             Number(|r, row| number(r.block(row).stream.0)),
         ),
-        Column::or_null("address", "Its first byte", Number(|r, row| number(r.block(row).address))),
-        Column::or_null("requested_bytes", "Bytes asked for", Number(|r, row| number(r.block(row).requested))),
+        Column::or_null("address", "The address of its first byte", Number(|r, row| number(r.block(row).address))),
+        Column::or_null("requested_bytes", "Requested bytes", Number(|r, row| number(r.block(row).requested))),
         Column::or_null("allocated_bytes", "Bytes after rounding", Number(|r, row| number(r.block(row).allocated))),
         Column::always(
             "category",
@@ -82,7 +86,7 @@ pub(super) fn columns<'a>() -> Vec<Column<BlockRows<'a>>> {
         ),
         Column::or_null(
             "op_id",
-            "The forward operation that asked for it, in the order of execution",
+            "The number of the forward operation that requested it, in execution order",
             Number(|r, row| {
                 let op = r.block(row).op;
                 op.is_some().then_some(i64::from(op.0))
@@ -95,7 +99,7 @@ pub(super) fn columns<'a>() -> Vec<Column<BlockRows<'a>>> {
         ),
         Column::or_null(
             "scope",
-            "The module path in which it was made: encoder.layers.3.mlp",
+            "The module path in which it was allocated: encoder.layers.3.mlp",
             Text(|r, row| r.texts.scope(r.trace, r.trace.blocks.scope[row])),
         ),
         Column::always(
@@ -105,23 +109,23 @@ pub(super) fn columns<'a>() -> Vec<Column<BlockRows<'a>>> {
         ),
         Column::or_null(
             "step",
-            "The training step in which it was made, from 0",
+            "The training step in which it was allocated, from 0",
             Number(|r, row| step_of(r.trace, &r.block(row)).map(i64::from)),
         ),
         Column::always(
             "phase",
-            "The phase in which it was made; setup for what was there before",
+            "The phase in which it was allocated; setup for blocks from before the recording",
             Text(|r, row| Some(r.texts.fixed(phase_of(r.trace, &r.block(row)).name()))),
         ),
         Column::always(
             "lifetime",
-            "phase, step or steps: freed in its phase, its step, a later step; kept: alive at the end; before and always: \
-             the same two for what was there before",
+            "phase, step, steps: freed in the same phase, the same step, a later step; kept: live at the end; before, \
+             always: from before the recording, and freed in it or live at its end",
             Text(|r, row| Some(r.texts.fixed(Lifetime::of(r.trace, &r.block(row)).word()))),
         ),
         Column::always(
             "alloc_event",
-            "The event that made it; -1 for what was there before the first",
+            "The event that allocated it; -1 for blocks from before the first event",
             Running(|r, row| Some(event_number(r.block(row).alloc).unwrap_or(-1))),
         ),
         Column::or_null(
@@ -141,7 +145,7 @@ pub(super) fn columns<'a>() -> Vec<Column<BlockRows<'a>>> {
         ),
         Column::or_null(
             "alloc_time_ns",
-            "When it was made, in nanoseconds since 1970",
+            "The time of its allocation, in nanoseconds since 1970",
             Running(|r, row| r.time(r.block(row).alloc)),
         ),
         Column::or_null(

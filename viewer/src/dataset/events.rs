@@ -174,7 +174,7 @@ pub(super) fn columns<'a>() -> Vec<Column<EventRows<'a>>> {
         ),
         Column::or_null(
             "block",
-            "The block that it is about, as in blocks",
+            "The block that the event is about, as in blocks",
             Running(|r, row| r.block(row).map(|block| i64::from(block.0))),
         ),
         Column::or_null(
@@ -187,7 +187,7 @@ pub(super) fn columns<'a>() -> Vec<Column<EventRows<'a>>> {
         ),
         Column::or_null(
             "size_bytes",
-            "Bytes asked for by the block or failed request, held by the segment, or sampled by device_used",
+            "Requested bytes of the block or failed request, size of the segment, or sample of device_used",
             Number(|r, row| match r.trace.subject(r.event(row)?) {
                 Subject::Segment(segment) => number(r.trace.segments.get(segment).range.bytes),
                 Subject::Oom(at) => number(r.trace.ooms.get(at)?.requested),
@@ -210,7 +210,7 @@ pub(super) fn columns<'a>() -> Vec<Column<EventRows<'a>>> {
         ),
         Column::or_null(
             "op_id",
-            "The forward operation that asked for the block, in the order of execution",
+            "The number of the forward operation that requested the block, in execution order",
             Number(|r, row| {
                 let op = r.trace.blocks.op[r.block(row)?.0 as usize];
                 op.is_some().then_some(i64::from(op.0))
@@ -226,7 +226,7 @@ pub(super) fn columns<'a>() -> Vec<Column<EventRows<'a>>> {
         ),
         Column::or_null(
             "scope",
-            "The module path in which the block was made: encoder.layers.3.mlp",
+            "The module path in which the block was allocated: encoder.layers.3.mlp",
             Text(|r, row| {
                 let scope = r.trace.blocks.scope[r.block(row)?.0 as usize];
                 r.texts.scope(r.trace, scope)
@@ -267,7 +267,7 @@ pub(super) fn columns<'a>() -> Vec<Column<EventRows<'a>>> {
         ),
         Column::or_null(
             "requested_bytes",
-            "Total after the event, on its device: asked for by live blocks",
+            "Total on the device after the event: requested by live blocks",
             Running(|r, row| number(r.total(row)?.requested)),
         ),
         Column::or_null(
@@ -282,7 +282,7 @@ pub(super) fn columns<'a>() -> Vec<Column<EventRows<'a>>> {
         ),
         Column::or_null(
             "reserved_bytes",
-            "Total after the event: held from the driver",
+            "Total after the event: reserved from the driver",
             Running(|r, row| number(r.total(row)?.reserved)),
         ),
         Column::or_null(

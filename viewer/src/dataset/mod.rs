@@ -100,7 +100,7 @@ fn data_set(arguments: &ConvertArguments) -> Result<Answer<'_>, Failure> {
         return Err(Failure::Usage(text.to_owned()));
     }
     if fs::read_dir(out).map_or_else(|_| out.exists(), |mut entries| entries.next().is_some()) {
-        let text = format!("{}: it is there and is no empty folder; name a new one, or remove it", out.display());
+        let text = format!("{}: exists and is not an empty folder; name a new one, or remove it", out.display());
         return Err(Failure::Usage(text));
     }
     let open = reader(&arguments.categories)?;
@@ -227,7 +227,7 @@ fn lost(trace: &Trace) -> Vec<String> {
     let held = trace.segments.alloc.partition_point(|alloc| !alloc.is_some());
     let counted = [
         (trace.annotations.len(), "named ranges (steps and phases that they make are kept)"),
-        (held, "addresses of segments held at the start (their bytes are in reserved_bytes)"),
+        (held, "addresses of segments reserved at the start (their bytes are in reserved_bytes)"),
         (trace.attributes.len(), "further facts of events, blocks and segments"),
     ];
     counted.iter().filter(|(count, _)| *count > 0).map(|(_, what)| (*what).to_owned()).collect()

@@ -190,7 +190,7 @@ fn more_rows_than_a_group_has_come_back_in_order() {
 fn what_the_tables_do_not_have_is_said() {
     assert!(lost(&trace_from_text("alloc a 1").unwrap()).is_empty());
     let lost = lost(&trace_from_text(TEXT).unwrap());
-    assert!(lost.len() == 1 && lost[0].contains("segments held at the start"), "{lost:?}");
+    assert!(lost.len() == 1 && lost[0].contains("segments reserved at the start"), "{lost:?}");
 }
 
 #[test]

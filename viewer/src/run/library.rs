@@ -37,7 +37,7 @@ impl Library {
         let named = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
         if let Some(path) = named {
             return Self::at(&path).ok_or_else(|| {
-                Failure::Record(format!("{VARIABLE} names {}, which is no file that the loader takes", path.display()))
+                Failure::Record(format!("{VARIABLE} names {}, which the dynamic loader cannot load", path.display()))
             });
         }
         if CARRIED.is_empty() {

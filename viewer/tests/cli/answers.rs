@@ -34,7 +34,7 @@ fn info_says_what_is_in_a_recording() {
               requested  20.98 KiB       0.3%        11     0  optimizer  12.98 KiB  requested by live blocks
               allocated     21 KiB       0.3%        11     0  optimizer     13 KiB  after rounding
               active        21 KiB       0.3%        11     0  optimizer     13 KiB  plus blocks awaiting a stream
-              reserved       4 MiB      50.0%         9     0  optimizer      4 MiB  obtained from the driver
+              reserved       4 MiB      50.0%         9     0  optimizer      4 MiB  reserved from the driver
 
             Complete: nothing was lost, inferred or guessed.
 

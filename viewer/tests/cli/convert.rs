@@ -79,7 +79,7 @@ fn what_should_not_be_written_is_refused_before_anything_is_read() {
         ("convert step.snap step.csv", ".snap, .pickle, .pkl, .json, .folded, each optionally"),
         ("convert step.snap step.parquet.gz", "already compressed"),
         ("convert step.snap ./step.snap", "the same file"),
-        ("convert step.snap folder.json", "is no file"),
+        ("convert step.snap folder.json", "not a regular file"),
         ("convert gone.snap ./gone.csv", ".csv"),
         ("convert gone.snap a.json", "gone.snap"),
         ("convert step.snap gone/a.json", "cannot write gone/a.json"),

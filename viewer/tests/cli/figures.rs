@@ -78,7 +78,7 @@ fn questions_that_a_recording_cannot_answer_are_refused() {
     assert!(why("info step.snap --device 7").contains("no such device; its only device is 0"));
     assert!(why("peak step.snap --at 999").contains("they go from 0 to"));
     assert!(why("peak step.snap --metric device_used").contains("no samples"));
-    assert!(why("phases step.snap --metric reserved --where size>1").contains("no sum over blocks"));
+    assert!(why("phases step.snap --metric reserved --where size>1").contains("not a sum over blocks"));
     assert!(why("events step.snap --from 999").contains("they go from 0 to"));
     assert!(why("events step.snap --from 5 --to 4").contains("after the last"));
 }

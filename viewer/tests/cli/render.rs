@@ -94,7 +94,7 @@ fn what_cannot_be_drawn_is_refused_and_leaves_nothing() {
         ("step.snap --out a.jpg", ".png or .svg"),
         ("step.snap --out picture", ".png or .svg"),
         ("step.snap --out -", "name a file"),
-        ("step.snap --out folder.png", "is no file"),
+        ("step.snap --out folder.png", "not a regular file"),
         ("step.snap --out missing/a.png", "cannot write missing/a.png"),
         ("step.snap --out a.png --size 99999x10", "too large"),
         ("step.snap --out a.png --size 16384x16384", "200 million"),

@@ -89,8 +89,8 @@ fn what_should_not_be_written_is_refused() {
     let (folder, _) = folder();
     add_ranks(folder.path());
     let cases = [
-        ("convert ranks ranks --to parquet", "it is there and is no empty folder"),
-        ("convert step.snap step.snap --to parquet", "it is there and is no empty folder"),
+        ("convert ranks ranks --to parquet", "exists and is not an empty folder"),
+        ("convert step.snap step.snap --to parquet", "exists and is not an empty folder"),
         ("convert step.snap set --to parquet --table blocks", "writes both tables"),
         ("convert - set --to parquet", "standard input"),
         ("convert gone.snap set --to parquet", "gone.snap"),

@@ -98,10 +98,10 @@ impl fmt::Display for Difference {
                 write!(f, "the recording reserves {} from the device, the replay nothing", bytes(recorded))
             }
             Self::GaveBack { bytes: replayed } => {
-                write!(f, "the replay gives {} back to the device, the recording keeps them", bytes(replayed))
+                write!(f, "the replay releases {} to the device, the recording keeps them", bytes(replayed))
             }
             Self::Kept { recorded } => {
-                write!(f, "the recording gives {} back to the device, the replay keeps them", bytes(recorded))
+                write!(f, "the recording releases {} to the device, the replay keeps them", bytes(recorded))
             }
             Self::Placed { recorded, replayed } => {
                 write!(f, "a block is at {recorded:#x} in the recording, at {replayed:#x} in the replay")

@@ -260,7 +260,7 @@ fn the_summary_is_a_table() {
     allocator.free(large);
     allocator.empty_cache().expect("the accounting device does not fail");
     expect![[r#"
-        memory                           now        peak      in all  given back
+        memory                           now        peakallocated in allfreed in all
         requested                      3 MiB   33.00 MiB   33.00 MiB   30.00 MiB
           large pool                   3 MiB      33 MiB      33 MiB      30 MiB
           small pool                     0 B       100 B       100 B       100 B

@@ -208,7 +208,7 @@ impl Lead {
     fn place_text(&self) -> String {
         let place = self.place.join(".");
         match (self.is_line, place.contains('*')) {
-            (true, _) => format!("made at `{place}`"),
+            (true, _) => format!("allocated at `{place}`"),
             (false, true) => format!("of scopes `{place}`"),
             (false, false) => format!("of scope `{place}`"),
         }
@@ -229,7 +229,7 @@ impl Lead {
         let parts: Vec<String> = rows.iter().map(|(name, sum)| format!("{} {}", noun(name), size(*sum))).collect();
         let whole = size(rows.iter().map(|(_, sum)| sum).sum());
         let place = match (self.is_line, self.place.iter().any(|part| part.contains('*'))) {
-            (true, _) => "that line made",
+            (true, _) => "that line allocated",
             (false, true) => "those scopes grew",
             (false, false) => "that scope grew",
         };

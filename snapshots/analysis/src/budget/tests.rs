@@ -146,7 +146,7 @@ fn the_peak_of_a_phase_is_that_of_a_later_step_where_it_repeats_the_first() {
 fn a_category_of_one_place_is_blamed_without_a_share() {
     let run = Run::of("alloc a 600 < m.py:3 main\nalloc p 100 parameter < m.py:2 main\nfree a\nfree p\n");
     let text = run.blame(None, Budget::Category(Category::Unknown, 1));
-    assert_eq!(text, "blocks of unknown category made at `m.py:3 main` take all 600 B at the maximum of unknown");
+    assert_eq!(text, "blocks of unknown category allocated at `m.py:3 main` take all 600 B at the maximum of unknown");
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn recordings_without_modules_blame_lines_of_code_and_segments_their_free_bytes(
     let (before, now) =
         (Run::of(text), Run::of(&format!("segment_alloc 0x10000 2048\n{}", text.replace(" 512 ", " 1024 "))));
     let text = now.blame(Some(&before), Budget::Peak(600));
-    assert!(text.starts_with("activations made at `forward` grew 512 B at the peak"), "{text}");
+    assert!(text.starts_with("activations allocated at `forward` grew 512 B at the peak"), "{text}");
     let text = now.blame(Some(&before), Budget::Reserved(5000));
     assert!(text.starts_with("free bytes in segments grew 2 KiB at the peak of reserved"), "{text}");
 }

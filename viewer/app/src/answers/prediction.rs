@@ -53,7 +53,7 @@ impl FromStr for Part {
 
     /// Reads `1/2`, `0.25` or `50%`.
     fn from_str(text: &str) -> Result<Self, String> {
-        let mistake = || format!("'{text}' is no part of a size: write 1/2, 0.5 or 50%");
+        let mistake = || format!("invalid part of a size '{text}': write 1/2, 0.5 or 50%");
         let text = text.trim();
         if let Some((over, under)) = text.split_once('/') {
             let numbers = (over.trim().parse(), under.trim().parse());
@@ -115,7 +115,7 @@ pub fn in_words(
         parts.push(format!("without {}", listed(without)));
     }
     if !until_last_use.is_empty() {
-        parts.push(format!("{} given back after the last use", listed(until_last_use)));
+        parts.push(format!("{} freed after the last use", listed(until_last_use)));
     }
     let scaled =
         |(part, filter): &(Part, &str)| format!("{}/{} of {}", part.numerator, part.denominator, filter.trim());

@@ -69,7 +69,7 @@ impl Destination {
         let (kind, is_gzipped) = kind_of(path)?;
         if let Ok(facts) = std::fs::metadata(path) {
             if !facts.is_file() {
-                return Err(usage(format!("{} is there and is no file", path.display())));
+                return Err(usage(format!("{} exists but is not a regular file", path.display())));
             }
             let is_input = !is_stdin(input) && same(path, input);
             if is_input {

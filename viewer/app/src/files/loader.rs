@@ -207,7 +207,7 @@ fn load_folder(folder: &Path, state: &State, wake: &(dyn Fn() + Sync)) -> Result
         None => Err(Error::Cancelled.to_string()),
         Some(fleet) if !fleet.ranks.is_empty() => Ok(fleet),
         Some(fleet) => Err(match fleet.unread.first() {
-            Some((path, why)) => format!("none of its recordings can be read; the first: {}: {why}", path.display()),
+            Some((path, why)) => format!("none of its recordings can be read; first: {}: {why}", path.display()),
             None => "the folder has no recording in it; open one that has, or a recording itself".to_owned(),
         }),
     }

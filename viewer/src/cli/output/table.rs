@@ -70,7 +70,7 @@ impl Column {
     }
 
     /// Leaves the column out if all its cells are empty, and, the last such column first, if other columns would otherwise
-    /// be cut to less than [`COMFORTABLE`] characters.
+    /// be cut to less than `COMFORTABLE` characters.
     pub fn optional(self) -> Self {
         Self { is_optional: true, ..self }
     }

@@ -140,7 +140,7 @@ fn hover_ui(ui: &mut Ui, answer: &Answer, item: &Item) {
             .label(names::in_full(recording, tree, id).join("\n").replace("; ", "\n"))
             .widget_info(|| WidgetInfo::new(Role::Label)),
         What::Own(_) => {
-            ui.label(format!("{}: blocks in none of its parts", name(answer, item)));
+            ui.label(format!("{}: blocks in none of the parts", name(answer, item)));
         }
         What::Rest { .. } => {
             ui.label(format!("{}, each too small to draw. Click to list them.", name(answer, item)));

@@ -400,7 +400,7 @@ fn headline(state: &State) -> String {
     let with = with.map_or_else(String::new, |most| format!(", {} with new memory from the driver", bytes(most)));
     let unmapped = match usage.unmapped {
         0 => String::new(),
-        unmapped => format!(", beside {} of addresses not mapped", bytes(unmapped)),
+        unmapped => format!(", plus {} of unmapped addresses", bytes(unmapped)),
     };
     format!(
         "Reserved {}: {} requested, {} rounding, {} waiting, {} free in {}{unmapped}; {fits}{with}",

@@ -31,7 +31,7 @@ pub(super) fn steps(statistics: &Statistics) -> Sheet {
         number("Events", "Number of events of the device.", 76.0),
         number("Lasted", "Time from the first event of the step to the last.", 84.0),
         number("Allocations", "Number of blocks allocated in the step.", 84.0),
-        number("Bytes made", "Bytes allocated in the step, summed over its blocks.", 84.0),
+        number("Bytes allocated", "Bytes allocated in the step, summed over its blocks.", 84.0),
         number("Frees", "Number of blocks freed in the step.", 76.0),
         number("Start", "The chosen total before the step.", 84.0),
         number("End", "The chosen total after the step.", 84.0),
