@@ -52,28 +52,54 @@ pub struct StackLine {
 
 /// The lines of a stack, innermost first. In a stack with Python lines, all others are the framework's.
 pub fn stack_lines(tables: &Tables, stack: StackId) -> Vec<StackLine> {
-    let lines = || tables.stack_frames(stack).flat_map(|frame| tables.frame_lines(frame));
-    let has_python = lines().any(|line| is_python(tables.string(line.file)));
-    let has_files = lines().any(|line| line.line > 0);
-    let owner_of = |line: &SourceLine| match is_python(tables.string(line.file)) {
-        false if has_python => LineOwner::Framework,
-        // The entry point that a compiler generates: a program's own has a file, as its other lines do.
-        false if has_files && line.line == 0 && tables.string(line.function) == "main" => LineOwner::Framework,
-        _ => LineOwner::of(tables, line),
-    };
-    let owners = tables.stack_frames(stack).flat_map(|frame| {
-        let found = tables.frame_lines(frame);
-        let unresolved = match has_python {
-            true => LineOwner::Framework,
-            false => LineOwner::Program,
-        };
-        found.iter().map(owner_of).chain(found.is_empty().then_some(unresolved))
-    });
-    let owners: Vec<LineOwner> = owners.collect();
+    let kinds: Vec<LineKind> = tables
+        .stack_frames(stack)
+        .flat_map(|frame| {
+            let lines = tables.frame_lines(frame);
+            let unresolved = lines.is_empty().then_some(LineKind::UNRESOLVED);
+            lines.iter().map(|line| LineKind::of(tables, line)).chain(unresolved)
+        })
+        .collect();
+    let owners = owners_in_stack(kinds.iter().copied());
     let leading = leading_owner(owners.iter().copied());
     let texts = tables.stack_text(stack);
     let line = |(text, owner)| StackLine { text, is_program: Some(owner) == leading };
     texts.into_iter().zip(owners).map(line).collect()
+}
+
+/// The facts about a line that decide whose it is in a stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LineKind {
+    is_python: bool,
+    has_number: bool,
+    /// Whether it is the entry point that a compiler generates; a program's own has a line number.
+    is_entry: bool,
+    owner: LineOwner,
+}
+
+impl LineKind {
+    /// A frame without lines.
+    pub(super) const UNRESOLVED: Self =
+        Self { is_python: false, has_number: false, is_entry: false, owner: LineOwner::Program };
+
+    /// The facts about `line`.
+    pub(super) fn of(tables: &Tables, line: &SourceLine) -> Self {
+        let is_python = is_python(tables.string(line.file));
+        let is_entry = !is_python && line.line == 0 && tables.string(line.function) == "main";
+        Self { is_python, has_number: line.line > 0, is_entry, owner: LineOwner::of(tables, line) }
+    }
+}
+
+/// The owner of each line of a stack. In a stack with Python lines, all others are the framework's.
+pub(super) fn owners_in_stack(kinds: impl Iterator<Item = LineKind> + Clone) -> Vec<LineOwner> {
+    let has_python = kinds.clone().any(|kind| kind.is_python);
+    let has_numbers = kinds.clone().any(|kind| kind.has_number);
+    let owner = |kind: LineKind| match kind {
+        LineKind { is_python: false, .. } if has_python => LineOwner::Framework,
+        LineKind { is_entry: true, .. } if has_numbers => LineOwner::Framework,
+        kind => kind.owner,
+    };
+    kinds.map(owner).collect()
 }
 
 /// The owner whose lines represent a stack with lines of `owners`; `None` if all are of frameworks.

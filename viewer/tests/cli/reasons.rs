@@ -127,7 +127,10 @@ fn explain_tells_what_is_held_but_not_used_again_where_that_was_recorded() {
     assert_eq!((&figures["idle"]["bytes"], &figures["idle"]["peak"]["bytes"]), (&2048.into(), &9216.into()));
     let all_used = "alloc a 1024 activation\nused a\nalloc b 512\nused a\nused b\nfree a";
     let words = answer(trace_from_text(all_used).unwrap(), "explain used.snap").unwrap();
-    assert!(words.contains("\nAll memory that is live at the peak is used again later, or may be used after"), "{words}");
+    assert!(
+        words.contains("\nAll memory that is live at the peak is used again later, or may be used after"),
+        "{words}"
+    );
     let events = answer(trace_from_text(all_used).unwrap(), "events used.snap --kind used").unwrap();
     assert_eq!(events.lines().filter(|line| line.contains("  used  ")).count(), 3, "{events}");
 }

@@ -2,8 +2,7 @@
 
 use hashbrown::HashMap;
 
-use crate::frames::{is_allocating, is_python, leading_owner, user_line};
-use crate::owners::LineOwner;
+use crate::frames::{LineKind, is_allocating, leading_owner, owners_in_stack, user_line};
 use highwater_snapshots::ids::{FrameId, StackId};
 use highwater_snapshots::intern::Interner;
 use highwater_snapshots::tables::{SourceLine, Tables};
@@ -21,9 +20,8 @@ pub(super) struct Lines {
 
 #[derive(Clone, Copy, Debug)]
 struct Kind {
-    is_python: bool,
     is_allocating: bool,
-    owner: LineOwner,
+    line: LineKind,
 }
 
 impl Lines {
@@ -36,11 +34,7 @@ impl Lines {
         *self.of_line.entry(*line).or_insert_with(|| {
             let row = texts.intern(tables.line_text(line));
             if row as usize == kinds.len() {
-                kinds.push(Kind {
-                    is_python: is_python(tables.string(line.file)),
-                    is_allocating: is_allocating(tables, line),
-                    owner: LineOwner::of(tables, line),
-                });
+                kinds.push(Kind { is_allocating: is_allocating(tables, line), line: LineKind::of(tables, line) });
             }
             row
         })
@@ -58,7 +52,7 @@ impl Lines {
         if rows.is_empty() {
             let row = self.texts.intern(tables.address_text(frame));
             if row as usize == self.kinds.len() {
-                self.kinds.push(Kind { is_python: false, is_allocating: false, owner: LineOwner::Program });
+                self.kinds.push(Kind { is_allocating: false, line: LineKind::UNRESOLVED });
             }
             rows.push(row);
         }
@@ -79,18 +73,13 @@ impl Lines {
             self.learn(tables, frame);
             out.extend(self.of_frame[&frame].iter().map(|row| (*row, Role::Program)));
         }
-        // In a stack with Python lines, all others are the framework's.
         let kinds = &self.kinds;
-        let has_python = out.iter().any(|(row, _)| kinds[*row as usize].is_python);
-        let owner_of = |row: u32| match kinds[row as usize] {
-            Kind { is_python: false, .. } if has_python => LineOwner::Framework,
-            kind => kind.owner,
-        };
-        let leading = leading_owner(out.iter().map(|(row, _)| owner_of(*row)));
-        for (row, role) in &mut *out {
+        let owners = owners_in_stack(out.iter().map(|(row, _)| kinds[*row as usize].line));
+        let leading = leading_owner(owners.iter().copied());
+        for ((row, role), owner) in out.iter_mut().zip(owners) {
             *role = match kinds[*row as usize] {
                 Kind { is_allocating: true, .. } => Role::Allocator,
-                _ if Some(owner_of(*row)) == leading => Role::Program,
+                _ if Some(owner) == leading => Role::Program,
                 _ => Role::Framework,
             };
         }

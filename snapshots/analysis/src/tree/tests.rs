@@ -70,6 +70,17 @@ fn module_paths_are_split_into_their_parts_and_add_up() {
 }
 
 #[test]
+fn a_generated_entry_point_does_not_hide_the_lines_of_libraries() {
+    let step = "/hw/engine/src/scenario/training.rs:78 highwater_engine::scenario::training::Training::step";
+    let run = "/hw/engine/src/models/gpt2.rs:230 highwater_engine::models::gpt2::Mlp::run";
+    let text = format!("alloc a 100 < highwater_engine::storage::allocate < {run} < {step} < main\n");
+    let trace = trace_from_text(&text).unwrap();
+    let hidden = tree_of(&trace, "stack", |query| query.hides_internals = true);
+    let expected = ["all 100/0 1".to_owned(), format!("  {step} 100/0 1"), format!("    {run} 100/100 1")];
+    assert_eq!(drawn(&trace, &hidden), expected);
+}
+
+#[test]
 fn stacks_merge_into_call_trees_from_either_end() {
     let trace = net();
     let outer = tree_of(&trace, "stack", |_| ());
