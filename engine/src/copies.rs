@@ -1,4 +1,4 @@
-//! Copies: between the host's memory and devices', and from one device to another.
+//! Copies between host memory and devices, and between devices.
 #![expect(unsafe_code, reason = "has devices read and write memory by its address")]
 
 use crate::error::{Error, Result};

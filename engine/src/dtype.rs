@@ -1,4 +1,4 @@
-//! Element types: what a tensor's numbers are, and how many bytes each takes.
+//! Element types of tensors and their sizes in bytes.
 
 use std::fmt;
 

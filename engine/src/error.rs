@@ -1,4 +1,4 @@
-//! Errors: what an operation could not do, with the shapes that it was given.
+//! Errors of operations, with the shapes they received.
 
 use std::fmt::Display;
 

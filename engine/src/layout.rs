@@ -1,4 +1,4 @@
-//! Layout: where each element of a tensor lies in its storage; views change only this.
+//! Layouts: where each element of a tensor is in its storage. Views change only the layout.
 
 use crate::error::{Error, Result};
 use crate::shape::{MAX_RANK, Shape};

@@ -1,4 +1,4 @@
-//! An autograd engine that knows where its memory is: tensors over a caching allocator whose every byte is reported.
+//! An autograd engine that knows where its memory is: tensors over a caching allocator that reports every byte.
 //!
 //! One training step makes exactly the same allocations on every device. On the accounting device the arithmetic is
 //! left out, so it tells what a step will need without having the memory.

@@ -1,4 +1,4 @@
-//! Random numbers: a seeded counter, so that every device draws the same and skipping costs nothing.
+//! Counter-based random numbers: every device draws the same ones, and skipping costs nothing.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

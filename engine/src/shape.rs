@@ -1,4 +1,4 @@
-//! Shape: how many elements a tensor has along each axis, and how two shapes broadcast.
+//! Tensor shapes: the number of elements along each axis, and broadcasting.
 
 use std::fmt;
 use std::ops::Deref;

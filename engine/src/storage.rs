@@ -1,4 +1,4 @@
-//! Storage: one block of a device's memory, given back when the last tensor that shows it is gone.
+//! Storage: a block of device memory, freed with the last tensor that uses it.
 #![expect(unsafe_code, reason = "host memory is seen as slices of numbers")]
 
 use std::fmt;

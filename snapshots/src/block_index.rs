@@ -1,4 +1,4 @@
-//! Keys: the way from the numbers by which a recording names blocks to their rows.
+//! Maps the keys by which a recording names blocks to their rows.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! TraceBuilder: the only way to make a trace. Takes events as they were recorded and keeps every invariant.
+//! The only way to build a trace: takes events as recorded and keeps every invariant.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Event: one thing that happened, with all that was known at that moment. The form in which a recording is written.
+//! Events with all their facts: the form in which a recording is written.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! Handles: small numbers that name rows of a recording's tables, each its own type.
+//! Handles: typed row numbers of a recording's tables.
 
 use serde::{Deserialize, Serialize};
 

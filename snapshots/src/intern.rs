@@ -1,4 +1,4 @@
-//! Interner: keeps each value once and gives it a small number, in order of first appearance.
+//! Interns values: stores each once and numbers them in order of first appearance.
 
 use std::collections::HashMap;
 use std::hash::Hash;

@@ -1,4 +1,4 @@
-//! What a memory recording is: its events and tables, the trace built from them, and the `.snap` format.
+//! Memory recordings: events and tables, the trace built from them, and the `.snap` format.
 //!
 //! No globals and no clock; threads only through rayon, with the feature `parallel`.
 //! Modules are in layer order: each uses only what is declared above it.

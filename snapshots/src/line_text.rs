@@ -1,4 +1,4 @@
-//! Line text: how a source line is written, `path/file.py:184 function`, read back and shortened.
+//! Formats source lines as `path/file.py:184 function`, parses and shortens them.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! LiveBytes: how much memory lives while a recording is still being read: what a first picture is made of.
+//! Computes live memory while a recording is still being read, for a first picture.
 
 /// Between which bounds the requested bytes of live blocks lay over some events, on all devices together.
 ///

@@ -1,4 +1,4 @@
-//! Mapped: a file's bytes, lent out without a copy.
+//! The bytes of a mapped file, without a copy.
 #![expect(unsafe_code, reason = "mapping a file hands out its bytes without a copy")]
 
 use std::cell::Cell;

@@ -1,4 +1,4 @@
-//! Suggest: the known word that a mistyped one may mean, for error messages.
+//! Finds the known word that a mistyped one may mean, for error messages.
 
 /// ` (did you mean 'scope'?)` where one of `known` is spelt almost as `word`; else nothing.
 pub fn did_you_mean<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> String {

@@ -1,4 +1,4 @@
-//! Tables: strings, modules, frames, stacks, scopes and ops, each row stored once and named by a handle.
+//! Tables of strings, modules, frames, stacks, scopes and operations. Each row is stored once and has a handle.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! Checkpoint: less memory for more arithmetic.
+//! Activation checkpointing: less memory for more arithmetic.
 
 use super::frame::{self, Frame};
 use super::record::Operation;

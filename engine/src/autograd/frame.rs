@@ -1,4 +1,4 @@
-//! Frame: a part of a model that keeps nothing but its inputs, and is run again when backward comes to it.
+//! Checkpointed parts of a model, which keep only their inputs and are recomputed in backward.
 //!
 //! Forward builds the graph as always, but each tensor that an operation saves is only counted: the operation holds a
 //! [`Slot`], the number of the save. The first operation that asks for its slot in backward has the part run again, with

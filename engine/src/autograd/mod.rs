@@ -1,4 +1,4 @@
-//! Autograd: gradients in reverse, of the first order.
+//! Reverse-mode automatic differentiation of the first order.
 //!
 //! Each operation that something with a gradient went into leaves a node: what its backward needs, and where the inputs'
 //! gradients go. [`Tensor::backward`](crate::Tensor::backward) walks the nodes in the reverse of their execution. A node

@@ -1,4 +1,4 @@
-//! Record: how an operation begins, and how it enters the graph.
+//! Starts operations and adds them to the graph.
 
 use highwater_recorder::Category;
 use highwater_recorder::scope::{self, ContextGuard};

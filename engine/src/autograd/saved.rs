@@ -1,4 +1,4 @@
-//! Saved: a tensor kept from forward for backward.
+//! Tensors saved in forward for backward.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Arithmetic: whether primitives compute on this thread, or are left out while memory is taken as if they did.
+//! Whether primitives compute on this thread, or only allocate memory as if they did.
 
 use std::cell::Cell;
 use std::marker::PhantomData;

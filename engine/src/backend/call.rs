@@ -1,4 +1,4 @@
-//! Call: a primitive with its arguments, as plain data, so that many can be given to a device at once.
+//! Calls of primitives with their arguments, as plain data, so that many can be submitted to a device at once.
 
 use super::View;
 use super::kind::{Binary, Ternary, Unary};

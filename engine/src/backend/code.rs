@@ -1,4 +1,4 @@
-//! Code: the 256 numbers that a byte of quantised optimizer state stands for.
+//! The 256 values that a byte of quantized optimizer state represents.
 //!
 //! Dynamic quantisation (Dettmers et al., "8-bit Optimizers via Block-wise Quantization", 2022): the numbers from 0 to 1
 //! are spread over seven decades, 10⁻⁷ to 1, each decade with twice as many as the one below, and 0 and 1 themselves.

@@ -1,4 +1,4 @@
-//! Kind: what a primitive computes, as plain data that every device understands.
+//! The kinds of primitives, as plain data for every device.
 
 /// A function of one number.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,4 +1,4 @@
-//! Backend: the primitives that do arithmetic, and which device does it how.
+//! The primitives that do arithmetic, and their implementation on each device.
 //!
 //! A primitive allocates nothing: its output, and every buffer that it needs beside, was made by the caller, who does
 //! not look at the kind of device. That is why the accounting device, which skips all of this, sees exactly the

@@ -1,4 +1,4 @@
-//! Nest: the loops over several layouts of one shape, with as few and as long inner loops as their strides allow.
+//! Loop nests over several layouts of one shape, with as few and as long inner loops as their strides allow.
 
 use crate::layout::Layout;
 use crate::shape::MAX_RANK;

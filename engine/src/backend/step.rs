@@ -1,4 +1,4 @@
-//! Step: what one fused pass of an optimizer computes, as plain data that every device understands.
+//! Descriptions of a fused optimizer step, as plain data for every device.
 
 /// One step of stochastic gradient descent. With g = `grad_scale` · gradient + `weight_decay` · p:
 /// b ← `momentum` · b + (1 − `dampening`) · g, at the first step b ← g; p ← p − `learning_rate` · b.

@@ -1,4 +1,4 @@
-//! Uses: which memory a primitive reads and writes, told to a recording that asks for it.
+//! Reports which memory a primitive reads and writes, for recordings with uses.
 
 use highwater_recorder::api;
 

@@ -1,4 +1,4 @@
-//! Cpu driver: host memory. Work on it is done when the call that gave it returns, so streams never lag behind.
+//! Host memory as a device. Every call has finished its work when it returns, so streams never lag behind.
 #![expect(unsafe_code, reason = "obtains and gives back raw host memory")]
 
 use std::alloc::Layout;

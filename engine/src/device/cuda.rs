@@ -1,4 +1,4 @@
-//! Cuda driver: memory of a CUDA device, as its own driver hands it out.
+//! Memory of a CUDA device, allocated through the CUDA driver.
 #![expect(unsafe_code, reason = "gives memory back to the device")]
 
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! Device: where tensors live. A cheap handle to an allocator and to the way arithmetic is done.
+//! Devices: cheap handles to an allocator and a backend.
 
 pub mod cpu;
 pub mod cuda;

@@ -1,4 +1,4 @@
-//! Pinned driver: host memory that a device copies from and to by itself, while the program goes on.
+//! Pinned host memory, which a device copies from and to asynchronously.
 #![expect(unsafe_code, reason = "gives host memory back to the device's driver, and clears it")]
 
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! Stream: a queue of a device's work; and the one to which this thread gives work now.
+//! Streams: queues of a device's work, and the current stream of each thread.
 //!
 //! A stream does its work in order; two streams do theirs at the same time. So memory may pass from one to another only
 //! when the other is told. Three rules, which are PyTorch's:

@@ -1,4 +1,4 @@
-//! Branch: networks of which only a part is trained.
+//! Networks of which only a part is trained.
 
 use crate::error::Result;
 use crate::nn::{Child, Filling, Init, Linear, Module, Sequence, Visitor};

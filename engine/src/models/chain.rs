@@ -1,4 +1,4 @@
-//! Chain: a long product of one matrix with itself, differentiated by the graph or by hand.
+//! A long product of one matrix with itself, differentiated by the graph or by hand.
 
 use highwater_recorder::Category;
 

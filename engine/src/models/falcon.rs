@@ -1,4 +1,4 @@
-//! Falcon: a decoder with one key head, whose attention and MLP stand side by side (Almazrouei et al., 2023).
+//! Falcon: a decoder with multi-query attention, whose attention and MLP run in parallel (Almazrouei et al., 2023).
 
 use super::language::{LanguageModel, check_groups, check_heads, check_tokens, through, without_bias};
 use crate::error::Result;

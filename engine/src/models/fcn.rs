@@ -1,4 +1,4 @@
-//! FCN: the fully convolutional networks for semantic segmentation, on VGG16.
+//! FCN: fully convolutional networks for semantic segmentation, on VGG16.
 
 use super::vgg::Vgg16;
 use crate::error::{Error, Result};

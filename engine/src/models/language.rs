@@ -1,4 +1,4 @@
-//! Language: what models that predict the next token have in common.
+//! Code shared by models that predict the next token.
 
 use crate::error::{Error, Result};
 use crate::nn::{Child, Filling, LinearFilling, Module, Sequence};

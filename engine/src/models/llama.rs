@@ -1,4 +1,5 @@
-//! Llama: a decoder with grouped key heads, RMS norms and gated MLPs (Touvron et al., 2023; Grattafiori et al., 2024).
+//! Llama: a decoder with grouped-query attention, RMS norms and gated MLPs (Touvron et al., 2023; Grattafiori et al.,
+//! 2024).
 
 use super::language::{LanguageModel, check_groups, check_heads, check_tokens, through, without_bias};
 use crate::error::Result;

@@ -1,4 +1,4 @@
-//! Models: networks that scenarios train.
+//! Models that the scenarios train.
 
 pub mod perceptron;
 pub mod vit;

@@ -1,4 +1,4 @@
-//! NeRF: a scene as a network that tells the colour and density of every point in space.
+//! NeRF: a scene as a network that predicts colour and density at every point in space.
 
 use crate::autograd::no_grad;
 use crate::error::{Error, Result};

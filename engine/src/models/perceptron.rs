@@ -1,4 +1,4 @@
-//! Perceptron: linear layers with ReLU between them.
+//! Multi-layer perceptron: linear layers with ReLU between them.
 
 use crate::error::Result;
 use crate::nn::{Child, Init, Linear, Module, Sequence};

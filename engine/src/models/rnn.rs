@@ -1,4 +1,4 @@
-//! RNN: one layer of neurons that hear themselves a step later.
+//! A single-layer recurrent neural network.
 
 use crate::error::{Error, Result};
 use crate::nn::{Child, Filling, Init, Linear, Module, Visitor};

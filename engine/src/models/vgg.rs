@@ -1,4 +1,4 @@
-//! VGG: the convolutions of VGG16, without its classifier.
+//! The convolutions of VGG16, without its classifier.
 
 use crate::error::Result;
 use crate::nn::{Child, Conv2d, Filling, Init, LinearFilling, MaxPool2d, Module, Visitor};

@@ -1,4 +1,4 @@
-//! ViT: the vision transformer, with the layout of torchvision's.
+//! ViT: the vision transformer, with torchvision's layout.
 
 use crate::error::{Error, Result};
 use crate::nn::{

@@ -1,4 +1,4 @@
-//! Attention: several heads over one sequence (Vaswani et al., 2017).
+//! Multi-head self-attention (Vaswani et al., 2017).
 
 use super::init::{Filling, Init};
 use super::linear::{Linear, LinearFilling};

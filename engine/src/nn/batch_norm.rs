@@ -1,4 +1,4 @@
-//! Batch norm: channels made mean 0 and variance 1, by the batch in training and by what was learnt in use.
+//! Batch norm: uses the statistics of the batch in training, and running averages in inference.
 
 use super::init::{Filling, Init};
 use super::module::{Mode, Module, Visitor};

@@ -1,4 +1,4 @@
-//! Conv: two-dimensional convolution, and its transpose.
+//! Two-dimensional convolution and its transpose.
 
 use super::init::{Filling, Init};
 use super::linear::LinearFilling;

@@ -1,4 +1,4 @@
-//! Dropout: in training, some numbers or channels become zero by chance.
+//! Dropout of elements or channels in training.
 
 use std::sync::{Mutex, PoisonError};
 

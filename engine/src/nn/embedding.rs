@@ -1,4 +1,4 @@
-//! Embedding: a table of vectors, looked up by number.
+//! Embedding: a table of vectors, looked up by index.
 
 use super::init::{Filling, Init};
 use super::module::Module;

@@ -1,4 +1,4 @@
-//! Init: how parameters are made: on which device, of which type, and from which random numbers.
+//! Initialization of parameters: device, element type and random numbers.
 
 use half::{bf16, f16};
 use highwater_recorder::{Category, scope};

@@ -1,4 +1,4 @@
-//! Linear: y = x · Wᵀ + b.
+//! Linear layer: y = x · Wᵀ + b.
 
 use super::init::{Filling, Init};
 use super::module::Module;

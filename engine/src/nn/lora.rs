@@ -1,4 +1,4 @@
-//! LoRA: frozen linear layers, each with a trained correction of low rank (Hu et al.: "LoRA", 2021).
+//! LoRA: frozen linear layers with trained low-rank corrections (Hu et al.: "LoRA", 2021).
 
 use super::init::{Filling, Init};
 use super::linear::{Linear, LinearFilling};

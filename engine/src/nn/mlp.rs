@@ -1,4 +1,4 @@
-//! MLP: two linear layers with a bend between them.
+//! Two linear layers with an activation between them.
 
 use super::init::Init;
 use super::linear::{Linear, LinearFilling};

@@ -1,4 +1,4 @@
-//! NN: layers that know their parameters by name, and tell the recorder where the program is.
+//! Layers whose parameters have names, and that report their scope to the recorder.
 //!
 //! A module's children stand in [`Child`]: it holds a child under the name that its parent gives it, and enters that
 //! scope whenever the child is made, called or asked for its parameters. So an allocation's scope

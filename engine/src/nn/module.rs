@@ -1,4 +1,4 @@
-//! Module: what all layers have in common, and how they are put together.
+//! The trait of all layers, and how layers are composed.
 
 use std::fmt::Write as _;
 use std::ops::Deref;

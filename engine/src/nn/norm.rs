@@ -1,4 +1,4 @@
-//! Norm: layers that bring rows to one size.
+//! Layer norm and RMS norm.
 
 use super::init::{Filling, Init};
 use super::module::Module;

@@ -1,4 +1,4 @@
-//! Patch: an image cut into squares, each made a token.
+//! Patch embedding: cuts an image into squares and projects each to a token.
 
 use super::init::{Filling, Init};
 use super::module::Module;

@@ -1,4 +1,4 @@
-//! Pool: windows of images made one number each.
+//! Max and average pooling.
 
 use super::module::{Module, Visitor};
 use crate::error::Result;

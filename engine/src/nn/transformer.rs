@@ -1,4 +1,4 @@
-//! Transformer: an encoder block that normalises before each half.
+//! Pre-norm transformer encoder block.
 
 use super::attention::MultiHeadAttention;
 use super::init::{Filling, Init};

@@ -1,4 +1,4 @@
-//! Arith: sums, products and quotients of two tensors, or of a tensor and a number.
+//! Sums, products and quotients of two tensors, or of a tensor and a scalar.
 
 use std::sync::Arc;
 

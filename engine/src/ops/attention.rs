@@ -1,4 +1,4 @@
-//! Attention: softmax(query · keyᵀ) · value without a matrix of scores.
+//! Attention, softmax(query · keyᵀ) · value, without a matrix of scores.
 
 use highwater_recorder::{Category, scope};
 

@@ -1,4 +1,4 @@
-//! Batch norm: channels made mean 0 and variance 1 over all examples and places.
+//! Batch norm: normalizes channels over all examples and positions.
 
 use std::sync::Arc;
 

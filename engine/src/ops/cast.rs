@@ -1,4 +1,4 @@
-//! Cast: the numbers in another type.
+//! Casts to another element type.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Columns: the windows of images as columns of a matrix, a bounded number of them at a time.
+//! Unfolds the windows of images into the columns of a matrix, a bounded number of them at a time.
 //!
 //! Shared by convolution and transposed convolution. A convolution of one pixel at a time needs no workspace: the image
 //! is its own columns.

@@ -1,4 +1,4 @@
-//! Compare: truth values of how two tensors, or a tensor and a number, stand to each other. They have no gradient.
+//! Elementwise comparisons of two tensors, or of a tensor and a scalar. They have no gradient.
 
 use crate::autograd::Operation;
 use crate::backend::{self, Comparison};

@@ -1,4 +1,4 @@
-//! Concat: tensors joined along an axis.
+//! Concatenates tensors along an axis.
 
 use std::sync::Arc;
 

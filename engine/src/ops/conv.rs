@@ -1,4 +1,4 @@
-//! Conv: two-dimensional convolution as products with the image's windows, a bounded number of them at a time.
+//! Two-dimensional convolution as matrix products with unfolded windows, a bounded number of them at a time.
 
 use super::columns::{Columns, give_bias, take_images_or_zeros};
 use crate::autograd::{Gradient, InputGradients, Operation, Saved};

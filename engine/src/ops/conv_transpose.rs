@@ -1,4 +1,4 @@
-//! Transposed conv: what a convolution's backward does to its input, as an operation of its own, for sizes to grow.
+//! Transposed convolution, for upsampling.
 
 use super::columns::{Columns, give_bias};
 use crate::autograd::{Gradient, InputGradients, Operation, Saved};

@@ -1,4 +1,4 @@
-//! Dropout: some numbers, or some whole channels, by chance, become zero.
+//! Dropout of elements or channels.
 
 use crate::autograd::{Gradient, InputGradients, Operation};
 use crate::backend;

@@ -1,4 +1,4 @@
-//! Embedding: rows picked from a table.
+//! Embedding lookup: selects rows of a table.
 
 use crate::autograd::{Gradient, InputGradients, Operation, Saved};
 use crate::backend;

@@ -1,4 +1,4 @@
-//! Frequencies: coordinates beside their sines and cosines, as networks over space take them.
+//! Positional encoding of coordinates by sines and cosines.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Gather: elements picked along an axis by their places, and added back there.
+//! Gathers elements along an axis by index; backward scatters gradients.
 
 use crate::autograd::{Gradient, InputGradients, Operation, Saved};
 use crate::backend;

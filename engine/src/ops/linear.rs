@@ -1,4 +1,4 @@
-//! Linear: a layer's product and bias in one operation.
+//! A linear layer's product and bias in one operation.
 
 use super::product::{ProductGradient, RightIs, check, multiply, multiply_onto_bias};
 use crate::autograd::{Gradient, InputGradients, Operation, Saved};

@@ -1,4 +1,4 @@
-//! Linear cross-entropy: a model's last layer and its loss in one, without all logits at once.
+//! A model's last layer and its cross-entropy loss in one operation, without all logits at once.
 
 use highwater_recorder::{Category, scope};
 

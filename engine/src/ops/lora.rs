@@ -1,4 +1,4 @@
-//! LoRA: a product of low rank added to what a frozen layer computed.
+//! LoRA: a low-rank product added to the output of a frozen layer.
 
 use super::product::{multiply, multiply_scaled};
 use crate::autograd::{Gradient, InputGradients, Operation, Saved};

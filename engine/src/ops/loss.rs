@@ -1,4 +1,4 @@
-//! Loss: cross-entropy, straight from logits.
+//! Cross-entropy from logits.
 
 use crate::autograd::{Gradient, InputGradients, Operation, Saved};
 use crate::backend;

@@ -1,4 +1,4 @@
-//! Math: functions of one number, applied to every element.
+//! Elementwise functions of one tensor.
 
 use std::sync::Arc;
 

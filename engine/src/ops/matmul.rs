@@ -1,4 +1,4 @@
-//! Matmul: products of matrices, one or a batch of them.
+//! Matrix products, single or batched.
 
 use super::product::{ProductGradient, RightIs, batch_of, check, multiply, with_matrix};
 use crate::autograd::{Gradient, InputGradients, Operation, Saved};

@@ -1,4 +1,4 @@
-//! Ops: what tensors can do. Each file holds an operation's forward and its gradient side by side.
+//! Operations on tensors. Each file has an operation's forward and its gradient side by side.
 //!
 //! An operation begins an [`Operation`](crate::autograd::Operation), which numbers it in recordings; checks what it was
 //! given; allocates its result; lets the backend compute; and [records](crate::autograd::record()) itself with what its

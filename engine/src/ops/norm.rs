@@ -1,4 +1,4 @@
-//! Norm: rows made mean 0 and variance 1.
+//! Layer norm: normalizes rows to mean 0 and variance 1.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Piecewise: functions of straight pieces. Each keeps two bits an element, from which both operands' slopes follow.
+//! Piecewise linear functions, which save two bits per element for the slopes of both operands.
 
 use crate::autograd::{Gradient, InputGradients, Operation, Saved};
 use crate::backend::{self, Piecewise, Side};

@@ -1,4 +1,4 @@
-//! Pool: windows of an image made one number each, the largest or the mean.
+//! Max and average pooling.
 
 use crate::autograd::{Gradient, InputGradients, Operation, Saved};
 use crate::backend::{self, Window};

@@ -1,4 +1,4 @@
-//! Product: batched matrix products with as few calls as the layouts allow, and their gradients.
+//! Batched matrix products with as few calls as the layouts allow, and their gradients.
 //!
 //! Shared by matmul and linear. Nothing here looks at values, so every device does the same.
 

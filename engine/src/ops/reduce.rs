@@ -1,4 +1,4 @@
-//! Reduce: sums, means and largest values.
+//! Sums, means and maxima.
 
 use crate::autograd::{Gradient, InputGradients, Operation, Saved};
 use crate::backend::{self, Unary};

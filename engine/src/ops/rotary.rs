@@ -1,4 +1,4 @@
-//! Rotary: positions told to attention by turning pairs of numbers.
+//! Rotary position embeddings.
 
 use crate::autograd::{Gradient, InputGradients, Operation};
 use crate::backend::{self, Rotation, View};

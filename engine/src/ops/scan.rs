@@ -1,4 +1,4 @@
-//! Scan: running sums and products along an axis.
+//! Cumulative sums and products along an axis.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Softmax: numbers along an axis made into shares of 1, or the logarithms of such shares.
+//! Softmax and log-softmax along an axis.
 
 use crate::autograd::{Gradient, InputGradients, Operation, Saved};
 use crate::backend::{self, View};

@@ -1,4 +1,4 @@
-//! Split: a tensor as several views of parts of it.
+//! Splits a tensor into views of its parts.
 
 use crate::error::{Error, Result};
 use crate::tensor::Tensor;

@@ -1,4 +1,4 @@
-//! Squared error: the loss of least squares, as one operation.
+//! The squared error loss as one operation.
 
 use crate::autograd::{Gradient, InputGradients, Operation, Saved};
 use crate::backend;

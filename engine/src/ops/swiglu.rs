@@ -1,4 +1,4 @@
-//! SwiGLU: a gated product, the middle of a transformer's MLP.
+//! SwiGLU: the gated product of a transformer's MLP.
 
 use std::sync::Arc;
 

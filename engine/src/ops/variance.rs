@@ -1,4 +1,4 @@
-//! Variance: how far numbers are spread around their mean.
+//! Variance.
 
 use crate::autograd::{Gradient, InputGradients, Operation, Saved};
 use crate::backend;

@@ -1,4 +1,4 @@
-//! View: the same memory in another shape or order. No numbers move, and nothing is saved.
+//! Views: the same memory in another shape or order. No elements are copied and nothing is saved.
 
 use crate::autograd::{Gradient, InputGradients, Operation};
 use crate::error::{Error, Result};

@@ -1,4 +1,4 @@
-//! Choose: elements of one tensor where a condition holds, and of another where it does not.
+//! Selects elements of one tensor where a condition holds, and of another elsewhere.
 
 use crate::autograd::{Gradient, InputGradients, Operation, Saved};
 use crate::backend;

@@ -1,4 +1,4 @@
-//! Accumulation: one step for the gradients of several small batches, which need the memory of one.
+//! Gradient accumulation: one step for several small batches, with the memory of one.
 
 use highwater_recorder::{Phase, scope};
 

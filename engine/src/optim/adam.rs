@@ -1,4 +1,4 @@
-//! Adam: steps scaled by running averages of the gradient and of its square; and AdamW, which decays weights apart.
+//! Adam, and AdamW with decoupled weight decay.
 
 use super::moments::{Averaging, Moments};
 use super::pending::Pending;

@@ -1,4 +1,4 @@
-//! AdamW 8-bit: AdamW that remembers a byte for each number of its averages.
+//! AdamW with 8-bit running averages.
 
 use super::adam::AdamW;
 use super::moments::{Averaging, Moments};

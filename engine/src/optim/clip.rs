@@ -1,4 +1,4 @@
-//! Clip: gradients made smaller where they are too large. Nothing is read back: shares are computed on the device.
+//! Gradient clipping. Nothing is read back to the host: factors are computed on the device.
 
 use super::in_backward::demand_gradients_left;
 use super::pending::run_each;

@@ -1,4 +1,5 @@
-//! In backward: a rule applied to each parameter as soon as its gradient is complete, which is then freed at once.
+//! Optimizer steps in backward: updates each parameter as soon as its gradient is complete, which is then freed at
+//! once.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

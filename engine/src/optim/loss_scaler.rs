@@ -1,4 +1,4 @@
-//! Loss scaler: losses made larger, so that gradients in f16 do not become 0, and steps left out when that was too much.
+//! Loss scaling: scales losses so that gradients in f16 do not underflow, and skips steps that overflow.
 
 use highwater_recorder::{Category, Phase, scope};
 

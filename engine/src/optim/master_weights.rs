@@ -1,4 +1,4 @@
-//! Master weights: parameters of a narrow type that are trained in single precision.
+//! Parameters of a 16-bit dtype that are trained in single precision.
 
 use super::optimizer::scale_all_in_place;
 use super::pending::Pending;

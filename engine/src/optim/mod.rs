@@ -1,4 +1,4 @@
-//! Optim: update rules, and how they are applied: to a whole model after backward, or to each parameter within it.
+//! Update rules and optimizers, which apply them to a whole model after backward or to each parameter within it.
 //!
 //! ```
 //! use highwater_engine::nn::{Init, Linear, Module};

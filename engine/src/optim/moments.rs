@@ -1,4 +1,4 @@
-//! Moments: the running averages of gradient and square that Adam and AdamW share, and the step along them.
+//! The running averages of gradient and squared gradient that Adam and AdamW share, and the step along them.
 
 use highwater_recorder::scope;
 

@@ -1,4 +1,4 @@
-//! Optimizer: a rule applied to the parameters of a model, step after step.
+//! Optimizers: apply an update rule to the parameters of a model.
 
 use std::fmt;
 

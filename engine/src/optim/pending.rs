@@ -1,4 +1,4 @@
-//! Pending: arithmetic of many parameters, gathered so that a device is given it at once.
+//! Collects the arithmetic of many parameters, so that it is submitted to a device at once.
 
 use crate::backend::{self, AdamStep, Call, SgdStep};
 use crate::error::Result;

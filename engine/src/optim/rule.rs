@@ -1,4 +1,4 @@
-//! Rule: how parameters change by their gradients, and what is remembered for it.
+//! Update rules: how parameters change by their gradients, and the state that is kept.
 
 use highwater_recorder::{Category, ScopeId, scope};
 

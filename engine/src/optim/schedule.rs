@@ -1,4 +1,4 @@
-//! Schedule: the learning rate of each step, as a plain value.
+//! Learning rate schedules, as plain values.
 
 use std::f64::consts::PI;
 

@@ -1,4 +1,4 @@
-//! SGD: stochastic gradient descent, with momentum, weight decay and Nesterov's variant.
+//! Stochastic gradient descent with momentum, weight decay and Nesterov momentum.
 
 use super::pending::{Going, Pending, Step, run_each};
 use super::rule::{Form, Rule, Update, begin_fused, count, decayed_grads, demand, demand_not_negative, remember};

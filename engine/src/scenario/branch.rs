@@ -1,4 +1,4 @@
-//! Branch: what is frozen has no gradient and keeps nothing.
+//! Frozen layers, which have no gradient and keep nothing.
 
 use super::definition::{Scenario, ScenarioInfo, Variant};
 use super::options::Options;

@@ -1,4 +1,4 @@
-//! Catalog: the scenarios, and what each is made of.
+//! The list of scenarios and their definitions.
 
 use super::definition::{Scenario, ScenarioInfo};
 use super::error::Error;

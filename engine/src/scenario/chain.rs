@@ -1,4 +1,4 @@
-//! Chain: the loop of products with which HIPS autograd's memory was discussed.
+//! The chain of matrix products with which HIPS autograd's memory was discussed.
 
 use std::cell::RefCell;
 

@@ -1,4 +1,4 @@
-//! Definition: what a scenario is.
+//! The definition of a scenario.
 
 use super::options::{OptimizerKind, Options};
 use super::task::Task;

@@ -1,4 +1,4 @@
-//! Errors: why a scenario could not be recorded.
+//! Reasons why a scenario could not be recorded.
 
 /// Why a scenario could not be recorded. Running out of memory is not among them: that is what a recording is for, and
 /// [`Report`](super::Report) tells of it.

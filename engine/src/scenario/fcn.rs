@@ -1,4 +1,4 @@
-//! FCN: a segmentation network on random images, whose backward grows by the gradients and not by the network.
+//! A segmentation network on random images, whose memory in backward grows by the gradients only.
 
 use super::definition::{Scenario, ScenarioInfo, Variant};
 use super::options::{OptimizerKind, Options};

@@ -1,4 +1,4 @@
-//! Language: decoders that learn to foretell the next of random tokens: GPT-2, Falcon-7B and Llama-3-8B.
+//! Decoders that learn to predict the next of random tokens: GPT-2, Falcon-7B and Llama-3-8B.
 
 use highwater_recorder::{Category, scope};
 

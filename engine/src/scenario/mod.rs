@@ -1,4 +1,4 @@
-//! Scenario: training steps worth recording, each by its name.
+//! Scenarios: built-in training steps worth recording, by name.
 //!
 //! A recording holds the whole run: building the model (phase setup), then for each step forward, backward, optimizer
 //! and zero_grad. It ends while model and optimizer are alive, as a program's own would.

@@ -1,4 +1,4 @@
-//! NeRF: the tiny radiance field with which candle's memory in backpropagation was discussed.
+//! The tiny NeRF with which candle's memory in backpropagation was discussed.
 
 use std::sync::{Mutex, PoisonError};
 

@@ -1,4 +1,4 @@
-//! Options: how a scenario is run.
+//! The options of a scenario's run.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! Report: what became of a run.
+//! The report of a run.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! RNN: the loop over time with which HIPS autograd's memory was discussed.
+//! The loop over time with which HIPS autograd's memory was discussed.
 
 use highwater_recorder::{Category, scope};
 

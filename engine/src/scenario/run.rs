@@ -1,4 +1,4 @@
-//! Run: a scenario from the first allocation to the finished recording.
+//! Runs a scenario from the first allocation to the finished recording.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Session: a scenario that is set up on a device, and stepped by whoever holds it.
+//! A scenario set up on a device, which the caller steps.
 
 use highwater_recorder::snapshots::units::format_bytes;
 use highwater_recorder::{Phase, scope};

@@ -1,4 +1,4 @@
-//! Small: models that a processor trains in moments, to try things out.
+//! Small models that train in moments on a CPU, for experiments.
 
 use super::definition::{Scenario, ScenarioInfo};
 use super::options::{OptimizerKind, Options};

@@ -1,4 +1,4 @@
-//! Task: a model with its data, ready to compute a loss.
+//! A model with its data, ready to compute a loss.
 
 use highwater_recorder::{Category, scope};
 

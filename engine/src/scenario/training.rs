@@ -1,4 +1,4 @@
-//! Training: the loop that every scenario runs, with its phases.
+//! The training loop of every scenario, with its phases.
 
 use highwater_recorder::{Phase, scope};
 

@@ -1,4 +1,4 @@
-//! ViT: torchvision's ViT-L/16 on random images, whose peak PyTorch's tutorial moves out of the optimizer.
+//! torchvision's ViT-L/16 on random images; PyTorch's tutorial moves its peak out of the optimizer.
 
 use super::definition::{Scenario, ScenarioInfo};
 use super::options::{OptimizerKind, Options};

@@ -1,4 +1,4 @@
-//! Apply: elementwise arithmetic without history, in place where the memory is free.
+//! Elementwise arithmetic without history, in place where the memory is free.
 //!
 //! Operations use these forward, and their gradients use them backward. Values passed in are used up: their memory is
 //! overwritten with the result if nobody else sees it.

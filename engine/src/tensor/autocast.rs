@@ -1,4 +1,4 @@
-//! Autocast: products in half precision over parameters in single.
+//! Autocast: matrix products in half precision over parameters in single precision.
 
 use std::cell::Cell;
 use std::marker::PhantomData;

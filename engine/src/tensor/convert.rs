@@ -1,4 +1,4 @@
-//! Convert: a tensor's numbers as Rust values, and its move to another device.
+//! Converts tensors to Rust values, and moves them to other devices.
 
 use super::Tensor;
 use crate::backend::to_host;

@@ -1,4 +1,4 @@
-//! Create: new tensors, from numbers, rules or chance.
+//! Creates tensors from values, rules or random numbers.
 
 use super::Tensor;
 use crate::backend::{self, Distribution};

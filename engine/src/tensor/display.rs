@@ -1,4 +1,4 @@
-//! Display: tensors as text.
+//! Formats tensors as text.
 
 use std::fmt;
 

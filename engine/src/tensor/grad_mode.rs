@@ -1,4 +1,4 @@
-//! Grad mode: whether operations on this thread are recorded for backward, and how much of them is kept.
+//! Gradient mode: whether operations on this thread are recorded for backward, and how much of them is kept.
 
 use std::cell::Cell;
 use std::marker::PhantomData;

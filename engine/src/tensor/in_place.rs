@@ -1,4 +1,4 @@
-//! In place: changes of a tensor's own numbers, for optimizers and buffers. They have no gradient.
+//! In-place changes of a tensor's elements, for optimizers and buffers. They have no gradient.
 //!
 //! Names end in an underscore, as in PyTorch. All fail on a tensor that requires a gradient unless gradients are
 //! [switched off](crate::no_grad): the graph could not know.

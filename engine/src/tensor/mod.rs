@@ -1,4 +1,4 @@
-//! Tensor: numbers in a layout over shared storage, and where they came from.
+//! Tensors: a layout over shared storage, with gradient history.
 
 pub mod grad_mode;
 pub mod autocast;

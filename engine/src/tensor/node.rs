@@ -1,5 +1,5 @@
-//! Node: an operation in the graph that backward walks, with what it saved, where its gradients go, and how the
-//! contributions to a gradient are added up.
+//! Nodes of the autograd graph: the saved tensors of an operation, where its gradients go, and how contributions to a
+//! gradient accumulate.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};

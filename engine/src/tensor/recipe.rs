@@ -1,4 +1,4 @@
-//! Recipe: how to compute a tensor again, cheaply, from what its operation keeps for backward anyway.
+//! Recipes that cheaply recompute a tensor from what its operation keeps for backward anyway.
 //!
 //! A linear layer keeps its input for backward, and GELU keeps its own: in a transformer's MLP that is two large buffers
 //! where one would do, since GELU is cheap to compute again. So GELU's result carries a recipe, and whoever would save it

@@ -1,4 +1,4 @@
-//! Source: a tensor that an operation has read and does not hold, for recipes made of what others keep.
+//! Tensors that an operation has read but does not keep, for recipes built on what others keep.
 
 use std::sync::{Arc, Weak};
 

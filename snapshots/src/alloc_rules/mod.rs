@@ -1,4 +1,4 @@
-//! Allocator rules: rounding, pools, segments and splitting under the caching allocator's settings.
+//! The rules of PyTorch's caching allocator: rounding, pools, segments and splitting under its settings.
 
 mod splitting;
 

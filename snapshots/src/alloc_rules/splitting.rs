@@ -1,4 +1,4 @@
-//! Splitting: when PyTorch's caching allocator splits a free block, and which pool it obtained memory for.
+//! When PyTorch's caching allocator splits a free block, and which pool a segment belongs to.
 
 use super::{AllocRules, MIN_BLOCK, SMALL_REQUEST, SMALL_SEGMENT};
 use crate::category::Pool;

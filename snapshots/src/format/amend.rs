@@ -1,4 +1,4 @@
-//! Amendment: a recording as it lies in a file, copied byte for byte, with symbols added.
+//! Copies a recorded file byte for byte and adds symbols.
 //!
 //! ```text
 //!   preamble  section … section  │ end  footer  tail      as it was; damage is copied too

@@ -1,4 +1,4 @@
-//! Assemble: puts the parts of a file together, in their order, and notes what is missing or wrong.
+//! Assembles the parts of a file in order, and notes what is missing or wrong.
 
 use super::kind::{SectionKind, kind_text};
 use super::owners::Owners;

@@ -1,4 +1,4 @@
-//! Columns: the parts of an event section, each a run of one fact of its events.
+//! The columns of an event section: one fact of all its events each.
 
 use super::varint::Cursor;
 

@@ -1,5 +1,5 @@
-//! Events decode: the columns of a section back into events. [`events_encode`](super::events_encode) is its mirror:
-//! the two keep the same state, and change together.
+//! Decodes the columns of a section into events. [`events_encode`](super::events_encode) is the inverse: both keep the
+//! same state and change together.
 
 use super::columns::{Column, ColumnCursors};
 use super::events_encode::Former;

@@ -1,5 +1,5 @@
-//! Events encode: a chunk of events into the columns of a section. [`events_decode`](super::events_decode) is its
-//! mirror: the two keep the same state, and change together.
+//! Encodes a chunk of events into the columns of a section. [`events_decode`](super::events_decode) is the inverse:
+//! both keep the same state and change together.
 
 use super::columns::{Column, ColumnBytes};
 use super::varint::{put, put_signed, zigzag};

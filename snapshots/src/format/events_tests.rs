@@ -1,4 +1,4 @@
-//! Events tests: any events at all through the columns and back, and any bytes at all into the decoder.
+//! Property tests of the event columns: any events survive a round trip, and the decoder accepts any bytes.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

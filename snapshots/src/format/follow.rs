@@ -1,4 +1,4 @@
-//! Follow: a recording read while it is still being written.
+//! Reads a recording while it is still being written.
 
 use super::assemble::Assembler;
 use super::part::Part;

@@ -1,4 +1,4 @@
-//! Index: the footer and the tail, which tell where every section lies. Nothing depends on them.
+//! The footer and the tail, which locate every section. Reading works without them.
 
 use serde::{Deserialize, Serialize};
 

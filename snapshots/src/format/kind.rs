@@ -1,4 +1,4 @@
-//! Kind: the section kinds and their numbers in files.
+//! The kinds of sections and their numbers in files.
 
 /// Declares the section kinds with their numbers and names.
 macro_rules! section_kinds {

@@ -1,4 +1,4 @@
-//! Format: the `.snap` file. `SPEC.md` beside the crate's manifest describes its bytes; this is the map of the code.
+//! The `.snap` file format. `SPEC.md` next to the crate's manifest describes its bytes; this is the map of the code.
 //!
 //! ```text
 //!   preamble   magic, version, checksum                                    16 bytes

@@ -1,4 +1,4 @@
-//! Open: a recording on disk, mapped into memory.
+//! Opens a recording on disk by mapping it into memory.
 
 use std::io::Read;
 use std::path::Path;

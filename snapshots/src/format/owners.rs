@@ -1,4 +1,4 @@
-//! Owners: which rows of the trace the annotations and attributes of a file belong to, told once all of it is read.
+//! Resolves which rows of the trace the annotations and attributes of a file belong to, once all of it is read.
 //!
 //! A file names events, blocks and segments by their numbers in the file. Where damage cost some, the rows of the trace
 //! have other numbers; what belongs to lost ones is left out, and everything else finds its rows.

@@ -1,4 +1,4 @@
-//! Parallel: sections decoded on several threads with the feature `parallel`, and on this one without it.
+//! Decodes sections on several threads with the feature `parallel`, and on one thread without it.
 //!
 //! Programs that only record leave the feature out.
 

@@ -1,4 +1,4 @@
-//! Part: what one section holds, decoded. Looks at nothing but that section, so sections decode side by side.
+//! The decoded content of one section. Sections do not depend on each other, so they decode in parallel.
 
 use super::events_decode::{DecodedEvents, decode_events};
 use super::kind::SectionKind;

@@ -1,4 +1,4 @@
-//! Reader: a whole file into a trace. Sections decode in parallel while those before them are put together.
+//! Reads a whole file into a trace. Sections decode in parallel while earlier ones are assembled.
 
 use std::ops::ControlFlow;
 

@@ -1,4 +1,4 @@
-//! Section: the frame around every part of a file, with its header, checksums and compression.
+//! The frame around every part of a file: header, checksums and compression.
 
 use super::kind::{SectionKind, kind_text};
 use super::varint::Cursor;

@@ -1,4 +1,4 @@
-//! Sniff: whether bytes are a `.snap` file, and what they look like if not.
+//! Detects whether bytes are a `.snap` file, and what they look like if not.
 
 use crate::error::{Error, Problem, Result};
 

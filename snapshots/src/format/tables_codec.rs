@@ -1,4 +1,4 @@
-//! Tables codec: rows of tables and facts as bytes. The only module that knows bincode.
+//! Encodes rows of tables and facts as bytes. The only module that uses bincode.
 //!
 //! Layout, fixed by [`CONFIG`]: integers little-endian at their full width, lengths of text and lists as `u64`,
 //! options as one byte 0 or 1, enums as a `u32`, fields one after the other in the order of declaration.

@@ -1,4 +1,4 @@
-//! Varint: LEB128 numbers, zig-zag for signed ones, and the bounds-checked cursor that reads them.
+//! LEB128 numbers, zig-zag encoded if signed, and a bounds-checked cursor that reads them.
 
 /// Appends `value` in unsigned LEB128: seven bits a byte, lowest first, the top bit set on all but the last.
 #[inline]

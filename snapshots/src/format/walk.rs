@@ -1,4 +1,4 @@
-//! Walk: from section to section through a file, over damage and up to where the file is cut.
+//! Walks a file from section to section, past damage and up to where the file is cut.
 
 use super::index::{TAIL_BYTES, TAIL_MARKER, read_tail};
 use super::section::{HEADER_BYTES, MARKER, Section, SectionHeader};

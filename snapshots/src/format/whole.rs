@@ -1,4 +1,4 @@
-//! Whole: a trace in memory to a file, nothing lost.
+//! Writes a trace in memory to a file without loss.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! Writer: appends the sections of a recording to a stream, each with one write.
+//! Appends the sections of a recording to a stream, each with one write.
 
 use std::fs::File;
 use std::io::Write;

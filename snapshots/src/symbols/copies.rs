@@ -1,4 +1,4 @@
-//! Copies: binaries and debug files that lie in a folder under any name, known by their build ids.
+//! Finds binaries and debug files under any name in a folder, by their build ids.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

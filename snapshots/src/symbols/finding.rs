@@ -1,4 +1,4 @@
-//! Finding: which file a binary's symbols were read from, or why from none.
+//! Which file a binary's symbols were read from, or why none.
 
 use std::path::PathBuf;
 

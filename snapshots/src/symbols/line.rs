@@ -1,4 +1,4 @@
-//! Line: what is asked and answered: binaries, addresses in them, and places in the source.
+//! Questions and answers of symbolization: binaries, addresses and source locations.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Look-up: the source lines of a recording's frames, where it has none, and what became of each module.
+//! Looks up source lines of a recording's frames that have none, and reports the result for each module.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Symbols: turns addresses in a module's file into functions, files and lines, with inlined functions expanded.
+//! Symbolizes addresses in a module's file: functions, files and lines, with inlined functions expanded.
 //!
 //! Needs no running process: a module is named by its path and build id, and is read here or on another machine. A file
 //! whose build id is not the recorded one is never used: it was rebuilt, and would give wrong lines. Release builds of Rust

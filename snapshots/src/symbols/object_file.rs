@@ -1,4 +1,4 @@
-//! Object file: what a binary, library or debug file says of itself, without a look at its code.
+//! Reads the headers of a binary, library or debug file: format, build id, segments.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -1,4 +1,4 @@
-//! Search: which file has the lines of a binary: itself, or a separate debug file made for it.
+//! Finds the file with the lines of a binary: the binary itself, or a separate debug file.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Symbolizer: keeps the files open that it reads lines from, and reads several side by side.
+//! Keeps files with debug information open, and reads several in parallel.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Text: a trace as lines of text, and back. Tests are written in it, and `highwater events` prints it.
+//! A trace as lines of text, and back. Tests are written in this notation, and `highwater events` prints it.
 //!
 //! One line an event: its kind as in [`EventKind`], its subject, then facts.
 //!

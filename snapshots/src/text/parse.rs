@@ -1,4 +1,4 @@
-//! Parser: lines of the text notation into a trace.
+//! Parses lines of the text notation into a trace.
 
 use std::collections::HashMap;
 

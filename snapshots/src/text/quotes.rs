@@ -1,4 +1,4 @@
-//! Quotes: a text of any characters as one word of a line.
+//! Quotes a text of any characters as one word of a line.
 
 /// `text` as one word: as it is, or in double quotes where it would not be one.
 pub(super) fn quoted(text: &str) -> String {

@@ -1,4 +1,4 @@
-//! Annotations: named ranges of time that the program marked, and further facts of single events, blocks and segments.
+//! Named ranges of time that the program marked, and further facts of single events, blocks and segments.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! Blocks: one row for each allocation of a trace.
+//! One row for each allocation of a trace.
 
 use crate::event::Alloc;
 use crate::ids::{BlockId, DeviceId, EventId, OpId, ScopeId, StackId, StreamId};

@@ -1,4 +1,4 @@
-//! Events: the event columns of a trace.
+//! The event columns of a trace.
 
 use crate::event::EventKind;
 use crate::ids::{DeviceId, EventId, StackId};

@@ -1,4 +1,4 @@
-//! Facts: where a recording comes from, which devices it saw, and how far it can be trusted.
+//! Where a recording comes from, its devices, and how far it can be trusted.
 
 use serde::{Deserialize, Serialize};
 

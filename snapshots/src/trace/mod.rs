@@ -1,4 +1,4 @@
-//! Trace: a whole recording in memory, immutable once built. Everything that is asked, is asked of this.
+//! A whole recording in memory, immutable once built. All analysis works on it.
 
 mod annotations;
 mod blocks;

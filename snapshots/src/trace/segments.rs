@@ -1,4 +1,4 @@
-//! Segments: one row for each range of device memory obtained, mapped or unmapped.
+//! One row for each range of device memory that was reserved, mapped or unmapped.
 
 use crate::event::Range;
 use crate::ids::{DeviceId, EventId, SegmentId};

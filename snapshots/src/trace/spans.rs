@@ -1,4 +1,4 @@
-//! Spans: steps and phases as ranges of events.
+//! Steps and phases as ranges of events.
 //!
 //! They come from the step and phase events where there is any, else from the annotations, by these rules:
 //!

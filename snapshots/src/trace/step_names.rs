@@ -1,4 +1,4 @@
-//! Step names: what the name of an annotation says of step and phase.
+//! Recognizes steps and phases in the names of annotations.
 //!
 //! A name is taken apart into words: runs of letters or of digits, without regard to case; a capital within a run
 //! begins a new word as in `ForwardPass`. Of a very long name only the beginning counts.

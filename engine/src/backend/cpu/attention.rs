@@ -1,4 +1,4 @@
-//! Attention: softmax(query · keyᵀ) · value, by tiles of queries and keys, so that scores never take more than a tile.
+//! Attention, softmax(query · keyᵀ) · value, by tiles of queries and keys, so that scores never take more than a tile.
 //!
 //! Forward keeps each row's largest score and sum of exponents while it goes through the keys. Backward computes each
 //! tile of scores again from the saved logarithm of that sum. Both as flash attention does (Dao, Fu, Ermon, Rudra, Ré:

@@ -1,4 +1,4 @@
-//! Chunked loss: cross-entropy of some rows of logits, which become their own gradient.
+//! Cross-entropy of some rows of logits, whose buffer receives their gradient.
 
 use rayon::prelude::*;
 

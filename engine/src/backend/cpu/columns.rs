@@ -1,4 +1,4 @@
-//! Columns: sums over the rows of a matrix, row by row, so that memory is read in order.
+//! Sums over the rows of a matrix, row by row, so that memory is read in order.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Frequencies: numbers beside their sines and cosines, each octave twice as fast as the one before.
+//! Positional encoding: coordinates with their sines and cosines at doubling frequencies.
 
 use rayon::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Functions: what elementwise kernels apply to elements, compiled into the loops that apply it.
+//! The scalar functions of elementwise kernels, compiled into their loops.
 //!
 //! A closure of more than a few operations would become a function that the loop calls for every element. So those are
 //! types here, with a method that is always part of its caller.

@@ -1,5 +1,5 @@
-//! Halves: numbers of two bytes to and from single precision, without branches or calls, so that loops over them become
-//! vector instructions.
+//! Converts 16-bit floating-point numbers to and from single precision without branches or calls, so that loops
+//! vectorize.
 
 use half::{bf16, f16};
 

@@ -1,4 +1,4 @@
-//! Index: rows picked from a table, and added back to it.
+//! Selects rows of a table, and adds gradients back to them.
 
 use rayon::prelude::*;
 

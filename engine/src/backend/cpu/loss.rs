@@ -1,4 +1,4 @@
-//! Loss: cross-entropy from logits, without a second buffer of their size.
+//! Cross-entropy from logits, without a second buffer of their size.
 
 use rayon::prelude::*;
 

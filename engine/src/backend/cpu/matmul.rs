@@ -1,4 +1,4 @@
-//! Matmul: matrix products over strided operands, by the gemm crate.
+//! Matrix products over strided operands, by the gemm crate.
 #![expect(unsafe_code, reason = "the matrix product takes pointers and strides, so that no operand needs a copy")]
 
 use gemm::Parallelism;

@@ -1,4 +1,4 @@
-//! CPU backend: loops over host memory, the reference that other devices are checked against.
+//! The CPU backend: loops over host memory, the reference for other devices.
 //!
 //! Work is shared among threads in parts that depend on sizes alone, and sums of parts are added in order: results do
 //! not depend on how many threads there are. They may differ in the last places from one kind of processor to another,

@@ -1,4 +1,4 @@
-//! Number: the element types as Rust types, and the arithmetic that kernels do with them.
+//! The element types as Rust types, with the arithmetic that kernels need.
 
 use std::ops::{Add, AddAssign, Div, Mul, Neg, Sub};
 

@@ -1,4 +1,4 @@
-//! Optim: fused optimizer steps. Each number of parameter, gradient and state is read once and written once.
+//! Fused optimizer steps, which read and write each element of parameter, gradient and state once.
 
 use super::number::{Float, Real};
 use super::split::in_pieces;

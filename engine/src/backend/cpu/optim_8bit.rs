@@ -1,4 +1,4 @@
-//! Optim 8-bit: Adam's fused step with averages that are kept as a byte a number.
+//! Fused Adam step with 8-bit running averages.
 
 use super::number::{Float, Real};
 use super::optim::{AdamNumbers, part_mut, with_pair};

@@ -1,4 +1,4 @@
-//! Pick: elements along an axis at given places, and added back there.
+//! Gathers elements along an axis by index, and adds gradients back to them.
 
 use super::number::{Float, with_float};
 use crate::backend::View;

@@ -1,4 +1,4 @@
-//! Piecewise: functions of straight pieces, and their slopes in two bits an element.
+//! Piecewise linear functions, with two bits per element for the slopes.
 
 use rayon::prelude::*;
 

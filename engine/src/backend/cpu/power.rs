@@ -1,4 +1,4 @@
-//! Power: numbers raised to a given exponent.
+//! Powers with a constant exponent.
 
 use super::number::{Float, Real, with_float};
 use crate::backend::View;

@@ -1,4 +1,4 @@
-//! Reduce: sums and largest values along axes.
+//! Sums and maxima along axes.
 
 use rayon::prelude::*;
 

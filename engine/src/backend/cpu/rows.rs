@@ -1,4 +1,4 @@
-//! Rows: what kernels do with numbers that lie one after another.
+//! Helpers for kernels over contiguous elements.
 //!
 //! Sums are made in lanes, each of every so-manieth number, as a processor's vectors hold them; how many lanes there are
 //! does not depend on the processor.

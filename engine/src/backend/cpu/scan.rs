@@ -1,4 +1,4 @@
-//! Scan: running sums and products along an axis.
+//! Cumulative sums and products along an axis.
 
 use super::number::{Float, Real, with_float};
 use crate::backend::nest::Nest;

@@ -1,5 +1,4 @@
-//! Single: exponentials of single precision without branches or calls, so that loops over them become vector
-//! instructions.
+//! Exponentials in single precision without branches or calls, so that loops vectorize.
 //!
 //! Polynomials are minimax fits of relative error, made by iteratively reweighted least squares at Chebyshev points.
 //! Nothing is fused, so results are the same on every processor; errors are stated in units in the last place (ulp).

@@ -1,4 +1,4 @@
-//! Split: several buffers that are written at the same places, cut into pieces for threads.
+//! Splits several buffers at the same positions, into parts for threads.
 
 use super::ELEMENTS_A_TASK;
 use crate::backend::code::CODE_BLOCK;

@@ -1,4 +1,4 @@
-//! Strips: tensors of `[batch, heads, places, width]` read by tiles, and written row by row by many threads at once.
+//! Reads tensors of shape `[batch, heads, positions, width]` by tiles, and writes them row by row from many threads.
 #![expect(unsafe_code, reason = "heads lie between one another, so that no slices could be given to threads")]
 
 use std::marker::PhantomData;

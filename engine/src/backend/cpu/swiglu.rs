@@ -1,4 +1,4 @@
-//! SwiGLU: silu(gate) · up in one pass, and both gradients in another.
+//! SwiGLU, silu(gate) · up, in one pass, and both gradients in another.
 
 use rayon::prelude::*;
 

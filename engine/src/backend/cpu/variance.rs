@@ -1,4 +1,4 @@
-//! Variance: sums of squared distances from a mean.
+//! Sums of squared distances from a mean.
 
 use super::number::{Float, Real, with_float};
 use crate::backend::View;

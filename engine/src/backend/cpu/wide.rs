@@ -1,4 +1,4 @@
-//! Wide: functions compiled a second time, for processors with wider vectors than every processor has.
+//! Compiles functions a second time for processors with wider vectors.
 //!
 //! Which of the two runs is found out when it is called. Both do the same operations in the same order, none fused, so
 //! they give the same numbers to the bit.

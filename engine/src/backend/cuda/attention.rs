@@ -1,4 +1,4 @@
-//! Attention: softmax(query · keyᵀ) · value, by tiles of queries and keys, so that scores never leave registers.
+//! Attention, softmax(query · keyᵀ) · value, by tiles of queries and keys, so that scores never leave registers.
 //!
 //! As in flash attention (Dao: "FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning", 2023),
 //! but that backward computes the gradients of queries by a kernel of their own, where no two blocks add to one number.

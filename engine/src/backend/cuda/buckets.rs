@@ -1,4 +1,4 @@
-//! Buckets: room in the workspace to find what is added to the same place; see buckets.cuh in the kernels crate.
+//! Workspace for sorting additions by their target; see buckets.cuh in the kernels crate.
 
 use highwater_kernels::Grid;
 

@@ -1,4 +1,4 @@
-//! Cast: numbers of one type as numbers of another.
+//! Casts between element types.
 
 use highwater_kernels::{Arguments, Kernel};
 

@@ -1,4 +1,4 @@
-//! Channel dropout: whole channels, by chance, become zero.
+//! Channel dropout.
 
 use highwater_kernels::{Arguments, Kernel};
 

@@ -1,4 +1,4 @@
-//! Clip: how large gradients are, and gradients made smaller.
+//! Gradient norms and gradient clipping.
 
 use highwater_kernels::{Arguments, Grid, Kernel};
 

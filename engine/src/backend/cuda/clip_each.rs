@@ -1,4 +1,4 @@
-//! Clip each: the parts of clipping's primitives in launches for many tensors; none where a tensor is not in order.
+//! Gradient clipping of many tensors in shared launches, if all are contiguous.
 
 use highwater_kernels::Kernel;
 

@@ -1,4 +1,4 @@
-//! Columns: sums over the rows of a matrix, by as many blocks as keep a device busy.
+//! Sums over the rows of a matrix, with enough thread blocks to occupy the device.
 
 use bytemuck::{Pod, Zeroable};
 use highwater_kernels::{Arguments, Grid, Kernel};

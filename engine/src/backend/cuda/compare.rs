@@ -1,4 +1,4 @@
-//! Compare: truth values from two numbers, or from a number and a given one.
+//! Elementwise comparisons of two tensors, or of a tensor and a scalar.
 
 use highwater_kernels::{Arguments, Kernel};
 

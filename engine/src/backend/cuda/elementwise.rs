@@ -1,4 +1,4 @@
-//! Elementwise: one output element from the input elements at the same place.
+//! Elementwise operations.
 
 use bytemuck::Pod;
 use highwater_kernels::gpu::launch::THREADS;

@@ -1,4 +1,4 @@
-//! Launch: what a primitive hands to a kernel: addresses of views, loops over them, numbers.
+//! Kernel arguments of a primitive: addresses of views, loops over them, scalars.
 #![expect(unsafe_code, reason = "starts kernels, which read and write device memory by addresses")]
 
 use highwater_kernels::{Arguments, Gpu, Grid, Kernel, Number, Product, Types, Workspace};

@@ -1,4 +1,4 @@
-//! Lines: loops over operands a line, the innermost loop, at a time, and how a grid's threads lie over them.
+//! Loops over operands by their innermost dimension, and the mapping of a grid's threads to them.
 
 use highwater_kernels::gpu::launch::THREADS;
 use highwater_kernels::{Arguments, Grid};

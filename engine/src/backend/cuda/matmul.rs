@@ -1,4 +1,4 @@
-//! Matmul: matrix products by cuBLASLt, as few calls as the layouts allow.
+//! Matrix products by cuBLASLt, with as few calls as the layouts allow.
 //!
 //! A batch axis that lies behind the rows, the columns or the inner axis of all operands makes these longer; so a batch
 //! with one and the same right operand is one product of taller matrices, and a sum over a batch one of longer rows. Of

@@ -1,4 +1,4 @@
-//! CUDA backend: kernels on a device, given to its stream. A call returns before the work is done.
+//! The CUDA backend: launches kernels on a stream. Calls return before the work is done.
 //!
 //! Each file is the twin of the one of the same name in `cpu`, and starts the kernels of the one of the same name in the
 //! kernels crate. `launch` is what all of them use. Nothing here allocates device memory.

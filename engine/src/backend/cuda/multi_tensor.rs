@@ -1,4 +1,4 @@
-//! Many: one operation on many tensors in one launch.
+//! One operation on many tensors in one launch.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

@@ -1,4 +1,4 @@
-//! Optim: fused optimizer steps, of one tensor or of many in one launch.
+//! Fused optimizer steps, of one tensor or of many in one launch.
 
 use highwater_kernels::{Arguments, Kernel, Types};
 

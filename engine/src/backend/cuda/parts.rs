@@ -1,4 +1,4 @@
-//! Parts: how many blocks fold all elements, and where they leave what they have for the block that ends the fold.
+//! Reductions over all elements in several thread blocks: their number, and the workspace for partial results.
 
 use highwater_kernels::{Arguments, Grid, Kernel};
 

@@ -1,4 +1,4 @@
-//! Pick: elements along an axis at given places, and added back there.
+//! Gathers elements along an axis by index, and adds gradients back to them.
 
 use bytemuck::{Pod, Zeroable};
 use highwater_kernels::{Arguments, Kernel};

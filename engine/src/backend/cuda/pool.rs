@@ -1,4 +1,4 @@
-//! Pool: each window of an image made one number.
+//! Max and average pooling.
 
 use bytemuck::{Pod, Zeroable};
 use highwater_kernels::{Arguments, Kernel};

@@ -1,4 +1,4 @@
-//! Power: numbers raised to a given exponent.
+//! Powers with a constant exponent.
 
 use highwater_kernels::{Arguments, Kernel};
 

@@ -1,4 +1,4 @@
-//! Random: numbers that depend on seed and place alone, and plain sequences.
+//! Random numbers that depend only on seed and position, and ranges.
 
 use highwater_kernels::{Arguments, Kernel};
 

@@ -1,4 +1,4 @@
-//! Reduce: sums and largest values along axes.
+//! Sums and maxima along axes.
 //!
 //! How a sum is cut into parts depends on sizes alone, so that it is the same every time and on every device.
 

@@ -1,4 +1,4 @@
-//! RMS norm: rows divided by the root of their mean square.
+//! RMS norm: divides rows by their root mean square.
 
 use highwater_kernels::{Arguments, Kernel};
 

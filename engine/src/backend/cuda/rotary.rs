@@ -1,4 +1,4 @@
-//! Rotary: pairs of a head's numbers rotated by angles that grow with the position.
+//! Rotary embeddings: rotates pairs of elements of a head by angles that grow with the position.
 
 use highwater_kernels::{Arguments, Kernel};
 

@@ -1,4 +1,4 @@
-//! Rows: how many threads share a row of numbers, and what kernels over rows read where it does not lie in order.
+//! The number of threads per row, and the arguments of kernels over rows that are not contiguous.
 
 use highwater_kernels::gpu::launch::THREADS;
 use highwater_kernels::{Arguments, Grid};

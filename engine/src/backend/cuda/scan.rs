@@ -1,4 +1,4 @@
-//! Scan: running sums and products along an axis.
+//! Cumulative sums and products along an axis.
 
 use bytemuck::{Pod, Zeroable};
 use highwater_kernels::gpu::launch::THREADS;

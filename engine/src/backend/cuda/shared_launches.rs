@@ -1,4 +1,4 @@
-//! Each: many calls of primitives, of which those that differ only in their tensors share launches.
+//! Batches calls of primitives: those that differ only in their tensors share launches.
 
 use highwater_kernels::Kernel;
 

@@ -1,4 +1,4 @@
-//! Softmax: rows made into shares of 1, or the logarithms of such shares.
+//! Softmax and log-softmax of rows.
 
 use highwater_kernels::{Arguments, Kernel};
 

@@ -1,4 +1,4 @@
-//! Squared error: how far two tensors are from each other.
+//! Squared error of two tensors.
 
 use highwater_kernels::{Arguments, Kernel};
 

@@ -1,4 +1,4 @@
-//! Transposed: copies that go down columns where they read and along rows where they write, a tile at a time.
+//! Transposing copies, which read along columns and write along rows, a tile at a time.
 
 use super::launch::loop_words;
 use crate::backend::nest::Nest;

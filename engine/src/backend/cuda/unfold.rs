@@ -1,4 +1,5 @@
-//! Unfold: an image's windows as columns of a matrix, so that a convolution is a matrix product; and the reverse.
+//! im2col: unfolds the windows of an image into the columns of a matrix, so that a convolution is a matrix product; and
+//! the reverse.
 
 use bytemuck::{Pod, Zeroable};
 use highwater_kernels::gpu::launch::THREADS;

@@ -1,4 +1,4 @@
-//! Variance: sums of squared distances from a mean.
+//! Sums of squared distances from a mean.
 
 use highwater_kernels::gpu::launch::THREADS;
 use highwater_kernels::{Arguments, Grid, Kernel};

@@ -1,4 +1,4 @@
-//! Choose: one of two elements, by a truth value at the same place.
+//! Selects elements of two tensors by a condition.
 
 use highwater_kernels::{Arguments, Kernel};
 

@@ -1,4 +1,4 @@
-//! Window: how a convolution or pooling moves over images, as kernels take it.
+//! The window geometry of convolutions and pooling, as kernel arguments.
 
 use bytemuck::{Pod, Zeroable};
 

@@ -1,4 +1,4 @@
-//! Header: what a safetensors file holds, and where: a length of eight bytes, that much JSON, then all numbers.
+//! The header of a safetensors file: eight bytes of length, JSON of that length, then all elements.
 
 use std::collections::BTreeMap;
 use std::fs::File;

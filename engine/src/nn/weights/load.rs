@@ -1,4 +1,4 @@
-//! Load: parameters' numbers from a file, after a check that all of them are there and fit.
+//! Reads parameters from a safetensors file, after checking that all are present and have the right shapes.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Weights: parameters in safetensors files, as other frameworks read and write them.
+//! Parameters in safetensors files, which other frameworks read and write.
 //!
 //! Numbers go between file and device in small pieces, so a model never stands in host memory twice. A tensor's name in
 //! the file is its parameter's path, unless a [`Source`] says otherwise.

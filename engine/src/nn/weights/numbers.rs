@@ -1,4 +1,4 @@
-//! Numbers: a tensor's elements as the bytes of a file, least byte first, piece by piece.
+//! Converts a tensor's elements to the little-endian bytes of a file, piece by piece.
 
 use std::io::{self, Read, Write};
 

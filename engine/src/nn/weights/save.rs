@@ -1,4 +1,4 @@
-//! Save: parameters' numbers into a file that other frameworks read.
+//! Writes parameters to a safetensors file.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};

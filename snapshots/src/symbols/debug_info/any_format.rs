@@ -1,4 +1,4 @@
-//! Any format: debug files where binaries are not ELF.
+//! Debug information where binaries are not ELF.
 
 use std::error::Error;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! ELF: debug files on Linux. Sections are read from the mapped file, without a copy unless they are compressed, which
-//! needs the feature `compressed-symbols`.
+//! Debug information of ELF files. Sections are read from the mapped file without a copy unless they are compressed,
+//! which needs the feature `compressed-symbols`.
 
 use std::borrow::Cow;
 use std::error::Error;

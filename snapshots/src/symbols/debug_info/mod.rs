@@ -1,4 +1,4 @@
-//! Debug info: the functions and source lines of addresses in a binary, read from its DWARF sections and symbol table.
+//! Functions and source lines of addresses in a binary, from its DWARF sections and symbol table.
 
 #[cfg_attr(target_os = "linux", path = "elf.rs")]
 #[cfg_attr(not(target_os = "linux"), path = "any_format.rs")]
