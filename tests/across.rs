@@ -1,4 +1,4 @@
-//! What is true across the crates: one binary, one module a subject.
+//! Tests across the crates: one binary, one module per subject.
 
 mod crash;
 mod gate;

@@ -1,4 +1,4 @@
-//! Crash: a program that is killed while it records leaves a file that opens.
+//! A program that is killed while it records leaves a file that opens.
 
 use std::io::Read;
 use std::process::{Command, Stdio};

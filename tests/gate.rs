@@ -1,4 +1,4 @@
-//! Gate: of a model in which one layer was widened, a budget that this breaks names the layer.
+//! If one layer of a model is widened, the exceeded budget names that layer.
 
 use highwater_analysis::budget::{Allowance, Budget, Outcome, check};
 use highwater_analysis::diff::Asked;

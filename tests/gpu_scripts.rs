@@ -1,4 +1,4 @@
-//! GPU scripts: what a machine with a GPU runs (`tests/gpu`) is sound, and works where there is none.
+//! The scripts for a machine with a GPU (`tests/gpu`) are sound, and run without one.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

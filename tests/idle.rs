@@ -1,4 +1,4 @@
-//! Idle: what a program holds without need shows in a recording of uses, and a careful program is not blamed.
+//! Memory that a program keeps without need shows in a recording with uses, and a careful program is not blamed.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Layering: who may depend on whom, the top level, the order of modules, the size of files, and where unsafe code lives.
+//! Checks crate dependencies, the top level, the order of modules, file sizes, and which files contain unsafe code.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Reasons: what explains a peak in one run is what another run, without the cause, really has.
+//! What an explanation says about a cause is what a run without that cause measures.
 
 use std::path::PathBuf;
 

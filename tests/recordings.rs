@@ -1,4 +1,4 @@
-//! Recordings: what the engine's allocator counts, what the file says and what the analysis finds are the same.
+//! The engine's allocator, the file and the analysis agree on every count.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! Beside PyTorch: the tables of `docs/beside-pytorch.md`, measured anew. With words, only runs whose command or variant
-//! has them; with `--write`, into that page.
+//! Measures the tables of `docs/beside-pytorch.md`. With words as arguments, only runs whose command or variant
+//! contains them; with `--write`, writes into that page.
 #![expect(clippy::print_stdout, reason = "printing is what this program is for")]
 
 use std::error::Error;

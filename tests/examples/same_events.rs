@@ -1,5 +1,5 @@
-//! Same events: tells whether two recordings tell of the same, times and addresses aside, and where they differ first.
-//! Prints one JSON object; the exit status is 1 where they differ.
+//! Compares two recordings, ignoring times and addresses, and reports the first difference. Prints one JSON object;
+//! exits with status 1 if they differ.
 //!
 //!     same_events ONE.snap OTHER.snap
 #![expect(clippy::print_stdout, reason = "printing is what this program is for")]

@@ -1,6 +1,5 @@
-//! Step time: how long the training step of a scenario takes while nothing is recorded, while events are, and while
-//! stacks are as well; how much memory it took; and whether the allocator and the driver agree on it. Prints one JSON
-//! object.
+//! Times the training step of a scenario without recording, with events, and with stacks; measures its memory, and
+//! checks that allocator and driver agree on it. Prints one JSON object.
 //!
 //!     step_time [--device D] [--warm-up N] [--rounds N] [--seconds S] SCENARIO [OPTION…]
 //!

@@ -1,4 +1,4 @@
-//! Command: a scenario and its options in words, as after `highwater record`.
+//! A scenario and its options as words, as after `highwater record`.
 
 use std::str::FromStr;
 

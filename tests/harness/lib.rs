@@ -1,4 +1,4 @@
-//! Harness: what the tests across crates share.
+//! Code that the tests across crates share.
 
 pub mod command;
 pub mod pytorch;

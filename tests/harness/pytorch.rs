@@ -1,4 +1,4 @@
-//! PyTorch: what its runs of the scenarios took, stage by stage, and ours beside them.
+//! The memory of PyTorch's runs of the scenarios, stage by stage, next to ours.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! PyTorch table: every run beside ours, as the page that people read.
+//! The page with every run of PyTorch next to ours.
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Same events: whether two recordings tell of the same, times and places aside.
+//! Whether two recordings have the same events, ignoring times and addresses.
 
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::text::event_text;

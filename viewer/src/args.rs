@@ -1,4 +1,4 @@
-//! Args: every command and option as data; clap makes parser and help from it.
+//! Every command and option; clap derives the parser and the help from it.
 
 mod values;
 mod check;

@@ -1,4 +1,4 @@
-//! Check: runs `highwater check`: reads recordings and budgets, draws the picture, and answers in the forms asked for.
+//! Runs `highwater check`: reads recordings and budgets, draws the picture, and prints the report.
 
 use std::ffi::OsString;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Dataset: the twin of `dataset` in a build that writes no Parquet.
+//! Replaces `dataset` in a build without Parquet.
 
 use crate::args::ConvertArguments;
 use crate::cli::output::outcome::{Failure, Status};

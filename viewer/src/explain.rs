@@ -1,4 +1,4 @@
-//! Explain: `highwater explain`, and the explanation of a peak with what replays add to its advice.
+//! `highwater explain`, and the explanation of a peak with the savings that replays add to its advice.
 
 use highwater_analysis::explain::ExplainQuery;
 use highwater_analysis::{LiveIndex, Series};

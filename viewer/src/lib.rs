@@ -1,4 +1,4 @@
-//! Highwater: a command line and a desktop app that show where GPU memory went.
+//! A command line and a desktop app that show where GPU memory goes.
 //!
 //! Everything shown is asked of an immutable [`Trace`](highwater_snapshots::Trace) by the pure functions of
 //! [`highwater_analysis`]; command line and app print the same structs, and know nothing that is not in the

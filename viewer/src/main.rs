@@ -1,4 +1,4 @@
-//! Main: the binary `highwater`.
+//! The binary `highwater`.
 
 use std::process::ExitCode;
 

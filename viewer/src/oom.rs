@@ -1,4 +1,4 @@
-//! Oom: `highwater oom`, and the analysis of a failed request for command line and app.
+//! `highwater oom`, and the analysis of a failed request.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Record: `highwater record`, a built-in training step run by the engine and recorded. Beside this file the viewer
-//! knows nothing of the engine.
+//! `highwater record`: runs a built-in training step of the engine and records it. The only file of this crate that
+//! uses the engine.
 
 use std::collections::BTreeMap;
 use std::io;

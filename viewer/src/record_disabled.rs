@@ -1,4 +1,4 @@
-//! Record: the twin of `record.rs` in a build without the engine.
+//! Replaces `record.rs` in a build without the engine.
 
 use std::path::Path;
 

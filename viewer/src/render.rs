@@ -1,5 +1,5 @@
-//! Render: `highwater render`, a picture of a recording with no display. `render_disabled.rs` stands for it in a build
-//! without the app.
+//! `highwater render`: draws a recording without a display. `render_disabled.rs` replaces it in a build without the
+//! app.
 
 mod diff;
 

@@ -1,4 +1,4 @@
-//! Render: the twin of `render.rs` in a build without the app.
+//! Replaces `render.rs` in a build without the app.
 
 use crate::args::RenderArguments;
 use crate::cli::output::outcome::{Failure, Status};

@@ -1,4 +1,4 @@
-//! Run: `highwater run`, a program whose calls of the CUDA driver are recorded by a library that the loader puts into it.
+//! `highwater run`: records the CUDA driver calls of any program by a library that is preloaded into it.
 
 mod library;
 mod program;

@@ -1,4 +1,4 @@
-//! Compiler: the functions of `libnvrtc.so`, which have the host's C++ compiler make a shared object of kernels.
+//! The functions of `libnvrtc.so`, which compile kernels to a shared object with the host's C++ compiler.
 //!
 //! The header `shim/cuda.h` stands before a program's own text, and says what CUDA's words mean on the host.
 #![expect(unsafe_code, reason = "functions that C calls")]

@@ -1,4 +1,4 @@
-//! Failure: what a call answers when it does not succeed, and how that crosses into C.
+//! Results of failed calls, and their conversion to C.
 
 use std::cell::RefCell;
 use std::ffi::CString;

@@ -1,4 +1,4 @@
-//! Image: compiled kernels as the compiler hands them over and the driver takes them: a shared object behind a header.
+//! Compiled kernels as passed from the compiler to the driver: a shared object with a header.
 //!
 //! ```text
 //!  0  "HWstndin"   what tells it from a GPU's code

@@ -1,4 +1,4 @@
-//! Libraries: the stand-in under the names that CUDA's libraries have, in a folder for the loader.
+//! Places the stand-in in a folder under the names of CUDA's libraries, for the loader.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

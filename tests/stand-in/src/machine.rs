@@ -1,4 +1,4 @@
-//! Machine: the devices that the process sees, behind one lock.
+//! The devices that the process sees, behind one lock.
 
 use std::cell::Cell;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};

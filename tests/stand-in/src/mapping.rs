@@ -1,4 +1,4 @@
-//! Mapping: memory of the host that stands in for a device's, between pages that fault when they are touched.
+//! Host memory that represents a device's, between guard pages that fault when touched.
 #![expect(unsafe_code, reason = "maps memory of the host")]
 
 use std::ptr;

@@ -1,4 +1,4 @@
-//! Memory: what each device has, and the blocks that were handed out of it and of the host's.
+//! The memory of each device, and the blocks allocated from it and from the host.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Pages: addresses without memory, memory without addresses, and the one behind the other.
+//! Reserved addresses, physical memory, and mappings between them.
 #![expect(unsafe_code, reason = "maps memory of the host")]
 
 use std::collections::{BTreeMap, HashMap};

@@ -1,4 +1,4 @@
-//! Programs: compiled kernels, and how one is run by the threads of a grid.
+//! Compiled kernels, and how the threads of a grid run one.
 #![expect(unsafe_code, reason = "loads shared objects and runs kernels in them")]
 
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! Settings: what the stand-in is told by variables of the environment.
+//! The settings of the stand-in, from environment variables.
 
 /// How many devices there are; 1 unless set.
 pub const DEVICES_VARIABLE: &str = "HIGHWATER_STAND_IN_DEVICES";

@@ -1,4 +1,4 @@
-//! Setup: a test of what speaks CUDA, run where the loader finds the stand-in.
+//! Runs a test that uses CUDA where the loader finds the stand-in.
 //!
 //! The loader looks at `LD_LIBRARY_PATH` only when a program starts. So a test runs itself again, in a process of its
 //! own with the variables set, and looks how that went:

@@ -1,4 +1,4 @@
-//! Streams: queues of work, events in them, and when it runs.
+//! Streams and their events, and when their work runs.
 //!
 //! Work that was given runs at once, or, where the stand-in is lazy, when something waits for it. Whoever looks at what
 //! has not been waited for sees it undone. Where the stand-in is idle, work is dropped.

@@ -1,4 +1,4 @@
-//! Command: every action of the app, with its name, its explanation and its keys, for menus, palette, keyboard and tests.
+//! Every action of the app, with its name, explanation and keys, for menus, palette, keyboard and tests.
 
 /// Declares the commands in the order in which the palette lists them.
 macro_rules! commands {

@@ -1,4 +1,4 @@
-//! Example: a built-in training step recorded on a thread of its own, for those who have no recording yet.
+//! Records a built-in training step on a background thread, for users who have no recording yet.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};

@@ -1,4 +1,4 @@
-//! History: the states that the user came through, to go back and forward among them.
+//! The history of views, for going back and forward.
 
 /// States kept.
 const MOST: usize = 256;

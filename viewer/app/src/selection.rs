@@ -1,4 +1,4 @@
-//! Selection: what the user looks at: device, total, axis, visible part, pinned block. State apart from drawing.
+//! The state of a view apart from drawing: device, total, axis, visible range, pinned block.
 
 mod travel;
 

@@ -1,4 +1,4 @@
-//! Check: the options of `highwater check`.
+//! The options of `highwater check`.
 
 use std::path::PathBuf;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! Convert: the options of `highwater convert`.
+//! The options of `highwater convert`.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! Diff: the options of `highwater diff`.
+//! The options of `highwater diff`.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Explain: the options of `highwater explain`.
+//! The options of `highwater explain`.
 
 use clap::Args;
 use highwater_analysis::{GroupKey, Metric};

@@ -1,4 +1,4 @@
-//! Given: the options that a command was called with, for commands to try next that are about the same blocks and moments.
+//! The given options that a suggested next command repeats, so that it is about the same blocks and moments.
 
 use super::values::{At, Categories, ComparedAt, Where};
 use super::{

@@ -1,4 +1,4 @@
-//! Growth: the options of `highwater growth`.
+//! The options of `highwater growth`.
 
 use clap::Args;
 use highwater_analysis::Metric;

@@ -1,4 +1,4 @@
-//! Join: the options of `highwater join`.
+//! The options of `highwater join`.
 
 use std::path::PathBuf;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! Oom: the options of `highwater oom`.
+//! The options of `highwater oom`.
 
 use clap::Args;
 

@@ -1,4 +1,4 @@
-//! Record arguments: those of `highwater record`.
+//! The options of `highwater record`.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Render: the options of `highwater render`.
+//! The options of `highwater render`.
 
 use std::path::PathBuf;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! Run arguments: those of `highwater run`.
+//! The options of `highwater run`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Symbolize: the options of `highwater symbolize`.
+//! The options of `highwater symbolize`.
 
 use std::path::PathBuf;
 

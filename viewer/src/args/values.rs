@@ -1,4 +1,4 @@
-//! Values: what options take, read from text with mistakes explained.
+//! Values of options, parsed from text with errors explained.
 
 use std::fmt;
 use std::path::PathBuf;

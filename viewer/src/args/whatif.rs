@@ -1,4 +1,4 @@
-//! What-if: the options of `highwater whatif`.
+//! The options of `highwater whatif`.
 
 use std::path::PathBuf;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! Budgets: what `check` is asked to hold: from the command line, and from a file that a repository keeps.
+//! The budgets of `check`, from the command line and from a file of the repository.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Check: `highwater check`, a recording beside its budgets.
+//! The report of `highwater check`: a recording next to its budgets.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! Check figures: what `check --json` prints.
+//! The JSON object of `check --json`.
 
 use std::collections::BTreeMap;
 

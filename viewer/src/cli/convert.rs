@@ -1,4 +1,4 @@
-//! Convert: `highwater convert`, a recording written in another format.
+//! `highwater convert`: writes a recording in another format.
 
 use std::io;
 use std::ops::ControlFlow;

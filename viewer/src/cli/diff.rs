@@ -1,4 +1,4 @@
-//! Diff: `highwater diff`, what makes the difference between two recordings, or between two moments of one.
+//! The report of `highwater diff`: what makes the difference between two recordings, or between two moments of one.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,4 +1,4 @@
-//! Diff blocks: the single blocks of `highwater diff`, as a table and for programs.
+//! The single blocks of `highwater diff`, as a table and as figures.
 
 use highwater_analysis::diff::{LoneBlock, LoneBlocks};
 use highwater_app::figures::moment::count_of;

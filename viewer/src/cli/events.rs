@@ -1,4 +1,4 @@
-//! Events: `highwater events`, the event list, written as it is read off the trace.
+//! `highwater events`: lists events, written as they are read from the trace.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};

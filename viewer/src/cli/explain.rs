@@ -1,4 +1,4 @@
-//! Explain: `highwater explain`, why the peak is so high and what would lower it.
+//! The report of `highwater explain`: the composition of the peak, and what would lower it.
 
 use std::collections::BTreeMap;
 use std::io;

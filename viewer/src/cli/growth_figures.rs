@@ -1,4 +1,4 @@
-//! Growth figures: what `highwater growth` answers programs.
+//! The JSON object of `growth --json`.
 
 use std::collections::BTreeMap;
 

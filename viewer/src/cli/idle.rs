@@ -1,4 +1,4 @@
-//! Idle: what explanations say of blocks that are held at a peak and not used again.
+//! The part of an explanation about blocks that are live at the peak but not used again.
 
 use std::collections::BTreeMap;
 use std::io;

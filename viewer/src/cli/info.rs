@@ -1,4 +1,4 @@
-//! Info: `highwater info`, what is in a recording, and how far it can be trusted.
+//! The report of `highwater info`: what a recording contains, and how far it can be trusted.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,4 +1,4 @@
-//! Join: `highwater join`, several recordings on one axis of time as one.
+//! `highwater join`: merges several recordings on a common time axis.
 
 use std::collections::BTreeSet;
 use std::io;

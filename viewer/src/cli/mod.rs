@@ -1,5 +1,5 @@
-//! Cli: the commands that need no display. Each reads its file, asks [`highwater_analysis`], and prints one
-//! answer, as a page for people or as one JSON object.
+//! The commands that need no display. Each reads its file, queries [`highwater_analysis`], and prints one answer, as a
+//! page for people or as one JSON object.
 
 pub mod output;
 pub mod input;

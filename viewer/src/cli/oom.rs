@@ -1,4 +1,4 @@
-//! Oom: what `highwater oom` prints: why memory ran out, who filled the device, and what would have helped.
+//! The report of `highwater oom`: why a request failed, what filled the device, and what would have helped.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,4 +1,4 @@
-//! Peak: `highwater peak`, who holds memory at the peak or after an event.
+//! The report of `highwater peak`: what is using memory at the peak or after an event.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,4 +1,4 @@
-//! Peaks: the peak of each of a device's totals, as a table and as figures.
+//! The peak of each of a device's totals, as a table and as figures.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Phases: `highwater phases`, what each step and phase did to memory.
+//! The report of `highwater phases`: memory by step and phase.
 
 use std::collections::BTreeSet;
 use std::io;

@@ -1,5 +1,4 @@
-//! Ranks: `highwater info FOLDER`, the recordings of a run's ranks: which peaks highest, which stands out, which is
-//! missing.
+//! The report of `highwater info FOLDER`: the ranks of a run, the highest peak, outliers and missing ranks.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,4 +1,4 @@
-//! Ranks diff: `highwater diff` of folders: the rank that stands out beside a usual one, or two runs rank by rank.
+//! `highwater diff` of folders: an outlier next to a typical rank, or two runs rank by rank.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Summary: what is printed in place of the app where it cannot be shown.
+//! The summary that is printed where the app cannot be shown.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! Symbolize: `highwater symbolize`, the functions, files and lines of a recording that has bare addresses.
+//! `highwater symbolize`: looks up functions, files and lines for bare addresses.
 
 use std::fs::{File, TryLockError};
 use std::io;

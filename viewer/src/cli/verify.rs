@@ -1,4 +1,4 @@
-//! Verify: `highwater verify`, whether a recording is sound.
+//! The report of `highwater verify`: whether a recording is sound.
 
 use std::io;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What-if: how the answer of `highwater whatif` reads.
+//! The report of `highwater whatif`.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,4 +1,4 @@
-//! Answer: what became of the recordings that were written as tables.
+//! The report of a conversion to Parquet.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Blocks: the table with a row for each block.
+//! The table with a row for each block.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Column: what a table holds of each of its rows: name, type, meaning, and how the value is got.
+//! A column of a table: name, type, description, and how its values are computed.
 
 use std::sync::Arc;
 

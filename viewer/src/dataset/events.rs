@@ -1,4 +1,4 @@
-//! Events: the table with a row for each event, and one before the first for each device.
+//! The table with a row for each event, and one before the first for each device.
 
 use std::ops::Range;
 

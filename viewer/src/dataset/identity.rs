@@ -1,4 +1,4 @@
-//! Identity: which recording rows are of, and what is told of it in the file's metadata.
+//! Identifies the recording of each row, and describes it in the file's metadata.
 
 use highwater_app::files::fleet::Origin;
 use highwater_snapshots::Trace;

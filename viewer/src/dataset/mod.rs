@@ -1,5 +1,5 @@
-//! Dataset: `highwater convert` to Parquet: recordings as two tables, a row an event and a row a block, for query engines.
-//! `docs/ranks.md` has the schema and a query.
+//! `highwater convert` to Parquet: recordings as two tables, of events and of blocks, for query engines.
+//! `docs/ranks.md` has the schema and queries.
 
 mod column;
 mod texts;

@@ -1,4 +1,4 @@
-//! Table: writes the rows of one table as a Parquet file, a batch of values at a time.
+//! Writes the rows of one table as a Parquet file, in batches.
 
 use std::io::Write;
 use std::sync::Arc;

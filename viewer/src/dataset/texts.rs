@@ -1,4 +1,4 @@
-//! Texts: names, paths and stacks of a recording as they stand in tables, each made once.
+//! Names, paths and stacks of a recording as text values, each built once.
 
 use std::collections::HashMap;
 

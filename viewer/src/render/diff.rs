@@ -1,4 +1,4 @@
-//! Diff: `highwater render --view diff`, a picture of two recordings side by side.
+//! `highwater render --view diff`: draws two recordings side by side.
 
 use std::path::Path;
 use std::sync::Arc;

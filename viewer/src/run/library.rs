@@ -1,4 +1,4 @@
-//! Library: the one that the loader puts into programs, where the loader can find it.
+//! The preloaded library, placed where the loader finds it.
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};

@@ -1,4 +1,4 @@
-//! Program: the one that is run, and why the loader may not have put anything into it.
+//! The program to run, and why the loader may not have preloaded the library into it.
 
 use std::ffi::OsString;
 use std::io::{self, Read as _};

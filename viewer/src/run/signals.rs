@@ -1,4 +1,4 @@
-//! Signals: what is sent to us while a program runs, and waiting for its end.
+//! Signals received while a program runs, and waiting for its end.
 #![cfg_attr(all(target_os = "linux", target_env = "gnu"), expect(unsafe_code, reason = "passes a signal on"))]
 
 use std::io;

@@ -1,4 +1,4 @@
-//! Told: what is said on standard error when the program has ended.
+//! The summary on standard error when the program has ended.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Arrays: memory in an order of the driver's own. The stand-in has nothing that reads them, only what they take.
+//! CUDA arrays. The stand-in only accounts for their memory.
 #![expect(unsafe_code, reason = "functions that C calls")]
 
 use std::ffi::c_uint;

@@ -1,4 +1,4 @@
-//! Devices: which there are, what they can do, and their contexts.
+//! The devices, their attributes and their contexts.
 #![expect(unsafe_code, reason = "functions that C calls")]
 
 use std::ffi::{c_char, c_int, c_uint};

@@ -1,4 +1,4 @@
-//! Kernels: modules, functions in them, and launches.
+//! Modules, their functions, and launches.
 #![expect(unsafe_code, reason = "functions that C calls")]
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};

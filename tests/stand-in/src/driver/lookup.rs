@@ -1,4 +1,4 @@
-//! Lookup: functions of the driver by the names of its documentation, as CUDA's runtime asks for them.
+//! Functions of the driver by their documented names, as CUDA's runtime requests them.
 #![expect(unsafe_code, reason = "functions that C calls")]
 
 use std::ffi::{CStr, c_char, c_int, c_ulonglong, c_void};

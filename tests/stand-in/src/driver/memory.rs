@@ -1,4 +1,4 @@
-//! Memory: blocks of devices' and of the host's memory, and copies between them.
+//! Device memory, host memory, and copies between them.
 #![expect(unsafe_code, reason = "functions that C calls")]
 
 use std::ffi::{c_uchar, c_uint, c_void};

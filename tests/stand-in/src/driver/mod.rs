@@ -1,4 +1,4 @@
-//! Driver: the functions of `libcuda.so.1`, by the names that cudarc and CUDA's runtime look up.
+//! The functions of `libcuda.so.1`, under the names that cudarc and CUDA's runtime look up.
 #![expect(unsafe_code, reason = "writes to places that C gives")]
 
 pub(crate) mod devices;

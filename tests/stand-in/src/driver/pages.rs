@@ -1,4 +1,4 @@
-//! Pages: the driver's virtual memory management.
+//! The driver's virtual memory management.
 #![expect(unsafe_code, reason = "functions that C calls")]
 
 use std::ffi::{c_int, c_uint, c_ulonglong};

@@ -1,4 +1,4 @@
-//! Pools: memory in the order of a stream, of the device's or the host's, and what an address is known for.
+//! Stream-ordered memory pools of devices and the host, and pointer attributes.
 #![expect(unsafe_code, reason = "functions that C calls")]
 
 use std::ffi::{c_int, c_uint, c_void};

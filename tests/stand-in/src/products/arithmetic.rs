@@ -1,4 +1,4 @@
-//! Arithmetic: products in double precision, or in single precision of whatever elements are, rounded once at the end.
+//! Matrix products in double precision, or in single precision for any element type, rounded once at the end.
 #![expect(unsafe_code, reason = "reads and writes matrices at addresses")]
 
 use gemm::Parallelism;

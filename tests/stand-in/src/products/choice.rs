@@ -1,4 +1,4 @@
-//! Choice: a product that fits together, and the way in which it is computed.
+//! Checks that a matrix product is consistent, and chooses how it is computed.
 
 use super::descriptions::{Element, Layout, Operation, Wish};
 use super::{Result, Status, refuse};

@@ -1,4 +1,4 @@
-//! Descriptions: matrices, products and wishes, as callers describe them attribute by attribute.
+//! Matrices, products and preferences, as callers describe them attribute by attribute.
 
 use super::{Result, Status, refuse};
 

@@ -1,4 +1,4 @@
-//! Functions: what C calls, and the handles that it knows descriptions by.
+//! The C functions, and the handles of descriptions.
 #![expect(unsafe_code, reason = "functions that C calls")]
 
 use std::collections::HashMap;

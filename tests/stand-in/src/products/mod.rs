@@ -1,4 +1,4 @@
-//! Products: the functions of `libcublasLt.so` that describe, choose and compute matrix products.
+//! The functions of `libcublasLt.so` that describe, choose and compute matrix products.
 
 mod descriptions;
 pub(crate) mod choice;

@@ -1,4 +1,4 @@
-//! OOM analysis: a failed request, who filled the device, and what would have let it through, decided by replay.
+//! Analysis of a failed request: the largest users of the device, and what would have let it succeed, tested by replay.
 
 use highwater_analysis::addresses::{FailedRequest, Home, Verdict, WayOut};
 use highwater_analysis::holders::Holders;

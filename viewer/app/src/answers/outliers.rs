@@ -1,4 +1,4 @@
-//! Outliers: which of several peaks stand out from those that they can be compared with.
+//! Finds the peaks that stand out among comparable ones.
 
 use std::collections::BTreeMap;
 

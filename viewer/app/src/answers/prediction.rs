@@ -1,4 +1,4 @@
-//! Prediction: what would have become of a recording with something changed, as a change and what comes of it.
+//! What-if questions and their answers: a change to a recording, and the replay with it.
 
 use std::str::FromStr;
 use std::sync::Arc;

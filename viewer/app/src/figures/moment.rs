@@ -1,4 +1,4 @@
-//! Moment: when something was and how much, in figures and in words.
+//! Moments as figures and as text.
 
 use highwater_analysis::Moment;
 use highwater_snapshots::units::{format_bytes, format_count};

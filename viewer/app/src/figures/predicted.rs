@@ -1,4 +1,4 @@
-//! Predicted: how the replay of a recording reads, in sentences and figures, on the command line and in the app.
+//! Sentences and figures about a replay, for the command line and the app.
 
 use highwater_analysis::{Metric, Moment};
 use highwater_snapshots::EventId;

@@ -1,5 +1,5 @@
-//! Destination: a file that is to be written: its format by its ending, and nothing left of it unless it is complete.
-//! [`write_whole`] writes any file so, [`write_folder`] any folder.
+//! Writes files: the format follows from the ending, and nothing is left of an incomplete file. [`write_whole`] writes
+//! any file this way, [`write_folder`] any folder.
 
 use std::ffi::OsStr;
 use std::fs::File;

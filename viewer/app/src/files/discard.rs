@@ -1,4 +1,4 @@
-//! Discard: gives large things back on a thread of its own, so that the window does not wait for it.
+//! Drops large values on a background thread, so that the window does not wait.
 #![cfg_attr(
     all(target_os = "linux", target_env = "gnu"),
     expect(unsafe_code, reason = "asks the C library for memory")

@@ -1,4 +1,4 @@
-//! Follow: watches a `.snap` that is still being written, and brings a new recording when there is more of it.
+//! Watches a `.snap` file that is still being written, and loads it again when it grows.
 
 use std::fs::{File, Metadata};
 use std::io::{Read as _, Seek as _, SeekFrom};

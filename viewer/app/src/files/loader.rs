@@ -1,5 +1,5 @@
-//! Loader: reads a recording, or a folder of them, on a thread of its own, tells how far it is and what it has seen, and
-//! can be called off.
+//! Reads a recording, or a folder of them, on a background thread; reports progress and a preview, and can be
+//! cancelled.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Preview: the first picture of a recording that is still being read: how much memory lived, as far as that is known.
+//! A preview of a recording that is still being read: its live memory so far.
 
 use highwater_snapshots::format::Progress;
 use highwater_snapshots::live_bytes::LiveBytes;

@@ -1,4 +1,4 @@
-//! Travel: how the view moves: to the peak, a block's life, a step, a moment; in, out and aside.
+//! Moves the view: to the peak, a block's life, a step or a moment; zooms and pans.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Absent: the keys for which no block of a recording has a value, each with the reason.
+//! The keys for which no block of a recording has a value, each with the reason.
 
 use highwater_analysis::GroupKey;
 use highwater_snapshots::Trace;

@@ -1,4 +1,4 @@
-//! Session: an open recording with the indices that questions about it need, built once.
+//! An open recording with the indexes for queries, built once.
 
 pub mod absent;
 pub mod regions;

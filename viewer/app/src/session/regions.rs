@@ -1,4 +1,4 @@
-//! Regions: the ranges that the program named, laid out in rows without overlap, and its notes and failed requests.
+//! The ranges that the program named, laid out in rows without overlap, and its notes and failed requests.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Categories: those that a recording does not say, by rules, right after it was read.
+//! Reads recordings and guesses the categories that are not recorded.
 
 use std::ops::ControlFlow;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Devices: which devices an answer covers, and how its first line names them.
+//! Which devices an answer covers, and how its first line names them.
 
 use highwater_analysis::Metric;
 use highwater_snapshots::{DeviceId, Trace};

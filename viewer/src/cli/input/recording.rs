@@ -1,4 +1,4 @@
-//! Recording: what every command asks of its file first: read it, choose a device, keep only some blocks.
+//! Reads recordings, chooses devices and filters blocks, for every command.
 
 use std::io::IsTerminal as _;
 use std::ops::ControlFlow;

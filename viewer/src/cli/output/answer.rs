@@ -1,4 +1,4 @@
-//! Answer: prints what a command answers about one recording, as one JSON object or as a page.
+//! Prints the answer about one recording, as one JSON object or as a page.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! Caveats: what limits how far an answer can be trusted, in figures and in words.
+//! What limits trust in an answer, as figures and as sentences.
 
 use std::io;
 

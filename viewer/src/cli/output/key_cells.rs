@@ -1,4 +1,4 @@
-//! Key cells: the columns and cells that name the groups of a table, one for each key.
+//! The columns and cells that name the groups of a table, one for each key.
 
 use highwater_analysis::GroupKey;
 use highwater_analysis::frames::short_stacks;

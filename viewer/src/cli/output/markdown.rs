@@ -1,4 +1,4 @@
-//! Markdown: what `check` says, for a pull request.
+//! The report of `check` in Markdown, for a pull request.
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Page: where a command's answer is written: a terminal of some width and colour, a pipe, or a test.
+//! The output of a command: a terminal with a width and colours, a pipe, or a test.
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, Write};

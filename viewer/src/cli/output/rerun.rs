@@ -1,4 +1,4 @@
-//! Rerun: the command that made a recording, with something changed, to be run again.
+//! The command that made a recording, with something changed, to run it again.
 
 use highwater_snapshots::units::format_exact_bytes;
 

@@ -1,4 +1,4 @@
-//! Shell: commands to try next, written so that they can be pasted.
+//! Suggested next commands, quoted for a shell.
 
 use std::path::Path;
 

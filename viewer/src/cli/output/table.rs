@@ -1,4 +1,4 @@
-//! Table: rows of text in aligned columns, no wider than the page.
+//! Rows of text in aligned columns, no wider than the page.
 
 use highwater_snapshots::line_text::{LineText, shorten_line, unique_suffixes};
 use highwater_snapshots::units::format_bytes;

@@ -1,4 +1,4 @@
-//! Terminal: how wide standard output is, where it is a terminal.
+//! The width of the terminal.
 
 /// The width of a terminal that does not say how wide it is.
 const USUAL_WIDTH: usize = 80;

@@ -1,4 +1,4 @@
-//! Trials: replays up to a failed request, each with one remedy, which decide why it failed.
+//! Replays up to a failed request, each with one remedy, to decide why it failed.
 
 use highwater_allocator::AllocConfig;
 use highwater_allocator::replay::{Answers, Before, BlockOverride, Plan, Replay, Target, recorded_config, replay};

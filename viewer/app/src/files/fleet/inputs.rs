@@ -1,4 +1,4 @@
-//! Inputs: which files a list of files and folders stands for.
+//! Expands a list of files and folders to files.
 
 use std::cmp::Ordering;
 use std::ffi::OsStr;

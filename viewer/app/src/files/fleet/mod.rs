@@ -1,4 +1,4 @@
-//! Fleet: the recordings of the ranks of one run, summed up: which peaks highest, which stands out, which is missing.
+//! Summaries of the recordings of a run's ranks: the highest peak, outliers, missing ranks.
 
 mod inputs;
 mod rank;

@@ -1,4 +1,4 @@
-//! Workers: a few threads that work off many recordings, so that not more than a few are in memory at once.
+//! Processes many recordings on a few threads, so that few are in memory at once.
 
 use std::ops::ControlFlow;
 use std::sync::Mutex;
