@@ -15,7 +15,7 @@ use crate::trace::{Annotation, Attribute, DeviceFacts, Header, SegmentRole, Trac
 pub struct StartingState {
     /// The device.
     pub device: DeviceId,
-    /// Segments held.
+    /// Reserved segments.
     pub segments: Vec<Range>,
     /// Mapped ranges of expandable segments.
     pub mappings: Vec<Range>,
@@ -30,7 +30,7 @@ pub struct StartingBlock {
     pub alloc: Alloc,
     /// The stack that allocated it, if that is known.
     pub stack: StackId,
-    /// Whether its free was requested already, and waits for another stream.
+    /// Whether its free was requested and waits for another stream.
     pub free_requested: bool,
 }
 
@@ -47,11 +47,11 @@ pub struct TraceBuilder {
     meter: LiveBytesMeter,
 }
 
-/// What names a device's blocks and segments while events pass.
+/// The blocks and segments of a device by key and address, while events are added.
 #[derive(Clone, Debug, Default)]
 struct DeviceState {
     keys: BlockIndex,
-    /// Segments held, by address.
+    /// Reserved segments by address.
     held: HashMap<u64, SegmentId>,
     /// Requested bytes of live blocks.
     requested: u64,
@@ -71,7 +71,7 @@ impl DeviceState {
 /// Devices have ordinals below this; each is walked on its own, so a file may not name thousands.
 const MOST_DEVICES: u16 = 256;
 
-/// So many sizes that cannot be are told one by one; the rest are counted.
+/// The number of impossible sizes that are reported one by one; the rest are counted.
 const TOLD_SIZES: u64 = 100;
 
 /// All sizes of a trace together stay below this, so that no sum of them can overflow.
@@ -92,7 +92,7 @@ impl TraceBuilder {
         builder
     }
 
-    /// Says where the recording comes from.
+    /// Sets the origin of the recording.
     pub fn set_header(&mut self, header: Header) {
         self.trace.header = header;
     }
@@ -140,7 +140,7 @@ impl TraceBuilder {
         (self.trace.blocks.len(), self.trace.segments.len())
     }
 
-    /// How much memory lived over the events since this was last asked.
+    /// Returns the live memory over the events since the last call.
     pub fn take_levels(&mut self) -> LiveBytes {
         self.meter.take()
     }

@@ -39,7 +39,7 @@ macro_rules! vocabulary {
 }
 
 vocabulary!(
-    /// What a block is for. Known at the source, where the allocation is made; never guessed by this crate's recordings.
+    /// The purpose of a block, known where it is allocated; recordings of this crate never guess it.
     Category {
         /// A weight that an optimizer changes.
         Parameter = "parameter",
@@ -49,7 +49,7 @@ vocabulary!(
         Gradient = "gradient",
         /// A forward result saved for backward.
         Activation = "activation",
-        /// What an optimizer remembers between steps.
+        /// State that an optimizer keeps between steps.
         OptimizerState = "optimizer_state",
         /// Data that the program feeds in.
         Input = "input",
@@ -57,7 +57,7 @@ vocabulary!(
         Temporary = "temporary",
         /// Scratch space of a kernel.
         Workspace = "workspace",
-        /// Nobody said.
+        /// Unknown.
         Unknown = "unknown",
     }
 );
@@ -81,7 +81,7 @@ vocabulary!(
 );
 
 vocabulary!(
-    /// The allocator's pool: decided by the rounded size of the request that made the segment.
+    /// The allocator's pool, determined by the rounded size of the request that reserved the segment.
     Pool {
         /// Requests of at most 1 MiB.
         Small = "small",

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 pub enum Error {
     /// The operating system refused.
     Io {
-        /// What was being done: "open", "write" …
+        /// The operation that failed: "open", "write" …
         doing: &'static str,
         /// The operating system's reason.
         source: std::io::Error,
@@ -20,17 +20,17 @@ pub enum Error {
     Empty,
     /// The first bytes are those of no format that we read.
     UnknownFormat {
-        /// What it looks like instead.
+        /// What the content looks like instead.
         found: String,
     },
     /// JSON, but none that a memory snapshot is.
     UnknownJson {
-        /// What it has instead.
+        /// What was found instead.
         found: String,
     },
     /// A page without a snapshot in it.
     UnknownPage {
-        /// What it has instead.
+        /// What was found instead.
         found: String,
     },
     /// A pickle of a protocol that no memory snapshot has.
@@ -49,14 +49,14 @@ pub enum Error {
     Damaged {
         /// Offset in the file.
         offset: u64,
-        /// What was wrong there.
+        /// What is wrong there.
         what: String,
     },
-    /// The file asks for more than its values to be read.
+    /// The file contains code to be run, which is refused.
     Refused {
         /// Offset in the file.
         offset: u64,
-        /// What was asked for.
+        /// What was refused.
         what: String,
     },
     /// Some part could not be encoded.
@@ -64,13 +64,13 @@ pub enum Error {
         /// The part, and the encoder's reason.
         what: String,
     },
-    /// The caller asked for reading to stop.
+    /// The caller cancelled reading.
     Cancelled,
     /// A line of the text notation that means nothing.
     Text {
         /// From 1.
         line: usize,
-        /// What was wrong with it.
+        /// What is wrong with it.
         what: String,
     },
 }
@@ -136,7 +136,7 @@ impl Error {
         Self::Io { doing: "read the recording", source, path: NO_PATH.into() }.unwrapped()
     }
 
-    /// The error of ours that the operating system's stands for, if it does.
+    /// The error that is wrapped in an I/O error, if any.
     pub fn unwrapped(self) -> Self {
         match self {
             Self::Io { doing, source, path } => match source.downcast::<Self>() {
@@ -163,7 +163,7 @@ impl Error {
 pub struct Problem {
     /// Where in the file, when it has a place.
     pub offset: Option<u64>,
-    /// What is wrong, in a sentence.
+    /// The problem, as a sentence.
     pub what: String,
     /// Only the index at the end of the file is missing or damaged: the recording was read in full.
     #[serde(skip)]

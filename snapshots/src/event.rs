@@ -8,7 +8,7 @@ use crate::ids::{DeviceId, OpId, ScopeId, StackId, StreamId, StringId};
 /// Declares the event kinds with their spelling, in the order of their codes in files.
 macro_rules! kinds {
     ($($(#[$doc:meta])* $variant:ident = $text:literal,)+) => {
-        /// What kind of event; the position is the code stored in files.
+        /// The kind of an event; the position is the code stored in files.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u8)]
         pub enum EventKind { $($(#[$doc])* $variant,)+ }
@@ -37,15 +37,15 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// A segment was obtained from the driver.
+    /// A segment was reserved from the driver.
     SegmentAlloc = "segment_alloc",
-    /// A segment was given back to the driver.
+    /// A segment was released to the driver.
     SegmentFree = "segment_free",
     /// Pages of an expandable segment were mapped.
     SegmentMap = "segment_map",
     /// Pages of an expandable segment were unmapped.
     SegmentUnmap = "segment_unmap",
-    /// A block was handed to the program.
+    /// A block was allocated.
     Alloc = "alloc",
     /// The program gave a block back; another stream may still use it.
     FreeRequested = "free_requested",
@@ -55,7 +55,7 @@ kinds! {
     Tag = "tag",
     /// A request could not be met.
     Oom = "oom",
-    /// What the driver says is in use on the whole device.
+    /// Bytes in use on the whole device, as the driver reports them.
     DeviceUsed = "device_used",
     /// A training step begins.
     Step = "step",
@@ -63,7 +63,7 @@ kinds! {
     Phase = "phase",
     /// A note by the program.
     Mark = "mark",
-    /// A kernel, a copy or the host read or wrote a block, or was told to.
+    /// A kernel, a copy or the host read or wrote a block, or was submitted to do so.
     Used = "used",
 }
 
@@ -82,7 +82,7 @@ pub struct Event {
     pub what: What,
 }
 
-/// What happened, with the facts of its kind.
+/// The kind of an event with its facts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     /// See [`EventKind::SegmentAlloc`].
@@ -142,14 +142,14 @@ impl What {
 /// Allocators that count their blocks from 0 get the smallest files.
 pub type BlockKey = u64;
 
-/// A block as it is handed out.
+/// A block at its allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Alloc {
     /// Names the block.
     pub block: BlockKey,
     /// Its first byte on the device.
     pub address: u64,
-    /// Bytes asked for.
+    /// Requested bytes.
     pub requested: u64,
     /// Bytes after the allocator's rounding; at least `requested`.
     pub allocated: u64,
@@ -157,9 +157,9 @@ pub struct Alloc {
     pub stream: StreamId,
     /// The pool that it came from.
     pub pool: Pool,
-    /// What it is for.
+    /// Its category.
     pub category: Category,
-    /// The operation that asked for it.
+    /// The operation that requested it.
     pub op: OpId,
     /// The module in which that was.
     pub scope: ScopeId,

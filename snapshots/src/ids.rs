@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Declares a handle over `u32` whose largest value stands for "none".
+/// Declares a handle over `u32` whose largest value means "none".
 macro_rules! handle {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -19,7 +19,7 @@ macro_rules! handle {
                 (self != Self::NONE).then_some(self.0 as usize)
             }
 
-            /// Whether this names a row.
+            /// Whether the handle refers to a row.
             #[inline]
             pub fn is_some(self) -> bool {
                 self != Self::NONE
@@ -75,7 +75,7 @@ handle!(
     BlockId
 );
 handle!(
-    /// A range of device memory obtained from the driver, or given back to it.
+    /// A range of device memory reserved from the driver, or released to it.
     SegmentId
 );
 handle!(

@@ -90,7 +90,7 @@ pub fn function_text(name: &str) -> Cow<'_, str> {
     if out.is_empty() { Cow::Borrowed(word) } else { Cow::Owned(out) }
 }
 
-/// What a Rust compiler calls parts of paths that have no name: `{closure#1}`, `{{closure}}#1`, `{impl#3}`.
+/// The names that the Rust compiler gives unnamed parts of paths: `{closure#1}`, `{{closure}}#1`, `{impl#3}`.
 const COMPILER_PARTS: &[&str] = &[
     "async_block",
     "async_closure",

@@ -19,13 +19,13 @@ impl LiveBytes {
     }
 }
 
-/// Adds up what blocks begin and end, and keeps the bounds since it was last asked.
+/// Sums the sizes of blocks that begin and end, and keeps the bounds since the last query.
 #[derive(Clone, Debug, Default)]
 pub struct LiveBytesMeter {
     now: i64,
     lowest: i64,
     highest: i64,
-    /// The times between which the events of one device lie so far.
+    /// The first and last time of one device's events so far.
     times: Option<(u64, u64)>,
 }
 
@@ -59,7 +59,7 @@ impl LiveBytesMeter {
         }
     }
 
-    /// The bounds since this was last asked.
+    /// Returns the bounds since the last call.
     pub fn take(&mut self) -> LiveBytes {
         let levels = LiveBytes { lowest: self.lowest, highest: self.highest };
         (self.lowest, self.highest) = (self.now, self.now);

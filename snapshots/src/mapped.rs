@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 #[derive(Debug)]
 pub struct Map {
     map: memmap2::Mmap,
-    /// The memory of so many bytes was given back.
+    /// The number of bytes that were released.
     forgotten: Cell<usize>,
 }
 
@@ -99,7 +99,7 @@ unsafe impl gimli::StableDeref for SharedBytes {}
 #[cfg(target_os = "linux")]
 unsafe impl gimli::CloneStableDeref for SharedBytes {}
 
-/// Bytes that are given back at a time.
+/// Bytes that are released at a time.
 const PORTION: usize = 32 << 20;
 
 impl Map {

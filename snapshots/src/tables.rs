@@ -31,14 +31,14 @@ pub struct Module {
     pub path: StringId,
     /// The linker's build id; empty if the file has none.
     pub build_id: Vec<u8>,
-    /// What the loader added to the file's addresses.
+    /// The load bias: what the loader added to the file's addresses.
     pub load_bias: u64,
 }
 
 /// One frame: a machine address, resolved to source lines or not yet; or an imported source frame without an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Frame {
-    /// The module that the address lies in.
+    /// The module that contains the address.
     pub module: ModuleId,
     /// The call's address less the module's load bias: the return address less one, so that it lies within the call.
     pub address: u64,
@@ -80,7 +80,7 @@ pub struct Scope {
 /// A forward operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Op {
-    /// What it computes: `linear`, `layer_norm` …
+    /// The name of the operation: `linear`, `layer_norm` …
     pub name: StringId,
     /// The module in which it ran.
     pub scope: ScopeId,

@@ -127,7 +127,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
 /// As [`parse_bytes`], for limits and sizes of devices, where a number below 1 MiB without a unit is a mistake.
 ///
 /// # Errors
-/// What is wrong with the text, or which units it may lack.
+/// If the text is not a size, or seems to lack a unit.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let bytes = parse_bytes(text)?;
     let number = text.trim();

@@ -9,7 +9,7 @@ pub use splitting::SegmentKind;
 
 /// The unit of every block, in bytes; no free block is smaller.
 pub const MIN_BLOCK: u64 = 512;
-/// Rounded requests of at most so many bytes come from the small pool. In the large pool a rest of at most so many
+/// Rounded requests of at most this many bytes use the small pool. In the large pool a rest of at most this many
 /// bytes is not split off.
 pub const SMALL_REQUEST: u64 = 1 << 20;
 /// A segment of the small pool, and a page of its expandable segments, in bytes.
@@ -27,9 +27,9 @@ const INTERVALS: usize = 16;
 /// of settings get the defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllocRules {
-    /// Blocks of at least so many bytes are not split, and serve no smaller request; none if unlimited.
+    /// Blocks of at least this many bytes are not split and serve no smaller request; `None` if unlimited.
     pub max_split: Option<u64>,
-    /// What a request of that size may waste of such a block, in bytes.
+    /// The bytes of such a block that a request of that size may waste.
     pub max_non_split_rounding: u64,
     /// A segment that requests of the large pool share, in bytes.
     pub large_segment: u64,
@@ -151,7 +151,7 @@ impl AllocRules {
         Self::from_settings(facts.map_or(&[][..], |facts| &facts.settings))
     }
 
-    /// The bytes that the driver is asked for where no free range holds a block of `rounded` bytes.
+    /// The bytes requested from the driver if no free range fits a block of `rounded` bytes.
     pub fn from_driver(&self, rounded: u64) -> u64 {
         let unit = match self.pool(rounded) {
             pool if self.is_expandable => self.page(pool),

@@ -4,7 +4,7 @@ use super::{AllocRules, MIN_BLOCK, SMALL_REQUEST, SMALL_SEGMENT};
 use crate::category::Pool;
 
 impl AllocRules {
-    /// The pool for which a segment of `bytes` was obtained.
+    /// The pool for which a segment of `bytes` was reserved.
     pub fn segment_pool(&self, bytes: u64) -> Pool {
         if bytes <= SMALL_SEGMENT { Pool::Small } else { Pool::Large }
     }
@@ -14,7 +14,7 @@ impl AllocRules {
         if bytes.is_multiple_of(self.page(Pool::Large)) { Pool::Large } else { Pool::Small }
     }
 
-    /// Whether a request of `rounded` bytes leaves `rest` bytes behind as a free block, rather than taking them too.
+    /// Whether a request of `rounded` bytes splits off the remaining `rest` bytes as a free block.
     #[inline]
     pub fn splits(&self, rounded: u64, rest: u64, kind: SegmentKind) -> bool {
         // Where the setting is on, segments that are older than it are split alike; private pools with an allocator of

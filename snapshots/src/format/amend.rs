@@ -27,9 +27,9 @@ use crate::tables::SourceLine;
 #[derive(Debug)]
 pub struct Amendment<'a> {
     bytes: &'a [u8],
-    /// What is copied, in order.
+    /// The copied ranges, in order.
     kept: Vec<Piece>,
-    /// The sections that say that the recording is finished.
+    /// The sections that mark the recording as finished.
     ends: Vec<Piece>,
     /// How many rows the table of strings has, with those that damage took.
     strings: u64,

@@ -30,7 +30,7 @@ pub(super) struct Assembler {
     next_event: u64,
     /// Events that damage has cost.
     events_lost: u64,
-    /// Bytes of the file that could not be read: as many rows may be missing as these could have held.
+    /// Bytes of the file that could not be read; they bound the number of missing rows.
     bytes_lost: u64,
     /// Blocks, segments and events, which a trace can hold fewer than 2^32 of.
     subjects: u64,
@@ -68,12 +68,12 @@ impl Assembler {
         self.measured.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Whether the recording said that it was finished.
+    /// Whether the recording was marked as finished.
     pub(super) fn is_finished(&self) -> bool {
         self.end.is_some()
     }
 
-    /// Whether the last bytes of a finished file were seen.
+    /// Whether the last bytes of a finished file were read.
     pub(super) fn is_whole(&self) -> bool {
         self.end.is_some() && self.has_tail
     }
@@ -93,7 +93,7 @@ impl Assembler {
         }
     }
 
-    /// Takes what lies next in the file, with its content where it is a section.
+    /// Adds the next part of the file, with its content if it is a section.
     pub(super) fn take(&mut self, found: &Found<'_>, part: Option<Result<Part, String>>) {
         match *found {
             Found::Section(section) => {
@@ -132,7 +132,7 @@ impl Assembler {
         self.end.is_some() && header.is_none_or(|header| header.kind() == Some(SectionKind::Footer))
     }
 
-    /// Notes that a section cannot be used, and counts what it held.
+    /// Notes that a section cannot be used, and counts its rows.
     fn lose(&mut self, offset: u64, header: &SectionHeader, what: &str) {
         self.note(Problem::at(offset, format!("{} section of {} rows: {what}", header.kind_text(), header.count)));
         self.bytes_lost += HEADER_BYTES as u64 + u64::from(header.stored);

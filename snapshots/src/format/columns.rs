@@ -44,9 +44,9 @@ columns! {
     Block = 4 "block",
     /// Allocs: first a shift, a byte; then addresses, signed, as against the last alloc's, in units of 2^shift.
     Address = 5 "address",
-    /// Allocs: bytes asked for.
+    /// Allocs: requested bytes.
     Requested = 6 "requested",
-    /// Allocs: bytes allocated less bytes asked for, signed.
+    /// Allocs: allocated bytes minus requested bytes, signed.
     Rounding = 7 "rounding",
     /// Allocs: the stream, signed, as against the last alloc's. Left out where all are 0.
     Stream = 8 "stream",

@@ -6,7 +6,7 @@ use super::varint::{put, put_signed, zigzag};
 use crate::event::{Alloc, Event, Range, What};
 use crate::ids::{DeviceId, StackId};
 
-/// What deltas are taken against: the last value of each fact. All zero at the start of a chunk.
+/// The last value of each fact, from which differences are taken. All zero at the start of a chunk.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Former {
     pub(super) time: u64,

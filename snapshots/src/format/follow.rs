@@ -65,12 +65,12 @@ impl Follower {
         self.assembler.events()
     }
 
-    /// Whether the recording said that it was finished.
+    /// Whether the recording was marked as finished.
     pub fn is_finished(&self) -> bool {
         self.assembler.is_finished()
     }
 
-    /// Whether the file is there as a whole: after the end of the recording its index came too.
+    /// Whether the file is complete, including the index after the end of the recording.
     pub fn is_whole(&self) -> bool {
         self.assembler.is_whole()
     }

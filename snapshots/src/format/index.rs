@@ -13,18 +13,18 @@ pub const TAIL_MARKER: [u8; 4] = [0xf7, b'E', b'N', b'D'];
 /// The length of the tail: marker, the CRC-32 of what follows, the footer's offset.
 pub const TAIL_BYTES: usize = 16;
 
-/// Where one section lies.
+/// The location of one section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IndexRow {
     /// Its kind's number.
     pub kind: u16,
     /// Where its header begins.
     pub offset: u64,
-    /// How many events lie before it.
+    /// The number of events before it.
     pub events_before: u64,
 }
 
-/// Where every section of a finished file lies, in order; the footer itself is left out.
+/// The location of every section of a finished file, in order, except for the footer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Index {
     /// One row a section.
@@ -48,7 +48,7 @@ impl Index {
         Some(Self { rows })
     }
 
-    /// How many events the whole file holds, by the index.
+    /// The number of events in the whole file, by the index.
     pub fn events(&self) -> u64 {
         self.rows.last().map_or(0, |row| row.events_before)
     }

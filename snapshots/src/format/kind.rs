@@ -3,7 +3,7 @@
 /// Declares the section kinds with their numbers and names.
 macro_rules! section_kinds {
     ($($(#[$doc:meta])* $variant:ident = $code:literal $text:literal,)+) => {
-        /// What a section holds.
+        /// The content of a section.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u16)]
         pub enum SectionKind { $($(#[$doc])* $variant = $code,)+ }
@@ -53,9 +53,9 @@ section_kinds! {
     StartingState = 10 "starting_state",
     /// Events in columns.
     Events = 11 "events",
-    /// What the numbers rest on: an [`EndFacts`](super::EndFacts). The recording was finished.
+    /// How far the numbers can be trusted: an [`EndFacts`](super::EndFacts). The recording was finished.
     End = 12 "end",
-    /// Where every section lies.
+    /// The location of every section.
     Footer = 13 "footer",
     /// Rows of named ranges of events. Since version 1.1.
     Annotations = 14 "annotations",

@@ -19,7 +19,8 @@ mod threads {
         rayon::join(a, b)
     }
 
-    /// What `work` makes of each item, in their order; `init` makes what a thread keeps between items.
+    /// Returns the results of `work` for each item, in order; `init` creates the state that a thread keeps between
+    /// items.
     pub(in crate::format) fn map<I: Sync, S, T: Send>(
         items: &[I],
         init: impl Fn() -> S + Sync + Send,
@@ -41,7 +42,7 @@ mod threads {
         (a(), b())
     }
 
-    /// What `work` makes of each item, in their order; `init` makes what is kept between items.
+    /// Returns the results of `work` for each item, in order; `init` creates the state that is kept between items.
     pub(in crate::format) fn map<I, S, T>(items: &[I], init: impl Fn() -> S, work: impl Fn(&mut S, &I) -> T) -> Vec<T> {
         let mut state = init();
         items.iter().map(|item| work(&mut state, item)).collect()

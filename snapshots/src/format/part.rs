@@ -26,7 +26,7 @@ pub(super) enum Part {
     End(Box<EndFacts>),
     Annotations(Vec<Annotation>),
     Attributes(Vec<Attribute>),
-    /// The footer, which holds nothing that the sections do not say themselves.
+    /// The footer, which repeats facts of the sections.
     Footer,
     /// A kind that this version does not know.
     Unknown,

@@ -22,7 +22,7 @@ pub struct Progress {
     pub bytes: u64,
     /// Events read so far.
     pub events: u64,
-    /// Events in the file, where its index says so.
+    /// Number of events in the file, if its index has it.
     pub events_in_all: Option<u64>,
     /// How much memory lived over the events since the last time this was told; `None` where there were none.
     pub levels: Option<LiveBytes>,
@@ -93,7 +93,7 @@ struct Batch<'a> {
     raw_bytes: usize,
 }
 
-/// What lies at one place of the file, with its content where it is a section.
+/// The content of the file at one offset, decoded if it is a section.
 type Decoded<'a> = (Found<'a>, Option<Result<Part, String>>);
 
 impl<'a> Batch<'a> {
@@ -111,7 +111,7 @@ impl<'a> Batch<'a> {
         batch
     }
 
-    /// Whether sharing the work would cost more than it gives.
+    /// Whether sharing the work among threads would cost more than it saves.
     fn is_small(&self) -> bool {
         self.raw_bytes < SMALL_BATCH_BYTES
     }

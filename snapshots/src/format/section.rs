@@ -16,10 +16,10 @@ pub const MOST_RAW_BYTES: usize = 64 << 20;
 /// The most events of one section.
 pub const CHUNK_EVENTS: usize = 65_536;
 
-/// The most bytes that one stored byte may stand for, so that a small file cannot ask for much memory.
+/// The most bytes that one stored byte may expand to, so that a small file cannot require much memory.
 pub const MOST_EXPANSION: usize = 32;
 
-/// A flag: a reader that does not know the section's kind must say so.
+/// A flag: a reader that does not know the section's kind must report it.
 pub const FLAG_MUST_UNDERSTAND: u8 = 1;
 
 /// The payload is stored as it is.
@@ -50,7 +50,7 @@ pub struct SectionHeader {
     pub stored: u32,
     /// Bytes of payload once decompressed.
     pub raw: u32,
-    /// How many rows or events it holds.
+    /// The number of its rows or events.
     pub count: u32,
     /// The number of its first row or event.
     pub first: u64,
@@ -107,7 +107,7 @@ impl SectionHeader {
     }
 }
 
-/// A section as it lies in a file, its payload's checksum found right.
+/// A section as stored in a file, whose payload's checksum is correct.
 #[derive(Clone, Copy, Debug)]
 pub struct Section<'a> {
     /// Where its header begins.

@@ -15,7 +15,7 @@ pub const VERSION_MINOR: u16 = 3;
 /// The length of the preamble: magic, major and minor version, the CRC-32 of these twelve bytes.
 pub const PREAMBLE_BYTES: usize = 16;
 
-/// Whether `bytes` begin as a `.snap` file does, whatever its version.
+/// Whether `bytes` begin like a `.snap` file of any version.
 pub fn is_snap(bytes: &[u8]) -> bool {
     bytes.starts_with(&MAGIC)
 }
@@ -77,7 +77,7 @@ fn not_magic(bytes: &[u8]) -> Error {
     Error::UnknownFormat { found: sniff(bytes) }
 }
 
-/// What bytes that are no `.snap` file look like, in a few words: `a PNG picture`, `text ("Traceback …")`.
+/// Describes bytes that are not a `.snap` file: `a PNG picture`, `text ("Traceback …")`.
 pub fn sniff(bytes: &[u8]) -> String {
     const STARTS: [(&[u8], &str); 17] = [
         (b"\x89PNG", "a PNG picture"),

@@ -16,12 +16,12 @@ use crate::trace::Trust;
 const CONFIG: Configuration<LittleEndian, Fixint, Limit<MOST_RAW_BYTES>> =
     bincode::config::standard().with_fixed_int_encoding().with_limit::<MOST_RAW_BYTES>();
 
-/// What a finished recording says at its end.
+/// The facts at the end of a finished recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndFacts {
-    /// What the numbers rest on. What a reader counts for itself (unmatched frees and the like) may be left 0.
+    /// How far the numbers can be trusted. What a reader counts itself (such as unmatched frees) may be left 0.
     pub trust: Trust,
-    /// What was found wrong where the recording was made, or in the file that it was converted from.
+    /// Problems found while recording, or in the file that it was converted from.
     pub problems: Vec<Problem>,
 }
 

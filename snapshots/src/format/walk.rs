@@ -3,7 +3,7 @@
 use super::index::{TAIL_BYTES, TAIL_MARKER, read_tail};
 use super::section::{HEADER_BYTES, MARKER, Section, SectionHeader};
 
-/// What lies at one place of a file.
+/// The content of a file at one offset.
 #[derive(Clone, Copy, Debug)]
 pub enum Found<'a> {
     /// A section whose header and payload are as they were written.

@@ -82,7 +82,7 @@ impl SnapWriter<File> {
         Self::with_path(file, path.to_owned(), header)
     }
 
-    /// Writes the start of a recording to `file`, which is empty and lies at `path`.
+    /// Writes the start of a recording to `file`, which is empty and has the path `path`.
     pub fn to_file(file: File, path: &Path, header: &Header) -> Result<Self> {
         Self::with_path(file, path.to_owned(), header)
     }
@@ -224,13 +224,13 @@ impl<W: Write> SnapWriter<W> {
         self.into_stream()
     }
 
-    /// Flushes, and gives the stream back with nothing more said.
+    /// Flushes and returns the stream without writing anything more.
     pub(super) fn into_stream(mut self) -> Result<W> {
         self.flush()?;
         Ok(self.stream.out)
     }
 
-    /// Writes where every section lies, and the tail.
+    /// Writes the footer, which locates every section, and the tail.
     pub(super) fn write_footer(&mut self) -> Result<()> {
         let mut raw = Vec::new();
         let index = std::mem::take(&mut self.index);

@@ -12,7 +12,7 @@ const MOST_DEPTH: usize = 2;
 /// So many files of all folders together are looked at.
 const MOST_FILES: usize = 20_000;
 
-/// The binaries of some folders. They are looked at when the first is asked for.
+/// The binaries in some folders, which are scanned on first use.
 #[derive(Debug, Default)]
 pub(super) struct Copies {
     folders: Vec<PathBuf>,

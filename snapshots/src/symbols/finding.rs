@@ -5,23 +5,23 @@ use std::path::PathBuf;
 /// The file that symbols are read from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Where it is: the binary itself, a copy of it, or a debug file made for it.
+    /// Its path: that of the binary itself, a copy of it, or a debug file for it.
     pub path: PathBuf,
-    /// Whether it knows files and lines, not only the names of functions.
+    /// Whether it contains files and lines, not only names of functions.
     pub has_lines: bool,
     /// Whether its build id is the recorded one. A binary without a build id is taken for the one that ran if the file
     /// at its path has none either: it may have been rebuilt since.
     pub is_certain: bool,
 }
 
-/// Why there is no file for a binary.
+/// The reason why no file was found for a binary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// Nothing is where it was when it ran, nor in any folder that was searched.
     NotThere,
-    /// What is there now has another build id.
+    /// The file has another build id.
     Rebuilt,
-    /// What is there cannot be read as a binary.
+    /// The file cannot be read as a binary.
     Unreadable,
 }
 
@@ -30,6 +30,6 @@ pub enum Cause {
 pub struct Missing {
     /// Why, in short.
     pub cause: Cause,
-    /// What was tried, and what came of it.
+    /// The attempts and their results.
     pub what: String,
 }

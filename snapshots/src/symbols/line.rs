@@ -12,7 +12,7 @@ pub struct Binary {
     pub build_id: Vec<u8>,
 }
 
-/// Addresses to look up in one module: each lies within a call, and is relative to the module's load bias.
+/// Addresses to look up in one module: each is within a call instruction, and relative to the module's load bias.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// The module.
@@ -37,7 +37,7 @@ pub struct Line {
 pub struct Problem {
     /// The module's path.
     pub path: PathBuf,
-    /// What was tried, what came of it, and what would help.
+    /// The attempts, their results, and what would help.
     pub what: String,
 }
 

@@ -19,29 +19,29 @@ pub enum Asked {
     BareAndNamed,
 }
 
-/// What was found. Nothing of it is in the tables yet.
+/// The lines found, which are not in the tables yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LookUp {
     /// Texts to be appended to the table of strings.
     pub strings: Vec<String>,
     /// The lines of each frame of which something new is known.
     pub symbols: Vec<Symbols>,
-    /// What became of each module that has frames, in the order of the modules.
+    /// The result for each module with frames, in the order of the modules.
     pub modules: Vec<ModuleOutcome>,
-    /// Frames without lines that lie in no module: code made while the program ran.
+    /// Frames without lines that are in no module: code generated while the program ran.
     pub outside: u64,
     /// Frames that have lines and no address, as imported ones do.
     pub imported: u64,
 }
 
-/// What became of one module's frames.
+/// The result for the frames of one module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModuleOutcome {
     /// The module.
     pub module: ModuleId,
     /// Its path when it ran.
     pub path: String,
-    /// How many different frames lie in it.
+    /// The number of different frames in it.
     pub frames: u64,
     /// Frames that were looked up.
     pub asked: u64,
@@ -135,7 +135,7 @@ pub fn look_up(tables: &Tables, asked: Asked, symbolizer: &mut Symbolizer) -> Lo
     found
 }
 
-/// What is known of a frame.
+/// What is known about a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// Nothing.

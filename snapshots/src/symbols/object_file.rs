@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use object::Object;
 
-/// What a file says of itself.
+/// The identity of a binary or debug file.
 #[derive(Debug)]
 pub(super) struct Facts {
     pub(super) build_id: Vec<u8>,
@@ -15,16 +15,16 @@ pub(super) struct Facts {
     pub(super) debug_link: Option<(PathBuf, u32)>,
 }
 
-/// Why a file says nothing.
+/// The reason why a file's identity is unknown.
 #[derive(Debug)]
 pub(super) enum Unread {
     /// There is none, or it may not be opened.
     Unopened(String),
-    /// It is no binary, or a damaged one.
+    /// The file is not a binary, or is damaged.
     Unparsed(String),
 }
 
-/// Reads what the file at `path` says of itself.
+/// Reads the identity of the file at `path`.
 pub(super) fn inspect(path: &Path) -> Result<Facts, Unread> {
     let file = open(path).map_err(|why| Unread::Unopened(format!("cannot open {}: {why}", path.display())))?;
     let cache = object::ReadCache::new(file);

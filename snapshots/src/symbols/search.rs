@@ -11,7 +11,7 @@ use super::object_file::{Facts, Unread, checksum, hex, inspect};
 /// Where distributions put separate debug files.
 pub const SYSTEM_DEBUG_FOLDER: &str = "/usr/lib/debug";
 
-/// Where symbols are looked for, beside the binaries themselves.
+/// Where symbols are searched for, in addition to the binaries themselves.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     /// Folders with debug files, as `.build-id/ab/cdef.debug` and by debug link.
@@ -21,7 +21,7 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// Opens the best file for `binary`, or says why there is none.
+    /// Opens the best file for `binary`, or returns why there is none.
     pub(super) fn open(&self, binary: &Binary) -> Result<(DebugInfo, Found), Missing> {
         let mut tried = Vec::new();
         let mut cause = Cause::NotThere;

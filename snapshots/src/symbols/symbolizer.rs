@@ -18,11 +18,11 @@ pub struct Symbolizer {
     places: Places,
     modules: HashMap<Binary, Opened>,
     problems: Vec<Problem>,
-    /// What each of its threads does first.
+    /// What each of its threads runs first.
     at_start: Option<fn()>,
 }
 
-/// What became of a module: the file that is read, or why there is none.
+/// The result for a module: the file that is read, or why there is none.
 type Opened = Result<(DebugInfo, Found), Missing>;
 
 impl fmt::Debug for Symbolizer {
@@ -81,7 +81,7 @@ impl Symbolizer {
         lines
     }
 
-    /// What went wrong so far, each module once.
+    /// The problems so far, one for each module.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }

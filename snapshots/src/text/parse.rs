@@ -28,7 +28,7 @@ pub fn trace_from_text(text: &str) -> Result<Trace> {
     Ok(parser.finish())
 }
 
-/// Words that begin a line and are no event's name.
+/// First words of lines that are not names of events.
 const SHORTHANDS: [&str; 4] = ["baseline", "baseline_segment", "baseline_mapping", "free"];
 
 /// Reads lines into events; the tables are filled as names appear.
@@ -48,7 +48,7 @@ struct Parser {
     annotations: Vec<Annotation>,
     /// Annotations that have begun, by their position, the last begun last.
     open: Vec<usize>,
-    /// What the last line speaks of.
+    /// The subject of the last line.
     last: Option<Place>,
     attributes: Vec<(Place, StringId, StringId)>,
 }

@@ -19,18 +19,18 @@ pub struct Annotation {
     pub first: EventId,
     /// One past the last event within it.
     pub end: EventId,
-    /// Worked out from stacks, not said by the program.
+    /// Guessed from stacks, not marked by the program.
     pub is_guessed: bool,
 }
 
-/// What an attribute belongs to.
+/// The owner of an attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Owner {
     /// An event.
     Event(EventId),
     /// A block of the baseline; other blocks have the attributes of their alloc event.
     Block(BlockId),
-    /// A segment or mapping of the baseline; others have the attributes of the event that obtained them.
+    /// A segment or mapping of the baseline; others have the attributes of the event that reserved them.
     Segment(SegmentId),
 }
 

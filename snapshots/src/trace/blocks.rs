@@ -11,7 +11,7 @@ pub struct Blocks {
     pub device: Vec<DeviceId>,
     /// First byte on the device.
     pub address: Vec<u64>,
-    /// Bytes asked for.
+    /// Requested bytes.
     pub requested: Vec<u64>,
     /// Bytes after rounding.
     pub allocated: Vec<u64>,
@@ -19,9 +19,9 @@ pub struct Blocks {
     pub stream: Vec<StreamId>,
     /// The pool that it came from.
     pub pool: Vec<Pool>,
-    /// What it is for; the last word on it, where that changed.
+    /// Its category; the last one if it changed.
     pub category: Vec<Category>,
-    /// The operation that asked for it.
+    /// The operation that requested it.
     pub op: Vec<OpId>,
     /// The module in which that was.
     pub scope: Vec<ScopeId>,
@@ -45,7 +45,7 @@ pub struct Block {
     pub device: DeviceId,
     /// First byte on the device.
     pub address: u64,
-    /// Bytes asked for.
+    /// Requested bytes.
     pub requested: u64,
     /// Bytes after rounding.
     pub allocated: u64,
@@ -53,9 +53,9 @@ pub struct Block {
     pub stream: StreamId,
     /// The pool that it came from.
     pub pool: Pool,
-    /// What it is for.
+    /// Its category.
     pub category: Category,
-    /// The operation that asked for it.
+    /// The operation that requested it.
     pub op: OpId,
     /// The module in which that was.
     pub scope: ScopeId,
@@ -67,12 +67,12 @@ pub struct Block {
     pub free_requested: EventId,
     /// Its free-completed event; none while it is active.
     pub free_completed: EventId,
-    /// Its last use; none where no use is recorded.
+    /// Its last use; none if no use is recorded.
     pub last_use: EventId,
 }
 
 impl Block {
-    /// Whether it was alive before recording began.
+    /// Whether it was live before recording began.
     pub fn is_baseline(&self) -> bool {
         !self.alloc.is_some()
     }
@@ -104,7 +104,7 @@ impl Blocks {
         self.device.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.device.is_empty()
     }

@@ -6,7 +6,7 @@ use crate::ids::{DeviceId, EventId, StackId};
 /// Events as columns of equal length; position is [`EventId`].
 #[derive(Clone, Debug, Default)]
 pub struct Events {
-    /// What kind.
+    /// The kind.
     pub kind: Vec<EventKind>,
     /// Where.
     pub device: Vec<DeviceId>,
@@ -24,7 +24,7 @@ impl Events {
         self.kind.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.kind.is_empty()
     }

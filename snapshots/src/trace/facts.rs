@@ -42,7 +42,7 @@ pub const PINNED_DEVICE: DeviceId = DeviceId(255);
 /// The number of a program's own heap in recordings: above all GPUs, and below their host memory.
 pub const HEAP_DEVICE: DeviceId = DeviceId(127);
 
-/// What is known of a device.
+/// The facts about a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceFacts {
     /// Its ordinal.
@@ -57,7 +57,7 @@ pub struct DeviceFacts {
     pub settings: Vec<(String, String)>,
 }
 
-/// What the numbers of a trace rest on. All zero and false is a complete, exact recording.
+/// How far the numbers of a trace can be trusted. All zero and false is a complete, exact recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trust {
     /// Events that a full ring or a slow disk lost.
@@ -72,13 +72,13 @@ pub struct Trust {
     pub unmatched_uses: u64,
     /// Segments released that the recording does not know.
     pub unmatched_releases: u64,
-    /// The starting state was worked out from the final one, not recorded.
+    /// The starting state was reconstructed from the final one, not recorded.
     pub baseline_inferred: bool,
-    /// Blocks whose rounded size was worked out by the allocator's rules.
+    /// Blocks whose rounded size was computed by the allocator's rules.
     pub sizes_inferred: u64,
     /// Categories were guessed from stacks and lifetimes.
     pub categories_guessed: bool,
-    /// The recording stops before its program said that it was finished.
+    /// The recording stops before its program finished it.
     pub unfinished: bool,
 }
 
@@ -95,7 +95,7 @@ impl Trust {
         sentences
     }
 
-    /// What makes figures wrong or incomplete.
+    /// The facts that make figures wrong or incomplete, as sentences.
     pub fn limits(&self) -> Vec<String> {
         let counted = [
             (
@@ -132,7 +132,7 @@ impl Trust {
         counted.chain(cut).collect()
     }
 
-    /// What is worked out rather than recorded, as in every snapshot of PyTorch.
+    /// The facts that are computed rather than recorded, as in every snapshot of PyTorch, as sentences.
     pub fn routine(&self) -> Vec<String> {
         let (sizes, blocks) = if self.sizes_inferred == 1 { ("size", "block is") } else { ("sizes", "blocks are") };
         let sizes = (self.sizes_inferred > 0).then(|| {

@@ -46,7 +46,7 @@ pub struct Trace {
     /// Baseline blocks whose free was requested before the first event, in order. Their request stands at event 0,
     /// so that they count as live nowhere.
     pub waiting_at_start: Vec<BlockId>,
-    /// How many uses of blocks the events tell of.
+    /// The number of uses of blocks.
     pub uses: u64,
     /// Device-used samples in bytes, by the subject of their events.
     pub device_used: Vec<u64>,
@@ -56,9 +56,9 @@ pub struct Trace {
     pub attributes: Vec<Attribute>,
     /// Steps and phases as ranges of events.
     pub spans: Spans,
-    /// What the numbers rest on.
+    /// How far the numbers can be trusted.
     pub trust: Trust,
-    /// What was found wrong while reading.
+    /// The problems found while reading.
     pub problems: Vec<Problem>,
     /// The default device, chosen once when the trace is built.
     pub(crate) main_device: DeviceId,
@@ -88,7 +88,7 @@ pub enum Subject {
 }
 
 impl Trace {
-    /// What event `id` is about. Panics if there is no such event.
+    /// Returns the subject of event `id`. Panics if there is no such event.
     pub fn subject(&self, id: EventId) -> Subject {
         let index = id.index().expect("an event id names an event");
         let subject = self.events.subject[index];
@@ -119,7 +119,7 @@ impl Trace {
         !self.waiting_at_start.is_empty() && self.waiting_at_start.binary_search(&id).is_ok()
     }
 
-    /// Whether the recording says when blocks were used. Where it does not, no block has a last use.
+    /// Whether uses of blocks are recorded. If not, no block has a last use.
     pub fn records_uses(&self) -> bool {
         self.uses > 0
     }
@@ -132,7 +132,7 @@ impl Trace {
     }
 
     /// The private pool (of a captured graph, or of the program) that the block or segment of `owner` belongs to, by
-    /// PyTorch's number; none for the pools of all, or where the recording does not say.
+    /// PyTorch's number; none for the default pools, or if it was not recorded.
     pub fn private_pool(&self, owner: Owner) -> Option<(u64, u64)> {
         if self.attributes.is_empty() {
             return None;
@@ -175,7 +175,7 @@ impl Trace {
         self.trust.unfinished || self.problems.iter().any(|problem| problem.offset.is_some())
     }
 
-    /// Whether the file was read in full, but for the index at its end, which is missing or damaged.
+    /// Whether the file was read in full except for the index at its end, which is missing or damaged.
     pub fn lacks_index_only(&self) -> bool {
         let mut unread = self.problems.iter().filter(|problem| problem.offset.is_some()).peekable();
         !self.trust.unfinished && unread.peek().is_some() && unread.all(|problem| problem.is_index_only)

@@ -3,7 +3,7 @@
 use crate::event::Range;
 use crate::ids::{DeviceId, EventId, SegmentId};
 
-/// What a row of [`Segments`] stands for.
+/// What a row of [`Segments`] represents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentRole {
     /// A whole segment, from its alloc to its free.
@@ -21,11 +21,11 @@ pub struct Segments {
     pub device: Vec<DeviceId>,
     /// Address, length, stream and pool.
     pub range: Vec<Range>,
-    /// What the row stands for.
+    /// What the row represents.
     pub role: Vec<SegmentRole>,
-    /// The event that obtained, mapped or unmapped it; none for the baseline.
+    /// The event that reserved, mapped or unmapped it; none for the baseline.
     pub alloc: Vec<EventId>,
-    /// The event that gave the segment back; none while it is held, and for mappings.
+    /// The event that released the segment; none while it is reserved, and for mappings.
     pub free: Vec<EventId>,
 }
 
@@ -36,11 +36,11 @@ pub struct Segment {
     pub device: DeviceId,
     /// Address, length, stream and pool.
     pub range: Range,
-    /// What the row stands for.
+    /// What the row represents.
     pub role: SegmentRole,
-    /// The event that obtained, mapped or unmapped it; none for the baseline.
+    /// The event that reserved, mapped or unmapped it; none for the baseline.
     pub alloc: EventId,
-    /// The event that gave the segment back; none while it is held, and for mappings.
+    /// The event that released the segment; none while it is reserved, and for mappings.
     pub free: EventId,
 }
 
@@ -50,7 +50,7 @@ impl Segments {
         self.device.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.device.is_empty()
     }

@@ -145,7 +145,7 @@ impl Spans {
         let first_step = steps.rows.first().map_or(0, |step| step.first);
         let mut steps_left = steps.rows.as_slice();
         let mut phases_left = phases.iter().enumerate().peekable();
-        // The innermost is on top. What has ended goes when it comes to the top.
+        // The innermost is on top. Annotations that have ended are removed when they reach the top.
         let mut open = BinaryHeap::new();
         let mut spans = Self { rows: Vec::new(), is_guessed: false, names_steps: steps.is_named };
         for bound in bounds.windows(2) {
@@ -175,7 +175,7 @@ impl Spans {
         spans
     }
 
-    /// Whether steps or phases were worked out from stacks, not said by the program.
+    /// Whether steps or phases were guessed from stacks, not marked by the program.
     pub fn are_guessed(&self) -> bool {
         self.is_guessed
     }
@@ -186,7 +186,7 @@ impl Spans {
         self.names_steps
     }
 
-    /// Whether nothing says of any event in which step or phase it lies.
+    /// Whether no event has a step or a phase.
     pub fn is_all_setup(&self) -> bool {
         self.rows.iter().all(|span| span.step.is_none() && span.phase == Phase::Setup)
     }
@@ -196,7 +196,7 @@ impl Spans {
         &self.rows
     }
 
-    /// The span that holds event `id`; `None` past the end.
+    /// The span that contains event `id`; `None` past the end.
     pub fn at(&self, id: EventId) -> Option<&Span> {
         let after = self.rows.partition_point(|span| span.first <= id);
         after.checked_sub(1).map(|index| &self.rows[index]).filter(|span| id < span.end)

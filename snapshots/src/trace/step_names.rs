@@ -13,7 +13,7 @@
 
 use crate::Phase;
 
-/// What a name says.
+/// The step or phase that a name denotes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Meaning {
     /// The step that an annotation of this name is.
@@ -35,7 +35,7 @@ pub(super) enum StepName {
 const MOST_CHARACTERS: usize = 500;
 
 impl Meaning {
-    /// What `name` says.
+    /// Returns what `name` denotes.
     pub(super) fn of(name: &str) -> Self {
         let name = name.char_indices().nth(MOST_CHARACTERS).map_or(name, |(end, _)| &name[..end]);
         if let Some(number) = name.strip_prefix("ProfilerStep#").and_then(|number| number.parse().ok()) {

@@ -82,7 +82,7 @@ impl DebugFile {
     }
 }
 
-/// Where `part` lies in `whole`; none if it lies elsewhere.
+/// The position of `part` in `whole`; `None` if it is elsewhere.
 fn range_of(whole: &[u8], part: &[u8]) -> Option<Range<usize>> {
     let start = (part.as_ptr() as usize).checked_sub(whole.as_ptr() as usize)?;
     let end = start.checked_add(part.len())?;
