@@ -105,7 +105,7 @@ pub enum Command {
     Render(Box<RenderArguments>),
 }
 
-/// What every command that reads a recording takes.
+/// The arguments of every command that reads a recording.
 #[derive(Clone, Debug, Args)]
 pub struct Source {
     /// The recording; `-` is standard input
@@ -138,7 +138,7 @@ pub struct BlockChoice {
     pub filter: Where,
 }
 
-/// What `--categories` does, at length.
+/// The long help of `--categories`.
 static CATEGORIES_HELP: LazyLock<String> = LazyLock::new(|| {
     format!(
         "Source of the categories that are not recorded: 'guess' derives them, and phases and steps, from stacks and \
@@ -273,7 +273,7 @@ pub struct VerifyArguments {
 }
 
 impl InfoArguments {
-    /// Those of `highwater info FILE`.
+    /// The arguments of `highwater info FILE`.
     pub fn of(file: PathBuf) -> Self {
         Self {
             source: Source { file, json: false },
@@ -285,7 +285,7 @@ impl InfoArguments {
 }
 
 impl PeakArguments {
-    /// Those of `highwater peak FILE`.
+    /// The arguments of `highwater peak FILE`.
     pub fn of(file: PathBuf) -> Self {
         Self {
             source: Source { file, json: false },

@@ -4,7 +4,7 @@ use crate::args::ConvertArguments;
 use crate::cli::output::outcome::{Failure, Status};
 use crate::cli::output::page::Page;
 
-/// Says that this build writes no Parquet.
+/// Fails: this build writes no Parquet.
 pub fn run(_arguments: &ConvertArguments, _page: &mut Page<'_>) -> Result<Status, Failure> {
     let text = "this build writes no Parquet: build highwater with its default feature 'parquet'";
     Err(Failure::Usage(text.to_owned()))

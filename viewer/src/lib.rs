@@ -103,18 +103,18 @@ fn execute(arguments: Arguments) -> Result<Status, Failure> {
     }
 }
 
-/// What is printed in place of the app where it cannot be shown.
+/// The summary that is printed if the app cannot be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Summary {
-    /// What the file holds, and who holds memory at the peak.
+    /// What the file contains, and what is using memory at the peak.
     Whole,
-    /// Who holds memory at the peak.
+    /// What is using memory at the peak.
     Peak,
     /// Nothing: standard output has been used for something else.
     None,
 }
 
-/// Opens the app, or says why not and prints a summary.
+/// Opens the app, or prints why not and a summary.
 fn open(files: &[PathBuf], summary: Summary) -> Result<Status, Failure> {
     if let Some(file) = files.iter().find(|file| is_mistyped_command(file)) {
         let commands = Arguments::command();
@@ -178,7 +178,7 @@ fn show_app(files: &[PathBuf]) -> Result<Option<String>, Failure> {
     Ok(highwater_app::gui::run(files.to_vec(), examples)?.map(|why| format!("the app cannot be shown ({why})")))
 }
 
-/// Says that there is no app in this build.
+/// Returns that this build has no app.
 #[cfg(not(feature = "gui"))]
 fn show_app(_files: &[PathBuf]) -> Result<Option<String>, Failure> {
     Ok(Some("this build has no app".to_owned()))

@@ -15,7 +15,7 @@ use crate::cli::output::answer::answer;
 use crate::cli::output::outcome::{Failure, Status};
 use crate::cli::output::page::Page;
 
-/// Reads the recording and says why memory ran out and what would have helped.
+/// Reads the recording and prints why memory ran out and what would have helped.
 pub fn run(arguments: &OomArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let recording = read_with(&arguments.source.file, &arguments.categories)?;
     let turning = spinner("replaying".to_owned());

@@ -32,7 +32,7 @@ use crate::cli::phases::{PhaseFigures, row_figures, table as phases_table};
 /// Phases that are shown of a run of many steps.
 const PHASES_SHOWN: usize = 25;
 
-/// What the first screen of the app offers to record.
+/// The example that the first screen of the app offers to record.
 pub const EXAMPLES: &[Example] = &[
     Example {
         name: "gpt2",
@@ -64,7 +64,7 @@ pub fn example(name: &str, file: &Path) -> Result<(), String> {
     scenario::record(name, &options, file).map(drop).map_err(|why| format!("cannot record {name}: {why}"))
 }
 
-/// Runs the scenario, reads its recording again, and says what it took.
+/// Runs the scenario, reads its recording, and prints its memory.
 pub fn run(arguments: &RecordArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     if arguments.list {
         list(arguments, page)?;
@@ -166,7 +166,7 @@ fn list(arguments: &RecordArguments, page: &mut Page<'_>) -> Result<(), Failure>
     Ok(())
 }
 
-/// What a run took, asked of its recording.
+/// The memory of a run, as recorded.
 struct Answer<'a> {
     name: &'a str,
     file: &'a Path,

@@ -11,7 +11,7 @@ use crate::cli::output::page::Page;
 /// Nothing can be recorded: the first screen offers nothing.
 pub const EXAMPLES: &[Example] = &[];
 
-/// Says that this build has no engine.
+/// Fails: this build has no engine.
 pub fn example(_name: &str, _file: &Path) -> Result<(), String> {
     Err(NO_ENGINE.to_owned())
 }
@@ -19,7 +19,7 @@ pub fn example(_name: &str, _file: &Path) -> Result<(), String> {
 const NO_ENGINE: &str =
     "this build has no engine to run a scenario with: build highwater with its default feature 'engine'";
 
-/// Says that this build has no engine.
+/// Fails: this build has no engine.
 pub fn run(_arguments: &RecordArguments, _page: &mut Page<'_>) -> Result<Status, Failure> {
     Err(Failure::Record(NO_ENGINE.to_owned()))
 }

@@ -31,9 +31,9 @@ use crate::cli::output::outcome::{Failure, Status};
 use crate::cli::output::page::Page;
 use crate::cli::output::shell::next_command;
 
-/// Reads the recording, draws it, and says what was written.
+/// Reads the recording, draws it, and prints what was written.
 pub fn run(arguments: &RenderArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
-    // What cannot be drawn is told before a long reading.
+    // Report what cannot be drawn before a long read.
     if arguments.view == diff::VIEW {
         return diff::run(arguments, page);
     }
@@ -85,7 +85,7 @@ fn theme_of(arguments: &RenderArguments) -> Theme {
     if arguments.theme == PictureTheme::Dark { Theme::Dark } else { Theme::Light }
 }
 
-/// What to call the recording in `file`.
+/// Returns the name of the recording in `file`.
 fn name_of(file: &Path) -> String {
     match file.file_name() {
         Some(name) if !is_stdin(file) => name.to_string_lossy().into_owned(),
@@ -93,7 +93,7 @@ fn name_of(file: &Path) -> String {
     }
 }
 
-/// What `--by` asks for; by default categories.
+/// The keys of `--by`; by default the category.
 fn by_of(arguments: &RenderArguments) -> PictureBy {
     arguments.by.clone().unwrap_or_default()
 }

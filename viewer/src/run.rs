@@ -58,7 +58,7 @@ fn make_way(file: &Path) -> Result<(), Failure> {
     std::fs::remove_file(file).map_err(cannot)
 }
 
-/// What the library is told, by variables of the environment.
+/// The settings of the library, as environment variables.
 fn settings(arguments: &ProgramArguments, file: &Path, claims: &Path) -> Vec<(&'static str, OsString)> {
     let level = if arguments.no_stacks { "events" } else { "stacks" };
     let number = |value: Option<u64>| value.map(|value| value.to_string()).unwrap_or_default().into();

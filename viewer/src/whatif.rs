@@ -13,7 +13,7 @@ use crate::cli::output::outcome::{Failure, Status};
 use crate::cli::output::page::Page;
 use crate::cli::whatif::WhatIfReport;
 
-/// Reads the recording, replays it, and prints what came of it.
+/// Reads the recording, replays it, and prints the result.
 pub fn run(arguments: &WhatIfArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let recording = read_with(&arguments.source.file, &arguments.categories)?;
     let turning = spinner("replaying".to_owned());

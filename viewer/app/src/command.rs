@@ -11,12 +11,12 @@ macro_rules! commands {
             /// Every command.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// What it is called in menus and in the palette.
+            /// The name in menus and in the palette.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)+ }
             }
 
-            /// What it does, in a sentence.
+            /// The explanation, a sentence.
             pub const fn tooltip(self) -> &'static str {
                 match self { $(Self::$variant => $tooltip,)+ }
             }
@@ -215,7 +215,7 @@ commands! {
     ShowBlock = "Show the block",
         "Show the stack and all facts of the pinned block.",
         ["Ctrl+2"], "tensor allocation backtrace traceback";
-    /// What is kept, and what leaks.
+    /// Kept and leaked memory.
     ShowKept = "Show what is kept",
         "Show the memory that is allocated and never freed, and the lines that leak.",
         ["Ctrl+9"], "leak leaks leaking growth grows";
@@ -233,7 +233,7 @@ commands! {
     ShowExplain = "Explain the peak",
         "Show or hide what the peak is made of, the peak without each part, and advice.",
         ["Ctrl+6"], "why reduce save memory oom checkpointing";
-    /// What would have been.
+    /// The predicted figures.
     ShowWhatIf = "Show what-if",
         "Show or hide the memory that the same requests would take with other allocator settings, on another device, or without some blocks.",
         ["Ctrl+7"], "fit whatif what if simulate predict capacity expandable_segments alloc_conf fit";

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 pub struct Example {
     /// The scenario's name, as `highwater record` takes it.
     pub name: &'static str,
-    /// What it is called.
+    /// Its name.
     pub title: &'static str,
-    /// What can be seen in it.
+    /// What it shows.
     pub about: &'static str,
 }
 
@@ -55,7 +55,7 @@ impl Running {
         let work = move || {
             let recorded = std::panic::catch_unwind(|| run(example.name, &to));
             let broken = || Err(format!("recording {} failed: internal error; please report it", example.name));
-            // The window may be gone by now: then nobody wants to know.
+            // The window may be closed by now, so a failure to send is ignored.
             let _ = sender.send(recorded.unwrap_or_else(|_| broken()).map(|()| to));
             wake();
         };
@@ -65,7 +65,7 @@ impl Running {
         Self { example, file, begun: Instant::now(), outcome }
     }
 
-    /// What is being recorded.
+    /// The example being recorded.
     pub fn example(&self) -> Example {
         self.example
     }

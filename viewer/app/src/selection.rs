@@ -9,7 +9,7 @@ use highwater_snapshots::{BlockId, EventId, Trace};
 
 use crate::session::Recording;
 
-/// What the horizontal axis counts.
+/// The unit of the horizontal axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Axis {
     /// Events, each as wide as any other.
@@ -31,13 +31,13 @@ pub struct View {
 /// A block and a moment that stay in view of the panels until they are let go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pin {
-    /// The block; none where there was none.
+    /// The block, if there is one.
     pub block: Option<BlockId>,
     /// Events that have happened by the moment.
     pub moment: usize,
 }
 
-/// What is looked at in one recording.
+/// The state of the view of one recording.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Selection {
     /// Row of the device.
@@ -48,7 +48,7 @@ pub struct Selection {
     axis: Axis,
     /// The visible part.
     view: View,
-    /// What was clicked.
+    /// The clicked item.
     pub pin: Option<Pin>,
     /// The two moments A and B between which is asked what was born, freed and kept.
     pub marks: [Option<usize>; 2],
@@ -84,7 +84,7 @@ impl Selection {
         selection
     }
 
-    /// What the horizontal axis counts.
+    /// The unit of the horizontal axis.
     pub fn axis(&self) -> Axis {
         self.axis
     }

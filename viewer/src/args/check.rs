@@ -73,7 +73,7 @@ pub struct CheckArguments {
     pub categories: CategoryChoice,
 }
 
-/// What the blocks of a category may take, in bytes.
+/// The budget of a category, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CategoryLimit(pub Category, pub u64);
 
@@ -86,7 +86,7 @@ impl FromStr for CategoryLimit {
     }
 }
 
-/// What may be taken within a phase, in bytes.
+/// The budget of a phase, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PhaseLimit(pub Phase, pub u64);
 

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 
 use super::CategoryChoice;
 
-/// What a folder of tables is written as.
+/// The format of a folder of tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ConvertTo {
     /// Two tables, events and blocks, partitioned by rank

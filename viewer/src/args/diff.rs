@@ -8,7 +8,7 @@ use highwater_analysis::{GroupKey, Metric};
 use super::values::{ComparedAt, GroupKeys, metric_parser};
 use super::{BlockChoice, CategoryChoice};
 
-/// Groups that are named when it is not told how many.
+/// Default number of groups.
 const TOP: usize = 20;
 
 /// `highwater diff`.

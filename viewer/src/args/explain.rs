@@ -6,7 +6,7 @@ use highwater_analysis::{GroupKey, Metric};
 use super::values::{GroupKeys, block_metric_parser};
 use super::{BlockChoice, CategoryChoice, DeviceChoice, Source};
 
-/// Groups that are named when it is not told how many.
+/// Default number of groups.
 const TOP: usize = 12;
 
 /// `highwater explain`.

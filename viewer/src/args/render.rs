@@ -93,10 +93,10 @@ impl FromStr for PictureSize {
     }
 }
 
-/// What colours tell apart.
+/// What the colours distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PictureColours {
-    /// What blocks are for.
+    /// The category.
     Category,
     /// The first so many parts of the module path.
     Scope(usize),
@@ -136,7 +136,7 @@ impl FromStr for PictureColours {
     }
 }
 
-/// What `--by` asks for: colours, or groups, or both.
+/// The keys of `--by`: colours, groups, or both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PictureBy {
     /// What colours tell apart; else why it says nothing of colours.
@@ -164,7 +164,7 @@ impl FromStr for PictureBy {
     }
 }
 
-/// What `--at` asks for.
+/// The moment of `--at`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PictureAt {
     /// The moment after this event.

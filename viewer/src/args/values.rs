@@ -22,7 +22,7 @@ impl Where {
     /// Reads a filter that must have a condition, since without one it would match all blocks.
     ///
     /// # Errors
-    /// What is wrong with the text, or that there is no condition in it.
+    /// If the text is not a filter, or has no condition.
     pub fn with_condition(text: &str) -> Result<Self, String> {
         let read: Self = text.parse()?;
         let example = "write a condition, such as category=activation";
@@ -107,7 +107,7 @@ impl FromStr for ComparedAt {
     }
 }
 
-/// What to group by.
+/// The keys to group by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupKeys(pub Vec<GroupKey>);
 
@@ -126,7 +126,7 @@ impl FromStr for GroupKeys {
     }
 }
 
-/// Where categories come from that a recording does not say.
+/// The source of categories that are not recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Categories {
     /// The built-in rules.

@@ -80,7 +80,7 @@ impl WhatIfArguments {
         }
     }
 
-    /// The change in the words in which it was asked for.
+    /// Returns the change as text, in the words of the options.
     pub fn change_in_words(&self) -> String {
         let without: Vec<&str> = self.without.iter().map(|one| one.text.as_str()).collect();
         let until_last_use: Vec<&str> = self.until_last_use.iter().map(|one| one.text.as_str()).collect();

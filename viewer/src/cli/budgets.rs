@@ -13,7 +13,7 @@ use serde::Deserialize;
 use crate::args::{CheckArguments, category_of, phase_of};
 use crate::cli::output::outcome::Failure;
 
-/// What is to be held, and of which total.
+/// The budgets, and the total that they limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Budgets {
     /// The budgets, in a fixed order, one of a kind.

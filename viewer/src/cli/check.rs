@@ -33,7 +33,7 @@ pub struct CheckReport<'a> {
     pub(super) outcomes: Vec<Outcome>,
     /// Budgets that can be measured on other devices but not on this one, and why.
     unmeasured: Vec<(DeviceId, String)>,
-    /// What makes the difference of the peaks to the baseline's, on each device.
+    /// The difference of the peaks to the baseline's, for each device.
     pub(super) differences: Vec<(DeviceId, Differences)>,
     /// The category, and the module or the line of code.
     pub(super) keys: [GroupKey; 2],
@@ -121,7 +121,7 @@ impl<'a> CheckReport<'a> {
         self.outcomes.iter().filter(|outcome| outcome.is_broken())
     }
 
-    /// What makes the difference to the baseline, for each device on which there is any.
+    /// The difference to the baseline, for each device that differs.
     pub(super) fn told_differences(&self) -> impl Iterator<Item = &(DeviceId, Differences)> {
         self.differences.iter().filter(|(_, differences)| !differences.rows.is_empty())
     }
@@ -168,7 +168,7 @@ impl<'a> CheckReport<'a> {
         caveats::failed_requests(self.trace, &self.devices)
     }
 
-    /// What limits the verdict, beside what limits trust: failed requests.
+    /// Failed requests, which limit the verdict.
     pub(super) fn warning(&self) -> Option<String> {
         caveats::out_of_memory(self.trace, &self.devices)
     }

@@ -22,7 +22,7 @@ pub(super) struct CheckFigures<'a> {
     pub(super) devices: Vec<u16>,
     pub(super) unmeasured: Vec<Unmeasured<'a>>,
     pub(super) metric: Metric,
-    /// Those of `device`.
+    /// Returns the figures of `device`.
     pub(super) differences: Option<DifferenceFigures>,
     pub(super) differences_by_device: Vec<DifferenceFigures>,
     pub(super) oom: Option<String>,

@@ -29,7 +29,7 @@ pub fn out_is_missing() -> Failure {
     Failure::Usage("OUT is missing: name the file to write after the recording".to_owned())
 }
 
-/// Reads the recording, writes it again, and says what became of it.
+/// Reads the recording, writes it in another format, and prints the result.
 pub fn run(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let (files, out) = arguments.files_and_out().ok_or_else(out_is_missing)?;
     let [input] = files else {
@@ -91,7 +91,7 @@ fn progress_bar(destination: &Destination, trace: &Trace) -> ProgressBar {
     spinner
 }
 
-/// What became of the recording.
+/// The result for the recording.
 struct Answer<'a> {
     input: &'a Path,
     recording: &'a Recording,

@@ -26,7 +26,7 @@ use crate::cli::output::page::Page;
 use crate::cli::output::shell::next_with;
 use crate::cli::output::table::{Column, Table};
 
-/// Phases that differ, told at most.
+/// Maximum number of differing phases that are listed.
 const TOLD_PHASES: usize = 12;
 
 /// The answer, for people and programs.
@@ -35,7 +35,7 @@ pub struct DiffReport<'a> {
     traces: [&'a Trace; 2],
     arguments: &'a DiffArguments,
     comparison: Comparison,
-    /// The single blocks, where they are asked for.
+    /// The single blocks, if requested.
     lone: Option<LoneBlocks>,
 }
 

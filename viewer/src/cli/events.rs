@@ -23,7 +23,7 @@ use crate::cli::output::page::Page;
 use crate::cli::output::shell::next_with;
 use crate::cli::output::table::cut;
 
-/// The events that were asked for.
+/// The requested events.
 #[derive(Debug)]
 pub struct EventsListing<'a> {
     trace: &'a Trace,
@@ -31,7 +31,7 @@ pub struct EventsListing<'a> {
     stacks: Vec<StackId>,
     arguments: &'a EventsArguments,
     device: Option<DeviceId>,
-    /// None where there are no events at all.
+    /// `None` if there are no events.
     range: Option<RangeInclusive<u32>>,
 }
 
@@ -229,7 +229,7 @@ struct EventFigures<'a> {
     step: Option<u32>,
     /// The text of a mark.
     text: Option<&'a str>,
-    /// What the file says beside all this, by name.
+    /// Further facts in the file, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     attributes: BTreeMap<&'a str, &'a str>,
     /// Innermost first; empty where none was recorded.

@@ -31,7 +31,7 @@ pub struct ExplainReport<'a> {
 }
 
 impl<'a> ExplainReport<'a> {
-    /// The answer made of `explanation`.
+    /// Creates the report of `explanation`.
     pub fn of(trace: &'a Trace, arguments: &'a ExplainArguments, explanation: Explanation) -> Self {
         Self { trace, arguments, explanation }
     }
@@ -228,7 +228,7 @@ struct ExplainFigures {
     rest_bytes: u64,
     rest_groups: u64,
     removals: Vec<RemovalFigures>,
-    /// Null where the recording does not say when blocks are used.
+    /// Null if uses of blocks were not recorded.
     idle: Option<IdleFigures>,
     advice: Vec<String>,
     trust: TrustFigures,

@@ -25,7 +25,7 @@ use crate::cli::output::page::Page;
 use crate::cli::output::shell::next_with;
 use crate::cli::output::table::{Column, Table};
 
-/// What to do about a recording without steps.
+/// Advice for a recording without steps.
 const HOW_TO_MARK: &str = "The recording has no steps, so growth per step is unknown. Mark them with scope::step(i) in \
     Rust, or with torch.profiler.record_function(f\"step {i}\") in PyTorch.";
 
@@ -42,7 +42,7 @@ pub struct GrowthReport<'a> {
     arguments: &'a GrowthArguments,
     keys: Vec<GroupKey>,
     growth: Growth,
-    /// The other devices, where none was asked for.
+    /// The other devices, if none was given.
     others: Vec<Growth>,
     /// The device's memory; none if unknown.
     capacity: Option<u64>,
@@ -251,7 +251,7 @@ impl<'a> GrowthReport<'a> {
         }
     }
 
-    /// What makes the difference, to the byte.
+    /// The difference as a sentence, exact to the byte.
     fn identity(&self) -> String {
         let balance = &self.growth.balance;
         let [start, end] = [Question::AliveAtA, Question::AliveAtB].map(|of| balance.get(of).bytes);

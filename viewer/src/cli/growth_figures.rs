@@ -19,7 +19,7 @@ pub(super) struct GrowthFigures {
     pub(super) from_step: Option<u32>,
     pub(super) to_step: Option<u32>,
     pub(super) steps: usize,
-    /// Why these steps, where they were not asked for.
+    /// Why these steps were chosen, if they were not given.
     pub(super) chosen_because: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) filter: Option<String>,
@@ -62,7 +62,7 @@ pub(super) struct DeviceFigures {
     pub(super) leaks: Vec<LeakFigures>,
 }
 
-/// What would be if every step added as much: a guess.
+/// An extrapolation, if every step added as much.
 #[derive(Debug, Serialize)]
 pub(super) struct ProjectionFigures {
     pub(super) capacity_bytes: u64,
@@ -92,7 +92,7 @@ pub(super) struct StepFigures {
 }
 
 impl StepFigures {
-    /// Those of `row`.
+    /// Returns the figures of `row`.
     pub(super) fn of(row: &StepGrowth) -> Self {
         Self { step: row.step, end_bytes: row.step.map(|_| row.end_bytes), survivors: row.survivors }
     }
@@ -114,7 +114,7 @@ pub(super) struct GroupFigures {
 }
 
 impl GroupFigures {
-    /// Those of `group`, by `keys`.
+    /// Returns the figures of `group`, by `keys`.
     pub(super) fn of(group: &GrownGroup, keys: &[GroupKey]) -> Self {
         let named = keys.iter().zip(&group.key).map(|(key, value)| (key.name(), value.clone()));
         Self {
@@ -130,7 +130,7 @@ impl GroupFigures {
     }
 }
 
-/// What was allocated with one call stack.
+/// The blocks allocated with one call stack.
 #[derive(Debug, Serialize)]
 pub(super) struct StackFigures {
     pub(super) bytes: u64,

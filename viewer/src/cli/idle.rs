@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::cli::output::page::Page;
 use crate::cli::output::table::{Column, Table, bytes_cells, percent};
 
-/// Says what is held at `peak` and not used again.
+/// Prints the memory that is live at `peak` but not used again.
 pub(super) fn print(idle: &Idle, peak: &Moment, page: &mut Page<'_>) -> io::Result<()> {
     page.gap()?;
     if idle.blocks.is_empty() {
@@ -58,7 +58,7 @@ fn table(idle: &Idle) -> Table {
     table
 }
 
-/// What is held at the peak and not used again: the groups and the rest sum to `bytes`.
+/// Memory that is live at the peak but not used again: the groups and the rest sum to `bytes`.
 #[derive(Debug, Serialize)]
 pub(super) struct IdleFigures {
     bytes: u64,
@@ -80,7 +80,7 @@ struct IdleGroupFigures {
 }
 
 impl IdleFigures {
-    /// Those of `idle`.
+    /// Returns the figures of `idle`.
     pub(super) fn of(idle: &Idle, trace: &Trace) -> Self {
         let group = |group: &Group| IdleGroupFigures {
             category: group.key[0].clone(),

@@ -22,7 +22,7 @@ use crate::cli::output::page::Page;
 use crate::cli::output::shell::next_command;
 use crate::cli::output::table::{Column, Table};
 
-/// Reads the recordings, writes them as one, and says what became of each device.
+/// Reads the recordings, writes them as one, and prints the result for each device.
 pub fn run(arguments: &JoinArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let names = names(&arguments.files)?;
     if arguments.offsets.len() >= arguments.files.len() {
@@ -66,7 +66,7 @@ pub fn run(arguments: &JoinArguments, page: &mut Page<'_>) -> Result<Status, Fai
     Ok(Status::Fine)
 }
 
-/// What tells the recordings apart: the stems of their names, or where these are the same their paths.
+/// Distinct names of the recordings: the stems of their file names, or their paths if these are equal.
 fn names(files: &[PathBuf]) -> Result<Vec<String>, Failure> {
     let stem = |file: &PathBuf| -> String {
         match file.file_stem() {
@@ -87,7 +87,7 @@ fn names(files: &[PathBuf]) -> Result<Vec<String>, Failure> {
     Ok(files.iter().zip(&stems).map(name).collect())
 }
 
-/// What became of the recordings.
+/// The result for the recordings.
 struct Answer<'a> {
     arguments: &'a JoinArguments,
     joined: Joined,

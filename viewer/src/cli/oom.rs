@@ -27,16 +27,16 @@ use crate::cli::output::table::{Column, Table, percent};
 /// Numbers of further events that are listed.
 const TOLD_EVENTS: usize = 20;
 
-/// The failed requests that are asked about.
+/// The selected failed requests.
 #[derive(Debug)]
 pub struct Selected {
-    /// Those that are shown.
+    /// The failed requests that are shown.
     pub shown: Vec<EventId>,
-    /// Those that are only counted.
+    /// The failed requests that are only counted.
     pub others: Vec<EventId>,
 }
 
-/// The failed requests that `arguments` ask about.
+/// Returns the failed requests selected by `arguments`.
 pub fn selected(trace: &Trace, arguments: &OomArguments) -> Result<Selected, Failure> {
     let wanted = arguments.device.map(|device| choose_device(trace, Some(device))).transpose()?;
     let is_one = |row: &usize| {
@@ -63,7 +63,7 @@ pub struct OomReport<'a> {
 }
 
 impl<'a> OomReport<'a> {
-    /// The answer made of `cases`.
+    /// Creates the report of `cases`.
     pub fn of(trace: &'a Trace, arguments: &'a OomArguments, cases: Vec<OomAnalysis>, others: Vec<EventId>) -> Self {
         Self { trace, arguments, cases, others }
     }
@@ -295,7 +295,7 @@ struct CaseFigures {
     verdict_is_tested: bool,
     reasons: Vec<String>,
     holders: HolderFigures,
-    /// Null where no replay is possible; `reasons` then says why.
+    /// Null if no replay is possible; `reasons` then has the cause.
     remedies: Option<Vec<RemedyFigures>>,
     way_out: Option<WayOutFigures>,
 }
@@ -381,7 +381,7 @@ struct GroupFigures {
 
 #[derive(Debug, Serialize)]
 struct RemedyFigures {
-    /// What was changed.
+    /// The change.
     remedy: String,
     /// Whether the request is met with it.
     met: bool,

@@ -10,7 +10,7 @@ use highwater_snapshots::{Phase, Trace};
 
 use crate::cli::output::table::{Column, Table, percent};
 
-/// What a metric counts.
+/// Describes what a metric counts.
 fn meaning(metric: Metric) -> &'static str {
     match metric {
         Metric::Requested => "requested by live blocks",

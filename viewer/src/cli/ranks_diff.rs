@@ -82,7 +82,7 @@ fn within(
     })
 }
 
-/// Says what is wrong with recordings, a sentence each.
+/// Prints the problems of recordings, a sentence each.
 fn warn(sentences: impl Iterator<Item = String>, page: &mut Page<'_>) -> Result<(), Failure> {
     for sentence in sentences {
         for line in page.broken(0, &sentence) {
@@ -98,7 +98,7 @@ struct Pair {
     rank: u32,
     a_bytes: Option<u64>,
     b_bytes: Option<u64>,
-    /// What a rank takes that one folder alone has, counts whole.
+    /// A rank that only one folder has counts in full.
     delta_bytes: i128,
 }
 

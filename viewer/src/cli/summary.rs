@@ -12,7 +12,7 @@ use crate::cli::output::caveats;
 use crate::cli::output::outcome::{Failure, Status};
 use crate::cli::output::page::Page;
 
-/// Prints what `info` and `peak` say of each file.
+/// Prints the reports of `info` and `peak` for each file.
 pub fn print(files: &[PathBuf], page: &mut Page<'_>) -> Result<Status, Failure> {
     each(files, page, |file, recording, page| {
         let info = InfoArguments::of(file.to_owned());
@@ -22,7 +22,7 @@ pub fn print(files: &[PathBuf], page: &mut Page<'_>) -> Result<Status, Failure> 
     })
 }
 
-/// Prints what `peak` says of each file.
+/// Prints the report of `peak` for each file.
 pub fn print_peaks(files: &[PathBuf], page: &mut Page<'_>) -> Result<Status, Failure> {
     each(files, page, print_peak)
 }

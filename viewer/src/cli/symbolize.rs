@@ -27,7 +27,7 @@ use crate::cli::output::table::{Column, Table};
 /// A `.snap` as it is, whose sections can be copied.
 const PLAIN: FileFormat = FileFormat { kind: FileKind::Snap, is_gzipped: false };
 
-/// Looks the frames up, writes the recording, and says what became of each module.
+/// Looks up the frames, writes the recording, and prints the result for each module.
 pub fn run(arguments: &SymbolizeArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let destination = arguments.out.as_ref().map(|out| destination(out, &arguments.file)).transpose()?;
     for folder in &arguments.debug_dirs {
@@ -84,7 +84,7 @@ fn lock(file: &Path) -> Result<File, Failure> {
     }
 }
 
-/// What was written.
+/// The written file.
 #[derive(Clone, Debug)]
 struct Written {
     path: PathBuf,
@@ -207,7 +207,7 @@ impl Answer<'_> {
         }
     }
 
-    /// Says that there was nothing to look up, and why.
+    /// Prints that there was nothing to look up, and why.
     fn print_nothing(&self, page: &mut Page<'_>) -> io::Result<()> {
         let found = &self.found;
         let frames: u64 = found.modules.iter().map(|module| module.frames).sum();
@@ -238,7 +238,7 @@ impl Answer<'_> {
         }
     }
 
-    /// What is missing and what would help, a sentence each.
+    /// Returns what is missing and what would help, a sentence each.
     fn print_reasons(&self, page: &mut Page<'_>) -> io::Result<()> {
         let found = &self.found;
         let reasons: Vec<String> = found
@@ -335,11 +335,11 @@ struct SymbolizeFigures<'a> {
     /// Frames without lines that lie in no module.
     outside: u64,
     torn_bytes: u64,
-    /// Those of which frames were looked up.
+    /// The modules whose frames were looked up.
     modules: Vec<ModuleFigures<'a>>,
 }
 
-/// What became of one module.
+/// The result for one module.
 #[derive(Debug, Serialize)]
 struct ModuleFigures<'a> {
     path: &'a str,

@@ -27,13 +27,13 @@ pub struct VerifyReport {
     blocks: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     trust: Option<TrustFigures>,
-    /// What was lost, in sentences.
+    /// Losses, as sentences.
     #[serde(skip)]
     limits: Vec<String>,
-    /// What was worked out rather than recorded, in sentences.
+    /// Facts that were computed rather than recorded, as sentences.
     #[serde(skip)]
     routine: Vec<String>,
-    /// What the first line begins with.
+    /// The beginning of the first line.
     #[serde(skip)]
     on: String,
     devices: Vec<u16>,

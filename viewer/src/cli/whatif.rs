@@ -33,9 +33,9 @@ pub struct WhatIfReport<'a> {
     arguments: &'a WhatIfArguments,
     /// That of the device in question: where several were asked about, the first that does not fit.
     prediction: Prediction,
-    /// Those of the other devices that were asked about.
+    /// The predictions for the other requested devices.
     others: Vec<Prediction>,
-    /// What was written, if anything was asked for.
+    /// The written file, if one was requested.
     written: Option<(String, u64)>,
 }
 
@@ -130,7 +130,7 @@ impl<'a> WhatIfReport<'a> {
         all.iter().map(String::as_str).collect()
     }
 
-    /// Those of all devices that were asked about, by number.
+    /// The predictions for all requested devices, by number.
     fn predictions(&self) -> impl Iterator<Item = &Prediction> {
         let mut all: Vec<&Prediction> = std::iter::once(&self.prediction).chain(&self.others).collect();
         all.sort_by_key(|one| one.device);
@@ -346,7 +346,7 @@ struct WhatIfFigures {
     fits: Option<bool>,
     /// No device of fewer bytes is enough; only where the recording ends in an out-of-memory.
     lower_bound_bytes: Option<u64>,
-    /// One for each device that was asked about.
+    /// One for each requested device.
     devices: Vec<DeviceFigures>,
     oom: Option<OomFigures>,
     rescued_events: Vec<u32>,
@@ -360,7 +360,7 @@ struct WhatIfFigures {
     problems: Vec<String>,
 }
 
-/// What came of the change on one device.
+/// The result of the change on one device.
 #[derive(Debug, Serialize)]
 struct DeviceFigures {
     device: u16,

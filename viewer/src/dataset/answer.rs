@@ -14,7 +14,7 @@ use crate::cli::output::page::Page;
 use crate::cli::output::shell::quoted;
 use crate::cli::output::table::{Column, Table};
 
-/// Recordings, and files that could not be read, that are told one by one.
+/// Maximum number of recordings and unreadable files that are listed.
 const TOLD: usize = 8;
 
 /// One recording that was written.
@@ -40,7 +40,7 @@ pub(super) struct Answer<'a> {
     pub(super) arguments: &'a ConvertArguments,
     pub(super) out: &'a Path,
     pub(super) written: Vec<Written>,
-    /// What could not be read, and why.
+    /// Files that could not be read, with the reasons.
     pub(super) unread: Vec<(PathBuf, String)>,
     pub(super) skipped: usize,
     pub(super) lost: Vec<String>,

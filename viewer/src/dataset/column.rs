@@ -20,7 +20,7 @@ pub(super) enum Value<V> {
 /// A column of a table of `V`.
 pub(super) struct Column<V> {
     pub(super) name: &'static str,
-    /// What it says, in a few words.
+    /// Its text.
     pub(super) about: &'static str,
     /// Whether there are rows without a value.
     pub(super) is_optional: bool,

@@ -52,7 +52,7 @@ impl<'a> EventRows<'a> {
         row.checked_sub(self.devices.len()).map(EventId::from_index)
     }
 
-    /// The device of a row; none where it concerns every device.
+    /// The device of a row; `None` if it concerns every device.
     fn device(&self, row: usize) -> Option<DeviceId> {
         match self.event(row) {
             None => self.devices.get(row).copied(),

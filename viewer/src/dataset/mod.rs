@@ -139,7 +139,7 @@ fn data_set(arguments: &ConvertArguments) -> Result<Answer<'_>, Failure> {
 /// The partition of recordings whose rank is unknown: readers of such data sets take it for null.
 const UNKNOWN_RANK: &str = "__HIVE_DEFAULT_PARTITION__";
 
-/// What became of one recording: what was written and lost, or which file could not be read again, and why.
+/// The result for one recording: what was written and lost, or the file that could not be read again, and why.
 type Outcome = Result<(Written, Vec<String>), (PathBuf, String)>;
 
 fn write_rank(
@@ -222,7 +222,7 @@ pub fn schema_page() -> String {
     format!("{}\n{}", rows("events", &events::columns()), rows("blocks", &blocks::columns()))
 }
 
-/// What the tables do not have of a recording.
+/// Returns what of a recording the tables do not contain.
 fn lost(trace: &Trace) -> Vec<String> {
     let held = trace.segments.alloc.partition_point(|alloc| !alloc.is_some());
     let counted = [

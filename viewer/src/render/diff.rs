@@ -26,9 +26,9 @@ use crate::cli::output::shell::quoted;
 /// The name of the view.
 pub(super) const VIEW: &str = "diff";
 
-/// Reads both recordings, draws them, and says what was written.
+/// Reads both recordings, draws them, and prints what was written.
 pub(super) fn run(arguments: &RenderArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
-    // What cannot be drawn is told before a long reading.
+    // Report what cannot be drawn before a long read.
     let paper = Paper::new(arguments.size.0, arguments.scale, theme_of(arguments));
     let paper = paper.map_err(|why| Failure::Usage(format!("--size, --scale: {why}")))?;
     let files: Vec<&Path> = std::iter::once(&arguments.source.file).chain(&arguments.b).map(|file| &**file).collect();

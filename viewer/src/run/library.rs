@@ -15,7 +15,7 @@ const CARRIED: &[u8] = &[];
 /// Names another library than the one that the binary carries.
 const VARIABLE: &str = "HIGHWATER_INJECT";
 
-/// What the library is called beside the binary.
+/// The name of the library's file next to the binary.
 const BESIDE: &str = "libhighwater_inject_library.so";
 
 /// The library, as a file.

@@ -16,10 +16,10 @@ use crate::cli::output::page::Page;
 use crate::cli::output::shell::next_command;
 use crate::cli::output::table::{Column, Table, percent};
 
-/// Recordings of so many processes are told of one by one.
+/// Maximum number of processes whose recordings are listed.
 const MOST_FILES: usize = 16;
 
-/// Says what was recorded, or why nothing was. Whatever goes wrong here, the program has ended as it has.
+/// Prints what was recorded, or why nothing was. Errors here do not change the program's exit status.
 pub(super) fn tell(program: &Program, file: &Path, claims: &Path) {
     let mut out = io::stderr().lock();
     let page = &mut Page::for_stderr(&mut out);

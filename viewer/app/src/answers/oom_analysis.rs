@@ -17,7 +17,7 @@ const TOP_WAY_OUT: usize = 8;
 pub enum Remedy {
     /// The memory that the driver reported as free may be used: a limit is lifted.
     NoLimit,
-    /// The same request is made again.
+    /// The request is retried.
     Retry,
     /// The streams that freed blocks wait for are waited for first.
     Synchronize,
@@ -33,11 +33,11 @@ pub enum Remedy {
     FreeWayOut,
     /// All blocks of this row of the holders are freed first.
     FreeHolder(usize),
-    /// The device has so many bytes more.
+    /// The device has this many bytes more.
     MoreMemory(u64),
 }
 
-/// What came of a request in a replay.
+/// The outcome of a request in a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It is met.
@@ -51,9 +51,9 @@ pub enum Outcome {
 /// A remedy and what came of it in a replay up to the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trial {
-    /// What was changed.
+    /// The change.
     pub remedy: Remedy,
-    /// What came of it.
+    /// The result.
     pub outcome: Outcome,
 }
 
@@ -77,7 +77,7 @@ impl Trials {
         if self.divergence.is_some() { " in that replay" } else { "" }
     }
 
-    /// What came of freeing row `row` of the holders.
+    /// Returns the outcome of freeing group `row`.
     pub fn of_holder(&self, row: usize) -> Option<Outcome> {
         let is_it = |trial: &&Trial| trial.remedy == Remedy::FreeHolder(row);
         self.results.iter().find(is_it).map(|trial| trial.outcome)
@@ -118,7 +118,7 @@ pub struct OomAnalysis {
     pub holders: Holders,
     /// The fewest bytes of live blocks to free, by the same keys.
     pub way_out: Option<Holders>,
-    /// What the replays gave, or why there are none.
+    /// The results of the replays, or why there are none.
     pub trials: Result<Trials, String>,
     /// PyTorch made the recording, so that settings are those of its environment variable.
     pub is_pytorch: bool,
@@ -233,7 +233,7 @@ impl OomAnalysis {
             .then(|| format!("Would have let the request succeed{}: {}.", trials.in_replay(), listed.join("; ")))
     }
 
-    /// What does not let the request through, in a sentence.
+    /// Returns the remedies with which the request still fails, as a sentence.
     pub fn does_not_help(&self) -> Option<String> {
         let trials = self.trials.as_ref().ok()?;
         let failed = trials.results.iter().filter(|trial| trial.outcome != Outcome::Met && is_listed(&trial.remedy));
@@ -305,7 +305,7 @@ impl OomAnalysis {
     }
 }
 
-/// Where a remedy stands in a list: settings first, then the device's size, and last what changes the program.
+/// The rank of a remedy in a list: settings first, then the device's size, and last what changes the program.
 fn effort(remedy: &Remedy) -> u8 {
     match remedy {
         Remedy::NoLimit | Remedy::Settings(_) | Remedy::WithoutSetting(_) => 0,
@@ -315,7 +315,7 @@ fn effort(remedy: &Remedy) -> u8 {
     }
 }
 
-/// Whether a remedy stands in the lists; the holders' outcomes stand in their table.
+/// Whether a remedy is in the lists; the outcomes of freeing groups are in their table.
 fn is_listed(remedy: &Remedy) -> bool {
     !matches!(remedy, Remedy::FreeHolder(_))
 }

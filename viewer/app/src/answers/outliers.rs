@@ -35,7 +35,7 @@ pub struct Middle {
 }
 
 impl Standing {
-    /// Where it stands, in words, if it stands out: `812 MiB above the median of 8 ranks`.
+    /// How far it is from the median, if it stands out: `812 MiB above the median of 8 ranks`.
     pub fn words(self) -> Option<String> {
         let Self::Out { by, of } = self else { return None };
         let side = if by > 0 { "above" } else { "below" };
@@ -49,7 +49,7 @@ const LEAST_DEVIATIONS: u64 = 5;
 const LEAST_SHARE: u64 = 20;
 /// … and than so many bytes.
 const LEAST_BYTES: u64 = 64 << 20;
-/// Of fewer peaks nobody can tell which one stands out.
+/// With fewer peaks, none can stand out.
 const LEAST_PEAKS: usize = 3;
 
 /// How each stands among those of the same kind: kind (such as the device's capacity) and bytes of each.

@@ -72,7 +72,7 @@ impl FromStr for Part {
     }
 }
 
-/// What to change.
+/// A change to a recording.
 #[derive(Clone, Debug, Default)]
 pub struct Change {
     /// The device.
@@ -133,13 +133,13 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Those of `device`.
+    /// Returns the figures of `device`.
     pub fn of(trace: &Trace, device: DeviceId) -> Self {
         let failure = RequestFailure::all(trace, device).next().map(|failure| failure.event);
         Self { summary: of_device(trace, &Series::build(trace, device)), failure }
     }
 
-    /// The peak of `metric`; none where it was not sampled.
+    /// Returns the peak of `metric`; `None` if it was not sampled.
     pub fn peak(&self, metric: Metric) -> Option<&Moment> {
         self.summary.peaks.iter().find(|peak| peak.metric == metric)
     }
@@ -166,9 +166,9 @@ pub struct Unchanged {
     /// Of free ranges of equal size the lowest address was taken, as PyTorch did until version 2.6 or so, and not the
     /// oldest segment.
     pub takes_lowest_address: bool,
-    /// What the recording does not say, and how it was taken.
+    /// Assumptions about facts that are not recorded.
     pub assumptions: Vec<String>,
-    /// Why it may differ, as far as the recording tells.
+    /// Known reasons why it may differ.
     pub causes: Vec<String>,
 }
 
@@ -222,12 +222,12 @@ pub struct Changed {
     pub live_bytes: u64,
     /// Blocks left out, shortened, and of another size.
     pub concerned: [Concerned; 3],
-    /// What is not known, and how it was taken.
+    /// Assumptions about facts that are not recorded.
     pub assumptions: Vec<String>,
 }
 
 impl Changed {
-    /// Whether the program fits; none where the recording ends before that shows.
+    /// Whether the program fits; `None` if the recording ends before that is known.
     pub fn fits(&self) -> Option<bool> {
         match (&self.oom, self.ends_in_oom) {
             (Some(_), _) => Some(false),
@@ -256,14 +256,14 @@ pub struct Failed {
     pub report: String,
 }
 
-/// One of the settings that are tried where none is asked for.
+/// One of the settings that are tried if none is given.
 #[derive(Clone, Debug)]
 pub struct Tried {
     /// The settings that were put over the recorded ones.
     pub asked: String,
-    /// What that makes, canonical; empty for the default.
+    /// The resulting settings, canonical; empty for the default.
     pub alloc_conf: String,
-    /// What came of them, up to where it ended.
+    /// The result, up to where it ended.
     pub figures: Figures,
     /// The request that failed.
     pub oom: Option<EventId>,
@@ -282,9 +282,9 @@ pub struct Prediction {
     pub recorded_conf: String,
     /// The replay with nothing changed.
     pub unchanged: Unchanged,
-    /// The replay with the change, if one was asked for.
+    /// The replay with the change, if there is one.
     pub changed: Option<Changed>,
-    /// Some common settings, where no change was asked for.
+    /// Some common settings, if no change was given.
     pub tried: Vec<Tried>,
 }
 

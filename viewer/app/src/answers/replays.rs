@@ -23,11 +23,11 @@ use crate::answers::prediction::{
     Change, Changed, Concerned, Deviation, Failed, Figures, Prediction, Tried, Unchanged,
 };
 
-/// Settings that are tried where none is asked for.
+/// Settings that are tried if none is given.
 const COMMON: [&str; 4] =
     ["expandable_segments:True", "expandable_segments:False", "max_split_size_mb:128", "roundup_power2_divisions:8"];
 
-/// Whether `settings` could be put over those that `device` was recorded with. The error says what is wrong with them.
+/// Checks whether `settings` can be applied to those that `device` was recorded with; returns the problem as an error.
 pub fn check_settings(trace: &Trace, device: DeviceId, settings: &str) -> Result<(), String> {
     changed_config(&recorded_config(trace.device_facts(device)).0, settings).map(|_| ())
 }
@@ -44,7 +44,7 @@ fn changed_config(recorded: &AllocConfig, settings: &str) -> Result<AllocConfig,
     Ok(config)
 }
 
-/// Says what of `config` no CUDA device can follow.
+/// Returns an error if no CUDA device supports `config`.
 fn check_pages(config: &AllocConfig) -> Result<(), String> {
     // Only the pages of the device are asked for, and they are those of every CUDA device.
     config.check_driver(&AccountingDriver::new(0)).map_err(|why| why.to_string())
@@ -106,7 +106,7 @@ fn follow(trace: &Trace, device: DeviceId, config: &AllocConfig, target: Option<
     (chosen, TieBreak::OldestSegment)
 }
 
-/// What came of a replay with nothing changed, its tie-break, and the releases that the program asked for.
+/// Replays with nothing changed; returns the result, its tie-break, and the releases that the program requested.
 fn replay_unchanged(
     trace: &Trace,
     device: DeviceId,
@@ -127,7 +127,7 @@ fn replay_unchanged(
     (Unchanged { figures, divergence, takes_lowest_address, assumptions, causes }, tie_break, emptied)
 }
 
-/// Why a replay may differ from `trace`, as far as that tells.
+/// Returns the known reasons why a replay may differ from `trace`.
 fn causes(trace: &Trace, strange: Vec<String>) -> Vec<String> {
     let mut causes = strange;
     causes.extend(trace.trust_sentences());
@@ -135,7 +135,7 @@ fn causes(trace: &Trace, strange: Vec<String>) -> Vec<String> {
     causes
 }
 
-/// What all replays of one recording share.
+/// The inputs that all replays of one recording share.
 struct Base<'a> {
     trace: &'a Trace,
     device: DeviceId,
@@ -261,7 +261,7 @@ impl Base<'_> {
     }
 }
 
-/// What becomes of each block, and how many that concerns.
+/// Computes the override of each block, and how many blocks are changed.
 fn overrides(trace: &Trace, change: &Change, last_uses: Option<&LastUses<'_>>) -> (Vec<BlockOverride>, [Concerned; 3]) {
     let mut overrides = vec![BlockOverride::default(); trace.blocks.len()];
     let mut concerned = [Concerned::default(); 3];

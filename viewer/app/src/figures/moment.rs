@@ -53,7 +53,7 @@ pub fn count_of(count: u64, noun: &str) -> String {
     format!("{} {noun}{s}", format_count(count))
 }
 
-/// Where else the same peak is reached, in a sentence; none where it is reached once.
+/// Where else the same peak is reached, as a sentence; `None` if it is reached once.
 pub fn elsewhere_text(elsewhere: &[Moment]) -> Option<String> {
     let (first, others) = elsewhere.split_first()?;
     let more = match others.len() {
@@ -90,7 +90,7 @@ pub struct MomentFigures {
 }
 
 impl MomentFigures {
-    /// That of `moment`.
+    /// Returns the figures of `moment`.
     pub fn of(trace: &Trace, moment: &Moment) -> Self {
         Self { figure: PeakFigure::of(trace, moment), step: moment.step, phase: moment.phase.name() }
     }

@@ -49,7 +49,7 @@ pub fn what_helps(prediction: &Prediction) -> String {
     )
 }
 
-/// What came of a replay with nothing changed.
+/// Returns the result of a replay with nothing changed, as a sentence.
 pub fn unchanged(prediction: &Prediction) -> String {
     let Prediction { measured, recorded_conf, unchanged, .. } = prediction;
     let conf = if recorded_conf.is_empty() { "the default settings" } else { recorded_conf.as_str() };
@@ -208,14 +208,14 @@ pub fn compared(measured: &Figures, changed: &Figures) -> Vec<Compared> {
     peaks.into_iter().chain([unused]).collect()
 }
 
-/// Settings beside those of the recording.
+/// Settings next to those of the recording.
 #[derive(Clone, Debug)]
 pub struct Settings<'a> {
-    /// What to call them.
+    /// Their name.
     pub name: &'a str,
     /// As they were asked for; none for the recorded ones.
     pub asked: Option<&'a str>,
-    /// What came of them.
+    /// The result.
     pub figures: &'a Figures,
     /// How it ended: where a request failed, or that none did.
     pub end: String,

@@ -15,7 +15,7 @@ use crate::files::fleet::{Fleet, Rank, ranges_text};
 /// The totals of which outliers are told: what programs ask for, and what they hold from the driver.
 pub const COMPARED: [Metric; 2] = [Metric::Allocated, Metric::Reserved];
 
-/// Outliers, and unreadable files, that are told one by one.
+/// Maximum number of outliers and unreadable files that are listed.
 const LISTED: usize = 8;
 
 /// A rank that stands out.
@@ -107,7 +107,7 @@ pub fn limits(fleet: &Fleet) -> Vec<Caveat> {
     sentences(fleet, |rank| &rank.trust_sentences)
 }
 
-/// What is wrong with the recordings and what could not be read, a sentence each.
+/// Returns problems of the recordings and files that could not be read, a sentence each.
 pub fn problems(fleet: &Fleet) -> Vec<Caveat> {
     sentences(fleet, |_| &[])
 }

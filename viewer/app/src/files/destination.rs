@@ -15,7 +15,7 @@ use highwater_snapshots::Error;
 use super::failure::Failure;
 use crate::files::is_stdin;
 
-/// What can be written.
+/// The kinds of files that can be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Our own.
@@ -38,7 +38,7 @@ impl Kind {
         ("folded", Self::Folded),
     ];
 
-    /// What the answer calls it.
+    /// Its name in the answer.
     pub fn name(self) -> &'static str {
         match self {
             Self::Snap => "snap",
@@ -199,7 +199,7 @@ fn not_written(path: &Path, error: Error) -> Failure {
     }
 }
 
-/// The folder that a file or folder lies in.
+/// Returns the folder that contains a file or folder.
 fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
@@ -235,7 +235,7 @@ pub fn io_error(source: io::Error) -> Error {
     Error::Io { doing: "write", source, path: PathBuf::new() }
 }
 
-/// Says by the ending of `path` what to write, and whether to compress it.
+/// Returns the kind of file and whether to compress it, by the ending of `path`.
 fn kind_of(path: &Path) -> Result<(Kind, bool), Failure> {
     let ending = |path: &Path| path.extension().and_then(OsStr::to_str).unwrap_or_default().to_ascii_lowercase();
     let mut last = ending(path);
@@ -304,7 +304,7 @@ struct Stop {
     is_over: Arc<AtomicBool>,
 }
 
-/// What signals act upon: one for the process, as signals are.
+/// The state that signals change: one for the process.
 static STOP: OnceLock<Stop> = OnceLock::new();
 
 impl Stop {

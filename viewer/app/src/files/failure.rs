@@ -35,7 +35,7 @@ pub enum Failure {
     /// The user stopped it; nothing is left of what was being written.
     #[error("stopped: {} was not written", file.display())]
     Stopped {
-        /// What was being written.
+        /// The file being written.
         file: PathBuf,
         /// The number of the signal.
         signal: u8,
@@ -61,7 +61,7 @@ impl Failure {
         }
     }
 
-    /// Whether whoever read our output has seen enough, as `head` has.
+    /// Whether the reader of the output closed it, as `head` does.
     pub fn is_closed_pipe(&self) -> bool {
         matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }

@@ -25,7 +25,7 @@ const PORTION: usize = 1 << 20;
 /// First bytes of the file by which it is known again.
 const START: usize = 4096;
 
-/// What became of a file that is followed.
+/// News of a file that is followed.
 #[derive(Debug)]
 pub enum Followed {
     /// It has grown: the recording so far.
@@ -81,7 +81,7 @@ impl Following {
         self.has_ended
     }
 
-    /// What has become of it since this was last asked; only the last recording counts.
+    /// Returns the news since the last call; only the last recording counts.
     pub fn poll(&mut self) -> Option<Followed> {
         let mut last = None;
         loop {
@@ -211,7 +211,7 @@ impl Watcher<'_> {
         if self.stopped.try_recv() == Err(TryRecvError::Disconnected) { Err(Stop::Unwanted) } else { Ok(()) }
     }
 
-    /// Waits, unless nobody wants to know any more.
+    /// Waits, unless the receiver is gone.
     fn rest(&self, time: Duration) -> Result<(), Stop> {
         match self.stopped.recv_timeout(time) {
             Err(RecvTimeoutError::Timeout) => Ok(()),
@@ -224,14 +224,14 @@ impl Watcher<'_> {
     }
 }
 
-/// Whether both describe one file, as far as the system tells.
+/// Whether both describe the same file, as reported by the system.
 #[cfg(unix)]
 fn is_same_file(one: &Metadata, other: &Metadata) -> bool {
     use std::os::unix::fs::MetadataExt as _;
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
-/// Whether both describe one file, as far as the system tells.
+/// Whether both describe the same file, as reported by the system.
 #[cfg(not(unix))]
 fn is_same_file(one: &Metadata, other: &Metadata) -> bool {
     one.created().ok() == other.created().ok()
@@ -273,7 +273,7 @@ mod tests {
 
     const TEXT: &str = "alloc a 10\nalloc b 20\nfree_requested a\nalloc c 30\nalloc d 40";
 
-    /// What comes next.
+    /// The next value.
     fn next(following: &mut Following, woken: &Receiver<()>) -> Followed {
         loop {
             if let Some(news) = following.poll() {

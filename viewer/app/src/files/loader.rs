@@ -27,7 +27,7 @@ pub struct Loading {
     outcome: Receiver<Result<Loaded, String>>,
 }
 
-/// What the reading thread shares with the window.
+/// State shared by the reading thread and the window.
 #[derive(Debug)]
 struct State {
     is_cancelled: AtomicBool,
@@ -35,7 +35,7 @@ struct State {
     /// Thousandths of the way.
     permille: AtomicU64,
     stage: RwLock<&'static str>,
-    /// What was seen so far.
+    /// The part read so far.
     preview: Mutex<Preview>,
 }
 
@@ -61,7 +61,7 @@ impl State {
     }
 }
 
-/// What was read.
+/// The content that was read.
 #[derive(Debug)]
 enum Loaded {
     Recording(Box<Recording>),
@@ -92,7 +92,7 @@ impl Loading {
         let work = move || {
             let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| load(&from, &shared, &wake)));
             let broken = "the reader failed on this file; please report it, with the file if you can";
-            // The window may be gone by now: then nobody wants to know.
+            // The window may be closed by now, so a failure to send is ignored.
             let _ = sender.send(read.unwrap_or_else(|_| Err(broken.to_owned())));
             wake();
         };
@@ -107,7 +107,7 @@ impl Loading {
         &self.path
     }
 
-    /// What is being done, and how much of that is done, from 0 to 1.
+    /// The current activity and its progress, from 0 to 1.
     pub fn progress(&self) -> (String, f32) {
         let stage = *self.state.stage.read().unwrap_or_else(PoisonError::into_inner);
         let events = self.state.events.load(Ordering::Relaxed);
@@ -130,7 +130,7 @@ impl Loading {
         self.state.is_cancelled.store(true, Ordering::Relaxed);
     }
 
-    /// How it stands. What is ready, or has failed, is told once.
+    /// Returns the state. A result or failure is returned once.
     pub fn poll(&self) -> Outcome {
         let is_cancelled = self.state.is_cancelled.load(Ordering::Relaxed);
         match self.outcome.try_recv() {
@@ -153,7 +153,7 @@ impl Drop for Loading {
 /// The window is woken no more often: it has other things to do than to show progress.
 const BETWEEN_PICTURES: Duration = Duration::from_millis(50);
 
-/// What went wrong, and what to do about it.
+/// The problem, and what to do about it.
 fn sentence(error: &Error) -> String {
     use std::io::ErrorKind;
     let advice = match error {
@@ -169,7 +169,7 @@ fn sentence(error: &Error) -> String {
     format!("{error}; {advice}.")
 }
 
-/// What hears of a reading's progress, and stops it.
+/// Receives the progress of reading, and can stop it.
 type Listener<'l> = &'l mut dyn FnMut(Progress) -> ControlFlow<()>;
 
 /// Reads and indexes `path`; the error is a sentence for the user.

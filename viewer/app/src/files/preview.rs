@@ -16,7 +16,7 @@ pub struct Point {
     pub levels: LiveBytes,
 }
 
-/// What has been read so far.
+/// The content read so far.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Preview {
     /// The share of the file that has been read, from 0 to 1.
@@ -27,14 +27,14 @@ pub struct Preview {
     pub events_in_all: Option<u64>,
     /// The curve, in the order of the events.
     pub points: Vec<Point>,
-    /// How many points of what was told make one of these.
+    /// The number of received points per stored point.
     merged: usize,
-    /// How many of these the last point stands for.
+    /// The number of values that the last point represents.
     last: usize,
 }
 
 impl Preview {
-    /// Takes in what the reader tells.
+    /// Receives messages of the reader.
     pub fn take(&mut self, now: Progress) {
         self.events = now.events;
         self.events_in_all = now.events_in_all.filter(|all| *all > 0);

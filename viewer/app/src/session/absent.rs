@@ -33,7 +33,7 @@ impl Absent {
         Self(absent.map(|(key, _, reason)| (key, reason)).collect())
     }
 
-    /// Why no block has a value for `key`; none where some have.
+    /// Why no block has a value for `key`; `None` if some have one.
     pub fn reason(&self, key: GroupKey) -> Option<&'static str> {
         // Where no block has a module, none has one cut to a depth.
         self.0.iter().find(|(absent, _)| absent.name() == key.name()).map(|(_, reason)| *reason)

@@ -18,9 +18,9 @@ use self::regions::Regions;
 /// A recording as the app holds it: immutable, shared between the window and the threads that draw.
 #[derive(Debug)]
 pub struct Recording {
-    /// Where it was read from; none for one that was handed over in memory.
+    /// The file it was read from; `None` if it was passed in memory.
     pub path: Option<PathBuf>,
-    /// What to call it.
+    /// Its name.
     pub name: String,
     /// The recording; one that was predicted is shared with the view that predicted it.
     pub trace: Arc<Trace>,
@@ -28,7 +28,7 @@ pub struct Recording {
     pub devices: Vec<DeviceIndex>,
     /// Its training steps in order, each with its events.
     pub steps: Vec<(u32, Range<u32>)>,
-    /// What the program named and noted, and the requests that could not be met.
+    /// Named ranges, notes and failed requests.
     pub regions: Regions,
     /// The number of parts in the longest module path.
     pub deepest_scope: usize,
@@ -45,7 +45,7 @@ pub struct DeviceIndex {
     pub series: Series,
     /// Its live blocks.
     pub live: LiveIndex,
-    /// What is known of it.
+    /// The facts about it.
     pub summary: DeviceSummary,
     /// The moments at which anything happens on it: from one before its first event to one past its last.
     pub moments: Range<usize>,
@@ -74,7 +74,7 @@ impl Recording {
         self.devices.iter().position(|index| index.device == main).unwrap_or(0)
     }
 
-    /// What to call device `row`: its ordinal, and its name if that is known.
+    /// Returns the name of device `row`: its ordinal, and its name if known.
     pub fn device_label(&self, row: usize) -> String {
         let index = &self.devices[row];
         match index.summary.name.as_str() {

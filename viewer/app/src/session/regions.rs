@@ -17,7 +17,7 @@ pub struct Region {
     pub events: Range<u32>,
 }
 
-/// What the program said about parts of a recording, besides steps and phases, and the moments that stand out.
+/// Named ranges, notes and failed requests of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Regions {
     /// Rows of regions, outer ones first; those of a row are in order and do not overlap.

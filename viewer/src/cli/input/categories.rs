@@ -11,7 +11,7 @@ use crate::args::{Categories, CategoryChoice};
 use crate::cli::input::recording::{Recording, read};
 use crate::cli::output::outcome::Failure;
 
-/// Reads `file`, and gives its blocks the categories that `choice` asks for.
+/// Reads `file`, and assigns categories by `choice`.
 pub fn read_with(file: &Path, choice: &CategoryChoice) -> Result<Recording, Failure> {
     // A rules file with mistakes is told before a long reading.
     let rules = rules(choice)?;
@@ -20,7 +20,7 @@ pub fn read_with(file: &Path, choice: &CategoryChoice) -> Result<Recording, Fail
     Ok(recording)
 }
 
-/// What reads one recording of many, without a word, and gives its blocks the categories that `choice` asks for.
+/// Returns a function that reads one of many recordings without showing progress, and assigns categories by `choice`.
 pub fn reader(choice: &CategoryChoice) -> Result<impl Fn(&Path) -> Result<Recording, Error> + Sync, Failure> {
     let rules = rules(choice)?;
     Ok(move |file: &Path| {
@@ -30,7 +30,7 @@ pub fn reader(choice: &CategoryChoice) -> Result<impl Fn(&Path) -> Result<Record
     })
 }
 
-/// The rules that are asked for; `None` for no guess at all.
+/// Returns the requested rules; `None` for no guessing.
 fn rules(choice: &CategoryChoice) -> Result<Option<Rules>, Failure> {
     match &choice.categories {
         None | Some(Categories::Guess) => Ok(Some(Rules::default())),

@@ -90,7 +90,7 @@ pub fn read_fleet(
     Ok(fleet)
 }
 
-/// The files that `paths` stand for.
+/// Expands `paths` to files.
 pub fn list(paths: &[PathBuf]) -> Result<Inputs, Failure> {
     Inputs::of(paths).map_err(|source| {
         let path = paths.first().cloned().unwrap_or_default();
@@ -147,7 +147,7 @@ pub fn spinner(doing: String) -> ProgressBar {
     spinner
 }
 
-/// The device that was asked for, which must be in the recording; else the default one.
+/// Returns the requested device, which must be in the recording; else the default one.
 pub fn choose_device(trace: &Trace, wanted: Option<u16>) -> Result<DeviceId, Failure> {
     let Some(wanted) = wanted.map(DeviceId) else {
         return Ok(trace.main_device());
@@ -165,7 +165,7 @@ pub fn choose_device(trace: &Trace, wanted: Option<u16>) -> Result<DeviceId, Fai
     Err(Failure::Usage(format!("--device {}: the recording has no such device; {have}", wanted.0)))
 }
 
-/// Says why `metric` cannot be asked of `device`, or with a filter.
+/// Returns an error if `metric` is not available for `device`.
 pub fn check_metric(trace: &Trace, device: DeviceId, metric: Metric) -> Result<(), Failure> {
     let is_sample = |row: usize| trace.events.kind[row] == EventKind::DeviceUsed && trace.events.device[row] == device;
     if metric == Metric::DeviceUsed && !(0..trace.events.len()).any(is_sample) {

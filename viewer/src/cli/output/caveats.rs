@@ -19,12 +19,12 @@ pub struct TrustFigures {
     facts: Trust,
     /// Steps or phases rest on annotations that were guessed from stacks.
     phases_guessed: bool,
-    /// Uses of blocks that were not alive, which the facts of a file leave to its reader.
+    /// Uses of blocks that were not live, which readers count themselves.
     unmatched_uses: u64,
 }
 
 impl TrustFigures {
-    /// Those of `trace`.
+    /// Returns the figures of `trace`.
     pub fn of(trace: &Trace) -> Self {
         Self {
             complete: trace.is_complete(),
@@ -35,7 +35,7 @@ impl TrustFigures {
     }
 }
 
-/// What is wrong with the file, a sentence each.
+/// Returns the problems of the file, a sentence each.
 pub fn problem_texts(trace: &Trace) -> Vec<String> {
     trace.problems.iter().map(ToString::to_string).collect()
 }
@@ -92,7 +92,7 @@ pub fn out_of_memory(trace: &Trace, devices: &[DeviceId]) -> Option<String> {
 /// At most so many problems are told where they are not what was asked for.
 const TOLD: usize = 5;
 
-/// Says what limits trust, and what is wrong with the file; nothing where nothing does.
+/// Prints what limits trust, and the problems of the file; nothing if there are none.
 pub fn print(trace: &Trace, page: &mut Page<'_>) -> io::Result<()> {
     print_of(trace, "", page)
 }
@@ -127,7 +127,7 @@ pub fn print_of(trace: &Trace, name: &str, page: &mut Page<'_>) -> io::Result<()
     Ok(())
 }
 
-/// Says that stacks have addresses in place of functions, where most of their frames do.
+/// Returns a note if most frames are bare addresses.
 fn bare_stacks(trace: &Trace) -> Option<String> {
     let in_modules = trace.tables.frames.iter().filter(|frame| frame.module.is_some());
     let (frames, bare) =

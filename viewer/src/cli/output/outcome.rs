@@ -13,7 +13,7 @@ pub enum Status {
     Broken,
     /// The recording is not sound, or its run went wrong: status 2.
     Unsound,
-    /// What a program that was run ended with.
+    /// The status of the program that was run.
     Program(u8),
 }
 

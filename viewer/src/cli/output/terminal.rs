@@ -1,6 +1,6 @@
 //! The width of the terminal.
 
-/// The width of a terminal that does not say how wide it is.
+/// The width of a terminal that does not report it.
 const USUAL_WIDTH: usize = 80;
 
 /// Columns of the terminal, or of `COLUMNS` where it does not say, or 80.

@@ -9,7 +9,7 @@ use crate::answers::prediction::Change;
 
 /// Resolution of [`smallest_that_fits`] in bytes: that of the segments an allocator requests from the driver.
 const STEP: u64 = 2 << 20;
-/// Replays that [`smallest_that_fits`] makes at most.
+/// Maximum number of replays in [`smallest_that_fits`].
 const MOST_REPLAYS: u32 = 16;
 
 /// Bytes that the allocator may reserve.

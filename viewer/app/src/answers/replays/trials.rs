@@ -34,7 +34,7 @@ const CAPACITY_STEP: u64 = 2 << 20;
 /// Capacities that are tried beyond the first.
 const MOST_SIZES: u32 = 8;
 
-/// Replays every remedy for `request`, which failed on `device`. The error says why that is not possible.
+/// Replays every remedy for `request`, which failed on `device`; returns why that is impossible as an error.
 pub(super) fn test(
     trace: &Trace,
     device: DeviceId,
@@ -95,7 +95,7 @@ struct Bench<'a> {
     bound: u64,
 }
 
-/// What one replay changes.
+/// The changes of one replay.
 #[derive(Default)]
 struct Try {
     config: Option<AllocConfig>,

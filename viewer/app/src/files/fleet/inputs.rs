@@ -21,7 +21,7 @@ pub(super) struct Input {
 pub struct Inputs {
     pub(super) name: String,
     pub(super) files: Vec<Input>,
-    /// What is passed by: hidden files, and folders other than those of ranks.
+    /// Whether an entry is skipped: hidden files, and folders other than those of ranks.
     pub(super) skipped: usize,
 }
 
@@ -49,7 +49,7 @@ impl Inputs {
         Ok(inputs)
     }
 
-    /// What was asked for.
+    /// The request.
     pub fn name(&self) -> &str {
         &self.name
     }

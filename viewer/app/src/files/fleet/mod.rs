@@ -18,16 +18,16 @@ pub use self::inputs::Inputs;
 pub use self::rank::{DeviceLook, Origin, Rank};
 pub use self::workers::{on_workers, worker_count};
 
-/// Recordings that belong together. Only summaries are held: no trace outlives its own.
+/// Recordings that belong together. Only summaries are kept; traces are dropped.
 #[derive(Clone, Debug, Default)]
 pub struct Fleet {
-    /// What was read: a folder's name as it was given, or several.
+    /// The name of the input: the folder as given, or several files.
     pub name: String,
     /// The recordings, by rank, then by name.
     pub ranks: Vec<Rank>,
-    /// What should be a recording and could not be read, and why, by name.
+    /// Recordings that could not be read, with the reason, by name.
     pub unread: Vec<(PathBuf, String)>,
-    /// Other files that lie beside them, which were left alone.
+    /// Number of other files in the folders, which were skipped.
     pub skipped: usize,
 }
 
@@ -35,7 +35,7 @@ pub struct Fleet {
 type Outcome = Result<Rank, Unread>;
 
 enum Unread {
-    /// It is no recording, and nobody said that it was.
+    /// The file is not a recording, and was not named explicitly.
     Other,
     /// Why it cannot be read.
     Failed(PathBuf, String),
@@ -107,7 +107,7 @@ impl Fleet {
         gaps
     }
 
-    /// What is odd about the recordings taken together, a sentence each.
+    /// Returns inconsistencies among the recordings, a sentence each.
     pub fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         let unknown = self.ranks.iter().filter(|rank| rank.number().is_none()).count();
@@ -132,7 +132,7 @@ impl Fleet {
         problems
     }
 
-    /// How the peak of `metric` of each rank's main device stands among the others.
+    /// Returns how the peak of `metric` of each rank's default device compares with the others.
     pub fn standings(&self, metric: Metric) -> Vec<Standing> {
         standings(&self.peaks(metric))
     }
@@ -154,7 +154,7 @@ impl Fleet {
         rows.max_by_key(|&(row, bytes)| (bytes, std::cmp::Reverse(row))).map(|(row, _)| row)
     }
 
-    /// The row of the rank that stands out by most in `metric`, the first of equals; none where none does.
+    /// Returns the row of the rank that stands out most in `metric`, the first of equals; `None` if none does.
     pub fn outlier(&self, metric: Metric) -> Option<usize> {
         let out = self.standings(metric).into_iter().enumerate().filter_map(|(row, standing)| match standing {
             Standing::Out { by, .. } => Some((row, by.unsigned_abs())),

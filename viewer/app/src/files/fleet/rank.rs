@@ -37,7 +37,7 @@ impl Origin {
 pub struct Rank {
     /// The file.
     pub path: PathBuf,
-    /// Its path from the folder that it lies in.
+    /// Its path relative to the given folder.
     pub name: String,
     /// Its number among those that train together.
     pub rank: u32,
@@ -47,11 +47,11 @@ pub struct Rank {
     pub header: Header,
     /// The number of its events.
     pub events: usize,
-    /// What its numbers rest on.
+    /// How far its numbers can be trusted.
     pub trust: Trust,
     /// The same in words.
     pub trust_sentences: Vec<String>,
-    /// What was found wrong while reading; the first twenty.
+    /// The first twenty problems found while reading.
     pub problems: Vec<String>,
     /// How many problems there are.
     pub problem_count: usize,
@@ -66,7 +66,7 @@ pub struct Rank {
 /// One device of it.
 #[derive(Clone, Debug)]
 pub struct DeviceLook {
-    /// What is known of it.
+    /// The facts about it.
     pub summary: DeviceSummary,
     /// The totals before the first event.
     pub baseline: Totals,
@@ -106,7 +106,7 @@ impl Rank {
         }
     }
 
-    /// What sentences call it: `rank 3`, or the file's name where its rank is not known.
+    /// Its name in sentences: `rank 3`, or the file's name if its rank is unknown.
     pub fn label(&self) -> String {
         self.number().map_or_else(|| self.name.clone(), |rank| format!("rank {rank}"))
     }

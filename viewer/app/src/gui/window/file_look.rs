@@ -21,7 +21,7 @@ pub struct FileLook {
     pub device: u16,
     /// The total.
     pub metric: Metric,
-    /// What the horizontal axis counts.
+    /// The unit of the horizontal axis.
     pub axis: Axis,
     /// The colouring and the stacking order.
     pub colours: Option<(ColourBy, Stacking)>,
