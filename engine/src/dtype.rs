@@ -16,9 +16,9 @@ pub enum DType {
     Bf16,
     /// IEEE half precision.
     F16,
-    /// Signed whole numbers: indices and class labels.
+    /// Signed integers: indices and class labels.
     I64,
-    /// Whole numbers from 0 to 255: small places, quantised numbers.
+    /// Integers from 0 to 255: small places, quantised numbers.
     U8,
     /// True or false, one byte each.
     Bool,

@@ -15,9 +15,9 @@ pub enum Error {
     Shape {
         /// The operation.
         op: &'static str,
-        /// What was given.
+        /// The received value.
         shape: Box<str>,
-        /// What would be right, in a sentence.
+        /// The expectation, as a sentence.
         need: &'static str,
     },
     /// Two shapes do not go together.
@@ -29,7 +29,7 @@ pub enum Error {
         left: Box<str>,
         /// The second.
         right: Box<str>,
-        /// What would be right, in a sentence.
+        /// The expectation, as a sentence.
         need: &'static str,
     },
     /// An axis that the tensor has not got.
@@ -95,9 +95,9 @@ pub enum Error {
     DType {
         /// The operation.
         op: &'static str,
-        /// What was given.
+        /// The received value.
         found: DType,
-        /// What would be right, in a sentence.
+        /// The expectation, as a sentence.
         need: &'static str,
     },
     /// An index or class label outside of its table.
@@ -139,7 +139,7 @@ pub enum Error {
     Setting {
         /// The operation.
         op: &'static str,
-        /// What was wrong, and what would be right, in a sentence.
+        /// The problem and the expectation, as a sentence.
         what: String,
     },
 
@@ -151,7 +151,7 @@ pub enum Error {
         op: &'static str,
         /// The file.
         path: Box<str>,
-        /// What was wrong, and what would be right, in a sentence.
+        /// The problem and the expectation, as a sentence.
         what: String,
     },
 

@@ -43,7 +43,7 @@ impl Layout {
         self.shape.elements()
     }
 
-    /// Whether elements lie one after another in order, from wherever the first lies.
+    /// Whether elements are contiguous, from wherever the first lies.
     pub fn is_contiguous(&self) -> bool {
         let mut expected = 1;
         for axis in (0..self.shape.rank()).rev() {

@@ -24,8 +24,8 @@ pub struct Storage {
     category: AtomicU8,
     version: AtomicU32,
     savers: AtomicU32,
-    // Readers at work, or -1 while somebody writes. Alternatives: a RwLock would make a mistake wait for ever where this
-    // makes it an error; no check at all would make it a data race.
+    // Readers at work, or -1 while somebody writes. Alternatives: a RwLock would make a mistake wait for ever where
+    // this makes it an error; no check at all would make it a data race.
     borrows: AtomicIsize,
     /// Of pinned memory: streams of its device that were given copies from it, which may be under way.
     copies: Mutex<Vec<StreamId>>,
@@ -55,7 +55,7 @@ impl Storage {
         &self.device
     }
 
-    /// Bytes that were asked for.
+    /// Requested bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -71,7 +71,7 @@ impl Storage {
         self.block().stream()
     }
 
-    /// Says that work on `stream` uses the memory: once freed, it is handed out again when that work is done. Of pinned
+    /// Says that work on `stream` uses the memory: once freed, it is allocated again when that work is done. Of pinned
     /// memory, `stream` is its device's.
     ///
     /// # Errors

@@ -1,10 +1,11 @@
 //! Checkpointed parts of a model, which keep only their inputs and are recomputed in backward.
 //!
 //! Forward builds the graph as always, but each tensor that an operation saves is only counted: the operation holds a
-//! [`Slot`], the number of the save. The first operation that asks for its slot in backward has the part run again, with
-//! the same random numbers; that run saves the same tensors in the same order, and they fill the slots. Each is freed as
-//! its operation passes. So gradients, hooks and op numbers are those of the graph that forward built (the scheme of
-//! PyTorch's non-reentrant checkpoint; the idea is Chen et al.: "Training Deep Nets with Sublinear Memory Cost", 2016).
+//! [`Slot`], the number of the save. The first operation that asks for its slot in backward has the part run again,
+//! with the same random numbers; that run saves the same tensors in the same order, and they fill the slots. Each is
+//! freed as its operation passes. So gradients, hooks and op numbers are those of the graph that forward built (the
+//! scheme of PyTorch's non-reentrant checkpoint; the idea is Chen et al.: "Training Deep Nets with Sublinear Memory
+//! Cost", 2016).
 
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -19,8 +19,8 @@ pub struct Operation {
 }
 
 impl Operation {
-    /// Begins an operation. If any of `inputs` will enter it into the graph, the program is in forward; an operation that
-    /// allocates nothing, such as a view, or is not part of a model passes no inputs.
+    /// Begins an operation. If any of `inputs` will enter it into the graph, the program is in forward; an operation
+    /// that allocates nothing, such as a view, or is not part of a model passes no inputs.
     pub fn begin(name: &'static str, inputs: &[&Tensor]) -> Self {
         if Self::is_recorded(inputs) {
             scope::forward();

@@ -12,8 +12,8 @@ pub fn is_left_out() -> bool {
     LEFT_OUT.get()
 }
 
-/// Leaves primitives out on this thread until the guard drops: whatever runs meanwhile takes the same memory and changes
-/// no number. New memory keeps whatever was there.
+/// Leaves primitives out on this thread until the guard drops: whatever runs meanwhile takes the same memory and
+/// changes no number. New memory keeps whatever was there.
 pub fn leave_out() -> ArithmeticGuard {
     ArithmeticGuard::set(true)
 }

@@ -1,7 +1,7 @@
 //! The 256 values that a byte of quantized optimizer state represents.
 //!
-//! Dynamic quantisation (Dettmers et al., "8-bit Optimizers via Block-wise Quantization", 2022): the numbers from 0 to 1
-//! are spread over seven decades, 10⁻⁷ to 1, each decade with twice as many as the one below, and 0 and 1 themselves.
+//! Dynamic quantisation (Dettmers et al., "8-bit Optimizers via Block-wise Quantization", 2022): the numbers from 0 to
+//! 1 are spread over seven decades, 10⁻⁷ to 1, each decade with twice as many as the one below, and 0 and 1 themselves.
 //! So large numbers are told apart finely and small ones are not lost. A block of state is divided by its largest
 //! magnitude before it is coded.
 
@@ -57,7 +57,7 @@ impl Code {
         code
     }
 
-    /// The numbers by code, rising.
+    /// The values by code, ascending.
     pub fn values(&self) -> &[f32; CODES] {
         &self.values
     }

@@ -160,7 +160,7 @@ pub struct Rotation {
     pub back: bool,
 }
 
-/// How two numbers compare. Nothing but [`Self::NotEqual`] holds of what is not a number.
+/// How two numbers compare. Nothing but [`Self::NotEqual`] holds of what is NaN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
     /// l < r.
@@ -177,8 +177,8 @@ pub enum Comparison {
     NotEqual,
 }
 
-/// A function of one or two numbers made of straight pieces. Two bits tell its slopes: of one operand −1, 0 or 1; of two
-/// operands 0, ½ or 1 each, which add up to 1 unless one of them is no number: then both are 1.
+/// A function of one or two numbers made of straight pieces. Two bits tell its slopes: of one operand −1, 0 or 1; of
+/// two operands 0, ½ or 1 each, which add up to 1 unless one of them is NaN: then both are 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Piecewise {
     /// |l|; the slope at 0 is 0.
@@ -190,9 +190,9 @@ pub enum Piecewise {
         /// The most.
         high: f64,
     },
-    /// The larger; both slopes are ½ where the numbers are equal.
+    /// The maximum; both slopes are ½ where the elements are equal.
     Maximum,
-    /// The smaller; both slopes are ½ where the numbers are equal.
+    /// The minimum; both slopes are ½ where the elements are equal.
     Minimum,
 }
 
@@ -210,7 +210,7 @@ pub enum Side {
 /// Running sums or products along an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scan {
-    /// What is done with all numbers so far.
+    /// What is done with all elements so far.
     pub fold: Fold,
     /// Whether a number counts only from the next place on; the first place then has the sum or product of nothing.
     pub exclusive: bool,

@@ -40,11 +40,11 @@ pub struct View<'a> {
     pub storage: &'a Storage,
     /// Where in it the elements lie.
     pub layout: &'a Layout,
-    /// What the elements are.
+    /// The element type.
     pub dtype: DType,
 }
 
-/// The numbers in order, the last axis fastest, as the host's own. Waits until they are computed.
+/// The elements in order, the last axis fastest, as the host's own. Waits until they are computed.
 pub(crate) fn to_host<T: Pod>(input: View<'_>) -> Result<Vec<T>> {
     match input.storage.device().kind() {
         Kind::Cuda => cuda::elementwise::to_host(input),
@@ -69,7 +69,8 @@ pub(crate) fn run(call: Call<'_>) -> Result<()> {
 }
 
 /// Runs all of these calls, of one device. None writes what another reads or writes, but
-/// for what a call says that several may write. Where a kernel's launch takes longer than its work, many calls share one.
+/// for what a call says that several may write. Where a kernel's launch takes longer than its work, many calls share
+/// one.
 pub fn run_all(calls: &[Call<'_>]) -> Result<()> {
     match calls.first().map(|call| call.out().storage.device().kind()) {
         Some(Kind::Cuda) if !arithmetic::is_left_out() => cuda::shared_launches::run_all(calls),
@@ -131,16 +132,16 @@ primitives! {
     /// `out = scale · Σ input + keep · out`, where `out` repeats (stride 0) along the axes that are summed. Without
     /// elements, nothing is done.
     reduce::sum(out: View<'_>, input: View<'_>, scale: f64, keep: f64);
-    /// The largest along `axis`, and where it stands first. `out` and `places` have length 1 there; `places` is I64.
+    /// The maximum along `axis`, and where it stands first. `out` and `places` have length 1 there; `places` is I64.
     reduce::max(out: View<'_>, places: View<'_>, input: View<'_>, axis: usize);
     /// `out = 0` but for `grad` at `places` along `axis`.
     reduce::put(out: View<'_>, grad: View<'_>, places: View<'_>, axis: usize);
 
-    /// `out = scale · left · right + keep · out` over the last two axes; earlier axes are equal or repeated. Where `out`
-    /// repeats along an earlier axis, products are summed over it.
+    /// `out = scale · left · right + keep · out` over the last two axes; earlier axes are equal or repeated. Where
+    /// `out` repeats along an earlier axis, products are summed over it.
     matmul::matmul(out: View<'_>, left: View<'_>, right: View<'_>, scale: f64, keep: f64);
-    /// `out = left · right + bias`, like `matmul`, with one number of `bias` for each column of `out`, which repeats along
-    /// no axis.
+    /// `out = left · right + bias`, like `matmul`, with one number of `bias` for each column of `out`, which repeats
+    /// along no axis.
     matmul::matmul_bias(out: View<'_>, left: View<'_>, right: View<'_>, bias: View<'_>);
 
     /// Softmax along the last axis, or its logarithm. Without an input, of `out` itself. Contiguous.
@@ -154,8 +155,8 @@ primitives! {
     /// Contiguous.
     softmax::log_softmax_backward(out: View<'_>, grad: Option<View<'_>>, result: View<'_>);
 
-    /// Each row, made mean 0 and variance 1, times `weight` plus `bias`. `mean` and `rstd` (1 over the deviation) are in
-    /// the statistics type, one a row. Contiguous.
+    /// Each row, made mean 0 and variance 1, times `weight` plus `bias`. `mean` and `rstd` (1 over the deviation) are
+    /// in the statistics type, one a row. Contiguous.
     norm::layer_norm(out: View<'_>, mean: View<'_>, rstd: View<'_>, input: View<'_>, affine: [Option<View<'_>>; 2], epsilon: f64);
     /// `layer_norm` again, with its statistics.
     norm::layer_norm_again(out: View<'_>, statistics: [View<'_>; 2], input: View<'_>, affine: [Option<View<'_>>; 2]);
@@ -177,9 +178,9 @@ primitives! {
     /// `table[indices[i]] += rows[i]`.
     index::add_rows(table: View<'_>, rows: View<'_>, indices: View<'_>);
 
-    /// `loss = Σ −log softmax(logits)[target] / n` over the n places whose target is not `ignored`; `statistics` gets each
-    /// place's logarithm of the sum of exponents, and `count` gets n. Classes lie along axis 1 of the logits, places
-    /// along all others. Contiguous.
+    /// `loss = Σ −log softmax(logits)[target] / n` over the n places whose target is not `ignored`; `statistics` gets
+    /// each place's logarithm of the sum of exponents, and `count` gets n. Classes lie along axis 1 of the logits,
+    /// places along all others. Contiguous.
     loss::cross_entropy(loss: View<'_>, statistics: View<'_>, count: View<'_>, logits: View<'_>, targets: View<'_>, ignored: i64);
     /// The gradient of the logits. Without logits, they are in `out` and overwritten. `known` is `[grad, statistics,
     /// count]`.
@@ -187,13 +188,13 @@ primitives! {
 
     /// How many of `targets`, contiguous I64, are not `ignored`, and 1 over that number, which is 1 for none.
     chunked_loss::count_targets(count: View<'_>, targets: View<'_>, ignored: i64);
-    /// Adds the cross-entropy of these rows, over `known`'s count, to `loss`, and turns the logits into their gradient times
-    /// that count.
+    /// Adds the cross-entropy of these rows, over `known`'s count, to `loss`, and turns the logits into their gradient
+    /// times that count.
     /// `known` is `[count, targets]`; contiguous; `loss` and count are of the statistics type.
     chunked_loss::cross_entropy_in_place(logits: View<'_>, loss: View<'_>, known: [View<'_>; 2], ignored: i64);
 
-    /// One image's windows as columns: `out[(c, i, j), place]` for the places from `window.first` on. `out` by rows, the
-    /// image in any layout.
+    /// One image's windows as columns: `out[(c, i, j), place]` for the places from `window.first` on. `out` by rows,
+    /// the image in any layout.
     unfold::unfold(out: View<'_>, image: View<'_>, window: Window);
     /// The reverse: adds columns to where they came from in one image. Both by rows, the image contiguous.
     unfold::fold_add(image: View<'_>, columns: View<'_>, window: Window);
@@ -208,21 +209,22 @@ primitives! {
     /// Writes the gradient of the weight to `weight`, plus `keep` times what is there.
     rms_norm::rms_norm_backward_weight(weight: View<'_>, grad: View<'_>, inverse: View<'_>, input: View<'_>, keep: f64);
 
-    /// Turns heads `[batch, length, heads, width]` in place, stored in that order with whatever distance between places.
+    /// Turns heads `[batch, length, heads, width]` in place, stored in that order with whatever distance between
+    /// places.
     rotary::rotary(heads: View<'_>, rotation: Rotation);
 
     /// `out = silu(gate) · up`. Contiguous.
     swiglu::swiglu(out: View<'_>, gate: View<'_>, up: View<'_>);
-    /// The gradients of gate and up, as far as they are given, from the result's and `[gate, up]`. Contiguous; each may be
-    /// written over any of what is read.
+    /// The gradients of gate and up, as far as they are given, from the result's and `[gate, up]`. Contiguous; each may
+    /// be written over any of what is read.
     swiglu::swiglu_backward(grad: View<'_>, inputs: [View<'_>; 2], gradients: [Option<View<'_>>; 2]);
     // Optimizers. All but gradients is contiguous.
     /// One step of stochastic gradient descent. `rounded`, of the gradient's type, gets the new parameter as well.
     optim::sgd(parameter: View<'_>, rounded: Option<View<'_>>, grad: View<'_>, direction: Option<View<'_>>, step: SgdStep);
     /// One step of Adam; `moments` are the averages of the gradient and of its square.
     optim::adam(parameter: View<'_>, rounded: Option<View<'_>>, grad: View<'_>, moments: [View<'_>; 2], step: AdamStep);
-    /// One step of Adam; `state` is the averages as [`Code`]s, signed and unsigned (U8), and for each the largest magnitude
-    /// of every [`CODE_BLOCK`] of its elements (F32).
+    /// One step of Adam; `state` is the averages as [`Code`]s, signed and unsigned (U8), and for each the largest
+    /// magnitude of every [`CODE_BLOCK`] of its elements (F32).
     optim_8bit::adam_8bit(parameter: View<'_>, rounded: Option<View<'_>>, grad: View<'_>, state: [View<'_>; 4], step: AdamStep);
     /// `total += Σ |input|^order`, or the largest magnitude for an infinite order. `total` is one F64.
     clip::add_norm(total: View<'_>, input: View<'_>, order: f64);
@@ -230,9 +232,9 @@ primitives! {
     clip::finish_norm(total: View<'_>, order: f64);
     /// `out *= min(1, most / (norm + 10⁻⁶))`; `norm` is one F64.
     clip::clip_to_norm(out: View<'_>, norm: View<'_>, most: f64);
-    /// `out = max(least, min(most, out))`; what is not a number stays so.
+    /// `out = max(least, min(most, out))`; what is NaN stays so.
     clip::clamp(out: View<'_>, least: f64, most: f64);
-    /// `found = 1` if any number is infinite or none at all. `found` is one F32.
+    /// `found = 1` if any number is infinite or NaN. `found` is one F32.
     clip::find_nonfinite(found: View<'_>, input: View<'_>);
     /// `out = left ? right`, all of one shape; `out` is Bool, the operands are of one type, any.
     compare::compare(out: View<'_>, comparison: Comparison, left: View<'_>, right: View<'_>);
@@ -284,15 +286,15 @@ primitives! {
     /// Adds each gradient's share to all pixels of its window. `out` contiguous, `grad` in any layout.
     pool::avg_pool_backward(out: View<'_>, grad: View<'_>, window: Window, counts_padding: bool);
 
-    /// Mean and 1 / deviation of each channel of `[batch, channels, …]`, with `epsilon` added to the variance. The running
-    /// mean and variance, in the statistics type, move towards the batch's by the share `momentum`. Contiguous.
+    /// Mean and 1 / deviation of each channel of `[batch, channels, …]`, with `epsilon` added to the variance. The
+    /// running mean and variance, in the statistics type, move towards the batch's by the share `momentum`. Contiguous.
     batch_norm::batch_norm_measure(mean: View<'_>, rstd: View<'_>, input: View<'_>, running: Option<[View<'_>; 2]>, momentum: f64, epsilon: f64);
     /// Each channel made mean 0 and variance 1 by its statistics, times weight plus bias. Contiguous.
     batch_norm::batch_norm(out: View<'_>, input: View<'_>, statistics: [View<'_>; 2], spread: Spread, affine: [Option<View<'_>>; 2]);
     /// Adds the gradients of weight and bias to them, in that order; that of the weight needs the input. Contiguous.
     batch_norm::batch_norm_backward_affine(grad: View<'_>, input: Option<View<'_>>, statistics: [View<'_>; 2], spread: Spread, affine: [Option<View<'_>>; 2]);
-    /// The input's gradient. Without `grad`, it is in `out`. With the input, the statistics were computed from it; without,
-    /// they were given. Contiguous.
+    /// The input's gradient. Without `grad`, it is in `out`. With the input, the statistics were computed from it;
+    /// without, they were given. Contiguous.
     batch_norm::batch_norm_backward(out: View<'_>, grad: Option<View<'_>>, input: Option<View<'_>>, statistics: [View<'_>; 2], spread: Spread, weight: Option<View<'_>>);
 
     /// Channels of `[batch, channels, …]`, divided by `1 − share`, or 0 with probability `share`. Without an input, of

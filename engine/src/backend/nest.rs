@@ -3,8 +3,8 @@
 use crate::layout::Layout;
 use crate::shape::MAX_RANK;
 
-/// Loops over `N` operands of the same shape. The first operand, the one written, decides the order: its smallest stride
-/// is the innermost loop.
+/// Loops over `N` operands of the same shape. The first operand, the one written, decides the order: its smallest
+/// stride is the innermost loop.
 #[derive(Clone, Debug)]
 pub(in crate::backend) struct Nest<const N: usize> {
     rank: usize,
@@ -84,7 +84,7 @@ impl<const N: usize> Nest<N> {
         self.offsets
     }
 
-    /// Whether the written operand's elements lie one after another in the loops' order.
+    /// Whether the written operand's elements are contiguous in the loops' order.
     pub(in crate::backend) fn writes_contiguously(&self) -> bool {
         self.rank == 1 && (self.strides[0][0] == 1 || self.lengths[0] == 1) || {
             let mut expected = 1;
@@ -96,8 +96,8 @@ impl<const N: usize> Nest<N> {
         }
     }
 
-    /// The parts that the outermost loop goes through: how many there are, and how far apart in the written operand; none
-    /// if there is one part only, or if parts lie within one another.
+    /// The parts that the outermost loop goes through: how many there are, and how far apart in the written operand;
+    /// none if there is one part only, or if parts lie within one another.
     pub(in crate::backend) fn parts(&self) -> Option<[usize; 2]> {
         if self.elements == 0 {
             return None;
@@ -108,7 +108,8 @@ impl<const N: usize> Nest<N> {
         apart.then_some([self.lengths[0], distance])
     }
 
-    /// Calls `row(offsets, length)` for the innermost loops that make up elements `start` to `end`, in the loops' order.
+    /// Calls `row(offsets, length)` for the innermost loops that make up elements `start` to `end`, in the loops'
+    /// order.
     pub(in crate::backend) fn rows(&self, start: usize, end: usize, mut row: impl FnMut([usize; N], usize)) {
         if start >= end {
             return;

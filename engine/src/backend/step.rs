@@ -16,7 +16,7 @@ pub struct SgdStep {
     pub nesterov: bool,
     /// There is no former direction: its memory is written, not read.
     pub is_first: bool,
-    /// What the gradient is multiplied with first.
+    /// The factor of the gradient.
     pub grad_scale: f64,
 }
 
@@ -36,6 +36,6 @@ pub struct AdamStep {
     pub weight_decay: f64,
     /// The share of itself that the parameter keeps.
     pub keep: f64,
-    /// What the gradient is multiplied with first.
+    /// The factor of the gradient.
     pub grad_scale: f64,
 }

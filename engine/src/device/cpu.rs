@@ -72,7 +72,7 @@ impl Driver for CpuDriver {
         "host memory".to_owned()
     }
 
-    /// Counts as used what this driver handed out, not what other processes or other parts of this one use.
+    /// Counts as used what this driver allocated, not what other processes or other parts of this one use.
     fn capacity(&self) -> Result<Capacity, DriverError> {
         Ok(Capacity { total: self.total, free: self.total.saturating_sub(self.held().bytes) })
     }

@@ -9,11 +9,11 @@ use highwater_recorder::StreamId;
 
 use highwater_allocator::{Capacity, Driver, DriverError, DriverEvent, DriverKind};
 
-/// A device's memory, and what was handed out of it.
+/// A device's memory, and what was allocated of it.
 #[derive(Debug)]
 pub struct CudaDriver {
     gpu: Arc<Gpu>,
-    /// The most bytes that are handed out.
+    /// The most bytes that are allocated.
     limit: u64,
     held: Mutex<Held>,
 }

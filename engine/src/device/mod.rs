@@ -97,8 +97,8 @@ impl Device {
         Self::cuda_with(ordinal, None, AllocConfig::default())
     }
 
-    /// CUDA device `ordinal`, of which at most `capacity` bytes are taken, with these settings of the allocator. It holds
-    /// [`WORKSPACE_BYTES`] from the beginning.
+    /// CUDA device `ordinal`, of which at most `capacity` bytes are taken, with these settings of the allocator. It
+    /// holds [`WORKSPACE_BYTES`] from the beginning.
     ///
     /// # Errors
     /// As for [`Self::cuda`].
@@ -204,10 +204,10 @@ impl Device {
         Arc::as_ptr(&self.0).addr()
     }
 
-    /// Memory that kernels may use between two launches on the stream that this thread is in: its address and its bytes.
-    /// There is one workspace, and it is the default stream's, where kernels use it one after another. On other streams,
-    /// whose work may run at the same time, there is none: what works without takes longer there, and the device no more
-    /// memory.
+    /// Memory that kernels may use between two launches on the stream that this thread is in: its address and its
+    /// bytes. There is one workspace, and it is the default stream's, where kernels use it one after another. On other
+    /// streams, whose work may run at the same time, there is none: what works without takes longer there, and the
+    /// device no more memory.
     pub(crate) fn workspace(&self) -> (u64, u64) {
         match &self.0.workspace {
             Some(block) if self.stream() == block.stream() => (block.address(), WORKSPACE_BYTES),
@@ -215,8 +215,8 @@ impl Device {
         }
     }
 
-    /// Keeps other threads' work from coming between what this thread gives to its stream until the guard drops: what one
-    /// kernel leaves in the workspace is for the next. Nothing is held where the stream has no workspace.
+    /// Keeps other threads' work from coming between what this thread gives to its stream until the guard drops: what
+    /// one kernel leaves in the workspace is for the next. Nothing is held where the stream has no workspace.
     pub(crate) fn workspace_turn(&self) -> Option<MutexGuard<'_, ()>> {
         let (_, bytes) = self.workspace();
         (bytes > 0).then(|| self.0.workspace_turn.lock().unwrap_or_else(PoisonError::into_inner))

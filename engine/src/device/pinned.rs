@@ -79,7 +79,7 @@ impl Driver for PinnedDriver {
         "pinned host memory".to_owned()
     }
 
-    /// Counts as used what this driver handed out.
+    /// Counts as used what this driver allocated.
     fn capacity(&self) -> Result<Capacity, DriverError> {
         match &self.memory {
             Memory::Locked { total, held, .. } => {
@@ -116,8 +116,8 @@ impl Driver for PinnedDriver {
             let message = format!("no segment of {bytes} bytes is reserved at {address:#x}");
             return Err(DriverError::Other { doing: "release", message });
         }
-        // SAFETY: obtained by `reserve`. The allocator gives back only what no block uses, and a block is used until the
-        // streams that copy from it have done so.
+        // SAFETY: obtained by `reserve`. The allocator gives back only what no block uses, and a block is used until
+        // the streams that copy from it have done so.
         unsafe { gpu.release_pinned(address) }.map_err(told("release"))?;
         held.segments.remove(&address);
         held.bytes -= bytes;

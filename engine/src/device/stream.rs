@@ -7,12 +7,12 @@
 //!   otherwise, and a new tensor's memory belongs to that stream.
 //! - Who reads on one stream what another computes lets it [wait](Stream::wait_for) first.
 //! - Who uses a tensor on another stream than the one it was made on, and lets go of it before that work is done,
-//!   [says so](crate::Tensor::record_stream). Otherwise its memory may be handed out again, to its own stream, while the
-//!   other still uses it. Freeing then waits for the other stream: the block is freed in recordings when it was let go of
-//!   (`free_requested`), and free for use when the stream got so far (`free_completed`).
+//!   [says so](crate::Tensor::record_stream). Otherwise its memory may be allocated again, to its own stream, while the
+//!   other still uses it. Freeing then waits for the other stream: the block is freed in recordings when it was let go
+//! of   (`free_requested`), and free for use when the stream got so far (`free_completed`).
 //!
-//! Backward runs each operation on the stream on which it ran forward and lets streams wait for one another as gradients
-//! pass between them; gradients of leaves are added up on the stream of whoever calls it.
+//! Backward runs each operation on the stream on which it ran forward and lets streams wait for one another as
+//! gradients pass between them; gradients of leaves are added up on the stream of whoever calls it.
 //!
 //! On devices whose work is done when a call returns, streams are only numbers, so that recordings are the same.
 
@@ -65,7 +65,8 @@ impl Device {
         Stream { device: self.clone(), id: self.stream() }
     }
 
-    /// The number of the stream that this thread is in, to which its operations go and for which its memory is allocated.
+    /// The number of the stream that this thread is in, to which its operations go and for which its memory is
+    /// allocated.
     #[inline]
     pub fn stream(&self) -> StreamId {
         let entered = ENTERED.try_with(|entered| {
@@ -119,8 +120,8 @@ impl Stream {
         self.device.enter_stream(self.id)
     }
 
-    /// Lets all work that this stream is given from now on wait for what `other` has been given so far, perhaps on another
-    /// device. The call itself does not wait, unless it is for the host to wait.
+    /// Lets all work that this stream is given from now on wait for what `other` has been given so far, perhaps on
+    /// another device. The call itself does not wait, unless it is for the host to wait.
     ///
     /// # Errors
     /// What the device's driver reports.

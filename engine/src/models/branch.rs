@@ -20,7 +20,7 @@ impl FrozenSum {
         Ok(Self { frozen, trained: matrix()? })
     }
 
-    /// The sum of all numbers of the sum of all matrices.
+    /// The sum of all elements of the sum of all matrices.
     pub fn loss(&self) -> Result<Tensor> {
         self.forward(&self.trained)?.sum()
     }

@@ -7,7 +7,8 @@ use crate::error::Result;
 use crate::nn::{Filling, Init, Module};
 use crate::tensor::Tensor;
 
-/// x · (x · (… · (x · z))): the loop in which an engine that adds up gradients late, or out of place, runs out of memory.
+/// x · (x · (… · (x · z))): the loop in which an engine that adds up gradients late, or out of place, runs out of
+/// memory.
 #[derive(Debug)]
 pub struct MatmulChain {
     factor: Tensor,

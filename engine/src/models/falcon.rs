@@ -9,17 +9,17 @@ use crate::tensor::Tensor;
 /// The sizes of a Falcon.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FalconSize {
-    /// Tokens that there are.
+    /// Vocabulary size.
     pub vocabulary: usize,
     /// Blocks.
     pub layers: usize,
-    /// Numbers a token.
+    /// Hidden size.
     pub width: usize,
-    /// Query heads, which share the width.
+    /// Number of query heads, which divide the hidden size.
     pub heads: usize,
-    /// Heads of keys and of values; divides the query heads, groups of which share one.
+    /// Number of key and value heads; divides the number of query heads.
     pub key_heads: usize,
-    /// Numbers a token between the layers of the MLP.
+    /// Hidden size of the MLP.
     pub hidden: usize,
 }
 
@@ -32,9 +32,9 @@ impl FalconSize {
     pub const SMALL: Self = Self { vocabulary: 96, layers: 3, width: 48, heads: 3, key_heads: 1, hidden: 192 };
 }
 
-/// Added to variances.
+/// Added to variances for numerical stability.
 const EPSILON: f64 = 1e-5;
-/// What weights are spread by before training.
+/// Standard deviation of initial weights.
 const DEVIATION: f64 = 0.02;
 
 /// Falcon with the parameters of Hugging Face's `FalconForCausalLM`. The head is the table of tokens.
@@ -72,8 +72,8 @@ impl Falcon {
     /// The layers that [`LoraOptions`] may name.
     pub const LORA_TARGETS: &'static [&'static str] = &["query_key_value", "dense", "dense_h_to_4h", "dense_4h_to_h"];
 
-    /// A model of these sizes, filled by the bell curve of deviation 0.02. With `lora`, all but its corrections is
-    /// frozen. Fails if the heads cannot share the width.
+    /// A model of these sizes, initialized from a normal distribution with standard deviation 0.02. With `lora`, all
+    /// but its corrections is frozen. Fails if the heads cannot share the width.
     pub fn new(init: &mut Init, size: FalconSize, lora: Option<&LoraOptions>) -> Result<Self> {
         check_heads("falcon", [size.width, size.heads], true)?;
         check_groups("falcon", [size.heads, size.key_heads])?;
@@ -179,7 +179,7 @@ impl Mlp {
         })
     }
 
-    /// The input is used up, so that it is gone where nobody keeps it.
+    /// Consumes the input, so that it is freed if nothing else keeps it.
     fn run(&self, input: Tensor) -> Result<Tensor> {
         let spread = self.dense_h_to_4h.forward(&input)?;
         drop(input);

@@ -115,9 +115,9 @@ impl Fcn {
         })
     }
 
-    /// What the last pool sees, as 4096 channels. ReLU comes after dropout: the result is the same, as what is dropped is
-    /// multiplied with zero or with a number above, and dropout can work in the memory of the convolution's result, where
-    /// after ReLU, which keeps its own, it would need another.
+    /// What the last pool sees, as 4096 channels. ReLU comes after dropout: the result is the same, as what is dropped
+    /// is multiplied with zero or with a number above, and dropout can work in the memory of the convolution's result,
+    /// where after ReLU, which keeps its own, it would need another.
     fn head(&self, pool5: &Tensor) -> Result<Tensor> {
         let mut hidden = pool5.clone();
         for (number, layer) in [&self.fc6, &self.fc7].into_iter().enumerate() {
@@ -172,8 +172,8 @@ impl Module for Fcn {
         let mut skipped = Skipped::default();
         for block in 1..=5 {
             hidden = self.features.run([hidden.clone()], move |features, [hidden]| features.block(block, &hidden))?;
-            // Scores are taken as soon as their pool is there, so that in backward its gradient is not made before that of
-            // the later blocks, to which it is then added in place.
+            // Scores are taken as soon as their pool is there, so that in backward its gradient is not made before that
+            // of the later blocks, to which it is then added in place.
             match (&self.grow, block) {
                 (Grow::Eight(eight), 3) => skipped.pool3 = Some(eight.score_pool3.forward(&hidden)?),
                 (Grow::Eight(eight), 4) => skipped.pool4 = Some(eight.score_pool4.forward(&hidden)?),
@@ -246,8 +246,8 @@ impl Eight {
     }
 }
 
-/// `coarse` scores grown to twice their size, plus `fine` ones. Whichever is larger is cut: `fine` ones at `start` where the
-/// image has a wide border, grown ones evenly on all sides where it has none.
+/// `coarse` scores grown to twice their size, plus `fine` ones. Whichever is larger is cut: `fine` ones at `start`
+/// where the image has a wide border, grown ones evenly on all sides where it has none.
 fn join(
     upscore: &Child<ConvTranspose2d>,
     coarse: Tensor,

@@ -12,15 +12,15 @@ use crate::tensor::Tensor;
 /// The sizes of a GPT-2.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gpt2Size {
-    /// Tokens that there are.
+    /// Vocabulary size.
     pub vocabulary: usize,
     /// The longest text, in tokens: so many positions are learned.
     pub positions: usize,
     /// Blocks.
     pub layers: usize,
-    /// Numbers a token.
+    /// Hidden size.
     pub width: usize,
-    /// Attention heads, which share the width.
+    /// Number of attention heads, which divide the hidden size.
     pub heads: usize,
     /// The share of numbers that are zeroed by chance after the embedding, and after each half of a block. Attention's
     /// weights are never zeroed: they do not exist all at once.
@@ -36,9 +36,9 @@ impl Gpt2Size {
     pub const SMALL: Self = Self { vocabulary: 96, positions: 64, layers: 3, width: 48, heads: 4, dropout: 0.0 };
 }
 
-/// Added to variances.
+/// Added to variances for numerical stability.
 const EPSILON: f64 = 1e-5;
-/// What weights are spread by before training.
+/// Standard deviation of initial weights.
 const DEVIATION: f64 = 0.02;
 
 /// GPT-2 with the parameters of Hugging Face's `GPT2LMHeadModel`; weights of linear layers are `[outputs, inputs]`. The
@@ -193,7 +193,7 @@ impl Attention {
         })
     }
 
-    /// The input is used up, so that it is gone where nobody keeps it.
+    /// Consumes the input, so that it is freed if nothing else keeps it.
     fn run(&self, input: Tensor) -> Result<Tensor> {
         let packed = self.c_attn.forward(&input)?;
         drop(input);

@@ -19,7 +19,7 @@ pub(super) fn without_bias(deviation: f64) -> LinearFilling {
     LinearFilling { weight: Filling::Normal { deviation }, bias: None }
 }
 
-/// What blocks one after another make of `embedded`, which is used up: nobody holds it while later blocks run.
+/// What blocks one after another make of `embedded`, which is consumed: nobody holds it while later blocks run.
 pub(super) fn through<B: Module>(blocks: &Child<Sequence<B>>, embedded: Tensor) -> Result<Tensor> {
     blocks
         .run([embedded], |blocks, [embedded]| blocks.iter().try_fold(embedded, |tokens, block| block.forward(&tokens)))

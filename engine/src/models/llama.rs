@@ -10,19 +10,19 @@ use crate::tensor::Tensor;
 /// The sizes of a Llama.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LlamaSize {
-    /// Tokens that there are.
+    /// Vocabulary size.
     pub vocabulary: usize,
     /// Blocks.
     pub layers: usize,
-    /// Numbers a token.
+    /// Hidden size.
     pub width: usize,
-    /// Query heads, which share the width.
+    /// Number of query heads, which divide the hidden size.
     pub heads: usize,
-    /// Heads of keys and of values; divides the query heads, groups of which share one.
+    /// Number of key and value heads; divides the number of query heads.
     pub key_heads: usize,
-    /// Numbers a token in the middle of the MLP.
+    /// Hidden size of the MLP.
     pub hidden: usize,
-    /// How slowly rotary embeddings turn.
+    /// Base of the rotary embeddings.
     pub rotary_base: f64,
 }
 
@@ -43,9 +43,9 @@ impl LlamaSize {
         Self { vocabulary: 96, layers: 3, width: 48, heads: 4, key_heads: 2, hidden: 128, rotary_base: 500_000.0 };
 }
 
-/// Added to mean squares.
+/// Added to mean squares for numerical stability.
 const EPSILON: f64 = 1e-5;
-/// What weights are spread by before training.
+/// Standard deviation of initial weights.
 const DEVIATION: f64 = 0.02;
 
 /// Llama with the parameters of Hugging Face's `LlamaForCausalLM`; the head is a matrix of its own.
@@ -87,8 +87,8 @@ impl Llama {
     pub const LORA_TARGETS: &'static [&'static str] =
         &["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"];
 
-    /// A model of these sizes, filled by the bell curve of deviation 0.02. With `lora`, all but its corrections is
-    /// frozen. Fails if heads cannot share the width, or key heads the heads.
+    /// A model of these sizes, initialized from a normal distribution with standard deviation 0.02. With `lora`, all
+    /// but its corrections is frozen. Fails if heads cannot share the width, or key heads the heads.
     pub fn new(init: &mut Init, size: LlamaSize, lora: Option<&LoraOptions>) -> Result<Self> {
         check_heads("llama", [size.width, size.heads], true)?;
         check_groups("llama", [size.heads, size.key_heads])?;
@@ -181,7 +181,7 @@ impl Attention {
         projected.reshape([batch, length, all / self.head_width, self.head_width])
     }
 
-    /// The input is used up, so that it is gone where nobody keeps it.
+    /// Consumes the input, so that it is freed if nothing else keeps it.
     fn run(&self, input: Tensor) -> Result<Tensor> {
         let query = self.by_head(&self.q_proj, &input)?.into_rotary(self.rotary)?.transpose(1, 2)?;
         let key = self.by_head(&self.k_proj, &input)?.into_rotary(self.rotary)?.transpose(1, 2)?;

@@ -117,8 +117,8 @@ impl Nerf {
 }
 
 /// Adds up the colours along each ray, each by its density and by how much light passes all before it (Max, 1995).
-/// `raw`, `[rays, samples, 4]`, is used up. Of the whole, forward keeps six numbers a point: colours, density, step, and
-/// the share of light that passes the point; all others follow from these.
+/// `raw`, `[rays, samples, 4]`, is consumed. Of the whole, forward keeps six elements per point: colours, density,
+/// step, and the share of light that passes the point; all others follow from these.
 fn composite(raw: Tensor, steps: &Tensor) -> Result<Tensor> {
     let (rays, count) = (raw.shape()[0], raw.shape()[1]);
     let colours = raw.narrow(2, 0, 3)?.sigmoid()?;

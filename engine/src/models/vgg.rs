@@ -5,8 +5,8 @@ use crate::nn::{Child, Conv2d, Filling, Init, LinearFilling, MaxPool2d, Module, 
 use crate::ops::{ConvOptions, PoolOptions};
 use crate::tensor::Tensor;
 
-/// The convolutions of VGG16 (Simonyan and Zisserman, 2015): five blocks, each ending with a maximum over 2 by 2 pixels.
-/// What is left at an edge makes a window too.
+/// The convolutions of VGG16 (Simonyan and Zisserman, 2015): five blocks, each ending with a maximum over 2 by 2
+/// pixels. What is left at an edge makes a window too.
 #[derive(Debug)]
 pub struct Vgg16 {
     blocks: Vec<Block>,
@@ -22,8 +22,8 @@ impl Vgg16 {
     /// Convolutions of each block, and how many channels they have.
     const BLOCKS: [(usize, usize); 5] = [(2, 64), (2, 128), (3, 256), (3, 512), (3, 512)];
 
-    /// The convolutions for images of `colours` channels, filled as torchvision's. The image is padded by `padding` pixels
-    /// (VGG has 1). All channels are divided by `divisor`, for small nets.
+    /// The convolutions for images of `colours` channels, filled as torchvision's. The image is padded by `padding`
+    /// pixels (VGG has 1). All channels are divided by `divisor`, for small nets.
     pub fn new(init: &mut Init, colours: usize, padding: usize, divisor: usize) -> Result<Self> {
         let mut inputs = colours;
         let mut blocks = Vec::new();
@@ -56,9 +56,9 @@ impl Vgg16 {
         let mut hidden = input.clone();
         for (number, conv) in (1..).zip(convs) {
             hidden = conv.forward(&hidden)?;
-            // The largest of what ReLU makes is what ReLU makes of the largest, and the gradients are the same too. So the
-            // pool comes first: the large result before it dies at once, where ReLU would keep it for backward, and what
-            // ReLU keeps is a quarter.
+            // The largest of what ReLU makes is what ReLU makes of the largest, and the gradients are the same too. So
+            // the pool comes first: the large result before it dies at once, where ReLU would keep it for backward, and
+            // what ReLU keeps is a quarter.
             if number == convs.len() {
                 hidden = pool.forward(&hidden)?;
             }

@@ -17,7 +17,7 @@ pub struct VitSize {
     pub layers: usize,
     /// The sizes of each block.
     pub block: EncoderSize,
-    /// Classes that images are told apart into.
+    /// Number of classes.
     pub classes: usize,
 }
 

@@ -31,7 +31,7 @@ impl Chance {
     }
 }
 
-/// In training, each number is zero with some probability, and else grows so that the mean stays.
+/// In training, each element is zero with some probability, and else grows so that the mean stays.
 #[derive(Debug)]
 pub struct Dropout(Chance);
 
@@ -52,8 +52,8 @@ impl Module for Dropout {
     }
 }
 
-/// In training, each channel of `[batch, channels, height, width]` is zero with some probability, and else grows so that
-/// the mean stays.
+/// In training, each channel of `[batch, channels, height, width]` is zero with some probability, and else grows so
+/// that the mean stays.
 #[derive(Debug)]
 pub struct Dropout2d(Chance);
 
@@ -63,7 +63,7 @@ impl Dropout2d {
         Self(Chance::new(init, share))
     }
 
-    /// As [`Module::forward`], in the images' own memory if nobody else holds it.
+    /// As [`Module::forward`], in the images' own memory if it is not shared.
     pub fn forward_into(&self, images: Tensor) -> Result<Tensor> {
         self.0.apply(images, |images, share, rng| images.into_dropout2d(share, rng))
     }

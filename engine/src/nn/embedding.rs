@@ -12,7 +12,7 @@ pub struct Embedding {
 }
 
 impl Embedding {
-    /// A table of `[entries, width]` filled by the bell curve of deviation 1, as PyTorch's.
+    /// A table of `[entries, width]` filled by the normal distribution with standard deviation 1, as PyTorch's.
     pub fn new(init: &mut Init, size: [usize; 2]) -> Result<Self> {
         Self::filled(init, size, Filling::Normal { deviation: 1.0 })
     }

@@ -11,7 +11,7 @@ use crate::rng::Rng;
 use crate::shape::Shape;
 use crate::tensor::Tensor;
 
-/// What a parameter holds before training.
+/// The initial values of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Filling {
     /// All 0.
@@ -40,8 +40,8 @@ impl Filling {
         Self::Uniform { bound: 1.0 / (inputs as f64).sqrt() }
     }
 
-    /// The bell curve, so that variances stay as they are through layers with ReLU (He et al., 2015): forward if `fan` is
-    /// how many numbers each result is made of, backward if it is how many results each number goes into.
+    /// The bell curve, so that variances stay as they are through layers with ReLU (He et al., 2015): forward if `fan`
+    /// is how many numbers each result is made of, backward if it is how many results each element goes into.
     pub fn kaiming_normal(fan: usize) -> Self {
         Self::Normal { deviation: (2.0 / fan as f64).sqrt() }
     }
@@ -109,8 +109,8 @@ impl Init {
         made
     }
 
-    /// A new parameter: a leaf that requires a gradient unless it is [frozen](Self::frozen), recorded as parameter within
-    /// the scope that the thread is in.
+    /// A new parameter: a leaf that requires a gradient unless it is [frozen](Self::frozen), recorded as parameter
+    /// within the scope that the thread is in.
     pub fn parameter(&mut self, shape: impl Into<Shape>, filling: Filling) -> Result<Tensor> {
         let _category = scope::category(Category::Parameter);
         let Self { device, dtype, rng, trains } = self;

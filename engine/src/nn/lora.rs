@@ -49,8 +49,8 @@ pub struct LoraLinear {
 }
 
 impl LoraLinear {
-    /// A layer of `[inputs, outputs]` whose frozen part begins with `filling`, and its correction as PEFT's. Fails if the
-    /// rank is 0.
+    /// A layer of `[inputs, outputs]` whose frozen part begins with `filling`, and its correction as PEFT's. Fails if
+    /// the rank is 0.
     pub fn new(
         init: &mut Init,
         [inputs, outputs]: [usize; 2],

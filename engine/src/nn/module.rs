@@ -30,8 +30,8 @@ pub trait Module: Send + Sync + 'static {
         visited(self, Visitor::default()).buffers
     }
 
-    /// What a file of the model's weights holds: its parameters, then its buffers, such as the running averages of a batch
-    /// norm.
+    /// What a file of the model's weights holds: its parameters, then its buffers, such as the running averages of a
+    /// batch norm.
     fn weights(&self) -> Vec<Parameter> {
         let Visitor { found, buffers, .. } = visited(self, Visitor::default());
         let named = |Buffer { path, scope, tensor }: Buffer| Parameter { path, scope, tensor };
@@ -82,8 +82,8 @@ impl<F: Field> Field for Vec<F> {
     }
 }
 
-/// Implements [`Module::visit`](crate::nn::Module::visit) for a module of which these fields, in this order, are parameters
-/// (tensors, under the names of the fields), children and modes.
+/// Implements [`Module::visit`](crate::nn::Module::visit) for a module of which these fields, in this order, are
+/// parameters (tensors, under the names of the fields), children and modes.
 #[macro_export]
 macro_rules! visit_fields {
     ($($field:ident),+ $(,)?) => {
@@ -99,9 +99,9 @@ fn visited<M: Module + ?Sized>(module: &M, mut visitor: Visitor) -> Visitor {
 }
 
 /// Checkpoints the children whose path matches `pattern`: from now on each keeps only the inputs of its
-/// [forward](Child::run), which is recomputed in backward (see [`autograd::checkpoint`](autograd::checkpoint())). A `*` in
-/// the pattern stands for one name of a path, as in `encoder.layers.*`. Returns the number of children that match. A child
-/// that keeps nothing for backward, such as a frozen one, has nothing to recompute.
+/// [forward](Child::run), which is recomputed in backward (see [`autograd::checkpoint`](autograd::checkpoint())). A `*`
+/// in the pattern stands for one name of a path, as in `encoder.layers.*`. Returns the number of children that match. A
+/// child that keeps nothing for backward, such as a frozen one, has nothing to recompute.
 pub fn checkpoint_scopes<M: Module + ?Sized>(module: &M, pattern: &str) -> usize {
     let pattern = pattern.split('.').map(Box::from).collect();
     let checkpoints = Some(Checkpoints { pattern, matched: 0 });

@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::ops::PoolOptions;
 use crate::tensor::Tensor;
 
-/// The largest number of each window. A ReLU is better placed after it than before: it gives the same, and the larger
+/// The maximum of each window. A ReLU is better placed after it than before: it gives the same, and the larger
 /// result need not be kept.
 #[derive(Clone, Copy, Debug)]
 pub struct MaxPool2d(pub PoolOptions);

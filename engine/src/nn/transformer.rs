@@ -13,13 +13,13 @@ use crate::tensor::Tensor;
 /// The sizes of an encoder block.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EncoderSize {
-    /// Numbers a token.
+    /// Hidden size.
     pub width: usize,
-    /// Attention heads, which share the width.
+    /// Number of attention heads, which divide the hidden size.
     pub heads: usize,
-    /// Numbers a token between the layers of the MLP.
+    /// Hidden size of the MLP.
     pub hidden: usize,
-    /// Added to variances.
+    /// Added to variances for numerical stability.
     pub epsilon: f64,
 }
 

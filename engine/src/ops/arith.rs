@@ -31,7 +31,7 @@ impl Tensor {
         Ok(operation.record(out, &[self, other], |_| Sum { shapes, scale }))
     }
 
-    /// The sum, in this tensor's memory if nobody else holds it and `other` broadcasts to it.
+    /// The sum, in this tensor's memory if it is not shared and `other` broadcasts to it.
     pub fn into_add(self, other: &Self) -> Result<Self> {
         let op = "add";
         if let Some((left, right)) = self.widened(other)? {
@@ -69,7 +69,7 @@ impl Tensor {
             let factor = Saved::new(if self.requires_grad() { other } else { self });
             return Ok(operation.record(out, &[self, other], |_| Scaling { factor, shapes }));
         }
-        // Both factors are kept, so the product can be computed again.
+        // Both factors are kept, so the product can be recomputed.
         let factors = Arc::new(Factors { left: Saved::new(self), right: Saved::new(other) });
         let recipe = factors.clone();
         Ok(operation.record(out, &[self, other], |_| Product { factors, shapes }).with_recipe(&recipe))
@@ -105,7 +105,7 @@ impl Tensor {
         self.affine_as("mul_scalar", value, 0.0)
     }
 
-    /// `scale · self + shift`. Keeps nothing; the result is computed again in place of being kept, where this is kept.
+    /// `scale · self + shift`. Keeps nothing; the result is recomputed instead of kept, where this is kept.
     pub fn affine(&self, scale: f64, shift: f64) -> Result<Self> {
         self.affine_as("affine", scale, shift)
     }
@@ -122,7 +122,7 @@ impl Tensor {
         Ok(operation.record(out, &[self], |_| Affine { line }).with_recipe(&offer))
     }
 
-    /// Fails if the numbers are not fractions.
+    /// Fails if the elements are not floating-point numbers.
     pub(crate) fn check_float(&self, op: &'static str) -> Result<()> {
         let need = "expected a floating-point tensor: f64, f32, bf16 or f16";
         if self.dtype().is_float() { Ok(()) } else { Err(Error::DType { op, found: self.dtype(), need }) }

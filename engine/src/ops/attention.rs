@@ -80,7 +80,7 @@ impl Tensor {
         }))
     }
 
-    /// This tensor without history, or a copy unless the numbers of a row lie one after another.
+    /// This tensor without history, or a copy unless the elements of a row are contiguous.
     fn with_rows(&self) -> Result<Self> {
         let has_rows = self.layout().strides().last() == Some(&1) || self.shape().last() == Some(&1);
         if has_rows { Ok(self.detach()) } else { self.copied() }

@@ -12,8 +12,8 @@ use crate::tensor::Tensor;
 pub enum BatchStatistics<'a> {
     /// From the batch itself.
     Batch,
-    /// From the batch itself; the running mean and variance move towards its own by the share `momentum`. They are of the
-    /// input's [statistics type](crate::DType::statistics), one a channel, and are changed in place.
+    /// From the batch itself; the running mean and variance move towards its own by the share `momentum`. They are of
+    /// the input's [statistics type](crate::DType::statistics), one per channel, and are changed in place.
     Remembered {
         /// The mean and the variance so far.
         running: [&'a Tensor; 2],
@@ -26,11 +26,11 @@ pub enum BatchStatistics<'a> {
 
 impl Tensor {
     /// Each channel of this `[batch, channels, …]` less its mean over all examples and places, over its deviation (with
-    /// `epsilon` added to the variance), times `weight` plus `bias`, one a channel (Ioffe, Szegedy: "Batch
+    /// `epsilon` added to the variance), times `weight` plus `bias`, one per channel (Ioffe, Szegedy: "Batch
     /// Normalization", 2015).
     ///
     /// With statistics of the batch, keeps its input, and mean and 1 / deviation of each channel; the result can be
-    /// computed again from these. With given statistics, keeps those, and the input only if the weight's gradient is
+    /// recomputed from these. With given statistics, keeps those, and the input only if the weight's gradient is
     /// wanted.
     pub fn batch_norm(
         &self,
@@ -127,7 +127,7 @@ fn check(
     Ok(())
 }
 
-/// What backward reads, and from which the result can be computed again if the input is there.
+/// What backward reads, and from which the result can be recomputed if the input is there.
 struct Known {
     input: Option<Saved>,
     statistics: [Saved; 2],
@@ -158,8 +158,8 @@ impl Recipe for Known {
     }
 }
 
-/// With x̂ the normalised channel: dw = Σ g·x̂, db = Σ g, and dx = w · rstd · (g − mean(g) − x̂ · mean(g·x̂)); with given
-/// statistics dx = w · rstd · g.
+/// With x̂ the normalised channel: dw = Σ g·x̂, db = Σ g, and dx = w · rstd · (g − mean(g) − x̂ · mean(g·x̂)); with
+/// given statistics dx = w · rstd · g.
 struct BatchNorm {
     known: Arc<Known>,
     of_batch: bool,

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::tensor::Tensor;
 
 impl Tensor {
-    /// The numbers in another type; this tensor if they are of it. Keeps nothing. Who would keep the result keeps
+    /// The elements in another type; this tensor if it has that type. Keeps nothing. Who would keep the result keeps
     /// nothing either where the input is kept by others, or is a parameter, and converts it again in backward.
     pub fn to_dtype(&self, dtype: DType) -> Result<Self> {
         if self.dtype() == dtype {

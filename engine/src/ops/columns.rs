@@ -40,8 +40,8 @@ pub(super) struct Part {
 }
 
 impl Columns {
-    /// Columns for as many windows of `images` `[batch, channels, height, width]` as fit the bounds, at most those of one
-    /// image; `others` are the images on the other side of the product with a weight of this shape.
+    /// Columns for as many windows of `images` `[batch, channels, height, width]` as fit the bounds, at most those of
+    /// one image; `others` are the images on the other side of the product with a weight of this shape.
     pub(super) fn new(
         op: &'static str,
         [images, others]: [&Tensor; 2],
@@ -98,8 +98,8 @@ impl Columns {
     }
 }
 
-/// How many of `all` places are taken at a time, `most` at the most: parts as alike as can be, since a last one of a few
-/// places would take as long as a whole one, that begin where products like their numbers to begin.
+/// How many of `all` places are taken at a time, `most` at the most: parts as alike as can be, since a last one of a
+/// few places would take as long as a whole one, that begin where products like their numbers to begin.
 fn alike(all: usize, most: usize) -> usize {
     let even = all.div_ceil(all.div_ceil(most).max(1)).max(1);
     match even.next_multiple_of(PLACES_TOGETHER) {
@@ -160,7 +160,7 @@ pub(super) fn give_bias(op: &'static str, grad: &Tensor, inputs: &mut InputGradi
 }
 
 /// Memory for the gradient of images that were an operation's input 0, all zeros or the sum so far. The images' own
-/// memory, where nobody else holds it: they have served.
+/// memory, if it is not shared: they have served.
 pub(super) fn take_images_or_zeros(
     images: Option<Tensor>,
     like: &Tensor,

@@ -34,7 +34,7 @@ comparisons! {
     gt, gt_scalar = Greater;
     /// Where this is greater than or equal to `other`, as Bool; shapes broadcast.
     ge, ge_scalar = GreaterOrEqual;
-    /// Where this equals `other`, as Bool; shapes broadcast. What is not a number equals nothing.
+    /// Where this equals `other`, as Bool; shapes broadcast. What is NaN equals nothing.
     eq, eq_scalar = Equal;
     /// Where this does not equal `other`, as Bool; shapes broadcast.
     ne, ne_scalar = NotEqual;

@@ -70,7 +70,7 @@ fn put(out: &Tensor, axis: usize, start: &mut usize, part: &Tensor) -> Result<()
     backend::copy(View { layout: &layout, ..out.view() }, part.view())
 }
 
-/// What is known of the result.
+/// The facts about the result.
 #[derive(Clone)]
 struct Joined {
     axis: usize,

@@ -26,8 +26,8 @@ impl Default for ConvOptions {
 impl Tensor {
     /// Cross-correlation of this `[batch, channels, height, width]` with `weight` `[outputs, channels, kernel height,
     /// kernel width]`, plus `bias` `[outputs]`. Windows are laid out as columns in a workspace of at most 32
-    /// MiB, and a quarter of the images or the result or an eighth of the weight, or else one window; single pixels need
-    /// none. Keeps the input if the weight's gradient is
+    /// MiB, and a quarter of the images or the result or an eighth of the weight, or else one window; single pixels
+    /// need none. Keeps the input if the weight's gradient is
     /// wanted, and the weight if the input's is.
     pub fn conv2d(&self, weight: &Self, bias: Option<&Self>, options: ConvOptions) -> Result<Self> {
         let op = "conv2d";
@@ -93,7 +93,8 @@ fn check(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>, options: ConvOp
     Ok(Window { kernel: [w[2], w[3]], stride: options.stride, padding: options.padding, places, first: 0 })
 }
 
-/// With C the columns and W the weight as a matrix: dW = Σ g·Cᵀ, and dx is Wᵀ·g put back to where the columns came from.
+/// With C the columns and W the weight as a matrix: dW = Σ g·Cᵀ, and dx is Wᵀ·g put back to where the columns came
+/// from.
 struct Conv {
     input: Option<Saved>,
     weight: Option<Saved>,

@@ -17,8 +17,8 @@ impl Tensor {
         Ok(operation.record(out, &[self], |_| chance))
     }
 
-    /// Each channel of this `[batch, channels, …]` is all zero with probability `share`, and else divided by `1 − share`
-    /// (Tompson et al., 2015). Keeps nothing: backward draws the same numbers again.
+    /// Each channel of this `[batch, channels, …]` is all zero with probability `share`, and else divided by `1 −
+    /// share` (Tompson et al., 2015). Keeps nothing: backward draws the same numbers again.
     pub fn dropout2d(&self, share: f64, rng: &mut Rng) -> Result<Self> {
         let operation = Operation::begin("dropout2d", &[self]);
         let chance = Chance::new("dropout2d", self, share, Unit::Channel, rng)?;
@@ -27,7 +27,7 @@ impl Tensor {
         Ok(operation.record(out, &[self], |_| chance))
     }
 
-    /// As [`Self::dropout2d`], in this tensor's memory if nobody else holds it.
+    /// As [`Self::dropout2d`], in this tensor's memory if it is not shared.
     pub fn into_dropout2d(self, share: f64, rng: &mut Rng) -> Result<Self> {
         if !self.is_free_to_write() || !self.is_contiguous() {
             return self.dropout2d(share, rng);

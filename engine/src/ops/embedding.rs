@@ -8,9 +8,9 @@ use crate::shape::Shape;
 use crate::tensor::Tensor;
 
 impl Tensor {
-    /// Rows of this table `[rows, width]` at `indices`, which are I64 of any shape: `[…, width]`. Keeps the indices; the
-    /// gradient is added into what is there already, where that is possible. On a device with values, an index outside
-    /// of the table is an error.
+    /// Rows of this table `[rows, width]` at `indices`, which are I64 of any shape: `[…, width]`. Keeps the indices;
+    /// the gradient is added into what is there already, where that is possible. On a device with values, an index
+    /// outside of the table is an error.
     pub fn embedding(&self, indices: &Self) -> Result<Self> {
         let op = "embedding";
         let operation = Operation::begin(op, &[self]);

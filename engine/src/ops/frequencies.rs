@@ -8,9 +8,9 @@ use crate::error::{Error, Result};
 use crate::tensor::Tensor;
 
 impl Tensor {
-    /// The numbers of the last axis, their sines and cosines, those of their doubles, and so on for `octaves` octaves:
-    /// `[…, width]` to `[…, width · (1 + 2 · octaves)]` (Mildenhall et al.: "NeRF", 2020). Keeps its input; the result is
-    /// computed again in place of being kept, also where no gradient flows through it.
+    /// The elements of the last axis, their sines and cosines, those of their doubles, and so on for `octaves` octaves:
+    /// `[…, width]` to `[…, width · (1 + 2 · octaves)]` (Mildenhall et al.: "NeRF", 2020). Keeps its input; the result
+    /// is recomputed instead of kept, also where no gradient flows through it.
     pub fn frequencies(&self, octaves: usize) -> Result<Self> {
         let op = "frequencies";
         let operation = Operation::begin(op, &[self]);

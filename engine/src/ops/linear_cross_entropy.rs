@@ -19,13 +19,15 @@ const CHUNKS_OF_HALVES: usize = 8;
 const LEAST_ROWS: usize = 512;
 
 impl Tensor {
-    /// The mean cross-entropy of the logits `self · weightᵀ`, with `self` `[rows, width]`, weight `[classes, width]` and
-    /// `targets` `[rows]` of I64; rows whose target is `ignore_index` do not count. The loss is of the statistics type.
+    /// The mean cross-entropy of the logits `self · weightᵀ`, with `self` `[rows, width]`, weight `[classes, width]`
+    /// and `targets` `[rows]` of I64; rows whose target is `ignore_index` do not count. The loss is of the statistics
+    /// type.
     ///
-    /// Logits are computed for some rows at a time, and transposed into their gradient at once: that of the rows and of the
-    /// weight is then a product away, and is kept in place of the logits (Hsu et al.: "Liger Kernel", 2024). There is no
-    /// more arithmetic in this than in the plain way, and no buffer of more than 512 rows' logits, or of more bytes than
-    /// the rows themselves have. Keeps the gradients that are wanted. Where the weight's gradient is larger than the logits, these are kept instead.
+    /// Logits are computed for some rows at a time, and transposed into their gradient at once: that of the rows and of
+    /// the weight is then a product away, and is kept in place of the logits (Hsu et al.: "Liger Kernel", 2024). There
+    /// is no more arithmetic in this than in the plain way, and no buffer of more than 512 rows' logits, or of more
+    /// bytes than the rows themselves have. Keeps the gradients that are wanted. Where the weight's gradient is larger
+    /// than the logits, these are kept instead.
     pub fn linear_cross_entropy(&self, weight: &Self, targets: &Self, ignore_index: Option<i64>) -> Result<Self> {
         let op = "linear_cross_entropy";
         if let Some(dtype) = autocast::for_product(&[self, weight]) {
@@ -72,7 +74,7 @@ impl Tensor {
             }
         }
         if rows == 0 {
-            // The mean of nothing is no number.
+            // The mean of nothing is NaN.
             backend::fill(loss.view(), f64::NAN)?;
         }
         drop((logits, hidden, targets));
@@ -113,8 +115,8 @@ fn rows_at_a_time(hidden: &Tensor, weight: &Tensor, sums_over_rows: bool) -> usi
     rows.div_ceil(chunks).next_power_of_two().max(LEAST_ROWS)
 }
 
-/// The loss is the end of a model, so its own gradient is a factor. So is 1 / the number of rows that count, which would
-/// make small types' gradients vanish before a scaled loss could lift them.
+/// The loss is the end of a model, so its own gradient is a factor. So is 1 / the number of rows that count, which
+/// would make small types' gradients vanish before a scaled loss could lift them.
 struct LinearCrossEntropy {
     grads: [Option<Saved>; 2],
     count: Saved,

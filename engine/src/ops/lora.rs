@@ -9,11 +9,11 @@ use crate::tensor::Tensor;
 const OP: &str = "lora";
 
 impl Tensor {
-    /// `self + scale · (input · aᵀ) · bᵀ`, in this tensor's memory if nobody else holds it, with input `[…, inputs]`, `a`
+    /// `self + scale · (input · aᵀ) · bᵀ`, in this tensor's memory if it is not shared, with input `[…, inputs]`, `a`
     /// `[rank, inputs]`, `b` `[outputs, rank]` and this `[…, outputs]` (Hu et al.: "LoRA", 2021).
     ///
-    /// `a` and `b` may be of a wider type than the others: then the products and the sum are computed in it, as PEFT does,
-    /// and the result is of this tensor's type. Keeps the input in its own type, if `a`'s gradient is wanted, and
+    /// `a` and `b` may be of a wider type than the others: then the products and the sum are computed in it, as PEFT
+    /// does, and the result is of this tensor's type. Keeps the input in its own type, if `a`'s gradient is wanted, and
     /// `input · aᵀ`, if `b`'s is; never anything of this tensor's size.
     pub fn into_lora(self, input: &Self, a: &Self, b: &Self, scale: f64) -> Result<Self> {
         let operation = Operation::begin(OP, &[&self, input, a, b]);

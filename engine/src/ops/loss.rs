@@ -8,12 +8,12 @@ use crate::shape::Shape;
 use crate::tensor::Tensor;
 
 impl Tensor {
-    /// The mean of −log softmax(logits) at the target, over the rows of these logits `[rows, classes]`, or over all places of
-    /// `[batch, classes, …]`; `targets` are I64, of the same shape without the classes. Places whose target is
-    /// `ignore_index` do not count.
+    /// The mean of −log softmax(logits) at the target, over the rows of these logits `[rows, classes]`, or over all
+    /// places of `[batch, classes, …]`; `targets` are I64, of the same shape without the classes. Places whose target
+    /// is `ignore_index` do not count.
     ///
-    /// Keeps the logits themselves, as they lie, and one number a place; backward turns the logits into their gradient in
-    /// place, if nobody else holds them. So no second buffer of their size exists at any time.
+    /// Keeps the logits themselves, as they lie, and one number a place; backward turns the logits into their gradient
+    /// in place, if they are not shared. So no second buffer of their size exists at any time.
     pub fn cross_entropy(&self, targets: &Self, ignore_index: Option<i64>) -> Result<Self> {
         let op = "cross_entropy";
         let operation = Operation::begin(op, &[self]);

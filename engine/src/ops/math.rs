@@ -74,7 +74,7 @@ impl Tensor {
         }
     }
 
-    /// max(x, 0), in this tensor's memory if nobody else holds it.
+    /// max(x, 0), in this tensor's memory if it is not shared.
     pub fn into_relu(self) -> Result<Self> {
         if !self.is_free_to_write() {
             return self.relu();
@@ -106,7 +106,7 @@ impl Gradient for OfResult {
     }
 }
 
-/// df(x) = f′ · dx, with f′ from the input, of which the result can be computed again as well.
+/// df(x) = f′ · dx, with f′ from the input, of which the result can be recomputed as well.
 struct OfInput {
     known: Arc<Known>,
     gradient: Binary,

@@ -2,8 +2,8 @@
 //!
 //! An operation begins an [`Operation`](crate::autograd::Operation), which numbers it in recordings; checks what it was
 //! given; allocates its result; lets the backend compute; and [records](crate::autograd::record()) itself with what its
-//! gradient needs: the smallest thing that serves. Gradients overwrite memory that has served wherever nobody else holds
-//! it.
+//! gradient needs: the smallest thing that serves. Gradients overwrite memory that has served wherever nobody else
+//! holds it.
 
 pub mod cast;
 pub mod arith;

@@ -57,7 +57,7 @@ impl Tensor {
     }
 }
 
-/// What backward reads, and from which the result can be computed again.
+/// What backward reads; the result can be recomputed from it.
 struct Known {
     input: Saved,
     statistics: [Saved; 2],

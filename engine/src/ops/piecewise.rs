@@ -8,13 +8,13 @@ use crate::shape::Shape;
 use crate::tensor::Tensor;
 
 impl Tensor {
-    /// |self|, whose slope at 0 is 0. Keeps two bits an element.
+    /// |self|, whose slope at 0 is 0. Keeps two bits per element.
     pub fn abs(&self) -> Result<Self> {
         self.piecewise("abs", Piecewise::Abs, None)
     }
 
-    /// The numbers, but none below `low` and none above `high`; all `high` if that is below `low`. The slope at the
-    /// bounds themselves is 0. Keeps two bits an element. Infinite bounds bound nothing.
+    /// The elements, but none below `low` and none above `high`; all `high` if that is below `low`. The slope at the
+    /// bounds themselves is 0. Keeps two bits per element. Infinite bounds bound nothing.
     pub fn clamp(&self, low: f64, high: f64) -> Result<Self> {
         if low.is_nan() || high.is_nan() {
             let what = format!("invalid bounds {low} and {high}; use infinity for no bound");
@@ -23,12 +23,14 @@ impl Tensor {
         self.piecewise("clamp", Piecewise::Clamp { low, high }, None)
     }
 
-    /// The larger of both; NaN if either is. Shapes broadcast. Equal numbers share the gradient. Keeps two bits an element.
+    /// The elementwise maximum; NaN if either is. Shapes broadcast. Equal elements share the gradient. Keeps two bits per
+    /// element.
     pub fn maximum(&self, other: &Self) -> Result<Self> {
         self.piecewise("maximum", Piecewise::Maximum, Some(other))
     }
 
-    /// The smaller of both; NaN if either is. Shapes broadcast. Equal numbers share the gradient. Keeps two bits an element.
+    /// The elementwise minimum; NaN if either is. Shapes broadcast. Equal elements share the gradient. Keeps two bits per
+    /// element.
     pub fn minimum(&self, other: &Self) -> Result<Self> {
         self.piecewise("minimum", Piecewise::Minimum, Some(other))
     }

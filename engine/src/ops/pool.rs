@@ -14,8 +14,8 @@ pub struct PoolOptions {
     pub kernel: [usize; 2],
     /// Steps down and to the right.
     pub stride: [usize; 2],
-    /// Lines around the input, above and below, left and right: zeros to a mean, and nothing to a maximum. At most half the
-    /// kernel.
+    /// Lines around the input, above and below, left and right: zeros to a mean, and nothing to a maximum. At most half
+    /// the kernel.
     pub padding: [usize; 2],
     /// Whether what is left at the end, too little for a whole window, makes one too.
     pub ceil: bool,
@@ -61,8 +61,9 @@ fn result_shape(input: &Tensor, window: &Window) -> Shape {
 }
 
 impl Tensor {
-    /// The largest number of each window of this `[batch, channels, height, width]`. Keeps neither the input nor the
-    /// result, but where in its window each largest number stands: one byte a number, for windows of up to 256 places.
+    /// The maximum of each window of this `[batch, channels, height, width]`. Keeps neither the input nor the
+    /// result, but where in its window each largest number stands: one byte per element, for windows of up to 256
+    /// places.
     pub fn max_pool2d(&self, options: PoolOptions) -> Result<Self> {
         let op = "max_pool2d";
         let operation = Operation::begin(op, &[self]);
@@ -91,7 +92,7 @@ impl Tensor {
     }
 }
 
-/// The gradient goes to where the largest number stood.
+/// The gradient goes to the position of the maximum.
 struct MaxPool {
     places: Saved,
     window: Window,

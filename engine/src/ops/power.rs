@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::tensor::Tensor;
 
 impl Tensor {
-    /// `self` raised to `exponent`: NaN where this is below 0 and the exponent is no whole number. Keeps its input.
+    /// `self` raised to `exponent`: NaN where this is below 0 and the exponent is not an integer. Keeps its input.
     pub fn powf(&self, exponent: f64) -> Result<Self> {
         let operation = Operation::begin("powf", &[self]);
         self.check_float("powf")?;
@@ -21,7 +21,7 @@ impl Tensor {
         Ok(operation.record(out, &[self], |_| Power { known }).with_recipe(&recipe))
     }
 
-    /// `self` raised to a whole number, which may be below 0. Keeps its input.
+    /// `self` raised to an integer, which may be below 0. Keeps its input.
     pub fn powi(&self, exponent: i32) -> Result<Self> {
         self.powf(f64::from(exponent))
     }

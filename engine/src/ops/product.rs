@@ -57,8 +57,8 @@ fn turn(layout: &Layout) -> Layout {
     layout.transpose(rank - 2, rank - 1)
 }
 
-/// `out = left · right + keep · out`, with `out`'s batch axes summed over where it has length 1 or none. Operands are as
-/// [`Tensor::operand`] makes them.
+/// `out = left · right + keep · out`, with `out`'s batch axes summed over where it has length 1 or none. Operands are
+/// as [`Tensor::operand`] makes them.
 pub(super) fn multiply(out: &Tensor, left: &Tensor, right: &Tensor, keep: f64) -> Result<()> {
     multiply_scaled(out, left, right, [1.0, keep])
 }
@@ -221,7 +221,7 @@ fn give_right(incoming: &Incoming, left: &Tensor, right_is: RightIs, inputs: &mu
     inputs.give(1, sum)
 }
 
-/// `grad · rightᵀ`, over the memory of the left input if nobody else holds it.
+/// `grad · rightᵀ`, over the memory of the left input if it is not shared.
 fn give_left(
     incoming: &Incoming,
     reusable: Option<Tensor>,

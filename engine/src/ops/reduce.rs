@@ -8,12 +8,12 @@ use crate::shape::Shape;
 use crate::tensor::Tensor;
 
 impl Tensor {
-    /// The sum of all numbers.
+    /// The sum of all elements.
     pub fn sum(&self) -> Result<Self> {
         self.reduce("sum", &self.all_axes(), Shape::SCALAR, 1.0)
     }
 
-    /// The mean of all numbers; NaN if there are none.
+    /// The mean of all elements; NaN if there are none.
     pub fn mean(&self) -> Result<Self> {
         self.reduce("mean", &self.all_axes(), Shape::SCALAR, 1.0 / self.elements() as f64)
     }
@@ -80,7 +80,7 @@ impl Tensor {
         Ok(operation.record(out, &[self], |_| Sum { with_ones, from, scale }))
     }
 
-    /// The largest numbers along `axis`, which is left out of the result. Keeps where they stand; of equal ones, the
+    /// The maxima along `axis`, which is left out of the result. Keeps where they stand; of equal ones, the
     /// first counts.
     pub fn max_axis(&self, axis: isize) -> Result<Self> {
         let op = "max_axis";
@@ -117,7 +117,7 @@ impl Gradient for Sum {
     }
 }
 
-/// The gradient goes to where the largest number stood.
+/// The gradient goes to the position of the maximum.
 struct Max {
     places: Saved,
     axis: usize,

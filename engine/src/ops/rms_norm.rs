@@ -12,7 +12,7 @@ const OP: &str = "rms_norm";
 impl Tensor {
     /// Each row of the last axis over the root of its mean square (with `epsilon` added to the mean), times `weight` of
     /// the last axis' length (Zhang and Sennrich: "Root Mean Square Layer Normalization", 2019). Keeps its input, and
-    /// one number a row in the statistics type; the result can be computed again from these. The input's gradient takes
+    /// one element per row in the statistics type; the result can be recomputed from these. The input's gradient takes
     /// over the memory of the result's.
     pub fn rms_norm(&self, weight: Option<&Self>, epsilon: f64) -> Result<Self> {
         if let Some(weight) =
@@ -51,7 +51,7 @@ impl Tensor {
     }
 }
 
-/// What backward reads, and from which the result can be computed again.
+/// What backward reads; the result can be recomputed from it.
 struct Known {
     input: Saved,
     inverse: Saved,

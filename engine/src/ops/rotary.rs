@@ -26,21 +26,21 @@ impl Default for RotaryOptions {
 
 impl Tensor {
     /// Heads `[batch, length, heads, width]`, each with number `i` and number `i + width / 2` rotated as a pair by an
-    /// angle that grows with its place along `length` (Su et al.: "RoFormer", 2021). Angles are computed from positions:
-    /// there is no table on the device. Keeps nothing.
+    /// angle that grows with its place along `length` (Su et al.: "RoFormer", 2021). Angles are computed from
+    /// positions: there is no table on the device. Keeps nothing.
     pub fn rotary(&self, options: RotaryOptions) -> Result<Self> {
         // A second handle: this tensor's memory is not free to write.
         rotate(&self.clone(), Packing::of_heads(self)?, options)
     }
 
-    /// [`Self::rotary`] in this tensor's memory, if nobody else holds it. So does its gradient with the result's.
+    /// [`Self::rotary`] in this tensor's memory, if it is not shared. So does its gradient with the result's.
     pub fn into_rotary(self, options: RotaryOptions) -> Result<Self> {
         let packing = Packing::of_heads(&self)?;
         rotate(&self, packing, options)
     }
 
     /// [`Self::rotary`] of the first `rotated` of `slots` heads that stand side by side in `[batch, length,
-    /// slots · width]`; the others stay as they are. In this tensor's memory, if nobody else holds it: so one buffer
+    /// slots · width]`; the others stay as they are. In this tensor's memory, if it is not shared: so one buffer
     /// holds query, key and value for [`Self::attention_packed`].
     pub fn into_rotary_packed(self, rotated: usize, slots: usize, options: RotaryOptions) -> Result<Self> {
         let packing = Packing::of_slots(&self, rotated, slots)?;

@@ -8,23 +8,23 @@ use crate::error::Result;
 use crate::tensor::Tensor;
 
 impl Tensor {
-    /// The sums along `axis` of all numbers so far. Keeps nothing.
+    /// The cumulative sums along `axis`. Keeps nothing.
     pub fn cumsum(&self, axis: isize) -> Result<Self> {
         self.running_sum(axis, false)
     }
 
-    /// The sums along `axis` of all numbers before: the first is 0. Keeps nothing.
+    /// The exclusive cumulative sums along `axis`: the first is 0. Keeps nothing.
     pub fn cumsum_exclusive(&self, axis: isize) -> Result<Self> {
         self.running_sum(axis, true)
     }
 
-    /// The products along `axis` of all numbers so far. Keeps its input; the result is computed again in place of being
+    /// The cumulative products along `axis`. Keeps its input; the result is recomputed in place of being
     /// kept. The gradient is right also where numbers are 0.
     pub fn cumprod(&self, axis: isize) -> Result<Self> {
         self.running_product(axis, false)
     }
 
-    /// The products along `axis` of all numbers before: the first is 1. Keeps its input, as [`Self::cumprod`].
+    /// The exclusive cumulative products along `axis`: the first is 1. Keeps its input, as [`Self::cumprod`].
     pub fn cumprod_exclusive(&self, axis: isize) -> Result<Self> {
         self.running_product(axis, true)
     }

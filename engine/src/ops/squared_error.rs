@@ -8,7 +8,7 @@ use crate::tensor::Tensor;
 
 impl Tensor {
     /// The mean of `(self − target)²`, both of one shape; NaN of nothing. Keeps both as they are, and no difference:
-    /// backward turns one of them into it, if nobody else holds that.
+    /// backward turns one of them into it, if that is not shared.
     pub fn mse_loss(&self, target: &Self) -> Result<Self> {
         let op = "mse_loss";
         let operation = Operation::begin(op, &[self, target]);

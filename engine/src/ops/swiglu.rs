@@ -10,9 +10,9 @@ use crate::tensor::Tensor;
 const OP: &str = "swiglu";
 
 impl Tensor {
-    /// `silu(gate) · up`, of one shape (Shazeer: "GLU Variants Improve Transformer", 2020). Keeps gate and up, from which
-    /// the result can be computed again; the gate alone if only `up` requires a gradient. Backward writes both gradients
-    /// over what was kept, or over the result's gradient, where nobody else holds it.
+    /// `silu(gate) · up`, of one shape (Shazeer: "GLU Variants Improve Transformer", 2020). Keeps gate and up, from
+    /// which the result can be recomputed; the gate alone if only `up` requires a gradient. Backward writes both
+    /// gradients over what was kept, or over the result's gradient, if it is not shared.
     pub fn swiglu(gate: &Self, up: &Self) -> Result<Self> {
         let operation = Operation::begin(OP, &[gate, up]);
         gate.check_operand(OP, up)?;
@@ -36,7 +36,7 @@ impl Tensor {
     }
 }
 
-/// What backward reads, and from which the result can be computed again.
+/// What backward reads; the result can be recomputed from it.
 struct Known {
     gate: Saved,
     up: Saved,

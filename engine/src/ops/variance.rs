@@ -7,7 +7,7 @@ use crate::shape::Shape;
 use crate::tensor::Tensor;
 
 impl Tensor {
-    /// The variance of all numbers: the sum of squared distances from their mean, divided by their count less
+    /// The variance of all elements: the sum of squared distances from their mean, divided by their count less
     /// `correction` (1 for the unbiased one). NaN where nothing is left to divide by. Keeps its input.
     pub fn var(&self, correction: usize) -> Result<Self> {
         self.variance(&(0..self.rank()).collect::<Vec<_>>(), correction, false)
@@ -32,8 +32,8 @@ impl Tensor {
         }
     }
 
-    /// The mean over `axes`, which keep length 1, in the statistics type: rounded to a small type, it would be too far from
-    /// numbers that are close to one another.
+    /// The mean over `axes`, which keep length 1, in the statistics type: rounded to a small type, it would be too far
+    /// from numbers that are close to one another.
     fn exact_mean(&self, axes: &[usize]) -> Result<Self> {
         let shape = axes.iter().fold(*self.shape(), |shape, &axis| shape.with_axis(axis, 1));
         let mean = Self::empty(shape, self.dtype().statistics(), self.device())?;
@@ -65,7 +65,7 @@ impl Tensor {
     }
 }
 
-/// d(var) = 2 / (n − c) · (x − mean) · dx; the mean is computed again.
+/// d(var) = 2 / (n − c) · (x − mean) · dx; the mean is recomputed.
 struct Spread {
     input: Saved,
     axes: Vec<usize>,

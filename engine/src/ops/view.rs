@@ -7,7 +7,7 @@ use crate::shape::{MAX_RANK, Shape};
 use crate::tensor::Tensor;
 
 impl Tensor {
-    /// The numbers in another shape of as many: a view if strides can say so, else a copy.
+    /// The same elements in another shape: a view if strides allow it, else a copy.
     pub fn reshape(&self, shape: impl Into<Shape>) -> Result<Self> {
         let (op, shape) = ("reshape", shape.into());
         let operation = Operation::begin(op, &[]);
@@ -19,7 +19,7 @@ impl Tensor {
         Ok(operation.record(out, &[self], |_| Reshape { from }))
     }
 
-    /// Without history: the numbers in another shape, copied only if they must be.
+    /// Without history: the elements in another shape, copied only if they must be.
     pub(crate) fn reshaped(&self, shape: &Shape) -> Result<Self> {
         match self.layout().reshape(shape) {
             Some(layout) => Ok(self.with_layout(layout)),
@@ -112,7 +112,7 @@ impl Tensor {
         Ok(operation.record(out, &[self], |_| Expand { from }))
     }
 
-    /// This tensor if its numbers lie in order, else a copy in which they do.
+    /// This tensor if its numbers are contiguous, else a copy in which they do.
     pub fn contiguous(&self) -> Result<Self> {
         if self.is_contiguous() {
             return Ok(self.clone());
@@ -120,7 +120,7 @@ impl Tensor {
         self.copy("contiguous")
     }
 
-    /// This tensor if its memory holds nothing else, else a copy: a small view no longer keeps a large block alive.
+    /// This tensor if its memory holds nothing else, else a copy: a small view no longer keeps a large block live.
     pub fn compact(&self) -> Result<Self> {
         if self.fills_storage() {
             return Ok(self.clone());

@@ -67,8 +67,8 @@ impl Accumulation {
         self.done == self.batches
     }
 
-    /// A step and zero_grad, if the large batch is complete; tells whether it was. Fails if there are no gradients then,
-    /// since an optimizer in backward has used each up.
+    /// A step and zero_grad, if the large batch is complete; tells whether it was. Fails if there are no gradients
+    /// then, since an optimizer in backward has used each up.
     pub fn step(&mut self, optimizer: &mut dyn Optimizer) -> Result<bool> {
         if !self.is_complete() {
             return Ok(false);

@@ -30,7 +30,8 @@ impl Default for Adam {
 }
 
 /// Adam whose weight decay does not pass through the averages (Loshchilov and Hutter, 2019), with the settings,
-/// defaults and arithmetic of PyTorch's `torch.optim.AdamW`: before the step, p ← p · (1 − learning_rate · weight_decay).
+/// defaults and arithmetic of PyTorch's `torch.optim.AdamW`: before the step, p ← p · (1 − learning_rate ·
+/// weight_decay).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdamW {
     /// How far a step goes.

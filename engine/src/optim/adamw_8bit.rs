@@ -10,15 +10,16 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::tensor::Tensor;
 
-/// AdamW whose averages are kept as a byte a number, with one f32 for each block of 256 (Dettmers et al., "8-bit
+/// AdamW whose averages are kept as a byte per element, with one f32 for each block of 256 (Dettmers et al., "8-bit
 /// Optimizers via Block-wise Quantization", 2022): 2.03 bytes a parameter in place of AdamW's 8 in f32. A step decodes,
 /// averages, moves and codes again block by block in one pass, so there are no intermediate results.
 ///
-/// How exact it is: after each step, an average of gradients is off by at most 6 % of itself if it is within a factor of
-/// ten of the largest in its block, 11 % within a hundred, 18 % within a thousand, and becomes 0 below a four-millionth; an
-/// average of squares by 3, 6 and 11 %, and if it is above 0 it stays at least a three-millionth of the largest: no step is
-/// larger for it. The step itself uses the averages before they are coded, so errors do not grow.
-/// Parameters that matter much and take little memory, with fewer numbers than `smallest`, keep their averages in full.
+/// How exact it is: after each step, an average of gradients is off by at most 6 % of itself if it is within a factor
+/// of ten of the largest in its block, 11 % within a hundred, 18 % within a thousand, and becomes 0 below a
+/// four-millionth; an average of squares by 3, 6 and 11 %, and if it is above 0 it stays at least a three-millionth of
+/// the largest: no step is larger for it. The step itself uses the averages before they are coded, so errors do not
+/// grow. Parameters that matter much and take little memory, with fewer numbers than `smallest`, keep their averages in
+/// full.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdamW8bit {
     /// How far a step goes.
@@ -40,7 +41,7 @@ impl Default for AdamW8bit {
     }
 }
 
-/// What [`AdamW8bit`] remembers for a parameter.
+/// The state that [`AdamW8bit`] keeps for a parameter.
 #[derive(Debug)]
 pub enum Moments8bit {
     /// A large parameter's averages.

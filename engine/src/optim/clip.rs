@@ -10,8 +10,8 @@ use crate::error::{Error, Result};
 use crate::nn::Parameter;
 use crate::tensor::Tensor;
 
-/// The norm of all gradients as if they were one vector: (Σ |g|^order)^(1/order), or the largest magnitude for an infinite
-/// order; 2 is the length. One f64 on the device, the only memory it takes; 0 if there are no gradients.
+/// The norm of all gradients as if they were one vector: (Σ |g|^order)^(1/order), or the largest magnitude for an
+/// infinite order; 2 is the length. One f64 on the device, the only memory it takes; 0 if there are no gradients.
 ///
 /// Fails if `order` is not above 0, without parameters, and where an optimizer [in
 /// backward](super::run_in_backward) has used gradients up.
@@ -19,9 +19,9 @@ pub fn grad_norm(parameters: &[Parameter], order: f64) -> Result<Tensor> {
     norm("grad_norm", parameters, order)
 }
 
-/// Multiplies all gradients with `largest / norm` where their [norm](grad_norm) of order 2 is above `largest`, and gives
-/// that norm. The arithmetic is that of PyTorch's `torch.nn.utils.clip_grad_norm_`: the share is at most 1, and 10⁻⁶ is
-/// added to the norm.
+/// Multiplies all gradients with `largest / norm` where their [norm](grad_norm) of order 2 is above `largest`, and
+/// gives that norm. The arithmetic is that of PyTorch's `torch.nn.utils.clip_grad_norm_`: the share is at most 1, and
+/// 10⁻⁶ is added to the norm.
 ///
 /// Fails like [`grad_norm`], and if `largest` is below 0.
 pub fn clip_grad_norm(parameters: &[Parameter], largest: f64) -> Result<Tensor> {
@@ -41,7 +41,7 @@ pub fn clip_grad_norm_of(parameters: &[Parameter], largest: f64, order: f64) -> 
     Ok(total)
 }
 
-/// Makes every number of every gradient at least `-largest` and at most `largest`, like PyTorch's
+/// Makes every element of every gradient at least `-largest` and at most `largest`, like PyTorch's
 /// `torch.nn.utils.clip_grad_value_`.
 ///
 /// Fails if `largest` is below 0, and where an optimizer [in backward](super::run_in_backward) has used gradients up.

@@ -73,8 +73,8 @@ impl<R: Rule> InBackward<R> {
     }
 }
 
-/// Fails, for operation `op`, if a gradient is gone because an optimizer in backward has used it up: what `op` does needs
-/// the gradients of all parameters after backward.
+/// Fails, for operation `op`, if a gradient is gone because an optimizer in backward has used it up: what `op` does
+/// needs the gradients of all parameters after backward.
 pub(super) fn demand_gradients_left(op: &'static str, parameters: &[Parameter]) -> Result<()> {
     let is_gone = |parameter: &&Parameter| parameter.tensor.grad().is_none() && parameter.tensor.has_hooks();
     match parameters.iter().find(is_gone) {

@@ -16,7 +16,7 @@ use crate::nn::Parameter;
 use crate::tensor::Tensor;
 
 /// Dynamic loss scaling, with the settings, defaults and decisions of PyTorch's `torch.amp.GradScaler`: the scale falls
-/// whenever a gradient is infinite or not a number, and that step is left out; it rises after many steps without.
+/// whenever a gradient is infinite or NaN, and that step is left out; it rises after many steps without.
 ///
 /// Whether one was found is computed on the device, into one f32, and then read where the device has values. Elsewhere
 /// nothing is found. A step that is left out takes the same memory as one that is not.
@@ -95,8 +95,8 @@ impl LossScaler {
         backward_from_scaled(loss, self.scale)
     }
 
-    /// Divides the gradients by the scale before the step, so that they can be clipped or looked at. Fails for f16, where
-    /// small gradients would become 0: those are to be clipped as they are, by [`Self::scale`] times the norm.
+    /// Divides the gradients by the scale before the step, so that they can be clipped or looked at. Fails for f16,
+    /// where small gradients would become 0: those are to be clipped as they are, by [`Self::scale`] times the norm.
     pub fn unscale(&mut self, parameters: &[Parameter]) -> Result<()> {
         if self.unscaled.is_none() {
             let is_found = find(parameters)?;
@@ -107,8 +107,8 @@ impl LossScaler {
         Ok(())
     }
 
-    /// Steps with unscaled gradients, or leaves the step out if a gradient is not finite; tells whether it stepped. Then
-    /// changes the scale. Fails for f16 where unscaled gradients would be stored, and where an optimizer [in
+    /// Steps with unscaled gradients, or leaves the step out if a gradient is not finite; tells whether it stepped.
+    /// Then changes the scale. Fails for f16 where unscaled gradients would be stored, and where an optimizer [in
     /// backward](super::run_in_backward) has used gradients up.
     pub fn step(&mut self, optimizer: &mut dyn Optimizer) -> Result<bool> {
         let _phase = scope::phase_of_call(Phase::Optimizer);
@@ -144,7 +144,7 @@ impl LossScaler {
     }
 }
 
-/// Whether any gradient is infinite or not a number, as far as the device knows.
+/// Whether any gradient is infinite or NaN, as far as the device knows.
 fn find(parameters: &[Parameter]) -> Result<bool> {
     let op = "find_nonfinite";
     demand_gradients_left(op, parameters)?;

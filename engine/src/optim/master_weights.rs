@@ -9,21 +9,21 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::tensor::Tensor;
 
-/// A rule that trains copies of bf16 and f16 parameters in f32 (Micikevicius et al., "Mixed Precision Training", 2018): a
-/// step smaller than what the narrow type can tell apart is not lost. The copy is optimizer state, made at the first
+/// A rule that trains copies of bf16 and f16 parameters in f32 (Micikevicius et al., "Mixed Precision Training", 2018):
+/// a step smaller than what the narrow type can tell apart is not lost. The copy is optimizer state, made at the first
 /// step, and so is whatever `rule` remembers, in f32 too; parameters get the copies' numbers, rounded. Parameters of
 /// other types are left to `rule` alone.
 ///
-/// A [fused](super::Form::Fused) rule reads the narrow gradient, and writes copy and parameter, in one pass; there are no
-/// intermediate results. With another, the gradient of one parameter after another is widened: one intermediate result
-/// in f32, which serves as the rule's own.
+/// A [fused](super::Form::Fused) rule reads the narrow gradient, and writes copy and parameter, in one pass; there are
+/// no intermediate results. With another, the gradient of one parameter after another is widened: one intermediate
+/// result in f32, which serves as the rule's own.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct MasterWeights<R> {
     /// How the copies change.
     pub rule: R,
 }
 
-/// What [`MasterWeights`] remembers for a parameter.
+/// The state that [`MasterWeights`] keeps for a parameter.
 #[derive(Debug)]
 pub struct Master<S> {
     /// The copy in f32; none for parameters that need none.

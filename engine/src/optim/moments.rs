@@ -9,7 +9,7 @@ use crate::backend::{AdamStep, Binary, Call, Ternary, Unary};
 use crate::error::Result;
 use crate::tensor::Tensor;
 
-/// What Adam remembers for a parameter.
+/// The state that Adam keeps for a parameter.
 #[derive(Debug)]
 pub struct Moments {
     /// Steps so far, kept on the host.
@@ -38,7 +38,7 @@ impl Moments {
     }
 }
 
-/// What Adam and AdamW have in common: a step along the averages.
+/// The part shared by Adam and AdamW: a step along the averages.
 #[derive(Clone, Copy)]
 pub(super) struct Averaging {
     pub(super) learning_rate: f64,
@@ -125,8 +125,8 @@ impl Averaging {
     }
 
     /// What the averaged gradients are divided by, made of the averaged squares: in the gradients' memory where that is
-    /// free, else in new memory, after the gradient was let go. PyTorch keeps these for all parameters at once, too: that
-    /// is what makes its step the peak.
+    /// free, else in new memory, after the gradient was let go. PyTorch keeps these for all parameters at once, too:
+    /// that is what makes its step the peak.
     fn divisors(&self, targets: &[Target<'_, Moments>], grads: Vec<Tensor>) -> Result<Vec<Tensor>> {
         let _operation = Operation::begin("adam.sqrt", &[]);
         let mut divisors = Vec::with_capacity(grads.len());

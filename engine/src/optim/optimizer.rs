@@ -17,8 +17,8 @@ pub trait Optimizer {
         self.step_scaled(1.0)
     }
 
-    /// Like [`Self::step`], with every gradient multiplied by `scale`. Gradients may be changed. Fails for f16 where that
-    /// would lose small gradients.
+    /// Like [`Self::step`], with every gradient multiplied by `scale`. Gradients may be changed. Fails for f16 where
+    /// that would lose small gradients.
     fn step_scaled(&mut self, scale: f64) -> Result<()>;
 
     /// Takes and frees all the memory that a step would, and changes nothing: so that a step that is skipped for its

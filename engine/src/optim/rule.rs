@@ -9,7 +9,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::tensor::Tensor;
 
-/// How a rule goes through many parameters. The numbers that come out are the same, up to rounding.
+/// How a rule goes through many parameters. The elements that come out are the same, up to rounding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Form {
     /// Each operation is done for all parameters before the next operation, as PyTorch's `foreach=True`, its default on
@@ -61,8 +61,8 @@ pub trait Rule: Clone + Send + 'static {
     fn is_fused(&self) -> bool;
 
     /// Does one step for each of `updates`. Gradients are switched off meanwhile. Where arithmetic [is left
-    /// out](arithmetic::is_left_out), a step is not counted, but takes all the memory of one; what is remembered is then
-    /// made all the same, since that happens once.
+    /// out](arithmetic::is_left_out), a step is not counted, but takes all the memory of one; what is remembered is
+    /// then made all the same, since that happens once.
     fn update(&self, updates: Vec<Update<'_, Self::State>>) -> Result<()>;
 
     /// [`Self::update`] with all its memory and all its operations, but a fused rule may leave the arithmetic to
@@ -85,8 +85,8 @@ pub(crate) fn demand_not_negative(op: &'static str, settings: &[(&str, f64)]) ->
     settings.iter().try_for_each(check)
 }
 
-/// Allocates what a rule remembers for a parameter: within its scope, as optimizer state. It gets its numbers also where
-/// arithmetic is left out, since it is made once.
+/// Allocates what a rule remembers for a parameter: within its scope, as optimizer state. It gets its numbers also
+/// where arithmetic is left out, since it is made once.
 pub(crate) fn remember<T>(scope: ScopeId, allocate: impl FnOnce() -> Result<T>) -> Result<T> {
     let _scope = scope::scope_again(scope);
     let _category = scope::category(Category::OptimizerState);
@@ -141,8 +141,8 @@ pub(crate) fn decayed_grads<'a, S>(
     Ok((grads, targets))
 }
 
-/// Multiplies gradients in place, for a rule that does not do it itself. Fails for f16, where small numbers would become
-/// 0: that is what the scale was for.
+/// Multiplies gradients in place, for a rule that does not do it itself. Fails for f16, where small numbers would
+/// become 0: that is what the scale was for.
 pub(crate) fn scale_in_place<'a>(grads: impl IntoIterator<Item = (&'a Tensor, f64)>) -> Result<()> {
     let op = "unscale";
     let scaled = grads.into_iter().filter(|&(_, scale)| scale != 1.0);

@@ -40,7 +40,7 @@ impl Default for Sgd {
     }
 }
 
-/// What [`Sgd`] remembers for a parameter, if it has momentum.
+/// The state that [`Sgd`] keeps for a parameter, if it has momentum.
 #[derive(Debug)]
 pub struct Momentum {
     /// Steps so far, kept on the host. Before the first, the direction means nothing.

@@ -54,7 +54,7 @@ pub fn all() -> &'static [ScenarioInfo] {
     INFOS
 }
 
-/// The scenario called `name`, if `options` asks for nothing that it has not.
+/// The scenario called `name`, if it supports all of `options`.
 pub(crate) fn find(name: &str, options: &Options) -> Result<&'static Scenario, Error> {
     let scenario = SCENARIOS.iter().find(|scenario| scenario.info.name == name);
     let unknown =

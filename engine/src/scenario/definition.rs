@@ -23,7 +23,7 @@ pub struct ScenarioInfo {
 pub struct Variant {
     /// Its name on the command line.
     pub name: &'static str,
-    /// What is different, in a sentence.
+    /// The difference, as a sentence.
     pub about: &'static str,
 }
 
@@ -31,7 +31,7 @@ pub struct Variant {
 pub(crate) struct Scenario {
     /// What its users see.
     pub(crate) info: ScenarioInfo,
-    /// The optimizer, unless another is asked for; with none, parameters stay as they are.
+    /// The default optimizer; with none, parameters do not change.
     pub(crate) optimizer: Option<OptimizerKind>,
     /// Makes the model and its data.
     pub(crate) build: fn(&Device, &Options) -> Result<Box<dyn Task>>,

@@ -8,15 +8,15 @@ pub enum Error {
     /// No scenario of that name.
     #[error("unknown scenario '{name}'; the scenarios are {}", known.join(", "))]
     UnknownScenario {
-        /// As it was asked for.
+        /// As requested.
         name: String,
-        /// Those there are.
+        /// The existing ones.
         known: Vec<&'static str>,
     },
     /// No optimizer of that name.
     #[error("unknown optimizer '{name}'; expected sgd, adam or adamw")]
     UnknownOptimizer {
-        /// As it was asked for.
+        /// As requested.
         name: String,
     },
     /// An option that means nothing for this scenario.
@@ -26,7 +26,7 @@ pub enum Error {
         scenario: &'static str,
         /// As it is written on the command line.
         option: &'static str,
-        /// Those it has.
+        /// The existing ones.
         known: Vec<&'static str>,
     },
     /// No other form of that name.
@@ -37,9 +37,9 @@ pub enum Error {
     UnknownVariant {
         /// The scenario.
         scenario: &'static str,
-        /// As it was asked for.
+        /// As requested.
         name: String,
-        /// Those it has.
+        /// The existing ones.
         known: Vec<&'static str>,
     },
     /// An option with a value that it cannot have.
@@ -49,7 +49,7 @@ pub enum Error {
         option: &'static str,
         /// The value.
         value: String,
-        /// What would be right, in a sentence.
+        /// The expectation, as a sentence.
         need: &'static str,
     },
     /// No CUDA device to run on.

@@ -20,7 +20,7 @@ pub struct Options {
     pub dtype: Option<DType>,
     /// The type in which products are computed, whatever the parameters' type.
     pub autocast: Option<DType>,
-    /// The rank of the adapters that are trained in place of the weights.
+    /// The rank of the adapters that are trained instead of the weights.
     pub lora: Option<usize>,
     /// The type of the adapters.
     pub adapters: Option<DType>,
@@ -30,7 +30,7 @@ pub struct Options {
     pub checkpoint: bool,
     /// Whether operations keep all that their gradients read, also what is cheap to compute again.
     pub no_recompute: bool,
-    /// What changes the parameters.
+    /// The optimizer.
     pub optimizer: Option<OptimizerKind>,
     /// How the optimizer goes through the parameters.
     pub form: Option<Form>,
@@ -71,11 +71,11 @@ pub struct Sizes {
     pub hidden: Option<usize>,
     /// Blocks from the input on that are not trained, with what stands before them.
     pub freeze: Option<usize>,
-    /// Tokens that there are.
+    /// Vocabulary size.
     pub vocab: Option<usize>,
     /// Places in a sequence that have an embedding.
     pub positions: Option<usize>,
-    /// Classes that images are told apart into.
+    /// Number of classes.
     pub classes: Option<usize>,
     /// Height and width of an image, in pixels.
     pub image: Option<usize>,

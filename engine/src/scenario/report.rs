@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::options::DeviceChoice;
 
-/// What became of a run whose recording is complete.
+/// The result of a run whose recording is complete.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
     /// The loss of each step; none on a device without values.
@@ -22,7 +22,7 @@ pub struct Report {
 /// A request that could not be met.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutOfMemory {
-    /// Bytes that were asked for.
+    /// Requested bytes.
     pub requested: u64,
     /// Who has the memory, why the cache did not help, and what would: some lines of text.
     pub description: String,

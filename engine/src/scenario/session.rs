@@ -25,8 +25,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// Sets up the scenario `name` as `options` ask for; their steps are not looked at. What is recorded meanwhile is in
-    /// phase setup.
+    /// Sets up the scenario `name` as `options` ask for; their steps are not looked at. What is recorded meanwhile is
+    /// in phase setup.
     ///
     /// # Errors
     /// Unknown names and options, with a list of those there are; a device that is not there; not enough memory.

@@ -74,7 +74,7 @@ pub(crate) fn labels(count: usize, classes: usize, device: &Device) -> Result<Te
     Tensor::from_slice(&labels, count, device)
 }
 
-/// The random numbers of the data: other ones than the model's.
+/// The random numbers of the data, separate from the model's.
 pub(crate) fn data_rng(options: &Options) -> Rng {
     Rng::new(!options.seed)
 }

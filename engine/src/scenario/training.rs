@@ -19,7 +19,7 @@ pub(crate) struct Training {
     products: Option<DType>,
 }
 
-/// What becomes of a step's loss.
+/// How a step's loss is used.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LossIs {
     /// The host waits for it, and reads it.

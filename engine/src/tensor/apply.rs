@@ -11,14 +11,14 @@ use crate::layout::Layout;
 use crate::shape::Shape;
 
 impl Tensor {
-    /// `function` of every number, in new memory.
+    /// `function` of every element, in new memory.
     pub(crate) fn map(&self, function: Unary) -> Result<Self> {
         let out = self.same_shape()?;
         backend::unary(out.view(), function, Some(self.view()))?;
         Ok(out)
     }
 
-    /// `function` of every number, in this tensor's memory if it is free.
+    /// `function` of every element, in this tensor's memory if it is free.
     pub(crate) fn into_map(self, function: Unary) -> Result<Self> {
         if !self.is_free_to_write() {
             return self.map(function);
@@ -60,7 +60,7 @@ impl Tensor {
         Self::empty(*self.shape(), self.dtype(), self.device())
     }
 
-    /// The numbers in new, contiguous memory.
+    /// The elements in new, contiguous memory.
     pub(crate) fn copied(&self) -> Result<Self> {
         let out = self.same_shape()?;
         backend::copy(out.view(), self.view())?;
@@ -77,7 +77,7 @@ impl Tensor {
         if self.is_contiguous() { Ok(self) } else { self.copied() }
     }
 
-    /// The numbers in another type, in new memory if they are not of it.
+    /// The elements in another type, in new memory if they are not of it.
     pub(crate) fn converted(&self, dtype: DType) -> Result<Self> {
         if self.dtype() == dtype {
             return Ok(self.detach());

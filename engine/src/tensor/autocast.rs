@@ -11,11 +11,11 @@ thread_local! {
     static PRODUCTS: Cell<Option<DType>> = const { Cell::new(None) };
 }
 
-/// Has linear layers, matrix products and the losses behind them compute in `dtype` on this thread, whatever the type of
-/// what they are given, until the guard drops. Sums of different types are of the wider one, norms of their weights'.
-/// Parameters, their gradients and the optimizer's state stay as they are: mixed precision in the way of PyTorch's
-/// `torch.autocast` (Micikevicius et al.: "Mixed Precision Training", 2018). Converted weights are not kept for backward,
-/// but converted again.
+/// Has linear layers, matrix products and the losses behind them compute in `dtype` on this thread, whatever the type
+/// of what they are given, until the guard drops. Sums of different types are of the wider one, norms of their
+/// weights'. Parameters, their gradients and the optimizer's state stay as they are: mixed precision in the way of
+/// PyTorch's `torch.autocast` (Micikevicius et al.: "Mixed Precision Training", 2018). Converted weights are not kept
+/// for backward, but converted again.
 pub fn autocast(dtype: DType) -> AutocastGuard {
     AutocastGuard::set(Some(dtype))
 }

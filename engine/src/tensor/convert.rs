@@ -7,8 +7,9 @@ use crate::dtype::{DType, Element, Truth};
 use crate::error::{Error, Result};
 
 impl Tensor {
-    /// The numbers in order, the last axis fastest. Takes no memory on the device, so that a look changes no total of
-    /// a recording; one that records uses has the host's, on a device without values too. Fails if they are not of type `T`, or on a device without values.
+    /// The elements in order, the last axis fastest. Takes no memory on the device, so that a look changes no total of
+    /// a recording; one that records uses has the host's, on a device without values too. Fails if they are not of type
+    /// `T`, or on a device without values.
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         let op = "to_vec";
         if self.dtype() != T::DTYPE {
@@ -21,7 +22,7 @@ impl Tensor {
         to_host(self.view())
     }
 
-    /// The numbers as f64, whatever their type; see [`Self::to_vec`].
+    /// The elements as f64, whatever their type; see [`Self::to_vec`].
     pub fn to_f64_vec(&self) -> Result<Vec<f64>> {
         fn widened<T: Element>(tensor: &Tensor, widen: impl Fn(T) -> f64) -> Result<Vec<f64>> {
             Ok(tensor.to_vec::<T>()?.into_iter().map(widen).collect())
@@ -55,8 +56,8 @@ impl Tensor {
 
     /// The same numbers on `device`; this tensor if it is there already. Without history.
     ///
-    /// A copy to a CUDA device from its [pinned memory](Device::pinned), or from another CUDA device, returns before it is
-    /// done; it is work of the stream that the thread is in. Other copies wait.
+    /// A copy to a CUDA device from its [pinned memory](Device::pinned), or from another CUDA device, returns before it
+    /// is done; it is work of the stream that the thread is in. Other copies wait.
     pub fn to_device(&self, device: &Device) -> Result<Self> {
         if self.device() == device {
             return Ok(self.detach());
@@ -71,8 +72,8 @@ impl Tensor {
     /// The same numbers on another device.
     fn copied_to(&self, device: &Device) -> Result<Self> {
         let op = "to_device";
-        // Whoever copies from pinned memory by itself may be at it when that is freed. On devices that are done when a call
-        // returns, saying so makes recordings the same.
+        // Whoever copies from pinned memory by itself may be at it when that is freed. On devices that are done when a
+        // call returns, saying so makes recordings the same.
         let stream = device.current_stream();
         let is_pinned = self.device().pinned_stream(&stream).is_some();
         if is_pinned {
@@ -119,12 +120,13 @@ impl Tensor {
         }
     }
 
-    /// Says that work on `stream` uses the tensor's memory, which belongs to another stream: once freed, it is handed out
-    /// again only when what `stream` has been given by then is done. See [`crate::device::stream`] for who says so when.
+    /// Says that work on `stream` uses the tensor's memory, which belongs to another stream: once freed, it is
+    /// allocated again only when what `stream` has been given by then is done. See [`crate::device::stream`] for who
+    /// says so when.
     ///
     /// # Errors
-    /// If the stream is neither of the tensor's device nor, for a tensor in pinned memory, of the device that it is pinned
-    /// for.
+    /// If the stream is neither of the tensor's device nor, for a tensor in pinned memory, of the device that it is
+    /// pinned for.
     pub fn record_stream(&self, stream: &Stream) -> Result<()> {
         self.storage().record_stream(stream)
     }

@@ -11,7 +11,7 @@ use crate::shape::Shape;
 use crate::storage::Storage;
 
 impl Tensor {
-    /// Memory for a tensor; the numbers are whatever was there. Fails when the device runs out of memory.
+    /// Memory for a tensor; the elements are whatever was there. Fails when the device runs out of memory.
     pub fn empty(shape: impl Into<Shape>, dtype: DType, device: &Device) -> Result<Self> {
         let layout = Layout::contiguous(shape.into());
         let bytes = (layout.elements() as u64).saturating_mul(dtype.size() as u64);
@@ -52,8 +52,8 @@ impl Tensor {
         Ok(out)
     }
 
-    /// What [`from_slice`](Self::from_slice) would take and use of a device without values, for which there is no need of
-    /// numbers.
+    /// What [`from_slice`](Self::from_slice) would take and use of a device without values, for which there is no need
+    /// of numbers.
     pub(crate) fn as_from_slice(shape: impl Into<Shape>, dtype: DType, device: &Device) -> Result<Self> {
         let out = Self::empty(shape, dtype, device)?;
         out.storage().report_use();
@@ -81,7 +81,7 @@ impl Tensor {
         Ok(out)
     }
 
-    /// The numbers `start`, `start + step`, … , `count` of them.
+    /// The elements `start`, `start + step`, … , `count` of them.
     pub fn arange(count: usize, start: f64, step: f64, dtype: DType, device: &Device) -> Result<Self> {
         let out = Self::empty(count, dtype, device)?;
         backend::arange(out.view(), start, step)?;

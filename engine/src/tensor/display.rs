@@ -8,7 +8,7 @@ use super::Tensor;
 const SHOWN_AT_AN_END: usize = 3;
 
 impl fmt::Display for Tensor {
-    /// The numbers in brackets, long axes shortened, and what they are: `[1.0000, 2.0000] f32 [2] on cpu`.
+    /// The elements in brackets, long axes shortened, and what they are: `[1.0000, 2.0000] f32 [2] on cpu`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Ok(numbers) = self.to_f64_vec() {
             let decimals = if self.dtype().is_float() { f.precision().unwrap_or(4) } else { 0 };

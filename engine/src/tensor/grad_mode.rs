@@ -43,7 +43,7 @@ impl Drop for GradModeGuard {
     }
 }
 
-/// Whether what is cheap to compute again is computed again in backward, instead of being kept.
+/// Whether what is cheap to compute again is recomputed in backward, instead of being kept.
 pub(crate) fn recomputes() -> bool {
     RECOMPUTES.get()
 }

@@ -15,7 +15,7 @@ impl Tensor {
         backend::fill(self.view(), value)
     }
 
-    /// Takes over the numbers of `from`, which broadcasts to this shape.
+    /// Copies the elements of `from`, which broadcasts to this shape.
     pub fn copy_(&self, from: &Self) -> Result<()> {
         let op = "copy_";
         self.begin_change(op)?;
@@ -68,7 +68,7 @@ impl Tensor {
         self.combine_("addcdiv_", Ternary::AddDiv(scale), left, right)
     }
 
-    /// `function` of every number, to be done along with other calls.
+    /// `function` of every element, to be done along with other calls.
     pub(crate) fn map_call(&self, op: &'static str, function: Unary) -> Result<Call<'_>> {
         self.begin_change(op)?;
         Ok(Call::Unary(self.view(), function, None))
@@ -114,7 +114,7 @@ impl Tensor {
         backend::ternary(self.view(), function, left.view(), right.view())
     }
 
-    /// Fails where the numbers must not change; counts the change, so that a graph that saved them notices.
+    /// Fails where the elements must not change; counts the change, so that a graph that saved them notices.
     pub(crate) fn begin_change(&self, op: &'static str) -> Result<()> {
         if self.requires_grad() && is_grad_enabled() {
             return Err(Error::InPlace { op });

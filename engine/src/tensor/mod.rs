@@ -100,7 +100,7 @@ impl Tensor {
         self.0.layout.elements()
     }
 
-    /// What the numbers are.
+    /// The element type.
     pub fn dtype(&self) -> DType {
         self.0.dtype
     }
@@ -110,7 +110,7 @@ impl Tensor {
         self.0.storage.device()
     }
 
-    /// Where the numbers lie in the memory.
+    /// Where the elements lie in the memory.
     pub fn layout(&self) -> &Layout {
         &self.0.layout
     }
@@ -120,7 +120,7 @@ impl Tensor {
         &self.0.storage
     }
 
-    /// Whether the numbers lie one after another in order.
+    /// Whether the elements are contiguous.
     pub fn is_contiguous(&self) -> bool {
         self.0.layout.is_contiguous()
     }
@@ -176,7 +176,7 @@ impl Tensor {
         matches!(self.0.origin, Origin::Leaf(_))
     }
 
-    /// Says whether gradients are to be computed for this leaf. Fails for computed tensors and for whole numbers.
+    /// Says whether gradients are to be computed for this leaf. Fails for computed tensors and for integers.
     pub fn set_requires_grad(&self, requires_grad: bool) -> Result<()> {
         let op = "set_requires_grad";
         if requires_grad && !self.dtype().is_float() {
@@ -230,7 +230,7 @@ impl Tensor {
 
     /// Calls `hook` with this leaf whenever a backward pass has completed its gradient: when no operation of that pass
     /// will contribute any more. This is how an optimizer runs within backward and frees each gradient at once.
-    /// The hook is given the tensor; one that captures it as well keeps it alive for ever.
+    /// The hook is given the tensor; one that captures it as well keeps it live forever.
     pub fn on_grad_ready(&self, hook: impl FnMut(&Self) -> Result<()> + Send + 'static) -> Result<()> {
         let Some(leaf) = self.leaf() else {
             let what = "the tensor was computed by an operation; only leaves keep gradients".to_owned();

@@ -198,8 +198,8 @@ impl<'a> InputGradients<'a> {
         self.edges.get(input).is_some_and(Option::is_some)
     }
 
-    /// Gives the gradient of input `input`, or a contribution to it. It is moved, not copied, where it is the first; it is
-    /// added in place where the memory of either is free; it is dropped where nobody wants it.
+    /// Gives the gradient of input `input`, or a contribution to it. It is moved, not copied, where it is the first; it
+    /// is added in place where the memory of either is free; it is dropped where nobody wants it.
     pub fn give(&mut self, input: usize, grad: Tensor) -> Result<()> {
         let Some(Some(edge)) = self.edges.get(input) else {
             return Ok(());
@@ -222,8 +222,8 @@ impl<'a> InputGradients<'a> {
         }
     }
 
-    /// Takes the sum so far of input `input`, if there is one whose memory is free and contiguous: to be added to by the
-    /// kernel itself, and then [given](Self::give) back.
+    /// Takes the sum so far of input `input`, if there is one whose memory is free and contiguous: to be added to by
+    /// the kernel itself, and then [given](Self::give) back.
     pub fn take_sum(&mut self, input: usize) -> Option<Tensor> {
         let Some(Some(edge)) = self.edges.get(input) else {
             return None;
@@ -261,8 +261,9 @@ impl<'a> InputGradients<'a> {
         }
     }
 
-    /// The sum so far of input `input`, contiguous, and 1; or new memory, whose content is unspecified, and 0: the factor
-    /// of what is there, for what is to be [given](Self::give). Named a gradient in recordings if it is a leaf's.
+    /// The sum so far of input `input`, contiguous, and 1; or new memory, whose content is unspecified, and 0: the
+    /// factor of what is there, for what is to be [given](Self::give). Named a gradient in recordings if it is a
+    /// leaf's.
     pub fn take_sum_or_new(&mut self, input: usize, like: &Tensor) -> Result<(Tensor, f64)> {
         match self.take_sum(input) {
             Some(sum) => Ok((sum, 1.0)),

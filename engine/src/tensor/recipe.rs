@@ -1,9 +1,9 @@
 //! Recipes that cheaply recompute a tensor from what its operation keeps for backward anyway.
 //!
-//! A linear layer keeps its input for backward, and GELU keeps its own: in a transformer's MLP that is two large buffers
-//! where one would do, since GELU is cheap to compute again. So GELU's result carries a recipe, and whoever would save it
-//! saves the recipe instead. Only operations that cost as little as reading and writing their tensors have recipes, and
-//! the numbers computed again are the same to the bit.
+//! A linear layer keeps its input for backward, and GELU keeps its own: in a transformer's MLP that is two large
+//! buffers where one would do, since GELU is cheap to compute again. So GELU's result carries a recipe, and whoever
+//! would save it saves the recipe instead. Only operations that cost as little as reading and writing their tensors
+//! have recipes, and the elements recomputed are the same to the bit.
 //!
 //! Some operations, such as a concatenation, keep nothing themselves. Their results carry an `Offer`: a recipe for as
 //! long as others keep what it is made from.

@@ -62,7 +62,7 @@ pub(crate) enum Ingredient {
         /// How often its memory had been changed in place.
         version: u32,
     },
-    /// A view of a tensor that is computed again itself.
+    /// A view of a tensor that is recomputed itself.
     Recipe {
         /// How.
         recipe: Arc<dyn Recipe>,

@@ -41,10 +41,10 @@ fn cast_to<I: Castable, O: Castable>(out: View<'_>, input: View<'_>) -> Result<(
     convert(out, input, &|(value,): (I,)| O::narrow(value.wide()))
 }
 
-/// A number that becomes another by way of double precision, which holds all of them but the largest whole numbers.
+/// A number that becomes another by way of double precision, which holds all of them but the largest integers.
 trait Castable: Pod + Send + Sync {
     fn wide(self) -> f64;
-    /// The nearest fraction; whole numbers are cut off, and end at the largest and smallest there are.
+    /// The nearest fraction; integers are cut off, and end at the largest and smallest there are.
     fn narrow(value: f64) -> Self;
 }
 

@@ -48,7 +48,7 @@ fn copy_as<T: Pod + Send + Sync>(out: View<'_>, input: View<'_>) -> Result<()> {
     convert(out, input, &|(value,): (T,)| value)
 }
 
-/// The numbers in order, the last axis fastest, as the host's own.
+/// The elements in order, the last axis fastest, as the host's own.
 pub fn to_host<T: Pod>(input: View<'_>) -> Result<Vec<T>> {
     let memory = input.storage.read::<T>("to_vec")?;
     let mut numbers = vec![T::zeroed(); input.layout.elements()];

@@ -106,7 +106,7 @@ impl Size {
         Self { classes: shape[1], places: shape[2..].iter().product() }
     }
 
-    /// Numbers that lie one after another and are alike: at least one, as chunks are never empty.
+    /// Numbers that are contiguous and are alike: at least one, as chunks are never empty.
     fn line(self) -> usize {
         (if self.places == 1 { self.classes } else { self.places }).max(1)
     }

@@ -118,8 +118,9 @@ pub(super) fn multiply<R: Product<Real = R>>(
     R::product(product, Parallelism::None);
 }
 
-/// `out = factors[0] · left · right + factors[1] · out`, with sizes `[m, k, n]` and strides `[down, right]`. All elements
-/// are within memory that whoever makes this holds borrowed until it is computed; the output is borrowed alone.
+/// `out = factors[0] · left · right + factors[1] · out`, with sizes `[m, k, n]` and strides `[down, right]`. All
+/// elements are within memory that whoever makes this holds borrowed until it is computed; the output is borrowed
+/// alone.
 #[derive(Clone, Copy)]
 pub(super) struct Matrices<T: Float> {
     size: [usize; 3],

@@ -92,7 +92,7 @@ wide! {
         }
     }
 
-    /// Writes each number made normal, and its gradient times its weight.
+    /// Writes each element made normal, and its gradient times its weight.
     fn load_slopes[T: Float](
         normals: &mut [T::Real],
         slopes: &mut [T::Real],

@@ -27,7 +27,7 @@ pub trait Real:
     const ZERO: Self;
     /// 1.
     const ONE: Self;
-    /// Below every number.
+    /// Below every element.
     const LEAST: Self;
     /// The nearest value.
     fn of(value: f64) -> Self;
@@ -54,7 +54,7 @@ pub trait Real:
         if self >= other || self.is_nan() { self } else { other }
     }
 
-    /// Whether this is not a number.
+    /// Whether this is NaN.
     #[inline(always)]
     fn is_nan(self) -> bool {
         self.partial_cmp(&self).is_none()
@@ -119,7 +119,7 @@ pub trait Float: Pod + Send + Sync + 'static {
     /// The nearest value that can be stored.
     fn store(value: Self::Real) -> Self;
 
-    /// These numbers as what arithmetic is done in, where that is the same.
+    /// These elements as what arithmetic is done in, where that is the same.
     fn as_real(numbers: &[Self]) -> Option<&[Self::Real]>;
 }
 
@@ -147,7 +147,7 @@ float!(f64, f64, std::convert::identity, std::convert::identity, Some);
 float!(bf16, f32, halves::from_bf16, halves::to_bf16, |_| None);
 float!(f16, f32, halves::from_f16, halves::to_f16, |_| None);
 
-/// Runs `$body` with `$T` standing for the Rust type of `$dtype`'s elements; fails for whole numbers.
+/// Runs `$body` with `$T` standing for the Rust type of `$dtype`'s elements; fails for integers.
 macro_rules! with_float {
     ($op:expr, $dtype:expr, $T:ident => $body:expr) => {
         match $dtype {

@@ -156,7 +156,7 @@ fn adam_as<T: Float, G: Float>(
     Ok(())
 }
 
-/// An [`AdamStep`] in the numbers that it is computed in.
+/// An [`AdamStep`] in the type that it is computed in.
 pub(super) struct AdamNumbers<R> {
     rate: R,
     entering: [R; 2],

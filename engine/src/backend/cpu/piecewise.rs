@@ -13,7 +13,7 @@ use crate::error::Result;
 const A_BYTE: usize = 4;
 
 // What the two bits say.
-/// −1; of two operands, that both slopes are 1, as one of them is no number.
+/// −1; of two operands, that both slopes are 1, as one of them is NaN.
 const ODD: u8 = 0;
 const FLAT: u8 = 1;
 const HALF: u8 = 2;
@@ -63,7 +63,7 @@ fn shares<R: Real>(left: R, right: R) -> u8 {
     }
 }
 
-/// Fills `out` and, two bits an element, `slopes`. Without a right operand, the left stands in.
+/// Fills `out` and, two bits per element, `slopes`. Without a right operand, the left stands in.
 fn run<T: Float>(
     out: View<'_>,
     slopes: Option<View<'_>>,

@@ -6,7 +6,7 @@ use crate::backend::nest::Nest;
 use crate::error::Result;
 
 fn raised<R: Real>(base: R, exponent: f64) -> R {
-    // Roots are computed as such, as in PyTorch: the root of −∞ is no number, its power with ½ would be ∞.
+    // Roots are computed as such, as in PyTorch: the root of −∞ is NaN, its power with ½ would be ∞.
     let base = base.wide();
     R::of(if exponent == 0.5 {
         base.sqrt()

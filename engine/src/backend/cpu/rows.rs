@@ -1,7 +1,7 @@
 //! Helpers for kernels over contiguous elements.
 //!
-//! Sums are made in lanes, each of every so-manieth number, as a processor's vectors hold them; how many lanes there are
-//! does not depend on the processor.
+//! Sums are made in lanes, each of every so-manieth number, as a processor's vectors hold them; how many lanes there
+//! are does not depend on the processor.
 
 use super::number::{Float, Real};
 use super::wide::wide;
@@ -30,7 +30,7 @@ wide! {
         }
     }
 
-    /// Writes the numbers nearest to `factor` times the values.
+    /// Writes the elements nearest to `factor` times the values.
     pub(super) fn store[T: Float](out: &mut [T], values: &[T::Real], factor: T::Real) {
         for (number, &value) in out.iter_mut().zip(values) {
             *number = T::store(factor * value);
@@ -112,7 +112,7 @@ wide! {
         total(lanes)
     }
 
-    /// The largest; NaN if there is one, and below every number if there are none.
+    /// The largest; NaN if there is one, and below every element if there are none.
     pub(super) fn largest[T: Float](row: &[T]) -> T::Real {
         let mut lanes = [T::Real::LEAST; LANES];
         let (chunks, rest) = row.as_chunks::<LANES>();
@@ -127,7 +127,7 @@ wide! {
         lanes.into_iter().fold(T::Real::LEAST, Real::largest)
     }
 
-    /// Makes each number less by both values, the first first: so large numbers lose no digits.
+    /// Makes each element less by both values, the first first: so large numbers lose no digits.
     pub(super) fn less[T: Float](row: &mut [T], values: [T::Real; 2]) {
         let [first, second] = values;
         for x in row {
@@ -156,14 +156,14 @@ wide! {
         }
     }
 
-    /// Makes each number e to its distance from `origin`.
+    /// Makes each element e to its distance from `origin`.
     pub(super) fn exponents[R: Real](row: &mut [R], origin: R) {
         for x in row {
             *x = (*x - origin).exp();
         }
     }
 
-    /// Writes e to each number's distance from `origin`, times `factor`.
+    /// Writes e to each element's distance from `origin`, times `factor`.
     pub(super) fn shares[T: Float](row: &mut [T], origin: T::Real, factor: T::Real) {
         for x in row {
             *x = T::store((x.load() - origin).exp() * factor);
@@ -171,7 +171,7 @@ wide! {
     }
 }
 
-/// The sum of e to each number's distance from `origin`.
+/// The sum of e to each element's distance from `origin`.
 pub(super) fn exponent_sum<T: Float>(row: &[T], origin: T::Real) -> T::Real {
     const PART: usize = 512;
     let mut exponents_of = [T::Real::ZERO; PART];

@@ -6,7 +6,7 @@
 /// 1.5 · 2²³: a number added to it is rounded to a whole one, which then stands in the lowest bits.
 const ROUND: f32 = 12_582_912.0;
 
-/// ln 2, in a part of few bits, so that its product with a small whole number is exact, and the rest.
+/// ln 2, in a part of few bits, so that its product with a small integer is exact, and the rest.
 const LN_2: [f32; 2] = [0.693_359_4, -2.121_944_4e-4];
 
 /// The polynomial's value, coefficients from the highest power down.

@@ -46,7 +46,7 @@ fn log_softmax_row<T: Float>(row: &mut [T]) {
     rows::less(row, [largest, sum.ln()]);
 }
 
-/// A row's largest number and the sum of e to each number's distance from it.
+/// A row's largest number and the sum of e to each element's distance from it.
 pub(super) fn exponent_sum<T: Float>(row: &[T]) -> (T::Real, T::Real) {
     let largest = rows::largest(row);
     (largest, rows::exponent_sum(row, largest))

@@ -63,7 +63,7 @@ impl<'a, T: Float> Source<'a, T> {
         }
     }
 
-    /// The numbers to read from `start` on, where these are not in memory that is written.
+    /// The elements to read from `start` on, where these are not in memory that is written.
     fn from(&self, start: usize) -> Option<&[T]> {
         match self {
             Self::Read(memory, view) => Some(&part(memory, *view)[start..]),

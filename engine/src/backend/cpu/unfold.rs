@@ -50,7 +50,8 @@ pub fn fold_add(image: View<'_>, columns: View<'_>, window: Window) -> Result<()
 /// Where the elements of columns come from.
 struct Columns {
     window: Window,
-    /// Rows of the columns, which are the kernel's places in each channel, and how far apart they and their elements are.
+    /// Rows of the columns, which are the kernel's places in each channel, and how far apart they and their elements
+    /// are.
     rows: usize,
     places: usize,
     down: usize,
@@ -85,8 +86,8 @@ impl Columns {
         (ELEMENTS_A_TASK / self.places.max(1)).max(1)
     }
 
-    /// Calls `run(places, y)` for each run of places in one line of the result, with their line of the image if they are
-    /// not in the padding.
+    /// Calls `run(places, y)` for each run of places in one line of the result, with their line of the image if they
+    /// are not in the padding.
     fn runs(&self, row: usize, mut run: impl FnMut(Range<usize>, Option<usize>)) {
         let Window { kernel, stride, padding, places: [_, width], first, .. } = self.window;
         let i = row / kernel[1] % kernel[0];

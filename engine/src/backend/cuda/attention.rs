@@ -1,7 +1,8 @@
 //! Attention, softmax(query · keyᵀ) · value, by tiles of queries and keys, so that scores never leave registers.
 //!
-//! As in flash attention (Dao: "FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning", 2023),
-//! but that backward computes the gradients of queries by a kernel of their own, where no two blocks add to one number.
+//! As in flash attention (Dao: "FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning",
+//! 2023), but that backward computes the gradients of queries by a kernel of their own, where no two blocks add to one
+//! number.
 
 use bytemuck::{Pod, Zeroable};
 use highwater_kernels::{Arguments, Grid, Kernel};
@@ -109,7 +110,7 @@ fn is_wide(address: u64, view: View<'_>) -> bool {
     distances.chain([address, bytes(shape[3])]).all(|bytes| bytes.is_multiple_of(16))
 }
 
-/// Fails unless numbers of a row lie one after another.
+/// Fails unless numbers of a row are contiguous.
 fn check_rows(views: &[View<'_>]) {
     let is_row = |view: &View<'_>| view.layout.shape()[3] <= 1 || view.layout.strides()[3] == 1;
     assert!(views.iter().all(is_row), "numbers of a row lie one after another");

@@ -38,7 +38,7 @@ pub fn add_norm(total: View<'_>, input: View<'_>, order: f64) -> Result<()> {
     parts.end(&queue, kernel(end), Arguments::new().with(to.address()), |arguments| arguments)
 }
 
-/// Those that a thread takes at a time where they lie one after another.
+/// Those that a thread takes at a time where they are contiguous.
 fn elements_a_thread(view: View<'_>) -> u64 {
     16 / view.dtype.size() as u64
 }

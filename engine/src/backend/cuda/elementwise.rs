@@ -62,7 +62,7 @@ pub fn copy(out: View<'_>, input: View<'_>) -> Result<()> {
     queue.launch(Kernel::new("fill", "copy", moved(out.dtype)), lines.grid, &lines.after(arguments))
 }
 
-/// The numbers in order, the last axis fastest, as the host's own. Waits for the device; takes none of its memory.
+/// The elements in order, the last axis fastest, as the host's own. Waits for the device; takes none of its memory.
 pub fn to_host<T: Pod>(input: View<'_>) -> Result<Vec<T>> {
     let (first, end) = (input.layout.offset(), input.layout.end());
     let mut memory = vec![T::zeroed(); end.saturating_sub(first)];

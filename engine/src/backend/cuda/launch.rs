@@ -75,8 +75,8 @@ pub(super) fn writing<'a>(view: View<'a>, op: &'static str) -> Result<Place<'a>>
     Ok(Place { lent: view.storage.lend_to_write(op)?, first_byte: first_byte(view) })
 }
 
-/// Views that a kernel writes, of which several may lie in one memory: what is lent, and the address of each view's first
-/// element.
+/// Views that a kernel writes, of which several may lie in one memory: what is lent, and the address of each view's
+/// first element.
 pub(super) fn writing_all<'a, const N: usize>(
     views: [View<'a>; N],
     op: &'static str,
@@ -139,7 +139,7 @@ pub(super) fn loop_words<const N: usize>(lengths: &[usize], strides: [&[usize]; 
     words
 }
 
-/// Whether operands lie one after another, all in the same order.
+/// Whether operands are contiguous, all in the same order.
 pub(super) fn is_in_order<const N: usize>(nest: &Nest<N>) -> bool {
     let (lengths, strides) = nest.axes();
     lengths.len() == 1 && (lengths[0] == 1 || strides.iter().all(|strides| strides[0] == 1))
@@ -175,12 +175,12 @@ impl<'a> Queue<'a> {
         self.gpu.grid_over(elements as u64, each)
     }
 
-    /// Gives a kernel to the stream. Its arguments are addresses of [`Place`]s that the caller still holds, of the sizes
-    /// that it passes along, and plain numbers: what the kernel of that name declares.
+    /// Gives a kernel to the stream. Its arguments are addresses of [`Place`]s that the caller still holds, of the
+    /// sizes that it passes along, and plain numbers: what the kernel of that name declares.
     pub(super) fn launch(&self, kernel: Kernel, grid: Grid, arguments: &Arguments) -> Result<()> {
         // SAFETY: each twin of a file of kernels passes what that file declares, which tests hold for every kernel with
-        // every type; views end within their storages (`check_end`), and a kernel stays within its views. A storage that
-        // is freed is given only to later work of the same stream, or waits for the streams that used it.
+        // every type; views end within their storages (`check_end`), and a kernel stays within its views. A storage
+        // that is freed is given only to later work of the same stream, or waits for the streams that used it.
         unsafe { self.gpu.launch(kernel, grid, self.stream, arguments) }?;
         Ok(())
     }

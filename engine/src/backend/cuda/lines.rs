@@ -46,7 +46,7 @@ impl Lines {
     }
 }
 
-/// Lines of `length` elements of so many bytes that lie one after another from each of these addresses on, `count` of
+/// Lines of `length` elements of so many bytes that are contiguous from each of these addresses on, `count` of
 /// them: whether they are moved in packs, and the grid. What is absent is at 0.
 pub(super) fn in_order(queue: &Queue<'_>, addresses: &[u64], bytes: usize, [length, count]: [usize; 2]) -> (u32, Grid) {
     let width = WIDE_BYTES / bytes;
@@ -61,8 +61,8 @@ pub(super) fn most_blocks(queue: &Queue<'_>) -> u64 {
     u64::from(queue.gpu().processors()) * BLOCKS_A_PROCESSOR
 }
 
-/// For `lines` lines of `units` elements or packs, at most about `most` blocks. Where there is one line, all threads lie
-/// along it.
+/// For `lines` lines of `units` elements or packs, at most about `most` blocks. Where there is one line, all threads
+/// lie along it.
 pub(super) fn grid(units: u64, lines: u64, most: u64) -> Grid {
     const MOST_ALONG_Y: u64 = 65_535;
     let across = units.clamp(1, u64::from(THREADS)).next_power_of_two();

@@ -1,7 +1,7 @@
 //! The CUDA backend: launches kernels on a stream. Calls return before the work is done.
 //!
-//! Each file is the twin of the one of the same name in `cpu`, and starts the kernels of the one of the same name in the
-//! kernels crate. `launch` is what all of them use. Nothing here allocates device memory.
+//! Each file is the twin of the one of the same name in `cpu`, and starts the kernels of the one of the same name in
+//! the kernels crate. `launch` is what all of them use. Nothing here allocates device memory.
 
 mod launch;
 mod lines;

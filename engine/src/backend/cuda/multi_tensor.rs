@@ -39,7 +39,7 @@ impl<'a> Operand<'a> {
     }
 }
 
-/// A tensor's part of a launch. Its operands lie one after another, all in the same order.
+/// A tensor's part of a launch. Its operands are contiguous, all in the same order.
 pub(super) struct Part<'a> {
     pub(super) elements: usize,
     pub(super) operands: Vec<Operand<'a>>,
@@ -51,7 +51,7 @@ pub(super) struct Work<'a> {
     pub(super) kernel: Kernel,
     /// Bytes of arguments in which the kernel is told of tensors: as it declares them.
     pub(super) bytes: usize,
-    /// What all have in common.
+    /// The common part.
     pub(super) common: Common<'a>,
     /// The kernel's second and last argument, behind the address of what is in common, if anything is.
     pub(super) numbers: Vec<u64>,

@@ -37,8 +37,8 @@ struct Added {
     stride: u64,
 }
 
-/// The elements of `whole` that meet `places`, but for `axis`, of which it has the first alone; as many as are asked for
-/// stand in for what is not there.
+/// The elements of `whole` that meet `places`, but for `axis`, of which it has the first alone; as many as are asked
+/// for stand in for what is not there.
 fn first_of_lines(op: &'static str, whole: &Layout, places: &Layout, axis: usize) -> Result<Layout> {
     let met = (0..whole.shape().rank())
         .filter(|&other| other != axis)

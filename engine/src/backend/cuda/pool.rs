@@ -36,7 +36,7 @@ impl Images {
     }
 }
 
-/// Where places within windows lie: as bytes and as whole numbers, one of which is not there.
+/// Where places within windows lie: as bytes and as integers, one of which is not there.
 fn of_places(dtype: DType, places: &Option<Place<'_>>) -> [u64; 2] {
     let address = address_of(places);
     if dtype == DType::U8 { [address, 0] } else { [0, address] }

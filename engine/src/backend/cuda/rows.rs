@@ -36,8 +36,8 @@ impl Rows {
         Self::shared(queue.gpu().processors(), size, dtype.size() as u64)
     }
 
-    /// `rows` of `width` numbers of `bytes` bytes, for a device of so many processors. Short rows are for some lanes of a
-    /// warp, long ones for a block, and so are rather short ones where blocks would be too few.
+    /// `rows` of `width` numbers of `bytes` bytes, for a device of so many processors. Short rows are for some lanes of
+    /// a warp, long ones for a block, and so are rather short ones where blocks would be too few.
     fn shared(processors: u32, [rows, width]: [u64; 2], bytes: u64) -> Self {
         let threads = u64::from(THREADS);
         let packs = (width * bytes).div_ceil(16);
@@ -66,7 +66,7 @@ impl Rows {
     }
 }
 
-/// What a kernel reads that writes `out`: the input, if it lies in order; else, none: `out` itself, which has a copy.
+/// What a kernel reads that writes `out`: the input, if it is contiguous; else, none: `out` itself, which has a copy.
 pub(super) fn in_order<'a>(out: View<'_>, input: Option<View<'a>>) -> Result<Option<View<'a>>> {
     match input {
         Some(input) if !input.layout.is_contiguous() => copy(out, input).map(|()| None),

@@ -54,7 +54,7 @@ impl Walk {
         }
     }
 
-    /// Threads of a warp walk along lines whose elements lie one after another; else neighbours walk along neighbouring
+    /// Threads of a warp walk along lines whose elements are contiguous; else neighbours walk along neighbouring
     /// lines, unless those are too few.
     fn walker(&self) -> Walker {
         let is_few = self.lines < FEW_LINES;

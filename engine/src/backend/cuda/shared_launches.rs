@@ -55,7 +55,7 @@ fn shared(call: Call<'_>) -> Result<Option<(Work<'_>, Part<'_>)>> {
     })
 }
 
-/// A function of multi_tensor.cu, of `out` and what is read, if all lies in order.
+/// A function of multi_tensor.cu, of `out` and what is read, if all is contiguous.
 fn part<'a, const N: usize>(
     name: &'static str,
     numbers: [f64; 2],

@@ -37,10 +37,10 @@ impl Source {
     }
 }
 
-/// What is allowed in loading, and where the numbers are.
+/// What is allowed in loading, and where the elements are.
 #[derive(Clone, Copy)]
 pub struct Loading<'a> {
-    /// Changes numbers of another type to the parameter's. Whole numbers beyond 2⁵³ and fractions may be rounded.
+    /// Changes numbers of another type to the parameter's. Integers beyond 2⁵³ and fractions may be rounded.
     pub converts: bool,
     /// Leaves parameters as they are that the file does not hold.
     pub keeps_missing: bool,
@@ -65,11 +65,11 @@ impl fmt::Debug for Loading<'_> {
     }
 }
 
-/// Gives `parameters` the numbers of the tensors that are called like their paths in the safetensors file at `path`.
+/// Gives `parameters` the elements of the tensors that are called like their paths in the safetensors file at `path`.
 ///
-/// Fails, and changes nothing, if the file cannot be read, is no safetensors file, lacks a parameter, holds anything else,
-/// or holds one in another shape or type; the error names each. On a device without values everything is checked, and no
-/// number is read. No memory is taken on the device.
+/// Fails, and changes nothing, if the file cannot be read, is no safetensors file, lacks a parameter, holds anything
+/// else, or holds one in another shape or type; the error names each. On a device without values everything is checked,
+/// and no number is read. No memory is taken on the device.
 pub fn load_safetensors(parameters: &[Parameter], path: impl AsRef<Path>) -> Result<()> {
     load_safetensors_with(parameters, path, Loading::default())
 }
@@ -135,7 +135,7 @@ pub fn load_safetensors_with(parameters: &[Parameter], path: impl AsRef<Path>, l
     Ok(())
 }
 
-/// The type of the numbers in the file, if they can become the parameter's.
+/// The type of the elements in the file, if they can become the parameter's.
 fn fit(parameter: &Parameter, entry: &Entry, is_transposed: bool, converts: bool) -> Result<DType, String> {
     let (path, tensor) = (&parameter.path, &parameter.tensor);
     let stored = match &entry.dtype {

@@ -12,8 +12,8 @@ use super::numbers::{self, Failure};
 use crate::error::{Error, Result};
 use crate::nn::Parameter;
 
-/// Writes `parameters` into a safetensors file at `path`, each under its own path. What was there is replaced when all is
-/// written; until then it stays as it was.
+/// Writes `parameters` into a safetensors file at `path`, each under its own path. What was there is replaced when all
+/// is written; until then it stays as it was.
 ///
 /// Fails if the file cannot be written, if two parameters have the same path, and on a device without values.
 pub fn save_safetensors(parameters: &[Parameter], path: impl AsRef<Path>) -> Result<()> {
@@ -43,7 +43,7 @@ pub fn save_safetensors(parameters: &[Parameter], path: impl AsRef<Path>) -> Res
     })
 }
 
-/// The length and the JSON; it ends at a multiple of eight bytes, so that the numbers are aligned.
+/// The length and the JSON; it ends at a multiple of eight bytes, so that the elements are aligned.
 fn header(parameters: &[&Parameter]) -> Result<Vec<u8>, String> {
     let mut end = 0;
     let mut infos = Vec::new();
