@@ -211,7 +211,7 @@ impl Exporter {
             let lines = sources.iter().map(|source| self.source_line(source)).collect();
             symbols.push(Symbols { frame, lines });
         }
-        let problem = |problem: &symbolize::Problem| Problem::new(problem.to_string());
+        let problem = |problem: &symbolize::SymbolProblem| Problem::new(problem.to_string());
         (symbols, symbolizer.problems().iter().map(problem).collect())
     }
 

@@ -12,7 +12,7 @@ use super::pytorch::{Run, Stages, measure, runs};
 pub struct Comparison {
     /// Markdown, a section for each model.
     pub text: String,
-    /// Stages that take more than 0.5 % above PyTorch's, each in a sentence.
+    /// Stages that take more than 0.5% above PyTorch's, each in a sentence.
     pub above: Vec<String>,
     /// By run, our highest total in backward and optimizer over PyTorch's.
     pub peak_ratios: Vec<f64>,
@@ -41,7 +41,7 @@ impl Comparison {
         }
         let (count, above, mean) = (comparison.peak_ratios.len(), comparison.above.len(), comparison.mean());
         comparison.line(&format!(
-            "\n{count} runs. Stages more than 0.5 % above PyTorch's: {above}. Geometric mean of the peaks' ratios: {mean:.3}."
+            "\n{count} runs. Stages more than 0.5% above PyTorch's: {above}. Geometric mean of the peaks' ratios: {mean:.3}."
         ));
         comparison
     }

@@ -13,7 +13,7 @@ use highwater_app::files::destination::same;
 use highwater_app::files::is_stdin;
 use highwater_app::gui::surface::{Format, Paper, Sheet, SheetView, save_view};
 use highwater_app::gui::views::colouring::ColourBy;
-use highwater_app::gui::views::timeline::{Look, Stacking};
+use highwater_app::gui::views::timeline::{Stacking, TimelineLook};
 use highwater_app::selection::{Axis, Pin, Selection, View};
 use highwater_app::session::Recording;
 use highwater_snapshots::units::format_bytes;
@@ -57,7 +57,7 @@ pub fn run(arguments: &RenderArguments, page: &mut Page<'_>) -> Result<Status, F
     }
     // A view of one moment has colours of its own.
     let colours = if view.is_of_moment { PictureColours::Category } else { colours_of(arguments)? };
-    let look = Look {
+    let look = TimelineLook {
         colour_by: colour_by(colours, &recording)?,
         stacking: if arguments.stack_by == PictureOrder::Age { Stacking::Age } else { Stacking::Colour },
         has_lines: true,

@@ -1,7 +1,7 @@
 //! The list of scenarios and their definitions.
 
 use super::definition::{Scenario, ScenarioInfo};
-use super::error::Error;
+use super::error::ScenarioError;
 use super::options::Options;
 use super::{branch, chain, fcn, language, nerf, rnn, small, vit};
 
@@ -55,27 +55,29 @@ pub fn all() -> &'static [ScenarioInfo] {
 }
 
 /// The scenario called `name`, if it supports all of `options`.
-pub(crate) fn find(name: &str, options: &Options) -> Result<&'static Scenario, Error> {
+pub(crate) fn find(name: &str, options: &Options) -> Result<&'static Scenario, ScenarioError> {
     let scenario = SCENARIOS.iter().find(|scenario| scenario.info.name == name);
-    let unknown =
-        || Error::UnknownScenario { name: name.to_owned(), known: INFOS.iter().map(|info| info.name).collect() };
+    let unknown = || ScenarioError::UnknownScenario {
+        name: name.to_owned(),
+        known: INFOS.iter().map(|info| info.name).collect(),
+    };
     let scenario = scenario.ok_or_else(unknown)?;
     let info = &scenario.info;
     for (option, value) in options.given() {
         let has_it = info.options.contains(&option) || (option == "--variant" && !info.variants.is_empty());
         if !has_it {
             let known = COMMON.iter().chain(info.options).copied().collect();
-            return Err(Error::UnknownOption { scenario: info.name, option, known });
+            return Err(ScenarioError::UnknownOption { scenario: info.name, option, known });
         }
         if value == "0" && !MAY_BE_ZERO.contains(&option) {
-            return Err(Error::OptionValue { option, value, need: "expected at least 1" });
+            return Err(ScenarioError::OptionValue { option, value, need: "expected at least 1" });
         }
     }
     if let Some(variant) = &options.variant
         && !info.variants.iter().any(|known| known.name == variant)
     {
         let known = info.variants.iter().map(|variant| variant.name).collect();
-        return Err(Error::UnknownVariant { scenario: info.name, name: variant.clone(), known });
+        return Err(ScenarioError::UnknownVariant { scenario: info.name, name: variant.clone(), known });
     }
     Ok(scenario)
 }

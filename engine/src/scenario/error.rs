@@ -4,7 +4,7 @@
 /// [`Report`](super::Report) tells of it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum ScenarioError {
     /// No scenario of that name.
     #[error("unknown scenario '{name}'; the scenarios are {}", known.join(", "))]
     UnknownScenario {

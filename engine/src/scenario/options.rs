@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::error::Error;
+use super::error::ScenarioError;
 use crate::dtype::DType;
 use crate::optim::Form;
 
@@ -212,10 +212,10 @@ impl fmt::Display for OptimizerKind {
 }
 
 impl FromStr for OptimizerKind {
-    type Err = Error;
+    type Err = ScenarioError;
 
-    fn from_str(name: &str) -> Result<Self, Error> {
+    fn from_str(name: &str) -> Result<Self, ScenarioError> {
         let found = Self::ALL.into_iter().find(|kind| kind.name() == name);
-        found.ok_or_else(|| Error::UnknownOptimizer { name: name.to_owned() })
+        found.ok_or_else(|| ScenarioError::UnknownOptimizer { name: name.to_owned() })
     }
 }

@@ -6,7 +6,7 @@ use highwater_recorder::{HistoryOptions, WhenBehind, record_memory_history, scop
 
 use super::catalog;
 use super::definition::Scenario;
-use super::error::Error;
+use super::error::ScenarioError;
 use super::options::Options;
 use super::report::{OutOfMemory, Report};
 use super::session::{Session, open_device};
@@ -19,7 +19,7 @@ use highwater_allocator::AllocError;
 /// # Errors
 /// Unknown names and options, with a list of those there are; a device that is not there; a recording that cannot be
 /// written or runs already.
-pub fn record(name: &str, options: &Options, out: &Path) -> Result<Report, Error> {
+pub fn record(name: &str, options: &Options, out: &Path) -> Result<Report, ScenarioError> {
     let scenario = catalog::find(name, options)?;
     let device = open_device(options)?;
     // Setup belongs to no step, also where another run went before in the same program.

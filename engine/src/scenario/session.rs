@@ -5,7 +5,7 @@ use highwater_recorder::{Phase, scope};
 
 use super::catalog;
 use super::definition::Scenario;
-use super::error::Error;
+use super::error::ScenarioError;
 use super::options::{DeviceChoice, Options};
 use super::training::{LossIs, Training};
 use crate::device::Device;
@@ -30,7 +30,7 @@ impl Session {
     ///
     /// # Errors
     /// Unknown names and options, with a list of those there are; a device that is not there; not enough memory.
-    pub fn start(name: &str, options: &Options) -> Result<Self, Error> {
+    pub fn start(name: &str, options: &Options) -> Result<Self, ScenarioError> {
         let scenario = catalog::find(name, options)?;
         let device = open_device(options)?;
         // Setup belongs to no step, also where another run went before in the same program.
@@ -85,10 +85,10 @@ impl Session {
 }
 
 /// The device that `options` ask for.
-pub(crate) fn open_device(options: &Options) -> Result<Device, Error> {
+pub(crate) fn open_device(options: &Options) -> Result<Device, ScenarioError> {
     if let Some(capacity) = options.capacity.filter(|&capacity| capacity > MAX_CAPACITY) {
         let need = "give at most 72057594037927936 bytes, which are 64 PiB";
-        return Err(Error::OptionValue { option: "--capacity", value: capacity.to_string(), need });
+        return Err(ScenarioError::OptionValue { option: "--capacity", value: capacity.to_string(), need });
     }
     let config: AllocConfig = options.alloc_conf.as_deref().unwrap_or_default().parse()?;
     let of_meta = options.capacity.unwrap_or(META_CAPACITY);
@@ -97,7 +97,7 @@ pub(crate) fn open_device(options: &Options) -> Result<Device, Error> {
         DeviceChoice::MetaForCuda => Ok(Device::accounting_for_cuda(of_meta, config)?),
         DeviceChoice::Cpu => Ok(Device::cpu_with_capacity(options.capacity.unwrap_or(MAX_CAPACITY), config)),
         DeviceChoice::Cuda(ordinal) => Device::cuda_with(ordinal, options.capacity, config)
-            .map_err(|error| Error::Cuda { ordinal, reason: why_not_open(&error) }),
+            .map_err(|error| ScenarioError::Cuda { ordinal, reason: why_not_open(&error) }),
     }
 }
 

@@ -16,7 +16,7 @@ use super::kind::SectionKind;
 use super::section::SectionHeader;
 use super::sniff::{PREAMBLE_BYTES, check_preamble};
 use super::tables_codec::Symbols;
-use super::walk::{Found, Walker};
+use super::walk::{WalkItem, Walker};
 use super::writer::SnapWriter;
 use crate::error::{Error, Result};
 use crate::ids::StringId;
@@ -55,12 +55,12 @@ impl<'a> Amendment<'a> {
             let range = start..walker.offset();
             start = range.end;
             match found {
-                Found::Section(section) => amendment.take(range, section.header, true),
-                Found::Damaged { header, .. } => amendment.take(range, header, false),
-                Found::Stray { .. } => amendment.kept.push(Piece { range, header: None }),
-                Found::Cut { bytes, .. } => amendment.torn_bytes = bytes,
+                WalkItem::Section(section) => amendment.take(range, section.header, true),
+                WalkItem::Damaged { header, .. } => amendment.take(range, header, false),
+                WalkItem::Stray { .. } => amendment.kept.push(Piece { range, header: None }),
+                WalkItem::Cut { bytes, .. } => amendment.torn_bytes = bytes,
                 // The tail is written anew, as the footer that it leads to.
-                Found::Tail { .. } => {}
+                WalkItem::Tail { .. } => {}
             }
         }
         Ok(amendment)

@@ -5,7 +5,7 @@ use super::owners::Owners;
 use super::part::Part;
 use super::section::{FLAG_MUST_UNDERSTAND, HEADER_BYTES, MOST_EXPANSION, SectionHeader};
 use super::tables_codec::{EndFacts, FrameRow, Symbols};
-use super::walk::Found;
+use super::walk::WalkItem;
 use crate::builder::{StartingState, TraceBuilder};
 use crate::error::Problem;
 use crate::event::Event;
@@ -94,9 +94,9 @@ impl Assembler {
     }
 
     /// Adds the next part of the file, with its content if it is a section.
-    pub(super) fn take(&mut self, found: &Found<'_>, part: Option<Result<Part, String>>) {
+    pub(super) fn take(&mut self, found: &WalkItem<'_>, part: Option<Result<Part, String>>) {
         match *found {
-            Found::Section(section) => {
+            WalkItem::Section(section) => {
                 let (offset, header) = (section.offset, section.header);
                 let taken = match part {
                     Some(Ok(part)) => self.take_part(offset, &header, part),
@@ -107,22 +107,24 @@ impl Assembler {
                     self.lose(offset, &header, &format!("{what}: it is left out"));
                 }
             }
-            Found::Damaged { offset, header } if self.is_index(Some(&header)) => self.note_index(offset),
-            Found::Damaged { offset, header } => {
+            WalkItem::Damaged { offset, header } if self.is_index(Some(&header)) => self.note_index(offset),
+            WalkItem::Damaged { offset, header } => {
                 self.lose(offset, &header, "its bytes do not fit its checksum: it is left out");
             }
-            Found::Stray { offset, .. } if self.is_index(None) => self.note_index(offset),
-            Found::Stray { offset, bytes } => {
+            WalkItem::Stray { offset, .. } if self.is_index(None) => self.note_index(offset),
+            WalkItem::Stray { offset, bytes } => {
                 self.bytes_lost += bytes;
                 self.note(Problem::at(offset, format!("{bytes} bytes belong to no section that can be read")));
             }
-            Found::Cut { offset, bytes, header } if self.is_index(header.as_ref()) => self.note_index(offset + bytes),
-            Found::Cut { offset, bytes, header } => {
+            WalkItem::Cut { offset, bytes, header } if self.is_index(header.as_ref()) => {
+                self.note_index(offset + bytes)
+            }
+            WalkItem::Cut { offset, bytes, header } => {
                 let what = header.map_or_else(String::new, |header| format!(" of kind {}", header.kind_text()));
                 let what = format!("the file ends within a section{what}, after {bytes} of its bytes");
                 self.note(Problem::at(offset + bytes, what));
             }
-            Found::Tail { .. } => self.has_tail = true,
+            WalkItem::Tail { .. } => self.has_tail = true,
         }
     }
 

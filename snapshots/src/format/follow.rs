@@ -4,7 +4,7 @@ use super::assemble::Assembler;
 use super::part::Part;
 use super::section::Unpacker;
 use super::sniff::{PREAMBLE_BYTES, check_preamble};
-use super::walk::{Found, Walker};
+use super::walk::{WalkItem, Walker};
 use crate::error::Result;
 use crate::trace::Trace;
 
@@ -43,8 +43,8 @@ impl Follower {
         let mut walker = Walker::over_part(&self.pending, self.fed - self.pending.len() as u64);
         for found in walker.by_ref() {
             match found {
-                Found::Cut { .. } => break,
-                Found::Section(section) => {
+                WalkItem::Cut { .. } => break,
+                WalkItem::Section(section) => {
                     self.assembler.take(&found, Some(Part::from_section(&mut unpacker, &section)));
                 }
                 _ => self.assembler.take(&found, None),

@@ -54,7 +54,7 @@ pub use section::{
 };
 pub use sniff::{MAGIC, PREAMBLE_BYTES, VERSION_MAJOR, VERSION_MINOR, is_snap, sniff};
 pub use tables_codec::{EndFacts, Symbols};
-pub use walk::{Found, Walker};
+pub use walk::{WalkItem, Walker};
 pub use whole::write_trace;
 pub use whole::{block_keys, recorded_event, starting_states};
 pub use writer::SnapWriter;

@@ -8,7 +8,7 @@ use super::parallel;
 use super::part::Part;
 use super::section::Unpacker;
 use super::sniff::{PREAMBLE_BYTES, check_preamble};
-use super::walk::{Found, Walker};
+use super::walk::{WalkItem, Walker};
 use crate::error::{Error, Result};
 use crate::live_bytes::LiveBytes;
 use crate::trace::Trace;
@@ -59,7 +59,7 @@ pub fn read_bytes_with(bytes: &[u8], progress: &mut dyn FnMut(Progress) -> Contr
     loop {
         let batch = Batch::next(&mut walker);
         let is_last = batch.found.is_empty();
-        was_cut |= matches!(batch.found.last(), Some(Found::Cut { .. }));
+        was_cut |= matches!(batch.found.last(), Some(WalkItem::Cut { .. }));
         let ready = std::mem::take(&mut decoded);
         let assemble = || {
             for (found, part) in ready {
@@ -89,12 +89,12 @@ pub fn read_bytes_with(bytes: &[u8], progress: &mut dyn FnMut(Progress) -> Contr
 
 /// Sections that are decoded together.
 struct Batch<'a> {
-    found: Vec<Found<'a>>,
+    found: Vec<WalkItem<'a>>,
     raw_bytes: usize,
 }
 
 /// The content of the file at one offset, decoded if it is a section.
-type Decoded<'a> = (Found<'a>, Option<Result<Part, String>>);
+type Decoded<'a> = (WalkItem<'a>, Option<Result<Part, String>>);
 
 impl<'a> Batch<'a> {
     /// The next sections, as many as fit a batch; none at the end of the file.
@@ -103,7 +103,7 @@ impl<'a> Batch<'a> {
         let mut batch = Self { found: Vec::new(), raw_bytes: 0 };
         while batch.raw_bytes < most_bytes && batch.found.len() < BATCH_SECTIONS {
             let Some(found) = walker.next() else { break };
-            if let Found::Section(section) = found {
+            if let WalkItem::Section(section) = found {
                 batch.raw_bytes += section.header.raw as usize;
             }
             batch.found.push(found);
@@ -127,9 +127,9 @@ impl<'a> Batch<'a> {
     }
 }
 
-fn decode_one<'a>(unpacker: &mut Unpacker, found: &Found<'a>) -> Decoded<'a> {
+fn decode_one<'a>(unpacker: &mut Unpacker, found: &WalkItem<'a>) -> Decoded<'a> {
     let part = match found {
-        Found::Section(section) => Some(Part::from_section(unpacker, section)),
+        WalkItem::Section(section) => Some(Part::from_section(unpacker, section)),
         _ => None,
     };
     (*found, part)

@@ -5,7 +5,7 @@ use super::section::{HEADER_BYTES, MARKER, Section, SectionHeader};
 
 /// The content of a file at one offset.
 #[derive(Clone, Copy, Debug)]
-pub enum Found<'a> {
+pub enum WalkItem<'a> {
     /// A section whose header and payload are as they were written.
     Section(Section<'a>),
     /// A section whose header is whole but whose payload is not.
@@ -66,29 +66,29 @@ impl<'a> Walker<'a> {
         Self { base, ..Self::new(bytes, 0) }
     }
 
-    /// Where in the bytes given the next section is looked for. After [`Found::Cut`], where that section
+    /// Where in the bytes given the next section is looked for. After [`WalkItem::Cut`], where that section
     /// begins: go on from there when the file has grown.
     pub fn offset(&self) -> usize {
         self.at
     }
 
     /// A whole section, a damaged one, or a cut one, by the header at this place.
-    fn take_section(&mut self, header: SectionHeader) -> Option<Found<'a>> {
+    fn take_section(&mut self, header: SectionHeader) -> Option<WalkItem<'a>> {
         let offset = self.base + self.at as u64;
         let payload = self.at + HEADER_BYTES;
         let Some(stored) = self.bytes[payload..].get(..header.stored as usize) else {
             // Either the file ends here, or bytes were lost from its middle.
             let Some(next) = self.next_start(payload) else {
                 let bytes = (self.bytes.len() - self.at) as u64;
-                return Some(Found::Cut { offset, bytes, header: Some(header) });
+                return Some(WalkItem::Cut { offset, bytes, header: Some(header) });
             };
             self.at = next;
-            return Some(Found::Damaged { offset, header });
+            return Some(WalkItem::Damaged { offset, header });
         };
         let end = payload + stored.len();
         if crc32fast::hash(stored) == header.payload_crc {
             self.at = end;
-            return Some(Found::Section(Section { offset, header, stored }));
+            return Some(WalkItem::Section(Section { offset, header, stored }));
         }
         if end == self.bytes.len() || self.begins(end) {
             self.at = end;
@@ -97,7 +97,7 @@ impl<'a> Walker<'a> {
             self.at = self.next_start(payload).unwrap_or(self.bytes.len());
             self.doubt = self.doubt.and_then(|left| left.checked_sub(stored.len()));
         }
-        Some(Found::Damaged { offset, header })
+        Some(WalkItem::Damaged { offset, header })
     }
 
     /// Whether a section or the tail begins at `at`.
@@ -121,9 +121,9 @@ impl<'a> Walker<'a> {
 }
 
 impl<'a> Iterator for Walker<'a> {
-    type Item = Found<'a>;
+    type Item = WalkItem<'a>;
 
-    fn next(&mut self) -> Option<Found<'a>> {
+    fn next(&mut self) -> Option<WalkItem<'a>> {
         let offset = self.base + self.at as u64;
         let rest = &self.bytes[self.at..];
         if rest.is_empty() {
@@ -131,26 +131,26 @@ impl<'a> Iterator for Walker<'a> {
         }
         if self.doubt.is_none() {
             self.at = self.bytes.len();
-            return Some(Found::Stray { offset, bytes: rest.len() as u64 });
+            return Some(WalkItem::Stray { offset, bytes: rest.len() as u64 });
         }
         if let Some(header) = SectionHeader::parse(rest) {
             let found = self.take_section(header);
-            if matches!(found, Some(Found::Cut { .. })) {
+            if matches!(found, Some(WalkItem::Cut { .. })) {
                 self.bytes = &self.bytes[..self.at];
             }
             return found;
         }
         if read_tail(rest).is_some() {
             self.at += TAIL_BYTES;
-            return Some(Found::Tail { offset });
+            return Some(WalkItem::Tail { offset });
         }
         let next = self.next_start(self.at + 1);
         if next.is_none() && is_beginning(rest) {
             self.bytes = &self.bytes[..self.at];
-            return Some(Found::Cut { offset, bytes: rest.len() as u64, header: None });
+            return Some(WalkItem::Cut { offset, bytes: rest.len() as u64, header: None });
         }
         self.at = next.unwrap_or(self.bytes.len());
-        Some(Found::Stray { offset, bytes: self.base + self.at as u64 - offset })
+        Some(WalkItem::Stray { offset, bytes: self.base + self.at as u64 - offset })
     }
 }
 

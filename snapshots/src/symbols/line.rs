@@ -34,14 +34,14 @@ pub struct Line {
 
 /// A module without symbols, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct SymbolProblem {
     /// The module's path.
     pub path: PathBuf,
     /// The attempts, their results, and what would help.
     pub what: String,
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for SymbolProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "no symbols for {}: {}", self.path.display(), self.what)
     }

@@ -16,7 +16,7 @@ mod symbolizer;
 mod lookup;
 
 pub use finding::{Cause, Found, Missing};
-pub use line::{Binary, Line, Problem, Request};
+pub use line::{Binary, Line, Request, SymbolProblem};
 pub use lookup::{Asked, LookUp, ModuleOutcome, look_up};
 pub use search::SYSTEM_DEBUG_FOLDER;
 pub use symbolizer::Symbolizer;

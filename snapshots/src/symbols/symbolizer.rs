@@ -9,7 +9,7 @@ use std::thread;
 use super::copies::Copies;
 use super::debug_info::DebugInfo;
 use super::finding::{Found, Missing};
-use super::line::{Binary, Line, Problem, Request};
+use super::line::{Binary, Line, Request, SymbolProblem};
 use super::search::Places;
 
 /// Reads symbols, and keeps the files open that it read them from: later look-ups in the same module cost microseconds.
@@ -17,7 +17,7 @@ use super::search::Places;
 pub struct Symbolizer {
     places: Places,
     modules: HashMap<Binary, Opened>,
-    problems: Vec<Problem>,
+    problems: Vec<SymbolProblem>,
     /// What each of its threads runs first.
     at_start: Option<fn()>,
 }
@@ -73,7 +73,7 @@ impl Symbolizer {
                 ),
                 Ok(_) => None,
             };
-            let problem = what.map(|what| Problem { path: job.request.binary.path.clone(), what });
+            let problem = what.map(|what| SymbolProblem { path: job.request.binary.path.clone(), what });
             self.problems.extend(problem.filter(|problem| !self.problems.contains(problem)));
             self.modules.insert(job.request.binary.clone(), opened);
             lines.push(found);
@@ -82,7 +82,7 @@ impl Symbolizer {
     }
 
     /// The problems so far, one for each module.
-    pub fn problems(&self) -> &[Problem] {
+    pub fn problems(&self) -> &[SymbolProblem] {
         &self.problems
     }
 

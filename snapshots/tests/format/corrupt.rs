@@ -2,7 +2,7 @@
 //! is named.
 
 use highwater_snapshots::format::{
-    Found, HEADER_BYTES, PREAMBLE_BYTES, SectionHeader, SectionKind, TAIL_BYTES, Walker, read_bytes, write_trace,
+    HEADER_BYTES, PREAMBLE_BYTES, SectionHeader, SectionKind, TAIL_BYTES, WalkItem, Walker, read_bytes, write_trace,
 };
 use highwater_snapshots::trace::{Attribute, Owner};
 use highwater_snapshots::{Error, Trace};
@@ -26,7 +26,7 @@ impl Place {
 
 fn places(bytes: &[u8]) -> Vec<Place> {
     let sections = Walker::new(bytes, PREAMBLE_BYTES).filter_map(|found| match found {
-        Found::Section(section) => Some(section),
+        WalkItem::Section(section) => Some(section),
         _ => None,
     });
     let place = |section: highwater_snapshots::format::Section<'_>| {

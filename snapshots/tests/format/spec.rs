@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use highwater_snapshots::event::{Alloc, Event, EventKind, What};
 use highwater_snapshots::format::{
-    CHUNK_EVENTS, COMPRESSION_NONE, COMPRESSION_ZSTD, Column, EndFacts, FLAG_MUST_UNDERSTAND, Found, HEADER_BYTES,
-    Index, MAGIC, MARKER, MOST_EXPANSION, MOST_RAW_BYTES, PREAMBLE_BYTES, SectionKind, SnapWriter, TAIL_BYTES,
-    TAIL_MARKER, VERSION_MAJOR, VERSION_MINOR, Walker, read_bytes,
+    CHUNK_EVENTS, COMPRESSION_NONE, COMPRESSION_ZSTD, Column, EndFacts, FLAG_MUST_UNDERSTAND, HEADER_BYTES, Index,
+    MAGIC, MARKER, MOST_EXPANSION, MOST_RAW_BYTES, PREAMBLE_BYTES, SectionKind, SnapWriter, TAIL_BYTES, TAIL_MARKER,
+    VERSION_MAJOR, VERSION_MINOR, WalkItem, Walker, read_bytes,
 };
 use highwater_snapshots::tables::Scope;
 use highwater_snapshots::text::text_from_trace;
@@ -184,7 +184,7 @@ fn the_examples_of_annotations_and_attributes_are_what_the_writer_writes() {
     let bytes = writer.finish(&EndFacts::default()).unwrap();
     let payload = |kind: SectionKind| {
         let found = Walker::new(&bytes, PREAMBLE_BYTES).find_map(|found| match found {
-            Found::Section(section) if section.header.kind() == Some(kind) => Some(section.stored.to_vec()),
+            WalkItem::Section(section) if section.header.kind() == Some(kind) => Some(section.stored.to_vec()),
             _ => None,
         });
         found.unwrap()
@@ -198,7 +198,7 @@ fn the_footer_of_the_example_lists_every_section_at_its_place() {
     let bytes = example();
     let index = Index::from_bytes(&bytes).unwrap();
     let sections = Walker::new(&bytes, PREAMBLE_BYTES).filter_map(|found| match found {
-        Found::Section(section) => Some((section.header.kind, section.offset)),
+        WalkItem::Section(section) => Some((section.header.kind, section.offset)),
         _ => None,
     });
     let mut sections: Vec<(u16, u64)> = sections.collect();

@@ -1,7 +1,7 @@
 //! Amend: symbols are added to a file whose every other byte that says something stays.
 
 use highwater_snapshots::format::{
-    Amendment, Found, HEADER_BYTES, Index, PREAMBLE_BYTES, SectionHeader, SectionKind, Symbols, Walker, read_bytes,
+    Amendment, HEADER_BYTES, Index, PREAMBLE_BYTES, SectionHeader, SectionKind, Symbols, WalkItem, Walker, read_bytes,
 };
 use highwater_snapshots::symbols::{Asked, LookUp, Symbolizer, look_up};
 use highwater_snapshots::tables::SourceLine;
@@ -44,7 +44,7 @@ fn a_finished_recording_stays_as_it_was_but_for_its_lines() {
     assert_eq!(index.events(), 6);
     let sections: Vec<(u16, u64)> = Walker::new(&after, PREAMBLE_BYTES)
         .filter_map(|found| match found {
-            Found::Section(section) => Some((section.header.kind, section.offset)),
+            WalkItem::Section(section) => Some((section.header.kind, section.offset)),
             _ => None,
         })
         .collect();
@@ -77,7 +77,7 @@ fn a_recording_of_a_killed_program_stays_unfinished_and_loses_only_what_nobody_c
     // Cut anywhere after the stacks, all that could be read still can.
     let starts = |kind: SectionKind| {
         Walker::new(&whole, PREAMBLE_BYTES).filter_map(move |found| match found {
-            Found::Section(section) if section.header.kind() == Some(kind) => Some(section.offset as usize),
+            WalkItem::Section(section) if section.header.kind() == Some(kind) => Some(section.offset as usize),
             _ => None,
         })
     };
@@ -99,7 +99,7 @@ fn damage_stays_where_it_is_and_new_texts_count_past_those_that_it_took() {
     let before = recording(&library.path, library.address, Ending::Finished);
     let mut sections = 0;
     for found in Walker::new(&before, PREAMBLE_BYTES) {
-        let Found::Section(section) = found else { continue };
+        let WalkItem::Section(section) = found else { continue };
         let kind = section.header.kind().unwrap();
         if matches!(kind, SectionKind::Footer | SectionKind::Modules | SectionKind::Frames) {
             continue;
@@ -156,7 +156,9 @@ fn sections_of_a_newer_program_are_kept() {
     let strange = [&header.to_bytes()[..], payload].concat();
     let end = Walker::new(&before, PREAMBLE_BYTES)
         .find_map(|found| match found {
-            Found::Section(section) if section.header.kind() == Some(SectionKind::End) => Some(section.offset as usize),
+            WalkItem::Section(section) if section.header.kind() == Some(SectionKind::End) => {
+                Some(section.offset as usize)
+            }
             _ => None,
         })
         .unwrap();

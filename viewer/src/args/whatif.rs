@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use clap::Args;
 use highwater_analysis::Filter;
-use highwater_app::answers::prediction::{Change, Part, in_words};
+use highwater_app::answers::prediction::{Change, SizePart, in_words};
 use highwater_snapshots::DeviceId;
 use highwater_snapshots::units::parse_size;
 
@@ -18,7 +18,7 @@ pub struct Scaled {
     /// As it was typed.
     pub text: String,
     /// How much is left of each block.
-    pub part: Part,
+    pub part: SizePart,
     /// Which blocks.
     pub filter: Filter,
 }
@@ -85,7 +85,7 @@ impl WhatIfArguments {
         let without: Vec<&str> = self.without.iter().map(|one| one.text.as_str()).collect();
         let until_last_use: Vec<&str> = self.until_last_use.iter().map(|one| one.text.as_str()).collect();
         let scale = self.scale.iter().map(|one| (one.part, one.text.split_once(':').map_or("", |(_, rest)| rest)));
-        let scale: Vec<(Part, &str)> = scale.collect();
+        let scale: Vec<(SizePart, &str)> = scale.collect();
         in_words(self.alloc_conf.as_deref(), self.capacity, [&without, &until_last_use], &scale)
     }
 }

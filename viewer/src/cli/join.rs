@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use highwater_analysis::join::{Joined, JoinedDevice, Part, join};
+use highwater_analysis::join::{JoinPart, Joined, JoinedDevice, join};
 use highwater_analysis::{Metric, Series};
 use highwater_app::figures::moment::count_of;
 use highwater_app::files::destination::Destination;
@@ -42,11 +42,11 @@ pub fn run(arguments: &JoinArguments, page: &mut Page<'_>) -> Result<Status, Fai
         arguments.files.iter().map(|file| read_with(file, &arguments.categories)).collect::<Result<_, _>>()?;
     let offsets =
         std::iter::once(0).chain(arguments.offsets.iter().map(|offset| offset.nanos)).chain(std::iter::repeat(0));
-    let parts: Vec<Part<'_>> = recordings
+    let parts: Vec<JoinPart<'_>> = recordings
         .iter()
         .zip(&names)
         .zip(offsets)
-        .map(|((recording, name), offset_ns)| Part { name, trace: &recording.trace, offset_ns })
+        .map(|((recording, name), offset_ns)| JoinPart { name, trace: &recording.trace, offset_ns })
         .collect();
     let joined = join(&parts).map_err(|why| Failure::Usage(why.to_string()))?;
     if !arguments.json {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use highwater_analysis::GroupKey;
 use highwater_analysis::diff::Asked;
 use highwater_app::gui::surface::{DiffSheet, Paper, save_view};
-use highwater_app::gui::views::diff::{Align, Choices, Look, Paint};
+use highwater_app::gui::views::diff::{Align, DiffChoices, DiffLook, Paint};
 use highwater_app::gui::views::timeline::Stacking;
 use highwater_app::selection::{Axis, Selection};
 use highwater_app::session::Recording;
@@ -79,8 +79,8 @@ pub(super) fn run(arguments: &RenderArguments, page: &mut Page<'_>) -> Result<St
         has_lines: true,
         is_hiding: false,
     };
-    let (align, look) = (Align::default(), Look::default());
-    let choices = Choices { metric: arguments.metric, at, keys, align, hides_internals: true, look };
+    let (align, look) = (Align::default(), DiffLook::default());
+    let choices = DiffChoices { metric: arguments.metric, at, keys, align, hides_internals: true, look };
     let bar = spinner(format!("drawing {}", arguments.out.display()));
     let mut sheet = DiffSheet::new(recordings.clone(), selections.each_ref(), choices, paint);
     sheet.search_for(arguments.blocks.filter.stated().unwrap_or_default());

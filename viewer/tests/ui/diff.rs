@@ -9,7 +9,7 @@ use highwater_analysis::GroupKey;
 use highwater_analysis::diff::DiffAt;
 use highwater_app::command::Command;
 use highwater_app::gui::App;
-use highwater_app::gui::views::diff::{DiffView, Look};
+use highwater_app::gui::views::diff::{DiffLook, DiffView};
 use highwater_app::selection::View;
 use highwater_snapshots::Trace;
 use highwater_snapshots::text::trace_from_text;
@@ -210,15 +210,15 @@ fn both_timelines_show_the_same_part_on_the_same_scale_however_they_are_moved() 
 #[test]
 fn the_keyboard_alone_goes_through_a_comparison() {
     let mut harness = compared();
-    for look in [Look::Flame, Look::Phases, Look::Totals, Look::Settings, Look::Groups] {
+    for look in [DiffLook::Flame, DiffLook::Phases, DiffLook::Totals, DiffLook::Settings, DiffLook::Groups] {
         press(&mut harness, Key::V);
         assert_eq!(comparison(&harness).choices.look, look);
         match look {
-            Look::Groups => harness.get_by_label("Groups: 5 rows"),
-            Look::Flame => harness.get_by_label("Flame graph of the difference by category"),
-            Look::Phases => harness.get_by_label_contains("Phases: "),
-            Look::Totals => harness.get_by_label("Totals: 3 rows"),
-            Look::Settings => harness.get_by_label_contains("Settings: "),
+            DiffLook::Groups => harness.get_by_label("Groups: 5 rows"),
+            DiffLook::Flame => harness.get_by_label("Flame graph of the difference by category"),
+            DiffLook::Phases => harness.get_by_label_contains("Phases: "),
+            DiffLook::Totals => harness.get_by_label("Totals: 3 rows"),
+            DiffLook::Settings => harness.get_by_label_contains("Settings: "),
         };
     }
     chord(&mut harness, Modifiers::SHIFT, Key::ArrowRight);

@@ -3,7 +3,7 @@
 use highwater_analysis::Metric;
 use highwater_app::command::Command;
 use highwater_app::gui::views::colouring::ColourBy;
-use highwater_app::gui::views::moment::Look;
+use highwater_app::gui::views::moment::MomentLook;
 use highwater_app::gui::views::timeline::Stacking;
 use highwater_app::gui::widgets::layout::{Bottom, Side};
 use highwater_app::selection::Axis;
@@ -109,7 +109,9 @@ pub(crate) fn effect(command: Command) -> Effect {
             Effect(One, &[C::ShowStatistics], |_, is| is.settings.side == Side::Moment && is.tells("At the peak"))
         }
         C::NextLook => Effect(One, &[], |was, is| {
-            was.settings.choices.look == Look::Table && is.settings.choices.look == Look::Treemap && is.tells("Treemap")
+            was.settings.choices.look == MomentLook::Table
+                && is.settings.choices.look == MomentLook::Treemap
+                && is.tells("Treemap")
         }),
         C::NextKey => Effect(One, &[], |was, is| is.settings.choices.first != was.settings.choices.first),
         C::ShowBlock => Effect(One, &[], |_, is| is.settings.side == Side::Block && is.tells("Click a band")),

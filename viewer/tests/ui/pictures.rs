@@ -11,8 +11,8 @@ use eframe::egui::{Color32, ColorImage, Theme};
 use highwater_analysis::Metric;
 use highwater_app::gui::surface::{DiffSheet, Paper, Sheet, SheetView, Surface, png};
 use highwater_app::gui::views::colouring::ColourBy;
-use highwater_app::gui::views::diff::{Choices, Paint};
-use highwater_app::gui::views::timeline::{Look, Stacking};
+use highwater_app::gui::views::diff::{DiffChoices, Paint};
+use highwater_app::gui::views::timeline::{Stacking, TimelineLook};
 use highwater_app::selection::{Axis, Selection, View};
 use highwater_app::session::Recording;
 use highwater_snapshots::text::trace_from_text;
@@ -50,7 +50,7 @@ fn recording() -> Arc<Recording> {
     Arc::new(Recording::new("steps & <more>.snap", None, trace_from_text(&text).unwrap()))
 }
 
-fn drawn(recording: &Arc<Recording>, selection: Selection, look: Look, paper: Paper) -> Surface {
+fn drawn(recording: &Arc<Recording>, selection: Selection, look: TimelineLook, paper: Paper) -> Surface {
     let view = SheetView::named("timeline").unwrap();
     let mut sheet = Sheet::new(Arc::clone(recording), selection, look, "");
     let mut surface = Surface::new(paper);
@@ -108,7 +108,7 @@ fn a_part_of_it_is_drawn_as_it_was_in_other_colours_and_order() {
     let x = selection.x_of_events(&recording.trace, 10..40);
     let y = selection.view().y.clone();
     selection.show(&recording, View { x, y });
-    let look = Look { colour_by: ColourBy::Scope(2), stacking: Stacking::Colour, ..look() };
+    let look = TimelineLook { colour_by: ColourBy::Scope(2), stacking: Stacking::Colour, ..look() };
     let paper = Paper::new([480, 300], 0.75, Theme::Dark).unwrap();
     check("part-dark.png", &drawn(&recording, selection, look, paper).image());
 }
@@ -129,7 +129,7 @@ fn two_recordings_are_drawn_side_by_side_as_they_were() {
         phase zero_grad
         free g";
     let b = Arc::new(Recording::new("short.snap", None, trace_from_text(text).unwrap()));
-    let choices = Choices::usual([&a, &b], Metric::Requested);
+    let choices = DiffChoices::usual([&a, &b], Metric::Requested);
     let selections = [Selection::new(&a), Selection::new(&b)];
     let look = look();
     let paint = Paint { colour_by: look.colour_by, stacking: look.stacking, has_lines: true, is_hiding: false };

@@ -10,7 +10,7 @@ use highwater_snapshots::{Category, Phase};
 
 /// A piece of the memory in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Piece {
+pub enum PeakPiece {
     /// Requested bytes of live blocks.
     Blocks {
         /// The category.
@@ -28,7 +28,7 @@ pub enum Piece {
     Outside,
 }
 
-impl Piece {
+impl PeakPiece {
     /// The display name: `gradient made in backward`.
     pub fn name(&self) -> String {
         match self {
@@ -57,7 +57,7 @@ impl Piece {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Composition {
     /// The pieces with their bytes, none empty: blocks by category and phase, then the outer layers.
-    pub pieces: Vec<(Piece, u64)>,
+    pub pieces: Vec<(PeakPiece, u64)>,
     /// The total of the pieces: the outermost recorded one that is not smaller than the totals within it.
     pub metric: Metric,
     /// The total, in bytes.
@@ -79,15 +79,15 @@ impl Composition {
             let phases = std::iter::once(None).chain(Phase::ALL.iter().copied().map(Some));
             for made_in in phases {
                 let column = made_in.map_or(0, |phase| phase as usize + 1);
-                composition.add(Piece::Blocks { category, made_in }, sums[category as usize][column]);
+                composition.add(PeakPiece::Blocks { category, made_in }, sums[category as usize][column]);
             }
         }
         // If segments or samples are missing, an outer total may be smaller than an inner one: stop there.
         let layers = [
-            (Piece::Rounding, Metric::Allocated, totals.allocated),
-            (Piece::Waiting, Metric::Active, totals.active),
-            (Piece::Free, Metric::Reserved, totals.reserved),
-            (Piece::Outside, Metric::DeviceUsed, totals.device_used),
+            (PeakPiece::Rounding, Metric::Allocated, totals.allocated),
+            (PeakPiece::Waiting, Metric::Active, totals.active),
+            (PeakPiece::Free, Metric::Reserved, totals.reserved),
+            (PeakPiece::Outside, Metric::DeviceUsed, totals.device_used),
         ];
         for (piece, metric, total) in layers {
             let is_unknown = metric == Metric::DeviceUsed && total == 0;
@@ -98,7 +98,7 @@ impl Composition {
         composition
     }
 
-    fn add(&mut self, piece: Piece, bytes: u64) {
+    fn add(&mut self, piece: PeakPiece, bytes: u64) {
         if bytes > 0 {
             self.pieces.push((piece, bytes));
             self.bytes += bytes;
@@ -157,7 +157,7 @@ mod tests {
     fn the_driver_has_the_last_word_where_it_was_asked_and_none_where_it_contradicts() {
         let (_, sampled) = composition(&format!("{HELD}\ndevice_used 3000000"), None);
         assert_eq!((sampled.metric, sampled.bytes), (Metric::DeviceUsed, 3_000_000));
-        assert_eq!(sampled.pieces.last(), Some(&(Piece::Outside, 3_000_000 - 2_097_152)));
+        assert_eq!(sampled.pieces.last(), Some(&(PeakPiece::Outside, 3_000_000 - 2_097_152)));
         let (_, less) = composition(&format!("{HELD}\ndevice_used 3000"), None);
         assert_eq!((less.metric, less.bytes), (Metric::Reserved, 2_097_152));
         let (_, without_segments) = composition("alloc a 100/512\nalloc b 50/512", None);

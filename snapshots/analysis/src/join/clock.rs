@@ -1,6 +1,6 @@
 //! Places recordings on a common time axis, and finds gaps between them.
 
-use super::Part;
+use super::JoinPart;
 use highwater_snapshots::units::format_nanos;
 
 /// The positions of the recordings on the common axis.
@@ -14,8 +14,8 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    pub(super) fn of(parts: &[Part<'_>]) -> Self {
-        let known = |part: &Part<'_>| Some(part.trace.header.started_unix_us).filter(|started| *started > 0);
+    pub(super) fn of(parts: &[JoinPart<'_>]) -> Self {
+        let known = |part: &JoinPart<'_>| Some(part.trace.header.started_unix_us).filter(|started| *started > 0);
         let first_known = parts.iter().find_map(|part| Some((part.name, known(part)?)));
         let mut warnings = Vec::new();
         let mut starts = Vec::with_capacity(parts.len());
@@ -38,7 +38,7 @@ impl Clock {
 }
 
 /// A warning for each period between two recordings in which nothing is recorded.
-fn gaps(parts: &[Part<'_>], starts: &[i128]) -> Vec<String> {
+fn gaps(parts: &[JoinPart<'_>], starts: &[i128]) -> Vec<String> {
     let mut ranges: Vec<(i128, i128, &str)> = parts
         .iter()
         .zip(starts)

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Part;
+use super::JoinPart;
 use highwater_snapshots::error::{Error, Result};
 use highwater_snapshots::ids::DeviceId;
 use highwater_snapshots::trace::{DeviceFacts, PINNED_DEVICE, Trace};
@@ -31,7 +31,7 @@ pub(super) struct Numbers {
 impl Numbers {
     /// A device keeps its number if no earlier recording has it; others get the smallest unused number. If devices
     /// share a number, their names include the recording.
-    pub(super) fn of(parts: &[Part<'_>]) -> Result<Self> {
+    pub(super) fn of(parts: &[JoinPart<'_>]) -> Result<Self> {
         let named: Vec<BTreeSet<DeviceId>> = parts.iter().map(|part| devices_of(part.trace)).collect();
         let mut claims: BTreeMap<DeviceId, usize> = BTreeMap::new();
         for device in named.iter().flatten() {
@@ -63,7 +63,7 @@ impl Numbers {
     }
 
     /// The facts of every device that has any, or that needs a name.
-    pub(super) fn facts(&self, parts: &[Part<'_>]) -> Vec<DeviceFacts> {
+    pub(super) fn facts(&self, parts: &[JoinPart<'_>]) -> Vec<DeviceFacts> {
         let facts = |device: &JoinedDevice| {
             let known = parts[device.part].trace.device_facts(device.was);
             let facts = known.cloned().or_else(|| (!device.name.is_empty()).then(DeviceFacts::default))?;
@@ -82,7 +82,7 @@ fn devices_of(trace: &Trace) -> BTreeSet<DeviceId> {
 }
 
 /// A device's name, with its recording's name if other recordings use the same number.
-fn device_name(part: &Part<'_>, device: DeviceId, is_shared: bool) -> String {
+fn device_name(part: &JoinPart<'_>, device: DeviceId, is_shared: bool) -> String {
     let name = part.trace.device_facts(device).map_or("", |facts| facts.name.as_str());
     match (is_shared, name) {
         (false, name) => name.to_owned(),

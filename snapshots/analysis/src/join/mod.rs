@@ -32,7 +32,7 @@ pub const DROPPED: &str = "dropped by joining";
 
 /// A recording to join.
 #[derive(Clone, Copy, Debug)]
-pub struct Part<'a> {
+pub struct JoinPart<'a> {
     /// A name to distinguish it, such as the stem of its file name.
     pub name: &'a str,
     /// The recording.
@@ -58,7 +58,7 @@ pub struct Joined {
 ///
 /// # Errors
 /// If they have more devices, or more events and blocks, than one recording can hold.
-pub fn join(parts: &[Part<'_>]) -> Result<Joined> {
+pub fn join(parts: &[JoinPart<'_>]) -> Result<Joined> {
     let rows: usize = parts.iter().map(|part| part.trace.events.len() + part.trace.blocks.len()).sum();
     if rows + parts.iter().map(|part| part.trace.segments.len()).sum::<usize>() >= u32::MAX as usize {
         let what = "the recordings together have more than 2^32 events and blocks, more than one recording can hold";
@@ -116,7 +116,7 @@ pub fn join(parts: &[Part<'_>]) -> Result<Joined> {
     Ok(Joined { trace, devices: numbers.devices, lost, warnings: clock.warnings })
 }
 
-fn part_name<'a>(parts: &[Part<'a>], index: Option<usize>) -> &'a str {
+fn part_name<'a>(parts: &[JoinPart<'a>], index: Option<usize>) -> &'a str {
     index.map_or("", |index| parts[index].name)
 }
 
@@ -129,7 +129,7 @@ fn says_phases(trace: &Trace) -> bool {
 }
 
 /// The header fields that all parts share, and the other fields of each part as facts.
-fn header(parts: &[Part<'_>], started_unix_us: u64) -> Header {
+fn header(parts: &[JoinPart<'_>], started_unix_us: u64) -> Header {
     let headers: Vec<&Header> = parts.iter().map(|part| &part.trace.header).collect();
     let program = all_same(&headers, |header| header.program.clone());
     let mut facts = Vec::new();
@@ -183,7 +183,7 @@ fn all_same<T: PartialEq>(headers: &[&Header], read: impl Fn(&Header) -> T) -> O
 }
 
 /// Adds up the facts that limit trust.
-fn take_trust(builder: &mut TraceBuilder, parts: &[Part<'_>]) {
+fn take_trust(builder: &mut TraceBuilder, parts: &[JoinPart<'_>]) {
     let trust = builder.trust();
     // The sums of the parts include what the builder counted itself.
     *trust = parts.iter().fold(Default::default(), |mut sum: highwater_snapshots::trace::Trust, part| {
@@ -208,7 +208,7 @@ fn take_trust(builder: &mut TraceBuilder, parts: &[Part<'_>]) {
 
 /// Copies a part into the joined recording.
 struct Writer<'a> {
-    part: &'a Part<'a>,
+    part: &'a JoinPart<'a>,
     rows: &'a Rows,
     /// Whether its steps and phases are used.
     is_heard: bool,

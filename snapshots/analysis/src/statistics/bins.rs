@@ -6,14 +6,14 @@ use crate::lifetime::Lifetime;
 
 /// A number of blocks and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Sum {
+pub struct BinSum {
     /// Number of blocks.
     pub blocks: u64,
     /// Their bytes.
     pub bytes: u64,
 }
 
-impl Sum {
+impl BinSum {
     /// Adds a block.
     pub(super) fn add(&mut self, bytes: u64) {
         self.join(&Self { blocks: 1, bytes });
@@ -30,9 +30,9 @@ impl Sum {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Bin {
     /// Over the whole recording, including the baseline.
-    pub all: Sum,
+    pub all: BinSum,
     /// Live at the peak.
-    pub at_peak: Sum,
+    pub at_peak: BinSum,
 }
 
 impl Bin {

@@ -8,19 +8,19 @@ use highwater_snapshots::Category;
 use highwater_snapshots::ids::ScopeId;
 use highwater_snapshots::trace::Trace;
 
-use super::bins::Sum;
+use super::bins::BinSum;
 use super::steps::StepRow;
 use super::tally::Kept;
 
 /// Memory kept by one category and module.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Growth {
+pub struct LineGrowth {
     /// The category.
     pub category: Category,
     /// The module path; empty if none.
     pub scope: String,
     /// Everything kept, from any step.
-    pub total: Sum,
+    pub total: BinSum,
     /// Memory kept from each row of steps, in order, without rows from which nothing is kept.
     pub by_step: Vec<KeptOfStep>,
     /// Whether some of it belongs to a leak: a source line that keeps memory of every step, see
@@ -39,7 +39,7 @@ pub struct KeptOfStep {
     pub step: Option<u32>,
     /// The kept blocks.
     #[serde(flatten)]
-    pub sum: Sum,
+    pub sum: BinSum,
 }
 
 /// Groups the kept blocks, and records the sum in each row of `steps`. `leaking` holds the categories and scopes of the
@@ -49,13 +49,13 @@ pub(super) fn growth(
     steps: &mut [StepRow],
     kept: &Kept,
     (window, leaking): (&[u32], &HashSet<(Category, ScopeId)>),
-) -> Vec<Growth> {
+) -> Vec<LineGrowth> {
     let in_window = |row: &StepRow| row.step.is_some_and(|step| window.contains(&step));
     let telling: Vec<usize> = (0..steps.len()).filter(|row| in_window(&steps[*row])).collect();
-    let mut groups: Vec<Growth> = Vec::with_capacity(kept.len());
+    let mut groups: Vec<LineGrowth> = Vec::with_capacity(kept.len());
     for ((category, scope), runs) in kept {
-        let mut by_row: BTreeMap<usize, Sum> = BTreeMap::new();
-        let mut total = Sum::default();
+        let mut by_row: BTreeMap<usize, BinSum> = BTreeMap::new();
+        let mut total = BinSum::default();
         for (first, sum) in runs {
             let row = steps.partition_point(|row| row.range.end <= *first);
             by_row.entry(row).or_default().join(sum);
@@ -69,7 +69,7 @@ pub(super) fn growth(
         let least = telling.iter().map(|row| by_row.get(row).map_or(0, |sum| sum.bytes)).min().unwrap_or(0);
         let is_growing = leaking.contains(&(*category, *scope));
         let of_step = |(row, sum)| KeptOfStep { row, step: steps.get(row).and_then(|step| step.step), sum };
-        groups.push(Growth {
+        groups.push(LineGrowth {
             category: *category,
             scope: trace.tables.scope_path(*scope),
             total,
@@ -79,7 +79,7 @@ pub(super) fn growth(
         });
     }
     groups.sort_by(|a, b| {
-        let rank = |group: &Growth| (group.is_growing, group.least_bytes, group.total.bytes);
+        let rank = |group: &LineGrowth| (group.is_growing, group.least_bytes, group.total.bytes);
         rank(b).cmp(&rank(a)).then_with(|| (a.category, &a.scope).cmp(&(b.category, &b.scope)))
     });
     groups

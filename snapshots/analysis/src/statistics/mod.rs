@@ -23,8 +23,8 @@ use super::matches::Matches;
 use super::metric::Metric;
 use super::peak::Moment;
 
-pub use bins::{Bin, LifetimeRow, Lived, RangeBin, Sum};
-pub use growth::{Growth, KeptOfStep};
+pub use bins::{Bin, BinSum, LifetimeRow, Lived, RangeBin};
+pub use growth::{KeptOfStep, LineGrowth};
 pub use notes::{TrustNote, trust_notes};
 pub use steps::StepRow;
 
@@ -53,7 +53,7 @@ pub struct Statistics {
     /// Blocks by how long they live, in events.
     pub lived: Lived,
     /// Blocks allocated in a step and never freed, by category and scope; those that grow with every step first.
-    pub growth: Vec<Growth>,
+    pub growth: Vec<LineGrowth>,
     /// Allocator statistics.
     pub allocator: AllocatorFigures,
 }
@@ -90,7 +90,7 @@ pub struct AllocatorFigures {
 
 /// The input for statistics.
 #[derive(Clone, Copy, Debug)]
-pub struct Question<'a> {
+pub struct StatisticsQuery<'a> {
     /// The peak of the device's total.
     pub peak: Moment,
     /// The live blocks of the device.
@@ -101,8 +101,8 @@ pub struct Question<'a> {
 
 impl Statistics {
     /// Computes the statistics in one pass over the trace and one parallel pass over its blocks.
-    pub fn of(trace: &Trace, question: &Question<'_>) -> Self {
-        let Question { peak, live, matches } = question;
+    pub fn of(trace: &Trace, question: &StatisticsQuery<'_>) -> Self {
+        let StatisticsQuery { peak, live, matches } = question;
         let Moment { device, metric, .. } = *peak;
         let (mut steps, mut tally) =
             rayon::join(|| steps::steps(trace, device, matches), || tally::Tally::of(trace, device, metric, matches));

@@ -11,7 +11,7 @@ use crate::replay::{Effect, baseline_effects, effects};
 use highwater_snapshots::ids::{BlockId, DeviceId, EventId};
 use highwater_snapshots::trace::Trace;
 
-use super::bins::Sum;
+use super::bins::BinSum;
 
 /// A step, or a run of events outside all steps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -39,7 +39,7 @@ pub struct StepRow {
     /// The totals after it.
     pub end: Totals,
     /// The blocks allocated in it and never freed.
-    pub kept: Sum,
+    pub kept: BinSum,
 }
 
 impl StepRow {
@@ -135,7 +135,7 @@ fn runs(trace: &Trace, device: DeviceId) -> Vec<StepRow> {
                 start: Totals::default(),
                 peak: Totals::default(),
                 end: Totals::default(),
-                kept: Sum::default(),
+                kept: BinSum::default(),
             }),
         }
     }

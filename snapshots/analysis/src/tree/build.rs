@@ -14,7 +14,7 @@ use highwater_snapshots::trace::Trace;
 use highwater_snapshots::{Category, Phase};
 
 use super::lines::Lines;
-use super::{Node, NodeId, Part, Role, Tree, TreeKey, TreeQuery};
+use super::{LineRole, Node, NodeId, Part, Tree, TreeKey, TreeQuery};
 
 /// A value of a level's key below one chain of values of the previous levels.
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +71,7 @@ impl Tree {
         }
         let mut names = Vec::new();
         for &(name, bytes) in beside.iter().filter(|(_, bytes)| *bytes > 0) {
-            let row = builder.child(NodeId::ROOT, Part::Beside(names.len() as u8), 0, Role::Program);
+            let row = builder.child(NodeId::ROOT, Part::Beside(names.len() as u8), 0, LineRole::Program);
             builder.nodes[row.row()].own_bytes += bytes;
             names.push(name);
         }
@@ -150,7 +150,7 @@ impl<'a> Builder<'a> {
         let (lines, child_of, levels) = (Lines::default(), HashMap::new(), Vec::new());
         let names_pools = query.keys.contains(&TreeKey::By(GroupKey::Pool));
         let pools = if names_pools { Pools::of(trace) } else { Pools::default() };
-        let root = new_node(NodeId::ROOT, Part::All, 0, Role::Program);
+        let root = new_node(NodeId::ROOT, Part::All, 0, LineRole::Program);
         Self { trace, query, pools, lines, nodes: vec![root], child_of, levels }
     }
 
@@ -219,7 +219,7 @@ impl<'a> Builder<'a> {
     }
 
     /// The node at which a value's path that starts at `start` ends.
-    fn walk(&mut self, start: NodeId, key: TreeKey, code: u64, level: u8, lines: &mut Vec<(u32, Role)>) -> NodeId {
+    fn walk(&mut self, start: NodeId, key: TreeKey, code: u64, level: u8, lines: &mut Vec<(u32, LineRole)>) -> NodeId {
         let trace = self.trace;
         let tables = &trace.tables;
         let by_name = |code: u64| StringId(code as u32);
@@ -239,7 +239,7 @@ impl<'a> Builder<'a> {
             }
             TreeKey::By(GroupKey::Frame) => {
                 let line = u32::try_from(code).ok();
-                return self.child(start, Part::Line(line), level, Role::Program);
+                return self.child(start, Part::Line(line), level, LineRole::Program);
             }
             TreeKey::By(GroupKey::Scope | GroupKey::ScopeTo(_)) => {
                 let mut names: Vec<StringId> =
@@ -247,25 +247,25 @@ impl<'a> Builder<'a> {
                 if names.is_empty() {
                     names.push(StringId::NONE);
                 }
-                let step = |at, name: &StringId| self.child(at, Part::Scope(*name), level, Role::Program);
+                let step = |at, name: &StringId| self.child(at, Part::Scope(*name), level, LineRole::Program);
                 return names.iter().rev().fold(start, step);
             }
             TreeKey::By(GroupKey::Stack) => {
                 self.lines.of_stack(tables, StackId(code as u32), self.query.hides_internals, lines);
                 if lines.is_empty() {
-                    return self.child(start, Part::Line(None), level, Role::Program);
+                    return self.child(start, Part::Line(None), level, LineRole::Program);
                 }
                 if !self.query.is_inverted {
                     lines.reverse();
                 }
-                let step = |at, (line, role): &(u32, Role)| self.child(at, Part::Line(Some(*line)), level, *role);
+                let step = |at, (line, role): &(u32, LineRole)| self.child(at, Part::Line(Some(*line)), level, *role);
                 return lines.iter().fold(start, step);
             }
         };
-        self.child(start, part, level, Role::Program)
+        self.child(start, part, level, LineRole::Program)
     }
 
-    fn child(&mut self, parent: NodeId, part: Part, level: u8, role: Role) -> NodeId {
+    fn child(&mut self, parent: NodeId, part: Part, level: u8, role: LineRole) -> NodeId {
         let nodes = &mut self.nodes;
         let mut make = || {
             nodes.push(new_node(parent, part, level, role));
@@ -279,6 +279,6 @@ impl<'a> Builder<'a> {
     }
 }
 
-fn new_node(parent: NodeId, part: Part, level: u8, role: Role) -> Node {
+fn new_node(parent: NodeId, part: Part, level: u8, role: LineRole) -> Node {
     Node { part, level, role, parent, bytes: 0, own_bytes: 0, blocks: 0, own_blocks: 0, first_child: 0, children: 0 }
 }

@@ -7,7 +7,7 @@ use highwater_snapshots::ids::{FrameId, StackId};
 use highwater_snapshots::intern::Interner;
 use highwater_snapshots::tables::{SourceLine, Tables};
 
-use super::Role;
+use super::LineRole;
 
 /// The lines seen so far.
 #[derive(Clone, Debug, Default)]
@@ -66,28 +66,28 @@ impl Lines {
         tables: &Tables,
         stack: StackId,
         hides_internals: bool,
-        out: &mut Vec<(u32, Role)>,
+        out: &mut Vec<(u32, LineRole)>,
     ) {
         out.clear();
         for frame in tables.stack_frames(stack) {
             self.learn(tables, frame);
-            out.extend(self.of_frame[&frame].iter().map(|row| (*row, Role::Program)));
+            out.extend(self.of_frame[&frame].iter().map(|row| (*row, LineRole::Program)));
         }
         let kinds = &self.kinds;
         let owners = owners_in_stack(out.iter().map(|(row, _)| kinds[*row as usize].line));
         let leading = leading_owner(owners.iter().copied());
         for ((row, role), owner) in out.iter_mut().zip(owners) {
             *role = match kinds[*row as usize] {
-                Kind { is_allocating: true, .. } => Role::Allocator,
-                _ if Some(owner) == leading => Role::Program,
-                _ => Role::Framework,
+                Kind { is_allocating: true, .. } => LineRole::Allocator,
+                _ if Some(owner) == leading => LineRole::Program,
+                _ => LineRole::Framework,
             };
         }
-        if hides_internals && out.iter().any(|(_, role)| *role != Role::Program) {
+        if hides_internals && out.iter().any(|(_, role)| *role != LineRole::Program) {
             let first = out.first().copied();
-            out.retain(|(_, role)| *role == Role::Program);
+            out.retain(|(_, role)| *role == LineRole::Program);
             if out.is_empty() {
-                let told = self.user_line_of(tables, stack).map(|row| (row, Role::Framework));
+                let told = self.user_line_of(tables, stack).map(|row| (row, LineRole::Framework));
                 out.extend(told.or(first));
             }
         }

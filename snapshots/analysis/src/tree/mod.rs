@@ -67,7 +67,7 @@ impl NodeId {
 
 /// Whose code a line of a stack is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Role {
+pub enum LineRole {
     /// The user's program.
     Program,
     /// A framework, a runtime, or below Python.
@@ -84,7 +84,7 @@ pub struct Node {
     /// The index of its key; 0 at the root.
     pub level: u8,
     /// Whose code it is, if it is a line of a stack.
-    pub role: Role,
+    pub role: LineRole,
     /// The parent; the root is its own parent.
     pub parent: NodeId,
     /// Bytes of all blocks in it, including its children's.

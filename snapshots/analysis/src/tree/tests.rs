@@ -127,9 +127,9 @@ fn lines_know_whose_they_are() {
     let trace = net();
     let tree = tree_of(&trace, "stack", |_| ());
     let role = |name: &str| tree.node(tree.ids().find(|id| tree.name(&trace.tables, *id) == name).unwrap()).role;
-    assert_eq!(role("main"), Role::Program);
-    assert_eq!(role("at::mm"), Role::Framework);
-    assert_eq!(role("c10::cuda::malloc"), Role::Allocator);
+    assert_eq!(role("main"), LineRole::Program);
+    assert_eq!(role("at::mm"), LineRole::Framework);
+    assert_eq!(role("c10::cuda::malloc"), LineRole::Allocator);
 }
 
 #[test]

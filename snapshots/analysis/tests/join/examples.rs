@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use highwater_analysis::join::{DROPPED, Joined, Part, join};
+use highwater_analysis::join::{DROPPED, JoinPart, Joined, join};
 use highwater_analysis::verify::verify;
 use highwater_analysis::{Metric, Series};
 use highwater_pytorch::open::open_file;
@@ -41,7 +41,8 @@ fn recording(text: &str, started_unix_us: u64, name: &str) -> Trace {
 }
 
 fn joined(parts: &[(&str, &Trace, i64)]) -> Joined {
-    let parts: Vec<Part<'_>> = parts.iter().map(|&(name, trace, offset_ns)| Part { name, trace, offset_ns }).collect();
+    let parts: Vec<JoinPart<'_>> =
+        parts.iter().map(|&(name, trace, offset_ns)| JoinPart { name, trace, offset_ns }).collect();
     join(&parts).unwrap()
 }
 

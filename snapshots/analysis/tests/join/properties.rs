@@ -3,7 +3,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use highwater_analysis::join::{Part, join};
+use highwater_analysis::join::{JoinPart, join};
 use highwater_analysis::{Series, Totals};
 use highwater_snapshots::event::{Event, EventKind};
 use highwater_snapshots::format::{read_bytes, write_trace};
@@ -71,8 +71,8 @@ proptest! {
         recordings in vec(recording(), 1..4),
     ) {
         let names = ["a", "b", "c"];
-        let parts: Vec<Part<'_>> = recordings.iter().zip(names)
-            .map(|((trace, offset_ns), name)| Part { name, trace, offset_ns: *offset_ns }).collect();
+        let parts: Vec<JoinPart<'_>> = recordings.iter().zip(names)
+            .map(|((trace, offset_ns), name)| JoinPart { name, trace, offset_ns: *offset_ns }).collect();
         let joined = join(&parts).unwrap();
         let whole_trace = &joined.trace;
         let mut devices = 0;
@@ -113,17 +113,17 @@ proptest! {
             trace.events.time_ns = times;
             (trace, offset)
         }).collect();
-        let parts: Vec<Part<'_>> =
-            sorted.iter().map(|(trace, offset_ns)| Part { name: "x", trace, offset_ns: *offset_ns }).collect();
+        let parts: Vec<JoinPart<'_>> =
+            sorted.iter().map(|(trace, offset_ns)| JoinPart { name: "x", trace, offset_ns: *offset_ns }).collect();
         let joined = join(&parts).unwrap().trace;
         prop_assert!(joined.events.time_ns.is_sorted());
         // Times are unchanged, except for the smallest of the shifts.
-        let absolute = |part: &Part<'_>, row: usize| {
+        let absolute = |part: &JoinPart<'_>, row: usize| {
             let known = parts.iter().map(|part| part.trace.header.started_unix_us).find(|started| *started > 0);
             let started = Some(part.trace.header.started_unix_us).filter(|started| *started > 0).or(known).unwrap_or(0);
             i128::from(started) * 1000 + i128::from(part.trace.events.time_ns[row]) + i128::from(part.offset_ns)
         };
-        let is_kept = |part: &Part<'_>, row: &usize| !matches!(part.trace.events.kind[*row], EventKind::Step | EventKind::Phase);
+        let is_kept = |part: &JoinPart<'_>, row: &usize| !matches!(part.trace.events.kind[*row], EventKind::Step | EventKind::Phase);
         let mut expected: Vec<i128> = parts.iter().flat_map(|part| {
             (0..part.trace.events.len()).filter(|row| is_kept(part, row)).map(|row| absolute(part, row)).collect::<Vec<_>>()
         }).collect();
@@ -139,7 +139,7 @@ proptest! {
 
     #[test]
     fn a_recording_joined_with_nothing_is_itself((mut trace, _) in recording()) {
-        let joined = join(&[Part { name: "only", trace: &trace, offset_ns: 0 }]).unwrap();
+        let joined = join(&[JoinPart { name: "only", trace: &trace, offset_ns: 0 }]).unwrap();
         let lines = |trace: &Trace| {
             // Operations and modules that no table has become none.
             let is_said = |word: &&str| !matches!(*word, "#" | "@");

@@ -41,14 +41,14 @@ pub fn suggested_capacity(trace: &Trace, prediction: &Prediction) -> Option<&'st
 
 /// A part of a block's size, such as one half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct SizePart {
     /// Over the bar.
     pub numerator: u32,
     /// Under it; not 0.
     pub denominator: u32,
 }
 
-impl FromStr for Part {
+impl FromStr for SizePart {
     type Err = String;
 
     /// Reads `1/2`, `0.25` or `50%`.
@@ -86,7 +86,7 @@ pub struct Change {
     /// Blocks that are given back right after their last use.
     pub until_last_use: Vec<Filter>,
     /// Blocks of which only a part is asked for; the first that fits counts.
-    pub scale: Vec<(Part, Filter)>,
+    pub scale: Vec<(SizePart, Filter)>,
 }
 
 impl Change {
@@ -106,7 +106,7 @@ pub fn in_words(
     alloc_conf: Option<&str>,
     capacity: Option<u64>,
     [without, until_last_use]: [&[&str]; 2],
-    scale: &[(Part, &str)],
+    scale: &[(SizePart, &str)],
 ) -> String {
     let mut parts: Vec<String> = alloc_conf.map(|conf| conf.trim().to_owned()).into_iter().collect();
     parts.extend(capacity.map(|bytes| format!("{} of memory", format_required_bytes(bytes))));
@@ -118,7 +118,7 @@ pub fn in_words(
         parts.push(format!("{} freed after the last use", listed(until_last_use)));
     }
     let scaled =
-        |(part, filter): &(Part, &str)| format!("{}/{} of {}", part.numerator, part.denominator, filter.trim());
+        |(part, filter): &(SizePart, &str)| format!("{}/{} of {}", part.numerator, part.denominator, filter.trim());
     parts.extend(scale.iter().map(scaled));
     parts.join(", ")
 }
@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     fn parts_are_read_as_fractions_decimals_and_percents() {
-        let part = |text: &str| text.parse::<Part>().map(|part| (part.numerator, part.denominator));
+        let part = |text: &str| text.parse::<SizePart>().map(|part| (part.numerator, part.denominator));
         assert_eq!(part("1/2"), Ok((1, 2)));
         assert_eq!(part("0.25"), Ok((25, 100)));
         assert_eq!(part("12.5%"), Ok((125, 1000)));

@@ -210,7 +210,7 @@ pub fn compared(measured: &Figures, changed: &Figures) -> Vec<Compared> {
 
 /// Settings next to those of the recording.
 #[derive(Clone, Debug)]
-pub struct Settings<'a> {
+pub struct TriedSettings<'a> {
     /// Their name.
     pub name: &'a str,
     /// As they were asked for; none for the recorded ones.
@@ -224,13 +224,13 @@ pub struct Settings<'a> {
 }
 
 /// The settings of the recording and those that were tried, with what came of each.
-pub fn tried(prediction: &Prediction) -> Vec<Settings<'_>> {
+pub fn tried(prediction: &Prediction) -> Vec<TriedSettings<'_>> {
     let Prediction { measured, recorded_conf, unchanged, tried, .. } = prediction;
     let name = if recorded_conf.is_empty() { "as recorded (default)" } else { "as recorded" };
-    let mut all = vec![Settings { name, asked: None, figures: measured, end: ending(measured), oom: None }];
+    let mut all = vec![TriedSettings { name, asked: None, figures: measured, end: ending(measured), oom: None }];
     if unchanged.divergence.is_some() {
         let (name, figures) = ("the same, replayed", &unchanged.figures);
-        all.push(Settings { name, asked: None, figures, end: ending(figures), oom: None });
+        all.push(TriedSettings { name, asked: None, figures, end: ending(figures), oom: None });
     }
     all.extend(tried.iter().map(|Tried { asked, alloc_conf, figures, oom, gets_past_failure }| {
         let end = match oom {
@@ -239,7 +239,7 @@ pub fn tried(prediction: &Prediction) -> Vec<Settings<'_>> {
             None => RUNS_TO_THE_END.to_owned(),
         };
         let name = if alloc_conf.is_empty() { "default" } else { alloc_conf };
-        Settings { name, asked: Some(asked), figures, end, oom: *oom }
+        TriedSettings { name, asked: Some(asked), figures, end, oom: *oom }
     }));
     all
 }

@@ -70,7 +70,7 @@ enum Loaded {
 
 /// How a reading stands.
 #[derive(Debug)]
-pub enum Outcome {
+pub enum LoadOutcome {
     /// Not finished.
     Pending,
     /// Read and indexed.
@@ -131,15 +131,15 @@ impl Loading {
     }
 
     /// Returns the state. A result or failure is returned once.
-    pub fn poll(&self) -> Outcome {
+    pub fn poll(&self) -> LoadOutcome {
         let is_cancelled = self.state.is_cancelled.load(Ordering::Relaxed);
         match self.outcome.try_recv() {
-            Ok(_) | Err(TryRecvError::Disconnected) if is_cancelled => Outcome::Cancelled,
-            Ok(Ok(Loaded::Recording(recording))) => Outcome::Ready(recording),
-            Ok(Ok(Loaded::Folder(fleet))) => Outcome::Folder(fleet),
-            Ok(Err(why)) => Outcome::Failed(why),
-            Err(TryRecvError::Empty) => Outcome::Pending,
-            Err(TryRecvError::Disconnected) => Outcome::Failed("the thread that reads it is gone".to_owned()),
+            Ok(_) | Err(TryRecvError::Disconnected) if is_cancelled => LoadOutcome::Cancelled,
+            Ok(Ok(Loaded::Recording(recording))) => LoadOutcome::Ready(recording),
+            Ok(Ok(Loaded::Folder(fleet))) => LoadOutcome::Folder(fleet),
+            Ok(Err(why)) => LoadOutcome::Failed(why),
+            Err(TryRecvError::Empty) => LoadOutcome::Pending,
+            Err(TryRecvError::Disconnected) => LoadOutcome::Failed("the thread that reads it is gone".to_owned()),
         }
     }
 }
@@ -260,12 +260,12 @@ mod tests {
     use highwater_snapshots::format::write_trace;
     use highwater_snapshots::text::trace_from_text;
 
-    fn wait(path: PathBuf) -> Outcome {
+    fn wait(path: PathBuf) -> LoadOutcome {
         let (sender, woken) = channel();
         let loading = Loading::start(path, move || sender.send(()).unwrap_or_default());
         loop {
             match loading.poll() {
-                Outcome::Pending => woken.recv().unwrap(),
+                LoadOutcome::Pending => woken.recv().unwrap(),
                 outcome => return outcome,
             }
         }
@@ -277,7 +277,7 @@ mod tests {
         let path = folder.path().join("step.snap");
         let trace = trace_from_text("alloc a 10\nalloc b 20\nfree a").unwrap();
         write_trace(File::create(&path).unwrap(), &trace).unwrap();
-        let Outcome::Ready(recording) = wait(path) else { panic!("not read") };
+        let LoadOutcome::Ready(recording) = wait(path) else { panic!("not read") };
         assert_eq!(recording.name, "step.snap");
         assert_eq!(recording.devices[0].summary.peaks[0].bytes, 30);
     }
@@ -290,7 +290,7 @@ mod tests {
             trace.header.rank = Some(rank);
             write_trace(File::create(folder.path().join(format!("{rank}.snap"))).unwrap(), &trace).unwrap();
         }
-        let Outcome::Folder(fleet) = wait(folder.path().to_owned()) else { panic!("not read") };
+        let LoadOutcome::Folder(fleet) = wait(folder.path().to_owned()) else { panic!("not read") };
         assert_eq!(fleet.ranks.iter().map(|rank| rank.rank).collect::<Vec<_>>(), [0, 1]);
     }
 
@@ -306,13 +306,13 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_explained() {
         let folder = tempfile::tempdir().unwrap();
-        let Outcome::Failed(why) = wait(folder.path().join("gone.snap")) else { panic!("read") };
+        let LoadOutcome::Failed(why) = wait(folder.path().join("gone.snap")) else { panic!("read") };
         assert!(why.contains("gone.snap") && why.contains("moved, renamed or deleted"), "{why}");
-        let Outcome::Failed(why) = wait(folder.path().to_owned()) else { panic!("read") };
+        let LoadOutcome::Failed(why) = wait(folder.path().to_owned()) else { panic!("read") };
         assert!(why.contains("the folder has no recording in it"), "{why}");
         let path = folder.path().join("letter.txt");
         std::fs::write(&path, "Dear all").unwrap();
-        let Outcome::Failed(why) = wait(path) else { panic!("read") };
+        let LoadOutcome::Failed(why) = wait(path) else { panic!("read") };
         assert!(why.contains("not a recording"), "{why}");
     }
 
@@ -340,7 +340,8 @@ mod tests {
         });
         loading.cancel();
         woken.recv().unwrap();
-        let outcome = std::iter::repeat_with(|| loading.poll()).find(|outcome| !matches!(outcome, Outcome::Pending));
-        assert!(matches!(outcome, Some(Outcome::Cancelled)));
+        let outcome =
+            std::iter::repeat_with(|| loading.poll()).find(|outcome| !matches!(outcome, LoadOutcome::Pending));
+        assert!(matches!(outcome, Some(LoadOutcome::Cancelled)));
     }
 }

@@ -19,7 +19,7 @@ use crate::gui::views::moment::MomentPanel;
 use crate::gui::views::peaks::Peaks;
 use crate::gui::views::segments::{SegmentsView, Under};
 use crate::gui::views::statistics::StatisticsView;
-use crate::gui::views::timeline::{Look, Timeline, drawn_metric};
+use crate::gui::views::timeline::{Timeline, TimelineLook, drawn_metric};
 use crate::gui::views::whatif::{Predicted, WhatIfView};
 use crate::gui::widgets::layout::{Bottom, Side};
 use crate::gui::widgets::legend;
@@ -29,7 +29,7 @@ use crate::gui::widgets::theme;
 use crate::gui::window::file_look::FileLook;
 use crate::gui::window::settings::Settings;
 use crate::gui::window::status;
-use crate::gui::window::top_bar::{self, Change, Shown};
+use crate::gui::window::top_bar::{self, BarChange, Shown};
 use crate::history::History;
 use crate::selection::Selection;
 use crate::session::Recording;
@@ -304,7 +304,7 @@ impl OpenFile {
         }
         CentralPanel::default().frame(Frame::central_panel(ui.style()).inner_margin(8)).show(ui, |ui| {
             self.legend_ui(ui);
-            let look = Look {
+            let look = TimelineLook {
                 colour_by: settings.colour_by,
                 stacking: settings.stacking,
                 has_lines: settings.has_lines,
@@ -360,13 +360,13 @@ impl OpenFile {
             is_hiding: &mut settings.is_hiding,
         };
         match top_bar::tools_ui(ui, &mut shown)? {
-            Change::Device(device) => self.selection.set_device(&self.recording, device),
-            Change::Metric(metric) => self.selection.set_metric(&self.recording, metric),
-            Change::ColourBy(by) => settings.colour_by = by,
-            Change::Stacking(stacking) => settings.stacking = stacking,
-            Change::Axis(axis) => self.selection.set_axis(&self.recording, axis),
-            Change::Search(text) => self.search_for(ui.ctx(), &text),
-            Change::Run(command) => return Some(command),
+            BarChange::Device(device) => self.selection.set_device(&self.recording, device),
+            BarChange::Metric(metric) => self.selection.set_metric(&self.recording, metric),
+            BarChange::ColourBy(by) => settings.colour_by = by,
+            BarChange::Stacking(stacking) => settings.stacking = stacking,
+            BarChange::Axis(axis) => self.selection.set_axis(&self.recording, axis),
+            BarChange::Search(text) => self.search_for(ui.ctx(), &text),
+            BarChange::Run(command) => return Some(command),
         }
         None
     }

@@ -9,7 +9,7 @@ use highwater_snapshots::BlockId;
 use crate::command::Command;
 use crate::gui::open_file::OpenFile;
 use crate::gui::views::group_keys::{absent_reason, next_key};
-use crate::gui::views::moment::Look;
+use crate::gui::views::moment::MomentLook;
 use crate::gui::views::peaks;
 use crate::gui::views::timeline::drawn_metric;
 use crate::gui::widgets::layout::{Bottom, Side};
@@ -166,7 +166,7 @@ impl OpenFile {
             Command::ShowMoment => settings.side = Side::Moment,
             Command::NextLook => {
                 settings.side = Side::Moment;
-                settings.choices.look = next_of(&Look::ALL, settings.choices.look);
+                settings.choices.look = next_of(&MomentLook::ALL, settings.choices.look);
             }
             Command::NextKey => {
                 settings.side = Side::Moment;

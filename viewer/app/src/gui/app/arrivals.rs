@@ -8,7 +8,7 @@ use eframe::egui;
 use super::App;
 use crate::example::Running;
 use crate::files::follow::Followed;
-use crate::files::loader::Outcome;
+use crate::files::loader::LoadOutcome;
 use crate::gui::open_file::OpenFile;
 use crate::gui::views::whatif::Predicted;
 use crate::gui::window::dialog::{Ask, Asking, Chosen, Dialogs};
@@ -52,17 +52,17 @@ impl App {
     fn take_recordings(&mut self, ctx: &egui::Context) {
         let (mut ready, mut failed, mut folders) = (Vec::new(), Vec::new(), Vec::new());
         self.loading.retain(|loading| match loading.poll() {
-            Outcome::Pending => true,
-            Outcome::Cancelled => false,
-            Outcome::Ready(recording) => {
+            LoadOutcome::Pending => true,
+            LoadOutcome::Cancelled => false,
+            LoadOutcome::Ready(recording) => {
                 ready.push(*recording);
                 false
             }
-            Outcome::Folder(fleet) => {
+            LoadOutcome::Folder(fleet) => {
                 folders.push((loading.path().to_owned(), *fleet));
                 false
             }
-            Outcome::Failed(why) => {
+            LoadOutcome::Failed(why) => {
                 failed.push((loading.path().to_owned(), why));
                 false
             }

@@ -9,7 +9,7 @@ use crate::command::Command;
 use crate::example::Running;
 use crate::files::is_stdin;
 use crate::gui::open_file::OpenFile;
-use crate::gui::views::ranks::{Place, Shown};
+use crate::gui::views::ranks::{CellPlace, ShownCell};
 use crate::gui::widgets::keys;
 use crate::gui::window::dialog::Chosen;
 use crate::gui::window::failure;
@@ -142,11 +142,12 @@ impl App {
         if recordings.iter().map(|recording| recording.devices.len()).sum::<usize>() < 2 {
             return;
         }
-        let in_front = Some(Place { file: self.current, device });
+        let in_front = Some(CellPlace { file: self.current, device });
         let ranks = &mut self.ranks;
-        let chosen =
-            Panel::top("ranks").show(ui, |ui| ranks.ranks_ui(ui, Shown::Files(&recordings), metric, in_front)).inner;
-        if let Some(Place { file, device }) = chosen {
+        let chosen = Panel::top("ranks")
+            .show(ui, |ui| ranks.ranks_ui(ui, ShownCell::Files(&recordings), metric, in_front))
+            .inner;
+        if let Some(CellPlace { file, device }) = chosen {
             self.current = file;
             if let Some(file) = self.files.get_mut(file) {
                 file.choose_device(device);

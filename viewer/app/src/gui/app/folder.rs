@@ -10,7 +10,7 @@ use super::App;
 use crate::command::Command;
 use crate::files::fleet::Fleet;
 use crate::gui::views::fleet::FleetView;
-use crate::gui::views::ranks::{Place, Shown};
+use crate::gui::views::ranks::{CellPlace, ShownCell};
 use crate::gui::window::dialog::Ask;
 use crate::gui::window::saving::Task;
 
@@ -107,9 +107,10 @@ impl App {
             return false;
         }
         let metric = current.map_or(Metric::Allocated, |file| file.selection.metric);
-        let front = front.map(|row| Place { file: row, device: fleet.ranks[row].main });
+        let front = front.map(|row| CellPlace { file: row, device: fleet.ranks[row].main });
         let ranks = &mut self.ranks;
-        let chosen = Panel::top("ranks").show(ui, |ui| ranks.ranks_ui(ui, Shown::Fleet(&fleet), metric, front)).inner;
+        let chosen =
+            Panel::top("ranks").show(ui, |ui| ranks.ranks_ui(ui, ShownCell::Fleet(&fleet), metric, front)).inner;
         if let Some(rank) = chosen.and_then(|place| fleet.ranks.get(place.file)) {
             self.open_in_strip(ui.ctx(), &rank.path);
         }

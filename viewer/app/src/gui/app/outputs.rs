@@ -7,7 +7,7 @@ use eframe::egui;
 use super::App;
 use crate::gui::open_file::OpenFile;
 use crate::gui::surface::{Paper, Sheet, SheetView, png, save_view};
-use crate::gui::views::timeline::Look;
+use crate::gui::views::timeline::TimelineLook;
 use crate::gui::window::dialog::Ask;
 use crate::gui::window::saving::Task;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ impl App {
     /// Draws the timeline and the view below it on paper of the window's size.
     pub(super) fn save_picture(&mut self, ctx: &egui::Context) {
         let Some(file) = self.files.get(self.current) else { return };
-        let look = Look {
+        let look = TimelineLook {
             colour_by: self.settings.colour_by,
             stacking: self.settings.stacking,
             has_lines: self.settings.has_lines,

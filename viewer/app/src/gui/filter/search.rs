@@ -17,7 +17,7 @@ use crate::session::Recording;
 
 /// The moment at which blocks are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct SearchPlace {
     /// Row of the device.
     pub device: usize,
     /// The total; it determines until when a block counts.
@@ -35,7 +35,7 @@ struct Count {
 }
 
 impl Count {
-    fn of(recording: &Recording, matches: &Matches, place: Place) -> Option<Self> {
+    fn of(recording: &Recording, matches: &Matches, place: SearchPlace) -> Option<Self> {
         let (trace, index) = (&recording.trace, recording.devices.get(place.device)?);
         let live = index.live.before_position(trace, drawn_metric(place.metric), place.position);
         let found = live.iter().filter(|id| matches.contains(**id)).count() as u64;
@@ -66,7 +66,7 @@ pub struct Search {
     applied: String,
     filter: Filter,
     /// The last count and its key.
-    counted: Option<(Place, Arc<Matches>, Count)>,
+    counted: Option<(SearchPlace, Arc<Matches>, Count)>,
     matches: Arc<Matches>,
     worker: Worker<(Arc<Recording>, Filter), (Filter, Matches)>,
     /// The filter last requested, until its matches are found.
@@ -200,7 +200,7 @@ impl Search {
         &mut self,
         ui: &mut Ui,
         recording: &Arc<Recording>,
-        place: Option<Place>,
+        place: Option<SearchPlace>,
         is_hiding: &mut bool,
     ) -> Option<String> {
         let mut text = self.text.clone();
@@ -244,7 +244,7 @@ impl Search {
     }
 
     /// The count at `place`, computed once for each moment.
-    fn count(&mut self, recording: &Recording, place: Place) -> Option<Count> {
+    fn count(&mut self, recording: &Recording, place: SearchPlace) -> Option<Count> {
         let known = self.counted.as_ref().filter(|(at, of, _)| *at == place && Arc::ptr_eq(of, &self.matches));
         let count = match known {
             Some((_, _, count)) => *count,
@@ -255,7 +255,7 @@ impl Search {
     }
 
     /// The number of matches, or the error in the conditions.
-    fn outcome_ui(&mut self, ui: &mut Ui, recording: &Recording, place: Option<Place>) {
+    fn outcome_ui(&mut self, ui: &mut Ui, recording: &Recording, place: Option<SearchPlace>) {
         if let Some(why) = self.error.as_ref().filter(|_| !self.completions.is_offering()) {
             let still = if self.applied.is_empty() {
                 "no conditions are applied".to_owned()
@@ -320,7 +320,7 @@ mod tests {
         search.set(&ctx, &recording, "category=gradient");
         search.wait();
         let at = |search: &mut Search, position: usize| {
-            let place = Place { device: 0, metric: Metric::Requested, position };
+            let place = SearchPlace { device: 0, metric: Metric::Requested, position };
             search.count(&recording, place).unwrap().text(&recording, 0)
         };
         assert_eq!(at(&mut search, 2), "1 of 2 blocks at this moment; 2 in all on device 0");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use eframe::egui::{CentralPanel, Context, Frame, Label, Margin, Panel, RichText, Ui};
 
-use crate::gui::views::diff::{Choices, DiffView, Paint};
+use crate::gui::views::diff::{DiffChoices, DiffView, Paint};
 use crate::gui::widgets::theme::Shades;
 use crate::selection::Selection;
 use crate::session::Recording;
@@ -19,7 +19,12 @@ pub struct DiffSheet {
 
 impl DiffSheet {
     /// A sheet of two recordings with their selections.
-    pub fn new(recordings: [Arc<Recording>; 2], selections: [&Selection; 2], choices: Choices, paint: Paint) -> Self {
+    pub fn new(
+        recordings: [Arc<Recording>; 2],
+        selections: [&Selection; 2],
+        choices: DiffChoices,
+        paint: Paint,
+    ) -> Self {
         let view = DiffView::new(recordings.each_ref(), selections, choices);
         Self { recordings, view, paint }
     }

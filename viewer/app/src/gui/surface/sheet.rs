@@ -11,7 +11,7 @@ use crate::gui::view_context::Reason;
 use crate::gui::views::explain::ExplainView;
 use crate::gui::views::moment::MomentPanel;
 use crate::gui::views::segments::SegmentsView;
-use crate::gui::views::timeline::{Look, Stacking, Timeline, drawn_metric};
+use crate::gui::views::timeline::{Stacking, Timeline, TimelineLook, drawn_metric};
 use crate::gui::widgets::legend;
 use crate::gui::widgets::theme::Shades;
 use crate::gui::widgets::words::{has_losses, when};
@@ -23,7 +23,7 @@ use crate::session::Recording;
 pub struct Sheet {
     pub(super) recording: Arc<Recording>,
     pub(super) selection: Selection,
-    pub(super) look: Look,
+    pub(super) look: TimelineLook,
     /// The search conditions, as typed; blocks that do not match are grey. Empty if there are none.
     conditions: String,
     pub(super) filter: Filter,
@@ -37,7 +37,7 @@ pub struct Sheet {
 
 impl Sheet {
     /// A sheet of `recording`. `conditions` are those of the filter in `look`, as typed.
-    pub fn new(recording: Arc<Recording>, selection: Selection, look: Look, conditions: &str) -> Self {
+    pub fn new(recording: Arc<Recording>, selection: Selection, look: TimelineLook, conditions: &str) -> Self {
         Self {
             recording,
             selection,

@@ -5,7 +5,7 @@ use highwater_analysis::{GroupKey, TreeKey};
 
 use super::sheet::Sheet;
 use crate::gui::view_context::{Reason, ViewContext};
-use crate::gui::views::moment::{Choices, Look};
+use crate::gui::views::moment::{Choices, MomentLook};
 use crate::gui::views::segments::Under;
 use crate::gui::widgets::layout::Bottom;
 use crate::gui::widgets::words::when;
@@ -34,14 +34,14 @@ pub const VIEWS: &[SheetView] = &[
 const EXPLAIN: SheetView = SheetView { name: "explain", is_of_moment: false, draw: Sheet::explain_ui };
 
 const TABLE: Choices = Choices {
-    look: Look::Table,
+    look: MomentLook::Table,
     first: TreeKey::By(GroupKey::Category),
     second: None,
     hides_internals: true,
     is_inverted: false,
 };
-const TREEMAP: Choices = Choices { look: Look::Treemap, second: Some(TreeKey::By(GroupKey::Scope)), ..TABLE };
-const FLAME: Choices = Choices { look: Look::Flame, first: TreeKey::By(GroupKey::Stack), ..TABLE };
+const TREEMAP: Choices = Choices { look: MomentLook::Treemap, second: Some(TreeKey::By(GroupKey::Scope)), ..TABLE };
+const FLAME: Choices = Choices { look: MomentLook::Flame, first: TreeKey::By(GroupKey::Stack), ..TABLE };
 
 /// Share of the timeline's height above segments or explanation.
 const UPPER: f32 = 0.4;

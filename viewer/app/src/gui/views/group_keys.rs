@@ -2,7 +2,7 @@
 
 use highwater_analysis::{GroupKey, TreeKey};
 
-use crate::gui::widgets::choice::Entry;
+use crate::gui::widgets::choice::ChoiceEntry;
 use crate::session::absent::Absent;
 
 /// Most depths of module paths that are offered.
@@ -49,8 +49,8 @@ pub fn absent_reason(absent: &Absent, key: TreeKey) -> Option<&'static str> {
 }
 
 /// `key` in a menu, greyed out if no block has a value for it.
-pub fn key_entry(absent: &Absent, key: TreeKey) -> Entry {
-    Entry { name: key_label(key), problem: absent_reason(absent, key) }
+pub fn key_entry(absent: &Absent, key: TreeKey) -> ChoiceEntry {
+    ChoiceEntry { name: key_label(key), problem: absent_reason(absent, key) }
 }
 
 /// The key after `now` among those that `is_there`; after any depth of module paths comes the key after the whole path.

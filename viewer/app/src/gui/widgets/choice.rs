@@ -4,28 +4,28 @@ use eframe::egui::{Button, ComboBox, Role, Ui, WidgetInfo};
 
 /// An entry of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct ChoiceEntry {
     /// Its name.
     pub name: String,
     /// Why it cannot be chosen.
     pub problem: Option<&'static str>,
 }
 
-impl From<String> for Entry {
+impl From<String> for ChoiceEntry {
     fn from(name: String) -> Self {
         Self { name, problem: None }
     }
 }
 
 /// Shows the entries of an open list and stores the user's choice in `chosen`.
-pub fn entries_ui<T: Clone + PartialEq, E: Into<Entry>>(
+pub fn entries_ui<T: Clone + PartialEq, E: Into<ChoiceEntry>>(
     ui: &mut Ui,
     chosen: &mut T,
     all: &[T],
     entry: impl Fn(&T) -> E,
 ) {
     for value in all {
-        let Entry { name, problem } = entry(value).into();
+        let ChoiceEntry { name, problem } = entry(value).into();
         let response = ui.add_enabled(problem.is_none(), Button::selectable(chosen == value, name));
         if response.clicked() {
             *chosen = value.clone();
@@ -37,7 +37,7 @@ pub fn entries_ui<T: Clone + PartialEq, E: Into<Entry>>(
 }
 
 /// Shows a list called `label`, whose name is not painted. Returns the entry if the user chooses another one.
-pub fn choice_ui<T: Clone + PartialEq, E: Into<Entry>>(
+pub fn choice_ui<T: Clone + PartialEq, E: Into<ChoiceEntry>>(
     ui: &mut Ui,
     label: &str,
     now: &T,

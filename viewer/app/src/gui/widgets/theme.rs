@@ -7,7 +7,7 @@
 use eframe::egui::{self, Color32, Stroke};
 use highwater_analysis::Metric;
 use highwater_analysis::diff::Change;
-use highwater_analysis::tree::Role;
+use highwater_analysis::tree::LineRole;
 use highwater_snapshots::{Category, Phase};
 
 /// Height of the step lane and of the phase lane, in points.
@@ -210,11 +210,11 @@ pub fn named(name: &str) -> Color32 {
 }
 
 /// The colour of a stack frame: the program's frames stand out from internal ones.
-pub const fn role(role: Role) -> Color32 {
+pub const fn role(role: LineRole) -> Color32 {
     match role {
-        Role::Program => DISTINCT[4],
-        Role::Framework => NEUTRAL,
-        Role::Allocator => Color32::from_rgb(0x55, 0x5c, 0x66),
+        LineRole::Program => DISTINCT[4],
+        LineRole::Framework => NEUTRAL,
+        LineRole::Allocator => Color32::from_rgb(0x55, 0x5c, 0x66),
     }
 }
 

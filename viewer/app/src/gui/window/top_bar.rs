@@ -7,10 +7,10 @@ use eframe::egui::{Button, ScrollArea, Ui};
 use highwater_analysis::{GroupKey, Metric};
 
 use crate::command::Command;
-use crate::gui::filter::search::{Place, Search};
+use crate::gui::filter::search::{Search, SearchPlace};
 use crate::gui::views::colouring::ColourBy;
 use crate::gui::views::timeline::Stacking;
-use crate::gui::widgets::choice::{Entry, choice_ui};
+use crate::gui::widgets::choice::{ChoiceEntry, choice_ui};
 use crate::gui::widgets::keys;
 use crate::gui::widgets::theme;
 use crate::gui::window::tabs::{Tab, distinct_names};
@@ -143,7 +143,7 @@ fn recent_ui(ui: &mut Ui, recent: &[PathBuf]) -> Option<PathBuf> {
 }
 
 /// The user's change in the tool bar.
-pub enum Change {
+pub enum BarChange {
     /// Another device, by row.
     Device(usize),
     /// Another total.
@@ -179,17 +179,17 @@ pub struct Shown<'a> {
 }
 
 /// Shows the tool bar. Returns the user's change.
-pub fn tools_ui(ui: &mut Ui, shown: &mut Shown<'_>) -> Option<Change> {
+pub fn tools_ui(ui: &mut Ui, shown: &mut Shown<'_>) -> Option<BarChange> {
     let mut change = None;
     let recording = shown.recording;
-    let mut offer = |next: Change| change = Some(next);
+    let mut offer = |next: BarChange| change = Some(next);
     ui.horizontal_wrapped(|ui| {
         for command in [Command::GoToPeak, Command::FitAll] {
             let key = keys::shown(command.keys()[0]);
             let name = if command == Command::GoToPeak { "Peak" } else { "Everything" };
             let button = ui.add(Button::new(name).shortcut_text(key)).on_hover_text(command.tooltip());
             if button.clicked() {
-                offer(Change::Run(command));
+                offer(BarChange::Run(command));
             }
         }
         ui.separator();
@@ -197,39 +197,40 @@ pub fn tools_ui(ui: &mut Ui, shown: &mut Shown<'_>) -> Option<Change> {
             let name = |row: &usize| recording.device_label(*row);
             let rows: Vec<usize> = (0..recording.devices.len()).collect();
             if let Some(row) = named_ui(ui, "Device", &shown.selection.device, &rows, name) {
-                offer(Change::Device(row));
+                offer(BarChange::Device(row));
             }
         }
         let metrics = metrics_of(recording, shown.selection.device);
         let name = |metric: &Metric| metric.name().replace('_', " ");
         if let Some(metric) = named_ui(ui, "Total", &shown.selection.metric, &metrics, name) {
-            offer(Change::Metric(metric));
+            offer(BarChange::Metric(metric));
         }
-        let entry = |by: &ColourBy| Entry { name: by.label(), problem: colouring_problem(recording, *by) };
+        let entry = |by: &ColourBy| ChoiceEntry { name: by.label(), problem: colouring_problem(recording, *by) };
         if let Some(by) = named_ui(ui, "Colour by", &shown.colour_by, &colourings_of(recording), entry) {
-            offer(Change::ColourBy(by));
+            offer(BarChange::ColourBy(by));
         }
         let name = |stacking: &Stacking| if *stacking == Stacking::Age { "age" } else { "colour" }.to_owned();
         if let Some(next) = named_ui(ui, "Stack by", &shown.stacking, &[Stacking::Age, Stacking::Colour], name) {
-            offer(Change::Stacking(next));
+            offer(BarChange::Stacking(next));
         }
         ui.label("Across");
         for (axis, name) in [(Axis::Event, "events"), (Axis::Time, "time")] {
             let response = ui.selectable_label(shown.selection.axis() == axis, name);
             if response.on_hover_text(Command::ToggleAxis.tooltip()).clicked() {
-                offer(Change::Axis(axis));
+                offer(BarChange::Axis(axis));
             }
         }
-        let at = Place { device: shown.selection.device, metric: shown.selection.metric, position: shown.position };
+        let at =
+            SearchPlace { device: shown.selection.device, metric: shown.selection.metric, position: shown.position };
         if let Some(text) = shown.search.search_ui(ui, recording, Some(at), shown.is_hiding) {
-            offer(Change::Search(text));
+            offer(BarChange::Search(text));
         }
     });
     change
 }
 
 /// A list with its name before it.
-fn named_ui<T: Clone + PartialEq, E: Into<Entry>>(
+fn named_ui<T: Clone + PartialEq, E: Into<ChoiceEntry>>(
     ui: &mut Ui,
     name: &str,
     now: &T,

@@ -6,7 +6,7 @@ use eframe::egui::{Ui, UiBuilder};
 use highwater_analysis::diff::Likeness;
 use highwater_snapshots::units::format_count;
 
-use super::choices::Look;
+use super::choices::DiffLook;
 use super::condition;
 use super::flame::{Act, Flame};
 use super::job::Answer;
@@ -38,13 +38,13 @@ const SAME_RECORDING: &str = "Both sides are the same recording, so every phase 
 const PAIRED_STEPS: &str = "Steps are paired by number, or the last steps if no number is shared.";
 
 /// The table of a look; `None` for the flame graph.
-const fn page_of(look: Look) -> Option<usize> {
+const fn page_of(look: DiffLook) -> Option<usize> {
     match look {
-        Look::Groups => Some(0),
-        Look::Flame => None,
-        Look::Phases => Some(1),
-        Look::Totals => Some(2),
-        Look::Settings => Some(3),
+        DiffLook::Groups => Some(0),
+        DiffLook::Flame => None,
+        DiffLook::Phases => Some(1),
+        DiffLook::Totals => Some(2),
+        DiffLook::Settings => Some(3),
     }
 }
 
@@ -83,7 +83,7 @@ impl Below {
     }
 
     /// Shows the answer. Returns conditions to add.
-    pub(super) fn below_ui(&mut self, ui: &mut Ui, answer: &Arc<Answer>, look: Look) -> Option<String> {
+    pub(super) fn below_ui(&mut self, ui: &mut Ui, answer: &Arc<Answer>, look: DiffLook) -> Option<String> {
         let Some(row) = page_of(look) else {
             return match self.flame.flame_ui(ui, answer, self.chosen)? {
                 Act::Choose(group) => {
@@ -98,7 +98,7 @@ impl Below {
         let row_of = |row: usize| order.get(row).copied().unwrap_or(usize::MAX);
         let cell = |row: usize, column: usize| sheet.cell(row_of(row), column);
         let tip = |row: usize, column: usize| sheet.value(row_of(row), column).exact();
-        if look == Look::Phases {
+        if look == DiffLook::Phases {
             let is_same = answer.comparison.phases.is_empty();
             ui.weak(if is_same { SAME_RECORDING } else { PAIRED_STEPS });
             if is_same {
@@ -107,7 +107,7 @@ impl Below {
         }
         let touched = table_with_tips_ui(ui, sheet.name, &sheet.columns, order.len(), table, (cell, tip));
         let mut found = None;
-        if look == Look::Groups {
+        if look == DiffLook::Groups {
             let groups = answer.comparison.diff.groups.len();
             if let Some(group) = touched.chosen.map(row_of) {
                 self.chosen = Some(group).filter(|group| *group < groups);
@@ -116,7 +116,7 @@ impl Below {
         }
         if touched.is_resorted {
             page.order = sheet.order(page.table.sort);
-            if look == Look::Groups {
+            if look == DiffLook::Groups {
                 self.chosen = None;
             }
         }
@@ -131,13 +131,13 @@ impl Below {
         const WIDE: f32 = 1000.0;
         let whole = ui.available_rect_before_wrap();
         if whole.width() < WIDE {
-            self.below_ui(ui, answer, Look::Groups);
+            self.below_ui(ui, answer, DiffLook::Groups);
             return;
         }
         let (mut left, mut right) = (whole, whole);
         left.max.x = whole.left() + whole.width() * TABLE;
         right.min.x = left.max.x + 12.0;
-        for (rect, look) in [(left, Look::Groups), (right, Look::Flame)] {
+        for (rect, look) in [(left, DiffLook::Groups), (right, DiffLook::Flame)] {
             ui.scope_builder(UiBuilder::new().id_salt(look.name()).max_rect(rect), |ui| {
                 self.below_ui(ui, answer, look)
             });
@@ -145,7 +145,7 @@ impl Below {
     }
 
     /// The table of a look in exact figures, in the order shown; for the flame graph, the groups.
-    pub(super) fn csv(&self, answer: &Answer, look: Look) -> String {
+    pub(super) fn csv(&self, answer: &Answer, look: DiffLook) -> String {
         let row = page_of(look).unwrap_or(0);
         let (Some(sheet), Some(page)) = (answer.sheets.get(row), self.pages.get(row)) else { return String::new() };
         csv(&sheet.columns, page.order.len(), |row, column| sheet.value(page.order[row], column).bare())

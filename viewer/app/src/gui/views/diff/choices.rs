@@ -8,7 +8,7 @@ use crate::session::Recording;
 
 /// How the difference is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Look {
+pub enum DiffLook {
     /// Groups as a table.
     #[default]
     Groups,
@@ -22,7 +22,7 @@ pub enum Look {
     Settings,
 }
 
-impl Look {
+impl DiffLook {
     /// Every look.
     pub const ALL: [Self; 5] = [Self::Groups, Self::Flame, Self::Phases, Self::Totals, Self::Settings];
 
@@ -51,7 +51,7 @@ impl Look {
 
 /// The settings of a comparison.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Choices {
+pub struct DiffChoices {
     /// The total.
     pub metric: Metric,
     /// The moments of A and B.
@@ -63,10 +63,10 @@ pub struct Choices {
     /// Whether stacks leave out internal frames.
     pub hides_internals: bool,
     /// How the difference is shown.
-    pub look: Look,
+    pub look: DiffLook,
 }
 
-impl Choices {
+impl DiffChoices {
     /// The default: the peaks of two recordings by category; for one recording, the ends of its last two whole steps.
     pub fn usual(recordings: [&Recording; 2], metric: Metric) -> Self {
         let is_one = std::ptr::eq(recordings[0], recordings[1]);
@@ -81,7 +81,7 @@ impl Choices {
             keys: vec![GroupKey::Category],
             align: Align::default(),
             hides_internals: true,
-            look: Look::default(),
+            look: DiffLook::default(),
         }
     }
 

@@ -8,7 +8,7 @@ use highwater_analysis::{GroupKey, Metric, TreeKey};
 
 use super::alignment::Align;
 use crate::gui::views::group_keys::{absent_reason, group_keys, key_label};
-use crate::gui::widgets::choice::{Entry, choice_ui};
+use crate::gui::widgets::choice::{ChoiceEntry, choice_ui};
 use crate::session::Recording;
 
 /// The open files, and which of them are A and B.
@@ -125,7 +125,7 @@ pub(super) fn absent_in_both(recordings: [&Arc<Recording>; 2], key: TreeKey) -> 
 pub(super) fn keys_ui(ui: &mut Ui, keys: &mut Vec<GroupKey>, recordings: [&Arc<Recording>; 2]) {
     let entry = |word: &str, key: GroupKey| {
         let key = TreeKey::By(key);
-        Entry { name: format!("{word} {}", key_label(key)), problem: absent_in_both(recordings, key) }
+        ChoiceEntry { name: format!("{word} {}", key_label(key)), problem: absent_in_both(recordings, key) }
     };
     let all: Vec<GroupKey> =
         group_keys(recordings.map(|recording| recording.deepest_scope).into_iter().max().unwrap_or(0)).collect();

@@ -22,7 +22,7 @@ use highwater_analysis::{GroupKey, Metric, Moment};
 use highwater_snapshots::units::{format_bytes, format_count, format_signed_bytes};
 
 pub use alignment::Align;
-pub use choices::{Choices, Look};
+pub use choices::{DiffChoices, DiffLook};
 pub use choosers::{DiffAction, Files};
 
 use crate::gui::views::colouring::ColourBy;
@@ -56,7 +56,7 @@ pub struct Paint {
 #[derive(Debug)]
 pub struct DiffView {
     /// The settings of the comparison.
-    pub choices: Choices,
+    pub choices: DiffChoices,
     pair: Pair,
     below: Below,
     worker: Worker<Question, Answer>,
@@ -69,7 +69,7 @@ pub struct DiffView {
 
 impl DiffView {
     /// A comparison of two recordings, or of one with itself, with their selections.
-    pub fn new(recordings: [&Arc<Recording>; 2], selections: [&Selection; 2], choices: Choices) -> Self {
+    pub fn new(recordings: [&Arc<Recording>; 2], selections: [&Selection; 2], choices: DiffChoices) -> Self {
         let axis = selections[0].axis();
         let side = |row: usize| {
             let mut side = Side::new(recordings[row], selections[row]);
@@ -91,7 +91,7 @@ impl DiffView {
     /// The default settings: the peaks, or the last steps of one recording.
     pub fn usual(recordings: [&Arc<Recording>; 2], selections: [&Selection; 2]) -> Self {
         let [a, b] = recordings;
-        let choices = Choices::usual([&**a, &**b], selections[0].metric);
+        let choices = DiffChoices::usual([&**a, &**b], selections[0].metric);
         Self::new(recordings, selections, choices)
     }
 
@@ -178,7 +178,7 @@ impl DiffView {
                 moment,
             };
             let filter = self.pair.sides[0].search.filter().clone();
-            let Choices { ref keys, hides_internals, .. } = self.choices;
+            let DiffChoices { ref keys, hides_internals, .. } = self.choices;
             let question = Question { halves: [half(0, *a), half(1, *b)], keys: keys.clone(), filter, hides_internals };
             let key = Key::of(&question);
             if self.asked.as_ref() != Some(&key) {
@@ -217,14 +217,14 @@ impl DiffView {
         self.light.follow(ctx, recordings, key);
     }
 
-    fn looks(&self, paint: &Paint) -> [timeline::Look; 2] {
+    fn looks(&self, paint: &Paint) -> [timeline::TimelineLook; 2] {
         [0, 1].map(|side| {
             let lit = self.light.matches();
             let matches = match lit {
                 Some(lit) => &lit[side],
                 None => self.pair.sides[side].search.matches(),
             };
-            timeline::Look {
+            timeline::TimelineLook {
                 colour_by: paint.colour_by,
                 stacking: paint.stacking,
                 has_lines: paint.has_lines,
@@ -390,13 +390,13 @@ impl DiffView {
     fn below_ui(&mut self, ui: &mut Ui, recordings: [&Arc<Recording>; 2], moments: &Moments) -> Option<String> {
         self.headline_ui(ui, moments);
         ui.horizontal_wrapped(|ui| {
-            for look in Look::ALL {
+            for look in DiffLook::ALL {
                 let response = ui.selectable_label(self.choices.look == look, look.name());
                 if response.on_hover_text(look.tooltip()).clicked() {
                     self.choices.look = look;
                 }
             }
-            if matches!(self.choices.look, Look::Groups | Look::Flame) {
+            if matches!(self.choices.look, DiffLook::Groups | DiffLook::Flame) {
                 ui.separator();
                 choosers::keys_ui(ui, &mut self.choices.keys, recordings);
                 if self.choices.keys.contains(&GroupKey::Stack) {

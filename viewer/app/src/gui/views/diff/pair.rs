@@ -9,7 +9,7 @@ use highwater_snapshots::units::{format_bytes, format_signed_bytes};
 
 use super::alignment::Alignment;
 use crate::gui::filter::search::Search;
-use crate::gui::views::timeline::{Look, Timeline, drawn_metric};
+use crate::gui::views::timeline::{Timeline, TimelineLook, drawn_metric};
 use crate::gui::widgets::legend::{Asked, Shares};
 use crate::gui::widgets::theme::{self, Shades};
 use crate::gui::widgets::words::when;
@@ -240,7 +240,7 @@ impl Pair {
     }
 
     /// Shows both and handles input on either.
-    pub(super) fn pair_ui(&mut self, ui: &mut Ui, shown: &Shown<'_>, looks: &[Look; 2]) {
+    pub(super) fn pair_ui(&mut self, ui: &mut Ui, shown: &Shown<'_>, looks: &[TimelineLook; 2]) {
         self.sides.iter_mut().for_each(|side| side.timeline.receive(ui.ctx()));
         let room = ui.available_rect_before_wrap();
         let height = (room.height() - self.reading) / 2.0;

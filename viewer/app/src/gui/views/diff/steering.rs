@@ -7,7 +7,7 @@ use highwater_analysis::diff::DiffAt;
 use highwater_analysis::{GroupKey, Metric, Moment, TreeKey};
 
 use super::pair::Shown;
-use super::{DiffView, Look, Paint, choosers};
+use super::{DiffLook, DiffView, Paint, choosers};
 use crate::command::Command;
 use crate::gui::views::group_keys::next_key;
 use crate::selection::{Axis, View};
@@ -81,7 +81,7 @@ impl DiffView {
             Command::Search => self.pair.sides[0].search.focus(),
             Command::ClearSearch => self.search_for(ctx, recordings, ""),
             Command::ToggleHide => paint.is_hiding = !paint.is_hiding,
-            Command::NextLook => self.choices.look = next_of(&Look::ALL, self.choices.look),
+            Command::NextLook => self.choices.look = next_of(&DiffLook::ALL, self.choices.look),
             Command::NextKey => {
                 let first = self.choices.keys.first().copied().unwrap_or(GroupKey::Category);
                 // Keys with values on one side only separate the sides; single blocks are no groups of both sides.

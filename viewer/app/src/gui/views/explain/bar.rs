@@ -3,7 +3,7 @@
 use eframe::egui::{
     Color32, FontId, Painter, Rect, Role, Sense, Stroke, StrokeKind, TextFormat, Ui, WidgetInfo, pos2, text, vec2,
 };
-use highwater_analysis::explain::{Composition, Piece};
+use highwater_analysis::explain::{Composition, PeakPiece};
 use highwater_analysis::{Filter, Moment};
 use highwater_snapshots::units::{format_bytes, format_count};
 
@@ -31,7 +31,7 @@ pub(super) fn bar_ui(
         return None;
     }
     let shades = Shades::in_ui(ui);
-    let looks: Vec<(Piece, u64, Color32)> = looks(composition, &shades);
+    let looks: Vec<(PeakPiece, u64, Color32)> = looks(composition, &shades);
     let whole = format!("{} {}", format_bytes(composition.bytes), composition.metric.words());
     let (rect, bar) = ui.allocate_exact_size(vec2(ui.available_width(), theme::PIECES_HEIGHT), Sense::hover());
     let pieces = count_of(looks.len() as u64, "piece");
@@ -88,7 +88,7 @@ pub(super) fn bar_ui(
             }
             hint(chip, &label, true);
         }
-        let small: Vec<&(Piece, u64, Color32)> = looks.iter().filter(|(_, bytes, _)| !is_entry(*bytes)).collect();
+        let small: Vec<&(PeakPiece, u64, Color32)> = looks.iter().filter(|(_, bytes, _)| !is_entry(*bytes)).collect();
         if !small.is_empty() {
             let bytes: u64 = small.iter().map(|(_, bytes, _)| bytes).sum();
             let sign = |painter: &Painter, rect: Rect| {
@@ -116,7 +116,7 @@ fn hint(response: eframe::egui::Response, label: &str, can_click: bool) {
 }
 
 /// `gradient made in backward: 2.00 GiB (2,147,483,648 B), 25% of 8.00 GiB requested`.
-fn told(piece: Piece, bytes: u64, peak: &Moment) -> String {
+fn told(piece: PeakPiece, bytes: u64, peak: &Moment) -> String {
     let part = part_of(piece, bytes, peak).map(|part| format!(", {part} of {}", base(peak)));
     format!("{}: {} ({} B){}", piece.name(), format_bytes(bytes), format_count(bytes), part.unwrap_or_default())
 }
@@ -127,8 +127,8 @@ fn base(peak: &Moment) -> String {
 }
 
 /// The share of a piece in that total; `None` for pieces that are not live blocks.
-fn part_of(piece: Piece, bytes: u64, peak: &Moment) -> Option<String> {
-    matches!(piece, Piece::Blocks { .. }).then(|| share(bytes, peak.bytes))
+fn part_of(piece: PeakPiece, bytes: u64, peak: &Moment) -> Option<String> {
+    matches!(piece, PeakPiece::Blocks { .. }).then(|| share(bytes, peak.bytes))
 }
 
 fn is_in_force(condition: &str, filter: &Filter) -> bool {
@@ -136,10 +136,10 @@ fn is_in_force(condition: &str, filter: &Filter) -> bool {
 }
 
 /// Every piece with its colour: the category's, darker for each further phase.
-fn looks(composition: &Composition, shades: &Shades) -> Vec<(Piece, u64, Color32)> {
+fn looks(composition: &Composition, shades: &Shades) -> Vec<(PeakPiece, u64, Color32)> {
     let (mut last, mut colour) = (None, theme::NEUTRAL);
-    let look = |(piece, bytes): &(Piece, u64)| {
-        let Piece::Blocks { category, .. } = piece else { return (*piece, *bytes, shades.bar) };
+    let look = |(piece, bytes): &(PeakPiece, u64)| {
+        let PeakPiece::Blocks { category, .. } = piece else { return (*piece, *bytes, shades.bar) };
         colour = if last == Some(*category) { theme::edge(colour) } else { theme::category(*category) };
         last = Some(*category);
         (*piece, *bytes, colour)
@@ -149,7 +149,7 @@ fn looks(composition: &Composition, shades: &Shades) -> Vec<(Piece, u64, Color32
 
 /// Paints a piece. Pieces that are not live blocks have a pattern, as in Segments, to be distinguishable without
 /// colours: level lines for free memory, slanting stripes for waiting memory.
-fn paint(painter: &Painter, rect: Rect, (piece, colour): (Piece, Color32), shades: &Shades) {
+fn paint(painter: &Painter, rect: Rect, (piece, colour): (PeakPiece, Color32), shades: &Shades) {
     let painter = painter.with_clip_rect(rect.intersect(painter.clip_rect()));
     // A gap to the next piece, if there is room.
     let inner = rect.with_max_x(rect.right() - if rect.width() > 4.0 { 1.0 } else { 0.0 });
@@ -157,25 +157,25 @@ fn paint(painter: &Painter, rect: Rect, (piece, colour): (Piece, Color32), shade
     let line = Stroke::new(1.0, shades.faint);
     let steps = |length: f32| (0..=(length / PERIOD) as usize).map(|step| step as f32 * PERIOD);
     match piece {
-        Piece::Blocks { .. } => {}
-        Piece::Rounding => {
+        PeakPiece::Blocks { .. } => {}
+        PeakPiece::Rounding => {
             for x in steps(inner.width()) {
                 painter.vline(inner.left() + x, inner.y_range(), line);
             }
         }
-        Piece::Waiting => {
+        PeakPiece::Waiting => {
             let height = inner.height();
             for x in steps(inner.width() + height) {
                 let foot = pos2(inner.left() + x - height, inner.bottom());
                 painter.line_segment([foot, foot + vec2(height, -height)], line);
             }
         }
-        Piece::Free => {
+        PeakPiece::Free => {
             for y in steps(inner.height()) {
                 painter.hline(inner.x_range(), inner.top() + y, Stroke::new(1.0, shades.grid));
             }
         }
-        Piece::Outside => {
+        PeakPiece::Outside => {
             painter.rect_filled(inner, 0.0, shades.canvas);
             painter.rect_stroke(inner, 0.0, line, StrokeKind::Inside);
         }

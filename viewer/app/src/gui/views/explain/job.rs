@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use highwater_analysis::explain::{Cause, Composition, ExplainQuery, ExplainedGroup, Piece};
+use highwater_analysis::explain::{Cause, Composition, ExplainQuery, ExplainedGroup, PeakPiece};
 use highwater_analysis::frames::short_stack;
 use highwater_analysis::lifetime::phase_of;
 use highwater_analysis::phases::reached_elsewhere;
@@ -141,7 +141,7 @@ impl Explained {
     /// The name of a part of the peak.
     pub(super) fn cause_name(&self, cause: &Cause) -> String {
         if cause.phase == Phase::Setup && self.is_before {
-            return Piece::Blocks { category: cause.category, made_in: None }.name();
+            return PeakPiece::Blocks { category: cause.category, made_in: None }.name();
         }
         cause.name()
     }

@@ -13,14 +13,14 @@ use super::names;
 use super::tile::Act;
 use crate::gui::view_context::ViewContext;
 use crate::gui::views::group_keys::{absent_reason, key_entry, key_label, tree_keys};
-use crate::gui::widgets::choice::{Entry, entries_ui};
+use crate::gui::widgets::choice::{ChoiceEntry, entries_ui};
 use crate::gui::widgets::words::moment_text;
 use crate::session::Recording;
 use crate::session::absent::Absent;
 
 /// The view of memory in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
-pub enum Look {
+pub enum MomentLook {
     /// Rows that can be sorted.
     #[default]
     Table,
@@ -30,7 +30,7 @@ pub enum Look {
     Flame,
 }
 
-impl Look {
+impl MomentLook {
     /// Every look.
     pub const ALL: [Self; 3] = [Self::Table, Self::Treemap, Self::Flame];
 
@@ -48,7 +48,7 @@ impl Look {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Choices {
     /// The view.
-    pub look: Look,
+    pub look: MomentLook,
     /// The first grouping key.
     pub first: TreeKey,
     /// The second grouping key, within the first.
@@ -62,7 +62,7 @@ pub struct Choices {
 impl Default for Choices {
     fn default() -> Self {
         let first = TreeKey::By(GroupKey::Category);
-        Self { look: Look::Table, first, second: None, hides_internals: true, is_inverted: false }
+        Self { look: MomentLook::Table, first, second: None, hides_internals: true, is_inverted: false }
     }
 }
 
@@ -85,7 +85,7 @@ impl Choices {
 pub(super) fn choices_ui(ui: &mut Ui, choices: &mut Choices, recording: &Recording) {
     let absent = &recording.absent;
     ui.horizontal_wrapped(|ui| {
-        for look in Look::ALL {
+        for look in MomentLook::ALL {
             ui.selectable_value(&mut choices.look, look, look.name());
         }
     });
@@ -124,7 +124,7 @@ pub(crate) fn key_ui(
     keys: &[Option<TreeKey>],
     absent: &Absent,
 ) {
-    let nothing = || Entry::from("nothing".to_owned());
+    let nothing = || ChoiceEntry::from("nothing".to_owned());
     let entry = |key: &Option<TreeKey>| key.map_or_else(nothing, |key| key_entry(absent, key));
     let now = chosen.map_or_else(|| "nothing".to_owned(), key_label);
     let list = ComboBox::from_id_salt(label).selected_text(format!("{word} {now}")).height(400.0);

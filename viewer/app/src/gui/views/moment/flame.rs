@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use eframe::egui::{Rect, Response, Ui};
 use highwater_analysis::Tree;
-use highwater_analysis::tree::{NodeId, Role as LineRole};
+use highwater_analysis::tree::{LineRole, NodeId};
 use highwater_snapshots::units::format_bytes;
 
 use super::job::Answer;

@@ -21,7 +21,7 @@ use highwater_analysis::{Matches, TreeQuery};
 use highwater_snapshots::units::format_bytes;
 
 pub(crate) use choosers::key_ui;
-pub use choosers::{Choices, Look};
+pub use choosers::{Choices, MomentLook};
 
 use crate::gui::view_context::{Action, Reason, ViewContext};
 use crate::gui::widgets::table::TableState;
@@ -114,8 +114,8 @@ impl MomentPanel {
             None => Clerk::default().answer(&request),
         };
         let text = match self.choices.look {
-            Look::Table => export::rows_csv(&answer),
-            Look::Treemap | Look::Flame => export::nodes_csv(&answer),
+            MomentLook::Table => export::rows_csv(&answer),
+            MomentLook::Treemap | MomentLook::Flame => export::nodes_csv(&answer),
         };
         self.shown = Some(answer);
         text
@@ -255,7 +255,7 @@ impl MomentPanel {
     /// The breadcrumb and the current view, leaving room for the details below.
     fn view_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>, answer: &Answer, has_hints: bool) -> Option<Act> {
         let mut act = choosers::breadcrumb_ui(ui, answer);
-        let is_for_stacks = self.choices.is_of_stacks() && self.choices.look != Look::Table;
+        let is_for_stacks = self.choices.is_of_stacks() && self.choices.look != MomentLook::Table;
         if is_for_stacks {
             flame::roles_ui(ui);
         }
@@ -264,7 +264,7 @@ impl MomentPanel {
             && answer.chosen.is_none()
             && context.reason == Reason::Peak
             && !self.shows_range()
-            && self.choices.look == Look::Table
+            && self.choices.look == MomentLook::Table
             && whole.height() > theme::HINTS_HEIGHT + 8.0 * theme::ROW_HEIGHT;
         let below = match () {
             () if answer.chosen.is_some() => (whole.height() * 0.42).clamp(80.0, theme::DETAILS_HEIGHT),
@@ -274,9 +274,9 @@ impl MomentPanel {
         let mut place = whole;
         place.max.y = (place.max.y - below).max(place.min.y + 40.0);
         let shown = ui.scope_builder(UiBuilder::new().id_salt("view").max_rect(place), |ui| match self.choices.look {
-            Look::Table => groups::groups_ui(ui, answer, &mut self.table),
-            Look::Treemap => self.treemap.treemap_ui(ui, answer),
-            Look::Flame => self.flame.flame_ui(ui, answer),
+            MomentLook::Table => groups::groups_ui(ui, answer, &mut self.table),
+            MomentLook::Treemap => self.treemap.treemap_ui(ui, answer),
+            MomentLook::Flame => self.flame.flame_ui(ui, answer),
         });
         act = shown.inner.or(act);
         if has_hints {
@@ -289,14 +289,14 @@ impl MomentPanel {
         let place = |id: NodeId| job::place_of(&answer.tree, &answer.request, id);
         match act {
             Act::Enter(id) => self.focus = place(id),
-            Act::List(id) => (self.focus, self.choices.look) = (place(id), Look::Table),
+            Act::List(id) => (self.focus, self.choices.look) = (place(id), MomentLook::Table),
             Act::Up => {
                 // Leave nodes with a single child at once, as they were entered.
                 let tree = &answer.tree;
                 let mut at = answer.focus;
                 while at != NodeId::ROOT {
                     at = tree.node(at).parent;
-                    if self.choices.look == Look::Flame || treemap::first_fork(tree, at) == at {
+                    if self.choices.look == MomentLook::Flame || treemap::first_fork(tree, at) == at {
                         break;
                     }
                 }

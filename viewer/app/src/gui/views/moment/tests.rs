@@ -51,7 +51,7 @@ impl Bench {
         }
     }
 
-    fn by(mut self, look: Look, first: GroupKey, second: Option<TreeKey>) -> Self {
+    fn by(mut self, look: MomentLook, first: GroupKey, second: Option<TreeKey>) -> Self {
         self.panel.choices = Choices { look, first: TreeKey::By(first), second, ..Choices::default() };
         self
     }
@@ -178,7 +178,7 @@ fn headings_sort_and_enter_filters() {
 
 #[test]
 fn the_treemap_goes_in_and_out_by_click_and_by_keys() {
-    let mut harness = Bench::new(NET).by(Look::Treemap, GroupKey::Scope, None).shown();
+    let mut harness = Bench::new(NET).by(MomentLook::Treemap, GroupKey::Scope, None).shown();
     harness.get_by_label("Treemap by scope");
     harness.get_by_label("net: 7.81 KiB");
     harness.get_by_label("a: 5.37 KiB");
@@ -204,7 +204,7 @@ fn the_treemap_goes_in_and_out_by_click_and_by_keys() {
 
 #[test]
 fn the_flame_graph_tells_whose_lines_are_whose_and_zooms() {
-    let mut harness = Bench::new(NET).by(Look::Flame, GroupKey::Stack, None).shown();
+    let mut harness = Bench::new(NET).by(MomentLook::Flame, GroupKey::Stack, None).shown();
     harness.get_by_label_contains("all: 15.6");
     harness.get_by_label("main: 9.77 KiB");
     harness.get_by_label("forward: 1.76 KiB");
@@ -259,12 +259,12 @@ fn what_is_chosen_stays_chosen_at_another_moment() {
 
 #[test]
 fn files_hold_every_row_in_full_and_the_total() {
-    let mut bench = Bench::new(NET).by(Look::Table, GroupKey::Category, Some(TreeKey::By(GroupKey::Scope)));
+    let mut bench = Bench::new(NET).by(MomentLook::Table, GroupKey::Category, Some(TreeKey::By(GroupKey::Scope)));
     bench.filter = "scope~net.a".parse().unwrap();
     let expected = "category,scope,bytes,blocks\n\"parameter\",\"net.a\",4000,1\n\"activation\",\"net.a\",1500,2\n\
                     \"total\",\"\",5500,3\n";
     assert_eq!(bench.csv(), expected);
-    let mut bench = Bench::new(NET).by(Look::Flame, GroupKey::Stack, None);
+    let mut bench = Bench::new(NET).by(MomentLook::Flame, GroupKey::Stack, None);
     bench.filter = "category=activation,temporary".parse().unwrap();
     let expected = "path,bytes,own_bytes,blocks\n\"main\",9800,0,4\n\"main; step\",8000,8000,1\n\
                     \"main; forward\",1800,1500,3\n\"main; forward; norm\",300,300,1\n\"total\",9800,9800,4\n";
@@ -280,7 +280,7 @@ fn many() -> String {
 
 #[test]
 fn tiles_and_bars_that_are_too_small_are_merged_with_exact_sums() {
-    let mut bench = Bench::new(&many()).by(Look::Treemap, GroupKey::Scope, Some(TreeKey::Block));
+    let mut bench = Bench::new(&many()).by(MomentLook::Treemap, GroupKey::Scope, Some(TreeKey::Block));
     let answer = bench.answer();
     let tree = &answer.tree;
     let rect = Rect::from_min_size(pos2(0.0, 0.0), vec2(340.0, 500.0));
@@ -324,7 +324,7 @@ fn stacks_with_one_innermost_line_are_told_apart_by_the_first_caller_that_differ
         alloc d 700 < apart (m.py:50) < main (m.py:30)
     ";
     for is_inverted in [false, true] {
-        let mut bench = Bench::new(text).by(Look::Table, GroupKey::Stack, None);
+        let mut bench = Bench::new(text).by(MomentLook::Table, GroupKey::Stack, None);
         bench.panel.choices.is_inverted = is_inverted;
         let harness = bench.shown();
         let rows = harness.query_all_by_role(egui::Role::Row);

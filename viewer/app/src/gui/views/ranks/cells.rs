@@ -13,7 +13,7 @@ use crate::session::Recording;
 
 /// One device of one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct CellPlace {
     /// Row of the open file, or of the rank in its folder.
     pub file: usize,
     /// Row of the device in the file.
@@ -23,7 +23,7 @@ pub struct Place {
 /// The content of a cell.
 #[derive(Clone, Debug)]
 pub(super) struct Cell {
-    pub(super) place: Place,
+    pub(super) place: CellPlace,
     /// `rank 3`, or the file's name; with the device where the file has several.
     pub(super) name: String,
     /// A short form of the name.
@@ -40,7 +40,7 @@ pub(super) struct Cell {
 
 /// The source of the strip's cells.
 #[derive(Clone, Copy, Debug)]
-pub enum Shown<'a> {
+pub enum ShownCell<'a> {
     /// Open files.
     Files(&'a [&'a Arc<Recording>]),
     /// The ranks of a folder, open or not.
@@ -55,20 +55,20 @@ pub(super) enum Known {
 }
 
 impl Known {
-    pub(super) fn of(shown: Shown<'_>) -> Self {
+    pub(super) fn of(shown: ShownCell<'_>) -> Self {
         match shown {
-            Shown::Files(files) => Self::Files(files.iter().map(|file| Arc::downgrade(file)).collect()),
-            Shown::Fleet(fleet) => Self::Fleet(Arc::downgrade(fleet)),
+            ShownCell::Files(files) => Self::Files(files.iter().map(|file| Arc::downgrade(file)).collect()),
+            ShownCell::Fleet(fleet) => Self::Fleet(Arc::downgrade(fleet)),
         }
     }
 
-    pub(super) fn is(&self, shown: Shown<'_>) -> bool {
+    pub(super) fn is(&self, shown: ShownCell<'_>) -> bool {
         match (self, shown) {
-            (Self::Files(known), Shown::Files(files)) => {
+            (Self::Files(known), ShownCell::Files(files)) => {
                 let same = known.iter().zip(files).all(|(known, file)| known.as_ptr() == Arc::as_ptr(file));
                 known.len() == files.len() && same
             }
-            (Self::Fleet(known), Shown::Fleet(fleet)) => known.as_ptr() == Arc::as_ptr(fleet),
+            (Self::Fleet(known), ShownCell::Fleet(fleet)) => known.as_ptr() == Arc::as_ptr(fleet),
             _ => false,
         }
     }
@@ -97,10 +97,10 @@ impl Cell {
 }
 
 /// The cells in order, with the peaks of comparable devices compared.
-pub(super) fn cells(shown: Shown<'_>, metric: Metric) -> Vec<Cell> {
+pub(super) fn cells(shown: ShownCell<'_>, metric: Metric) -> Vec<Cell> {
     let mut cells = match shown {
-        Shown::Files(files) => of_files(files, metric),
-        Shown::Fleet(fleet) => of_fleet(fleet, metric),
+        ShownCell::Files(files) => of_files(files, metric),
+        ShownCell::Fleet(fleet) => of_fleet(fleet, metric),
     };
     // Devices with the same capacity are comparable.
     let comparable: Vec<(u64, u64)> = cells.iter().map(|cell| (cell.capacity, cell.peak)).collect();
@@ -116,7 +116,7 @@ fn of_fleet(fleet: &Fleet, metric: Metric) -> Vec<Cell> {
     let cell = |(row, rank): (usize, &crate::files::fleet::Rank)| {
         let (look, peak) = (rank.main(), rank.peak(metric).bytes);
         Cell {
-            place: Place { file: row, device: rank.main },
+            place: CellPlace { file: row, device: rank.main },
             name: rank.label(),
             short: rank.number().map_or_else(|| rank.name.clone(), |rank| rank.to_string()),
             peak,
@@ -149,7 +149,7 @@ fn of_files(files: &[&Arc<Recording>], metric: Metric) -> Vec<Cell> {
             cells.push((
                 rank,
                 Cell {
-                    place: Place { file, device },
+                    place: CellPlace { file, device },
                     name,
                     short,
                     peak,

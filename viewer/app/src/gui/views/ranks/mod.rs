@@ -14,7 +14,7 @@ use self::cells::{Cell, Known, cells};
 use crate::answers::outliers::Standing;
 use crate::gui::widgets::theme::{self, Shades};
 
-pub use self::cells::{Place, Shown};
+pub use self::cells::{CellPlace, ShownCell};
 
 /// The strip. Computes a cell once for each recording and total.
 #[derive(Debug, Default)]
@@ -23,7 +23,7 @@ pub struct Ranks {
     /// What the cells were computed for.
     known: Option<(Known, Metric)>,
     /// The cell that was last scrolled to.
-    shown: Option<Place>,
+    shown: Option<CellPlace>,
 }
 
 /// Samples of a cell's curve.
@@ -49,10 +49,10 @@ impl Ranks {
     pub fn ranks_ui(
         &mut self,
         ui: &mut Ui,
-        shown: Shown<'_>,
+        shown: ShownCell<'_>,
         metric: Metric,
-        in_front: Option<Place>,
-    ) -> Option<Place> {
+        in_front: Option<CellPlace>,
+    ) -> Option<CellPlace> {
         self.refresh(shown, metric);
         if self.cells.len() < 2 {
             return None;
@@ -111,7 +111,7 @@ impl Ranks {
         self.cells.iter().map(|cell| cell.words(metric)).collect()
     }
 
-    fn refresh(&mut self, shown: Shown<'_>, metric: Metric) {
+    fn refresh(&mut self, shown: ShownCell<'_>, metric: Metric) {
         let is_known = self.known.as_ref().is_some_and(|(known, of)| *of == metric && known.is(shown));
         if !is_known {
             self.known = Some((Known::of(shown), metric));
@@ -256,13 +256,13 @@ mod tests {
         Arc::new(Recording::new(format!("r{rank}.snap"), None, trace))
     }
 
-    fn harness(files: Vec<Arc<Recording>>, width: f32) -> (Harness<'static>, Rc<RefCell<Place>>) {
-        let front = Rc::new(RefCell::new(Place { file: 0, device: 0 }));
+    fn harness(files: Vec<Arc<Recording>>, width: f32) -> (Harness<'static>, Rc<RefCell<CellPlace>>) {
+        let front = Rc::new(RefCell::new(CellPlace { file: 0, device: 0 }));
         let (shown, mut ranks) = (Rc::clone(&front), Ranks::default());
         let mut harness = Harness::builder().with_size(Vec2::new(width, 80.0)).build_ui(move |ui| {
             let files: Vec<&Arc<Recording>> = files.iter().collect();
             let now = *shown.borrow();
-            if let Some(place) = ranks.ranks_ui(ui, Shown::Files(&files), Metric::Requested, Some(now)) {
+            if let Some(place) = ranks.ranks_ui(ui, ShownCell::Files(&files), Metric::Requested, Some(now)) {
                 *shown.borrow_mut() = place;
             }
         });
@@ -280,13 +280,13 @@ mod tests {
         assert!(first.right() < last.left(), "{first:?} {last:?}");
         harness.get_by_label("rank 1: peak 2.93 GiB").click();
         harness.run_steps(2);
-        assert_eq!(*front.borrow(), Place { file: 2, device: 0 });
+        assert_eq!(*front.borrow(), CellPlace { file: 2, device: 0 });
         harness.key_press(Key::ArrowRight);
         harness.run_steps(3);
-        assert_eq!(*front.borrow(), Place { file: 0, device: 0 });
+        assert_eq!(*front.borrow(), CellPlace { file: 0, device: 0 });
         harness.key_press(Key::End);
         harness.run_steps(3);
-        assert_eq!(*front.borrow(), Place { file: 3, device: 0 });
+        assert_eq!(*front.borrow(), CellPlace { file: 3, device: 0 });
         let node = harness.get_by_label("rank 3: peak 1000.00 MiB");
         assert!(node.accesskit_node().toggled() == Some(Toggled::True));
     }
@@ -295,7 +295,7 @@ mod tests {
     fn a_rank_that_stands_out_is_told_in_words() {
         let files: Vec<_> = (0..8).map(|rank| recording(rank, if rank == 5 { 1812 } else { 1000 })).collect();
         let mut ranks = Ranks::default();
-        ranks.refresh(Shown::Files(&files.iter().collect::<Vec<_>>()), Metric::Requested);
+        ranks.refresh(ShownCell::Files(&files.iter().collect::<Vec<_>>()), Metric::Requested);
         let words = ranks.words(Metric::Requested);
         assert!(words[5].ends_with("This is 812 MiB above the median of 8 ranks."), "{}", words[5]);
         assert!(words[4].ends_with("1000 B of it were live before the recording."), "{}", words[4]);
@@ -307,7 +307,7 @@ mod tests {
         let (harness, _) = harness(files.clone(), 1500.0);
         assert_eq!(harness.get_all_by_role(Role::Tab).count(), 128);
         let mut ranks = Ranks::default();
-        ranks.refresh(Shown::Files(&files.iter().collect::<Vec<_>>()), Metric::Requested);
+        ranks.refresh(ShownCell::Files(&files.iter().collect::<Vec<_>>()), Metric::Requested);
         let shown: Vec<usize> = {
             let found = Rc::new(RefCell::new(Vec::new()));
             let (heard, cells) = (Rc::clone(&found), ranks.cells.clone());
@@ -325,7 +325,7 @@ mod tests {
         assert!(harness.query_by_label_contains("Ranks").is_none());
         let other = recording(1, 10);
         let mut ranks = Ranks::default();
-        ranks.refresh(Shown::Files(&[&file, &other]), Metric::Requested);
+        ranks.refresh(ShownCell::Files(&[&file, &other]), Metric::Requested);
         assert_eq!((ranks.cells.len(), Arc::strong_count(&other)), (2, 1));
     }
 }

@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::sync::{Arc, Weak};
 
 use eframe::egui::{ComboBox, Label, RichText, Role, Ui, WidgetInfo};
-use highwater_analysis::statistics::{Question, Statistics, TrustNote, trust_notes};
+use highwater_analysis::statistics::{Statistics, StatisticsQuery, TrustNote, trust_notes};
 use highwater_analysis::{Matches, Metric};
 
 use crate::figures::moment::count_of;
@@ -42,7 +42,7 @@ impl Counted {
         let trace = &asked.recording.trace;
         let index = asked.recording.devices.get(asked.device)?;
         let peak = index.peak(trace, asked.metric);
-        let statistics = Statistics::of(trace, &Question { peak, live: &index.live, matches: &asked.matches });
+        let statistics = Statistics::of(trace, &StatisticsQuery { peak, live: &index.live, matches: &asked.matches });
         let kept = kept::kept(trace, &asked.recording.absent, &index.live, asked.metric, &asked.matches);
         let sheets = vec![
             sheets::steps(&statistics),

@@ -36,7 +36,7 @@ use picture::{Painter, Part, Request};
 
 /// How the bands look.
 #[derive(Clone, Debug)]
-pub struct Look {
+pub struct TimelineLook {
     /// The colouring of blocks.
     pub colour_by: ColourBy,
     /// The order of the stack.
@@ -207,7 +207,13 @@ impl Timeline {
     }
 
     /// Shows the timeline and handles input.
-    pub fn timeline_ui(&mut self, ui: &mut Ui, recording: &Arc<Recording>, selection: &mut Selection, look: &Look) {
+    pub fn timeline_ui(
+        &mut self,
+        ui: &mut Ui,
+        recording: &Arc<Recording>,
+        selection: &mut Selection,
+        look: &TimelineLook,
+    ) {
         if self.of.as_ptr() != Arc::as_ptr(recording) {
             self.renew(recording);
         }
@@ -375,7 +381,7 @@ impl Timeline {
         frame: &PlotFrame,
         recording: &Arc<Recording>,
         selection: &Selection,
-        look: &Look,
+        look: &TimelineLook,
     ) {
         let wake = ctx.clone();
         let painter = match &mut self.painter {

@@ -7,7 +7,7 @@ use egui_plot::{AxisHints, GridMark, Plot};
 
 use super::axis::{Tick, across_ticks, byte_ticks};
 use super::frame::PlotFrame;
-use super::{Look, Timeline, drawn_metric, lanes};
+use super::{Timeline, TimelineLook, drawn_metric, lanes};
 use crate::gui::widgets::theme::{self, Shades};
 use crate::selection::{Axis, Selection, View};
 use crate::session::Recording;
@@ -19,7 +19,7 @@ impl Timeline {
         ui: &mut Ui,
         recording: &Recording,
         selection: &Selection,
-        look: &Look,
+        look: &TimelineLook,
         height: f32,
     ) -> (egui::Response, Rect) {
         let View { x, y } = selection.view().clone();

@@ -6,7 +6,7 @@ use highwater_snapshots::units::{format_bytes, format_count};
 
 use super::job::{Other, Replayed};
 use crate::answers::prediction::{Figures, Prediction};
-use crate::figures::predicted::{Compared, Settings, compared, difference, tried};
+use crate::figures::predicted::{Compared, TriedSettings, compared, difference, tried};
 use crate::gui::view_context::Action;
 use crate::gui::widgets::table::{Cell, Column, TableState, Touched, csv, table_with_tips_ui};
 use crate::gui::widgets::theme;
@@ -173,7 +173,7 @@ fn tried_csv(prediction: &Prediction) -> String {
     ];
     let rows = tried(prediction);
     csv(&columns, rows.len(), |row, column| {
-        let Settings { name, figures, oom, .. } = &rows[row];
+        let TriedSettings { name, figures, oom, .. } = &rows[row];
         let bytes = column.checked_sub(1).and_then(|column| figures_of(figures).get(column).copied());
         match (column, bytes) {
             (0, _) => (*name).to_owned(),

@@ -5,7 +5,7 @@ use highwater_analysis::Filter;
 use highwater_snapshots::units::parse_bytes;
 use highwater_snapshots::{DeviceId, Trace};
 
-use crate::answers::prediction::{Change, DEVICE_SIZES, Part, in_words};
+use crate::answers::prediction::{Change, DEVICE_SIZES, SizePart, in_words};
 use crate::answers::replays::check_settings;
 use crate::gui::widgets::theme::{self, Shades};
 
@@ -43,7 +43,7 @@ const FILTERS: [Choice; 5] = [
     ("category=workspace", "Workspaces of libraries such as cuBLAS."),
 ];
 /// Parts to choose from.
-const PARTS: [Part; 2] = [Part { numerator: 1, denominator: 2 }, Part { numerator: 1, denominator: 4 }];
+const PARTS: [SizePart; 2] = [SizePart { numerator: 1, denominator: 2 }, SizePart { numerator: 1, denominator: 4 }];
 
 impl Field {
     const ALL: [Self; 5] = [Self::Settings, Self::Capacity, Self::Without, Self::UntilLastUse, Self::Scale];
@@ -190,7 +190,7 @@ impl Form {
             |one: &Option<(&'_ str, Filter)>| one.iter().map(|(text, _)| (*text).to_owned()).collect::<Vec<_>>();
         let (removed, shortened) = (texts(&without), texts(&until_last_use));
         let [removed, shortened] = [&removed, &shortened].map(|all| all.iter().map(String::as_str).collect::<Vec<_>>());
-        let scaled: Vec<(Part, &str)> = scale.iter().map(|(text, _)| (part, *text)).collect();
+        let scaled: Vec<(SizePart, &str)> = scale.iter().map(|(text, _)| (part, *text)).collect();
         let words = in_words(settings, capacity, [&removed, &shortened], &scaled);
         let filters = |one: Option<(&str, Filter)>| one.into_iter().map(|(_, filter)| filter).collect::<Vec<_>>();
         let change = Change {
