@@ -8,8 +8,8 @@
 //! - Who reads on one stream what another computes lets it [wait](Stream::wait_for) first.
 //! - Who uses a tensor on another stream than the one it was made on, and lets go of it before that work is done,
 //!   [says so](crate::Tensor::record_stream). Otherwise its memory may be allocated again, to its own stream, while the
-//!   other still uses it. Freeing then waits for the other stream: the block is freed in recordings when it was let go
-//! of   (`free_requested`), and free for use when the stream got so far (`free_completed`).
+//!   other still uses it. Freeing then waits for the other stream: recordings have the request of the free
+//!   (`free_requested`), and its completion when the stream gets so far (`free_completed`).
 //!
 //! Backward runs each operation on the stream on which it ran forward and lets streams wait for one another as
 //! gradients pass between them; gradients of leaves are added up on the stream of whoever calls it.

@@ -117,7 +117,7 @@ impl Assembler {
                 self.note(Problem::at(offset, format!("{bytes} bytes belong to no section that can be read")));
             }
             WalkItem::Cut { offset, bytes, header } if self.is_index(header.as_ref()) => {
-                self.note_index(offset + bytes)
+                self.note_index(offset + bytes);
             }
             WalkItem::Cut { offset, bytes, header } => {
                 let what = header.map_or_else(String::new, |header| format!(" of kind {}", header.kind_text()));
