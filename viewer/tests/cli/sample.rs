@@ -88,6 +88,7 @@ pub(crate) fn answer(trace: Trace, words: &str) -> Result<String, Failure> {
 }
 
 /// The same on a terminal of 100 columns.
+#[cfg(feature = "engine")]
 pub(crate) fn answer_on_terminal(trace: Trace, words: &str) -> Result<String, Failure> {
     answer_on(trace, words, Some(100))
 }
