@@ -110,12 +110,21 @@ impl std::str::FromStr for Filter {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let terms = split_terms(text)?.iter().map(|term| Term::parse(term)).collect::<Result<_, _>>()?;
+        let (terms, is_closed) = split_terms(text);
+        if !is_closed {
+            return Err(format!("'{text}': unclosed double quote"));
+        }
+        let terms = terms.iter().map(|term| Term::parse(term)).collect::<Result<_, _>>()?;
         Ok(Self { terms })
     }
 }
 
 impl Filter {
+    /// The valid conditions of `text`, without those that are incomplete or wrong.
+    pub fn valid_part(text: &str) -> Self {
+        Self { terms: split_terms(text).0.iter().filter_map(|term| Term::parse(term).ok()).collect() }
+    }
+
     /// Whether every block passes.
     pub fn is_empty(&self) -> bool {
         self.terms.is_empty()
@@ -206,8 +215,9 @@ const QUOTED: char = '\u{1e}';
 /// Replaces a comma within double quotes; a character that occurs in no name.
 const QUOTED_COMMA: char = '\u{1f}';
 
-/// Splits at spaces outside double quotes.
-fn split_terms(text: &str) -> Result<Vec<String>, String> {
+/// Splits at spaces outside double quotes. Also returns whether every quote is closed; if not, the last term is left
+/// out.
+fn split_terms(text: &str) -> (Vec<String>, bool) {
     let mut terms = vec![String::new()];
     let mut is_quoted = false;
     for c in text.chars() {
@@ -226,10 +236,10 @@ fn split_terms(text: &str) -> Result<Vec<String>, String> {
         }
     }
     if is_quoted {
-        return Err(format!("'{text}': unclosed double quote"));
+        terms.pop();
     }
     terms.retain(|term| !term.trim_matches(QUOTED).is_empty());
-    Ok(terms)
+    (terms, !is_quoted)
 }
 
 /// A filter bound to a trace. Text conditions are evaluated once per op, scope or stack, not per block.

@@ -39,9 +39,9 @@ fn explain_says_what_the_peak_is_made_of_and_what_could_be_done() {
               total                         20.98 KiB  100.0%  ████████████
 
             Removing parts one after another, each time the one that lowers the remaining peak most:
-              without                      size at that peak  peak without it  new peak in
-              gradient made in backward                4 KiB        16.98 KiB  optimizer, step 0
-              temporary made in optimizer              4 KiB        12.98 KiB  optimizer, step 0
+              without                   size at that peak  peak without it  new peak in
+              gradient from backward                4 KiB        16.98 KiB  optimizer, step 0
+              temporary from optimizer              4 KiB        12.98 KiB  optimizer, step 0
 
             At that moment: 20.98 KiB requested + 24 B rounding + 3.98 MiB free in segments = 4 MiB reserved.
 
@@ -98,9 +98,9 @@ fn explain_tells_what_would_be_left_without_chosen_blocks() {
             (none): no scope is recorded for these blocks, such as those live before the recording.
 
             Removing parts of the whole peak one after another, each time the one that lowers the remaining peak most:
-              without                      size at that peak  peak without it  new peak in
-              gradient made in backward                4 KiB        16.98 KiB  optimizer, step 0
-              temporary made in optimizer              4 KiB        12.98 KiB  optimizer, step 0
+              without                   size at that peak  peak without it  new peak in
+              gradient from backward                4 KiB        16.98 KiB  optimizer, step 0
+              temporary from optimizer              4 KiB        12.98 KiB  optimizer, step 0
 
             At that moment: 20.98 KiB requested + 24 B rounding + 3.98 MiB free in segments = 4 MiB reserved.
 

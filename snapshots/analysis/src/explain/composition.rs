@@ -16,7 +16,7 @@ pub enum PeakPiece {
         /// The category.
         category: Category,
         /// The phase of the allocation; `None` if allocated before the recording.
-        made_in: Option<Phase>,
+        phase: Option<Phase>,
     },
     /// Added to them by rounding.
     Rounding,
@@ -29,11 +29,11 @@ pub enum PeakPiece {
 }
 
 impl PeakPiece {
-    /// The display name: `gradient made in backward`.
+    /// The display name: `gradient from backward`.
     pub fn name(&self) -> String {
         match self {
-            Self::Blocks { category, made_in: Some(phase) } => format!("{category} made in {phase}"),
-            Self::Blocks { category, made_in: None } => format!("{category} from before recording"),
+            Self::Blocks { category, phase: Some(phase) } => format!("{category} from {phase}"),
+            Self::Blocks { category, phase: None } => format!("{category} from before recording"),
             Self::Rounding => "rounding".to_owned(),
             Self::Waiting => "waiting for a stream".to_owned(),
             Self::Free => "free in segments".to_owned(),
@@ -43,8 +43,8 @@ impl PeakPiece {
 
     /// The `--where` condition for its blocks; `None` if it does not consist of live blocks.
     pub fn condition(&self) -> Option<String> {
-        let Self::Blocks { category, made_in } = self else { return None };
-        Some(match made_in {
+        let Self::Blocks { category, phase } = self else { return None };
+        Some(match phase {
             // Conditions count baseline blocks as allocated in setup.
             Some(Phase::Setup) => format!("category={category} phase=setup lifetime=phase,step,steps,kept"),
             Some(phase) => format!("category={category} phase={phase}"),
@@ -71,15 +71,15 @@ impl Composition {
         let mut sums = [[0_u64; Phase::ALL.len() + 1]; Category::ALL.len()];
         for id in live.before_position(trace, Metric::Requested, position) {
             let block = trace.blocks.get(id);
-            let made_in = if block.is_baseline() { 0 } else { phase_of(trace, &block) as usize + 1 };
-            sums[block.category as usize][made_in] += block.requested;
+            let phase = if block.is_baseline() { 0 } else { phase_of(trace, &block) as usize + 1 };
+            sums[block.category as usize][phase] += block.requested;
         }
         let mut composition = Self { pieces: Vec::new(), metric: Metric::Requested, bytes: 0 };
         for &category in Category::ALL {
             let phases = std::iter::once(None).chain(Phase::ALL.iter().copied().map(Some));
-            for made_in in phases {
-                let column = made_in.map_or(0, |phase| phase as usize + 1);
-                composition.add(PeakPiece::Blocks { category, made_in }, sums[category as usize][column]);
+            for phase in phases {
+                let column = phase.map_or(0, |phase| phase as usize + 1);
+                composition.add(PeakPiece::Blocks { category, phase }, sums[category as usize][column]);
             }
         }
         // If segments or samples are missing, an outer total may be smaller than an inner one: stop there.
@@ -142,9 +142,9 @@ mod tests {
         let told: Vec<(String, u64)> = composition.pieces.iter().map(|(piece, bytes)| (piece.name(), *bytes)).collect();
         let expected = [
             ("parameter from before recording", 1000),
-            ("parameter made in setup", 10),
-            ("gradient made in backward", 600),
-            ("activation made in forward", 700),
+            ("parameter from setup", 10),
+            ("gradient from backward", 600),
+            ("activation from forward", 700),
             ("rounding", 1024 - 1000 + 502 + 324 + 424),
             ("waiting for a stream", 512),
             ("free in segments", 2_097_152 - 1024 - 512 - 1024 - 512 - 1024),

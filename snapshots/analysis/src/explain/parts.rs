@@ -26,9 +26,9 @@ pub struct Cause {
 }
 
 impl Cause {
-    /// The display name: `temporary made in optimizer`.
+    /// The display name: `temporary from optimizer`.
     pub fn name(&self) -> String {
-        format!("{} made in {}", self.category, self.phase)
+        format!("{} from {}", self.category, self.phase)
     }
 
     /// The `--where` condition for its blocks.

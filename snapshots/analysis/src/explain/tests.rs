@@ -82,7 +82,7 @@ fn removals_follow_one_another_each_from_what_the_ones_before_have_left() {
     let (_, explanation) = explain(STEP, &[GroupKey::Category], "");
     let told: Vec<(String, u64, u64)> =
         explanation.removals.iter().map(|one| (one.cause.name(), one.bytes_at_peak, one.left.bytes)).collect();
-    assert_eq!(told[0], ("gradient made in backward".to_owned(), 2000, 6010));
+    assert_eq!(told[0], ("gradient from backward".to_owned(), 2000, 6010));
     assert_eq!(told[1].2, 4010);
     let left: Vec<u64> = told.iter().map(|(.., left)| *left).collect();
     assert!(left.is_sorted_by(|a, b| a > b), "{left:?}");

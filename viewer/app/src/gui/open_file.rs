@@ -447,7 +447,8 @@ impl OpenFile {
             };
             self.shares.ask(ui.ctx(), &asked);
         }
-        self.shares.legend_ui(ui);
+        let most_rows = (ui.available_height() * theme::LEGEND_PART / theme::ROW_HEIGHT) as usize;
+        self.shares.legend_ui(ui, most_rows.max(1));
         let index = &self.recording.devices[self.selection.device];
         let totals = index.series.before_position(&self.recording.trace, position);
         let is_sampled = index.summary.peaks.iter().any(|peak| peak.metric == Metric::DeviceUsed);

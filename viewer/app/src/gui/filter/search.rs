@@ -62,8 +62,6 @@ impl Count {
 pub struct Search {
     text: String,
     error: Option<String>,
-    /// The applied conditions, as typed.
-    applied: String,
     filter: Filter,
     /// The last count and its key.
     counted: Option<(SearchPlace, Arc<Matches>, Count)>,
@@ -85,7 +83,6 @@ impl Search {
         Self {
             text: String::new(),
             error: None,
-            applied: String::new(),
             filter,
             counted: None,
             matches,
@@ -100,7 +97,7 @@ impl Search {
         }
     }
 
-    /// The applied conditions: those last typed that are valid, once their matches are found.
+    /// The applied conditions: the valid ones of those typed, once their matches are found.
     pub fn filter(&self) -> &Filter {
         &self.filter
     }
@@ -125,19 +122,20 @@ impl Search {
         self.wants_focus = true;
     }
 
-    /// Replaces the search by `text`. If it is invalid, the former conditions stay and the box shows the error. `ctx`
-    /// is woken when the matches are found.
+    /// Replaces the search by `text`. Its valid conditions are applied; for the first invalid one the box shows the
+    /// error. `ctx` is woken when the matches are found.
     pub fn set(&mut self, ctx: &Context, recording: &Arc<Recording>, text: &str) {
         text.clone_into(&mut self.text);
-        let filter: Filter = match text.parse() {
-            Ok(filter) => filter,
+        let filter = match text.parse() {
+            Ok(filter) => {
+                self.error = None;
+                filter
+            }
             Err(why) => {
                 self.error = Some(why);
-                return;
+                Filter::valid_part(text)
             }
         };
-        self.error = None;
-        text.trim().clone_into(&mut self.applied);
         if *self.pending.as_ref().unwrap_or(&self.filter) != filter {
             self.worker.ask(ctx, (Arc::clone(recording), filter.clone()));
             self.pending = Some(filter);
@@ -257,12 +255,11 @@ impl Search {
     /// The number of matches, or the error in the conditions.
     fn outcome_ui(&mut self, ui: &mut Ui, recording: &Recording, place: Option<SearchPlace>) {
         if let Some(why) = self.error.as_ref().filter(|_| !self.completions.is_offering()) {
-            let still = if self.applied.is_empty() {
-                "no conditions are applied".to_owned()
-            } else {
-                format!("still applied: {}", self.applied)
+            let applied = match self.pending.as_ref().unwrap_or(&self.filter).is_empty() {
+                true => "no condition is applied",
+                false => "the valid conditions are applied",
             };
-            let words = RichText::new(format!("{why} ({still})")).color(Shades::in_ui(ui).warning);
+            let words = RichText::new(format!("{why} ({applied})")).color(Shades::in_ui(ui).warning);
             ui.add(Label::new(words).wrap());
         } else if self.pending.is_some() {
             ui.spinner();
@@ -296,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_conditions_that_make_sense_are_followed() {
+    fn the_valid_conditions_of_those_typed_are_applied() {
         let recording = recording();
         let (mut search, ctx) = (Search::new(&recording), Context::default());
         assert_eq!(search.matches().blocks(), 3);
@@ -304,10 +301,15 @@ mod tests {
         assert!(search.filter().is_empty(), "it is not known yet who meets them");
         search.wait();
         assert_eq!((search.matches().blocks(), search.matches().contains(BlockId(0))), (2, false));
-        search.set(&ctx, &recording, "category=");
-        assert!(search.error.is_some() && search.matches().blocks() == 2);
+        for invalid in ["size>=abc", "\"g", "category=act"] {
+            search.set(&ctx, &recording, &format!("category=gradient {invalid}"));
+            search.wait();
+            assert!(search.error.is_some() && search.matches().blocks() == 2, "{invalid}");
+            search.set(&ctx, &recording, invalid);
+            search.wait();
+            assert!(search.error.is_some() && search.matches().is_all(), "{invalid}");
+        }
         search.set(&ctx, &recording, "");
-        search.wait();
         assert!(search.error.is_none() && search.matches().is_all());
     }
 
@@ -325,9 +327,6 @@ mod tests {
         };
         assert_eq!(at(&mut search, 2), "1 of 2 blocks at this moment; 2 in all on device 0");
         assert_eq!(at(&mut search, 3), "0 of 1 block at this moment; 2 in all on device 0");
-        search.set(&ctx, &recording, "category=act");
-        assert_eq!((search.applied.as_str(), search.error.is_some()), ("category=gradient", true));
-        assert_eq!(at(&mut search, 2), "1 of 2 blocks at this moment; 2 in all on device 0", "it stays applied");
     }
 
     #[test]

@@ -154,7 +154,7 @@ impl Sheet {
             moment: position,
             colouring: Arc::clone(&picture.colouring),
         };
-        legend::legend_ui(ui, &picture.colouring, &at_peak.bytes_by_entry());
+        legend::legend_ui(ui, &picture.colouring, &at_peak.bytes_by_entry(), usize::MAX);
         let index = &self.recording.devices[self.selection.device];
         let totals = index.series.before_position(&self.recording.trace, position);
         let is_sampled = index.summary.peaks.iter().any(|peak| peak.metric == Metric::DeviceUsed);

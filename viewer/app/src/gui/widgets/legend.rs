@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use eframe::egui::{Context, FontId, Painter, Rect, Response, Role, Sense, Stroke, Ui, Vec2, WidgetInfo, pos2, vec2};
+use eframe::egui::{
+    Color32, Context, FontId, Galley, Painter, Rect, Response, Role, Sense, Stroke, Ui, Vec2, WidgetInfo, pos2, vec2,
+};
 use highwater_analysis::{Metric, Totals};
 use highwater_snapshots::units::format_bytes;
 
@@ -76,10 +78,10 @@ impl Shares {
         self.worker.ask_once(ctx, asked);
     }
 
-    /// Shows the legend with the latest known shares until new ones are ready.
-    pub fn legend_ui(&self, ui: &mut Ui) {
+    /// Shows the legend in at most `most_rows` rows, with the latest known shares until new ones are ready.
+    pub fn legend_ui(&self, ui: &mut Ui, most_rows: usize) {
         if let Some((asked, sums)) = &self.known {
-            legend_ui(ui, &asked.colouring, sums);
+            legend_ui(ui, &asked.colouring, sums, most_rows);
         }
     }
 
@@ -96,19 +98,67 @@ impl Shares {
     }
 }
 
-/// Shows the legend with each line's bytes, wrapped into as many rows as it needs.
-pub fn legend_ui(ui: &mut Ui, colouring: &Colouring, sums: &[u64]) {
+/// Shows the legend with each entry's share, wrapped into at most `most_rows` rows. If there is not enough room, the
+/// smallest entries are counted in a last one, which lists them when hovered.
+pub fn legend_ui(ui: &mut Ui, colouring: &Colouring, sums: &[u64], most_rows: usize) {
     let total = sums.iter().sum();
+    let entries: Vec<_> = colouring.entries.iter().zip(sums.iter().copied()).collect();
+    let chips: Vec<Chip> =
+        entries.iter().map(|(entry, bytes)| Chip::new(ui, &entry.name, &share(*bytes, total), *bytes > 0)).collect();
+    let widths: Vec<f32> = chips.iter().map(Chip::width).collect();
+    let more = |left_out: usize| Chip::new(ui, &format!("{left_out} more"), "", false);
+    let fits = |shown: &[bool]| {
+        let left_out = shown.iter().filter(|is_shown| !**is_shown).count();
+        let last = (left_out > 0).then(|| more(left_out).width());
+        let shown = widths.iter().zip(shown).filter(|(_, is_shown)| **is_shown).map(|(width, _)| *width);
+        rows_of(shown.chain(last), ui.available_width()) <= most_rows
+    };
+    let shown = largest_that_fit(sums, fits);
     ui.horizontal_wrapped(|ui| {
         ui.spacing_mut().item_spacing = vec2(0.0, 2.0);
-        for (entry, &bytes) in colouring.entries.iter().zip(sums) {
+        let mut left_out = Vec::new();
+        for ((chip, (entry, bytes)), is_shown) in chips.into_iter().zip(entries).zip(shown) {
+            let exact = format!("{}: {} of {}", entry.name, format_bytes(bytes), format_bytes(total));
+            if !is_shown {
+                left_out.push(exact);
+                continue;
+            }
             let sign = |painter: &Painter, rect: Rect| {
                 painter.rect_filled(rect, 2.0, entry.colour);
             };
-            let response = chip_ui(ui, sign, &entry.name, &share(bytes, total), bytes > 0);
-            response.on_hover_text(format!("{}: {} of {}", entry.name, format_bytes(bytes), format_bytes(total)));
+            chip.show(ui, sign).on_hover_text(exact);
+        }
+        if !left_out.is_empty() {
+            let chip = Chip::new(ui, &format!("{} more", left_out.len()), "", false);
+            chip.show(ui, |_, _| ()).on_hover_text(left_out.join("\n"));
         }
     });
+}
+
+/// The entries shown if only those with the largest `sums` fit: as many as possible, and one at least.
+fn largest_that_fit(sums: &[u64], fits: impl Fn(&[bool]) -> bool) -> Vec<bool> {
+    let mut shown = vec![true; sums.len()];
+    let mut order: Vec<usize> = (0..sums.len()).collect();
+    order.sort_by_key(|entry| (sums[*entry], std::cmp::Reverse(*entry)));
+    for smallest in order.into_iter().take(sums.len().saturating_sub(1)) {
+        if fits(&shown) {
+            break;
+        }
+        shown[smallest] = false;
+    }
+    shown
+}
+
+/// Number of rows that chips of these widths take.
+fn rows_of(widths: impl Iterator<Item = f32>, available: f32) -> usize {
+    let (mut rows, mut used) = (0, f32::MAX);
+    for width in widths {
+        used += width;
+        if used > available {
+            (rows, used) = (rows + 1, width);
+        }
+    }
+    rows
 }
 
 /// Shows the legend of the lines over the bands, with each total at the moment.
@@ -123,37 +173,52 @@ pub fn lines_ui(ui: &mut Ui, totals: &Totals, capacity: u64, is_sampled: bool) {
             let sign = |painter: &Painter, rect: Rect| {
                 painter.hline(rect.x_range(), rect.center().y, Stroke::new(2.0, stroke.color));
             };
-            chip_ui(ui, sign, &name.replace('_', " "), &format_bytes(bytes), true);
+            Chip::new(ui, &name.replace('_', " "), &format_bytes(bytes), true).show(ui, sign);
         }
     });
 }
 
 /// A symbol, its meaning and its amount, kept together so that rows wrap between chips.
-pub(crate) fn chip_ui(
-    ui: &mut Ui,
-    sign: impl Fn(&Painter, Rect),
-    name: &str,
-    amount: &str,
-    is_present: bool,
-) -> Response {
+pub(crate) struct Chip {
+    name: Arc<Galley>,
+    amount: Arc<Galley>,
+    colour: Color32,
+}
+
+impl Chip {
     const GAP: f32 = 5.0;
-    let shades = Shades::in_ui(ui);
-    let font = FontId::proportional(13.0);
-    let colour = if is_present { shades.strong } else { shades.faint };
-    let name_galley = ui.painter().layout_no_wrap(name.to_owned(), font.clone(), colour);
-    let amount_galley = ui.painter().layout_no_wrap(amount.to_owned(), font, shades.faint);
-    let width = theme::SWATCH + name_galley.size().x + amount_galley.size().x + 2.0 * GAP + 14.0;
-    let (rect, response) = ui.allocate_exact_size(vec2(width, theme::ROW_HEIGHT), Sense::hover());
-    let middle = rect.center().y;
-    let field = Rect::from_center_size(pos2(rect.left() + theme::SWATCH / 2.0, middle), Vec2::splat(theme::SWATCH));
-    sign(ui.painter(), field);
-    let place = pos2(field.right() + GAP, middle - name_galley.size().y / 2.0);
-    let beside = pos2(place.x + name_galley.size().x + GAP, place.y);
-    ui.painter().galley(place, name_galley, colour);
-    ui.painter().galley(beside, amount_galley, shades.faint);
-    let label = format!("{name} {amount}");
-    response.widget_info(|| WidgetInfo::labeled(Role::Label, true, &label));
-    response
+
+    /// Lays out the texts; paler if there is nothing of it.
+    pub(crate) fn new(ui: &Ui, name: &str, amount: &str, is_present: bool) -> Self {
+        let shades = Shades::in_ui(ui);
+        let font = FontId::proportional(13.0);
+        let colour = if is_present { shades.strong } else { shades.faint };
+        Self {
+            name: ui.painter().layout_no_wrap(name.to_owned(), font.clone(), colour),
+            amount: ui.painter().layout_no_wrap(amount.to_owned(), font, shades.faint),
+            colour,
+        }
+    }
+
+    /// Width in points, with the distance to the next chip.
+    fn width(&self) -> f32 {
+        theme::SWATCH + self.name.size().x + self.amount.size().x + 2.0 * Self::GAP + 14.0
+    }
+
+    /// Shows it, with the symbol painted by `sign`.
+    pub(crate) fn show(self, ui: &mut Ui, sign: impl Fn(&Painter, Rect)) -> Response {
+        let (rect, response) = ui.allocate_exact_size(vec2(self.width(), theme::ROW_HEIGHT), Sense::hover());
+        let middle = rect.center().y;
+        let field = Rect::from_center_size(pos2(rect.left() + theme::SWATCH / 2.0, middle), Vec2::splat(theme::SWATCH));
+        sign(ui.painter(), field);
+        let label = format!("{} {}", self.name.text(), self.amount.text());
+        let place = pos2(field.right() + Self::GAP, middle - self.name.size().y / 2.0);
+        let beside = pos2(place.x + self.name.size().x + Self::GAP, place.y);
+        ui.painter().galley(place, self.name, self.colour);
+        ui.painter().galley(beside, self.amount, Shades::in_ui(ui).faint);
+        response.widget_info(|| WidgetInfo::labeled(Role::Label, true, label.trim_end()));
+        response
+    }
 }
 
 /// A share of a total, formatted as `61%`, `0.4%` or `0%`.
@@ -171,7 +236,18 @@ pub fn share(bytes: u64, total: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::share;
+    use super::{largest_that_fit, rows_of, share};
+
+    #[test]
+    fn the_smallest_entries_are_left_out_where_there_is_no_room() {
+        let fits = |most: usize| move |shown: &[bool]| shown.iter().filter(|is_shown| **is_shown).count() <= most;
+        assert_eq!(largest_that_fit(&[5, 0, 9, 0], fits(4)), [true; 4]);
+        assert_eq!(largest_that_fit(&[5, 0, 9, 0], fits(3)), [true, true, true, false]);
+        assert_eq!(largest_that_fit(&[5, 0, 9, 0], fits(2)), [true, false, true, false]);
+        assert_eq!(largest_that_fit(&[5, 0, 9, 0], fits(0)), [false, false, true, false]);
+        assert_eq!(rows_of([40.0, 50.0, 20.0, 90.0].into_iter(), 100.0), 3);
+        assert_eq!(rows_of([].into_iter(), 100.0), 0);
+    }
 
     #[test]
     fn shares_are_short_and_never_vanish() {

@@ -32,6 +32,8 @@ pub const AXIS_NAME_HEIGHT: f32 = 8.0;
 pub const LEAST_PLOT: f32 = 60.0;
 /// Least height of the timeline's plot with its axis and the overview below, in points.
 pub const LEAST_WITH_OVERVIEW: f32 = 130.0;
+/// Largest part of the room for legend and timeline that the legend takes.
+pub const LEGEND_PART: f32 = 0.2;
 /// Least height of the timeline with the totals above it, in points.
 pub const LEAST_WITH_TOTALS: f32 = 240.0;
 /// Width of the search box, in points.
@@ -46,8 +48,6 @@ pub const LEAST_PAIR: f32 = 345.0;
 pub const LEAST_DIFFERENCE: f32 = 150.0;
 /// Least height of one of two timelines with a legend, in points.
 pub const LEGEND_FROM: f32 = 205.0;
-/// Largest height of the legend above each of two timelines, in points; the rest is scrolled to.
-pub const PAIR_LEGEND_HEIGHT: f32 = 2.0 * ROW_HEIGHT;
 /// Initial height of the view below the timeline, in points.
 pub const BOTTOM_HEIGHT: f32 = 280.0;
 /// Initial height of the explanation below the timeline, in points.

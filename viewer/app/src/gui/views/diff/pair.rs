@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 
-use eframe::egui::{self, Align, Label, Layout, Rect, RichText, Role, ScrollArea, Ui, UiBuilder, WidgetInfo, vec2};
+use eframe::egui::{self, Align, Label, Layout, Rect, RichText, Role, Ui, UiBuilder, WidgetInfo, vec2};
 use highwater_analysis::{Metric, Moment};
 use highwater_snapshots::units::{format_bytes, format_signed_bytes};
 
@@ -314,8 +314,7 @@ impl Pair {
             };
             side.shares.ask(ui.ctx(), &asked);
         }
-        let legend = ScrollArea::vertical().id_salt("legend").max_height(theme::PAIR_LEGEND_HEIGHT);
-        legend.show(ui, |ui| side.shares.legend_ui(ui));
+        side.shares.legend_ui(ui, 2);
     }
 
     /// Both totals at the cursor, and their difference.

@@ -10,7 +10,7 @@ use highwater_snapshots::units::{format_bytes, format_count};
 use super::{MetricName, only};
 use crate::figures::moment::count_of;
 use crate::gui::view_context::Action;
-use crate::gui::widgets::legend::{chip_ui, share};
+use crate::gui::widgets::legend::{Chip, share};
 use crate::gui::widgets::theme::{self, Shades};
 
 /// Pieces below this share of the whole, in thousandths, share one legend entry.
@@ -68,7 +68,7 @@ pub(super) fn bar_ui(
             let sign = |painter: &Painter, rect: Rect| paint(painter, rect, (*piece, *colour), &shades);
             let part = part_of(*piece, *bytes, peak).map_or_else(String::new, |share| format!(" {share}"));
             let amount = format!("{}{part}", format_bytes(*bytes));
-            let chip = chip_ui(ui, sign, &piece.name(), &amount, true);
+            let chip = Chip::new(ui, &piece.name(), &amount, true).show(ui, sign);
             let label = told(*piece, *bytes, peak);
             let Some(condition) = piece.condition().filter(|_| can_click) else {
                 hint(chip, &label, false);
@@ -94,7 +94,8 @@ pub(super) fn bar_ui(
             let sign = |painter: &Painter, rect: Rect| {
                 painter.rect_stroke(rect, 2.0, Stroke::new(1.0, shades.faint), StrokeKind::Inside);
             };
-            let chip = chip_ui(ui, sign, &count_of(small.len() as u64, "smaller piece"), &format_bytes(bytes), true);
+            let chip = Chip::new(ui, &count_of(small.len() as u64, "smaller piece"), &format_bytes(bytes), true)
+                .show(ui, sign);
             let lines: Vec<String> = small.iter().map(|(piece, bytes, _)| told(*piece, *bytes, peak)).collect();
             chip.on_hover_text(lines.join("\n"));
         }
@@ -104,7 +105,7 @@ pub(super) fn bar_ui(
                 painter.hline(rect.x_range(), y, Stroke::new(1.5, shades.strong));
             }
         };
-        chip_ui(ui, sign, &format_bytes(composition.bytes), &composition.metric.words(), true);
+        Chip::new(ui, &format_bytes(composition.bytes), &composition.metric.words(), true).show(ui, sign);
         ui.weak(format!("Shares are of the {}.", base(peak)));
     });
     action

@@ -141,7 +141,7 @@ impl Explained {
     /// The name of a part of the peak.
     pub(super) fn cause_name(&self, cause: &Cause) -> String {
         if cause.phase == Phase::Setup && self.is_before {
-            return PeakPiece::Blocks { category: cause.category, made_in: None }.name();
+            return PeakPiece::Blocks { category: cause.category, phase: None }.name();
         }
         cause.name()
     }

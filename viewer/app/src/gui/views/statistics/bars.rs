@@ -63,12 +63,14 @@ pub(super) fn bars_ui(ui: &mut Ui, sheet: &Sheet, measure: usize, chosen: Option
     let heading = format!("{name}, up to {}", sheet.value(largest, measure).text());
     ui.painter().text(rect.min + vec2(4.0, 1.0), eframe::egui::Align2::LEFT_TOP, heading, font.clone(), shades.faint);
     let mut free_from = plot.left();
-    for row in place.labelled() {
-        let text = sheet.value(row, 0).text();
-        let galley = ui.painter().layout_no_wrap(text, font.clone(), shades.faint);
+    let layout = |row: usize| ui.painter().layout_no_wrap(sheet.value(row, 0).text(), font.clone(), shades.faint);
+    // Steps may begin after a row for the time before them.
+    let first = usize::from(rows > 1 && sheet.value(0, 0).text().parse::<u32>().is_err());
+    for row in (0..first).chain(place.labelled(first, layout(rows - 1).size().x + LABEL_GAP)) {
+        let galley = layout(row);
         let left = (place.x(row) + place.bar() / 2.0 - galley.size().x / 2.0).max(plot.left());
         if left >= free_from && left + galley.size().x <= plot.right() {
-            free_from = left + galley.size().x + 8.0;
+            free_from = left + galley.size().x + LABEL_GAP;
             ui.painter().galley(pos2(left, plot.bottom() + 1.0), galley, shades.faint);
         }
     }
@@ -78,6 +80,9 @@ pub(super) fn bars_ui(ui: &mut Ui, sheet: &Sheet, measure: usize, chosen: Option
     }
     pointed.filter(|_| is_clicked)
 }
+
+/// Least distance between two labels, in points.
+const LABEL_GAP: f32 = 8.0;
 
 /// The layout of the bars.
 struct Place {
@@ -111,10 +116,13 @@ impl Place {
         (first..end).max_by_key(|row| (length(*row), std::cmp::Reverse(*row))).unwrap_or(first)
     }
 
-    /// The rows whose labels are tried: no more than can fit.
-    fn labelled(&self) -> impl Iterator<Item = usize> {
-        let most = (self.width / 12.0).max(1.0) as usize;
-        (0..self.rows).step_by(self.rows.div_ceil(most).max(1))
+    /// The rows from `first` whose labels are tried: at regular distances of 1, 2 or 5 times a power of ten, so that
+    /// labels of `width` points do not overlap.
+    fn labelled(&self, first: usize, width: f32) -> impl Iterator<Item = usize> + use<> {
+        let least = (width / self.bar()).ceil().max(1.0) as usize;
+        let power = 10_usize.pow(least.ilog10());
+        let step = [1, 2, 5, 10].into_iter().map(|factor| factor * power).find(|step| *step >= least);
+        (first..self.rows).step_by(step.unwrap_or(least))
     }
 }
 
@@ -139,6 +147,15 @@ mod tests {
         assert_eq!(place.largest_at(10.0 + 43.5, length), 4300);
         let wide = Place { left: 0.0, width: 100.0, rows: 4 };
         assert_eq!([0.0, 24.0, 26.0, 99.0, 100.0].map(|x| wide.largest_at(x, |_| 1)), [0, 0, 1, 3, 3]);
-        assert!(place.labelled().count() <= 9);
+    }
+
+    #[test]
+    fn labels_are_at_regular_round_distances_and_do_not_overlap() {
+        let labelled = |rows: usize, first: usize| {
+            Place { left: 0.0, width: 200.0, rows }.labelled(first, 20.0).collect::<Vec<_>>()
+        };
+        assert_eq!(labelled(10, 0), (0..10).collect::<Vec<_>>());
+        assert_eq!(labelled(17, 1), [1, 3, 5, 7, 9, 11, 13, 15]);
+        assert_eq!(labelled(10_000, 0), [0, 1000, 2000, 3000, 4000, 5000, 6000, 7000, 8000, 9000]);
     }
 }

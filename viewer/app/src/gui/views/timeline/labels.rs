@@ -20,7 +20,7 @@ impl Labels {
     }
 
     /// Whether a label overlaps `rect`, or is too close to it.
-    fn meets(&self, rect: Rect) -> bool {
+    pub(super) fn meets(&self, rect: Rect) -> bool {
         self.0.iter().any(|label| label.intersects(rect.expand(1.0)))
     }
 

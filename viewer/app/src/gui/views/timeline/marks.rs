@@ -48,8 +48,10 @@ pub(super) fn paint_peak(
     let point = pos2(place.x, place.y.clamp(frame.rect.top(), frame.rect.bottom()));
     let fallback = peak_places(frame.rect, point, size)[0];
     let places = [size, low].into_iter().flat_map(|size| peak_places(frame.rect, point, size));
-    let mut places = places.filter(|place| frame.rect.contains_rect(*place));
-    let rect = places.find(|place| is_clear(place.expand(2.0))).unwrap_or(fallback);
+    let places = places.filter(|place| frame.rect.contains_rect(*place));
+    let mut free = places.filter(|place| !labels.meets(*place)).peekable();
+    let fallback = free.peek().copied().unwrap_or(fallback);
+    let rect = free.find(|place| is_clear(place.expand(2.0))).unwrap_or(fallback);
     dashed(&painter, point, pos2(point.x, frame.rect.bottom()), shades.peak);
     painter.rect_filled(rect, 4.0, shades.peak);
     painter.galley(rect.left_top() + vec2(8.0, 3.0), title.clone(), shades.on_peak);

@@ -292,6 +292,10 @@ impl Timeline {
         let mut labels = Labels::default();
         let capacity = index.summary.capacity_bytes;
         let capacity_y = frame.screen_y(capacity as f64);
+        // Failed requests first: they are few, and what the user looks for.
+        let ooms = recording.regions.ooms.iter().filter(|(device, _)| *device == index.device);
+        let ooms = ooms.map(|(_, moment)| selection.middle_of(trace, *moment));
+        paint_ooms(painter, frame, ooms, &mut labels, shades);
         let is_clear = |place: egui::Rect| {
             !(capacity > 0 && place.y_range().contains(capacity_y)) && self.meets_no_line(frame, place)
         };
@@ -308,9 +312,6 @@ impl Timeline {
             let total = index.moment(trace, drawn_metric(selection.metric), pin.moment).bytes;
             marks::paint_cursor(painter, frame, selection.middle_of(trace, pin.moment), total, shades);
         }
-        let ooms = recording.regions.ooms.iter().filter(|(device, _)| *device == index.device);
-        let ooms = ooms.map(|(_, moment)| selection.middle_of(trace, *moment));
-        paint_ooms(painter, frame, ooms, &mut labels, shades);
         if capacity as f64 > frame.view.y.end {
             let text = format!("capacity {} is above this view", format_bytes(capacity));
             paint_note(painter, frame, &text, &mut labels, |place| self.lies_below(frame, place), shades.faint);

@@ -11,7 +11,7 @@ use super::curve::{Asked, Column, Curve, DRAWN, Key};
 use super::job::{Other, Replayed};
 use crate::gui::view_context::{Action, ViewContext};
 use crate::gui::views::timeline::{Labels, PlotFrame, paint_axis_name, paint_note, paint_ooms, ruled, wheel};
-use crate::gui::widgets::legend::chip_ui;
+use crate::gui::widgets::legend::Chip;
 use crate::gui::widgets::theme::{self, Shades};
 use crate::gui::widgets::words::moment_text;
 use crate::gui::widgets::worker::Worker;
@@ -156,19 +156,19 @@ fn legend_ui(ui: &mut Ui, context: &ViewContext<'_>, other: &Other<'_>, shades: 
             let solid = |painter: &egui::Painter, rect: egui::Rect| {
                 painter.hline(rect.x_range(), rect.center().y, stroke);
             };
-            chip_ui(ui, solid, &format!("{metric}, recorded"), &format_bytes(measured.get(metric)), true);
+            Chip::new(ui, &format!("{metric}, recorded"), &format_bytes(measured.get(metric)), true).show(ui, solid);
             let dashes = |painter: &egui::Painter, rect: egui::Rect| {
                 let ends = [rect.left_center(), rect.right_center()];
                 painter.extend(egui::Shape::dashed_line(&ends, stroke, 4.0, 3.0));
             };
             let amount = predicted.map_or_else(|| "ended".to_owned(), |totals| format_bytes(totals.get(metric)));
-            chip_ui(ui, dashes, &format!("{metric}, what if"), &amount, predicted.is_some());
+            Chip::new(ui, &format!("{metric}, what if"), &amount, predicted.is_some()).show(ui, dashes);
         }
         if let Some(capacity) = other.changed.capacity {
             let line = |painter: &egui::Painter, rect: egui::Rect| {
                 painter.hline(rect.x_range(), rect.center().y, shades.capacity());
             };
-            chip_ui(ui, line, "capacity", &format_bytes(capacity), true);
+            Chip::new(ui, "capacity", &format_bytes(capacity), true).show(ui, line);
         }
     });
 }
