@@ -1,34 +1,34 @@
-//! Element types of tensors and their sizes in bytes.
+//! Element types of tensors, and their sizes in bytes.
 
 use std::fmt;
 
 use bytemuck::{Pod, Zeroable};
 use half::{bf16, f16};
 
-/// The type of a tensor's elements.
+/// Element type of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DType {
     /// IEEE double precision.
     F64,
     /// IEEE single precision.
     F32,
-    /// The upper half of a single: 8 bits of exponent, 7 of fraction.
+    /// bfloat16: the upper half of a single, with 8 bits of exponent and 7 of mantissa.
     Bf16,
     /// IEEE half precision.
     F16,
     /// Signed integers: indices and class labels.
     I64,
-    /// Integers from 0 to 255: small places, quantised numbers.
+    /// Integers from 0 to 255: small indices, quantized values.
     U8,
     /// True or false, one byte each.
     Bool,
 }
 
 impl DType {
-    /// Every type.
+    /// All dtypes.
     pub const ALL: [Self; 7] = [Self::F64, Self::F32, Self::Bf16, Self::F16, Self::I64, Self::U8, Self::Bool];
 
-    /// Bytes that one element takes.
+    /// Returns the size of an element in bytes.
     pub const fn size(self) -> usize {
         match self {
             Self::F64 | Self::I64 => 8,
@@ -38,12 +38,12 @@ impl DType {
         }
     }
 
-    /// Whether elements are fractions, so that gradients exist.
+    /// Returns whether this is a floating-point dtype, whose tensors can have gradients.
     pub const fn is_float(self) -> bool {
         !matches!(self, Self::I64 | Self::U8 | Self::Bool)
     }
 
-    /// The type in which sums and statistics of this type are kept: single precision, or double for doubles.
+    /// Returns the dtype of sums and statistics: f64 for f64, otherwise f32.
     pub const fn statistics(self) -> Self {
         match self {
             Self::F64 => Self::F64,
@@ -51,7 +51,7 @@ impl DType {
         }
     }
 
-    /// The one spelling, on the command line and in messages.
+    /// Returns the name, as on the command line and in messages.
     pub const fn name(self) -> &'static str {
         match self {
             Self::F64 => "f64",
@@ -64,7 +64,7 @@ impl DType {
         }
     }
 
-    /// The type spelt `name`, if there is one.
+    /// Returns the dtype called `name`, if there is one.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|dtype| dtype.name() == name)
     }
@@ -76,7 +76,7 @@ impl fmt::Display for DType {
     }
 }
 
-/// An element of a [`DType::Bool`] tensor: a byte that is 0 for false and anything else for true, as memory may hold.
+/// An element of a [`DType::Bool`] tensor: a byte, where 0 is false and every other value is true.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(transparent)]
 pub struct Truth(u8);
@@ -93,9 +93,9 @@ impl From<Truth> for bool {
     }
 }
 
-/// A Rust type that is a tensor's element type.
+/// A Rust type that corresponds to a [`DType`].
 pub trait Element: Pod + Send + Sync {
-    /// The element type.
+    /// The corresponding dtype.
     const DTYPE: DType;
 }
 

@@ -1,140 +1,140 @@
-//! Errors of operations, with the shapes they received.
+//! The crate's error type, with the operation and the shapes involved.
 
 use std::fmt::Display;
 
 use crate::dtype::DType;
 use highwater_allocator::AllocError;
 
-/// Why an operation failed: the operation, what it was given, and what it needs.
+/// Why an operation failed: the operation, what it received, and what it expected.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     // Shapes.
-    /// One tensor's shape does not suit.
+    /// An unsupported shape.
     #[error("{op}: unsupported shape {shape}: {need}")]
     Shape {
         /// The operation.
         op: &'static str,
-        /// The received value.
+        /// The received shape.
         shape: Box<str>,
         /// The expectation, as a sentence.
         need: &'static str,
     },
-    /// Two shapes do not go together.
+    /// Two incompatible shapes.
     #[error("{op}: incompatible shapes {left} and {right}: {need}")]
     Shapes {
         /// The operation.
         op: &'static str,
-        /// The first that was given.
+        /// Shape of the first operand.
         left: Box<str>,
-        /// The second.
+        /// Shape of the second operand.
         right: Box<str>,
         /// The expectation, as a sentence.
         need: &'static str,
     },
-    /// An axis that the tensor has not got.
+    /// An axis out of range.
     #[error("{op}: axis {axis} is out of range for a tensor with {rank} axes")]
     Axis {
         /// The operation.
         op: &'static str,
-        /// What was asked for.
+        /// The requested axis.
         axis: isize,
-        /// How many axes there are.
+        /// Number of axes.
         rank: usize,
     },
-    /// More axes than a shape can hold.
+    /// Too many axes.
     #[error("{op}: {rank} axes, but a tensor has at most 8")]
     Rank {
         /// The operation.
         op: &'static str,
-        /// How many axes there would be.
+        /// Number of axes that would be needed.
         rank: usize,
     },
-    /// A range that leaves its axis.
+    /// A range that is out of bounds.
     #[error("{op}: range {start}..{end} is empty or out of bounds for an axis of length {length}")]
     Range {
         /// The operation.
         op: &'static str,
-        /// The first element.
+        /// Start of the range.
         start: usize,
-        /// One past the last element.
+        /// End of the range (exclusive).
         end: usize,
-        /// What the axis holds.
+        /// Length of the axis.
         length: usize,
     },
-    /// A count of numbers that does not fill the shape.
+    /// The number of elements does not match the shape.
     #[error("{op}: shape {shape} needs {expected} elements, got {found}")]
     Length {
         /// The operation.
         op: &'static str,
-        /// How many numbers there were.
+        /// Number of elements received.
         found: usize,
-        /// How many there should be.
+        /// Number of elements expected.
         expected: usize,
-        /// The shape that they should fill.
+        /// The shape to fill.
         shape: Box<str>,
     },
-    /// Matrices that are stored neither by rows nor by columns.
+    /// Matrices that are neither row-major nor column-major.
     #[error(
         "the {what} of {op} has matrices of shape {size:?} and strides {strides:?}: they are stored neither by rows nor by columns; make a copy of it first"
     )]
     Lines {
         /// The operation.
         op: &'static str,
-        /// Which operand.
+        /// The operand.
         what: &'static str,
-        /// Rows and columns.
+        /// Number of rows and columns.
         size: [usize; 2],
-        /// Numbers from one row to the next, and from one column to the next.
+        /// Strides of rows and columns in elements.
         strides: [usize; 2],
     },
 
     // Elements and devices.
-    /// An element type that the operation does not take.
+    /// An unsupported dtype.
     #[error("{op}: unsupported dtype {found}: {need}")]
     DType {
         /// The operation.
         op: &'static str,
-        /// The received value.
+        /// The received dtype.
         found: DType,
         /// The expectation, as a sentence.
         need: &'static str,
     },
-    /// An index or class label outside of its table.
+    /// An index or class label out of range.
     #[error("{op}: index {index} is out of range; expected 0 to {}", size.saturating_sub(1))]
     Index {
         /// The operation.
         op: &'static str,
         /// The index.
         index: i64,
-        /// How many rows the table has.
+        /// Number of rows of the table.
         size: usize,
     },
-    /// Tensors of two devices in one operation.
+    /// Operands on different devices.
     #[error("{op}: the tensors are on different devices; create both with clones of one device handle")]
     Devices {
         /// The operation.
         op: &'static str,
     },
-    /// The values of a tensor whose device keeps none.
+    /// Reading values on a device that stores none.
     #[error("{op}: the accounting device stores no values; use the cpu device to read them")]
     NoValues {
         /// The operation.
         op: &'static str,
     },
-    /// The values of a tensor that is not in the host's memory, where they are needed there.
+    /// An operation on the host with a tensor that is not in host memory.
     #[error("{op}: needs a tensor in host memory; move it to a cpu device first")]
     NotOnHost {
         /// The operation.
         op: &'static str,
     },
-    /// Memory that an operation would change while it is read, or the reverse.
+    /// Memory that an operation would modify while it is read, or read while it is modified.
     #[error("{op}: the output memory is in use by another operand or thread; copy one of them first")]
     InUse {
         /// The operation.
         op: &'static str,
     },
-    /// A setting out of its range.
+    /// An invalid setting.
     #[error("{op}: {what}")]
     Setting {
         /// The operation.
@@ -144,7 +144,7 @@ pub enum Error {
     },
 
     // Files.
-    /// A file that could not be read or written, or does not suit.
+    /// A file that cannot be read or written, or has unsuitable contents.
     #[error("{op}: {path}: {what}")]
     File {
         /// The operation.
@@ -156,21 +156,21 @@ pub enum Error {
     },
 
     // Gradients.
-    /// Backward from something that does not depend on any parameter.
+    /// Backward from a tensor that does not depend on any parameter.
     #[error(
         "backward: no tensor in the graph requires a gradient; call set_requires_grad on the parameters before forward"
     )]
     NoGraph,
-    /// Backward from more than one number without a gradient to start from.
+    /// Backward from a tensor of several elements without a gradient to start from.
     #[error("backward: needs a scalar, got shape {shape}; pass a gradient with backward_from for other shapes")]
     NotScalar {
         /// The tensor's shape.
         shape: Box<str>,
     },
-    /// Backward twice through the same operations.
+    /// A second backward through the same graph.
     #[error("{op}: backward already ran through this graph and freed its saved tensors; run forward again")]
     Consumed {
-        /// The operation whose saved tensors are gone.
+        /// Operation whose saved tensors have been freed.
         op: &'static str,
     },
     /// A saved tensor was overwritten before backward read it.
@@ -178,18 +178,18 @@ pub enum Error {
         "{op}: a tensor saved for backward was modified in place after forward; modify a copy, or do it after backward"
     )]
     Overwritten {
-        /// The operation that saved it.
+        /// Operation that saved the tensor.
         op: &'static str,
     },
-    /// A change in place of something that the graph computes with.
+    /// In-place modification of a tensor that the graph depends on.
     #[error("{op}: a tensor that requires a gradient cannot be modified in place; use no_grad")]
     InPlace {
         /// The operation.
         op: &'static str,
     },
 
-    // Devices that may be missing, or fail.
-    /// CUDA is not there, or failed.
+    // Devices that may be missing or fail.
+    /// CUDA is not available, or failed.
     #[error(transparent)]
     Cuda(#[from] highwater_kernels::Error),
 
@@ -199,7 +199,7 @@ pub enum Error {
     Alloc(#[from] AllocError),
 }
 
-/// This crate's results.
+/// Result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
@@ -211,7 +211,7 @@ impl Error {
         Self::Shapes { op, left: left.to_string().into(), right: right.to_string().into(), need }
     }
 
-    /// Whether the device ran out of memory.
+    /// Returns whether the device ran out of memory.
     pub fn is_out_of_memory(&self) -> bool {
         matches!(self, Self::Alloc(AllocError::OutOfMemory(_) | AllocError::TooLarge { .. }))
     }

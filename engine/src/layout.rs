@@ -1,9 +1,9 @@
-//! Layouts: where each element of a tensor is in its storage. Views change only the layout.
+//! Layouts: map a tensor's indices to positions in its storage. Views differ only in their layout.
 
 use crate::error::{Error, Result};
 use crate::shape::{MAX_RANK, Shape};
 
-/// A shape, the distance between neighbours along each axis, and where the first element lies; all in elements.
+/// Shape, strides and offset of a tensor, in elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     shape: Shape,
@@ -12,7 +12,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Elements one after another, the last axis fastest.
+    /// Returns a contiguous (row-major) layout.
     pub fn contiguous(shape: Shape) -> Self {
         let mut strides = [0; MAX_RANK];
         let mut stride: usize = 1;
@@ -23,27 +23,27 @@ impl Layout {
         Self { shape, strides, offset: 0 }
     }
 
-    /// The lengths of the axes.
+    /// Returns the shape.
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
 
-    /// The distance between neighbours along each axis; 0 where one element stands for all.
+    /// Returns the stride of each axis; 0 for a broadcast axis.
     pub fn strides(&self) -> &[usize] {
         &self.strides[..self.shape.rank()]
     }
 
-    /// Where the first element lies.
+    /// Returns the position of the first element in the storage.
     pub fn offset(&self) -> usize {
         self.offset
     }
 
-    /// How many elements the view shows, repeats counted.
+    /// Returns the number of elements, counting broadcast elements repeatedly.
     pub fn elements(&self) -> usize {
         self.shape.elements()
     }
 
-    /// Whether elements are contiguous, from wherever the first lies.
+    /// Returns whether the elements are contiguous, at any offset.
     pub fn is_contiguous(&self) -> bool {
         let mut expected = 1;
         for axis in (0..self.shape.rank()).rev() {
@@ -57,13 +57,13 @@ impl Layout {
         true
     }
 
-    /// Whether no two indices name the same element, so that it can be written.
+    /// Returns whether all indices map to different elements, so that the view can be written.
     pub fn is_distinct(&self) -> bool {
         self.elements() == 0
             || self.shape.iter().zip(self.strides()).all(|(&length, &stride)| length == 1 || stride != 0)
     }
 
-    /// One past the furthest element, from the start of the storage; 0 when there are none.
+    /// Returns the end of the view in the storage (exclusive); 0 if there are no elements.
     pub fn end(&self) -> usize {
         if self.elements() == 0 {
             return 0;
@@ -73,13 +73,13 @@ impl Layout {
         self.offset + furthest + 1
     }
 
-    /// The same view with its first element at `offset`.
+    /// Returns the same view with its first element at `offset`.
     pub(crate) fn at(mut self, offset: usize) -> Self {
         self.offset = offset;
         self
     }
 
-    /// The view with axes in another order: axis `i` of the result is axis `order[i]` of this.
+    /// Returns the view with its axes permuted: axis `i` of the result is axis `order[i]` of this.
     pub(crate) fn permute(&self, order: &[usize]) -> Self {
         let mut out = *self;
         for (to, &from) in order.iter().enumerate() {
@@ -89,7 +89,7 @@ impl Layout {
         out
     }
 
-    /// The view with two axes exchanged.
+    /// Returns the view with two axes swapped.
     pub(crate) fn transpose(&self, first: usize, second: usize) -> Self {
         let mut out = *self;
         out.shape.lengths_mut().swap(first, second);
@@ -97,7 +97,7 @@ impl Layout {
         out
     }
 
-    /// `length` elements of one axis, from `start` on.
+    /// Returns the view of `length` elements of one axis, starting at `start`.
     pub(crate) fn narrow(&self, op: &'static str, axis: usize, start: usize, length: usize) -> Result<Self> {
         let whole = self.shape[axis];
         let end = start.saturating_add(length);
@@ -112,7 +112,7 @@ impl Layout {
         Ok(out)
     }
 
-    /// The view with one element of `axis`, and without that axis.
+    /// Returns the view of element `index` of `axis`, without that axis.
     pub(crate) fn select(&self, axis: usize, index: usize) -> Self {
         let mut out = *self;
         out.offset += index * self.strides[axis];
@@ -122,7 +122,7 @@ impl Layout {
         out
     }
 
-    /// The view with axes of length 1 repeated, without copies, to fill `shape`.
+    /// Returns the view broadcast to `shape`: axes of length 1 are repeated without a copy.
     pub(crate) fn expand(&self, op: &'static str, shape: &Shape) -> Result<Self> {
         let wrong =
             || Error::shapes(op, &self.shape, shape, "only axes of length 1 and new leading axes can be expanded");
@@ -138,12 +138,13 @@ impl Layout {
         Ok(Self { shape: *shape, strides, offset: self.offset })
     }
 
-    /// The same elements in another shape of as many, if strides can say so without a copy.
+    /// Returns the view reshaped to `shape`, which has as many elements, or `None` if that requires a copy.
     pub(crate) fn reshape(&self, shape: &Shape) -> Option<Self> {
         if self.elements() == 0 {
             return Some(Self { offset: self.offset, ..Self::contiguous(*shape) });
         }
-        // Runs of old axes that lie behind one another are split and joined freely; new axes must not cross runs.
+        // Old axes that are contiguous with one another form runs, which new axes may split or merge; new axes must not
+        // cross the boundaries of runs.
         let mut strides = [0; MAX_RANK];
         let mut new_axis = shape.rank();
         let mut run_elements = 1;
@@ -169,7 +170,7 @@ impl Layout {
             run_elements = 1;
             run_stride = None;
         }
-        // Axes that remain have length 1; any stride serves.
+        // The remaining axes have length 1, so any stride is valid.
         for stride in &mut strides[..new_axis] {
             *stride = 1;
         }

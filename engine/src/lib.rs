@@ -1,9 +1,9 @@
-//! An autograd engine that knows where its memory is: tensors over a caching allocator that reports every byte.
+//! An autograd engine with exact memory accounting: tensors over a caching allocator that reports every byte.
 //!
-//! One training step makes exactly the same allocations on every device. On the accounting device the arithmetic is
-//! left out, so it tells what a step will need without having the memory.
+//! One training step makes exactly the same allocations on every device. The accounting device skips the arithmetic, so
+//! it shows how much memory a step needs without having that memory.
 //!
-//! Modules stand in layer order: each uses only what is declared above it.
+//! Modules are declared in layer order: each uses only modules declared above it.
 
 pub mod dtype;
 pub mod error;

@@ -1,10 +1,10 @@
-//! Counter-based random numbers: every device draws the same ones, and skipping costs nothing.
+//! Counter-based random numbers: the same on every device, and skipping is free.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
 
-/// Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011): four words of
-/// randomness that depend on `key` and `counter` alone.
+/// Computes Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011): four
+/// random words that depend only on `key` and `counter`.
 pub fn philox(key: [u32; 2], counter: [u32; 4]) -> [u32; 4] {
     const MULTIPLIERS: [u64; 2] = [0xD251_1F53, 0xCD9E_8D57];
     const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
@@ -21,7 +21,7 @@ pub fn philox(key: [u32; 2], counter: [u32; 4]) -> [u32; 4] {
     [a, b, c, d]
 }
 
-/// A place in the stream of a seed: what a kernel needs to draw its numbers, and to draw them again.
+/// A range of a seed's random stream, from which a kernel generates its numbers, repeatedly if needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Draw {
     seed: u64,
@@ -29,27 +29,27 @@ pub struct Draw {
 }
 
 impl Draw {
-    /// The seed, and the place of the first group in its stream: for those who compute the words elsewhere.
+    /// Returns the seed and the position of the first group in its stream, for generators outside of this module.
     pub(crate) fn place(&self) -> [u64; 2] {
         [self.seed, self.start]
     }
 
-    /// The four words of group `group` of this draw.
+    /// Returns the four words of group `group` of this draw.
     pub fn words(&self, group: u64) -> [u32; 4] {
         let place = self.start.wrapping_add(group);
         philox([self.seed as u32, (self.seed >> 32) as u32], [place as u32, (place >> 32) as u32, 0, 0])
     }
 
-    /// Four numbers from 0 up to but not including 1, in steps of 2⁻²⁴.
+    /// Returns four uniform numbers in [0, 1), in steps of 2⁻²⁴.
     pub fn uniforms(&self, group: u64) -> [f32; 4] {
         self.words(group).map(|word| (word >> 8) as f32 / (1 << 24) as f32)
     }
 
-    /// Four normal numbers with mean 0 and variance 1 (Box and Muller, 1958).
+    /// Returns four normal numbers with mean 0 and variance 1 (Box and Muller, 1958).
     pub fn normals(&self, group: u64) -> [f32; 4] {
         let [a, b, c, d] = self.words(group);
         let pair = |radius: u32, angle: u32| {
-            // From just above 0 to 1, so that the logarithm exists.
+            // In (0, 1], so that the logarithm is finite.
             let uniform = (f64::from(radius) + 1.0) / 4_294_967_296.0;
             let radius = (-2.0 * uniform.ln()).sqrt();
             let (sin, cos) = (std::f64::consts::TAU * f64::from(angle) / 4_294_967_296.0).sin_cos();
@@ -60,7 +60,7 @@ impl Draw {
     }
 }
 
-/// A seeded source of random numbers.
+/// A seeded random number generator.
 #[derive(Clone, Debug)]
 pub struct Rng {
     seed: u64,
@@ -68,12 +68,12 @@ pub struct Rng {
 }
 
 impl Rng {
-    /// The stream of `seed`, from its beginning.
+    /// Creates a generator at the start of the stream of `seed`.
     pub fn new(seed: u64) -> Self {
         Self { seed, next: 0 }
     }
 
-    /// Takes the next `numbers` numbers of the stream; whether they are then drawn or not changes nothing for others.
+    /// Reserves the next `numbers` numbers of the stream; later draws do not depend on whether they are generated.
     pub fn draw(&mut self, numbers: usize) -> Draw {
         tape::played_or(|| {
             let draw = Draw { seed: self.seed, start: self.next };
@@ -83,12 +83,12 @@ impl Rng {
     }
 }
 
-/// Draws noted while a part of a program runs, and given out again when it runs a second time: so that this second run
-/// meets exactly the random numbers of the first, and takes none from those who draw after it.
+/// Records draws while code runs, and replays them when the code is recomputed. The recomputation gets exactly the same
+/// random numbers, and later draws are not affected.
 pub(crate) mod tape {
     use super::{Draw, RefCell, VecDeque};
 
-    /// What a part of the program that runs on this thread does with draws.
+    /// How draws are handled while code runs on this thread.
     enum Tape {
         Note(Vec<Draw>),
         Play(VecDeque<Draw>),
@@ -98,7 +98,7 @@ pub(crate) mod tape {
         static TAPES: RefCell<Vec<Tape>> = const { RefCell::new(Vec::new()) };
     }
 
-    /// Runs `part`, and gives its draws along with what it returns.
+    /// Runs `part`, and returns its result and its draws.
     pub(crate) fn note<R>(part: impl FnOnce() -> R) -> (R, Vec<Draw>) {
         let on = On::push(Tape::Note(Vec::new()));
         let result = part();
@@ -108,13 +108,14 @@ pub(crate) mod tape {
         }
     }
 
-    /// Runs `part` with these draws.
+    /// Runs `part`, replaying `draws`.
     pub(crate) fn play<R>(draws: &[Draw], part: impl FnOnce() -> R) -> R {
         let _on = On::push(Tape::Play(draws.iter().copied().collect()));
         part()
     }
 
-    /// The next draw of the innermost part that runs again, or a new one; whatever is noted further in notes it.
+    /// Returns the next draw of the innermost replay, or a new one, and adds it to the records that started within that
+    /// replay.
     pub(super) fn played_or(new: impl FnOnce() -> Draw) -> Draw {
         TAPES.with_borrow_mut(|tapes| {
             let playing = tapes.iter().rposition(|tape| matches!(tape, Tape::Play(_)));
@@ -132,7 +133,7 @@ pub(crate) mod tape {
         })
     }
 
-    /// A tape that is on until this drops, also where the part panics.
+    /// A tape that stays active until this drops, even on panic.
     struct On(());
 
     impl On {

@@ -1,26 +1,29 @@
-//! Tensor shapes: the number of elements along each axis, and broadcasting.
+//! Tensor shapes: the length of each axis, and broadcasting.
 
 use std::fmt;
 use std::ops::Deref;
 
 use crate::error::{Error, Result};
 
-/// The most axes that a tensor can have.
+/// Maximum number of axes of a tensor.
 pub const MAX_RANK: usize = 8;
 
-/// The lengths of a tensor's axes, outermost first. Kept in place, so that copying one costs no allocation.
+/// Lengths of a tensor's axes, outermost first. Stored inline, so that copies need no allocation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Shape {
     rank: u8,
-    // Entries past the rank are 0, so that derived equality holds.
+    // Entries past the rank are 0, so that the derived `PartialEq` is correct.
     lengths: [usize; MAX_RANK],
 }
 
 impl Shape {
-    /// The shape of a single number.
+    /// Shape of a scalar.
     pub const SCALAR: Self = Self { rank: 0, lengths: [0; MAX_RANK] };
 
-    /// The shape with these axis lengths; fails with more than [`MAX_RANK`] of them.
+    /// Creates a shape with these axis lengths.
+    ///
+    /// # Errors
+    /// If there are more than [`MAX_RANK`] axes.
     pub fn from_slice(lengths: &[usize]) -> Result<Self> {
         if lengths.len() > MAX_RANK {
             return Err(Error::Rank { op: "shape", rank: lengths.len() });
@@ -34,12 +37,12 @@ impl Shape {
         shape
     }
 
-    /// How many axes there are.
+    /// Returns the number of axes.
     pub fn rank(&self) -> usize {
         usize::from(self.rank)
     }
 
-    /// The lengths as a slice.
+    /// Returns the lengths of the axes.
     pub fn lengths(&self) -> &[usize] {
         &self.lengths[..self.rank()]
     }
@@ -49,7 +52,7 @@ impl Shape {
         &mut self.lengths[..rank]
     }
 
-    /// How many elements there are; the largest number if there would be more.
+    /// Returns the number of elements, saturating at `usize::MAX`.
     pub fn elements(&self) -> usize {
         if self.lengths().contains(&0) {
             0
@@ -58,7 +61,10 @@ impl Shape {
         }
     }
 
-    /// The axis that `axis` names: from 0, or from -1 at the end.
+    /// Resolves an axis number; negative numbers count from the end, where -1 is the last axis.
+    ///
+    /// # Errors
+    /// If the axis is out of range.
     pub fn axis(&self, op: &'static str, axis: isize) -> Result<usize> {
         let rank = self.rank();
         let from_start = if axis < 0 { axis + rank as isize } else { axis };
@@ -69,13 +75,13 @@ impl Shape {
         }
     }
 
-    /// The shape with axis `axis` of length `length` instead.
+    /// Returns the shape with `length` as the length of axis `axis`.
     pub(crate) fn with_axis(mut self, axis: usize, length: usize) -> Self {
         self.lengths_mut()[axis] = length;
         self
     }
 
-    /// The shape without axis `axis`.
+    /// Returns the shape without axis `axis`.
     pub(crate) fn without_axis(&self, axis: usize) -> Self {
         let mut shape = *self;
         shape.lengths.copy_within(axis + 1.., axis);
@@ -84,7 +90,7 @@ impl Shape {
         shape
     }
 
-    /// The shape with one more axis at the end; fails when there is no room.
+    /// Appends an axis; fails if the shape already has [`MAX_RANK`] axes.
     pub(crate) fn with_last(mut self, op: &'static str, length: usize) -> Result<Self> {
         if self.rank() == MAX_RANK {
             return Err(Error::Rank { op, rank: MAX_RANK + 1 });
@@ -95,7 +101,11 @@ impl Shape {
         Ok(self)
     }
 
-    /// The shape that both broadcast to: aligned at the end, lengths equal or one of them 1 (NumPy's rule).
+    /// Returns the shape that both broadcast to: axes are aligned at the end, and their lengths are equal or one of
+    /// them is 1 (NumPy's rule).
+    ///
+    /// # Errors
+    /// If the shapes cannot be broadcast.
     pub fn broadcast(op: &'static str, left: &Self, right: &Self) -> Result<Self> {
         let (long, short) = if left.rank >= right.rank { (left, right) } else { (right, left) };
         let mut out = *long;

@@ -15,26 +15,29 @@ use crate::device::{Device, Kind, Stream};
 use crate::error::{Error, Result};
 use highwater_allocator::Block;
 
-/// One block of memory. Not `Clone`: a copy may run out of memory, so copying is an operation that can fail.
+/// A block of memory. Not `Clone`, because copying may run out of memory and is therefore an operation that can fail.
 pub struct Storage {
     device: Device,
-    // None only while dropping.
+    // `None` only while dropping.
     block: Option<Block>,
     bytes: usize,
     category: AtomicU8,
     version: AtomicU32,
     savers: AtomicU32,
-    // Readers at work, or -1 while somebody writes. Alternatives: a RwLock would make a mistake wait for ever where
-    // this makes it an error; no check at all would make it a data race.
+    // Number of active readers, or -1 while there is a writer. Alternatives: with a RwLock, a mistake would deadlock
+    // instead of returning an error; with no check at all, it would be a data race.
     borrows: AtomicIsize,
-    /// Of pinned memory: streams of its device that were given copies from it, which may be under way.
+    /// For pinned memory: the device's streams that copies from it were submitted to, which may still be in progress.
     copies: Mutex<Vec<StreamId>>,
 }
 
 const WRITING: isize = -1;
 
 impl Storage {
-    /// Takes `bytes` bytes from the device; their content is unspecified. The category is the thread's.
+    /// Allocates `bytes` bytes on the device, uninitialized, with the thread's current category.
+    ///
+    /// # Errors
+    /// If the memory cannot be allocated.
     pub fn allocate(device: &Device, bytes: u64) -> Result<Arc<Self>> {
         scope::allocation();
         let block = device.allocator().malloc(bytes, device.stream())?;
@@ -50,32 +53,33 @@ impl Storage {
         }))
     }
 
-    /// Where the memory is.
+    /// Returns the device of the memory.
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// Requested bytes.
+    /// Returns the requested size in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The first byte's address on the device; meaningless on the accounting device.
+    /// Returns the address of the first byte on the device; meaningless on the accounting device.
     pub fn address(&self) -> u64 {
         self.block().address()
     }
 
-    /// The stream that the memory was allocated for, on which it is used unless others are
-    /// [named](Self::record_stream).
+    /// Returns the stream that the memory was allocated for, on which it is used unless others are
+    /// [recorded](Self::record_stream).
     pub fn stream(&self) -> StreamId {
         self.block().stream()
     }
 
-    /// Says that work on `stream` uses the memory: once freed, it is allocated again when that work is done. Of pinned
-    /// memory, `stream` is its device's.
+    /// Records that work on `stream` uses the memory: after a free, it is reused only once that work is complete. For
+    /// pinned memory, `stream` is one of its device's.
     ///
     /// # Errors
-    /// If the stream is neither of this memory's device nor, for pinned memory, of the device that it is pinned for.
+    /// If the stream belongs neither to this memory's device nor, for pinned memory, to the device that it is pinned
+    /// for.
     pub fn record_stream(&self, stream: &Stream) -> Result<()> {
         let device = &self.device;
         let its = if device == stream.device() { Some(stream.id()) } else { device.pinned_stream(stream) };
@@ -88,42 +92,42 @@ impl Storage {
         self.block.as_ref().expect("a storage keeps its block until it is dropped")
     }
 
-    /// What the memory is for, as far as is known.
+    /// Returns the category of the memory; [`Category::Unknown`] if it is not known.
     pub fn category(&self) -> Category {
         Category::from_code(self.category.load(Ordering::Relaxed)).unwrap_or(Category::Unknown)
     }
 
-    /// Says what the memory is for, here and in the recording.
+    /// Sets the category of the memory, here and in the recording.
     pub fn tag(&self, category: Category) {
         if self.category.swap(category as u8, Ordering::Relaxed) != category as u8 && self.bytes > 0 {
             self.device.allocator().tag(self.block(), category);
         }
     }
 
-    /// Says, in a recording that asks for it, that work reads or writes the memory now.
+    /// Reports that work reads or writes the memory now, if the recording includes uses.
     #[inline]
     pub(crate) fn report_use(&self) {
         self.device.allocator().used(self.block());
     }
 
-    /// Says that the memory is saved for backward, unless it is known to be something else, such as a parameter.
+    /// Tags the memory as an activation saved for backward, unless it has a more specific category, such as parameter.
     pub(crate) fn tag_saved(&self) {
         if self.category() == Category::Temporary {
             self.tag(Category::Activation);
         }
     }
 
-    /// How often the memory was changed in place since it was first written.
+    /// Returns the number of in-place modifications since the memory was first written.
     pub(crate) fn version(&self) -> u32 {
         self.version.load(Ordering::Relaxed)
     }
 
-    /// Counts a change in place.
+    /// Counts an in-place modification.
     pub(crate) fn changed(&self) {
         self.version.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts one more, or one less, that keeps the memory for backward.
+    /// Increments (if `is_new`) or decrements the number of operations that keep the memory for backward.
     pub(crate) fn count_saver(&self, is_new: bool) {
         if is_new {
             self.savers.fetch_add(1, Ordering::Relaxed);
@@ -132,12 +136,12 @@ impl Storage {
         }
     }
 
-    /// Whether the memory is kept for backward now.
+    /// Returns whether the memory is currently saved for backward.
     pub(crate) fn is_saved(&self) -> bool {
         self.savers.load(Ordering::Relaxed) > 0
     }
 
-    /// The memory as numbers, to read. Fails while it is written, and on a device without values.
+    /// Borrows the memory as a slice to read. Fails while it is being written, and on a device without host memory.
     pub(crate) fn read<T: Pod>(&self, op: &'static str) -> Result<Reading<'_, T>> {
         self.check_host(op)?;
         let borrow = |borrows: isize| (borrows != WRITING).then(|| borrows + 1);
@@ -145,33 +149,33 @@ impl Storage {
         Ok(Reading { storage: self, elements: PhantomData })
     }
 
-    /// The memory as numbers, to write. Fails while anybody else reads or writes it, and on a device without values.
-    /// Waits for copies from pinned memory.
+    /// Borrows the memory as a slice to write. Fails while it is being read or written, and on a device without host
+    /// memory. Waits for copies from pinned memory.
     pub(crate) fn write<T: Pod>(&self, op: &'static str) -> Result<Writing<'_, T>> {
         self.check_host(op)?;
         let (acquire, relaxed) = (Ordering::Acquire, Ordering::Relaxed);
         self.borrows.compare_exchange(0, WRITING, acquire, relaxed).map_err(|_| Error::InUse { op })?;
         let writing = Writing { storage: self, elements: PhantomData };
-        // From here on nobody gives another.
+        // No other borrow can start from here on.
         self.finish_copies()?;
         Ok(writing)
     }
 
-    /// The memory for a kernel to read. Fails while it is written.
+    /// Borrows the memory for a kernel to read. Fails while it is being written.
     pub(crate) fn lend(&self, op: &'static str) -> Result<Lent<'_>> {
         let borrow = |borrows: isize| (borrows != WRITING).then(|| borrows + 1);
         self.borrows.fetch_update(Ordering::Acquire, Ordering::Relaxed, borrow).map_err(|_| Error::InUse { op })?;
         Ok(Lent { storage: self, is_written: false })
     }
 
-    /// The memory for a kernel to write. Fails while another kernel that is being given reads or writes it.
+    /// Borrows the memory for a kernel to write. Fails while another kernel that reads or writes it is being submitted.
     pub(crate) fn lend_to_write(&self, op: &'static str) -> Result<Lent<'_>> {
         let (acquire, relaxed) = (Ordering::Acquire, Ordering::Relaxed);
         self.borrows.compare_exchange(0, WRITING, acquire, relaxed).map_err(|_| Error::InUse { op })?;
         Ok(Lent { storage: self, is_written: true })
     }
 
-    /// Says that `stream`, of the device that this memory is pinned for, is given a copy from it.
+    /// Records that a copy from this memory is submitted to `stream`, of the device that the memory is pinned for.
     pub(crate) fn begin_copy(&self, stream: &Stream) -> Result<()> {
         self.record_stream(stream)?;
         let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
@@ -181,7 +185,7 @@ impl Storage {
         Ok(())
     }
 
-    /// Waits until no copy from this memory is under way. Only pinned memory has any.
+    /// Waits until no copy from this memory is in progress. Only pinned memory has such copies.
     fn finish_copies(&self) -> Result<()> {
         let Some(gpu) = self.device.pinned_for() else { return Ok(()) };
         let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
@@ -200,7 +204,8 @@ impl Storage {
         }
     }
 
-    /// The first element's address and how many fit; a dangling, aligned address when there are none.
+    /// Returns the address of the first element and the number of elements; a dangling, aligned address if there are
+    /// none.
     fn elements<T: Pod>(&self) -> (*mut T, usize) {
         let count = self.bytes / size_of::<T>();
         if count == 0 {
@@ -225,15 +230,15 @@ impl fmt::Debug for Storage {
     }
 }
 
-/// A device's memory while a kernel that reads or writes it is being given to the device. Kernels of one stream run one
-/// after another, so no borrow is needed while they run; who works with several lets them wait for one another.
+/// Memory borrowed while a kernel that reads or writes it is submitted. Kernels of one stream run in order, so no
+/// borrow is needed while they run; code that uses several streams must synchronize them.
 pub(crate) struct Lent<'a> {
     storage: &'a Storage,
     is_written: bool,
 }
 
 impl Lent<'_> {
-    /// The first byte's address on the device.
+    /// Returns the address of the first byte on the device.
     pub(crate) fn address(&self) -> u64 {
         self.storage.address()
     }
@@ -249,7 +254,7 @@ impl Drop for Lent<'_> {
     }
 }
 
-/// Host memory being read.
+/// Host memory borrowed to read.
 pub(crate) struct Reading<'a, T> {
     storage: &'a Storage,
     elements: PhantomData<&'a [T]>,
@@ -260,8 +265,9 @@ impl<T: Pod> Deref for Reading<'_, T> {
 
     fn deref(&self) -> &[T] {
         let (first, count) = self.storage.elements();
-        // SAFETY: the block is host memory of the storage's own, at least `count` elements long, aligned for any number
-        // and zeroed by its driver when it was made; any bits are a T. The count of borrows keeps writers away.
+        // SAFETY: the block is host memory owned by the storage, at least `count` elements long, aligned for any
+        // element type and zeroed by its driver when reserved; every bit pattern is a valid T. The borrow count
+        // excludes writers.
         unsafe { slice::from_raw_parts(first, count) }
     }
 }
@@ -272,7 +278,7 @@ impl<T> Drop for Reading<'_, T> {
     }
 }
 
-/// Host memory being written.
+/// Host memory borrowed to write.
 pub(crate) struct Writing<'a, T> {
     storage: &'a Storage,
     elements: PhantomData<&'a mut [T]>,

@@ -1,4 +1,4 @@
-//! Host memory as a device. Every call has finished its work when it returns, so streams never lag behind.
+//! Driver for host memory. Every operation is complete when it returns, so streams never have pending work.
 #![expect(unsafe_code, reason = "obtains and gives back raw host memory")]
 
 use std::alloc::Layout;
@@ -9,18 +9,18 @@ use highwater_recorder::StreamId;
 
 use highwater_allocator::{Capacity, Driver, DriverError, DriverEvent, DriverKind};
 
-/// Segments begin at multiples of this: a page, so that blocks are aligned for every vector instruction.
+/// Alignment of segments: a page, so that blocks are aligned for every vector instruction.
 const ALIGNMENT: u64 = 4096;
 
-/// Where the operating system does not say how much memory there is: more than any address space, so no limit.
+/// Used if the operating system does not report the amount of memory: larger than any address space.
 const NO_LIMIT: u64 = 1 << 56;
 
-/// Memory of the host.
+/// Driver for host memory.
 ///
-/// Fresh segments are zero, and the operating system commits their pages when they are first touched. An address is the
-/// exposed address of a live allocation, so `std::ptr::with_exposed_provenance_mut(address as usize)` reaches it.
+/// New segments are zeroed, and the operating system commits their pages on first access. An address is the exposed
+/// address of a live allocation, so it can be accessed by `std::ptr::with_exposed_provenance_mut(address as usize)`.
 ///
-/// There is no virtual memory management: expandable segments are refused.
+/// Expandable segments are unsupported, because there is no virtual memory management.
 #[derive(Debug)]
 pub struct CpuDriver {
     total: u64,
@@ -33,7 +33,7 @@ struct Held {
     segments: HashMap<u64, Segment>,
 }
 
-/// An allocation of the host's allocator, within which the segment lies at an aligned address.
+/// An allocation of the host's allocator that contains a segment at an aligned address.
 #[derive(Debug)]
 struct Segment {
     bytes: u64,
@@ -42,12 +42,12 @@ struct Segment {
 }
 
 impl CpuDriver {
-    /// As much as the host has.
+    /// Creates a driver for all of the host's memory.
     pub fn new() -> Self {
         Self::with_capacity(NO_LIMIT)
     }
 
-    /// At most `bytes`, and no more than the host has, for trying out what a smaller machine would do.
+    /// Creates a driver for at most `bytes`, and no more than the host has, to simulate a smaller machine.
     pub fn with_capacity(bytes: u64) -> Self {
         Self { total: bytes.min(host_memory()), held: Mutex::default() }
     }
@@ -72,7 +72,7 @@ impl Driver for CpuDriver {
         "host memory".to_owned()
     }
 
-    /// Counts as used what this driver allocated, not what other processes or other parts of this one use.
+    /// Counts only memory reserved by this driver as used, not that of other processes or other parts of this one.
     fn capacity(&self) -> Result<Capacity, DriverError> {
         Ok(Capacity { total: self.total, free: self.total.saturating_sub(self.held().bytes) })
     }
@@ -82,7 +82,7 @@ impl Driver for CpuDriver {
         if bytes > self.total.saturating_sub(held.bytes) {
             return Err(DriverError::OutOfMemory);
         }
-        // The host's allocator zeroes large allocations for nothing only if it need not align them: that is done here.
+        // The host's allocator gets zeroed memory for free only at small alignments, so the segment is aligned here.
         let size = usize::try_from(bytes + ALIGNMENT).map_err(|_| DriverError::OutOfMemory)?;
         let layout = Layout::from_size_align(size, 16).map_err(|_| DriverError::OutOfMemory)?;
         // SAFETY: the layout's size is not zero, since ALIGNMENT is not.
@@ -134,12 +134,12 @@ impl Drop for CpuDriver {
 
 fn give_back(segment: &Segment) {
     let pointer = std::ptr::with_exposed_provenance_mut(segment.start);
-    // SAFETY: `start` and `layout` are those of a call of `alloc_zeroed`, whose pointer was exposed; the segment has
-    // just left the table of held segments, or the table is going, so this happens once.
+    // SAFETY: `start` and `layout` come from a call of `alloc_zeroed`, whose pointer was exposed. The segment has just
+    // been removed from the table of segments, or the table is being dropped, so it is deallocated only once.
     unsafe { std::alloc::dealloc(pointer, segment.layout) };
 }
 
-/// Bytes of memory in this machine.
+/// Returns the size of this machine's memory in bytes.
 pub(super) fn host_memory() -> u64 {
     said_by_proc().unwrap_or(NO_LIMIT)
 }
@@ -160,7 +160,7 @@ mod tests {
         let address = driver.reserve(2 << 20).expect("there is room");
         assert!(address.is_multiple_of(ALIGNMENT));
         let pointer: *mut u8 = std::ptr::with_exposed_provenance_mut(address as usize);
-        // SAFETY: the segment is 2 MiB long, held, zeroed, and nobody else knows of it.
+        // SAFETY: the segment is 2 MiB long, reserved, zeroed, and not shared.
         let bytes = unsafe { std::slice::from_raw_parts_mut(pointer, 2 << 20) };
         assert!(bytes.iter().all(|&byte| byte == 0));
         bytes.fill(7);

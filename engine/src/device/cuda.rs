@@ -1,4 +1,4 @@
-//! Memory of a CUDA device, allocated through the CUDA driver.
+//! Driver for the memory of a CUDA device.
 #![expect(unsafe_code, reason = "gives memory back to the device")]
 
 use std::collections::HashMap;
@@ -9,11 +9,11 @@ use highwater_recorder::StreamId;
 
 use highwater_allocator::{Capacity, Driver, DriverError, DriverEvent, DriverKind};
 
-/// A device's memory, and what was allocated of it.
+/// Driver for a CUDA device's memory, with the memory reserved so far.
 #[derive(Debug)]
 pub struct CudaDriver {
     gpu: Arc<Gpu>,
-    /// The most bytes that are allocated.
+    /// Maximum number of bytes reserved.
     limit: u64,
     held: Mutex<Held>,
 }
@@ -26,7 +26,7 @@ struct Held {
 }
 
 impl CudaDriver {
-    /// All of the device's memory, or at most `limit` bytes of it.
+    /// Creates a driver for all of the device's memory, or for at most `limit` bytes of it.
     pub fn new(gpu: Arc<Gpu>, limit: Option<u64>) -> Self {
         Self { gpu, limit: limit.unwrap_or(u64::MAX), held: Mutex::default() }
     }
@@ -56,7 +56,7 @@ impl Driver for CudaDriver {
         self.gpu.name().to_owned()
     }
 
-    /// Counts what anybody uses, also outside of this program.
+    /// Counts all used memory, including that of other processes.
     fn capacity(&self) -> Result<Capacity, DriverError> {
         let memory = self.gpu.memory().map_err(told("capacity"))?;
         let room = self.limit.saturating_sub(self.held().bytes);
@@ -78,7 +78,8 @@ impl Driver for CudaDriver {
             let message = format!("no segment of {bytes} bytes is reserved at {address:#x}");
             return Err(DriverError::Other { doing: "release", message });
         }
-        // SAFETY: obtained by `reserve`; the allocator gives back only what no block uses. The driver waits for work.
+        // SAFETY: reserved by `reserve`; the allocator releases only memory that no block uses. The driver waits for
+        // pending work.
         unsafe { self.gpu.release(address) }.map_err(told("release"))?;
         held.segments.remove(&address);
         held.bytes -= bytes;
@@ -106,7 +107,7 @@ impl Driver for CudaDriver {
 
     fn unmap(&self, address: u64, bytes: u64) -> Result<(), DriverError> {
         let mut held = self.held();
-        // Unlike giving a segment back, this does not wait for work that was given before its memory was freed.
+        // Unlike releasing a segment, unmapping does not wait for work submitted before the memory was freed.
         self.gpu.synchronize_all().map_err(told("unmap"))?;
         // SAFETY: the allocator unmaps whole pages that it mapped and that no block uses; the device is idle.
         unsafe { self.gpu.unmap(address, bytes) }.map_err(told("unmap"))?;
@@ -115,7 +116,7 @@ impl Driver for CudaDriver {
     }
 
     fn release_addresses(&self, address: u64, bytes: u64) -> Result<(), DriverError> {
-        // SAFETY: obtained by `reserve_addresses`; the allocator has unmapped all of it.
+        // SAFETY: reserved by `reserve_addresses`; the allocator has unmapped all of it.
         unsafe { self.gpu.release_addresses(address, bytes) }.map_err(told("release addresses"))?;
         self.held().addresses.remove(&address);
         Ok(())
@@ -139,18 +140,18 @@ impl Driver for CudaDriver {
 }
 
 impl Drop for CudaDriver {
-    /// Gives everything back. What fails here fails again for whoever uses the device next.
+    /// Releases all memory. Errors are ignored here: the next use of the device reports them again.
     fn drop(&mut self) {
         drop(self.gpu.synchronize_all());
         let held = self.held.get_mut().unwrap_or_else(PoisonError::into_inner);
         for &address in held.segments.keys() {
-            // SAFETY: obtained by `reserve`; the allocator is gone, and with it all blocks.
+            // SAFETY: reserved by `reserve`; the allocator and all its blocks are gone.
             drop(unsafe { self.gpu.release(address) });
         }
         for (&address, &bytes) in &held.addresses {
-            // SAFETY: the range is the allocator's, which is gone; the device is idle.
+            // SAFETY: the range belongs to the allocator, which is gone; the device is idle.
             drop(unsafe { self.gpu.unmap(address, bytes) });
-            // SAFETY: obtained by `reserve_addresses`, and nothing is mapped there any more.
+            // SAFETY: reserved by `reserve_addresses`, and nothing is mapped there any more.
             drop(unsafe { self.gpu.release_addresses(address, bytes) });
         }
     }

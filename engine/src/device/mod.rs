@@ -1,4 +1,4 @@
-//! Devices: cheap handles to an allocator and a backend.
+//! Devices: cheap handles to an allocator and the backend that computes on its memory.
 
 pub mod cpu;
 pub mod cuda;
@@ -18,45 +18,45 @@ use highwater_allocator::{AccountingDriver, AllocConfig, Block, CachingAllocator
 
 pub use stream::{Stream, StreamGuard};
 
-/// How a device does arithmetic.
+/// How a device computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Loops over host memory.
+    /// On the CPU, in host memory.
     Cpu,
-    /// Kernels on a CUDA device. They run after the call that asked for them has returned.
+    /// Kernels on a CUDA device, which run asynchronously.
     Cuda,
-    /// Not at all: only memory is counted. Called `meta` on the command line.
+    /// Memory accounting only: nothing is computed. Called `meta` on the command line.
     Accounting,
 }
 
-/// What a CUDA device keeps for matrix products, which work faster with some room. A whole segment of its own, so that
-/// all other blocks lie as they would without it.
+/// Size of a CUDA device's workspace for matrix products, which are faster with one. It fills a whole segment, so that
+/// all other blocks have the same layout as without it.
 pub const WORKSPACE_BYTES: u64 = 16 << 20;
 
-/// A place for tensors: an allocator over a driver. Clones are the same device; two calls of a constructor make two
-/// devices, whose tensors cannot meet in one operation.
+/// A device that tensors are allocated on: an allocator over a driver. Clones refer to the same device; two calls of a
+/// constructor create two devices, whose tensors cannot be used in one operation.
 #[derive(Clone)]
 pub struct Device(Arc<Inner>);
 
 struct Inner {
     kind: Kind,
-    /// Where kernels run, on a CUDA device.
+    /// The GPU that runs kernels, on a CUDA device.
     gpu: Option<Arc<Gpu>>,
     workspace: Option<Block>,
-    /// Held by the thread whose work uses the workspace now.
+    /// Locked by the thread whose work currently uses the workspace.
     workspace_turn: Mutex<()>,
     allocator: Arc<CachingAllocator>,
-    /// How many streams were made that are only numbers.
+    /// Number of streams created on a device without a GPU.
     streams: AtomicU64,
-    /// Its pinned host memory, once asked for.
+    /// The device's pinned host memory, once requested.
     pinned: OnceLock<Device>,
-    /// Of pinned host memory: who copies from it.
+    /// For pinned host memory: the device that copies from it.
     owner: Option<Owner>,
-    /// Outlives the allocator, whose last events carry its number.
+    /// Must outlive the allocator, whose last events carry its device id.
     claim: DeviceClaim,
 }
 
-/// Whose host memory is pinned.
+/// The device that pinned host memory belongs to.
 #[derive(Clone)]
 struct Owner {
     number: DeviceId,
@@ -64,41 +64,41 @@ struct Owner {
 }
 
 impl Device {
-    /// Host memory, with the allocator's default settings.
+    /// Creates a CPU device with the allocator's default settings.
     pub fn cpu() -> Self {
         Self::cpu_with(AllocConfig::default())
     }
 
-    /// Host memory, with these settings of the allocator.
+    /// Creates a CPU device with these allocator settings.
     pub fn cpu_with(config: AllocConfig) -> Self {
         Self::over(Kind::Cpu, Box::new(cpu::CpuDriver::new()), config)
     }
 
-    /// Host memory of which at most `capacity` bytes may be taken, and no more than the host has.
+    /// Creates a CPU device with at most `capacity` bytes of memory, and no more than the host has.
     pub fn cpu_with_capacity(capacity: u64, config: AllocConfig) -> Self {
         Self::over(Kind::Cpu, Box::new(cpu::CpuDriver::with_capacity(capacity)), config)
     }
 
-    /// A device that counts memory, has `capacity` bytes of it, and computes nothing.
+    /// Creates an accounting device with `capacity` bytes: it tracks memory and computes nothing.
     pub fn accounting(capacity: u64) -> Self {
         Self::accounting_with(capacity, AllocConfig::default())
     }
 
-    /// Like [`Self::accounting`], with these settings of the allocator.
+    /// Like [`Self::accounting`], with these allocator settings.
     pub fn accounting_with(capacity: u64, config: AllocConfig) -> Self {
         Self::over(Kind::Accounting, Box::new(AccountingDriver::new(capacity)), config)
     }
 
-    /// CUDA device `ordinal`, with the allocator's default settings.
+    /// Opens CUDA device `ordinal` with the allocator's default settings.
     ///
     /// # Errors
-    /// What is missing: the driver, the compiler of kernels, cuBLASLt, the device, memory for the workspace.
+    /// If something is missing: the driver, the kernel compiler, cuBLASLt, the device, or memory for the workspace.
     pub fn cuda(ordinal: u16) -> Result<Self> {
         Self::cuda_with(ordinal, None, AllocConfig::default())
     }
 
-    /// CUDA device `ordinal`, of which at most `capacity` bytes are taken, with these settings of the allocator. It
-    /// holds [`WORKSPACE_BYTES`] from the beginning.
+    /// Opens CUDA device `ordinal` with these allocator settings and a limit of `capacity` bytes. [`WORKSPACE_BYTES`]
+    /// are allocated at once.
     ///
     /// # Errors
     /// As for [`Self::cuda`].
@@ -111,10 +111,11 @@ impl Device {
         Ok(Self(Arc::new(inner)))
     }
 
-    /// A device that counts the memory that a CUDA device of `capacity` bytes would take, its workspace included.
+    /// Creates an accounting device that tracks the memory that a CUDA device of `capacity` bytes would use, including
+    /// its workspace.
     ///
     /// # Errors
-    /// If there is no memory for the workspace.
+    /// If memory for the workspace cannot be allocated.
     pub fn accounting_for_cuda(capacity: u64, config: AllocConfig) -> Result<Self> {
         let driver = Box::new(AccountingDriver::new(capacity));
         let mut inner = Inner::over(Kind::Accounting, driver, None, config);
@@ -126,12 +127,13 @@ impl Device {
         Self(Arc::new(Inner::over(kind, driver, None, config)))
     }
 
-    /// Host memory from which this device copies by itself while the program goes on, and to which it copies without a
-    /// detour. It is a device of its own, with an allocator and an entry in recordings; tensors there compute as on the
-    /// cpu. Made when first asked for; on devices without a GPU, it is memory as theirs.
+    /// Returns this device's pinned host memory, from which the device copies asynchronously and to which it copies
+    /// without an intermediate buffer. It is a separate device with its own allocator and entry in recordings;
+    /// operations on its tensors run on the CPU. It is created on first use; for a device without a GPU it is ordinary
+    /// memory of the same kind.
     ///
-    /// A copy [to this device](crate::Tensor::to_device) returns before it is done. Until then the memory is not handed
-    /// out again, and whoever changes the tensor waits.
+    /// A copy of a pinned tensor [to this device](crate::Tensor::to_device) returns before it is complete. Until then
+    /// the tensor's memory is not reused, and operations that modify the tensor wait.
     pub fn pinned(&self) -> Self {
         if self.is_pinned() {
             return self.clone();
@@ -153,12 +155,12 @@ impl Device {
         self.0.pinned.get_or_init(make).clone()
     }
 
-    /// Whether this is some device's pinned host memory.
+    /// Returns whether this is pinned host memory of some device.
     pub fn is_pinned(&self) -> bool {
         self.0.owner.is_some()
     }
 
-    /// What this pinned host memory calls a stream that copies from it; none if that is not its device's.
+    /// Returns this pinned host memory's id of a stream that copies from it, or `None` for a stream of another device.
     pub(crate) fn pinned_stream(&self, stream: &Stream) -> Option<StreamId> {
         let owner = self.0.owner.as_ref()?;
         let is_its = match (&owner.gpu, &stream.device().0.gpu) {
@@ -169,45 +171,45 @@ impl Device {
         is_its.then(|| pinned::stream_of(stream.id()))
     }
 
-    /// The GPU that copies from this pinned host memory.
+    /// Returns the GPU that copies from this pinned host memory.
     pub(crate) fn pinned_for(&self) -> Option<&Gpu> {
         self.0.owner.as_ref()?.gpu.as_deref()
     }
 
-    /// How it does arithmetic.
+    /// Returns how the device computes.
     pub fn kind(&self) -> Kind {
         self.0.kind
     }
 
-    /// Its number in recordings.
+    /// Returns the device id in recordings.
     pub fn id(&self) -> DeviceId {
         self.0.claim.id()
     }
 
-    /// Its allocator, with the statistics.
+    /// Returns the allocator, which also provides statistics.
     pub fn allocator(&self) -> &Arc<CachingAllocator> {
         &self.0.allocator
     }
 
-    /// Whether tensors here have values that can be read.
+    /// Returns whether the values of tensors on this device can be read.
     pub fn has_values(&self) -> bool {
         self.kind() != Kind::Accounting
     }
 
-    /// Where kernels run, on a CUDA device.
+    /// Returns the GPU that runs kernels, on a CUDA device.
     pub(crate) fn gpu(&self) -> Option<&Gpu> {
         self.0.gpu.as_deref()
     }
 
-    /// Tells this device from all others that live.
+    /// Returns a number that is unique among live devices.
     fn number(&self) -> usize {
         Arc::as_ptr(&self.0).addr()
     }
 
-    /// Memory that kernels may use between two launches on the stream that this thread is in: its address and its
-    /// bytes. There is one workspace, and it is the default stream's, where kernels use it one after another. On other
-    /// streams, whose work may run at the same time, there is none: what works without takes longer there, and the
-    /// device no more memory.
+    /// Returns the address and size in bytes of memory that kernels may use between two launches on the thread's
+    /// current stream. There is one workspace, and it belongs to the default stream, where kernels use it in order.
+    /// Other streams, whose work may run concurrently, have none, so that they use no more memory; kernels that work
+    /// without one are slower there.
     pub(crate) fn workspace(&self) -> (u64, u64) {
         match &self.0.workspace {
             Some(block) if self.stream() == block.stream() => (block.address(), WORKSPACE_BYTES),
@@ -215,25 +217,24 @@ impl Device {
         }
     }
 
-    /// Keeps other threads' work from coming between what this thread gives to its stream until the guard drops: what
-    /// one kernel leaves in the workspace is for the next. Nothing is held where the stream has no workspace.
+    /// Keeps other threads from submitting work to the thread's current stream until the guard drops, because one
+    /// kernel leaves results in the workspace for the next. Locks nothing if the stream has no workspace.
     pub(crate) fn workspace_turn(&self) -> Option<MutexGuard<'_, ()>> {
         let (_, bytes) = self.workspace();
         (bytes > 0).then(|| self.0.workspace_turn.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Waits until all operations are done, and fails where one has failed unseen. Operations of the cpu and accounting
-    /// devices are done when they return.
+    /// Waits until all operations are complete. Operations of CPU and accounting devices are complete when they return.
     ///
     /// # Errors
-    /// An index outside of its table that an operation met on the device; what the device's driver reports.
+    /// If an operation met an index out of range on the device, or if the device's driver reports an error.
     pub fn synchronize(&self) -> Result<()> {
         let Some(gpu) = self.gpu() else { return Ok(()) };
         gpu.synchronize_all()?;
         self.check_faults()
     }
 
-    /// Fails if an operation that is done met an index outside of its table.
+    /// Fails if a completed operation met an index out of range.
     pub(crate) fn check_faults(&self) -> Result<()> {
         match self.gpu().and_then(Gpu::take_fault) {
             None => Ok(()),
@@ -280,7 +281,7 @@ impl Drop for Inner {
 }
 
 impl PartialEq for Device {
-    /// Whether both are handles to the same device.
+    /// Returns whether both are handles to the same device.
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }

@@ -11,17 +11,18 @@ use highwater_recorder::{DeviceId, StreamId};
 use super::cpu::host_memory;
 use highwater_allocator::{Capacity, Driver, DriverError, DriverEvent, DriverKind};
 
-/// The number in recordings that the pool of device `owner` wishes for: several count down.
+/// Returns the preferred device id in recordings of the pinned memory of device `owner`: ids count down from
+/// [`PINNED_DEVICE`].
 pub(super) fn number_of(owner: DeviceId) -> DeviceId {
     DeviceId(PINNED_DEVICE.0.saturating_sub(owner.0))
 }
 
-/// What the pool calls stream `stream` of its device. 0 is the host, for whose work its blocks are allocated.
+/// Returns the pool's id of stream `stream` of its device. Id 0 is the host, for whose work blocks are allocated.
 pub(super) fn stream_of(stream: StreamId) -> StreamId {
     StreamId(stream.0 + 1)
 }
 
-/// Pinned host memory of one device. Streams are the host's, 0, and the device's, each one higher than there.
+/// Driver for the pinned host memory of one device. Stream 0 is the host's; the device's streams have their ids plus 1.
 pub struct PinnedDriver {
     memory: Memory,
 }
@@ -29,7 +30,7 @@ pub struct PinnedDriver {
 enum Memory {
     /// Pinned for a CUDA device.
     Locked { gpu: Arc<Gpu>, total: u64, held: Mutex<Held> },
-    /// A device that copies by itself needs none; its pool is what its own kind of memory is, under another name.
+    /// Ordinary memory of another driver, for a device that has no GPU and needs no pinned memory.
     Plain(Box<dyn Driver>),
 }
 
@@ -40,12 +41,12 @@ struct Held {
 }
 
 impl PinnedDriver {
-    /// Memory that `gpu` copies from and to.
+    /// Creates a driver for memory that `gpu` copies from and to.
     pub fn of_gpu(gpu: Arc<Gpu>) -> Self {
         Self { memory: Memory::Locked { gpu, total: host_memory(), held: Mutex::default() } }
     }
 
-    /// Memory of `driver`, for a device without a GPU.
+    /// Wraps `driver`, for a device without a GPU.
     pub fn plain(driver: Box<dyn Driver>) -> Self {
         Self { memory: Memory::Plain(driver) }
     }
@@ -62,12 +63,13 @@ fn told(doing: &'static str) -> impl Fn(Error) -> DriverError {
     }
 }
 
-/// The device's own number of a stream; none for the host's.
+/// Returns the device's id of a stream, or `None` for the host's.
 fn of_device(stream: StreamId) -> Option<u64> {
     stream.0.checked_sub(1)
 }
 
-/// The host's work is done when it is asked about: this stands for all its events. The device's numbers count from 1.
+/// Represents all events of the host's stream, whose work is complete when it is queried. The device's events count
+/// from 1.
 const REACHED: DriverEvent = DriverEvent(0);
 
 impl Driver for PinnedDriver {
@@ -79,7 +81,7 @@ impl Driver for PinnedDriver {
         "pinned host memory".to_owned()
     }
 
-    /// Counts as used what this driver allocated.
+    /// Counts only memory reserved by this driver as used.
     fn capacity(&self) -> Result<Capacity, DriverError> {
         match &self.memory {
             Memory::Locked { total, held, .. } => {
@@ -89,14 +91,14 @@ impl Driver for PinnedDriver {
         }
     }
 
-    /// The memory is zero.
+    /// The memory is zeroed.
     fn reserve(&self, bytes: u64) -> Result<u64, DriverError> {
         let (gpu, held) = match &self.memory {
             Memory::Locked { gpu, held, .. } => (gpu, held),
             Memory::Plain(driver) => return driver.reserve(bytes),
         };
         let address = gpu.reserve_pinned(bytes).map_err(told("reserve"))?;
-        // SAFETY: the memory is new, as long as was asked for, and the host's to write; its address was exposed.
+        // SAFETY: the memory is new, `bytes` long, and writable by the host; its address was exposed.
         unsafe {
             std::ptr::write_bytes(std::ptr::with_exposed_provenance_mut::<u8>(address as usize), 0, bytes as usize);
         };
@@ -116,8 +118,8 @@ impl Driver for PinnedDriver {
             let message = format!("no segment of {bytes} bytes is reserved at {address:#x}");
             return Err(DriverError::Other { doing: "release", message });
         }
-        // SAFETY: obtained by `reserve`. The allocator gives back only what no block uses, and a block is used until
-        // the streams that copy from it have done so.
+        // SAFETY: reserved by `reserve`. The allocator releases only memory that no block uses, and a block is in use
+        // until the streams that copy from it have finished.
         unsafe { gpu.release_pinned(address) }.map_err(told("release"))?;
         held.segments.remove(&address);
         held.bytes -= bytes;
@@ -160,12 +162,12 @@ impl Driver for PinnedDriver {
 }
 
 impl Drop for PinnedDriver {
-    /// Gives everything back, once no copy is under way.
+    /// Releases all memory, once no copy is in progress.
     fn drop(&mut self) {
         let Memory::Locked { gpu, held, .. } = &mut self.memory else { return };
         drop(gpu.synchronize_all());
         for &address in held.get_mut().unwrap_or_else(PoisonError::into_inner).segments.keys() {
-            // SAFETY: obtained by `reserve`; the allocator is gone, and with it all blocks; the device is idle.
+            // SAFETY: reserved by `reserve`; the allocator and all its blocks are gone, and the device is idle.
             drop(unsafe { gpu.release_pinned(address) });
         }
     }

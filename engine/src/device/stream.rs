@@ -1,20 +1,21 @@
 //! Streams: queues of a device's work, and the current stream of each thread.
 //!
-//! A stream does its work in order; two streams do theirs at the same time. So memory may pass from one to another only
-//! when the other is told. Three rules, which are PyTorch's:
+//! A stream runs its work in order; two streams run concurrently, so memory may be shared between streams only with
+//! synchronization. The rules are those of PyTorch:
 //!
-//! - Work goes to the stream that the thread is [in](Stream::enter), which is the device's default one unless said
-//!   otherwise, and a new tensor's memory belongs to that stream.
-//! - Who reads on one stream what another computes lets it [wait](Stream::wait_for) first.
-//! - Who uses a tensor on another stream than the one it was made on, and lets go of it before that work is done,
-//!   [says so](crate::Tensor::record_stream). Otherwise its memory may be allocated again, to its own stream, while the
-//!   other still uses it. Freeing then waits for the other stream: recordings have the request of the free
-//!   (`free_requested`), and its completion when the stream gets so far (`free_completed`).
+//! - Work goes to the thread's [current stream](Stream::enter), by default the device's default stream, and a new
+//!   tensor's memory belongs to that stream.
+//! - Before work on one stream reads the result of another, the stream must [wait](Stream::wait_for) for the other.
+//! - A tensor that is used on another stream than its own, and dropped before that work is complete, must be
+//!   [recorded](crate::Tensor::record_stream) for that stream. Otherwise its memory may be allocated again on its own
+//!   stream while the other still uses it. The free of a recorded tensor waits for the other stream: recordings contain
+//!   the request of the free (`free_requested`) and its completion when the stream reaches that point
+//!   (`free_completed`).
 //!
-//! Backward runs each operation on the stream on which it ran forward and lets streams wait for one another as
-//! gradients pass between them; gradients of leaves are added up on the stream of whoever calls it.
+//! Backward runs each operation on the stream of its forward and synchronizes streams when gradients pass between them;
+//! gradients of leaves are accumulated on the current stream of the caller.
 //!
-//! On devices whose work is done when a call returns, streams are only numbers, so that recordings are the same.
+//! On devices whose work is complete when a call returns, streams are only ids, so that recordings are the same.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -26,7 +27,7 @@ use highwater_recorder::StreamId;
 use super::Device;
 use crate::error::{Error, Result};
 
-/// A queue of work on a device. Clones are the same stream.
+/// A queue of work on a device. Clones refer to the same stream.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Stream {
     device: Device,
@@ -34,15 +35,15 @@ pub struct Stream {
 }
 
 thread_local! {
-    /// The streams that this thread is in, by the address of their device; default streams are not listed.
+    /// The current streams of this thread, by the address of their device; default streams are not listed.
     static ENTERED: RefCell<Vec<(usize, StreamId)>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Device {
-    /// A new stream, beside the default one. It lasts as long as the device.
+    /// Creates a stream in addition to the default one. It exists as long as the device.
     ///
     /// # Errors
-    /// What the device's driver reports. Pinned host memory has no streams: those that read it are its device's.
+    /// If the device's driver reports an error, and for pinned host memory, which is read by streams of its device.
     pub fn new_stream(&self) -> Result<Stream> {
         let id = match self.gpu() {
             Some(gpu) => gpu.new_stream()?,
@@ -55,18 +56,17 @@ impl Device {
         Ok(Stream { device: self.clone(), id: StreamId(id) })
     }
 
-    /// The stream on which work runs unless the thread is in another.
+    /// Returns the device's default stream.
     pub fn default_stream(&self) -> Stream {
         Stream { device: self.clone(), id: StreamId::default() }
     }
 
-    /// The stream that this thread is in.
+    /// Returns the thread's current stream.
     pub fn current_stream(&self) -> Stream {
         Stream { device: self.clone(), id: self.stream() }
     }
 
-    /// The number of the stream that this thread is in, to which its operations go and for which its memory is
-    /// allocated.
+    /// Returns the id of the thread's current stream, on which its operations run and its memory is allocated.
     #[inline]
     pub fn stream(&self) -> StreamId {
         let entered = ENTERED.try_with(|entered| {
@@ -76,16 +76,16 @@ impl Device {
             }
             entered.iter().find(|(device, _)| *device == self.number()).map(|(_, stream)| *stream)
         });
-        // A thread that ends is in no stream.
+        // A terminating thread is in no stream.
         entered.ok().flatten().unwrap_or_default()
     }
 
-    /// The stream of this number.
+    /// Returns the stream with id `id`.
     pub(crate) fn stream_of(&self, id: StreamId) -> Stream {
         Stream { device: self.clone(), id }
     }
 
-    /// Puts the thread into stream `id` of this device until the guard drops.
+    /// Makes stream `id` of this device the thread's current stream until the guard drops.
     pub(crate) fn enter_stream(&self, id: StreamId) -> StreamGuard {
         let former = self.stream();
         set(self.number(), id);
@@ -94,7 +94,7 @@ impl Device {
 }
 
 fn set(device: usize, stream: StreamId) {
-    // A thread that ends is in no stream.
+    // A terminating thread is in no stream.
     let _ = ENTERED.try_with(|entered| {
         let mut entered = entered.borrow_mut();
         entered.retain(|(other, _)| *other != device);
@@ -105,26 +105,26 @@ fn set(device: usize, stream: StreamId) {
 }
 
 impl Stream {
-    /// Its number, counted from 1 on its device; the default stream has 0.
+    /// Returns the stream's id, counted from 1 on its device; the default stream has id 0.
     pub fn id(&self) -> StreamId {
         self.id
     }
 
-    /// Where it is.
+    /// Returns the stream's device.
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// This thread's operations on the device go to this stream until the guard drops. Other devices are not concerned.
+    /// Makes this the thread's current stream of the device until the guard drops. Other devices are not affected.
     pub fn enter(&self) -> StreamGuard {
         self.device.enter_stream(self.id)
     }
 
-    /// Lets all work that this stream is given from now on wait for what `other` has been given so far, perhaps on
-    /// another device. The call itself does not wait, unless it is for the host to wait.
+    /// Makes all work submitted to this stream from now on wait for the work submitted to `other` so far, possibly on
+    /// another device. The call itself does not block, unless this stream is on the host and `other` is not.
     ///
     /// # Errors
-    /// What the device's driver reports.
+    /// If the device's driver reports an error.
     pub fn wait_for(&self, other: &Self) -> Result<()> {
         match (self.device.gpu(), other.device.gpu()) {
             (_, None) => Ok(()),
@@ -134,10 +134,10 @@ impl Stream {
         }
     }
 
-    /// Waits until all work that it has been given is done, and fails where an operation has failed unseen.
+    /// Waits until all work submitted to this stream is complete.
     ///
     /// # Errors
-    /// An index outside of its table that an operation met on the device; what the device's driver reports.
+    /// If an operation met an index out of range on the device, or if the device's driver reports an error.
     pub fn synchronize(&self) -> Result<()> {
         let Some(gpu) = self.device.gpu() else { return Ok(()) };
         gpu.synchronize(self.id.0)?;
@@ -151,11 +151,11 @@ impl fmt::Debug for Stream {
     }
 }
 
-/// Puts the thread back into the device's former stream when dropped. Stays on its thread.
+/// Restores the thread's previous stream of the device when dropped. Cannot be sent to another thread.
 #[must_use = "the thread leaves the stream when this is dropped"]
 #[derive(Debug)]
 pub struct StreamGuard {
-    // Held, so that no other device gets its address while it is listed.
+    // Keeps the device's address from being reused while it is listed.
     device: Device,
     former: StreamId,
     stays_on_its_thread: PhantomData<*const ()>,

@@ -1,4 +1,4 @@
-//! Networks of which only a part is trained.
+//! Networks that are only partly trained.
 
 use crate::error::Result;
 use crate::nn::{Child, Filling, Init, Linear, Module, Sequence, Visitor};
@@ -12,7 +12,10 @@ pub struct FrozenSum {
 }
 
 impl FrozenSum {
-    /// Three frozen matrices of `width` by `width`, and a trained one.
+    /// Creates three frozen matrices of `width` × `width` and a trained one.
+    ///
+    /// # Errors
+    /// If memory cannot be allocated.
     pub fn new(init: &mut Init, width: usize) -> Result<Self> {
         let mut matrix = || init.parameter([width, width], Filling::Normal { deviation: 1.0 });
         let frozen = (0..3).map(|_| matrix()).collect::<Result<Vec<_>>>()?;
@@ -20,7 +23,10 @@ impl FrozenSum {
         Ok(Self { frozen, trained: matrix()? })
     }
 
-    /// The sum of all elements of the sum of all matrices.
+    /// Computes the sum of all elements of the sum of all matrices.
+    ///
+    /// # Errors
+    /// If memory cannot be allocated.
     pub fn loss(&self) -> Result<Tensor> {
         self.forward(&self.trained)?.sum()
     }
@@ -39,7 +45,7 @@ impl Module for FrozenSum {
     }
 }
 
-/// Frozen layers, perhaps with trained ones beside them, under a trained head.
+/// Frozen layers, optionally with a parallel branch of trained layers, followed by a trained head.
 #[derive(Debug)]
 pub struct FrozenTrunk {
     trunk: Child<Sequence<Linear>>,
@@ -48,7 +54,11 @@ pub struct FrozenTrunk {
 }
 
 impl FrozenTrunk {
-    /// `layers` frozen layers of `width`, as many trained ones beside them if `with_branch`, and a head for `classes`.
+    /// Creates `layers` frozen layers of `width`, a parallel branch of as many trained layers if `with_branch`, and a
+    /// head for `classes`.
+    ///
+    /// # Errors
+    /// If memory cannot be allocated.
     pub fn new(init: &mut Init, [width, layers, classes]: [usize; 3], with_branch: bool) -> Result<Self> {
         let stack = |init: &mut Init| Sequence::new(layers, init, |_, init| Linear::new(init, [width, width]));
         let trunk = Child::new("trunk", init, stack)?;
@@ -59,7 +69,7 @@ impl FrozenTrunk {
     }
 }
 
-/// The layers one after another, with ReLU after each.
+/// Applies the layers in order, each followed by ReLU.
 fn run(layers: &Sequence<Linear>, [input]: [Tensor; 1]) -> Result<Tensor> {
     layers.iter().try_fold(input, |hidden, layer| layer.forward(&hidden)?.into_relu())
 }

@@ -1,4 +1,4 @@
-//! A long product of one matrix with itself, differentiated by the graph or by hand.
+//! A long chain of products with the same matrix, differentiated by autograd or by hand.
 
 use highwater_recorder::Category;
 
@@ -7,8 +7,8 @@ use crate::error::Result;
 use crate::nn::{Filling, Init, Module};
 use crate::tensor::Tensor;
 
-/// x · (x · (… · (x · z))): the loop in which an engine that adds up gradients late, or out of place, runs out of
-/// memory.
+/// x · (x · (… · (x · z))): a loop in which an engine runs out of memory if it accumulates gradients late or out of
+/// place.
 #[derive(Debug)]
 pub struct MatmulChain {
     factor: Tensor,
@@ -17,8 +17,11 @@ pub struct MatmulChain {
 }
 
 impl MatmulChain {
-    /// `length` products of matrices of `width` by `width`, with numbers so small that the result stays in range. Only
-    /// the factor x requires a gradient, unless `start_too`.
+    /// Creates a chain of `length` products of matrices of `width` × `width`, with values so small that the result
+    /// stays in range. Only the factor x requires a gradient, unless `start_too`.
+    ///
+    /// # Errors
+    /// If memory cannot be allocated.
     pub fn new(init: &mut Init, width: usize, length: usize, start_too: bool) -> Result<Self> {
         let filling = Filling::Normal { deviation: 1.0 / (width as f64).sqrt() };
         let chain = Self {
@@ -30,12 +33,18 @@ impl MatmulChain {
         Ok(chain)
     }
 
-    /// The sum of the last product.
+    /// Computes the sum of the elements of the last product.
+    ///
+    /// # Errors
+    /// If memory cannot be allocated.
     pub fn loss(&self) -> Result<Tensor> {
         self.forward(&self.start)?.sum()
     }
 
-    /// The same without a graph, and the right factor of each product in order.
+    /// Like [`Self::loss`] but without a graph; also returns the right operand of each product, in order.
+    ///
+    /// # Errors
+    /// If memory cannot be allocated.
     pub fn loss_by_hand(&self) -> Result<(Tensor, Vec<Tensor>)> {
         let _mode = no_grad();
         let mut product = self.start.clone();
@@ -47,7 +56,10 @@ impl MatmulChain {
         Ok((product.sum()?, rights))
     }
 
-    /// The gradient of x, by a loop written out: each right factor is dropped when it has served.
+    /// Computes the gradient of x by an explicit loop that drops each right operand after its last use.
+    ///
+    /// # Errors
+    /// If shapes do not match, or if memory cannot be allocated.
     pub fn gradient_by_hand(&self, mut rights: Vec<Tensor>) -> Result<()> {
         let _mode = no_grad();
         let transposed = self.factor.transpose(0, 1)?;

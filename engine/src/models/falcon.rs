@@ -6,18 +6,18 @@ use crate::nn::{Child, Embedding, Filling, Init, LayerNorm, LoraOptions, Module,
 use crate::ops::{AttentionOptions, RotaryOptions};
 use crate::tensor::Tensor;
 
-/// The sizes of a Falcon.
+/// Sizes of a Falcon model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FalconSize {
     /// Vocabulary size.
     pub vocabulary: usize,
-    /// Blocks.
+    /// Number of blocks.
     pub layers: usize,
     /// Hidden size.
     pub width: usize,
-    /// Number of query heads, which divide the hidden size.
+    /// Number of query heads; must divide the hidden size.
     pub heads: usize,
-    /// Number of key and value heads; divides the number of query heads.
+    /// Number of key and value heads; must divide the number of query heads.
     pub key_heads: usize,
     /// Hidden size of the MLP.
     pub hidden: usize,
@@ -28,7 +28,7 @@ impl FalconSize {
     pub const FALCON_7B: Self =
         Self { vocabulary: 65024, layers: 32, width: 4544, heads: 71, key_heads: 1, hidden: 4 * 4544 };
 
-    /// One that a processor trains in moments.
+    /// A small model that trains quickly on a CPU.
     pub const SMALL: Self = Self { vocabulary: 96, layers: 3, width: 48, heads: 3, key_heads: 1, hidden: 192 };
 }
 
@@ -37,7 +37,7 @@ const EPSILON: f64 = 1e-5;
 /// Standard deviation of initial weights.
 const DEVIATION: f64 = 0.02;
 
-/// Falcon with the parameters of Hugging Face's `FalconForCausalLM`. The head is the table of tokens.
+/// Falcon with the parameters of Hugging Face's `FalconForCausalLM`. The head shares the weight of the token embedding.
 #[derive(Debug)]
 pub struct Falcon {
     word_embeddings: Child<Embedding>,
@@ -53,7 +53,7 @@ struct Block {
     mlp: Child<Mlp>,
 }
 
-/// Query, key and value stay in the one buffer that a product computes them into; query and key are rotated there.
+/// Queries, keys and values stay in the buffer of their common product; queries and keys are rotated in place.
 #[derive(Debug)]
 struct Attention {
     query_key_value: Child<Projection>,
@@ -69,11 +69,15 @@ struct Mlp {
 }
 
 impl Falcon {
-    /// The layers that [`LoraOptions`] may name.
+    /// Names of the layers that [`LoraOptions`] supports.
     pub const LORA_TARGETS: &'static [&'static str] = &["query_key_value", "dense", "dense_h_to_4h", "dense_4h_to_h"];
 
-    /// A model of these sizes, initialized from a normal distribution with standard deviation 0.02. With `lora`, all
-    /// but its corrections is frozen. Fails if the heads cannot share the width.
+    /// Creates a model of these sizes, initialized from a normal distribution with standard deviation 0.02. With
+    /// `lora`, everything is frozen except the LoRA adapters.
+    ///
+    /// # Errors
+    /// If the numbers of heads do not match the hidden size, if the settings of `lora` are invalid, or if memory cannot
+    /// be allocated.
     pub fn new(init: &mut Init, size: FalconSize, lora: Option<&LoraOptions>) -> Result<Self> {
         check_heads("falcon", [size.width, size.heads], true)?;
         check_groups("falcon", [size.heads, size.key_heads])?;
@@ -179,7 +183,7 @@ impl Mlp {
         })
     }
 
-    /// Consumes the input, so that it is freed if nothing else keeps it.
+    /// Consumes the input, so that it is freed early if it is not shared.
     fn run(&self, input: Tensor) -> Result<Tensor> {
         let spread = self.dense_h_to_4h.forward(&input)?;
         drop(input);

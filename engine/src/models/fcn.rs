@@ -1,4 +1,4 @@
-//! FCN: fully convolutional networks for semantic segmentation, on VGG16.
+//! FCN: fully convolutional networks for semantic segmentation, based on VGG16.
 
 use super::vgg::Vgg16;
 use crate::error::{Error, Result};
@@ -6,36 +6,36 @@ use crate::nn::{Child, Conv2d, ConvTranspose2d, Dropout2d, Filling, Init, Linear
 use crate::ops::{ConvOptions, ConvTransposeOptions};
 use crate::tensor::Tensor;
 
-/// How far apart in the image the finest scores lie that a network adds up.
+/// Stride in pixels of the finest score map that a network uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FcnStride {
-    /// FCN-8s: scores of the third, fourth and last pool.
+    /// FCN-8s: scores of the third, fourth and last pooling layers.
     Eight,
-    /// FCN-32s: scores of the last pool alone.
+    /// FCN-32s: scores of the last pooling layer only.
     ThirtyTwo,
 }
 
-/// Where the room comes from that a kernel of 7 by 7 behind five pools needs.
+/// Padding, which the 7 × 7 kernel after five pooling layers needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FcnPadding {
-    /// 100 pixels around the image, as in the paper's own networks: any image is large enough.
+    /// 100 pixels around the image, as in the paper's networks: supports images of any size.
     Hundred,
-    /// 1 pixel around the image, as in VGG16, and 3 around what the kernel sees.
+    /// 1 pixel around the image, as in VGG16, and 3 around the input of the 7 × 7 kernel.
     One,
 }
 
-/// The sizes of a network.
+/// Sizes of a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FcnSize {
-    /// The finest scores.
+    /// Stride of the finest score map.
     pub stride: FcnStride,
     /// The padding.
     pub padding: FcnPadding,
-    /// Classes that pixels are told apart into.
+    /// Number of classes.
     pub classes: usize,
-    /// Whether half of the channels before the scores become zero by chance in training.
+    /// Whether to apply channel dropout with probability 0.5 before the scores in training.
     pub dropout: bool,
-    /// What VGG16's channels and the 4096 behind them are divided by: 1 for the network itself; at most 64.
+    /// Divisor of VGG16's channels and of the 4096 after them: 1 for the original network; at most 64.
     pub divisor: usize,
 }
 
@@ -44,7 +44,7 @@ impl FcnSize {
     pub const VOC_8S: Self =
         Self { stride: FcnStride::Eight, padding: FcnPadding::Hundred, classes: 21, dropout: true, divisor: 1 };
 
-    /// One that a processor trains in moments.
+    /// A small network that trains quickly on a CPU.
     pub const SMALL: Self = Self { padding: FcnPadding::One, classes: 4, divisor: 16, ..Self::VOC_8S };
 }
 
@@ -61,7 +61,7 @@ pub struct Fcn {
     padding: FcnPadding,
 }
 
-/// How scores become as large as the image.
+/// The layers that upsample scores to the size of the image.
 #[derive(Debug)]
 enum Grow {
     Eight(Box<Eight>),
@@ -77,7 +77,7 @@ struct Eight {
     upscore_pool4: Child<ConvTranspose2d>,
 }
 
-/// The scores of the third and fourth pool, for a network that adds them.
+/// Scores of the third and fourth pooling layers, for a network that adds them.
 #[derive(Default)]
 struct Skipped {
     pool3: Option<Tensor>,
@@ -85,7 +85,11 @@ struct Skipped {
 }
 
 impl Fcn {
-    /// A network of these sizes. As in the paper, scores begin at zero and grow by bilinear interpolation.
+    /// Creates a network of these sizes. As in the paper, scores are initialized to zero and upsampling to bilinear
+    /// interpolation.
+    ///
+    /// # Errors
+    /// If the divisor is not from 1 to 64, or if memory cannot be allocated.
     pub fn new(init: &mut Init, size: FcnSize) -> Result<Self> {
         if !(1..=64).contains(&size.divisor) {
             let what = format!("the divisor is {}; give one from 1 to 64", size.divisor);
@@ -115,9 +119,9 @@ impl Fcn {
         })
     }
 
-    /// What the last pool sees, as 4096 channels. ReLU comes after dropout: the result is the same, as what is dropped
-    /// is multiplied with zero or with a number above, and dropout can work in the memory of the convolution's result,
-    /// where after ReLU, which keeps its own, it would need another.
+    /// Applies the layers after the last pool, with 4096 channels. ReLU comes after dropout: the result is the same,
+    /// because dropout multiplies by zero or by a positive factor, but dropout can then overwrite the convolution's
+    /// output. After ReLU, which keeps its output for backward, it would need more memory.
     fn head(&self, pool5: &Tensor) -> Result<Tensor> {
         let mut hidden = pool5.clone();
         for (number, layer) in [&self.fc6, &self.fc7].into_iter().enumerate() {
@@ -172,8 +176,8 @@ impl Module for Fcn {
         let mut skipped = Skipped::default();
         for block in 1..=5 {
             hidden = self.features.run([hidden.clone()], move |features, [hidden]| features.block(block, &hidden))?;
-            // Scores are taken as soon as their pool is there, so that in backward its gradient is not made before that
-            // of the later blocks, to which it is then added in place.
+            // Computes scores directly after their pool, so that in backward the pool's gradient from the later blocks
+            // exists first and the scores' gradient is added to it in place.
             match (&self.grow, block) {
                 (Grow::Eight(eight), 3) => skipped.pool3 = Some(eight.score_pool3.forward(&hidden)?),
                 (Grow::Eight(eight), 4) => skipped.pool4 = Some(eight.score_pool4.forward(&hidden)?),
@@ -217,12 +221,13 @@ impl Module for Fcn {
     }
 }
 
-/// How many pixels a transposed convolution makes of `pixels`, its kernel twice as long as its stride.
+/// Returns the output size in pixels of a transposed convolution of `pixels` whose kernel is twice as long as its
+/// stride.
 fn grown(pixels: usize, stride: usize) -> usize {
     (pixels + 1) * stride
 }
 
-/// Where a part of `length` begins that lies in the middle of `whole`.
+/// Returns the start of a part of `length` in the middle of `whole`.
 fn middle(whole: usize, length: usize) -> usize {
     whole.saturating_sub(length) / 2
 }
@@ -246,8 +251,8 @@ impl Eight {
     }
 }
 
-/// `coarse` scores grown to twice their size, plus `fine` ones. Whichever is larger is cut: `fine` ones at `start`
-/// where the image has a wide border, grown ones evenly on all sides where it has none.
+/// Upsamples `coarse` scores by a factor of two and adds `fine` scores. The larger is cropped: the fine scores at
+/// `start` if the image has wide padding, otherwise the upsampled scores evenly on all sides.
 fn join(
     upscore: &Child<ConvTranspose2d>,
     coarse: Tensor,

@@ -1,4 +1,4 @@
-//! GPT-2: a decoder with learned positions (Radford et al., 2019).
+//! GPT-2: a decoder with learned position embeddings (Radford et al., 2019).
 
 use super::language::{LanguageModel, check_heads, check_tokens, through};
 use crate::error::{Error, Result};
@@ -9,30 +9,30 @@ use crate::nn::{
 use crate::ops::AttentionOptions;
 use crate::tensor::Tensor;
 
-/// The sizes of a GPT-2.
+/// Sizes of a GPT-2 model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gpt2Size {
     /// Vocabulary size.
     pub vocabulary: usize,
-    /// The longest text, in tokens: so many positions are learned.
+    /// Maximum sequence length in tokens: the number of learned position embeddings.
     pub positions: usize,
-    /// Blocks.
+    /// Number of blocks.
     pub layers: usize,
     /// Hidden size.
     pub width: usize,
-    /// Number of attention heads, which divide the hidden size.
+    /// Number of attention heads; must divide the hidden size.
     pub heads: usize,
-    /// The share of numbers that are zeroed by chance after the embedding, and after each half of a block. Attention's
-    /// weights are never zeroed: they do not exist all at once.
+    /// Dropout probability after the embedding and after the attention and MLP of each block. There is no dropout of
+    /// attention weights, because they are never materialized.
     pub dropout: f64,
 }
 
 impl Gpt2Size {
-    /// The smallest that was published: 124,439,808 parameters.
+    /// The smallest published model: 124,439,808 parameters.
     pub const SMALLEST_PUBLISHED: Self =
         Self { vocabulary: 50257, positions: 1024, layers: 12, width: 768, heads: 12, dropout: 0.0 };
 
-    /// One that a processor trains in moments.
+    /// A small model that trains quickly on a CPU.
     pub const SMALL: Self = Self { vocabulary: 96, positions: 64, layers: 3, width: 48, heads: 4, dropout: 0.0 };
 }
 
@@ -42,7 +42,7 @@ const EPSILON: f64 = 1e-5;
 const DEVIATION: f64 = 0.02;
 
 /// GPT-2 with the parameters of Hugging Face's `GPT2LMHeadModel`; weights of linear layers are `[outputs, inputs]`. The
-/// head is the table of tokens.
+/// head shares the weight of the token embedding.
 #[derive(Debug)]
 pub struct Gpt2 {
     wte: Child<Embedding>,
@@ -77,12 +77,16 @@ struct Mlp {
 }
 
 impl Gpt2 {
-    /// The layers that [`LoraOptions`] may name: those of attention, and `c_fc`. Both halves of a block end in a
-    /// `c_proj`.
+    /// Names of the layers that [`LoraOptions`] supports: the attention layers and `c_fc`. Both attention and MLP end
+    /// in a `c_proj`.
     pub const LORA_TARGETS: &'static [&'static str] = &["c_attn", "c_proj", "c_fc"];
 
-    /// A model of these sizes, filled as Hugging Face's. With `lora`, all but its corrections is frozen. Fails if the
-    /// heads cannot share the width.
+    /// Creates a model of these sizes, initialized as in Hugging Face's. With `lora`, everything is frozen except the
+    /// LoRA adapters.
+    ///
+    /// # Errors
+    /// If the number of heads does not divide the hidden size, if the settings of `lora` are invalid, or if memory
+    /// cannot be allocated.
     pub fn new(init: &mut Init, size: Gpt2Size, lora: Option<&LoraOptions>) -> Result<Self> {
         check_heads("gpt2", [size.width, size.heads], false)?;
         match lora {
@@ -108,7 +112,7 @@ impl Gpt2 {
         })
     }
 
-    /// Tokens and their positions.
+    /// Computes the token embeddings plus the position embeddings.
     fn embed(&self, tokens: &Tensor) -> Result<Tensor> {
         check_tokens("gpt2", tokens)?;
         let length = tokens.shape()[1];
@@ -119,7 +123,7 @@ impl Gpt2 {
         let embedded = self.wte.forward(tokens)?;
         let positions = self.size.positions;
         self.wpe.run([embedded], move |wpe, [embedded]| {
-            // The whole table needs no view of a part, the gradient of which would be a second one.
+            // The whole table is used without a view, because a view's gradient would be a second tensor of its size.
             let positions =
                 if length == positions { wpe.weight().clone() } else { wpe.weight().narrow(0, 0, length)? };
             embedded.into_add(&positions)
@@ -152,7 +156,8 @@ impl Module for Gpt2 {
     }
 }
 
-/// A linear layer's filling; `layers` of a layer whose result is added to what all halves of blocks add up.
+/// Returns a linear layer's initial values; `layers` is the number of blocks for a layer whose output is added to the
+/// residual stream.
 fn filling(layers: Option<usize>) -> LinearFilling {
     let halves = layers.map_or(1.0, |layers| 2.0 * layers as f64);
     let weight = Filling::Normal { deviation: DEVIATION / halves.sqrt() };
@@ -193,7 +198,7 @@ impl Attention {
         })
     }
 
-    /// Consumes the input, so that it is freed if nothing else keeps it.
+    /// Consumes the input, so that it is freed early if it is not shared.
     fn run(&self, input: Tensor) -> Result<Tensor> {
         let packed = self.c_attn.forward(&input)?;
         drop(input);
@@ -225,7 +230,7 @@ impl Mlp {
         })
     }
 
-    /// As [`Attention::run`].
+    /// Consumes the input, like [`Attention::run`].
     fn run(&self, input: Tensor) -> Result<Tensor> {
         let spread = self.c_fc.forward(&input)?;
         drop(input);

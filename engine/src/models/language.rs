@@ -1,31 +1,35 @@
-//! Code shared by models that predict the next token.
+//! The trait of language models, and the code that they share.
 
 use crate::error::{Error, Result};
 use crate::nn::{Child, Filling, LinearFilling, Module, Sequence};
 use crate::tensor::Tensor;
 
-/// A model from tokens `[batch, length]` (I64) to logits `[batch, length, vocabulary]`, the last step of which is one
-/// product: so that a loss may take that step itself, and never hold all logits.
+/// A model that maps tokens `[batch, length]` (I64) to logits `[batch, length, vocabulary]`, with a matrix product as
+/// its last operation. A loss function may therefore compute the logits itself, without ever materializing all of them.
 pub trait LanguageModel: Module {
-    /// What the head is applied to: `[batch, length, width]`.
+    /// Computes the input of the head, `[batch, length, width]`.
+    ///
+    /// # Errors
+    /// If `tokens` does not have the expected shape or dtype, or if memory cannot be allocated.
     fn hidden(&self, tokens: &Tensor) -> Result<Tensor>;
 
-    /// The head, `[vocabulary, width]`.
+    /// Returns the weight of the head, `[vocabulary, width]`.
     fn head_weight(&self) -> &Tensor;
 }
 
-/// The bell curve for a linear layer's weight, and no bias.
+/// Returns a normal distribution for a linear layer's weight, without a bias.
 pub(super) fn without_bias(deviation: f64) -> LinearFilling {
     LinearFilling { weight: Filling::Normal { deviation }, bias: None }
 }
 
-/// What blocks one after another make of `embedded`, which is consumed: nobody holds it while later blocks run.
+/// Applies the blocks to `embedded` in order. `embedded` is consumed, so that it is not kept live while later blocks
+/// run.
 pub(super) fn through<B: Module>(blocks: &Child<Sequence<B>>, embedded: Tensor) -> Result<Tensor> {
     blocks
         .run([embedded], |blocks, [embedded]| blocks.iter().try_fold(embedded, |tokens, block| block.forward(&tokens)))
 }
 
-/// Fails unless `tokens` is `[batch, length]`.
+/// Fails unless `tokens` has shape `[batch, length]`.
 pub(super) fn check_tokens(op: &'static str, tokens: &Tensor) -> Result<()> {
     if tokens.rank() == 2 {
         return Ok(());
@@ -33,7 +37,7 @@ pub(super) fn check_tokens(op: &'static str, tokens: &Tensor) -> Result<()> {
     Err(Error::shape(op, tokens.shape(), "expected tokens of shape [batch, length]"))
 }
 
-/// Fails unless `heads` share `width` evenly; for rotary embeddings, which turn pairs, in even parts.
+/// Fails unless `heads` divides `width`. Rotary embeddings, which rotate pairs, also need an even width per head.
 pub(super) fn check_heads(op: &'static str, [width, heads]: [usize; 2], rotated: bool) -> Result<()> {
     let parts = if rotated { 2 } else { 1 };
     if heads > 0 && width.is_multiple_of(heads.saturating_mul(parts)) {
@@ -44,7 +48,7 @@ pub(super) fn check_heads(op: &'static str, [width, heads]: [usize; 2], rotated:
     Err(Error::Setting { op, what })
 }
 
-/// Fails unless `heads` can share `key_heads` in groups.
+/// Fails unless `key_heads` divides `heads`.
 pub(super) fn check_groups(op: &'static str, [heads, key_heads]: [usize; 2]) -> Result<()> {
     if key_heads > 0 && heads.is_multiple_of(key_heads) {
         return Ok(());

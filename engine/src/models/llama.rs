@@ -7,18 +7,18 @@ use crate::nn::{Child, Embedding, Filling, Init, Linear, LoraOptions, Module, Pr
 use crate::ops::{AttentionOptions, RotaryOptions};
 use crate::tensor::Tensor;
 
-/// The sizes of a Llama.
+/// Sizes of a Llama model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LlamaSize {
     /// Vocabulary size.
     pub vocabulary: usize,
-    /// Blocks.
+    /// Number of blocks.
     pub layers: usize,
     /// Hidden size.
     pub width: usize,
-    /// Number of query heads, which divide the hidden size.
+    /// Number of query heads; must divide the hidden size.
     pub heads: usize,
-    /// Number of key and value heads; divides the number of query heads.
+    /// Number of key and value heads; must divide the number of query heads.
     pub key_heads: usize,
     /// Hidden size of the MLP.
     pub hidden: usize,
@@ -38,7 +38,7 @@ impl LlamaSize {
         rotary_base: 500_000.0,
     };
 
-    /// One that a processor trains in moments.
+    /// A small model that trains quickly on a CPU.
     pub const SMALL: Self =
         Self { vocabulary: 96, layers: 3, width: 48, heads: 4, key_heads: 2, hidden: 128, rotary_base: 500_000.0 };
 }
@@ -48,7 +48,7 @@ const EPSILON: f64 = 1e-5;
 /// Standard deviation of initial weights.
 const DEVIATION: f64 = 0.02;
 
-/// Llama with the parameters of Hugging Face's `LlamaForCausalLM`; the head is a matrix of its own.
+/// Llama with the parameters of Hugging Face's `LlamaForCausalLM`; the head has a separate weight.
 #[derive(Debug)]
 pub struct Llama {
     embed_tokens: Child<Embedding>,
@@ -83,12 +83,16 @@ struct Mlp {
 }
 
 impl Llama {
-    /// The layers that [`LoraOptions`] may name.
+    /// Names of the layers that [`LoraOptions`] supports.
     pub const LORA_TARGETS: &'static [&'static str] =
         &["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"];
 
-    /// A model of these sizes, initialized from a normal distribution with standard deviation 0.02. With `lora`, all
-    /// but its corrections is frozen. Fails if heads cannot share the width, or key heads the heads.
+    /// Creates a model of these sizes, initialized from a normal distribution with standard deviation 0.02. With
+    /// `lora`, everything is frozen except the LoRA adapters.
+    ///
+    /// # Errors
+    /// If the numbers of heads do not match the hidden size, if the settings of `lora` are invalid, or if memory cannot
+    /// be allocated.
     pub fn new(init: &mut Init, size: LlamaSize, lora: Option<&LoraOptions>) -> Result<Self> {
         check_heads("llama", [size.width, size.heads], true)?;
         check_groups("llama", [size.heads, size.key_heads])?;
@@ -174,14 +178,15 @@ impl Attention {
         })
     }
 
-    /// What `layer` makes of the input, as `[batch, length, heads, width]`. Nobody else holds its memory.
+    /// Applies `layer` to the input and reshapes the output to `[batch, length, heads, width]`. Its memory is not
+    /// shared.
     fn by_head(&self, layer: &Child<Projection>, input: &Tensor) -> Result<Tensor> {
         let projected = layer.forward(input)?;
         let [batch, length, all] = [0, 1, 2].map(|axis| projected.shape()[axis]);
         projected.reshape([batch, length, all / self.head_width, self.head_width])
     }
 
-    /// Consumes the input, so that it is freed if nothing else keeps it.
+    /// Consumes the input, so that it is freed early if it is not shared.
     fn run(&self, input: Tensor) -> Result<Tensor> {
         let query = self.by_head(&self.q_proj, &input)?.into_rotary(self.rotary)?.transpose(1, 2)?;
         let key = self.by_head(&self.k_proj, &input)?.into_rotary(self.rotary)?.transpose(1, 2)?;
@@ -213,7 +218,7 @@ impl Mlp {
         })
     }
 
-    /// As [`Attention::run`].
+    /// Consumes the input, like [`Attention::run`].
     fn run(&self, input: Tensor) -> Result<Tensor> {
         let (gate, up) = (self.gate_proj.forward(&input)?, self.up_proj.forward(&input)?);
         drop(input);

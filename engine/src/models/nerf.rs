@@ -1,4 +1,4 @@
-//! NeRF: a scene as a network that predicts colour and density at every point in space.
+//! NeRF: represents a scene as a network that predicts color and density at every point in space.
 
 use crate::autograd::no_grad;
 use crate::error::{Error, Result};
@@ -6,16 +6,16 @@ use crate::nn::{Child, Init, Linear, Module, Sequence};
 use crate::rng::Rng;
 use crate::tensor::Tensor;
 
-/// The sizes of a tiny NeRF.
+/// Sizes of a tiny NeRF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NerfSize {
-    /// Numbers in a hidden layer.
+    /// Hidden size.
     pub width: usize,
-    /// Hidden layers. Before the sixth, the encoded points join in again.
+    /// Number of hidden layers. The encoded points are concatenated again to the input of the sixth.
     pub layers: usize,
-    /// Octaves in which points are encoded.
+    /// Number of octaves of the positional encoding.
     pub octaves: usize,
-    /// Points that go through the network at a time.
+    /// Number of points per pass through the network.
     pub chunk: usize,
 }
 
@@ -23,19 +23,19 @@ impl NerfSize {
     /// Eight layers of 64, points in chunks of 65,536.
     pub const TINY: Self = Self { width: 64, layers: 8, octaves: 6, chunk: 65_536 };
 
-    /// One that a processor trains in moments.
+    /// A small model that trains quickly on a CPU.
     pub const SMALL: Self = Self { width: 32, layers: 3, octaves: 3, chunk: 1024 };
 }
 
-/// The layer before which the encoded points join in again.
+/// Index of the layer whose input the encoded points are concatenated to again.
 const JOINED_BEFORE: usize = 5;
-/// Where the density stands behind the colour.
+/// Index of the density in the output, after the color.
 const DENSITY: usize = 3;
-/// Something is everywhere at first: where nothing is, there is no gradient that could bring it about.
+/// Initial bias of the density. It must be above 0, because ReLU passes no gradient where the density is 0.
 const FIRST_DENSITY: f64 = 0.1;
-/// Keeps a ray from ending entirely, so that what lies behind has a gradient.
+/// Keeps transmittance above 0, so that points behind others have a gradient.
 const LEFT_OVER: f64 = 1e-10;
-/// How far the last point of a ray stands for.
+/// Step length of the last point of a ray.
 const TO_INFINITY: f64 = 1e10;
 
 /// A neural radiance field (Mildenhall et al., 2020) in its tiny form: no view directions, and one network.
@@ -46,27 +46,30 @@ pub struct Nerf {
     chunk: usize,
 }
 
-/// Rays through the pixels of a picture, each `[rays, 3]`.
+/// Rays through the pixels of an image, each tensor of shape `[rays, 3]`.
 #[derive(Clone, Debug)]
 pub struct Rays {
-    /// Where each begins.
+    /// Origin of each ray.
     pub origins: Tensor,
-    /// Where each goes.
+    /// Direction of each ray.
     pub directions: Tensor,
 }
 
-/// Points along rays.
+/// Sample points along rays.
 #[derive(Debug)]
 pub struct Samples {
-    /// Where they are, `[rays, samples, 3]`.
+    /// Positions, `[rays, samples, 3]`.
     pub points: Tensor,
-    /// How far it is to the next, times −1: `[rays, samples]`.
+    /// Negated distances to the next point, `[rays, samples]`.
     pub steps: Tensor,
 }
 
 impl Samples {
-    /// `count` points on each ray between distances `near` and `far`, each somewhere in its own part of it. No gradient
-    /// flows through them.
+    /// Samples `count` points on each ray between distances `near` and `far`: the range is divided evenly, with one
+    /// random point in each part. No gradient flows through the points.
+    ///
+    /// # Errors
+    /// If the rays do not have the expected shape or dtype, or if memory cannot be allocated.
     pub fn along(rays: &Rays, count: usize, [near, far]: [f64; 2], rng: &mut Rng) -> Result<Self> {
         let Rays { origins, directions } = rays;
         let (rays, dtype, device) = (origins.shape()[0], origins.dtype(), origins.device());
@@ -84,7 +87,10 @@ impl Samples {
 }
 
 impl Nerf {
-    /// A network of these sizes, filled as PyTorch's linear layers.
+    /// Creates a network of these sizes, initialized as PyTorch's linear layers.
+    ///
+    /// # Errors
+    /// If the chunk size is 0, or if memory cannot be allocated.
     pub fn new(init: &mut Init, size: NerfSize) -> Result<Self> {
         if size.chunk == 0 {
             let what = "points go through the network 0 at a time; give a chunk of 1 or more".to_owned();
@@ -94,7 +100,10 @@ impl Nerf {
         Ok(Self { network, octaves: size.octaves, chunk: size.chunk })
     }
 
-    /// The colours that come in along rays, `[rays, 3]`, from what is at these points of them.
+    /// Computes the color of each ray, `[rays, 3]`, from its sample points.
+    ///
+    /// # Errors
+    /// If the samples do not have the expected shape or dtype, or if memory cannot be allocated.
     pub fn render(&self, samples: Samples) -> Result<Tensor> {
         let Samples { points, steps } = samples;
         if steps.rank() != 2 {
@@ -105,7 +114,7 @@ impl Nerf {
         composite(raw, &steps)
     }
 
-    /// Colour and density at each of `points`, `[points, 4]`, chunk by chunk.
+    /// Computes color and density at each of `points`, `[points, 4]`, chunk by chunk.
     fn look_at(&self, points: &Tensor) -> Result<Tensor> {
         let look = |chunk: &Tensor| self.network.forward(&chunk.frequencies(self.octaves)?);
         let parts = points.split(self.chunk, 0)?.iter().map(look).collect::<Result<Vec<_>>>()?;
@@ -116,9 +125,9 @@ impl Nerf {
     }
 }
 
-/// Adds up the colours along each ray, each by its density and by how much light passes all before it (Max, 1995).
-/// `raw`, `[rays, samples, 4]`, is consumed. Of the whole, forward keeps six elements per point: colours, density,
-/// step, and the share of light that passes the point; all others follow from these.
+/// Sums the colors along each ray, weighted by density and by the transmittance up to the point (Max, 1995). `raw`,
+/// `[rays, samples, 4]`, is consumed. Forward keeps only six elements per point: color (3), density, step, and the
+/// fraction of light that passes the point; the rest follows from these.
 fn composite(raw: Tensor, steps: &Tensor) -> Result<Tensor> {
     let (rays, count) = (raw.shape()[0], raw.shape()[1]);
     let colours = raw.narrow(2, 0, 3)?.sigmoid()?;
@@ -135,7 +144,7 @@ fn composite(raw: Tensor, steps: &Tensor) -> Result<Tensor> {
 }
 
 impl Module for Nerf {
-    /// Colour and density, `[points, 4]`, at points `[points, 3]`.
+    /// Computes color and density, `[points, 4]`, at points `[points, 3]`.
     fn forward(&self, points: &Tensor) -> Result<Tensor> {
         self.look_at(points)
     }
@@ -143,7 +152,7 @@ impl Module for Nerf {
     crate::visit_fields!(network);
 }
 
-/// The network itself: encoded points to colour and density.
+/// The network: maps encoded points to color and density.
 #[derive(Debug)]
 struct RadianceField {
     layers: Child<Sequence<Linear>>,

@@ -4,37 +4,40 @@ use crate::error::{Error, Result};
 use crate::nn::{Child, Filling, Init, Linear, Module, Visitor};
 use crate::tensor::Tensor;
 
-/// How the input enters a step.
+/// How a step combines input and state.
 #[derive(Debug)]
 enum Cell {
     /// tanh(x·Wx + h·Wh + b).
     Weighted { input_weight: Tensor, hidden_weight: Tensor, bias: Tensor },
     /// tanh(x + h·Wh + b).
     Added { hidden_weight: Tensor, bias: Tensor },
-    /// tanh(Wx·x + bx + Wh·h + bh), as PyTorch's `RNNCell`.
+    /// tanh(Wx·x + bx + Wh·h + bh), like PyTorch's `RNNCell`.
     TwoBiases { input: Child<Linear>, hidden: Child<Linear> },
 }
 
-/// Which form a [`Rnn`] has.
+/// The form of an [`Rnn`]'s step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RnnForm {
-    /// The input and the state have a weight each, and one bias.
+    /// Separate weights for input and state, and one bias.
     #[default]
     Weighted,
-    /// The input, as wide as the state, is added as it is.
+    /// The input, which has the width of the state, is added without a weight.
     Added,
-    /// The input and the state have a weight and a bias each.
+    /// Separate weights and biases for input and state.
     TwoBiases,
 }
 
-/// A recurrent network (Elman, 1990), as wide as its input.
+/// A recurrent network (Elman, 1990) whose hidden size is that of its input.
 #[derive(Debug)]
 pub struct Rnn {
     cell: Cell,
 }
 
 impl Rnn {
-    /// A network of `width` neurons, filled evenly within 1/√width.
+    /// Creates a network of hidden size `width`, initialized uniformly within ±1/√width.
+    ///
+    /// # Errors
+    /// If memory cannot be allocated.
     pub fn new(init: &mut Init, width: usize, form: RnnForm) -> Result<Self> {
         let filling = Filling::kaiming_uniform(width);
         let square = |init: &mut Init| init.parameter([width, width], filling);
@@ -53,7 +56,10 @@ impl Rnn {
         Ok(Self { cell })
     }
 
-    /// The state after `state`, both `[batch, width]`, for one step's `input` of the same shape.
+    /// Computes the state after `state` from one step's `input`; all have shape `[batch, width]`.
+    ///
+    /// # Errors
+    /// If shapes or dtypes do not match, or if memory cannot be allocated.
     pub fn step(&self, input: &Tensor, state: &Tensor) -> Result<Tensor> {
         let sum = match &self.cell {
             Cell::Weighted { input_weight, hidden_weight, bias } => {
@@ -65,7 +71,10 @@ impl Rnn {
         sum.tanh()
     }
 
-    /// The last state, from the first and the inputs `[steps, batch, width]`.
+    /// Computes the last state from the initial state `first` and inputs `[steps, batch, width]`.
+    ///
+    /// # Errors
+    /// If shapes or dtypes do not match, or if memory cannot be allocated.
     pub fn run(&self, inputs: &Tensor, first: &Tensor) -> Result<Tensor> {
         check_inputs(inputs)?;
         (0..inputs.shape()[0]).try_fold(first.clone(), |state, time| self.step(&inputs.select(0, time)?, &state))
@@ -73,7 +82,7 @@ impl Rnn {
 }
 
 impl Module for Rnn {
-    /// The last state after inputs `[steps, batch, width]`, from a state of zeros.
+    /// Computes the last state after inputs `[steps, batch, width]`, from an initial state of zeros.
     fn forward(&self, inputs: &Tensor) -> Result<Tensor> {
         check_inputs(inputs)?;
         let first = Tensor::zeros([inputs.shape()[1], inputs.shape()[2]], inputs.dtype(), inputs.device())?;

@@ -1,12 +1,12 @@
-//! The convolutions of VGG16, without its classifier.
+//! The convolutional layers of VGG16, without its classifier.
 
 use crate::error::Result;
 use crate::nn::{Child, Conv2d, Filling, Init, LinearFilling, MaxPool2d, Module, Visitor};
 use crate::ops::{ConvOptions, PoolOptions};
 use crate::tensor::Tensor;
 
-/// The convolutions of VGG16 (Simonyan and Zisserman, 2015): five blocks, each ending with a maximum over 2 by 2
-/// pixels. What is left at an edge makes a window too.
+/// The convolutional layers of VGG16 (Simonyan and Zisserman, 2015): five blocks, each ending with 2 × 2 max pooling.
+/// Pooling windows at the edge may be incomplete (`ceil`).
 #[derive(Debug)]
 pub struct Vgg16 {
     blocks: Vec<Block>,
@@ -19,11 +19,14 @@ struct Block {
 }
 
 impl Vgg16 {
-    /// Convolutions of each block, and how many channels they have.
+    /// Number of convolutions and of channels of each block.
     const BLOCKS: [(usize, usize); 5] = [(2, 64), (2, 128), (3, 256), (3, 512), (3, 512)];
 
-    /// The convolutions for images of `colours` channels, filled as torchvision's. The image is padded by `padding`
-    /// pixels (VGG has 1). All channels are divided by `divisor`, for small nets.
+    /// Creates the layers for images with `colours` channels, initialized as in torchvision. The image is padded by
+    /// `padding` pixels (1 in VGG). The number of channels is divided by `divisor`, for small networks.
+    ///
+    /// # Errors
+    /// If memory cannot be allocated.
     pub fn new(init: &mut Init, colours: usize, padding: usize, divisor: usize) -> Result<Self> {
         let mut inputs = colours;
         let mut blocks = Vec::new();
@@ -45,20 +48,22 @@ impl Vgg16 {
         Ok(Self { blocks })
     }
 
-    /// How many channels block `block` has, from 1 to 5.
+    /// Returns the number of channels of block `block`, from 1 to 5.
     pub fn channels(block: usize, divisor: usize) -> usize {
         Self::BLOCKS[block - 1].1 / divisor
     }
 
-    /// What block `block`, from 1 to 5, makes of the former block's result.
+    /// Applies block `block`, from 1 to 5, to the output of the previous block.
+    ///
+    /// # Errors
+    /// If `input` does not have the expected shape or dtype, or if memory cannot be allocated.
     pub fn block(&self, block: usize, input: &Tensor) -> Result<Tensor> {
         let Block { convs, pool } = &self.blocks[block - 1];
         let mut hidden = input.clone();
         for (number, conv) in (1..).zip(convs) {
             hidden = conv.forward(&hidden)?;
-            // The largest of what ReLU makes is what ReLU makes of the largest, and the gradients are the same too. So
-            // the pool comes first: the large result before it dies at once, where ReLU would keep it for backward, and
-            // what ReLU keeps is a quarter.
+            // Max pooling and ReLU commute, in forward and backward. Pooling first frees the large convolution output
+            // at once, which ReLU would otherwise keep for backward, and ReLU then keeps only a quarter as much.
             if number == convs.len() {
                 hidden = pool.forward(&hidden)?;
             }

@@ -1,4 +1,4 @@
-//! ViT: the vision transformer, with torchvision's layout.
+//! ViT: the vision transformer, with torchvision's structure and names.
 
 use crate::error::{Error, Result};
 use crate::nn::{
@@ -6,16 +6,16 @@ use crate::nn::{
 };
 use crate::tensor::Tensor;
 
-/// The sizes of a vision transformer.
+/// Sizes of a vision transformer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct VitSize {
-    /// Height and width of the images.
+    /// Height and width of the images in pixels.
     pub image: usize,
-    /// Height and width of a patch; divides the image's.
+    /// Height and width of a patch in pixels; must divide the image size.
     pub patch: usize,
-    /// Encoder blocks.
+    /// Number of encoder blocks.
     pub layers: usize,
-    /// The sizes of each block.
+    /// Sizes of each block.
     pub block: EncoderSize,
     /// Number of classes.
     pub classes: usize,
@@ -31,7 +31,7 @@ impl VitSize {
         classes: 1000,
     };
 
-    /// One that a processor trains in moments.
+    /// A small model that trains quickly on a CPU.
     pub const SMALL: Self = Self {
         image: 32,
         patch: 4,
@@ -40,7 +40,7 @@ impl VitSize {
         classes: 10,
     };
 
-    /// Tokens of an image: its patches, and the class token.
+    /// Returns the number of tokens per image: the patches and the class token.
     pub fn tokens(&self) -> usize {
         (self.image / self.patch).pow(2) + 1
     }
@@ -68,8 +68,11 @@ struct Heads {
 }
 
 impl VisionTransformer {
-    /// A model of these sizes, filled as torchvision's: the head begins with zeros. Fails if patches do not fit the
-    /// image.
+    /// Creates a model of these sizes, initialized as in torchvision, where the head is zero.
+    ///
+    /// # Errors
+    /// If the patch size does not divide the image size, if the number of heads does not divide the hidden size, or if
+    /// memory cannot be allocated.
     pub fn new(init: &mut Init, size: VitSize) -> Result<Self> {
         if size.patch == 0 || !size.image.is_multiple_of(size.patch) {
             let what = format!(
@@ -89,7 +92,7 @@ impl VisionTransformer {
         })
     }
 
-    /// The images as tokens, the class token first.
+    /// Embeds images as tokens, the class token first.
     fn tokens(&self, images: &Tensor) -> Result<Tensor> {
         let patches = self.conv_proj.forward(images)?;
         let class_token = self.class_token.expand([patches.shape()[0], 1, patches.shape()[2]])?;
@@ -119,8 +122,8 @@ impl Encoder {
         })
     }
 
-    /// The class token of each image, `[batch, width]`. The tokens are used up, so that their memory takes the sum with
-    /// the positions. Only the class token is normalised, as nobody reads the others.
+    /// Returns the class token of each image, `[batch, width]`. The tokens are consumed, so that the position embedding
+    /// is added in place. Only the class token is normalized, because the others are not used.
     fn encode(&self, tokens: Tensor) -> Result<Tensor> {
         let positioned = tokens.into_add(&self.pos_embedding)?;
         let class_token = self.layers.forward(&positioned)?.select(1, 0)?.compact()?;

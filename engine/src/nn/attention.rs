@@ -7,8 +7,8 @@ use crate::error::{Error, Result};
 use crate::ops::attention::AttentionOptions;
 use crate::tensor::Tensor;
 
-/// Self-attention: `[batch, length, width]` to the same shape. One matrix product makes queries, keys and values; they
-/// stay in its result, and their gradients come back in one buffer.
+/// Self-attention: `[batch, length, width]` to the same shape. One matrix product computes queries, keys and values as
+/// one packed tensor, and their gradients are written to one buffer.
 #[derive(Debug)]
 pub struct MultiHeadAttention {
     in_proj: Child<Linear>,
@@ -18,8 +18,10 @@ pub struct MultiHeadAttention {
 }
 
 impl MultiHeadAttention {
-    /// `heads` heads that share `width` evenly, filled as PyTorch's `MultiheadAttention`. Fails if they cannot
-    /// share it.
+    /// Creates a layer of width `width` with `heads` heads, initialized as PyTorch's `MultiheadAttention`.
+    ///
+    /// # Errors
+    /// If `width` is not divisible by `heads`, or if memory cannot be allocated.
     pub fn new(init: &mut Init, width: usize, heads: usize, options: AttentionOptions) -> Result<Self> {
         if heads == 0 || !width.is_multiple_of(heads) {
             let what = format!("{heads} heads cannot share a width of {width} evenly; give a divisor of it");

@@ -1,4 +1,4 @@
-//! Batch norm: uses the statistics of the batch in training, and running averages in inference.
+//! Batch normalization: uses batch statistics in training and running averages in inference.
 
 use super::init::{Filling, Init};
 use super::module::{Mode, Module, Visitor};
@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::ops::BatchStatistics;
 use crate::tensor::Tensor;
 
-/// Batch normalisation of `[batch, channels, height, width]` (Ioffe and Szegedy, 2015), with PyTorch's defaults. Its
+/// Batch normalization of `[batch, channels, height, width]` (Ioffe and Szegedy, 2015), with PyTorch's defaults. The
 /// running statistics are buffers.
 #[derive(Debug)]
 pub struct BatchNorm2d {
@@ -21,7 +21,10 @@ pub struct BatchNorm2d {
 }
 
 impl BatchNorm2d {
-    /// A norm of `channels` channels.
+    /// Creates a layer for `channels` channels.
+    ///
+    /// # Errors
+    /// If memory cannot be allocated.
     pub fn new(init: &mut Init, channels: usize) -> Result<Self> {
         Ok(Self {
             weight: init.parameter(channels, Filling::Ones)?,
@@ -39,7 +42,7 @@ impl Module for BatchNorm2d {
     fn forward(&self, images: &Tensor) -> Result<Tensor> {
         let running = [&self.running_mean, &self.running_var];
         let statistics = match self.mode.is_training() {
-            // The averages have moved already when the batch came through the first time.
+            // The first forward pass has already updated the running averages for this batch.
             true if is_running_again() => BatchStatistics::Batch,
             true => BatchStatistics::Remembered { running, momentum: self.momentum },
             false => BatchStatistics::Given(running),

@@ -1,4 +1,4 @@
-//! Two-dimensional convolution and its transpose.
+//! Two-dimensional convolution and transposed convolution.
 
 use super::init::{Filling, Init};
 use super::linear::LinearFilling;
@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::ops::{ConvOptions, ConvTransposeOptions};
 use crate::tensor::Tensor;
 
-/// Square kernels over images: `[batch, inputs, height, width]` to `[batch, outputs, …]`.
+/// A convolution with square kernels: `[batch, inputs, height, width]` to `[batch, outputs, …]`.
 #[derive(Debug)]
 pub struct Conv2d {
     weight: Tensor,
@@ -16,14 +16,21 @@ pub struct Conv2d {
 }
 
 impl Conv2d {
-    /// Kernels of `side` by `side` pixels with a bias, filled as PyTorch's; the size is `[inputs, outputs, side]`.
+    /// Creates a layer of size `[inputs, outputs, side]` with kernels of `side` × `side` and a bias, initialized as in
+    /// PyTorch.
+    ///
+    /// # Errors
+    /// If memory cannot be allocated.
     pub fn new(init: &mut Init, [inputs, outputs, side]: [usize; 3], options: ConvOptions) -> Result<Self> {
         let filling = Filling::kaiming_uniform(inputs * side * side);
         let filling = LinearFilling { weight: filling, bias: Some(filling) };
         Self::filled(init, [inputs, outputs, side], options, filling)
     }
 
-    /// The same, beginning with `filling`.
+    /// Like [`Self::new`], initialized with `filling`.
+    ///
+    /// # Errors
+    /// If memory cannot be allocated.
     pub fn filled(
         init: &mut Init,
         [inputs, outputs, side]: [usize; 3],
@@ -55,15 +62,22 @@ pub struct ConvTranspose2d {
 }
 
 impl ConvTranspose2d {
-    /// Kernels of `side` by `side` pixels with a bias, filled as PyTorch's; the size is `[inputs, outputs, side]`.
+    /// Creates a layer of size `[inputs, outputs, side]` with kernels of `side` × `side` and a bias, initialized as in
+    /// PyTorch.
+    ///
+    /// # Errors
+    /// If memory cannot be allocated.
     pub fn new(init: &mut Init, [inputs, outputs, side]: [usize; 3], options: ConvTransposeOptions) -> Result<Self> {
-        // PyTorch takes the kernel's second axis for the inputs, here as everywhere.
+        // PyTorch computes the fan-in from the kernel's second axis, also for transposed convolutions.
         let filling = Filling::kaiming_uniform(outputs * side * side);
         let filling = LinearFilling { weight: filling, bias: Some(filling) };
         Self::filled(init, [inputs, outputs, side], options, filling)
     }
 
-    /// The same, beginning with `filling`; [`Filling::Bilinear`] makes images larger from the start.
+    /// Like [`Self::new`], initialized with `filling`; [`Filling::Bilinear`] makes the layer upsample from the start.
+    ///
+    /// # Errors
+    /// If memory cannot be allocated, or if `filling` does not support the dtype.
     pub fn filled(
         init: &mut Init,
         [inputs, outputs, side]: [usize; 3],
@@ -77,8 +91,12 @@ impl ConvTranspose2d {
         })
     }
 
-    /// The part of `size` at `start` of what [`Module::forward`] gives, without ever having the whole. Padding does not
-    /// count: the start is from where the first kernel begins.
+    /// Computes the part of the output of [`Module::forward`] that starts at `start` and has size `size`, without
+    /// materializing the rest. Padding is ignored: the start is relative to where the first kernel
+    /// begins.
+    ///
+    /// # Errors
+    /// If the input or the part does not have the expected shape, or if memory cannot be allocated.
     pub fn forward_part(&self, images: &Tensor, start: [usize; 2], size: [usize; 2]) -> Result<Tensor> {
         images.conv_transpose2d_part(&self.weight, self.bias.as_ref(), self.options.stride, [start, size])
     }

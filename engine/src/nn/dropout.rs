@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::rng::Rng;
 use crate::tensor::Tensor;
 
-/// What both kinds hold.
+/// State shared by [`Dropout`] and [`Dropout2d`].
 #[derive(Debug)]
 struct Chance {
     share: f64,
@@ -21,7 +21,7 @@ impl Chance {
         Self { share, rng: Mutex::new(Rng::new(init.seed())), mode: Mode::new() }
     }
 
-    /// `body` with the share and the random numbers; the input as it is outside of training.
+    /// Calls `body` with the probability and the random number generator; returns the input unchanged in inference.
     fn apply(&self, input: Tensor, body: impl FnOnce(Tensor, f64, &mut Rng) -> Result<Tensor>) -> Result<Tensor> {
         if !self.mode.is_training() || self.share == 0.0 {
             return Ok(input);
@@ -31,12 +31,13 @@ impl Chance {
     }
 }
 
-/// In training, each element is zero with some probability, and else grows so that the mean stays.
+/// Dropout: in training, zeroes each element with a given probability and scales the others so that the mean is
+/// preserved.
 #[derive(Debug)]
 pub struct Dropout(Chance);
 
 impl Dropout {
-    /// Zeros with probability `share`, from 0 up to but not including 1.
+    /// Creates a layer that zeroes elements with probability `share`, in [0, 1).
     pub fn new(init: &mut Init, share: f64) -> Self {
         Self(Chance::new(init, share))
     }
@@ -52,18 +53,21 @@ impl Module for Dropout {
     }
 }
 
-/// In training, each channel of `[batch, channels, height, width]` is zero with some probability, and else grows so
-/// that the mean stays.
+/// Channel dropout: in training, zeroes each channel of `[batch, channels, height, width]` with a given probability and
+/// scales the others so that the mean is preserved.
 #[derive(Debug)]
 pub struct Dropout2d(Chance);
 
 impl Dropout2d {
-    /// Zeros with probability `share`, from 0 up to but not including 1.
+    /// Creates a layer that zeroes channels with probability `share`, in [0, 1).
     pub fn new(init: &mut Init, share: f64) -> Self {
         Self(Chance::new(init, share))
     }
 
-    /// As [`Module::forward`], in the images' own memory if it is not shared.
+    /// Like [`Module::forward`], in place if the images' memory is not shared.
+    ///
+    /// # Errors
+    /// If the input does not have the expected shape or dtype, or if memory cannot be allocated.
     pub fn forward_into(&self, images: Tensor) -> Result<Tensor> {
         self.0.apply(images, |images, share, rng| images.into_dropout2d(share, rng))
     }

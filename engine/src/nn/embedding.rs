@@ -5,24 +5,30 @@ use super::module::Module;
 use crate::error::Result;
 use crate::tensor::Tensor;
 
-/// A table of `entries` vectors: indices (I64) of any shape to `[…, width]`.
+/// A table of `entries` vectors: maps indices (I64) of any shape to `[…, width]`.
 #[derive(Debug)]
 pub struct Embedding {
     weight: Tensor,
 }
 
 impl Embedding {
-    /// A table of `[entries, width]` filled by the normal distribution with standard deviation 1, as PyTorch's.
+    /// Creates a table of `[entries, width]` from the normal distribution with standard deviation 1, as in PyTorch.
+    ///
+    /// # Errors
+    /// If memory cannot be allocated.
     pub fn new(init: &mut Init, size: [usize; 2]) -> Result<Self> {
         Self::filled(init, size, Filling::Normal { deviation: 1.0 })
     }
 
-    /// A table of `[entries, width]` that begins with `filling`.
+    /// Creates a table of `[entries, width]` initialized with `filling`.
+    ///
+    /// # Errors
+    /// If memory cannot be allocated.
     pub fn filled(init: &mut Init, size: [usize; 2], filling: Filling) -> Result<Self> {
         Ok(Self { weight: init.parameter(size, filling)? })
     }
 
-    /// The table, for an output layer that shares it.
+    /// Returns the table, for an output layer that shares it.
     pub fn weight(&self) -> &Tensor {
         &self.weight
     }

@@ -1,4 +1,4 @@
-//! Initialization of parameters: device, element type and random numbers.
+//! Initialization of parameters and buffers: device, dtype and random numbers.
 
 use half::{bf16, f16};
 use highwater_recorder::{Category, scope};
@@ -18,41 +18,42 @@ pub enum Filling {
     Zeros,
     /// All 1.
     Ones,
-    /// The bell curve around 0.
+    /// Normal distribution with mean 0.
     Normal {
         /// The standard deviation.
         deviation: f64,
     },
-    /// Evenly between `-bound` and `bound`.
+    /// Uniform distribution from `-bound` to `bound`.
     Uniform {
-        /// The largest magnitude.
+        /// Bound of the magnitude.
         bound: f64,
     },
-    /// For the kernels of a transposed convolution, `[channels, channels, side, side]`: each channel alone, grown by
-    /// linear interpolation between pixels (Long, Shelhamer and Darrell, 2015).
+    /// Bilinear interpolation, for the kernel of a transposed convolution, `[channels, channels, side, side]`:
+    /// upsamples each channel independently (Long, Shelhamer and Darrell, 2015).
     Bilinear,
 }
 
 impl Filling {
-    /// What PyTorch's linear and convolution layers begin with, weights and biases alike: evenly within 1/√inputs
+    /// Returns PyTorch's default for linear and convolution layers, weights and biases alike: uniform within ±1/√inputs
     /// (He et al., 2015, with a slope of √5).
     pub fn kaiming_uniform(inputs: usize) -> Self {
         Self::Uniform { bound: 1.0 / (inputs as f64).sqrt() }
     }
 
-    /// The bell curve, so that variances stay as they are through layers with ReLU (He et al., 2015): forward if `fan`
-    /// is how many numbers each result is made of, backward if it is how many results each element goes into.
+    /// Returns the normal distribution that preserves variances through layers with ReLU (He et al., 2015): in the
+    /// forward pass if `fan` is the fan-in, in the backward pass if it is the fan-out.
     pub fn kaiming_normal(fan: usize) -> Self {
         Self::Normal { deviation: (2.0 / fan as f64).sqrt() }
     }
 
-    /// Evenly, so that variances stay as they are both forward and backward (Glorot and Bengio, 2010).
+    /// Returns the uniform distribution that preserves variances in both the forward and the backward pass (Glorot and
+    /// Bengio, 2010).
     pub fn xavier_uniform(inputs: usize, outputs: usize) -> Self {
         Self::Uniform { bound: (6.0 / (inputs + outputs) as f64).sqrt() }
     }
 }
 
-/// Makes the parameters of a model, one after another. The same seed and the same order give the same numbers on every
+/// Creates the parameters of a model in sequence. The same seed and the same order give the same values on every
 /// device.
 #[derive(Debug)]
 pub struct Init {
@@ -63,40 +64,43 @@ pub struct Init {
 }
 
 impl Init {
-    /// Parameters of type `dtype` on `device`, with the random numbers of `seed`.
+    /// Creates an initializer for parameters of dtype `dtype` on `device`, with random numbers seeded by `seed`.
     pub fn new(device: &Device, dtype: DType, seed: u64) -> Self {
         Self { device: device.clone(), dtype, rng: Rng::new(seed), trains: true }
     }
 
-    /// A seed of its own, for a module that draws random numbers.
+    /// Draws a new seed, for a module that needs its own random numbers.
     pub fn seed(&mut self) -> u64 {
         let [low, high, ..] = self.rng.draw(2).words(0);
         u64::from(low) | u64::from(high) << 32
     }
 
-    /// A new buffer of the parameters' [statistics type](DType::statistics): no gradient, recorded as buffer within the
-    /// scope that the thread is in.
+    /// Creates a buffer filled with `value`, in the parameters' [statistics dtype](DType::statistics): it requires no
+    /// gradient and is recorded as a buffer in the thread's current scope.
+    ///
+    /// # Errors
+    /// If memory cannot be allocated.
     pub fn buffer(&mut self, shape: impl Into<Shape>, value: f64) -> Result<Tensor> {
         let _category = scope::category(Category::Buffer);
         Tensor::full(shape, value, self.dtype.statistics(), &self.device)
     }
 
-    /// Where parameters are made.
+    /// Returns the device of the parameters.
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// The type that parameters are of.
+    /// Returns the dtype of the parameters.
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
-    /// Calls `make`, whose parameters are frozen: they require no gradient, and no optimizer changes them.
+    /// Calls `make` with parameters frozen: they require no gradient, and no optimizer changes them.
     pub fn frozen<R>(&mut self, make: impl FnOnce(&mut Self) -> R) -> R {
         self.with(self.dtype, false, make)
     }
 
-    /// Calls `make`, whose parameters train even within [`Self::frozen`], and are of type `dtype`.
+    /// Calls `make` with trainable parameters of dtype `dtype`, even within [`Self::frozen`].
     pub fn trained<R>(&mut self, dtype: DType, make: impl FnOnce(&mut Self) -> R) -> R {
         self.with(dtype, true, make)
     }
@@ -109,8 +113,11 @@ impl Init {
         made
     }
 
-    /// A new parameter: a leaf that requires a gradient unless it is [frozen](Self::frozen), recorded as parameter
-    /// within the scope that the thread is in.
+    /// Creates a parameter: a leaf that requires a gradient unless it is [frozen](Self::frozen), recorded as a
+    /// parameter in the thread's current scope.
+    ///
+    /// # Errors
+    /// If memory cannot be allocated, or if `filling` does not support the shape or the dtype.
     pub fn parameter(&mut self, shape: impl Into<Shape>, filling: Filling) -> Result<Tensor> {
         let _category = scope::category(Category::Parameter);
         let Self { device, dtype, rng, trains } = self;
@@ -128,7 +135,7 @@ impl Init {
     }
 }
 
-/// See [`Filling::Bilinear`].
+/// Creates the tensor for [`Filling::Bilinear`].
 fn bilinear(shape: &Shape, dtype: DType, device: &Device) -> Result<Tensor> {
     let &[channels, outputs, height, width] = shape.lengths() else {
         return Err(Error::shape("bilinear", shape, "expected a kernel of shape [channels, outputs, height, width]"));
@@ -136,7 +143,7 @@ fn bilinear(shape: &Shape, dtype: DType, device: &Device) -> Result<Tensor> {
     if !device.has_values() {
         return Tensor::as_from_slice(shape, dtype, device);
     }
-    // From 0 at the edges to 1 in the middle, which is between two pixels where the side is even.
+    // Falls from 1 at the center to the edges; the center is between two pixels if the side is even.
     let share = |place: usize, side: usize| {
         let middle = (side as f64 - 1.0) / 2.0;
         1.0 - (place as f64 - middle).abs() / side.div_ceil(2) as f64

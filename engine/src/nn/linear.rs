@@ -5,30 +5,36 @@ use super::module::Module;
 use crate::error::Result;
 use crate::tensor::Tensor;
 
-/// A matrix and a bias, applied to the last axis: `[…, inputs]` to `[…, outputs]`.
+/// A weight matrix and a bias, applied to the last axis: `[…, inputs]` to `[…, outputs]`.
 #[derive(Debug)]
 pub struct Linear {
     weight: Tensor,
     bias: Option<Tensor>,
 }
 
-/// What a linear layer, such as [`Linear`] or a convolution, begins with.
+/// Initial values of a layer with weight and bias, such as [`Linear`] or a convolution.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinearFilling {
-    /// The weight's numbers.
+    /// Initial values of the weight.
     pub weight: Filling,
-    /// The bias's; none for a layer without.
+    /// Initial values of the bias; `None` for a layer without a bias.
     pub bias: Option<Filling>,
 }
 
 impl Linear {
-    /// A layer of `[inputs, outputs]` with a bias, filled as PyTorch's.
+    /// Creates a layer of `[inputs, outputs]` with a bias, initialized as in PyTorch.
+    ///
+    /// # Errors
+    /// If memory cannot be allocated.
     pub fn new(init: &mut Init, [inputs, outputs]: [usize; 2]) -> Result<Self> {
         let filling = Filling::kaiming_uniform(inputs);
         Self::filled(init, [inputs, outputs], LinearFilling { weight: filling, bias: Some(filling) })
     }
 
-    /// A layer of `[inputs, outputs]` that begins with `filling`.
+    /// Creates a layer of `[inputs, outputs]` initialized with `filling`.
+    ///
+    /// # Errors
+    /// If memory cannot be allocated.
     pub fn filled(init: &mut Init, [inputs, outputs]: [usize; 2], filling: LinearFilling) -> Result<Self> {
         Ok(Self {
             weight: init.parameter([outputs, inputs], filling.weight)?,
@@ -36,12 +42,12 @@ impl Linear {
         })
     }
 
-    /// The bias, `[outputs]`, if there is one.
+    /// Returns the bias, `[outputs]`, if there is one.
     pub fn bias(&self) -> Option<&Tensor> {
         self.bias.as_ref()
     }
 
-    /// The matrix, `[outputs, inputs]`.
+    /// Returns the weight, `[outputs, inputs]`.
     pub fn weight(&self) -> &Tensor {
         &self.weight
     }

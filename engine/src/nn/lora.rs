@@ -1,4 +1,4 @@
-//! LoRA: frozen linear layers with trained low-rank corrections (Hu et al.: "LoRA", 2021).
+//! LoRA: frozen linear layers with trainable low-rank adapters (Hu et al.: "LoRA", 2021).
 
 use super::init::{Filling, Init};
 use super::linear::{Linear, LinearFilling};
@@ -7,26 +7,27 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::tensor::Tensor;
 
-/// Which layers of a model are corrected, and how.
+/// Settings for LoRA: the layers that get an adapter, and its rank, scale and dtype.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LoraOptions {
-    /// Rows of the correction's inner matrix.
+    /// Rank of the adapters: the rows of `A` and the columns of `B`.
     pub rank: usize,
-    /// The correction is scaled by `alpha / rank`.
+    /// Numerator of the scale: the adapter's output is multiplied by `alpha / rank`.
     pub alpha: f64,
-    /// The corrections' own type, as f32 over a bf16 model; the model's if none is given.
+    /// Dtype of `A` and `B`, such as f32 for a bf16 model; `None` for the model's dtype.
     pub dtype: Option<DType>,
-    /// The layers' names within their blocks, as `q_proj`.
+    /// Names of the layers within their blocks, such as `q_proj`.
     pub targets: &'static [&'static str],
 }
 
 impl LoraOptions {
-    /// Corrections of rank `rank` and scale 2, in the model's type, of the layers called `targets`.
+    /// Returns settings for adapters of rank `rank` and scale 2, in the model's dtype, for the layers named in
+    /// `targets`.
     pub fn new(rank: usize, targets: &'static [&'static str]) -> Self {
         Self { rank, alpha: 2.0 * rank as f64, dtype: None, targets }
     }
 
-    /// Fails unless every target is among `known`, and there is at least one.
+    /// Fails unless there is at least one target and every target is in `known`.
     pub(crate) fn check(&self, known: &[&str]) -> Result<()> {
         let unknown = self.targets.iter().find(|target| !known.contains(target));
         let what = match unknown {
@@ -38,8 +39,8 @@ impl LoraOptions {
     }
 }
 
-/// A frozen linear layer and its correction: `base(x) + (alpha / rank) · (x · Aᵀ) · Bᵀ`. `B` begins with zeros, so that
-/// nothing changes before training.
+/// A frozen linear layer with a low-rank adapter: `base(x) + (alpha / rank) · (x · Aᵀ) · Bᵀ`. `B` is initialized to
+/// zeros, so the layer initially computes the same as its base.
 #[derive(Debug)]
 pub struct LoraLinear {
     base: Child<Linear>,
@@ -49,8 +50,10 @@ pub struct LoraLinear {
 }
 
 impl LoraLinear {
-    /// A layer of `[inputs, outputs]` whose frozen part begins with `filling`, and its correction as PEFT's. Fails if
-    /// the rank is 0.
+    /// Creates a layer of `[inputs, outputs]`. The frozen base is initialized with `filling`, `A` and `B` as in PEFT.
+    ///
+    /// # Errors
+    /// If the rank is 0, or if memory cannot be allocated.
     pub fn new(
         init: &mut Init,
         [inputs, outputs]: [usize; 2],
@@ -86,17 +89,20 @@ impl Module for LoraLinear {
     }
 }
 
-/// A linear layer of a model that may be fine-tuned: plain, or frozen and corrected.
+/// A linear layer of a model that supports fine-tuning: plain or with a LoRA adapter.
 #[derive(Debug)]
 pub enum Projection {
-    /// As it is.
+    /// A layer without an adapter.
     Plain(Linear),
-    /// With a correction.
+    /// A frozen layer with an adapter.
     Lora(LoraLinear),
 }
 
 impl Projection {
-    /// The layer that its parent calls `name`, corrected if `lora` names it.
+    /// Creates the layer called `name` in its parent, with an adapter if `name` is one of the targets of `lora`.
+    ///
+    /// # Errors
+    /// If the rank is 0, or if memory cannot be allocated.
     pub fn named(
         name: &str,
         init: &mut Init,

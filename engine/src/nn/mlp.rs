@@ -1,4 +1,4 @@
-//! Two linear layers with an activation between them.
+//! Feed-forward network: two linear layers with an activation between them.
 
 use super::init::Init;
 use super::linear::{Linear, LinearFilling};
@@ -6,7 +6,7 @@ use super::module::{Child, Module};
 use crate::error::Result;
 use crate::tensor::Tensor;
 
-/// `fc2(gelu(fc1(x)))`: the feed-forward half of a transformer block.
+/// `fc2(gelu(fc1(x)))`: the feed-forward part of a transformer block.
 #[derive(Debug)]
 pub struct Mlp {
     fc1: Child<Linear>,
@@ -14,7 +14,11 @@ pub struct Mlp {
 }
 
 impl Mlp {
-    /// From `width` to `hidden` and back; `filling` gives what a layer of `[inputs, outputs]` begins with.
+    /// Creates layers from `width` to `hidden` and back; `filling` returns the initial values of a layer of `[inputs,
+    /// outputs]`.
+    ///
+    /// # Errors
+    /// If memory cannot be allocated.
     pub fn new(
         init: &mut Init,
         [width, hidden]: [usize; 2],

@@ -1,8 +1,8 @@
-//! Layers whose parameters have names, and that report their scope to the recorder.
+//! Layers with named parameters that report their scope to the recorder.
 //!
-//! A module's children stand in [`Child`]: it holds a child under the name that its parent gives it, and enters that
-//! scope whenever the child is made, called or asked for its parameters. So an allocation's scope
-//! (`encoder.layers.3.mlp.fc1`) and a parameter's path (`encoder.layers.3.mlp.fc1.weight`) cannot disagree.
+//! A [`Child`] wraps a module under the name that its parent gives it, and enters that scope when the child is created,
+//! called or visited. An allocation's scope (`encoder.layers.3.mlp.fc1`) and a parameter's path
+//! (`encoder.layers.3.mlp.fc1.weight`) therefore always agree.
 
 pub mod init;
 pub mod module;

@@ -1,4 +1,4 @@
-//! The trait of all layers, and how layers are composed.
+//! The trait of all layers, and the types that compose them.
 
 use std::fmt::Write as _;
 use std::ops::Deref;
@@ -12,25 +12,28 @@ use crate::autograd;
 use crate::error::Result;
 use crate::tensor::Tensor;
 
-/// A function with parameters.
+/// A function with parameters: a layer or a model.
 pub trait Module: Send + Sync + 'static {
-    /// Computes the result for `input`.
+    /// Computes the output for `input`.
+    ///
+    /// # Errors
+    /// If the input does not have the expected shape or dtype, or if memory cannot be allocated.
     fn forward(&self, input: &Tensor) -> Result<Tensor>;
 
-    /// Names the module's own parameters and its children to `visitor`, in the order in which they were made.
+    /// Passes the module's own parameters and its children to `visitor`, in order of creation.
     fn visit(&self, visitor: &mut Visitor);
 
-    /// All parameters, those of children included, in the order in which they were made.
+    /// Returns all parameters, including those of children, in order of creation.
     fn parameters(&self) -> Vec<Parameter> {
         visited(self, Visitor::default()).found
     }
 
-    /// All buffers, those of children included, in the order in which they were made.
+    /// Returns all buffers, including those of children, in order of creation.
     fn buffers(&self) -> Vec<Buffer> {
         visited(self, Visitor::default()).buffers
     }
 
-    /// What a file of the model's weights holds: its parameters, then its buffers, such as the running averages of a
+    /// Returns the contents of a weights file: the parameters, then the buffers, such as the running averages of a
     /// batch norm.
     fn weights(&self) -> Vec<Parameter> {
         let Visitor { found, buffers, .. } = visited(self, Visitor::default());
@@ -38,16 +41,16 @@ pub trait Module: Send + Sync + 'static {
         found.into_iter().chain(buffers.into_iter().map(named)).collect()
     }
 
-    /// Says whether the module, children included, is being trained or used; at first it is being trained. Dropout and
-    /// batch norm behave differently.
+    /// Sets the module and its children to training mode (the default) or inference mode. Dropout and batch norm depend
+    /// on it.
     fn set_training(&self, training: bool) {
         visited(self, Visitor { training: Some(training), ..Visitor::default() });
     }
 }
 
-/// A field of a module, as [`visit_fields!`](crate::visit_fields) visits it.
+/// A field of a module that [`visit_fields!`](crate::visit_fields) can visit.
 pub trait Field {
-    /// Passes the field, which is called `name`, to `visitor`.
+    /// Passes the field called `name` to `visitor`.
     fn accept(&self, name: &str, visitor: &mut Visitor);
 }
 
@@ -58,7 +61,7 @@ impl Field for Tensor {
 }
 
 impl<M: Module> Field for Child<M> {
-    /// A child has the name that it was created with.
+    /// Visits the child under the name that it was created with.
     fn accept(&self, _name: &str, visitor: &mut Visitor) {
         visitor.child(self);
     }
@@ -82,8 +85,8 @@ impl<F: Field> Field for Vec<F> {
     }
 }
 
-/// Implements [`Module::visit`](crate::nn::Module::visit) for a module of which these fields, in this order, are
-/// parameters (tensors, under the names of the fields), children and modes.
+/// Implements [`Module::visit`](crate::nn::Module::visit) for a module with these fields, visited in this order:
+/// parameters (tensors, named after their fields), children and modes.
 #[macro_export]
 macro_rules! visit_fields {
     ($($field:ident),+ $(,)?) => {
@@ -98,10 +101,12 @@ fn visited<M: Module + ?Sized>(module: &M, mut visitor: Visitor) -> Visitor {
     visitor
 }
 
-/// Checkpoints the children whose path matches `pattern`: from now on each keeps only the inputs of its
-/// [forward](Child::run), which is recomputed in backward (see [`autograd::checkpoint`](autograd::checkpoint())). A `*`
-/// in the pattern stands for one name of a path, as in `encoder.layers.*`. Returns the number of children that match. A
-/// child that keeps nothing for backward, such as a frozen one, has nothing to recompute.
+/// Enables activation checkpointing for the children whose path matches `pattern`, and returns their number. From then
+/// on each keeps only the inputs of its [forward](Child::run), which is recomputed in backward (see
+/// [`autograd::checkpoint`](autograd::checkpoint())).
+///
+/// A `*` in the pattern matches one name of a path, as in `encoder.layers.*`. A child that keeps nothing for backward,
+/// such as a frozen one, has nothing to recompute.
 pub fn checkpoint_scopes<M: Module + ?Sized>(module: &M, pattern: &str) -> usize {
     let pattern = pattern.split('.').map(Box::from).collect();
     let checkpoints = Some(Checkpoints { pattern, matched: 0 });
@@ -109,39 +114,39 @@ pub fn checkpoint_scopes<M: Module + ?Sized>(module: &M, pattern: &str) -> usize
     visitor.checkpoints.map_or(0, |checkpoints| checkpoints.matched)
 }
 
-/// A tensor that training changes, and where it belongs.
+/// A trainable tensor and its position in the model.
 #[derive(Clone, Debug)]
 pub struct Parameter {
-    /// Its path from the model, as `encoder.layers.3.mlp.fc1.weight`.
+    /// Path from the model's root, such as `encoder.layers.3.mlp.fc1.weight`.
     pub path: String,
-    /// The module that it belongs to, as recordings name it.
+    /// Scope of the module that it belongs to, as in recordings.
     pub scope: ScopeId,
     /// The tensor itself.
     pub tensor: Tensor,
 }
 
-/// A tensor that belongs to a model without being trained.
+/// A tensor that belongs to a model but is not trained.
 #[derive(Clone, Debug)]
 pub struct Buffer {
-    /// Its path from the model.
+    /// Path from the model's root.
     pub path: String,
-    /// The module that it belongs to, as recordings name it.
+    /// Scope of the module that it belongs to, as in recordings.
     pub scope: ScopeId,
     /// The tensor itself.
     pub tensor: Tensor,
 }
 
-/// Whether a module is being trained, as at first, or used.
+/// Whether a module is in training mode (the default) or in inference mode.
 #[derive(Debug)]
 pub struct Mode(AtomicBool);
 
 impl Mode {
-    /// Being trained.
+    /// Returns training mode.
     pub fn new() -> Self {
         Self(AtomicBool::new(true))
     }
 
-    /// Whether the module is being trained.
+    /// Returns whether the module is in training mode.
     pub fn is_training(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
@@ -153,7 +158,7 @@ impl Default for Mode {
     }
 }
 
-/// Collects parameters and buffers on its way through a model, or says to each module whether it is being trained.
+/// Collects the parameters and buffers of a model, or sets the mode of each module.
 #[derive(Debug, Default)]
 pub struct Visitor {
     path: String,
@@ -163,7 +168,7 @@ pub struct Visitor {
     checkpoints: Option<Checkpoints>,
 }
 
-/// Which children are to be checkpointed.
+/// The pattern of the children to checkpoint, and the number of matches so far.
 #[derive(Debug)]
 struct Checkpoints {
     pattern: Vec<Box<str>>,
@@ -179,7 +184,7 @@ impl Checkpoints {
 }
 
 impl Visitor {
-    /// The module has this parameter. A tensor that several modules share counts once, where it is met first.
+    /// Visits a parameter. A tensor that several modules share counts once, where it is visited first.
     pub fn parameter(&mut self, name: &str, tensor: &Tensor) {
         if self.found.iter().any(|parameter| parameter.tensor.id() == tensor.id()) {
             return;
@@ -189,20 +194,20 @@ impl Visitor {
         self.found.push(Parameter { path, scope, tensor: tensor.clone() });
     }
 
-    /// The module has this buffer.
+    /// Visits a buffer.
     pub fn buffer(&mut self, name: &str, tensor: &Tensor) {
         let (path, scope) = (format!("{}{name}", self.path), scope::current_scope());
         self.buffers.push(Buffer { path, scope, tensor: tensor.clone() });
     }
 
-    /// The module behaves by this mode.
+    /// Visits the module's mode.
     pub fn mode(&self, mode: &Mode) {
         if let Some(training) = self.training {
             mode.0.store(training, Ordering::Relaxed);
         }
     }
 
-    /// The module has this child.
+    /// Visits a child.
     pub fn child<M: Module>(&mut self, child: &Child<M>) {
         let _scope = scope::scope(&child.name);
         let length = self.path.len();
@@ -228,7 +233,10 @@ pub struct Child<M> {
 }
 
 impl<M> Child<M> {
-    /// Makes a child within its scope, so that its parameters are recorded there.
+    /// Creates a child within its scope, so that its parameters are recorded there.
+    ///
+    /// # Errors
+    /// If `make` fails.
     pub fn new(name: impl Into<Box<str>>, init: &mut Init, make: impl FnOnce(&mut Init) -> Result<M>) -> Result<Self> {
         let name = name.into();
         let _scope = scope::scope(&name);
@@ -237,11 +245,14 @@ impl<M> Child<M> {
 }
 
 impl<M: Send + Sync + 'static> Child<M> {
-    /// Calls `body`, some forward of the module, with `inputs` and within its scope. The inputs are given away, so that
-    /// `body` can free them or write its result where they are.
+    /// Calls `body`, a forward function of the module, with `inputs` and within the child's scope. The inputs are
+    /// passed by value, so that `body` can free them or overwrite them with its result.
     ///
-    /// If the child is [checkpointed](checkpoint_scopes), `body` runs again in backward: then it must do the same, and
-    /// every tensor that requires a gradient, other than the module's parameters, must be an input.
+    /// If the child is [checkpointed](checkpoint_scopes), `body` is recomputed in backward: it must then compute the
+    /// same result, and every tensor that requires a gradient, other than the module's parameters, must be an input.
+    ///
+    /// # Errors
+    /// If `body` fails.
     pub fn run<const N: usize>(
         &self,
         inputs: [Tensor; N],
@@ -261,7 +272,10 @@ impl<M: Send + Sync + 'static> Child<M> {
 }
 
 impl<M: Module> Child<M> {
-    /// The module's forward, within its scope.
+    /// Calls the module's forward within its scope.
+    ///
+    /// # Errors
+    /// If the module's forward fails.
     pub fn forward(&self, input: &Tensor) -> Result<Tensor> {
         self.run([input.clone()], |module, [input]| module.forward(&input))
     }
@@ -275,20 +289,23 @@ impl<M> Deref for Child<M> {
     }
 }
 
-/// Modules one after another, named `0`, `1` and so on.
+/// Modules in sequence, named `0`, `1` and so on.
 #[derive(Debug)]
 pub struct Sequence<M> {
     children: Vec<Child<M>>,
 }
 
 impl<M> Sequence<M> {
-    /// Makes `count` modules; `make` is told the position.
+    /// Creates `count` modules; `make` gets the position of each.
+    ///
+    /// # Errors
+    /// If `make` fails.
     pub fn new(count: usize, init: &mut Init, mut make: impl FnMut(usize, &mut Init) -> Result<M>) -> Result<Self> {
         let child = |position: usize| Child::new(position.to_string(), init, |init| make(position, init));
         Ok(Self { children: (0..count).map(child).collect::<Result<_>>()? })
     }
 
-    /// The modules in order.
+    /// Returns an iterator over the modules in order.
     pub fn iter(&self) -> std::slice::Iter<'_, Child<M>> {
         self.children.iter()
     }

@@ -1,11 +1,12 @@
-//! Layer norm and RMS norm.
+//! Layer normalization and RMS normalization.
 
 use super::init::{Filling, Init};
 use super::module::Module;
 use crate::error::Result;
 use crate::tensor::Tensor;
 
-/// Makes the last axis mean 0 and variance 1, then scales and shifts it (Ba, Kiros and Hinton, 2016).
+/// Layer normalization: normalizes the last axis to mean 0 and variance 1, then scales and shifts it (Ba, Kiros and
+/// Hinton, 2016).
 #[derive(Debug)]
 pub struct LayerNorm {
     weight: Tensor,
@@ -14,7 +15,10 @@ pub struct LayerNorm {
 }
 
 impl LayerNorm {
-    /// A norm over an axis of `width`; `epsilon` is added to the variance (PyTorch's default is 1e-5).
+    /// Creates a layer for a last axis of `width`; `epsilon` is added to the variance (PyTorch's default is 1e-5).
+    ///
+    /// # Errors
+    /// If memory cannot be allocated.
     pub fn new(init: &mut Init, width: usize, epsilon: f64) -> Result<Self> {
         Ok(Self {
             weight: init.parameter(width, Filling::Ones)?,
@@ -32,7 +36,7 @@ impl Module for LayerNorm {
     crate::visit_fields!(weight, bias);
 }
 
-/// Divides the last axis by the root of its mean square, then scales it (Zhang and Sennrich, 2019).
+/// RMS normalization: divides the last axis by its root mean square, then scales it (Zhang and Sennrich, 2019).
 #[derive(Debug)]
 pub struct RmsNorm {
     weight: Tensor,
@@ -40,7 +44,10 @@ pub struct RmsNorm {
 }
 
 impl RmsNorm {
-    /// A norm over an axis of `width`; `epsilon` is added to the mean square.
+    /// Creates a layer for a last axis of `width`; `epsilon` is added to the mean square.
+    ///
+    /// # Errors
+    /// If memory cannot be allocated.
     pub fn new(init: &mut Init, width: usize, epsilon: f64) -> Result<Self> {
         Ok(Self { weight: init.parameter(width, Filling::Ones)?, epsilon })
     }

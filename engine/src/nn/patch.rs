@@ -1,4 +1,4 @@
-//! Patch embedding: cuts an image into squares and projects each to a token.
+//! Patch embedding: splits an image into square patches and projects each to a token.
 
 use super::init::{Filling, Init};
 use super::module::Module;
@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::ops::conv::ConvOptions;
 use crate::tensor::Tensor;
 
-/// A convolution whose windows lie side by side: `[batch, channels, height, width]` to `[batch, tokens, width]`.
+/// A convolution with non-overlapping windows: `[batch, channels, height, width]` to `[batch, tokens, width]`.
 #[derive(Debug)]
 pub struct PatchEmbedding {
     weight: Tensor,
@@ -15,8 +15,11 @@ pub struct PatchEmbedding {
 }
 
 impl PatchEmbedding {
-    /// Squares of `patch` by `patch` pixels of `channels` colours to tokens of `width` numbers, filled as
-    /// torchvision's.
+    /// Creates a projection of patches of `patch` × `patch` pixels with `channels` channels to tokens of `width`
+    /// elements, initialized as in torchvision.
+    ///
+    /// # Errors
+    /// If memory cannot be allocated.
     pub fn new(init: &mut Init, [channels, patch, width]: [usize; 3]) -> Result<Self> {
         let inputs = channels * patch * patch;
         let filling = Filling::Normal { deviation: (1.0 / inputs as f64).sqrt() };

@@ -5,8 +5,8 @@ use crate::error::Result;
 use crate::ops::PoolOptions;
 use crate::tensor::Tensor;
 
-/// The maximum of each window. A ReLU is better placed after it than before: it gives the same, and the larger
-/// result need not be kept.
+/// Max pooling. Place a ReLU after it rather than before: the result is the same, and the larger tensor need not be
+/// kept for backward.
 #[derive(Clone, Copy, Debug)]
 pub struct MaxPool2d(pub PoolOptions);
 
@@ -18,7 +18,7 @@ impl Module for MaxPool2d {
     fn visit(&self, _visitor: &mut Visitor) {}
 }
 
-/// The mean of each window, zeros in the padding counted, as PyTorch's.
+/// Average pooling; zeros in the padding count, as in PyTorch.
 #[derive(Clone, Copy, Debug)]
 pub struct AvgPool2d(pub PoolOptions);
 

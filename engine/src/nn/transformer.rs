@@ -10,12 +10,12 @@ use crate::error::Result;
 use crate::ops::attention::AttentionOptions;
 use crate::tensor::Tensor;
 
-/// The sizes of an encoder block.
+/// Sizes of an encoder block.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EncoderSize {
     /// Hidden size.
     pub width: usize,
-    /// Number of attention heads, which divide the hidden size.
+    /// Number of attention heads; must divide the hidden size.
     pub heads: usize,
     /// Hidden size of the MLP.
     pub hidden: usize,
@@ -24,7 +24,7 @@ pub struct EncoderSize {
 }
 
 /// `y = x + attention(norm(x))`, then `y + mlp(norm(y))`: the block of vision transformers (Dosovitskiy et al., 2021),
-/// named and filled as torchvision's.
+/// with torchvision's names and initialization.
 #[derive(Debug)]
 pub struct EncoderBlock {
     ln_1: Child<LayerNorm>,
@@ -34,7 +34,10 @@ pub struct EncoderBlock {
 }
 
 impl EncoderBlock {
-    /// A block of these sizes in which every token sees every other.
+    /// Creates a block of these sizes with bidirectional attention.
+    ///
+    /// # Errors
+    /// If the number of heads does not divide the hidden size, or if memory cannot be allocated.
     pub fn new(init: &mut Init, size: EncoderSize) -> Result<Self> {
         let EncoderSize { width, heads, hidden, epsilon } = size;
         let filling = |[inputs, outputs]: [usize; 2]| LinearFilling {
@@ -53,7 +56,7 @@ impl EncoderBlock {
 
 impl Module for EncoderBlock {
     fn forward(&self, input: &Tensor) -> Result<Tensor> {
-        // Each half's result takes the sum in place: nobody else needs it.
+        // Each branch adds the residual in place, because its result is not used otherwise.
         let attended = self.self_attention.forward(&self.ln_1.forward(input)?)?.into_add(input)?;
         self.mlp.forward(&self.ln_2.forward(&attended)?)?.into_add(&attended)
     }

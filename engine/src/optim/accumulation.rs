@@ -1,4 +1,4 @@
-//! Gradient accumulation: one step for several small batches, with the memory of one.
+//! Gradient accumulation: one step for several micro-batches, with the memory of one.
 
 use highwater_recorder::{Phase, scope};
 
@@ -9,8 +9,8 @@ use super::rule::demand;
 use crate::error::Result;
 use crate::tensor::Tensor;
 
-/// Counts the small batches of a large one. Each loss enters with its share, so that the sum of the gradients is the
-/// gradient of the mean of the losses.
+/// Gradient accumulation over the micro-batches of one step. Each loss is divided by their number, so that the sum of
+/// the gradients is the gradient of the mean loss.
 ///
 /// ```
 /// # use highwater_engine::nn::{Init, Linear, Module};
@@ -35,20 +35,29 @@ pub struct Accumulation {
 }
 
 impl Accumulation {
-    /// For one step every `batches` small batches. Fails for 0.
+    /// Accumulates `batches` micro-batches per step.
+    ///
+    /// # Errors
+    /// If `batches` is 0.
     pub fn new(batches: u32) -> Result<Self> {
         demand("accumulation", batches > 0, || "0 batches make no step; expected at least 1".to_owned())?;
         Ok(Self { batches, done: 0 })
     }
 
-    /// Backward from `loss`, a single number, as one of the small batches. No other memory is taken than by
+    /// Runs backward from `loss`, a single element, as one of the micro-batches. It allocates no more memory than
     /// [`Tensor::backward`].
+    ///
+    /// # Errors
+    /// If `loss` has more than one element, or if backward fails.
     pub fn backward(&mut self, loss: &Tensor) -> Result<()> {
         self.backward_by(loss, 1.0)
     }
 
-    /// Like [`Self::backward`], of the loss as `scaler` scales it; the step is [`LossScaler::step`], when
-    /// [complete](Self::is_complete).
+    /// Like [`Self::backward`], with the loss scaled by `scaler`. Once [complete](Self::is_complete), step with
+    /// [`LossScaler::step`].
+    ///
+    /// # Errors
+    /// As for [`Self::backward`].
     pub fn backward_scaled(&mut self, loss: &Tensor, scaler: &LossScaler) -> Result<()> {
         self.backward_by(loss, scaler.scale())
     }
@@ -62,13 +71,15 @@ impl Accumulation {
         Ok(())
     }
 
-    /// Whether the last backward completed the large batch: now is the time for a step, and then for zero_grad.
+    /// Returns whether the last backward completed the batch, so that a step and then `zero_grad` are due.
     pub fn is_complete(&self) -> bool {
         self.done == self.batches
     }
 
-    /// A step and zero_grad, if the large batch is complete; tells whether it was. Fails if there are no gradients
-    /// then, since an optimizer in backward has used each up.
+    /// Runs a step and `zero_grad` if the batch is complete; returns whether it was.
+    ///
+    /// # Errors
+    /// If the batch is complete but an optimizer in backward has already used up gradients, or if the step fails.
     pub fn step(&mut self, optimizer: &mut dyn Optimizer) -> Result<bool> {
         if !self.is_complete() {
             return Ok(false);

@@ -8,18 +8,18 @@ use crate::error::Result;
 /// Adam (Kingma and Ba, 2015), with the settings, defaults and arithmetic of PyTorch's `torch.optim.Adam`.
 ///
 /// m ← β₁ · m + (1 − β₁) · g; v ← β₂ · v + (1 − β₂) · g²;
-/// p ← p − learning_rate / (1 − β₁ᵗ) · m / (√v / √(1 − β₂ᵗ) + ε), where g is the gradient and weight_decay · p.
+/// p ← p − learning_rate / (1 − β₁ᵗ) · m / (√v / √(1 − β₂ᵗ) + ε), where g is the gradient plus weight_decay · p.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Adam {
-    /// How far a step goes.
+    /// Learning rate.
     pub learning_rate: f64,
-    /// The shares of the former averages that are kept: of the gradient and of its square.
+    /// Decay rates of the running averages of the gradient and of its square.
     pub betas: [f64; 2],
-    /// Keeps the divisor above 0.
+    /// Added to the divisor for numerical stability.
     pub epsilon: f64,
-    /// The share of the parameter that is added to its gradient (L2).
+    /// Weight decay (L2): this multiple of the parameter is added to its gradient.
     pub weight_decay: f64,
-    /// How it goes through many parameters.
+    /// How the rule iterates over many parameters.
     pub form: Form,
 }
 
@@ -29,20 +29,19 @@ impl Default for Adam {
     }
 }
 
-/// Adam whose weight decay does not pass through the averages (Loshchilov and Hutter, 2019), with the settings,
-/// defaults and arithmetic of PyTorch's `torch.optim.AdamW`: before the step, p ← p · (1 − learning_rate ·
-/// weight_decay).
+/// Adam with decoupled weight decay (Loshchilov and Hutter, 2019), with the settings, defaults and arithmetic of
+/// PyTorch's `torch.optim.AdamW`: before the step, p ← p · (1 − learning_rate · weight_decay).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdamW {
-    /// How far a step goes.
+    /// Learning rate.
     pub learning_rate: f64,
-    /// The shares of the former averages that are kept: of the gradient and of its square.
+    /// Decay rates of the running averages of the gradient and of its square.
     pub betas: [f64; 2],
-    /// Keeps the divisor above 0.
+    /// Added to the divisor for numerical stability.
     pub epsilon: f64,
-    /// The share of itself that a parameter loses in a step, times the learning rate.
+    /// Decoupled weight decay; multiplied by the learning rate.
     pub weight_decay: f64,
-    /// How it goes through many parameters.
+    /// How the rule iterates over many parameters.
     pub form: Form,
 }
 

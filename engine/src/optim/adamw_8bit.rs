@@ -10,27 +10,27 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::tensor::Tensor;
 
-/// AdamW whose averages are kept as a byte per element, with one f32 for each block of 256 (Dettmers et al., "8-bit
-/// Optimizers via Block-wise Quantization", 2022): 2.03 bytes a parameter in place of AdamW's 8 in f32. A step decodes,
-/// averages, moves and codes again block by block in one pass, so there are no intermediate results.
+/// AdamW with running averages of one byte per element and one f32 scale per block of 256 (Dettmers et al., "8-bit
+/// Optimizers via Block-wise Quantization", 2022): 2.03 bytes per parameter instead of AdamW's 8 in f32. A step
+/// dequantizes, updates and quantizes again block by block in one pass, so there are no intermediate results.
 ///
-/// How exact it is: after each step, an average of gradients is off by at most 6 % of itself if it is within a factor
-/// of ten of the largest in its block, 11 % within a hundred, 18 % within a thousand, and becomes 0 below a
-/// four-millionth; an average of squares by 3, 6 and 11 %, and if it is above 0 it stays at least a three-millionth of
-/// the largest: no step is larger for it. The step itself uses the averages before they are coded, so errors do not
-/// grow. Parameters that matter much and take little memory, with fewer numbers than `smallest`, keep their averages in
-/// full.
+/// Accuracy: after each step, the relative error of an average of gradients is at most 6 % if its magnitude is within a
+/// factor of ten of the largest in its block, 11 % within a hundred and 18 % within a thousand; below a four-millionth
+/// of the largest it becomes 0. For an average of squares the bounds are 3, 6 and 11 %, and if it is above 0 it stays
+/// at least a three-millionth of the largest, so quantization makes no step larger. The step itself uses the averages
+/// before they are quantized, so errors do not accumulate. Parameters with fewer than `smallest` elements, which matter
+/// much and use little memory, keep unquantized averages.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdamW8bit {
-    /// How far a step goes.
+    /// Learning rate.
     pub learning_rate: f64,
-    /// The shares of the former averages that are kept: of the gradient and of its square.
+    /// Decay rates of the running averages of the gradient and of its square.
     pub betas: [f64; 2],
-    /// Keeps the divisor above 0.
+    /// Added to the divisor for numerical stability.
     pub epsilon: f64,
-    /// The share of itself that a parameter loses in a step, times the learning rate.
+    /// Decoupled weight decay; multiplied by the learning rate.
     pub weight_decay: f64,
-    /// Parameters with fewer numbers keep their averages in full, in the parameter's type.
+    /// Parameters with fewer elements keep unquantized averages, in the parameter's dtype.
     pub smallest: usize,
 }
 
@@ -41,23 +41,23 @@ impl Default for AdamW8bit {
     }
 }
 
-/// The state that [`AdamW8bit`] keeps for a parameter.
+/// The state of [`AdamW8bit`] for a parameter.
 #[derive(Debug)]
 pub enum Moments8bit {
-    /// A large parameter's averages.
+    /// Quantized averages, of a large parameter.
     Coded(Coded),
-    /// A small one's; none before they are made.
+    /// Unquantized averages, of a small parameter; `None` before they are allocated.
     Full(Option<Moments>),
 }
 
-/// Averages as codes.
+/// Quantized averages.
 #[derive(Debug)]
 pub struct Coded {
-    /// Steps so far, kept on the host.
+    /// Number of steps so far, kept on the host.
     steps: u32,
-    /// The running averages of the gradient and of its square, as codes.
+    /// Quantized running averages of the gradient and of its square.
     codes: [Tensor; 2],
-    /// The largest magnitude of each block of them.
+    /// Largest magnitude of each block of the averages.
     scales: [Tensor; 2],
 }
 
@@ -125,7 +125,7 @@ impl AdamW8bit {
         Averaging { learning_rate, betas, epsilon, weight_decay: 0.0, keep, form: Form::Fused }
     }
 
-    /// Before a parameter's first step, makes its averages.
+    /// Allocates a parameter's averages before its first step.
     fn begin(&self, update: &mut Update<'_, Moments8bit>) -> Result<()> {
         if update.state.is_some() {
             return Ok(());
@@ -136,7 +136,7 @@ impl AdamW8bit {
             return Ok(());
         }
         let device = update.parameter.device();
-        // Whatever number code 0 stands for, times a scale of 0 it is 0.
+        // A scale of 0 makes the averages 0, whatever value code 0 represents.
         let codes = || Tensor::zeros(elements, DType::U8, device);
         let scales = || Tensor::zeros(elements.div_ceil(CODE_BLOCK), DType::F32, device);
         let make = || Ok(Coded { steps: 0, codes: [codes()?, codes()?], scales: [scales()?, scales()?] });

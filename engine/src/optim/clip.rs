@@ -1,4 +1,4 @@
-//! Gradient clipping. Nothing is read back to the host: factors are computed on the device.
+//! Gradient clipping. Nothing is read back to the host: norms and factors are computed on the device.
 
 use super::in_backward::demand_gradients_left;
 use super::pending::run_each;
@@ -10,25 +10,31 @@ use crate::error::{Error, Result};
 use crate::nn::Parameter;
 use crate::tensor::Tensor;
 
-/// The norm of all gradients as if they were one vector: (Σ |g|^order)^(1/order), or the largest magnitude for an
-/// infinite order; 2 is the length. One f64 on the device, the only memory it takes; 0 if there are no gradients.
+/// Computes the norm of all gradients as if they were one vector: (Σ |g|^order)^(1/order), or the largest magnitude for
+/// an infinite order; order 2 is the Euclidean norm. The result is one f64 on the device, the only memory allocated; it
+/// is 0 if there are no gradients.
 ///
-/// Fails if `order` is not above 0, without parameters, and where an optimizer [in
-/// backward](super::run_in_backward) has used gradients up.
+/// # Errors
+/// If `order` is not above 0, if there are no parameters, or if an optimizer [in backward](super::run_in_backward) has
+/// already used up gradients.
 pub fn grad_norm(parameters: &[Parameter], order: f64) -> Result<Tensor> {
     norm("grad_norm", parameters, order)
 }
 
-/// Multiplies all gradients with `largest / norm` where their [norm](grad_norm) of order 2 is above `largest`, and
-/// gives that norm. The arithmetic is that of PyTorch's `torch.nn.utils.clip_grad_norm_`: the share is at most 1, and
-/// 10⁻⁶ is added to the norm.
+/// Multiplies all gradients by `largest / norm` if their [norm](grad_norm) of order 2 is above `largest`, and returns
+/// that norm. The arithmetic is that of PyTorch's `torch.nn.utils.clip_grad_norm_`: the factor is at most 1, and 10⁻⁶
+/// is added to the norm.
 ///
-/// Fails like [`grad_norm`], and if `largest` is below 0.
+/// # Errors
+/// As for [`grad_norm`], and if `largest` is below 0.
 pub fn clip_grad_norm(parameters: &[Parameter], largest: f64) -> Result<Tensor> {
     clip_grad_norm_of(parameters, largest, 2.0)
 }
 
-/// [`clip_grad_norm`] by the norm of another order.
+/// Like [`clip_grad_norm`], with the norm of order `order`.
+///
+/// # Errors
+/// As for [`clip_grad_norm`].
 pub fn clip_grad_norm_of(parameters: &[Parameter], largest: f64, order: f64) -> Result<Tensor> {
     let op = "clip_grad_norm";
     demand(op, largest >= 0.0, || format!("the largest norm is {largest}; give 0 or more"))?;
@@ -41,10 +47,11 @@ pub fn clip_grad_norm_of(parameters: &[Parameter], largest: f64, order: f64) -> 
     Ok(total)
 }
 
-/// Makes every element of every gradient at least `-largest` and at most `largest`, like PyTorch's
+/// Clamps every element of every gradient to the range from `-largest` to `largest`, like PyTorch's
 /// `torch.nn.utils.clip_grad_value_`.
 ///
-/// Fails if `largest` is below 0, and where an optimizer [in backward](super::run_in_backward) has used gradients up.
+/// # Errors
+/// If `largest` is below 0, or if an optimizer [in backward](super::run_in_backward) has already used up gradients.
 pub fn clip_grad_value(parameters: &[Parameter], largest: f64) -> Result<()> {
     let op = "clip_grad_value";
     demand(op, largest >= 0.0, || format!("the largest value is {largest}; give 0 or more"))?;
@@ -71,7 +78,7 @@ fn norm(op: &'static str, parameters: &[Parameter], order: f64) -> Result<Tensor
     Ok(total)
 }
 
-/// The gradients that there are.
+/// Returns the gradients of the parameters that have one.
 pub(super) fn gradients(parameters: &[Parameter]) -> Vec<Tensor> {
     parameters.iter().filter_map(|parameter| parameter.tensor.grad()).collect()
 }

@@ -1,4 +1,4 @@
-//! Optimizer steps in backward: updates each parameter as soon as its gradient is complete, which is then freed at
+//! Optimizer steps in backward: updates each parameter as soon as its gradient is complete, and frees the gradient at
 //! once.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,13 +10,17 @@ use crate::autograd::no_grad;
 use crate::error::{Error, Result};
 use crate::nn::Parameter;
 
-/// From now on, every backward pass steps and frees each parameter's gradient as soon as it is complete, by hooks that
-/// each own the state of one parameter. There is no optimizer phase, and never more than a few gradients are alive.
-/// This is the way of PyTorch's tutorial "How to save memory by fusing the optimizer step into the backward pass".
-/// A gradient's memory serves as its rule's intermediate result, so every [`Form`](super::Form) takes the same.
+/// Makes every following backward pass update each parameter and free its gradient as soon as it is complete, by hooks
+/// that each own the state of one parameter. There is no optimizer phase, and only a few gradients are live at any
+/// time. This is the method of PyTorch's tutorial "How to save memory by fusing the optimizer step into the backward
+/// pass". The rule's intermediate results are written to the gradient's memory, so every [`Form`](super::Form) uses the
+/// same memory.
 ///
-/// The handle changes the rule's settings. [`Tensor::clear_hooks`](crate::Tensor::clear_hooks) of each parameter undoes
-/// it all. Fails if a setting of the rule makes no sense.
+/// The returned handle changes the rule's settings. To undo it, call
+/// [`Tensor::clear_hooks`](crate::Tensor::clear_hooks) on each parameter.
+///
+/// # Errors
+/// If a setting of the rule is invalid.
 pub fn run_in_backward<R: Rule>(rule: &R, parameters: &[Parameter]) -> Result<InBackward<R>> {
     rule.check()?;
     let shared = InBackward { rule: Arc::new(Mutex::new(rule.clone())) };
@@ -43,38 +47,41 @@ pub fn run_in_backward<R: Rule>(rule: &R, parameters: &[Parameter]) -> Result<In
     Ok(shared)
 }
 
-/// The settings of a rule that runs in backward. Clones change the same.
+/// Handle to the settings of a rule that runs in backward. Clones share the settings.
 #[derive(Clone, Debug)]
 pub struct InBackward<R> {
     rule: Arc<Mutex<R>>,
 }
 
 impl<R: Rule> InBackward<R> {
-    /// A copy of the rule.
+    /// Returns a copy of the rule.
     pub fn rule(&self) -> R {
         self.lock().clone()
     }
 
-    /// Changes settings from the next gradient on. Fails, and changes nothing, if one makes no sense.
+    /// Replaces the settings from the next gradient on.
+    ///
+    /// # Errors
+    /// If a setting is invalid; nothing is changed then.
     pub fn set_rule(&self, rule: R) -> Result<()> {
         rule.check()?;
         *self.lock() = rule;
         Ok(())
     }
 
-    /// Changes how far a step goes.
+    /// Sets the learning rate.
     pub fn set_learning_rate(&self, rate: f64) {
         self.lock().set_learning_rate(rate);
     }
 
     fn lock(&self) -> MutexGuard<'_, R> {
-        // Replaced whole, so it is sound also after a panic elsewhere.
+        // Always replaced as a whole, so it is valid even after a panic elsewhere.
         self.rule.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Fails, for operation `op`, if a gradient is gone because an optimizer in backward has used it up: what `op` does
-/// needs the gradients of all parameters after backward.
+/// Returns an error of operation `op`, which needs the gradients of all parameters after backward, if an optimizer in
+/// backward has already used up a gradient.
 pub(super) fn demand_gradients_left(op: &'static str, parameters: &[Parameter]) -> Result<()> {
     let is_gone = |parameter: &&Parameter| parameter.tensor.grad().is_none() && parameter.tensor.has_hooks();
     match parameters.iter().find(is_gone) {

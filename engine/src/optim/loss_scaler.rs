@@ -1,4 +1,4 @@
-//! Loss scaling: scales losses so that gradients in f16 do not underflow, and skips steps that overflow.
+//! Loss scaling: scales losses so that f16 gradients do not underflow, and skips steps whose gradients overflow.
 
 use highwater_recorder::{Category, Phase, scope};
 
@@ -15,11 +15,11 @@ use crate::error::{Error, Result};
 use crate::nn::Parameter;
 use crate::tensor::Tensor;
 
-/// Dynamic loss scaling, with the settings, defaults and decisions of PyTorch's `torch.amp.GradScaler`: the scale falls
-/// whenever a gradient is infinite or NaN, and that step is left out; it rises after many steps without.
+/// Dynamic loss scaling, with the settings, defaults and decisions of PyTorch's `torch.amp.GradScaler`: if a gradient
+/// is infinite or NaN, the step is skipped and the scale is reduced; after many finite steps in a row, it is increased.
 ///
-/// Whether one was found is computed on the device, into one f32, and then read where the device has values. Elsewhere
-/// nothing is found. A step that is left out takes the same memory as one that is not.
+/// Gradients are checked on the device, with one f32 as the result, which is read on devices with values. On other
+/// devices no step is skipped. A skipped step uses the same memory as any other.
 ///
 /// ```
 /// # use highwater_engine::nn::{Init, Linear, Module};
@@ -43,20 +43,20 @@ pub struct LossScaler {
     settings: LossScaling,
     scale: f64,
     good_steps: u32,
-    /// Whether gradients were unscaled for the coming step already, and if so, whether one was not finite.
+    /// Whether the gradients of the next step are already unscaled, and if so, whether one is infinite or NaN.
     unscaled: Option<bool>,
 }
 
 /// Settings of a [`LossScaler`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LossScaling {
-    /// The scale at first.
+    /// Initial scale.
     pub first: f64,
-    /// What it is multiplied with after `growth_interval` good steps in a row.
+    /// Growth factor of the scale, applied after `growth_interval` finite steps in a row.
     pub growth: f64,
-    /// What it is multiplied with after a step that was left out.
+    /// Backoff factor of the scale, applied after a skipped step.
     pub backoff: f64,
-    /// How many good steps in a row make it rise.
+    /// Number of finite steps in a row after which the scale grows.
     pub growth_interval: u32,
 }
 
@@ -74,7 +74,10 @@ impl Default for LossScaler {
 }
 
 impl LossScaler {
-    /// Fails if a setting makes no sense.
+    /// Creates a loss scaler.
+    ///
+    /// # Errors
+    /// If a setting is invalid.
     pub fn new(settings: LossScaling) -> Result<Self> {
         let op = "loss_scaler";
         let LossScaling { first, growth, backoff, growth_interval } = settings;
@@ -85,18 +88,24 @@ impl LossScaler {
         Ok(Self { settings, scale: first, ..Self::default() })
     }
 
-    /// What the loss is multiplied with now.
+    /// Returns the current scale.
     pub fn scale(&self) -> f64 {
         self.scale
     }
 
-    /// Backward from the scaled `loss`, a single number. No other memory is taken than by [`Tensor::backward`].
+    /// Runs backward from the scaled `loss`, a single element. It allocates no more memory than [`Tensor::backward`].
+    ///
+    /// # Errors
+    /// If `loss` has more than one element, or if backward fails.
     pub fn backward(&self, loss: &Tensor) -> Result<()> {
         backward_from_scaled(loss, self.scale)
     }
 
-    /// Divides the gradients by the scale before the step, so that they can be clipped or looked at. Fails for f16,
-    /// where small gradients would become 0: those are to be clipped as they are, by [`Self::scale`] times the norm.
+    /// Divides the gradients by the scale before the step, so that they can be clipped or inspected.
+    ///
+    /// # Errors
+    /// For f16, where small gradients would underflow to 0: clip scaled gradients instead, with [`Self::scale`] times
+    /// the norm. Also if an optimizer [in backward](super::run_in_backward) has already used up gradients.
     pub fn unscale(&mut self, parameters: &[Parameter]) -> Result<()> {
         if self.unscaled.is_none() {
             let is_found = find(parameters)?;
@@ -107,9 +116,12 @@ impl LossScaler {
         Ok(())
     }
 
-    /// Steps with unscaled gradients, or leaves the step out if a gradient is not finite; tells whether it stepped.
-    /// Then changes the scale. Fails for f16 where unscaled gradients would be stored, and where an optimizer [in
-    /// backward](super::run_in_backward) has used gradients up.
+    /// Steps with unscaled gradients, or skips the step if a gradient is infinite or NaN, then updates the scale;
+    /// returns whether it stepped.
+    ///
+    /// # Errors
+    /// For f16 gradients that would have to be unscaled in place, or if an optimizer [in
+    /// backward](super::run_in_backward) has already used up gradients.
     pub fn step(&mut self, optimizer: &mut dyn Optimizer) -> Result<bool> {
         let _phase = scope::phase_of_call(Phase::Optimizer);
         let (is_found, scale) = match self.unscaled {
@@ -136,7 +148,7 @@ impl LossScaler {
         if self.good_steps == self.settings.growth_interval {
             self.good_steps = 0;
             let grown = self.scale * self.settings.growth;
-            // Beyond, the scale itself would be infinite in f32.
+            // A larger scale would be infinite in f32.
             if grown <= f64::from(f32::MAX) {
                 self.scale = grown;
             }
@@ -144,7 +156,7 @@ impl LossScaler {
     }
 }
 
-/// Whether any gradient is infinite or NaN, as far as the device knows.
+/// Returns whether any gradient is infinite or NaN; false on devices without values.
 fn find(parameters: &[Parameter]) -> Result<bool> {
     let op = "find_nonfinite";
     demand_gradients_left(op, parameters)?;
@@ -161,7 +173,7 @@ fn find(parameters: &[Parameter]) -> Result<bool> {
     Ok(found.known_item()?.is_some_and(|found| found != 0.0))
 }
 
-/// Backward from `scale` times `loss`, which takes no more memory than from `loss`.
+/// Runs backward from `scale` times `loss`, with the memory of backward from `loss`.
 pub(super) fn backward_from_scaled(loss: &Tensor, scale: f64) -> Result<()> {
     if loss.elements() != 1 {
         return Err(Error::NotScalar { shape: loss.shape().to_string().into() });

@@ -1,4 +1,4 @@
-//! Parameters of a 16-bit dtype that are trained in single precision.
+//! Master weights: trains parameters of a 16-bit dtype through copies in f32.
 
 use super::optimizer::scale_all_in_place;
 use super::pending::Pending;
@@ -9,26 +9,26 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::tensor::Tensor;
 
-/// A rule that trains copies of bf16 and f16 parameters in f32 (Micikevicius et al., "Mixed Precision Training", 2018):
-/// a step smaller than what the narrow type can tell apart is not lost. The copy is optimizer state, made at the first
-/// step, and so is whatever `rule` remembers, in f32 too; parameters get the copies' numbers, rounded. Parameters of
-/// other types are left to `rule` alone.
+/// Wraps a rule to train copies of bf16 and f16 parameters in f32 (Micikevicius et al., "Mixed Precision Training",
+/// 2018), so that updates too small for the 16-bit dtype are not lost. The copy is optimizer state, created at the
+/// first step, and so is the state of `rule`, also in f32; parameters are set to the copies' values, rounded.
+/// Parameters of other dtypes are updated by `rule` directly.
 ///
-/// A [fused](super::Form::Fused) rule reads the narrow gradient, and writes copy and parameter, in one pass; there are
-/// no intermediate results. With another, the gradient of one parameter after another is widened: one intermediate
-/// result in f32, which serves as the rule's own.
+/// A [fused](super::Form::Fused) rule reads the 16-bit gradient and writes both the copy and the parameter in one pass,
+/// without intermediate results. For other rules, gradients are converted one parameter at a time: one intermediate
+/// result in f32, which also serves as the rule's own.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct MasterWeights<R> {
-    /// How the copies change.
+    /// The rule that updates the copies.
     pub rule: R,
 }
 
-/// The state that [`MasterWeights`] keeps for a parameter.
+/// The state of [`MasterWeights`] for a parameter.
 #[derive(Debug)]
 pub struct Master<S> {
-    /// The copy in f32; none for parameters that need none.
+    /// Copy in f32; `None` for parameters of other dtypes than bf16 and f16.
     weight: Option<Tensor>,
-    /// What the rule remembers.
+    /// State of the wrapped rule.
     state: Option<S>,
 }
 
@@ -100,7 +100,7 @@ impl<R: Rule> MasterWeights<R> {
     }
 }
 
-/// Before a parameter's first step, makes its copy.
+/// Creates a parameter's copy before its first step.
 fn begin<S>(update: &mut Update<'_, Master<S>>) -> Result<()> {
     if update.state.is_none() {
         let is_narrow = matches!(update.parameter.dtype(), DType::Bf16 | DType::F16);

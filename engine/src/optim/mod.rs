@@ -1,4 +1,4 @@
-//! Update rules and optimizers, which apply them to a whole model after backward or to each parameter within it.
+//! Update rules, and optimizers that apply them to a whole model after backward or to each parameter within backward.
 //!
 //! ```
 //! use highwater_engine::nn::{Init, Linear, Module};

@@ -1,4 +1,4 @@
-//! The running averages of gradient and squared gradient that Adam and AdamW share, and the step along them.
+//! The running averages of the gradient and its square in Adam and AdamW, and the update along them.
 
 use highwater_recorder::scope;
 
@@ -9,19 +9,19 @@ use crate::backend::{AdamStep, Binary, Call, Ternary, Unary};
 use crate::error::Result;
 use crate::tensor::Tensor;
 
-/// The state that Adam keeps for a parameter.
+/// The state of Adam for a parameter.
 #[derive(Debug)]
 pub struct Moments {
-    /// Steps so far, kept on the host.
+    /// Number of steps so far, kept on the host.
     steps: u32,
-    /// The running average of the gradient.
+    /// Running average of the gradient.
     mean: Tensor,
-    /// The running average of its square.
+    /// Running average of the squared gradient.
     square: Tensor,
 }
 
 impl Moments {
-    /// Counts a step of each parameter; at its first, its averages are made.
+    /// Counts a step of each parameter; allocates its averages at the first.
     pub(super) fn count_steps(updates: &mut [Update<'_, Self>]) -> Result<()> {
         let _operation = Operation::begin("adam.state", &[]);
         for update in updates {
@@ -38,21 +38,21 @@ impl Moments {
     }
 }
 
-/// The part shared by Adam and AdamW: a step along the averages.
+/// The settings of a step, shared by Adam and AdamW.
 #[derive(Clone, Copy)]
 pub(super) struct Averaging {
     pub(super) learning_rate: f64,
     pub(super) betas: [f64; 2],
     pub(super) epsilon: f64,
-    /// The share of the parameter that is added to its gradient.
+    /// Weight decay (L2): this multiple of the parameter is added to its gradient.
     pub(super) weight_decay: f64,
-    /// The share of itself that the parameter keeps.
+    /// Factor that the parameter is multiplied by before the step (decoupled weight decay).
     pub(super) keep: f64,
     pub(super) form: Form,
 }
 
 impl Averaging {
-    /// Fails, naming optimizer `op`, if a setting makes no sense.
+    /// Returns a setting error of optimizer `op` if a setting is invalid.
     pub(super) fn check(&self, op: &'static str) -> Result<()> {
         let Self { learning_rate, epsilon, weight_decay, .. } = *self;
         let settings = [("learning_rate", learning_rate), ("epsilon", epsilon), ("weight_decay", weight_decay)];
@@ -64,13 +64,13 @@ impl Averaging {
         self.betas.into_iter().try_for_each(check)
     }
 
-    /// 1 − β₁ᵗ and 1 − β₂ᵗ, by which averages that began at 0 are too small.
+    /// Returns the bias corrections 1 − β₁ᵗ and 1 − β₂ᵗ.
     fn corrections(&self, steps: u32) -> [f64; 2] {
-        // A step that is left out before the first computes nothing, but need not divide by 0 either.
+        // A skipped step before the first computes nothing, but must not divide by 0.
         self.betas.map(|beta| 1.0 - beta.powf(f64::from(steps.max(1))))
     }
 
-    /// What a fused step after `steps` steps, itself included, computes.
+    /// Returns the settings of a fused step; `steps` includes this step.
     pub(super) fn fused_step(&self, steps: u32, grad_scale: f64) -> AdamStep {
         let [mean, square] = self.corrections(steps);
         AdamStep {
@@ -84,14 +84,14 @@ impl Averaging {
         }
     }
 
-    /// Adds to the averages and moves the parameters along them.
+    /// Updates the averages and the parameters.
     pub(super) fn update(&self, updates: Vec<Update<'_, Moments>>) -> Result<()> {
         let mut pending = Pending::default();
         self.prepare(updates, &mut pending)?;
         pending.run()
     }
 
-    /// [`Self::update`], of which fused steps are left to `pending`.
+    /// Like [`Self::update`], but defers fused steps to `pending`.
     pub(super) fn prepare<'a>(&self, mut updates: Vec<Update<'a, Moments>>, pending: &mut Pending<'a>) -> Result<()> {
         Moments::count_steps(&mut updates)?;
         match self.form {
@@ -124,9 +124,9 @@ impl Averaging {
         })
     }
 
-    /// What the averaged gradients are divided by, made of the averaged squares: in the gradients' memory where that is
-    /// free, else in new memory, after the gradient was let go. PyTorch keeps these for all parameters at once, too:
-    /// that is what makes its step the peak.
+    /// Computes the divisors of the update from the averages of squares: in the gradients' memory if it is not shared,
+    /// otherwise in new memory, after the gradient has been dropped. As in PyTorch, the divisors of all parameters are
+    /// live at the same time, which makes the step the peak.
     fn divisors(&self, targets: &[Target<'_, Moments>], grads: Vec<Tensor>) -> Result<Vec<Tensor>> {
         let _operation = Operation::begin("adam.sqrt", &[]);
         let mut divisors = Vec::with_capacity(grads.len());
@@ -164,7 +164,7 @@ impl Averaging {
     }
 }
 
-/// Operation `op`: calls of one parameter after another, each with one of `operands`.
+/// Runs operation `op` for each parameter in order, with its element of `operands`.
 fn in_turn<'a>(
     op: &'static str,
     targets: &'a [Target<'_, Moments>],

@@ -1,4 +1,4 @@
-//! Optimizers: apply an update rule to the parameters of a model.
+//! Optimizers, which apply an update rule to the parameters of a model.
 
 use std::fmt;
 
@@ -10,35 +10,44 @@ use crate::backend::arithmetic;
 use crate::error::Result;
 use crate::nn::Parameter;
 
-/// What a training loop does with its optimizer.
+/// The interface between a training loop and its optimizer.
 pub trait Optimizer {
-    /// Changes every parameter that has a gradient. State is allocated at a parameter's first step, as optimizer state.
+    /// Updates every parameter that has a gradient. A parameter's state is allocated at its first step, as optimizer
+    /// state.
+    ///
+    /// # Errors
+    /// As for [`Self::step_scaled`].
     fn step(&mut self) -> Result<()> {
         self.step_scaled(1.0)
     }
 
-    /// Like [`Self::step`], with every gradient multiplied by `scale`. Gradients may be changed. Fails for f16 where
-    /// that would lose small gradients.
+    /// Like [`Self::step`], with every gradient multiplied by `scale`. Gradients may be overwritten.
+    ///
+    /// # Errors
+    /// If memory cannot be allocated, or for f16 gradients if scaling them in place would lose small values.
     fn step_scaled(&mut self, scale: f64) -> Result<()>;
 
-    /// Takes and frees all the memory that a step would, and changes nothing: so that a step that is skipped for its
-    /// values' sake looks the same in a recording as on a device that knows no values.
+    /// Allocates and frees the same memory as a step, but changes nothing: a step that is skipped because of its values
+    /// then looks the same in a recording as on a device without values.
+    ///
+    /// # Errors
+    /// If memory cannot be allocated.
     fn skip(&mut self) -> Result<()>;
 
     /// Drops all gradients, so that their memory is free until the next backward.
     fn zero_grad(&mut self);
 
-    /// What it changes.
+    /// Returns the parameters that it updates.
     fn parameters(&self) -> &[Parameter];
 
-    /// How far a step goes.
+    /// Returns the learning rate.
     fn learning_rate(&self) -> f64;
 
-    /// Changes how far a step goes: a [`Schedule`](super::Schedule) tells how.
+    /// Sets the learning rate, for example to a value of a [`Schedule`](super::Schedule).
     fn set_learning_rate(&mut self, rate: f64);
 }
 
-/// An [`Optimizer`] that steps by a [`Rule`].
+/// An [`Optimizer`] that updates parameters by a [`Rule`].
 pub struct RuleOptimizer<R: Rule> {
     rule: R,
     parameters: Vec<Parameter>,
@@ -46,7 +55,10 @@ pub struct RuleOptimizer<R: Rule> {
 }
 
 impl<R: Rule> RuleOptimizer<R> {
-    /// Applies `rule` to those of `parameters` that require a gradient. Fails if a setting of the rule makes no sense.
+    /// Creates an optimizer that applies `rule` to those of `parameters` that require a gradient.
+    ///
+    /// # Errors
+    /// If a setting of the rule is invalid.
     pub fn new(rule: R, parameters: Vec<Parameter>) -> Result<Self> {
         rule.check()?;
         let parameters: Vec<Parameter> =
@@ -55,12 +67,12 @@ impl<R: Rule> RuleOptimizer<R> {
         Ok(Self { rule, parameters, states })
     }
 
-    /// The rule with its settings.
+    /// Returns the rule with its settings.
     pub fn rule(&self) -> &R {
         &self.rule
     }
 
-    /// The rule, to change settings between steps: a learning rate, for example.
+    /// Returns the rule, to change settings such as the learning rate between steps.
     pub fn rule_mut(&mut self) -> &mut R {
         &mut self.rule
     }
@@ -88,7 +100,7 @@ impl<R: Rule> Optimizer for RuleOptimizer<R> {
 
     fn zero_grad(&mut self) {
         let grads: Vec<_> = self.parameters.iter().filter_map(|parameter| parameter.tensor.take_grad()).collect();
-        // Where there are none, as before the first step, nothing is done.
+        // Without gradients, as before the first step, no phase is recorded.
         let _phase = if grads.is_empty() { None } else { scope::phase_of_call(Phase::ZeroGrad) };
         drop(grads);
     }
@@ -106,7 +118,7 @@ impl<R: Rule> Optimizer for RuleOptimizer<R> {
     }
 }
 
-/// Multiplies each gradient with its scale, which is 1 from then on.
+/// Multiplies each gradient by its scale, which is reset to 1.
 pub(super) fn scale_all_in_place<S>(updates: &mut [Update<'_, S>]) -> Result<()> {
     scale_in_place(updates.iter().map(|update| (&update.grad, update.grad_scale)))?;
     updates.iter_mut().for_each(|update| update.grad_scale = 1.0);

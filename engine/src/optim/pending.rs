@@ -4,30 +4,30 @@ use crate::backend::{self, AdamStep, Call, SgdStep};
 use crate::error::Result;
 use crate::tensor::Tensor;
 
-/// Fused steps that are prepared, but not yet computed.
+/// Fused steps that are prepared but not yet computed.
 #[derive(Debug, Default)]
 pub struct Pending<'a> {
     steps: Vec<Step<'a>>,
 }
 
-/// One parameter's fused step.
+/// A fused step of one parameter.
 #[derive(Debug)]
 pub(crate) struct Step<'a> {
     pub(crate) parameter: &'a Tensor,
-    /// Takes over the new parameter, in the gradient's type.
+    /// Receives the updated parameter, in the gradient's dtype.
     pub(crate) rounded: Option<&'a Tensor>,
     pub(crate) grad: Tensor,
     pub(crate) going: Going<'a>,
 }
 
-/// Along what a parameter goes.
+/// The update rule of a fused step, with its state and settings.
 #[derive(Debug)]
 pub(crate) enum Going<'a> {
-    /// The direction, if there is momentum.
+    /// SGD: the momentum buffer, if there is momentum.
     Sgd(Option<&'a Tensor>, SgdStep),
-    /// The averages of the gradient and of its square.
+    /// Adam: the averages of the gradient and of its square.
     Adam([&'a Tensor; 2], AdamStep),
-    /// Both as codes, and their scales.
+    /// 8-bit Adam: the codes of both averages, then their scales.
     Adam8bit([&'a Tensor; 4], AdamStep),
 }
 
@@ -37,6 +37,9 @@ impl<'a> Pending<'a> {
     }
 
     /// Computes all steps.
+    ///
+    /// # Errors
+    /// If the backend fails.
     pub fn run(self) -> Result<()> {
         let calls: Vec<Call<'_>> = self.steps.iter().map(Step::call).collect();
         backend::run_all(&calls)
@@ -54,7 +57,7 @@ impl Step<'_> {
     }
 }
 
-/// Runs all of these calls, unless one cannot be made.
+/// Runs all of these calls; fails before running any if one of them is an error.
 pub(crate) fn run_each<'a>(calls: impl IntoIterator<Item = Result<Call<'a>>>) -> Result<()> {
     backend::run_all(&calls.into_iter().collect::<Result<Vec<_>>>()?)
 }

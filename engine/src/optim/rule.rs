@@ -1,4 +1,4 @@
-//! Update rules: how parameters change by their gradients, and the state that is kept.
+//! Update rules: how parameters change by their gradients, and the state kept between steps.
 
 use highwater_recorder::{Category, ScopeId, scope};
 
@@ -9,84 +9,93 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::tensor::Tensor;
 
-/// How a rule goes through many parameters. The elements that come out are the same, up to rounding.
+/// How a rule iterates over many parameters. The results are the same, up to rounding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Form {
-    /// Each operation is done for all parameters before the next operation, as PyTorch's `foreach=True`, its default on
-    /// GPUs, does: fewest kernel launches. The intermediate results of all parameters are alive at once: one for each.
+    /// Each operation runs for all parameters before the next operation, like PyTorch's `foreach=True`, its default on
+    /// GPUs: the fewest kernel launches. One intermediate result per parameter is live at the same time.
     #[default]
     Foreach,
-    /// All operations are done for one parameter before the next parameter: at most one intermediate result is alive,
-    /// of the size of the parameter at hand.
+    /// All operations run for one parameter before the next parameter: at most one intermediate result is live, of the
+    /// size of the current parameter.
     PerTensor,
-    /// One pass over each parameter does all operations, as PyTorch's `fused=True` does: there are no intermediate
+    /// One pass over each parameter does all operations, like PyTorch's `fused=True`: there are no intermediate
     /// results. Parameters must be contiguous.
     Fused,
 }
 
-/// One parameter in a step, with its gradient and with what the rule remembers for it.
+/// A parameter in a step, with its gradient and the rule's state for it.
 #[derive(Debug)]
 pub struct Update<'a, S> {
-    /// The parameter, to be changed in place.
+    /// The parameter, updated in place.
     pub parameter: &'a Tensor,
-    /// Takes over the new parameter, rounded to its own type, the gradient's. Only where the rule [is
+    /// Receives the updated parameter, rounded to this tensor's dtype, which is the gradient's. Only if the rule [is
     /// fused](Rule::is_fused).
     pub rounded: Option<&'a Tensor>,
-    /// Where in the model it belongs, as recordings name it.
+    /// Scope of the module that it belongs to, as in recordings.
     pub scope: ScopeId,
-    /// Its gradient, of the same type unless the rule is fused. Where nobody else holds it, the rule may overwrite it.
+    /// The gradient, of the parameter's dtype unless the rule is fused. The rule may overwrite it if it is not shared.
     pub grad: Tensor,
-    /// What the gradient is to be multiplied with first. Other than 1 only where the rule is fused.
+    /// Factor that the gradient is multiplied by first. Other than 1 only if the rule is fused.
     pub grad_scale: f64,
-    /// What is remembered between steps; nothing before the first.
+    /// State kept between steps; `None` before the first step.
     pub state: &'a mut Option<S>,
 }
 
-/// How parameters change by their gradients.
+/// An update rule: how parameters change by their gradients.
 pub trait Rule: Clone + Send + 'static {
-    /// What is remembered for each parameter between steps.
+    /// State kept for each parameter between steps.
     type State: Send + 'static;
 
-    /// Fails if a setting makes no sense.
+    /// Checks the settings.
+    ///
+    /// # Errors
+    /// If a setting is invalid.
     fn check(&self) -> Result<()>;
 
-    /// How far a step goes.
+    /// Returns the learning rate.
     fn learning_rate(&self) -> f64;
 
-    /// Changes how far a step goes.
+    /// Sets the learning rate.
     fn set_learning_rate(&mut self, rate: f64);
 
-    /// Whether it scales gradients itself, takes them in a narrower type than the parameter's, and writes the rounded
-    /// parameter along with the parameter.
+    /// Returns whether the rule itself scales gradients, supports gradients of a narrower dtype than the parameter's,
+    /// and writes the rounded parameter together with the parameter.
     fn is_fused(&self) -> bool;
 
-    /// Does one step for each of `updates`. Gradients are switched off meanwhile. Where arithmetic [is left
-    /// out](arithmetic::is_left_out), a step is not counted, but takes all the memory of one; what is remembered is
-    /// then made all the same, since that happens once.
+    /// Runs one step for each of `updates`. Gradients are disabled meanwhile. If arithmetic [is left
+    /// out](arithmetic::is_left_out), the step is not counted, but uses the same memory; the state is then initialized
+    /// nevertheless, since that happens only once.
+    ///
+    /// # Errors
+    /// If shapes, dtypes or the memory layout of parameters are not supported, or if memory cannot be allocated.
     fn update(&self, updates: Vec<Update<'_, Self::State>>) -> Result<()>;
 
-    /// [`Self::update`] with all its memory and all its operations, but a fused rule may leave the arithmetic to
-    /// `pending`, so that it can be done together with that of other calls.
+    /// Like [`Self::update`], with all its memory and operations, but a fused rule may defer the arithmetic to
+    /// `pending`, so that it is submitted together with that of other calls.
+    ///
+    /// # Errors
+    /// As for [`Self::update`].
     fn prepare<'a>(&self, updates: Vec<Update<'a, Self::State>>, pending: &mut Pending<'a>) -> Result<()> {
         let _ = pending;
         self.update(updates)
     }
 }
 
-/// Fails, naming optimizer `op`, unless `holds`.
+/// Returns a setting error of optimizer `op` unless `holds`.
 pub(crate) fn demand(op: &'static str, holds: bool, what: impl FnOnce() -> String) -> Result<()> {
     if holds { Ok(()) } else { Err(Error::Setting { op, what: what() }) }
 }
 
-/// Fails, naming optimizer `op` and the setting, unless every value is 0 or more.
+/// Returns a setting error of optimizer `op` unless every value is 0 or more.
 pub(crate) fn demand_not_negative(op: &'static str, settings: &[(&str, f64)]) -> Result<()> {
     let check =
         |&(name, value): &(&str, f64)| demand(op, value >= 0.0, || format!("{name} is {value}; give 0 or more"));
     settings.iter().try_for_each(check)
 }
 
-/// Allocates what a rule remembers for a parameter: within its scope, as optimizer state. It gets its numbers also
-/// where arithmetic is left out, since it is made once.
+/// Allocates a rule's state for a parameter, within the parameter's scope and as optimizer state. The state is
+/// initialized even if arithmetic is left out, because it is created only once.
 pub(crate) fn remember<T>(scope: ScopeId, allocate: impl FnOnce() -> Result<T>) -> Result<T> {
     let _scope = scope::scope_again(scope);
     let _category = scope::category(Category::OptimizerState);
@@ -94,22 +103,22 @@ pub(crate) fn remember<T>(scope: ScopeId, allocate: impl FnOnce() -> Result<T>) 
     allocate()
 }
 
-/// Counts a step in `steps`, unless arithmetic is left out.
+/// Increments `steps`, unless arithmetic is left out.
 pub(crate) fn count(steps: &mut u32) {
     if !arithmetic::is_left_out() {
         *steps = steps.saturating_add(1);
     }
 }
 
-/// An update whose gradient is elsewhere.
+/// An update without its gradient.
 pub(crate) struct Target<'a, S> {
     pub(crate) parameter: &'a Tensor,
     pub(crate) scope: ScopeId,
     pub(crate) state: &'a mut Option<S>,
 }
 
-/// The gradients, to each of which `decay` times its parameter has been added, beside their targets. The addition takes
-/// new memory for each gradient that somebody else holds, unless `decay` is 0.
+/// Adds `decay` times its parameter to each gradient, and returns the gradients and their targets. Unless `decay` is 0,
+/// the addition allocates memory for each gradient that is shared.
 pub(crate) fn decayed_grads<'a, S>(
     op: &'static str,
     updates: Vec<Update<'a, S>>,
@@ -141,8 +150,8 @@ pub(crate) fn decayed_grads<'a, S>(
     Ok((grads, targets))
 }
 
-/// Multiplies gradients in place, for a rule that does not do it itself. Fails for f16, where small numbers would
-/// become 0: that is what the scale was for.
+/// Multiplies gradients in place, for a rule that does not scale them itself. Fails for f16, where small values would
+/// underflow to 0, which loss scaling is meant to avoid.
 pub(crate) fn scale_in_place<'a>(grads: impl IntoIterator<Item = (&'a Tensor, f64)>) -> Result<()> {
     let op = "unscale";
     let scaled = grads.into_iter().filter(|&(_, scale)| scale != 1.0);
@@ -157,7 +166,7 @@ pub(crate) fn scale_in_place<'a>(grads: impl IntoIterator<Item = (&'a Tensor, f6
     }))
 }
 
-/// Fails unless a fused step can go through `parameter`; counts the change.
+/// Checks that a fused step supports `parameter`, and counts the change.
 pub(crate) fn begin_fused(op: &'static str, parameter: &Tensor) -> Result<()> {
     if !parameter.is_contiguous() {
         let need = "a fused step goes through memory in order; make the parameter contiguous, or use another form";

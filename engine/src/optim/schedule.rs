@@ -1,8 +1,8 @@
-//! Learning rate schedules, as plain values.
+//! Learning rate schedules, which return the rate of each step.
 
 use std::f64::consts::PI;
 
-/// How the learning rate changes from step to step. Steps count from 0.
+/// A learning rate schedule. Steps count from 0.
 ///
 /// ```
 /// # use highwater_engine::nn::{Init, Linear, Module};
@@ -19,60 +19,59 @@ use std::f64::consts::PI;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Schedule {
-    /// Always the same.
+    /// Constant learning rate.
     Constant {
-        /// The rate.
+        /// Learning rate.
         rate: f64,
     },
-    /// Falls by a factor at regular intervals, like PyTorch's `StepLR`.
+    /// Multiplies the learning rate by a factor at regular intervals, like PyTorch's `StepLR`.
     Step {
-        /// The rate at first.
+        /// Initial learning rate.
         first: f64,
-        /// Steps between two falls.
+        /// Number of steps between two decays.
         every: u64,
-        /// What the rate is multiplied with.
+        /// Decay factor.
         factor: f64,
     },
-    /// Rises evenly from 0, then falls evenly.
+    /// Linear warmup from 0, then linear decay.
     Linear {
-        /// The highest rate.
+        /// Peak learning rate.
         peak: f64,
-        /// Steps of rising; step `warmup` has the highest rate.
+        /// Number of warmup steps; step `warmup` has the peak learning rate.
         warmup: u64,
-        /// The step from which on the rate is `floor`.
+        /// Step from which on the learning rate is `floor`.
         steps: u64,
-        /// The last rate.
+        /// Final learning rate.
         floor: f64,
     },
-    /// Rises evenly from 0, then falls along half a cosine (Loshchilov and Hutter, 2017), like PyTorch's
-    /// `CosineAnnealingLR`.
+    /// Linear warmup from 0, then cosine decay (Loshchilov and Hutter, 2017), like PyTorch's `CosineAnnealingLR`.
     Cosine {
-        /// The highest rate.
+        /// Peak learning rate.
         peak: f64,
-        /// Steps of rising; step `warmup` has the highest rate.
+        /// Number of warmup steps; step `warmup` has the peak learning rate.
         warmup: u64,
-        /// The step from which on the rate is `floor`.
+        /// Step from which on the learning rate is `floor`.
         steps: u64,
-        /// The last rate.
+        /// Final learning rate.
         floor: f64,
     },
-    /// Rises along half a cosine, then falls along another (Smith and Topin, 2018), like PyTorch's `OneCycleLR`.
+    /// One cycle: cosine increase, then cosine decay (Smith and Topin, 2018), like PyTorch's `OneCycleLR`.
     OneCycle {
-        /// The highest rate.
+        /// Peak learning rate.
         peak: f64,
-        /// How many steps there are.
+        /// Total number of steps.
         steps: u64,
-        /// The share of the steps that rise: 0.3 in PyTorch.
+        /// Fraction of the steps in which the rate increases: 0.3 in PyTorch.
         rising: f64,
-        /// The first rate is the highest over this: 25 in PyTorch.
+        /// Ratio of the peak to the initial learning rate: 25 in PyTorch.
         start_divisor: f64,
-        /// The last rate is the first over this: 10,000 in PyTorch.
+        /// Ratio of the initial to the final learning rate: 10,000 in PyTorch.
         end_divisor: f64,
     },
 }
 
 impl Schedule {
-    /// The learning rate of step `step`.
+    /// Returns the learning rate of step `step`.
     pub fn at(&self, step: u64) -> f64 {
         match *self {
             Self::Constant { rate } => rate,
@@ -85,7 +84,7 @@ impl Schedule {
             }
             Self::OneCycle { peak, steps, rising, start_divisor, end_divisor } => {
                 let first = peak / start_divisor;
-                // The places of the highest and of the last rate; both may lie between steps.
+                // Positions of the peak and of the final learning rate; both may be between steps.
                 let (top, last) = (rising * steps as f64 - 1.0, steps as f64 - 1.0);
                 let step = (step as f64).min(last);
                 if step <= top {
@@ -98,19 +97,19 @@ impl Schedule {
     }
 }
 
-/// The rate of a step that rises evenly.
+/// Returns the learning rate of a warmup step, or `None` after the warmup.
 fn warmed_up(peak: f64, warmup: u64, step: u64) -> Option<f64> {
     (step < warmup).then(|| peak * step as f64 / warmup as f64)
 }
 
-/// How far `step` is from `first` to `last`, from 0 to 1.
+/// Returns the position of `step` between `first` and `last`, from 0 to 1.
 fn share(step: u64, first: u64, last: u64) -> f64 {
     if step >= last { 1.0 } else { (step - first) as f64 / (last - first) as f64 }
 }
 
-/// From `from` to `to` along half a cosine.
+/// Interpolates between `from` and `to` along half a cosine.
 fn half_cosine(from: f64, to: f64, share: f64) -> f64 {
-    // At a share that is 0 / 0 the way has no length.
+    // The share is 0 / 0 if the interval is empty.
     let share = if share.is_nan() { 0.0 } else { share };
     to + (from - to) * (1.0 + (PI * share).cos()) / 2.0
 }

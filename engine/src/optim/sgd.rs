@@ -13,17 +13,17 @@ use crate::tensor::Tensor;
 /// p ← p − learning_rate · b, or with Nesterov's variant p ← p − learning_rate · (g + momentum · b).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sgd {
-    /// How far a step goes.
+    /// Learning rate.
     pub learning_rate: f64,
-    /// The share of the former direction that is kept; 0 keeps no state.
+    /// Momentum factor; 0 keeps no state.
     pub momentum: f64,
-    /// The share of the gradient that does not enter the direction.
+    /// Dampening of the momentum.
     pub dampening: f64,
-    /// The share of the parameter that is added to its gradient (L2).
+    /// Weight decay (L2): this multiple of the parameter is added to its gradient.
     pub weight_decay: f64,
-    /// Looks one step ahead (Sutskever et al., 2013). Needs momentum, and no dampening.
+    /// Enables Nesterov momentum (Sutskever et al., 2013). Requires momentum and no dampening.
     pub nesterov: bool,
-    /// How it goes through many parameters.
+    /// How the rule iterates over many parameters.
     pub form: Form,
 }
 
@@ -40,12 +40,12 @@ impl Default for Sgd {
     }
 }
 
-/// The state that [`Sgd`] keeps for a parameter, if it has momentum.
+/// The state of [`Sgd`] for a parameter, if there is momentum.
 #[derive(Debug)]
 pub struct Momentum {
-    /// Steps so far, kept on the host. Before the first, the direction means nothing.
+    /// Number of steps so far, kept on the host. The buffer is uninitialized before the first.
     steps: u32,
-    /// The direction, in the parameter's shape and type.
+    /// Momentum buffer, with the parameter's shape and dtype.
     direction: Tensor,
 }
 
@@ -94,7 +94,7 @@ impl Rule for Sgd {
     }
 }
 
-/// Counts a step; at the first, there is memory for a direction.
+/// Counts a step; allocates the momentum buffer at the first.
 fn count_step(update: &mut Update<'_, Momentum>) -> Result<()> {
     if update.state.is_none() {
         let make = || Ok(Momentum { steps: 0, direction: update.parameter.same_shape()? });
@@ -107,7 +107,7 @@ fn count_step(update: &mut Update<'_, Momentum>) -> Result<()> {
 }
 
 impl Sgd {
-    /// The direction, if there is momentum.
+    /// Returns the parameter's momentum, if the rule uses momentum.
     fn direction<'a>(&self, state: &'a Option<Momentum>) -> Option<&'a Momentum> {
         state.as_ref().filter(|_| self.momentum != 0.0)
     }
@@ -137,7 +137,7 @@ impl Sgd {
         }))
     }
 
-    /// Turns the directions towards the gradients.
+    /// Updates the momentum buffers with the gradients.
     fn turn(&self, op: &'static str, known: &[Known<'_>]) -> Result<()> {
         let _operation = Operation::begin(op, &[]);
         let mut former = Vec::with_capacity(known.len());
@@ -177,7 +177,7 @@ impl Sgd {
     }
 }
 
-/// What a step that is not fused knows of a parameter.
+/// A parameter's gradient and momentum in a step that is not fused.
 struct Known<'a> {
     parameter: &'a Tensor,
     grad: &'a Tensor,

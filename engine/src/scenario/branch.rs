@@ -1,4 +1,4 @@
-//! Frozen layers, which have no gradient and keep nothing.
+//! Partly frozen models: frozen layers have no gradients and save nothing for backward.
 
 use super::definition::{Scenario, ScenarioInfo, Variant};
 use super::options::Options;
@@ -10,7 +10,6 @@ use crate::models::{FrozenSum, FrozenTrunk};
 use crate::nn::{Init, Module, Parameter};
 use crate::tensor::Tensor;
 
-/// `frozen-branch`.
 pub(crate) const FROZEN_BRANCH: Scenario = Scenario {
     info: ScenarioInfo {
         name: "frozen-branch",

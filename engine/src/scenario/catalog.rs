@@ -1,11 +1,11 @@
-//! The list of scenarios and their definitions.
+//! The list of scenarios, and lookup by name.
 
 use super::definition::{Scenario, ScenarioInfo};
 use super::error::ScenarioError;
 use super::options::Options;
 use super::{branch, chain, fcn, language, nerf, rnn, small, vit};
 
-/// The options that every scenario has.
+/// Options of every scenario.
 const COMMON: [&str; 14] = [
     "--device",
     "--steps",
@@ -23,7 +23,7 @@ const COMMON: [&str; 14] = [
     "--seed",
 ];
 
-/// The options whose value may be 0.
+/// Options whose value may be 0.
 const MAY_BE_ZERO: [&str; 1] = ["--padding"];
 
 const SCENARIOS: &[Scenario] = &[
@@ -49,12 +49,12 @@ const INFOS: &[ScenarioInfo] = &{
     infos
 };
 
-/// Every scenario.
+/// Returns all scenarios.
 pub fn all() -> &'static [ScenarioInfo] {
     INFOS
 }
 
-/// The scenario called `name`, if it supports all of `options`.
+/// Returns the scenario called `name`, if it supports all of `options`.
 pub(crate) fn find(name: &str, options: &Options) -> Result<&'static Scenario, ScenarioError> {
     let scenario = SCENARIOS.iter().find(|scenario| scenario.info.name == name);
     let unknown = || ScenarioError::UnknownScenario {

@@ -1,4 +1,4 @@
-//! The chain of matrix products with which HIPS autograd's memory was discussed.
+//! The chain of matrix products from a discussion of HIPS autograd's memory use.
 
 use std::cell::RefCell;
 
@@ -12,7 +12,6 @@ use crate::models::MatmulChain;
 use crate::nn::{Init, Module, Parameter};
 use crate::tensor::Tensor;
 
-/// `matmul-chain`.
 pub(crate) const MATMUL_CHAIN: Scenario = Scenario {
     info: ScenarioInfo {
         name: "matmul-chain",

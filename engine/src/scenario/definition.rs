@@ -1,38 +1,38 @@
-//! The definition of a scenario.
+//! The types that define a scenario.
 
 use super::options::{OptimizerKind, Options};
 use super::task::Task;
 use crate::device::Device;
 use crate::error::Result;
 
-/// A scenario as its users see it.
+/// Public description of a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScenarioInfo {
-    /// Its name on the command line.
+    /// Name on the command line.
     pub name: &'static str,
-    /// What it is and what it shows, in a sentence.
+    /// One sentence on what the scenario is and what it demonstrates.
     pub about: &'static str,
-    /// The options that it has beside those of every scenario, as on the command line.
+    /// Supported options besides those of every scenario, as on the command line.
     pub options: &'static [&'static str],
-    /// Its other forms, each with a name and a sentence.
+    /// Variants of the scenario.
     pub variants: &'static [Variant],
 }
 
-/// Another form of a scenario.
+/// A variant of a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Variant {
-    /// Its name on the command line.
+    /// Name on the command line.
     pub name: &'static str,
-    /// The difference, as a sentence.
+    /// One sentence on the difference.
     pub about: &'static str,
 }
 
-/// A scenario as it is run.
+/// Definition of a scenario.
 pub(crate) struct Scenario {
-    /// What its users see.
+    /// Public description.
     pub(crate) info: ScenarioInfo,
-    /// The default optimizer; with none, parameters do not change.
+    /// Default optimizer; without one, parameters are not updated.
     pub(crate) optimizer: Option<OptimizerKind>,
-    /// Makes the model and its data.
+    /// Builds the model and its data.
     pub(crate) build: fn(&Device, &Options) -> Result<Box<dyn Task>>,
 }

@@ -1,69 +1,69 @@
-//! Reasons why a scenario could not be recorded.
+//! The errors of recording a scenario.
 
-/// Why a scenario could not be recorded. Running out of memory is not among them: that is what a recording is for, and
-/// [`Report`](super::Report) tells of it.
+/// Why a scenario could not be recorded. Running out of memory is not an error, because recordings exist to study it; a
+/// [`Report`](super::Report) describes it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScenarioError {
-    /// No scenario of that name.
+    /// Unknown scenario.
     #[error("unknown scenario '{name}'; the scenarios are {}", known.join(", "))]
     UnknownScenario {
-        /// As requested.
+        /// The requested name.
         name: String,
-        /// The existing ones.
+        /// Names of all scenarios.
         known: Vec<&'static str>,
     },
-    /// No optimizer of that name.
+    /// Unknown optimizer.
     #[error("unknown optimizer '{name}'; expected sgd, adam or adamw")]
     UnknownOptimizer {
-        /// As requested.
+        /// The requested name.
         name: String,
     },
-    /// An option that means nothing for this scenario.
+    /// An option that the scenario does not support.
     #[error("{scenario} does not support {option}; its options are {}", known.join(", "))]
     UnknownOption {
-        /// The scenario.
+        /// Name of the scenario.
         scenario: &'static str,
-        /// As it is written on the command line.
+        /// The option, as on the command line.
         option: &'static str,
-        /// The existing ones.
+        /// The supported options.
         known: Vec<&'static str>,
     },
-    /// No other form of that name.
+    /// Unknown variant.
     #[error(
         "{scenario} has no variant '{name}'; {}",
         if known.is_empty() { "it has only the one form".to_owned() } else { format!("it has {}", known.join(", ")) }
     )]
     UnknownVariant {
-        /// The scenario.
+        /// Name of the scenario.
         scenario: &'static str,
-        /// As requested.
+        /// The requested name.
         name: String,
-        /// The existing ones.
+        /// Names of the scenario's variants.
         known: Vec<&'static str>,
     },
-    /// An option with a value that it cannot have.
+    /// An invalid value of an option.
     #[error("invalid value {value} for {option}: {need}")]
     OptionValue {
-        /// As it is written on the command line.
+        /// The option, as on the command line.
         option: &'static str,
         /// The value.
         value: String,
-        /// The expectation, as a sentence.
+        /// The expected value, as a sentence.
         need: &'static str,
     },
-    /// No CUDA device to run on.
+    /// The CUDA device cannot be used.
     #[error("cannot run on cuda:{ordinal}: {reason}")]
     Cuda {
-        /// The device asked for.
+        /// Number of the device.
         ordinal: u16,
-        /// Why not, and what to do.
+        /// The reason, and what to do.
         reason: String,
     },
-    /// The settings of the allocator are wrong.
+    /// Invalid settings of the allocator.
     #[error(transparent)]
     AllocConfig(#[from] highwater_allocator::ConfigError),
-    /// The training failed, for another reason than memory.
+    /// Training failed for another reason than running out of memory.
     #[error(transparent)]
     Training(#[from] crate::Error),
     /// The recording failed.

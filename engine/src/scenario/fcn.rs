@@ -1,4 +1,4 @@
-//! A segmentation network on random images, whose memory in backward grows by the gradients only.
+//! A segmentation network on random images, whose backward allocates little more than the gradients.
 
 use super::definition::{Scenario, ScenarioInfo, Variant};
 use super::options::{OptimizerKind, Options};
@@ -9,7 +9,6 @@ use crate::error::{Error, Result};
 use crate::models::{Fcn, FcnPadding, FcnSize, FcnStride};
 use crate::nn::Init;
 
-/// `fcn`.
 pub(crate) const FCN: Scenario = Scenario {
     info: ScenarioInfo {
         name: "fcn",

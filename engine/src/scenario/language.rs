@@ -1,4 +1,4 @@
-//! Decoders that learn to predict the next of random tokens: GPT-2, Falcon-7B and Llama-3-8B.
+//! Decoders trained to predict the next token of random sequences: GPT-2, Falcon-7B and Llama-3-8B.
 
 use highwater_recorder::{Category, scope};
 
@@ -14,13 +14,12 @@ use crate::rng::Rng;
 use crate::shape::Shape;
 use crate::tensor::Tensor;
 
-/// Rows with this target do not count in the loss.
+/// Target of rows that are ignored in the loss.
 const NO_TARGET: i64 = -100;
 
 const FULL: &str = "full";
 const ALL_LINEAR: &str = "lora-all-linear";
 
-/// `gpt2`.
 pub(crate) const GPT2: Scenario = Scenario {
     info: ScenarioInfo {
         name: "gpt2",
@@ -46,7 +45,6 @@ pub(crate) const GPT2: Scenario = Scenario {
     build: gpt2,
 };
 
-/// `falcon-7b`.
 pub(crate) const FALCON_7B: Scenario = Scenario {
     info: ScenarioInfo {
         name: "falcon-7b",
@@ -72,7 +70,6 @@ pub(crate) const FALCON_7B: Scenario = Scenario {
     build: falcon,
 };
 
-/// `llama-3-8b`.
 pub(crate) const LLAMA_3_8B: Scenario = Scenario {
     info: ScenarioInfo {
         name: "llama-3-8b",
@@ -172,7 +169,7 @@ fn llama(device: &Device, options: &Options) -> Result<Box<dyn Task>> {
     Ok(Box::new(NextToken::new(model, shape, size.vocabulary, device, options)?))
 }
 
-/// Adapters of the rank that is asked for, if one is.
+/// Returns the settings of LoRA adapters, if a rank is set.
 fn adapters_if_asked(
     op: &'static str,
     targets: &'static [&'static str],
@@ -189,7 +186,7 @@ fn adapters(rank: usize, targets: &'static [&'static str], options: &Options) ->
     LoraOptions { dtype: options.adapters, ..LoraOptions::new(rank, targets) }
 }
 
-/// A model that foretells each token from those before.
+/// A language model trained on next-token prediction.
 struct NextToken<M> {
     model: M,
     tokens: Tensor,
@@ -206,7 +203,7 @@ impl<M: LanguageModel> NextToken<M> {
             return Ok(Self { model, tokens: empty(shape.into())?, targets: empty(rows.into())? });
         }
         let tokens = random_tokens(rows, vocabulary, &mut data_rng(options));
-        // The last token of a sequence has none after it.
+        // The last token of a sequence has no next token.
         let next = |place: usize| if (place + 1).is_multiple_of(seq) { NO_TARGET } else { tokens[place + 1] };
         let targets: Vec<i64> = (0..tokens.len()).map(next).collect();
         Ok(Self {

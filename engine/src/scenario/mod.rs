@@ -1,7 +1,8 @@
-//! Scenarios: built-in training steps worth recording, by name.
+//! Scenarios: named, built-in training workloads that are recorded for study.
 //!
-//! A recording holds the whole run: building the model (phase setup), then for each step forward, backward, optimizer
-//! and zero_grad. It ends while model and optimizer are alive, as a program's own would.
+//! A recording contains the whole run: building the model (phase setup), then forward, backward, optimizer and
+//! zero_grad for each step. It ends while model and optimizer are still live, like that of an ordinary training
+//! program.
 
 pub mod error;
 pub mod options;

@@ -1,4 +1,4 @@
-//! The tiny NeRF with which candle's memory in backpropagation was discussed.
+//! The tiny NeRF from a discussion of candle's memory use in backpropagation.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -15,7 +15,6 @@ use crate::nn::{Init, Module, Parameter};
 use crate::rng::Rng;
 use crate::tensor::Tensor;
 
-/// `tiny-nerf`.
 pub(crate) const TINY_NERF: Scenario = Scenario {
     info: ScenarioInfo {
         name: "tiny-nerf",
@@ -28,10 +27,10 @@ pub(crate) const TINY_NERF: Scenario = Scenario {
     build,
 };
 
-/// Where the scene is on a ray.
+/// Nearest and farthest distance of the scene along a ray.
 const REACH: [f64; 2] = [2.0, 6.0];
 
-/// Rays, and what colour comes in along each.
+/// A model trained to predict the color of each ray.
 struct View {
     model: Nerf,
     rays: Rays,
@@ -69,8 +68,8 @@ fn build(device: &Device, options: &Options) -> Result<Box<dyn Task>> {
     Ok(Box::new(View { model, rays, colours, samples, rng: Mutex::new(data_rng(options)) }))
 }
 
-/// Rays through a picture of `side` by `side` pixels, and their colours: a sphere of radius 1, seen from a distance of
-/// 4, whose colour at each place is the direction that this faces, before black.
+/// Returns rays through an image of `side` × `side` pixels and their colors. The image shows a sphere of radius 1 from
+/// a distance of 4 on black; the color of a surface point represents its normal.
 fn picture_of_a_sphere(side: usize, device: &Device) -> Result<(Rays, Tensor)> {
     let _category = scope::category(Category::Input);
     let rays = side.saturating_mul(side);

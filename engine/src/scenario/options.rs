@@ -7,73 +7,73 @@ use super::error::ScenarioError;
 use crate::dtype::DType;
 use crate::optim::Form;
 
-/// How a scenario is run. What is `None` is as the scenario has it.
+/// Options for running a scenario. `None` means the scenario's default.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// Where.
+    /// Device to run on.
     pub device: DeviceChoice,
-    /// How many training steps; with none, the setup alone is recorded.
+    /// Number of training steps; with 0, only the setup is recorded.
     pub steps: u32,
     /// Sizes of the model and its data.
     pub sizes: Sizes,
-    /// The type of parameters and activations.
+    /// Dtype of parameters and activations.
     pub dtype: Option<DType>,
-    /// The type in which products are computed, whatever the parameters' type.
+    /// Autocast dtype of matrix products, independent of the parameters' dtype.
     pub autocast: Option<DType>,
-    /// The rank of the adapters that are trained instead of the weights.
+    /// Rank of LoRA adapters, which are trained instead of the weights.
     pub lora: Option<usize>,
-    /// The type of the adapters.
+    /// Dtype of the adapters.
     pub adapters: Option<DType>,
-    /// Another form of the scenario, by its name.
+    /// Name of a variant of the scenario.
     pub variant: Option<String>,
-    /// Whether each block keeps only its input, and runs again in backward.
+    /// Whether to checkpoint blocks: each keeps only its input, and is recomputed in backward.
     pub checkpoint: bool,
-    /// Whether operations keep all that their gradients read, also what is cheap to compute again.
+    /// Whether operations save everything that their gradients read, including what is cheap to recompute.
     pub no_recompute: bool,
-    /// The optimizer.
+    /// Optimizer.
     pub optimizer: Option<OptimizerKind>,
-    /// How the optimizer goes through the parameters.
+    /// How the optimizer iterates over the parameters.
     pub form: Option<Form>,
-    /// How far a step goes.
+    /// Learning rate.
     pub learning_rate: Option<f64>,
-    /// What parameters lose of themselves in a step.
+    /// Weight decay.
     pub weight_decay: Option<f64>,
-    /// The share of the former steps that SGD keeps; 0.9 if not given.
+    /// Momentum of SGD; 0.9 by default.
     pub momentum: Option<f64>,
-    /// Whether each parameter is changed as soon as its gradient is complete; there is no optimizer phase then.
+    /// Whether to update each parameter as soon as its gradient is complete; there is then no optimizer phase.
     pub optimizer_in_backward: bool,
-    /// Bytes that the device has, up to 64 PiB; on the cpu, at most what the host has.
+    /// Memory of the device in bytes, at most 64 PiB; on the CPU, at most the host's memory.
     pub capacity: Option<u64>,
-    /// Settings of the caching allocator, in PyTorch's grammar.
+    /// Settings of the caching allocator, in PyTorch's syntax.
     pub alloc_conf: Option<String>,
-    /// Where random numbers begin.
+    /// Random seed.
     pub seed: u64,
-    /// Whether the recording says when blocks are used.
+    /// Whether to record uses of blocks.
     pub uses: bool,
 }
 
-/// Sizes of a model and its data. What is `None` is as the scenario has it.
+/// Sizes of a model and its data. `None` means the scenario's default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sizes {
-    /// Examples in a batch.
+    /// Batch size.
     pub batch: Option<usize>,
-    /// Tokens in a sequence, or steps in time.
+    /// Sequence length in tokens or time steps.
     pub seq: Option<usize>,
-    /// Numbers in a layer, for one token or point.
+    /// Hidden size.
     pub width: Option<usize>,
-    /// Layers, or blocks.
+    /// Number of layers or blocks.
     pub layers: Option<usize>,
-    /// Attention heads.
+    /// Number of attention heads.
     pub heads: Option<usize>,
-    /// Heads of keys and values, which groups of attention heads share.
+    /// Number of key and value heads (grouped-query attention).
     pub key_heads: Option<usize>,
-    /// Numbers in the middle of an MLP, for one token.
+    /// MLP hidden size.
     pub hidden: Option<usize>,
-    /// Blocks from the input on that are not trained, with what stands before them.
+    /// Number of blocks to freeze, counted from the input; the embeddings before them are frozen as well.
     pub freeze: Option<usize>,
     /// Vocabulary size.
     pub vocab: Option<usize>,
-    /// Places in a sequence that have an embedding.
+    /// Maximum sequence length.
     pub positions: Option<usize>,
     /// Number of classes.
     pub classes: Option<usize>,
@@ -81,16 +81,16 @@ pub struct Sizes {
     pub image: Option<usize>,
     /// Height and width of a patch, in pixels.
     pub patch: Option<usize>,
-    /// Points along each ray.
+    /// Number of sample points per ray.
     pub samples: Option<usize>,
-    /// Points that go through the network at a time.
+    /// Number of points per pass through the network.
     pub chunk: Option<usize>,
-    /// Zeros around the image.
+    /// Padding of the image in pixels.
     pub padding: Option<usize>,
 }
 
 impl Sizes {
-    /// Those that are given, by their names on the command line.
+    /// Returns the sizes that are set, with their names on the command line.
     pub(crate) fn given(&self) -> impl Iterator<Item = (&'static str, usize)> {
         let all = [
             ("--batch", self.batch),
@@ -115,7 +115,8 @@ impl Sizes {
 }
 
 impl Options {
-    /// Those that are given and that not every scenario has, by their names on the command line, each with its value.
+    /// Returns the options that are set and that not every scenario supports, with their names on the command line and
+    /// values.
     pub(crate) fn given(&self) -> Vec<(&'static str, String)> {
         let mut given: Vec<_> = self.sizes.given().map(|(option, size)| (option, size.to_string())).collect();
         let types = [("--dtype", self.dtype), ("--autocast", self.autocast), ("--adapters", self.adapters)];
@@ -128,7 +129,7 @@ impl Options {
 }
 
 impl Default for Options {
-    /// Three steps on the accounting device, as the scenario has them.
+    /// Three steps on the accounting device, with the scenario's defaults.
     fn default() -> Self {
         Self {
             device: DeviceChoice::Meta,
@@ -155,17 +156,17 @@ impl Default for Options {
     }
 }
 
-/// Where a scenario runs.
+/// Device to run a scenario on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeviceChoice {
-    /// On the accounting device: every byte is counted, nothing is computed, nothing is needed.
+    /// The accounting device: memory is tracked, nothing is computed, and no hardware is needed.
     #[default]
     Meta,
-    /// On the accounting device, with what a CUDA device keeps for itself.
+    /// The accounting device, with the workspace of a CUDA device.
     MetaForCuda,
-    /// On the host.
+    /// The host's CPU.
     Cpu,
-    /// On the GPU of this number.
+    /// The CUDA device with this number.
     Cuda(u16),
 }
 
@@ -180,7 +181,7 @@ impl fmt::Display for DeviceChoice {
     }
 }
 
-/// An update rule, with PyTorch's defaults.
+/// Optimizers, with PyTorch's defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptimizerKind {
     /// Stochastic gradient descent with a momentum of 0.9.
@@ -192,10 +193,10 @@ pub enum OptimizerKind {
 }
 
 impl OptimizerKind {
-    /// Every kind.
+    /// All optimizers.
     pub const ALL: [Self; 3] = [Self::Sgd, Self::Adam, Self::AdamW];
 
-    /// The one spelling, on the command line and in tables.
+    /// Returns the name, as on the command line and in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Sgd => "sgd",

@@ -1,29 +1,30 @@
-//! The report of a run.
+//! The report of a scenario's run.
 
 use std::path::PathBuf;
 
 use super::options::DeviceChoice;
 
-/// The result of a run whose recording is complete.
+/// The result of a run with a complete recording.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
-    /// The loss of each step; none on a device without values.
+    /// Loss of each step; `None` on a device without values.
     pub losses: Option<Vec<f64>>,
-    /// Steps that ran to their end.
+    /// Number of completed steps.
     pub steps_done: u32,
-    /// Where it ran.
+    /// Device of the run.
     pub device: DeviceChoice,
-    /// The request that could not be met, if the run ended in one.
+    /// The failed allocation, if the run ended out of memory.
     pub oom: Option<OutOfMemory>,
-    /// The recording.
+    /// Path of the recording.
     pub file: PathBuf,
 }
 
-/// A request that could not be met.
+/// A failed allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutOfMemory {
-    /// Requested bytes.
+    /// Requested size in bytes.
     pub requested: u64,
-    /// Who has the memory, why the cache did not help, and what would: some lines of text.
+    /// What uses the memory, why the allocator's cache could not serve the request, and what would help: several lines
+    /// of text.
     pub description: String,
 }

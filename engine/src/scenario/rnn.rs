@@ -1,4 +1,4 @@
-//! The loop over time with which HIPS autograd's memory was discussed.
+//! The recurrent network from a discussion of HIPS autograd's memory use.
 
 use highwater_recorder::{Category, scope};
 
@@ -12,7 +12,6 @@ use crate::models::{Rnn, RnnForm};
 use crate::nn::{Init, Module, Parameter};
 use crate::tensor::Tensor;
 
-/// `rnn`.
 pub(crate) const RNN: Scenario = Scenario {
     info: ScenarioInfo {
         name: "rnn",

@@ -1,4 +1,4 @@
-//! Runs a scenario from the first allocation to the finished recording.
+//! Runs a scenario and records it from the first allocation on.
 
 use std::path::Path;
 
@@ -13,18 +13,18 @@ use super::session::{Session, open_device};
 use crate::device::Device;
 use highwater_allocator::AllocError;
 
-/// Runs scenario `name` and records it to `out`. The recording is complete also when the run ended for want of memory:
-/// then the report says so.
+/// Runs scenario `name` and records it to `out`. If the run ends out of memory, the recording is still complete and the
+/// report describes the failed allocation.
 ///
 /// # Errors
-/// Unknown names and options, with a list of those there are; a device that is not there; a recording that cannot be
-/// written or runs already.
+/// If a name or option is unknown (the error lists the supported ones), if the device is not available, or if the
+/// recording cannot be written or one is already running.
 pub fn record(name: &str, options: &Options, out: &Path) -> Result<Report, ScenarioError> {
     let scenario = catalog::find(name, options)?;
     let device = open_device(options)?;
-    // Setup belongs to no step, also where another run went before in the same program.
+    // Setup belongs to no step, even if another run in the same process came before.
     scope::leave_steps();
-    // Whoever runs a scenario says which file is whose.
+    // The caller chooses the path, so no rank is appended to it.
     let history = HistoryOptions {
         when_behind: WhenBehind::Wait,
         uses: options.uses,
@@ -48,12 +48,12 @@ pub fn record(name: &str, options: &Options, out: &Path) -> Result<Report, Scena
     }
 }
 
-/// How far a run got.
+/// The progress and outcome of a run.
 struct Run {
     losses: Vec<f64>,
     steps_done: u32,
     outcome: crate::Result<()>,
-    /// Lives until the recording is finished, so that this ends with the model alive.
+    /// Dropped only after the recording is finished, so that the model is still live at its end.
     session: Option<Session>,
 }
 
@@ -65,7 +65,7 @@ fn train(scenario: &Scenario, device: &Device, options: &Options) -> Run {
             run.losses.extend(session.step()?);
             run.steps_done = step + 1;
         }
-        // What went wrong after the last loss was looked at.
+        // Reports errors that occurred after the last loss was read.
         device.synchronize()
     });
     run

@@ -1,4 +1,4 @@
-//! A scenario set up on a device, which the caller steps.
+//! A scenario set up on a device, to be stepped by the caller.
 
 use highwater_recorder::snapshots::units::format_bytes;
 use highwater_recorder::{Phase, scope};
@@ -12,12 +12,12 @@ use crate::device::Device;
 use crate::tensor::Tensor;
 use highwater_allocator::{AllocConfig, AllocError};
 
-/// What the accounting device has unless told otherwise: more than any GPU, so that nothing ends before its time.
+/// Default capacity of the accounting device: more than any GPU has, so that runs do not end early.
 const META_CAPACITY: u64 = 200 << 30;
-/// More than any machine has; sums of such sizes are far from overflowing.
+/// More than any machine has; sums of such sizes cannot overflow.
 const MAX_CAPACITY: u64 = 1 << 56;
 
-/// A model, its data and its optimizer on a device.
+/// A model with its data and optimizer on a device.
 pub struct Session {
     device: Device,
     training: Training,
@@ -25,20 +25,20 @@ pub struct Session {
 }
 
 impl Session {
-    /// Sets up the scenario `name` as `options` ask for; their steps are not looked at. What is recorded meanwhile is
-    /// in phase setup.
+    /// Sets up the scenario `name` with `options`, except for their number of steps. Recordings show it as phase setup.
     ///
     /// # Errors
-    /// Unknown names and options, with a list of those there are; a device that is not there; not enough memory.
+    /// If a name or option is unknown (the error lists the supported ones), if the device is not available, or if
+    /// memory cannot be allocated.
     pub fn start(name: &str, options: &Options) -> Result<Self, ScenarioError> {
         let scenario = catalog::find(name, options)?;
         let device = open_device(options)?;
-        // Setup belongs to no step, also where another run went before in the same program.
+        // Setup belongs to no step, even if another run in the same process came before.
         scope::leave_steps();
         Ok(Self::on(scenario, device, options)?)
     }
 
-    /// Sets up on an open device.
+    /// Sets up a scenario on an open device.
     pub(crate) fn on(scenario: &Scenario, device: Device, options: &Options) -> crate::Result<Self> {
         let _phase = scope::phase(Phase::Setup);
         let task = (scenario.build)(&device, options)?;
@@ -46,21 +46,21 @@ impl Session {
         Ok(Self { device, training, next: 0 })
     }
 
-    /// Where it runs.
+    /// Returns the device.
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// Runs the next step, and gives its loss where the device has values. Waits until the loss is computed, not for
-    /// what follows it.
+    /// Runs the next step, and returns its loss if the device has values. Waits until the loss is computed, but not for
+    /// the rest of the step.
     ///
     /// # Errors
-    /// Not enough memory; what the device reports.
+    /// If memory cannot be allocated, or if the device reports an error.
     pub fn step(&mut self) -> crate::Result<Option<f64>> {
         self.run(LossIs::Read)
     }
 
-    /// Runs the next step without a look at its loss: on a CUDA device, this returns before the step is done.
+    /// Runs the next step without reading its loss: on a CUDA device, this returns before the step is complete.
     ///
     /// # Errors
     /// As for [`Self::step`].
@@ -74,8 +74,8 @@ impl Session {
         self.training.step(number, loss)
     }
 
-    /// Runs forward and backward alone, and takes the gradients of all parameters that have one then, by their paths:
-    /// none have where the optimizer runs in backward.
+    /// Runs only forward and backward, and takes the gradients of all parameters that have one, with the parameters'
+    /// paths. The result is empty if the optimizer runs in backward.
     ///
     /// # Errors
     /// As for [`Self::step`].
@@ -84,7 +84,7 @@ impl Session {
     }
 }
 
-/// The device that `options` ask for.
+/// Opens the device given by `options`.
 pub(crate) fn open_device(options: &Options) -> Result<Device, ScenarioError> {
     if let Some(capacity) = options.capacity.filter(|&capacity| capacity > MAX_CAPACITY) {
         let need = "give at most 72057594037927936 bytes, which are 64 PiB";
@@ -101,7 +101,7 @@ pub(crate) fn open_device(options: &Options) -> Result<Device, ScenarioError> {
     }
 }
 
-/// Why a CUDA device cannot be used, in a line.
+/// Returns one line on why a CUDA device cannot be used.
 fn why_not_open(error: &crate::Error) -> String {
     let crate::Error::Alloc(AllocError::OutOfMemory(oom)) = error else { return error.to_string() };
     let [wanted, room] = [oom.requested, oom.device_free].map(format_bytes);

@@ -1,4 +1,4 @@
-//! Small models that train in moments on a CPU, for experiments.
+//! Small models that train quickly on a CPU, for experiments.
 
 use super::definition::{Scenario, ScenarioInfo};
 use super::options::{OptimizerKind, Options};
@@ -9,7 +9,6 @@ use crate::error::Result;
 use crate::models::{Perceptron, VisionTransformer, VitSize};
 use crate::nn::Init;
 
-/// `vit-small`.
 pub(crate) const VIT_SMALL: Scenario = Scenario {
     info: ScenarioInfo {
         name: "vit-small",
@@ -21,7 +20,6 @@ pub(crate) const VIT_SMALL: Scenario = Scenario {
     build: vit_small,
 };
 
-/// `mlp`.
 pub(crate) const MLP: Scenario = Scenario {
     info: ScenarioInfo {
         name: "mlp",

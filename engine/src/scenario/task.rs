@@ -1,4 +1,4 @@
-//! A model with its data, ready to compute a loss.
+//! The trait of models with data that compute a loss, and helpers to build them.
 
 use highwater_recorder::{Category, scope};
 
@@ -11,21 +11,27 @@ use crate::rng::Rng;
 use crate::shape::Shape;
 use crate::tensor::Tensor;
 
-/// A model with its data. The loss is the only thing that outlives a forward.
+/// A model with its data. Only the loss outlives a forward pass.
 pub trait Task {
-    /// Runs forward.
+    /// Runs forward and returns the loss.
+    ///
+    /// # Errors
+    /// If memory cannot be allocated.
     fn loss(&self) -> Result<Tensor>;
 
-    /// Runs backward.
+    /// Runs backward from `loss`.
+    ///
+    /// # Errors
+    /// If memory cannot be allocated.
     fn backward(&self, loss: &Tensor) -> Result<()> {
         loss.backward()
     }
 
-    /// What is trained.
+    /// Returns the model's parameters.
     fn parameters(&self) -> Vec<Parameter>;
 }
 
-/// The sum of what a model makes of its input.
+/// A task whose loss is the sum of the model's outputs.
 pub(crate) struct SumOfResults<M> {
     pub(crate) model: M,
     pub(crate) input: Tensor,
@@ -41,7 +47,7 @@ impl<M: Module> Task for SumOfResults<M> {
     }
 }
 
-/// How well a model tells its inputs' labels: the mean cross-entropy.
+/// A classification task, with mean cross-entropy as the loss.
 pub(crate) struct Classification<M> {
     pub(crate) model: M,
     pub(crate) input: Tensor,
@@ -58,13 +64,13 @@ impl<M: Module> Task for Classification<M> {
     }
 }
 
-/// Normal numbers, recorded as input.
+/// Creates an input tensor from the standard normal distribution.
 pub(crate) fn random_input(shape: impl Into<Shape>, dtype: DType, device: &Device, rng: &mut Rng) -> Result<Tensor> {
     let _category = scope::category(Category::Input);
     Tensor::randn(shape, dtype, device, rng)
 }
 
-/// The labels 0, 1, 2, … over and over, recorded as input.
+/// Creates an input tensor of the labels 0, 1, 2, …, repeated cyclically.
 pub(crate) fn labels(count: usize, classes: usize, device: &Device) -> Result<Tensor> {
     let _category = scope::category(Category::Input);
     if !device.has_values() {
@@ -74,12 +80,12 @@ pub(crate) fn labels(count: usize, classes: usize, device: &Device) -> Result<Te
     Tensor::from_slice(&labels, count, device)
 }
 
-/// The random numbers of the data, separate from the model's.
+/// Returns the random number generator of the data, separate from the model's.
 pub(crate) fn data_rng(options: &Options) -> Rng {
     Rng::new(!options.seed)
 }
 
-/// Has the model's blocks, whose scopes match `pattern`, run again in backward if that is asked for.
+/// Enables checkpointing of the blocks whose scopes match `pattern`, if `options` ask for it.
 pub(crate) fn checkpoint_if_asked<M: Module>(model: &M, pattern: &str, options: &Options) {
     if options.checkpoint {
         let blocks = checkpoint_scopes(model, pattern);
@@ -87,8 +93,8 @@ pub(crate) fn checkpoint_if_asked<M: Module>(model: &M, pattern: &str, options: 
     }
 }
 
-/// Has the first blocks not trained, as many as are asked for, nor the modules and parameters `before` them; blocks are
-/// numbered within `blocks`.
+/// Freezes the first blocks, up to the number in `options`, and the modules and parameters `before` them; `blocks` is
+/// the path of the module that contains the numbered blocks.
 pub(crate) fn freeze_if_asked<M: Module>(model: &M, before: &[&str], blocks: &str, options: &Options) -> Result<()> {
     let Some(count) = options.sizes.freeze else {
         return Ok(());

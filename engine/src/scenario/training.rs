@@ -1,4 +1,4 @@
-//! The training loop of every scenario, with its phases.
+//! The training loop shared by all scenarios, with its phases.
 
 use highwater_recorder::{Phase, scope};
 
@@ -11,7 +11,7 @@ use crate::nn::Parameter;
 use crate::optim::{Adam, AdamW, Optimizer, Rule, RuleOptimizer, Sgd, run_in_backward};
 use crate::tensor::Tensor;
 
-/// A task being trained.
+/// A task in training.
 pub(crate) struct Training {
     task: Box<dyn Task>,
     stepping: StepsWhen,
@@ -19,26 +19,26 @@ pub(crate) struct Training {
     products: Option<DType>,
 }
 
-/// How a step's loss is used.
+/// Whether a step's loss is read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LossIs {
-    /// The host waits for it, and reads it.
+    /// The host waits for the loss and reads it.
     Read,
-    /// Nobody looks at it, and nobody waits.
+    /// The loss is not read, and the host does not wait.
     LeftAlone,
 }
 
-/// When parameters change.
+/// When parameters are updated.
 enum StepsWhen {
     AfterBackward(Box<dyn Optimizer>),
-    /// Their gradients are gone when backward is.
+    /// Gradients no longer exist after backward.
     InBackward,
-    /// Gradients of these are computed and dropped.
+    /// Parameters are not updated; their gradients are computed and dropped.
     Never(Vec<Parameter>),
 }
 
 impl Training {
-    /// Sets up the optimizer that `options` ask for, or else `kind`. It allocates nothing before its first step.
+    /// Sets up the optimizer given by `options`, or `kind` by default. It allocates nothing before its first step.
     pub(crate) fn new(task: Box<dyn Task>, kind: Option<OptimizerKind>, options: &Options) -> Result<Self> {
         let form = options.form.unwrap_or_default();
         let stepping = match options.optimizer.or(kind) {
@@ -69,7 +69,7 @@ impl Training {
         Ok(Self { task, stepping, recomputes: !options.no_recompute, products: options.autocast })
     }
 
-    /// One step; gives the loss, if it is read and the device has values.
+    /// Runs one step; returns the loss if it is read and the device has values.
     pub(crate) fn step(&mut self, number: u32, loss_is: LossIs) -> Result<Option<f64>> {
         scope::step(number);
         let value = self.forward_and_backward(loss_is)?;
@@ -102,12 +102,12 @@ impl Training {
         let _phase = scope::phase(Phase::Backward);
         self.task.backward(&loss)?;
         let value = if loss_is == LossIs::Read { loss.known_item()? } else { None };
-        // Within the phase.
+        // Dropped within the backward phase.
         drop(loss);
         Ok(value)
     }
 
-    /// The gradients of a forward and a backward, by the parameters' paths.
+    /// Runs forward and backward, and returns the gradients with the paths of their parameters.
     pub(crate) fn gradients(&mut self) -> Result<Vec<(String, Tensor)>> {
         self.forward_and_backward(LossIs::LeftAlone)?;
         let parameters = self.task.parameters().into_iter();

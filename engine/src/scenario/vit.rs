@@ -1,4 +1,4 @@
-//! torchvision's ViT-L/16 on random images; PyTorch's tutorial moves its peak out of the optimizer.
+//! torchvision's ViT-L/16 on random images: the model of PyTorch's tutorial on optimizer steps in backward.
 
 use super::definition::{Scenario, ScenarioInfo};
 use super::options::{OptimizerKind, Options};
@@ -9,7 +9,6 @@ use crate::error::Result;
 use crate::models::{VisionTransformer, VitSize};
 use crate::nn::{EncoderSize, Init};
 
-/// `vit-l-16`.
 pub(crate) const VIT_L_16: Scenario = Scenario {
     info: ScenarioInfo {
         name: "vit-l-16",

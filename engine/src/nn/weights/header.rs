@@ -1,4 +1,4 @@
-//! The header of a safetensors file: eight bytes of length, JSON of that length, then all elements.
+//! Reads the header of a safetensors file: an 8-byte length, JSON of that length, then the data of all tensors.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -10,27 +10,28 @@ use safetensors::tensor::{Dtype, Metadata};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 
-/// The bytes that say how long the header is.
+/// Size in bytes of the header's length field.
 pub(super) const LENGTH_BYTES: u64 = 8;
 
-/// No honest header is longer; it is the format's own limit.
+/// Maximum header size, as defined by the format.
 const MOST_HEADER_BYTES: u64 = 100_000_000;
 
-/// What a file says of a tensor.
+/// A tensor's entry in the header.
 #[derive(Debug)]
 pub(super) struct Entry {
-    /// Its type, or the file's word for one that there is no tensor of.
+    /// Dtype, or the file's name for an unsupported one.
     pub(super) dtype: Result<DType, String>,
     pub(super) shape: Vec<usize>,
-    /// Where its numbers begin, from the start of the file.
+    /// Offset of its data in bytes from the start of the file.
     pub(super) start: u64,
 }
 
-/// An open file whose header is sound: every tensor lies within it, and is as long as its shape and type say.
+/// An open file with a validated header: every tensor is within the file and has the size that its shape and dtype
+/// require.
 #[derive(Debug)]
 pub(super) struct Weights {
     pub(super) file: File,
-    /// By name.
+    /// Tensors by name.
     pub(super) entries: BTreeMap<String, Entry>,
 }
 
@@ -75,7 +76,7 @@ fn known(dtype: Dtype) -> Result<DType, String> {
     DType::ALL.into_iter().find(|&ours| word(ours) == dtype).ok_or_else(|| dtype.to_string())
 }
 
-/// The file's word for a type.
+/// Returns the safetensors dtype that corresponds to `dtype`.
 pub(super) fn word(dtype: DType) -> Dtype {
     match dtype {
         DType::F64 => Dtype::F64,
@@ -88,7 +89,7 @@ pub(super) fn word(dtype: DType) -> Dtype {
     }
 }
 
-/// The error that `what` is wrong with the file at `path`.
+/// Returns an error that describes a problem with the file at `path`.
 pub(super) fn wrong(op: &'static str, path: &Path, what: &impl ToString) -> Error {
     Error::File { op, path: path.display().to_string().into(), what: what.to_string() }
 }

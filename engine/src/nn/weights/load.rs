@@ -1,4 +1,4 @@
-//! Reads parameters from a safetensors file, after checking that all are present and have the right shapes.
+//! Loads parameters from a safetensors file, after checking that all are present and have the right shapes.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -13,45 +13,45 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::nn::Parameter;
 
-/// So many names are listed in an error.
+/// Maximum number of names listed in an error.
 const MOST_LISTED: usize = 8;
 
-/// Where a parameter's numbers are in a file.
+/// The tensor in a file that a parameter is loaded from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// The tensor's name.
+    /// Name of the tensor.
     pub name: String,
-    /// Whether it is a matrix that the file holds transposed, as GPT-2's files hold the weights of its `Conv1D`.
+    /// Whether the tensor is a matrix that the file stores transposed, as in GPT-2's files for the weights of `Conv1D`.
     pub is_transposed: bool,
 }
 
 impl Source {
-    /// The tensor called `name`, as it is.
+    /// Returns the source for the tensor called `name`.
     pub fn named(name: impl Into<String>) -> Self {
         Self { name: name.into(), is_transposed: false }
     }
 
-    /// The tensor called `name`, a matrix, transposed.
+    /// Returns the source for the matrix called `name`, to be transposed.
     pub fn transposed(name: impl Into<String>) -> Self {
         Self { name: name.into(), is_transposed: true }
     }
 }
 
-/// What is allowed in loading, and where the elements are.
+/// Options for loading parameters.
 #[derive(Clone, Copy)]
 pub struct Loading<'a> {
-    /// Changes numbers of another type to the parameter's. Integers beyond 2⁵³ and fractions may be rounded.
+    /// Converts elements to the parameter's dtype. Integers above 2⁵³ and floating-point values may be rounded.
     pub converts: bool,
-    /// Leaves parameters as they are that the file does not hold.
+    /// Leaves parameters that are missing in the file unchanged.
     pub keeps_missing: bool,
-    /// Leaves out tensors of the file that no parameter takes.
+    /// Ignores tensors of the file that match no parameter.
     pub ignores_unexpected: bool,
-    /// Where the parameter of a path is; none for one that shall stay as it is.
+    /// Returns the source of the parameter with the given path, or `None` to leave it unchanged.
     pub source: &'a dyn Fn(&str) -> Option<Source>,
 }
 
 impl Default for Loading<'_> {
-    /// Nothing is allowed, and names are paths.
+    /// Strict: dtypes must match, nothing may be missing or unexpected, and a tensor's name is the parameter's path.
     fn default() -> Self {
         let source = &|path: &str| Some(Source::named(path));
         Self { converts: false, keeps_missing: false, ignores_unexpected: false, source }
@@ -65,17 +65,20 @@ impl fmt::Debug for Loading<'_> {
     }
 }
 
-/// Gives `parameters` the elements of the tensors that are called like their paths in the safetensors file at `path`.
+/// Loads `parameters` from the safetensors file at `path`; each takes the tensor that has the parameter's path as its
+/// name.
 ///
-/// Fails, and changes nothing, if the file cannot be read, is no safetensors file, lacks a parameter, holds anything
-/// else, or holds one in another shape or type; the error names each. On a device without values everything is checked,
-/// and no number is read. No memory is taken on the device.
+/// On a device without values everything is checked, but no elements are read. No memory is allocated on the device.
+///
+/// # Errors
+/// If the file cannot be read, is not a safetensors file, lacks a parameter, contains a tensor that is not a parameter,
+/// or has one with another shape or dtype. The error names each of them; parameters are only changed after all checks.
 pub fn load_safetensors(parameters: &[Parameter], path: impl AsRef<Path>) -> Result<()> {
     load_safetensors_with(parameters, path, Loading::default())
 }
 
-/// [`load_safetensors`] with other names, or less strictly. For the weights of GPT-2 as Hugging Face has them, for
-/// example, into a model with its own paths:
+/// Like [`load_safetensors`], with other names or less strict checks. For example, to load Hugging Face's weights of
+/// GPT-2 into a model with other paths:
 ///
 /// ```no_run
 /// # use highwater_engine::nn::{Loading, Parameter, Source, load_safetensors_with};
@@ -89,6 +92,9 @@ pub fn load_safetensors(parameters: &[Parameter], path: impl AsRef<Path>) -> Res
 /// load_safetensors_with(&parameters, "gpt2/model.safetensors", loading)?;
 /// # Ok::<(), highwater_engine::Error>(())
 /// ```
+///
+/// # Errors
+/// As for [`load_safetensors`], except for what `loading` allows.
 pub fn load_safetensors_with(parameters: &[Parameter], path: impl AsRef<Path>, loading: Loading<'_>) -> Result<()> {
     let (op, path) = ("load_safetensors", path.as_ref());
     let Weights { mut file, entries } = Weights::open(op, path)?;
@@ -114,7 +120,7 @@ pub fn load_safetensors_with(parameters: &[Parameter], path: impl AsRef<Path>, l
     if !problems.is_empty() {
         return Err(wrong(op, path, &problems));
     }
-    // In the file's order, so that it is read from front to back.
+    // In file order, so that the file is read sequentially.
     plan.sort_by_key(|&(_, start, ..)| start);
     let _mode = no_grad();
     for (parameter, start, stored, is_transposed) in plan {
@@ -135,7 +141,7 @@ pub fn load_safetensors_with(parameters: &[Parameter], path: impl AsRef<Path>, l
     Ok(())
 }
 
-/// The type of the elements in the file, if they can become the parameter's.
+/// Returns the dtype of the elements in the file, or the reason why they cannot be loaded into the parameter.
 fn fit(parameter: &Parameter, entry: &Entry, is_transposed: bool, converts: bool) -> Result<DType, String> {
     let (path, tensor) = (&parameter.path, &parameter.tensor);
     let stored = match &entry.dtype {
@@ -161,7 +167,7 @@ fn fit(parameter: &Parameter, entry: &Entry, is_transposed: bool, converts: bool
     Ok(stored)
 }
 
-/// All that keeps a file from being loaded.
+/// The problems that prevent a file from being loaded.
 #[derive(Default)]
 struct Problems {
     missing: Vec<String>,

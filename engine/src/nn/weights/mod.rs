@@ -1,7 +1,7 @@
-//! Parameters in safetensors files, which other frameworks read and write.
+//! Loading and saving of parameters as safetensors files, for exchange with other frameworks.
 //!
-//! Numbers go between file and device in small pieces, so a model never stands in host memory twice. A tensor's name in
-//! the file is its parameter's path, unless a [`Source`] says otherwise.
+//! Elements are copied between file and device in small pieces, so host memory never contains a second copy of the
+//! model. A tensor's name in the file is the parameter's path, unless a [`Source`] gives another.
 
 pub mod header;
 pub mod numbers;

@@ -1,4 +1,4 @@
-//! Converts a tensor's elements to the little-endian bytes of a file, piece by piece.
+//! Converts a tensor's elements from and to the little-endian bytes of a file, piece by piece.
 
 use std::io::{self, Read, Write};
 
@@ -10,10 +10,10 @@ use crate::dtype::{DType, Element, Truth};
 use crate::error::{Error, Result};
 use crate::layout::Layout;
 
-/// So many elements are in host memory at a time.
+/// Number of elements converted at a time.
 const PIECE: usize = 1 << 16;
 
-/// An element as bytes, and as a fraction that becomes another type's element.
+/// An element that converts to and from little-endian bytes, and to and from f64 for dtype conversion.
 trait Number: Element {
     fn from_bytes(bytes: &[u8]) -> Self;
     fn append_to(self, bytes: &mut Vec<u8>);
@@ -66,7 +66,7 @@ impl Number for Truth {
     }
 }
 
-/// Runs `$body` with `$T` standing for the Rust type of `$dtype`'s elements.
+/// Runs `$body` with `$T` as the Rust type of `$dtype`'s elements.
 macro_rules! with_number {
     ($dtype:expr, $T:ident => $body:expr) => {
         match $dtype {
@@ -85,7 +85,7 @@ macro_rules! with_number {
     }};
 }
 
-/// Why numbers did not get through.
+/// Why reading or writing elements failed.
 pub(super) enum Failure {
     Memory(Error),
     File(io::Error),
@@ -103,7 +103,7 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// Reads all elements of a view, which are of type `stored` in the file.
+/// Reads all elements of a view, stored in the file with dtype `stored`.
 pub(super) fn read(view: View<'_>, file: &mut impl Read, stored: DType) -> Result<(), Failure> {
     with_number!(view.dtype, T => with_number!(stored, S => read_as::<T, S>(view, file, |number| {
         if S::DTYPE == T::DTYPE { bytemuck::cast(number) } else { T::narrow(number.wide()) }
@@ -119,7 +119,8 @@ fn read_as<T: Number, S: Number>(
     if storage.device().kind() == Kind::Cpu {
         return scatter(&mut storage.write::<T>(op)?, layout, file, convert);
     }
-    // What lies on a device is put together here, with what lies between its elements, and copied there in one piece.
+    // On other devices, assembles the elements in host memory, including those between the elements of the view, and
+    // copies them to the device at once.
     let (first, end) = (layout.offset(), layout.end());
     let mut memory = vec![T::zeroed(); end.saturating_sub(first)];
     if layout.elements() < memory.len() {
@@ -129,7 +130,7 @@ fn read_as<T: Number, S: Number>(
     Ok(storage.copy_in(op, first * size_of::<T>(), bytemuck::cast_slice(&memory))?)
 }
 
-/// Reads the elements of a layout of `memory`.
+/// Reads the elements of a layout from `file` into `memory`.
 fn scatter<T: Number, S: Number>(
     memory: &mut [T],
     layout: &Layout,
@@ -150,7 +151,7 @@ fn scatter<T: Number, S: Number>(
     Ok(())
 }
 
-/// Writes all elements of a view, in their own type.
+/// Writes all elements of a view in their own dtype.
 pub(super) fn write(view: View<'_>, file: &mut impl Write) -> Result<(), Failure> {
     with_number!(view.dtype, T => {
         if view.storage.device().kind() == Kind::Cpu {
@@ -161,7 +162,7 @@ pub(super) fn write(view: View<'_>, file: &mut impl Write) -> Result<(), Failure
     })
 }
 
-/// Writes the elements of a layout of `memory`.
+/// Writes the elements of a layout of `memory` to `file`.
 fn gather<T: Number>(memory: &[T], layout: &Layout, file: &mut impl Write) -> Result<(), Failure> {
     let mut bytes = Vec::with_capacity(PIECE.min(layout.elements()) * size_of::<T>());
     let mut place = Walk::new(layout);
@@ -175,7 +176,7 @@ fn gather<T: Number>(memory: &[T], layout: &Layout, file: &mut impl Write) -> Re
     Ok(())
 }
 
-/// Where the elements of a layout lie, the last axis fastest.
+/// Iterates over the offsets of a layout's elements, last axis fastest.
 struct Walk<'a> {
     layout: &'a Layout,
     index: Vec<usize>,

@@ -1,4 +1,4 @@
-//! Writes parameters to a safetensors file.
+//! Saves parameters to a safetensors file.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
@@ -12,16 +12,17 @@ use super::numbers::{self, Failure};
 use crate::error::{Error, Result};
 use crate::nn::Parameter;
 
-/// Writes `parameters` into a safetensors file at `path`, each under its own path. What was there is replaced when all
-/// is written; until then it stays as it was.
+/// Saves `parameters` to a safetensors file at `path`, each under its own path. An existing file is replaced only after
+/// everything has been written.
 ///
-/// Fails if the file cannot be written, if two parameters have the same path, and on a device without values.
+/// # Errors
+/// If the file cannot be written, if two parameters have the same path, or on a device without values.
 pub fn save_safetensors(parameters: &[Parameter], path: impl AsRef<Path>) -> Result<()> {
     let (op, path) = ("save_safetensors", path.as_ref());
     if parameters.iter().any(|parameter| !parameter.tensor.device().has_values()) {
         return Err(Error::NoValues { op });
     }
-    // Larger elements first, so that all lie at multiples of their size.
+    // Larger dtypes first, so that every tensor is aligned to its element size.
     let mut parameters: Vec<&Parameter> = parameters.iter().collect();
     parameters.sort_by(|a, b| word(b.tensor.dtype()).cmp(&word(a.tensor.dtype())).then_with(|| a.path.cmp(&b.path)));
     let header = header(&parameters).map_err(|what| wrong(op, path, &what))?;
@@ -43,7 +44,7 @@ pub fn save_safetensors(parameters: &[Parameter], path: impl AsRef<Path>) -> Res
     })
 }
 
-/// The length and the JSON; it ends at a multiple of eight bytes, so that the elements are aligned.
+/// Returns the length field and the JSON, padded to a multiple of eight bytes so that the elements are aligned.
 fn header(parameters: &[&Parameter]) -> Result<Vec<u8>, String> {
     let mut end = 0;
     let mut infos = Vec::new();
@@ -59,7 +60,7 @@ fn header(parameters: &[&Parameter]) -> Result<Vec<u8>, String> {
             TensorInfo { dtype: word(tensor.dtype()), shape: tensor.shape().to_vec(), data_offsets: (start, end) };
         infos.push((parameter.path.clone(), info));
     }
-    // Names and shapes are those of PyTorch's layers; Hugging Face's libraries want to be told.
+    // Hugging Face's libraries require this entry; names and shapes follow PyTorch's layers.
     let facts = HashMap::from([("format".to_owned(), "pt".to_owned())]);
     let metadata = Metadata::new(Some(facts), infos).map_err(|why| why.to_string())?;
     let mut text = serde_json::to_vec(&metadata).map_err(|why| why.to_string())?;
@@ -69,7 +70,7 @@ fn header(parameters: &[&Parameter]) -> Result<Vec<u8>, String> {
     Ok(header)
 }
 
-/// A file being written beside where it shall be; gone when dropped, unless it was renamed.
+/// A partially written file next to its destination; removed on drop unless it was renamed.
 struct Partial(PathBuf);
 
 impl Partial {
