@@ -3,8 +3,8 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use highwater_engine::nn::{Filling, Init, Linear, Module, Parameter};
+use highwater_engine::optim::run_in_backward;
 use highwater_engine::optim::{Adam, AdamW, AdamW8bit, Form, MasterWeights, Optimizer, Rule, RuleOptimizer, Sgd};
-use highwater_engine::optim::{Schedule, run_in_backward};
 use highwater_engine::{DType, Device, Tensor};
 use highwater_recorder::ScopeId;
 
@@ -237,10 +237,9 @@ fn in_backward(rule: &impl Rule, device: &Device) -> (Vec<Parameter>, u64) {
     let layer = Linear::new(&mut Init::new(device, DType::F32, 5), [40, 30]).unwrap();
     let input = Tensor::ones([2, 40], DType::F32, device).unwrap();
     let handle = run_in_backward(rule, &layer.parameters()).unwrap();
-    let schedule = Schedule::Linear { peak: 0.1, warmup: 1, steps: 4, floor: 0.0 };
     let mut most = 0;
-    for step in 0..3 {
-        handle.set_learning_rate(schedule.at(step + 1));
+    for learning_rate in [0.1, 0.07, 0.03] {
+        handle.set_learning_rate(learning_rate);
         let loss = layer.forward(&input).unwrap().square().unwrap().sum().unwrap();
         let before = live(device);
         device.allocator().reset_peak_stats();

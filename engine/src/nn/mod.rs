@@ -18,7 +18,6 @@ pub mod patch;
 pub mod conv;
 pub mod pool;
 pub mod batch_norm;
-pub mod weights;
 
 pub use attention::MultiHeadAttention;
 pub use batch_norm::BatchNorm2d;
@@ -34,4 +33,3 @@ pub use norm::{LayerNorm, RmsNorm};
 pub use patch::PatchEmbedding;
 pub use pool::{AvgPool2d, MaxPool2d};
 pub use transformer::{EncoderBlock, EncoderSize};
-pub use weights::{Loading, Source, load_safetensors, load_safetensors_with, save_safetensors};

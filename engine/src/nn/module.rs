@@ -33,14 +33,6 @@ pub trait Module: Send + Sync + 'static {
         visited(self, Visitor::default()).buffers
     }
 
-    /// Returns the contents of a weights file: the parameters, then the buffers, such as the running averages of a
-    /// batch norm.
-    fn weights(&self) -> Vec<Parameter> {
-        let Visitor { found, buffers, .. } = visited(self, Visitor::default());
-        let named = |Buffer { path, scope, tensor }: Buffer| Parameter { path, scope, tensor };
-        found.into_iter().chain(buffers.into_iter().map(named)).collect()
-    }
-
     /// Sets the module and its children to training mode (the default) or inference mode. Dropout and batch norm depend
     /// on it.
     fn set_training(&self, training: bool) {

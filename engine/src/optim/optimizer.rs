@@ -43,7 +43,7 @@ pub trait Optimizer {
     /// Returns the learning rate.
     fn learning_rate(&self) -> f64;
 
-    /// Sets the learning rate, for example to a value of a [`Schedule`](super::Schedule).
+    /// Sets the learning rate.
     fn set_learning_rate(&mut self, rate: f64);
 }
 

@@ -2,10 +2,8 @@
 #![expect(unsafe_code, reason = "takes memory away from under a tensor, to see what becomes of it")]
 
 use highwater_allocator::AllocError;
-use highwater_engine::nn::{Parameter, save_safetensors};
 use highwater_engine::{DType, Device, Error, Result, Tensor};
 use highwater_kernels::Gpu;
-use highwater_recorder::ScopeId;
 use highwater_recorder::snapshots::event::EventKind;
 use highwater_stand_in::Setup;
 
@@ -31,19 +29,14 @@ fn assert_told<T: std::fmt::Debug>(how: &str, outcome: Result<T>) {
 #[test]
 fn an_index_outside_of_its_table_is_told_by_the_next_that_waits() {
     Setup::new().lazy().run(|| {
-        let (device, folder) = (cuda(), tempfile::tempdir().expect("a folder"));
-        let save = |tensor: Tensor| {
-            let parameter = Parameter { path: "rows".to_owned(), scope: ScopeId::NONE, tensor };
-            save_safetensors(&[parameter], folder.path().join("rows.safetensors"))
-        };
+        let device = cuda();
         type Wait<'a> = &'a dyn Fn(Tensor) -> Result<()>;
-        let waits: [(&str, Wait<'_>); 6] = [
+        let waits: [(&str, Wait<'_>); 5] = [
             ("synchronize", &|_| device.synchronize()),
             ("a stream's synchronize", &|_| device.current_stream().synchronize()),
             ("to_vec", &|rows| rows.to_vec::<f32>().map(drop)),
             ("item", &|rows| rows.select(0, 0)?.select(0, 0)?.item().map(drop)),
             ("to_device", &|rows| rows.to_device(&Device::cpu()).map(drop)),
-            ("save_safetensors", &save),
         ];
         for (how, wait) in waits {
             let rows = look_too_far(&device).expect("nobody has looked yet");

@@ -33,7 +33,6 @@ mod full_device;
 mod parity;
 mod full_size;
 mod pinned;
-mod weights;
 mod streams;
 mod reduce;
 mod index;

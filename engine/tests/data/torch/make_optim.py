@@ -1,4 +1,4 @@
-"""Writes what PyTorch's optimizers, clipping, schedules and gradient scaler compute and which memory optimizers take.
+"""Writes what PyTorch's optimizers, clipping and gradient scaler compute and which memory optimizers take.
 
     python make_optim.py        writes optim.txt; needs PyTorch, and a CUDA device for the memory
 
@@ -7,7 +7,6 @@ The file beside this script was made with PyTorch 2.15.0; memory over a CUDA run
 `narrow DTYPE RULE FORM`, then `start`, and five times `grad` and `after`: numbers of that type. FORM is fused or single
 (neither fused nor foreach).
 `clip ORDER LARGEST NORM`, then `grads` before and `clipped` after. `values LARGEST`, likewise.
-`schedule NAME`, then the rate of each step.
 `scaler`, then pairs of whether a gradient was infinite, and the scale after that step.
 `memory RULE FORM BYTES`: the most requested bytes of the second step above what was there before, for parameters of 2, 1000
 and 64 numbers in f32.
@@ -73,31 +72,6 @@ def clipped():
     LINES.append(f"clipped {numbers(torch.cat([p.grad for p in made]))}")
 
 
-def schedules():
-    from torch.optim import lr_scheduler
-
-    kinds = {
-        "step": lambda o: lr_scheduler.StepLR(o, step_size=3, gamma=0.5),
-        "cosine": lambda o: lr_scheduler.CosineAnnealingLR(o, T_max=12, eta_min=0.01),
-        "linear": lambda o: lr_scheduler.LinearLR(o, start_factor=1.0, end_factor=0.1, total_iters=12),
-        "one-cycle": lambda o: lr_scheduler.OneCycleLR(o, max_lr=0.4, total_steps=12),
-        "warm-cosine": lambda o: lr_scheduler.LambdaLR(
-            o, lambda s: s / 4 if s < 4 else 0.5 * (1 + math.cos(math.pi * min(1.0, (s - 4) / 8)))
-        ),
-    }
-    for name, make in kinds.items():
-        optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.4)
-        schedule = make(optimizer)
-        rates = []
-        for step in range(12):
-            rates.append(optimizer.param_groups[0]["lr"])
-            optimizer.step()
-            if step < 11:
-                schedule.step()
-        LINES.append(f"schedule {name}")
-        LINES.append(f"rates {numbers(rates)}")
-
-
 def scaler():
     parameter = torch.nn.Parameter(torch.zeros(1))
     optimizer = torch.optim.SGD([parameter], lr=0.1)
@@ -140,7 +114,6 @@ def memory():
 
 narrow()
 clipped()
-schedules()
 scaler()
 memory()
 with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "optim.txt"), "w") as file:
