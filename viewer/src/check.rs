@@ -1,13 +1,15 @@
 //! Runs `highwater check`: reads recordings and budgets, draws the picture, and prints the report.
 
-use std::ffi::OsString;
 use std::path::Path;
+use std::sync::Arc;
 
-use clap::Parser as _;
+use highwater_analysis::GroupKey;
 use highwater_app::files::destination::{io_error, same, write_whole};
 use highwater_app::files::is_stdin;
+use highwater_app::session::Recording;
+use highwater_snapshots::Trace;
 
-use crate::args::{Arguments, CheckArguments, Command, RenderArguments};
+use crate::args::{CheckArguments, DeviceChoice, PictureBy, PictureSize, RenderArguments, Source};
 use crate::cli::budgets::Budgets;
 use crate::cli::check::CheckReport;
 use crate::cli::input::categories::read_with;
@@ -15,22 +17,30 @@ use crate::cli::output::caveats;
 use crate::cli::output::markdown::markdown;
 use crate::cli::output::outcome::{Failure, Status};
 use crate::cli::output::page::Page;
-use crate::render;
+use crate::render::{self, Drawing};
 
 /// Holds the recording to its budgets.
 pub fn run(arguments: &CheckArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
-    // What cannot be asked or written is told before a long reading.
+    // Report invalid options and destinations before a long read.
     let budgets = Budgets::of(arguments)?;
     check_destinations(arguments, &budgets)?;
-    draw(arguments, &budgets)?;
-    let recording = read_with(&arguments.source.file, &arguments.categories)?;
-    let baseline = budgets.baseline.as_ref().map(|file| read_with(file, &arguments.categories)).transpose()?;
-    let baseline = baseline.as_ref().map(|recording| &recording.trace);
-    let report = CheckReport::of(&recording.trace, baseline, &budgets, arguments)?;
+    let rendering = arguments.picture.as_deref().map(|picture| rendering(arguments, &budgets, picture));
+    let drawing = rendering.as_ref().map(Drawing::of).transpose().map_err(of_picture)?;
+    let read = |file: &Path| -> Result<Read, Failure> {
+        Ok(Read::new(file, read_with(file, &arguments.categories)?.trace, drawing.is_some()))
+    };
+    let recording = read(&arguments.source.file)?;
+    let baseline = budgets.baseline.as_deref().map(read).transpose()?;
+    if let Some(drawing) = &drawing {
+        let sides: Vec<_> = baseline.iter().chain([&recording]).filter_map(Read::drawable).collect();
+        drawing.draw(&sides).map_err(of_picture)?;
+    }
+    let (trace, baseline) = (recording.trace(), baseline.as_ref().map(Read::trace));
+    let report = CheckReport::of(trace, baseline, &budgets, arguments)?;
     let is_markdown_only = arguments.markdown.as_deref().is_some_and(is_stdin);
     if let Some(file) = &arguments.markdown {
         let picture = arguments.picture.as_deref().map(|picture| from_file(picture, file));
-        let what = match compared(&budgets) {
+        let what = match budgets.baseline {
             Some(_) => "The baseline, the recording, and what makes the difference",
             None => "The recording's timeline",
         };
@@ -44,7 +54,7 @@ pub fn run(arguments: &CheckArguments, page: &mut Page<'_>) -> Result<Status, Fa
     if arguments.source.json {
         page.json(&report.figures())?;
     } else if !is_markdown_only {
-        caveats::lead(&recording.trace, "", page)?;
+        caveats::lead(trace, "", page)?;
         if let Some(baseline) = baseline {
             caveats::lead(baseline, "Baseline", page)?;
         }
@@ -73,48 +83,59 @@ fn check_destinations(arguments: &CheckArguments, budgets: &Budgets) -> Result<(
     Ok(())
 }
 
-/// Draws the picture that is asked for.
-fn draw(arguments: &CheckArguments, budgets: &Budgets) -> Result<(), Failure> {
-    let Some(picture) = &arguments.picture else { return Ok(()) };
-    if is_stdin(&arguments.source.file) {
-        let text = "--picture: the recording is read once more for it, which standard input cannot be; name a file";
-        return Err(Failure::Usage(text.to_owned()));
+/// A recording, with what drawing needs if there is a picture.
+enum Read {
+    Plain(Trace),
+    Drawable(Arc<Recording>),
+}
+
+impl Read {
+    fn new(file: &Path, trace: Trace, is_drawn: bool) -> Self {
+        if is_drawn { Self::Drawable(render::recording(file, trace)) } else { Self::Plain(trace) }
     }
-    let rendering = rendering(arguments, budgets, picture)?;
-    let mut nobody = std::io::sink();
-    match render::run(&rendering, &mut Page::plain(&mut nobody)) {
-        Err(Failure::Usage(text)) => Err(Failure::Usage(format!("--picture: {text}"))),
-        other => other.map(drop),
+
+    fn trace(&self) -> &Trace {
+        match self {
+            Self::Plain(trace) => trace,
+            Self::Drawable(recording) => &recording.trace,
+        }
+    }
+
+    fn drawable(&self) -> Option<Arc<Recording>> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Drawable(recording) => Some(Arc::clone(recording)),
+        }
     }
 }
 
 /// The same as `highwater render FILE --out PICTURE`, or with a baseline `render BASELINE FILE --view diff`, of the total
 /// and the device that are checked.
-fn rendering(arguments: &CheckArguments, budgets: &Budgets, picture: &Path) -> Result<RenderArguments, Failure> {
-    let mut words: Vec<OsString> =
-        ["highwater", "render", "--metric", budgets.metric.name(), "--out"].map(Into::into).into();
-    words.push(picture.into());
-    if let Some(device) = arguments.device {
-        words.extend(["--device".into(), device.to_string().into()]);
-    }
-    let baseline = compared(budgets);
-    if baseline.is_some() {
-        words.extend(["--view", "diff", "--by", "category,scope", "--size", "1600x1000"].map(Into::into));
-    }
-    words.push("--".into());
-    words.extend(baseline.map(Into::into));
-    words.push(arguments.source.file.clone().into());
-    let parsed = Arguments::try_parse_from(words).map(|arguments| arguments.command);
-    let Ok(Some(Command::Render(mut rendering))) = parsed else {
-        return Err(Failure::Usage(format!("--picture {}: cannot be drawn", picture.display())));
+fn rendering(arguments: &CheckArguments, budgets: &Budgets, picture: &Path) -> RenderArguments {
+    let file = arguments.source.file.clone();
+    let of_one = RenderArguments {
+        metric: budgets.metric,
+        device: DeviceChoice { device: arguments.device },
+        ..RenderArguments::of(file.clone(), picture.to_owned())
     };
-    rendering.categories = arguments.categories.clone();
-    Ok(*rendering)
+    match &budgets.baseline {
+        None => of_one,
+        Some(baseline) => RenderArguments {
+            source: Source { file: baseline.clone(), json: false },
+            b: Some(file),
+            view: "diff".to_owned(),
+            by: Some(PictureBy::groups(vec![GroupKey::Category, GroupKey::Scope])),
+            size: PictureSize([1600, 1000]),
+            ..of_one
+        },
+    }
 }
 
-/// The baseline that the picture shows: what came by standard input cannot be read once more.
-fn compared(budgets: &Budgets) -> Option<&Path> {
-    budgets.baseline.as_deref().filter(|file| !is_stdin(file))
+fn of_picture(failure: Failure) -> Failure {
+    match failure {
+        Failure::Usage(text) => Failure::Usage(format!("--picture: {text}")),
+        other => other,
+    }
 }
 
 /// How the Markdown file names the picture: from its own folder where the picture lies there or below, else as it was

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-use clap::Parser as _;
 use highwater_analysis::Metric;
 use highwater_analysis::phases::{PhaseRow, phases};
 use highwater_analysis::series::Series;
@@ -19,7 +18,7 @@ use highwater_snapshots::Trace;
 use highwater_snapshots::units::{format_bytes, format_count};
 use serde::Serialize;
 
-use crate::args::{Arguments, Command, RecordArguments, RunDevice};
+use crate::args::{RecordArguments, RunDevice};
 use crate::cli::input::recording::{read, spinner};
 use crate::cli::output::caveats::{self, problem_texts};
 use crate::cli::output::outcome::{Failure, Status};
@@ -54,13 +53,7 @@ pub const EXAMPLES: &[Example] = &[
 /// Records the scenario `name` with its defaults on the accounting device into `file`; the error is a sentence for the
 /// user.
 pub fn example(name: &str, file: &Path) -> Result<(), String> {
-    let words = ["highwater", "record", name, "--device", "meta", "--steps", "2"];
-    let arguments = match Arguments::try_parse_from(words).map(|arguments| arguments.command) {
-        Ok(Some(Command::Record(arguments))) => arguments,
-        Ok(_) => return Err(format!("'{name}' is not recorded here")),
-        Err(why) => return Err(why.to_string()),
-    };
-    let options = options(&arguments).map_err(|why| why.to_string())?;
+    let options = Options { steps: 2, ..Options::default() };
     scenario::record(name, &options, file).map(drop).map_err(|why| format!("cannot record {name}: {why}"))
 }
 

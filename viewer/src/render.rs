@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use eframe::egui::Theme;
+use highwater_analysis::diff::DiffAt;
 use highwater_analysis::{GroupKey, Matches};
 use highwater_app::files::destination::same;
 use highwater_app::files::is_stdin;
@@ -33,32 +34,116 @@ use crate::cli::output::shell::next_command;
 
 /// Reads the recording, draws it, and prints what was written.
 pub fn run(arguments: &RenderArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
-    // Report what cannot be drawn before a long read.
-    if arguments.view == diff::VIEW {
-        return diff::run(arguments, page);
+    let drawing = Drawing::of(arguments)?;
+    let read = |file: &Path| read_with(file, &arguments.categories).map(|read| recording(file, read.trace));
+    let first = read(&arguments.source.file)?;
+    let second = arguments.b.as_deref().map(read).transpose()?;
+    let recordings = [Some(first), second].into_iter().flatten().collect::<Vec<_>>();
+    let written = drawing.draw(&recordings)?;
+    if arguments.source.json {
+        let (file, [width, height]) = (arguments.out.display().to_string(), drawing.paper.size());
+        let [.., device] = written.devices;
+        page.json(&RenderFigures {
+            file,
+            device: device.0,
+            width,
+            height,
+            view: &arguments.view,
+            bytes: written.bytes,
+        })?;
+        return Ok(Status::Fine);
     }
-    let theme = theme_of(arguments);
-    let view = SheetView::named(&arguments.view).map_err(|why| Failure::Usage(format!("--view: {why}")))?;
-    let paper = Paper::new(arguments.size.0, arguments.scale, theme);
-    let paper = paper.map_err(|why| Failure::Usage(format!("--size, --scale: {why}")))?;
-    check_destination(&arguments.out, &arguments.source.file)?;
-    check_options(arguments)?;
-    let keys = keys_of(arguments, view)?;
-    let file = &arguments.source.file;
-    let trace = read_with(file, &arguments.categories)?.trace;
-    let device = choose_device(&trace, arguments.device.device)?;
-    check_metric(&trace, device, arguments.metric)?;
-    let name = name_of(file);
-    let bar = spinner(format!("drawing {}", arguments.out.display()));
-    let recording = Arc::new(Recording::new(name, Some(file.clone()), trace));
-    let selection = selection_of(arguments, &recording, device)?;
+    let [width, height] = drawing.paper.size();
+    let size = format!("{width} x {height} pixels, {}", format_bytes(written.bytes));
+    match &drawing.content {
+        Content::One { .. } => print(arguments, (&recordings[0].trace, written.devices[0]), &size, page)?,
+        Content::Two { .. } => diff::print(arguments, &recordings, written.devices, &size, page)?,
+    }
+    Ok(Status::Fine)
+}
+
+/// Returns `trace`, read from `file`, with what drawing needs.
+pub fn recording(file: &Path, trace: Trace) -> Arc<Recording> {
+    Arc::new(Recording::new(name_of(file), Some(file.to_owned()), trace))
+}
+
+/// A picture that can be drawn, as far as this can be checked before the recordings are read.
+#[derive(Debug)]
+pub struct Drawing<'a> {
+    arguments: &'a RenderArguments,
+    paper: Paper,
+    content: Content,
+}
+
+/// What is drawn.
+#[derive(Debug)]
+enum Content {
+    /// A view of one recording, with the keys of a view of one moment.
+    One { view: SheetView, keys: Vec<GroupKey> },
+    /// Two recordings, or two moments of one, side by side.
+    Two { keys: Vec<GroupKey>, at: Option<DiffAt> },
+}
+
+/// A written picture.
+#[derive(Debug)]
+pub struct Written {
+    /// The drawn device of A and of B; twice the same for one recording.
+    devices: [DeviceId; 2],
+    /// Size of the file.
+    bytes: u64,
+}
+
+impl<'a> Drawing<'a> {
+    /// Checks the options.
+    ///
+    /// # Errors
+    /// If the options contradict each other, or the picture cannot be written.
+    pub fn of(arguments: &'a RenderArguments) -> Result<Self, Failure> {
+        let theme = if arguments.theme == PictureTheme::Dark { Theme::Dark } else { Theme::Light };
+        let paper = Paper::new(arguments.size.0, arguments.scale, theme);
+        let paper = paper.map_err(|why| Failure::Usage(format!("--size, --scale: {why}")))?;
+        for file in std::iter::once(&arguments.source.file).chain(&arguments.b) {
+            check_destination(&arguments.out, file)?;
+        }
+        let content = if arguments.view == diff::VIEW {
+            diff::content_of(arguments)?
+        } else {
+            let view = SheetView::named(&arguments.view).map_err(|why| Failure::Usage(format!("--view: {why}")))?;
+            check_options(arguments)?;
+            Content::One { view, keys: keys_of(arguments, view)? }
+        };
+        Ok(Self { arguments, paper, content })
+    }
+
+    /// Draws and writes the picture of one recording, or of A and B.
+    ///
+    /// # Errors
+    /// If the recordings lack what the options name, or the file cannot be written.
+    pub fn draw(&self, recordings: &[Arc<Recording>]) -> Result<Written, Failure> {
+        match &self.content {
+            Content::One { view, keys } => draw(self.arguments, self.paper, (*view, keys), &recordings[0]),
+            Content::Two { keys, at } => diff::draw(self.arguments, self.paper, (keys, *at), recordings),
+        }
+    }
+}
+
+/// Draws a view of one recording.
+fn draw(
+    arguments: &RenderArguments,
+    paper: Paper,
+    (view, keys): (SheetView, &[GroupKey]),
+    recording: &Arc<Recording>,
+) -> Result<Written, Failure> {
+    let device = choose_device(&recording.trace, arguments.device.device)?;
+    check_metric(&recording.trace, device, arguments.metric)?;
+    let selection = selection_of(arguments, recording, device)?;
     if let Some((key, why)) = keys.iter().find_map(|key| Some((key, recording.absent.reason(*key)?))) {
         return Err(Failure::Usage(format!("--by {}: {why}", key.name())));
     }
     // A view of one moment has colours of its own.
     let colours = if view.is_of_moment { PictureColours::Category } else { colours_of(arguments)? };
     let look = TimelineLook {
-        colour_by: colour_by(colours, &recording)?,
+        colour_by: colour_by(colours, recording)?,
         stacking: if arguments.stack_by == PictureOrder::Age { Stacking::Age } else { Stacking::Colour },
         has_lines: true,
         has_overview: arguments.from.is_some() || arguments.to.is_some(),
@@ -66,23 +151,12 @@ pub fn run(arguments: &RenderArguments, page: &mut Page<'_>) -> Result<Status, F
         is_hiding: false,
     };
     let conditions = arguments.blocks.filter.stated().unwrap_or_default();
-    let mut sheet = Sheet::new(Arc::clone(&recording), selection, look, conditions).grouped_by(&keys);
+    let bar = spinner(format!("drawing {}", arguments.out.display()));
+    let mut sheet = Sheet::new(Arc::clone(recording), selection, look, conditions).grouped_by(keys);
     let title = sheet.title(view);
     let written = save_view(&arguments.out, paper, &title, |ui| sheet.sheet_ui(ui, view));
     bar.finish_and_clear();
-    let bytes = written?;
-    let [width, height] = paper.size();
-    if arguments.source.json {
-        let file = arguments.out.display().to_string();
-        page.json(&RenderFigures { file, device: device.0, width, height, view: view.name, bytes })?;
-    } else {
-        print(arguments, (&recording.trace, device), (paper, bytes), page)?;
-    }
-    Ok(Status::Fine)
-}
-
-fn theme_of(arguments: &RenderArguments) -> Theme {
-    if arguments.theme == PictureTheme::Dark { Theme::Dark } else { Theme::Light }
+    Ok(Written { devices: [device; 2], bytes: written? })
 }
 
 /// Returns the name of the recording in `file`.
@@ -211,11 +285,9 @@ fn colour_by(colours: PictureColours, recording: &Recording) -> Result<ColourBy,
 fn print(
     arguments: &RenderArguments,
     (trace, device): (&Trace, DeviceId),
-    (paper, bytes): (Paper, u64),
+    size: &str,
     page: &mut Page<'_>,
 ) -> io::Result<()> {
-    let [width, height] = paper.size();
-    let size = format!("{width} x {height} pixels, {}", format_bytes(bytes));
     caveats::lead(trace, "", page)?;
     let on = on_device(trace, device);
     page.headline(&format!("{on}Wrote {} ({size}).", arguments.out.display()))?;
@@ -226,11 +298,11 @@ fn print(
 
 /// The object that `render --json` prints.
 #[derive(Debug, Serialize)]
-struct RenderFigures {
+struct RenderFigures<'a> {
     file: String,
     device: u16,
     width: u32,
     height: u32,
-    view: &'static str,
+    view: &'a str,
     bytes: u64,
 }

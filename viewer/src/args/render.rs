@@ -1,5 +1,6 @@
 //! The options of `highwater render`.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -9,6 +10,10 @@ use highwater_analysis::{GroupKey, Metric};
 
 use super::values::{ComparedAt, GroupKeys, metric_parser};
 use super::{BlockChoice, CategoryChoice, DeviceChoice, Source};
+
+const VIEW: &str = "timeline";
+const SIZE: PictureSize = PictureSize([1600, 900]);
+const SCALE: f32 = 1.0;
 
 /// `highwater render`.
 #[derive(Clone, Debug, Args)]
@@ -25,22 +30,22 @@ pub struct RenderArguments {
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
     /// View: timeline, segments, flame, treemap, table, explain or diff
-    #[arg(long, value_name = "NAME", default_value = "timeline")]
+    #[arg(long, value_name = "NAME", default_value = VIEW)]
     pub view: String,
     /// Width and height in pixels
-    #[arg(long, value_name = "WxH", default_value = "1600x900")]
+    #[arg(long, value_name = "WxH", default_value_t = SIZE)]
     pub size: PictureSize,
     /// Scale of text and lines: 2 for print or a high-resolution screen
-    #[arg(long, value_name = "F", default_value_t = 1.0)]
+    #[arg(long, value_name = "F", default_value_t = SCALE)]
     pub scale: f32,
     /// Colour theme
-    #[arg(long, value_enum, default_value_t = PictureTheme::Light)]
+    #[arg(long, value_enum, default_value_t)]
     pub theme: PictureTheme,
     /// The device.
     #[command(flatten)]
     pub device: DeviceChoice,
     /// Memory total
-    #[arg(long, value_name = "M", default_value = "requested", value_parser = metric_parser())]
+    #[arg(long, value_name = "M", default_value_t, value_parser = metric_parser())]
     pub metric: Metric,
     /// Colour by category, scope, scope:N (N levels of the module path), op, stack (the line of code), lifetime or stream;
     /// with --view table, treemap and flame one or two grouping keys; with --view diff those of `highwater diff` [default:
@@ -48,10 +53,10 @@ pub struct RenderArguments {
     #[arg(long, value_name = "KEY")]
     pub by: Option<PictureBy>,
     /// Order of the bands: oldest at the bottom, or blocks of one colour together
-    #[arg(long, value_enum, default_value_t = PictureOrder::Age)]
+    #[arg(long, value_enum, default_value_t)]
     pub stack_by: PictureOrder,
     /// Horizontal axis
-    #[arg(long, value_enum, default_value_t = PictureAxis::Event)]
+    #[arg(long, value_enum, default_value_t)]
     pub axis: PictureAxis,
     /// First event to draw
     #[arg(long, value_name = "N")]
@@ -77,9 +82,43 @@ pub struct RenderArguments {
     pub categories: CategoryChoice,
 }
 
+impl RenderArguments {
+    /// The arguments of `highwater render FILE --out OUT`.
+    pub fn of(file: PathBuf, out: PathBuf) -> Self {
+        Self {
+            source: Source { file, json: false },
+            b: None,
+            out,
+            view: VIEW.to_owned(),
+            size: SIZE,
+            scale: SCALE,
+            theme: PictureTheme::default(),
+            device: DeviceChoice::default(),
+            metric: Metric::default(),
+            by: None,
+            stack_by: PictureOrder::default(),
+            axis: PictureAxis::default(),
+            from: None,
+            to: None,
+            at: None,
+            at_b: None,
+            device_b: None,
+            blocks: BlockChoice::default(),
+            categories: CategoryChoice::default(),
+        }
+    }
+}
+
 /// Width and height in pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PictureSize(pub [u32; 2]);
+
+impl fmt::Display for PictureSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [width, height] = self.0;
+        write!(f, "{width}x{height}")
+    }
+}
 
 impl FromStr for PictureSize {
     type Err = String;
@@ -145,9 +184,16 @@ pub struct PictureBy {
     pub keys: Result<GroupKeys, String>,
 }
 
+impl PictureBy {
+    /// Colours by category, and these groups.
+    pub fn groups(keys: Vec<GroupKey>) -> Self {
+        Self { colours: Ok(PictureColours::Category), keys: Ok(GroupKeys(keys)) }
+    }
+}
+
 impl Default for PictureBy {
     fn default() -> Self {
-        Self { colours: Ok(PictureColours::Category), keys: Ok(GroupKeys(vec![GroupKey::Category])) }
+        Self::groups(vec![GroupKey::Category])
     }
 }
 
@@ -184,18 +230,20 @@ impl FromStr for PictureAt {
 }
 
 /// The page that a picture is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum PictureTheme {
     /// Dark on light.
+    #[default]
     Light,
     /// Light on dark.
     Dark,
 }
 
 /// The order of the stack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum PictureOrder {
     /// Oldest at the bottom.
+    #[default]
     Age,
     /// Blocks of one colour together.
     #[value(alias = "color")]
@@ -203,9 +251,10 @@ pub enum PictureOrder {
 }
 
 /// Horizontal axis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum PictureAxis {
     /// Events, each as wide as any other.
+    #[default]
     Event,
     /// Time.
     Time,

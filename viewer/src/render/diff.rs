@@ -1,40 +1,32 @@
 //! `highwater render --view diff`: draws two recordings side by side.
 
-use std::path::Path;
+use std::io;
 use std::sync::Arc;
 
 use highwater_analysis::GroupKey;
-use highwater_analysis::diff::Asked;
+use highwater_analysis::diff::{Asked, DiffAt};
 use highwater_app::gui::surface::{DiffSheet, Paper, save_view};
 use highwater_app::gui::views::diff::{Align, DiffChoices, DiffLook, Paint};
 use highwater_app::gui::views::timeline::Stacking;
 use highwater_app::selection::{Axis, Selection};
 use highwater_app::session::Recording;
-use highwater_snapshots::units::format_bytes;
+use highwater_snapshots::DeviceId;
 
-use super::{RenderFigures, by_of, check_destination, colour_by, name_of, theme_of};
+use super::{Content, Written, by_of, colour_by};
 use crate::args::{PictureAt, PictureAxis, PictureColours, PictureOrder, RenderArguments};
 use crate::cli::diff::{missing_step, moments_of};
-use crate::cli::input::categories::read_with;
 use crate::cli::input::devices::{compared_devices, of_side, on_device};
 use crate::cli::input::recording::spinner;
 use crate::cli::output::caveats;
-use crate::cli::output::outcome::{Failure, Status};
+use crate::cli::output::outcome::Failure;
 use crate::cli::output::page::Page;
 use crate::cli::output::shell::quoted;
 
 /// The name of the view.
 pub(super) const VIEW: &str = "diff";
 
-/// Reads both recordings, draws them, and prints what was written.
-pub(super) fn run(arguments: &RenderArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
-    // Report what cannot be drawn before a long read.
-    let paper = Paper::new(arguments.size.0, arguments.scale, theme_of(arguments));
-    let paper = paper.map_err(|why| Failure::Usage(format!("--size, --scale: {why}")))?;
-    let files: Vec<&Path> = std::iter::once(&arguments.source.file).chain(&arguments.b).map(|file| &**file).collect();
-    for file in &files {
-        check_destination(&arguments.out, file)?;
-    }
+/// Checks the options of a comparison.
+pub(super) fn content_of(arguments: &RenderArguments) -> Result<Content, Failure> {
     if arguments.from.is_some() || arguments.to.is_some() {
         return Err(Failure::Usage("--from, --to: --view diff shows all of both recordings".to_owned()));
     }
@@ -47,13 +39,17 @@ pub(super) fn run(arguments: &RenderArguments, page: &mut Page<'_>) -> Result<St
         Some(PictureAt::Compared(at)) => Some(at),
         None => None,
     };
-    let read = |file: &Path| -> Result<Arc<Recording>, Failure> {
-        let trace = read_with(file, &arguments.categories)?.trace;
-        Ok(Arc::new(Recording::new(name_of(file), Some(file.to_owned()), trace)))
-    };
-    let first = read(files[0])?;
-    let second = arguments.b.as_deref().map_or_else(|| Ok(Arc::clone(&first)), read)?;
-    let recordings = [first, second];
+    Ok(Content::Two { keys, at })
+}
+
+/// Draws two recordings, or two moments of one, side by side.
+pub(super) fn draw(
+    arguments: &RenderArguments,
+    paper: Paper,
+    (keys, at): (&[GroupKey], Option<DiffAt>),
+    recordings: &[Arc<Recording>],
+) -> Result<Written, Failure> {
+    let recordings = [0, recordings.len() - 1].map(|side| Arc::clone(&recordings[side]));
     let wanted = [arguments.device.device, arguments.device_b.or(arguments.device.device)];
     let devices = compared_devices([&recordings[0].trace, &recordings[1].trace], wanted, arguments.metric)?;
     let first = (&*recordings[0].trace, devices[0]);
@@ -74,41 +70,45 @@ pub(super) fn run(arguments: &RenderArguments, page: &mut Page<'_>) -> Result<St
     let sided = |side: usize| selection(side).map_err(|failure| of_side(failure, side));
     let selections = [sided(0)?, sided(1)?];
     let paint = Paint {
-        colour_by: colour_by(colours_of(arguments, &keys), &recordings[1])?,
+        colour_by: colour_by(colours_of(arguments, keys), &recordings[1])?,
         stacking: if arguments.stack_by == PictureOrder::Age { Stacking::Age } else { Stacking::Colour },
         has_lines: true,
         is_hiding: false,
     };
     let (align, look) = (Align::default(), DiffLook::default());
-    let choices = DiffChoices { metric: arguments.metric, at, keys, align, hides_internals: true, look };
+    let choices = DiffChoices { metric: arguments.metric, at, keys: keys.to_vec(), align, hides_internals: true, look };
     let bar = spinner(format!("drawing {}", arguments.out.display()));
     let mut sheet = DiffSheet::new(recordings.clone(), selections.each_ref(), choices, paint);
     sheet.search_for(arguments.blocks.filter.stated().unwrap_or_default());
     let title = sheet.title();
     let written = save_view(&arguments.out, paper, &title, |ui| sheet.sheet_ui(ui));
     bar.finish_and_clear();
-    let bytes = written?;
-    let [width, height] = paper.size();
-    if arguments.source.json {
-        let file = arguments.out.display().to_string();
-        page.json(&RenderFigures { file, device: devices[1].0, width, height, view: VIEW, bytes })?;
-        return Ok(Status::Fine);
-    }
-    let size = format!("{width} x {height} pixels, {}", format_bytes(bytes));
+    Ok(Written { devices, bytes: written? })
+}
+
+/// Prints what was written.
+pub(super) fn print(
+    arguments: &RenderArguments,
+    recordings: &[Arc<Recording>],
+    devices: [DeviceId; 2],
+    size: &str,
+    page: &mut Page<'_>,
+) -> io::Result<()> {
+    let name_of = |name: &'static str| if recordings.len() > 1 { name } else { "" };
     let what = if arguments.b.is_some() { "two recordings" } else { "two moments" };
-    for (recording, name) in recordings.iter().zip(["A", "B"]).take(files.len()) {
-        caveats::lead(&recording.trace, if files.len() > 1 { name } else { "" }, page)?;
+    for (recording, name) in recordings.iter().zip(["A", "B"]) {
+        caveats::lead(&recording.trace, name_of(name), page)?;
     }
     let is_same = devices[0] == devices[1];
-    let on = if is_same { on_device(&recordings[1].trace, devices[1]) } else { String::new() };
+    let on = if is_same { on_device(&recordings[recordings.len() - 1].trace, devices[1]) } else { String::new() };
     page.headline(&format!("{on}Wrote {what} side by side to {} ({size}).", arguments.out.display()))?;
-    for (recording, name) in recordings.iter().zip(["A", "B"]).take(files.len()) {
-        caveats::print_of(&recording.trace, if files.len() > 1 { name } else { "" }, page)?;
+    for (recording, name) in recordings.iter().zip(["A", "B"]) {
+        caveats::print_of(&recording.trace, name_of(name), page)?;
     }
     page.gap()?;
-    let names: Vec<String> = files.iter().map(|file| quoted(&file.display().to_string())).collect();
-    page.hint(&format!("Next: highwater diff {}   for the same in figures", names.join(" ")))?;
-    Ok(Status::Fine)
+    let files = std::iter::once(&arguments.source.file).chain(&arguments.b);
+    let names: Vec<String> = files.map(|file| quoted(&file.display().to_string())).collect();
+    page.hint(&format!("Next: highwater diff {}   for the same in figures", names.join(" ")))
 }
 
 /// The colours that go with the keys.

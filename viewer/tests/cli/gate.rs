@@ -177,7 +177,6 @@ fn what_check_cannot_do_is_refused_and_leaves_nothing() {
         ("step.snap --max-peak 1B --markdown - --json", "standard output already has"),
         ("step.snap --max-peak 1B --markdown missing/a.md", "cannot write missing/a.md"),
         ("step.snap --max-peak 1B --github --json", "--github"),
-        ("- --max-peak 1B --picture a.png", "name a file"),
         ("missing.snap --max-peak 1B", "missing.snap"),
     ];
     for (words, words_in_it) in cases {
@@ -203,6 +202,12 @@ fn check_draws_the_picture_that_the_markdown_shows() {
     assert!(markdown.contains("what makes the difference](<both.svg>)"), "{markdown}");
     let picture = std::fs::read_to_string(folder.path().join("both.svg")).unwrap();
     assert!(picture.contains("(A)") && picture.contains("(B)"), "both recordings are drawn");
+    let mut piped = std::process::Command::new(env!("CARGO_BIN_EXE_highwater"));
+    piped.current_dir(folder.path()).args("check - --max-peak 1GiB --picture piped.svg".split(' '));
+    piped.stdin(std::fs::File::open(folder.path().join("step.snap")).unwrap());
+    assert_eq!(piped.output().unwrap().status.code(), Some(0));
+    let picture = std::fs::read_to_string(folder.path().join("piped.svg")).unwrap();
+    assert!(picture.contains("standard input"), "standard input is read once, and drawn");
 }
 
 #[cfg(not(feature = "gui"))]
