@@ -85,13 +85,13 @@ fn check_destinations(arguments: &CheckArguments, budgets: &Budgets) -> Result<(
 
 /// A recording, with what drawing needs if there is a picture.
 enum Read {
-    Plain(Trace),
+    Plain(Box<Trace>),
     Drawable(Arc<Recording>),
 }
 
 impl Read {
     fn new(file: &Path, trace: Trace, is_drawn: bool) -> Self {
-        if is_drawn { Self::Drawable(render::recording(file, trace)) } else { Self::Plain(trace) }
+        if is_drawn { Self::Drawable(render::recording(file, trace)) } else { Self::Plain(Box::new(trace)) }
     }
 
     fn trace(&self) -> &Trace {
