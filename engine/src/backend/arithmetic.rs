@@ -1,4 +1,4 @@
-//! Whether primitives compute on this thread, or only allocate memory as if they did.
+//! A per-thread switch that makes primitives skip their arithmetic; memory is allocated all the same.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -7,23 +7,23 @@ thread_local! {
     static LEFT_OUT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether primitives are left out on this thread.
+/// Returns whether primitives skip their arithmetic on this thread.
 pub fn is_left_out() -> bool {
     LEFT_OUT.get()
 }
 
-/// Leaves primitives out on this thread until the guard drops: whatever runs meanwhile takes the same memory and
-/// changes no number. New memory keeps whatever was there.
+/// Makes primitives skip their arithmetic on this thread until the guard drops. The same memory is allocated, but
+/// nothing is written to it: new memory is uninitialized.
 pub fn leave_out() -> ArithmeticGuard {
     ArithmeticGuard::set(true)
 }
 
-/// Lets primitives compute again within [`leave_out`], until the guard drops.
+/// Makes primitives compute again within [`leave_out`], until the guard drops.
 pub fn bring_in() -> ArithmeticGuard {
     ArithmeticGuard::set(false)
 }
 
-/// Restores what was before when dropped. Stays on its thread.
+/// Restores the previous setting when dropped. Not [`Send`].
 #[must_use = "what was before is restored when the guard is dropped"]
 #[derive(Debug)]
 pub struct ArithmeticGuard {

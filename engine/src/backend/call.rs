@@ -4,8 +4,7 @@ use super::View;
 use super::kind::{Binary, Ternary, Unary};
 use super::step::{AdamStep, SgdStep};
 
-/// A call of one of the primitives that training makes for many tensors in a row: its arguments, in the primitive's
-/// order.
+/// A call of a primitive that training applies to many tensors in a row: its arguments, in the primitive's order.
 #[derive(Clone, Copy)]
 pub enum Call<'a> {
     /// [`unary`](super::unary).
@@ -20,18 +19,18 @@ pub enum Call<'a> {
     Adam(View<'a>, Option<View<'a>>, View<'a>, [View<'a>; 2], AdamStep),
     /// [`adam_8bit`](super::adam_8bit).
     Adam8bit(View<'a>, Option<View<'a>>, View<'a>, [View<'a>; 4], AdamStep),
-    /// [`add_norm`](super::add_norm). Several may add to one total.
+    /// [`add_norm`](super::add_norm). Several calls may add to the same total.
     AddNorm(View<'a>, View<'a>, f64),
     /// [`clip_to_norm`](super::clip_to_norm).
     ClipToNorm(View<'a>, View<'a>, f64),
     /// [`clamp`](super::clamp).
     Clamp(View<'a>, f64, f64),
-    /// [`find_nonfinite`](super::find_nonfinite). Several may tell of what they find in one place.
+    /// [`find_nonfinite`](super::find_nonfinite). Several calls may write to the same flag.
     FindNonfinite(View<'a>, View<'a>),
 }
 
 impl<'a> Call<'a> {
-    /// The first argument, whose device does the work.
+    /// Returns the first argument, whose device does the work.
     pub fn out(&self) -> View<'a> {
         match *self {
             Self::Unary(out, ..)

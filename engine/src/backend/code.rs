@@ -1,21 +1,21 @@
 //! The 256 values that a byte of quantized optimizer state represents.
 //!
-//! Dynamic quantisation (Dettmers et al., "8-bit Optimizers via Block-wise Quantization", 2022): the numbers from 0 to
-//! 1 are spread over seven decades, 10⁻⁷ to 1, each decade with twice as many as the one below, and 0 and 1 themselves.
-//! So large numbers are told apart finely and small ones are not lost. A block of state is divided by its largest
-//! magnitude before it is coded.
+//! Dynamic quantization (Dettmers et al., "8-bit Optimizers via Block-wise Quantization", 2022): the values from 0 to 1
+//! span seven decades, 10⁻⁷ to 1, each decade with twice as many values as the one below, plus 0 and 1 themselves.
+//! Large values thus have a fine resolution and small ones are not lost. A block of state is divided by its largest
+//! magnitude before it is quantized.
 
 use std::sync::LazyLock;
 
-/// How many numbers of a state share one divisor.
+/// Number of state elements that share one scale.
 pub const CODE_BLOCK: usize = 256;
 
-/// How many numbers a byte tells apart.
+/// Number of codes of a byte.
 const CODES: usize = 256;
 
 const DECADES: i32 = 7;
 
-/// A code: its numbers, rising, and the bounds halfway between them.
+/// A codebook: its values in ascending order and the midpoints between them.
 #[derive(Debug)]
 pub struct Code {
     values: [f32; CODES],
@@ -23,13 +23,14 @@ pub struct Code {
 }
 
 impl Code {
-    /// Numbers from −1 to 1: half a byte's numbers for each sign. In the uppermost decade they lie 0.014 apart.
+    /// Returns the codebook for values from −1 to 1: half of the codes for each sign. The spacing in the top decade is
+    /// 0.014.
     pub fn signed() -> &'static Self {
         static CODE: LazyLock<Code> = LazyLock::new(|| Code::new(true));
         &CODE
     }
 
-    /// Numbers from 0 to 1. In the uppermost decade they lie 0.007 apart.
+    /// Returns the codebook for values from 0 to 1. The spacing in the top decade is 0.007.
     pub fn unsigned() -> &'static Self {
         static CODE: LazyLock<Code> = LazyLock::new(|| Code::new(false));
         &CODE
@@ -57,18 +58,18 @@ impl Code {
         code
     }
 
-    /// The values by code, ascending.
+    /// Returns the values by code, ascending.
     pub fn values(&self) -> &[f32; CODES] {
         &self.values
     }
 
-    /// The number that `code` stands for.
+    /// Returns the value of `code`.
     #[inline]
     pub fn decode(&self, code: u8) -> f32 {
         self.values[usize::from(code)]
     }
 
-    /// The code of the nearest number.
+    /// Returns the code of the nearest value.
     #[inline]
     pub fn encode(&self, number: f32) -> u8 {
         self.bounds.partition_point(|&bound| bound < number) as u8

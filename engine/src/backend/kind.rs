@@ -1,13 +1,13 @@
-//! The kinds of primitives, as plain data for every device.
+//! The functions and parameters of primitives, as plain data for every device.
 
-/// A function of one number.
+/// An elementwise function of one operand.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Unary {
     /// `scale · x + shift`.
     Affine {
-        /// The factor.
+        /// Scale.
         scale: f64,
-        /// The term.
+        /// Shift.
         shift: f64,
     },
     /// eˣ.
@@ -18,9 +18,9 @@ pub enum Unary {
     Sqrt,
     /// `scale · √x + shift`.
     AffineSqrt {
-        /// The factor.
+        /// Scale.
         scale: f64,
-        /// The term.
+        /// Shift.
         shift: f64,
     },
     /// x².
@@ -39,11 +39,11 @@ pub enum Unary {
     Relu,
     /// x · Φ(x), with the error function (Hendrycks and Gimpel, 2016).
     Gelu,
-    /// The same, approximated with a hyperbolic tangent.
+    /// GELU with the tanh approximation.
     GeluTanh,
 }
 
-/// A function of two numbers. In those named after a gradient, the left is the result's gradient.
+/// An elementwise function of two operands, l and r. In the `…Grad` functions, l is the gradient of the result.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Binary {
     /// l + r.
@@ -72,95 +72,95 @@ pub enum Binary {
     CosGrad,
     /// l · r · (1 − r), r the sigmoid.
     SigmoidGrad,
-    /// r the input.
+    /// Gradient of [`Unary::Silu`]; r the input.
     SiluGrad,
-    /// l where r > 0 or is NaN, r the input or the result.
+    /// l where r > 0 or r is NaN, else 0; r the input or the result.
     ReluGrad,
-    /// r the input.
+    /// Gradient of [`Unary::Gelu`]; r the input.
     GeluGrad,
-    /// r the input.
+    /// Gradient of [`Unary::GeluTanh`]; r the input.
     GeluTanhGrad,
 }
 
-/// A function of three numbers, the first of which it replaces.
+/// An elementwise function of the output o and two operands, l and r; the result replaces o.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Ternary {
     /// keep · o + scale · l · r.
     AddMul {
-        /// The factor of what is replaced.
+        /// Factor of the output's old value.
         keep: f64,
-        /// The factor of the product.
+        /// Factor of the product.
         scale: f64,
     },
     /// o + scale · l / r.
     AddDiv(f64),
 }
 
-/// How random numbers are spread.
+/// A distribution of random numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Distribution {
-    /// Evenly from `low` up to but not including `high`.
+    /// Uniform from `low` (inclusive) to `high` (exclusive).
     Uniform {
-        /// The least.
+        /// Lower bound, inclusive.
         low: f64,
-        /// The bound above.
+        /// Upper bound, exclusive.
         high: f64,
     },
-    /// The bell curve.
+    /// Normal.
     Normal {
-        /// The mean.
+        /// Mean.
         mean: f64,
-        /// The standard deviation.
+        /// Standard deviation.
         deviation: f64,
     },
 }
 
-/// What attention needs beside its tensors.
+/// Attention's parameters other than its tensors.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AttentionSize {
-    /// What scores are multiplied with before the softmax.
+    /// Factor of the scores before the softmax.
     pub scale: f64,
-    /// Which keys a query sees.
+    /// Attention mask.
     pub mask: Mask,
 }
 
-/// Which keys a query sees.
+/// An attention mask: the keys that each query attends to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mask {
-    /// All.
+    /// Every query attends to all keys.
     #[default]
     None,
-    /// Those at its own place and before; the first query is at place 0.
+    /// Query `i` attends to keys 0 to `i`.
     Causal,
 }
 
-/// How the window of a convolution or pooling moves over an image of `[channels, height, width]`.
+/// The sliding window of a convolution or pooling over an image of `[channels, height, width]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// Height and width of the kernel.
+    /// Kernel height and width.
     pub kernel: [usize; 2],
-    /// Steps down and to the right.
+    /// Vertical and horizontal stride.
     pub stride: [usize; 2],
-    /// Zeros around the image, above and below, left and right.
+    /// Zero padding above and below, and left and right.
     pub padding: [usize; 2],
-    /// Height and width of the result.
+    /// Height and width of the output.
     pub places: [usize; 2],
-    /// The first place, counted row by row.
+    /// First output position, in row-major order.
     pub first: usize,
 }
 
-/// How rotary embeddings turn pairs of numbers.
+/// Parameters of rotary embeddings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rotation {
-    /// Pair `i` of a head of `width` numbers turns by `base^(−2i / width)` with each position.
+    /// Base of the angles: pair `i` of a head of `width` elements rotates by `base^(−2i / width)` per position.
     pub base: f64,
-    /// The position of the first place.
+    /// Position of the first element of the sequence.
     pub first: usize,
-    /// Whether to turn back: the gradient.
+    /// Whether to rotate in the opposite direction, which computes the gradient.
     pub back: bool,
 }
 
-/// How two numbers compare. Nothing but [`Self::NotEqual`] holds of what is NaN.
+/// A comparison of two elements. With a NaN operand, only [`Self::NotEqual`] is true.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
     /// l < r.
@@ -177,64 +177,64 @@ pub enum Comparison {
     NotEqual,
 }
 
-/// A function of one or two numbers made of straight pieces. Two bits tell its slopes: of one operand −1, 0 or 1; of
-/// two operands 0, ½ or 1 each, which add up to 1 unless one of them is NaN: then both are 1.
+/// A piecewise linear function of one or two operands. Its slopes are stored in two bits: −1, 0 or 1 for one operand;
+/// 0, ½ or 1 for each of two operands, which add up to 1 unless an operand is NaN: then both are 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Piecewise {
     /// |l|; the slope at 0 is 0.
     Abs,
-    /// l, but no less than `low` and no more than `high`; the slope at either is 0.
+    /// l clamped to `low` to `high`; the slope at either bound is 0.
     Clamp {
-        /// The least.
+        /// Lower bound.
         low: f64,
-        /// The most.
+        /// Upper bound.
         high: f64,
     },
-    /// The maximum; both slopes are ½ where the elements are equal.
+    /// Elementwise maximum; both slopes are ½ where the elements are equal.
     Maximum,
-    /// The minimum; both slopes are ½ where the elements are equal.
+    /// Elementwise minimum; both slopes are ½ where the elements are equal.
     Minimum,
 }
 
-/// Which operand of a [`Piecewise`] function.
+/// An operand of a [`Piecewise`] function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The only one.
+    /// The operand of a unary function.
     Only,
-    /// The first of two.
+    /// The left of two operands.
     Left,
-    /// The second.
+    /// The right of two operands.
     Right,
 }
 
-/// Running sums or products along an axis.
+/// A cumulative sum or product along an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scan {
-    /// What is done with all elements so far.
+    /// The operation.
     pub fold: Fold,
-    /// Whether a number counts only from the next place on; the first place then has the sum or product of nothing.
+    /// Whether each element is excluded from its own result; the first result is then the empty sum or product.
     pub exclusive: bool,
-    /// Whether the axis is walked from its end.
+    /// Whether the scan starts at the end of the axis.
     pub backwards: bool,
 }
 
-/// How numbers become one.
+/// A reduction operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fold {
-    /// Their sum.
+    /// Sum.
     Sum,
-    /// Their product.
+    /// Product.
     Product,
 }
 
-/// What a norm's second statistic is.
+/// The form of a norm's second statistic.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Spread {
-    /// 1 / deviation.
+    /// 1 / standard deviation.
     Rstd,
-    /// The variance.
+    /// Variance.
     Variance {
-        /// What is added to it before the root is taken.
+        /// Term added to the variance before the square root.
         epsilon: f64,
     },
 }

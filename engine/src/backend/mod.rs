@@ -1,8 +1,8 @@
-//! The primitives that do arithmetic, and their implementation on each device.
+//! The primitives, which do all arithmetic on tensors, and their implementation for each device.
 //!
-//! A primitive allocates nothing: its output, and every buffer that it needs beside, was made by the caller, who does
-//! not look at the kind of device. That is why the accounting device, which skips all of this, sees exactly the
-//! allocations of the others.
+//! A primitive allocates nothing: the caller allocates its output and every buffer that it needs, independently of the
+//! kind of device. The accounting device, which skips primitives, therefore makes exactly the same allocations as the
+//! others.
 
 pub mod kind;
 pub mod arithmetic;
@@ -33,18 +33,18 @@ pub use step::{AdamStep, SgdStep};
 
 use uses::Uses;
 
-/// Memory seen as numbers in a layout: what primitives read and write.
+/// Memory interpreted as a tensor: the operand type of primitives.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
-    /// The memory.
+    /// Memory.
     pub storage: &'a Storage,
-    /// Where in it the elements lie.
+    /// Layout of the elements in the memory.
     pub layout: &'a Layout,
-    /// The element type.
+    /// Element type.
     pub dtype: DType,
 }
 
-/// The elements in order, the last axis fastest, as the host's own. Waits until they are computed.
+/// Copies the elements to the host in logical order, the last axis fastest. Waits until they are computed.
 pub(crate) fn to_host<T: Pod>(input: View<'_>) -> Result<Vec<T>> {
     match input.storage.device().kind() {
         Kind::Cuda => cuda::elementwise::to_host(input),
@@ -52,7 +52,7 @@ pub(crate) fn to_host<T: Pod>(input: View<'_>) -> Result<Vec<T>> {
     }
 }
 
-/// Runs one call.
+/// Runs a call.
 pub(crate) fn run(call: Call<'_>) -> Result<()> {
     match call {
         Call::Unary(out, function, input) => unary(out, function, input),
@@ -68,9 +68,11 @@ pub(crate) fn run(call: Call<'_>) -> Result<()> {
     }
 }
 
-/// Runs all of these calls, of one device. None writes what another reads or writes, but
-/// for what a call says that several may write. Where a kernel's launch takes longer than its work, many calls share
-/// one.
+/// Runs calls on one device. No call may write memory that another reads or writes, except where [`Call`] allows it.
+/// Calls whose kernel launches would take longer than their work share launches.
+///
+/// # Errors
+/// If memory is in use by another operation, a dtype or index is invalid, or the device's driver fails.
 pub fn run_all(calls: &[Call<'_>]) -> Result<()> {
     match calls.first().map(|call| call.out().storage.device().kind()) {
         Some(Kind::Cuda) if !arithmetic::is_left_out() => cuda::shared_launches::run_all(calls),
@@ -78,18 +80,21 @@ pub fn run_all(calls: &[Call<'_>]) -> Result<()> {
     }
 }
 
-/// Tells a recording that wants to know which memory `call` uses. Who runs it by its primitive need not.
+/// Reports the memory that `call` uses, if uses are recorded. Calls that run through their primitive need not do this.
 fn report_uses(call: &Call<'_>) {
     if Uses::are_recorded() {
         Uses::report(&[call]);
     }
 }
 
-/// Writes the device's dispatch of primitives: the first parameter's device does the work. What is used is told first,
-/// also of work that is left out, so that recordings are the same.
+/// Defines functions that dispatch primitives to the first parameter's device. Uses are reported first, also for
+/// skipped work, so that recordings are the same.
 macro_rules! primitives {
     ($($(#[$doc:meta])* $family:ident::$name:ident($first:ident: $first_type:ty $(, $argument:ident: $type:ty)* $(,)?);)+) => {
         $($(#[$doc])*
+        ///
+        /// # Errors
+        /// If memory is in use by another operation, a dtype or index is invalid, or the device's driver fails.
         pub fn $name($first: $first_type, $($argument: $type),*) -> Result<()> {
             if Uses::are_recorded() {
                 Uses::report(&[&$first, $(&$argument),*]);
@@ -110,194 +115,201 @@ macro_rules! primitives {
 }
 
 primitives! {
-    /// `out = value`.
+    /// Fills `out` with `value`: `out = value`.
     elementwise::fill(out: View<'_>, value: f64);
-    /// `out = input`, of the same shape and type, in any layouts; the two do not overlap.
+    /// Copies: `out = input`, of the same shape and dtype, in any layouts; the two do not overlap.
     elementwise::copy(out: View<'_>, input: View<'_>);
-    /// `out = input`, of the same shape, changed to `out`'s type.
+    /// Converts: `out = input`, of the same shape, converted to the dtype of `out`.
     cast::cast(out: View<'_>, input: View<'_>);
-    /// `out = f(input)`; without an input, `out = f(out)`.
+    /// Applies a unary function: `out = f(input)`; without an input, `out = f(out)`.
     elementwise::unary(out: View<'_>, function: Unary, input: Option<View<'_>>);
-    /// `out = f(left, right)`, all of one shape; without a left operand, `out = f(out, right)`.
+    /// Applies a binary function: `out = f(left, right)`, all of one shape; without a left operand,
+    /// `out = f(out, right)`.
     elementwise::binary(out: View<'_>, function: Binary, left: Option<View<'_>>, right: View<'_>);
-    /// `out = f(out, left, right)`, all of one shape.
+    /// Applies a ternary function: `out = f(out, left, right)`, all of one shape.
     elementwise::ternary(out: View<'_>, function: Ternary, left: View<'_>, right: View<'_>);
-    /// Random numbers into contiguous `out`.
+    /// Fills contiguous `out` with random numbers.
     random::random(out: View<'_>, distribution: Distribution, draw: Draw);
-    /// `out = input / (1 − share)`, or 0 with probability `share`. Without an input, of `out` itself. Contiguous `out`.
+    /// Dropout: `out = input / (1 − share)`, or 0 with probability `share`. Without an input, in place. Contiguous
+    /// `out`.
     random::dropout(out: View<'_>, input: Option<View<'_>>, share: f64, draw: Draw);
-    /// `out[i] = i · step + start`, contiguous.
+    /// Computes `out[i] = i · step + start`, contiguous.
     random::arange(out: View<'_>, start: f64, step: f64);
 
-    /// `out = scale · Σ input + keep · out`, where `out` repeats (stride 0) along the axes that are summed. Without
-    /// elements, nothing is done.
+    /// Computes `out = scale · Σ input + keep · out`, where `out` repeats (stride 0) along the reduced axes. Does
+    /// nothing if `input` is empty.
     reduce::sum(out: View<'_>, input: View<'_>, scale: f64, keep: f64);
-    /// The maximum along `axis`, and where it stands first. `out` and `places` have length 1 there; `places` is I64.
+    /// Computes the maximum along `axis` and its first index. `out` and `places` have length 1 there; `places` is I64.
     reduce::max(out: View<'_>, places: View<'_>, input: View<'_>, axis: usize);
-    /// `out = 0` but for `grad` at `places` along `axis`.
+    /// Sets `out` to `grad` at indices `places` along `axis`, and to 0 elsewhere.
     reduce::put(out: View<'_>, grad: View<'_>, places: View<'_>, axis: usize);
 
-    /// `out = scale · left · right + keep · out` over the last two axes; earlier axes are equal or repeated. Where
-    /// `out` repeats along an earlier axis, products are summed over it.
+    /// Computes `out = scale · left · right + keep · out` over the last two axes; earlier axes are equal or broadcast.
+    /// Where `out` repeats along an earlier axis, products are summed over it.
     matmul::matmul(out: View<'_>, left: View<'_>, right: View<'_>, scale: f64, keep: f64);
-    /// `out = left · right + bias`, like `matmul`, with one number of `bias` for each column of `out`, which repeats
-    /// along no axis.
+    /// Computes `out = left · right + bias`, like `matmul`, with one element of `bias` per column of `out`, which
+    /// repeats along no axis.
     matmul::matmul_bias(out: View<'_>, left: View<'_>, right: View<'_>, bias: View<'_>);
 
-    /// Softmax along the last axis, or its logarithm. Without an input, of `out` itself. Contiguous.
+    /// Computes the softmax along the last axis. Without an input, in place. Contiguous.
     softmax::softmax(out: View<'_>, input: Option<View<'_>>);
-    /// The logarithm of the softmax along the last axis. Without an input, of `out` itself. Contiguous.
+    /// Computes the log-softmax along the last axis. Without an input, in place. Contiguous.
     softmax::log_softmax(out: View<'_>, input: Option<View<'_>>);
-    /// The input's gradient from the result's: `result · (grad − Σ grad · result)` by rows. Without `grad`, it is in
-    /// `out`. Contiguous.
+    /// Computes the input's gradient of `softmax`: `result · (grad − Σ grad · result)` by rows. Without `grad`, it is
+    /// read from `out`. Contiguous.
     softmax::softmax_backward(out: View<'_>, grad: Option<View<'_>>, result: View<'_>);
-    /// The input's gradient from the result's: `grad − exp(result) · Σ grad` by rows. Without `grad`, it is in `out`.
-    /// Contiguous.
+    /// Computes the input's gradient of `log_softmax`: `grad − exp(result) · Σ grad` by rows. Without `grad`, it is
+    /// read from `out`. Contiguous.
     softmax::log_softmax_backward(out: View<'_>, grad: Option<View<'_>>, result: View<'_>);
 
-    /// Each row, made mean 0 and variance 1, times `weight` plus `bias`. `mean` and `rstd` (1 over the deviation) are
-    /// in the statistics type, one a row. Contiguous.
+    /// Normalizes each row to mean 0 and variance 1, then multiplies by the weight and adds the bias in `affine`.
+    /// `mean` and `rstd` (1 / standard deviation) have the statistics dtype, one element per row. Contiguous.
     norm::layer_norm(out: View<'_>, mean: View<'_>, rstd: View<'_>, input: View<'_>, affine: [Option<View<'_>>; 2], epsilon: f64);
-    /// `layer_norm` again, with its statistics.
+    /// Recomputes `layer_norm` from its statistics.
     norm::layer_norm_again(out: View<'_>, statistics: [View<'_>; 2], input: View<'_>, affine: [Option<View<'_>>; 2]);
-    /// The input's gradient. Without `grad`, it is in `out`. Contiguous.
+    /// Computes the input's gradient of `layer_norm`. Without `grad`, it is read from `out`. Contiguous.
     norm::layer_norm_backward(out: View<'_>, grad: Option<View<'_>>, statistics: [View<'_>; 2], input: View<'_>, weight: Option<View<'_>>);
-    /// Writes the gradients of weight and bias to `affine`, in that order, plus `keep` times what is there.
+    /// Writes the gradients of weight and bias to `affine`, in that order, plus `keep` times the previous values.
     norm::layer_norm_backward_affine(grad: View<'_>, statistics: [View<'_>; 2], input: View<'_>, affine: [Option<View<'_>>; 2], keep: [f64; 2]);
 
-    /// Attention over `[batch, heads, length, width]` in any layout with the last axis contiguous; `statistics`, in the
-    /// statistics type and shaped `[batch, heads, length]`, gets the logarithm of each row's sum of exponents.
+    /// Computes attention over `[batch, heads, length, width]` in any layout with a contiguous last axis; the
+    /// log-sum-exp of each row goes to `statistics`, of the statistics dtype and shape `[batch, heads, length]`.
     attention::attention(out: View<'_>, statistics: View<'_>, inputs: [View<'_>; 3], size: AttentionSize);
-    /// `out[b, h, t] = Σ grad · result` over the last axis: what attention's backward needs beside its statistics.
+    /// Computes `out[b, h, t] = Σ grad · result` over the last axis, which attention's backward needs besides its
+    /// statistics.
     attention::attention_delta(out: View<'_>, grad: View<'_>, result: View<'_>);
-    /// Writes the gradients of query, key and value from `[grad, statistics, delta]`.
+    /// Writes the gradients of query, key and value, from `known = [grad, statistics, delta]`.
     attention::attention_backward(query_grad: View<'_>, other_grads: [View<'_>; 2], known: [View<'_>; 3], inputs: [View<'_>; 3], size: AttentionSize);
 
-    /// `out[i] = table[indices[i]]` by rows; `indices` contiguous I64, `table` and `out` contiguous.
+    /// Gathers rows: `out[i] = table[indices[i]]`; `indices` contiguous I64, `table` and `out` contiguous.
     index::gather_rows(out: View<'_>, table: View<'_>, indices: View<'_>);
-    /// `table[indices[i]] += rows[i]`.
+    /// Scatter-adds rows: `table[indices[i]] += rows[i]`.
     index::add_rows(table: View<'_>, rows: View<'_>, indices: View<'_>);
 
-    /// `loss = Σ −log softmax(logits)[target] / n` over the n places whose target is not `ignored`; `statistics` gets
-    /// each place's logarithm of the sum of exponents, and `count` gets n. Classes lie along axis 1 of the logits,
-    /// places along all others. Contiguous.
+    /// Computes `loss = Σ −log softmax(logits)[target] / n` over the n positions whose target is not `ignored`;
+    /// `statistics` receives the log-sum-exp of each position, and `count` receives n. Classes are axis 1 of the
+    /// logits, all other axes are positions. Contiguous.
     loss::cross_entropy(loss: View<'_>, statistics: View<'_>, count: View<'_>, logits: View<'_>, targets: View<'_>, ignored: i64);
-    /// The gradient of the logits. Without logits, they are in `out` and overwritten. `known` is `[grad, statistics,
-    /// count]`.
+    /// Computes the gradient of the logits of `cross_entropy`. Without `logits`, they are read from `out` and
+    /// overwritten. `known` is `[grad, statistics, count]`.
     loss::cross_entropy_backward(out: View<'_>, logits: Option<View<'_>>, known: [View<'_>; 3], targets: View<'_>, ignored: i64);
 
-    /// How many of `targets`, contiguous I64, are not `ignored`, and 1 over that number, which is 1 for none.
+    /// Counts the `targets`, contiguous I64, that are not `ignored`; also computes 1 / count, or 1 if the count is 0.
     chunked_loss::count_targets(count: View<'_>, targets: View<'_>, ignored: i64);
-    /// Adds the cross-entropy of these rows, over `known`'s count, to `loss`, and turns the logits into their gradient
-    /// times that count.
-    /// `known` is `[count, targets]`; contiguous; `loss` and count are of the statistics type.
+    /// Adds the cross-entropy of these rows, divided by the count in `known`, to `loss`, and replaces the logits with
+    /// their gradient times that count. `known` is `[count, targets]`; contiguous; `loss` and the count have the
+    /// statistics dtype.
     chunked_loss::cross_entropy_in_place(logits: View<'_>, loss: View<'_>, known: [View<'_>; 2], ignored: i64);
 
-    /// One image's windows as columns: `out[(c, i, j), place]` for the places from `window.first` on. `out` by rows,
-    /// the image in any layout.
+    /// Unfolds the windows of one image into columns: `out[(c, i, j), position]` for the positions from `window.first`
+    /// on. `out` is row-major, the image in any layout.
     unfold::unfold(out: View<'_>, image: View<'_>, window: Window);
-    /// The reverse: adds columns to where they came from in one image. Both by rows, the image contiguous.
+    /// The reverse of `unfold`: adds columns to their positions in one image. Both row-major, the image contiguous.
     unfold::fold_add(image: View<'_>, columns: View<'_>, window: Window);
 
-    /// Each row over the root of its mean square, times `weight`. `inverse` gets 1 over that root, in the statistics
-    /// type, one a row. Contiguous.
+    /// Divides each row by its root mean square and multiplies by `weight`. `inverse` receives 1 / root mean square, in
+    /// the statistics dtype, one element per row. Contiguous.
     rms_norm::rms_norm(out: View<'_>, inverse: View<'_>, input: View<'_>, weight: Option<View<'_>>, epsilon: f64);
-    /// `rms_norm` again, with its statistics.
+    /// Recomputes `rms_norm` from its statistics.
     rms_norm::rms_norm_again(out: View<'_>, inverse: View<'_>, input: View<'_>, weight: Option<View<'_>>);
-    /// The input's gradient. Without `grad`, it is in `out`. Contiguous.
+    /// Computes the input's gradient of `rms_norm`. Without `grad`, it is read from `out`. Contiguous.
     rms_norm::rms_norm_backward(out: View<'_>, grad: Option<View<'_>>, inverse: View<'_>, input: View<'_>, weight: Option<View<'_>>);
-    /// Writes the gradient of the weight to `weight`, plus `keep` times what is there.
+    /// Writes the gradient of the weight to `weight`, plus `keep` times the previous values.
     rms_norm::rms_norm_backward_weight(weight: View<'_>, grad: View<'_>, inverse: View<'_>, input: View<'_>, keep: f64);
 
-    /// Turns heads `[batch, length, heads, width]` in place, stored in that order with whatever distance between
-    /// places.
+    /// Rotates heads `[batch, length, heads, width]` in place, stored in that order with any stride between positions.
     rotary::rotary(heads: View<'_>, rotation: Rotation);
 
-    /// `out = silu(gate) · up`. Contiguous.
+    /// Computes `out = silu(gate) · up`. Contiguous.
     swiglu::swiglu(out: View<'_>, gate: View<'_>, up: View<'_>);
-    /// The gradients of gate and up, as far as they are given, from the result's and `[gate, up]`. Contiguous; each may
-    /// be written over any of what is read.
+    /// Computes the gradients of gate and up, those that are given, from the result's gradient and
+    /// `inputs = [gate, up]`. Contiguous; each may be written over any of the inputs.
     swiglu::swiglu_backward(grad: View<'_>, inputs: [View<'_>; 2], gradients: [Option<View<'_>>; 2]);
-    // Optimizers. All but gradients is contiguous.
-    /// One step of stochastic gradient descent. `rounded`, of the gradient's type, gets the new parameter as well.
+    // Optimizers. All operands except gradients are contiguous.
+    /// Runs one step of stochastic gradient descent. `rounded`, of the gradient's dtype, receives a copy of the new
+    /// parameter.
     optim::sgd(parameter: View<'_>, rounded: Option<View<'_>>, grad: View<'_>, direction: Option<View<'_>>, step: SgdStep);
-    /// One step of Adam; `moments` are the averages of the gradient and of its square.
+    /// Runs one step of Adam; `moments` are the averages of the gradient and of its square.
     optim::adam(parameter: View<'_>, rounded: Option<View<'_>>, grad: View<'_>, moments: [View<'_>; 2], step: AdamStep);
-    /// One step of Adam; `state` is the averages as [`Code`]s, signed and unsigned (U8), and for each the largest
+    /// Runs one step of Adam; `state` is the averages as [`Code`]s, signed and unsigned (U8), and for each the largest
     /// magnitude of every [`CODE_BLOCK`] of its elements (F32).
     optim_8bit::adam_8bit(parameter: View<'_>, rounded: Option<View<'_>>, grad: View<'_>, state: [View<'_>; 4], step: AdamStep);
-    /// `total += Σ |input|^order`, or the largest magnitude for an infinite order. `total` is one F64.
+    /// Computes `total += Σ |input|^order`, or the largest magnitude for an infinite order. `total` is one F64.
     clip::add_norm(total: View<'_>, input: View<'_>, order: f64);
-    /// `total = total^(1 / order)`.
+    /// Computes `total = total^(1 / order)`.
     clip::finish_norm(total: View<'_>, order: f64);
-    /// `out *= min(1, most / (norm + 10⁻⁶))`; `norm` is one F64.
+    /// Computes `out *= min(1, most / (norm + 10⁻⁶))`; `norm` is one F64.
     clip::clip_to_norm(out: View<'_>, norm: View<'_>, most: f64);
-    /// `out = max(least, min(most, out))`; what is NaN stays so.
+    /// Clamps: `out = max(least, min(most, out))`; NaN stays NaN.
     clip::clamp(out: View<'_>, least: f64, most: f64);
-    /// `found = 1` if any number is infinite or NaN. `found` is one F32.
+    /// Sets `found = 1` if any element is infinite or NaN. `found` is one F32.
     clip::find_nonfinite(found: View<'_>, input: View<'_>);
-    /// `out = left ? right`, all of one shape; `out` is Bool, the operands are of one type, any.
+    /// Compares elements: `out = left ? right`, all of one shape; `out` is Bool, the operands have the same dtype.
     compare::compare(out: View<'_>, comparison: Comparison, left: View<'_>, right: View<'_>);
-    /// `out = input ? number`.
+    /// Compares with a scalar: `out = input ? number`.
     compare::compare_number(out: View<'_>, comparison: Comparison, input: View<'_>, number: f64);
-    /// `out = condition ? left : right`, all of one shape; what is not given is 0. `condition` is Bool or U8.
+    /// Selects: `out = condition ? left : right`, all of one shape; a missing operand is 0. `condition` is Bool or U8.
     where_cond::where_cond(out: View<'_>, condition: View<'_>, left: Option<View<'_>>, right: Option<View<'_>>);
-    /// `out = 0` where `condition` is not `wanted`.
+    /// Sets `out = 0` where `condition` is not `wanted`.
     where_cond::clear(out: View<'_>, condition: View<'_>, wanted: bool);
-    /// `out = f(left, right)`; the slopes, two bits each in the order of contiguous `out`, go into the bytes of
-    /// `slopes`. `out` and the operands are of one shape.
+    /// Computes `out = f(left, right)`; the slopes, two bits each in the order of contiguous `out`, are packed into the
+    /// bytes of `slopes`. `out` and the operands have the same shape.
     piecewise::piecewise(out: View<'_>, slopes: Option<View<'_>>, function: Piecewise, left: View<'_>, right: Option<View<'_>>);
-    /// `out = grad · slope` of one side. Without `grad`, it is in `out`. Contiguous `out`.
+    /// Computes `out = grad · slope` of one side. Without `grad`, it is read from `out`. Contiguous `out`.
     piecewise::piecewise_backward(out: View<'_>, grad: Option<View<'_>>, slopes: View<'_>, side: Side);
-    /// `out = input ^ exponent`.
+    /// Computes `out = input ^ exponent`.
     power::power(out: View<'_>, input: View<'_>, exponent: f64);
-    /// `out = grad · exponent · input ^ (exponent − 1)`. Without `grad`, it is in `out`.
+    /// Computes `out = grad · exponent · input ^ (exponent − 1)`. Without `grad`, it is read from `out`.
     power::power_backward(out: View<'_>, grad: Option<View<'_>>, input: View<'_>, exponent: f64);
-    /// Running sums or products along `axis`. Without an input, of `out` itself.
+    /// Computes cumulative sums or products along `axis`. Without an input, in place.
     scan::scan(out: View<'_>, input: Option<View<'_>>, axis: usize, scan: Scan);
-    /// The input's gradient of running products from first to last, zeros or not.
+    /// Computes the input's gradient of forward cumulative products; handles zeros.
     scan::product_backward(out: View<'_>, grad: View<'_>, input: View<'_>, axis: usize, exclusive: bool);
-    /// `out[…, i, …] = input[…, places[…, i, …], …]` along `axis`; `places` is I64 and of `out`'s shape.
+    /// Gathers: `out[…, i, …] = input[…, places[…, i, …], …]` along `axis`; `places` is I64 and of the shape of `out`.
     pick::gather(out: View<'_>, input: View<'_>, places: View<'_>, axis: usize);
-    /// `out[…, places[…, i, …], …] += input[…, i, …]` along `axis`.
+    /// Scatter-adds: `out[…, places[…, i, …], …] += input[…, i, …]` along `axis`.
     pick::scatter_add(out: View<'_>, input: View<'_>, places: View<'_>, axis: usize);
-    /// `out`, of the statistics type and repeated (stride 0) along the axes that are taken together, gets their mean.
+    /// Computes the mean; `out`, of the statistics dtype, repeats (stride 0) along the reduced axes.
     variance::exact_mean(out: View<'_>, input: View<'_>);
-    /// `out = scale · Σ (input − mean)²`, where `out` and `mean`, of one layout, repeat along the axes that are summed.
+    /// Computes `out = scale · Σ (input − mean)²`, where `out` and `mean`, of one layout, repeat along the reduced
+    /// axes.
     variance::variance(out: View<'_>, input: View<'_>, mean: View<'_>, scale: f64);
-    /// `out = scale · grad · (input − mean)`, all of one shape. Without an input, it is in `out`.
+    /// Computes `out = scale · grad · (input − mean)`, all of one shape. Without an input, it is read from `out`.
     variance::variance_backward(out: View<'_>, grad: View<'_>, input: Option<View<'_>>, mean: View<'_>, scale: f64);
-    /// `loss = scale · Σ (left − right)²`.
+    /// Computes `loss = scale · Σ (left − right)²`.
     squared_error::squared_error(loss: View<'_>, left: View<'_>, right: View<'_>, scale: f64);
-    /// `out = scale · grad · (left − right)` with the loss's gradient. Without `left`, it is in `out`.
+    /// Computes `out = scale · grad · (left − right)`, with `grad` the loss's gradient. Without `left`, it is read from
+    /// `out`.
     squared_error::squared_error_backward(out: View<'_>, grad: View<'_>, left: Option<View<'_>>, right: View<'_>, scale: f64);
-    /// `out = [x, sin x, cos x, sin 2x, cos 2x, sin 4x, …]` along the last axis, x the last axis of `input`.
+    /// Computes `out = [x, sin x, cos x, sin 2x, cos 2x, sin 4x, …]` along the last axis, x the last axis of `input`.
     frequencies::frequencies(out: View<'_>, input: View<'_>);
-    /// The input's gradient. All contiguous.
+    /// Computes the input's gradient of `frequencies`. All contiguous.
     frequencies::frequencies_backward(out: View<'_>, grad: View<'_>, input: View<'_>);
-    /// `out[b, c, place] = max` of the window there in `input[b, c]`, and with `places` (U8 or I64) which of the window
-    /// it is, counted row by row. `out` and `places` contiguous, the input in any layout.
+    /// Computes the maximum of each window, `out[b, c, position]` from `input[b, c]`, and optionally its row-major
+    /// index within the window in `places` (U8 or I64). `out` and `places` contiguous, the input in any layout.
     pool::max_pool(out: View<'_>, places: Option<View<'_>>, input: View<'_>, window: Window);
-    /// Adds the gradient to where the largest stood. `out` and `places` contiguous, `grad` in any layout.
+    /// Adds each gradient to the position of its window's maximum. `out` and `places` contiguous, `grad` in any layout.
     pool::max_pool_backward(out: View<'_>, grad: View<'_>, places: View<'_>, window: Window);
-    /// `out[b, c, place] = mean` of the window there in `input[b, c]`, the zeros in its padding counted or not. `out`
-    /// contiguous, the input in any layout.
+    /// Computes the mean of each window, `out[b, c, position]` from `input[b, c]`, with or without padding zeros in the
+    /// divisor. `out` contiguous, the input in any layout.
     pool::avg_pool(out: View<'_>, input: View<'_>, window: Window, counts_padding: bool);
     /// Adds each gradient's share to all pixels of its window. `out` contiguous, `grad` in any layout.
     pool::avg_pool_backward(out: View<'_>, grad: View<'_>, window: Window, counts_padding: bool);
 
-    /// Mean and 1 / deviation of each channel of `[batch, channels, …]`, with `epsilon` added to the variance. The
-    /// running mean and variance, in the statistics type, move towards the batch's by the share `momentum`. Contiguous.
+    /// Computes the mean and 1 / standard deviation of each channel of `[batch, channels, …]`, with `epsilon` added to
+    /// the variance. The running mean and variance, in the statistics dtype, move towards the batch's by `momentum`.
+    /// Contiguous.
     batch_norm::batch_norm_measure(mean: View<'_>, rstd: View<'_>, input: View<'_>, running: Option<[View<'_>; 2]>, momentum: f64, epsilon: f64);
-    /// Each channel made mean 0 and variance 1 by its statistics, times weight plus bias. Contiguous.
+    /// Normalizes each channel with its statistics to mean 0 and variance 1, then applies weight and bias. Contiguous.
     batch_norm::batch_norm(out: View<'_>, input: View<'_>, statistics: [View<'_>; 2], spread: Spread, affine: [Option<View<'_>>; 2]);
-    /// Adds the gradients of weight and bias to them, in that order; that of the weight needs the input. Contiguous.
+    /// Accumulates the gradients of weight and bias in `affine`, in that order; the weight's needs the input.
+    /// Contiguous.
     batch_norm::batch_norm_backward_affine(grad: View<'_>, input: Option<View<'_>>, statistics: [View<'_>; 2], spread: Spread, affine: [Option<View<'_>>; 2]);
-    /// The input's gradient. Without `grad`, it is in `out`. With the input, the statistics were computed from it;
-    /// without, they were given. Contiguous.
+    /// Computes the input's gradient of `batch_norm`. Without `grad`, it is read from `out`. With the input, the
+    /// statistics depend on it; without, they are constants. Contiguous.
     batch_norm::batch_norm_backward(out: View<'_>, grad: Option<View<'_>>, input: Option<View<'_>>, statistics: [View<'_>; 2], spread: Spread, weight: Option<View<'_>>);
 
-    /// Channels of `[batch, channels, …]`, divided by `1 − share`, or 0 with probability `share`. Without an input, of
-    /// `out` itself. Contiguous `out`.
+    /// Drops channels of `[batch, channels, …]`: 0 with probability `share`, otherwise divided by `1 − share`. Without
+    /// an input, in place. Contiguous `out`.
     channel_dropout::dropout_channels(out: View<'_>, input: Option<View<'_>>, share: f64, draw: Draw);
 }

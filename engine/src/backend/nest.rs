@@ -1,9 +1,9 @@
-//! Loop nests over several layouts of one shape, with as few and as long inner loops as their strides allow.
+//! Loop nests over several layouts of the same shape, with as few and as long inner loops as their strides allow.
 
 use crate::layout::Layout;
 use crate::shape::MAX_RANK;
 
-/// Loops over `N` operands of the same shape. The first operand, the one written, decides the order: its smallest
+/// A loop nest over `N` operands of the same shape. The first operand, the output, determines the order: its smallest
 /// stride is the innermost loop.
 #[derive(Clone, Debug)]
 pub(in crate::backend) struct Nest<const N: usize> {
@@ -15,7 +15,7 @@ pub(in crate::backend) struct Nest<const N: usize> {
 }
 
 impl<const N: usize> Nest<N> {
-    /// The loops over these layouts, which must be of one shape.
+    /// Builds the loops over `layouts`, which must have the same shape.
     pub(in crate::backend) fn new(layouts: [&Layout; N]) -> Self {
         let shape = layouts[0].shape();
         debug_assert!(layouts.iter().all(|layout| layout.shape() == shape), "operands of one shape");
@@ -42,17 +42,17 @@ impl<const N: usize> Nest<N> {
         nest
     }
 
-    /// How many elements there are in all.
+    /// Returns the number of elements.
     pub(in crate::backend) fn elements(&self) -> usize {
         self.elements
     }
 
-    /// The distance between neighbours in the innermost loop, of each operand.
+    /// Returns the stride of the innermost loop for each operand.
     pub(in crate::backend) fn inner_strides(&self) -> [usize; N] {
         std::array::from_fn(|n| self.strides[n][self.rank - 1])
     }
 
-    /// Where an element of the first operand lies, counted in the loops' order.
+    /// Returns the offset of an element of the first operand; `element` counts in loop order.
     pub(in crate::backend) fn place(&self, element: usize) -> usize {
         let mut rest = element;
         let mut place = self.offsets[0];
@@ -63,12 +63,12 @@ impl<const N: usize> Nest<N> {
         place
     }
 
-    /// The loops' lengths, and each operand's strides, from the outermost to the innermost.
+    /// Returns the loops' lengths and each operand's strides, from the outermost to the innermost loop.
     pub(in crate::backend) fn axes(&self) -> (&[usize], [&[usize]; N]) {
         (&self.lengths[..self.rank], std::array::from_fn(|n| &self.strides[n][..self.rank]))
     }
 
-    /// The loops but for the innermost, and that one's length and each operand's stride in it.
+    /// Returns the nest without its innermost loop, and that loop's length and strides of each operand.
     pub(in crate::backend) fn split_innermost(&self) -> (Self, usize, [usize; N]) {
         let inner = self.rank - 1;
         let (length, strides) = (self.lengths[inner], self.inner_strides());
@@ -79,12 +79,12 @@ impl<const N: usize> Nest<N> {
         (outer, length, strides)
     }
 
-    /// Where the first element of each operand lies.
+    /// Returns the offset of each operand's first element.
     pub(in crate::backend) fn offsets(&self) -> [usize; N] {
         self.offsets
     }
 
-    /// Whether the written operand's elements are contiguous in the loops' order.
+    /// Returns whether the output's elements are contiguous in loop order.
     pub(in crate::backend) fn writes_contiguously(&self) -> bool {
         self.rank == 1 && (self.strides[0][0] == 1 || self.lengths[0] == 1) || {
             let mut expected = 1;
@@ -96,8 +96,8 @@ impl<const N: usize> Nest<N> {
         }
     }
 
-    /// The parts that the outermost loop goes through: how many there are, and how far apart in the written operand;
-    /// none if there is one part only, or if parts lie within one another.
+    /// Returns the number of iterations of the outermost loop and their stride in the output; `None` if the nest is
+    /// empty or has a single loop, or if iterations interleave in the output.
     pub(in crate::backend) fn parts(&self) -> Option<[usize; 2]> {
         if self.elements == 0 {
             return None;
@@ -108,8 +108,7 @@ impl<const N: usize> Nest<N> {
         apart.then_some([self.lengths[0], distance])
     }
 
-    /// Calls `row(offsets, length)` for the innermost loops that make up elements `start` to `end`, in the loops'
-    /// order.
+    /// Calls `row(offsets, length)` for the innermost loops that cover elements `start` to `end`, in loop order.
     pub(in crate::backend) fn rows(&self, start: usize, end: usize, mut row: impl FnMut([usize; N], usize)) {
         if start >= end {
             return;

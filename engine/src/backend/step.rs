@@ -1,22 +1,22 @@
-//! Descriptions of a fused optimizer step, as plain data for every device.
+//! Parameters of fused optimizer steps, as plain data for every device.
 
-/// One step of stochastic gradient descent. With g = `grad_scale` · gradient + `weight_decay` · p:
-/// b ← `momentum` · b + (1 − `dampening`) · g, at the first step b ← g; p ← p − `learning_rate` · b.
+/// One step of stochastic gradient descent. With g = `grad_scale` · gradient + `weight_decay` · p: b ← `momentum` · b +
+/// (1 − `dampening`) · g, at the first step b ← g; p ← p − `learning_rate` · b.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SgdStep {
-    /// How far the step goes.
+    /// Learning rate.
     pub learning_rate: f64,
-    /// The share of the former direction b that is kept.
+    /// Momentum.
     pub momentum: f64,
-    /// The share of the gradient that does not enter the direction.
+    /// Dampening of the momentum.
     pub dampening: f64,
-    /// The share of the parameter that is added to its gradient.
+    /// Weight decay.
     pub weight_decay: f64,
-    /// Goes along g + `momentum` · b instead of b.
+    /// Whether to use Nesterov momentum: the direction is g + `momentum` · b instead of b.
     pub nesterov: bool,
-    /// There is no former direction: its memory is written, not read.
+    /// Whether this is the first step, at which the momentum buffer is written but not read.
     pub is_first: bool,
-    /// The factor of the gradient.
+    /// Factor of the gradient.
     pub grad_scale: f64,
 }
 
@@ -24,18 +24,18 @@ pub struct SgdStep {
 /// m ← β₁ · m + (1 − β₁) · g; v ← β₂ · v + (1 − β₂) · g²; p ← p − `rate` · m / (√v · `square_scale` + `epsilon`).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdamStep {
-    /// The learning rate, over 1 − β₁ᵗ.
+    /// Learning rate / (1 − β₁ᵗ).
     pub rate: f64,
     /// β₁ and β₂.
     pub betas: [f64; 2],
     /// 1 / √(1 − β₂ᵗ).
     pub square_scale: f64,
-    /// Keeps the divisor above 0.
+    /// Term that keeps the divisor above 0.
     pub epsilon: f64,
-    /// The share of the parameter that is added to its gradient.
+    /// L2 penalty: the factor of the parameter that is added to its gradient.
     pub weight_decay: f64,
-    /// The share of itself that the parameter keeps.
+    /// Factor of the parameter before the step: decoupled weight decay.
     pub keep: f64,
-    /// The factor of the gradient.
+    /// Factor of the gradient.
     pub grad_scale: f64,
 }

@@ -1,4 +1,4 @@
-//! Reports which memory a primitive reads and writes, for recordings with uses.
+//! Reports the memory that a primitive reads and writes, for recordings with uses.
 
 use highwater_recorder::api;
 
@@ -13,24 +13,24 @@ use crate::storage::Storage;
 
 /// An argument of a primitive.
 pub(super) trait Argument {
-    /// Tells `uses` the memory that the argument names, if it names any.
+    /// Reports the memory that the argument refers to, if any, to `uses`.
     fn tell(&self, uses: &mut Uses);
 }
 
-/// Tells a recording of the memory that one primitive uses: of each block once.
+/// Reports the memory that one primitive uses, each block once.
 #[derive(Default)]
 pub(super) struct Uses {
     told: Vec<*const Storage>,
 }
 
 impl Uses {
-    /// Whether anybody wants to know: one relaxed load.
+    /// Returns whether uses are recorded: one relaxed load.
     #[inline]
     pub(super) fn are_recorded() -> bool {
         api::records_uses()
     }
 
-    /// Tells of all that `arguments` name, in their order.
+    /// Reports all memory that `arguments` refer to, in order.
     pub(super) fn report(arguments: &[&dyn Argument]) {
         let mut uses = Self::default();
         arguments.iter().for_each(|argument| argument.tell(&mut uses));
@@ -80,7 +80,7 @@ impl Argument for Call<'_> {
     }
 }
 
-/// Arguments that name no memory.
+/// Implements [`Argument`] for types that refer to no memory.
 macro_rules! plain {
     ($($type:ty),+ $(,)?) => {
         $(impl Argument for $type {

@@ -1,7 +1,7 @@
-//! Attention, softmax(query · keyᵀ) · value, by tiles of queries and keys, so that scores never take more than a tile.
+//! Attention, softmax(query · keyᵀ) · value, tiled over queries and keys, so that only one tile of scores is in memory.
 //!
-//! Forward keeps each row's largest score and sum of exponents while it goes through the keys. Backward computes each
-//! tile of scores again from the saved logarithm of that sum. Both as flash attention does (Dao, Fu, Ermon, Rudra, Ré:
+//! Forward tracks the maximum score and the sum of exponentials of each row while it iterates over the keys. Backward
+//! recomputes each tile of scores from the saved log-sum-exp. Both follow FlashAttention (Dao, Fu, Ermon, Rudra, Ré:
 //! "FlashAttention", 2022). A thread's scratch is a few tiles, and in backward the gradients of one head.
 #![expect(unsafe_code, reason = "threads write rows that lie between one another")]
 
@@ -19,20 +19,20 @@ use crate::backend::kind::Mask;
 use crate::backend::{AttentionSize, View};
 use crate::error::Result;
 
-/// Queries and keys of a tile.
+/// Queries and keys per tile.
 const QUERIES: usize = 64;
 const KEYS: usize = 128;
 
-/// Fewer multiplications than this are not worth a second thread.
+/// Multiplications per task: fewer are not worth a second thread.
 const MULTIPLICATIONS_A_TASK: usize = 1 << 18;
 
-/// `whole` in parts of `length`.
+/// Splits `whole` into ranges of `length`.
 fn tiles(whole: Range<usize>, length: usize) -> impl Iterator<Item = Range<usize>> {
     let end = whole.end;
     whole.step_by(length).map(move |first| first..end.min(first + length))
 }
 
-/// So many zeros.
+/// Resizes `numbers` to `count` zeros.
 fn zeros<R: Real>(numbers: &mut Vec<R>, count: usize) -> &mut [R] {
     numbers.clear();
     numbers.resize(count, R::ZERO);
@@ -40,7 +40,7 @@ fn zeros<R: Real>(numbers: &mut Vec<R>, count: usize) -> &mut [R] {
 }
 
 impl AttentionSize {
-    /// How many of `keys` keys the query at `place` sees.
+    /// Returns the number of keys, out of `keys`, that the query at `place` attends to.
     fn seen(&self, place: usize, keys: usize) -> usize {
         match self.mask {
             Mask::None => keys,
@@ -48,7 +48,7 @@ impl AttentionSize {
         }
     }
 
-    /// The first query that sees the key at `place`.
+    /// Returns the first query that attends to the key at `place`.
     fn first_seer(&self, place: usize) -> usize {
         match self.mask {
             Mask::None => 0,
@@ -56,12 +56,15 @@ impl AttentionSize {
         }
     }
 
-    /// How many of a tile's keys the query at `place` sees.
+    /// Returns the number of keys of a tile that the query at `place` attends to.
     fn seen_of(&self, place: usize, keys: &Range<usize>) -> usize {
         self.seen(place, keys.end).saturating_sub(keys.start)
     }
 }
 
+/// CPU implementation of [`crate::backend::attention`].
+///
+/// # Errors
 /// See [`crate::backend::attention`].
 pub fn attention(out: View<'_>, statistics: View<'_>, inputs: [View<'_>; 3], size: AttentionSize) -> Result<()> {
     with_float!("attention", out.dtype, T => attention_as::<T>(out, statistics, inputs, size))
@@ -91,7 +94,7 @@ where
         for (row, place) in queries.enumerate() {
             let (sum, mixed) = (scratch.sums[row], &scratch.mixed[row * width..][..width]);
             let share = if key.places() == 0 { T::Real::ZERO } else { T::Real::ONE / sum };
-            // SAFETY: each task has a tile of queries of its own.
+            // SAFETY: each task has its own tile of queries.
             let (out, log_sum) = unsafe { (out.row([batch, head, place]), log_sums.row([batch, head, place])) };
             rows::store(out, mixed, share);
             log_sum.fill(scratch.largest[row] + sum.ln());
@@ -102,13 +105,13 @@ where
     Ok(())
 }
 
-/// How many tasks of so many multiplications are worth a thread.
+/// Returns the minimum number of work items, of `multiplications` each, per task.
 fn at_least(multiplications: usize) -> usize {
     (MULTIPLICATIONS_A_TASK / multiplications.max(1)).max(1)
 }
 
-/// A thread's scratch: tiles widened, scores, and of each row the largest score, the sum of exponents and the values
-/// mixed so far.
+/// A thread's scratch: widened tiles, scores, and for each row the maximum score, the sum of exponentials and the
+/// accumulated values.
 #[derive(Default)]
 struct Forward<R> {
     tiles: [Vec<R>; 3],
@@ -119,7 +122,7 @@ struct Forward<R> {
 }
 
 impl<R: Product<Real = R> + Real> Forward<R> {
-    /// Mixes values for a tile of queries.
+    /// Computes the weighted sum of values for a tile of queries.
     fn mix<T: Float<Real = R>>(
         &mut self,
         [query, key, value]: [&Strips<'_, T>; 3],
@@ -159,6 +162,9 @@ impl<R: Product<Real = R> + Real> Forward<R> {
     }
 }
 
+/// CPU implementation of [`crate::backend::attention_delta`].
+///
+/// # Errors
 /// See [`crate::backend::attention_delta`].
 pub fn attention_delta(out: View<'_>, grad: View<'_>, result: View<'_>) -> Result<()> {
     with_float!("attention", grad.dtype, T => {
@@ -178,6 +184,9 @@ pub fn attention_delta(out: View<'_>, grad: View<'_>, result: View<'_>) -> Resul
     })
 }
 
+/// CPU implementation of [`crate::backend::attention_backward`].
+///
+/// # Errors
 /// See [`crate::backend::attention_backward`].
 pub fn attention_backward(
     query_grad: View<'_>,
@@ -215,7 +224,7 @@ pub fn attention_backward(
     })
 }
 
-/// What attention's backward reads.
+/// The inputs of attention's backward.
 struct Backward<'a, T: Float> {
     grad: Strips<'a, T>,
     log_sums: Strips<'a, T::Real>,
@@ -226,7 +235,7 @@ struct Backward<'a, T: Float> {
     size: AttentionSize,
 }
 
-/// A thread's scratch: tiles of query, key, value and the result's gradient widened, weights, the gradients of scores,
+/// A thread's scratch: widened tiles of query, key, value and the result's gradient; weights; the gradients of scores;
 /// and the gradients of one head's query, key and value.
 #[derive(Default)]
 struct Gradients<R> {
@@ -242,14 +251,14 @@ impl<T: Float> Backward<'_, T>
 where
     T::Real: Product<Real = T::Real> + Float<Real = T::Real>,
 {
-    /// Writes the gradients of query, key and value; a task for each head of keys, so that no two write the same row.
+    /// Writes the gradients of query, key and value, with one task per head of keys, so that no two write the same row.
     fn run(&self, outs: &[StripsMut<'_, T>; 3]) {
         let [batches, heads] = [self.key.batches(), self.key.heads()];
         let heads_a_key = self.query.heads() / heads.max(1);
         let width = self.key.width();
         let write = |out: &StripsMut<'_, T>, [batch, head]: [usize; 2], numbers: &[T::Real]| {
             for (place, numbers) in numbers.chunks(width.max(1)).enumerate() {
-                // SAFETY: each task has a head of keys and the heads of queries that look there for its own.
+                // SAFETY: each task has its own head of keys, and the heads of queries that attend to it.
                 let row = unsafe { out.row([batch, head, place]) };
                 rows::store(row, numbers, T::Real::ONE);
             }
@@ -270,7 +279,7 @@ where
         (0..batches * heads).into_par_iter().with_min_len(at_least(work)).for_each_init(Gradients::default, task);
     }
 
-    /// Adds the gradients that come through one head of queries.
+    /// Accumulates the gradients that come through one head of queries.
     fn add_head(&self, [batch, head, key_head]: [usize; 3], scratch: &mut Gradients<T::Real>) {
         let (zero, one, scale) = (T::Real::ZERO, T::Real::ONE, T::Real::of(self.size.scale));
         let (width, queries) = (self.query.width(), self.query.places());
@@ -284,7 +293,7 @@ where
             for queries in tiles(first.min(queries)..queries, QUERIES) {
                 let query = self.query.tile([batch, head], &queries, of_query);
                 let grad = self.grad.tile([batch, head], &queries, of_grad);
-                // The last query of the tile sees the most.
+                // The last query of the tile attends to the most keys.
                 let (count, seen) = (queries.len(), self.size.seen_of(queries.end - 1, &keys));
                 let (weights, slopes) = (&mut weights[..count * seen], &mut slopes[..count * seen]);
                 multiply([count, width, seen], [scale, zero], query, key.transposed(), weights);

@@ -10,7 +10,7 @@ use crate::storage::Reading;
 
 const OP: &str = "batch_norm";
 
-/// The sizes of `[batch, channels, …]`, all that follows in one.
+/// The sizes of `[batch, channels, …]`, with all remaining axes merged into one.
 #[derive(Clone, Copy)]
 struct Size {
     batch: usize,
@@ -24,17 +24,20 @@ impl Size {
         Self { batch: shape[0], channels: shape[1], places: shape[2..].iter().product() }
     }
 
-    /// One channel of every example.
+    /// Returns the elements of a channel, one slice per example.
     fn lines<T>(self, values: &[T], channel: usize) -> impl Iterator<Item = &[T]> {
         (0..self.batch).map(move |example| &values[(example * self.channels + channel) * self.places..][..self.places])
     }
 
-    /// Whether there is nothing to compute.
+    /// Returns whether there is nothing to compute.
     fn is_empty(self) -> bool {
         self.batch * self.channels * self.places == 0
     }
 }
 
+/// CPU implementation of [`crate::backend::batch_norm_measure`].
+///
+/// # Errors
 /// See [`crate::backend::batch_norm_measure`].
 pub fn batch_norm_measure(
     mean: View<'_>,
@@ -55,17 +58,17 @@ pub fn batch_norm_measure(
         write::<T>(mean, measured.iter().map(|&[mean, _]| mean))?;
         write::<T>(rstd, measured.iter().map(|&[_, variance]| real(1.0) / (variance + real(epsilon)).sqrt()))?;
         let Some([running_mean, running_variance]) = running else { return Ok(()) };
-        // What is remembered is the variance of the whole that the batch was drawn from.
+        // The running variance is the unbiased estimate.
         let unbiased = real(count / (count - 1.0));
         approach::<T>(running_mean, measured.iter().map(|&[mean, _]| mean), momentum)?;
         approach::<T>(running_variance, measured.iter().map(|&[_, variance]| variance * unbiased), momentum)
     })
 }
 
-/// Mean and variance of a channel.
+/// Computes the mean and variance of a channel.
 fn measure<T: Float>(size: Size, values: &[T], channel: usize) -> [T::Real; 2] {
     let count = T::Real::of((size.batch * size.places) as f64);
-    // Sums by line, so that long ones lose less.
+    // Partial sums per line keep the rounding error small.
     let mut total = T::Real::ZERO;
     for line in size.lines(values, channel) {
         let mut sum = T::Real::ZERO;
@@ -96,7 +99,7 @@ fn approach<T: Float>(out: View<'_>, numbers: impl Iterator<Item = T::Real>, mom
     Ok(())
 }
 
-/// Means and deviations of channels, to read.
+/// Means and spreads of channels, to read.
 struct Statistics<'a, R> {
     memory: [Reading<'a, R>; 2],
     views: [View<'a>; 2],
@@ -109,7 +112,7 @@ impl<'a, R: Real> Statistics<'a, R> {
         Ok(Self { memory, views, spread })
     }
 
-    /// The mean of a channel, and 1 over its deviation.
+    /// Returns the mean of a channel and 1 / standard deviation.
     fn of(&self, channel: usize) -> [R; 2] {
         let [mean, spread] = [0, 1].map(|n| part(&self.memory[n], self.views[n])[channel]);
         match self.spread {
@@ -132,6 +135,9 @@ impl<'a, T: Float> Parameters<'a, T> {
     }
 }
 
+/// CPU implementation of [`crate::backend::batch_norm`].
+///
+/// # Errors
 /// See [`crate::backend::batch_norm`].
 pub fn batch_norm(
     out: View<'_>,
@@ -162,7 +168,7 @@ pub fn batch_norm(
     })
 }
 
-/// Of one channel, the sum of the gradients, and that of each times the normalised number.
+/// Returns the sum of a channel's gradients, and the sum of their products with the normalized elements.
 fn sums<T: Float>(
     size: Size,
     grads: &[T],
@@ -184,6 +190,9 @@ fn sums<T: Float>(
     [all, all_with_input]
 }
 
+/// CPU implementation of [`crate::backend::batch_norm_backward_affine`].
+///
+/// # Errors
 /// See [`crate::backend::batch_norm_backward_affine`].
 pub fn batch_norm_backward_affine(
     grad: View<'_>,
@@ -212,6 +221,9 @@ pub fn batch_norm_backward_affine(
     })
 }
 
+/// CPU implementation of [`crate::backend::batch_norm_backward`].
+///
+/// # Errors
 /// See [`crate::backend::batch_norm_backward`].
 pub fn batch_norm_backward(
     out: View<'_>,
@@ -237,7 +249,7 @@ pub fn batch_norm_backward(
         let mut memory = out.storage.write::<T>(OP)?;
         let grads = part_mut(&mut memory, out);
         let count = R::of((size.batch * size.places) as f64);
-        // Where the statistics were the batch's own, what they take away again: two means over each channel.
+        // If the statistics depend on the input, their gradient: two means over each channel.
         let means: Option<Vec<[R; 2]>> = values.is_some().then(|| {
             let channels = (0..size.channels).into_par_iter();
             channels.map(|c| sums(size, grads, values, statistics.of(c), c).map(|sum| sum / count)).collect()

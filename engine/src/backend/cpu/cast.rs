@@ -9,6 +9,9 @@ use crate::backend::View;
 use crate::dtype::{DType, Truth};
 use crate::error::Result;
 
+/// CPU implementation of [`crate::backend::cast`].
+///
+/// # Errors
 /// See [`crate::backend::cast`].
 pub fn cast(out: View<'_>, input: View<'_>) -> Result<()> {
     if input.dtype == out.dtype {
@@ -41,10 +44,10 @@ fn cast_to<I: Castable, O: Castable>(out: View<'_>, input: View<'_>) -> Result<(
     convert(out, input, &|(value,): (I,)| O::narrow(value.wide()))
 }
 
-/// A number that becomes another by way of double precision, which holds all of them but the largest integers.
+/// An element type that is converted through f64, which represents all values except the largest integers exactly.
 trait Castable: Pod + Send + Sync {
     fn wide(self) -> f64;
-    /// The nearest fraction; integers are cut off, and end at the largest and smallest there are.
+    /// Rounds to the nearest floating-point value; integers are truncated and saturate.
     fn narrow(value: f64) -> Self;
 }
 

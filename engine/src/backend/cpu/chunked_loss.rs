@@ -1,4 +1,4 @@
-//! Cross-entropy of some rows of logits, whose buffer receives their gradient.
+//! Cross-entropy of some rows of logits, whose buffer is overwritten with their gradient.
 
 use rayon::prelude::*;
 
@@ -7,6 +7,9 @@ use super::softmax::{exponent_sum, part, part_mut, row_sizes};
 use crate::backend::View;
 use crate::error::{Error, Result};
 
+/// CPU implementation of [`crate::backend::count_targets`].
+///
+/// # Errors
 /// See [`crate::backend::count_targets`].
 pub fn count_targets(count: View<'_>, targets: View<'_>, ignored: i64) -> Result<()> {
     let op = "count_targets";
@@ -20,6 +23,9 @@ pub fn count_targets(count: View<'_>, targets: View<'_>, ignored: i64) -> Result
     })
 }
 
+/// CPU implementation of [`crate::backend::cross_entropy_in_place`].
+///
+/// # Errors
 /// See [`crate::backend::cross_entropy_in_place`].
 pub fn cross_entropy_in_place(logits: View<'_>, loss: View<'_>, known: [View<'_>; 2], ignored: i64) -> Result<()> {
     let op = "linear_cross_entropy";

@@ -8,6 +8,9 @@ use crate::backend::View;
 use crate::backend::nest::Nest;
 use crate::error::Result;
 
+/// CPU implementation of [`crate::backend::add_norm`].
+///
+/// # Errors
 /// See [`crate::backend::add_norm`].
 pub fn add_norm(total: View<'_>, input: View<'_>, order: f64) -> Result<()> {
     let sum = with_float!("norm", input.dtype, T => {
@@ -26,12 +29,12 @@ pub fn add_norm(total: View<'_>, input: View<'_>, order: f64) -> Result<()> {
     Ok(())
 }
 
-/// The larger; NaN if either is.
+/// Returns the larger number; NaN if either is NaN.
 fn largest(one: f64, other: f64) -> f64 {
     Real::largest(one, other)
 }
 
-/// `value` of all elements, put together two by two, always in the same order.
+/// Reduces `value` of all elements pairwise, always in the same order.
 fn fold<T: Float>(
     input: View<'_>,
     value: impl Fn(T) -> f64 + Sync,
@@ -65,6 +68,9 @@ fn fold_pieces(
     join(first, rest)
 }
 
+/// CPU implementation of [`crate::backend::finish_norm`].
+///
+/// # Errors
 /// See [`crate::backend::finish_norm`].
 pub fn finish_norm(total: View<'_>, order: f64) -> Result<()> {
     let total = &mut total.storage.write::<f64>("norm")?[total.layout.offset()];
@@ -76,10 +82,13 @@ pub fn finish_norm(total: View<'_>, order: f64) -> Result<()> {
     Ok(())
 }
 
+/// CPU implementation of [`crate::backend::clip_to_norm`].
+///
+/// # Errors
 /// See [`crate::backend::clip_to_norm`].
 pub fn clip_to_norm(out: View<'_>, norm: View<'_>, most: f64) -> Result<()> {
     let share = most / (norm.storage.read::<f64>("clip_grad_norm")?[norm.layout.offset()] + 1e-6);
-    // Not f64::min, which would take 1 for a NaN.
+    // Not f64::min, which would return 1 for NaN.
     let share = if share > 1.0 { 1.0 } else { share };
     with_float!("clip_grad_norm", out.dtype, T => {
         let share = <<T as Float>::Real as Real>::of(share);
@@ -87,6 +96,9 @@ pub fn clip_to_norm(out: View<'_>, norm: View<'_>, most: f64) -> Result<()> {
     })
 }
 
+/// CPU implementation of [`crate::backend::clamp`].
+///
+/// # Errors
 /// See [`crate::backend::clamp`].
 pub fn clamp(out: View<'_>, least: f64, most: f64) -> Result<()> {
     with_float!("clamp", out.dtype, T => {
@@ -110,6 +122,9 @@ fn change<T: Float>(out: View<'_>, f: impl Fn(T::Real) -> T::Real + Sync) -> Res
     Ok(())
 }
 
+/// CPU implementation of [`crate::backend::find_nonfinite`].
+///
+/// # Errors
 /// See [`crate::backend::find_nonfinite`].
 pub fn find_nonfinite(found: View<'_>, input: View<'_>) -> Result<()> {
     let is_found = with_float!("find_nonfinite", input.dtype, T => {

@@ -7,17 +7,17 @@ use rayon::prelude::*;
 use super::ELEMENTS_A_TASK;
 use super::number::Real;
 
-/// Columns whose sums a task makes.
+/// Columns per task.
 const COLUMNS: usize = 256;
 
-/// `N` sums for each column of `[rows, columns]` rows: `add(row, columns, sums)` adds part of a row to the sums of its
-/// columns. Long matrices are cut into parts of rows, in which sums are made apart and then added in order.
+/// Computes `N` sums for each column of `[rows, columns]` rows: `add(row, columns, sums)` adds part of a row to the
+/// sums of its columns. Long matrices are split into parts of rows, whose partial sums are then added in order.
 pub(super) fn column_sums<R: Real, const N: usize>(
     [rows, columns]: [usize; 2],
     add: impl Fn(usize, Range<usize>, [&mut [R]; N]) + Sync,
 ) -> [Vec<R>; N] {
     let blocks = columns.div_ceil(COLUMNS);
-    // At least as many rows as keep the sums of parts much smaller than the matrix.
+    // Enough rows that the partial sums are much smaller than the matrix.
     let rows_a_part = (2 * ELEMENTS_A_TASK / columns.clamp(1, COLUMNS)).max(1);
     let parts = rows.div_ceil(rows_a_part);
     let tasks = (0..blocks * parts).into_par_iter();

@@ -8,7 +8,7 @@ use crate::backend::{Comparison, View};
 use crate::dtype::{DType, Truth};
 use crate::error::Result;
 
-/// Runs `$body` with `$T` the type of `$dtype`'s elements, and `$wide` how one becomes something to compare.
+/// Runs `$body` with `$T` as the type of `$dtype`'s elements, and `$wide` as the conversion to a comparable type.
 macro_rules! with_any {
     ($dtype:expr, $T:ident, $wide:ident => $body:expr) => {{
         macro_rules! arm {
@@ -30,6 +30,9 @@ macro_rules! with_any {
     }};
 }
 
+/// CPU implementation of [`crate::backend::compare`].
+///
+/// # Errors
 /// See [`crate::backend::compare`].
 pub fn compare(out: View<'_>, comparison: Comparison, left: View<'_>, right: View<'_>) -> Result<()> {
     with_any!(left.dtype, T, wide => {
@@ -42,6 +45,9 @@ pub fn compare(out: View<'_>, comparison: Comparison, left: View<'_>, right: Vie
     })
 }
 
+/// CPU implementation of [`crate::backend::compare_number`].
+///
+/// # Errors
 /// See [`crate::backend::compare_number`].
 pub fn compare_number(out: View<'_>, comparison: Comparison, input: View<'_>, number: f64) -> Result<()> {
     match input.dtype {
@@ -51,7 +57,7 @@ pub fn compare_number(out: View<'_>, comparison: Comparison, input: View<'_>, nu
             with_number::<Truth>(out, input, |x| holds(comparison, &f64::from(u8::from(bool::from(x))), &number))
         }
         DType::F64 => with_number::<f64>(out, input, |x| holds(comparison, &x, &number)),
-        // As everywhere, a given number is first rounded to the type that is computed in.
+        // As everywhere, a scalar is first rounded to the type of arithmetic.
         DType::F32 => with_number::<f32>(out, input, |x| holds(comparison, &x, &(number as f32))),
         DType::Bf16 => with_number::<half::bf16>(out, input, |x| holds(comparison, &x.load(), &(number as f32))),
         DType::F16 => with_number::<half::f16>(out, input, |x| holds(comparison, &x.load(), &(number as f32))),

@@ -13,6 +13,9 @@ use crate::dtype::{DType, Truth};
 use crate::error::Result;
 use crate::layout::Layout;
 
+/// CPU implementation of [`crate::backend::fill`].
+///
+/// # Errors
 /// See [`crate::backend::fill`].
 pub fn fill(out: View<'_>, value: f64) -> Result<()> {
     match out.dtype {
@@ -34,6 +37,9 @@ fn write_all<T: Pod + Send + Sync>(out: View<'_>, value: T) -> Result<()> {
     Ok(())
 }
 
+/// CPU implementation of [`crate::backend::copy`].
+///
+/// # Errors
 /// See [`crate::backend::copy`].
 pub fn copy(out: View<'_>, input: View<'_>) -> Result<()> {
     match out.dtype.size() {
@@ -48,7 +54,10 @@ fn copy_as<T: Pod + Send + Sync>(out: View<'_>, input: View<'_>) -> Result<()> {
     convert(out, input, &|(value,): (T,)| value)
 }
 
-/// The elements in order, the last axis fastest, as the host's own.
+/// Copies the elements to a host vector in logical order, the last axis fastest.
+///
+/// # Errors
+/// If the memory is in use by another operation.
 pub fn to_host<T: Pod>(input: View<'_>) -> Result<Vec<T>> {
     let memory = input.storage.read::<T>("to_vec")?;
     let mut numbers = vec![T::zeroed(); input.layout.elements()];
@@ -77,12 +86,12 @@ pub(super) fn convert<I: Pod + Send + Sync, O: Pod + Send + Sync>(
     Ok(())
 }
 
-/// What is done with an innermost loop: its output, where each operand begins, and the output's stride. Not generic in
-/// what it does: the loops' and the threads' code would be compiled for every function of every type.
+/// The body of an innermost loop: takes its output, the offset of each operand, and the output's stride. A trait
+/// object, because the code of loops and threads would otherwise be compiled for every function of every type.
 type Row<'a, T, const N: usize> = dyn Fn(&mut [T], [usize; N], usize) + Sync + 'a;
 
-/// Calls `row(output, offsets, stride)` for each innermost loop: the output elements from the row's first to its last,
-/// `stride` apart. Loops are shared among threads where the output lies in one piece, or in pieces apart.
+/// Calls `row(output, offsets, stride)` for each innermost loop with the output elements from its first to its last,
+/// `stride` apart. Loops run on several threads if the output is contiguous or consists of disjoint parts.
 fn run<T: Send, const N: usize>(memory: &mut [T], nest: &Nest<N>, row: &Row<'_, T, N>) {
     let elements = nest.elements();
     let stride = nest.inner_strides()[0].max(1);
@@ -145,6 +154,9 @@ wide! {
     }
 }
 
+/// CPU implementation of [`crate::backend::unary`].
+///
+/// # Errors
 /// See [`crate::backend::unary`].
 pub fn unary(out: View<'_>, function: Unary, input: Option<View<'_>>) -> Result<()> {
     with_float!("unary", out.dtype, T => unary_as::<T>(out, function, input))
@@ -190,6 +202,9 @@ fn map<T: Float>(out: View<'_>, input: Option<View<'_>>, f: impl Function<T::Rea
     Ok(())
 }
 
+/// CPU implementation of [`crate::backend::binary`].
+///
+/// # Errors
 /// See [`crate::backend::binary`].
 pub fn binary(out: View<'_>, function: Binary, left: Option<View<'_>>, right: View<'_>) -> Result<()> {
     with_float!("binary", out.dtype, T => binary_as::<T>(out, function, left, right))
@@ -271,6 +286,9 @@ fn zip<T: Float>(
     Ok(())
 }
 
+/// CPU implementation of [`crate::backend::ternary`].
+///
+/// # Errors
 /// See [`crate::backend::ternary`].
 pub fn ternary(out: View<'_>, function: Ternary, left: View<'_>, right: View<'_>) -> Result<()> {
     with_float!("ternary", out.dtype, T => ternary_as::<T>(out, function, left, right))

@@ -8,6 +8,9 @@ use super::softmax::{part, part_mut};
 use crate::backend::View;
 use crate::error::Result;
 
+/// CPU implementation of [`crate::backend::frequencies`].
+///
+/// # Errors
 /// See [`crate::backend::frequencies`].
 pub fn frequencies(out: View<'_>, input: View<'_>) -> Result<()> {
     with_float!("frequencies", out.dtype, T => {
@@ -36,6 +39,9 @@ pub fn frequencies(out: View<'_>, input: View<'_>) -> Result<()> {
     })
 }
 
+/// CPU implementation of [`crate::backend::frequencies_backward`].
+///
+/// # Errors
 /// See [`crate::backend::frequencies_backward`].
 pub fn frequencies_backward(out: View<'_>, grad: View<'_>, input: View<'_>) -> Result<()> {
     with_float!("frequencies", out.dtype, T => {

@@ -1,19 +1,19 @@
 //! The scalar functions of elementwise kernels, compiled into their loops.
 //!
-//! A closure of more than a few operations would become a function that the loop calls for every element. So those are
-//! types here, with a method that is always part of its caller.
+//! A closure of more than a few operations would be compiled as a function that the loop calls for every element. Such
+//! functions are types here, with a method that is always inlined.
 
 use std::marker::PhantomData;
 
 use super::number::{Float, Real};
 
-/// A function of an element, or of several in a tuple.
+/// A function of an element, or of a tuple of elements.
 pub(super) trait Function<I, O>: Sync {
-    /// Its value.
+    /// Evaluates the function.
     fn of(&self, input: I) -> O;
 }
 
-/// Small ones are closures.
+/// Small functions are closures.
 impl<I, O, F: Fn(I) -> O + Sync> Function<I, O> for F {
     #[inline(always)]
     fn of(&self, input: I) -> O {
@@ -21,7 +21,7 @@ impl<I, O, F: Fn(I) -> O + Sync> Function<I, O> for F {
     }
 }
 
-/// A function of numbers, for elements as they are stored.
+/// Adapts a function of values to elements as they are stored.
 pub(super) struct Stored<T, F>(F, PhantomData<fn() -> T>);
 
 impl<T, F> Stored<T, F> {
@@ -51,7 +51,7 @@ impl<T: Float, F: Function<(T::Real, T::Real, T::Real), T::Real>> Function<(T, T
     }
 }
 
-/// Writes functions as types.
+/// Defines functions as types.
 macro_rules! functions {
     ($($(#[$doc:meta])* $name:ident($input:pat => $of:ty) = $value:expr;)+) => {
         $($(#[$doc])*
@@ -75,29 +75,29 @@ functions! {
     Sigmoid(x => R) = R::ONE / (R::ONE + (-x).exp());
     /// x · sigmoid(x).
     Silu(x => R) = x * Sigmoid.of(x);
-    /// Its gradient, times the first.
+    /// The gradient of [`Silu`], times the first operand.
     SiluGrad((g, x) => (R, R)) = {
         let s: R = Sigmoid.of(x);
         g * s * (R::ONE + x * (R::ONE - s))
     };
-    /// The share of a normal distribution below `x`.
+    /// The cumulative distribution function of the standard normal distribution, Φ(x).
     NormalShare(x => R) = R::of(0.5) * (R::ONE + (x * R::of(std::f64::consts::FRAC_1_SQRT_2)).erf());
     /// x · Φ(x).
     Gelu(x => R) = x * NormalShare.of(x);
-    /// Its gradient, times the first.
+    /// The gradient of [`Gelu`], times the first operand.
     GeluGrad((g, x) => (R, R)) = {
         let density = (-(x * x) / R::of(2.0)).exp() * R::of(SQRT_2_OVER_PI / 2.0);
         let share: R = NormalShare.of(x);
         g * (share + x * density)
     };
-    /// What approximates Φ by its hyperbolic tangent.
+    /// The argument of the hyperbolic tangent that approximates Φ.
     GeluInner(x => R) = R::of(SQRT_2_OVER_PI) * (x + R::of(GELU_CUBIC) * x * x * x);
-    /// x · Φ(x), approximated.
+    /// x · Φ(x), with the tanh approximation.
     GeluTanh(x => R) = {
         let inner: R = GeluInner.of(x);
         x * R::of(0.5) * (R::ONE + inner.tanh())
     };
-    /// Its gradient, times the first.
+    /// The gradient of [`GeluTanh`], times the first operand.
     GeluTanhGrad((g, x) => (R, R)) = {
         let inner: R = GeluInner.of(x);
         let t = inner.tanh();

@@ -3,13 +3,13 @@
 
 use half::{bf16, f16};
 
-/// The value of a bf16.
+/// Converts a bf16 to f32.
 #[inline(always)]
 pub(super) fn from_bf16(number: bf16) -> f32 {
     f32::from_bits(u32::from(number.to_bits()) << 16)
 }
 
-/// The nearest bf16; of two equally near, the even one.
+/// Rounds to the nearest bf16, ties to even.
 #[inline(always)]
 pub(super) fn to_bf16(number: f32) -> bf16 {
     let bits = number.to_bits();
@@ -18,27 +18,27 @@ pub(super) fn to_bf16(number: f32) -> bf16 {
     bf16::from_bits((if bits & 0x7fff_ffff > INFINITE { quiet } else { rounded }) as u16)
 }
 
-/// The bits of infinity in single precision; a NaN's are more.
+/// The bits of infinity in single precision; those of a NaN are greater.
 const INFINITE: u32 = 0x7f80_0000;
 
-/// The value of an f16.
+/// Converts an f16 to f32.
 #[inline(always)]
 pub(super) fn from_f16(number: f16) -> f32 {
     let bits = u32::from(number.to_bits());
     let magnitude = (bits & 0x7fff) << 13;
-    // The exponent counts from another number: times 2¹¹², which also makes subnormal numbers normal.
+    // The exponent has a different bias: multiply by 2¹¹², which also normalizes subnormal numbers.
     let scaled = (f32::from_bits(magnitude) * f32::from_bits((112 + 127) << 23)).to_bits();
     let unbounded = if magnitude >= 0x7c00 << 13 { magnitude | INFINITE } else { scaled };
     f32::from_bits(unbounded | (bits & 0x8000) << 16)
 }
 
-/// The nearest f16; of two equally near, the even one.
+/// Rounds to the nearest f16, ties to even.
 #[inline(always)]
 pub(super) fn to_f16(number: f32) -> f16 {
     let bits = number.to_bits();
     let (sign, magnitude) = ((bits >> 16) & 0x8000, bits & 0x7fff_ffff);
     let normal = magnitude.wrapping_add(0xfff + ((magnitude >> 13) & 1)).wrapping_sub(112 << 23) >> 13;
-    // A sum with ½ is rounded to multiples of 2⁻²⁴, the smallest f16, which then stands in the lowest bits.
+    // Adding ½ rounds to multiples of 2⁻²⁴, the smallest f16, which are then in the lowest bits.
     let subnormal = (f32::from_bits(magnitude) + 0.5).to_bits().wrapping_sub(0.5_f32.to_bits());
     let bounded = if magnitude < (127 - 14) << 23 { subnormal } else { normal };
     let infinite = if magnitude > INFINITE { 0x7e00 } else { 0x7c00 };
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn numbers_become_the_nearest_half() {
-        // All that lie on a half or between two, and their neighbours; then some of all others.
+        // All 16-bit values, the midpoints between them, and their neighbors; then a sample of the others.
         let between =
             (0..=u32::MAX >> 12).flat_map(|high| [-1, 0, 1].map(|low: i32| (high << 12).wrapping_add_signed(low)));
         for bits in between.chain((0..=u32::MAX).step_by(10_007)) {

@@ -9,9 +9,12 @@ use super::softmax::{part, part_mut};
 use crate::backend::View;
 use crate::error::{Error, Result};
 
-/// Into how many tasks a table is cut at most: each looks at every index.
+/// Maximum number of tasks that share a table: each scans every index.
 const TASKS: usize = 64;
 
+/// CPU implementation of [`crate::backend::gather_rows`].
+///
+/// # Errors
 /// See [`crate::backend::gather_rows`].
 pub fn gather_rows(out: View<'_>, table: View<'_>, indices: View<'_>) -> Result<()> {
     with_float!("embedding", out.dtype, T => {
@@ -34,6 +37,9 @@ fn row_of(index: i64, rows: usize) -> Result<usize> {
     usize::try_from(index).ok().filter(|&row| row < rows).ok_or(Error::Index { op: "embedding", index, size: rows })
 }
 
+/// CPU implementation of [`crate::backend::add_rows`].
+///
+/// # Errors
 /// See [`crate::backend::add_rows`].
 pub fn add_rows(table: View<'_>, added: View<'_>, indices: View<'_>) -> Result<()> {
     with_float!("embedding", table.dtype, T => {

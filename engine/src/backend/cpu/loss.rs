@@ -8,6 +8,9 @@ use super::softmax::{exponent_sum, part, part_mut};
 use crate::backend::View;
 use crate::error::{Error, Result};
 
+/// CPU implementation of [`crate::backend::cross_entropy`].
+///
+/// # Errors
 /// See [`crate::backend::cross_entropy`].
 pub fn cross_entropy(
     loss: View<'_>,
@@ -42,6 +45,9 @@ pub fn cross_entropy(
     })
 }
 
+/// CPU implementation of [`crate::backend::cross_entropy_backward`].
+///
+/// # Errors
 /// See [`crate::backend::cross_entropy_backward`].
 pub fn cross_entropy_backward(
     out: View<'_>,
@@ -69,7 +75,7 @@ pub fn cross_entropy_backward(
         };
         lines.for_each(|(line, numbers)| {
             if size.places == 1 {
-                // The line holds all classes of one place.
+                // The line contains all classes of one position.
                 let (label, log_sum) = (labels[line], log_sums[line]);
                 if label == ignored {
                     return numbers.fill(T::store(R::ZERO));
@@ -82,7 +88,7 @@ pub fn cross_entropy_backward(
                 }
                 return;
             }
-            // The line holds one class at all places of an example.
+            // The line contains one class at all positions of an example.
             let (first, class) = (line / size.classes * size.places, (line % size.classes) as i64);
             let known = labels[first..].iter().zip(&log_sums[first..]);
             for (x, (&label, &log_sum)) in numbers.iter_mut().zip(known) {
@@ -93,7 +99,7 @@ pub fn cross_entropy_backward(
     })
 }
 
-/// Logits `[examples, classes, …]`, all places of an example in one.
+/// The sizes of logits `[examples, classes, …]`, with all positions of an example merged into one axis.
 #[derive(Clone, Copy)]
 struct Size {
     classes: usize,
@@ -106,17 +112,17 @@ impl Size {
         Self { classes: shape[1], places: shape[2..].iter().product() }
     }
 
-    /// Numbers that are contiguous and are alike: at least one, as chunks are never empty.
+    /// Returns the length of a contiguous line, of classes or positions: at least one, as chunks must not be empty.
     fn line(self) -> usize {
         (if self.places == 1 { self.classes } else { self.places }).max(1)
     }
 
-    /// Where the logit of `class` lies, for a place counted through all examples.
+    /// Returns the index of the logit of `class`; `place` counts positions over all examples.
     fn at(self, place: usize, class: usize) -> usize {
         (place / self.places * self.classes + class) * self.places + place % self.places
     }
 
-    /// The logarithm of each place's sum of exponents.
+    /// Computes the log-sum-exp of each position.
     fn log_sums<T: Float>(self, logits: &[T], out: &mut [T::Real]) {
         if self.places == 1 {
             logits.par_chunks(self.line()).zip(out.par_iter_mut()).for_each(|(row, log_sum)| {
@@ -125,7 +131,7 @@ impl Size {
             });
             return;
         }
-        /// Places whose sums are kept at a time, so that memory is read line by line.
+        /// Positions whose sums are accumulated at a time, so that memory is read line by line.
         const PLACES: usize = 256;
         out.par_chunks_mut(self.places.max(1)).enumerate().for_each(|(example, out)| {
             out.par_chunks_mut(PLACES).enumerate().for_each(|(part, out)| {

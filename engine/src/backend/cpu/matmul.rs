@@ -1,4 +1,4 @@
-//! Matrix products over strided operands, by the gemm crate.
+//! Matrix products over strided operands, using the gemm crate.
 #![expect(unsafe_code, reason = "the matrix product takes pointers and strides, so that no operand needs a copy")]
 
 use gemm::Parallelism;
@@ -11,15 +11,21 @@ use crate::backend::nest::Nest;
 use crate::error::Result;
 use crate::layout::Layout;
 
-/// Fewer multiplications than this are not worth a second thread.
+/// Multiplications per task: fewer are not worth a second thread.
 const MULTIPLICATIONS_A_TASK: usize = 1 << 20;
 
-/// See [`crate::backend::matmul`]. Threads share elements of the output, and no sum of products is split among them, so
-/// the result does not depend on how many there are.
+/// CPU implementation of [`crate::backend::matmul`]. Threads divide the elements of the output, and no dot product is
+/// split between them, so the result does not depend on the number of threads.
+///
+/// # Errors
+/// See [`crate::backend::matmul`].
 pub fn matmul(out: View<'_>, left: View<'_>, right: View<'_>, scale: f64, keep: f64) -> Result<()> {
     with_float!("matmul", out.dtype, T => matmul_as::<T>(out, left, right, scale, keep))
 }
 
+/// CPU implementation of [`crate::backend::matmul_bias`].
+///
+/// # Errors
 /// See [`crate::backend::matmul_bias`].
 pub fn matmul_bias(out: View<'_>, left: View<'_>, right: View<'_>, bias: View<'_>) -> Result<()> {
     super::elementwise::copy(out, View { layout: &bias.layout.expand("matmul", out.layout.shape())?, ..bias })?;
@@ -49,12 +55,12 @@ fn matmul_as<T: Product>(out: View<'_>, left: View<'_>, right: View<'_>, scale: 
     let nest = Nest::new([&batch[0], &batch[1], &batch[2]]);
     let mut products = Vec::with_capacity(nest.elements());
     let mut written = None;
-    // Axes that are summed have stride 0 in the output, so the nest makes them innermost: products that are summed
-    // follow one another, and only the first meets what the output held.
+    // Summed axes have stride 0 in the output, so the nest makes them innermost: products that are summed are
+    // consecutive, and only the first applies `keep` to the previous output.
     nest.each(|[at_out, at_left, at_right]| {
         let keep = if written == Some(at_out) { 1.0 } else { keep };
         written = Some(at_out);
-        // An operand without elements (k = 0) is never read; its offset may lie past its end.
+        // An empty operand (k = 0) is never read; its offset may be past its end.
         let (l, r) = (&l[at_left.min(l.len())..], &r[at_right.min(r.len())..]);
         products.push(Matrices {
             size: [m, k, n],
@@ -79,7 +85,7 @@ fn matmul_as<T: Product>(out: View<'_>, left: View<'_>, right: View<'_>, scale: 
     Ok(())
 }
 
-/// A matrix in part of a slice: how far apart its rows and its columns are.
+/// A matrix in part of a slice, with the strides of its rows and columns.
 #[derive(Clone, Copy)]
 pub(super) struct Matrix<'a, R> {
     pub(super) numbers: &'a [R],
@@ -87,14 +93,15 @@ pub(super) struct Matrix<'a, R> {
 }
 
 impl<R> Matrix<'_, R> {
-    /// With rows and columns exchanged.
+    /// Returns the transpose.
     pub(super) fn transposed(mut self) -> Self {
         self.strides.swap(0, 1);
         self
     }
 }
 
-/// `out = scale · left · right + keep · out`, with sizes `[m, k, n]`, on this thread. Rows of `out` are contiguous.
+/// Computes `out = scale · left · right + keep · out`, with sizes `[m, k, n]`, on this thread. Rows of `out` are
+/// contiguous.
 pub(super) fn multiply<R: Product<Real = R>>(
     [m, k, n]: [usize; 3],
     [scale, keep]: [R; 2],
@@ -118,9 +125,9 @@ pub(super) fn multiply<R: Product<Real = R>>(
     R::product(product, Parallelism::None);
 }
 
-/// `out = factors[0] · left · right + factors[1] · out`, with sizes `[m, k, n]` and strides `[down, right]`. All
-/// elements are within memory that whoever makes this holds borrowed until it is computed; the output is borrowed
-/// alone.
+/// The product `out = factors[0] · left · right + factors[1] · out`, with sizes `[m, k, n]` and strides
+/// `[down, right]`. All elements are within memory that the creator keeps borrowed until the product is computed; the
+/// output is borrowed exclusively.
 #[derive(Clone, Copy)]
 pub(super) struct Matrices<T: Float> {
     size: [usize; 3],
@@ -130,15 +137,15 @@ pub(super) struct Matrices<T: Float> {
     out: (*mut T, [isize; 2]),
 }
 
-// SAFETY: the pointers are to memory that the caller of the primitive holds borrowed until all products are computed;
+// SAFETY: the pointers are to memory that the caller of the primitive keeps borrowed until all products are computed;
 // products that are computed at the same time write different elements.
 unsafe impl<T: Float> Send for Matrices<T> {}
 // SAFETY: as above.
 unsafe impl<T: Float> Sync for Matrices<T> {}
 
-/// A type of elements with a matrix product.
+/// An element type with a matrix product.
 pub(super) trait Product: Float {
-    /// Computes it, with these threads.
+    /// Computes the product with the given parallelism.
     fn product(matrices: Matrices<Self>, threads: Parallelism);
 }
 
@@ -180,11 +187,13 @@ macro_rules! product {
 product!(f32);
 product!(f64);
 
-/// Rows and columns of a tile of the output, and how many products are summed at a time. Scratch for a tile is 896 KiB.
+/// Rows and columns of a tile of the output, and the number of products accumulated at a time. Scratch for a tile is
+/// 896 KiB.
 const TILE: [usize; 2] = [128, 256];
 const DEPTH: usize = 512;
 
-/// Half precision: tiles are widened to single precision, multiplied and summed there, and rounded once at the end.
+/// Half precision: tiles are widened to single precision, multiplied and accumulated there, and rounded once at the
+/// end.
 macro_rules! half_product {
     ($type:ty) => {
         impl Product for $type {
@@ -209,11 +218,11 @@ macro_rules! half_product {
 half_product!(bf16);
 half_product!(f16);
 
-/// Tiles of both operands and of the result.
+/// Widened tiles of both operands and of the result.
 #[derive(Default)]
 struct Scratch([Vec<f32>; 3]);
 
-/// One tile of the output, from element `[row, column]` on.
+/// Computes one tile of the output, starting at element `[row, column]`.
 fn product_tile<T: Float<Real = f32>>(matrices: Matrices<T>, [row, column]: [usize; 2], scratch: &mut Scratch) {
     let Matrices { size: [m, k, n], factors: [scale, keep], left, right, out } = matrices;
     let Scratch([a, b, c]) = scratch;
@@ -239,7 +248,7 @@ fn product_tile<T: Float<Real = f32>>(matrices: Matrices<T>, [row, column]: [usi
     }
 }
 
-/// Copies a tile of `size` rows and columns from `first` on, widened, in the order in which it lies in memory.
+/// Copies a tile of `size` rows and columns, starting at `first`, widened and in its memory order.
 fn widen<T: Float<Real = f32>>(
     tile: &mut Vec<f32>,
     (from, strides): (*const T, [isize; 2]),
@@ -255,7 +264,7 @@ fn widen<T: Float<Real = f32>>(
     for (line, out) in tile.chunks_mut(length.max(1)).take(lines).enumerate() {
         let from = from.wrapping_offset(line as isize * across);
         if along == 1 {
-            // SAFETY: these are elements of the operand, one after another; see `Matrices`.
+            // SAFETY: these are consecutive elements of the operand; see `Matrices`.
             let numbers = unsafe { std::slice::from_raw_parts(from, length) };
             super::rows::load(out, numbers);
         } else {

@@ -1,11 +1,11 @@
 //! The CPU backend: loops over host memory, the reference for other devices.
 //!
-//! Work is shared among threads in parts that depend on sizes alone, and sums of parts are added in order: results do
-//! not depend on how many threads there are. They may differ in the last places from one kind of processor to another,
-//! where matrix products use other instructions.
+//! Work is split among threads into parts that depend only on sizes, and partial sums are added in order, so results do
+//! not depend on the number of threads. They may differ in the last digits between kinds of processors, whose matrix
+//! products use different instructions.
 //!
-//! A kernel's own scratch space is small, bounded and on the stack or in a few rows of host memory; all else was
-//! allocated by the caller.
+//! A kernel's scratch space is small, bounded, and on the stack or in a few rows of host memory; the caller allocates
+//! everything else.
 
 mod wide;
 mod single;
@@ -47,5 +47,5 @@ pub mod pool;
 pub mod batch_norm;
 pub mod channel_dropout;
 
-/// Fewer elements than this are not worth a second thread.
+/// Elements per task: fewer are not worth a second thread.
 const ELEMENTS_A_TASK: usize = 1 << 15;

@@ -10,6 +10,9 @@ use super::wide::wide;
 use crate::backend::View;
 use crate::error::Result;
 
+/// CPU implementation of [`crate::backend::layer_norm`].
+///
+/// # Errors
 /// See [`crate::backend::layer_norm`].
 pub fn layer_norm(
     out: View<'_>,
@@ -42,6 +45,9 @@ fn measure<T: Float>(mean: View<'_>, rstd: View<'_>, input: View<'_>, epsilon: f
     Ok(())
 }
 
+/// CPU implementation of [`crate::backend::layer_norm_again`].
+///
+/// # Errors
 /// See [`crate::backend::layer_norm_again`].
 pub fn layer_norm_again(
     out: View<'_>,
@@ -75,7 +81,7 @@ fn normalise<T: Float>(
     Ok(())
 }
 
-/// The values of a row of parameters, or one number for all where there is none.
+/// Loads a row of parameters, or fills the row with `number` if there are none.
 fn row_or<T: Float>(view: Option<View<'_>>, number: f64, width: usize) -> Result<Vec<T::Real>> {
     let mut values = vec![T::Real::of(number); width];
     if let Some(view) = view {
@@ -92,7 +98,7 @@ wide! {
         }
     }
 
-    /// Writes each element made normal, and its gradient times its weight.
+    /// Computes the normalized elements, and the gradients times the weights.
     fn load_slopes[T: Float](
         normals: &mut [T::Real],
         slopes: &mut [T::Real],
@@ -121,7 +127,7 @@ wide! {
         }
     }
 
-    /// Adds to the sums over rows of gradient times normal number, and of gradient.
+    /// Accumulates, per column, the gradient times the normalized element, and the gradient.
     fn add_to_sums[T: Float](sums: [&mut [T::Real]; 2], input: &[T], grads: &[T], statistics: [T::Real; 2]) {
         let ([of_weight, of_bias], [mean, rstd]) = (sums, statistics);
         for (((of_weight, of_bias), x), g) in of_weight.iter_mut().zip(of_bias).zip(input).zip(grads) {
@@ -131,6 +137,9 @@ wide! {
     }
 }
 
+/// CPU implementation of [`crate::backend::layer_norm_backward`].
+///
+/// # Errors
 /// See [`crate::backend::layer_norm_backward`].
 pub fn layer_norm_backward(
     out: View<'_>,
@@ -175,6 +184,9 @@ fn backward<T: Float>(
     Ok(())
 }
 
+/// CPU implementation of [`crate::backend::layer_norm_backward_affine`].
+///
+/// # Errors
 /// See [`crate::backend::layer_norm_backward_affine`].
 pub fn layer_norm_backward_affine(
     grad: View<'_>,

@@ -7,7 +7,7 @@ use half::{bf16, f16};
 
 use super::{halves, single};
 
-/// What arithmetic is done in: single or double precision.
+/// The type in which arithmetic is done: single or double precision.
 pub trait Real:
     Copy
     + PartialOrd
@@ -27,34 +27,34 @@ pub trait Real:
     const ZERO: Self;
     /// 1.
     const ONE: Self;
-    /// Below every element.
+    /// Negative infinity.
     const LEAST: Self;
-    /// The nearest value.
+    /// Rounds to the nearest value.
     fn of(value: f64) -> Self;
-    /// The value.
+    /// Converts to f64.
     fn wide(self) -> f64;
-    /// eˣ.
+    /// Computes eˣ.
     fn exp(self) -> Self;
-    /// The natural logarithm.
+    /// Computes the natural logarithm.
     fn ln(self) -> Self;
-    /// The square root.
+    /// Computes the square root.
     fn sqrt(self) -> Self;
-    /// The hyperbolic tangent.
+    /// Computes the hyperbolic tangent.
     fn tanh(self) -> Self;
-    /// The sine.
+    /// Computes the sine.
     fn sin(self) -> Self;
-    /// The cosine.
+    /// Computes the cosine.
     fn cos(self) -> Self;
-    /// The error function.
+    /// Computes the error function.
     fn erf(self) -> Self;
 
-    /// The larger; NaN if either is.
+    /// Returns the larger value; NaN if either is NaN.
     #[inline(always)]
     fn largest(self, other: Self) -> Self {
         if self >= other || self.is_nan() { self } else { other }
     }
 
-    /// Whether this is NaN.
+    /// Returns whether this is NaN.
     #[inline(always)]
     fn is_nan(self) -> bool {
         self.partial_cmp(&self).is_none()
@@ -110,16 +110,16 @@ macro_rules! real {
 real!(f32, single::exp, single::tanh, single::erf);
 real!(f64, Self::exp, Self::tanh, libm::erf);
 
-/// A type of elements that are fractions; kernels load them, compute in [`Float::Real`], and store.
+/// A floating-point element type; kernels load elements, compute in [`Float::Real`], and store.
 pub trait Float: Pod + Send + Sync + 'static {
-    /// What arithmetic on it is done in.
+    /// The type in which arithmetic on the elements is done.
     type Real: Real;
-    /// The value, to compute with.
+    /// Converts to the type of arithmetic.
     fn load(self) -> Self::Real;
-    /// The nearest value that can be stored.
+    /// Rounds to the nearest element.
     fn store(value: Self::Real) -> Self;
 
-    /// These elements as what arithmetic is done in, where that is the same.
+    /// Returns the elements as the type of arithmetic, if it is the same type.
     fn as_real(numbers: &[Self]) -> Option<&[Self::Real]>;
 }
 
@@ -147,7 +147,8 @@ float!(f64, f64, std::convert::identity, std::convert::identity, Some);
 float!(bf16, f32, halves::from_bf16, halves::to_bf16, |_| None);
 float!(f16, f32, halves::from_f16, halves::to_f16, |_| None);
 
-/// Runs `$body` with `$T` standing for the Rust type of `$dtype`'s elements; fails for integers.
+/// Runs `$body` with `$T` as the Rust type of `$dtype`'s elements; returns an error for dtypes that are not
+/// floating-point.
 macro_rules! with_float {
     ($op:expr, $dtype:expr, $T:ident => $body:expr) => {
         match $dtype {

@@ -8,8 +8,8 @@ use crate::backend::step::{AdamStep, SgdStep};
 use crate::error::Result;
 use crate::storage::Writing;
 
-/// Runs `$body` with `$T` standing for the parameter's elements and `$G` for the gradient's: the same, or the parameter
-/// is f32 and the gradient narrower.
+/// Runs `$body` with `$T` as the type of the parameter's elements and `$G` of the gradient's: the same, or the
+/// parameter is f32 and the gradient narrower.
 macro_rules! with_pair {
     ($op:expr, $parameter:expr, $grad:expr, $T:ident, $G:ident => $body:expr) => {
         match ($parameter.dtype, $grad.dtype) {
@@ -37,12 +37,15 @@ macro_rules! with_pair {
 }
 pub(super) use with_pair;
 
-/// The elements of a contiguous view.
+/// Returns the elements of a contiguous view, to write.
 pub(super) fn part_mut<'a, T: bytemuck::Pod>(memory: &'a mut Writing<'_, T>, view: View<'_>) -> &'a mut [T] {
     let first = view.layout.offset();
     &mut memory[first..first + view.layout.elements()]
 }
 
+/// CPU implementation of [`crate::backend::sgd`].
+///
+/// # Errors
 /// See [`crate::backend::sgd`].
 pub fn sgd(
     parameter: View<'_>,
@@ -102,6 +105,9 @@ fn sgd_as<T: Float, G: Float>(
     Ok(())
 }
 
+/// CPU implementation of [`crate::backend::adam`].
+///
+/// # Errors
 /// See [`crate::backend::adam`].
 pub fn adam(
     parameter: View<'_>,
@@ -156,7 +162,7 @@ fn adam_as<T: Float, G: Float>(
     Ok(())
 }
 
-/// An [`AdamStep`] in the type that it is computed in.
+/// An [`AdamStep`] in the type of arithmetic.
 pub(super) struct AdamNumbers<R> {
     rate: R,
     entering: [R; 2],
@@ -182,7 +188,7 @@ impl<R: Real> AdamNumbers<R> {
         }
     }
 
-    /// The new parameter and the new averages.
+    /// Returns the new parameter and the new averages.
     #[inline]
     pub(super) fn step(&self, parameter: R, grad: R, [mean, square]: [R; 2]) -> (R, [R; 2]) {
         let grad = grad * self.grad_scale + self.weight_decay * parameter;

@@ -9,6 +9,9 @@ use crate::backend::nest::Nest;
 use crate::backend::step::AdamStep;
 use crate::error::Result;
 
+/// CPU implementation of [`crate::backend::adam_8bit`].
+///
+/// # Errors
 /// See [`crate::backend::adam_8bit`].
 pub fn adam_8bit(
     parameter: View<'_>,
@@ -54,7 +57,7 @@ fn adam_as<T: Float, G: Float>(
         let blocks = means.zip(mean_scales).zip(squares.zip(square_scales));
         for (block, ((means, mean_scale), (squares, square_scale))) in blocks.enumerate() {
             let first = block * CODE_BLOCK;
-            // What a block's numbers are in full, for as long as the block is worked on.
+            // A block's dequantized values, while the block is updated.
             let mut full = [[0.0_f32; CODE_BLOCK]; 2];
             decode(Code::signed(), means, *mean_scale, &mut full[0]);
             decode(Code::unsigned(), squares, *square_scale, &mut full[1]);
@@ -74,7 +77,7 @@ fn adam_as<T: Float, G: Float>(
                 }
             });
             *mean_scale = encode(Code::signed(), &full[0], means, false);
-            // A square that became 0 would have the next step divide by next to nothing.
+            // If a square were quantized to 0, the next step would divide by almost 0.
             *square_scale = encode(Code::unsigned(), &full[1], squares, true);
         }
     });
@@ -87,8 +90,8 @@ fn decode(code: &Code, codes: &[u8], scale: f32, numbers: &mut [f32; CODE_BLOCK]
     }
 }
 
-/// Codes the first numbers, as many as there are codes, and gives their scale: the largest magnitude. With
-/// `keeps_above_zero`, a number above 0 stays so.
+/// Quantizes the first `codes.len()` numbers and returns their scale: the largest magnitude. With `keeps_above_zero`, a
+/// number above 0 is never quantized to 0.
 fn encode(code: &Code, numbers: &[f32; CODE_BLOCK], codes: &mut [u8], keeps_above_zero: bool) -> f32 {
     let scale = numbers[..codes.len()].iter().fold(0.0_f32, |most, number| most.max(number.abs()));
     let divisor = if scale > 0.0 { scale } else { 1.0 };

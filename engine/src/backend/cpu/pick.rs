@@ -6,15 +6,15 @@ use crate::backend::nest::Nest;
 use crate::error::{Error, Result};
 use crate::layout::Layout;
 
-/// The elements of `whole` that meet `places`, but for `axis`: where an axis is longer than that of `places`, its
-/// first ones.
+/// Narrows `whole` to the lengths of `places`, except along `axis`.
 fn met(op: &'static str, whole: &Layout, places: &Layout, axis: usize) -> Result<Layout> {
     (0..whole.shape().rank())
         .filter(|&other| other != axis)
         .try_fold(*whole, |layout, other| layout.narrow(op, other, 0, places.shape()[other]))
 }
 
-/// Calls `meet(element, place)` for every index: where the element named by it lies, and the one beside the index.
+/// Calls `meet(element, place)` for every index, with the offsets of the indexed element in `whole` and of the index's
+/// position in `beside`.
 fn each(
     op: &'static str,
     [whole, beside, places]: [View<'_>; 3],
@@ -43,6 +43,9 @@ fn each(
     wrong.map_or(Ok(()), |index| Err(Error::Index { op, index, size }))
 }
 
+/// CPU implementation of [`crate::backend::gather`].
+///
+/// # Errors
 /// See [`crate::backend::gather`].
 pub fn gather(out: View<'_>, input: View<'_>, places: View<'_>, axis: usize) -> Result<()> {
     match out.dtype.size() {
@@ -59,6 +62,9 @@ fn gather_as<T: bytemuck::Pod>(out: View<'_>, input: View<'_>, places: View<'_>,
     each("gather", [input, out, places], axis, |from, to| memory[to] = values[from])
 }
 
+/// CPU implementation of [`crate::backend::scatter_add`].
+///
+/// # Errors
 /// See [`crate::backend::scatter_add`].
 pub fn scatter_add(out: View<'_>, input: View<'_>, places: View<'_>, axis: usize) -> Result<()> {
     with_float!("scatter_add", out.dtype, T => {

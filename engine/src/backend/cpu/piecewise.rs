@@ -9,16 +9,19 @@ use crate::backend::nest::Nest;
 use crate::backend::{Piecewise, Side, View};
 use crate::error::Result;
 
-/// Slopes in one byte.
+/// Number of slopes per byte.
 const A_BYTE: usize = 4;
 
-// What the two bits say.
-/// −1; of two operands, that both slopes are 1, as one of them is NaN.
+// Meaning of the two bits.
+/// Slope −1; for two operands: both slopes are 1, as one of the operands is NaN.
 const ODD: u8 = 0;
 const FLAT: u8 = 1;
 const HALF: u8 = 2;
 const RISES: u8 = 3;
 
+/// CPU implementation of [`crate::backend::piecewise`].
+///
+/// # Errors
 /// See [`crate::backend::piecewise`].
 pub fn piecewise(
     out: View<'_>,
@@ -53,7 +56,7 @@ pub fn piecewise(
     })
 }
 
-/// Whether the left, as the larger of two, has the gradient.
+/// Returns the slope of the left operand of a maximum.
 fn shares<R: Real>(left: R, right: R) -> u8 {
     match left.partial_cmp(&right) {
         Some(std::cmp::Ordering::Greater) => RISES,
@@ -63,7 +66,7 @@ fn shares<R: Real>(left: R, right: R) -> u8 {
     }
 }
 
-/// Fills `out` and, two bits per element, `slopes`. Without a right operand, the left stands in.
+/// Fills `out` and, two bits per element, `slopes`. A missing right operand is replaced by the left.
 fn run<T: Float>(
     out: View<'_>,
     slopes: Option<View<'_>>,
@@ -108,6 +111,9 @@ fn run<T: Float>(
     Ok(())
 }
 
+/// CPU implementation of [`crate::backend::piecewise_backward`].
+///
+/// # Errors
 /// See [`crate::backend::piecewise_backward`].
 pub fn piecewise_backward(out: View<'_>, grad: Option<View<'_>>, slopes: View<'_>, side: Side) -> Result<()> {
     if let Some(grad) = grad {

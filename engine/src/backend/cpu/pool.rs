@@ -10,6 +10,9 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::layout::Layout;
 
+/// CPU implementation of [`crate::backend::max_pool`].
+///
+/// # Errors
 /// See [`crate::backend::max_pool`].
 pub fn max_pool(out: View<'_>, places: Option<View<'_>>, input: View<'_>, window: Window) -> Result<()> {
     with_float!("max_pool2d", out.dtype, T => {
@@ -54,7 +57,7 @@ fn noted<T: Float, P: Place>(
     Ok(())
 }
 
-/// Where the largest number of a window lies, and its place within the window. Of equal ones, the first counts.
+/// Returns the offset of a window's maximum and its position within the window. The first of equal elements wins.
 fn largest<T: Float>(values: &[T], plane: Plane, window: Window, place: usize) -> (usize, usize) {
     let mut best = None;
     let corner = window.corner(place);
@@ -72,6 +75,9 @@ fn largest<T: Float>(values: &[T], plane: Plane, window: Window, place: usize) -
     best.map_or((plane.first, 0), |(at, within, _)| (at, within))
 }
 
+/// CPU implementation of [`crate::backend::max_pool_backward`].
+///
+/// # Errors
 /// See [`crate::backend::max_pool_backward`].
 pub fn max_pool_backward(out: View<'_>, grad: View<'_>, places: View<'_>, window: Window) -> Result<()> {
     match places.dtype {
@@ -93,7 +99,7 @@ fn put_back<P: Place>(out: View<'_>, grad: View<'_>, places: View<'_>, window: W
             let from = source.plane(plane);
             for (place, note) in notes[plane * windows..][..windows].iter().enumerate() {
                 let [y, x] = window.pixel(place, note.at());
-                // Only memory that nobody wrote could name another pixel.
+                // Only uninitialized memory could refer to another pixel.
                 let element = y.zip(x).filter(|&(_, x)| x < width).and_then(|(y, x)| out.get_mut(y * width + x));
                 let element = element.ok_or(Error::Index { op: "max_pool2d", index: note.at() as i64, size: window.kernel[0] * window.kernel[1] })?;
                 let value = grads[from.at([place / window.places[1], place % window.places[1]])];
@@ -104,6 +110,9 @@ fn put_back<P: Place>(out: View<'_>, grad: View<'_>, places: View<'_>, window: W
     })
 }
 
+/// CPU implementation of [`crate::backend::avg_pool`].
+///
+/// # Errors
 /// See [`crate::backend::avg_pool`].
 pub fn avg_pool(out: View<'_>, input: View<'_>, window: Window, counts_padding: bool) -> Result<()> {
     with_float!("avg_pool2d", out.dtype, T => {
@@ -129,6 +138,9 @@ pub fn avg_pool(out: View<'_>, input: View<'_>, window: Window, counts_padding: 
     })
 }
 
+/// CPU implementation of [`crate::backend::avg_pool_backward`].
+///
+/// # Errors
 /// See [`crate::backend::avg_pool_backward`].
 pub fn avg_pool_backward(out: View<'_>, grad: View<'_>, window: Window, counts_padding: bool) -> Result<()> {
     with_float!("avg_pool2d", out.dtype, T => {
@@ -155,7 +167,7 @@ pub fn avg_pool_backward(out: View<'_>, grad: View<'_>, window: Window, counts_p
     })
 }
 
-/// A place within a window, as it is kept.
+/// A position within a window, as it is stored.
 trait Place: Pod + Send + Sync {
     fn of(place: usize) -> Self;
     fn at(self) -> usize;
@@ -190,7 +202,7 @@ struct Planes {
     strides: [usize; 4],
 }
 
-/// One of them.
+/// One of [`Planes`].
 #[derive(Clone, Copy)]
 struct Plane {
     first: usize,
@@ -218,7 +230,7 @@ impl Plane {
     }
 }
 
-/// The offsets from 0 to `length` whose pixels, counted from `start`, lie within `size`, each with its pixel.
+/// Returns the offsets from 0 to `length` whose pixels, counted from `start`, are within `size`, each with its pixel.
 fn within(start: isize, length: usize, size: usize) -> impl Iterator<Item = (usize, usize)> {
     let skipped = start.min(0).unsigned_abs();
     let first = start.max(0) as usize;
@@ -226,20 +238,20 @@ fn within(start: isize, length: usize, size: usize) -> impl Iterator<Item = (usi
 }
 
 impl Window {
-    /// The first pixel of the window at `place`, down and to the right; above and left of the image it is negative.
+    /// Returns the top left pixel, `[y, x]`, of the window at `place`; negative above and left of the image.
     fn corner(&self, place: usize) -> [isize; 2] {
         let place = [place / self.places[1], place % self.places[1]];
         [0, 1].map(|axis| (place[axis] * self.stride[axis]) as isize - self.padding[axis] as isize)
     }
 
-    /// The pixel at place `within` of the window at `place`; none in the padding.
+    /// Returns the pixel at index `within` of the window at `place`; `None` for a negative coordinate.
     fn pixel(&self, place: usize, within: usize) -> [Option<usize>; 2] {
         let (corner, within) = (self.corner(place), [within / self.kernel[1], within % self.kernel[1]]);
         [0, 1].map(|axis| corner[axis].checked_add_unsigned(within[axis]).and_then(|at| usize::try_from(at).ok()))
     }
 
-    /// How many pixels a mean is over: those of the window that lie in the image, or also those in its padding. What a
-    /// window has beyond the padding, where the last one is not full, never counts.
+    /// Returns the divisor of a mean: the number of the window's pixels within the image, optionally including padding.
+    /// The part of a window past the padding, where the last one is incomplete, is never counted.
     fn divisor(&self, corner: [isize; 2], size: [usize; 2], counts_padding: bool) -> f64 {
         let counted = [0, 1].map(|axis| {
             let (start, padding) = (corner[axis], if counts_padding { self.padding[axis] as isize } else { 0 });

@@ -6,7 +6,7 @@ use crate::backend::nest::Nest;
 use crate::error::Result;
 
 fn raised<R: Real>(base: R, exponent: f64) -> R {
-    // Roots are computed as such, as in PyTorch: the root of −∞ is NaN, its power with ½ would be ∞.
+    // An exponent of ½ computes the square root, as in PyTorch: √−∞ is NaN, while (−∞)^½ would be ∞.
     let base = base.wide();
     R::of(if exponent == 0.5 {
         base.sqrt()
@@ -17,6 +17,9 @@ fn raised<R: Real>(base: R, exponent: f64) -> R {
     })
 }
 
+/// CPU implementation of [`crate::backend::power`].
+///
+/// # Errors
 /// See [`crate::backend::power`].
 pub fn power(out: View<'_>, input: View<'_>, exponent: f64) -> Result<()> {
     with_float!("powf", out.dtype, T => {
@@ -28,6 +31,9 @@ pub fn power(out: View<'_>, input: View<'_>, exponent: f64) -> Result<()> {
     })
 }
 
+/// CPU implementation of [`crate::backend::power_backward`].
+///
+/// # Errors
 /// See [`crate::backend::power_backward`].
 pub fn power_backward(out: View<'_>, grad: Option<View<'_>>, input: View<'_>, exponent: f64) -> Result<()> {
     if let Some(grad) = grad {
@@ -38,7 +44,7 @@ pub fn power_backward(out: View<'_>, grad: Option<View<'_>>, input: View<'_>, ex
         let values = input.storage.read::<T>("powf")?;
         let mut memory = out.storage.write::<T>("powf")?;
         Nest::new([out.layout, input.layout]).each(|[at, from]| {
-            // A constant has no slope, not even where its formula would divide by 0.
+            // A constant has gradient 0, even where the formula would divide by 0.
             let slope = if exponent == 0.0 { factor } else { factor * raised(values[from].load(), exponent - 1.0) };
             memory[at] = T::store(memory[at].load() * slope);
         });

@@ -11,6 +11,9 @@ use crate::backend::nest::Nest;
 use crate::error::Result;
 use crate::layout::Layout;
 
+/// CPU implementation of [`crate::backend::sum`].
+///
+/// # Errors
 /// See [`crate::backend::sum`].
 pub fn sum(out: View<'_>, input: View<'_>, scale: f64, keep: f64) -> Result<()> {
     with_float!("sum", input.dtype, T => sum_as::<T>(out, input, [scale, keep].map(<T as Float>::Real::of)))
@@ -22,7 +25,7 @@ fn sum_as<T: Float>(out: View<'_>, input: View<'_>, [scale, keep]: [T::Real; 2])
     }
     let values = input.storage.read::<T>("sum")?;
     let mut memory = out.storage.write::<T>("sum")?;
-    // Axes that are kept make the outer loops; each of their places sums over the axes that are not.
+    // Kept axes are the outer loops; each of their positions sums over the other axes.
     let shape = input.layout.shape();
     let (kept, summed): (Vec<usize>, Vec<usize>) =
         (0..shape.rank()).partition(|&axis| out.layout.strides()[axis] != 0 && shape[axis] != 1);
@@ -30,7 +33,7 @@ fn sum_as<T: Float>(out: View<'_>, input: View<'_>, [scale, keep]: [T::Real; 2])
     let (out_layout, in_layout) = (out.layout.permute(&order), input.layout.permute(&order));
     let rows_innermost = kept.last().is_some_and(|&axis| input.layout.strides()[axis] == 1) && !summed.is_empty();
     if rows_innermost {
-        // The kept axis is the contiguous one: add whole rows, with sums in full precision.
+        // The contiguous axis is kept: add whole rows, with full-precision accumulators.
         sum_columns::<T>(&mut memory, &values, [&out_layout, &in_layout], kept.len(), [scale, keep]);
         return Ok(());
     }
@@ -57,7 +60,7 @@ fn trailing(layout: &Layout, axes: usize) -> Layout {
     (0..axes).fold(*layout, |layout, _| layout.select(0, 0))
 }
 
-/// The sum of all elements of these loops, in parts, so that the error stays small and threads can share them.
+/// Sums all elements of the loops, in parts, which keeps the error small and allows several threads.
 fn sum_all<T: Float>(values: &[T], nest: &Nest<1>) -> T::Real {
     let stride = nest.inner_strides()[0];
     let sum_part = |start: usize| {
@@ -78,7 +81,7 @@ fn sum_all<T: Float>(values: &[T], nest: &Nest<1>) -> T::Real {
     parts.into_iter().fold(T::Real::ZERO, |total, part| total + part)
 }
 
-/// Sums where the innermost axis that is kept is contiguous in the input: whole rows are added.
+/// Sums where the innermost kept axis is contiguous in the input: adds whole rows.
 fn sum_columns<T: Float>(
     memory: &mut [T],
     values: &[T],
@@ -105,6 +108,9 @@ fn sum_columns<T: Float>(
     });
 }
 
+/// CPU implementation of [`crate::backend::max`].
+///
+/// # Errors
 /// See [`crate::backend::max`].
 pub fn max(out: View<'_>, places: View<'_>, input: View<'_>, axis: usize) -> Result<()> {
     with_float!("max", input.dtype, T => {
@@ -128,6 +134,9 @@ pub fn max(out: View<'_>, places: View<'_>, input: View<'_>, axis: usize) -> Res
     })
 }
 
+/// CPU implementation of [`crate::backend::put`].
+///
+/// # Errors
 /// See [`crate::backend::put`].
 pub fn put(out: View<'_>, grad: View<'_>, places: View<'_>, axis: usize) -> Result<()> {
     super::elementwise::fill(out, 0.0)?;

@@ -10,6 +10,9 @@ use crate::storage::Reading;
 
 const OP: &str = "rms_norm";
 
+/// CPU implementation of [`crate::backend::rms_norm`].
+///
+/// # Errors
 /// See [`crate::backend::rms_norm`].
 pub fn rms_norm(
     out: View<'_>,
@@ -24,11 +27,17 @@ pub fn rms_norm(
     })
 }
 
+/// CPU implementation of [`crate::backend::rms_norm_again`].
+///
+/// # Errors
 /// See [`crate::backend::rms_norm_again`].
 pub fn rms_norm_again(out: View<'_>, inverse: View<'_>, input: View<'_>, weight: Option<View<'_>>) -> Result<()> {
     with_float!(OP, input.dtype, T => normalise::<T>(out, inverse, input, weight))
 }
 
+/// CPU implementation of [`crate::backend::rms_norm_backward`].
+///
+/// # Errors
 /// See [`crate::backend::rms_norm_backward`].
 pub fn rms_norm_backward(
     out: View<'_>,
@@ -43,6 +52,9 @@ pub fn rms_norm_backward(
     with_float!(OP, input.dtype, T => backward::<T>(out, inverse, input, weight))
 }
 
+/// CPU implementation of [`crate::backend::rms_norm_backward_weight`].
+///
+/// # Errors
 /// See [`crate::backend::rms_norm_backward_weight`].
 pub fn rms_norm_backward_weight(
     weight: View<'_>,
@@ -67,14 +79,14 @@ fn measure<T: Float>(inverse: View<'_>, input: View<'_>, epsilon: f64) -> Result
     Ok(())
 }
 
-/// The weights, if there are any, as [`weights`] reads them.
+/// Optional weights, as read by [`weights`].
 type Weights<'a, T> = Option<(Reading<'a, T>, View<'a>)>;
 
 fn weights<T: Float>(view: Option<View<'_>>) -> Result<Weights<'_, T>> {
     view.map(|view| Ok((view.storage.read::<T>(OP)?, view))).transpose()
 }
 
-/// The factor for each column.
+/// Returns the weight of a column, or 1 without weights.
 fn factor<T: Float>(weights: Option<&[T]>, column: usize) -> T::Real {
     weights.map_or(T::Real::ONE, |weights| weights[column].load())
 }
@@ -125,7 +137,7 @@ fn backward_weight<T: Float>(
     input: View<'_>,
     keep: f64,
 ) -> Result<()> {
-    /// Columns whose sums are kept at a time.
+    /// Columns whose sums are accumulated at a time.
     const COLUMNS: usize = 256;
     let (width, _) = row_sizes(input);
     let (values, grads) = (input.storage.read::<T>(OP)?, grad.storage.read::<T>(OP)?);

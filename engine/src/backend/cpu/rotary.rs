@@ -6,6 +6,9 @@ use super::number::{Float, Real, with_float};
 use crate::backend::{Rotation, View};
 use crate::error::Result;
 
+/// CPU implementation of [`crate::backend::rotary`].
+///
+/// # Errors
 /// See [`crate::backend::rotary`].
 pub fn rotary(heads: View<'_>, rotation: Rotation) -> Result<()> {
     with_float!("rotary", heads.dtype, T => turn::<T>(heads, rotation))
@@ -17,7 +20,7 @@ fn turn<T: Float>(view: View<'_>, rotation: Rotation) -> Result<()> {
     }
     let [_, places, heads, width] = [0, 1, 2, 3].map(|axis| view.layout.shape()[axis]);
     let half = width / 2;
-    // Angles in double precision: a position of many thousands leaves single precision few digits after the point.
+    // Angles in double precision: positions of many thousands leave few fractional digits in single precision.
     let frequencies: Vec<f64> = (0..half).map(|i| rotation.base.powf(-2.0 * i as f64 / width as f64)).collect();
     let head_distance = view.layout.strides()[2];
     let mut memory = view.storage.write::<T>("rotary")?;
@@ -44,7 +47,7 @@ fn turn<T: Float>(view: View<'_>, rotation: Rotation) -> Result<()> {
     Ok(())
 }
 
-/// How far apart the heads of one place and of the next are, in memory of the order batch, place, head, width.
+/// Returns the stride between groups of heads, one per position, in memory of the order batch, position, head, width.
 fn group_distance(view: View<'_>) -> usize {
     let (shape, strides) = (view.layout.shape(), view.layout.strides());
     let group = (shape[2] - 1) * strides[2] + shape[3];

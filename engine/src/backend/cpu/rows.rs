@@ -1,20 +1,20 @@
 //! Helpers for kernels over contiguous elements.
 //!
-//! Sums are made in lanes, each of every so-manieth number, as a processor's vectors hold them; how many lanes there
-//! are does not depend on the processor.
+//! Sums have a fixed number of lanes, one per vector element, each adding every n-th element; the number of lanes does
+//! not depend on the processor.
 
 use super::number::{Float, Real};
 use super::wide::wide;
 
 const LANES: usize = 16;
 
-/// `sum` plus `keep` times what is there; for a `keep` of 0, whatever that is.
+/// Returns `sum` plus `keep` times `there`; `there` is ignored if `keep` is 0.
 #[inline(always)]
 pub(super) fn kept<T: Float>(there: T, sum: T::Real, keep: T::Real) -> T {
     T::store(if keep == T::Real::ZERO { sum } else { keep * there.load() + sum })
 }
 
-/// The lanes' sum.
+/// Sums the lanes.
 #[inline(always)]
 fn total<R: Real>(lanes: [R; LANES]) -> R {
     let mut total = R::ZERO;
@@ -23,28 +23,28 @@ fn total<R: Real>(lanes: [R; LANES]) -> R {
 }
 
 wide! {
-    /// Writes the row's values.
+    /// Loads the row's values into `out`.
     pub(super) fn load[T: Float](out: &mut [T::Real], row: &[T]) {
         for (value, number) in out.iter_mut().zip(row) {
             *value = number.load();
         }
     }
 
-    /// Writes the elements nearest to `factor` times the values.
+    /// Stores `factor` times the values, rounded to the nearest elements.
     pub(super) fn store[T: Float](out: &mut [T], values: &[T::Real], factor: T::Real) {
         for (number, &value) in out.iter_mut().zip(values) {
             *number = T::store(factor * value);
         }
     }
 
-    /// Adds the row to sums.
+    /// Adds the row to `sums`.
     pub(super) fn add[T: Float](sums: &mut [T::Real], row: &[T]) {
         for (sum, number) in sums.iter_mut().zip(row) {
             *sum += number.load();
         }
     }
 
-    /// Writes sums, times `factor`, plus `keep` times the row.
+    /// Stores `factor` times the sums plus `keep` times the row.
     pub(super) fn put_sums[T: Float](row: &mut [T], sums: &[T::Real], factor: T::Real, keep: T::Real) {
         for (number, &sum) in row.iter_mut().zip(sums) {
             *number = kept(*number, factor * sum, keep);
@@ -58,14 +58,14 @@ wide! {
         }
     }
 
-    /// Multiplies the row.
+    /// Multiplies the row by `factor`.
     pub(super) fn scale[R: Real](row: &mut [R], factor: R) {
         for value in row {
             *value = *value * factor;
         }
     }
 
-    /// The sum.
+    /// Returns the sum.
     pub(super) fn sum[T: Float](row: &[T]) -> T::Real {
         let mut lanes = [T::Real::ZERO; LANES];
         let (chunks, rest) = row.as_chunks::<LANES>();
@@ -80,7 +80,7 @@ wide! {
         total(lanes)
     }
 
-    /// The sum of squared distances from `mean`.
+    /// Returns the sum of squared differences from `mean`.
     pub(super) fn squares[T: Float](row: &[T], mean: T::Real) -> T::Real {
         let mut lanes = [T::Real::ZERO; LANES];
         let (chunks, rest) = row.as_chunks::<LANES>();
@@ -97,7 +97,7 @@ wide! {
         total(lanes)
     }
 
-    /// The sum of products.
+    /// Returns the dot product.
     pub(super) fn dot[T: Float](left: &[T], right: &[T]) -> T::Real {
         let mut lanes = [T::Real::ZERO; LANES];
         let ((left, left_rest), (right, right_rest)) = (left.as_chunks::<LANES>(), right.as_chunks::<LANES>());
@@ -112,7 +112,7 @@ wide! {
         total(lanes)
     }
 
-    /// The largest; NaN if there is one, and below every element if there are none.
+    /// Returns the maximum: NaN if any element is NaN, −∞ for an empty row.
     pub(super) fn largest[T: Float](row: &[T]) -> T::Real {
         let mut lanes = [T::Real::LEAST; LANES];
         let (chunks, rest) = row.as_chunks::<LANES>();
@@ -127,7 +127,7 @@ wide! {
         lanes.into_iter().fold(T::Real::LEAST, Real::largest)
     }
 
-    /// Makes each element less by both values, the first first: so large numbers lose no digits.
+    /// Subtracts both values from each element, the first one first, so that large values lose no digits.
     pub(super) fn less[T: Float](row: &mut [T], values: [T::Real; 2]) {
         let [first, second] = values;
         for x in row {
@@ -135,35 +135,35 @@ wide! {
         }
     }
 
-    /// Makes each gradient `result · (gradient − sum)`.
+    /// Replaces each gradient by `result · (gradient − sum)`.
     pub(super) fn softmax_slopes[T: Float](grads: &mut [T], results: &[T], sum: T::Real) {
         for (g, y) in grads.iter_mut().zip(results) {
             *g = T::store(y.load() * (g.load() - sum));
         }
     }
 
-    /// Makes each gradient `gradient − exp(result) · sum`.
+    /// Replaces each gradient by `gradient − exp(result) · sum`.
     pub(super) fn log_softmax_slopes[T: Float](grads: &mut [T], results: &[T], sum: T::Real) {
         for (g, y) in grads.iter_mut().zip(results) {
             *g = T::store(g.load() - y.load().exp() * sum);
         }
     }
 
-    /// Makes each of `slopes` its product with the weight less the weight times `delta`.
+    /// Replaces each slope by `weight · (slope − delta)`.
     pub(super) fn slopes[R: Real](slopes: &mut [R], weights: &[R], delta: R) {
         for (slope, &weight) in slopes.iter_mut().zip(weights) {
             *slope = weight * (*slope - delta);
         }
     }
 
-    /// Makes each element e to its distance from `origin`.
+    /// Replaces each element x by exp(x − `origin`).
     pub(super) fn exponents[R: Real](row: &mut [R], origin: R) {
         for x in row {
             *x = (*x - origin).exp();
         }
     }
 
-    /// Writes e to each element's distance from `origin`, times `factor`.
+    /// Replaces each element x by exp(x − `origin`) · `factor`.
     pub(super) fn shares[T: Float](row: &mut [T], origin: T::Real, factor: T::Real) {
         for x in row {
             *x = T::store((x.load() - origin).exp() * factor);
@@ -171,7 +171,7 @@ wide! {
     }
 }
 
-/// The sum of e to each element's distance from `origin`.
+/// Returns the sum of exp(x − `origin`) over the row.
 pub(super) fn exponent_sum<T: Float>(row: &[T], origin: T::Real) -> T::Real {
     const PART: usize = 512;
     let mut exponents_of = [T::Real::ZERO; PART];
@@ -186,7 +186,7 @@ pub(super) fn exponent_sum<T: Float>(row: &[T], origin: T::Real) -> T::Real {
 }
 
 wide! {
-    /// The sum of values.
+    /// Returns the sum of values.
     pub(super) fn sum_of[R: Real](values: &[R]) -> R {
         let mut lanes = [R::ZERO; LANES];
         let (chunks, rest) = values.as_chunks::<LANES>();
@@ -201,7 +201,7 @@ wide! {
         total(lanes)
     }
 
-    /// The sum of products of values.
+    /// Returns the dot product of values.
     pub(super) fn dot_of[R: Real](left: &[R], right: &[R]) -> R {
         let mut lanes = [R::ZERO; LANES];
         let ((left, left_rest), (right, right_rest)) = (left.as_chunks::<LANES>(), right.as_chunks::<LANES>());

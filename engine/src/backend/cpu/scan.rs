@@ -5,6 +5,9 @@ use crate::backend::nest::Nest;
 use crate::backend::{Fold, Scan, View};
 use crate::error::Result;
 
+/// CPU implementation of [`crate::backend::scan`].
+///
+/// # Errors
 /// See [`crate::backend::scan`].
 pub fn scan(out: View<'_>, input: Option<View<'_>>, axis: usize, scan: Scan) -> Result<()> {
     if let Some(input) = input {
@@ -37,11 +40,14 @@ pub fn scan(out: View<'_>, input: Option<View<'_>>, axis: usize, scan: Scan) -> 
     })
 }
 
-/// See [`crate::backend::product_backward`].
+/// CPU implementation of [`crate::backend::product_backward`].
 ///
-/// The product is linear in each factor: the slope of factor j is the product of all before it times a sum over the
-/// results that it enters, of their gradients times the factors between. That sum follows from the next factor's, so
-/// that two walks over a line are enough, and nothing is divided: zeros are factors like any other.
+/// The product is linear in each factor: the gradient of factor j is the product of all factors before it, times the
+/// sum, over the results that contain it, of their gradients times the factors in between. This sum follows from that
+/// of the next factor, so two passes over a line suffice. Nothing is divided, so zeros need no special case.
+///
+/// # Errors
+/// See [`crate::backend::product_backward`].
 pub fn product_backward(out: View<'_>, grad: View<'_>, input: View<'_>, axis: usize, exclusive: bool) -> Result<()> {
     scan(out, Some(input), axis, Scan { fold: Fold::Product, exclusive: true, backwards: false })?;
     with_float!("cumprod", out.dtype, T => {

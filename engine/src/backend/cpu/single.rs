@@ -1,15 +1,16 @@
 //! Exponentials in single precision without branches or calls, so that loops vectorize.
 //!
-//! Polynomials are minimax fits of relative error, made by iteratively reweighted least squares at Chebyshev points.
-//! Nothing is fused, so results are the same on every processor; errors are stated in units in the last place (ulp).
+//! Polynomials are minimax fits of the relative error, computed by iteratively reweighted least squares at Chebyshev
+//! points. No multiply-add is fused, so results are the same on every processor; errors are given in units in the last
+//! place (ulp).
 
-/// 1.5 · 2²³: a number added to it is rounded to a whole one, which then stands in the lowest bits.
+/// 1.5 · 2²³: adding it to a number rounds to an integer, which is then in the lowest bits.
 const ROUND: f32 = 12_582_912.0;
 
-/// ln 2, in a part of few bits, so that its product with a small integer is exact, and the rest.
+/// ln 2 in two parts: one with few bits, so that its product with a small integer is exact, and the remainder.
 const LN_2: [f32; 2] = [0.693_359_4, -2.121_944_4e-4];
 
-/// The polynomial's value, coefficients from the highest power down.
+/// Evaluates a polynomial, coefficients from the highest power down.
 #[inline(always)]
 fn polynomial<const N: usize>(x: f32, coefficients: [f32; N]) -> f32 {
     let mut value = 0.0;
@@ -21,10 +22,10 @@ fn polynomial<const N: usize>(x: f32, coefficients: [f32; N]) -> f32 {
     value
 }
 
-/// eˣ within 1 ulp; subnormal results within 1 of theirs.
+/// Computes eˣ within 1 ulp; subnormal results within 1 ulp of theirs.
 #[inline(always)]
 pub(super) fn exp(x: f32) -> f32 {
-    // Below the first bound all is 0, above the second all is infinite; NaN passes both.
+    // Below the first bound the result is 0, above the second infinite; NaN passes both.
     let x = if x < -104.0 { -104.0 } else { x };
     let x = if x > 89.0 { 89.0 } else { x };
     let rounded = x * std::f32::consts::LOG2_E + ROUND;
@@ -33,18 +34,18 @@ pub(super) fn exp(x: f32) -> f32 {
     let rest = (x - whole * LN_2[0]) - whole * LN_2[1];
     let series = polynomial(rest, [1.381_314_4e-3, 8.369_419e-3, 4.166_845_7e-2, 1.666_651_5e-1, 4.999_999_3e-1]);
     let value = (rest * rest * series + rest) + 1.0;
-    // In two steps: 2^power itself may be too large or too small for a number.
+    // In two steps: 2^power itself may overflow or underflow.
     let half = power >> 1;
     value * power_of_two(half) * power_of_two(power.wrapping_sub(half))
 }
 
-/// 2^power, for powers of normal numbers.
+/// Computes 2^power, for results that are normal numbers.
 #[inline(always)]
 fn power_of_two(power: i32) -> f32 {
     f32::from_bits((power.wrapping_add(127) as u32) << 23)
 }
 
-/// The hyperbolic tangent within 2 ulp.
+/// Computes the hyperbolic tangent within 2 ulp.
 #[inline(always)]
 pub(super) fn tanh(x: f32) -> f32 {
     let (magnitude, square) = (x.abs(), x * x);
@@ -54,7 +55,7 @@ pub(super) fn tanh(x: f32) -> f32 {
     (if magnitude < 0.55 { near } else { far }).copysign(x)
 }
 
-/// The error function within 2 ulp.
+/// Computes the error function within 2 ulp.
 #[inline(always)]
 pub(super) fn erf(x: f32) -> f32 {
     let (magnitude, square) = (x.abs(), x * x);
@@ -71,7 +72,7 @@ pub(super) fn erf(x: f32) -> f32 {
         ],
     );
     let near = magnitude + magnitude * series;
-    // 1 − erf is e to a polynomial; from 4 on, erf is 1 in single precision.
+    // 1 − erf is the exponential of a polynomial; from 4 on, erf is 1 in single precision.
     let capped = if magnitude > 4.0 { 4.0 } else { magnitude };
     let exponent = polynomial(
         capped,
@@ -85,7 +86,7 @@ pub(super) fn erf(x: f32) -> f32 {
 mod tests {
     use super::*;
 
-    /// The largest error over numbers spread over all magnitudes between 2⁻³⁰ and `largest`, both signs.
+    /// Returns the largest error over samples of all magnitudes between 2⁻³⁰ and `largest`, of both signs.
     fn worst(function: fn(f32) -> f32, exact: fn(f64) -> f64, largest: f32) -> f64 {
         let (first, last) = (2.0_f32.powi(-30).to_bits(), largest.to_bits());
         let numbers = (first..=last).step_by(97).map(f32::from_bits).flat_map(|x| [x, -x]);

@@ -8,24 +8,27 @@ use super::rows;
 use crate::backend::View;
 use crate::error::Result;
 
-/// The last axis' length, and how many such rows make a task.
+/// Returns the length of the last axis, and the number of rows per task.
 pub(super) fn row_sizes(view: View<'_>) -> (usize, usize) {
     let width = view.layout.shape().last().copied().unwrap_or(1).max(1);
     (width, (ELEMENTS_A_TASK / width).max(1))
 }
 
-/// The elements of a contiguous view.
+/// Returns the elements of a contiguous view.
 pub(super) fn part<'a, T>(memory: &'a [T], view: View<'_>) -> &'a [T] {
     let first = view.layout.offset();
     &memory[first.min(memory.len())..][..view.layout.elements()]
 }
 
-/// The elements of a contiguous view, to write.
+/// Returns the elements of a contiguous view, to write.
 pub(super) fn part_mut<'a, T>(memory: &'a mut [T], view: View<'_>) -> &'a mut [T] {
     let first = view.layout.offset().min(memory.len());
     &mut memory[first..][..view.layout.elements()]
 }
 
+/// CPU implementation of [`crate::backend::softmax`].
+///
+/// # Errors
 /// See [`crate::backend::softmax`].
 pub fn softmax(out: View<'_>, input: Option<View<'_>>) -> Result<()> {
     with_float!("softmax", out.dtype, T => by_rows::<T>(out, input, softmax_row))
@@ -36,6 +39,9 @@ fn softmax_row<T: Float>(row: &mut [T]) {
     rows::shares(row, largest, T::Real::ONE / sum);
 }
 
+/// CPU implementation of [`crate::backend::log_softmax`].
+///
+/// # Errors
 /// See [`crate::backend::log_softmax`].
 pub fn log_softmax(out: View<'_>, input: Option<View<'_>>) -> Result<()> {
     with_float!("log_softmax", out.dtype, T => by_rows::<T>(out, input, log_softmax_row))
@@ -46,7 +52,7 @@ fn log_softmax_row<T: Float>(row: &mut [T]) {
     rows::less(row, [largest, sum.ln()]);
 }
 
-/// A row's largest number and the sum of e to each element's distance from it.
+/// Returns a row's maximum m, and the sum of exp(x − m).
 pub(super) fn exponent_sum<T: Float>(row: &[T]) -> (T::Real, T::Real) {
     let largest = rows::largest(row);
     (largest, rows::exponent_sum(row, largest))
@@ -62,6 +68,9 @@ fn by_rows<T: Float>(out: View<'_>, input: Option<View<'_>>, change: impl Fn(&mu
     Ok(())
 }
 
+/// CPU implementation of [`crate::backend::softmax_backward`].
+///
+/// # Errors
 /// See [`crate::backend::softmax_backward`].
 pub fn softmax_backward(out: View<'_>, grad: Option<View<'_>>, result: View<'_>) -> Result<()> {
     with_float!("softmax", out.dtype, T => backward_by_rows::<T>(out, grad, result, softmax_row_backward))
@@ -71,6 +80,9 @@ fn softmax_row_backward<T: Float>(grads: &mut [T], results: &[T]) {
     rows::softmax_slopes(grads, results, rows::dot(grads, results));
 }
 
+/// CPU implementation of [`crate::backend::log_softmax_backward`].
+///
+/// # Errors
 /// See [`crate::backend::log_softmax_backward`].
 pub fn log_softmax_backward(out: View<'_>, grad: Option<View<'_>>, result: View<'_>) -> Result<()> {
     with_float!("log_softmax", out.dtype, T => backward_by_rows::<T>(out, grad, result, log_softmax_row_backward))

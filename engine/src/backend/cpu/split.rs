@@ -3,9 +3,9 @@
 use super::ELEMENTS_A_TASK;
 use crate::backend::code::CODE_BLOCK;
 
-/// What can be cut at a place: a buffer, or several of the same length.
+/// A buffer, or several of the same length, that can be split at an element.
 pub(super) trait Split: Send + Sized {
-    /// What is before element `at`, and the rest.
+    /// Splits into the elements before `at` and the rest.
     fn split(self, at: usize) -> (Self, Self);
 }
 
@@ -35,7 +35,7 @@ impl<A: Split, B: Split> Split for (A, B) {
     }
 }
 
-/// A buffer with one number for each [`CODE_BLOCK`] elements of the others. It is cut only between blocks.
+/// A buffer with one element per [`CODE_BLOCK`] elements of the others. It is split only between blocks.
 pub(super) struct ByBlock<'a>(pub(super) &'a mut [f32]);
 
 impl Split for ByBlock<'_> {
@@ -46,7 +46,7 @@ impl Split for ByBlock<'_> {
 }
 
 /// Calls `work(start, length, piece)` for pieces of `length` elements of `whole`, on several threads if it is large.
-/// Pieces begin at multiples of [`ELEMENTS_A_TASK`], which is one of [`CODE_BLOCK`].
+/// Pieces start at multiples of [`ELEMENTS_A_TASK`], itself a multiple of [`CODE_BLOCK`].
 pub(super) fn in_pieces<S: Split>(length: usize, whole: S, work: &(impl Fn(usize, usize, S) + Sync)) {
     fn cut<S: Split>(start: usize, length: usize, whole: S, work: &(impl Fn(usize, usize, S) + Sync)) {
         if length <= ELEMENTS_A_TASK {

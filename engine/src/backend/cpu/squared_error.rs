@@ -5,11 +5,14 @@ use crate::backend::View;
 use crate::backend::nest::Nest;
 use crate::error::Result;
 
+/// CPU implementation of [`crate::backend::squared_error`].
+///
+/// # Errors
 /// See [`crate::backend::squared_error`].
 pub fn squared_error(loss: View<'_>, left: View<'_>, right: View<'_>, scale: f64) -> Result<()> {
     with_float!("mse_loss", left.dtype, T => {
         let (l, r) = (left.storage.read::<T>("mse_loss")?, right.storage.read::<T>("mse_loss")?);
-        // Each difference in the type's own arithmetic, their sum in double precision: it may be long.
+        // Differences are computed in the type's arithmetic, their sum in double precision, as it may be long.
         let mut total = 0.0;
         Nest::new([left.layout, right.layout]).each(|[at_left, at_right]| {
             let difference = l[at_left].load() - r[at_right].load();
@@ -21,6 +24,9 @@ pub fn squared_error(loss: View<'_>, left: View<'_>, right: View<'_>, scale: f64
     })
 }
 
+/// CPU implementation of [`crate::backend::squared_error_backward`].
+///
+/// # Errors
 /// See [`crate::backend::squared_error_backward`].
 pub fn squared_error_backward(
     out: View<'_>,

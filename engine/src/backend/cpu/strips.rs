@@ -1,4 +1,4 @@
-//! Reads tensors of shape `[batch, heads, positions, width]` by tiles, and writes them row by row from many threads.
+//! Reads tensors of shape `[batch, heads, positions, width]` by tiles, and writes them by rows from several threads.
 #![expect(unsafe_code, reason = "heads lie between one another, so that no slices could be given to threads")]
 
 use std::marker::PhantomData;
@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::layout::Layout;
 use crate::storage::Reading;
 
-/// Lengths and strides of `[batch, heads, places, width]`; the width is 1 where the layout has no such axis.
+/// Returns lengths and strides of `[batch, heads, positions, width]`; the width is 1 if the layout lacks that axis.
 fn axes(layout: &Layout) -> ([usize; 4], [usize; 3]) {
     let (shape, strides) = (layout.shape(), layout.strides());
     let width = shape.get(3).copied().unwrap_or(1);
@@ -20,7 +20,7 @@ fn axes(layout: &Layout) -> ([usize; 4], [usize; 3]) {
     ([shape[0], shape[1], shape[2], width], [strides[0], strides[1], strides[2]])
 }
 
-/// A tensor being read.
+/// A tensor to read.
 pub(super) struct Strips<'a, T> {
     memory: Reading<'a, T>,
     offset: usize,
@@ -29,39 +29,39 @@ pub(super) struct Strips<'a, T> {
 }
 
 impl<'a, T: Float> Strips<'a, T> {
-    /// Borrows it. Rows must be contiguous.
+    /// Borrows the tensor. Its rows must be contiguous.
     pub(super) fn read(view: View<'a>) -> Result<Self> {
         let (lengths, strides) = axes(view.layout);
         Ok(Self { memory: view.storage.read("attention")?, offset: view.layout.offset(), lengths, strides })
     }
 
-    /// How many examples it has.
+    /// Returns the batch size.
     pub(super) fn batches(&self) -> usize {
         self.lengths[0]
     }
 
-    /// How many heads it has.
+    /// Returns the number of heads.
     pub(super) fn heads(&self) -> usize {
         self.lengths[1]
     }
 
-    /// How many places it has.
+    /// Returns the number of positions.
     pub(super) fn places(&self) -> usize {
         self.lengths[2]
     }
 
-    /// How long a row is.
+    /// Returns the row length.
     pub(super) fn width(&self) -> usize {
         self.lengths[3]
     }
 
-    /// The row of `[batch, head, place]`.
+    /// Returns the row of `[batch, head, position]`.
     pub(super) fn row(&self, place: [usize; 3]) -> &[T] {
         let first: usize = place.iter().zip(self.strides).map(|(place, stride)| place * stride).sum();
         &self.memory[self.offset + first..][..self.lengths[3]]
     }
 
-    /// The rows of some places: where they are, or widened into `scratch`.
+    /// Returns the rows of a range of positions: a view of the memory, or widened into `scratch`.
     pub(super) fn tile<'b>(
         &'b self,
         [batch, head]: [usize; 2],
@@ -81,7 +81,7 @@ impl<'a, T: Float> Strips<'a, T> {
     }
 }
 
-/// A tensor being written.
+/// A tensor to write.
 pub(super) struct StripsMut<'a, T> {
     memory: *mut T,
     offset: usize,
@@ -90,14 +90,16 @@ pub(super) struct StripsMut<'a, T> {
     borrow: PhantomData<&'a mut [T]>,
 }
 
-// SAFETY: it stands for a mutable borrow of a slice, whose rows are given out by a function that is unsafe.
+// SAFETY: the type acts as a mutable borrow of a slice, whose rows are accessed only through an unsafe function.
 unsafe impl<T: Send> Send for StripsMut<'_, T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Sync for StripsMut<'_, T> {}
 
 impl<'a, T> StripsMut<'a, T> {
-    /// Tensors in one memory, such as the three gradients in one buffer. Panics unless every element has a place of its
-    /// own, as it has in memory of the order batch, place, head, width.
+    /// Shares one memory between tensors, such as the three gradients in one buffer.
+    ///
+    /// # Panics
+    /// If elements overlap, or the memory order is not batch, position, head, width.
     pub(super) fn share<const N: usize>(memory: &'a mut [T], layouts: [&Layout; N]) -> [Self; N] {
         let mut windows: Vec<(usize, usize)> = Vec::with_capacity(N);
         let periods = layouts.map(|layout| {
@@ -108,7 +110,7 @@ impl<'a, T> StripsMut<'a, T> {
             let all_places = lengths[2].saturating_sub(1) * strides[2] + group;
             let in_order = apart(1, lengths[3]) && apart(2, group) && apart(0, all_places);
             assert!(in_order && layout.end() <= memory.len(), "memory is in the order batch, place, head, width");
-            // Windows of heads come again at multiples of this.
+            // Windows of heads repeat at multiples of this.
             match (lengths[2] > 1, lengths[0] > 1) {
                 (true, false) => strides[2],
                 (true, true) if strides[0].is_multiple_of(strides[2]) => strides[2],
@@ -129,11 +131,11 @@ impl<'a, T> StripsMut<'a, T> {
         })
     }
 
-    /// The row of `[batch, head, place]`. Panics if there is none.
+    /// Returns the row of `[batch, head, position]`. Panics if it is out of range.
     ///
     /// # Safety
     ///
-    /// Nobody else has this row at the same time.
+    /// No other reference to this row may exist at the same time.
     #[expect(
         clippy::mut_from_ref,
         reason = "rows are given out one by one, and the caller sees to it that each is once"
@@ -142,8 +144,8 @@ impl<'a, T> StripsMut<'a, T> {
         let exists = place.iter().zip(self.lengths).all(|(&place, length)| place < length);
         assert!(exists, "a row that the tensor has");
         let first: usize = place.iter().zip(self.strides).map(|(place, stride)| place * stride).sum();
-        // SAFETY: the row ends within the memory, and rows do not overlap, as was checked when this was made; the
-        // memory is borrowed for as long as this lives.
+        // SAFETY: the row ends within the memory, and rows do not overlap, as `share` checked; the memory is borrowed
+        // for as long as `self` exists.
         unsafe { std::slice::from_raw_parts_mut(self.memory.wrapping_add(self.offset + first), self.lengths[3]) }
     }
 }

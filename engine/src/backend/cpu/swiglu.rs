@@ -11,6 +11,9 @@ use crate::storage::{Reading, Storage};
 
 const OP: &str = "swiglu";
 
+/// CPU implementation of [`crate::backend::swiglu`].
+///
+/// # Errors
 /// See [`crate::backend::swiglu`].
 pub fn swiglu(out: View<'_>, gate: View<'_>, up: View<'_>) -> Result<()> {
     with_float!(OP, out.dtype, T => {
@@ -31,6 +34,9 @@ fn sigmoid<R: Real>(x: R) -> R {
     R::ONE / (R::ONE + (-x).exp())
 }
 
+/// CPU implementation of [`crate::backend::swiglu_backward`].
+///
+/// # Errors
 /// See [`crate::backend::swiglu_backward`].
 pub fn swiglu_backward(grad: View<'_>, inputs: [View<'_>; 2], gradients: [Option<View<'_>>; 2]) -> Result<()> {
     with_float!(OP, grad.dtype, T => {
@@ -43,13 +49,13 @@ pub fn swiglu_backward(grad: View<'_>, inputs: [View<'_>; 2], gradients: [Option
     })
 }
 
-/// The gradients of gate and up from `[grad, gate, up]`.
+/// Returns the gradients of gate and up from `[grad, gate, up]`.
 fn slopes<R: Real>([grad, gate, up]: [R; 3]) -> (R, R) {
     let share = sigmoid(gate);
     (grad * up * share * (R::ONE + gate * (R::ONE - share)), grad * gate * share)
 }
 
-/// Where a known number is found: in memory that is only read, or in that of a gradient before it is overwritten.
+/// The source of an operand: memory that is only read, or a gradient's memory before it is overwritten.
 enum Source<'a, T> {
     Read(Reading<'a, T>, View<'a>),
     Overwritten(usize),
@@ -63,7 +69,7 @@ impl<'a, T: Float> Source<'a, T> {
         }
     }
 
-    /// The elements to read from `start` on, where these are not in memory that is written.
+    /// Returns the elements from `start` on, or `None` if they are in memory that is written.
     fn from(&self, start: usize) -> Option<&[T]> {
         match self {
             Self::Read(memory, view) => Some(&part(memory, *view)[start..]),
@@ -71,7 +77,7 @@ impl<'a, T: Float> Source<'a, T> {
         }
     }
 
-    /// The number at `place`, of `outs` what stands there in each gradient's memory.
+    /// Returns the element at `place`; `outs` are the elements there in each gradient's memory.
     fn at(&self, read: Option<&[T]>, place: usize, outs: &[T]) -> T::Real {
         match self {
             Self::Overwritten(out) => outs[*out].load(),

@@ -11,6 +11,9 @@ use super::number::{Float, with_float};
 use crate::backend::{View, Window};
 use crate::error::Result;
 
+/// CPU implementation of [`crate::backend::unfold`].
+///
+/// # Errors
 /// See [`crate::backend::unfold`].
 pub fn unfold(out: View<'_>, image: View<'_>, window: Window) -> Result<()> {
     with_float!("conv2d", out.dtype, T => {
@@ -24,6 +27,9 @@ pub fn unfold(out: View<'_>, image: View<'_>, window: Window) -> Result<()> {
     })
 }
 
+/// CPU implementation of [`crate::backend::fold_add`].
+///
+/// # Errors
 /// See [`crate::backend::fold_add`].
 pub fn fold_add(image: View<'_>, columns: View<'_>, window: Window) -> Result<()> {
     with_float!("conv2d", image.dtype, T => {
@@ -47,16 +53,16 @@ pub fn fold_add(image: View<'_>, columns: View<'_>, window: Window) -> Result<()
     })
 }
 
-/// Where the elements of columns come from.
+/// The mapping between elements of columns and pixels of the image.
 struct Columns {
     window: Window,
-    /// Rows of the columns, which are the kernel's places in each channel, and how far apart they and their elements
-    /// are.
+    /// Rows of the columns, one per kernel element of each channel; output positions per row; strides of rows and
+    /// positions.
     rows: usize,
     places: usize,
     down: usize,
     right: usize,
-    /// The image's height and width, where it begins, and the distances along its axes.
+    /// The image's height and width, its offset, and the strides of its axes.
     size: [usize; 2],
     offset: usize,
     strides: [usize; 3],
@@ -76,7 +82,7 @@ impl Columns {
         Self { window, rows, places, down, right, size, offset: of_image.offset(), strides }
     }
 
-    /// Whether each of the image's channels ends before the next begins.
+    /// Returns whether each channel of the image ends before the next begins.
     fn is_by_channels(&self) -> bool {
         let lengths = self.size.iter().zip(&self.strides[1..]);
         self.strides[0] > lengths.map(|(length, stride)| length.saturating_sub(1) * stride).sum()
@@ -86,8 +92,8 @@ impl Columns {
         (ELEMENTS_A_TASK / self.places.max(1)).max(1)
     }
 
-    /// Calls `run(places, y)` for each run of places in one line of the result, with their line of the image if they
-    /// are not in the padding.
+    /// Calls `run(places, y)` for each run of positions in one line of the output; `y` is their line of the image, or
+    /// `None` in the padding.
     fn runs(&self, row: usize, mut run: impl FnMut(Range<usize>, Option<usize>)) {
         let Window { kernel, stride, padding, places: [_, width], first, .. } = self.window;
         let i = row / kernel[1] % kernel[0];
@@ -101,14 +107,14 @@ impl Columns {
         }
     }
 
-    /// Where in the image's line the place lies, unless in the padding.
+    /// Returns the x coordinate of a position in the image, or `None` in the padding.
     fn column(&self, row: usize, place: usize) -> Option<usize> {
         let Window { kernel, stride, padding, places: [_, width], first, .. } = self.window;
         let x = (first + place) % width * stride[1] + row % kernel[1];
         x.checked_sub(padding[1]).filter(|&x| x < self.size[1])
     }
 
-    /// Which of a run's places are not in the padding, if the result moves by single pixels.
+    /// Returns the part of a run that is not in the padding, for a horizontal stride of 1.
     fn inside(&self, row: usize, run: &Range<usize>) -> Range<usize> {
         let (j, padding, width) = (row % self.window.kernel[1], self.window.padding[1], self.window.places[1]);
         let x = (self.window.first + run.start) % width;

@@ -1,4 +1,4 @@
-//! Sums of squared distances from a mean.
+//! Sums of squared differences from a mean.
 
 use super::number::{Float, Real, with_float};
 use crate::backend::View;
@@ -6,11 +6,14 @@ use crate::backend::nest::Nest;
 use crate::error::Result;
 use crate::layout::Layout;
 
-/// The layout without the axes for which `leave` holds.
+/// Returns the layout without the axes for which `leave` is true.
 fn without(layout: &Layout, leave: impl Fn(usize) -> bool) -> Layout {
     (0..layout.shape().rank()).rev().filter(|&axis| leave(axis)).fold(*layout, |layout, axis| layout.select(axis, 0))
 }
 
+/// CPU implementation of [`crate::backend::exact_mean`].
+///
+/// # Errors
 /// See [`crate::backend::exact_mean`].
 pub fn exact_mean(out: View<'_>, input: View<'_>) -> Result<()> {
     with_float!("var", input.dtype, T => {
@@ -33,6 +36,9 @@ pub fn exact_mean(out: View<'_>, input: View<'_>) -> Result<()> {
     })
 }
 
+/// CPU implementation of [`crate::backend::variance`].
+///
+/// # Errors
 /// See [`crate::backend::variance`].
 pub fn variance(out: View<'_>, input: View<'_>, mean: View<'_>, scale: f64) -> Result<()> {
     with_float!("var", out.dtype, T => {
@@ -41,7 +47,7 @@ pub fn variance(out: View<'_>, input: View<'_>, mean: View<'_>, scale: f64) -> R
         let mut memory = out.storage.write::<T>("var")?;
         let shape = input.layout.shape();
         let summed = |axis: usize| out.layout.strides()[axis] == 0 || shape[axis] == 1;
-        // The first element along the summed axes, and these axes themselves.
+        // The first element along the summed axes, and the summed axes themselves.
         let outer = |layout: &Layout| without(layout, summed);
         let inner = without(input.layout, |axis| !summed(axis));
         if input.layout.elements() == 0 {
@@ -60,6 +66,9 @@ pub fn variance(out: View<'_>, input: View<'_>, mean: View<'_>, scale: f64) -> R
     })
 }
 
+/// CPU implementation of [`crate::backend::variance_backward`].
+///
+/// # Errors
 /// See [`crate::backend::variance_backward`].
 pub fn variance_backward(
     out: View<'_>,

@@ -6,6 +6,9 @@ use crate::backend::View;
 use crate::backend::nest::Nest;
 use crate::error::Result;
 
+/// CPU implementation of [`crate::backend::where_cond`].
+///
+/// # Errors
 /// See [`crate::backend::where_cond`].
 pub fn where_cond(out: View<'_>, condition: View<'_>, left: Option<View<'_>>, right: Option<View<'_>>) -> Result<()> {
     // Elements are moved, not computed with; zero is all bits 0 in every type.
@@ -40,6 +43,9 @@ fn where_as<T: Pod>(out: View<'_>, condition: View<'_>, [left, right]: [Option<V
     Ok(())
 }
 
+/// CPU implementation of [`crate::backend::clear`].
+///
+/// # Errors
 /// See [`crate::backend::clear`].
 pub fn clear(out: View<'_>, condition: View<'_>, wanted: bool) -> Result<()> {
     match out.dtype.size() {

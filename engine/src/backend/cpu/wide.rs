@@ -1,9 +1,9 @@
 //! Compiles functions a second time for processors with wider vectors.
 //!
-//! Which of the two runs is found out when it is called. Both do the same operations in the same order, none fused, so
-//! they give the same numbers to the bit.
+//! The version is selected at each call. Both run the same operations in the same order, without fused multiply-add, so
+//! their results are identical to the bit.
 
-/// Writes a function whose loops use the widest vectors that the processor has. Its generic parameters stand in square
+/// Defines a function whose loops use the widest vectors of the processor. Its generic parameters are in square
 /// brackets.
 macro_rules! wide {
     ($($(#[$meta:meta])* $visibility:vis fn $name:ident[$($generics:tt)*](
@@ -22,7 +22,7 @@ macro_rules! wide {
                 }
                 if std::arch::is_x86_feature_detected!("avx2") {
                     #[expect(unsafe_code, reason = "the instructions exist only on some processors")]
-                    // SAFETY: this processor has them.
+                    // SAFETY: the processor supports AVX2.
                     return unsafe { with_avx2($($argument),*) };
                 }
             }
