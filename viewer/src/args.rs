@@ -8,6 +8,10 @@ mod explain;
 mod growth;
 mod join;
 mod oom;
+#[cfg(feature = "engine")]
+mod record;
+#[cfg(not(feature = "engine"))]
+#[path = "args/record_disabled.rs"]
 mod record;
 mod render;
 mod run;
@@ -29,7 +33,7 @@ pub use render::{
 };
 pub use run::ProgramArguments;
 pub use symbolize::SymbolizeArguments;
-pub use values::{At, Categories, ComparedAt, GroupKeys, RunDevice, Where};
+pub use values::{At, Categories, ComparedAt, GroupKeys, Where};
 pub use whatif::{Scaled, WhatIfArguments};
 
 use std::path::PathBuf;

@@ -94,9 +94,9 @@ fn execute(arguments: Arguments) -> Result<Status, Failure> {
         Some(Command::Run(arguments)) => run::run(&arguments),
         Some(Command::Record(arguments)) => {
             let status = on_stdout(|page| record::run(&arguments, page))?;
-            if arguments.open {
+            if let Some(file) = arguments.to_open() {
                 let summary = if arguments.json { Summary::None } else { Summary::Peak };
-                open(&[arguments.file()], summary)?;
+                open(&[file], summary)?;
             }
             Ok(status)
         }

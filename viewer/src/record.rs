@@ -1,5 +1,4 @@
-//! `highwater record`: runs a built-in training step of the engine and records it. The only file of this crate that
-//! uses the engine.
+//! `highwater record`: runs a built-in training step of the engine and records it.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,14 +10,12 @@ use highwater_analysis::series::Series;
 use highwater_analysis::summary::{DeviceSummary, of_device};
 use highwater_app::example::Example;
 use highwater_app::figures::moment::{PeakFigure, count_of};
-use highwater_engine::DType;
-use highwater_engine::optim::Form;
-use highwater_engine::scenario::{self, DeviceChoice, OptimizerKind, Options, Report, Sizes};
+use highwater_engine::scenario::{self, Options, Report};
 use highwater_snapshots::Trace;
 use highwater_snapshots::units::{format_bytes, format_count};
 use serde::Serialize;
 
-use crate::args::{RecordArguments, RunDevice};
+use crate::args::RecordArguments;
 use crate::cli::input::recording::{read, spinner};
 use crate::cli::output::caveats::{self, problem_texts};
 use crate::cli::output::outcome::{Failure, Status};
@@ -66,7 +63,7 @@ pub fn run(arguments: &RecordArguments, page: &mut Page<'_>) -> Result<Status, F
     let name = arguments.scenario.as_deref().unwrap_or_default();
     let file = arguments.file();
     let turning = spinner(format!("recording {name}"));
-    let report = scenario::record(name, &options(arguments)?, &file);
+    let report = scenario::record(name, &arguments.options(), &file);
     turning.finish_and_clear();
     let report = report.map_err(|error| Failure::Record(error.to_string()))?;
     let answer = Answer::of(name, &file, &report, read(&file)?.trace);
@@ -76,58 +73,6 @@ pub fn run(arguments: &RecordArguments, page: &mut Page<'_>) -> Result<Status, F
         answer.print(page)?;
     }
     Ok(if report.oom.is_some() { Status::Unsound } else { Status::Fine })
-}
-
-fn options(arguments: &RecordArguments) -> Result<Options, Failure> {
-    let model = &arguments.model;
-    let optimizer = arguments.optimizer.as_deref().map(str::parse::<OptimizerKind>).transpose();
-    let dtype = |name: &Option<String>| name.as_deref().and_then(DType::from_name);
-    let forms =
-        [(arguments.foreach, Form::Foreach), (arguments.no_foreach, Form::PerTensor), (arguments.fused, Form::Fused)];
-    Ok(Options {
-        device: match arguments.device {
-            RunDevice::Meta => DeviceChoice::Meta,
-            RunDevice::MetaForCuda => DeviceChoice::MetaForCuda,
-            RunDevice::Cpu => DeviceChoice::Cpu,
-            RunDevice::Cuda(ordinal) => DeviceChoice::Cuda(ordinal),
-        },
-        steps: arguments.steps,
-        sizes: Sizes {
-            batch: model.batch,
-            seq: model.seq,
-            width: model.width,
-            layers: model.layers,
-            heads: model.heads,
-            key_heads: model.key_heads,
-            hidden: model.hidden,
-            freeze: model.freeze,
-            vocab: model.vocab,
-            positions: model.positions,
-            classes: model.classes,
-            image: model.image,
-            patch: model.patch,
-            samples: model.samples,
-            chunk: model.chunk,
-            padding: model.padding,
-        },
-        dtype: dtype(&model.dtype),
-        autocast: dtype(&model.autocast),
-        lora: model.lora,
-        adapters: dtype(&model.adapters),
-        variant: model.variant.clone(),
-        checkpoint: model.checkpoint,
-        no_recompute: arguments.no_recompute,
-        optimizer: optimizer.map_err(|error| Failure::Usage(error.to_string()))?,
-        form: forms.into_iter().find_map(|(is_given, form)| is_given.then_some(form)),
-        learning_rate: arguments.learning_rate,
-        weight_decay: arguments.weight_decay,
-        momentum: arguments.momentum,
-        optimizer_in_backward: arguments.optimizer_in_backward,
-        capacity: arguments.capacity,
-        alloc_conf: arguments.alloc_conf.clone(),
-        uses: arguments.uses,
-        seed: arguments.seed,
-    })
 }
 
 fn list(arguments: &RecordArguments, page: &mut Page<'_>) -> Result<(), Failure> {

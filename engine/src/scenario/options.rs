@@ -52,66 +52,52 @@ pub struct Options {
     pub uses: bool,
 }
 
-/// Sizes of a model and its data. `None` means the scenario's default.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sizes {
-    /// Batch size.
-    pub batch: Option<usize>,
-    /// Sequence length in tokens or time steps.
-    pub seq: Option<usize>,
-    /// Hidden size.
-    pub width: Option<usize>,
-    /// Number of layers or blocks.
-    pub layers: Option<usize>,
-    /// Number of attention heads.
-    pub heads: Option<usize>,
-    /// Number of key and value heads (grouped-query attention).
-    pub key_heads: Option<usize>,
-    /// MLP hidden size.
-    pub hidden: Option<usize>,
-    /// Number of blocks to freeze, counted from the input; the embeddings before them are frozen as well.
-    pub freeze: Option<usize>,
-    /// Vocabulary size.
-    pub vocab: Option<usize>,
-    /// Maximum sequence length.
-    pub positions: Option<usize>,
-    /// Number of classes.
-    pub classes: Option<usize>,
-    /// Height and width of an image, in pixels.
-    pub image: Option<usize>,
-    /// Height and width of a patch, in pixels.
-    pub patch: Option<usize>,
-    /// Number of sample points per ray.
-    pub samples: Option<usize>,
-    /// Number of points per pass through the network.
-    pub chunk: Option<usize>,
-    /// Padding of the image in pixels.
-    pub padding: Option<usize>,
+/// Declares the sizes, with their options on the command line and descriptions.
+macro_rules! sizes {
+    ($($name:ident $option:literal $about:literal,)+) => {
+        /// Sizes of a model and its data. `None` means the scenario's default.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Sizes {
+            $(#[doc = concat!($about, ".")] pub $name: Option<usize>,)+
+        }
+
+        impl Sizes {
+            /// The option of each size on the command line, and its description.
+            pub const OPTIONS: &[(&str, &str)] = &[$(($option, $about),)+];
+
+            /// Returns the size that is set by `option`; `None` if no size is.
+            pub fn of_option(&mut self, option: &str) -> Option<&mut Option<usize>> {
+                match option {
+                    $($option => Some(&mut self.$name),)+
+                    _ => None,
+                }
+            }
+
+            /// Returns the sizes that are set, with their options.
+            fn given(&self) -> impl Iterator<Item = (&'static str, usize)> {
+                [$(($option, self.$name),)+].into_iter().filter_map(|(option, size)| Some((option, size?)))
+            }
+        }
+    };
 }
 
-impl Sizes {
-    /// Returns the sizes that are set, with their names on the command line.
-    pub(crate) fn given(&self) -> impl Iterator<Item = (&'static str, usize)> {
-        let all = [
-            ("--batch", self.batch),
-            ("--seq", self.seq),
-            ("--width", self.width),
-            ("--layers", self.layers),
-            ("--heads", self.heads),
-            ("--key-heads", self.key_heads),
-            ("--hidden", self.hidden),
-            ("--freeze", self.freeze),
-            ("--vocab", self.vocab),
-            ("--positions", self.positions),
-            ("--classes", self.classes),
-            ("--image", self.image),
-            ("--patch", self.patch),
-            ("--samples", self.samples),
-            ("--chunk", self.chunk),
-            ("--padding", self.padding),
-        ];
-        all.into_iter().filter_map(|(option, size)| Some((option, size?)))
-    }
+sizes! {
+    batch "--batch" "Batch size",
+    seq "--seq" "Sequence length, or number of time steps",
+    width "--width" "Hidden size",
+    layers "--layers" "Number of layers or blocks",
+    heads "--heads" "Number of attention heads",
+    key_heads "--key-heads" "Number of key-value heads (grouped-query attention)",
+    hidden "--hidden" "MLP hidden size",
+    freeze "--freeze" "Freeze the first N blocks (and the embeddings)",
+    vocab "--vocab" "Vocabulary size",
+    positions "--positions" "Maximum sequence length",
+    classes "--classes" "Number of classes",
+    image "--image" "Height and width of an image, in pixels",
+    patch "--patch" "Height and width of a patch, in pixels",
+    samples "--samples" "Samples per ray",
+    chunk "--chunk" "Points per forward pass",
+    padding "--padding" "Padding of the image in pixels",
 }
 
 impl Options {
@@ -170,6 +156,22 @@ pub enum DeviceChoice {
     Cuda(u16),
 }
 
+impl FromStr for DeviceChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let ordinal = |text: &str| text.parse().map_err(|_| format!("'{text}' is not a device number: write cuda:0"));
+        match text.split_once(':') {
+            None if text == "meta" => Ok(Self::Meta),
+            Some(("meta", "cuda")) => Ok(Self::MetaForCuda),
+            None if text == "cpu" => Ok(Self::Cpu),
+            None if text == "cuda" => Ok(Self::Cuda(0)),
+            Some(("cuda", number)) => ordinal(number).map(Self::Cuda),
+            _ => Err("devices are meta, meta:cuda, cpu, cuda and cuda:N".to_owned()),
+        }
+    }
+}
+
 impl fmt::Display for DeviceChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -218,5 +220,31 @@ impl FromStr for OptimizerKind {
     fn from_str(name: &str) -> Result<Self, ScenarioError> {
         let found = Self::ALL.into_iter().find(|kind| kind.name() == name);
         found.ok_or_else(|| ScenarioError::UnknownOptimizer { name: name.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_read_back_and_mistakes_say_what_is_allowed() {
+        for text in ["meta", "meta:cuda", "cpu", "cuda:3"] {
+            assert_eq!(text.parse::<DeviceChoice>().unwrap().to_string(), text);
+        }
+        assert_eq!("cuda".parse(), Ok(DeviceChoice::Cuda(0)));
+        assert!("cuda:x".parse::<DeviceChoice>().unwrap_err().contains("cuda:0"));
+        assert!("tpu".parse::<DeviceChoice>().unwrap_err().contains("meta, meta:cuda, cpu"));
+    }
+
+    #[test]
+    fn every_size_is_set_by_its_option() {
+        let mut sizes = Sizes::default();
+        for (value, (option, _)) in Sizes::OPTIONS.iter().enumerate() {
+            *sizes.of_option(option).unwrap() = Some(value);
+        }
+        let given: Vec<_> = sizes.given().collect();
+        assert_eq!(given, Sizes::OPTIONS.iter().enumerate().map(|(n, (option, _))| (*option, n)).collect::<Vec<_>>());
+        assert_eq!(sizes.of_option("--size"), None);
     }
 }

@@ -2,14 +2,12 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
+use highwater_engine::DType;
+use highwater_engine::optim::Form;
+use highwater_engine::scenario::{DeviceChoice, OptimizerKind, Options, Sizes};
 use highwater_snapshots::units::parse_size;
-
-use super::RunDevice;
-
-/// The types that parameters can have.
-const FRACTIONS: [&str; 4] = ["f64", "f32", "bf16", "f16"];
 
 /// `highwater record`.
 #[derive(Clone, Debug, Args)]
@@ -26,7 +24,7 @@ pub struct RecordArguments {
     /// or 13: if they are not installed, run `pip install nvidia-cuda-nvrtc nvidia-cublas` and set HIGHWATER_CUDA_PATH to
     /// the folders of their libraries.
     #[arg(long, value_name = "meta[:cuda]|cpu|cuda[:N]", default_value = "meta")]
-    pub device: RunDevice,
+    pub device: DeviceChoice,
     /// Number of training steps
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub steps: u32,
@@ -34,8 +32,8 @@ pub struct RecordArguments {
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
     /// Optimizer [default: the scenario's]
-    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(["sgd", "adam", "adamw"]))]
-    pub optimizer: Option<String>,
+    #[arg(long, value_name = "NAME", value_parser = optimizer_parser())]
+    pub optimizer: Option<OptimizerKind>,
     /// Update all parameters at once: faster, with temporaries for all of them
     #[arg(long, overrides_with_all = ["no_foreach", "fused"])]
     pub foreach: bool,
@@ -78,82 +76,82 @@ pub struct RecordArguments {
     /// Print one JSON object to standard output
     #[arg(long)]
     pub json: bool,
-    // Last, since its heading would stand over all that follows.
+    // Last, since its heading applies to everything after it.
     /// The model and its data.
     #[command(flatten)]
     pub model: ModelArguments,
 }
 
-/// What a scenario's model and data are like. Each scenario has some of these; `record --list` tells which.
+/// The model and data of a scenario. Each scenario has some of these options; `record --list` names them.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "The scenario's model and data (each scenario has some of these)")]
 pub struct ModelArguments {
     /// Variant of the scenario; `--list` names them
     #[arg(long, value_name = "NAME")]
     pub variant: Option<String>,
-    /// Batch size
-    #[arg(long, value_name = "N")]
-    pub batch: Option<usize>,
-    /// Sequence length, or number of time steps
-    #[arg(long, value_name = "N")]
-    pub seq: Option<usize>,
-    /// Hidden size
-    #[arg(long, value_name = "N")]
-    pub width: Option<usize>,
-    /// Number of layers or blocks
-    #[arg(long, value_name = "N")]
-    pub layers: Option<usize>,
-    /// Number of attention heads
-    #[arg(long, value_name = "N")]
-    pub heads: Option<usize>,
-    /// Number of key-value heads (grouped-query attention)
-    #[arg(long, value_name = "N")]
-    pub key_heads: Option<usize>,
-    /// MLP hidden size
-    #[arg(long, value_name = "N")]
-    pub hidden: Option<usize>,
-    /// Freeze the first N blocks (and the embeddings)
-    #[arg(long, value_name = "N")]
-    pub freeze: Option<usize>,
-    /// Vocabulary size
-    #[arg(long, value_name = "N")]
-    pub vocab: Option<usize>,
-    /// Maximum sequence length
-    #[arg(long, value_name = "N")]
-    pub positions: Option<usize>,
-    /// Number of classes
-    #[arg(long, value_name = "N")]
-    pub classes: Option<usize>,
-    /// Height and width of an image, in pixels
-    #[arg(long, value_name = "N")]
-    pub image: Option<usize>,
-    /// Height and width of a patch, in pixels
-    #[arg(long, value_name = "N")]
-    pub patch: Option<usize>,
-    /// Samples per ray
-    #[arg(long, value_name = "N")]
-    pub samples: Option<usize>,
-    /// Points per forward pass
-    #[arg(long, value_name = "N")]
-    pub chunk: Option<usize>,
-    /// Padding of the image in pixels
-    #[arg(long, value_name = "N")]
-    pub padding: Option<usize>,
+    /// The sizes.
+    #[command(flatten)]
+    pub sizes: SizeArguments,
     /// Dtype of parameters and activations
-    #[arg(long, value_name = "TYPE", value_parser = PossibleValuesParser::new(FRACTIONS))]
-    pub dtype: Option<String>,
+    #[arg(long, value_name = "TYPE", value_parser = dtype_parser())]
+    pub dtype: Option<DType>,
     /// Dtype of matrix products, independent of that of the parameters (autocast)
-    #[arg(long, value_name = "TYPE", value_parser = PossibleValuesParser::new(FRACTIONS))]
-    pub autocast: Option<String>,
+    #[arg(long, value_name = "TYPE", value_parser = dtype_parser())]
+    pub autocast: Option<DType>,
     /// Freeze the weights and train LoRA adapters of rank R
     #[arg(long, value_name = "R")]
     pub lora: Option<usize>,
     /// Dtype of the adapters
-    #[arg(long, value_name = "TYPE", value_parser = PossibleValuesParser::new(FRACTIONS))]
-    pub adapters: Option<String>,
+    #[arg(long, value_name = "TYPE", value_parser = dtype_parser())]
+    pub adapters: Option<DType>,
     /// Activation checkpointing: save only each block's input and recompute the rest in backward
     #[arg(long)]
     pub checkpoint: bool,
+}
+
+/// The sizes of a scenario, each an option with a number.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SizeArguments(pub Sizes);
+
+impl Args for SizeArguments {
+    fn augment_args(command: Command) -> Command {
+        let argument = |(option, about): &(&'static str, &'static str)| {
+            let argument = Arg::new(*option).long(option.trim_start_matches('-')).value_name("N").help(*about);
+            argument.value_parser(clap::value_parser!(usize))
+        };
+        command.args(Sizes::OPTIONS.iter().map(argument))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for SizeArguments {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut sizes = Self::default();
+        sizes.update_from_arg_matches(matches)?;
+        Ok(sizes)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        for (option, _) in Sizes::OPTIONS {
+            if let (Some(size), Some(given)) = (self.0.of_option(option), matches.get_one::<usize>(option)) {
+                *size = Some(*given);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn optimizer_parser() -> impl TypedValueParser<Value = OptimizerKind> {
+    PossibleValuesParser::new(OptimizerKind::ALL.map(OptimizerKind::name)).try_map(|name| name.parse::<OptimizerKind>())
+}
+
+/// Reads a floating-point dtype.
+fn dtype_parser() -> impl TypedValueParser<Value = DType> {
+    let floats = DType::ALL.into_iter().filter(|dtype| dtype.is_float()).map(DType::name);
+    PossibleValuesParser::new(floats).map(|name| DType::from_name(&name).expect("only names of dtypes are possible"))
 }
 
 impl RecordArguments {
@@ -161,5 +159,38 @@ impl RecordArguments {
     pub fn file(&self) -> PathBuf {
         let default = || PathBuf::from(format!("{}.snap", self.scenario.as_deref().unwrap_or("recording")));
         self.out.clone().unwrap_or_else(default)
+    }
+
+    /// The file to open in the app afterwards.
+    pub fn to_open(&self) -> Option<PathBuf> {
+        self.open.then(|| self.file())
+    }
+
+    /// The options of the run.
+    pub fn options(&self) -> Options {
+        let forms = [(self.foreach, Form::Foreach), (self.no_foreach, Form::PerTensor), (self.fused, Form::Fused)];
+        let model = &self.model;
+        Options {
+            device: self.device,
+            steps: self.steps,
+            sizes: model.sizes.0,
+            dtype: model.dtype,
+            autocast: model.autocast,
+            lora: model.lora,
+            adapters: model.adapters,
+            variant: model.variant.clone(),
+            checkpoint: model.checkpoint,
+            no_recompute: self.no_recompute,
+            optimizer: self.optimizer,
+            form: forms.into_iter().find_map(|(is_given, form)| is_given.then_some(form)),
+            learning_rate: self.learning_rate,
+            weight_decay: self.weight_decay,
+            momentum: self.momentum,
+            optimizer_in_backward: self.optimizer_in_backward,
+            capacity: self.capacity,
+            alloc_conf: self.alloc_conf.clone(),
+            uses: self.uses,
+            seed: self.seed,
+        }
     }
 }

@@ -160,46 +160,6 @@ impl FromStr for Categories {
     }
 }
 
-/// Where a scenario runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RunDevice {
-    /// The accounting device: every byte, no memory, no arithmetic.
-    Meta,
-    /// The accounting device, with what a GPU keeps for itself.
-    MetaForCuda,
-    /// The processor.
-    Cpu,
-    /// The GPU of this ordinal.
-    Cuda(u16),
-}
-
-impl FromStr for RunDevice {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let ordinal = |text: &str| text.parse().map_err(|_| format!("'{text}' is not a device number: write cuda:0"));
-        match text.split_once(':') {
-            None if text == "meta" => Ok(Self::Meta),
-            Some(("meta", "cuda")) => Ok(Self::MetaForCuda),
-            None if text == "cpu" => Ok(Self::Cpu),
-            None if text == "cuda" => Ok(Self::Cuda(0)),
-            Some(("cuda", number)) => ordinal(number).map(Self::Cuda),
-            _ => Err("devices are meta, meta:cuda, cpu, cuda and cuda:N".to_owned()),
-        }
-    }
-}
-
-impl fmt::Display for RunDevice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Meta => f.write_str("meta"),
-            Self::MetaForCuda => f.write_str("meta:cuda"),
-            Self::Cpu => f.write_str("cpu"),
-            Self::Cuda(ordinal) => write!(f, "cuda:{ordinal}"),
-        }
-    }
-}
-
 /// Reads a metric; knows all names.
 pub(super) fn metric_parser() -> impl TypedValueParser<Value = Metric> {
     parser_of(&Metric::ALL)
@@ -230,13 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn devices_and_moments_read_back_and_mistakes_say_what_is_allowed() {
-        for text in ["meta", "meta:cuda", "cpu", "cuda:3"] {
-            assert_eq!(text.parse::<RunDevice>().unwrap().to_string(), text);
-        }
-        assert_eq!("cuda".parse(), Ok(RunDevice::Cuda(0)));
-        assert!("cuda:x".parse::<RunDevice>().unwrap_err().contains("cuda:0"));
-        assert!("tpu".parse::<RunDevice>().unwrap_err().contains("meta, meta:cuda, cpu"));
+    fn moments_read_back_and_mistakes_say_what_is_allowed() {
         assert_eq!("17".parse(), Ok(At::Event(17)));
         assert_eq!("end".parse(), Ok(At::End));
         assert!("-1".parse::<At>().is_err());
