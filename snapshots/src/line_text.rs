@@ -124,7 +124,7 @@ fn compiler_part(text: &str) -> Option<(&str, &str)> {
 }
 
 /// A line in at most `max_chars` characters: leading folders give way first (`…/models/vit.py:184 forward`), then the
-/// end of the function. The end of the file name and the line number always stay, even where they alone are longer.
+/// modules before the function's name, then the end of that name. The end of the file name and the line number always stay, even where they alone are longer.
 pub fn shorten_line(text: &str, max_chars: usize) -> Cow<'_, str> {
     if length(text) <= max_chars {
         return Cow::Borrowed(text);
@@ -133,7 +133,7 @@ pub fn shorten_line(text: &str, max_chars: usize) -> Cow<'_, str> {
     Cow::Owned(match line {
         LineText { path: "", .. } => match text.split_once(" in ").filter(|_| text.starts_with("0x")) {
             Some((address, module)) => shorten_path(module, max_chars, |path| format!("{address} in {path}")),
-            None => cut_right(text, max_chars),
+            None => cut_function(text, max_chars),
         },
         _ => {
             let shortened = shorten_path(line.path, max_chars, |path| LineText { path, ..line }.to_string());
@@ -165,7 +165,7 @@ fn shorten_function(line: &LineText<'_>, max_chars: usize) -> String {
     let place = format!("{name}:{}", line.line);
     let left = max_chars.saturating_sub(length(&place));
     if left >= 3 {
-        return format!("{place} {}", cut_right(line.function, left - 1));
+        return format!("{place} {}", cut_function(line.function, left - 1));
     }
     if length(&place) <= max_chars {
         return place;
@@ -174,6 +174,18 @@ fn shorten_function(line: &LineText<'_>, max_chars: usize) -> String {
     let kept = max_chars.saturating_sub(number + 1);
     let tail: String = name.chars().skip(length(name).saturating_sub(kept)).collect();
     format!("…{tail}:{}", line.line)
+}
+
+/// A function in at most `max_chars` characters: `…::models::forward` instead of `app::models::forward`. The end is cut
+/// if it has types or arguments, which may contain paths of their own.
+fn cut_function(function: &str, max_chars: usize) -> String {
+    if length(function) <= max_chars || function.contains(['<', '(', ' ']) {
+        return cut_right(function, max_chars);
+    }
+    let ends = function.match_indices("::").map(|(at, _)| format!("…{}", &function[at..]));
+    let shortened: Vec<String> = ends.collect();
+    let fits = shortened.iter().find(|text| length(text) <= max_chars).or(shortened.last());
+    cut_right(fits.map_or(function, String::as_str), max_chars)
 }
 
 fn cut_right(text: &str, max_chars: usize) -> String {
@@ -301,7 +313,10 @@ mod tests {
     #[test]
     fn lines_without_a_number_or_a_file_are_cut_where_they_say_least() {
         assert_eq!(shorten_line("cublasLtCreate (/usr/lib/libcublasLt.so)", 36), "cublasLtCreate (…/libcublasLt.so)");
-        assert_eq!(shorten_line("at::native::add_kernel", 12), "at::native:…");
+        assert_eq!(shorten_line("at::native::add_kernel", 12), "…::add_kern…");
+        assert_eq!(shorten_line("at::native::add_kernel", 13), "…::add_kernel");
+        assert_eq!(shorten_line("at::add(at::Tensor const&)", 12), "at::add(at:…");
+        assert_eq!(shorten_line("run.rs:34 app::scenario::run::run_steps", 28), "run.rs:34 …::run::run_steps");
         assert_eq!(shorten_line("0x30c0 in /usr/lib/libcuda.so", 24), "0x30c0 in …/libcuda.so");
         assert_eq!(shorten_line("größe.py:3 größe", 14), "größe.py:3 gr…");
     }

@@ -26,7 +26,7 @@ pub fn report<'a>(trace: &'a Trace, arguments: &'a ExplainArguments) -> Result<E
     let (series, live) = rayon::join(|| Series::build(trace, device), || LiveIndex::build(trace, device));
     let query = ExplainQuery {
         metric: arguments.metric,
-        keys: &arguments.by.0,
+        keys: arguments.keys(trace),
         top: arguments.top,
         filter: &arguments.blocks.filter.filter,
     };

@@ -80,6 +80,8 @@ impl<'a> Coder<'a> {
             GroupKey::Scope | GroupKey::ScopeTo(_) => {
                 or_none(&tables.scope_path(highwater_snapshots::ScopeId(code as u32)))
             }
+            // Without any mark, setup says nothing.
+            GroupKey::Phase if self.trace.spans.is_all_setup() => "(none)".to_owned(),
             GroupKey::Phase => {
                 name_of(highwater_snapshots::Phase::from_code(code as u8).map(highwater_snapshots::Phase::name))
             }

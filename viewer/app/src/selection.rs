@@ -58,8 +58,10 @@ pub struct Selection {
     bounds: Option<View>,
 }
 
-/// The narrowest view: a quarter of an event, or of a nanosecond.
-pub(crate) const NARROWEST: f64 = 0.25;
+/// The narrowest view: two events, so that the axis can number one, or two nanoseconds.
+pub(crate) const NARROWEST: f64 = 2.0;
+/// The least room beside what a view is to show, in units of the axis.
+pub(crate) const LEAST_ROOM: f64 = 0.25;
 /// The flattest view in bytes.
 pub(crate) const FLATTEST: f64 = 16.0;
 /// Free space above the highest total, as a share of it.

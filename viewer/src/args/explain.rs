@@ -2,12 +2,16 @@
 
 use clap::Args;
 use highwater_analysis::{GroupKey, Metric};
+use highwater_snapshots::Trace;
 
 use super::values::{GroupKeys, block_metric_parser};
 use super::{BlockChoice, CategoryChoice, DeviceChoice, Source};
 
 /// Default number of groups.
 const TOP: usize = 12;
+
+/// Default keys; the second does not apply to a recording without phases.
+const DEFAULT_KEYS: [GroupKey; 2] = [GroupKey::Category, GroupKey::Phase];
 
 /// `highwater explain`.
 #[derive(Clone, Debug, Args)]
@@ -22,7 +26,7 @@ pub struct ExplainArguments {
     #[arg(long, value_name = "M", default_value = "requested", value_parser = block_metric_parser())]
     pub metric: Metric,
     /// Grouping keys, comma-separated: category, op, scope:DEPTH, phase, step, stack, frame, size, stream, pool, lifetime
-    #[arg(long, value_name = "KEYS", default_value_t = GroupKeys(vec![GroupKey::Category, GroupKey::Phase]))]
+    #[arg(long, value_name = "KEYS", default_value_t = GroupKeys(DEFAULT_KEYS.to_vec()))]
     pub by: GroupKeys,
     /// Number of groups to list; the others are summed up
     #[arg(long, value_name = "K", default_value_t = TOP)]
@@ -33,4 +37,12 @@ pub struct ExplainArguments {
     /// The categories.
     #[command(flatten)]
     pub categories: CategoryChoice,
+}
+
+impl ExplainArguments {
+    /// The grouping keys for `trace`.
+    pub fn keys(&self, trace: &Trace) -> &[GroupKey] {
+        let keys = self.by.0.as_slice();
+        if keys == DEFAULT_KEYS && trace.spans.is_all_setup() { &keys[..1] } else { keys }
+    }
 }

@@ -39,7 +39,7 @@ impl<'a> ExplainReport<'a> {
     /// The answer for programs: bytes of groups and rest sum to the peak's, or with a filter to `filtered`'s.
     pub fn figures(&self) -> impl Serialize {
         let Explanation { peak, groups, filtered, .. } = &self.explanation;
-        let figures = |group: &ExplainedGroup| GroupFigures::of(group, peak, &self.arguments.by.0);
+        let figures = |group: &ExplainedGroup| GroupFigures::of(group, peak, self.arguments.keys(self.trace));
         ExplainFigures {
             device: peak.device.0,
             metric: peak.metric,
@@ -83,7 +83,7 @@ impl<'a> ExplainReport<'a> {
         page.line(&format!("Composition of the peak, and the peak{up_to} without each group:"))?;
         page.table(&self.table())?;
         let keys = self.explanation.groups.iter().map(|group| &group.key);
-        none_note(self.trace, &self.arguments.by.0, keys).map_or(Ok(()), |note| page.hint(&note))?;
+        none_note(self.trace, self.arguments.keys(self.trace), keys).map_or(Ok(()), |note| page.hint(&note))?;
         if !removals.is_empty() {
             page.gap()?;
             let of_all = if filtered.is_some() { " of the whole peak" } else { "" };
@@ -120,7 +120,7 @@ impl<'a> ExplainReport<'a> {
 
     fn table(&self) -> Table {
         let Explanation { peak, groups, rest_bytes, rest_groups, filtered, .. } = &self.explanation;
-        let keys = &self.arguments.by.0;
+        let keys = self.arguments.keys(self.trace);
         let total = filtered.as_ref().map_or(peak.bytes, |group| group.bytes_at_peak);
         let mut columns = key_columns(keys);
         columns.extend([
@@ -162,7 +162,11 @@ impl<'a> ExplainReport<'a> {
             Column::text("new peak in"),
         ]);
         for removal in &self.explanation.removals {
-            let row = [removal.cause.name(), format_bytes(removal.bytes_at_peak), format_bytes(removal.left.bytes)];
+            let row = [
+                removal.cause.name(self.explanation.peak.has_phase),
+                format_bytes(removal.bytes_at_peak),
+                format_bytes(removal.left.bytes),
+            ];
             table.push(row.into_iter().chain([place(&removal.left)]).collect());
         }
         table
@@ -279,7 +283,7 @@ struct RemovalFigures {
 impl RemovalFigures {
     fn of(removal: &Removal, trace: &Trace) -> Self {
         Self {
-            without: removal.cause.name(),
+            without: removal.cause.name(removal.left.has_phase),
             condition: removal.cause.condition(),
             bytes_at_peak: removal.bytes_at_peak,
             peak: MomentFigures::of(trace, &removal.left),

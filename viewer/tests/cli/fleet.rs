@@ -59,14 +59,14 @@ fn a_folder_tells_which_rank_stands_out_which_is_missing_and_what_is_not_read() 
     let folder = folder();
     expect![[r#"
         Rank 2 peaks highest: 900 MiB allocated, at event 3, step 0, forward.
-        Rank 2 stands out: its peak of 900 MiB allocated is 300 MiB above the median of 4 ranks, where the others hardly differ.
+        Rank 2 stands out: it peaks at 900 MiB allocated (median of 4 ranks: 600 MiB).
         Missing of 5 ranks: 3.
-        A rank stands out if its peak is more than 5 median absolute deviations, 5% and 64 MiB from the median of at least 3 ranks whose devices have the same capacity.
+        A rank stands out if its peak differs from the median of the ranks with the same device capacity, at least 3, by more than 64 MiB, 5% and 5 times the median absolute deviation.
 
           rank  file             host  events  allocated  reserved  at event  step  phase        end  lost  trust
              0  step.rank0.snap  box        6    600 MiB     1 GiB         3     0  forward  100 MiB     0  complete
              1  step.rank1.snap  box        6    600 MiB     1 GiB         3     0  forward  100 MiB     0  complete
-             2  step.rank2.snap  box        6    900 MiB     1 GiB         3     0  forward  100 MiB     0  complete  ◀ 300 MiB allocated above the median
+             2  step.rank2.snap  box        6    900 MiB     1 GiB         3     0  forward  100 MiB     0  complete  ◀ +300 MiB allocated vs. median
              4  step.rank4.snap  box        6    600 MiB     1 GiB         3     0  forward  100 MiB     0  complete
 
         Not read: ranks/cut.snap: at byte 20: the file ends within a section, after 4 of its bytes
@@ -116,7 +116,7 @@ fn a_rank_that_is_not_recorded_is_that_of_the_file_name_and_sentences_name_it() 
         write(folder.path(), &format!("{name}.snap"), &trace(None, mebibytes));
     }
     let told = answer(folder.path(), "info .");
-    assert!(told.contains("Rank 10 stands out: its peak of 1000 MiB"), "{told}");
+    assert!(told.contains("Rank 10 stands out: it peaks at 1000 MiB"), "{told}");
     assert!(told.contains("\n     0  rank0.snap") && told.contains("\n    10  rank10.snap"), "{told}");
     let diff = answer(folder.path(), "diff .");
     assert!(diff.starts_with("Rank 10 stands out: ") && diff.contains("B is rank 10."), "{diff}");

@@ -134,7 +134,7 @@ fn in_a_small_panel_statistics_show_whole_columns_and_no_chart() {
     assert!(harness.query_by_label_contains("Steps, Peak: 2 bars").is_none(), "there is no room for a chart");
     let heads: Vec<Rect> = harness.query_all_by_label_contains("Sort Steps by ").map(|node| node.rect()).collect();
     assert!(heads.len() >= 3 && heads.iter().all(|head| window.contains_rect(*head)), "{heads:?}");
-    harness.get_by_label_contains("more columns: widen the panel");
+    harness.get_by_label_contains("more columns: widen the window");
 }
 
 #[test]

@@ -74,11 +74,11 @@ fn undo_returns_to_view_total_moment_and_search_and_redo_goes_on() {
     press(&mut harness, Key::Slash);
     harness.get_by_role_and_label(Role::TextInput, "Search").type_text("category=gradient");
     settle(&mut harness);
-    harness.get_by_label_contains("1 in all");
+    harness.get_by_label_contains(" in the recording");
     harness.key_press(Key::Escape);
     settle(&mut harness);
     chord(&mut harness, Modifiers::COMMAND, Key::Z);
-    assert!(harness.query_by_label_contains("in all").is_none());
+    assert!(harness.query_by_label_contains(" in the recording").is_none());
     assert_eq!(view(&harness), peak);
     chord(&mut harness, Modifiers::COMMAND, Key::Z);
     assert_eq!(view(&harness), whole);
@@ -88,7 +88,7 @@ fn undo_returns_to_view_total_moment_and_search_and_redo_goes_on() {
     for _ in 0..3 {
         chord(&mut harness, Modifiers::COMMAND | Modifiers::SHIFT, Key::Z);
     }
-    harness.get_by_label_contains("1 in all");
+    harness.get_by_label_contains(" in the recording");
     assert!(!harness.state().can(Command::Redo));
 }
 

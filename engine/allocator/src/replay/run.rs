@@ -150,8 +150,8 @@ impl<'a> Run<'a> {
         }
         if start.segments.len() > 1 {
             assumptions.push(format!(
-                "the age of {} segments from before the recording, which decides between free ranges of equal size, is taken \
-                 from their addresses",
+                "the {} segments from before the recording were created in the order of their addresses; this matters only \
+                 where two free ranges have the same size",
                 start.segments.len()
             ));
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::extents::Home;
-use super::map::{AddressMap, Content, HeldSegment, Piece, Usage};
+use super::map::{AddressMap, Content, Piece, Usage};
 use crate::metric::Totals;
 use highwater_snapshots::alloc_rules::AllocRules;
 
@@ -31,11 +31,8 @@ pub struct Room {
 pub fn rooms(map: &AddressMap, rules: &AllocRules, driver_free: Option<u64>) -> Vec<Room> {
     let mut rooms: BTreeMap<Home, Room> = BTreeMap::new();
     // Before it fails, the allocator releases entirely free segments to the driver.
-    let is_returnable = |segment: &&HeldSegment| {
-        let is_free = segment.usage.free == segment.usage.held();
-        is_free && !segment.is_expandable && segment.home.private.is_none()
-    };
-    let returnable: u64 = map.segments.iter().filter(is_returnable).map(|segment| segment.usage.free).sum();
+    let returnable: u64 =
+        map.segments.iter().filter(|segment| segment.is_returnable()).map(|segment| segment.usage.free).sum();
     let available = driver_free.map(|free| free.saturating_add(returnable));
     for segment in &map.segments {
         let home = segment.home;

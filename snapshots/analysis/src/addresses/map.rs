@@ -139,6 +139,13 @@ pub struct HeldSegment {
     pub usage: Usage,
 }
 
+impl HeldSegment {
+    /// Whether the allocator returns it to the driver before a request fails: it is free as a whole.
+    pub fn is_returnable(&self) -> bool {
+        self.usage.free == self.usage.held() && !self.is_expandable && self.home.private.is_none()
+    }
+}
+
 /// A block that could not be placed in the map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stray {

@@ -8,6 +8,17 @@ use crate::series::Series;
 use highwater_snapshots::trace::Trace;
 use highwater_snapshots::{Category, Phase};
 
+/// When a block was allocated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Origin {
+    /// Before the recording.
+    BeforeRecording,
+    /// In this phase.
+    Phase(Phase),
+    /// In the recording, which has no phases.
+    Recording,
+}
+
 /// A piece of the memory in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PeakPiece {
@@ -15,8 +26,8 @@ pub enum PeakPiece {
     Blocks {
         /// The category.
         category: Category,
-        /// The phase of the allocation; `None` if allocated before the recording.
-        phase: Option<Phase>,
+        /// When they were allocated.
+        origin: Origin,
     },
     /// Added to them by rounding.
     Rounding,
@@ -32,8 +43,12 @@ impl PeakPiece {
     /// The display name: `gradient from backward`.
     pub fn name(&self) -> String {
         match self {
-            Self::Blocks { category, phase: Some(phase) } => format!("{category} from {phase}"),
-            Self::Blocks { category, phase: None } => format!("{category} from before recording"),
+            Self::Blocks { category, origin: Origin::BeforeRecording } => {
+                format!("{category} from before the recording")
+            }
+            Self::Blocks { category, origin: Origin::Phase(Phase::Other) } => format!("{category} outside all phases"),
+            Self::Blocks { category, origin: Origin::Phase(phase) } => format!("{category} from {phase}"),
+            Self::Blocks { category, origin: Origin::Recording } => category.to_string(),
             Self::Rounding => "rounding".to_owned(),
             Self::Waiting => "waiting for a stream".to_owned(),
             Self::Free => "free in segments".to_owned(),
@@ -43,12 +58,14 @@ impl PeakPiece {
 
     /// The `--where` condition for its blocks; `None` if it does not consist of live blocks.
     pub fn condition(&self) -> Option<String> {
-        let Self::Blocks { category, phase } = self else { return None };
-        Some(match phase {
+        let Self::Blocks { category, origin } = self else { return None };
+        Some(match origin {
             // Conditions count baseline blocks as allocated in setup.
-            Some(Phase::Setup) => format!("category={category} phase=setup lifetime=phase,step,steps,kept"),
-            Some(phase) => format!("category={category} phase={phase}"),
-            None => format!("category={category} lifetime=always,before"),
+            Origin::Phase(Phase::Setup) | Origin::Recording => {
+                format!("category={category} phase=setup lifetime=phase,step,steps,kept")
+            }
+            Origin::Phase(phase) => format!("category={category} phase={phase}"),
+            Origin::BeforeRecording => format!("category={category} lifetime=always,before"),
         })
     }
 }
@@ -74,12 +91,14 @@ impl Composition {
             let phase = if block.is_baseline() { 0 } else { phase_of(trace, &block) as usize + 1 };
             sums[block.category as usize][phase] += block.requested;
         }
+        let has_phases = !trace.spans.is_all_setup();
         let mut composition = Self { pieces: Vec::new(), metric: Metric::Requested, bytes: 0 };
         for &category in Category::ALL {
-            let phases = std::iter::once(None).chain(Phase::ALL.iter().copied().map(Some));
-            for phase in phases {
-                let column = phase.map_or(0, |phase| phase as usize + 1);
-                composition.add(PeakPiece::Blocks { category, phase }, sums[category as usize][column]);
+            let sums = &sums[category as usize];
+            composition.add(PeakPiece::Blocks { category, origin: Origin::BeforeRecording }, sums[0]);
+            for &phase in Phase::ALL {
+                let origin = if has_phases { Origin::Phase(phase) } else { Origin::Recording };
+                composition.add(PeakPiece::Blocks { category, origin }, sums[phase as usize + 1]);
             }
         }
         // If segments or samples are missing, an outer total may be smaller than an inner one: stop there.
@@ -141,7 +160,7 @@ mod tests {
         let (_, composition) = composition(HELD, None);
         let told: Vec<(String, u64)> = composition.pieces.iter().map(|(piece, bytes)| (piece.name(), *bytes)).collect();
         let expected = [
-            ("parameter from before recording", 1000),
+            ("parameter from before the recording", 1000),
             ("parameter from setup", 10),
             ("gradient from backward", 600),
             ("activation from forward", 700),
@@ -167,7 +186,7 @@ mod tests {
     #[test]
     fn before_the_first_event_there_is_the_baseline_and_of_nothing_there_are_no_pieces() {
         let (_, begin) = composition(HELD, Some(0));
-        assert_eq!(begin.pieces[0].0.name(), "parameter from before recording");
+        assert_eq!(begin.pieces[0].0.name(), "parameter from before the recording");
         assert_eq!(begin.bytes, 2_097_152);
         let (_, empty) = composition("", None);
         assert_eq!((empty.pieces.as_slice(), empty.bytes), (&[][..], 0));

@@ -19,6 +19,9 @@ impl PeakContext<'_> {
         let step_of = |row: usize| trace.spans.at(trace.blocks.alloc[row]).and_then(|span| span.step);
         let mut kept = leaks.kept_among(trace, self.at_peak);
         kept.retain(|id| step_of(id.0 as usize).is_some_and(|step| Some(step) != self.peak.step));
+        let steps = kept.iter().filter_map(|id| step_of(id.0 as usize));
+        let (first, last) = steps.fold((u32::MAX, 0), |(first, last), step| (first.min(step), last.max(step)));
+        let steps = if first == last { format!("step {first}") } else { format!("steps {first} to {last}") };
         let bytes = kept.iter().map(|id| bytes_of(trace, self.peak.metric, *id)).sum();
         if !self.is_much(bytes, LEAST_PERCENT) {
             return None;
@@ -33,7 +36,7 @@ impl PeakContext<'_> {
             more => lines.push(format!("{more} more lines leak")),
         }
         let text = format!(
-            "{} ({}) at the peak were kept from earlier steps: {}; `highwater growth` shows where.",
+            "{} ({}) at the peak were kept from {steps}: {}; `highwater growth` shows where.",
             format_bytes(bytes),
             self.share(bytes),
             lines.join(", "),

@@ -26,9 +26,13 @@ pub struct Cause {
 }
 
 impl Cause {
-    /// The display name: `temporary from optimizer`.
-    pub fn name(&self) -> String {
-        format!("{} from {}", self.category, self.phase)
+    /// The display name: `temporary from optimizer`; in a recording without phases only the category.
+    pub fn name(&self, has_phases: bool) -> String {
+        match self.phase {
+            _ if !has_phases => self.category.to_string(),
+            Phase::Other => format!("{} outside all phases", self.category),
+            phase => format!("{} from {phase}", self.category),
+        }
     }
 
     /// The `--where` condition for its blocks.

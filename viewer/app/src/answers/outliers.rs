@@ -6,8 +6,8 @@ use highwater_snapshots::units::format_bytes;
 use serde::Serialize;
 
 /// The rule, in words.
-pub const RULE: &str = "A rank stands out if its peak is more than 5 median absolute deviations, 5% and 64 MiB from the \
-                        median of at least 3 ranks whose devices have the same capacity";
+pub const RULE: &str = "A rank stands out if its peak differs from the median of the ranks with the same device capacity, \
+                        at least 3, by more than 64 MiB, 5% and 5 times the median absolute deviation";
 
 /// How a peak stands among comparable ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,11 +35,12 @@ pub struct Middle {
 }
 
 impl Standing {
-    /// How far it is from the median, if it stands out: `812 MiB above the median of 8 ranks`.
-    pub fn words(self) -> Option<String> {
+    /// How far it is from the median, if it stands out: `812 MiB above the median of 8 ranks`. `what` names those
+    /// compared, in the plural.
+    pub fn words(self, what: &str) -> Option<String> {
         let Self::Out { by, of } = self else { return None };
         let side = if by > 0 { "above" } else { "below" };
-        Some(format!("{} {side} the median of {of} ranks", format_bytes(by.unsigned_abs())))
+        Some(format!("{} {side} the median of {of} {what}", format_bytes(by.unsigned_abs())))
     }
 }
 
@@ -107,8 +108,8 @@ mod tests {
     #[test]
     fn a_peak_far_from_the_median_stands_out_and_is_told_in_words() {
         let found = of(&[2000, 2000, 2812, 2000, 1500, 2010, 1990, 2000]);
-        assert_eq!(found[2].words().as_deref(), Some("812 MiB above the median of 8 ranks"));
-        assert_eq!(found[4].words().as_deref(), Some("500 MiB below the median of 8 ranks"));
+        assert_eq!(found[2].words("ranks").as_deref(), Some("812 MiB above the median of 8 ranks"));
+        assert_eq!(found[4].words("ranks").as_deref(), Some("500 MiB below the median of 8 ranks"));
         assert_eq!(found.iter().filter(|standing| **standing != Standing::Usual).count(), 2);
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use highwater_analysis::Metric;
-use highwater_snapshots::units::format_bytes;
+use highwater_snapshots::units::{format_bytes, format_signed_bytes};
 use serde::Serialize;
 
 use super::moment::{count_of, how_much_and_when};
@@ -74,9 +74,16 @@ pub fn headlines(fleet: &Fleet) -> Vec<String> {
         how_much_and_when(&top.peak(Metric::Allocated))
     ));
     let outliers: Vec<Outlier> = COMPARED.into_iter().flat_map(|metric| outliers(fleet, metric)).collect();
-    told.extend(outliers.iter().take(LISTED).map(Outlier::words));
-    if outliers.len() > LISTED {
-        told.push(format!("… and {}, marked below.", count_of((outliers.len() - LISTED) as u64, "more outlier")));
+    let mut ranks: Vec<Vec<&Outlier>> = Vec::new();
+    for outlier in &outliers {
+        match ranks.iter_mut().find(|rank| rank[0].file == outlier.file) {
+            Some(rank) => rank.push(outlier),
+            None => ranks.push(vec![outlier]),
+        }
+    }
+    told.extend(ranks.iter().take(LISTED).map(|rank| outlier_text(rank)));
+    if ranks.len() > LISTED {
+        told.push(format!("… and {}, marked below.", count_of((ranks.len() - LISTED) as u64, "more outlier")));
     }
     if outliers.is_empty() && fleet.ranks.len() > 1 {
         let (count, median) = (count_of(fleet.ranks.len() as u64, "rank"), median(fleet, Metric::Allocated));
@@ -178,23 +185,16 @@ pub fn passed_by(skipped: usize) -> String {
     }
 }
 
-impl Outlier {
-    fn words(&self) -> String {
-        let side = if self.distance_bytes > 0 { "above" } else { "below" };
-        let distance = self.distance_bytes.unsigned_abs();
-        let deviations = match self.middle.deviation_bytes {
-            0 => "where the others hardly differ".to_owned(),
-            deviation => format!("{:.1} median absolute deviations", distance as f64 / deviation as f64),
-        };
-        format!(
-            "{} stands out: its peak of {} {} is {} {side} the median of {} ranks, {deviations}.",
-            self.label,
-            format_bytes(self.bytes),
-            self.metric,
-            format_bytes(distance),
-            self.middle.of
-        )
-    }
+/// The totals in which one rank stands out: `Rank 1 stands out: it peaks at 39.62 GiB allocated (median of 8 ranks: 11.61
+/// GiB) and 40.17 GiB reserved (median: 12.37 GiB).`
+fn outlier_text(rank: &[&Outlier]) -> String {
+    let part = |(row, outlier): (usize, &&Outlier)| {
+        let of = if row == 0 { format!(" of {} ranks", outlier.middle.of) } else { String::new() };
+        let (bytes, median) = (format_bytes(outlier.bytes), format_bytes(outlier.middle.median_bytes));
+        format!("{bytes} {} (median{of}: {median})", outlier.metric)
+    };
+    let parts: Vec<String> = rank.iter().enumerate().map(part).collect();
+    format!("{} stands out: it peaks at {}.", rank[0].label, parts.join(" and "))
 }
 
 /// Where the peaks of all ranks lie, whatever their devices.
@@ -207,11 +207,13 @@ pub fn median(fleet: &Fleet, metric: Metric) -> Middle {
 pub fn notes(rank: &Rank, standings: &[Standing; COMPARED.len()]) -> String {
     let note = |(metric, standing): (&Metric, &Standing)| {
         let Standing::Out { by, .. } = standing else { return None };
-        let side = if *by > 0 { "above" } else { "below" };
-        Some(format!("{} {} {side} the median", format_bytes(by.unsigned_abs()), metric.name()))
+        Some(format!("{} {}", format_signed_bytes(*by), metric.name()))
     };
     let failed = rank.failure.map(|_| "out of memory".to_owned());
-    let notes: Vec<String> = failed.into_iter().chain(COMPARED.iter().zip(standings).filter_map(note)).collect();
+    let from_median: Vec<String> = COMPARED.iter().zip(standings).filter_map(note).collect();
+    let from_median = Some(from_median).filter(|parts| !parts.is_empty());
+    let from_median = from_median.map(|parts| format!("{} vs. median", parts.join(", ")));
+    let notes: Vec<String> = failed.into_iter().chain(from_median).collect();
     if notes.is_empty() { String::new() } else { format!("◀ {}", notes.join(", ")) }
 }
 

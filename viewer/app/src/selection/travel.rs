@@ -5,13 +5,15 @@ use std::ops::Range;
 use highwater_analysis::Metric;
 use highwater_snapshots::BlockId;
 
-use super::{FLATTEST, HEADROOM, NARROWEST, Pin, Selection, View, moments_after, within};
+use super::{FLATTEST, HEADROOM, LEAST_ROOM, NARROWEST, Pin, Selection, View, moments_after, within};
 use crate::session::Recording;
 
 /// Moments are close to the peak while the total is at most one part of so many below it.
 const PEAK_PART: u64 = 50;
 /// The least distance from the peak, in moments, that counts as close to it.
 const LEAST_AROUND_PEAK: usize = 8;
+/// Largest distance, in units of the axis, between the ends of views that count as the same.
+const SAME_VIEW: f64 = 0.25;
 /// How many times as far as the moments close to the peak the view reaches on each side.
 const PEAK_ROOM: usize = 4;
 
@@ -82,7 +84,7 @@ impl Selection {
         // A free that was requested before the recording has no place in it.
         let freed = if trace.was_waiting_at_start(block) { row.free_completed } else { row.free_requested };
         let end = freed.index().map_or(whole.x.end, |index| self.x_of(trace, index + 1));
-        let room = ((end - first) * 0.1).max(NARROWEST);
+        let room = ((end - first) * 0.1).max(LEAST_ROOM);
         self.show(recording, View { x: first - room..end + room, y: self.view.y.clone() });
     }
 
@@ -93,7 +95,7 @@ impl Selection {
         let middle = (self.view.x.start + self.view.x.end) / 2.0;
         let now = (steps.partition_point(|x| x.start <= middle) as i64 - 1).max(0);
         let is_in_view = |x: &Range<f64>| {
-            (x.start - self.view.x.start).abs() < NARROWEST && (x.end - self.view.x.end).abs() < NARROWEST
+            (x.start - self.view.x.start).abs() < SAME_VIEW && (x.end - self.view.x.end).abs() < SAME_VIEW
         };
         let is_alone = steps.get(now as usize).is_some_and(is_in_view);
         let target = if is_alone { now + by } else { now }.clamp(0, (steps.len() as i64 - 1).max(0));
@@ -129,7 +131,7 @@ impl Selection {
     pub fn show_moments(&mut self, recording: &Recording, shown: &Range<usize>) {
         let trace = &recording.trace;
         let (first, end) = (self.x_of(trace, shown.start), self.x_of(trace, shown.end + 1));
-        let room = ((end - first) * 0.05).max(NARROWEST);
+        let room = ((end - first) * 0.05).max(LEAST_ROOM);
         self.show(recording, View { x: first - room..end + room, y: self.view.y.clone() });
     }
 

@@ -14,6 +14,8 @@ const NO_SCOPES: &str = "No block has a module: PyTorch's snapshots do not recor
 /// Why blocks have no steps.
 const NO_STEPS: &str = "The recording has no steps. In PyTorch, wrap each step in \
                         torch.profiler.record_function(\"ProfilerStep#0\"), \"ProfilerStep#1\" …";
+/// Why blocks have no phases.
+const NO_PHASES: &str = "The recording has no phases such as forward and backward.";
 /// Why blocks have no stacks.
 const NO_STACKS: &str = "The recording has no stacks.";
 
@@ -26,6 +28,7 @@ impl Absent {
             (GroupKey::Op, blocks.op.iter().any(|op| op.is_some()), NO_OPS),
             (GroupKey::Scope, blocks.scope.iter().any(|scope| scope.is_some()), NO_SCOPES),
             (GroupKey::Step, has_steps, NO_STEPS),
+            (GroupKey::Phase, !trace.spans.is_all_setup(), NO_PHASES),
             (GroupKey::Stack, has_stacks, NO_STACKS),
             (GroupKey::Frame, has_stacks, NO_STACKS),
         ];
@@ -51,10 +54,10 @@ mod tests {
             let absent = Absent::of(&trace_from_text(text).unwrap(), has_steps);
             GroupKey::ALL.iter().copied().filter(|key| absent.reason(*key).is_some()).collect::<Vec<_>>()
         };
-        let all = [GroupKey::Op, GroupKey::Scope, GroupKey::Step, GroupKey::Stack, GroupKey::Frame];
+        let all = [GroupKey::Op, GroupKey::Scope, GroupKey::Phase, GroupKey::Step, GroupKey::Stack, GroupKey::Frame];
         assert_eq!(absent("alloc a 1", false), all);
         let none = Absent::of(&trace_from_text("alloc a 1").unwrap(), false);
         assert_eq!(none.reason(GroupKey::ScopeTo(2)), none.reason(GroupKey::Scope));
-        assert_eq!(absent("alloc a 1 #add < f (m.py:1)\nalloc b 2 @net", true), []);
+        assert_eq!(absent("step 0\nalloc a 1 #add < f (m.py:1)\nalloc b 2 @net", true), []);
     }
 }

@@ -47,6 +47,7 @@ pub fn none_note<'a>(
         GroupKey::Scope | GroupKey::ScopeTo(_) if trace.tables.scopes.is_empty() => {
             "(none): the recording has no modules; --by frame groups by line of code.".to_owned()
         }
+        GroupKey::Phase => "(none): the recording has no phases such as forward and backward.".to_owned(),
         GroupKey::Step => "(none): allocated outside all steps.".to_owned(),
         key => format!("(none): no {key} is recorded for these blocks, such as those live before the recording."),
     })

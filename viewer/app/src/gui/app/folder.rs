@@ -96,7 +96,8 @@ impl App {
         true
     }
 
-    /// Shows the strip of the folder's ranks if the folder or one of its ranks is in front. Returns whether it is.
+    /// Shows the strip of the folder's ranks if the folder or one of its ranks is in front, with the total that the table
+    /// of ranks has. Returns whether it is.
     pub(super) fn folder_ranks_ui(&mut self, ui: &mut Ui) -> bool {
         let Some(folder) = &self.folder else { return false };
         let fleet = Arc::clone(folder.view.fleet());
@@ -106,11 +107,11 @@ impl App {
         if front.is_none() && !folder.is_in_front {
             return false;
         }
-        let metric = current.map_or(Metric::Allocated, |file| file.selection.metric);
         let front = front.map(|row| CellPlace { file: row, device: fleet.ranks[row].main });
         let ranks = &mut self.ranks;
-        let chosen =
-            Panel::top("ranks").show(ui, |ui| ranks.ranks_ui(ui, ShownCell::Fleet(&fleet), metric, front)).inner;
+        let chosen = Panel::top("ranks")
+            .show(ui, |ui| ranks.ranks_ui(ui, ShownCell::Fleet(&fleet), Metric::Allocated, front))
+            .inner;
         if let Some(rank) = chosen.and_then(|place| fleet.ranks.get(place.file)) {
             self.open_in_strip(ui.ctx(), &rank.path);
         }

@@ -213,6 +213,14 @@ impl App {
         }
     }
 
+    /// Why `command` cannot be carried out now, as a sentence; `None` if there is no more to say.
+    fn absence(&self, command: Command) -> Option<String> {
+        if self.folder().is_some() && command.needs_recording() {
+            return Some("Open a rank first: double-click its row, or press Enter.".to_owned());
+        }
+        self.current().and_then(|file| file.absence(command))
+    }
+
     /// Shows the file in `row`.
     fn bring_to_front(&mut self, row: usize) {
         self.current = row;
@@ -306,7 +314,7 @@ impl App {
             for command in keys::pressed(&ctx) {
                 if self.can(command) {
                     self.run(&ctx, command);
-                } else if let Some(why) = self.current().and_then(|file| file.absence(command)) {
+                } else if let Some(why) = self.absence(command) {
                     self.said = vec![why];
                 }
             }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use eframe::egui::{Context, Id, Key, Label, RichText, Role, TextEdit, Ui, WidgetInfo};
 use highwater_analysis::{Filter, Matches, Metric};
+use highwater_snapshots::BlockId;
 use highwater_snapshots::units::{format_bytes, format_count};
-use highwater_snapshots::{BlockId, DeviceId};
 
 use crate::command::Command;
 use crate::figures::moment::count_of;
@@ -26,12 +26,14 @@ pub struct SearchPlace {
     pub position: usize,
 }
 
-/// Number of blocks of a device at a moment, of those that match, and of all that match in the recording.
+/// Number of blocks of a device that are live at a moment, of those that match, of all that match in the recording, and
+/// of all in the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Count {
     live: u64,
     found: u64,
     in_all: u64,
+    all: u64,
 }
 
 impl Count {
@@ -40,20 +42,23 @@ impl Count {
         let live = index.live.before_position(trace, drawn_metric(place.metric), place.position);
         let found = live.iter().filter(|id| matches.contains(**id)).count() as u64;
         let devices = trace.blocks.device.iter().enumerate();
-        let is_found =
-            |(row, device): &(usize, &DeviceId)| **device == index.device && matches.contains(BlockId(*row as u32));
-        let in_all = devices.filter(is_found).count() as u64;
-        Some(Self { live: live.len() as u64, found, in_all })
+        let (mut in_all, mut all) = (0, 0);
+        for (row, _) in devices.filter(|(_, device)| **device == index.device) {
+            all += 1;
+            in_all += u64::from(matches.contains(BlockId(row as u32)));
+        }
+        Some(Self { live: live.len() as u64, found, in_all, all })
     }
 
-    /// `100 of 245 blocks at this moment; 2,040 in all on device 1`.
+    /// `100 of 245 live blocks; 2,040 of 9,000 in the recording on device 1`.
     fn text(self, recording: &Recording, device: usize) -> String {
         let [found, in_all] = [self.found, self.in_all].map(format_count);
         let on = match recording.devices.len() {
             0 | 1 => String::new(),
             _ => format!(" on {}", recording.device_label(device)),
         };
-        format!("{found} of {} at this moment; {in_all} in all{on}", count_of(self.live, "block"))
+        let live = count_of(self.live, "live block");
+        format!("{found} of {live}; {in_all} of {} in the recording{on}", format_count(self.all))
     }
 }
 
@@ -215,7 +220,9 @@ impl Search {
         let cursor = output.cursor_range.map(|range| range.primary.index.0);
         let field = output.response.response;
         field.widget_info(|| WidgetInfo::labeled(Role::TextInput, true, "Search"));
-        if std::mem::take(&mut self.wants_focus) {
+        // Enter applies nothing while a condition is wrong: what is typed next belongs to the search.
+        let is_entered = field.lost_focus() && ui.input(|input| input.key_pressed(Key::Enter));
+        if std::mem::take(&mut self.wants_focus) || is_entered && text.parse::<Filter>().is_err() {
             field.request_focus();
         }
         if field.has_focus() && ui.input(|input| input.key_pressed(Key::Escape)) {
@@ -325,8 +332,8 @@ mod tests {
             let place = SearchPlace { device: 0, metric: Metric::Requested, position };
             search.count(&recording, place).unwrap().text(&recording, 0)
         };
-        assert_eq!(at(&mut search, 2), "1 of 2 blocks at this moment; 2 in all on device 0");
-        assert_eq!(at(&mut search, 3), "0 of 1 block at this moment; 2 in all on device 0");
+        assert_eq!(at(&mut search, 2), "1 of 2 live blocks; 2 of 3 in the recording on device 0");
+        assert_eq!(at(&mut search, 3), "0 of 1 live block; 2 of 3 in the recording on device 0");
     }
 
     #[test]

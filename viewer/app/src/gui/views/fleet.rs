@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use eframe::egui::{Frame, Panel, RichText, ScrollArea, Ui};
+use eframe::egui::{RichText, ScrollArea, Ui, UiBuilder, vec2};
 use highwater_analysis::Metric;
 use highwater_snapshots::units::{format_bytes, format_count};
 
@@ -29,25 +29,41 @@ pub struct FleetView {
 
 /// The columns.
 const COLUMNS: [Column; 12] = [
-    column("rank", "The rank; with ? if it was taken from the file name.", 58.0, true),
-    column("host", "The machine.", 110.0, false),
-    column("events", "Number of events.", 84.0, true),
-    column("allocated", "Peak of allocated bytes.", 96.0, true),
-    column("reserved", "Peak of reserved bytes.", 96.0, true),
-    column("at event", "The event of the peak of allocated bytes.", 84.0, true),
-    column("step", "The step of that event.", 54.0, true),
-    column("phase", "The phase of that event.", 84.0, false),
-    column("end", "Allocated bytes at the end.", 96.0, true),
-    column("lost", "Number of lost events.", 64.0, true),
-    column("trust", "Whether anything was lost, inferred or guessed.", 78.0, false),
-    column("stands out", RULE, 0.0, false),
+    column("Rank", "The rank; with ? if it was taken from the file name.", 58.0, true),
+    column("Host", "The machine.", 110.0, false),
+    column("Events", "Number of events.", 84.0, true),
+    column("Peak allocated", "Peak of allocated bytes.", 104.0, true),
+    column("Peak reserved", "Peak of reserved bytes.", 104.0, true),
+    column("At event", "The event of the peak of allocated bytes.", 84.0, true),
+    column("Step", "The step of that event.", 54.0, true),
+    column("Phase", "The phase of that event.", 84.0, false),
+    column("At the end", "Allocated bytes at the end.", 96.0, true),
+    column("Lost events", "Number of lost events.", 84.0, true),
+    column("Notes", "Number of notes below on what was lost, inferred or guessed in this recording.", 58.0, true),
+    column("Stands out", RULE, 0.0, false),
+];
+
+/// The names of the columns in CSV files, which give sizes in bytes.
+const CSV_NAMES: [&str; COLUMNS.len()] = [
+    "rank",
+    "host",
+    "events",
+    "peak_allocated_bytes",
+    "peak_reserved_bytes",
+    "peak_event",
+    "peak_step",
+    "peak_phase",
+    "end_allocated_bytes",
+    "lost_events",
+    "notes",
+    "stands_out",
 ];
 
 /// Columns that are dropped first in narrow windows, in this order.
 const GIVING_WAY: [usize; 5] = [2, 8, 1, 5, 10];
 /// Least width of the last column, in points.
-const LEAST_STANDING: f32 = 120.0;
-/// Largest share of the window's height for notes if the table needs more room.
+const LEAST_STANDING: f32 = 340.0;
+/// Largest share of the height for notes if the table needs more room.
 const NOTES_SHARE: f32 = 0.3;
 
 const fn column(name: &'static str, tooltip: &'static str, width: f32, is_number: bool) -> Column {
@@ -87,8 +103,6 @@ impl FleetView {
             ui.label(if row == 0 { text.strong().size(16.0) } else { text.strong() });
         }
         ui.add_space(4.0);
-        let notes = Panel::bottom("notes of the folder").resizable(false).show_separator_line(false);
-        notes.frame(Frame::NONE).show(ui, |ui| self.notes_ui(ui));
         let shown = self.shown_columns(ui.available_width() - theme::SCROLL_WIDTH - 2.0);
         let columns: Vec<Column> = shown.iter().map(|column| COLUMNS[*column]).collect();
         let (order, fleet, standings) = (&self.order, &self.fleet, &self.standings);
@@ -105,11 +119,17 @@ impl FleetView {
         };
         let tip = |row: usize, _: usize| order.get(row).map(|&at| fleet.ranks[at].path.display().to_string());
         let rows = order.len();
-        let touched = table_with_tips_ui(ui, "Ranks of the folder", &columns, rows, &mut self.table, (cell, tip));
+        let all = ui.available_size();
+        let needed = (rows as f32 + 1.0) * theme::ROW_HEIGHT + theme::SCROLL_WIDTH + 4.0;
+        let (_, place) = ui.allocate_space(vec2(all.x, needed.min(all.y * (1.0 - NOTES_SHARE))));
+        let show =
+            |ui: &mut Ui| table_with_tips_ui(ui, "Ranks of the folder", &columns, rows, &mut self.table, (cell, tip));
+        let touched = ui.scope_builder(UiBuilder::new().id_salt("ranks of the folder").max_rect(place), show).inner;
         let opened = touched.opened.and_then(|row| self.order.get(row)).copied();
         if touched.is_resorted {
             self.sort(&shown);
         }
+        self.notes_ui(ui);
         opened
     }
 
@@ -117,9 +137,7 @@ impl FleetView {
     fn notes_ui(&self, ui: &mut Ui) {
         let shades = Shades::in_ui(ui);
         ui.add_space(4.0);
-        let table = (self.order.len() as f32 + 3.0) * theme::ROW_HEIGHT;
-        let most = (ui.available_height() - table).max(ui.ctx().content_rect().height() * NOTES_SHARE);
-        ScrollArea::vertical().id_salt("notes").max_height(most).auto_shrink([false, true]).show(ui, |ui| {
+        ScrollArea::vertical().id_salt("notes").auto_shrink([false, true]).show(ui, |ui| {
             let open = "To open a rank, double-click its row, press Enter, or click it in the strip above.";
             ui.label(RichText::new(open).color(shades.faint));
             ui.label(RichText::new(format!("{RULE}.")).color(shades.faint));
@@ -166,7 +184,9 @@ impl FleetView {
                 None => text(rank, &self.standings.each_ref().map(|standings| standings[at]), column),
             }
         };
-        csv(&COLUMNS, self.order.len(), bare)
+        let mut columns = COLUMNS;
+        columns.iter_mut().zip(CSV_NAMES).for_each(|(column, name)| column.name = name);
+        csv(&columns, self.order.len(), bare)
     }
 
     /// Sorts the rows by the table's current column; the selected rank stays selected.
@@ -206,6 +226,7 @@ fn number(rank: &Rank, column: usize) -> Option<u64> {
         6 => peak.step.map(u64::from),
         8 => Some(rank.main().summary.end.allocated),
         9 => Some(rank.trust.events_lost),
+        10 => Some(rank.trust_sentences.len() as u64),
         _ => None,
     }
 }
@@ -219,7 +240,6 @@ fn text(rank: &Rank, standings: &[Standing; COMPARED.len()], column: usize) -> S
         (1, _) => rank.header.host.clone(),
         (5, _) => "before".to_owned(),
         (7, _) => rank.peak(Metric::Allocated).phase.name().to_owned(),
-        (10, _) => if rank.is_complete() { "complete" } else { "limited" }.to_owned(),
         (11, _) => notes(rank, standings).trim_start_matches('◀').trim_start().to_owned(),
         _ => "-".to_owned(),
     }

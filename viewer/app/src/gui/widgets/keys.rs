@@ -23,19 +23,37 @@ const OF_WIDGETS: [Key; 15] = [
     Key::Minus,
 ];
 
-/// The commands whose keys were pressed since the last frame; none while a text field has the keyboard, and none of the
-/// bare keys that another widget takes while it has it, or with which an open menu is used.
+/// Keys that text fields leave alone while Ctrl is held.
+const WITH_CTRL_IN_TEXT: [Key; 14] = [
+    Key::Num0,
+    Key::Num1,
+    Key::Num2,
+    Key::Num3,
+    Key::Num4,
+    Key::Num5,
+    Key::Num6,
+    Key::Num7,
+    Key::Num8,
+    Key::Num9,
+    Key::O,
+    Key::S,
+    Key::Q,
+    Key::L,
+];
+
+/// The commands whose keys were pressed since the last frame. While a text field has the keyboard, only keys that it
+/// does not use count, with Ctrl held; while another widget has it or a menu is open, none of the bare keys that these
+/// take.
 pub fn pressed(ctx: &egui::Context) -> Vec<Command> {
-    if ctx.text_edit_focused() {
-        return Vec::new();
-    }
+    let is_typing = ctx.text_edit_focused();
     let is_taken = ctx.egui_wants_keyboard_input() || egui::Popup::is_any_open(ctx);
     let mut shortcuts: Vec<(KeyboardShortcut, Command)> = Command::ALL
         .iter()
         .flat_map(|&command| command.keys().iter().filter_map(move |key| Some((shortcut(key)?, command))))
         .filter(|(shortcut, _)| {
             let is_bare = shortcut.modifiers.is_none() && OF_WIDGETS.contains(&shortcut.logical_key);
-            !(is_taken && is_bare)
+            let is_left = shortcut.modifiers.command && WITH_CTRL_IN_TEXT.contains(&shortcut.logical_key);
+            !(is_taken && is_bare) && (is_left || !is_typing)
         })
         .collect();
     // A bare key would also match with modifiers held, so shortcuts with more modifiers come first.

@@ -52,7 +52,7 @@ pub fn life(trace: &Trace, id: BlockId) -> String {
         return "Freed before the recording, waiting for a stream".to_owned();
     }
     let block = trace.blocks.get(id);
-    let made = if block.is_baseline() { "before the recording".to_owned() } else { phase(trace, block.alloc) };
+    let made = if block.is_baseline() { "before the recording".to_owned() } else { place(trace, block.alloc) };
     let Some(end) = block.free_requested.index() else {
         return format!("Live from {made} to the end");
     };
@@ -60,18 +60,21 @@ pub fn life(trace: &Trace, id: BlockId) -> String {
     let time = |index: usize| trace.events.time_of(EventId::from_index(index)).unwrap_or(0);
     let lasted = format_nanos(time(end).saturating_sub(time(first)));
     let events = count_of(end.saturating_sub(first) as u64, "event");
-    let freed = phase(trace, block.free_requested);
+    let freed = place(trace, block.free_requested);
     let within = if made == freed { format!("within {made}") } else { format!("from {made} to {freed}") };
     format!("Live for {events} ({lasted}), {within}")
 }
 
-/// Step and phase at an event: `step 3 backward`.
-pub fn phase(trace: &Trace, event: EventId) -> String {
-    let Some(span) = trace.spans.at(event) else {
-        return String::new();
-    };
+/// Step and phase at an event: `step 3 backward`; `None` in a recording without either.
+pub fn phase(trace: &Trace, event: EventId) -> Option<String> {
+    let span = trace.spans.at(event).filter(|_| !trace.spans.is_all_setup())?;
     let step = span.step.map_or_else(String::new, |step| format!("step {step} "));
-    format!("{step}{}", span.phase)
+    Some(format!("{step}{}", span.phase))
+}
+
+/// Step and phase at an event, or its number: `step 3 backward`, `event 56`.
+fn place(trace: &Trace, event: EventId) -> String {
+    phase(trace, event).unwrap_or_else(|| format!("event {}", format_count(u64::from(event.0))))
 }
 
 /// Whether part of a recording was lost or is damaged; routine facts do not cause a warning.

@@ -1,6 +1,6 @@
 //! The list of keys, and the About window.
 
-use eframe::egui::{Grid, Id, Label, Modal, RichText, ScrollArea, Ui};
+use eframe::egui::{Grid, Id, Key, Label, Modal, Modifiers, RichText, ScrollArea, Ui, vec2};
 
 use crate::command::Command;
 use crate::gui::widgets::keys;
@@ -14,6 +14,11 @@ pub enum Help {
     /// Name, version, purpose and licence.
     About,
 }
+
+/// Distance that an arrow key scrolls, in points.
+const LINE: f32 = 40.0;
+/// Distance that reaches either end of the list, in points.
+const ALL: f32 = 100_000.0;
 
 /// The description of the program, in a sentence.
 const PURPOSE: &str = "Highwater shows where GPU memory goes: what was allocated, when, by which line of your program, \
@@ -43,7 +48,9 @@ fn keys_ui(ui: &mut Ui) {
     ui.weak("In tables, treemaps, flame graphs and maps: arrow keys move, Enter opens, Escape closes.");
     ui.add_space(4.0);
     let most = (ui.ctx().content_rect().height() - 180.0).max(120.0);
+    let by = scrolled(ui, most);
     ScrollArea::vertical().max_height(most).auto_shrink([false, true]).show(ui, |ui| {
+        ui.scroll_with_delta(vec2(0.0, -by));
         Grid::new("keys").num_columns(3).striped(true).spacing([14.0, 4.0]).show(ui, |ui| {
             for command in Command::ALL {
                 let shown: Vec<String> = command.keys().iter().map(|key| keys::shown(key)).collect();
@@ -54,6 +61,15 @@ fn keys_ui(ui: &mut Ui) {
             }
         });
     });
+}
+
+/// How far the keys pressed in this frame scroll the list down, of which `page` points are visible.
+fn scrolled(ui: &Ui, page: f32) -> f32 {
+    let pressed = |key| ui.input_mut(|input| input.count_and_consume_key(Modifiers::NONE, key)) as f32;
+    let lines = pressed(Key::ArrowDown) - pressed(Key::ArrowUp);
+    let pages = pressed(Key::PageDown) - pressed(Key::PageUp);
+    let ends = pressed(Key::End) - pressed(Key::Home);
+    lines * LINE + pages * page + ends * ALL
 }
 
 fn about_ui(ui: &mut Ui) {

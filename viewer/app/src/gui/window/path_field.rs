@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use eframe::egui::text::{CCursor, CCursorRange};
+use eframe::egui::text_edit::TextEditState;
 use eframe::egui::{self, Id, Key, Label, Modal, RichText, Role, TextEdit, Ui, WidgetInfo};
 
 use crate::gui::widgets::theme::{self, Shades};
@@ -51,10 +53,16 @@ impl PathField {
             ui.weak("This system has no file dialog (desktop portal or zenity). Enter a path.");
             let hint = if matches!(self.ask, Ask::Folder) { "/path/to/folder" } else { "/path/to/file" };
             let hint = theme::placeholder(ui, hint);
-            let field = ui.add(TextEdit::singleline(&mut self.text).hint_text(hint).desired_width(f32::INFINITY));
+            let id = Id::unique("path field").with("text");
+            let field = TextEdit::singleline(&mut self.text).id(id).hint_text(hint).desired_width(f32::INFINITY);
+            let field = ui.add(field);
             field.widget_info(|| WidgetInfo::labeled(Role::TextInput, true, "Path"));
             if !std::mem::replace(&mut self.is_focused, true) {
                 field.request_focus();
+            }
+            // The field puts its cursor at the end when it gets the focus.
+            if field.gained_focus() {
+                self.select_name(ui, id);
             }
             let path = absolute(&self.text);
             let problem = self.problem(&path);
@@ -83,6 +91,16 @@ impl PathField {
             });
         });
         if modal.should_close() && matches!(entered, Entered::None) { Entered::Cancelled } else { entered }
+    }
+
+    /// Selects the file name, so that typing replaces it; forgets the cursor of an earlier field.
+    fn select_name(&self, ui: &Ui, field: Id) {
+        let end = self.text.chars().count();
+        let name = self.text.rsplit(['/', '\\']).next().unwrap_or_default();
+        let start = end - name.chars().count();
+        let mut state = TextEditState::default();
+        state.cursor.set_char_range(Some(CCursorRange::two(CCursor::new(start), CCursor::new(end))));
+        state.store(ui.ctx(), field);
     }
 
     /// Why `path` cannot be used.

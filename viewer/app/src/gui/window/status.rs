@@ -91,7 +91,11 @@ fn facts(recording: &Recording, device: usize) -> Vec<String> {
     if summary.capacity_bytes > 0 {
         facts.push(format_bytes(summary.capacity_bytes));
     }
-    facts.push(format!("{} events", format_count(summary.events)));
+    let all = recording.trace.events.len() as u64;
+    facts.push(match recording.devices.len() {
+        0 | 1 => format!("{} events", format_count(all)),
+        _ => format!("{} of {} events", format_count(summary.events), format_count(all)),
+    });
     facts.push(format!("{} allocations", format_count(summary.allocs)));
     if summary.baseline_bytes > 0 {
         facts.push(format!("{} live before the recording", format_bytes(summary.baseline_bytes)));

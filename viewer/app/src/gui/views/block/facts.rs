@@ -99,8 +99,8 @@ fn rows(trace: &Trace, id: BlockId, block: &Block, was_waiting: bool) -> Vec<(St
         ("Allocated at", event_text(trace, block.alloc, "before the recording")),
     ];
     let (requested, completed) = (block.free_requested, block.free_completed);
-    if !block.is_baseline() {
-        rows.push(("Allocated in", phase(trace, block.alloc)));
+    if let Some(phase) = phase(trace, block.alloc).filter(|_| !block.is_baseline()) {
+        rows.push(("Allocated in", phase));
     }
     rows.push(("Last used at", last_use(trace, block)));
     let freed = if was_waiting {
@@ -109,8 +109,8 @@ fn rows(trace: &Trace, id: BlockId, block: &Block, was_waiting: bool) -> Vec<(St
         event_text(trace, requested, "not in the recording")
     };
     rows.push(("Freed at", freed));
-    if requested.is_some() && !was_waiting {
-        rows.push(("Freed in", phase(trace, requested)));
+    if let Some(phase) = phase(trace, requested).filter(|_| requested.is_some() && !was_waiting) {
+        rows.push(("Freed in", phase));
     }
     if was_waiting || completed != requested && completed.0 != requested.0.wrapping_add(1) {
         rows.push(("Reusable at", event_text(trace, completed, "not in the recording")));

@@ -18,6 +18,7 @@ pub(super) fn of_group(group: &DiffGroup, keys: &[GroupKey]) -> Option<[String; 
 
 fn term(key: GroupKey, value: &str) -> Option<String> {
     match key {
+        GroupKey::Phase if value == NONE => None,
         GroupKey::Category | GroupKey::Phase => Some(format!("{}={value}", key.name())),
         GroupKey::Pool => is(key.name(), value),
         GroupKey::Step | GroupKey::Stream => value.parse::<u64>().is_ok().then(|| format!("{}={value}", key.name())),
@@ -65,7 +66,7 @@ mod tests {
             let diff = Diff::of(asked, moments, &query);
             for group in &diff.groups {
                 let Some(words) = of_group(group, &[*key]) else {
-                    assert!(*key == GroupKey::Frame || *key == GroupKey::Step, "{key:?} {group:?}");
+                    assert!(matches!(key, GroupKey::Frame | GroupKey::Step | GroupKey::Phase), "{key:?} {group:?}");
                     continue;
                 };
                 for (side, trace) in [&a, &b].into_iter().enumerate() {

@@ -13,7 +13,7 @@ use crate::gui::views::timeline::{Timeline, TimelineLook, drawn_metric};
 use crate::gui::widgets::legend::{Asked, Shares};
 use crate::gui::widgets::theme::{self, Shades};
 use crate::gui::widgets::words::when;
-use crate::selection::{FLATTEST, NARROWEST, Pin, Selection, View, within};
+use crate::selection::{FLATTEST, LEAST_ROOM, NARROWEST, Pin, Selection, View, within};
 use crate::session::Recording;
 
 /// One of the two recordings.
@@ -161,7 +161,7 @@ impl Pair {
             });
             x = x.start.min(around.start).min(middle)..x.end.max(around.end).max(middle);
         }
-        let room = ((x.end - x.start) * 0.1).max(NARROWEST);
+        let room = ((x.end - x.start) * 0.1).max(LEAST_ROOM);
         let y = self.whole(shown).y;
         self.show(shown, &View { x: x.start - room..x.end + room, y });
     }

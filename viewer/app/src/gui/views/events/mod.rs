@@ -19,6 +19,7 @@ use crate::gui::view_context::{Action, ViewContext};
 use crate::gui::views::colouring::short_line;
 use crate::gui::widgets::table::{Cell, Column, TableState, table_with_tips_ui, write_csv};
 use crate::gui::widgets::theme::{self, Shades};
+use crate::gui::widgets::words::phase;
 use crate::gui::widgets::worker::Worker;
 use crate::session::Recording;
 use list::{Kinds, Listed, Wanted};
@@ -38,7 +39,7 @@ const COLUMNS: [Column; 10] = [
     column("Category", "The category of the block.", 116.0, false),
     column("Operation", "The operation that requested the block.", 120.0, false),
     column("Module", "The module that requested the block.", 150.0, false),
-    column("Step, phase", "The phase of the training step.", 110.0, false),
+    column("Step, phase", "The phase of the training step.", 132.0, false),
     column("Called by", "The innermost line of your program; for a mark, its text.", 0.0, false),
 ];
 
@@ -414,7 +415,7 @@ fn cell(trace: &Trace, id: EventId, facts: &Facts, column: usize, sites: &mut Ha
         }
         6 => tables.op_name(facts.op).to_owned(),
         7 => tables.scope_path(facts.scope),
-        8 => words::place(trace, id),
+        8 => phase(trace, id).unwrap_or_default(),
         _ => {
             let note = words::note(trace, id);
             let site = sites.entry(facts.stack).or_insert_with(|| {
@@ -459,7 +460,7 @@ fn csv_cell(trace: &Trace, id: EventId, facts: &Facts, column: usize) -> String 
         7 => facts.category.map(|category| category.name().to_owned()).unwrap_or_default(),
         8 => tables.op_name(facts.op).to_owned(),
         9 => tables.scope_path(facts.scope),
-        10 => words::place(trace, id),
+        10 => phase(trace, id).unwrap_or_default(),
         11 => user_line(tables, facts.stack).map(|line| tables.line_text(&line)).unwrap_or_default(),
         _ => words::note(trace, id),
     }

@@ -185,14 +185,6 @@ pub(super) fn note(trace: &Trace, id: EventId) -> String {
     parts.join(", ")
 }
 
-/// Step and phase at an event: `step 3 backward`.
-pub(super) fn place(trace: &Trace, id: EventId) -> String {
-    trace.spans.at(id).map_or_else(String::new, |span| match span.step {
-        Some(step) => format!("step {step} {}", span.phase),
-        None => span.phase.to_string(),
-    })
-}
-
 /// A time in seconds, to the microsecond: neighbours in the list can be distinguished.
 pub(super) fn seconds(nanos: u64) -> String {
     format!("{}.{:06}", nanos / 1_000_000_000, nanos % 1_000_000_000 / 1_000)

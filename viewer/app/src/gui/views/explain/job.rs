@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use highwater_analysis::explain::{Cause, Composition, ExplainQuery, ExplainedGroup, PeakPiece};
+use highwater_analysis::explain::{Cause, Composition, ExplainQuery, ExplainedGroup, Origin, PeakPiece};
 use highwater_analysis::frames::short_stack;
 use highwater_analysis::lifetime::phase_of;
 use highwater_analysis::phases::reached_elsewhere;
@@ -64,7 +64,7 @@ pub(super) struct Asked {
 }
 
 /// Shown as the phase of blocks that were live before the recording.
-const BEFORE_RECORDING: &str = "before recording";
+const BEFORE_RECORDING: &str = "before the recording";
 
 /// Whether all blocks of a device attributed to setup were live before the recording.
 fn is_only_before(trace: &Trace, device: DeviceId) -> bool {
@@ -141,9 +141,9 @@ impl Explained {
     /// The name of a part of the peak.
     pub(super) fn cause_name(&self, cause: &Cause) -> String {
         if cause.phase == Phase::Setup && self.is_before {
-            return PeakPiece::Blocks { category: cause.category, phase: None }.name();
+            return PeakPiece::Blocks { category: cause.category, origin: Origin::BeforeRecording }.name();
         }
-        cause.name()
+        cause.name(self.explanation.peak.has_phase)
     }
 
     /// Answers `asked`; `None` if cancelled.

@@ -34,6 +34,8 @@ pub(super) struct Cell {
     /// Number of failed requests.
     pub(super) failed: u64,
     pub(super) standing: Standing,
+    /// Whether it is a rank of a run, not just a device of some recording.
+    pub(super) is_rank: bool,
     /// The total over the recording, sampled.
     pub(super) curve: Vec<u64>,
 }
@@ -89,7 +91,8 @@ impl Cell {
         if self.failed > 0 {
             words += &format!(" {} (out of memory).", failed_requests(self.failed));
         }
-        if let Some(told) = self.standing.words() {
+        let what = if self.is_rank { "ranks" } else { "devices of this size" };
+        if let Some(told) = self.standing.words(what) {
             words += &format!(" This is {told}.");
         }
         words
@@ -124,13 +127,14 @@ fn of_fleet(fleet: &Fleet, metric: Metric) -> Vec<Cell> {
             capacity: look.summary.capacity_bytes,
             failed: rank.devices.iter().map(|look| look.summary.oom_events).sum(),
             standing: Standing::Usual,
+            is_rank: true,
             curve: look.curves[at].clone(),
         }
     };
     fleet.ranks.iter().enumerate().map(cell).collect()
 }
 
-/// The cells of all files, ordered by rank if known, then by name and device.
+/// The cells of all files, ordered by rank if known, then as the tabs, then by device.
 fn of_files(files: &[&Arc<Recording>], metric: Metric) -> Vec<Cell> {
     let mut cells: Vec<(Option<u32>, Cell)> = Vec::new();
     for (file, recording) in files.iter().enumerate() {
@@ -157,16 +161,12 @@ fn of_files(files: &[&Arc<Recording>], metric: Metric) -> Vec<Cell> {
                     capacity: index.summary.capacity_bytes,
                     failed: index.summary.oom_events,
                     standing: Standing::Usual,
+                    is_rank: rank.is_some(),
                     curve: index.series.samples(&recording.trace, metric, index.moments.clone(), SAMPLES),
                 },
             ));
         }
     }
-    cells.sort_by(|(a_rank, a), (b_rank, b)| {
-        let key = |rank: &Option<u32>| rank.map_or((1, 0), |rank| (0, rank));
-        let by_name = || (a_rank.is_none() && b_rank.is_none()).then(|| a.name.cmp(&b.name));
-        let by_place = (a.place.file, a.place.device).cmp(&(b.place.file, b.place.device));
-        key(a_rank).cmp(&key(b_rank)).then(by_name().unwrap_or(by_place)).then(by_place)
-    });
+    cells.sort_by_key(|(rank, cell)| (rank.is_none(), rank.unwrap_or_default(), cell.place.file, cell.place.device));
     cells.into_iter().map(|(_, cell)| cell).collect()
 }

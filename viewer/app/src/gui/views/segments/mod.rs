@@ -13,7 +13,7 @@ mod oom;
 use std::sync::Arc;
 
 use eframe::egui::{self, RichText, Ui, vec2};
-use highwater_analysis::addresses::{Home, Room};
+use highwater_analysis::addresses::{HeldSegment, Home, Room};
 use highwater_snapshots::EventId;
 use highwater_snapshots::units::format_bytes;
 
@@ -31,6 +31,8 @@ use lanes::Lanes;
 use list::List;
 use look::{Legend, Paint};
 
+/// Least height of the table of segments below the map, in points.
+const LEAST_TABLE: f32 = 4.0 * theme::ROW_HEIGHT;
 /// Largest share of the view's height for the analysis of a failed request.
 const OOM_SHARE: f32 = 0.6;
 
@@ -216,7 +218,7 @@ impl SegmentsView {
         let room = ui.available_size().max(vec2(200.0, theme::MAP_LEAST));
         let is_wide = room.x >= theme::SEGMENTS_TABLE_WIDTH * 1.8;
         // Half of a small space has room for neither map nor table.
-        let has_table = is_wide || room.y >= 2.0 * theme::MAP_LEAST;
+        let has_table = is_wide || room.y * 0.45 >= LEAST_TABLE;
         let sizes = match is_wide {
             true => {
                 [vec2(room.x - theme::SEGMENTS_TABLE_WIDTH - 8.0, room.y), vec2(theme::SEGMENTS_TABLE_WIDTH, room.y)]
@@ -397,7 +399,9 @@ fn headline(state: &State) -> String {
         None => "no request fits in the cache".to_owned(),
     };
     let with = common().filter_map(|room| room.fits_with_driver).max();
-    let with = with.map_or_else(String::new, |most| format!(", {} with new memory from the driver", bytes(most)));
+    let returns =
+        if map.segments.iter().any(HeldSegment::is_returnable) { " after releasing empty segments" } else { "" };
+    let with = with.map_or_else(String::new, |most| format!(", {} from the driver{returns}", bytes(most)));
     let unmapped = match usage.unmapped {
         0 => String::new(),
         unmapped => format!(", plus {} of unmapped addresses", bytes(unmapped)),

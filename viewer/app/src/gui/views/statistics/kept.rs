@@ -33,10 +33,10 @@ pub(super) fn kept(trace: &Trace, absent: &Absent, live: &LiveIndex, metric: Met
         block.device == live.device() && matches.contains(*id) && Lifetime::of(trace, &block) == Lifetime::Kept
     };
     let blocks: Vec<BlockId> = (0..trace.blocks.len()).map(|row| BlockId(row as u32)).filter(is_kept).collect();
-    let keys = keys(trace, absent);
+    let key = key(absent);
     let steps = window.as_ref().map_or(0, |window| window.steps.len());
-    let groups = groups(trace, &blocks, &keys, &leaks);
-    let row = |(key, blocks)| Row::of(trace, metric, (key, blocks), (&leaks, steps));
+    let groups = groups(trace, &blocks, key, &leaks);
+    let row = |(name, blocks)| Row::of(trace, metric, (name, blocks), (&leaks, steps));
     let mut rows: Vec<Row> = groups.into_iter().map(row).collect();
     rows.sort_by_key(|row| std::cmp::Reverse((row.leaked, row.bytes)));
     let lead = if rows.is_empty() {
@@ -47,23 +47,19 @@ pub(super) fn kept(trace: &Trace, absent: &Absent, live: &LiveIndex, metric: Met
     } else {
         lead(absent, &leaks, window.as_ref())
     };
-    let lines = rows.into_iter().map(|row| row.line(&keys)).collect();
-    Sheet { name: "Kept", columns: columns(&keys), lines, measure: Some(1), lead }
+    let lines = rows.into_iter().map(|row| row.line(key)).collect();
+    Sheet { name: "Kept", columns: columns(key), lines, measure: Some(1), lead }
 }
 
-/// The grouping keys: source line, module and category, each if recorded. Guessed
-/// categories would split what one line keeps.
-fn keys(trace: &Trace, absent: &Absent) -> Vec<GroupKey> {
-    let mut keys = vec![GroupKey::Frame, GroupKey::Scope];
-    keys.retain(|key| absent.reason(*key).is_none());
-    if keys.first() != Some(&GroupKey::Frame) || !trace.trust.categories_guessed {
-        keys.push(GroupKey::Category);
-    }
-    keys
+/// The grouping key: the source line if stacks are recorded, else the module, else the category. One key alone, so that
+/// each line has one row with all that it keeps.
+fn key(absent: &Absent) -> GroupKey {
+    let is_there = |key: &GroupKey| absent.reason(*key).is_none();
+    [GroupKey::Frame, GroupKey::Scope].into_iter().find(is_there).unwrap_or(GroupKey::Category)
 }
 
-/// The blocks by `keys`. Blocks of several lines that leak together through a common caller have the caller's line.
-fn groups(trace: &Trace, blocks: &[BlockId], keys: &[GroupKey], leaks: &Leaks) -> BTreeMap<Vec<String>, Vec<BlockId>> {
+/// The blocks by `key`. Blocks of several lines that leak together through a common caller have the caller's line.
+fn groups(trace: &Trace, blocks: &[BlockId], key: GroupKey, leaks: &Leaks) -> BTreeMap<String, Vec<BlockId>> {
     let leaking: HashSet<&str> = leaks.lines.iter().map(|leak| leak.line.as_str()).collect();
     let mut callers: HashMap<StackId, Option<String>> = HashMap::new();
     let mut caller = |stack: StackId| {
@@ -73,17 +69,13 @@ fn groups(trace: &Trace, blocks: &[BlockId], keys: &[GroupKey], leaks: &Leaks) -
         });
         found.clone()
     };
-    let mut groups: BTreeMap<Vec<String>, Vec<BlockId>> = BTreeMap::new();
-    for group in Holders::of(trace, blocks, keys, usize::MAX).groups {
+    let mut groups: BTreeMap<String, Vec<BlockId>> = BTreeMap::new();
+    for group in Holders::of(trace, blocks, &[key], usize::MAX).groups {
+        let name = group.key.join("");
+        let is_line_without_leak = key == GroupKey::Frame && !leaking.contains(name.as_str());
         for id in group.blocks {
-            let mut key = group.key.clone();
-            if keys.first() == Some(&GroupKey::Frame)
-                && !leaking.contains(key[0].as_str())
-                && let Some(line) = caller(trace.blocks.stack[id.0 as usize])
-            {
-                key[0] = line;
-            }
-            groups.entry(key).or_default().push(id);
+            let line = if is_line_without_leak { caller(trace.blocks.stack[id.0 as usize]) } else { None };
+            groups.entry(line.unwrap_or_else(|| name.clone())).or_default().push(id);
         }
     }
     groups
@@ -102,30 +94,26 @@ fn lead(absent: &Absent, leaks: &Leaks, window: Option<&StepWindow>) -> Vec<Stri
     }
 }
 
-fn columns(keys: &[GroupKey]) -> Vec<Column> {
-    let of_key = |key: &GroupKey, is_first: bool| match key {
+fn columns(key: GroupKey) -> Vec<Column> {
+    let first = match key {
         GroupKey::Frame => words("Line", "The source line that allocated the blocks.", 0.0),
-        GroupKey::Scope => words("Module", "The module that allocated the blocks.", if is_first { 0.0 } else { 160.0 }),
-        _ => words("Category", "The category of the blocks.", if is_first { 0.0 } else { 130.0 }),
+        GroupKey::Scope => words("Module", "The module that allocated the blocks.", 0.0),
+        _ => words("Category", "The category of the blocks.", 0.0),
     };
-    let figures = [
+    vec![
+        first,
         number("Live at end", "Bytes allocated in the recording and never freed.", 84.0),
         number("Per step", "Bytes leaked per step, on average; 0 without a leak.", 76.0),
         number("Leaked", "Bytes leaked over the steps searched for leaks: the second to the last whole step.", 84.0),
-    ];
-    let rest = [
         number("Blocks", "Number of blocks.", 76.0),
         number("Steps", "Number of steps with bytes that are never freed.", 70.0),
         words("From", "These steps, each with its bytes.", 240.0),
-    ];
-    let first = keys.first().map(|key| of_key(key, true));
-    let others = keys.iter().skip(1).map(|key| of_key(key, false));
-    first.into_iter().chain(figures).chain(others).chain(rest).collect()
+    ]
 }
 
 /// The kept blocks of one group.
 struct Row {
-    key: Vec<String>,
+    name: String,
     bytes: u64,
     leaked: u64,
     per_step: u64,
@@ -138,7 +126,7 @@ impl Row {
     fn of(
         trace: &Trace,
         metric: Metric,
-        (key, blocks): (Vec<String>, Vec<BlockId>),
+        (name, blocks): (String, Vec<BlockId>),
         (leaks, steps): (&Leaks, usize),
     ) -> Self {
         let (mut bytes, mut leaked) = (0_u64, 0_u64);
@@ -151,7 +139,7 @@ impl Row {
             *by_step.entry(step).or_default() += size;
         }
         let per_step = leaked.div_ceil(steps.max(1) as u64);
-        Self { key, bytes, leaked, per_step, blocks: blocks.len() as u64, by_step }
+        Self { name, bytes, leaked, per_step, blocks: blocks.len() as u64, by_step }
     }
 
     /// The steps with the bytes kept from each.
@@ -166,18 +154,23 @@ impl Row {
         format!("{}{more}", listed.join(", "))
     }
 
-    fn line(self, keys: &[GroupKey]) -> Line {
-        let of_key = |(key, text): (&GroupKey, &String)| match (key, Category::from_name(text)) {
+    fn line(self, key: GroupKey) -> Line {
+        let name = match (key, Category::from_name(&self.name)) {
             (GroupKey::Category, Some(category)) => Value::Category(category),
-            (GroupKey::Scope, _) => Value::Path(text.clone()),
-            _ => Value::Text(text.clone()),
+            (GroupKey::Scope, _) => Value::Path(self.name.clone()),
+            _ => Value::Text(self.name.clone()),
         };
-        let mut named = keys.iter().zip(&self.key).map(of_key);
-        let figures = [Value::Bytes(self.bytes), Value::Bytes(self.per_step), Value::Bytes(self.leaked)];
-        let mut values: Vec<Value> = named.next().into_iter().chain(figures).chain(named).collect();
         let steps = self.by_step.keys().filter(|step| step.is_some()).count() as u64;
-        values.extend([Value::Count(self.blocks), Value::Count(steps), Value::Text(self.steps_text())]);
-        let condition = condition_of(keys, &self.key);
+        let values = vec![
+            name,
+            Value::Bytes(self.bytes),
+            Value::Bytes(self.per_step),
+            Value::Bytes(self.leaked),
+            Value::Count(self.blocks),
+            Value::Count(steps),
+            Value::Text(self.steps_text()),
+        ];
+        let condition = condition_of(&[key], std::slice::from_ref(&self.name));
         Line { values, action: condition.map(|condition| Action::Where(format!("lifetime=kept {condition}"))) }
     }
 }

@@ -12,9 +12,8 @@ use eframe::egui::{ComboBox, Label, RichText, Role, Ui, WidgetInfo};
 use highwater_analysis::statistics::{Statistics, StatisticsQuery, TrustNote, trust_notes};
 use highwater_analysis::{Matches, Metric};
 
-use crate::figures::moment::count_of;
 use crate::gui::view_context::{Action, ViewContext};
-use crate::gui::widgets::table::{TableState, table_with_tips_ui, write_csv};
+use crate::gui::widgets::table::{TableState, columns_left_out_ui, table_with_tips_ui, write_csv};
 use crate::gui::widgets::theme::{self, Shades};
 use crate::gui::widgets::worker::Worker;
 use crate::session::Recording;
@@ -164,10 +163,7 @@ impl StatisticsView {
         let (name, rows) = (sheet.name, page.order.len());
         let columns = sheet.shown_columns(ui.available_width() - theme::SCROLL_WIDTH - 2.0);
         let left_out = sheet.columns.len() - columns.len();
-        if left_out > 0 {
-            let text = format!("{}: widen the panel or save the table", count_of(left_out as u64, "more column"));
-            ui.weak(RichText::new(text).size(11.5));
-        }
+        columns_left_out_ui(ui, left_out);
         let touched = table_with_tips_ui(ui, name, columns, rows, &mut page.table, (cell, tip));
         if let Some(line) = touched.opened.and_then(|row| sheet.lines.get(row_of(row))) {
             actions.extend(line.action.clone());

@@ -276,14 +276,16 @@ pub(crate) fn paint_note(
     text: &str,
     labels: &mut Labels,
     is_clear: impl Fn(Rect) -> bool,
-    colour: Color32,
+    shades: &Shades,
 ) {
-    let galley = painter.layout_no_wrap(text.to_owned(), FontId::proportional(11.5), colour);
+    let galley = painter.layout_no_wrap(text.to_owned(), FontId::proportional(11.5), shades.faint);
     let size = galley.size();
     let right = frame.rect.right_top() + vec2(-8.0 - size.x, 4.0);
     let steps = ((frame.rect.width() - size.x) / NOTE_STEP).max(0.0) as usize;
     let places = (0..=steps).map(|step| Rect::from_min_size(right - vec2(step as f32 * NOTE_STEP, 0.0), size));
     if let Some(place) = labels.claim(frame.rect, places.filter(|place| is_clear(place.expand(2.0)))) {
-        painter.galley(place.min, galley, colour);
+        // A grid line through the letters would strike them out.
+        painter.rect_filled(place.expand(2.0), 2.0, shades.canvas);
+        painter.galley(place.min, galley, shades.faint);
     }
 }

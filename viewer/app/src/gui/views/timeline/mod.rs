@@ -314,7 +314,7 @@ impl Timeline {
         }
         if capacity as f64 > frame.view.y.end {
             let text = format!("capacity {} is above this view", format_bytes(capacity));
-            paint_note(painter, frame, &text, &mut labels, |place| self.lies_below(frame, place), shades.faint);
+            paint_note(painter, frame, &text, &mut labels, |place| self.lies_below(frame, place), shades);
         }
     }
 

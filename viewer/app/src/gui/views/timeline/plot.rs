@@ -9,7 +9,7 @@ use super::axis::{Tick, across_ticks, byte_ticks};
 use super::frame::PlotFrame;
 use super::{Timeline, TimelineLook, drawn_metric, lanes};
 use crate::gui::widgets::theme::{self, Shades};
-use crate::selection::{Axis, Selection, View};
+use crate::selection::{Selection, View};
 use crate::session::Recording;
 
 impl Timeline {
@@ -24,7 +24,7 @@ impl Timeline {
     ) -> (egui::Response, Rect) {
         let View { x, y } = selection.view().clone();
         let room = self.frame.as_ref().map_or(vec2(800.0, 400.0), |frame| frame.rect.size());
-        let plot = ruled(Plot::new("timeline"), selection.axis(), selection.view(), room);
+        let plot = ruled(Plot::new("timeline"), recording, selection, selection.view(), room);
         let plot = plot.height(height).show_background(false).show_grid(false);
         let lines = self.lines(recording, selection, look, &Shades::in_ui(ui));
         let shown = plot.show(ui, |plot| {
@@ -58,7 +58,8 @@ impl Timeline {
         let grid = Stroke::new(1.0, shades.grid);
         let up = byte_ticks(y, per_y * theme::Y_TICK_DISTANCE);
         shapes.extend(up.iter().map(|tick| Shape::hline(frame.rect.x_range(), frame.screen_y(tick.value), grid)));
-        let across = across_ticks(selection.axis(), x, per_x * theme::X_TICK_DISTANCE);
+        let recorded = x.start.max(inside.start)..x.end.min(inside.end);
+        let across = across_ticks(selection.axis(), &recorded, per_x * theme::X_TICK_DISTANCE);
         let faint = Stroke::new(1.0, shades.grid.gamma_multiply(0.5));
         shapes.extend(across.iter().map(|tick| Shape::vline(frame.screen_x(tick.value), frame.rect.y_range(), faint)));
         let stroke = Stroke::new(1.0, shades.step_border);
@@ -70,9 +71,18 @@ impl Timeline {
 
 /// `plot` with the axes of the timeline for `view`, drawn in about as much `room`. It does not handle input: the caller
 /// sets its bounds.
-pub(crate) fn ruled<'a>(plot: Plot<'a>, axis: Axis, view: &View, room: Vec2) -> Plot<'a> {
+pub(crate) fn ruled<'a>(
+    plot: Plot<'a>,
+    recording: &Recording,
+    selection: &Selection,
+    view: &View,
+    room: Vec2,
+) -> Plot<'a> {
     let View { x, y } = view;
-    let across = across_ticks(axis, x, (x.end - x.start) / f64::from(room.x) * theme::X_TICK_DISTANCE);
+    let inside = selection.whole(recording).x;
+    let recorded = x.start.max(inside.start)..x.end.min(inside.end);
+    let step = (x.end - x.start) / f64::from(room.x) * theme::X_TICK_DISTANCE;
+    let across = across_ticks(selection.axis(), &recorded, step);
     let up = byte_ticks(y, (y.end - y.start) / f64::from(room.y) * theme::Y_TICK_DISTANCE);
     // A label at either end would overlap the other axis's, or be cut off.
     let edge = (x.end - x.start) / f64::from(room.x) * theme::X_LABEL_HALF;

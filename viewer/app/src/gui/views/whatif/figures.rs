@@ -8,7 +8,7 @@ use super::job::{Other, Replayed};
 use crate::answers::prediction::{Figures, Prediction};
 use crate::figures::predicted::{Compared, TriedSettings, compared, difference, tried};
 use crate::gui::view_context::Action;
-use crate::gui::widgets::table::{Cell, Column, TableState, Touched, csv, table_with_tips_ui};
+use crate::gui::widgets::table::{Cell, Column, TableState, Touched, columns_left_out_ui, csv, table_with_tips_ui};
 use crate::gui::widgets::theme;
 use crate::gui::widgets::words::{step_and_phase, when};
 
@@ -33,12 +33,14 @@ const TRIED: [Column; 6] = [
     number("Allocated", "The peak of allocated memory."),
     number("Reserved", "The peak of reserved memory."),
     Column { width: 108.0, ..number("Reserved − active", "Peak of reserved memory minus peak of active memory.") },
-    Column { width: 146.0, ..number("Reserved vs. recorded", "Peak of reserved memory minus the recorded peak.") },
+    Column { width: 104.0, ..number("vs. recorded", "Peak of reserved memory minus the recorded peak.") },
     text("Outcome", "Whether a request fails, or the replay reaches the end of the recording.", 196.0),
 ];
 
 /// Least width at which the table of settings has all its columns, in points.
-const ROOM_FOR_ALL: f32 = 816.0;
+const ROOM_FOR_ALL: f32 = 774.0;
+/// Least width at which it says how each replay ends, in points.
+const ROOM_FOR_OUTCOME: f32 = 560.0;
 /// Least width at which the table of peaks names events, in points.
 const ROOM_FOR_EVENTS: f32 = 590.0;
 
@@ -97,7 +99,12 @@ pub(super) fn tried_ui(ui: &mut Ui, replayed: &Replayed, state: &mut TableState)
     let rows = tried(&replayed.prediction);
     let before = replayed.prediction.measured.peak_bytes(Metric::Reserved);
     // In little space, only the figures to compare stay.
-    let shown: &[usize] = if ui.available_width() < ROOM_FOR_ALL { &[0, 2, 5] } else { &[0, 1, 2, 3, 4, 5] };
+    let shown: &[usize] = match ui.available_width() {
+        ROOM_FOR_ALL.. => &[0, 1, 2, 3, 4, 5],
+        ROOM_FOR_OUTCOME.. => &[0, 2, 4, 5],
+        _ => &[0, 2, 4],
+    };
+    columns_left_out_ui(ui, TRIED.len() - shown.len());
     let columns: Vec<Column> = shown.iter().map(|column| TRIED[*column]).collect();
     let of = |column: usize| shown.get(column).copied().unwrap_or_default();
     let cell = |row: usize, column: usize| {

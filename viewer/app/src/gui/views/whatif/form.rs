@@ -116,8 +116,8 @@ pub(super) enum Act {
 /// The typed text, and the errors in it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Form {
-    /// Whether the first field takes the keyboard focus when next shown.
-    wants_focus: bool,
+    /// The field that takes the keyboard focus when next shown.
+    wants_focus: Option<Field>,
     texts: [String; Field::ALL.len()],
     mistakes: [Option<String>; Field::ALL.len()],
     /// The row of the selected part.
@@ -133,7 +133,12 @@ impl Form {
 
     /// Moves the keyboard focus to the first field when next shown.
     pub(super) fn focus(&mut self) {
-        self.wants_focus = true;
+        self.wants_focus = Some(Field::ALL[0]);
+    }
+
+    /// Whether a field is invalid.
+    pub(super) fn has_mistakes(&self) -> bool {
+        self.mistakes.iter().any(Option::is_some)
     }
 
     /// Whether both have the same text, apart from white space.
@@ -155,7 +160,8 @@ impl Form {
         Some(self.texts[field as usize].trim()).filter(|text| !text.is_empty())
     }
 
-    /// The requested change, on `device`; `None` if a field is invalid, whose error is then set.
+    /// The requested change, on `device`; `None` if a field is invalid, whose error is then set and which takes the
+    /// keyboard focus.
     pub(super) fn apply(&mut self, trace: &Trace, device: DeviceId, has_uses: bool) -> Option<Applied> {
         let mut mistakes: [Option<String>; Field::ALL.len()] = Default::default();
         let mut note = |field: Field, why: String| mistakes[field as usize] = Some(why);
@@ -202,6 +208,7 @@ impl Form {
             scale: filters(scale).into_iter().map(|filter| (part, filter)).collect(),
         };
         self.mistakes = mistakes;
+        self.wants_focus = Field::ALL.into_iter().find(|field| self.mistakes[*field as usize].is_some());
         self.mistakes.iter().all(Option::is_none).then_some(Applied { change, words })
     }
 
@@ -252,7 +259,8 @@ impl Form {
             let edit =
                 TextEdit::singleline(&mut self.texts[field as usize]).hint_text(theme::placeholder(ui, field.hint()));
             let edit = ui.add(edit.desired_width(width)).labelled_by(label.inner.id);
-            if field == Field::ALL[0] && std::mem::take(&mut self.wants_focus) {
+            if self.wants_focus == Some(field) {
+                self.wants_focus = None;
                 edit.request_focus();
             }
             if edit.changed() {

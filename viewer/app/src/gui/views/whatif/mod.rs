@@ -205,13 +205,14 @@ impl WhatIfView {
     fn former_input(&self) -> Option<&str> {
         let shown = &self.shown.as_ref()?.key.applied;
         let is_former = !self.form.is_same(&self.sent) || shown.words != self.applied.words;
-        is_former.then_some(if shown.words.is_empty() { "no change" } else { &shown.words })
+        is_former.then_some(if shown.words.is_empty() { "the recorded run" } else { &shown.words })
     }
 
     /// Warns that a result does not match the form, and greys out everything below; shows nothing if it matches.
     fn grey_out_former(&self, ui: &mut Ui) {
         if let Some(input) = self.former_input() {
-            let text = RichText::new(format!("Result for the previous input ({input})"));
+            let why = if self.form.has_mistakes() { "the input has an error" } else { "the input has changed" };
+            let text = RichText::new(format!("Result for {input}: {why}"));
             ui.add(Label::new(text.color(Shades::in_ui(ui).warning)).wrap());
             ui.multiply_opacity(FORMER_OPACITY);
         }

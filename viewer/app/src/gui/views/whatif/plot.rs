@@ -71,7 +71,7 @@ impl CurveView {
         let height = (ui.available_height() - theme::AXIS_NAME_HEIGHT).max(theme::CURVE_LEAST - theme::ROW_HEIGHT);
         let view = View { x: context.selection.view().x.clone(), y: 0.0..top(context, &other) };
         let room = self.rect.map_or(vec2(600.0, 200.0), |rect| rect.size());
-        let plot = ruled(Plot::new("what if"), context.selection.axis(), &view, room);
+        let plot = ruled(Plot::new("what if"), context.recording, context.selection, &view, room);
         let plot = plot.height(height).show_grid(true).grid_color(shades.grid);
         let lines = self.lines(context, &other, &view, &shades);
         let bounds = view.clone();
@@ -198,7 +198,7 @@ fn marks_ui(
                 over.flat_map(|column| column.measured.into_iter().chain(column.predicted.into_iter().flatten()));
             bytes.max().is_none_or(|bytes| frame.screen_y(bytes as f64) > place.bottom())
         };
-        paint_note(painter, frame, &text, &mut labels, lies_below, shades.faint);
+        paint_note(painter, frame, &text, &mut labels, lies_below, shades);
     }
     paint_axis_name(painter, frame, selection.axis(), shades);
 }

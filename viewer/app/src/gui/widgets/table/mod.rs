@@ -5,8 +5,9 @@ mod paint;
 
 use std::io::{self, Write};
 
-use eframe::egui::{self, Color32, Rect, Role, Sense, Ui, UiBuilder, WidgetInfo, pos2, vec2};
+use eframe::egui::{self, Color32, Rect, RichText, Role, Sense, Ui, UiBuilder, WidgetInfo, pos2, vec2};
 
+use crate::figures::moment::count_of;
 use crate::gui::widgets::theme;
 
 /// A column.
@@ -129,6 +130,14 @@ pub fn table_ui(
     cell: impl FnMut(usize, usize) -> Cell,
 ) -> Touched {
     table_with_tips_ui(ui, label, columns, rows, state, (cell, |_, _| None))
+}
+
+/// Says that `count` columns of the table below have no room; shows nothing for 0.
+pub fn columns_left_out_ui(ui: &mut Ui, count: usize) {
+    if count > 0 {
+        let text = format!("{}: widen the window or save the table", count_of(count as u64, "more column"));
+        ui.weak(RichText::new(text).size(11.5));
+    }
 }
 
 /// Like [`table_ui`]; the second function returns a cell's tooltip and is
