@@ -12,8 +12,13 @@ use crate::tensor::grad_mode::no_grad;
 use crate::tensor::node::{Edge, InputGradients, Node, Sums};
 
 impl Tensor {
-    /// Computes the gradients of this single number with respect to all leaves that require them, and adds each to its
-    /// leaf. What forward saved is freed on the way; a second backward through the same operations fails.
+    /// Computes the gradients of this scalar with respect to all leaves that require them, and adds each to its leaf.
+    /// Saved tensors are freed on the way; a second backward through the same operations fails.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the tensor has more than one element or no history, if a saved tensor was changed in place, or if
+    /// memory runs out.
     pub fn backward(&self) -> Result<()> {
         if self.elements() != 1 {
             return Err(Error::NotScalar { shape: self.shape().to_string().into() });
@@ -30,6 +35,10 @@ impl Tensor {
     }
 
     /// Like [`Self::backward`], from a result of any shape whose own gradient is `grad`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if shape, type or device of `grad` are not the result's, and as [`Self::backward`] does.
     pub fn backward_from(&self, grad: Self) -> Result<()> {
         let op = "backward_from";
         if grad.shape() != self.shape() {
@@ -46,7 +55,7 @@ impl Tensor {
     }
 }
 
-/// Phase backward, also within a phase that the program has marked.
+/// Enters phase backward, even within a phase that the program has marked.
 pub(crate) fn backward_phase() -> PhaseGuard {
     scope::phase_of_call(Phase::Backward).unwrap_or_else(|| scope::phase(Phase::Backward))
 }
@@ -59,7 +68,8 @@ fn walk(result: &Tensor, grad: Tensor) -> Result<()> {
         return result.run_hooks();
     };
     let (mut nodes, mut contributions) = reachable(root);
-    // Later operations first. Whatever uses a result runs after what made it, so every node meets its whole gradient.
+    // Later operations first. Every consumer of a result runs before its producer, so each node has its complete
+    // gradient.
     nodes.sort_unstable_by_key(|node| node.sequence);
     let mut sums = Sums::new(result);
     sums.begin(root.id(), grad);
@@ -91,7 +101,7 @@ fn walk(result: &Tensor, grad: Tensor) -> Result<()> {
     Ok(())
 }
 
-/// All nodes that gradients from `root` may reach, and how many operations may contribute to each leaf.
+/// Returns all nodes that gradients from `root` may reach, and how many operations may contribute to each leaf.
 fn reachable(root: &Arc<Node>) -> (Vec<Arc<Node>>, HashMap<usize, usize>) {
     let mut nodes = vec![root.clone()];
     let mut seen = HashSet::from([root.id()]);

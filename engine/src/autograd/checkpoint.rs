@@ -1,4 +1,4 @@
-//! Activation checkpointing: less memory for more arithmetic.
+//! Activation checkpointing: less memory for more computation.
 
 use super::frame::{self, Frame};
 use super::record::Operation;
@@ -6,12 +6,16 @@ use super::saved::Saved;
 use crate::error::Result;
 use crate::tensor::Tensor;
 
-/// Runs `part` of a model with `inputs`, and keeps of it only these until backward, which runs it again to have what it
-/// needs: the memory of one part at a time for one more forward. Random numbers are the same in both runs, so gradients
-/// are the same to the bit as without.
+/// Runs `part` of a model with `inputs`, and saves only these until backward, which runs it again to recompute what it
+/// needs: the memory of one part at a time for one more forward. Random numbers are equal in both runs, so gradients
+/// are equal to the bit to those without checkpointing.
 ///
-/// Tensors that `part` captures, such as parameters, get their gradients as always. `part` must do the same each time,
-/// and must take every tensor that requires a gradient and is no parameter as an input.
+/// Tensors that `part` captures, such as parameters, get their gradients as usual. `part` must do the same in both
+/// runs, and must receive every tensor that requires a gradient and is not a parameter as an input.
+///
+/// # Errors
+///
+/// Fails as `part` does.
 pub fn checkpoint(
     inputs: &[&Tensor],
     part: impl Fn(&[Tensor]) -> Result<Tensor> + Send + Sync + 'static,
@@ -32,8 +36,8 @@ pub fn checkpoint(
     Frame::run(&given, Box::new(again), Box::new(part))
 }
 
-/// Whether a checkpointed part runs on this thread for the second time: what the first run did beside computing its
-/// result, such as moving running averages, is not to be done again.
+/// Returns whether a checkpointed part is being recomputed on this thread: side effects of the first run, such as
+/// updating running averages, must not be repeated.
 pub fn is_running_again() -> bool {
     frame::is_again()
 }

@@ -1,11 +1,10 @@
-//! Checkpointed parts of a model, which keep only their inputs and are recomputed in backward.
+//! Checkpointed parts of a model, which save only their inputs and are recomputed in backward.
 //!
-//! Forward builds the graph as always, but each tensor that an operation saves is only counted: the operation holds a
-//! [`Slot`], the number of the save. The first operation that asks for its slot in backward has the part run again,
-//! with the same random numbers; that run saves the same tensors in the same order, and they fill the slots. Each is
-//! freed as its operation passes. So gradients, hooks and op numbers are those of the graph that forward built (the
-//! scheme of PyTorch's non-reentrant checkpoint; the idea is Chen et al.: "Training Deep Nets with Sublinear Memory
-//! Cost", 2016).
+//! Forward builds the graph as usual, but each tensor that an operation saves is only counted: the operation keeps a
+//! [`Slot`], the index of the save. The first operation that reads its slot in backward runs the part again, with the
+//! same random numbers; that run saves the same tensors in the same order, and they fill the slots. Each is freed after
+//! its operation. So gradients, hooks and op ids are those of the graph that forward built (the scheme of PyTorch's
+//! non-reentrant checkpoint; the idea is Chen et al.: "Training Deep Nets with Sublinear Memory Cost", 2016).
 
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,10 +18,10 @@ use crate::tensor::Tensor;
 use crate::tensor::autocast::{self, AutocastGuard};
 use crate::tensor::grad_mode::{RecomputeGuard, enable_grad, recomputes};
 
-/// What is run: forward of a part, from its inputs.
+/// The forward of a part, from its inputs.
 type Part = dyn Fn(&[Tensor]) -> Result<Tensor> + Send + Sync;
 
-/// Gives what was kept of the inputs to an operation that asks for it.
+/// Returns the saved inputs for an operation that needs them.
 type Inputs = dyn FnOnce(&'static str) -> Result<Vec<Tensor>> + Send;
 
 /// A part that is run again in backward.
@@ -36,10 +35,10 @@ pub(crate) struct Frame {
 
 #[derive(Default)]
 struct State {
-    /// Gives the inputs, as leaves. None once the part has run again.
+    /// Returns the inputs, as leaves. `None` once the part has run again.
     inputs: Option<Box<Inputs>>,
     draws: Vec<Draw>,
-    /// By save, in order.
+    /// By index of the save.
     saves: Vec<Save>,
 }
 
@@ -50,11 +49,11 @@ enum Save {
         tensor: Tensor,
         version: u32,
     },
-    /// Its operation has passed, or never wanted a slot: it keeps a recipe.
+    /// Its operation has run, or keeps a recipe instead of a slot.
     Done,
 }
 
-/// One tensor that an operation would have kept.
+/// One tensor that an operation would have saved.
 pub(crate) struct Slot {
     frame: Arc<Frame>,
     number: usize,
@@ -67,17 +66,17 @@ thread_local! {
 /// The part that runs on this thread.
 enum Running {
     First(Arc<Frame>),
-    /// The number of the next save, and what was saved.
+    /// The index of the next save, and what was saved.
     Again {
         wanted: Vec<bool>,
         saved: Vec<Save>,
     },
 }
 
-/// What becomes of a tensor that an operation wants to save.
+/// The treatment of a tensor that an operation saves.
 pub(crate) enum Verdict {
     Keep,
-    /// Keep it, but only until the second run ends: nobody's backward reads it.
+    /// Keep it only until the second run ends, since no backward reads it.
     Forget,
     Await(Slot),
 }
@@ -87,7 +86,7 @@ fn lock(frame: &Frame) -> MutexGuard<'_, State> {
 }
 
 impl Frame {
-    /// Runs `part` with what is `given`, and keeps `inputs` of it, which gives the same once more.
+    /// Runs `part` with `given`, and keeps `inputs`, which returns the same inputs again.
     pub(super) fn run(given: &[Tensor], inputs: Box<Inputs>, part: Box<Part>) -> Result<Tensor> {
         let state = Mutex::new(State { inputs: Some(inputs), ..State::default() });
         let (recomputes, products) = (recomputes(), autocast::of_products());
@@ -99,7 +98,7 @@ impl Frame {
         result
     }
 
-    /// Runs the part again, and fills the slots that are still awaited.
+    /// Runs the part again, and fills the slots that are still empty.
     fn run_again(&self, op: &'static str) -> Result<()> {
         let (inputs, draws, wanted) = {
             let mut state = lock(self);
@@ -136,8 +135,8 @@ fn changed(op: &'static str) -> Error {
     Error::Setting { op, what: what.to_owned() }
 }
 
-/// What is to be done with a tensor that an operation saves on this thread; `has_recipe` says that it keeps a recipe
-/// instead, if it keeps anything.
+/// Returns how to treat a tensor that an operation saves on this thread; `has_recipe` is whether it would keep a recipe
+/// instead.
 pub(crate) fn verdict(tensor: &Tensor, has_recipe: bool) -> Verdict {
     RUNNING.with_borrow_mut(|running| match running.last_mut() {
         None => Verdict::Keep,
@@ -170,7 +169,7 @@ pub(super) fn is_again() -> bool {
 }
 
 impl Slot {
-    /// The tensor, for operation `op`.
+    /// Returns the tensor, for operation `op`.
     pub(crate) fn get(&self, op: &'static str) -> Result<Tensor> {
         let is_awaited = matches!(lock(&self.frame).saves[self.number], Save::Awaited);
         if is_awaited {
@@ -191,7 +190,7 @@ impl Drop for Slot {
     }
 }
 
-/// What runs, until this drops.
+/// Marks a part as running until this drops.
 struct Guard(());
 
 impl Guard {

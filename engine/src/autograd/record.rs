@@ -7,8 +7,8 @@ use crate::tensor::Tensor;
 use crate::tensor::grad_mode::is_grad_enabled;
 use crate::tensor::node::{Edge, Gradient, Node, Work};
 
-/// An operation that runs forward: numbered in recordings, and what it allocates is temporary until it is known to be
-/// more. Made first in an operation and kept to its end.
+/// An operation that runs forward: it has an id in recordings, and its allocations are temporary until they are tagged
+/// otherwise. Created first in an operation and kept to its end.
 #[must_use = "the operation ends when this is dropped"]
 #[derive(Debug)]
 pub struct Operation {
@@ -19,8 +19,8 @@ pub struct Operation {
 }
 
 impl Operation {
-    /// Begins an operation. If any of `inputs` will enter it into the graph, the program is in forward; an operation
-    /// that allocates nothing, such as a view, or is not part of a model passes no inputs.
+    /// Begins an operation. If any of `inputs` adds it to the graph, the program is in phase forward; an operation that
+    /// allocates nothing, such as a view, or that is not part of a model passes no inputs.
     pub fn begin(name: &'static str, inputs: &[&Tensor]) -> Self {
         if Self::is_recorded(inputs) {
             scope::forward();
@@ -29,17 +29,17 @@ impl Operation {
         Self { name, _category: scope::category(Category::Temporary), _op: op }
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Whether operations on this thread are recorded at all.
+    /// Returns whether operations on this thread are recorded at all.
     pub(crate) fn is_recording() -> bool {
         is_grad_enabled()
     }
 
-    /// Whether an operation on these inputs is recorded, so that anything need be kept.
+    /// Returns whether an operation on these inputs is recorded, so that tensors must be saved.
     pub(crate) fn is_recorded(inputs: &[&Tensor]) -> bool {
         is_grad_enabled() && inputs.iter().any(|input| input.requires_grad())
     }
@@ -55,9 +55,9 @@ impl Operation {
     }
 }
 
-/// Enters the operation that computed `output` from `inputs` into the graph, if any input requires a gradient and
-/// recording is on. `gradient` makes its backward half, saving what that needs; it is told of each input whether its
-/// gradient is wanted.
+/// Adds the operation that computed `output` from `inputs` to the graph, if any input requires a gradient and gradients
+/// are enabled. `gradient` creates its backward half, which saves what that needs; its argument is, for each input,
+/// whether a gradient is required.
 pub fn record<G: Gradient + 'static>(
     operation: &Operation,
     output: Tensor,

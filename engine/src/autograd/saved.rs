@@ -9,9 +9,9 @@ use crate::tensor::Tensor;
 use crate::tensor::grad_mode::recomputes;
 use crate::tensor::recipe::Recipe;
 
-/// A tensor kept for backward, without its history, so that the graph does not hold itself: its memory, or how to
-/// compute it again. Memory that is kept is named an activation in recordings, unless it is known to be something else,
-/// such as a parameter. In a [checkpointed](super::checkpoint()) part nothing is kept; the part runs again.
+/// A tensor saved for backward, without its history, so that the graph contains no cycle: its memory, or how to
+/// recompute it. Saved memory is an activation in recordings, unless it has another category, such as parameter. In a
+/// [checkpointed](super::checkpoint()) part nothing is saved; the part runs again.
 pub struct Saved(Kept);
 
 enum Kept {
@@ -21,13 +21,13 @@ enum Kept {
 }
 
 impl Saved {
-    /// Keeps `tensor`, or its recipe if it has one.
+    /// Saves `tensor`, or its recipe if it has one.
     pub fn new(tensor: &Tensor) -> Self {
         let recipe = tensor.recipe().filter(|_| recomputes());
         Self::either(tensor, recipe)
     }
 
-    /// Keeps `tensor` itself.
+    /// Saves `tensor` itself.
     pub fn memory(tensor: &Tensor) -> Self {
         Self::either(tensor, None)
     }
@@ -35,7 +35,7 @@ impl Saved {
     fn either(tensor: &Tensor, recipe: Option<Arc<dyn Recipe>>) -> Self {
         match (frame::verdict(tensor, recipe.is_some()), recipe) {
             (Verdict::Await(slot), _) => return Self(Kept::Slot(slot)),
-            // Also where it is to be forgotten: its memory is then free at once, and not only when the part has run.
+            // Even if it is to be forgotten: its memory is then free at once, and not only when the part has run.
             (_, Some(recipe)) => return Self(Kept::Recipe { recipe, layout: *tensor.layout() }),
             (Verdict::Keep, None) => tensor.storage().tag_saved(),
             (Verdict::Forget, None) => {}
@@ -43,7 +43,11 @@ impl Saved {
         Self(Kept::Memory { tensor: Counted::new(tensor), version: tensor.storage().version() })
     }
 
-    /// Gives the tensor to operation `op`. Fails if it was changed in place since.
+    /// Returns the tensor for operation `op`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it was changed in place since, or if memory runs out.
     pub fn get(&self, op: &'static str) -> Result<Tensor> {
         match &self.0 {
             Kept::Memory { tensor, version } if tensor.0.storage().version() == *version => Ok(tensor.0.detach()),
@@ -53,13 +57,17 @@ impl Saved {
         }
     }
 
-    /// Like [`Self::get`], and keeps it no longer: if nobody else does, its memory may be overwritten.
+    /// Like [`Self::get`], but releases it: if it is not shared, its memory may be overwritten.
+    ///
+    /// # Errors
+    ///
+    /// See [`Self::get`].
     pub fn take(self, op: &'static str) -> Result<Tensor> {
         self.get(op)
     }
 }
 
-/// A tensor whose memory knows that it is kept.
+/// A tensor whose storage counts that it is saved.
 struct Counted(Tensor);
 
 impl Counted {

@@ -9,12 +9,20 @@ use crate::shape::Shape;
 use crate::tensor::Tensor;
 
 impl Tensor {
-    /// The sum; shapes broadcast.
+    /// Returns the elementwise sum; shapes broadcast.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the shapes do not broadcast, if the data types differ, or if memory runs out.
     pub fn add(&self, other: &Self) -> Result<Self> {
         self.add_scaled("add", other, 1.0)
     }
 
-    /// The difference; shapes broadcast.
+    /// Returns the elementwise difference; shapes broadcast.
+    ///
+    /// # Errors
+    ///
+    /// See [`Self::add`].
     pub fn sub(&self, other: &Self) -> Result<Self> {
         self.add_scaled("sub", other, -1.0)
     }
@@ -31,7 +39,11 @@ impl Tensor {
         Ok(operation.record(out, &[self, other], |_| Sum { shapes, scale }))
     }
 
-    /// The sum, in this tensor's memory if it is not shared and `other` broadcasts to it.
+    /// Returns the sum, computed in this tensor's memory if that is not shared and `other` broadcasts to its shape.
+    ///
+    /// # Errors
+    ///
+    /// See [`Self::add`].
     pub fn into_add(self, other: &Self) -> Result<Self> {
         let op = "add";
         if let Some((left, right)) = self.widened(other)? {
@@ -52,7 +64,11 @@ impl Tensor {
         Ok(operation.record(out, &[&self, other], |_| Sum { shapes, scale: 1.0 }))
     }
 
-    /// The product; shapes broadcast.
+    /// Returns the elementwise product; shapes broadcast. Saves each factor whose partner requires a gradient.
+    ///
+    /// # Errors
+    ///
+    /// See [`Self::add`].
     pub fn mul(&self, other: &Self) -> Result<Self> {
         let op = "mul";
         if let Some((left, right)) = self.widened(other)? {
@@ -69,13 +85,17 @@ impl Tensor {
             let factor = Saved::new(if self.requires_grad() { other } else { self });
             return Ok(operation.record(out, &[self, other], |_| Scaling { factor, shapes }));
         }
-        // Both factors are kept, so the product can be recomputed.
+        // Both factors are saved, so the product can be recomputed.
         let factors = Arc::new(Factors { left: Saved::new(self), right: Saved::new(other) });
         let recipe = factors.clone();
         Ok(operation.record(out, &[self, other], |_| Product { factors, shapes }).with_recipe(&recipe))
     }
 
-    /// The quotient; shapes broadcast.
+    /// Returns the elementwise quotient; shapes broadcast.
+    ///
+    /// # Errors
+    ///
+    /// See [`Self::add`].
     pub fn div(&self, other: &Self) -> Result<Self> {
         let op = "div";
         let operation = Operation::begin(op, &[self, other]);
@@ -90,22 +110,39 @@ impl Tensor {
         }))
     }
 
-    /// `−self`.
+    /// Returns `−self`.
+    ///
+    /// # Errors
+    ///
+    /// See [`Self::affine`].
     pub fn neg(&self) -> Result<Self> {
         self.affine_as("neg", -1.0, 0.0)
     }
 
-    /// `self + value`.
+    /// Returns `self + value`.
+    ///
+    /// # Errors
+    ///
+    /// See [`Self::affine`].
     pub fn add_scalar(&self, value: f64) -> Result<Self> {
         self.affine_as("add_scalar", 1.0, value)
     }
 
-    /// `value · self`.
+    /// Returns `value · self`.
+    ///
+    /// # Errors
+    ///
+    /// See [`Self::affine`].
     pub fn mul_scalar(&self, value: f64) -> Result<Self> {
         self.affine_as("mul_scalar", value, 0.0)
     }
 
-    /// `scale · self + shift`. Keeps nothing; the result is recomputed instead of kept, where this is kept.
+    /// Returns `scale · self + shift`. Saves nothing for backward. An operation that would save the result recomputes
+    /// it instead if this tensor is saved anyway.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the elements are not floating-point numbers, or if memory runs out.
     pub fn affine(&self, scale: f64, shift: f64) -> Result<Self> {
         self.affine_as("affine", scale, shift)
     }
@@ -122,7 +159,7 @@ impl Tensor {
         Ok(operation.record(out, &[self], |_| Affine { line }).with_recipe(&offer))
     }
 
-    /// Fails if the elements are not floating-point numbers.
+    /// Fails unless the elements are floating-point numbers.
     pub(crate) fn check_float(&self, op: &'static str) -> Result<()> {
         let need = "expected a floating-point tensor: f64, f32, bf16 or f16";
         if self.dtype().is_float() { Ok(()) } else { Err(Error::DType { op, found: self.dtype(), need }) }
@@ -174,7 +211,7 @@ impl Gradient for Product {
         let Self { factors, shapes } = *self;
         let (left, right) = (factors.left.get("mul")?, factors.right.get("mul")?);
         drop(factors);
-        // Each gradient takes over memory that has served: the right factor's, and the result's gradient's.
+        // Each gradient overwrites memory that is no longer needed: the right factor's, and the result's gradient's.
         let of_left = if right.is_free_to_write() && right.shape() == grad.shape() {
             right.storage().changed();
             right.into_zip(Binary::Mul, &grad, "mul")?
@@ -186,7 +223,7 @@ impl Gradient for Product {
     }
 }
 
-/// The same where only one factor's gradient is wanted: the other factor is kept.
+/// The gradient if only one factor requires one: the other factor is saved.
 struct Scaling {
     factor: Saved,
     shapes: [Shape; 2],
@@ -232,7 +269,7 @@ struct Affine {
     line: Arc<Line>,
 }
 
-/// s·x + t, with x not held.
+/// Recomputes s·x + t from x, which it does not keep live.
 struct Line {
     source: Source,
     scale: f64,
@@ -247,7 +284,7 @@ impl Offer for Line {
     }
 }
 
-/// s·x + t, with x held.
+/// Recomputes s·x + t from x, which it keeps live.
 struct LineAgain {
     input: Ingredient,
     function: Unary,
@@ -256,7 +293,7 @@ struct LineAgain {
 impl Recipe for LineAgain {
     fn compute(&self) -> Result<Tensor> {
         let input = self.input.get("affine")?;
-        // A view of what was just computed is free to write, and lies in another order than the result did.
+        // A view of the computed result is writable, but its layout differs from the former result's.
         if input.is_contiguous() && input.fills_storage() {
             input.into_map(self.function)
         } else {

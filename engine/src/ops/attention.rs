@@ -1,4 +1,4 @@
-//! Attention, softmax(query · keyᵀ) · value, without a matrix of scores.
+//! Attention, softmax(query · keyᵀ) · value, without a matrix of scores in memory.
 
 use highwater_recorder::{Category, scope};
 
@@ -9,17 +9,17 @@ use crate::error::{Error, Result};
 use crate::shape::Shape;
 use crate::tensor::Tensor;
 
-/// How attention looks.
+/// The options of attention.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct AttentionOptions {
-    /// Which keys a query sees.
+    /// Which keys each query attends to.
     pub mask: Mask,
-    /// What scores are multiplied with; 1 / √width if not given.
+    /// The factor of the scores; 1 / √width if `None`.
     pub scale: Option<f64>,
 }
 
 impl AttentionOptions {
-    /// Each query sees the keys at its own place and before.
+    /// Causal attention: each query attends to the keys at its own position and before.
     pub fn causal() -> Self {
         Self { mask: Mask::Causal, scale: None }
     }
@@ -30,10 +30,15 @@ impl AttentionOptions {
 }
 
 impl Tensor {
-    /// Attention of `query` `[batch, heads, length, width]` to `key` and `value` `[batch, key heads, keys, width]`.
-    /// Fewer key heads than heads are shared by groups of them (Ainslie et al.: "GQA", 2023). The result has the
-    /// query's shape and is stored as `[batch, length, heads, width]`. Scores are computed row by row and never kept
-    /// (Dao et al.: "FlashAttention", 2022): backward has the inputs, the result, and one number for each row.
+    /// Returns the attention of `query` `[batch, heads, length, width]` to `key` and `value` `[batch, key heads, keys,
+    /// width]`. If there are fewer key heads than heads, groups of heads share them (Ainslie et al.: "GQA", 2023). The
+    /// result has the query's shape and is stored as `[batch, length, heads, width]`. Scores are computed row by row
+    /// and never stored (Dao et al.: "FlashAttention", 2022); saves the inputs, the result, and one number per row.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the shapes or data types do not match, if the backend does not support the width, or if memory runs
+    /// out.
     pub fn attention(query: &Self, key: &Self, value: &Self, options: AttentionOptions) -> Result<Self> {
         let operation = Operation::begin("attention", &[query, key, value]);
         check(query, key, value)?;
@@ -49,9 +54,13 @@ impl Tensor {
         }))
     }
 
-    /// Attention within one tensor `[batch, length, (heads + 2 · key heads) · width]` that holds query, key and value
-    /// one after another, as one linear layer computes them. The result is `[batch, length, heads · width]`. The three
-    /// gradients are written into one buffer, where separate views would each need their own.
+    /// Returns the attention within one tensor `[batch, length, (heads + 2 · key heads) · width]` that contains query,
+    /// key and value one after another, as one linear layer computes them. The result is `[batch, length, heads ·
+    /// width]`. The three gradients are written into one buffer, where separate views would need one each.
+    ///
+    /// # Errors
+    ///
+    /// See [`Self::attention`].
     pub fn attention_packed(&self, heads: usize, key_heads: usize, options: AttentionOptions) -> Result<Self> {
         let op = "attention";
         let operation = Operation::begin(op, &[self]);
@@ -80,14 +89,14 @@ impl Tensor {
         }))
     }
 
-    /// This tensor without history, or a copy unless the elements of a row are contiguous.
+    /// Returns this tensor without history, or a copy if the elements of a row are not contiguous.
     fn with_rows(&self) -> Result<Self> {
         let has_rows = self.layout().strides().last() == Some(&1) || self.shape().last() == Some(&1);
         if has_rows { Ok(self.detach()) } else { self.copied() }
     }
 }
 
-/// Views of query, key and value `[batch, heads, length, width]` in one tensor.
+/// Returns views of query, key and value `[batch, heads, length, width]` in one tensor.
 fn unpack(packed: &Tensor, [heads, key_heads]: [usize; 2]) -> Result<[Tensor; 3]> {
     let (batch, length) = (packed.shape()[0], packed.shape()[1]);
     let slots = heads + 2 * key_heads;
@@ -116,13 +125,13 @@ fn check(query: &Tensor, key: &Tensor, value: &Tensor) -> Result<()> {
     if fits { Ok(()) } else { Err(Error::shapes(op, q, k, need)) }
 }
 
-/// Memory for `[batch, heads, length, width]`, stored as `[batch, length, heads, width]`.
+/// Allocates `[batch, heads, length, width]`, stored as `[batch, length, heads, width]`.
 fn by_place(like: &Tensor, shape: &Shape) -> Result<Tensor> {
     let stored = Tensor::empty([shape[0], shape[2], shape[1], shape[3]], like.dtype(), like.device())?;
     Ok(stored.with_layout(stored.layout().transpose(1, 2)))
 }
 
-/// Memory for one number of `[batch, heads, length]`, stored as `[batch, length, heads]`.
+/// Allocates one number per row, `[batch, heads, length]`, stored as `[batch, length, heads]`.
 fn row_numbers(query: &Tensor) -> Result<Tensor> {
     let shape = query.shape();
     let stored = Tensor::empty([shape[0], shape[2], shape[1]], query.dtype().statistics(), query.device())?;
@@ -136,7 +145,7 @@ fn forward([query, key, value]: &[Tensor; 3], size: AttentionSize) -> Result<(Te
     Ok((out, log_sums))
 }
 
-/// One number of `[batch, heads, length]` for each query: the sum over its width of the result's gradient times the
+/// Returns one number per query, `[batch, heads, length]`: the sum over its width of the result's gradient times the
 /// result.
 fn delta(grad: &Tensor, result: &Tensor) -> Result<Tensor> {
     let _category = scope::category(Category::Workspace);
@@ -164,7 +173,7 @@ impl Gradient for Attention {
         };
         let result = result.take(op)?;
         let delta = delta(&grad, &result)?;
-        // The result has served, and is stored as the query's gradient is to be.
+        // The result is no longer needed, and has the layout of the query's gradient.
         let reusable = result.is_free_to_write() && result.fills_storage() && result.dtype() == saved[0].dtype();
         let of_query = if reusable {
             result.storage().changed();

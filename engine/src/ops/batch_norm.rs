@@ -7,31 +7,34 @@ use crate::backend::{self, Spread, View};
 use crate::error::{Error, Result};
 use crate::tensor::Tensor;
 
-/// Where a batch norm's statistics come from.
+/// The source of a batch norm's statistics.
 #[derive(Clone, Copy, Debug)]
 pub enum BatchStatistics<'a> {
-    /// From the batch itself.
+    /// The batch itself.
     Batch,
-    /// From the batch itself; the running mean and variance move towards its own by the share `momentum`. They are of
-    /// the input's [statistics type](crate::DType::statistics), one per channel, and are changed in place.
+    /// The batch itself; the running mean and variance are updated in place, by the share `momentum` of the batch's.
+    /// They have the input's [statistics type](crate::DType::statistics) and one element per channel.
     Remembered {
-        /// The mean and the variance so far.
+        /// The running mean and variance.
         running: [&'a Tensor; 2],
-        /// The share of the new in the sum; PyTorch's default is 0.1.
+        /// The weight of the batch's statistics in the update; PyTorch's default is 0.1.
         momentum: f64,
     },
-    /// From the mean and variance that are given, as in evaluation.
+    /// The given mean and variance, as in evaluation.
     Given([&'a Tensor; 2]),
 }
 
 impl Tensor {
-    /// Each channel of this `[batch, channels, …]` less its mean over all examples and places, over its deviation (with
-    /// `epsilon` added to the variance), times `weight` plus `bias`, one per channel (Ioffe, Szegedy: "Batch
-    /// Normalization", 2015).
+    /// Normalizes each channel of this `[batch, channels, …]` over all examples and positions: subtracts its mean,
+    /// divides by its standard deviation (with `epsilon` added to the variance), multiplies by `weight` and adds
+    /// `bias`, one per channel (Ioffe, Szegedy: "Batch Normalization", 2015).
     ///
-    /// With statistics of the batch, keeps its input, and mean and 1 / deviation of each channel; the result can be
-    /// recomputed from these. With given statistics, keeps those, and the input only if the weight's gradient is
-    /// wanted.
+    /// With statistics of the batch, saves the input, and mean and 1 / deviation of each channel; the result can be
+    /// recomputed from these. With given statistics, saves these, and the input only if the weight requires a gradient.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the shapes or data types do not match, or if memory runs out.
     pub fn batch_norm(
         &self,
         weight: Option<&Self>,
@@ -40,7 +43,7 @@ impl Tensor {
         epsilon: f64,
     ) -> Result<Self> {
         let op = "batch_norm";
-        // Inputs are numbered 0 for the channels, then weight and bias as far as they are given.
+        // Input 0 is the tensor; weight and bias follow if they are given.
         let inputs: Vec<&Self> = [self].into_iter().chain(weight).chain(bias).collect();
         let operation = Operation::begin(op, &inputs);
         check(self, weight, bias, statistics)?;
@@ -72,7 +75,7 @@ impl Tensor {
     }
 }
 
-/// Mean and 1 / deviation of each channel.
+/// The mean and 1 / deviation of each channel.
 fn measure(input: &Tensor, running: Option<[&Tensor; 2]>, momentum: f64, epsilon: f64) -> Result<[Tensor; 2]> {
     let mean = Tensor::empty(input.shape()[1], input.dtype().statistics(), input.device())?;
     let rstd = mean.same_shape()?;
@@ -127,7 +130,7 @@ fn check(
     Ok(())
 }
 
-/// What backward reads, and from which the result can be recomputed if the input is there.
+/// The tensors saved for backward, from which the result can be recomputed if the input is among them.
 struct Known {
     input: Option<Saved>,
     statistics: [Saved; 2],

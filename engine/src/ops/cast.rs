@@ -8,8 +8,13 @@ use crate::error::Result;
 use crate::tensor::Tensor;
 
 impl Tensor {
-    /// The elements in another type; this tensor if it has that type. Keeps nothing. Who would keep the result keeps
-    /// nothing either where the input is kept by others, or is a parameter, and converts it again in backward.
+    /// Returns the elements in another data type, or this tensor if it has that type. Saves nothing for backward. An
+    /// operation that would save the result converts the input again in backward if others save the input, or if it is
+    /// a parameter.
+    ///
+    /// # Errors
+    ///
+    /// Fails if memory runs out.
     pub fn to_dtype(&self, dtype: DType) -> Result<Self> {
         if self.dtype() == dtype {
             return Ok(self.clone());
@@ -28,7 +33,7 @@ impl Tensor {
     }
 }
 
-/// What was converted, and to what.
+/// The input and the new type.
 struct Known {
     source: Source,
     dtype: DType,
@@ -41,7 +46,7 @@ impl Offer for Known {
     }
 }
 
-/// Converts again.
+/// Converts the input again.
 struct Again {
     input: Ingredient,
     dtype: DType,
@@ -53,10 +58,10 @@ impl Recipe for Again {
     }
 }
 
-/// The gradient in the input's type.
+/// Returns the gradient in the input's type.
 struct Cast {
     from: DType,
-    // Backward needs nothing of it; the result's recipe lives as long as this.
+    // Backward needs nothing from it; it keeps the result's recipe live.
     _known: Arc<Known>,
 }
 

@@ -1,7 +1,7 @@
-//! Unfolds the windows of images into the columns of a matrix, a bounded number of them at a time.
+//! Unfolds the windows of images into the columns of a matrix (im2col), a limited number of windows at a time.
 //!
-//! Shared by convolution and transposed convolution. A convolution of one pixel at a time needs no workspace: the image
-//! is its own columns.
+//! Shared by convolution and transposed convolution. A 1×1 convolution needs no workspace: the image is its own matrix
+//! of columns.
 
 use highwater_recorder::{Category, scope};
 
@@ -12,27 +12,27 @@ use crate::error::Result;
 use crate::shape::Shape;
 use crate::tensor::Tensor;
 
-/// Bytes that the columns take at most, unless a single one takes more: as many as stay in the cache of a large GPU
-/// until they are multiplied.
+/// Maximum bytes of the columns, unless a single one needs more: what fits in the cache of a large GPU until it is
+/// multiplied.
 const WORKSPACE_BYTES: usize = 32 << 20;
-/// The columns take at most this part of the images on either side, or this part of the weight, whichever is larger:
-/// where all of these are small, a workspace must not be what decides the peak.
+/// The columns take at most this share of the images on either side, or this share of the weight, whichever is larger:
+/// for small images and weights, a workspace should not determine the peak.
 const SHARE_OF_IMAGES: usize = 4;
 const SHARE_OF_WEIGHT: usize = 8;
-/// Places whose numbers, of any type, fill whole packs: parts begin at multiples of this.
+/// Number of windows whose elements, of any type, fill whole vector loads: parts begin at multiples of this.
 const PLACES_TOGETHER: usize = 32;
 
-/// The workspace for the columns of images of one shape, `[channels · kernel height · kernel width, places]`.
+/// The workspace for the columns of images of one shape, `[channels · kernel height · kernel width, windows]`.
 pub(super) struct Columns {
     op: &'static str,
-    // None where images are their own columns.
+    // `None` if images are their own columns.
     memory: Option<Tensor>,
     window: Window,
-    /// Places at a time.
+    /// Windows at a time.
     most: usize,
 }
 
-/// Some places of an image, one after another.
+/// A range of an image's windows.
 #[derive(Clone, Copy)]
 pub(super) struct Part {
     window: Window,
@@ -40,8 +40,8 @@ pub(super) struct Part {
 }
 
 impl Columns {
-    /// Columns for as many windows of `images` `[batch, channels, height, width]` as fit the bounds, at most those of
-    /// one image; `others` are the images on the other side of the product with a weight of this shape.
+    /// Allocates columns for as many windows of `images` `[batch, channels, height, width]` as the limits allow, at
+    /// most those of one image; `others` are the images on the other side of the product with a weight of this shape.
     pub(super) fn new(
         op: &'static str,
         [images, others]: [&Tensor; 2],
@@ -65,7 +65,7 @@ impl Columns {
         Ok(Self { op, memory: Some(memory), window, most })
     }
 
-    /// All places of one image, as many at a time as there is room for.
+    /// Returns all windows of one image, in parts that fit the workspace.
     pub(super) fn parts(&self) -> impl Iterator<Item = Part> + use<> {
         let (window, most, all) = (self.window, self.most, self.window.places[0] * self.window.places[1]);
         (0..all)
@@ -73,7 +73,7 @@ impl Columns {
             .map(move |first| Part { window: Window { first, ..window }, count: most.min(all - first) })
     }
 
-    /// The columns of these places of `image`, `[channels · kernel, places]`; to be read before the next are.
+    /// Returns the columns of these windows of `image`, `[channels · kernel, windows]`; valid until the next call.
     pub(super) fn read(&self, image: &Tensor, part: Part) -> Result<Tensor> {
         let Some(columns) = self.first(part)? else {
             return image.reshaped(&pixels_of_image(image.shape()));
@@ -82,7 +82,7 @@ impl Columns {
         Ok(columns)
     }
 
-    /// Adds columns, the product of two matrices, to where they come from in contiguous `image`.
+    /// Adds columns, the product of two matrices, to the pixels of contiguous `image` that they come from.
     pub(super) fn add_product(&self, image: &Tensor, left: &Tensor, right: &Tensor, part: Part) -> Result<()> {
         let Some(columns) = self.first(part)? else {
             let image = image.reshaped(&pixels_of_image(image.shape()))?;
@@ -98,8 +98,8 @@ impl Columns {
     }
 }
 
-/// How many of `all` places are taken at a time, `most` at the most: parts as alike as can be, since a last one of a
-/// few places would take as long as a whole one, that begin where products like their numbers to begin.
+/// Returns the number of windows per part, at most `most`: parts of equal size, since a small last one would take as
+/// long as a full one, that begin at aligned positions.
 fn alike(all: usize, most: usize) -> usize {
     let even = all.div_ceil(all.div_ceil(most).max(1)).max(1);
     match even.next_multiple_of(PLACES_TOGETHER) {
@@ -110,7 +110,7 @@ fn alike(all: usize, most: usize) -> usize {
 }
 
 impl Part {
-    /// These places of a contiguous image `[channels, height, width]`, one pixel a place, as `[channels, places]`.
+    /// Returns these pixels of a contiguous image `[channels, height, width]` as `[channels, pixels]`.
     pub(super) fn of(&self, op: &'static str, image: &Tensor) -> Result<Tensor> {
         let matrix = image.reshaped(&pixels_of_image(image.shape()))?;
         Ok(matrix.with_layout(matrix.layout().narrow(op, 1, self.window.first, self.count)?))
@@ -126,12 +126,12 @@ fn pixels_of_image(image: &Shape) -> Shape {
 }
 
 impl Tensor {
-    /// One of a batch of images.
+    /// Returns one image of a batch.
     pub(super) fn image(&self, index: usize) -> Self {
         self.with_layout(self.layout().select(0, index))
     }
 
-    /// Fills these images with their channels' bias, or with zeros.
+    /// Fills these images with the bias of their channels, or with zeros.
     pub(super) fn fill_channels(&self, op: &'static str, bias: Option<&Self>) -> Result<()> {
         match bias {
             Some(bias) => {
@@ -143,7 +143,7 @@ impl Tensor {
     }
 }
 
-/// Gives the gradient of a bias, input 2: the sum over all but the channels, added to the sum so far.
+/// Accumulates the gradient of a bias, input 2: the sum over all axes but the channels.
 pub(super) fn give_bias(op: &'static str, grad: &Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
     if !inputs.needs(2) {
         return Ok(());
@@ -159,8 +159,8 @@ pub(super) fn give_bias(op: &'static str, grad: &Tensor, inputs: &mut InputGradi
     inputs.give(2, sum)
 }
 
-/// Memory for the gradient of images that were an operation's input 0, all zeros or the sum so far. The images' own
-/// memory, if it is not shared: they have served.
+/// Returns memory for the gradient of the images that were input 0: the accumulated gradient, or zeros. Reuses the
+/// images' memory if it is not shared, as they are no longer needed.
 pub(super) fn take_images_or_zeros(
     images: Option<Tensor>,
     like: &Tensor,

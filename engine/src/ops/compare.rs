@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::shape::Shape;
 use crate::tensor::Tensor;
 
-/// Writes the comparisons, of tensors and with a number.
+/// Defines the comparisons with a tensor and with a number.
 macro_rules! comparisons {
     ($($(#[$doc:meta])* $name:ident, $with_number:ident = $comparison:ident;)+) => {
         impl Tensor {
@@ -16,7 +16,7 @@ macro_rules! comparisons {
                 self.compared(stringify!($name), Comparison::$comparison, other)
             }
 
-            /// The same with one number for all, which is first rounded to what this type is computed in.
+            /// Compares each element with `number`, which is first rounded to the type that this is computed in.
             pub fn $with_number(&self, number: f64) -> Result<Self> {
                 self.compared_with(stringify!($name), Comparison::$comparison, number)
             }
@@ -26,17 +26,17 @@ macro_rules! comparisons {
 }
 
 comparisons! {
-    /// Where this is less than `other`, as Bool; shapes broadcast.
+    /// Returns whether each element is less than `other`'s, as Bool; shapes broadcast.
     lt, lt_scalar = Less;
-    /// Where this is less than or equal to `other`, as Bool; shapes broadcast.
+    /// Returns whether each element is less than or equal to `other`'s, as Bool; shapes broadcast.
     le, le_scalar = LessOrEqual;
-    /// Where this is greater than `other`, as Bool; shapes broadcast.
+    /// Returns whether each element is greater than `other`'s, as Bool; shapes broadcast.
     gt, gt_scalar = Greater;
-    /// Where this is greater than or equal to `other`, as Bool; shapes broadcast.
+    /// Returns whether each element is greater than or equal to `other`'s, as Bool; shapes broadcast.
     ge, ge_scalar = GreaterOrEqual;
-    /// Where this equals `other`, as Bool; shapes broadcast. What is NaN equals nothing.
+    /// Returns whether each element equals `other`'s, as Bool; shapes broadcast. NaN equals nothing.
     eq, eq_scalar = Equal;
-    /// Where this does not equal `other`, as Bool; shapes broadcast.
+    /// Returns whether each element differs from `other`'s, as Bool; shapes broadcast.
     ne, ne_scalar = NotEqual;
 }
 

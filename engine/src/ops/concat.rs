@@ -11,8 +11,12 @@ use crate::shape::Shape;
 use crate::tensor::Tensor;
 
 impl Tensor {
-    /// The tensors one after another along `axis`; they agree in all other axes. Keeps nothing. Who would keep the
-    /// result keeps nothing either where all parts are kept by others, and joins them again in backward.
+    /// Concatenates tensors along `axis`; their other axes are equal. Saves nothing for backward. An operation that
+    /// would save the result concatenates the parts again in backward if all of them are saved by others.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there are no tensors, if shapes or data types do not match, or if memory runs out.
     pub fn concat(tensors: &[&Self], axis: isize) -> Result<Self> {
         let op = "concat";
         let operation = Operation::begin(op, tensors);
@@ -50,7 +54,11 @@ impl Tensor {
         Ok(operation.record(out, tensors, |_| Concat { parts }).with_recipe(&offer))
     }
 
-    /// The tensors along a new axis before axis `axis`; −1 puts it last. They are of one shape.
+    /// Stacks tensors of one shape along a new axis before axis `axis`; −1 puts it last.
+    ///
+    /// # Errors
+    ///
+    /// See [`Self::concat`].
     pub fn stack(tensors: &[&Self], axis: isize) -> Result<Self> {
         if let Some(first) = tensors.first()
             && let Some(other) = tensors.iter().find(|tensor| tensor.shape() != first.shape())
@@ -62,7 +70,7 @@ impl Tensor {
     }
 }
 
-/// Copies `part` to its place in `out`, from `start` on.
+/// Copies `part` to its position in `out`, from `start` on.
 fn put(out: &Tensor, axis: usize, start: &mut usize, part: &Tensor) -> Result<()> {
     let length = part.shape()[axis];
     let layout = out.layout().narrow("concat", axis, *start, length)?;
@@ -70,7 +78,7 @@ fn put(out: &Tensor, axis: usize, start: &mut usize, part: &Tensor) -> Result<()
     backend::copy(View { layout: &layout, ..out.view() }, part.view())
 }
 
-/// The facts about the result.
+/// The shape, type and device of the result.
 #[derive(Clone)]
 struct Joined {
     axis: usize,
@@ -79,7 +87,7 @@ struct Joined {
     device: Device,
 }
 
-/// What was joined, not held.
+/// The concatenated tensors, not kept live.
 struct Parts {
     sources: Vec<Source>,
     lengths: Vec<usize>,
@@ -94,7 +102,7 @@ impl Offer for Parts {
     }
 }
 
-/// What was joined, held.
+/// The concatenated tensors, kept live.
 struct Again {
     parts: Vec<Ingredient>,
     joined: Joined,
@@ -112,7 +120,7 @@ impl Recipe for Again {
     }
 }
 
-/// Each input's gradient is a part of the result's, seen in place.
+/// Each input's gradient is a view of its part of the result's gradient.
 struct Concat {
     parts: Arc<Parts>,
 }

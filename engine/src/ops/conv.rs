@@ -7,28 +7,32 @@ use crate::error::{Error, Result};
 use crate::shape::Shape;
 use crate::tensor::Tensor;
 
-/// How a convolution moves over its input.
+/// The options of a convolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConvOptions {
-    /// Steps down and to the right.
+    /// Vertical and horizontal stride.
     pub stride: [usize; 2],
     /// Zeros around the input: above and below, left and right.
     pub padding: [usize; 2],
 }
 
 impl Default for ConvOptions {
-    /// Steps of one, without padding.
+    /// Stride 1, without padding.
     fn default() -> Self {
         Self { stride: [1, 1], padding: [0, 0] }
     }
 }
 
 impl Tensor {
-    /// Cross-correlation of this `[batch, channels, height, width]` with `weight` `[outputs, channels, kernel height,
-    /// kernel width]`, plus `bias` `[outputs]`. Windows are laid out as columns in a workspace of at most 32
-    /// MiB, and a quarter of the images or the result or an eighth of the weight, or else one window; single pixels
-    /// need none. Keeps the input if the weight's gradient is
-    /// wanted, and the weight if the input's is.
+    /// Returns the cross-correlation of this `[batch, channels, height, width]` with `weight` `[outputs, channels,
+    /// kernel height, kernel width]`, plus `bias` `[outputs]`. Windows are unfolded into columns, in a workspace of at
+    /// most 32 MiB and of at most a quarter of the images or the result or an eighth of the weight, but at least one
+    /// window; 1×1 kernels need none. Saves the input if the weight requires a gradient, and the weight if the input
+    /// does.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the shapes or data types do not match, or if memory runs out.
     pub fn conv2d(&self, weight: &Self, bias: Option<&Self>, options: ConvOptions) -> Result<Self> {
         let op = "conv2d";
         let operation = Operation::begin(op, &[self, weight]);
@@ -61,7 +65,7 @@ impl Tensor {
     }
 }
 
-/// A weight as the matrix that columns are multiplied with.
+/// Returns the shape of a weight as the matrix that multiplies columns.
 fn matrix_of(weight: &Shape) -> Shape {
     Shape::from([weight[0], weight[1] * weight[2] * weight[3]])
 }
@@ -93,8 +97,8 @@ fn check(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>, options: ConvOp
     Ok(Window { kernel: [w[2], w[3]], stride: options.stride, padding: options.padding, places, first: 0 })
 }
 
-/// With C the columns and W the weight as a matrix: dW = Σ g·Cᵀ, and dx is Wᵀ·g put back to where the columns came
-/// from.
+/// With C the columns and W the weight as a matrix: dW = Σ g·Cᵀ, and dx is Wᵀ·g added to the pixels that the columns
+/// came from.
 struct Conv {
     input: Option<Saved>,
     weight: Option<Saved>,
@@ -109,7 +113,7 @@ impl Gradient for Conv {
         let grad = grad.into_order()?;
         let (images, matrix) = (grad.shape()[0], matrix_of(&weight_shape));
         give_bias(op, &grad, inputs)?;
-        // The weight's gradient first: then the input has served, and its own gradient may take its memory.
+        // The weight's gradient is computed first: then the input's gradient can reuse the input's memory.
         let mut served = None;
         if let Some(input) = input {
             let input = input.take(op)?;

@@ -9,38 +9,46 @@ use crate::tensor::Tensor;
 
 const OP: &str = "conv_transpose2d";
 
-/// How a transposed convolution moves over its result.
+/// The options of a transposed convolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConvTransposeOptions {
-    /// Steps down and to the right.
+    /// Vertical and horizontal stride.
     pub stride: [usize; 2],
-    /// Lines that are cut off above and below, left and right.
+    /// Rows and columns removed above and below, left and right.
     pub padding: [usize; 2],
-    /// Lines that are added below and on the right; fewer than the stride.
+    /// Rows and columns added below and on the right; less than the stride.
     pub output_padding: [usize; 2],
 }
 
 impl Default for ConvTransposeOptions {
-    /// Steps of one, nothing cut off or added.
+    /// Stride 1, without padding.
     fn default() -> Self {
         Self { stride: [1, 1], padding: [0, 0], output_padding: [0, 0] }
     }
 }
 
 impl Tensor {
-    /// The transposed convolution (Zeiler et al., 2010) of this `[batch, channels, height, width]` with `weight`
-    /// `[channels, outputs, kernel height, kernel width]`, plus `bias` `[outputs]`: each pixel of this puts the kernel,
-    /// times itself, into the result. Needs a workspace as [`Self::conv2d`] does. Keeps the input if the weight's
-    /// gradient is wanted, and the weight if the input's is; the input's gradient takes the memory of the input if
-    /// nobody else holds it.
+    /// Returns the transposed convolution (Zeiler et al., 2010) of this `[batch, channels, height, width]` with
+    /// `weight` `[channels, outputs, kernel height, kernel width]`, plus `bias` `[outputs]`: each pixel adds the
+    /// kernel, times its value, to the result. Needs a workspace as [`Self::conv2d`] does. Saves the input if the
+    /// weight requires a gradient, and the weight if the input does; the input's gradient overwrites the input if that
+    /// is not shared.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the shapes or data types do not match, or if memory runs out.
     pub fn conv_transpose2d(&self, weight: &Self, bias: Option<&Self>, options: ConvTransposeOptions) -> Result<Self> {
         let operation = Operation::begin(OP, &[self, weight]);
         let (window, size) = check(self, weight, bias, options)?;
         self.transposed_convolution(&operation, weight, bias, (window, size))
     }
 
-    /// The part of `size` at `start` of the transposed convolution with this stride, and with nothing else cut off or
-    /// added: [`Self::conv_transpose2d`] followed by [`Self::narrow`] along both axes, without ever having the whole.
+    /// Returns the part of `size` at `start` of the transposed convolution with this stride and without padding:
+    /// [`Self::conv_transpose2d`] followed by [`Self::narrow`] along both axes, without computing the rest.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the part exceeds the result, and as [`Self::conv_transpose2d`] does.
     pub fn conv_transpose2d_part(
         &self,
         weight: &Self,
@@ -91,12 +99,12 @@ impl Tensor {
     }
 }
 
-/// A weight as the matrix whose transpose makes columns of pixels.
+/// Returns the shape of a weight as the matrix whose transpose turns pixels into columns.
 fn matrix_of(weight: &Shape) -> Shape {
     Shape::from([weight[0], weight[1] * weight[2] * weight[3]])
 }
 
-/// The window over the result, with a place for each pixel of the input; and the result's height and width.
+/// Returns the window over the result, with one position per pixel of the input, and the result's height and width.
 fn check(
     input: &Tensor,
     weight: &Tensor,
@@ -166,7 +174,7 @@ impl Gradient for ConvTranspose {
                     let pixels = part.of(op, &input.image(image))?;
                     backend::matmul(by_rows.view(), pixels.view(), windows.transposed().view(), 1.0, 1.0)?;
                 }
-                // These pixels of the input have served: their gradient may take their places.
+                // These pixels of the input are no longer needed, so their gradient can overwrite them.
                 if let (Some(weight), Some(place), Some(of_input)) = (&weight, &place, of_input) {
                     let pixels = part.of(op, &of_input.image(image))?;
                     backend::matmul(pixels.view(), weight.view(), windows.view(), 1.0, place.keep)?;
@@ -185,11 +193,11 @@ impl Gradient for ConvTranspose {
     }
 }
 
-/// Where the input's gradient goes.
+/// The destination of the input's gradient.
 struct Place {
-    /// The sum so far, or new memory; none for the memory of the input.
+    /// The accumulated gradient, or new memory; `None` for the memory of the input.
     new: Option<Tensor>,
-    /// 1 if it is to be added to, 0 if it is to be overwritten.
+    /// 1 to accumulate, 0 to overwrite.
     keep: f64,
 }
 

@@ -7,8 +7,12 @@ use crate::rng::{Draw, Rng};
 use crate::tensor::Tensor;
 
 impl Tensor {
-    /// Each number is zero with probability `share`, and else divided by `1 − share` (Srivastava et al.: "Dropout",
-    /// 2014). Keeps nothing: backward draws the same numbers again.
+    /// Sets each element to zero with probability `share`, and divides the others by `1 − share` (Srivastava et al.:
+    /// "Dropout", 2014). Saves nothing: backward draws the same random numbers again.
+    ///
+    /// # Errors
+    ///
+    /// Fails if `share` is not at least 0 and below 1, if the elements are not floating-point numbers, or if memory runs out.
     pub fn dropout(&self, share: f64, rng: &mut Rng) -> Result<Self> {
         let operation = Operation::begin("dropout", &[self]);
         let chance = Chance::new("dropout", self, share, Unit::Number, rng)?;
@@ -17,8 +21,12 @@ impl Tensor {
         Ok(operation.record(out, &[self], |_| chance))
     }
 
-    /// Each channel of this `[batch, channels, …]` is all zero with probability `share`, and else divided by `1 −
-    /// share` (Tompson et al., 2015). Keeps nothing: backward draws the same numbers again.
+    /// Sets each channel of this `[batch, channels, …]` to zero with probability `share`, and divides the others by `1
+    /// − share` (Tompson et al., 2015). Saves nothing: backward draws the same random numbers again.
+    ///
+    /// # Errors
+    ///
+    /// See [`Self::dropout`].
     pub fn dropout2d(&self, share: f64, rng: &mut Rng) -> Result<Self> {
         let operation = Operation::begin("dropout2d", &[self]);
         let chance = Chance::new("dropout2d", self, share, Unit::Channel, rng)?;
@@ -27,7 +35,11 @@ impl Tensor {
         Ok(operation.record(out, &[self], |_| chance))
     }
 
-    /// As [`Self::dropout2d`], in this tensor's memory if it is not shared.
+    /// [`Self::dropout2d`] in this tensor's memory, if that is not shared.
+    ///
+    /// # Errors
+    ///
+    /// See [`Self::dropout`].
     pub fn into_dropout2d(self, share: f64, rng: &mut Rng) -> Result<Self> {
         if !self.is_free_to_write() || !self.is_contiguous() {
             return self.dropout2d(share, rng);
@@ -40,14 +52,14 @@ impl Tensor {
     }
 }
 
-/// What becomes zero as a whole.
+/// The units that are set to zero.
 #[derive(Clone, Copy)]
 enum Unit {
     Number,
     Channel,
 }
 
-/// What became zero, and its gradient: that of what was kept.
+/// Dropout and its gradient, which passes where elements were kept.
 struct Chance {
     unit: Unit,
     share: f64,
@@ -69,7 +81,7 @@ impl Chance {
         Ok(Self { unit, share, draw: rng.draw(numbers) })
     }
 
-    /// Writes what is left of `input`, or of contiguous `out` itself, to `out`.
+    /// Writes the elements that are kept from `input`, or from contiguous `out` itself, to `out`.
     fn apply(&self, out: &Tensor, input: Option<&Tensor>) -> Result<()> {
         let input = input.map(Tensor::view);
         match self.unit {

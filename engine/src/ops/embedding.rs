@@ -8,9 +8,13 @@ use crate::shape::Shape;
 use crate::tensor::Tensor;
 
 impl Tensor {
-    /// Rows of this table `[rows, width]` at `indices`, which are I64 of any shape: `[…, width]`. Keeps the indices;
-    /// the gradient is added into what is there already, where that is possible. On a device with values, an index
-    /// outside of the table is an error.
+    /// Returns the rows of this table `[rows, width]` at `indices`, I64 of any shape: `[…, width]`. Saves the indices;
+    /// the gradient is added to an existing one in place if possible.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the shapes or data types do not match, if memory runs out, or, on a device with values, if an index is
+    /// out of range.
     pub fn embedding(&self, indices: &Self) -> Result<Self> {
         let op = "embedding";
         let operation = Operation::begin(op, &[self]);
@@ -31,7 +35,7 @@ impl Tensor {
     }
 }
 
-/// Each row's gradient is added to the row that it came from.
+/// Each row's gradient is added to the row of the table that it came from.
 struct Embedding {
     indices: Saved,
     width: usize,

@@ -8,9 +8,13 @@ use crate::error::{Error, Result};
 use crate::tensor::Tensor;
 
 impl Tensor {
-    /// The elements of the last axis, their sines and cosines, those of their doubles, and so on for `octaves` octaves:
-    /// `[…, width]` to `[…, width · (1 + 2 · octaves)]` (Mildenhall et al.: "NeRF", 2020). Keeps its input; the result
-    /// is recomputed instead of kept, also where no gradient flows through it.
+    /// Returns the elements of the last axis, their sines and cosines, those of their doubles, and so on for `octaves`
+    /// octaves: `[…, width]` to `[…, width · (1 + 2 · octaves)]` (Mildenhall et al.: "NeRF", 2020). Saves the input; an
+    /// operation that would save the result recomputes it, also if it requires no gradient.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the elements are not floating-point numbers, or if memory runs out.
     pub fn frequencies(&self, octaves: usize) -> Result<Self> {
         let op = "frequencies";
         let operation = Operation::begin(op, &[self]);
@@ -52,7 +56,7 @@ impl Recipe for Waves {
     }
 }
 
-/// d sin(s·x) = s · cos(s·x) · dx, and so on, all added up.
+/// d sin(s·x) = s · cos(s·x) · dx, and so on, summed over the octaves.
 struct Frequencies {
     known: Arc<Waves>,
 }

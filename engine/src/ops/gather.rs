@@ -7,9 +7,14 @@ use crate::error::{Error, Result};
 use crate::tensor::Tensor;
 
 impl Tensor {
-    /// The elements that `places`, which are I64, name along `axis`: the result has the shape of `places`, and element
-    /// `[…, i, …]` of it is element `[…, places[…, i, …], …]` of this. In other axes `places` is no longer than this.
-    /// Keeps the places. On a device with values, a place outside of the axis is an error.
+    /// Returns the elements at the indices `places` (I64) along `axis`: the result has the shape of `places`, and its
+    /// element `[…, i, …]` is element `[…, places[…, i, …], …]` of this. In the other axes `places` is no longer than
+    /// this. Saves the indices.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the shapes or data types do not match, if memory runs out, or, on a device with values, if an index is
+    /// out of range.
     pub fn gather(&self, axis: isize, places: &Self) -> Result<Self> {
         let op = "gather";
         let operation = Operation::begin(op, &[self]);
@@ -20,9 +25,13 @@ impl Tensor {
         Ok(operation.record(out, &[self], |_| Gather { places: Saved::new(places), axis }))
     }
 
-    /// This with `added` added along `axis` at `places`, which are I64: element `[…, i, …]` of `added` to element
-    /// `[…, places[…, i, …], …]`. `places` and `added` are of one shape, in other axes no longer than this. Keeps the
-    /// places, if the gradient of `added` is wanted. On a device with values, a place outside of the axis is an error.
+    /// Returns this tensor with `added` added along `axis` at the indices `places` (I64): element `[…, i, …]` of
+    /// `added` is added to element `[…, places[…, i, …], …]`. `places` and `added` have one shape, which in the other
+    /// axes is no longer than this. Saves the indices if `added` requires a gradient.
+    ///
+    /// # Errors
+    ///
+    /// See [`Self::gather`].
     pub fn scatter_add(&self, axis: isize, places: &Self, added: &Self) -> Result<Self> {
         let op = "scatter_add";
         let operation = Operation::begin(op, &[self, added]);
@@ -52,7 +61,7 @@ impl Tensor {
     }
 }
 
-/// Each element's gradient is added where it came from.
+/// Each element's gradient is added to the element that it came from.
 struct Gather {
     places: Saved,
     axis: usize,
@@ -68,7 +77,7 @@ impl Gradient for Gather {
     }
 }
 
-/// What was added has the gradient of where it went.
+/// The gradient of `added` is the gradient of the elements that it was added to.
 struct ScatterAdd {
     places: Option<Saved>,
     axis: usize,

@@ -1,4 +1,4 @@
-//! A linear layer's product and bias in one operation.
+//! A linear layer: matrix product and bias in one operation.
 
 use super::product::{ProductGradient, RightIs, check, multiply, multiply_onto_bias};
 use crate::autograd::{Gradient, InputGradients, Operation, Saved};
@@ -7,9 +7,13 @@ use crate::error::{Error, Result};
 use crate::tensor::{Tensor, autocast};
 
 impl Tensor {
-    /// `self · weightᵀ + bias`, with input `[…, inputs]`, weight `[outputs, inputs]` and bias `[outputs]`. The weight's
-    /// gradient is computed in the weight's own layout, and added to what is there by the product itself. Keeps the
-    /// input if the weight's gradient is wanted, and the weight if the input's is.
+    /// Returns `self · weightᵀ + bias`, with input `[…, inputs]`, weight `[outputs, inputs]` and bias `[outputs]`. The
+    /// weight's gradient has the weight's layout, and the product itself adds it to an existing one. Saves the input if
+    /// the weight requires a gradient, and the weight if the input does.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the shapes or data types do not match, or if memory runs out.
     pub fn linear(&self, weight: &Self, bias: Option<&Self>) -> Result<Self> {
         if let Some(dtype) = autocast::for_product(&[self, weight]) {
             let bias = bias.map(|bias| bias.to_dtype(dtype)).transpose()?;

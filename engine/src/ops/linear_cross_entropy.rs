@@ -1,4 +1,4 @@
-//! A model's last layer and its cross-entropy loss in one operation, without all logits at once.
+//! A model's last linear layer and its cross-entropy loss in one operation, without storing all logits at once.
 
 use highwater_recorder::{Category, scope};
 
@@ -11,23 +11,29 @@ use crate::shape::Shape;
 use crate::tensor::grad_mode::recomputes;
 use crate::tensor::{Tensor, autocast};
 
-/// Sums over rows in half precision are rounded once a chunk: so many chunks cost little of their accuracy.
+/// Maximum number of chunks: sums over rows in half precision are rounded once per chunk, and this many cost little
+/// accuracy.
 const CHUNKS_OF_HALVES: usize = 8;
 
-/// Each chunk reads the weight twice, and reads and writes its gradient if that is wanted: with fewer rows than this,
-/// products are kept waiting for memory.
+/// Minimum rows per chunk: each chunk reads the weight twice, and reads and writes its gradient if required; with fewer
+/// rows, the products wait for memory.
 const LEAST_ROWS: usize = 512;
 
 impl Tensor {
-    /// The mean cross-entropy of the logits `self · weightᵀ`, with `self` `[rows, width]`, weight `[classes, width]`
-    /// and `targets` `[rows]` of I64; rows whose target is `ignore_index` do not count. The loss is of the statistics
-    /// type.
+    /// Returns the mean cross-entropy of the logits `self · weightᵀ`, with `self` `[rows, width]`, weight `[classes,
+    /// width]` and `targets` `[rows]` of I64; rows whose target is `ignore_index` are not counted. The loss has the
+    /// statistics type.
     ///
-    /// Logits are computed for some rows at a time, and transposed into their gradient at once: that of the rows and of
-    /// the weight is then a product away, and is kept in place of the logits (Hsu et al.: "Liger Kernel", 2024). There
-    /// is no more arithmetic in this than in the plain way, and no buffer of more than 512 rows' logits, or of more
-    /// bytes than the rows themselves have. Keeps the gradients that are wanted. Where the weight's gradient is larger
-    /// than the logits, these are kept instead.
+    /// Logits are computed for a chunk of rows at a time and overwritten with their gradient at once; the gradients of
+    /// the rows and of the weight are then products, which are saved instead of the logits (Hsu et al.: "Liger Kernel",
+    /// 2024). The arithmetic is the same as for separate operations, but no buffer has more than 512 rows of logits, or
+    /// more bytes than the rows themselves. Saves the gradients that are required. If the weight's gradient is larger
+    /// than the logits, these are saved instead.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the shapes or data types do not match, if memory runs out, or, on a device with values, if a target is
+    /// no class.
     pub fn linear_cross_entropy(&self, weight: &Self, targets: &Self, ignore_index: Option<i64>) -> Result<Self> {
         let op = "linear_cross_entropy";
         if let Some(dtype) = autocast::for_product(&[self, weight]) {
@@ -74,7 +80,7 @@ impl Tensor {
             }
         }
         if rows == 0 {
-            // The mean of nothing is NaN.
+            // The mean over no rows is NaN.
             backend::fill(loss.view(), f64::NAN)?;
         }
         drop((logits, hidden, targets));
@@ -106,7 +112,8 @@ fn check(op: &'static str, hidden: &Tensor, weight: &Tensor, targets: &Tensor) -
     Ok(())
 }
 
-/// Rows whose logits take about as much as all rows do themselves, and no fewer than keep a GPU busy.
+/// Returns the number of rows whose logits take about as much memory as all rows do, but at least enough to keep a GPU
+/// busy.
 fn rows_at_a_time(hidden: &Tensor, weight: &Tensor, sums_over_rows: bool) -> usize {
     let [rows, width] = [hidden.shape()[0], hidden.shape()[1]];
     let chunks = weight.shape()[0].div_ceil(width.max(1)).max(1);
@@ -115,8 +122,8 @@ fn rows_at_a_time(hidden: &Tensor, weight: &Tensor, sums_over_rows: bool) -> usi
     rows.div_ceil(chunks).next_power_of_two().max(LEAST_ROWS)
 }
 
-/// The loss is the end of a model, so its own gradient is a factor. So is 1 / the number of rows that count, which
-/// would make small types' gradients vanish before a scaled loss could lift them.
+/// The loss is the end of a model, so its gradient is a factor. So is 1 / the number of counted rows, which would make
+/// gradients in small types underflow before a loss scale could prevent that.
 struct LinearCrossEntropy {
     grads: [Option<Saved>; 2],
     count: Saved,

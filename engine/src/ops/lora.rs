@@ -9,12 +9,16 @@ use crate::tensor::Tensor;
 const OP: &str = "lora";
 
 impl Tensor {
-    /// `self + scale · (input · aᵀ) · bᵀ`, in this tensor's memory if it is not shared, with input `[…, inputs]`, `a`
-    /// `[rank, inputs]`, `b` `[outputs, rank]` and this `[…, outputs]` (Hu et al.: "LoRA", 2021).
+    /// Returns `self + scale · (input · aᵀ) · bᵀ`, in this tensor's memory if that is not shared, with input `[…,
+    /// inputs]`, `a` `[rank, inputs]`, `b` `[outputs, rank]` and this `[…, outputs]` (Hu et al.: "LoRA", 2021).
     ///
-    /// `a` and `b` may be of a wider type than the others: then the products and the sum are computed in it, as PEFT
-    /// does, and the result is of this tensor's type. Keeps the input in its own type, if `a`'s gradient is wanted, and
-    /// `input · aᵀ`, if `b`'s is; never anything of this tensor's size.
+    /// `a` and `b` may have a wider data type than the others: then the products and the sum are computed in it, as
+    /// PEFT does, and the result has this tensor's type. Saves the input in its own type if `a` requires a gradient,
+    /// and `input · aᵀ` if `b` does; nothing of this tensor's size.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the shapes or data types do not match, or if memory runs out.
     pub fn into_lora(self, input: &Self, a: &Self, b: &Self, scale: f64) -> Result<Self> {
         let operation = Operation::begin(OP, &[&self, input, a, b]);
         check(&self, input, a, b)?;
@@ -26,7 +30,7 @@ impl Tensor {
             low
         };
         let free = self.is_free_to_write() && self.is_contiguous();
-        // Where the types are one, the sum is computed where it stays.
+        // With one data type, the sum is computed in place.
         let sum = match (self.dtype() == a.dtype(), free) {
             (true, true) => self.detach(),
             (true, false) => self.copied()?,
@@ -87,7 +91,7 @@ impl Gradient for Lora {
         let Self { input, low, a, b, scale } = *self;
         let low_grad = {
             let known = [low.as_ref(), b.as_ref()].into_iter().flatten().next();
-            // Without anything of the adapters there is no gradient for them, nor for the input.
+            // If no adapter requires a gradient, the input requires none through them either.
             let Some(known) = known else { return inputs.give(0, grad) };
             let wide = grad.converted(known.get(OP)?.dtype())?.operand()?;
             if let Some(low) = low {
@@ -119,7 +123,7 @@ impl Gradient for Lora {
     }
 }
 
-/// Gives `scale · left · right`, where batches are summed, to input `place`.
+/// Accumulates `scale · left · right`, summed over batches, into the gradient of input `place`.
 fn give_product(
     left: &Tensor,
     right: &Tensor,
@@ -135,7 +139,7 @@ fn give_product(
     inputs.give(place, sum)
 }
 
-/// Gives `a`'s gradient. The input, in the type of `a`, has then served.
+/// Accumulates `a`'s gradient. The input, in the type of `a`, is not needed after that.
 fn give_a(low_grad: &Tensor, input: Tensor, inputs: &mut InputGradients<'_>) -> Result<Tensor> {
     let wide = input.converted(low_grad.dtype())?;
     drop(input);
@@ -145,7 +149,8 @@ fn give_a(low_grad: &Tensor, input: Tensor, inputs: &mut InputGradients<'_>) -> 
     Ok(wide)
 }
 
-/// Gives the input's gradient, of type `kind`: added into what is there already, or over memory that has served.
+/// Accumulates the input's gradient, of type `kind`: in place into an existing one, or over memory that is no longer
+/// needed.
 fn give_input(
     low_grad: &Tensor,
     served: Option<Tensor>,

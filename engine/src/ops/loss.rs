@@ -8,12 +8,17 @@ use crate::shape::Shape;
 use crate::tensor::Tensor;
 
 impl Tensor {
-    /// The mean of −log softmax(logits) at the target, over the rows of these logits `[rows, classes]`, or over all
-    /// places of `[batch, classes, …]`; `targets` are I64, of the same shape without the classes. Places whose target
-    /// is `ignore_index` do not count.
+    /// Returns the mean of −log softmax(logits) at the target, over the rows of these logits `[rows, classes]`, or over
+    /// all positions of `[batch, classes, …]`; `targets` are I64, of the same shape without the classes. Positions
+    /// whose target is `ignore_index` are not counted.
     ///
-    /// Keeps the logits themselves, as they lie, and one number a place; backward turns the logits into their gradient
-    /// in place, if they are not shared. So no second buffer of their size exists at any time.
+    /// Saves the logits and one number per position; backward overwrites the logits with their gradient if they are not
+    /// shared. So there is never a second buffer of their size.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the shapes or data types do not match, if memory runs out, or, on a device with values, if a target is
+    /// no class.
     pub fn cross_entropy(&self, targets: &Self, ignore_index: Option<i64>) -> Result<Self> {
         let op = "cross_entropy";
         let operation = Operation::begin(op, &[self]);
@@ -27,7 +32,7 @@ impl Tensor {
             return Err(Error::shapes(op, self.shape(), targets.shape(), need));
         }
         let (logits, targets) = (self.in_order()?, targets.in_order()?);
-        // No class has this number, so that nothing is ignored.
+        // No class has this index, so nothing is ignored.
         let ignored = ignore_index.unwrap_or(i64::MIN);
         let loss = Self::empty((), self.dtype(), self.device())?;
         let statistics = Self::empty(targets.shape(), self.dtype().statistics(), self.device())?;

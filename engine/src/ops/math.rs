@@ -7,14 +7,14 @@ use crate::backend::{self, Binary, Unary};
 use crate::error::Result;
 use crate::tensor::Tensor;
 
-/// What a function's gradient is computed from.
+/// The tensor that a function's gradient is computed from.
 #[derive(Clone, Copy)]
 enum Keep {
     Input,
     Result,
 }
 
-/// Writes the functions: each with its gradient, and whether that needs the input or the result.
+/// Defines the functions, each with its gradient, and whether that needs the input or the result.
 macro_rules! functions {
     ($($(#[$doc:meta])* $name:ident = $function:expr, $keep:ident $gradient:expr;)+) => {
         impl Tensor {
@@ -27,29 +27,29 @@ macro_rules! functions {
 }
 
 functions! {
-    /// eˣ. Keeps its result.
+    /// Returns eˣ. Saves its result.
     exp = Unary::Exp, Result Binary::Mul;
-    /// The natural logarithm. Keeps its input.
+    /// Returns the natural logarithm. Saves its input.
     log = Unary::Log, Input Binary::Div;
-    /// The square root. Keeps its result.
+    /// Returns the square root. Saves its result.
     sqrt = Unary::Sqrt, Result Binary::SqrtGrad;
-    /// x². Keeps its input.
+    /// Returns x². Saves its input.
     square = Unary::Square, Input Binary::SquareGrad;
-    /// The hyperbolic tangent. Keeps its result.
+    /// Returns the hyperbolic tangent. Saves its result.
     tanh = Unary::Tanh, Result Binary::TanhGrad;
-    /// The sine. Keeps its input.
+    /// Returns the sine. Saves its input.
     sin = Unary::Sin, Input Binary::SinGrad;
-    /// The cosine. Keeps its input.
+    /// Returns the cosine. Saves its input.
     cos = Unary::Cos, Input Binary::CosGrad;
-    /// 1 / (1 + e⁻ˣ). Keeps its result.
+    /// Returns 1 / (1 + e⁻ˣ). Saves its result.
     sigmoid = Unary::Sigmoid, Result Binary::SigmoidGrad;
-    /// x · sigmoid(x). Keeps its input.
+    /// Returns x · sigmoid(x). Saves its input.
     silu = Unary::Silu, Input Binary::SiluGrad;
-    /// max(x, 0). Keeps its result, which the next operation often keeps as well.
+    /// Returns max(x, 0). Saves its result, which the next operation often saves as well.
     relu = Unary::Relu, Result Binary::ReluGrad;
-    /// x · Φ(x) with the error function. Keeps its input.
+    /// Returns x · Φ(x), computed with the error function. Saves its input.
     gelu = Unary::Gelu, Input Binary::GeluGrad;
-    /// x · Φ(x) approximated with a hyperbolic tangent. Keeps its input.
+    /// Returns x · Φ(x), approximated with a hyperbolic tangent. Saves its input.
     gelu_tanh = Unary::GeluTanh, Input Binary::GeluTanhGrad;
 }
 
@@ -74,7 +74,11 @@ impl Tensor {
         }
     }
 
-    /// max(x, 0), in this tensor's memory if it is not shared.
+    /// Returns max(x, 0), in this tensor's memory if that is not shared.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the elements are not floating-point numbers, or if memory runs out.
     pub fn into_relu(self) -> Result<Self> {
         if !self.is_free_to_write() {
             return self.relu();
@@ -106,7 +110,7 @@ impl Gradient for OfResult {
     }
 }
 
-/// df(x) = f′ · dx, with f′ from the input, of which the result can be recomputed as well.
+/// df(x) = f′ · dx, with f′ from the input, from which the result can be recomputed as well.
 struct OfInput {
     known: Arc<Known>,
     gradient: Binary,

@@ -7,8 +7,12 @@ use crate::shape::Shape;
 use crate::tensor::{Tensor, autocast};
 
 impl Tensor {
-    /// `[…, rows, inner]` times `[…, inner, columns]`; axes before the last two broadcast. Operands that are transposed
-    /// views are not copied. Keeps an input where the other's gradient is wanted.
+    /// Returns the matrix product of `[…, rows, inner]` and `[…, inner, columns]`; the axes before the last two
+    /// broadcast. Transposed views are not copied. Saves each input whose partner requires a gradient.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the shapes or data types do not match, or if memory runs out.
     pub fn matmul(&self, other: &Self) -> Result<Self> {
         let op = "matmul";
         if let Some(dtype) = autocast::for_product(&[self, other]) {

@@ -1,9 +1,8 @@
-//! Operations on tensors. Each file has an operation's forward and its gradient side by side.
+//! Operations on tensors. Each file contains an operation's forward and its gradient side by side.
 //!
-//! An operation begins an [`Operation`](crate::autograd::Operation), which numbers it in recordings; checks what it was
-//! given; allocates its result; lets the backend compute; and [records](crate::autograd::record()) itself with what its
-//! gradient needs: the smallest thing that serves. Gradients overwrite memory that has served wherever nobody else
-//! holds it.
+//! An operation starts an [`Operation`](crate::autograd::Operation), which gives it an id in recordings; checks its
+//! inputs; allocates its result; calls the backend; and [records](crate::autograd::record()) itself with the smallest
+//! tensors that its gradient needs. Gradients overwrite memory that is no longer needed and not shared.
 
 pub mod cast;
 pub mod arith;

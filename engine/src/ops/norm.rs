@@ -8,9 +8,13 @@ use crate::error::{Error, Result};
 use crate::tensor::{Tensor, autocast};
 
 impl Tensor {
-    /// Each row of the last axis less its mean, over its deviation (with `epsilon` added to the variance), times
-    /// `weight` plus `bias`, both of the last axis' length (Ba, Kiros, Hinton: "Layer Normalization", 2016). Keeps its
-    /// input, and mean and 1 / deviation of each row.
+    /// Normalizes each row of the last axis: subtracts its mean, divides by its standard deviation (with `epsilon`
+    /// added to the variance), multiplies by `weight` and adds `bias`, both of the last axis's length (Ba, Kiros,
+    /// Hinton: "Layer Normalization", 2016). Saves the input, and mean and 1 / deviation of each row.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the shapes or data types do not match, or if memory runs out.
     pub fn layer_norm(&self, weight: Option<&Self>, bias: Option<&Self>, epsilon: f64) -> Result<Self> {
         let op = "layer_norm";
         if let Some(weight) =
@@ -18,7 +22,7 @@ impl Tensor {
         {
             return self.to_dtype(weight.dtype())?.layer_norm(Some(weight), bias, epsilon);
         }
-        // Inputs are numbered 0 for the rows, then weight and bias as far as they are given.
+        // Input 0 is the tensor; weight and bias follow if they are given.
         let inputs: Vec<&Self> = [self].into_iter().chain(weight).chain(bias).collect();
         let operation = Operation::begin(op, &inputs);
         self.check_float(op)?;
@@ -57,7 +61,7 @@ impl Tensor {
     }
 }
 
-/// What backward reads; the result can be recomputed from it.
+/// The tensors saved for backward, from which the result can be recomputed.
 struct Known {
     input: Saved,
     statistics: [Saved; 2],

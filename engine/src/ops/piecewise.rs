@@ -1,4 +1,4 @@
-//! Piecewise linear functions, which save two bits per element for the slopes of both operands.
+//! Piecewise linear functions, which save two bits per element: the slopes of both operands.
 
 use crate::autograd::{Gradient, InputGradients, Operation, Saved};
 use crate::backend::{self, Piecewise, Side};
@@ -8,13 +8,21 @@ use crate::shape::Shape;
 use crate::tensor::Tensor;
 
 impl Tensor {
-    /// |self|, whose slope at 0 is 0. Keeps two bits per element.
+    /// Returns the absolute value, whose slope at 0 is 0. Saves two bits per element.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the elements are not floating-point numbers, or if memory runs out.
     pub fn abs(&self) -> Result<Self> {
         self.piecewise("abs", Piecewise::Abs, None)
     }
 
-    /// The elements, but none below `low` and none above `high`; all `high` if that is below `low`. The slope at the
-    /// bounds themselves is 0. Keeps two bits per element. Infinite bounds bound nothing.
+    /// Clamps the elements to `low` and `high`; if `high` is below `low`, all are `high`. The slope at the bounds
+    /// themselves is 0. Saves two bits per element. Infinite bounds are allowed.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a bound is NaN, and as [`Self::abs`] does.
     pub fn clamp(&self, low: f64, high: f64) -> Result<Self> {
         if low.is_nan() || high.is_nan() {
             let what = format!("invalid bounds {low} and {high}; use infinity for no bound");
@@ -23,14 +31,22 @@ impl Tensor {
         self.piecewise("clamp", Piecewise::Clamp { low, high }, None)
     }
 
-    /// The elementwise maximum; NaN if either is. Shapes broadcast. Equal elements share the gradient. Keeps two bits per
-    /// element.
+    /// Returns the elementwise maximum; NaN if either element is. Shapes broadcast. Equal elements share the gradient.
+    /// Saves two bits per element.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the shapes do not broadcast, if the data types differ, or if memory runs out.
     pub fn maximum(&self, other: &Self) -> Result<Self> {
         self.piecewise("maximum", Piecewise::Maximum, Some(other))
     }
 
-    /// The elementwise minimum; NaN if either is. Shapes broadcast. Equal elements share the gradient. Keeps two bits per
-    /// element.
+    /// Returns the elementwise minimum; NaN if either element is. Shapes broadcast. Equal elements share the gradient.
+    /// Saves two bits per element.
+    ///
+    /// # Errors
+    ///
+    /// See [`Self::maximum`].
     pub fn minimum(&self, other: &Self) -> Result<Self> {
         self.piecewise("minimum", Piecewise::Minimum, Some(other))
     }

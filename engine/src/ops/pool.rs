@@ -7,22 +7,21 @@ use crate::error::{Error, Result};
 use crate::shape::Shape;
 use crate::tensor::Tensor;
 
-/// How pooling moves over its input, as in PyTorch.
+/// The options of pooling, as in PyTorch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolOptions {
     /// Height and width of the window.
     pub kernel: [usize; 2],
-    /// Steps down and to the right.
+    /// Vertical and horizontal stride.
     pub stride: [usize; 2],
-    /// Lines around the input, above and below, left and right: zeros to a mean, and nothing to a maximum. At most half
-    /// the kernel.
+    /// Padding above and below, left and right: zeros for a mean, ignored for a maximum. At most half the kernel.
     pub padding: [usize; 2],
-    /// Whether what is left at the end, too little for a whole window, makes one too.
+    /// Whether an incomplete window at the end counts.
     pub ceil: bool,
 }
 
 impl PoolOptions {
-    /// Square windows side by side; none over what is left at the end.
+    /// Square windows without overlap; incomplete ones do not count.
     pub fn square(side: usize) -> Self {
         Self { kernel: [side; 2], stride: [side; 2], padding: [0; 2], ceil: false }
     }
@@ -61,9 +60,12 @@ fn result_shape(input: &Tensor, window: &Window) -> Shape {
 }
 
 impl Tensor {
-    /// The maximum of each window of this `[batch, channels, height, width]`. Keeps neither the input nor the
-    /// result, but where in its window each largest number stands: one byte per element, for windows of up to 256
-    /// places.
+    /// Returns the maximum of each window of this `[batch, channels, height, width]`. Saves neither the input nor the
+    /// result, but the position of each maximum in its window: one byte per element for windows of up to 256 elements.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the shape has not four axes or no window fits, or if memory runs out.
     pub fn max_pool2d(&self, options: PoolOptions) -> Result<Self> {
         let op = "max_pool2d";
         let operation = Operation::begin(op, &[self]);
@@ -80,8 +82,12 @@ impl Tensor {
         Ok(operation.record(out, &[self], |_| MaxPool { places: Saved::memory(&places), window }))
     }
 
-    /// The mean of each window of this `[batch, channels, height, width]`; zeros in the padding count as numbers if
-    /// `counts_padding`. Keeps nothing.
+    /// Returns the mean of each window of this `[batch, channels, height, width]`; zeros in the padding count if
+    /// `counts_padding`. Saves nothing.
+    ///
+    /// # Errors
+    ///
+    /// See [`Self::max_pool2d`].
     pub fn avg_pool2d(&self, options: PoolOptions, counts_padding: bool) -> Result<Self> {
         let op = "avg_pool2d";
         let operation = Operation::begin(op, &[self]);
@@ -108,7 +114,7 @@ impl Gradient for MaxPool {
     }
 }
 
-/// The gradient is shared among all pixels of the window.
+/// The gradient is distributed equally over the pixels of the window.
 struct AvgPool {
     window: Window,
     counts_padding: bool,

@@ -8,7 +8,12 @@ use crate::error::Result;
 use crate::tensor::Tensor;
 
 impl Tensor {
-    /// `self` raised to `exponent`: NaN where this is below 0 and the exponent is not an integer. Keeps its input.
+    /// Returns `self` raised to `exponent`: NaN for elements below 0 if the exponent is not an integer. Saves its
+    /// input.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the elements are not floating-point numbers, or if memory runs out.
     pub fn powf(&self, exponent: f64) -> Result<Self> {
         let operation = Operation::begin("powf", &[self]);
         self.check_float("powf")?;
@@ -21,7 +26,11 @@ impl Tensor {
         Ok(operation.record(out, &[self], |_| Power { known }).with_recipe(&recipe))
     }
 
-    /// `self` raised to an integer, which may be below 0. Keeps its input.
+    /// Returns `self` raised to an integer, which may be negative. Saves its input.
+    ///
+    /// # Errors
+    ///
+    /// See [`Self::powf`].
     pub fn powi(&self, exponent: i32) -> Result<Self> {
         self.powf(f64::from(exponent))
     }

@@ -1,6 +1,7 @@
 //! Batched matrix products with as few calls as the layouts allow, and their gradients.
 //!
-//! Shared by matmul and linear. Nothing here looks at values, so every device does the same.
+//! Shared by matmul and linear. Decisions depend on shapes and layouts only, never on values, so that every device
+//! allocates the same.
 
 use crate::autograd::{InputGradients, Saved};
 use crate::backend::{self, View};
@@ -9,31 +10,31 @@ use crate::layout::Layout;
 use crate::shape::Shape;
 use crate::tensor::Tensor;
 
-/// The axes before the last two.
+/// Returns the axes before the last two.
 pub(super) fn batch_of(shape: &Shape) -> Shape {
     Shape::filled(&shape[..shape.rank() - 2])
 }
 
-/// Batch axes and the two of a matrix, in one shape.
+/// Returns the shape of batch axes followed by a matrix.
 pub(super) fn with_matrix(op: &'static str, batch: &Shape, rows: usize, columns: usize) -> Result<Shape> {
     batch.with_last(op, rows)?.with_last(op, columns)
 }
 
 impl Tensor {
-    /// This tensor without history if its matrices are stored by rows or by columns, as matrix products on every device
-    /// take them; else a copy.
+    /// Returns this tensor without history if its matrices are stored by rows or by columns, as matrix products on
+    /// every device accept them; else a copy.
     pub(super) fn operand(&self) -> Result<Self> {
         if is_by_lines(*self.layout()) { Ok(self.detach()) } else { self.copied() }
     }
 
-    /// With the last two axes exchanged, without history.
+    /// Returns a view with the last two axes exchanged, without history.
     pub(super) fn transposed(&self) -> Self {
         let rank = self.rank();
         self.with_layout(self.layout().transpose(rank - 2, rank - 1))
     }
 }
 
-/// Whether matrices are stored by rows or by columns.
+/// Returns whether matrices are stored by rows or by columns.
 pub(super) fn is_by_lines(layout: Layout) -> bool {
     let (shape, strides) = (layout.shape(), layout.strides());
     let rank = shape.rank();
@@ -44,7 +45,7 @@ pub(super) fn is_by_lines(layout: Layout) -> bool {
     by_rows || by_columns
 }
 
-/// All axes but the last, joined, if no copy is needed.
+/// Returns all axes but the last joined into one, if that needs no copy.
 fn fold(layout: &Layout) -> Option<Layout> {
     let shape = layout.shape();
     let last = shape.rank() - 1;
@@ -57,8 +58,8 @@ fn turn(layout: &Layout) -> Layout {
     layout.transpose(rank - 2, rank - 1)
 }
 
-/// `out = left · right + keep · out`, with `out`'s batch axes summed over where it has length 1 or none. Operands are
-/// as [`Tensor::operand`] makes them.
+/// Computes `out = left · right + keep · out`, summed over the batch axes that `out` lacks or has with length 1.
+/// Operands are as [`Tensor::operand`] makes them.
 pub(super) fn multiply(out: &Tensor, left: &Tensor, right: &Tensor, keep: f64) -> Result<()> {
     multiply_scaled(out, left, right, [1.0, keep])
 }
@@ -68,12 +69,12 @@ pub(super) fn multiply_scaled(out: &Tensor, left: &Tensor, right: &Tensor, [scal
     multiply_onto(out, left, right, Onto::Kept { scale, keep })
 }
 
-/// `out = left · right + bias`, with a number of `bias` for each column. Nothing is summed over batches.
+/// Computes `out = left · right + bias`, with one element of `bias` per column. Nothing is summed over batches.
 pub(super) fn multiply_onto_bias(out: &Tensor, left: &Tensor, right: &Tensor, bias: &Tensor) -> Result<()> {
     multiply_onto(out, left, right, Onto::Bias(bias))
 }
 
-/// What a product is added to.
+/// The tensor that a product is added to.
 #[derive(Clone, Copy)]
 enum Onto<'a> {
     Kept { scale: f64, keep: f64 },
@@ -92,14 +93,14 @@ fn multiply_onto(out: &Tensor, left: &Tensor, right: &Tensor, onto: Onto<'_>) ->
             Onto::Bias(bias) => backend::matmul_bias(out, left, right, bias.view()),
         }
     };
-    // One product of taller matrices: rows of all batches below one another …
+    // One product of taller matrices: the rows of all batches below one another …
     if right_batch.rank() == 0
         && in_batch == left_batch
         && let (Some(o), Some(l)) = (fold(out.layout), fold(left.layout()))
     {
         return run(&o, &l, right.layout());
     }
-    // … or, where batches are summed, one product of longer rows.
+    // … or, if batches are summed, one product with longer rows.
     if in_batch.rank() == 0
         && left_batch == right_batch
         && let (Some(l), Some(r)) = (fold(&turn(left.layout())), fold(right.layout()))
@@ -108,7 +109,7 @@ fn multiply_onto(out: &Tensor, left: &Tensor, right: &Tensor, onto: Onto<'_>) ->
     }
     let batch = Shape::broadcast(op, &left_batch, &right_batch)?;
     if batch.elements() == 0 {
-        // The sum of no products is zero, where there is a place to write it.
+        // A product over an empty axis is zero.
         let is_kept = matches!(onto, Onto::Kept { keep, .. } if keep != 0.0);
         return if is_kept { Ok(()) } else { backend::fill(out, 0.0) };
     }
@@ -119,26 +120,26 @@ fn multiply_onto(out: &Tensor, left: &Tensor, right: &Tensor, onto: Onto<'_>) ->
     run(&spread(out.layout)?, &spread(left.layout())?, &spread(right.layout())?)
 }
 
-/// What the gradients of a product need: each input, if the other's gradient is wanted.
+/// The tensors saved for the gradients of a product: each input whose partner requires a gradient.
 pub(super) struct ProductGradient {
     pub(super) op: &'static str,
     pub(super) left: Option<Saved>,
-    /// As it was given: by columns of the product, or by rows.
+    /// The right input as it was given, `[inner, columns]` or `[columns, inner]`.
     pub(super) right: Option<Saved>,
     pub(super) right_is_turned: RightIs,
 }
 
-/// How the right input of a product lies.
+/// The layout of the right input of a product.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum RightIs {
     /// `[inner, columns]`, as in matmul.
     Plain,
-    /// `[columns, inner]`, as a linear layer's weight.
+    /// `[columns, inner]`, as the weight of a linear layer.
     Transposed,
 }
 
 impl RightIs {
-    /// The tensor as `[inner, columns]`, or back.
+    /// Returns the tensor as `[inner, columns]`, or the reverse.
     fn turn(self, tensor: &Tensor) -> Tensor {
         match self {
             Self::Plain => tensor.detach(),
@@ -147,8 +148,8 @@ impl RightIs {
     }
 }
 
-/// The gradient of the result, where all its rows, or all its columns, are one and the same (as after a sum): then that
-/// one is enough, and nothing need be made dense.
+/// The gradient of the result; if all its rows or all its columns are equal (as after a sum), one of them suffices and
+/// nothing is copied.
 struct Incoming {
     grad: Tensor,
     rows: usize,
@@ -179,8 +180,8 @@ impl Incoming {
 }
 
 impl ProductGradient {
-    /// Gives the gradients of inputs 0 (left) and 1 (right). The right's is computed first, so that the left's can take
-    /// over the memory of the saved left input.
+    /// Accumulates the gradients of inputs 0 (left) and 1 (right). The right one is computed first, so that the left
+    /// one can overwrite the saved left input.
     pub(super) fn backward(self, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
         let Self { op, left, right, right_is_turned } = self;
         let incoming = Incoming::new(grad)?;
@@ -196,7 +197,7 @@ impl ProductGradient {
     }
 }
 
-/// `leftᵀ · grad`.
+/// Accumulates `leftᵀ · grad`.
 fn give_right(incoming: &Incoming, left: &Tensor, right_is: RightIs, inputs: &mut InputGradients<'_>) -> Result<()> {
     let rank = left.rank();
     let left = if incoming.same_rows { left.sum_over(&[rank - 2], 1.0)? } else { left.operand()? };
@@ -221,7 +222,7 @@ fn give_right(incoming: &Incoming, left: &Tensor, right_is: RightIs, inputs: &mu
     inputs.give(1, sum)
 }
 
-/// `grad · rightᵀ`, over the memory of the left input if it is not shared.
+/// Accumulates `grad · rightᵀ`, over the memory of the left input if that is not shared.
 fn give_left(
     incoming: &Incoming,
     reusable: Option<Tensor>,
@@ -257,8 +258,7 @@ fn give_left(
     inputs.give(0, out)
 }
 
-/// Fails unless `left` is `[…, rows, inner]` and `right` is a matrix, or matrices, with `inner` in place `right_inner`
-/// from the end.
+/// Fails unless `left` is `[…, rows, inner]`, and `right` has at least two axes with `inner` in the matching one.
 pub(super) fn check(op: &'static str, left: &Tensor, right: &Tensor, right_is: RightIs) -> Result<()> {
     left.check_operand(op, right)?;
     left.check_float(op)?;

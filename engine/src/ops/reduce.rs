@@ -8,35 +8,59 @@ use crate::shape::Shape;
 use crate::tensor::Tensor;
 
 impl Tensor {
-    /// The sum of all elements.
+    /// Returns the sum of all elements.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the elements are not floating-point numbers, or if memory runs out.
     pub fn sum(&self) -> Result<Self> {
         self.reduce("sum", &self.all_axes(), Shape::SCALAR, 1.0)
     }
 
-    /// The mean of all elements; NaN if there are none.
+    /// Returns the mean of all elements; NaN if there are none.
+    ///
+    /// # Errors
+    ///
+    /// See [`Self::sum`].
     pub fn mean(&self) -> Result<Self> {
         self.reduce("mean", &self.all_axes(), Shape::SCALAR, 1.0 / self.elements() as f64)
     }
 
-    /// The sum over some axes, which are left out of the result.
+    /// Returns the sum over some axes, which the result does not have.
+    ///
+    /// # Errors
+    ///
+    /// Fails if an axis is out of range or given twice, and as [`Self::sum`] does.
     pub fn sum_axes(&self, axes: &[isize]) -> Result<Self> {
         let axes = self.distinct_axes("sum", axes)?;
         self.reduce("sum", &axes, self.shape_without(&axes), 1.0)
     }
 
-    /// The sum over some axes, which keep length 1.
+    /// Returns the sum over some axes, which keep length 1.
+    ///
+    /// # Errors
+    ///
+    /// See [`Self::sum_axes`].
     pub fn sum_axes_keep(&self, axes: &[isize]) -> Result<Self> {
         let axes = self.distinct_axes("sum", axes)?;
         self.reduce("sum", &axes, self.shape_with_ones(&axes), 1.0)
     }
 
-    /// The mean over some axes, which are left out of the result; NaN where they hold nothing.
+    /// Returns the mean over some axes, which the result does not have; NaN if they are empty.
+    ///
+    /// # Errors
+    ///
+    /// See [`Self::sum_axes`].
     pub fn mean_axes(&self, axes: &[isize]) -> Result<Self> {
         let axes = self.distinct_axes("mean", axes)?;
         self.reduce("mean", &axes, self.shape_without(&axes), self.share(&axes))
     }
 
-    /// The mean over some axes, which keep length 1; NaN where they hold nothing.
+    /// Returns the mean over some axes, which keep length 1; NaN if they are empty.
+    ///
+    /// # Errors
+    ///
+    /// See [`Self::sum_axes`].
     pub fn mean_axes_keep(&self, axes: &[isize]) -> Result<Self> {
         let axes = self.distinct_axes("mean", axes)?;
         self.reduce("mean", &axes, self.shape_with_ones(&axes), self.share(&axes))
@@ -71,7 +95,7 @@ impl Tensor {
         let with_ones = self.shape_with_ones(axes);
         let sum = self.sum_over(axes, scale)?;
         if !scale.is_finite() {
-            // The mean of nothing: 0 / 0.
+            // The mean of no elements: 0 / 0.
             backend::fill(sum.view(), f64::NAN)?;
         }
         let out = sum.reshaped(&shape)?;
@@ -80,8 +104,12 @@ impl Tensor {
         Ok(operation.record(out, &[self], |_| Sum { with_ones, from, scale }))
     }
 
-    /// The maxima along `axis`, which is left out of the result. Keeps where they stand; of equal ones, the
+    /// Returns the maxima along `axis`, which the result does not have. Saves their positions; of equal elements, the
     /// first counts.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the axis is out of range or empty, and as [`Self::sum`] does.
     pub fn max_axis(&self, axis: isize) -> Result<Self> {
         let op = "max_axis";
         let operation = Operation::begin(op, &[self]);
@@ -100,7 +128,7 @@ impl Tensor {
     }
 }
 
-/// d(s·Σx) = s·Σdx: the gradient repeated, without a copy.
+/// d(s·Σx) = s·Σdx: the gradient broadcast, without a copy.
 struct Sum {
     with_ones: Shape,
     from: Shape,

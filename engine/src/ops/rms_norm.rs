@@ -10,10 +10,14 @@ use crate::tensor::{Tensor, autocast};
 const OP: &str = "rms_norm";
 
 impl Tensor {
-    /// Each row of the last axis over the root of its mean square (with `epsilon` added to the mean), times `weight` of
-    /// the last axis' length (Zhang and Sennrich: "Root Mean Square Layer Normalization", 2019). Keeps its input, and
-    /// one element per row in the statistics type; the result can be recomputed from these. The input's gradient takes
-    /// over the memory of the result's.
+    /// Divides each row of the last axis by the root of its mean square (with `epsilon` added to the mean), and
+    /// multiplies by `weight` of the last axis's length (Zhang and Sennrich: "Root Mean Square Layer Normalization",
+    /// 2019). Saves the input, and one element per row in the statistics type; the result can be recomputed from these.
+    /// The input's gradient overwrites the result's gradient.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the shapes or data types do not match, or if memory runs out.
     pub fn rms_norm(&self, weight: Option<&Self>, epsilon: f64) -> Result<Self> {
         if let Some(weight) =
             weight.filter(|weight| autocast::of_products().is_some() && weight.dtype() != self.dtype())
@@ -51,7 +55,7 @@ impl Tensor {
     }
 }
 
-/// What backward reads; the result can be recomputed from it.
+/// The tensors saved for backward, from which the result can be recomputed.
 struct Known {
     input: Saved,
     inverse: Saved,
@@ -68,7 +72,7 @@ impl Recipe for Known {
     }
 }
 
-/// With x̂ the row over its root: dx = (g·w − x̂ · mean(g·w·x̂)) / root, dw = Σ g·x̂.
+/// With x̂ the row divided by its root: dx = (g·w − x̂ · mean(g·w·x̂)) / root, dw = Σ g·x̂.
 struct RmsNorm(Arc<Known>);
 
 impl Gradient for RmsNorm {

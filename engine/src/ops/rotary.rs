@@ -8,52 +8,65 @@ use crate::tensor::Tensor;
 
 const OP: &str = "rotary";
 
-/// How positions become angles.
+/// The options of rotary embeddings: how positions become angles.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RotaryOptions {
-    /// Pair `i` of a head of `width` numbers turns by `base^(−2i / width)` with each position.
+    /// The base of the angles: pair `i` of a head of `width` elements rotates by `base^(−2i / width)` per position.
     pub base: f64,
     /// The position of the first token.
     pub first: usize,
 }
 
 impl Default for RotaryOptions {
-    /// A base of 10,000, from position 0 on.
+    /// A base of 10,000, from position 0.
     fn default() -> Self {
         Self { base: 10_000.0, first: 0 }
     }
 }
 
 impl Tensor {
-    /// Heads `[batch, length, heads, width]`, each with number `i` and number `i + width / 2` rotated as a pair by an
-    /// angle that grows with its place along `length` (Su et al.: "RoFormer", 2021). Angles are computed from
-    /// positions: there is no table on the device. Keeps nothing.
+    /// Rotates elements `i` and `i + width / 2` of each of the heads `[batch, length, heads, width]` as a pair, by an
+    /// angle proportional to the position along `length` (Su et al.: "RoFormer", 2021). Angles are computed from
+    /// positions: there is no table on the device. Saves nothing.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the tensor has not four axes or an odd width, or if memory runs out.
     pub fn rotary(&self, options: RotaryOptions) -> Result<Self> {
-        // A second handle: this tensor's memory is not free to write.
+        // A second handle, so that this tensor's memory counts as shared.
         rotate(&self.clone(), Packing::of_heads(self)?, options)
     }
 
-    /// [`Self::rotary`] in this tensor's memory, if it is not shared. So does its gradient with the result's.
+    /// [`Self::rotary`] in this tensor's memory, if that is not shared. Its gradient overwrites the result's in the
+    /// same way.
+    ///
+    /// # Errors
+    ///
+    /// See [`Self::rotary`].
     pub fn into_rotary(self, options: RotaryOptions) -> Result<Self> {
         let packing = Packing::of_heads(&self)?;
         rotate(&self, packing, options)
     }
 
-    /// [`Self::rotary`] of the first `rotated` of `slots` heads that stand side by side in `[batch, length,
-    /// slots · width]`; the others stay as they are. In this tensor's memory, if it is not shared: so one buffer
-    /// holds query, key and value for [`Self::attention_packed`].
+    /// [`Self::rotary`] of the first `rotated` of `slots` heads that are adjacent in `[batch, length, slots · width]`;
+    /// the others are unchanged. In this tensor's memory, if that is not shared: so one buffer contains query, key and
+    /// value for [`Self::attention_packed`].
+    ///
+    /// # Errors
+    ///
+    /// See [`Self::rotary`].
     pub fn into_rotary_packed(self, rotated: usize, slots: usize, options: RotaryOptions) -> Result<Self> {
         let packing = Packing::of_slots(&self, rotated, slots)?;
         rotate(&self, packing, options)
     }
 }
 
-/// Which part of a tensor is rotated.
+/// The part of a tensor that is rotated.
 #[derive(Clone, Copy)]
 struct Packing {
     /// The tensor as `[batch, length, heads, width]`.
     heads: Shape,
-    /// How many heads are rotated, from the first on.
+    /// Number of heads that are rotated, from the first.
     rotated: usize,
 }
 
@@ -97,14 +110,14 @@ fn rotate(tensor: &Tensor, packing: Packing, options: RotaryOptions) -> Result<T
     Ok(operation.record(out, &[tensor], |_| Rotary { packing, rotation: Rotation { back: true, ..rotation } }))
 }
 
-/// Turns what `packing` says of a contiguous tensor.
+/// Rotates the part of a contiguous tensor that `packing` describes.
 fn turn(tensor: &Tensor, packing: Packing, rotation: Rotation) -> Result<()> {
     let heads = tensor.layout().reshape(&packing.heads).expect("a contiguous tensor takes any shape without a copy");
     let layout = heads.narrow(OP, 2, 0, packing.rotated)?;
     backend::rotary(View { layout: &layout, ..tensor.view() }, rotation)
 }
 
-/// Turning is undone by turning back, and so is its gradient.
+/// The gradient is the rotation by the opposite angle.
 struct Rotary {
     packing: Packing,
     rotation: Rotation,

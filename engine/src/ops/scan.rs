@@ -8,23 +8,40 @@ use crate::error::Result;
 use crate::tensor::Tensor;
 
 impl Tensor {
-    /// The cumulative sums along `axis`. Keeps nothing.
+    /// Returns the cumulative sums along `axis`. Saves nothing.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the axis is out of range, if the elements are not floating-point numbers, or if memory runs out.
     pub fn cumsum(&self, axis: isize) -> Result<Self> {
         self.running_sum(axis, false)
     }
 
-    /// The exclusive cumulative sums along `axis`: the first is 0. Keeps nothing.
+    /// Returns the exclusive cumulative sums along `axis`: the first is 0. Saves nothing.
+    ///
+    /// # Errors
+    ///
+    /// See [`Self::cumsum`].
     pub fn cumsum_exclusive(&self, axis: isize) -> Result<Self> {
         self.running_sum(axis, true)
     }
 
-    /// The cumulative products along `axis`. Keeps its input; the result is recomputed in place of being
-    /// kept. The gradient is right also where numbers are 0.
+    /// Returns the cumulative products along `axis`. Saves its input; the result is recomputed instead of saved. The
+    /// gradient is also correct for elements that are 0.
+    ///
+    /// # Errors
+    ///
+    /// See [`Self::cumsum`].
     pub fn cumprod(&self, axis: isize) -> Result<Self> {
         self.running_product(axis, false)
     }
 
-    /// The exclusive cumulative products along `axis`: the first is 1. Keeps its input, as [`Self::cumprod`].
+    /// Returns the exclusive cumulative products along `axis`: the first is 1. Saves its input, as [`Self::cumprod`]
+    /// does.
+    ///
+    /// # Errors
+    ///
+    /// See [`Self::cumsum`].
     pub fn cumprod_exclusive(&self, axis: isize) -> Result<Self> {
         self.running_product(axis, true)
     }
@@ -59,7 +76,7 @@ impl Tensor {
     }
 }
 
-/// A number's gradient is the sum of those of all results that it enters.
+/// An element's gradient is the sum of the gradients of all results that it is part of.
 struct RunningSum {
     axis: usize,
     exclusive: bool,

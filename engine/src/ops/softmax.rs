@@ -5,18 +5,26 @@ use crate::backend::{self, View};
 use crate::error::Result;
 use crate::tensor::Tensor;
 
-/// A primitive that works on rows, perhaps in place.
+/// A primitive that works on rows, possibly in place.
 type Rows = fn(View<'_>, Option<View<'_>>) -> Result<()>;
-/// A primitive that works on rows and knows the result.
+/// A primitive that works on rows and reads the result.
 type RowsBack = fn(View<'_>, Option<View<'_>>, View<'_>) -> Result<()>;
 
 impl Tensor {
-    /// eˣ, divided by its sum along `axis`. Keeps its result.
+    /// Returns eˣ divided by its sum along `axis`. Saves its result.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the axis is out of range, if the elements are not floating-point numbers, or if memory runs out.
     pub fn softmax(&self, axis: isize) -> Result<Self> {
         self.by_rows("softmax", axis, backend::softmax, backend::softmax_backward)
     }
 
-    /// The logarithm of the softmax along `axis`. Keeps its result.
+    /// Returns the logarithm of the softmax along `axis`. Saves its result.
+    ///
+    /// # Errors
+    ///
+    /// See [`Self::softmax`].
     pub fn log_softmax(&self, axis: isize) -> Result<Self> {
         self.by_rows("log_softmax", axis, backend::log_softmax, backend::log_softmax_backward)
     }
@@ -25,7 +33,7 @@ impl Tensor {
         let operation = Operation::begin(op, &[self]);
         self.check_float(op)?;
         let axis = self.shape().axis(op, axis)?;
-        // Rows lie along the last axis; another axis is brought there, and the result is a view turned back.
+        // Rows are along the last axis; another axis is moved there, and the result is a view with the axes moved back.
         let last = self.rank() - 1;
         let input = self.with_layout(self.layout().transpose(axis, last));
         let rows = input.same_shape()?;

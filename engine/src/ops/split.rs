@@ -4,8 +4,12 @@ use crate::error::{Error, Result};
 use crate::tensor::Tensor;
 
 impl Tensor {
-    /// Views of `length` elements along `axis`, one after another; the last is shorter if the axis is no multiple of
-    /// it. An axis of no elements makes one empty part.
+    /// Returns views of `length` elements along `axis`, one after another; the last is shorter if the axis is not a
+    /// multiple. An empty axis gives one empty part.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the axis is out of range, or if `length` is 0.
     pub fn split(&self, length: usize, axis: isize) -> Result<Vec<Self>> {
         let op = "split";
         let whole = self.shape()[self.shape().axis(op, axis)?];
@@ -16,7 +20,11 @@ impl Tensor {
         (0..parts).map(|part| self.narrow(axis, part * length, length.min(whole - part * length))).collect()
     }
 
-    /// Views of `lengths[0]`, `lengths[1]`, … elements along `axis`, which add up to it.
+    /// Returns views of `lengths[0]`, `lengths[1]`, … elements along `axis`, which add up to its length.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the axis is out of range, or if the lengths do not add up to its length.
     pub fn split_by(&self, lengths: &[usize], axis: isize) -> Result<Vec<Self>> {
         let op = "split";
         let whole = self.shape()[self.shape().axis(op, axis)?];
@@ -33,7 +41,11 @@ impl Tensor {
         lengths.iter().map(part).collect()
     }
 
-    /// Up to `count` views along `axis`, all but the last equally long.
+    /// Returns at most `count` views along `axis`, all but the last of equal length.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the axis is out of range, or if `count` is 0.
     pub fn chunk(&self, count: usize, axis: isize) -> Result<Vec<Self>> {
         let op = "chunk";
         let whole = self.shape()[self.shape().axis(op, axis)?];

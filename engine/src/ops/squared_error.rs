@@ -7,8 +7,12 @@ use crate::shape::Shape;
 use crate::tensor::Tensor;
 
 impl Tensor {
-    /// The mean of `(self − target)²`, both of one shape; NaN of nothing. Keeps both as they are, and no difference:
-    /// backward turns one of them into it, if that is not shared.
+    /// Returns the mean of `(self − target)²`, both of one shape; NaN if they are empty. Saves both but not their
+    /// difference: backward overwrites one of them with it, if that is not shared.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the shapes or data types differ, or if memory runs out.
     pub fn mse_loss(&self, target: &Self) -> Result<Self> {
         let op = "mse_loss";
         let operation = Operation::begin(op, &[self, target]);

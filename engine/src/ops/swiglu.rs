@@ -10,9 +10,13 @@ use crate::tensor::Tensor;
 const OP: &str = "swiglu";
 
 impl Tensor {
-    /// `silu(gate) · up`, of one shape (Shazeer: "GLU Variants Improve Transformer", 2020). Keeps gate and up, from
-    /// which the result can be recomputed; the gate alone if only `up` requires a gradient. Backward writes both
-    /// gradients over what was kept, or over the result's gradient, if it is not shared.
+    /// Returns `silu(gate) · up`, of one shape (Shazeer: "GLU Variants Improve Transformer", 2020). Saves gate and up,
+    /// from which the result can be recomputed; only the gate if only `up` requires a gradient. Backward overwrites the
+    /// saved tensors, or the result's gradient, with both gradients, if they are not shared.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the shapes or data types differ, or if memory runs out.
     pub fn swiglu(gate: &Self, up: &Self) -> Result<Self> {
         let operation = Operation::begin(OP, &[gate, up]);
         gate.check_operand(OP, up)?;
@@ -36,7 +40,7 @@ impl Tensor {
     }
 }
 
-/// What backward reads; the result can be recomputed from it.
+/// The tensors saved for backward, from which the result can be recomputed.
 struct Known {
     gate: Saved,
     up: Saved,
@@ -53,9 +57,9 @@ impl Recipe for Known {
 
 /// With s = sigmoid(gate): dgate = g · up · s · (1 + gate · (1 − s)), dup = g · gate · s.
 enum SwiGlu {
-    /// At least the gate's gradient is wanted.
+    /// At least the gate requires a gradient.
     Of(Arc<Known>),
-    /// Only that of `up`, which does not depend on `up`.
+    /// Only `up` requires a gradient, which does not depend on `up`.
     OfUp(Saved),
 }
 
@@ -73,7 +77,7 @@ impl Gradient for SwiGlu {
                 let free = [&grad, &gate].map(is_reusable);
                 let new = if free == [false; 2] { Some(inputs.allocate(1, &grad)?) } else { None };
                 let target = new.as_ref().unwrap_or(if free[0] { &grad } else { &gate });
-                // The gate stands in for `up`, whose values do not matter.
+                // The gate replaces `up`, whose values are not read.
                 let known = [gate.view(), gate.view()];
                 backend::swiglu_backward(grad.view(), known, [None, Some(target.view())])?;
                 let out = new.unwrap_or(if free[0] { grad } else { gate });
@@ -87,10 +91,10 @@ fn is_reusable(tensor: &Tensor) -> bool {
     tensor.is_free_to_write() && tensor.fills_storage()
 }
 
-/// The gate's gradient, and that of `up` where it is wanted: each over memory that has served, if there is any.
+/// Accumulates the gate's gradient, and `up`'s if required: each over memory that is no longer needed, if there is any.
 fn of_gate(grad: Tensor, gate: Tensor, up: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
     let wants_up = inputs.needs(1);
-    // Where each gradient goes, its own input's memory first: numbers are read before any is overwritten.
+    // Each gradient goes to its own input's memory if possible: elements are read before they are overwritten.
     let mut free = [&gate, &up, &grad].map(is_reusable);
     let mut place = |order: [usize; 3]| {
         let found = order.into_iter().find(|&place| free[place])?;
@@ -109,7 +113,7 @@ fn of_gate(grad: Tensor, gate: Tensor, up: Tensor, inputs: &mut InputGradients<'
     backend::swiglu_backward(grad.view(), [gate.view(), up.view()], [target(0), target(1)])?;
     let mut buffers = [Some(gate), Some(up), Some(grad)];
     let outs = [0, 1].map(|input| new[input].take().or_else(|| places[input].and_then(|place| buffers[place].take())));
-    // What has served is freed before anything is added up.
+    // Memory that is no longer needed is freed before gradients are accumulated.
     drop(buffers);
     for (input, out) in outs.into_iter().enumerate() {
         if let Some(out) = out {

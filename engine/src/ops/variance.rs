@@ -7,18 +7,30 @@ use crate::shape::Shape;
 use crate::tensor::Tensor;
 
 impl Tensor {
-    /// The variance of all elements: the sum of squared distances from their mean, divided by their count less
-    /// `correction` (1 for the unbiased one). NaN where nothing is left to divide by. Keeps its input.
+    /// Returns the variance of all elements: the sum of squared distances from their mean, divided by their count less
+    /// `correction` (1 for the unbiased estimate). NaN if that divisor is not positive. Saves its input.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the elements are not floating-point numbers, or if memory runs out.
     pub fn var(&self, correction: usize) -> Result<Self> {
         self.variance(&(0..self.rank()).collect::<Vec<_>>(), correction, false)
     }
 
-    /// The variance over some axes, which are left out of the result; see [`Self::var`].
+    /// Returns the variance over some axes, which the result does not have; see [`Self::var`].
+    ///
+    /// # Errors
+    ///
+    /// Fails if an axis is out of range or given twice, and as [`Self::var`] does.
     pub fn var_axes(&self, axes: &[isize], correction: usize) -> Result<Self> {
         self.variance(&self.named(axes)?, correction, false)
     }
 
-    /// The variance over some axes, which keep length 1; see [`Self::var`].
+    /// Returns the variance over some axes, which keep length 1; see [`Self::var`].
+    ///
+    /// # Errors
+    ///
+    /// See [`Self::var_axes`].
     pub fn var_axes_keep(&self, axes: &[isize], correction: usize) -> Result<Self> {
         self.variance(&self.named(axes)?, correction, true)
     }
@@ -32,8 +44,8 @@ impl Tensor {
         }
     }
 
-    /// The mean over `axes`, which keep length 1, in the statistics type: rounded to a small type, it would be too far
-    /// from numbers that are close to one another.
+    /// Returns the mean over `axes`, which keep length 1, in the statistics type: rounded to a small type, it would be
+    /// too inexact for elements that are close to one another.
     fn exact_mean(&self, axes: &[usize]) -> Result<Self> {
         let shape = axes.iter().fold(*self.shape(), |shape, &axis| shape.with_axis(axis, 1));
         let mean = Self::empty(shape, self.dtype().statistics(), self.device())?;
@@ -50,7 +62,7 @@ impl Tensor {
         let scale = if left > 0.0 { 1.0 / left } else { f64::NAN };
         let mean = self.exact_mean(axes)?;
         let out = Self::empty(mean.shape(), self.dtype(), self.device())?;
-        // Where there is nothing to sum, nothing is written.
+        // Over an empty axis, nothing is written.
         backend::fill(out.view(), if scale.is_nan() { f64::NAN } else { 0.0 })?;
         let (to, from) = (out.broadcast_to(op, self.shape())?, mean.broadcast_to(op, self.shape())?);
         backend::variance(to.view(), self.view(), from.view(), scale)?;

@@ -1,4 +1,4 @@
-//! Views: the same memory in another shape or order. No elements are copied and nothing is saved.
+//! Views: the same memory with another shape or order of axes. Elements are not copied and nothing is saved.
 
 use crate::autograd::{Gradient, InputGradients, Operation};
 use crate::error::{Error, Result};
@@ -7,7 +7,11 @@ use crate::shape::{MAX_RANK, Shape};
 use crate::tensor::Tensor;
 
 impl Tensor {
-    /// The same elements in another shape: a view if strides allow it, else a copy.
+    /// Returns the same elements in another shape: a view if the strides allow it, else a copy.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the number of elements differs, or if memory runs out.
     pub fn reshape(&self, shape: impl Into<Shape>) -> Result<Self> {
         let (op, shape) = ("reshape", shape.into());
         let operation = Operation::begin(op, &[]);
@@ -19,7 +23,7 @@ impl Tensor {
         Ok(operation.record(out, &[self], |_| Reshape { from }))
     }
 
-    /// Without history: the elements in another shape, copied only if they must be.
+    /// Returns the elements in another shape, without history; copied only if necessary.
     pub(crate) fn reshaped(&self, shape: &Shape) -> Result<Self> {
         match self.layout().reshape(shape) {
             Some(layout) => Ok(self.with_layout(layout)),
@@ -31,7 +35,11 @@ impl Tensor {
         }
     }
 
-    /// Axis `axis` and all that follow, joined into one.
+    /// Joins axis `axis` and all that follow into one.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the axis is out of range, or if memory runs out.
     pub fn flatten_from(&self, axis: isize) -> Result<Self> {
         let axis = self.shape().axis("flatten_from", axis)?;
         let (kept, joined) = self.shape().split_at(axis);
@@ -40,7 +48,11 @@ impl Tensor {
         self.reshape(Shape::filled(&lengths))
     }
 
-    /// With an axis of length 1 before axis `axis`; −1 puts it last.
+    /// Inserts an axis of length 1 before axis `axis`; −1 puts it last.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the axis is out of range.
     pub fn unsqueeze(&self, axis: isize) -> Result<Self> {
         let op = "unsqueeze";
         let rank = self.rank();
@@ -56,7 +68,11 @@ impl Tensor {
         self.reshape(Shape::filled(&lengths))
     }
 
-    /// Without axis `axis`, whose length is 1.
+    /// Removes axis `axis`, whose length is 1.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the axis is out of range or has another length.
     pub fn squeeze(&self, axis: isize) -> Result<Self> {
         let at = self.shape().axis("squeeze", axis)?;
         if self.shape()[at] != 1 {
@@ -65,7 +81,11 @@ impl Tensor {
         self.reshape(self.shape().without_axis(at))
     }
 
-    /// With two axes exchanged.
+    /// Exchanges two axes.
+    ///
+    /// # Errors
+    ///
+    /// Fails if an axis is out of range.
     pub fn transpose(&self, first: isize, second: isize) -> Result<Self> {
         let operation = Operation::begin("transpose", &[]);
         let axes = [self.shape().axis("transpose", first)?, self.shape().axis("transpose", second)?];
@@ -73,7 +93,11 @@ impl Tensor {
         Ok(operation.record(out, &[self], |_| Transpose { axes }))
     }
 
-    /// With axes in another order: axis `i` of the result is axis `order[i]` of this.
+    /// Reorders the axes: axis `i` of the result is axis `order[i]` of this.
+    ///
+    /// # Errors
+    ///
+    /// Fails unless `order` contains each axis once.
     pub fn permute(&self, order: &[isize]) -> Result<Self> {
         let op = "permute";
         let operation = Operation::begin(op, &[]);
@@ -89,7 +113,11 @@ impl Tensor {
         Ok(operation.record(out, &[self], |_| Permute { back }))
     }
 
-    /// `length` elements of one axis, from `start` on.
+    /// Returns `length` elements of one axis, from `start`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the axis or the range is out of bounds.
     pub fn narrow(&self, axis: isize, start: usize, length: usize) -> Result<Self> {
         let op = "narrow";
         let operation = Operation::begin(op, &[]);
@@ -98,13 +126,21 @@ impl Tensor {
         Ok(operation.record(out, &[self], |_| Narrow { axis, start }))
     }
 
-    /// Element `index` of one axis, without that axis.
+    /// Returns element `index` of one axis, without that axis.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the axis or the index is out of range.
     pub fn select(&self, axis: isize, index: usize) -> Result<Self> {
         let at = self.shape().axis("select", axis)? as isize;
         self.narrow(at, index, 1)?.squeeze(at)
     }
 
-    /// Axes of length 1 repeated to fill `shape`, without a copy.
+    /// Repeats axes of length 1 to fill `shape`, without a copy.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the shapes do not broadcast.
     pub fn expand(&self, shape: impl Into<Shape>) -> Result<Self> {
         let operation = Operation::begin("expand", &[]);
         let out = self.broadcast_to("expand", &shape.into())?;
@@ -112,7 +148,11 @@ impl Tensor {
         Ok(operation.record(out, &[self], |_| Expand { from }))
     }
 
-    /// This tensor if its numbers are contiguous, else a copy in which they do.
+    /// Returns this tensor if its elements are contiguous, else a contiguous copy.
+    ///
+    /// # Errors
+    ///
+    /// Fails if memory runs out.
     pub fn contiguous(&self) -> Result<Self> {
         if self.is_contiguous() {
             return Ok(self.clone());
@@ -120,7 +160,12 @@ impl Tensor {
         self.copy("contiguous")
     }
 
-    /// This tensor if its memory holds nothing else, else a copy: a small view no longer keeps a large block live.
+    /// Returns this tensor if its memory contains nothing else, else a copy, so that a small view does not keep a large
+    /// block live.
+    ///
+    /// # Errors
+    ///
+    /// Fails if memory runs out.
     pub fn compact(&self) -> Result<Self> {
         if self.fills_storage() {
             return Ok(self.clone());
@@ -135,7 +180,7 @@ impl Tensor {
     }
 }
 
-/// The gradient in the former shape.
+/// The gradient in the input's shape.
 struct Reshape {
     from: Shape,
 }
@@ -175,7 +220,7 @@ impl Gradient for Permute {
     }
 }
 
-/// The gradient of a part; the engine puts parts together in one buffer.
+/// The gradient of a part; autograd writes the gradients of several parts into one buffer.
 struct Narrow {
     axis: usize,
     start: usize,
@@ -187,7 +232,7 @@ impl Gradient for Narrow {
     }
 }
 
-/// The sum over what was repeated.
+/// The gradient is summed over the repeated axes.
 struct Expand {
     from: Shape,
 }

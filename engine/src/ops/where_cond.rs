@@ -8,8 +8,12 @@ use crate::shape::Shape;
 use crate::tensor::Tensor;
 
 impl Tensor {
-    /// `yes` where this condition, of type Bool or U8, holds or is not 0, and `no` elsewhere (PyTorch's `where`). All
-    /// three broadcast to one shape. Keeps the condition.
+    /// Returns `yes` where this condition, of type Bool or U8, is true or not 0, and `no` elsewhere (PyTorch's
+    /// `where`). All three broadcast to one shape. Saves the condition.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the shapes do not broadcast, if the data types do not match, or if memory runs out.
     pub fn where_cond(&self, yes: &Self, no: &Self) -> Result<Self> {
         let op = "where";
         let operation = Operation::begin(op, &[yes, no]);
@@ -28,7 +32,7 @@ impl Tensor {
     }
 }
 
-/// The gradient goes to the side that was chosen; the other's is 0.
+/// The gradient goes to the chosen side; the other's is 0.
 struct Choose {
     condition: Saved,
     shapes: [Shape; 2],
@@ -51,7 +55,7 @@ impl Gradient for Choose {
 }
 
 impl Tensor {
-    /// With zeros where `condition` is not `wanted`, in this tensor's memory if it is free.
+    /// Returns this tensor with zeros where `condition` is not `wanted`, in its memory if that is not shared.
     fn into_cleared(self, condition: &Self, wanted: bool) -> Result<Self> {
         if self.is_free_to_write() {
             backend::clear(self.view(), condition.view(), wanted)?;

@@ -1,7 +1,7 @@
-//! Elementwise arithmetic without history, in place where the memory is free.
+//! Elementwise arithmetic without history, in place if the memory is not shared.
 //!
-//! Operations use these forward, and their gradients use them backward. Values passed in are used up: their memory is
-//! overwritten with the result if nobody else sees it.
+//! Operations use these functions in forward, their gradients in backward. Arguments passed by value are consumed: the
+//! result overwrites their memory if that is not shared.
 
 use super::Tensor;
 use crate::backend::{self, Binary, Unary};
@@ -11,14 +11,14 @@ use crate::layout::Layout;
 use crate::shape::Shape;
 
 impl Tensor {
-    /// `function` of every element, in new memory.
+    /// Applies `function` to each element, in new memory.
     pub(crate) fn map(&self, function: Unary) -> Result<Self> {
         let out = self.same_shape()?;
         backend::unary(out.view(), function, Some(self.view()))?;
         Ok(out)
     }
 
-    /// `function` of every element, in this tensor's memory if it is free.
+    /// Applies `function` to each element, in this tensor's memory if that is not shared.
     pub(crate) fn into_map(self, function: Unary) -> Result<Self> {
         if !self.is_free_to_write() {
             return self.map(function);
@@ -27,7 +27,7 @@ impl Tensor {
         Ok(self)
     }
 
-    /// `function` of this and `right`, broadcast to one shape, in new memory.
+    /// Applies `function` to this and `right`, broadcast to one shape, in new memory.
     pub(crate) fn zip(&self, function: Binary, right: &Self, op: &'static str) -> Result<Self> {
         let shape = Shape::broadcast(op, self.shape(), right.shape())?;
         let out = Self::empty(shape, self.dtype(), self.device())?;
@@ -36,7 +36,8 @@ impl Tensor {
         Ok(out)
     }
 
-    /// `function` of this and `right`, which broadcasts to this, in this tensor's memory if it is free.
+    /// Applies `function` to this and `right`, which broadcasts to this shape, in this tensor's memory if that is not
+    /// shared.
     pub(crate) fn into_zip(self, function: Binary, right: &Self, op: &'static str) -> Result<Self> {
         let fits = Shape::broadcast(op, self.shape(), right.shape())? == *self.shape();
         if !fits || !self.is_free_to_write() {
@@ -46,7 +47,7 @@ impl Tensor {
         Ok(self)
     }
 
-    /// The sum of two gradients, in whichever's memory is free.
+    /// Adds two gradients, in the memory of the one that is not shared, if any.
     pub(crate) fn accumulate(self, other: Self) -> Result<Self> {
         if self.is_free_to_write() || !other.is_free_to_write() {
             self.into_zip(Binary::Add, &other, "accumulate")
@@ -55,19 +56,19 @@ impl Tensor {
         }
     }
 
-    /// New memory of this shape and type, contiguous; its content is unspecified.
+    /// Allocates memory of this shape and type, contiguous and uninitialized.
     pub(crate) fn same_shape(&self) -> Result<Self> {
         Self::empty(*self.shape(), self.dtype(), self.device())
     }
 
-    /// The elements in new, contiguous memory.
+    /// Copies the elements to new, contiguous memory.
     pub(crate) fn copied(&self) -> Result<Self> {
         let out = self.same_shape()?;
         backend::copy(out.view(), self.view())?;
         Ok(out)
     }
 
-    /// This tensor without history, or a copy if it is not contiguous.
+    /// Returns this tensor without history, or a copy if it is not contiguous.
     pub(crate) fn in_order(&self) -> Result<Self> {
         if self.is_contiguous() { Ok(self.detach()) } else { self.copied() }
     }
@@ -77,7 +78,7 @@ impl Tensor {
         if self.is_contiguous() { Ok(self) } else { self.copied() }
     }
 
-    /// The elements in another type, in new memory if they are not of it.
+    /// Converts the elements to another type, in new memory if they have a different one.
     pub(crate) fn converted(&self, dtype: DType) -> Result<Self> {
         if self.dtype() == dtype {
             return Ok(self.detach());
@@ -87,13 +88,13 @@ impl Tensor {
         Ok(out)
     }
 
-    /// Repeated to fill `shape`, without a copy and without history.
+    /// Broadcasts to `shape`, without a copy and without history.
     pub(crate) fn broadcast_to(&self, op: &'static str, shape: &Shape) -> Result<Self> {
         Ok(self.with_layout(self.layout().expand(op, shape)?))
     }
 
-    /// The gradient of something that was broadcast from `shape`: summed over the axes that were repeated. Where the
-    /// gradient itself is repeated, it is multiplied instead.
+    /// Returns the gradient of a tensor that was broadcast from `shape`: the sum over the repeated axes. A gradient
+    /// that is itself broadcast is multiplied instead.
     pub(crate) fn into_sum_to(self, shape: &Shape) -> Result<Self> {
         if self.shape() == shape {
             return Ok(self);
@@ -106,7 +107,7 @@ impl Tensor {
         Ok(sum.with_layout(layout))
     }
 
-    /// `scale` times the sum over `axes`, which keep length 1.
+    /// Returns `scale` times the sum over `axes`, which keep length 1.
     pub(crate) fn sum_over(&self, axes: &[usize], scale: f64) -> Result<Self> {
         let mut input = *self.layout();
         let mut factor = scale;

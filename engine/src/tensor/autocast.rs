@@ -11,16 +11,16 @@ thread_local! {
     static PRODUCTS: Cell<Option<DType>> = const { Cell::new(None) };
 }
 
-/// Has linear layers, matrix products and the losses behind them compute in `dtype` on this thread, whatever the type
-/// of what they are given, until the guard drops. Sums of different types are of the wider one, norms of their
-/// weights'. Parameters, their gradients and the optimizer's state stay as they are: mixed precision in the way of
-/// PyTorch's `torch.autocast` (Micikevicius et al.: "Mixed Precision Training", 2018). Converted weights are not kept
-/// for backward, but converted again.
+/// Makes linear layers, matrix products and the losses behind them compute in `dtype` on this thread, whatever the
+/// types of their inputs, until the guard drops. Sums of different types have the wider one, norms the type of their
+/// weights. Parameters, their gradients and the optimizer's state are unchanged: mixed precision as with PyTorch's
+/// `torch.autocast` (Micikevicius et al.: "Mixed Precision Training", 2018). Converted weights are not saved for
+/// backward, but converted again.
 pub fn autocast(dtype: DType) -> AutocastGuard {
     AutocastGuard::set(Some(dtype))
 }
 
-/// Restores the former way when dropped. Stays on its thread.
+/// Restores the previous mode when dropped. Cannot be sent to another thread.
 #[must_use = "the former way is restored when the guard is dropped"]
 #[derive(Debug)]
 pub struct AutocastGuard {
@@ -40,12 +40,12 @@ impl Drop for AutocastGuard {
     }
 }
 
-/// The type of products on this thread, if they have one of their own.
+/// Returns the data type of products on this thread, if autocast sets one.
 pub(crate) fn of_products() -> Option<DType> {
     PRODUCTS.get()
 }
 
-/// The type that a product of these is to be converted to, if any is of another.
+/// Returns the data type to convert the operands of a product to, if any has another.
 pub(crate) fn for_product(operands: &[&Tensor]) -> Option<DType> {
     let dtype = of_products()?;
     let all_fractions = operands.iter().all(|operand| operand.dtype().is_float());
@@ -53,7 +53,7 @@ pub(crate) fn for_product(operands: &[&Tensor]) -> Option<DType> {
 }
 
 impl Tensor {
-    /// Both operands of a sum in the wider's type, where types are converted by themselves and these differ.
+    /// Returns both operands of a sum in the wider type, if autocast is on and their types differ.
     pub(crate) fn widened(&self, other: &Self) -> Result<Option<(Self, Self)>> {
         let (left, right) = (self.dtype(), other.dtype());
         if of_products().is_none() || left == right || !left.is_float() || !right.is_float() {

@@ -7,9 +7,12 @@ use crate::dtype::{DType, Element, Truth};
 use crate::error::{Error, Result};
 
 impl Tensor {
-    /// The elements in order, the last axis fastest. Takes no memory on the device, so that a look changes no total of
-    /// a recording; one that records uses has the host's, on a device without values too. Fails if they are not of type
-    /// `T`, or on a device without values.
+    /// Returns the elements in order, the last axis fastest. Allocates nothing on the device, so that reading a value
+    /// does not change a recording's totals. If uses are recorded, this one is, on a device without values too.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the elements are not of type `T`, or on a device without values.
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         let op = "to_vec";
         if self.dtype() != T::DTYPE {
@@ -22,7 +25,11 @@ impl Tensor {
         to_host(self.view())
     }
 
-    /// The elements as f64, whatever their type; see [`Self::to_vec`].
+    /// Returns the elements as f64, whatever their type; see [`Self::to_vec`].
+    ///
+    /// # Errors
+    ///
+    /// Fails on a device without values.
     pub fn to_f64_vec(&self) -> Result<Vec<f64>> {
         fn widened<T: Element>(tensor: &Tensor, widen: impl Fn(T) -> f64) -> Result<Vec<f64>> {
             Ok(tensor.to_vec::<T>()?.into_iter().map(widen).collect())
@@ -38,7 +45,11 @@ impl Tensor {
         }
     }
 
-    /// The one number of a tensor of one element.
+    /// Returns the element of a tensor of one element.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there are more elements or none, or on a device without values.
     pub fn item(&self) -> Result<f64> {
         match self.to_f64_vec()?[..] {
             [number] => Ok(number),
@@ -46,7 +57,7 @@ impl Tensor {
         }
     }
 
-    /// The one number of a tensor of one element, if the device has values. The look is recorded in either case.
+    /// Returns the element of a tensor of one element, if the device has values. The use is recorded in either case.
     pub(crate) fn known_item(&self) -> Result<Option<f64>> {
         match self.item() {
             Err(Error::NoValues { .. }) => Ok(None),
@@ -54,26 +65,30 @@ impl Tensor {
         }
     }
 
-    /// The same numbers on `device`; this tensor if it is there already. Without history.
+    /// Returns the same elements on `device`; this tensor if it is there already. Without history.
     ///
     /// A copy to a CUDA device from its [pinned memory](Device::pinned), or from another CUDA device, returns before it
-    /// is done; it is work of the stream that the thread is in. Other copies wait.
+    /// is complete; it runs on the thread's current stream. Other copies wait.
+    ///
+    /// # Errors
+    ///
+    /// Fails if memory runs out, or if the driver reports an error.
     pub fn to_device(&self, device: &Device) -> Result<Self> {
         if self.device() == device {
             return Ok(self.detach());
         }
         let out = self.copied_to(device)?;
-        // On every way there alike, and with both alive.
+        // The use is recorded on every path in the same way, while both tensors are live.
         self.storage().report_use();
         out.storage().report_use();
         Ok(out)
     }
 
-    /// The same numbers on another device.
+    /// Copies the elements to another device.
     fn copied_to(&self, device: &Device) -> Result<Self> {
         let op = "to_device";
-        // Whoever copies from pinned memory by itself may be at it when that is freed. On devices that are done when a
-        // call returns, saying so makes recordings the same.
+        // An asynchronous copy may still read pinned memory when that is freed. On devices that are synchronous,
+        // recording the stream keeps recordings equal.
         let stream = device.current_stream();
         let is_pinned = self.device().pinned_stream(&stream).is_some();
         if is_pinned {
@@ -88,7 +103,7 @@ impl Tensor {
         }
         let source = match (self.is_contiguous(), from) {
             (true, _) => self.detach(),
-            // Other CUDA devices and the host copy memory that lies in one piece.
+            // Copies between CUDA devices and from the host need contiguous memory.
             (false, Kind::Cuda) if to == Kind::Cuda => self.copied()?,
             (false, _) => return self.to_device_by_number(device),
         };
@@ -120,13 +135,14 @@ impl Tensor {
         }
     }
 
-    /// Says that work on `stream` uses the tensor's memory, which belongs to another stream: once freed, it is
-    /// allocated again only when what `stream` has been given by then is done. See [`crate::device::stream`] for who
-    /// says so when.
+    /// Records that work on `stream` uses the tensor's memory, which belongs to another stream: once freed, it is
+    /// reused only when the work submitted to `stream` by then is complete. See [`crate::device::stream`] for when this
+    /// is necessary.
     ///
     /// # Errors
-    /// If the stream is neither of the tensor's device nor, for a tensor in pinned memory, of the device that it is
-    /// pinned for.
+    ///
+    /// Fails unless the stream belongs to the tensor's device or, for a tensor in pinned memory, to the device that it
+    /// is pinned for.
     pub fn record_stream(&self, stream: &Stream) -> Result<()> {
         self.storage().record_stream(stream)
     }

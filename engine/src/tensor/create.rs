@@ -11,56 +11,85 @@ use crate::shape::Shape;
 use crate::storage::Storage;
 
 impl Tensor {
-    /// Memory for a tensor; the elements are whatever was there. Fails when the device runs out of memory.
+    /// Allocates a tensor with uninitialized elements.
+    ///
+    /// # Errors
+    ///
+    /// Fails if memory runs out.
     pub fn empty(shape: impl Into<Shape>, dtype: DType, device: &Device) -> Result<Self> {
         let layout = Layout::contiguous(shape.into());
         let bytes = (layout.elements() as u64).saturating_mul(dtype.size() as u64);
         Ok(Self::from_parts(Storage::allocate(device, bytes)?, layout, dtype))
     }
 
-    /// All zeros.
+    /// Returns a tensor of zeros.
+    ///
+    /// # Errors
+    ///
+    /// Fails if memory runs out.
     pub fn zeros(shape: impl Into<Shape>, dtype: DType, device: &Device) -> Result<Self> {
         Self::full(shape, 0.0, dtype, device)
     }
 
-    /// All ones.
+    /// Returns a tensor of ones.
+    ///
+    /// # Errors
+    ///
+    /// Fails if memory runs out.
     pub fn ones(shape: impl Into<Shape>, dtype: DType, device: &Device) -> Result<Self> {
         Self::full(shape, 1.0, dtype, device)
     }
 
-    /// All `value`.
+    /// Returns a tensor filled with `value`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if memory runs out.
     pub fn full(shape: impl Into<Shape>, value: f64, dtype: DType, device: &Device) -> Result<Self> {
         let out = Self::empty(shape, dtype, device)?;
         backend::fill(out.view(), value)?;
         Ok(out)
     }
 
-    /// Zeros in the shape and type of this tensor, contiguous.
+    /// Returns zeros with the shape and type of this tensor, contiguous.
+    ///
+    /// # Errors
+    ///
+    /// Fails if memory runs out.
     pub fn zeros_like(&self) -> Result<Self> {
         Self::zeros(self.shape(), self.dtype(), self.device())
     }
 
-    /// Ones in the shape and type of this tensor, contiguous.
+    /// Returns ones with the shape and type of this tensor, contiguous.
+    ///
+    /// # Errors
+    ///
+    /// Fails if memory runs out.
     pub fn ones_like(&self) -> Result<Self> {
         Self::ones(self.shape(), self.dtype(), self.device())
     }
 
-    /// The given numbers, the last axis fastest. On the accounting device only their memory is taken.
+    /// Returns a tensor of the given elements, the last axis fastest. On the accounting device only their memory is
+    /// allocated.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the number of elements does not match the shape, or if memory runs out.
     pub fn from_slice<T: Element>(numbers: &[T], shape: impl Into<Shape>, device: &Device) -> Result<Self> {
         let out = Self::from_host("from_slice", numbers, shape, device)?;
         out.storage().report_use();
         Ok(out)
     }
 
-    /// What [`from_slice`](Self::from_slice) would take and use of a device without values, for which there is no need
-    /// of numbers.
+    /// Allocates and records as [`from_slice`](Self::from_slice) does, for a device without values, which needs no
+    /// elements.
     pub(crate) fn as_from_slice(shape: impl Into<Shape>, dtype: DType, device: &Device) -> Result<Self> {
         let out = Self::empty(shape, dtype, device)?;
         out.storage().report_use();
         Ok(out)
     }
 
-    /// As [`from_slice`](Self::from_slice), without a word to a recording of uses.
+    /// Like [`from_slice`](Self::from_slice), without recording a use.
     pub(super) fn from_host<T: Element>(
         op: &'static str,
         numbers: &[T],
@@ -81,19 +110,31 @@ impl Tensor {
         Ok(out)
     }
 
-    /// The elements `start`, `start + step`, … , `count` of them.
+    /// Returns `count` elements `start`, `start + step`, ….
+    ///
+    /// # Errors
+    ///
+    /// Fails if memory runs out.
     pub fn arange(count: usize, start: f64, step: f64, dtype: DType, device: &Device) -> Result<Self> {
         let out = Self::empty(count, dtype, device)?;
         backend::arange(out.view(), start, step)?;
         Ok(out)
     }
 
-    /// Normal numbers of mean 0 and variance 1.
+    /// Returns normally distributed elements of mean 0 and variance 1.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the type is not a floating-point type, or if memory runs out.
     pub fn randn(shape: impl Into<Shape>, dtype: DType, device: &Device, rng: &mut Rng) -> Result<Self> {
         Self::random(shape, Distribution::Normal { mean: 0.0, deviation: 1.0 }, dtype, device, rng)
     }
 
-    /// Numbers spread evenly from `low` up to but not including `high`.
+    /// Returns elements distributed uniformly from `low` up to but not including `high`.
+    ///
+    /// # Errors
+    ///
+    /// See [`Self::randn`].
     pub fn uniform(
         shape: impl Into<Shape>,
         [low, high]: [f64; 2],
@@ -104,7 +145,12 @@ impl Tensor {
         Self::random(shape, Distribution::Uniform { low, high }, dtype, device, rng)
     }
 
-    /// Random numbers. As many are taken from `rng` on every device, so that what follows is the same.
+    /// Returns random elements. On every device the same number of values is drawn from `rng`, so that later ones are
+    /// equal.
+    ///
+    /// # Errors
+    ///
+    /// See [`Self::randn`].
     pub fn random(
         shape: impl Into<Shape>,
         distribution: Distribution,

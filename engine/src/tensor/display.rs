@@ -4,11 +4,12 @@ use std::fmt;
 
 use super::Tensor;
 
-/// Longer axes show this many numbers at each end.
+/// Number of elements shown at each end of a longer axis.
 const SHOWN_AT_AN_END: usize = 3;
 
 impl fmt::Display for Tensor {
-    /// The elements in brackets, long axes shortened, and what they are: `[1.0000, 2.0000] f32 [2] on cpu`.
+    /// Formats the elements in brackets, long axes shortened, with type, shape and device: `[1.0000, 2.0000] f32 [2] on
+    /// cpu`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Ok(numbers) = self.to_f64_vec() {
             let decimals = if self.dtype().is_float() { f.precision().unwrap_or(4) } else { 0 };
@@ -54,7 +55,7 @@ fn write_axis(
 }
 
 impl fmt::Debug for Tensor {
-    /// What it is, without its numbers.
+    /// Formats type, shape and device, without the elements.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} on {}", self.dtype(), self.shape(), self.device())?;
         if self.requires_grad() { f.write_str(", requires grad") } else { Ok(()) }

@@ -1,4 +1,4 @@
-//! Gradient mode: whether operations on this thread are recorded for backward, and how much of them is kept.
+//! Gradient mode: whether operations on this thread are recorded for backward, and how much of them is saved.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -8,22 +8,22 @@ thread_local! {
     static RECOMPUTES: Cell<bool> = const { Cell::new(true) };
 }
 
-/// Whether operations on this thread are recorded for backward.
+/// Returns whether operations on this thread are recorded for backward.
 pub fn is_grad_enabled() -> bool {
     ENABLED.get()
 }
 
-/// Switches recording off on this thread until the guard drops.
+/// Disables gradients on this thread until the guard drops.
 pub fn no_grad() -> GradModeGuard {
     GradModeGuard::set(false)
 }
 
-/// Switches recording on again within [`no_grad`], until the guard drops.
+/// Enables gradients again within [`no_grad`], until the guard drops.
 pub fn enable_grad() -> GradModeGuard {
     GradModeGuard::set(true)
 }
 
-/// Restores the former mode when dropped. Stays on its thread.
+/// Restores the previous mode when dropped. Cannot be sent to another thread.
 #[must_use = "the mode is restored when the guard is dropped"]
 #[derive(Debug)]
 pub struct GradModeGuard {
@@ -43,19 +43,19 @@ impl Drop for GradModeGuard {
     }
 }
 
-/// Whether what is cheap to compute again is recomputed in backward, instead of being kept.
+/// Returns whether results that are cheap to compute are recomputed in backward instead of being saved.
 pub(crate) fn recomputes() -> bool {
     RECOMPUTES.get()
 }
 
-/// Has operations on this thread keep all that their gradients read, even what is cheap to compute again (results of
-/// activation functions, normalisations and products that the next operation would save), until the guard drops.
+/// Makes operations on this thread save everything that their gradients read, even what is cheap to recompute (results
+/// of activation functions, normalizations and products that the next operation would save), until the guard drops.
 /// Backward is then a little faster, and needs as much memory as in PyTorch.
 pub fn no_recompute() -> RecomputeGuard {
     RecomputeGuard::set(false)
 }
 
-/// Restores the former way of keeping when dropped. Stays on its thread.
+/// Restores the previous mode when dropped. Cannot be sent to another thread.
 #[must_use = "the former way is restored when the guard is dropped"]
 #[derive(Debug)]
 pub struct RecomputeGuard {

@@ -1,7 +1,7 @@
 //! In-place changes of a tensor's elements, for optimizers and buffers. They have no gradient.
 //!
 //! Names end in an underscore, as in PyTorch. All fail on a tensor that requires a gradient unless gradients are
-//! [switched off](crate::no_grad): the graph could not know.
+//! [disabled](crate::no_grad), since the graph could not record the change.
 
 use super::Tensor;
 use super::grad_mode::is_grad_enabled;
@@ -9,13 +9,21 @@ use crate::backend::{self, Binary, Call, Ternary, Unary};
 use crate::error::{Error, Result};
 
 impl Tensor {
-    /// Every number becomes `value`.
+    /// Sets each element to `value`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the tensor requires a gradient and gradients are enabled.
     pub fn fill_(&self, value: f64) -> Result<()> {
         self.begin_change("fill_")?;
         backend::fill(self.view(), value)
     }
 
     /// Copies the elements of `from`, which broadcasts to this shape.
+    ///
+    /// # Errors
+    ///
+    /// Fails if shape, type or device do not match, and as [`Self::fill_`] does.
     pub fn copy_(&self, from: &Self) -> Result<()> {
         let op = "copy_";
         self.begin_change(op)?;
@@ -24,64 +32,100 @@ impl Tensor {
     }
 
     /// Adds `other`, which broadcasts to this shape.
+    ///
+    /// # Errors
+    ///
+    /// See [`Self::copy_`].
     pub fn add_(&self, other: &Self) -> Result<()> {
         self.zip_("add_", Binary::Add, other)
     }
 
     /// Adds `scale · other`.
+    ///
+    /// # Errors
+    ///
+    /// See [`Self::copy_`].
     pub fn add_scaled_(&self, other: &Self, scale: f64) -> Result<()> {
         self.zip_("add_scaled_", Binary::AddScaled(scale), other)
     }
 
-    /// Multiplies with `other`.
+    /// Multiplies by `other`.
+    ///
+    /// # Errors
+    ///
+    /// See [`Self::copy_`].
     pub fn mul_(&self, other: &Self) -> Result<()> {
         self.zip_("mul_", Binary::Mul, other)
     }
 
     /// Divides by `other`.
+    ///
+    /// # Errors
+    ///
+    /// See [`Self::copy_`].
     pub fn div_(&self, other: &Self) -> Result<()> {
         self.zip_("div_", Binary::Div, other)
     }
 
-    /// Becomes `scale · self + shift`.
+    /// Sets this to `scale · self + shift`.
+    ///
+    /// # Errors
+    ///
+    /// See [`Self::fill_`].
     pub fn affine_(&self, scale: f64, shift: f64) -> Result<()> {
         self.map_("affine_", Unary::Affine { scale, shift })
     }
 
-    /// Becomes its square root.
+    /// Sets this to its square root.
+    ///
+    /// # Errors
+    ///
+    /// See [`Self::fill_`].
     pub fn sqrt_(&self) -> Result<()> {
         self.map_("sqrt_", Unary::Sqrt)
     }
 
-    /// Moves towards `target` by the share `weight`.
+    /// Interpolates linearly: sets this to `self + weight · (target − self)`.
+    ///
+    /// # Errors
+    ///
+    /// See [`Self::copy_`].
     pub fn lerp_(&self, target: &Self, weight: f64) -> Result<()> {
         self.zip_("lerp_", Binary::Lerp(weight), target)
     }
 
     /// Adds `scale · left · right`, both of this shape.
+    ///
+    /// # Errors
+    ///
+    /// See [`Self::copy_`].
     pub fn addcmul_(&self, left: &Self, right: &Self, scale: f64) -> Result<()> {
         self.combine_("addcmul_", Ternary::AddMul { keep: 1.0, scale }, left, right)
     }
 
     /// Adds `scale · left / right`, both of this shape.
+    ///
+    /// # Errors
+    ///
+    /// See [`Self::copy_`].
     pub fn addcdiv_(&self, left: &Self, right: &Self, scale: f64) -> Result<()> {
         self.combine_("addcdiv_", Ternary::AddDiv(scale), left, right)
     }
 
-    /// `function` of every element, to be done along with other calls.
+    /// Prepares `function` of each element, to be run together with other calls.
     pub(crate) fn map_call(&self, op: &'static str, function: Unary) -> Result<Call<'_>> {
         self.begin_change(op)?;
         Ok(Call::Unary(self.view(), function, None))
     }
 
-    /// `function` of this and `right`, of this shape, to be done along with other calls.
+    /// Prepares `function` of this and `right`, of this shape, to be run together with other calls.
     pub(crate) fn zip_call<'a>(&'a self, op: &'static str, function: Binary, right: &'a Self) -> Result<Call<'a>> {
         self.begin_change(op)?;
         self.check_alike(op, right)?;
         Ok(Call::Binary(self.view(), function, None, right.view()))
     }
 
-    /// `function` of this, `left` and `right`, all of this shape, to be done along with other calls.
+    /// Prepares `function` of this, `left` and `right`, all of this shape, to be run together with other calls.
     pub(crate) fn combine_call<'a>(
         &'a self,
         op: &'static str,
@@ -114,7 +158,7 @@ impl Tensor {
         backend::ternary(self.view(), function, left.view(), right.view())
     }
 
-    /// Fails where the elements must not change; counts the change, so that a graph that saved them notices.
+    /// Fails if the elements must not change; counts the change, so that a graph that saved them detects it.
     pub(crate) fn begin_change(&self, op: &'static str) -> Result<()> {
         if self.requires_grad() && is_grad_enabled() {
             return Err(Error::InPlace { op });
@@ -126,12 +170,12 @@ impl Tensor {
         Ok(())
     }
 
-    /// Fails if `other` lives on another device.
+    /// Fails if `other` is on another device.
     pub(crate) fn check_device(&self, op: &'static str, other: &Self) -> Result<()> {
         if self.device() == other.device() { Ok(()) } else { Err(Error::Devices { op }) }
     }
 
-    /// Fails unless `other` lives on this device, has elements of this type, and is of this shape.
+    /// Fails unless `other` has this device, type and shape.
     pub(crate) fn check_alike(&self, op: &'static str, other: &Self) -> Result<()> {
         self.check_operand(op, other)?;
         if self.shape() == other.shape() {
@@ -140,7 +184,7 @@ impl Tensor {
         Err(Error::shapes(op, self.shape(), other.shape(), "expected equal shapes"))
     }
 
-    /// Fails if `other` lives on another device, or has other elements.
+    /// Fails if `other` is on another device or has another type.
     pub(crate) fn check_operand(&self, op: &'static str, other: &Self) -> Result<()> {
         self.check_device(op, other)?;
         if self.dtype() == other.dtype() {

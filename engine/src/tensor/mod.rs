@@ -26,7 +26,7 @@ use crate::storage::Storage;
 use node::Node;
 use recipe::RecipeOf;
 
-/// Numbers of one type in some shape. Clones are cheap and are the same tensor: the same memory, the same gradient.
+/// Elements of one type in some shape. Clones are cheap and are the same tensor: the same memory, the same gradient.
 #[derive(Clone)]
 pub struct Tensor(Arc<Inner>);
 
@@ -38,15 +38,15 @@ struct Inner {
     recipe: Option<RecipeOf>,
 }
 
-/// Where a tensor came from, as far as gradients are concerned.
+/// The origin of a tensor in the autograd graph.
 enum Origin {
-    /// The program made it, or nothing that it was computed from requires a gradient.
+    /// Created by the program, or computed from tensors that require no gradient.
     Leaf(Leaf),
-    /// An operation computed it from something that requires a gradient.
+    /// Computed by an operation from a tensor that requires a gradient.
     Computed(Arc<Node>),
 }
 
-/// What a leaf keeps for its gradient.
+/// The gradient and hooks of a leaf.
 #[derive(Default)]
 struct Leaf {
     requires_grad: AtomicBool,
@@ -58,23 +58,23 @@ struct Leaf {
 type Hook = Box<dyn FnMut(&Tensor) -> Result<()> + Send>;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is guarded is replaced whole, so it is sound also after a panic elsewhere.
+    // Guarded values are replaced as a whole, so they are valid even after a panic elsewhere.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Tensor {
-    /// A leaf over existing memory.
+    /// Creates a leaf over existing memory.
     pub(crate) fn from_parts(storage: Arc<Storage>, layout: Layout, dtype: DType) -> Self {
         debug_assert!(layout.end() * dtype.size() <= storage.bytes(), "a view ends within its storage");
         Self(Arc::new(Inner { storage, layout, dtype, origin: Origin::Leaf(Leaf::default()), recipe: None }))
     }
 
-    /// The same memory, computed by `node`.
+    /// Returns the same memory, computed by `node`.
     pub(crate) fn computed_by(self, node: Arc<Node>) -> Self {
         self.viewed(self.0.layout, Origin::Computed(node))
     }
 
-    /// The same memory in another layout, as a leaf: without history.
+    /// Returns the same memory in another layout, as a leaf without history.
     pub(crate) fn with_layout(&self, layout: Layout) -> Self {
         self.viewed(layout, Origin::Leaf(Leaf::default()))
     }
@@ -85,85 +85,85 @@ impl Tensor {
         Self(Arc::new(Inner { storage, layout, dtype, origin, recipe }))
     }
 
-    /// The lengths of the axes.
+    /// Returns the lengths of the axes.
     pub fn shape(&self) -> &Shape {
         self.0.layout.shape()
     }
 
-    /// How many axes there are.
+    /// Returns the number of axes.
     pub fn rank(&self) -> usize {
         self.shape().rank()
     }
 
-    /// How many numbers there are.
+    /// Returns the number of elements.
     pub fn elements(&self) -> usize {
         self.0.layout.elements()
     }
 
-    /// The element type.
+    /// Returns the data type of the elements.
     pub fn dtype(&self) -> DType {
         self.0.dtype
     }
 
-    /// Where the memory is.
+    /// Returns the device of the memory.
     pub fn device(&self) -> &Device {
         self.0.storage.device()
     }
 
-    /// Where the elements lie in the memory.
+    /// Returns the positions of the elements in the memory.
     pub fn layout(&self) -> &Layout {
         &self.0.layout
     }
 
-    /// The memory, perhaps shared with other tensors.
+    /// Returns the memory, which other tensors may share.
     pub fn storage(&self) -> &Arc<Storage> {
         &self.0.storage
     }
 
-    /// Whether the elements are contiguous.
+    /// Returns whether the elements are contiguous.
     pub fn is_contiguous(&self) -> bool {
         self.0.layout.is_contiguous()
     }
 
-    /// Bytes of its numbers, whatever memory they share.
+    /// Returns the bytes of the elements, whether or not other tensors share them.
     pub fn bytes(&self) -> u64 {
         (self.elements() as u64).saturating_mul(self.dtype().size() as u64)
     }
 
-    /// A number that tells this tensor from all others that live: for maps from parameters to their state.
+    /// Returns a number that no other live tensor has: a key for per-parameter state.
     pub fn id(&self) -> usize {
         Arc::as_ptr(&self.0).addr()
     }
 
-    /// Says what the memory is for, here and in recordings.
+    /// Sets the category of the memory, here and in recordings.
     pub fn tag(&self, category: Category) {
         self.0.storage.tag(category);
     }
 
-    /// The memory as kernels see it.
+    /// Returns the memory as kernels access it.
     pub(crate) fn view(&self) -> View<'_> {
         View { storage: &self.0.storage, layout: &self.0.layout, dtype: self.0.dtype }
     }
 
-    /// The same numbers without history: no gradient flows through the result.
+    /// Returns the same elements without history: no gradient flows through the result.
     pub fn detach(&self) -> Self {
         self.with_layout(self.0.layout)
     }
 
-    /// Whether nobody else holds this tensor or its memory, and every element has a place of its own: then it can be
-    /// overwritten unseen.
+    /// Returns whether this is the only handle to the tensor and its memory, and no two elements share memory: then it
+    /// can be overwritten.
     pub(crate) fn is_free_to_write(&self) -> bool {
         Arc::strong_count(&self.0) == 1 && Arc::strong_count(&self.0.storage) == 1 && self.0.layout.is_distinct()
     }
 
-    /// Whether its memory holds nothing but its numbers.
+    /// Returns whether its memory contains nothing but its elements.
     pub(crate) fn fills_storage(&self) -> bool {
         self.0.layout.is_distinct() && self.bytes() == self.0.storage.bytes() as u64
     }
 
     // Gradients.
 
-    /// Whether gradients are computed for it.
+    /// Returns whether gradients are computed for it.
     pub fn requires_grad(&self) -> bool {
         match &self.0.origin {
             Origin::Leaf(leaf) => leaf.requires_grad.load(Ordering::Relaxed),
@@ -171,12 +171,16 @@ impl Tensor {
         }
     }
 
-    /// Whether it was made by the program and not computed from what requires a gradient.
+    /// Returns whether it is a leaf: created by the program and not computed from tensors that require a gradient.
     pub fn is_leaf(&self) -> bool {
         matches!(self.0.origin, Origin::Leaf(_))
     }
 
-    /// Says whether gradients are to be computed for this leaf. Fails for computed tensors and for integers.
+    /// Sets whether gradients are computed for this leaf.
+    ///
+    /// # Errors
+    ///
+    /// Fails for computed tensors and for integers.
     pub fn set_requires_grad(&self, requires_grad: bool) -> Result<()> {
         let op = "set_requires_grad";
         if requires_grad && !self.dtype().is_float() {
@@ -194,7 +198,7 @@ impl Tensor {
         Ok(())
     }
 
-    /// The gradient that has been accumulated in this leaf.
+    /// Returns the gradient that has been accumulated in this leaf.
     pub fn grad(&self) -> Option<Self> {
         self.leaf().and_then(|leaf| lock(&leaf.grad).clone())
     }
@@ -204,7 +208,11 @@ impl Tensor {
         self.leaf().and_then(|leaf| lock(&leaf.grad).take())
     }
 
-    /// Puts a gradient into this leaf in place of what is there. Fails if its shape, type or device is not the leaf's.
+    /// Replaces the gradient of this leaf.
+    ///
+    /// # Errors
+    ///
+    /// Fails if its shape, type or device is not the leaf's.
     pub fn set_grad(&self, grad: Self) -> Result<()> {
         if grad.shape() != self.shape() {
             return Err(Error::shapes(
@@ -228,9 +236,13 @@ impl Tensor {
         Ok(())
     }
 
-    /// Calls `hook` with this leaf whenever a backward pass has completed its gradient: when no operation of that pass
-    /// will contribute any more. This is how an optimizer runs within backward and frees each gradient at once.
-    /// The hook is given the tensor; one that captures it as well keeps it live forever.
+    /// Calls `hook` with this leaf whenever a backward pass has completed its gradient, that is, when no operation of
+    /// that pass will contribute to it any more. An optimizer can so run within backward and free each gradient at
+    /// once. The hook receives the tensor; one that captures it as well keeps it live forever.
+    ///
+    /// # Errors
+    ///
+    /// Fails if this is not a leaf.
     pub fn on_grad_ready(&self, hook: impl FnMut(&Self) -> Result<()> + Send + 'static) -> Result<()> {
         let Some(leaf) = self.leaf() else {
             let what = "the tensor was computed by an operation; only leaves keep gradients".to_owned();
@@ -240,14 +252,14 @@ impl Tensor {
         Ok(())
     }
 
-    /// Forgets all hooks of this leaf.
+    /// Removes all hooks of this leaf.
     pub fn clear_hooks(&self) {
         if let Some(leaf) = self.leaf() {
             lock(&leaf.hooks).clear();
         }
     }
 
-    /// Whether this leaf has hooks: then its gradient may be gone after backward.
+    /// Returns whether this leaf has hooks, which may take its gradient during backward.
     pub fn has_hooks(&self) -> bool {
         self.leaf().is_some_and(|leaf| !lock(&leaf.hooks).is_empty())
     }
@@ -271,7 +283,7 @@ impl Tensor {
         }
     }
 
-    /// The operation that computed it, if gradients flow to it.
+    /// Returns the operation that computed it, if gradients flow to it.
     pub(crate) fn node(&self) -> Option<&Arc<Node>> {
         match &self.0.origin {
             Origin::Leaf(_) => None,
@@ -279,7 +291,7 @@ impl Tensor {
         }
     }
 
-    /// Adds to this leaf's gradient: in place where possible, by taking the memory where that holds nothing else.
+    /// Adds to this leaf's gradient: in place if possible, reusing the memory of `grad` if it contains nothing else.
     fn add_grad(&self, grad: Self) -> Result<()> {
         let _category = scope::category(Category::Gradient);
         let existing = self.take_grad();

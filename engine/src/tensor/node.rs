@@ -1,5 +1,5 @@
-//! Nodes of the autograd graph: the saved tensors of an operation, where its gradients go, and how contributions to a
-//! gradient accumulate.
+//! Nodes of the autograd graph: the saved tensors of an operation, the destinations of its gradients, and the
+//! accumulation of gradients.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,48 +12,52 @@ use crate::backend::{self, Binary};
 use crate::error::Result;
 use crate::shape::Shape;
 
-/// The backward half of an operation. It owns what forward saved for it, and gives it up when it runs.
+/// The backward half of an operation. It owns what forward saved, and releases it when it runs.
 pub trait Gradient: Send {
-    /// Computes the inputs' gradients from the result's, and gives each to `inputs`. Gradients that nobody
-    /// [needs](InputGradients::needs) are not to be computed. Saved tensors should be dropped, or overwritten with a
-    /// gradient, as soon as they have served.
+    /// Computes the inputs' gradients from the result's, and passes each to `inputs`. Gradients that are not
+    /// [needed](InputGradients::needs) should not be computed. Saved tensors should be dropped, or overwritten with a
+    /// gradient, as soon as they are no longer needed.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a saved tensor was changed in place, or if memory runs out.
     fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()>;
 }
 
 /// An operation that ran forward.
 pub(crate) struct Node {
     pub(crate) name: &'static str,
-    /// The forward operation's number in recordings; its backward carries it too.
+    /// The forward operation's id in recordings, which its backward has too.
     pub(crate) op: OpId,
-    /// The module in which it ran; its backward runs there too.
+    /// The module in which it ran; its backward runs in it too.
     pub(crate) scope: ScopeId,
-    /// The stream on which it ran; its backward runs there too.
+    /// The stream on which it ran; its backward runs on it too.
     pub(crate) stream: StreamId,
-    /// Grows in the order of execution, so that backward can walk in the reverse of it.
+    /// Increases in the order of execution, so that backward can run in reverse.
     pub(crate) sequence: u64,
     /// The result's shape.
     pub(crate) shape: Shape,
     work: Mutex<Option<Work>>,
 }
 
-/// What a node does once, in backward.
+/// The backward work of a node, which is done once.
 pub(crate) struct Work {
     pub(crate) gradient: Box<dyn Gradient>,
-    /// By input; none where no gradient is wanted.
+    /// One per input; `None` if no gradient is required.
     pub(crate) edges: Vec<Option<Edge>>,
 }
 
-/// Where an input's gradient goes.
+/// The destination of an input's gradient.
 #[derive(Clone)]
 pub(crate) enum Edge {
-    /// On to the operation that computed the input.
+    /// The operation that computed the input.
     Node(Arc<Node>),
-    /// Into the gradient of the input itself.
+    /// The gradient of the input itself.
     Leaf(Tensor),
 }
 
 impl Edge {
-    /// Where gradients of `tensor` go, if it requires any.
+    /// Returns the destination of the gradients of `tensor`, if it requires any.
     pub(crate) fn to(tensor: &Tensor) -> Option<Self> {
         match tensor.node() {
             Some(node) => Some(Self::Node(node.clone())),
@@ -70,7 +74,7 @@ impl Edge {
 }
 
 impl Node {
-    /// A node for the operation that runs on this thread and has computed `output`.
+    /// Creates a node for the operation that runs on this thread and has computed `output`.
     pub(crate) fn new(name: &'static str, output: &Tensor, work: Work) -> Arc<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let sequence = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -85,12 +89,12 @@ impl Node {
         })
     }
 
-    /// Tells this node from all others that live.
+    /// Returns a number that no other live node has.
     pub(crate) fn id(self: &Arc<Self>) -> usize {
         Arc::as_ptr(self).addr()
     }
 
-    /// Takes the work out: it can be done once.
+    /// Takes the work out: it can be done only once.
     pub(crate) fn take_work(&self) -> Option<Work> {
         lock(&self.work).take()
     }
@@ -104,7 +108,7 @@ impl Node {
 }
 
 impl Drop for Node {
-    /// Takes long chains of nodes apart one after another; nested drops would overflow the stack.
+    /// Drops long chains of nodes one after another; nested drops would overflow the stack.
     fn drop(&mut self) {
         let mut edges: Vec<Edge> = Vec::new();
         let loosen = |node: &mut Self, edges: &mut Vec<Edge>| {
@@ -123,10 +127,10 @@ impl Drop for Node {
     }
 }
 
-/// The sums of a backward pass that are under way: by node, for those that have not run yet.
+/// The accumulated gradients of a backward pass, by node, for nodes that have not run yet.
 pub(crate) struct Sums {
     by_node: HashMap<usize, Sum>,
-    /// The stream of whoever called backward, on which gradients of leaves are added up.
+    /// The stream of the caller of backward, on which gradients of leaves are accumulated.
     caller: StreamId,
 }
 
@@ -142,7 +146,7 @@ impl Sum {
         Self { tensor, stream }
     }
 
-    /// The gradient, for the stream that the thread is in now.
+    /// Returns the gradient, for the thread's current stream.
     fn here(self) -> Result<Tensor> {
         let device = self.tensor.device();
         if device.stream() != self.stream {
@@ -153,7 +157,7 @@ impl Sum {
         Ok(self.tensor)
     }
 
-    /// Whether the stream that the thread is in now can add to it in place.
+    /// Returns whether the thread's current stream can add to it in place.
     fn is_usable(&self) -> bool {
         let is_here = self.tensor.device().stream() == self.stream;
         is_here && self.tensor.is_contiguous() && self.tensor.is_free_to_write()
@@ -161,28 +165,28 @@ impl Sum {
 }
 
 impl Sums {
-    /// None yet, of a backward pass from `result`.
+    /// Creates an empty set, for a backward pass from `result`.
     pub(crate) fn new(result: &Tensor) -> Self {
         Self { by_node: HashMap::new(), caller: result.device().stream() }
     }
 
-    /// Gives a node its whole gradient.
+    /// Sets the complete gradient of a node.
     pub(crate) fn begin(&mut self, node: usize, grad: Tensor) {
         self.by_node.insert(node, Sum::new(grad));
     }
 
-    /// Whether a node has a gradient, or a part of it.
+    /// Returns whether a node has a gradient, or a part of it.
     pub(crate) fn has(&self, node: usize) -> bool {
         self.by_node.contains_key(&node)
     }
 
-    /// Takes a node's gradient out, for the stream that the thread is in.
+    /// Takes a node's gradient out, for the thread's current stream.
     pub(crate) fn take(&mut self, node: usize) -> Result<Option<Tensor>> {
         self.by_node.remove(&node).map(Sum::here).transpose()
     }
 }
 
-/// What an operation's backward gives its results to: one place for each input.
+/// The destinations of the gradients that an operation's backward computes, one for each input.
 pub struct InputGradients<'a> {
     edges: &'a [Option<Edge>],
     sums: &'a mut Sums,
@@ -193,13 +197,17 @@ impl<'a> InputGradients<'a> {
         Self { edges, sums }
     }
 
-    /// Whether anybody wants the gradient of input `input`.
+    /// Returns whether the gradient of input `input` is required.
     pub fn needs(&self, input: usize) -> bool {
         self.edges.get(input).is_some_and(Option::is_some)
     }
 
-    /// Gives the gradient of input `input`, or a contribution to it. It is moved, not copied, where it is the first; it
-    /// is added in place where the memory of either is free; it is dropped where nobody wants it.
+    /// Accumulates a gradient of input `input`. The first is moved, not copied; later ones are added in place if the
+    /// memory of either is not shared; it is dropped if not required.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the shape is not the input's, or if memory runs out.
     pub fn give(&mut self, input: usize, grad: Tensor) -> Result<()> {
         let Some(Some(edge)) = self.edges.get(input) else {
             return Ok(());
@@ -222,8 +230,8 @@ impl<'a> InputGradients<'a> {
         }
     }
 
-    /// Takes the sum so far of input `input`, if there is one whose memory is free and contiguous: to be added to by
-    /// the kernel itself, and then [given](Self::give) back.
+    /// Takes the accumulated gradient of input `input`, if its memory is contiguous and not shared: for a kernel that
+    /// adds to it, and passes it [back](Self::give).
     pub fn take_sum(&mut self, input: usize) -> Option<Tensor> {
         let Some(Some(edge)) = self.edges.get(input) else {
             return None;
@@ -248,8 +256,12 @@ impl<'a> InputGradients<'a> {
         }
     }
 
-    /// The sum so far of input `input`, contiguous, or zeros: to be added to and then [given](Self::give). Named a
-    /// gradient in recordings if it is a leaf's.
+    /// Returns the accumulated gradient of input `input`, contiguous, or zeros: to add to and then [give](Self::give).
+    /// Recorded as a gradient if the input is a leaf.
+    ///
+    /// # Errors
+    ///
+    /// Fails if memory runs out.
     pub fn take_sum_or_zeros(&mut self, input: usize, like: &Tensor) -> Result<Tensor> {
         match self.take_sum(input) {
             Some(sum) => Ok(sum),
@@ -261,9 +273,13 @@ impl<'a> InputGradients<'a> {
         }
     }
 
-    /// The sum so far of input `input`, contiguous, and 1; or new memory, whose content is unspecified, and 0: the
-    /// factor of what is there, for what is to be [given](Self::give). Named a gradient in recordings if it is a
-    /// leaf's.
+    /// Returns the accumulated gradient of input `input`, contiguous, and 1; or new, uninitialized memory and 0. The
+    /// number is the factor of the existing content in the result to [give](Self::give). Recorded as a gradient if the
+    /// input is a leaf.
+    ///
+    /// # Errors
+    ///
+    /// Fails if memory runs out.
     pub fn take_sum_or_new(&mut self, input: usize, like: &Tensor) -> Result<(Tensor, f64)> {
         match self.take_sum(input) {
             Some(sum) => Ok((sum, 1.0)),
@@ -271,7 +287,11 @@ impl<'a> InputGradients<'a> {
         }
     }
 
-    /// Contiguous memory for the gradient of input `input`, of `like`'s type and device; its content is unspecified.
+    /// Allocates contiguous, uninitialized memory for the gradient of input `input`, of `like`'s type and device.
+    ///
+    /// # Errors
+    ///
+    /// Fails if memory runs out.
     pub fn allocate(&self, input: usize, like: &Tensor) -> Result<Tensor> {
         let edge = self.edges.get(input).and_then(Option::as_ref);
         let _category = matches!(edge, Some(Edge::Leaf(_))).then(|| scope::category(Category::Gradient));
@@ -279,8 +299,8 @@ impl<'a> InputGradients<'a> {
         Tensor::empty(shape, like.dtype(), like.device())
     }
 
-    /// Gives the gradient of a part of input `input`: `grad`'s elements from `start` on along `axis`. The rest of the
-    /// gradient is zero, or what other parts gave.
+    /// Accumulates the gradient of a part of input `input`: the elements of `grad`, from `start` along `axis`. The rest
+    /// is zero, or what other parts gave.
     pub(crate) fn give_part(&mut self, input: usize, axis: usize, start: usize, grad: &Tensor) -> Result<()> {
         if !self.needs(input) {
             return Ok(());
@@ -305,7 +325,7 @@ impl<'a> InputGradients<'a> {
         self.give(input, whole)
     }
 
-    /// The shape of input `input`, if its gradient is wanted.
+    /// Returns the shape of input `input`, if its gradient is required.
     pub fn shape(&self, input: usize) -> Option<&Shape> {
         self.edges.get(input)?.as_ref().map(Edge::shape)
     }

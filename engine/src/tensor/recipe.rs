@@ -1,27 +1,31 @@
-//! Recipes that cheaply recompute a tensor from what its operation keeps for backward anyway.
+//! Recipes that cheaply recompute a tensor from tensors that its operation saves for backward anyway.
 //!
-//! A linear layer keeps its input for backward, and GELU keeps its own: in a transformer's MLP that is two large
-//! buffers where one would do, since GELU is cheap to compute again. So GELU's result carries a recipe, and whoever
-//! would save it saves the recipe instead. Only operations that cost as little as reading and writing their tensors
-//! have recipes, and the elements recomputed are the same to the bit.
+//! A linear layer saves its input for backward, and GELU saves its own: in a transformer's MLP these are two large
+//! buffers where one suffices, since GELU is cheap to recompute. So GELU's result has a recipe, and an operation that
+//! would save the result saves the recipe instead. Only operations that cost no more than reading and writing their
+//! tensors have recipes, and the recomputed elements are equal to the bit.
 //!
-//! Some operations, such as a concatenation, keep nothing themselves. Their results carry an `Offer`: a recipe for as
-//! long as others keep what it is made from.
+//! Some operations, such as a concatenation, save nothing themselves. Their results have an `Offer`: a recipe that is
+//! valid as long as other operations save its inputs.
 
 use std::sync::{Arc, Weak};
 
 use super::Tensor;
 use crate::error::Result;
 
-/// Computes a tensor again: contiguous, in new memory.
+/// Recomputes a tensor, contiguous and in new memory.
 pub trait Recipe: Send + Sync {
-    /// The tensor.
+    /// Recomputes the tensor.
+    ///
+    /// # Errors
+    ///
+    /// Fails if an input was changed in place, or if memory runs out.
     fn compute(&self) -> Result<Tensor>;
 }
 
-/// What is a recipe if the time is right.
+/// A recipe that may or may not be available.
 pub(crate) trait Offer: Send + Sync {
-    /// The recipe, if keeping that takes no memory beside what is kept already.
+    /// Returns the recipe, if keeping it needs no memory beyond what is saved already.
     fn recipe(self: Arc<Self>) -> Option<Arc<dyn Recipe>>;
 }
 
@@ -31,24 +35,24 @@ impl<R: Recipe + 'static> Offer for R {
     }
 }
 
-/// A tensor's recipe.
+/// The recipe of a tensor.
 #[derive(Clone)]
 pub(super) struct RecipeOf {
     owner: Owner,
-    /// How often the memory had been changed in place. After a further change the recipe is for something else.
+    /// The number of in-place changes of the memory when the recipe was made. After a further change it does not apply.
     version: u32,
 }
 
 #[derive(Clone)]
 enum Owner {
-    /// The operation owns it: once backward has passed that, there is none.
+    /// Owned by the operation: dropped once backward has passed it.
     Operation(Weak<dyn Offer>),
-    /// No gradient flows through the operation, so the tensor and its views own it.
+    /// Owned by the tensor and its views, since no gradient flows through the operation.
     Tensor(Arc<dyn Offer>),
 }
 
 impl RecipeOf {
-    /// The recipe of memory that has been changed in place `version` times.
+    /// Returns the recipe of memory that has been changed in place `version` times.
     pub(super) fn current(&self, version: u32) -> Option<Arc<dyn Recipe>> {
         if self.version != version {
             return None;
@@ -61,13 +65,13 @@ impl RecipeOf {
 }
 
 impl Tensor {
-    /// This tensor, just computed, with its recipe, which the operation owns.
+    /// Attaches a recipe, owned by the operation, to this computed tensor.
     pub(crate) fn with_recipe<O: Offer + 'static>(self, offer: &Arc<O>) -> Self {
         let offer: Weak<O> = Arc::downgrade(offer);
         self.with_owner(Owner::Operation(offer))
     }
 
-    /// This tensor, just computed without a gradient, with its recipe.
+    /// Attaches a recipe to this tensor, computed without a gradient.
     pub(crate) fn with_own_recipe<O: Offer + 'static>(self, offer: Arc<O>) -> Self {
         self.with_owner(Owner::Tensor(offer))
     }
@@ -83,7 +87,7 @@ impl Tensor {
         self
     }
 
-    /// How to compute again the tensor that fills this tensor's memory, if that is known.
+    /// Returns the recipe of the tensor that fills this tensor's memory, if there is one.
     pub(crate) fn recipe(&self) -> Option<Arc<dyn Recipe>> {
         self.0.recipe.as_ref()?.current(self.storage().version())
     }

@@ -1,4 +1,4 @@
-//! Tensors that an operation has read but does not keep, for recipes built on what others keep.
+//! Tensors that an operation has read but not saved, for recipes that use what other operations save.
 
 use std::sync::{Arc, Weak};
 
@@ -21,7 +21,7 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Remembers `tensor` without holding it.
+    /// References `tensor` without keeping it live.
     pub(crate) fn of(tensor: &Tensor) -> Self {
         Self {
             storage: Arc::downgrade(tensor.storage()),
@@ -32,17 +32,17 @@ impl Source {
         }
     }
 
-    /// The tensor to hold for a recipe of `bytes` bytes, if holding it takes no further memory: its own recipe; or
-    /// memory that is kept for backward already. What keeps that is an earlier operation, whose backward comes later,
-    /// so it lives long enough in any case. If that operation should be dropped without its backward, the memory is
-    /// held in place of what would have been saved, and must be no larger, unless the program has it anyway.
+    /// Returns the tensor for a recipe of `bytes` bytes, if keeping it needs no further memory: its own recipe, or
+    /// memory that is saved for backward already. An earlier operation saves that, and its backward runs later, so it
+    /// stays live long enough. If that operation is dropped without its backward, the recipe keeps the memory live in
+    /// place of what would have been saved, so it must not be larger, unless the program keeps it anyway.
     pub(crate) fn ingredient(&self, bytes: u64) -> Option<Ingredient> {
         if let Some(recipe) = self.recipe.as_ref().and_then(|recipe| recipe.current(self.version)) {
             return Some(Ingredient::Recipe { recipe, layout: self.layout });
         }
         let storage = self.storage.upgrade()?;
         let is_the_programs = matches!(storage.category(), Category::Parameter | Category::Buffer | Category::Input);
-        // A model holds its parameters whether they are kept for backward or not.
+        // A model keeps its parameters live whether they are saved for backward or not.
         let is_a_parameter = storage.category() == Category::Parameter;
         let is_kept = is_a_parameter || storage.is_saved() && (is_the_programs || storage.bytes() as u64 <= bytes);
         if !is_kept || storage.version() != self.version {
@@ -53,18 +53,18 @@ impl Source {
     }
 }
 
-/// What a recipe is made from.
+/// An input of a recipe.
 pub(crate) enum Ingredient {
-    /// A tensor that others keep too.
+    /// A tensor that others keep live too.
     Memory {
         /// The tensor.
         tensor: Tensor,
-        /// How often its memory had been changed in place.
+        /// The number of in-place changes of its memory.
         version: u32,
     },
     /// A view of a tensor that is recomputed itself.
     Recipe {
-        /// How.
+        /// How to recompute it.
         recipe: Arc<dyn Recipe>,
         /// The view.
         layout: Layout,
@@ -72,7 +72,11 @@ pub(crate) enum Ingredient {
 }
 
 impl Ingredient {
-    /// Gives the tensor to operation `op`. Fails if it was changed in place since.
+    /// Returns the tensor for operation `op`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it was changed in place since.
     pub(crate) fn get(&self, op: &'static str) -> Result<Tensor> {
         match self {
             Self::Memory { tensor, version } if tensor.storage().version() == *version => Ok(tensor.detach()),
