@@ -1,10 +1,10 @@
-//! Carries the library of `highwater run` into the binary: Cargo has built it for this script, beside everything else that
-//! it builds for scripts, and it is copied from there to where the sources can include it.
+//! Embeds the library of `highwater run` in the binary: Cargo has built it for this script, and it is copied from
+//! Cargo's output folder to where the sources include it.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// What Cargo calls the library.
+/// The file name of the library as Cargo builds it.
 const NAME: &str = "libhighwater_inject_library.so";
 
 fn main() {
@@ -23,10 +23,10 @@ fn main() {
     std::fs::write(out.join("library.so"), library.unwrap_or_default()).expect("Cargo's folder can be written to");
 }
 
-/// The newest library of this name in a folder `deps` around Cargo's folder for this script.
+/// Finds the newest library of this name in a folder `deps` around Cargo's folder for this script.
 fn find(out: &Path) -> Option<PathBuf> {
     let places = out.ancestors().skip(1).take(4).map(|folder| folder.join("deps").join(NAME));
-    // With `--target`, what is built for this machine has a folder of its own, two further up.
+    // With `--target`, libraries for the build machine are in a folder of their own, two levels up.
     let profile = out.ancestors().nth(3)?;
     let apart = profile.parent()?.parent()?.join(profile.file_name()?).join("deps").join(NAME);
     let written = |path: &PathBuf| path.metadata().and_then(|facts| facts.modified()).unwrap_or(SystemTime::UNIX_EPOCH);

@@ -178,7 +178,7 @@ pub struct InfoArguments {
     pub categories: CategoryChoice,
 }
 
-/// Groups that `peak` names when it is not told how many.
+/// Number of groups that `peak` lists by default.
 const TOP: usize = 20;
 
 /// `highwater peak`.

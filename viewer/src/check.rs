@@ -19,7 +19,7 @@ use crate::cli::output::outcome::{Failure, Status};
 use crate::cli::output::page::Page;
 use crate::render::{self, Drawing};
 
-/// Holds the recording to its budgets.
+/// Checks the recording against its budgets.
 pub fn run(arguments: &CheckArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     // Report invalid options and destinations before a long read.
     let budgets = Budgets::of(arguments)?;
@@ -83,7 +83,7 @@ fn check_destinations(arguments: &CheckArguments, budgets: &Budgets) -> Result<(
     Ok(())
 }
 
-/// A recording, with what drawing needs if there is a picture.
+/// A recording, with the data for drawing if there is a picture.
 enum Read {
     Plain(Box<Trace>),
     Drawable(Arc<Recording>),
@@ -109,8 +109,8 @@ impl Read {
     }
 }
 
-/// The same as `highwater render FILE --out PICTURE`, or with a baseline `render BASELINE FILE --view diff`, of the total
-/// and the device that are checked.
+/// Draws the same as `highwater render FILE --out PICTURE`, or with a baseline `render BASELINE FILE --view diff`, of
+/// the total and the device that are checked.
 fn rendering(arguments: &CheckArguments, budgets: &Budgets, picture: &Path) -> RenderArguments {
     let file = arguments.source.file.clone();
     let of_one = RenderArguments {
@@ -138,8 +138,8 @@ fn of_picture(failure: Failure) -> Failure {
     }
 }
 
-/// How the Markdown file names the picture: from its own folder where the picture lies there or below, else as it was
-/// named.
+/// Returns the picture's path in the Markdown file: relative to its folder if the picture is there or below, else as
+/// given.
 fn from_file(picture: &Path, markdown: &Path) -> String {
     let folder = markdown.parent().filter(|_| !is_stdin(markdown));
     let below = folder.and_then(|folder| picture.strip_prefix(folder).ok());

@@ -20,7 +20,7 @@ pub fn run(arguments: &ExplainArguments, page: &mut Page<'_>) -> Result<Status, 
     answer(&recording.trace, arguments.source.json, page, || report.figures(), |page| report.print(page))
 }
 
-/// The answer to `arguments`.
+/// Computes the report for `arguments`.
 pub fn report<'a>(trace: &'a Trace, arguments: &'a ExplainArguments) -> Result<ExplainReport<'a>, Failure> {
     let device = choose_device(trace, arguments.device.device)?;
     let (series, live) = rayon::join(|| Series::build(trace, device), || LiveIndex::build(trace, device));

@@ -1,8 +1,8 @@
 //! A command line and a desktop app that show where GPU memory goes.
 //!
-//! Everything shown is asked of an immutable [`Trace`](highwater_snapshots::Trace) by the pure functions of
-//! [`highwater_analysis`]; command line and app print the same structs, and know nothing that is not in the
-//! file. Modules stand in layer order: each uses only what is declared above it.
+//! Everything shown is computed from an immutable [`Trace`](highwater_snapshots::Trace) by the pure functions of
+//! [`highwater_analysis`]; command line and app print the same structs. Modules are declared in layer order: each uses
+//! only modules declared above it.
 
 pub mod args;
 pub mod cli;
@@ -48,7 +48,7 @@ use crate::cli::output::wrap::wrapped;
 /// Indents the lines of a message after its first.
 const CONTINUATION: &str = "  ";
 
-/// Does what the command line `words` says, program name first, and tells how the process should end.
+/// Runs the command line `words`, program name first, and returns the exit code.
 pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
     let words: Vec<OsString> = words.into_iter().collect();
     if let Some(text) = late_command(&words) {
@@ -110,7 +110,7 @@ enum Summary {
     Whole,
     /// What is using memory at the peak.
     Peak,
-    /// Nothing: standard output has been used for something else.
+    /// Nothing, since standard output is in use.
     None,
 }
 
@@ -140,8 +140,8 @@ fn open(files: &[PathBuf], summary: Summary) -> Result<Status, Failure> {
     }
 }
 
-/// Why a command line is refused whose command comes after a file; none where the first word is no file, or the command
-/// is a file too.
+/// Returns the error if a command comes after a file; `None` if the first word is not a file, or the command is a file
+/// too.
 fn late_command(words: &[OsString]) -> Option<String> {
     let commands = Arguments::command();
     let is_command = |word: &OsString| {
@@ -159,14 +159,18 @@ fn late_command(words: &[OsString]) -> Option<String> {
     Some(format!("commands come first: `highwater {}`", in_order.join(" ")))
 }
 
-/// Whether `file` is a bare word that names no file.
+/// Returns whether `file` is a bare word that names no file.
 fn is_mistyped_command(file: &Path) -> bool {
     let is_word =
         file.to_str().is_some_and(|text| text != "-" && text.chars().all(|c| c.is_alphanumeric() || c == '-'));
     is_word && !file.exists()
 }
 
-/// Shows the app until it is closed; the reason if it cannot be shown. Fails where the app does.
+/// Shows the app until it is closed; returns the reason if it cannot be shown.
+///
+/// # Errors
+///
+/// Fails if the app does.
 #[cfg(feature = "gui")]
 fn show_app(files: &[PathBuf]) -> Result<Option<String>, Failure> {
     let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
@@ -187,7 +191,7 @@ fn show_app(_files: &[PathBuf]) -> Result<Option<String>, Failure> {
 /// Prints help or version, or what is wrong with the command line, in two lines.
 fn refuse(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
-        // A reader that closed the pipe has seen enough.
+        // If the reader has closed the pipe, there is nobody to tell.
         let _ = error.print();
         return ExitCode::SUCCESS;
     }
@@ -214,7 +218,7 @@ fn say(text: &str) {
     }
 }
 
-/// `line` in lines of at most `width` characters, but for longer words; those after the first are indented.
+/// Splits `line` into lines of at most `width` characters, unless words are longer; those after the first are indented.
 fn lines_within(line: &str, width: usize) -> Vec<String> {
     if line.chars().count() <= width {
         return vec![line.to_owned()];

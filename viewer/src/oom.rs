@@ -25,7 +25,7 @@ pub fn run(arguments: &OomArguments, page: &mut Page<'_>) -> Result<Status, Fail
     answer(&recording.trace, arguments.source.json, page, || report.figures(), |page| report.print(page))
 }
 
-/// The answer to `arguments`.
+/// Computes the report for `arguments`.
 pub fn report<'a>(trace: &'a Trace, arguments: &'a OomArguments) -> Result<OomReport<'a>, Failure> {
     let selection = selected(trace, arguments)?;
     let mut of_device: BTreeMap<DeviceId, Vec<EventId>> = BTreeMap::new();

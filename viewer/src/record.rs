@@ -25,7 +25,7 @@ use crate::cli::output::table::{Column, Table};
 use crate::cli::peaks::{peak_figures, peaks_table};
 use crate::cli::phases::{PhaseFigures, row_figures, table as phases_table};
 
-/// Phases that are shown of a run of many steps.
+/// Number of phases shown of a run of many steps.
 const PHASES_SHOWN: usize = 25;
 
 /// The example that the first screen of the app offers to record.
@@ -47,8 +47,11 @@ pub const EXAMPLES: &[Example] = &[
     },
 ];
 
-/// Records the scenario `name` with its defaults on the accounting device into `file`; the error is a sentence for the
-/// user.
+/// Records the scenario `name` with its defaults on the accounting device into `file`.
+///
+/// # Errors
+///
+/// Returns a sentence for the user.
 pub fn example(name: &str, file: &Path) -> Result<(), String> {
     let options = Options { steps: 2, ..Options::default() };
     scenario::record(name, &options, file).map(drop).map_err(|why| format!("cannot record {name}: {why}"))

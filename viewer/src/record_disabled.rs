@@ -8,7 +8,7 @@ use crate::args::RecordArguments;
 use crate::cli::output::outcome::{Failure, Status};
 use crate::cli::output::page::Page;
 
-/// Nothing can be recorded: the first screen offers nothing.
+/// Nothing can be recorded in this build, so the first screen offers no example.
 pub const EXAMPLES: &[Example] = &[];
 
 /// Fails: this build has no engine.

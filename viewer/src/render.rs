@@ -62,12 +62,12 @@ pub fn run(arguments: &RenderArguments, page: &mut Page<'_>) -> Result<Status, F
     Ok(Status::Fine)
 }
 
-/// Returns `trace`, read from `file`, with what drawing needs.
+/// Returns `trace`, read from `file`, with the data for drawing.
 pub fn recording(file: &Path, trace: Trace) -> Arc<Recording> {
     Arc::new(Recording::new(name_of(file), Some(file.to_owned()), trace))
 }
 
-/// A picture that can be drawn, as far as this can be checked before the recordings are read.
+/// A picture whose options have been checked, as far as that is possible before the recordings are read.
 #[derive(Debug)]
 pub struct Drawing<'a> {
     arguments: &'a RenderArguments,
@@ -140,7 +140,7 @@ fn draw(
     if let Some((key, why)) = keys.iter().find_map(|key| Some((key, recording.absent.reason(*key)?))) {
         return Err(Failure::Usage(format!("--by {}: {why}", key.name())));
     }
-    // A view of one moment has colours of its own.
+    // A view of one moment has its own colours.
     let colours = if view.is_of_moment { PictureColours::Category } else { colours_of(arguments)? };
     let look = TimelineLook {
         colour_by: colour_by(colours, recording)?,
@@ -172,7 +172,7 @@ fn by_of(arguments: &RenderArguments) -> PictureBy {
     arguments.by.clone().unwrap_or_default()
 }
 
-/// The keys by which a view of one moment groups blocks; none where it uses its own, or is another view.
+/// Returns the keys by which a view of one moment groups blocks; empty if it uses its default, or is another view.
 fn keys_of(arguments: &RenderArguments, view: SheetView) -> Result<Vec<GroupKey>, Failure> {
     let Some(by) = arguments.by.as_ref().filter(|_| view.is_of_moment) else { return Ok(Vec::new()) };
     let keys = by.keys.clone().map_err(|why| Failure::Usage(format!("--by: {why}")))?.0;
@@ -190,7 +190,7 @@ fn colours_of(arguments: &RenderArguments) -> Result<PictureColours, Failure> {
     by_of(arguments).colours.map_err(|why| Failure::Usage(format!("--by: {why}")))
 }
 
-/// Refuses what only a comparison takes.
+/// Rejects options that only a comparison accepts.
 fn check_options(arguments: &RenderArguments) -> Result<(), Failure> {
     let only = |what: &str| Err(Failure::Usage(format!("{what}: only --view diff has two sides")));
     if let Some(b) = &arguments.b {
@@ -209,7 +209,7 @@ fn check_options(arguments: &RenderArguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Refuses a picture that cannot or should not be written while `input` is read.
+/// Rejects a picture that cannot or should not be written while `input` is read.
 fn check_destination(out: &Path, input: &Path) -> Result<(), Failure> {
     if is_stdin(out) {
         return Err(Failure::Usage("--out is '-': name a file that ends in .png or .svg".to_owned()));

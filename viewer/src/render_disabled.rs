@@ -15,7 +15,7 @@ pub fn run(arguments: &RenderArguments, _page: &mut Page<'_>) -> Result<Status, 
     match Drawing::of(arguments)? {}
 }
 
-/// Returns `trace`, read from `file`, as pictures would need it.
+/// Returns `trace`, read from `file`, unchanged.
 pub fn recording(file: &Path, trace: Trace) -> Arc<Recording> {
     Arc::new(Recording::new(file.display().to_string(), Some(file.to_owned()), trace))
 }

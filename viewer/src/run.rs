@@ -1,4 +1,4 @@
-//! `highwater run`: records the CUDA driver calls of any program by a library that is preloaded into it.
+//! `highwater run`: records the CUDA driver calls of any program with a preloaded library.
 
 mod library;
 mod program;
@@ -17,8 +17,8 @@ use self::signals::Signals;
 use crate::args::ProgramArguments;
 use crate::cli::output::outcome::{Failure, Status};
 
-/// Runs the program to its end, tells on standard error what was recorded, and ends as it did. Standard input, output and
-/// error are the program's.
+/// Runs the program to its end, prints on standard error what was recorded, and exits with its status. Standard input,
+/// output and error are the program's.
 pub fn run(arguments: &ProgramArguments) -> Result<Status, Failure> {
     let program = Program::find(&arguments.words)?;
     let file = file_of(arguments, &program)?;
@@ -32,7 +32,7 @@ pub fn run(arguments: &ProgramArguments) -> Result<Status, Failure> {
         command.env(name, value);
     }
     command.env("LD_PRELOAD", library.among(std::env::var_os("LD_PRELOAD")));
-    // From before the program begins: nothing that is sent to us is lost.
+    // Installed before the program starts, so that no signal is lost.
     let signals = Signals::catch().map_err(|why| Failure::Record(format!("cannot take signals: {why}")))?;
     let child = command.spawn().map_err(|why| program.cannot_start(&why))?;
     let ended =
@@ -41,13 +41,13 @@ pub fn run(arguments: &ProgramArguments) -> Result<Status, Failure> {
     Ok(Status::Program(code(ended)))
 }
 
-/// Where the recording goes, whatever folder the program changes to.
+/// Returns the absolute path of the recording, since the program may change its folder.
 fn file_of(arguments: &ProgramArguments, program: &Program) -> Result<PathBuf, Failure> {
     let file = arguments.out.clone().unwrap_or_else(|| PathBuf::from(format!("{}.snap", program.name())));
     std::path::absolute(&file).map_err(|why| Failure::Write(format!("{}: {why}", file.display())))
 }
 
-/// Refuses a file that cannot be written now, rather than after the run; one that is there goes.
+/// Fails now rather than after the run if the file cannot be written; removes an existing file.
 fn make_way(file: &Path) -> Result<(), Failure> {
     let cannot =
         |why: io::Error| Failure::Write(format!("cannot write {}: {why}; choose another by --out", file.display()));
@@ -71,7 +71,7 @@ fn settings(arguments: &ProgramArguments, file: &Path, claims: &Path) -> Vec<(&'
     ]
 }
 
-/// The status to end with: the program's, or 128 and the number of the signal that killed it, as in shells.
+/// Returns the exit status: the program's, or 128 and the number of the signal that killed it, as in shells.
 fn code(ended: ExitStatus) -> u8 {
     #[cfg(unix)]
     if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&ended) {

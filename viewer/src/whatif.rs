@@ -23,7 +23,7 @@ pub fn run(arguments: &WhatIfArguments, page: &mut Page<'_>) -> Result<Status, F
     answer(&recording.trace, arguments.source.json, page, || report.figures(), |page| report.print(page))
 }
 
-/// The answer to `arguments`. A capacity is a question about all devices, unless one is named.
+/// Computes the report for `arguments`. A capacity applies to all devices, unless one is named.
 pub fn report<'a>(trace: &'a Trace, arguments: &'a WhatIfArguments) -> Result<WhatIfReport<'a>, Failure> {
     let wanted = arguments.device.device;
     let devices = match wanted {
@@ -35,7 +35,7 @@ pub fn report<'a>(trace: &'a Trace, arguments: &'a WhatIfArguments) -> Result<Wh
     WhatIfReport::of(trace, arguments, predictions.map_err(Failure::Usage)?)
 }
 
-/// The devices whose size can be asked about: all but host memory. The main one, if there are no others.
+/// Returns the devices whose size can be changed: all but host memory; the main one if there are no others.
 fn gpus(trace: &Trace) -> Vec<DeviceId> {
     let is_gpu = |device: &DeviceId| trace.device_facts(*device).is_none_or(|facts| facts.driver != PINNED_DRIVER);
     let devices: Vec<DeviceId> = trace.device_ids().into_iter().filter(is_gpu).collect();

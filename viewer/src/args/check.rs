@@ -13,7 +13,7 @@ use highwater_snapshots::{Category, Phase};
 use super::values::metric_parser;
 use super::{CategoryChoice, Source};
 
-/// Groups that are named of the difference to the baseline.
+/// Default number of groups of the difference from the baseline.
 const TOP: usize = 8;
 
 /// `highwater check`.

@@ -1,4 +1,4 @@
-//! The given options that a suggested next command repeats, so that it is about the same blocks and moments.
+//! The given options that a suggested command repeats, so that it is about the same blocks and moments.
 
 use super::values::{At, Categories, ComparedAt, Where};
 use super::{
@@ -18,12 +18,12 @@ impl Given {
         self.0.iter().map(|(name, value)| (*name, value.as_str()))
     }
 
-    /// These, and `--device` where it is not among them and `device` is one.
+    /// Returns these, with `--device` added if `device` is given and it is missing.
     pub fn on_device(self, device: Option<u16>) -> Self {
         if self.0.iter().any(|(name, _)| *name == "device") { self } else { self.with("device", device) }
     }
 
-    /// These, less the option `name`.
+    /// Returns these without the option `name`.
     pub fn without(mut self, name: &str) -> Self {
         self.0.retain(|(known, _)| *known != name);
         self

@@ -137,13 +137,13 @@ impl FromStr for PictureSize {
 pub enum PictureColours {
     /// The category.
     Category,
-    /// The first so many parts of the module path.
+    /// The first N parts of the module path.
     Scope(usize),
     /// The operation's name.
     Op,
     /// The innermost source line of the user's program.
     Stack,
-    /// How long blocks live.
+    /// The lifetime.
     Lifetime,
     /// The stream.
     Stream,
@@ -178,9 +178,9 @@ impl FromStr for PictureColours {
 /// The keys of `--by`: colours, groups, or both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PictureBy {
-    /// What colours tell apart; else why it says nothing of colours.
+    /// Returns the colour key; otherwise why it is not a colour key.
     pub colours: Result<PictureColours, String>,
-    /// By what blocks are grouped; else why it says nothing of groups.
+    /// Returns the grouping keys; otherwise why they cannot group.
     pub keys: Result<GroupKeys, String>,
 }
 

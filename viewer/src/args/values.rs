@@ -12,24 +12,25 @@ use highwater_snapshots::event::EventKind;
 /// A filter together with the text it was read from.
 #[derive(Clone, Debug, Default)]
 pub struct Where {
-    /// As it was typed.
+    /// As typed.
     pub text: String,
-    /// As it is meant.
+    /// As parsed.
     pub filter: Filter,
 }
 
 impl Where {
-    /// Reads a filter that must have a condition, since without one it would match all blocks.
+    /// Parses a filter that must have a condition, since without one it would match all blocks.
     ///
     /// # Errors
-    /// If the text is not a filter, or has no condition.
+    ///
+    /// Fails if the text is not a filter, or has no condition.
     pub fn with_condition(text: &str) -> Result<Self, String> {
         let read: Self = text.parse()?;
         let example = "write a condition, such as category=activation";
         if read.filter.is_empty() { Err(format!("it matches all blocks: {example}")) } else { Ok(read) }
     }
 
-    /// The text, if there is a condition in it.
+    /// Returns the text, if it contains a condition.
     pub fn stated(&self) -> Option<&str> {
         (!self.filter.is_empty()).then_some(self.text.trim())
     }
@@ -43,7 +44,7 @@ impl FromStr for Where {
     }
 }
 
-/// The moment that `peak` looks at, when it is not the peak.
+/// The moment of `peak --at`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
     /// Before the first event.
@@ -107,7 +108,7 @@ impl FromStr for ComparedAt {
     }
 }
 
-/// The keys to group by.
+/// The grouping keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupKeys(pub Vec<GroupKey>);
 
@@ -131,7 +132,7 @@ impl FromStr for GroupKeys {
 pub enum Categories {
     /// The built-in rules.
     Guess,
-    /// Nowhere: such blocks stay unknown.
+    /// None: such blocks stay unknown.
     None,
     /// A rules file.
     Rules(PathBuf),
@@ -160,12 +161,12 @@ impl FromStr for Categories {
     }
 }
 
-/// Reads a metric; knows all names.
+/// Returns a parser of metrics that knows all names.
 pub(super) fn metric_parser() -> impl TypedValueParser<Value = Metric> {
     parser_of(&Metric::ALL)
 }
 
-/// Reads a metric that is a sum over blocks; knows their names.
+/// Returns a parser of metrics that are sums over blocks.
 pub(super) fn block_metric_parser() -> impl TypedValueParser<Value = Metric> {
     parser_of(&Metric::OF_BLOCKS)
 }
@@ -179,7 +180,7 @@ fn parser_of(metrics: &[Metric]) -> impl TypedValueParser<Value = Metric> + use<
         .map(|name| Metric::from_name(&name.replace('-', "_")).expect("only names of metrics are possible"))
 }
 
-/// Reads an event kind; knows all names.
+/// Returns a parser of event kinds that knows all names.
 pub(super) fn kind_parser() -> impl TypedValueParser<Value = EventKind> {
     PossibleValuesParser::new(EventKind::ALL.iter().map(|kind| kind.name()))
         .map(|name| EventKind::from_name(&name).expect("only names of kinds are possible"))

@@ -12,14 +12,14 @@ use highwater_snapshots::units::parse_size;
 use super::values::Where;
 use super::{CategoryChoice, DeviceChoice, Source};
 
-/// A part, and the blocks that it holds for: `1/2:category=activation`.
+/// A factor, and the blocks that it applies to: `1/2:category=activation`.
 #[derive(Clone, Debug)]
 pub struct Scaled {
-    /// As it was typed.
+    /// As typed.
     pub text: String,
-    /// How much is left of each block.
+    /// The share of each block's size that is left.
     pub part: SizePart,
-    /// Which blocks.
+    /// The blocks.
     pub filter: Filter,
 }
 

@@ -1,4 +1,4 @@
-//! The budgets of `check`, from the command line and from a file of the repository.
+//! The budgets of `check`, from the command line and from a file.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,9 +16,9 @@ use crate::cli::output::outcome::Failure;
 /// The budgets, and the total that they limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Budgets {
-    /// The budgets, in a fixed order, one of a kind.
+    /// The budgets in a fixed order, one of each kind.
     pub rows: Vec<Budget>,
-    /// The total whose peaks are meant.
+    /// The total whose peaks are limited.
     pub metric: Metric,
     /// The recording to compare with.
     pub baseline: Option<PathBuf>,
@@ -40,7 +40,7 @@ struct BudgetsFile {
     phase: BTreeMap<String, Size>,
 }
 
-/// A size as it is written: bytes, or text with a unit.
+/// A size as written in the file: bytes, or text with a unit.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 enum Size {
@@ -65,7 +65,7 @@ impl Size {
 }
 
 impl Budgets {
-    /// Reads the file that is asked for, and puts what stands on the command line over it.
+    /// Reads the budget file, if there is one; options on the command line take precedence.
     pub fn of(arguments: &CheckArguments) -> Result<Self, Failure> {
         let mut budgets = match &arguments.budgets {
             Some(file) => Self::read(file)?,
@@ -83,7 +83,7 @@ impl Budgets {
         let of_categories = arguments.max.iter().map(|limit| Budget::Category(limit.0, limit.1));
         let of_phases = arguments.max_phase.iter().map(|limit| Budget::Phase(limit.0, limit.1));
         for budget in stated.chain(of_categories).chain(of_phases) {
-            // The name of a budget tells what it limits: of two, the later counts.
+            // A budget's name says what it limits: of two with one name, the later counts.
             budgets.rows.retain(|other| other.to_string() != budget.to_string());
             budgets.rows.push(budget);
         }
@@ -120,7 +120,7 @@ impl Budgets {
         Self::parse(&text, folder).map_err(|why| Failure::Usage(format!("{}: {why}", path.display())))
     }
 
-    /// Reads the text of a file of budgets that lies in `folder`.
+    /// Parses a file of budgets in `folder`.
     fn parse(text: &str, folder: &Path) -> Result<Self, String> {
         let file: BudgetsFile = toml::from_str(text).map_err(|why| line_and_reason(text, &why))?;
         let named = |name: &str, why: String| format!("{name}: {why}");
@@ -152,14 +152,14 @@ impl Budgets {
     }
 }
 
-/// Where a mistake is, and what, in one line.
+/// Returns the line and the reason of a syntax error, in one line.
 fn line_and_reason(text: &str, why: &toml::de::Error) -> String {
     let before = why.span().and_then(|span| text.get(..span.start));
     let line = before.map_or_else(String::new, |before| format!("line {}: ", before.matches('\n').count() + 1));
     format!("{line}{}", why.message().lines().next().unwrap_or_default())
 }
 
-/// The place of a budget in reports.
+/// Returns the position of a budget in reports.
 fn rank(budget: &Budget) -> (u8, u8) {
     match budget {
         Budget::Peak(_) => (0, 0),

@@ -1,4 +1,4 @@
-//! The report of `highwater check`: a recording next to its budgets.
+//! The report of `highwater check`: a recording compared with its budgets.
 
 use std::io;
 
@@ -21,7 +21,7 @@ use crate::cli::output::page::Page;
 use crate::cli::output::shell::next_with;
 use crate::cli::output::table::{Column, Table};
 
-/// The answer, for people and programs.
+/// The report, as text, Markdown and JSON.
 #[derive(Debug)]
 pub struct CheckReport<'a> {
     pub(super) arguments: &'a CheckArguments,
@@ -29,19 +29,19 @@ pub struct CheckReport<'a> {
     pub(super) trace: &'a Trace,
     /// The devices that are measured.
     pub(super) devices: Vec<DeviceId>,
-    /// Each budget on each device that has what it limits, device by device.
+    /// The result of each budget on each device that has what it limits, device by device.
     pub(super) outcomes: Vec<Outcome>,
-    /// Budgets that can be measured on other devices but not on this one, and why.
+    /// Budgets that cannot be measured on a device although they can on others, and why.
     unmeasured: Vec<(DeviceId, String)>,
-    /// The difference of the peaks to the baseline's, for each device.
+    /// The difference between the peaks and the baseline's, for each device.
     pub(super) differences: Vec<(DeviceId, Differences)>,
-    /// The category, and the module or the line of code.
+    /// The grouping keys: category, and module or source line.
     pub(super) keys: [GroupKey; 2],
     baseline: Option<&'a Trace>,
 }
 
 impl<'a> CheckReport<'a> {
-    /// Measures every device of `trace` that the options cover and, where there is one, the baseline's.
+    /// Measures every device of `trace` that the options select and, if there is one, the baseline's.
     pub fn of(
         trace: &'a Trace,
         baseline: Option<&'a Trace>,
@@ -82,7 +82,7 @@ impl<'a> CheckReport<'a> {
         Ok(report)
     }
 
-    /// Measures the budgets on `device`, and what differs there from the baseline.
+    /// Measures the budgets on `device`, and the differences from the baseline there.
     fn measure(&mut self, device: DeviceId) -> Result<Vec<Result<Outcome, String>>, Failure> {
         let (trace, metric) = (self.trace, self.budgets.metric);
         let other_device = match self.baseline {
@@ -106,27 +106,27 @@ impl<'a> CheckReport<'a> {
         Ok(check(asked, other, metric, &self.budgets.rows))
     }
 
-    /// Whether every budget is kept.
+    /// Returns whether all budgets are met.
     pub fn has_passed(&self) -> bool {
         self.broken().next().is_none()
     }
 
-    /// How the command ends.
+    /// Returns the exit status.
     pub fn status(&self) -> Status {
         if self.has_passed() { Status::Fine } else { Status::Broken }
     }
 
-    /// The outcomes of broken budgets.
+    /// Returns the outcomes of exceeded budgets.
     pub(super) fn broken(&self) -> impl Iterator<Item = &Outcome> {
         self.outcomes.iter().filter(|outcome| outcome.is_broken())
     }
 
-    /// The difference to the baseline, for each device that differs.
+    /// Returns the difference from the baseline, for each device that differs.
     pub(super) fn told_differences(&self) -> impl Iterator<Item = &(DeviceId, Differences)> {
         self.differences.iter().filter(|(_, differences)| !differences.rows.is_empty())
     }
 
-    /// The verdict in a sentence, with the devices where there are several.
+    /// Returns the verdict as a sentence, with the devices if there are several.
     pub(super) fn verdict(&self) -> String {
         let named = |devices: &[DeviceId]| {
             phrase(self.trace, devices).map_or_else(String::new, |phrase| format!(" on {phrase}"))
@@ -146,8 +146,8 @@ impl<'a> CheckReport<'a> {
         format!("Failed: {count} of {budgets} exceeded{}.", named(&broken))
     }
 
-    /// The budgets, each with the devices on which it is met: `max-reserved on all 3 devices; max-step-growth on devices 0,
-    /// 2 of 3`. Those that are met on the same devices stand together.
+    /// Lists the budgets, each with the devices on which it is met: `max-reserved on all 3 devices; max-step-growth on
+    /// devices 0, 2 of 3`. Budgets met on the same devices are listed together.
     fn met_by_devices(&self) -> String {
         let mut parts: Vec<(Vec<String>, Vec<DeviceId>)> = Vec::new();
         for budget in &self.budgets.rows {
@@ -168,28 +168,28 @@ impl<'a> CheckReport<'a> {
         caveats::failed_requests(self.trace, &self.devices)
     }
 
-    /// Failed requests, which limit the verdict.
+    /// Returns a warning if requests failed, which limits the verdict.
     pub(super) fn warning(&self) -> Option<String> {
         caveats::out_of_memory(self.trace, &self.devices)
     }
 
-    /// How the device of `outcome` is named beside others; empty where the recording has only one.
+    /// Returns the name of the outcome's device; empty if the recording has only one.
     pub(super) fn place(&self, outcome: &Outcome) -> String {
         phrase(self.trace, &[outcome.moment.device]).map_or_else(String::new, |phrase| format!("{phrase}, "))
     }
 
-    /// Whether several devices are measured, so that rows must name theirs.
+    /// Returns whether several devices are measured, so that rows must name theirs.
     pub(super) fn has_devices(&self) -> bool {
         self.devices.len() > 1
     }
 
-    /// The default device where it is measured, else the first that is.
+    /// Returns the default device if it is measured, else the first that is.
     fn default_device(&self) -> DeviceId {
         let main = self.trace.main_device();
         if self.devices.contains(&main) { main } else { self.devices.first().copied().unwrap_or(main) }
     }
 
-    /// The answer for programs.
+    /// Returns the JSON object.
     pub fn figures(&self) -> impl Serialize {
         let rows = |outcomes: &mut dyn Iterator<Item = &Outcome>| -> Vec<RuleFigures> {
             outcomes.map(|outcome| RuleFigures::of(outcome, self.budgets.metric, self.trace)).collect()
@@ -213,7 +213,7 @@ impl<'a> CheckReport<'a> {
         }
     }
 
-    /// The answer in words.
+    /// Prints the report as text.
     pub fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
         page.headline(&self.verdict())?;
         page.gap()?;
@@ -251,7 +251,7 @@ impl<'a> CheckReport<'a> {
         page.hint(&self.hint())
     }
 
-    /// A line for each broken budget that GitHub Actions takes for a message about the run.
+    /// Prints one line per exceeded budget that GitHub Actions shows as an error message.
     pub fn print_github(&self, page: &mut Page<'_>) -> io::Result<()> {
         for outcome in self.broken() {
             let culprit = outcome.culprit.as_ref().map_or(String::new(), |culprit| format!(": {}", culprit.text));
@@ -321,7 +321,7 @@ impl<'a> CheckReport<'a> {
     fn hint(&self) -> String {
         let file = self.arguments.source.file.as_path();
         let place = if self.keys[1] == GroupKey::Scope { "scope,op" } else { "frame" };
-        // Of several devices, the one on which a budget is exceeded.
+        // With several devices, the one on which a budget is exceeded.
         let broken = self.broken().next().filter(|_| self.trace.device_ids().len() > 1);
         let given = self.arguments.given(self.budgets.metric);
         let given = given.on_device(broken.map(|outcome| outcome.moment.device.0));
@@ -341,8 +341,8 @@ impl<'a> CheckReport<'a> {
     }
 }
 
-/// The devices to measure `metric` on: those that a verdict covers, but for those that have no samples of it where others
-/// do.
+/// Returns the devices on which `metric` is measured: those that a verdict covers, except those without samples of it
+/// if others have some.
 fn measured_devices(trace: &Trace, wanted: Option<u16>, metric: Metric) -> Result<Vec<DeviceId>, Failure> {
     let covered = covered(trace, wanted)?;
     let has_metric = |device: &DeviceId| check_metric(trace, *device, metric).is_ok();
@@ -353,8 +353,12 @@ fn measured_devices(trace: &Trace, wanted: Option<u16>, metric: Metric) -> Resul
     }
 }
 
-/// The device of `baseline` to compare `device` of `trace` with: of the same number, or the only one where both have one.
-/// Fails where there is none and a budget asks for it.
+/// Returns the device of `baseline` to compare `device` of `trace` with: the one with the same number, or the only one
+/// if both have just one.
+///
+/// # Errors
+///
+/// Fails if there is none and a budget needs it.
 fn device_of_baseline(
     baseline: &Trace,
     trace: &Trace,
@@ -384,12 +388,12 @@ fn device_of_baseline(
     Ok(found)
 }
 
-/// How a budget came out, in a word.
+/// Returns the result of a budget in one word.
 pub(super) fn mark(outcome: &Outcome) -> &'static str {
     if outcome.is_broken() { "exceeded" } else { "met" }
 }
 
-/// The names of groups, with their number where there are several.
+/// Returns the names of groups, with their number if there are several.
 pub(super) fn named(row: &AlikeGroups) -> Vec<String> {
     let mut names = row.key.clone();
     if let (Some(last), 2..) = (names.last_mut(), row.groups) {
@@ -398,12 +402,12 @@ pub(super) fn named(row: &AlikeGroups) -> Vec<String> {
     names
 }
 
-/// `820 MiB`, or `−412 MiB` where it is broken.
+/// Formats the headroom: `820 MiB`, or `−412 MiB` if the budget is exceeded.
 pub(super) fn headroom(outcome: &Outcome) -> String {
     format_signed_bytes(outcome.headroom()).trim_start_matches('+').to_owned()
 }
 
-/// `at event 12, step 1, optimizer`.
+/// Formats a moment: `at event 12, step 1, optimizer`.
 pub(super) fn at_moment(moment: &Moment) -> String {
     when(moment.event, moment.step, moment.known_phase())
 }

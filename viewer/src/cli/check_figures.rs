@@ -17,7 +17,7 @@ pub(super) struct CheckFigures<'a> {
     pub(super) rules: Vec<RuleFigures>,
     pub(super) file: String,
     pub(super) baseline: Option<String>,
-    /// The default one of those that were measured.
+    /// The default device of those that were measured.
     pub(super) device: u16,
     pub(super) devices: Vec<u16>,
     pub(super) unmeasured: Vec<Unmeasured<'a>>,
@@ -48,7 +48,7 @@ pub(super) struct RuleFigures {
     pub(super) baseline_bytes: Option<u64>,
     pub(super) is_broken: bool,
     pub(super) moment: MomentFigures,
-    /// A sentence; null where the budget is kept.
+    /// A sentence; null if the budget is met.
     pub(super) culprit: Option<String>,
     pub(super) culprit_group: Option<CulpritFigures>,
 }
@@ -92,7 +92,7 @@ impl CulpritFigures {
     }
 }
 
-/// Groups and rest sum to `delta_bytes`.
+/// The groups and the rest sum to `delta_bytes`.
 #[derive(Debug, Serialize)]
 pub(super) struct DifferenceFigures {
     pub(super) device: u16,
@@ -106,7 +106,7 @@ pub(super) struct GroupFigures {
     /// The values of the keys, joined.
     pub(super) key: String,
     pub(super) keys: BTreeMap<&'static str, String>,
-    /// How many groups they are, which differ in numbers of their names alone.
+    /// Number of groups, whose names differ only in numbers.
     pub(super) groups: u64,
     pub(super) baseline_bytes: u64,
     pub(super) bytes: u64,

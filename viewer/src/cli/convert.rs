@@ -24,7 +24,7 @@ use crate::cli::output::page::Page;
 use crate::cli::output::shell::{next_command, quoted};
 use crate::cli::output::table::{Column, Table};
 
-/// That only one path is given.
+/// Returns the error if only one path is given.
 pub fn out_is_missing() -> Failure {
     Failure::Usage("OUT is missing: name the file to write after the recording".to_owned())
 }
@@ -53,7 +53,7 @@ pub fn run(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status, 
     Ok(Status::Fine)
 }
 
-/// Writes `trace` in the format of `destination`: what was written, and how many bytes that took.
+/// Writes `trace` in the format of `destination`. Returns what was written, and its bytes.
 pub(super) fn write_to(destination: &Destination, trace: &Trace) -> Result<(Exported, u64), Failure> {
     let progress = progress_bar(destination, trace);
     let written = destination.write(|out| {
@@ -77,7 +77,7 @@ pub(super) fn write_to(destination: &Destination, trace: &Trace) -> Result<(Expo
     written
 }
 
-/// Shows on a terminal how far the writing is; events where they are counted.
+/// Returns a progress bar on a terminal; it counts events if the format does.
 fn progress_bar(destination: &Destination, trace: &Trace) -> ProgressBar {
     let spinner = spinner(format!("writing {}", destination.path.display()));
     let is_counted = matches!(destination.kind, Kind::Pickle | Kind::Json);
@@ -91,7 +91,7 @@ fn progress_bar(destination: &Destination, trace: &Trace) -> ProgressBar {
     spinner
 }
 
-/// The result for the recording.
+/// The report about one recording.
 struct Answer<'a> {
     input: &'a Path,
     recording: &'a Recording,

@@ -1,4 +1,4 @@
-//! The report of `highwater diff`: what makes the difference between two recordings, or between two moments of one.
+//! The report of `highwater diff`: the differences between two recordings, or between two moments of one.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -29,7 +29,7 @@ use crate::cli::output::table::{Column, Table};
 /// Maximum number of differing phases that are listed.
 const TOLD_PHASES: usize = 12;
 
-/// The answer, for people and programs.
+/// The report, as text and as JSON.
 #[derive(Debug)]
 pub struct DiffReport<'a> {
     traces: [&'a Trace; 2],
@@ -40,7 +40,7 @@ pub struct DiffReport<'a> {
 }
 
 impl<'a> DiffReport<'a> {
-    /// Asks both recordings, which may be one.
+    /// Compares two recordings, which may be the same.
     pub fn of(traces: [&'a Trace; 2], arguments: &'a DiffArguments) -> Result<Self, Failure> {
         let wanted = [arguments.device, arguments.device_b.or(arguments.device)];
         let devices = compared_devices(traces, wanted, arguments.metric)?;
@@ -67,7 +67,8 @@ impl<'a> DiffReport<'a> {
         Ok(Self { traces, arguments, comparison, lone })
     }
 
-    /// The answer for programs: the deltas of groups and rest sum to `delta_bytes`, with a filter to `filtered_delta_bytes`.
+    /// Returns the JSON object: the deltas of groups and rest sum to `delta_bytes`, with a filter to
+    /// `filtered_delta_bytes`.
     pub fn figures(&self) -> impl Serialize {
         let filter = self.arguments.blocks.filter.stated();
         let delta = i128::from(self.comparison.diff.b.bytes) - i128::from(self.comparison.diff.a.bytes);
@@ -107,7 +108,7 @@ impl<'a> DiffReport<'a> {
         }
     }
 
-    /// The answer in words.
+    /// Prints the report as text.
     pub fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
         let Diff { a, b, .. } = &self.comparison.diff;
         let metric = self.arguments.metric.name().replace('_', " ");
@@ -169,7 +170,7 @@ impl<'a> DiffReport<'a> {
         page.hint(&self.hint())
     }
 
-    /// Whether no group differs.
+    /// Returns whether no group differs.
     fn is_equal(&self) -> bool {
         let diff = &self.comparison.diff;
         diff.rest_groups == 0 && diff.groups.iter().all(|group| group.a_bytes == group.b_bytes)
@@ -207,7 +208,7 @@ impl<'a> DiffReport<'a> {
         table
     }
 
-    /// The phases whose peaks differ, those that differ most where there are many, in their order.
+    /// Prints the phases whose peaks differ, in their order; if there are many, those that differ most.
     fn print_phases(&self, page: &mut Page<'_>) -> io::Result<()> {
         let differing: Vec<&PhasePair> = self.comparison.phases.iter().filter(|pair| phase_delta(pair) != 0).collect();
         if differing.is_empty() {
@@ -310,7 +311,7 @@ impl<'a> DiffReport<'a> {
     }
 }
 
-/// That the recording of `side` does not have the step of `at`.
+/// Returns the error if the recording of `side` does not have the step of `at`.
 pub fn missing_step(at: DiffAt, side: usize, trace: &Trace, device: DeviceId) -> Failure {
     let steps = device_steps(trace, device);
     let have = match (steps.first(), steps.last()) {
@@ -322,7 +323,7 @@ pub fn missing_step(at: DiffAt, side: usize, trace: &Trace, device: DeviceId) ->
     Failure::Usage(format!("{} of {which}: the recording has no such step; {have}", ComparedAt(at)))
 }
 
-/// The moments of both sides that the options mean, of two recordings or, where there `is_one`, of that.
+/// Returns the compared moments of both sides, of two recordings or, if `is_one`, of that one.
 pub fn moments_of(
     [at, at_b]: [Option<DiffAt>; 2],
     is_one: bool,
@@ -358,7 +359,7 @@ fn phase_name(pair: &PhasePair) -> &'static str {
     pair.a.as_ref().or(pair.b.as_ref()).map_or("", |row| row.phase.name())
 }
 
-/// `3`, or `3 and 5` where the numbers differ.
+/// Formats step numbers: `3`, or `3 and 5` if they differ.
 fn step_text(pair: &PhasePair) -> String {
     let step = |row: &Option<PhaseRow>| row.as_ref().and_then(|row| row.step);
     match (step(&pair.a), step(&pair.b)) {

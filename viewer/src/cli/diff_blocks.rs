@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::cli::output::table::{Column, Table};
 
-/// `Blocks on one side only: 3 blocks of 1 GiB in A, none in B.`
+/// Formats the heading: `Blocks on one side only: 3 blocks of 1 GiB in A, none in B.`
 pub fn heading(lone: &LoneBlocks) -> String {
     let side = |side: usize| match lone.counts[side] {
         0 => format!("none in {}", ["A", "B"][side]),
@@ -16,7 +16,7 @@ pub fn heading(lone: &LoneBlocks) -> String {
     format!("Blocks on one side only: {}, {}.", side(0), side(1))
 }
 
-/// The blocks that are listed, and how many more there are.
+/// Returns the listed blocks as a table, with the number of further ones.
 pub fn table(lone: &LoneBlocks) -> Table {
     let mut table = Table::new(vec![
         Column::text("only in"),
@@ -43,7 +43,7 @@ pub fn table(lone: &LoneBlocks) -> Table {
     table
 }
 
-/// A block for programs.
+/// A block in the JSON object.
 #[derive(Debug, Serialize)]
 pub struct LoneBlockFigures {
     only_in: &'static str,
@@ -57,7 +57,7 @@ pub struct LoneBlockFigures {
 }
 
 impl LoneBlockFigures {
-    /// The figures of `one`.
+    /// Returns the figures of `one`.
     pub fn of(one: &LoneBlock) -> Self {
         Self {
             only_in: ["a", "b"][one.side],

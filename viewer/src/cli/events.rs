@@ -1,4 +1,4 @@
-//! `highwater events`: lists events, written as they are read from the trace.
+//! `highwater events`: lists events, written while they are read from the trace.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
@@ -27,7 +27,7 @@ use crate::cli::output::table::cut;
 #[derive(Debug)]
 pub struct EventsListing<'a> {
     trace: &'a Trace,
-    /// The stack of each event, taken out of the trace so that the text of an event goes without.
+    /// The stack of each event, taken out of the trace so that an event's text does not include it.
     stacks: Vec<StackId>,
     arguments: &'a EventsArguments,
     device: Option<DeviceId>,
@@ -35,11 +35,11 @@ pub struct EventsListing<'a> {
     range: Option<RangeInclusive<u32>>,
 }
 
-/// Stacks whose JSON is kept at hand: many events share few stacks.
+/// Maximum number of stacks whose JSON is cached: many events share few stacks.
 const STACKS_KEPT: usize = 10_000;
 
 impl<'a> EventsListing<'a> {
-    /// Chooses from `trace`, and takes the stacks out of its events.
+    /// Selects events of `trace`, and takes the stacks out of them.
     pub fn of(trace: &'a mut Trace, arguments: &'a EventsArguments) -> Result<Self, Failure> {
         let device = arguments.device.map(|_| choose_device(trace, arguments.device)).transpose()?;
         let range = event_range(trace.events.len(), arguments)?;
@@ -48,7 +48,7 @@ impl<'a> EventsListing<'a> {
         Ok(Self { trace, stacks, arguments, device, range })
     }
 
-    /// Writes one JSON object, an event a line.
+    /// Writes one JSON object, one event per line.
     pub fn write_json(&self, page: &mut Page<'_>) -> Result<(), Failure> {
         let problems = serde_json::to_string(&problem_texts(self.trace))?;
         write!(page.raw(), "{{\"problems\": {problems},\n\"events\": [")?;
@@ -124,7 +124,7 @@ impl<'a> EventsListing<'a> {
         Ok(())
     }
 
-    /// The command that shows memory after the last event that was listed.
+    /// Returns a command that shows the memory after the last listed event.
     fn hint(&self, last_listed: Option<EventId>) -> String {
         let (files, given) = ([self.arguments.source.file.as_path()], self.arguments.given());
         let Some(event) = last_listed else {
@@ -178,7 +178,7 @@ impl<'a> EventsListing<'a> {
     }
 }
 
-/// The numbers of the events to list.
+/// Returns the numbers of the events to list.
 fn event_range(count: usize, arguments: &EventsArguments) -> Result<Option<RangeInclusive<u32>>, Failure> {
     let Some(last) = count.checked_sub(1).map(|last| last as u32) else {
         return Ok(None);
@@ -201,13 +201,13 @@ fn block_of(trace: &Trace, id: EventId) -> Option<BlockId> {
     }
 }
 
-/// The further facts of an event by their names; where a name comes twice, the last.
+/// Returns the further attributes of an event by name; if a name occurs twice, the last.
 fn attributes_of(trace: &Trace, id: EventId) -> BTreeMap<&str, &str> {
     let attributes = trace.attributes_of(Owner::Event(id)).iter();
     attributes.map(|fact| (trace.tables.string(fact.name), trace.tables.string(fact.value))).collect()
 }
 
-/// One event of `events --json`. What does not apply to its kind is null.
+/// One event of `events --json`. Fields that do not apply to its kind are null.
 #[derive(Debug, Serialize)]
 struct EventFigures<'a> {
     index: u32,
@@ -229,10 +229,10 @@ struct EventFigures<'a> {
     step: Option<u32>,
     /// The text of a mark.
     text: Option<&'a str>,
-    /// Further facts in the file, by name.
+    /// Further attributes in the file, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     attributes: BTreeMap<&'a str, &'a str>,
-    /// Innermost first; empty where none was recorded.
+    /// Innermost first; empty if none was recorded.
     stack: &'a RawValue,
 }
 

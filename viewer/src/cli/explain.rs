@@ -22,7 +22,7 @@ use crate::cli::output::shell::next_with;
 use crate::cli::output::table::{Column, Table, bytes_cells, percent};
 use crate::cli::output::wrap::wrapped;
 
-/// The answer, for people and programs.
+/// The report, as text and as JSON.
 #[derive(Debug)]
 pub struct ExplainReport<'a> {
     trace: &'a Trace,
@@ -36,7 +36,7 @@ impl<'a> ExplainReport<'a> {
         Self { trace, arguments, explanation }
     }
 
-    /// The answer for programs: bytes of groups and rest sum to the peak's, or with a filter to `filtered`'s.
+    /// Returns the JSON object: bytes of groups and rest sum to the peak's, or with a filter to `filtered`'s.
     pub fn figures(&self) -> impl Serialize {
         let Explanation { peak, groups, filtered, .. } = &self.explanation;
         let figures = |group: &ExplainedGroup| GroupFigures::of(group, peak, self.arguments.keys(self.trace));
@@ -58,7 +58,7 @@ impl<'a> ExplainReport<'a> {
         }
     }
 
-    /// The answer in words.
+    /// Prints the report as text.
     pub fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
         let Explanation { peak, filtered, removals, advice, .. } = &self.explanation;
         let on = where_on(self.trace, peak.device);
@@ -209,7 +209,7 @@ impl<'a> ExplainReport<'a> {
     }
 }
 
-/// `backward, step 1`.
+/// Formats a moment's phase and step: `backward, step 1`.
 fn place(moment: &Moment) -> String {
     match (moment.event, moment.step) {
         (None, _) => "before the first event".to_owned(),
@@ -274,7 +274,7 @@ impl GroupFigures {
 #[derive(Debug, Serialize)]
 struct RemovalFigures {
     without: String,
-    /// The condition that picks the blocks, as `--where` has it.
+    /// The condition that selects the blocks, in the syntax of `--where`.
     condition: String,
     bytes_at_peak: u64,
     peak: MomentFigures,

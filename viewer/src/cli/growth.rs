@@ -1,4 +1,4 @@
-//! The report of `highwater growth`: what is still live from step to step.
+//! The report of `highwater growth`: memory that stays live from step to step.
 
 use std::io;
 
@@ -29,13 +29,13 @@ use crate::cli::output::table::{Column, Table};
 const HOW_TO_MARK: &str = "The recording has no steps, so growth per step is unknown. Mark them with scope::step(i) in \
     Rust, or with torch.profiler.record_function(f\"step {i}\") in PyTorch.";
 
-/// Said of a recording with a single whole step.
+/// Printed for a recording with a single whole step.
 const ONE_STEP: &str = "One whole step only: a leak cannot be distinguished from first allocations.";
 
-/// Steps that are listed at the beginning and at the end where there are many.
+/// Number of steps listed at the beginning and at the end if there are many.
 const SHOWN_STEPS: usize = 6;
 
-/// The answer, for people and programs.
+/// The report, as text and as JSON.
 #[derive(Debug)]
 pub struct GrowthReport<'a> {
     trace: &'a Trace,
@@ -44,12 +44,12 @@ pub struct GrowthReport<'a> {
     growth: Growth,
     /// The other devices, if none was given.
     others: Vec<Growth>,
-    /// The device's memory; none if unknown.
+    /// The device's memory; `None` if unknown.
     capacity: Option<u64>,
 }
 
 impl<'a> GrowthReport<'a> {
-    /// Asks `trace`.
+    /// Computes the report of `trace`.
     pub fn of(trace: &'a Trace, arguments: &'a GrowthArguments) -> Result<Self, Failure> {
         let device = choose_device(trace, arguments.device.device)?;
         let is_asked = arguments.from_step.is_some() || arguments.to_step.is_some();
@@ -60,7 +60,7 @@ impl<'a> GrowthReport<'a> {
                 Ok(StepWindow::without_steps(trace))
             }
         };
-        // Guessed categories would split what one line keeps.
+        // Guessed categories would split the memory kept by one line.
         let by_default = match (trace.tables.scopes.is_empty(), trace.trust.categories_guessed) {
             (false, _) => vec![GroupKey::Category, GroupKey::Scope],
             (true, false) => vec![GroupKey::Category, GroupKey::Frame],
@@ -80,7 +80,7 @@ impl<'a> GrowthReport<'a> {
         let growth = of_device((device, window_of(device).map_err(|why| refused(trace, device, arguments, &why))?));
         let others = match arguments.device.device {
             Some(_) => Vec::new(),
-            // A device that has not the steps in question says nothing about them.
+            // A device without these steps is left out.
             None => {
                 let others = trace.device_ids().into_iter().filter(|other| *other != device);
                 others.filter_map(|other| Some((other, window_of(other).ok()?))).map(of_device).collect()
@@ -90,7 +90,7 @@ impl<'a> GrowthReport<'a> {
         Ok(Self { trace, arguments, keys, growth, others, capacity })
     }
 
-    /// The answer for programs: survivors less freed is `growth_bytes`, of the groups with the rest, too.
+    /// Returns the JSON object: survivors minus freed bytes is `growth_bytes`, and so is the sum of groups and rest.
     pub fn figures(&self) -> impl Serialize {
         let Growth { start, end, balance, .. } = &self.growth;
         GrowthFigures {
@@ -134,7 +134,7 @@ impl<'a> GrowthReport<'a> {
     fn projection(&self) -> Option<ProjectionFigures> {
         let capacity_bytes = self.capacity?;
         let steps_until_full = self.growth.steps_until(capacity_bytes)?;
-        // Of some blocks alone nothing can be said about the whole.
+        // With a filter, nothing can be concluded about the whole device.
         let is_whole = self.arguments.blocks.filter.stated().is_none();
         is_whole.then_some(ProjectionFigures {
             capacity_bytes,
@@ -143,7 +143,7 @@ impl<'a> GrowthReport<'a> {
         })
     }
 
-    /// The device that the answer is about, then the others.
+    /// Returns the default device, then the others.
     fn all(&self) -> impl Iterator<Item = &Growth> {
         std::iter::once(&self.growth).chain(&self.others)
     }
@@ -172,7 +172,7 @@ impl<'a> GrowthReport<'a> {
         }
     }
 
-    /// The answer in words.
+    /// Prints the report as text.
     pub fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
         let mut devices: Vec<&Growth> = self.all().collect();
         devices.sort_by_key(|growth| growth.leaks.is_empty());
@@ -214,7 +214,7 @@ impl<'a> GrowthReport<'a> {
         page.hint(&self.hint())
     }
 
-    /// Whether a device's memory grows, a sentence a line: its leaks first.
+    /// Returns whether a device's memory grows, one sentence per line: its leaks first.
     fn verdict(&self, growth: &Growth) -> Vec<String> {
         let device = match self.trace.device_ids().len() {
             0 | 1 => String::new(),
@@ -232,7 +232,7 @@ impl<'a> GrowthReport<'a> {
             Some(filter) => format!("Live memory in blocks with {filter}"),
             None => "Live memory".to_owned(),
         };
-        // Part of a step says nothing about growth.
+        // An incomplete step says nothing about growth.
         if !growth.window.is_whole() {
             return growth.window.reasons().join(" ");
         }
@@ -251,7 +251,7 @@ impl<'a> GrowthReport<'a> {
         }
     }
 
-    /// The difference as a sentence, exact to the byte.
+    /// Returns the growth as a sentence whose terms add up to the byte.
     fn identity(&self) -> String {
         let balance = &self.growth.balance;
         let [start, end] = [Question::AliveAtA, Question::AliveAtB].map(|of| balance.get(of).bytes);
@@ -366,7 +366,7 @@ impl<'a> GrowthReport<'a> {
     }
 }
 
-/// That there is no such window of steps, with the option that asks for it.
+/// Returns the error if there is no such window of steps, with the option that requested it.
 fn refused(trace: &Trace, device: DeviceId, arguments: &GrowthArguments, why: &str) -> Failure {
     let from = arguments
         .from_step

@@ -43,7 +43,7 @@ pub(super) struct GrowthFigures {
     pub(super) problems: Vec<String>,
 }
 
-/// A source line that keeps memory of every step.
+/// A source line that leaks memory in every step.
 #[derive(Debug, Serialize)]
 pub(super) struct LeakFigures {
     pub(super) line: String,
@@ -62,7 +62,7 @@ pub(super) struct DeviceFigures {
     pub(super) leaks: Vec<LeakFigures>,
 }
 
-/// An extrapolation, if every step added as much.
+/// An extrapolation with the same growth in every further step.
 #[derive(Debug, Serialize)]
 pub(super) struct ProjectionFigures {
     pub(super) capacity_bytes: u64,
@@ -71,7 +71,7 @@ pub(super) struct ProjectionFigures {
 }
 
 impl ProjectionFigures {
-    /// That in a sentence.
+    /// The extrapolation as a sentence.
     pub(super) fn text(&self) -> String {
         format!(
             "Extrapolated: if every step adds as much, the peak of a step, {} now, exceeds the device's {} after {}; \
@@ -83,7 +83,7 @@ impl ProjectionFigures {
     }
 }
 
-/// A step, or what lies between two.
+/// A step, or the events between two.
 #[derive(Debug, Serialize)]
 pub(super) struct StepFigures {
     pub(super) step: Option<u32>,

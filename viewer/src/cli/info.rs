@@ -1,4 +1,4 @@
-//! The report of `highwater info`: what a recording contains, and how far it can be trusted.
+//! The report of `highwater info`: what a recording contains, and its limitations.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -23,7 +23,7 @@ use crate::cli::output::outcome::Failure;
 use crate::cli::output::page::Page;
 use crate::cli::output::shell::next_with;
 
-/// The answer, for people and programs.
+/// The report, as text and as JSON.
 #[derive(Debug)]
 pub struct InfoReport<'a> {
     trace: &'a Trace,
@@ -32,17 +32,17 @@ pub struct InfoReport<'a> {
     devices: Vec<DeviceSummary>,
 }
 
-/// Values of a setting that is switched off, which PyTorch's snapshots list too.
+/// Values of a disabled setting, which PyTorch's snapshots list too.
 const OFF: [&str; 7] = ["", "0", "0.0", "-1", "False", "false", "None"];
 
-/// Where the values of facts begin.
+/// The column at which the values of facts begin.
 const FACT_INDENT: usize = 13;
 
-/// Failed requests that are told one by one.
+/// Maximum number of failed requests that are listed.
 const OOMS_TOLD: usize = 3;
 
 impl<'a> InfoReport<'a> {
-    /// Asks a recording, in which only the blocks of the filter count.
+    /// Computes the report of a recording, counting only the blocks of the filter.
     pub fn of(recording: &'a Recording, arguments: &'a InfoArguments) -> Result<Self, Failure> {
         let trace = &recording.trace;
         let mut devices = summarize(trace);
@@ -53,7 +53,7 @@ impl<'a> InfoReport<'a> {
         Ok(Self { trace, format: recording.format, arguments, devices })
     }
 
-    /// The answer for programs.
+    /// Returns the JSON object.
     pub fn figures(&self) -> InfoFigures {
         let header = &self.trace.header;
         InfoFigures {
@@ -77,7 +77,7 @@ impl<'a> InfoReport<'a> {
         }
     }
 
-    /// The answer in words.
+    /// Prints the report as text.
     pub fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
         self.print_facts(page)?;
         let dropped = self.trace.header.facts.iter().any(|(name, _)| name == DROPPED);
@@ -95,7 +95,7 @@ impl<'a> InfoReport<'a> {
         })
     }
 
-    /// The answer in words, without what limits trust.
+    /// Prints the report as text, without the limitations.
     pub fn print_facts(&self, page: &mut Page<'_>) -> io::Result<()> {
         if let Some(failed) = self.out_of_memory() {
             page.headline(&failed)?;
@@ -114,14 +114,14 @@ impl<'a> InfoReport<'a> {
         Ok(())
     }
 
-    /// The devices, the default one first.
+    /// Returns the devices, the default one first.
     fn default_first(&self) -> impl Iterator<Item = &DeviceSummary> {
         let main = self.trace.main_device();
         let (default, others): (Vec<_>, Vec<_>) = self.devices.iter().partition(|summary| summary.device == main);
         default.into_iter().chain(others)
     }
 
-    /// The first request that failed, and how many did, of the first device on which any did; none where none did.
+    /// Returns the first failed request, and the number of failed ones, of the first device that has any.
     fn out_of_memory(&self) -> Option<String> {
         let summary = self.default_first().find(|summary| summary.oom_events > 0)?;
         let on = where_on(self.trace, summary.device);
@@ -183,7 +183,7 @@ impl<'a> InfoReport<'a> {
         Ok(())
     }
 
-    /// How many annotations there are; empty where there are none.
+    /// Returns the number of annotations as text; empty if there are none.
     fn annotations(&self) -> String {
         let annotations = &self.trace.annotations;
         let guessed = annotations.iter().filter(|annotation| annotation.is_guessed).count() as u64;
@@ -252,7 +252,7 @@ fn fact(page: &mut Page<'_>, name: &str, value: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// The time from the first event to the last, in nanoseconds; none if there are no events.
+/// Returns the time from the first event to the last, in nanoseconds; `None` if there are no events.
 fn duration(trace: &Trace) -> Option<u64> {
     let times = &trace.events.time_ns;
     Some(times.iter().max()?.saturating_sub(*times.iter().min()?))

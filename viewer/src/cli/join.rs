@@ -87,7 +87,7 @@ fn names(files: &[PathBuf]) -> Result<Vec<String>, Failure> {
     Ok(files.iter().zip(&stems).map(name).collect())
 }
 
-/// The result for the recordings.
+/// The report about the recordings.
 struct Answer<'a> {
     arguments: &'a JoinArguments,
     joined: Joined,
@@ -185,7 +185,7 @@ struct JoinFigures<'a> {
     warnings: &'a [String],
 }
 
-/// A device of the whole.
+/// A device of the merged recording.
 #[derive(Debug, Serialize)]
 struct DeviceFigures {
     device: u16,

@@ -1,5 +1,5 @@
-//! The commands that need no display. Each reads its file, queries [`highwater_analysis`], and prints one answer, as a
-//! page for people or as one JSON object.
+//! The commands that need no display. Each reads its file, queries [`highwater_analysis`], and prints one report, as
+//! text or as one JSON object.
 
 pub mod output;
 pub mod input;
@@ -46,7 +46,7 @@ use crate::args::{
     DiffArguments, EventsArguments, GrowthArguments, InfoArguments, PeakArguments, PhasesArguments, VerifyArguments,
 };
 
-/// Lets `write` write to standard output, buffered, as a page that fits it.
+/// Lets `write` write a page to standard output, buffered and with its width.
 pub fn on_stdout(write: impl FnOnce(&mut Page<'_>) -> Result<Status, Failure>) -> Result<Status, Failure> {
     let mut out = std::io::BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
     let status = write(&mut Page::for_stdout(&mut out))?;
@@ -132,7 +132,7 @@ pub fn verify(arguments: &VerifyArguments, page: &mut Page<'_>) -> Result<Status
     let report = match read_any(file) {
         Ok(recording) => VerifyReport::of(&recording.trace, arguments)?,
         Err(failure) => {
-            // Whoever asks for JSON is told in JSON also that nothing could be read.
+            // With --json, an unreadable file is reported as JSON too.
             if let (Failure::Read { source, .. }, true) = (&failure, arguments.source.json) {
                 page.json(&VerifyReport::of_unreadable(source))?;
             }

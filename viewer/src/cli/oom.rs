@@ -24,7 +24,7 @@ use crate::cli::output::page::Page;
 use crate::cli::output::shell::next_with;
 use crate::cli::output::table::{Column, Table, percent};
 
-/// Numbers of further events that are listed.
+/// Maximum number of further events whose numbers are listed.
 const TOLD_EVENTS: usize = 20;
 
 /// The selected failed requests.
@@ -52,7 +52,7 @@ pub fn selected(trace: &Trace, arguments: &OomArguments) -> Result<Selected, Fai
     Ok(Selected { shown, others })
 }
 
-/// The answer, for people and programs.
+/// The report, as text and as JSON.
 #[derive(Debug)]
 pub struct OomReport<'a> {
     trace: &'a Trace,
@@ -68,7 +68,7 @@ impl<'a> OomReport<'a> {
         Self { trace, arguments, cases, others }
     }
 
-    /// The answer for programs.
+    /// Returns the JSON object.
     pub fn figures(&self) -> impl Serialize {
         OomFigures {
             ooms: self.cases.iter().map(|case| CaseFigures::of(self.trace, case)).collect(),
@@ -78,7 +78,7 @@ impl<'a> OomReport<'a> {
         }
     }
 
-    /// The answer in words.
+    /// Prints the report as text.
     pub fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
         for (position, case) in self.cases.iter().enumerate() {
             if position > 0 {
@@ -100,7 +100,8 @@ impl<'a> OomReport<'a> {
         page.hint(&self.hint())
     }
 
-    /// The request, how full the device was, who filled it, why it failed and what would have helped; then the figures.
+    /// Prints the request, how full the device was, its largest groups, the cause and what would have helped; then the
+    /// figures.
     fn print_case(&self, case: &OomAnalysis, page: &mut Page<'_>) -> io::Result<()> {
         let trace = self.trace;
         let event = case.request.event;
@@ -151,14 +152,14 @@ fn not_one(number: u32, known: &[EventId]) -> Failure {
     Failure::Usage(format!("--event {number}: not a failed request; {are} {}", event_numbers(known)))
 }
 
-/// `event 15,059`, `events 3; 15,059; …`.
+/// Formats event numbers: `event 15,059`, `events 3; 15,059; …`.
 fn event_numbers(events: &[EventId]) -> String {
     let numbers: Vec<String> = events.iter().take(TOLD_EVENTS).map(|event| format_count(u64::from(event.0))).collect();
     let more = if events.len() > TOLD_EVENTS { "; …" } else { "" };
     format!("{} {}{more}", if events.len() == 1 { "event" } else { "events" }, numbers.join("; "))
 }
 
-/// The largest groups of live blocks, and whether the request is met without each.
+/// Returns the largest groups of live blocks, and whether the request succeeds without each.
 fn holders_table(case: &OomAnalysis) -> Table {
     let holders = &case.holders;
     let mut columns = key_columns(&holders.keys);
@@ -289,9 +290,9 @@ struct CaseFigures {
     total_free_bytes: u64,
     largest_fitting_hole_bytes: u64,
     holes: Vec<Hole>,
-    /// The cause.
+    /// The cause of the failure.
     verdict: Verdict,
-    /// Whether a replay proves it; otherwise it is a guess.
+    /// Whether a replay confirms it; otherwise it is a guess.
     verdict_is_tested: bool,
     reasons: Vec<String>,
     holders: HolderFigures,
@@ -383,11 +384,11 @@ struct GroupFigures {
 struct RemedyFigures {
     /// The change.
     remedy: String,
-    /// Whether the request is met with it.
+    /// Whether the request succeeds with it.
     met: bool,
     /// The event at which the replay runs out of memory before the request.
     earlier_event: Option<u32>,
-    /// For more device memory: how much.
+    /// For more device memory: how much is needed.
     more_bytes: Option<u64>,
 }
 

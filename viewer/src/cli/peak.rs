@@ -21,18 +21,18 @@ use crate::cli::output::page::Page;
 use crate::cli::output::shell::next_with;
 use crate::cli::output::table::{Column, Table, bar, percent};
 
-/// The answer, for people and programs.
+/// The report, as text and as JSON.
 #[derive(Debug)]
 pub struct PeakReport<'a> {
     trace: &'a Trace,
     arguments: &'a PeakArguments,
     peak: Peak,
-    /// Where else the same peak is reached.
+    /// Other moments with the same peak.
     elsewhere: Vec<Moment>,
 }
 
 impl<'a> PeakReport<'a> {
-    /// Asks `trace`.
+    /// Computes the report of `trace`.
     pub fn of(trace: &'a Trace, arguments: &'a PeakArguments) -> Result<Self, Failure> {
         let device = choose_device(trace, arguments.device.device)?;
         check_metric(trace, device, arguments.metric)?;
@@ -47,7 +47,7 @@ impl<'a> PeakReport<'a> {
         Ok(Self { trace, arguments, peak: Peak::at(trace, &live, &series, moment, &query), elsewhere })
     }
 
-    /// The answer for programs: groups and rest sum to `bytes`, or with a filter to `filtered_bytes`.
+    /// Returns the JSON object: groups and rest sum to `bytes`, or with a filter to `filtered_bytes`.
     pub fn figures(&self) -> impl Serialize {
         let Peak { moment, breakdown } = &self.peak;
         let filter = self.arguments.blocks.filter.stated();
@@ -70,7 +70,7 @@ impl<'a> PeakReport<'a> {
         }
     }
 
-    /// The answer in words.
+    /// Prints the report as text.
     pub fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
         let Peak { moment, breakdown } = &self.peak;
         match self.arguments.at {
@@ -105,7 +105,7 @@ impl<'a> PeakReport<'a> {
         page.hint(&self.hint())
     }
 
-    /// Where else the same peak is reached: the first such moment, and the number of the others.
+    /// Prints the first other moment with the same peak, and the number of further ones.
     fn print_elsewhere(&self, page: &mut Page<'_>) -> io::Result<()> {
         elsewhere_text(&self.elsewhere).map_or(Ok(()), |text| page.line(&text))
     }
@@ -153,7 +153,7 @@ impl<'a> PeakReport<'a> {
     }
 }
 
-/// Another moment at which the peak is reached.
+/// Another moment with the same peak.
 #[derive(Debug, Serialize)]
 struct ElsewhereFigures {
     event: Option<u32>,
@@ -167,7 +167,7 @@ impl ElsewhereFigures {
     }
 }
 
-/// The event that `at` means; none for the moment before the first.
+/// Returns the event of `at`; `None` for the moment before the first.
 fn event_of(trace: &Trace, at: At) -> Result<Option<EventId>, Failure> {
     let count = trace.events.len();
     match at {

@@ -21,12 +21,12 @@ fn meaning(metric: Metric) -> &'static str {
     }
 }
 
-/// The phase of `moment`; none before the first event, or if the recording has no phases.
+/// Returns the phase of `moment`; `None` before the first event, or if the recording has no phases.
 fn known_phase(moment: &Moment) -> Option<Phase> {
     moment.event.and_then(|_| moment.known_phase())
 }
 
-/// The peaks and ends of a device's totals as a table.
+/// Returns the peaks of a device's totals, and their values at the end, as a table.
 pub fn peaks_table(summary: &DeviceSummary) -> Table {
     let has_capacity = summary.capacity_bytes > 0;
     let mut table = Table::new(vec![
@@ -54,7 +54,7 @@ pub fn peaks_table(summary: &DeviceSummary) -> Table {
     table
 }
 
-/// The peak of each metric, by the metric's name; none where the recording has no samples of it.
+/// Returns the peak of each metric by its name; `None` if the recording has no samples of it.
 pub fn peak_figures(trace: &Trace, summary: &DeviceSummary) -> BTreeMap<&'static str, Option<PeakFigure>> {
     let peak = |metric: Metric| summary.peaks.iter().find(|moment| moment.metric == metric);
     Metric::ALL.map(|metric| (metric.name(), peak(metric).map(|moment| PeakFigure::of(trace, moment)))).into()

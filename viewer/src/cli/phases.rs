@@ -19,22 +19,22 @@ use crate::cli::output::page::Page;
 use crate::cli::output::shell::next_with;
 use crate::cli::output::table::{Column, Table, bar};
 
-/// The answer, for people and programs.
+/// The report, as text and as JSON.
 #[derive(Debug)]
 pub struct PhasesReport<'a> {
     trace: &'a Trace,
     arguments: &'a PhasesArguments,
     device: DeviceId,
     rows: Vec<PhaseRow>,
-    /// The moment that `peak` and `info` name too.
+    /// The peak, which `peak` and `info` report too.
     peak: Moment,
 }
 
-/// Categories named in one cell.
+/// Maximum number of categories listed in one cell.
 const NAMED: usize = 3;
 
 impl<'a> PhasesReport<'a> {
-    /// Asks `trace`, in which only the blocks of the filter count.
+    /// Computes the report of `trace`, in which only the blocks of the filter count.
     pub fn of(trace: &'a Trace, arguments: &'a PhasesArguments) -> Result<Self, Failure> {
         let metric = arguments.metric;
         let device = choose_device(trace, arguments.device.device)?;
@@ -48,7 +48,7 @@ impl<'a> PhasesReport<'a> {
         Ok(Self { trace, arguments, device, rows, peak: Moment::peak(trace, &series, metric) })
     }
 
-    /// The answer as an object with `rows`.
+    /// Returns the JSON object.
     pub fn figures(&self) -> PhasesFigures {
         PhasesFigures {
             device: self.device.0,
@@ -60,7 +60,7 @@ impl<'a> PhasesReport<'a> {
         }
     }
 
-    /// The answer in words.
+    /// Prints the report as text.
     pub fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
         if self.rows.is_empty() {
             let on = on_device(self.trace, self.device);
@@ -93,7 +93,7 @@ impl<'a> PhasesReport<'a> {
     }
 }
 
-/// The rows as a table.
+/// Returns the rows as a table.
 pub fn table(rows: &[PhaseRow]) -> Table {
     let highest = rows.iter().map(|row| row.peak_bytes).max().unwrap_or(0);
     let mut table = Table::new(vec![
@@ -129,7 +129,7 @@ fn made_of(at_peak: &[(Category, u64)]) -> String {
     parts.join(", ")
 }
 
-/// The rows for programs.
+/// Returns the rows of the JSON object.
 pub fn row_figures(rows: &[PhaseRow]) -> Vec<PhaseFigures> {
     let figures = |row: &PhaseRow| PhaseFigures {
         step: row.step,

@@ -21,7 +21,7 @@ use crate::cli::output::page::Page;
 use crate::cli::output::shell::next_with;
 use crate::cli::output::table::{Column, Table};
 
-/// Missing ranks that are listed one by one in the figures.
+/// Maximum number of missing ranks listed in the JSON object.
 const MOST_MISSING: usize = 4096;
 
 /// `highwater info` of a folder.
@@ -48,7 +48,7 @@ pub fn info(arguments: &InfoArguments, page: &mut Page<'_>) -> Result<Status, Fa
     Ok(Status::Fine)
 }
 
-/// The answer, for people and programs.
+/// The report, as text and as JSON.
 #[derive(Debug)]
 struct RanksReport<'a> {
     fleet: &'a Fleet,
@@ -183,7 +183,7 @@ struct Unread<'a> {
 /// One rank of it.
 #[derive(Debug, Serialize)]
 struct RankFigures<'a> {
-    /// Null where it is not known.
+    /// Null if unknown.
     rank: Option<u32>,
     /// `header`, `name` of the file, or null.
     rank_from: Option<&'static str>,
@@ -207,7 +207,7 @@ struct RankFigures<'a> {
     problem_count: usize,
 }
 
-/// When a total of a rank was largest.
+/// The moment of a rank's peak.
 #[derive(Debug, Serialize)]
 struct RankPeak {
     bytes: u64,

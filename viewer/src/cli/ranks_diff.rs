@@ -1,4 +1,4 @@
-//! `highwater diff` of folders: an outlier next to a typical rank, or two runs rank by rank.
+//! `highwater diff` of folders: an outlier compared with a typical rank, or two runs rank by rank.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,7 +20,7 @@ use crate::cli::output::outcome::{Failure, Status};
 use crate::cli::output::page::Page;
 use crate::cli::output::table::{Column, Table};
 
-/// `highwater diff` where A is a folder, or B.
+/// Runs `highwater diff` if A or B is a folder.
 pub fn run(arguments: &DiffArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let open = reader(&arguments.categories)?;
     match &arguments.b {
@@ -33,7 +33,7 @@ pub fn run(arguments: &DiffArguments, page: &mut Page<'_>) -> Result<Status, Fai
     }
 }
 
-/// Compares the rank of a folder that stands out, or else the highest, with the one nearest to the median.
+/// Compares the outlier of a folder, or else the rank with the highest peak, with the one nearest to the median.
 fn within(
     arguments: &DiffArguments,
     open: &(impl Fn(&Path) -> Result<Recording, Error> + Sync),
@@ -92,7 +92,7 @@ fn warn(sentences: impl Iterator<Item = String>, page: &mut Page<'_>) -> Result<
     Ok(())
 }
 
-/// The peaks of one rank in both folders; none where it is in one only.
+/// The peaks of one rank in both folders; `None` if only one has it.
 #[derive(Debug, Serialize)]
 struct Pair {
     rank: u32,
@@ -102,7 +102,7 @@ struct Pair {
     delta_bytes: i128,
 }
 
-/// Compares two folders rank by rank, and takes the rank apart that grew most.
+/// Compares two folders rank by rank, and the recordings of the rank that grew most.
 fn between(
     arguments: &DiffArguments,
     b: &Path,
@@ -137,7 +137,7 @@ fn between(
     })
 }
 
-/// The recording of each rank, the first where there are several.
+/// Returns the recording of each rank, the first if there are several.
 fn first_of_each(fleet: &Fleet) -> BTreeMap<u32, &Rank> {
     let mut first = BTreeMap::new();
     for rank in &fleet.ranks {
@@ -211,7 +211,8 @@ fn print_pairs(
     Ok(page.line(&format!("Rank {} in both:", most.rank))?)
 }
 
-/// Reads the recordings of both ranks again, says which of them is incomplete, and lets `tell` print what `diff` says.
+/// Reads the recordings of both ranks again, says which of them is incomplete, and lets `tell` print the report of
+/// `diff`.
 fn compare(
     arguments: &DiffArguments,
     ranks: [&Rank; 2],

@@ -1,4 +1,4 @@
-//! The summary that is printed where the app cannot be shown.
+//! The summary that is printed if the app cannot be shown.
 
 use std::path::{Path, PathBuf};
 
@@ -37,7 +37,7 @@ fn each(
             page.gap()?;
         }
         if file.is_dir() {
-            // Of many ranks, the peak of one says little.
+            // With many ranks, the peak of one is not informative.
             ranks::info(&InfoArguments::of(file.clone()), page)?;
             continue;
         }

@@ -24,7 +24,7 @@ use crate::cli::output::page::Page;
 use crate::cli::output::shell::next_command;
 use crate::cli::output::table::{Column, Table};
 
-/// A `.snap` as it is, whose sections can be copied.
+/// An uncompressed `.snap`, whose sections can be copied.
 const PLAIN: FileFormat = FileFormat { kind: FileKind::Snap, is_gzipped: false };
 
 /// Looks up the frames, writes the recording, and prints the result for each module.
@@ -35,7 +35,7 @@ pub fn run(arguments: &SymbolizeArguments, page: &mut Page<'_>) -> Result<Status
             return Err(Failure::Usage(format!("--debug-dir {}: there is no such folder", folder.display())));
         }
     }
-    // Until the end, so that nobody else replaces the file meanwhile.
+    // Held to the end, so that no other process replaces the file meanwhile.
     let _lock = if destination.is_none() { Some(lock(&arguments.file)?) } else { None };
     let mut recording = read(&arguments.file)?;
     let mut folders = arguments.debug_dirs.clone();
@@ -54,7 +54,7 @@ pub fn run(arguments: &SymbolizeArguments, page: &mut Page<'_>) -> Result<Status
     Ok(Status::Fine)
 }
 
-/// Where the recording goes, if not back to where it was.
+/// Returns the destination of the recording, unless it is written back in place.
 fn destination(out: &Path, file: &Path) -> Result<Destination, Failure> {
     let destination = Destination::new(out, file)?;
     if destination.kind != Kind::Snap {
@@ -64,7 +64,7 @@ fn destination(out: &Path, file: &Path) -> Result<Destination, Failure> {
     Ok(destination)
 }
 
-/// Makes sure that `file` can be replaced: it is a file, and no recorder writes it.
+/// Checks that `file` can be replaced: it is a regular file, and no recorder is writing it.
 fn lock(file: &Path) -> Result<File, Failure> {
     if is_stdin(file) {
         return Err(Failure::Usage("standard input cannot be changed in place: name a file with --out".to_owned()));
@@ -79,7 +79,7 @@ fn lock(file: &Path) -> Result<File, Failure> {
             "{} is still being written: wait for its program to end, or write a copy with --out",
             file.display()
         ))),
-        // Where a file system knows no locks, nobody holds one.
+        // If the file system does not support locks, nobody has one.
         Ok(()) | Err(TryLockError::Error(_)) => Ok(opened),
     }
 }
@@ -89,11 +89,11 @@ fn lock(file: &Path) -> Result<File, Failure> {
 struct Written {
     path: PathBuf,
     bytes: u64,
-    /// Bytes of a section that was cut off, which are left out.
+    /// Bytes of an incomplete section, which are left out.
     torn_bytes: u64,
 }
 
-/// Writes the recording with what was found; nothing where it would be as it is.
+/// Writes the recording with the found symbols; nothing if it would be unchanged.
 fn write(
     arguments: &SymbolizeArguments,
     destination: Option<&Destination>,
@@ -127,7 +127,7 @@ fn write(
     Ok(Some(Written { path: path.clone(), bytes, torn_bytes }))
 }
 
-/// What was found, and where it went.
+/// The report.
 struct Answer<'a> {
     arguments: &'a SymbolizeArguments,
     found: LookUp,
@@ -238,7 +238,7 @@ impl Answer<'_> {
         }
     }
 
-    /// Returns what is missing and what would help, a sentence each.
+    /// Prints what is missing and what would help, a sentence each.
     fn print_reasons(&self, page: &mut Page<'_>) -> io::Result<()> {
         let found = &self.found;
         let reasons: Vec<String> = found
@@ -266,7 +266,7 @@ impl Answer<'_> {
         }
     }
 
-    /// Why frames of a module are not all known by file and line, and what would help.
+    /// Returns why some frames of a module have no file and line, and what would help.
     fn reason(&self, module: &ModuleOutcome) -> Option<String> {
         match module.finding.as_ref()? {
             Ok(found) if !found.is_certain => {
@@ -290,7 +290,7 @@ impl Answer<'_> {
         }
     }
 
-    /// What to do to have `what` found.
+    /// Returns what to do to have `what` found.
     fn where_else(&self, what: &str) -> String {
         if self.arguments.debug_dirs.is_empty() {
             format!("pass --debug-dir with a folder that has {what} or its debug file")
@@ -300,7 +300,7 @@ impl Answer<'_> {
     }
 }
 
-/// The file that a module's symbols came from, or in a word why not.
+/// Returns the file that a module's symbols came from, or why there is none.
 fn source(module: &ModuleOutcome) -> String {
     match &module.finding {
         Some(Ok(found)) if found.path == Path::new(&module.path) => "itself".to_owned(),
@@ -315,7 +315,7 @@ fn source(module: &ModuleOutcome) -> String {
     }
 }
 
-/// Whether a module is code that the kernel lends to every program.
+/// Returns whether a module is code that the kernel maps into every program (vDSO).
 fn is_kernels(path: &str) -> bool {
     !path.contains('/') && path.contains("vdso")
 }
@@ -323,16 +323,16 @@ fn is_kernels(path: &str) -> bool {
 /// The object that `symbolize --json` prints.
 #[derive(Debug, Serialize)]
 struct SymbolizeFigures<'a> {
-    /// Null where nothing was written.
+    /// Null if nothing was written.
     file: Option<String>,
     bytes: Option<u64>,
-    /// Frames that lie in modules.
+    /// Frames within modules.
     frames: u64,
     asked: u64,
     with_lines: u64,
     with_names: u64,
     unresolved: u64,
-    /// Frames without lines that lie in no module.
+    /// Frames without lines outside all modules.
     outside: u64,
     torn_bytes: u64,
     /// The modules whose frames were looked up.
@@ -349,8 +349,8 @@ struct ModuleFigures<'a> {
     with_names: u64,
     /// The file that was read.
     from: Option<String>,
-    /// Whether it is known to be the file that ran.
+    /// Whether it is certainly the file that ran.
     certain: bool,
-    /// Why not all frames are known by file and line, and what would help.
+    /// Why some frames have no file and line, and what would help.
     reason: Option<String>,
 }

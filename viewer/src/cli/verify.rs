@@ -1,4 +1,4 @@
-//! The report of `highwater verify`: whether a recording is sound.
+//! The report of `highwater verify`: whether a recording is consistent.
 
 use std::io;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::cli::output::outcome::{Failure, Status};
 use crate::cli::output::page::Page;
 use crate::cli::output::shell::next_command;
 
-/// The answer, for people and programs.
+/// The report, as text and as JSON.
 #[derive(Debug, Serialize)]
 pub struct VerifyReport {
     ok: bool,
@@ -37,13 +37,13 @@ pub struct VerifyReport {
     #[serde(skip)]
     on: String,
     devices: Vec<u16>,
-    /// No other command can answer anything.
+    /// Whether no other command can answer anything.
     #[serde(skip)]
     is_unreadable: bool,
 }
 
 impl VerifyReport {
-    /// Checks what is asked for of `trace`, and counts what was found wrong while reading.
+    /// Runs the requested checks of `trace`, and counts the problems found while reading.
     pub fn of(trace: &Trace, arguments: &VerifyArguments) -> Result<Self, Failure> {
         let devices = &match arguments.device {
             Some(_) => vec![choose_device(trace, arguments.device)?],
@@ -65,7 +65,7 @@ impl VerifyReport {
         })
     }
 
-    /// The answer for a file of which nothing could be read.
+    /// Returns the report for a file of which nothing could be read.
     pub fn of_unreadable(error: &highwater_snapshots::Error) -> Self {
         let problems = vec![error.to_string()];
         let (on, devices) = (String::new(), Vec::new());
@@ -83,12 +83,12 @@ impl VerifyReport {
         }
     }
 
-    /// How the command ends.
+    /// Returns the exit status.
     pub fn status(&self) -> Status {
         if self.ok { Status::Fine } else { Status::Unsound }
     }
 
-    /// The answer in words.
+    /// Prints the report as text.
     pub fn print(&self, file: &Path, page: &mut Page<'_>) -> io::Result<()> {
         let count = |count: Option<usize>, noun: &str| count_of(count.unwrap_or(0) as u64, noun);
         let size = format!("{}, {}", count(self.events, "event"), count(self.blocks, "block"));

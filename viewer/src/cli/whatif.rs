@@ -23,15 +23,15 @@ use crate::cli::output::rerun::rerun;
 use crate::cli::output::shell::{next_with, quoted};
 use crate::cli::output::table::{Column, Table};
 
-/// Causes that are listed.
+/// Maximum number of causes that are listed.
 const TOLD: usize = 6;
 
-/// The answer, for people and programs.
+/// The report, as text and as JSON.
 #[derive(Debug)]
 pub struct WhatIfReport<'a> {
     trace: &'a Trace,
     arguments: &'a WhatIfArguments,
-    /// That of the device in question: where several were asked about, the first that does not fit.
+    /// The prediction of the main device; with several, the first that does not fit.
     prediction: Prediction,
     /// The predictions for the other requested devices.
     others: Vec<Prediction>,
@@ -40,13 +40,13 @@ pub struct WhatIfReport<'a> {
 }
 
 impl<'a> WhatIfReport<'a> {
-    /// The answer, made of a prediction for each device; writes the changed recording where that is asked for.
+    /// Builds the report from a prediction for each device; writes the changed recording if requested.
     pub fn of(
         trace: &'a Trace,
         arguments: &'a WhatIfArguments,
         mut predictions: Vec<Prediction>,
     ) -> Result<Self, Failure> {
-        // A device that does not fit decides, then one of which that is not known, then the fullest.
+        // A device that does not fit comes first, then one with an unknown result, then the fullest.
         predictions.sort_by_key(|one| {
             let fits = one.changed.as_ref().map(Changed::fits);
             let rank = [Some(Some(false)), Some(None), Some(Some(true)), None].iter().position(|known| *known == fits);
@@ -73,7 +73,7 @@ impl<'a> WhatIfReport<'a> {
         Ok(Self { trace, arguments, prediction, others, written })
     }
 
-    /// The answer for programs.
+    /// Returns the JSON object.
     pub fn figures(&self) -> impl Serialize {
         let Prediction { device, measured, recorded_conf, unchanged, changed, tried } = &self.prediction;
         let peaks = |trace: &Trace, figures: &Figures| peak_figures(trace, &figures.summary);
@@ -137,7 +137,7 @@ impl<'a> WhatIfReport<'a> {
         all.into_iter()
     }
 
-    /// The answer in words.
+    /// Prints the report as text.
     pub fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
         match &self.prediction.changed {
             Some(changed) => self.print_changed(changed, page)?,
@@ -163,7 +163,7 @@ impl<'a> WhatIfReport<'a> {
         page.headline(&format!("{}{}", self.on_device(&self.prediction), predicted::what_helps(&self.prediction)))?;
         page.line(&predicted::unchanged(&self.prediction))?;
         page.gap()?;
-        // The settings stay whole, since they are what one copies.
+        // Settings are never shortened, since users copy them.
         let mut table = Table::new(vec![
             Column::text("settings"),
             Column::number("peak allocated"),
@@ -225,12 +225,12 @@ impl<'a> WhatIfReport<'a> {
         Ok(())
     }
 
-    /// `Device 1: ` where there are several.
+    /// Returns `Device 1: ` if there are several devices.
     fn on_device(&self, prediction: &Prediction) -> String {
         if self.trace.device_ids().len() < 2 { String::new() } else { format!("Device {}: ", prediction.device.0) }
     }
 
-    /// The peaks as recorded and with the change; where a request `failed`, those before it.
+    /// Returns the peaks as recorded and with the change as a table; if a request `failed`, those before it.
     fn table(&self, changed: &Figures, failed: bool) -> Table {
         let mut columns = vec![Column::text("peak of"), Column::number("recorded")];
         if failed {
@@ -247,7 +247,7 @@ impl<'a> WhatIfReport<'a> {
                 step.into_iter().chain(phase).collect::<Vec<_>>().join(", ")
             });
             let mut row = vec![name, format_bytes(before), format_bytes(after)];
-            // What a replay had not reached when it failed is no saving.
+            // Memory that a failed replay did not reach is not a saving.
             row.extend((!failed).then(|| difference(before, after)));
             row.push(place);
             table.push(row);
@@ -310,8 +310,8 @@ impl<'a> WhatIfReport<'a> {
 }
 
 impl WhatIfReport<'_> {
-    /// The command that made the recording, with the change: only where it is a run of `highwater record`, and the change
-    /// is one of its options.
+    /// Returns the command that made the recording, with the change: only if it is a run of `highwater record`, and the
+    /// change is one of its options.
     fn rerun(&self) -> Option<String> {
         let WhatIfArguments { capacity, alloc_conf, without, until_last_use, scale, .. } = self.arguments;
         let is_conf = alloc_conf.as_ref().is_none_or(|conf| !conf.trim().starts_with("default"));
@@ -322,7 +322,7 @@ impl WhatIfReport<'_> {
     }
 }
 
-/// The bytes that a device needs at least, where the recording does not show how many are enough.
+/// Returns a lower bound of the memory that a device needs, if the recording does not show how much is enough.
 fn lower_bound(changed: &Changed) -> Option<u64> {
     changed.ends_in_oom.map(|_| changed.suffices.unwrap_or(changed.live_bytes))
 }
@@ -342,9 +342,9 @@ struct WhatIfFigures {
     changed: Option<Peaks>,
     alloc_conf: Option<String>,
     capacity_bytes: Option<u64>,
-    /// Whether everything fits; null where nothing was changed, or where the recording ends before that shows.
+    /// Whether everything fits; null if nothing was changed, or if the recording ends too early.
     fits: Option<bool>,
-    /// No device of fewer bytes is enough; only where the recording ends in an out-of-memory.
+    /// No smaller device is enough; only if the recording ends in an out-of-memory error.
     lower_bound_bytes: Option<u64>,
     /// One for each requested device.
     devices: Vec<DeviceFigures>,
@@ -436,7 +436,7 @@ struct FragmentationFigures {
     changed: Option<UnusedFigures>,
 }
 
-/// The peaks, and how far one lies above the other.
+/// The peaks of two totals, and their difference.
 #[derive(Debug, Serialize)]
 struct UnusedFigures {
     reserved_bytes: u64,

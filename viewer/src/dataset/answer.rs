@@ -28,13 +28,13 @@ pub(super) struct Written {
 }
 
 impl Written {
-    /// `trace`, which was read from `file` and takes so many bytes in its tables.
+    /// Returns the entry of `trace`, which was read from `file` and takes this many bytes in its tables.
     pub(super) fn of(rank: Option<u32>, file: PathBuf, trace: &Trace, bytes: u64) -> Self {
         Self { rank, file, events: trace.events.len(), blocks: trace.blocks.len(), bytes }
     }
 }
 
-/// The answer, for people and programs.
+/// The report, as text and as JSON.
 #[derive(Debug)]
 pub(super) struct Answer<'a> {
     pub(super) arguments: &'a ConvertArguments,
@@ -140,7 +140,7 @@ impl Answer<'_> {
             Some(_) => format!("{out}/events/*/*.parquet"),
             None => out.clone(),
         };
-        // Names that a shell would read otherwise are left to whoever types them.
+        // Names that a shell would interpret are left for the user to quote.
         let from = if quoted(&out) == out { from } else { "OUT".to_owned() };
         let hint = "or any engine that reads Parquet";
         page.hint(&format!("Next: duckdb -c \"from '{from}' limit 5\"   {hint}"))

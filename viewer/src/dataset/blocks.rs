@@ -32,7 +32,7 @@ impl<'a> BlockRows<'a> {
         Some(self.identity.unix_ns(self.trace.events.time_of(event)?))
     }
 
-    /// The event by which a block's free was requested; -1 where that was before the first event.
+    /// Returns the event at which a block's free was requested; -1 if that was before the first event.
     fn free_event(&self, row: usize) -> Option<i64> {
         if self.trace.was_waiting_at_start(BlockId::from_index(row)) {
             return Some(-1);

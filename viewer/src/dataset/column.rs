@@ -7,22 +7,22 @@ use parquet::data_type::ByteArray;
 use parquet::errors::Result;
 use parquet::schema::types::{Type, TypePtr};
 
-/// How the value of a row is got; `V` is the table's rows.
+/// How the value of a row is computed; `V` is the table's rows.
 pub(super) enum Value<V> {
-    /// A number that repeats: stored once and referred to.
+    /// A number that repeats: dictionary-encoded.
     Number(fn(&mut V, usize) -> Option<i64>),
-    /// A number that goes on from that of the row before: its difference is stored.
+    /// A number close to that of the previous row: delta-encoded.
     Running(fn(&mut V, usize) -> Option<i64>),
-    /// A text that repeats: stored once and referred to.
+    /// A text that repeats: dictionary-encoded.
     Text(fn(&mut V, usize) -> Option<ByteArray>),
 }
 
 /// A column of a table of `V`.
 pub(super) struct Column<V> {
     pub(super) name: &'static str,
-    /// Its text.
+    /// Its description.
     pub(super) about: &'static str,
-    /// Whether there are rows without a value.
+    /// Whether values can be null.
     pub(super) is_optional: bool,
     pub(super) value: Value<V>,
 }
@@ -36,7 +36,7 @@ impl<V> Column<V> {
         Self { name, about, is_optional: true, value }
     }
 
-    /// The type, as query engines call it.
+    /// Returns the type, as query engines name it.
     pub(super) fn type_name(&self) -> &'static str {
         match self.value {
             Value::Number(_) | Value::Running(_) => "BIGINT",
@@ -44,7 +44,7 @@ impl<V> Column<V> {
         }
     }
 
-    /// How its values are stored, where they are not stored once and referred to.
+    /// Returns the encoding of its values, unless they are dictionary-encoded.
     pub(super) fn encoding(&self) -> Option<Encoding> {
         matches!(self.value, Value::Running(_)).then_some(Encoding::DELTA_BINARY_PACKED)
     }
@@ -61,13 +61,13 @@ impl<V> Column<V> {
     }
 }
 
-/// The table that `columns` make.
+/// Returns the schema of a table with `columns`.
 pub(super) fn schema<V>(columns: &[Column<V>]) -> Result<TypePtr> {
     let fields = columns.iter().map(Column::field).collect::<Result<Vec<_>>>()?;
     Type::group_type_builder("schema").with_fields(fields).build().map(Arc::new)
 }
 
-/// A number as Parquet's engines agree on it; none where it has no place there.
+/// Converts a number to the type that Parquet's engines share; `None` if it does not fit.
 pub(super) fn number(value: u64) -> Option<i64> {
     i64::try_from(value).ok()
 }

@@ -8,10 +8,10 @@ use serde::Serialize;
 
 use crate::cli::output::caveats::{TrustFigures, problem_texts};
 
-/// The version of the two tables: a larger one may have more columns, never other meanings.
+/// The version of the two tables: a later one may add columns, but never change their meaning.
 pub(super) const SCHEMA_VERSION: &str = "1";
 
-/// Which recording.
+/// The recording of a row.
 #[derive(Clone, Debug)]
 pub(super) struct Identity {
     /// The file's name.
@@ -21,7 +21,7 @@ pub(super) struct Identity {
     started_us: u64,
 }
 
-/// A device as the metadata has it.
+/// A device in the metadata.
 #[derive(Serialize)]
 struct Device<'a> {
     device: u16,
@@ -41,7 +41,7 @@ impl Identity {
         i64::try_from(self.started_us.saturating_mul(1000).saturating_add(time_ns)).unwrap_or(i64::MAX)
     }
 
-    /// The file's metadata: names that begin with `highwater.`.
+    /// Returns the file's metadata: names that begin with `highwater.`.
     pub(super) fn metadata(&self, trace: &Trace) -> Vec<KeyValue> {
         let header = &trace.header;
         let number = |number: Option<u32>| number.map(|number| number.to_string());

@@ -32,13 +32,13 @@ use crate::cli::output::caveats;
 use crate::cli::output::outcome::{Failure, Status};
 use crate::cli::output::page::Page;
 
-/// The rows of a table, asked for column by column within a range that was entered.
+/// The rows of a table, read column by column within a range that was entered.
 trait Rows {
-    /// Which recording they are of.
+    /// The recording that they belong to.
     fn identity(&self) -> &Identity;
-    /// How many.
+    /// Number of rows.
     fn len(&self) -> usize;
-    /// Makes `rows` ready, which follow those that were entered before.
+    /// Prepares `rows`, which follow those entered before.
     fn enter(&mut self, rows: Range<usize>);
 }
 
@@ -136,7 +136,7 @@ fn data_set(arguments: &ConvertArguments) -> Result<Answer<'_>, Failure> {
     Ok(Answer { arguments, out, written, unread, skipped: fleet.skipped, lost: lost.collect() })
 }
 
-/// The partition of recordings whose rank is unknown: readers of such data sets take it for null.
+/// The partition of recordings whose rank is unknown: readers of such data sets read it as null.
 const UNKNOWN_RANK: &str = "__HIVE_DEFAULT_PARTITION__";
 
 /// The result for one recording: what was written and lost, or the file that could not be read again, and why.
@@ -173,7 +173,7 @@ fn write_rank(
     Ok(Ok((Written::of(rank.number(), rank.path.clone(), &trace, bytes), lost(&trace))))
 }
 
-/// The file name of each recording in the folder of its rank.
+/// Returns the file name of each recording in the folder of its rank.
 fn parts(fleet: &Fleet) -> Vec<String> {
     let mut counts: BTreeMap<Option<u32>, usize> = BTreeMap::new();
     let name = |rank: &highwater_app::files::fleet::Rank| {
@@ -202,14 +202,14 @@ fn write_blocks<'a>(
     table::write(out, blocks::BlockRows::new(trace, identity), columns, identity.metadata(trace))
 }
 
-/// The columns of a file that stands alone: no folder says its rank.
+/// Returns the columns of a single file: no folder gives its rank.
 fn with_rank<V: Rows>(mut columns: Vec<Column<V>>) -> Vec<Column<V>> {
     let rank = |rows: &mut V, _: usize| rows.identity().rank.map(|(rank, _)| i64::from(rank));
     columns.insert(0, Column::or_null("rank", "The rank, where the recording says it", Value::Number(rank)));
     columns
 }
 
-/// The columns of both tables as Markdown, as `docs/ranks.md` has them.
+/// Returns the columns of both tables as Markdown, as in `docs/ranks.md`.
 pub fn schema_page() -> String {
     fn rows<V>(title: &str, columns: &[Column<V>]) -> String {
         let row = |column: &Column<V>| {
@@ -222,7 +222,7 @@ pub fn schema_page() -> String {
     format!("{}\n{}", rows("events", &events::columns()), rows("blocks", &blocks::columns()))
 }
 
-/// Returns what of a recording the tables do not contain.
+/// Returns what the tables do not contain of a recording.
 fn lost(trace: &Trace) -> Vec<String> {
     let held = trace.segments.alloc.partition_point(|alloc| !alloc.is_some());
     let counted = [
@@ -240,7 +240,7 @@ fn name_of(file: &Path) -> String {
     file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned()
 }
 
-/// A failure to write a table as one of writing recordings.
+/// Converts an error of writing a table into an error of writing a recording.
 fn parquet_error(error: ParquetError) -> Error {
     match error {
         ParquetError::External(why) => match why.downcast::<io::Error>() {

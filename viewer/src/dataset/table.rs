@@ -15,16 +15,16 @@ use parquet::schema::types::ColumnPath;
 use super::Rows;
 use super::column::{Column, Value, schema};
 
-/// Rows of a row group: engines read groups in parallel, and memory holds one column of one group.
+/// Rows of a row group: engines read groups in parallel, and writing needs the memory of one column of one group.
 pub(super) const GROUP: usize = 1 << 18;
 
-/// Values that are handed over at once.
+/// Number of values written at a time.
 const BATCH: usize = 1 << 13;
 
-/// A group's texts are stored once each up to so many bytes of them, and beyond that where they stand.
+/// Maximum bytes of a group's dictionary of texts; further texts are stored in place.
 const MOST_TEXT: usize = 64 << 20;
 
-/// Bytes of one row's texts, at most, that go into what tells which values a group has.
+/// Maximum bytes of a text in the column statistics.
 const TOLD_TEXT: usize = 64;
 
 /// Writes `rows` with `columns` and `metadata` to `out`.
@@ -92,7 +92,7 @@ impl<V> Column<V> {
         Ok(())
     }
 
-    /// The values that there are and, where some may be missing, for each row whether there is one.
+    /// Returns the values that are present and, if some may be missing, for each row whether it has one.
     fn collect<T: Default>(
         &self,
         batch: std::ops::Range<usize>,

@@ -1,4 +1,4 @@
-//! What stands in the tables, read again by Parquet's own reader and compared with the recording.
+//! Tests of the tables, read again by Parquet's own reader and compared with the recording.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,8 @@ use highwater_snapshots::{DeviceId, EventId};
 
 use super::*;
 
-/// Two devices, a baseline, a block that waits, marks, a failed request, samples, and frees that name no block.
+/// Two devices, a baseline, a block that waits for a stream, marks, a failed request, samples, and frees without a
+/// block.
 const TEXT: &str = "
     baseline w 400/512 parameter @net.fc1 < new < main
     baseline v 50/512 waiting
@@ -50,7 +51,8 @@ mod bytes_of_file {
         rows.map(|row| row.into_columns().into_iter().collect()).collect()
     }
 
-    /// How many rows the table in `bytes` has in each group, and the numbers of the column `name`, which has no nulls.
+    /// Returns the number of rows in each group of the table in `bytes`, and the values of the column `name`, which has
+    /// no nulls.
     pub(super) fn numbers_of(bytes: &[u8], name: &str) -> (Vec<i64>, Vec<i64>) {
         let reader = reader(bytes);
         let groups = reader.metadata().row_groups().iter().map(|group| group.num_rows()).collect();
@@ -68,7 +70,7 @@ mod bytes_of_file {
 
 use parquet::record::Field;
 
-/// Both tables of `trace`.
+/// Returns both tables of `trace`.
 fn tables(trace: &Trace) -> [Vec<BTreeMap<String, Field>>; 2] {
     let identity = Identity::of("step.snap", Some((3, Origin::Recorded)), trace);
     let (mut events_file, mut blocks_file) = (Vec::new(), Vec::new());

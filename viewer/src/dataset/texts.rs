@@ -6,7 +6,7 @@ use highwater_analysis::frames::user_line;
 use highwater_snapshots::{OpId, ScopeId, StackId, StringId, Trace};
 use parquet::data_type::ByteArray;
 
-/// The texts of one recording that were asked for lately.
+/// Cached texts of one recording.
 #[derive(Debug, Default)]
 pub(super) struct Texts {
     fixed: HashMap<&'static str, ByteArray>,
@@ -17,7 +17,7 @@ pub(super) struct Texts {
 }
 
 impl Texts {
-    /// Lets go of what a recording may have millions of.
+    /// Clears the caches of values that a recording may have millions of.
     pub(super) fn forget(&mut self) {
         self.strings.clear();
         self.stacks.clear();
@@ -25,7 +25,7 @@ impl Texts {
         self.scopes.clear();
     }
 
-    /// A word of ours.
+    /// A constant text.
     pub(super) fn fixed(&mut self, word: &'static str) -> ByteArray {
         self.fixed.entry(word).or_insert_with(|| ByteArray::from(word)).clone()
     }
@@ -53,7 +53,7 @@ impl Texts {
         self.stacks.entry(id).or_insert_with(folded).clone()
     }
 
-    /// The innermost line of a stack that is the program's own.
+    /// The innermost line of a stack in the user's program.
     pub(super) fn frame(&mut self, trace: &Trace, id: StackId) -> Option<ByteArray> {
         let line = || {
             let line = user_line(&trace.tables, id)?;

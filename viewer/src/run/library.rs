@@ -1,4 +1,4 @@
-//! The preloaded library, placed where the loader finds it.
+//! The preloaded library, written to where the loader finds it.
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 
 use crate::cli::output::outcome::Failure;
 
-/// What the binary carries; empty where it was built without.
+/// The library embedded in the binary; empty if it was built without.
 #[cfg(feature = "run")]
 const CARRIED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/library.so"));
 #[cfg(not(feature = "run"))]
 const CARRIED: &[u8] = &[];
 
-/// Names another library than the one that the binary carries.
+/// The environment variable that names another library than the embedded one.
 const VARIABLE: &str = "HIGHWATER_INJECT";
 
 /// The name of the library's file next to the binary.
@@ -22,12 +22,12 @@ const BESIDE: &str = "libhighwater_inject_library.so";
 #[derive(Debug)]
 pub(super) struct Library {
     path: PathBuf,
-    /// Holds the file, where it lies in no cache.
+    /// Keeps the file until the program ends, if it is not in a cache.
     _folder: Option<tempfile::TempDir>,
 }
 
 impl Library {
-    /// Finds the library, or puts what the binary carries into the user's cache.
+    /// Finds the library, or writes the embedded one into the user's cache.
     pub(super) fn provide() -> Result<Self, Failure> {
         if !cfg!(all(target_os = "linux", target_env = "gnu")) {
             let text =
@@ -60,14 +60,14 @@ impl Library {
         Ok(Self { path, _folder: Some(folder) })
     }
 
-    /// A file that can be named to the loader, which takes spaces and colons for the end of a name.
+    /// Returns a path for the file that the loader accepts: it takes spaces and colons for the end of a name.
     fn at(path: &Path) -> Option<Self> {
         let path = std::path::absolute(path).ok()?;
         let is_plain = !path.as_os_str().as_encoded_bytes().iter().any(|byte| b" :\t\n".contains(byte));
         (is_plain && path.is_file()).then_some(Self { path, _folder: None })
     }
 
-    /// The value of `LD_PRELOAD` with this library behind those that are in it.
+    /// Returns the value of `LD_PRELOAD` with this library after those already in it.
     pub(super) fn among(&self, others: Option<OsString>) -> OsString {
         let mut all = others.unwrap_or_default();
         if !all.is_empty() {
@@ -78,14 +78,14 @@ impl Library {
     }
 }
 
-/// The user's own cache, as other programs find it.
+/// Returns the user's cache folder.
 fn cache_folder() -> Option<PathBuf> {
     let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")))?;
     Some(cache.join("highwater"))
 }
 
-/// Puts `content` into `folder` under a name that tells its content, unless it is there. Whoever looks sees all of it or
+/// Writes `content` into `folder` under a name derived from it, unless it is there. Other processes see all of it or
 /// nothing.
 fn put(folder: &Path, content: &[u8]) -> io::Result<PathBuf> {
     std::fs::create_dir_all(folder)?;
@@ -99,7 +99,7 @@ fn put(folder: &Path, content: &[u8]) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// Tells one content from another: FNV-1a, over words.
+/// Returns a hash of the content: FNV-1a, over words.
 fn checksum(content: &[u8]) -> u64 {
     let word = |chunk: &[u8]| chunk.iter().fold(0_u64, |word, &byte| word << 8 | u64::from(byte));
     content.chunks(8).fold(0xcbf2_9ce4_8422_2325, |sum, chunk| (sum ^ word(chunk)).wrapping_mul(0x0100_0000_01b3))

@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 
 use crate::cli::output::outcome::Failure;
 
-/// A program that is there.
+/// A program that exists.
 #[derive(Debug)]
 pub(super) struct Program {
     path: PathBuf,
 }
 
 impl Program {
-    /// Finds the program that the first word names, as a shell does.
+    /// Finds the program named by the first word, as a shell does.
     pub(super) fn find(words: &[OsString]) -> Result<Self, Failure> {
         let word = words.first().cloned().unwrap_or_default();
         let is_path = Path::new(&word).components().count() > 1 || word.as_encoded_bytes().contains(&b'/');
@@ -46,12 +46,12 @@ impl Program {
         self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
-    /// The system did not run it.
+    /// Explains why the system did not start it.
     pub(super) fn cannot_start(&self, why: &io::Error) -> Failure {
         Failure::Usage(format!("cannot run {}: {why}", self.path.display()))
     }
 
-    /// Why the loader puts no library into this program, if that can be seen from its file.
+    /// Returns why the loader does not preload the library into this program, if its file shows that.
     pub(super) fn resists(&self) -> Option<String> {
         let name = self.name();
         #[cfg(unix)]
@@ -72,7 +72,7 @@ impl Program {
     }
 }
 
-/// Whether somebody may run this file.
+/// Returns whether the current user may execute this file.
 fn can_be_run(path: &Path) -> bool {
     let Ok(facts) = std::fs::metadata(path) else { return false };
     #[cfg(unix)]
@@ -82,7 +82,7 @@ fn can_be_run(path: &Path) -> bool {
     facts.is_file() && may_be
 }
 
-/// Who loads a program's libraries.
+/// The loader of a program's libraries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Loader {
     Usual,
@@ -90,7 +90,7 @@ enum Loader {
     Foreign,
 }
 
-/// Who loads the program that begins with `start`; none if that is no program, such as a script.
+/// Returns the loader of the program that begins with `start`; `None` if that is not a program, such as a script.
 fn loaded_by(start: &[u8]) -> Option<Loader> {
     let number = |at: usize, bytes: usize| {
         let field = start.get(at..at.checked_add(bytes)?)?;

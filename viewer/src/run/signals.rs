@@ -1,4 +1,4 @@
-//! Signals received while a program runs, and waiting for its end.
+//! Handles signals while a program runs, and waits for its end.
 #![cfg_attr(all(target_os = "linux", target_env = "gnu"), expect(unsafe_code, reason = "passes a signal on"))]
 
 use std::io;
@@ -7,18 +7,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How long a signal, or the end, may go unseen.
+/// Interval of polling for signals and for the end of the program.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Signals that do not end us while the program runs.
+/// Signals that do not terminate this process while the program runs.
 #[derive(Debug)]
 pub(super) struct Signals {
-    /// Those that are passed on, and whether each came.
+    /// Signals that are passed on, and whether each was received.
     passed_on: Vec<(i32, Arc<AtomicBool>)>,
 }
 
 impl Signals {
-    /// Takes signals from now on. A key that interrupts goes to the program from the terminal, and ends us with it.
+    /// Handles signals from now on. The terminal sends an interrupt to the program too, which then ends.
     pub(super) fn catch() -> io::Result<Self> {
         let mut passed_on = Vec::new();
         #[cfg(unix)]
@@ -35,7 +35,7 @@ impl Signals {
         Ok(Self { passed_on })
     }
 
-    /// Waits for the program's end, and passes on what is sent to us.
+    /// Waits for the program's end, and passes on received signals.
     pub(super) fn wait(&self, mut child: Child) -> io::Result<ExitStatus> {
         let mut pause = Duration::from_micros(100);
         loop {

@@ -23,14 +23,14 @@ const MOST_FILES: usize = 16;
 pub(super) fn tell(program: &Program, file: &Path, claims: &Path) {
     let mut out = io::stderr().lock();
     let page = &mut Page::for_stderr(&mut out);
-    // Nobody reads it: then nobody misses it.
+    // If standard error is closed, nobody reads it.
     let _ = match files_of_run(file, claims).as_slice() {
         [] => tell_of_nothing(program, page),
         files => tell_of(program, files, page),
     };
 }
 
-/// The recordings of a run, as its processes claimed them: first the one whose name was asked for, then others by name.
+/// The recordings of a run, as its processes claimed them: first the requested name, then others by name.
 fn files_of_run(file: &Path, claims: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(claims).into_iter().flatten().flatten();
     let claimed = entries.filter_map(|entry| std::fs::read_to_string(entry.path()).ok());

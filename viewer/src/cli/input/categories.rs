@@ -13,7 +13,7 @@ use crate::cli::output::outcome::Failure;
 
 /// Reads `file`, and assigns categories by `choice`.
 pub fn read_with(file: &Path, choice: &CategoryChoice) -> Result<Recording, Failure> {
-    // A rules file with mistakes is told before a long reading.
+    // Errors in a rules file are reported before a long read.
     let rules = rules(choice)?;
     let mut recording = read(file)?;
     apply(&mut recording, choice, rules.as_ref());
@@ -45,7 +45,7 @@ fn rules(choice: &CategoryChoice) -> Result<Option<Rules>, Failure> {
 }
 
 fn apply(recording: &mut Recording, choice: &CategoryChoice, rules: Option<&Rules>) {
-    // What was guessed when a .snap was written is stored in it.
+    // A .snap file stores what was guessed when it was written.
     let is_asked = choice.categories.is_some() || recording.format.kind != FileKind::Snap;
     if let (Some(rules), true) = (rules, is_asked) {
         guess(&mut recording.trace, rules);

@@ -1,4 +1,4 @@
-//! Which devices an answer covers, and how its first line names them.
+//! Selects the devices of a report, and names them in its first line.
 
 use highwater_analysis::Metric;
 use highwater_snapshots::{DeviceId, Trace};
@@ -8,13 +8,13 @@ use crate::cli::output::outcome::Failure;
 
 const HOST: &str = "host memory";
 
-/// What the first line of an answer about `device` begins with: `On device 1 of 3: ` where the recording has several
-/// devices, else nothing.
+/// Returns the beginning of the first line of a report about `device`: `On device 1 of 3: ` if the recording has
+/// several devices, else nothing.
 pub fn on_device(trace: &Trace, device: DeviceId) -> String {
     on_devices(trace, &[device])
 }
 
-/// The same of an answer about several devices: `On all 3 devices: `, `On devices 0, 2 of 3: `.
+/// Returns the same for a report about several devices: `On all 3 devices: `, `On devices 0, 2 of 3: `.
 pub fn on_devices(trace: &Trace, devices: &[DeviceId]) -> String {
     match where_phrase(trace, devices) {
         Some((preposition, phrase)) => format!("{}{} {phrase}: ", preposition[..1].to_uppercase(), &preposition[1..]),
@@ -22,8 +22,7 @@ pub fn on_devices(trace: &Trace, devices: &[DeviceId]) -> String {
     }
 }
 
-/// Where something of `device` was, for the middle of a sentence: ` on device 1 of 3` where the recording has several
-/// devices, else nothing.
+/// Names `device` within a sentence: ` on device 1 of 3` if the recording has several devices, else nothing.
 pub fn where_on(trace: &Trace, device: DeviceId) -> String {
     where_phrase(trace, &[device]).map_or_else(String::new, |(preposition, phrase)| format!(" {preposition} {phrase}"))
 }
@@ -33,7 +32,8 @@ fn where_phrase(trace: &Trace, devices: &[DeviceId]) -> Option<(&'static str, St
     Some((if phrase == HOST { "in" } else { "on" }, phrase))
 }
 
-/// `device 1 of 3`, `all 3 devices`, `devices 0, 2 of 3`, `host memory`; `None` where the recording has one device only.
+/// Names devices: `device 1 of 3`, `all 3 devices`, `devices 0, 2 of 3`, `host memory`; `None` if the recording has
+/// only one device.
 pub fn phrase(trace: &Trace, devices: &[DeviceId]) -> Option<String> {
     let known = trace.device_ids();
     if known.len() < 2 {
@@ -55,8 +55,8 @@ pub fn phrase(trace: &Trace, devices: &[DeviceId]) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(" and "))
 }
 
-/// The devices that a verdict covers: the one that was asked for, which must be in the recording, else all; host memory
-/// only where it is asked for or there is nothing else.
+/// Returns the devices that a verdict covers: the requested one, which must be in the recording, else all; host memory
+/// only if requested or if there is nothing else.
 pub fn covered(trace: &Trace, wanted: Option<u16>) -> Result<Vec<DeviceId>, Failure> {
     if wanted.is_some() {
         return Ok(vec![choose_device(trace, wanted)?]);
@@ -70,7 +70,7 @@ pub fn covered(trace: &Trace, wanted: Option<u16>) -> Result<Vec<DeviceId>, Fail
     })
 }
 
-/// The devices that are compared: those that are asked for, which must be in their recordings, else the default ones.
+/// Returns the devices to compare: the requested ones, which must be in their recordings, else the default ones.
 pub fn compared_devices(
     traces: [&Trace; 2],
     wanted: [Option<u16>; 2],
@@ -86,8 +86,8 @@ pub fn compared_devices(
     Ok(devices)
 }
 
-/// The devices to compare by default: the same one in both recordings where both have it, by preference the one that ran
-/// out of memory. Where both recordings ran out of memory, on each side the device that did.
+/// Returns the devices to compare by default: the same one if both recordings have it, preferably the one that ran out
+/// of memory. If both ran out of memory, on each side the device that did.
 fn default_devices([a, b]: [&Trace; 2]) -> [DeviceId; 2] {
     let main = [a, b].map(Trace::main_device);
     let shared = |side: usize| {
@@ -95,14 +95,14 @@ fn default_devices([a, b]: [&Trace; 2]) -> [DeviceId; 2] {
         [a, b].iter().all(|trace| trace.device_ids().contains(&device)).then_some([device; 2])
     };
     match [a, b].map(|trace| !trace.ooms.is_empty()) {
-        // Each ran out of memory on a device of its own.
+        // They ran out of memory on different devices.
         [true, true] => main,
         [false, true] => shared(1).or_else(|| shared(0)).unwrap_or(main),
         _ => shared(0).or_else(|| shared(1)).unwrap_or(main),
     }
 }
 
-/// A failure with the side that it is of, 0 for A and 1 for B, where that can be said.
+/// Adds the side to an error, 0 for A and 1 for B, if the text can name it.
 pub fn of_side(failure: Failure, side: usize) -> Failure {
     match failure {
         Failure::Usage(text) => Failure::Usage(format!("{}: {text}", ["A", "B"][side])),

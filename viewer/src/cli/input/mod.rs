@@ -1,4 +1,4 @@
-//! What commands read: recordings, devices, rules for categories.
+//! The input of commands: recordings, devices, rules for categories.
 
 pub mod recording;
 pub mod devices;

@@ -1,4 +1,4 @@
-//! Reads recordings, chooses devices and filters blocks, for every command.
+//! Reads recordings, selects devices and filters blocks, for all commands.
 
 use std::io::IsTerminal as _;
 use std::ops::ControlFlow;
@@ -18,14 +18,17 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::cli::output::outcome::Failure;
 
-/// A recording that was read, and what it was read from.
+/// A recording, and the file that it was read from.
 pub use highwater_pytorch::open::Opened as Recording;
 
-/// A file of this many bytes is read before anybody wonders.
+/// Files of fewer bytes are read without a progress bar.
 const QUICK_BYTES: u64 = 16 << 20;
 
-/// Reads the recording `file`, or standard input for `-`. Fails too where the file is cut off or damaged so that no event
-/// can be read.
+/// Reads the recording `file`, or standard input for `-`.
+///
+/// # Errors
+///
+/// Fails if the file cannot be read, also if it is truncated or damaged so that no event can be read.
 pub fn read(file: &Path) -> Result<Recording, Failure> {
     let recording = read_any(file)?;
     if recording.trace.is_unreadable() {
@@ -34,7 +37,7 @@ pub fn read(file: &Path) -> Result<Recording, Failure> {
     Ok(recording)
 }
 
-/// As [`read`], but also where no event can be read. On a terminal a bar shows the progress of a large file.
+/// Like [`read`], but also succeeds if no event can be read. On a terminal a bar shows the progress of a large file.
 pub fn read_any(file: &Path) -> Result<Recording, Failure> {
     if file.is_dir() {
         let text =
@@ -55,7 +58,7 @@ pub fn read_any(file: &Path) -> Result<Recording, Failure> {
     opened.map_err(|source| Failure::Read { file: file.to_owned(), source })
 }
 
-/// A bar on standard error for the reading of a file; nothing where that is no terminal.
+/// Returns a progress bar on standard error for reading a file; hidden unless that is a terminal.
 fn reading_bar(doing: String) -> ProgressBar {
     let bar = spinner(doing);
     let template = "{spinner} {msg} {bytes}{prefix} ({elapsed})";
@@ -63,7 +66,7 @@ fn reading_bar(doing: String) -> ProgressBar {
     bar
 }
 
-/// Shows how far reading is: a bar where it is known how much there is.
+/// Shows the progress of reading: a bar if the total is known.
 fn show(bar: &ProgressBar, now: Progress) {
     if now.bytes != u64::MAX && bar.length() != Some(now.bytes) {
         let template = "{spinner} {msg} [{bar:24}] {bytes} of {total_bytes}{prefix} ({elapsed})";
@@ -76,8 +79,12 @@ fn show(bar: &ProgressBar, now: Progress) {
     }
 }
 
-/// Reads and sums up the recordings of `folder`, each by `open`; on a terminal a bar shows how many are done. Fails where
-/// the folder cannot be listed, or none of its files is a recording that can be read.
+/// Reads the recordings of `folder`, each by `open`, and keeps their summaries; on a terminal a bar shows how many are
+/// done.
+///
+/// # Errors
+///
+/// Fails if the folder cannot be listed, or if none of its files is a readable recording.
 pub fn read_fleet(
     folder: &Path,
     open: impl Fn(&Path) -> Result<Trace, highwater_snapshots::Error> + Sync,
@@ -98,7 +105,7 @@ pub fn list(paths: &[PathBuf]) -> Result<Inputs, Failure> {
     })
 }
 
-/// Reads and sums up `inputs`, each by `open`; on a terminal a bar shows how many are done.
+/// Reads `inputs`, each by `open`, and keeps their summaries; on a terminal a bar shows how many are done.
 pub fn read_inputs(inputs: &Inputs, open: impl Fn(&Path) -> Result<Trace, highwater_snapshots::Error> + Sync) -> Fleet {
     let bar = counting_bar(format!("reading {}", inputs.name()), inputs.len());
     let watch = |done: usize| {
@@ -110,7 +117,7 @@ pub fn read_inputs(inputs: &Inputs, open: impl Fn(&Path) -> Result<Trace, highwa
     fleet.unwrap_or_default()
 }
 
-/// Why there is nothing to tell of `fleet`.
+/// Returns why `fleet` has no readable recording.
 pub fn nothing_to_read(fleet: &Fleet) -> String {
     let reason = |(path, why): &(PathBuf, String)| {
         let path = path.display().to_string();
@@ -127,7 +134,7 @@ pub fn nothing_to_read(fleet: &Fleet) -> String {
     }
 }
 
-/// A bar on standard error for work on many files; nothing where that is no terminal.
+/// Returns a progress bar on standard error for work on many files; hidden unless that is a terminal.
 pub fn counting_bar(doing: String, count: usize) -> ProgressBar {
     let bar = spinner(doing);
     let template = "{spinner} {msg} [{bar:24}] {human_pos} of {human_len} ({elapsed})";
@@ -136,7 +143,7 @@ pub fn counting_bar(doing: String, count: usize) -> ProgressBar {
     bar
 }
 
-/// A spinner on standard error while something takes long; nothing where that is no terminal.
+/// Returns a spinner on standard error for long work; hidden unless that is a terminal.
 pub fn spinner(doing: String) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
@@ -147,7 +154,7 @@ pub fn spinner(doing: String) -> ProgressBar {
     spinner
 }
 
-/// Returns the requested device, which must be in the recording; else the default one.
+/// Returns the requested device, which must be in the recording, else the default one.
 pub fn choose_device(trace: &Trace, wanted: Option<u16>) -> Result<DeviceId, Failure> {
     let Some(wanted) = wanted.map(DeviceId) else {
         return Ok(trace.main_device());
@@ -176,12 +183,12 @@ pub fn check_metric(trace: &Trace, device: DeviceId, metric: Metric) -> Result<(
     Ok(())
 }
 
-/// Whether the recording says which operations or modules allocated; PyTorch's do not.
+/// Returns whether the recording names the operations or modules that allocated; PyTorch's do not.
 pub fn names_operations(trace: &Trace) -> bool {
     !trace.tables.scopes.is_empty() || trace.tables.ops.iter().any(|op| op.name.is_some())
 }
 
-/// Makes every block that `filter` leaves out count nothing, so that totals and peaks are of the others alone.
+/// Sets the sizes of all blocks that `filter` leaves out to zero, so that totals and peaks are of the others alone.
 /// Events keep their numbers.
 pub fn keep_only(trace: &mut Trace, filter: &Filter) {
     if filter.is_empty() {

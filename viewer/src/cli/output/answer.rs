@@ -1,4 +1,4 @@
-//! Prints the answer about one recording, as one JSON object or as a page.
+//! Prints the report about one recording, as one JSON object or as text.
 
 use std::io;
 
@@ -9,10 +9,11 @@ use crate::cli::output::caveats;
 use crate::cli::output::outcome::{Failure, Status};
 use crate::cli::output::page::Page;
 
-/// Prints the answer about `trace`: its figures as JSON if `is_json`, else what is incomplete, and then the page.
+/// Prints the report about `trace`: its figures as JSON if `is_json`, else what is incomplete, and then the text.
 ///
 /// # Errors
-/// If standard output takes no more.
+///
+/// Fails if standard output cannot be written.
 pub fn answer<F: Serialize>(
     trace: &Trace,
     is_json: bool,

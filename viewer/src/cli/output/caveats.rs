@@ -1,4 +1,4 @@
-//! What limits trust in an answer, as figures and as sentences.
+//! The limits of a report's accuracy, as figures and as sentences.
 
 use std::io;
 
@@ -11,15 +11,15 @@ use serde::Serialize;
 
 use crate::cli::output::page::Page;
 
-/// The facts of [`Trust`] and what else limits trust, and whether there is any of that.
+/// The facts of [`Trust`] and other limits of the accuracy, and whether there are any.
 #[derive(Clone, Debug, Serialize)]
 pub struct TrustFigures {
     complete: bool,
     #[serde(flatten)]
     facts: Trust,
-    /// Steps or phases rest on annotations that were guessed from stacks.
+    /// Whether steps or phases come from annotations guessed from stacks.
     phases_guessed: bool,
-    /// Uses of blocks that were not live, which readers count themselves.
+    /// Uses of blocks that were not live, which only readers count.
     unmatched_uses: u64,
 }
 
@@ -40,8 +40,8 @@ pub fn problem_texts(trace: &Trace) -> Vec<String> {
     trace.problems.iter().map(ToString::to_string).collect()
 }
 
-/// Says before the answer that the recording, called `name` among several, is cut off or could not be read in full;
-/// nothing where it was.
+/// Warns before the report that the recording, named `name` among several, is truncated or could not be read in full;
+/// prints nothing if it is complete.
 pub fn lead(trace: &Trace, name: &str, page: &mut Page<'_>) -> io::Result<()> {
     if !trace.is_partial() {
         return Ok(());
@@ -71,7 +71,7 @@ fn warn(text: &str, page: &mut Page<'_>) -> io::Result<()> {
     page.broken(0, text).iter().try_for_each(|line| page.warning(line))
 }
 
-/// How many requests failed on `devices`.
+/// Returns how many requests failed on `devices`.
 pub fn failed_requests(trace: &Trace, devices: &[DeviceId]) -> u64 {
     if trace.ooms.is_empty() {
         return 0;
@@ -80,7 +80,8 @@ pub fn failed_requests(trace: &Trace, devices: &[DeviceId]) -> u64 {
     trace.events.kind.iter().zip(&trace.events.device).filter(is_failed).count() as u64
 }
 
-/// That requests failed on `devices`, so that peaks and advice hold only up to there; `None` if none did.
+/// Returns a warning that requests failed on `devices`, so that peaks and advice hold only up to there; `None` if none
+/// did.
 pub fn out_of_memory(trace: &Trace, devices: &[DeviceId]) -> Option<String> {
     let failed = failed_requests(trace, devices);
     let requests = count_of(failed, "request");
@@ -89,15 +90,15 @@ pub fn out_of_memory(trace: &Trace, devices: &[DeviceId]) -> Option<String> {
     })
 }
 
-/// At most so many problems are told where they are not what was asked for.
+/// Maximum number of problems printed by commands that are not about them.
 const TOLD: usize = 5;
 
-/// Prints what limits trust, and the problems of the file; nothing if there are none.
+/// Prints the limits of the accuracy, and the problems of the file; nothing if there are none.
 pub fn print(trace: &Trace, page: &mut Page<'_>) -> io::Result<()> {
     print_of(trace, "", page)
 }
 
-/// The same of one of several recordings, which is called `name`.
+/// Prints the same for one of several recordings, named `name`.
 pub fn print_of(trace: &Trace, name: &str, page: &mut Page<'_>) -> io::Result<()> {
     let bare = bare_stacks(trace);
     if trace.is_complete() && trace.problems.is_empty() && bare.is_none() {

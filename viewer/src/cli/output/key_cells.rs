@@ -6,7 +6,7 @@ use highwater_snapshots::{StackId, Trace};
 
 use crate::cli::output::table::Column;
 
-/// A column for each key, which is shortened where the table is too wide.
+/// Returns a column for each key, which is shortened if the table is too wide.
 pub fn key_columns(keys: &[GroupKey]) -> Vec<Column> {
     let column = |key: &GroupKey| match key {
         GroupKey::Frame | GroupKey::Stack => Column::text(key.name()).source_lines(),
@@ -15,8 +15,8 @@ pub fn key_columns(keys: &[GroupKey]) -> Vec<Column> {
     keys.iter().map(column).collect()
 }
 
-/// The cells of each group, of its `keys` values and its stack, which is none where stacks are no key. Stacks take a line
-/// for each of their own lines.
+/// Returns the cells of each group, from its values of `keys` and its stack, which is none if stacks are not a key.
+/// Stacks have one text line for each frame.
 pub fn key_cells<'a>(
     trace: &Trace,
     keys: &[GroupKey],

@@ -11,7 +11,7 @@ use highwater_snapshots::units::{format_bytes, format_signed_bytes};
 use crate::cli::check::{CheckReport, at_moment, headroom, mark, named};
 use crate::cli::input::devices::on_device;
 
-/// The answer of `report` as Markdown, with a link to a picture, by what that shows and where it lies.
+/// Returns `report` as Markdown, with a link to a picture, given by its description and its path.
 pub fn markdown(report: &CheckReport<'_>, picture: Option<(&str, &str)>) -> String {
     let mut out = String::new();
     let _ = writeln!(out, "### Memory: {}\n", if report.has_passed() { "passed" } else { "failed" });
@@ -97,17 +97,18 @@ fn push_difference(out: &mut String, key: GroupKey, differences: &Differences) {
     row("total", "", differences.bytes);
 }
 
-/// A file's name without its folders: these are a runner's, and say nothing.
+/// Returns a file's name without its folders, which are a CI runner's and carry no information.
 fn name_of(file: &Path) -> String {
     file.file_name().map_or_else(|| file.display().to_string(), |name| name.to_string_lossy().into_owned())
 }
 
-/// A name as code, in a table or outside. Names come from files: what would end the cell, the code or the line goes.
+/// Formats a name as code, in a table or outside. Names come from files: characters that would end the cell, the code
+/// or the line are removed.
 fn code(name: &str) -> String {
     format!("`{}`", name.replace('`', "'").replace('|', "\\|").replace(char::is_control, " "))
 }
 
-/// A sentence with names as code in it, whose other characters mean nothing to Markdown.
+/// Escapes a sentence that contains names as code, so that its other characters have no meaning in Markdown.
 fn escaped(text: &str) -> String {
     let part = |(position, part): (usize, &str)| match position % 2 {
         0 => part.replace('<', "&lt;").replace(char::is_control, " "),

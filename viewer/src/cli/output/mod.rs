@@ -1,4 +1,4 @@
-//! What commands print: pages, tables, hints for the next command, exit status.
+//! The output of commands: pages, tables, suggested commands, exit status.
 
 pub mod outcome;
 pub mod wrap;

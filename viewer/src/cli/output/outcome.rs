@@ -1,17 +1,17 @@
-//! How a command ends: its exit status, or why it failed.
+//! The result of a command: its exit status, or why it failed.
 
 use std::process::ExitCode;
 
 pub use highwater_app::files::failure::Failure;
 
-/// How a command that did its work ends.
+/// The result of a command that could do its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// All is well: status 0.
+    /// Success: status 0.
     Fine,
-    /// A budget was broken: status 1.
+    /// A budget was exceeded: status 1.
     Broken,
-    /// The recording is not sound, or its run went wrong: status 2.
+    /// The recording is inconsistent, or its run failed: status 2.
     Unsound,
     /// The status of the program that was run.
     Program(u8),

@@ -1,4 +1,4 @@
-//! The output of a command: a terminal with a width and colours, a pipe, or a test.
+//! The text output of a command: to a terminal with a width and colours, to a pipe, or to a test.
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, Write};
@@ -11,18 +11,18 @@ use crate::cli::output::table::Table;
 use crate::cli::output::terminal::columns;
 use crate::cli::output::wrap::wrapped;
 
-/// An answer on its way out.
+/// The text output of a command.
 pub struct Page<'a> {
     out: &'a mut dyn Write,
-    /// Characters in a line, where that is limited.
+    /// Characters per line, if limited.
     width: Option<usize>,
     is_coloured: bool,
 }
 
-/// Lines are never broken to fewer characters.
+/// Minimum characters of a wrapped line.
 const LEAST_WIDTH: usize = 40;
 
-/// Stands between a command to try next and what it is for.
+/// Separates a suggested command from its purpose.
 const PURPOSE: &str = "   ";
 
 const BOLD: &str = "\x1b[1m";
@@ -31,12 +31,12 @@ const YELLOW: &str = "\x1b[33m";
 const PLAIN: &str = "\x1b[0m";
 
 impl<'a> Page<'a> {
-    /// Without colour and as wide as needed: a pipe, a file.
+    /// Creates a page without colour and of unlimited width: a pipe, a file.
     pub fn plain(out: &'a mut dyn Write) -> Self {
         Self { out, width: None, is_coloured: false }
     }
 
-    /// As standard output is now: its width, and colours if it is a terminal and the environment allows them
+    /// Creates a page for standard output: its width, and colours if it is a terminal and the environment allows them
     /// (`NO_COLOR`, `TERM=dumb`).
     pub fn for_stdout(out: &'a mut dyn Write) -> Self {
         if !io::stdout().is_terminal() {
@@ -47,50 +47,50 @@ impl<'a> Page<'a> {
         Self { out, width: Some(columns()), is_coloured: !is_set("NO_COLOR") && !is_dumb }
     }
 
-    /// For standard error: its width if it is a terminal, without colour.
+    /// Creates a page for standard error: its width if it is a terminal, without colour.
     pub fn for_stderr(out: &'a mut dyn Write) -> Self {
         let width = io::stderr().is_terminal().then(columns);
         Self { out, width, is_coloured: false }
     }
 
-    /// As a terminal of `width` columns without colour.
+    /// Creates a page like a terminal of `width` columns, without colour.
     pub fn of_width(out: &'a mut dyn Write, width: usize) -> Self {
         Self { out, width: Some(width), is_coloured: false }
     }
 
-    /// Characters in a line, where that is limited.
+    /// Returns the characters per line, if limited.
     pub fn width(&self) -> Option<usize> {
         self.width
     }
 
-    /// The answer, in a sentence.
+    /// Prints the main statement of a report.
     pub fn headline(&mut self, text: &str) -> io::Result<()> {
         self.text(BOLD, text)
     }
 
-    /// A line of plain text, broken between words where it is wider than the page.
+    /// Prints plain text, wrapped to the page.
     pub fn line(&mut self, text: &str) -> io::Result<()> {
         self.text("", text)
     }
 
-    /// An empty line.
+    /// Prints an empty line.
     pub fn gap(&mut self) -> io::Result<()> {
         writeln!(self.out)
     }
 
-    /// `text` in lines that fit the page, broken between words, each after `indent` spaces.
+    /// Wraps `text` to the page, each line after `indent` spaces.
     pub fn broken(&self, indent: usize, text: &str) -> Vec<String> {
         let width = self.width.map_or(usize::MAX, |width| width.saturating_sub(indent).max(LEAST_WIDTH));
         wrapped(text, width).into_iter().map(|line| " ".repeat(indent) + &line).collect()
     }
 
-    /// Something that limits how far the answer can be trusted.
+    /// Prints a limit of the report's accuracy.
     pub fn warning(&mut self, text: &str) -> io::Result<()> {
         self.text(YELLOW, text)
     }
 
-    /// What to ask next, or a remark. A command to try stays on one line, so that it can be pasted; what it is for goes to
-    /// the next line where both are too wide.
+    /// Prints a suggestion or a remark. A suggested command stays on one line, so that it can be pasted; its purpose
+    /// goes to the next line if both do not fit.
     pub fn hint(&mut self, text: &str) -> io::Result<()> {
         match text.split_once(PURPOSE).filter(|_| text.starts_with("Next: ")) {
             Some((command, purpose)) if self.is_too_wide(text) => {
@@ -102,14 +102,14 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// A source line after `indent` spaces, shortened where it is wider than the page.
+    /// Prints a source line after `indent` spaces, shortened if it is wider than the page.
     pub fn source_line(&mut self, indent: usize, text: &str) -> io::Result<()> {
         let room = self.width.map_or(usize::MAX, |width| width.saturating_sub(indent).max(LEAST_WIDTH));
         let line = " ".repeat(indent) + &shorten_line(text, room);
         self.styled("", &line)
     }
 
-    /// A table, its titles dimmed.
+    /// Prints a table, its titles dimmed.
     pub fn table(&mut self, table: &Table) -> io::Result<()> {
         for (position, line) in table.lines(self.width).iter().enumerate() {
             self.styled(if position == 0 { DIM } else { "" }, line)?;
@@ -117,13 +117,13 @@ impl<'a> Page<'a> {
         Ok(())
     }
 
-    /// One JSON object and a line end.
+    /// Prints one JSON object and a line end.
     pub fn json(&mut self, value: &impl Serialize) -> Result<(), serde_json::Error> {
         serde_json::to_writer_pretty(&mut *self.out, value)?;
         writeln!(self.out).map_err(serde_json::Error::io)
     }
 
-    /// The writer itself, for what is streamed.
+    /// Returns the writer, for streamed output.
     pub fn raw(&mut self) -> &mut dyn Write {
         self.out
     }
@@ -132,7 +132,7 @@ impl<'a> Page<'a> {
         self.width.is_some_and(|width| text.chars().count() > width)
     }
 
-    /// Writes `text`, broken between words where it is wider than the page; the lines keep its indentation.
+    /// Writes `text`, wrapped to the page; the lines keep its indentation.
     fn text(&mut self, style: &str, text: &str) -> io::Result<()> {
         if !self.is_too_wide(text) {
             return self.styled(style, text);
@@ -142,7 +142,7 @@ impl<'a> Page<'a> {
         lines.iter().try_for_each(|line| self.styled(style, line))
     }
 
-    /// Writes one line as it is.
+    /// Writes one line unchanged.
     fn styled(&mut self, style: &str, text: &str) -> io::Result<()> {
         let text = printable(text);
         if self.is_coloured && !style.is_empty() {
@@ -153,7 +153,7 @@ impl<'a> Page<'a> {
     }
 }
 
-/// A line without control characters: names come from files, and must not move the cursor or change a terminal.
+/// Removes control characters from a line: names come from files, and must not move the cursor or change the terminal.
 pub fn printable(line: &str) -> Cow<'_, str> {
     if line.contains(char::is_control) {
         Cow::Owned(line.replace(char::is_control, "\u{fffd}"))

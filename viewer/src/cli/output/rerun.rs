@@ -1,10 +1,11 @@
-//! The command that made a recording, with something changed, to run it again.
+//! The command that made a recording, with changes, to run it again.
 
 use highwater_snapshots::units::format_exact_bytes;
 
 use crate::cli::output::shell::quoted;
 
-/// The command line `program` of `highwater record`, with another capacity and settings, into a file of its own.
+/// Returns the command line `program` of `highwater record` with another capacity and settings, writing to another
+/// file.
 pub fn rerun(program: &str, capacity: Option<u64>, alloc_conf: Option<&str>) -> Option<String> {
     let mut words = program.split_whitespace();
     let binary = words.next()?.rsplit(['/', '\\']).next()?;

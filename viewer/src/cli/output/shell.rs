@@ -7,12 +7,13 @@ use highwater_app::files::is_stdin;
 
 use crate::args::{Arguments, Given};
 
-/// `Next: highwater peak step.snap --by op,scope   for …`.
+/// Formats a suggested command: `Next: highwater peak step.snap --by op,scope   for …`.
 pub fn next_command(command: &[&str], file: &Path, options: &[&str], what_for: &str) -> String {
     next_with(command, &[file], options, &Given::default(), what_for)
 }
 
-/// The same of several files, with those of the `given` options that the command takes and `options` does not have.
+/// Formats the same for several files, with the `given` options that the command accepts and `options` does not
+/// contain.
 pub fn next_with(command: &[&str], files: &[&Path], options: &[&str], given: &Given, what_for: &str) -> String {
     let name = |file: &&Path| if is_stdin(file) { "FILE".to_owned() } else { quoted(&file.display().to_string()) };
     let mut words: Vec<String> = command.iter().map(|word| (*word).to_owned()).collect();
@@ -27,7 +28,7 @@ pub fn next_with(command: &[&str], files: &[&Path], options: &[&str], given: &Gi
     format!("Next: highwater {}   {what_for}", words.join(" "))
 }
 
-/// Whether `command` has `option` and takes `value` for it.
+/// Returns whether `command` has `option` and accepts `value` for it.
 fn takes(command: &[&str], option: &str, value: &str) -> bool {
     let all = Arguments::command();
     let Some(command) = command.first().and_then(|name| all.find_subcommand(name)) else { return false };
@@ -37,7 +38,7 @@ fn takes(command: &[&str], option: &str, value: &str) -> bool {
     })
 }
 
-/// A word as a shell takes it: in single quotes where it has more than plain letters.
+/// Quotes a word for a shell: in single quotes if it has characters other than plain letters.
 pub fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "-_./:=,+@%".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {

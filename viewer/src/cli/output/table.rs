@@ -1,11 +1,11 @@
-//! Rows of text in aligned columns, no wider than the page.
+//! Tables with aligned columns, no wider than the page.
 
 use highwater_snapshots::line_text::{LineText, shorten_line, unique_suffixes};
 use highwater_snapshots::units::format_bytes;
 
 use crate::cli::output::wrap::wrapped;
 
-/// At which end of its column a cell stands.
+/// The alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
     /// Text.
@@ -14,10 +14,10 @@ pub enum Align {
     Right,
 }
 
-/// How the cells of a column fit into fewer characters.
+/// How the cells of a column are shortened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fit {
-    /// They do not.
+    /// Never.
     Never,
     /// Cut at the end.
     Cut,
@@ -86,27 +86,27 @@ pub struct Table {
 /// Spaces before each column.
 const GAP: usize = 2;
 
-/// A column whose cells are cut keeps at least so many characters.
+/// Minimum characters of a column whose cells are shortened.
 const LEAST: usize = 12;
 
-/// Characters that a column whose cells are cut keeps while optional columns can be left out instead.
+/// Characters that a shortened column keeps while optional columns can be left out instead.
 const COMFORTABLE: usize = 24;
 
 impl Table {
-    /// A table without rows.
+    /// Creates a table without rows.
     pub fn new(columns: Vec<Column>) -> Self {
         Self { columns, rows: Vec::new() }
     }
 
-    /// Appends a row; cells that are missing at its end are empty.
+    /// Appends a row; missing cells at its end are empty.
     pub fn push(&mut self, cells: Vec<String>) {
         assert!(cells.len() <= self.columns.len(), "a row has no more cells than the table has columns");
         self.rows.push(cells);
     }
 
-    /// The table as lines, titles first, none wider than `page_width` if the columns that can be cut allow it. If it would
-    /// be wider, source lines lose the folders that do not distinguish them, then optional columns are left out, then cells
-    /// are cut.
+    /// Returns the table as lines, titles first, none wider than `page_width` if the columns that can be shortened
+    /// allow it. If it would be wider, source lines lose the folders that do not distinguish them, then optional
+    /// columns are left out, then cells are shortened.
     pub fn lines(&self, page_width: Option<usize>) -> Vec<String> {
         let table = self.without_empty();
         let is_wide = |page: &usize| line_width(&table.widths(None)) > *page;
@@ -116,7 +116,7 @@ impl Table {
         }
     }
 
-    /// Without the optional columns in which nothing stands.
+    /// Returns the table without the optional columns that are empty.
     fn without_empty(&self) -> Self {
         let mut table = self.clone();
         for at in (0..self.columns.len()).rev().filter(|&at| self.columns[at].is_optional) {
@@ -149,7 +149,7 @@ impl Table {
         self
     }
 
-    /// Leaves out the folders of column `at` that are the same for all source lines of a name.
+    /// Removes from column `at` the folders that all source lines of a name share.
     fn shorten_paths(&mut self, at: usize) {
         let cells = self.rows.iter().filter_map(|row| row.get(at));
         let lines: Vec<&str> = cells.flat_map(|cell| cell.lines()).collect();
@@ -160,7 +160,7 @@ impl Table {
         }
     }
 
-    /// The widths below which columns are not cut: `least`, or more for source lines, whose file name and line number stay.
+    /// Returns the minimum widths of columns: `least`, or more for source lines, whose file name and line number stay.
     fn least_widths(&self, least: usize) -> Vec<usize> {
         let of = |(at, width): (usize, usize)| match self.columns[at].fit {
             Fit::SourceLine => {
@@ -191,7 +191,7 @@ impl Table {
         let Some(page) = page_width else { return widths };
         let least = self.least_widths(LEAST);
         let mut excess = line_width(&widths).saturating_sub(page);
-        // The widest first, so that several end up alike.
+        // The widest first, so that several end up equally wide.
         while excess > 0 {
             let cuttable = (0..widths.len()).filter(|&at| widths[at] > least[at]);
             let Some(widest) = cuttable.max_by_key(|&at| widths[at]) else {
@@ -234,7 +234,7 @@ impl Table {
     }
 }
 
-/// The width of a source line's file name and number, which stay where the line is shortened; 0 where it has none.
+/// Returns the width of a source line's file name and number, which are never cut; 0 if it has none.
 fn place_width(text: &str) -> usize {
     match LineText::parse(text) {
         LineText { line: 0, .. } => 0,
@@ -242,12 +242,12 @@ fn place_width(text: &str) -> usize {
     }
 }
 
-/// The width of a line of columns of these widths.
+/// Returns the width of a line with columns of these widths.
 fn line_width(widths: &[usize]) -> usize {
     widths.iter().map(|width| width + GAP).sum()
 }
 
-/// `text` in at most `width` characters; what is cut is marked.
+/// Shortens `text` to `width` characters, marked by an ellipsis.
 pub fn cut(text: &str, width: usize) -> String {
     if length(text) <= width {
         return text.to_owned();
@@ -256,7 +256,7 @@ pub fn cut(text: &str, width: usize) -> String {
     kept.trim_end().to_owned() + "…"
 }
 
-/// `text` in at most `width` characters, cut between two of its entries if one fits, which is marked by `, …`.
+/// Shortens `text` to `width` characters, between two of its entries if one fits, marked by `, …`.
 fn cut_entries(text: &str, width: usize) -> String {
     if length(text) <= width {
         return text.to_owned();
@@ -266,7 +266,7 @@ fn cut_entries(text: &str, width: usize) -> String {
     longest.map_or_else(|| cut(text, width), |head| format!("{head}, …"))
 }
 
-/// `part` of `whole` as a bar of at most `width` characters, exact to an eighth of one.
+/// Draws `part` of `whole` as a bar of at most `width` characters, exact to an eighth of a character.
 pub fn bar(part: u64, whole: u64, width: usize) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     if whole == 0 {
@@ -277,7 +277,7 @@ pub fn bar(part: u64, whole: u64, width: usize) -> String {
     "█".repeat(eighths / 8) + EIGHTHS[eighths % 8]
 }
 
-/// `part` of `whole` in percent: `12.3%`.
+/// Formats `part` of `whole` in percent: `12.3%`.
 pub fn percent(part: u64, whole: u64) -> String {
     if whole == 0 {
         return String::new();
@@ -289,7 +289,7 @@ fn length(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Three cells: the bytes, their share of `total`, and a bar of it.
+/// Returns three cells: the bytes, their share of `total`, and a bar of it.
 pub fn bytes_cells(bytes: u64, total: u64) -> [String; 3] {
     [format_bytes(bytes), percent(bytes, total), bar(bytes, total, 12)]
 }

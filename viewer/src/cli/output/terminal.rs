@@ -3,7 +3,7 @@
 /// The width of a terminal that does not report it.
 const USUAL_WIDTH: usize = 80;
 
-/// Columns of the terminal, or of `COLUMNS` where it does not say, or 80.
+/// Returns the columns of the terminal, of `COLUMNS` if it does not report them, or 80.
 pub(crate) fn columns() -> usize {
     let set = || std::env::var("COLUMNS").ok()?.parse().ok().filter(|width| *width > 0);
     columns_of_stdout().or_else(set).unwrap_or(USUAL_WIDTH)
@@ -14,7 +14,7 @@ fn columns_of_stdout() -> Option<usize> {
     columns_of(std::io::stdout())
 }
 
-/// Columns of a terminal, also where it says that it has no rows; none where it does not say.
+/// Returns the columns of a terminal, even if it reports no rows; `None` if it does not report them.
 #[cfg(unix)]
 fn columns_of(terminal: impl std::os::fd::AsFd) -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(terminal).ok()?;

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// `text` in lines of at most `width` characters, broken between words, but never between a number and its unit.
+/// Splits `text` into lines of at most `width` characters, between words, but never between a number and its unit.
 pub fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     let mut words = text.split(' ').peekable();
@@ -22,13 +22,13 @@ pub fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Whether `word` is a number: `5.58`, `(1,234`, `−3`.
+/// Returns whether `word` is a number: `5.58`, `(1,234`, `−3`.
 fn is_number(word: &str) -> bool {
     let digits = word.trim_start_matches(|c: char| "([+−-~".contains(c));
     digits.starts_with(|c: char| c.is_ascii_digit()) && digits.chars().all(|c| c.is_ascii_digit() || ".,".contains(c))
 }
 
-/// Whether `word` is a unit, with what punctuation follows: `GiB`, `ms).`.
+/// Returns whether `word` is a unit, with punctuation: `GiB`, `ms).`.
 fn is_unit(word: &str) -> bool {
     const UNITS: [&str; 12] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ns", "µs", "ms", "s", "%"];
     UNITS.contains(&word.trim_end_matches(|c: char| ".,;:!?)]".contains(c)))
