@@ -1,4 +1,4 @@
-//! The only way to build a trace: takes events as recorded and keeps every invariant.
+//! Builds a trace from events as recorded and checks every invariant. There is no other way to build one.
 
 use std::collections::HashMap;
 
@@ -297,7 +297,7 @@ impl TraceBuilder {
         self.device(self.trace.blocks.device[row]).requested -= bytes;
     }
 
-    /// Ends a block whose frees the recording missed, at the event that proves it gone.
+    /// Ends a block whose free was not recorded, at the event that proves that it was freed.
     fn end_block(&mut self, block: BlockId, event: EventId) {
         let row = block.0 as usize;
         if !self.trace.blocks.free_requested[row].is_some() {

@@ -39,7 +39,7 @@ macro_rules! vocabulary {
 }
 
 vocabulary!(
-    /// The purpose of a block, known where it is allocated; recordings of this crate never guess it.
+    /// The purpose of a block, set where it is allocated; the crate's own recordings never contain guessed ones.
     Category {
         /// A weight that an optimizer changes.
         Parameter = "parameter",
@@ -49,7 +49,7 @@ vocabulary!(
         Gradient = "gradient",
         /// A forward result saved for backward.
         Activation = "activation",
-        /// State that an optimizer keeps between steps.
+        /// State of an optimizer that persists between steps.
         OptimizerState = "optimizer_state",
         /// Data that the program feeds in.
         Input = "input",

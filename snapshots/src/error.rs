@@ -18,7 +18,7 @@ pub enum Error {
     },
     /// Nothing in the file.
     Empty,
-    /// The first bytes are those of no format that we read.
+    /// The first bytes match none of the supported formats.
     UnknownFormat {
         /// What the content looks like instead.
         found: String,
@@ -130,8 +130,7 @@ impl std::error::Error for Error {
 const NO_PATH: &str = "the input";
 
 impl Error {
-    /// Why taking bytes from an input failed: the error of ours that a layer below wrapped, else that of the operating
-    /// system.
+    /// Returns the cause of a failed read: the Highwater error that a layer below wrapped, else the operating system's.
     pub fn from_input(source: std::io::Error) -> Self {
         Self::Io { doing: "read the recording", source, path: NO_PATH.into() }.unwrapped()
     }
@@ -147,7 +146,7 @@ impl Error {
         }
     }
 
-    /// The error with `path` as its file, where it names none.
+    /// Returns the error with `path` as its file, if it has none.
     pub fn with_path(self, path: &Path) -> Self {
         match self {
             Self::Io { doing, source, path: none } if none.as_os_str() == NO_PATH => {

@@ -17,7 +17,7 @@ macro_rules! kinds {
             /// Every kind, in the order of their codes.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// The one spelling; PyTorch's where it has one.
+            /// Returns the name; PyTorch's if it has one.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $text,)+ }
             }

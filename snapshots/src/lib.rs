@@ -1,7 +1,7 @@
 //! Memory recordings: events and tables, the trace built from them, and the `.snap` format.
 //!
-//! No globals and no clock; threads only through rayon, with the feature `parallel`.
-//! Modules are in layer order: each uses only what is declared above it.
+//! No globals and no clock; threads only through rayon, with the feature `parallel`. Modules are declared in layer
+//! order: each uses only modules declared above it.
 
 pub mod units;
 #[cfg(feature = "suggest")]

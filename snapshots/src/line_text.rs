@@ -61,8 +61,8 @@ impl std::fmt::Display for LineText<'_> {
 /// Where PyTorch generates the classes of autograd's nodes.
 const AUTOGRAD_NODES: &str = "torch::autograd::generated::";
 
-/// A function's name without what a Rust compiler adds for closures and blocks: `main::{{closure}}#0` reads `main`.
-/// A name of nothing else keeps its word: `closure`. Of a node of autograd, the name: `MmBackward0`.
+/// Removes what a Rust compiler adds to a function's name for closures and blocks: `main::{{closure}}#0` reads `main`.
+/// If nothing is left, returns the kind: `closure`. For a node of autograd, returns its name: `MmBackward0`.
 pub fn function_text(name: &str) -> Cow<'_, str> {
     if let Some((node, _)) = name.strip_prefix(AUTOGRAD_NODES).and_then(|name| name.split_once("::apply(")) {
         return Cow::Borrowed(node);
@@ -146,7 +146,7 @@ pub fn shorten_line(text: &str, max_chars: usize) -> Cow<'_, str> {
     })
 }
 
-/// The text that `write` makes of as many trailing folders of `path` as fit; of its file name alone if nothing fits.
+/// Applies `write` to the longest end of `path`, in whole folders, that fits; to the file name alone if nothing fits.
 fn shorten_path(path: &str, max_chars: usize, write: impl Fn(&str) -> String) -> String {
     let separator = if path.contains('\\') && !path.contains('/') { '\\' } else { '/' };
     let drive = path.get(..3).filter(|start| start.ends_with(":\\") || start.ends_with(":/")).unwrap_or("");

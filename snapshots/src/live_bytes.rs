@@ -19,7 +19,7 @@ impl LiveBytes {
     }
 }
 
-/// Sums the sizes of blocks that begin and end, and keeps the bounds since the last query.
+/// Sums the sizes of blocks that begin and end, and records the minimum and maximum since the last query.
 #[derive(Clone, Debug, Default)]
 pub struct LiveBytesMeter {
     now: i64,
@@ -44,8 +44,8 @@ impl LiveBytesMeter {
         self.lowest = self.lowest.min(self.now);
     }
 
-    /// An event of `time` comes next. Devices follow one another in a snapshot: where time goes back further than half
-    /// of what has passed, those of another one begin.
+    /// Announces an event of `time`. Devices follow one another in a snapshot: when time goes back by more than half of
+    /// the elapsed time, the events of another device begin.
     #[inline]
     pub fn at_time(&mut self, time: u64) {
         match &mut self.times {

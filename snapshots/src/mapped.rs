@@ -42,7 +42,7 @@ impl Mapped {
     }
 }
 
-/// Bytes that several readers share: those of a mapped file, or of memory.
+/// Bytes that several readers share: a mapped file, or memory.
 #[cfg(target_os = "linux")]
 #[derive(Clone, Debug)]
 pub(crate) struct SharedBytes(Shared);
@@ -59,7 +59,7 @@ impl SharedBytes {
     /// Maps the file at `path`, as [`Mapped::open`] does.
     pub(crate) fn map(path: &Path) -> std::io::Result<Self> {
         let file = File::open(path)?;
-        // SAFETY: the map is private to this program and only read; what is read from it is checked, never trusted.
+        // SAFETY: the map is private to this program and read-only; what is read from it is checked, never trusted.
         let map = unsafe { memmap2::Mmap::map(&file) }?;
         Ok(Self(Shared::File(std::sync::Arc::new(map))))
     }
@@ -113,8 +113,7 @@ impl Map {
             return;
         }
         #[cfg(unix)]
-        // SAFETY: the pages are those of a file that is only read: what is read from them again is the same, from the
-        // file.
+        // SAFETY: the pages map a file that is only read: reading them again gives the same bytes.
         let _ = unsafe {
             // Refused advice costs memory, nothing else.
             self.map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, first, whole - first)

@@ -24,7 +24,7 @@ pub struct Tables {
     pub ops: Vec<Op>,
 }
 
-/// A binary or shared library, with what it takes to find its symbols later or elsewhere.
+/// A binary or shared library, with what is needed to find its symbols later or elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Module {
     /// Path on the recording machine.
@@ -40,7 +40,7 @@ pub struct Module {
 pub struct Frame {
     /// The module that contains the address.
     pub module: ModuleId,
-    /// The call's address less the module's load bias: the return address less one, so that it lies within the call.
+    /// The call's address minus the module's load bias: the return address minus one, so that it is within the call.
     pub address: u64,
     /// First of its source lines in [`Tables::lines`].
     pub first_line: u32,
@@ -84,7 +84,7 @@ pub struct Op {
     pub name: StringId,
     /// The module in which it ran.
     pub scope: ScopeId,
-    /// The stack of the forward call; backward has no program line of its own.
+    /// The stack of the forward call; backward has no source line in the program.
     pub stack: StackId,
 }
 
@@ -156,8 +156,8 @@ impl Tables {
         frame.is_some_and(|frame| frame.module.is_some() && frame.line_count == 0)
     }
 
-    /// The lines of a stack, innermost first: one entry for each source line, as [`Self::line_text`] writes it, or the
-    /// module and address where a frame could not be resolved.
+    /// Returns the lines of a stack, innermost first: one entry for each source line, as [`Self::line_text`] formats
+    /// it, or the module and address if a frame could not be resolved.
     pub fn stack_text(&self, id: StackId) -> Vec<String> {
         self.stack_lines(id, |line| self.line_text(line))
     }

@@ -3,8 +3,8 @@
 const STEPS: [(&str, u64); 6] =
     [("EiB", 1 << 60), ("PiB", 1 << 50), ("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
 
-/// `bytes` in the largest binary unit that keeps it at one or above, with three significant digits or two decimals:
-/// `5.67 GiB`, `512 B`.
+/// Formats `bytes` in the largest binary unit in which the value is at least one, with three significant digits or two
+/// decimals: `5.67 GiB`, `512 B`.
 pub fn format_bytes(bytes: u64) -> String {
     for (unit, size) in STEPS {
         if bytes >= size {
@@ -48,7 +48,8 @@ pub fn format_exact_bytes(bytes: u64) -> String {
     format!("{}{unit}", bytes / size)
 }
 
-/// Two sizes as [`format_bytes`], or in a smaller unit where unequal sizes would print alike: `4718 MiB` and `4716 MiB`.
+/// Formats two sizes as [`format_bytes`] does, or in a smaller unit if unequal sizes would look equal: `4718 MiB` and
+/// `4716 MiB`.
 pub fn format_bytes_apart(sizes: [u64; 2]) -> [String; 2] {
     let plain = sizes.map(format_bytes);
     if plain[0] != plain[1] || sizes[0] == sizes[1] {
@@ -124,10 +125,11 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
     if bytes.is_finite() && bytes < u64::MAX as f64 { Ok(bytes.round() as u64) } else { Err(bad()) }
 }
 
-/// As [`parse_bytes`], for limits and sizes of devices, where a number below 1 MiB without a unit is a mistake.
+/// Like [`parse_bytes`], for limits and sizes of devices, for which a number below 1 MiB without a unit is an error.
 ///
 /// # Errors
-/// If the text is not a size, or seems to lack a unit.
+///
+/// Fails if the text is not a size, or seems to lack a unit.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let bytes = parse_bytes(text)?;
     let number = text.trim();

@@ -16,7 +16,7 @@ pub const SMALL_REQUEST: u64 = 1 << 20;
 pub const SMALL_SEGMENT: u64 = 2 << 20;
 /// A segment that requests of the large pool share, and a page of its expandable segments, unless set otherwise.
 const LARGE_SEGMENT: u64 = 20 << 20;
-/// Rounded requests of at least this many bytes get a segment of their own.
+/// Rounded requests of at least this many bytes get their own segment.
 const OWN_SEGMENT_REQUEST: u64 = 10 << 20;
 /// The size of such a segment is a multiple of this many bytes.
 const SEGMENT_UNIT: u64 = 2 << 20;
@@ -51,8 +51,8 @@ impl Default for AllocRules {
 }
 
 impl AllocRules {
-    /// Reads the settings of a device, nested keys joined by dots: the configuration string, and over it the settings
-    /// that have names of their own.
+    /// Reads the settings of a device, nested keys joined by dots: the configuration string first; settings that are
+    /// recorded separately take precedence.
     pub fn from_settings(settings: &[(String, String)]) -> Self {
         let mut rules = Self::default();
         for (_, text) in settings.iter().filter(|(name, _)| name.to_ascii_lowercase().ends_with("alloc_conf")) {
@@ -101,7 +101,7 @@ impl AllocRules {
         self.max_non_split_rounding = rounding.unwrap_or(self.large_segment);
     }
 
-    /// Reads `4`, or `64:8,256:4,>:1`: the first entry also holds below its size, `>` for all above the last.
+    /// Parses `4`, or `64:8,256:4,>:1`: the first entry also applies to smaller sizes, `>` to all sizes above the last.
     fn read_divisions(&mut self, text: &str) {
         let mut next = 0;
         for entry in text.split(',') {
@@ -162,7 +162,7 @@ impl AllocRules {
         rounded.checked_next_multiple_of(unit).unwrap_or(u64::MAX)
     }
 
-    /// The largest block of `pool` that a free range of `bytes` can give; 0 where it can give none.
+    /// Returns the largest block of `pool` that fits into a free range of `bytes`; 0 if none does.
     pub fn largest_in(&self, pool: Pool, bytes: u64) -> u64 {
         match pool {
             Pool::Small => bytes.min(SMALL_REQUEST),

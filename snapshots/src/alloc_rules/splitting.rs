@@ -17,8 +17,8 @@ impl AllocRules {
     /// Whether a request of `rounded` bytes splits off the remaining `rest` bytes as a free block.
     #[inline]
     pub fn splits(&self, rounded: u64, rest: u64, kind: SegmentKind) -> bool {
-        // Where the setting is on, segments that are older than it are split alike; private pools with an allocator of
-        // their own never have expandable segments.
+        // If the setting is enabled, older segments are split by the same rules; private pools with a custom allocator
+        // never have expandable segments.
         let is_fine = match kind {
             SegmentKind::Expandable => true,
             SegmentKind::Default => self.is_expandable,

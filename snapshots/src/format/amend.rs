@@ -80,8 +80,8 @@ impl<'a> Amendment<'a> {
         }
     }
 
-    /// Bytes of the section within which a file that was cut off ends. They are not copied, since what follows could
-    /// not be told from them.
+    /// Returns the bytes of the incomplete section at the end of a truncated file. They are not copied, since later
+    /// sections could not be distinguished from them.
     pub fn torn_bytes(&self) -> u64 {
         self.torn_bytes
     }
@@ -89,7 +89,7 @@ impl<'a> Amendment<'a> {
     /// Writes the recording with `strings` after its own, which its tables have `known` of, and with `symbols`, which may
     /// name both. Fails where `out` takes no more.
     pub fn write<W: Write>(&self, out: W, known: usize, strings: &[String], symbols: &[Symbols]) -> Result<W> {
-        // Rows at the end of the table that damage took are no rows of the tables, but have their numbers.
+        // Rows lost to damage at the end of a table are not in the tables, but have numbers.
         let lost = self.strings.saturating_sub(known as u64);
         let symbols = symbols.iter().map(|symbols| shifted(symbols, known, lost)).collect::<Result<Vec<Symbols>>>()?;
         let mut writer = SnapWriter::empty(out, PathBuf::from("(a stream)"))?;

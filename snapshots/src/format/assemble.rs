@@ -1,4 +1,4 @@
-//! Assembles the parts of a file in order, and notes what is missing or wrong.
+//! Assembles the parts of a file in order, and records what is missing or wrong.
 
 use super::kind::{SectionKind, kind_text};
 use super::owners::Owners;
@@ -40,11 +40,11 @@ pub(super) struct Assembler {
     /// The index was found to be damaged or cut off.
     lacks_index: bool,
     problems: u64,
-    /// For each run of events, how many events there are after it, and how much lived in it; `None` where nobody asks.
+    /// For each run of events, the number of events after it, and the bytes live during it; `None` if not requested.
     measured: Option<Vec<(u64, LiveBytes)>>,
 }
 
-/// Events that share one entry of what is measured.
+/// Number of events that share one entry of the live bytes.
 const EVENTS_A_LEVEL: usize = 1 << 13;
 
 impl Assembler {
@@ -235,7 +235,8 @@ impl Assembler {
         Ok(())
     }
 
-    /// How many rows lie between those that are there, `has` of them, and a section's first; or what is wrong with that.
+    /// Returns the number of rows missing between the existing ones, `has` of them, and a section's first, or why that
+    /// is impossible.
     fn missing_rows(&self, header: &SectionHeader, has: u64) -> Result<u64, String> {
         let could_hold = self.bytes_lost.saturating_mul(MOST_EXPANSION as u64 / LEAST_ROW_BYTES);
         let first = header.first;

@@ -38,7 +38,7 @@ columns! {
     Time = 1 "time",
     /// Every event: the device's ordinal. Left out where all are 0.
     Device = 2 "device",
-    /// Every event: the stack, as a handle delta. Left out where there is none.
+    /// Every event: the stack, as a handle delta. Omitted if there is none.
     Stack = 3 "stack",
     /// Allocs: the block's key, signed, as against the key after the last alloc's.
     Block = 4 "block",

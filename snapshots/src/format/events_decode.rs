@@ -17,8 +17,8 @@ pub(super) struct DecodedEvents {
     pub(super) unknown: u32,
 }
 
-/// Decodes `count` events from a payload; or says what is wrong with it. Reads nothing outside of it, and makes no
-/// more events than it has bytes.
+/// Decodes `count` events from a payload, or returns what is wrong with it. Reads nothing outside the payload, and
+/// creates at most as many events as it has bytes.
 pub(super) fn decode_events(payload: &[u8], count: u32) -> Result<DecodedEvents, String> {
     if count as usize > CHUNK_EVENTS {
         return Err(format!("it declares {count} events, but a section has at most {CHUNK_EVENTS}"));
@@ -72,7 +72,7 @@ impl<'a> Decoder<'a> {
         })
     }
 
-    /// The next event, `None` if its kind is unknown, or the column that holds no value for it.
+    /// Returns the next event, `None` if its kind is unknown, or the column that has no value for it.
     #[inline]
     fn take_event(&mut self) -> Result<Option<Event>, Column> {
         let kind = self.byte(Column::Kind)?;
@@ -193,7 +193,8 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// A handle by its code and the former one; `None` if the code is cut off or leads outside of 32 bits.
+/// Decodes a handle from its code and the previous one; `None` if the code is truncated or the handle does not fit into
+/// 32 bits.
 #[inline]
 fn take_handle(cursor: &mut Cursor<'_>, former: &mut u32) -> Option<u32> {
     let Some(code) = cursor.leb()?.checked_sub(1) else {

@@ -30,7 +30,7 @@ pub(super) struct EventEncoder {
 }
 
 impl EventEncoder {
-    /// Writes the payload of `events` to `out`, whose former content is dropped.
+    /// Replaces the content of `out` by the payload of `events`.
     pub(super) fn encode(&mut self, events: &[Event], out: &mut Vec<u8>) {
         self.columns.clear();
         self.former = Former::default();
@@ -124,7 +124,7 @@ fn range_facts(range: Range) -> [u64; 4] {
     [range.address, range.bytes, range.stream.0, u64::from(range.pool as u8)]
 }
 
-/// Appends a handle: 0 for none, else one more than the zig-zag code of its distance from the former one.
+/// Appends a handle: 0 for none, else one more than the zig-zag code of the difference from the previous one.
 fn put_handle(out: &mut Vec<u8>, former: &mut u32, handle: u32) {
     if handle == u32::MAX {
         out.push(0);

@@ -8,8 +8,8 @@ use super::walk::{WalkItem, Walker};
 use crate::error::Result;
 use crate::trace::Trace;
 
-/// Takes a growing file's bytes as they come, and gives the trace so far. Knows no files: whoever follows one reads
-/// from [`bytes_fed`](Self::bytes_fed) on, and feeds what is new.
+/// Reads a growing file incrementally, and returns the trace so far. Does no file access: the caller reads from offset
+/// [`bytes_fed`](Self::bytes_fed), and feeds what is new.
 #[derive(Debug, Default)]
 pub struct Follower {
     assembler: Assembler,

@@ -64,7 +64,7 @@ pub(super) fn tail_bytes(offset: u64) -> [u8; TAIL_BYTES] {
     out
 }
 
-/// The footer's offset by the tail at the start of `bytes`; `None` if there is no whole tail.
+/// Returns the footer's offset from the tail at the start of `bytes`; `None` if there is no complete tail.
 pub(super) fn read_tail(bytes: &[u8]) -> Option<u64> {
     let bytes = bytes.get(..TAIL_BYTES)?;
     let mut cursor = Cursor::new(bytes);

@@ -1,21 +1,21 @@
-//! The `.snap` file format. `SPEC.md` next to the crate's manifest describes its bytes; this is the map of the code.
+//! The `.snap` file format. `SPEC.md` next to the crate's manifest specifies its bytes; this is an overview of the code.
 //!
 //! ```text
 //!   preamble   magic, version, checksum                                    16 bytes
 //!   section    header (36 bytes: kind, lengths, counts, checksums), payload    any number
 //!   …
-//!   end        what the numbers rest on: the recording was finished
-//!   footer     where every section lies; only speeds up opening
-//!   tail       where the footer lies                                       16 bytes
+//!   end        facts about the accuracy; its presence means that the recording is complete
+//!   footer     the offset of every section; only speeds up opening
+//!   tail       the offset of the footer                                    16 bytes
 //! ```
 //!
-//! Every section is complete on its own and is found again after damage by its marker and checksum: a file cut
-//! anywhere opens up to the cut, and a damaged section costs itself alone.
+//! Every section is independent, and is found again after damage by its marker and checksum: a truncated file is
+//! readable up to the cut, and damage to one section does not affect the others.
 //!
-//! - [`SnapWriter`] appends to a recording as it happens; [`write_trace`] writes a whole trace; [`Amendment`] copies a
-//!   recording and adds symbols, with everything else as it was.
-//! - [`read_file`], [`read_bytes`] and [`read_bytes_with`] read; [`Follower`] reads a recording that still grows.
-//! - [`Walker`] finds the sections, damaged ones too, and decodes nothing.
+//! - [`SnapWriter`] appends to a recording while it is being made; [`write_trace`] writes a whole trace; [`Amendment`]
+//!   copies a recording and adds symbols, with everything else unchanged.
+//! - [`read_file`], [`read_bytes`] and [`read_bytes_with`] read; [`Follower`] reads a recording that is still growing.
+//! - [`Walker`] finds the sections, including damaged ones, without decoding them.
 
 mod kind;
 mod varint;

@@ -16,7 +16,7 @@ pub(super) struct Owners {
     runs: Vec<Run>,
     /// Starting states that the file has had so far.
     states: u64,
-    /// Blocks and segments of the baseline whose rows are their numbers in the file.
+    /// Number of blocks and segments of the baseline whose rows equal their numbers in the file.
     blocks: usize,
     segments: usize,
     /// Whether a starting state was lost, so that what follows it has other rows.
@@ -34,7 +34,7 @@ struct Run {
     end: u64,
     /// The row of the first in the trace.
     row: usize,
-    /// Whether each of them has a row; else nobody knows which have.
+    /// Whether each of them has a row; otherwise it is unknown which have one.
     is_whole: bool,
 }
 
@@ -89,7 +89,7 @@ impl Owners {
         self.attributes.take(offset, header, rows);
     }
 
-    /// Learns that `state`, number `number` in the file, has made the rows from those of `before` on.
+    /// Records that `state`, number `number` in the file, has created the rows from `before` on.
     pub(super) fn took_state(
         &mut self,
         number: u64,
@@ -116,8 +116,8 @@ impl Owners {
         }
     }
 
-    /// Hands everything to `builder`, less what has no row in it; `events` is how many events the file has, lost ones
-    /// included. Gives what is wrong.
+    /// Passes everything to `builder`, except what refers to missing rows; `events` is the number of events in the
+    /// file, including lost ones. Returns the problems.
     pub(super) fn finish(self, builder: &mut TraceBuilder, events: u64) -> Vec<Problem> {
         let rows = Rows { owners: &self, strings: builder.tables().strings.len(), events, rows: builder.event_count() };
         let (mut annotations, mut attributes, mut problems) = (Vec::new(), Vec::new(), Vec::new());
@@ -222,7 +222,7 @@ impl Rows<'_> {
         Ok(EventId::from_index(run.row + (number - run.first) as usize))
     }
 
-    /// The row of event `number`; of the next that was read, where it was lost; one past the last row after all.
+    /// Returns the row of event `number`; if it was lost, of the next that was read; after all, one past the last row.
     fn bound(&self, number: u32) -> Result<usize, Why> {
         let number = u64::from(number);
         match self.run_after(number) {
@@ -234,7 +234,7 @@ impl Rows<'_> {
         }
     }
 
-    /// The run that holds event `number`, else the next.
+    /// Returns the run that contains event `number`, else the next.
     fn run_after(&self, number: u64) -> Option<&Run> {
         let runs = &self.owners.runs;
         runs.get(runs.partition_point(|run| run.end <= number))

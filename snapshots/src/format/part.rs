@@ -33,7 +33,7 @@ pub(super) enum Part {
 }
 
 impl Part {
-    /// The content of `section`, or what is wrong with it.
+    /// Decodes the content of `section`, or returns what is wrong with it.
     pub(super) fn from_section(unpacker: &mut Unpacker, section: &Section<'_>) -> Result<Self, String> {
         let Some(kind) = section.header.kind() else {
             return Ok(Self::Unknown);

@@ -24,11 +24,11 @@ pub struct Progress {
     pub events: u64,
     /// Number of events in the file, if its index has it.
     pub events_in_all: Option<u64>,
-    /// How much memory lived over the events since the last time this was told; `None` where there were none.
+    /// The bytes live over the events since the previous report; `None` if there were no events.
     pub levels: Option<LiveBytes>,
 }
 
-/// Decompressed bytes that each thread gets in a batch: what is decoded but not yet put together stays near this.
+/// Decompressed bytes per thread in a batch: limits the memory of parts that are decoded but not yet assembled.
 const BATCH_BYTES_A_THREAD: usize = 1 << 20;
 
 /// Decompressed bytes below which a batch is decoded by the caller's thread alone.
@@ -37,18 +37,24 @@ const SMALL_BATCH_BYTES: usize = 256 << 10;
 /// Sections of a batch at most.
 const BATCH_SECTIONS: usize = 1024;
 
-/// Reads a recording. What is damaged or cut is left out and named in [`Trace::problems`]; fails if the bytes are no
-/// recording, or one of a newer major version.
+/// Reads a recording. Damaged or missing parts are left out and listed in [`Trace::problems`].
+///
+/// # Errors
+///
+/// Fails if the bytes are not a recording, or one of a newer major version.
 pub fn read_bytes(bytes: &[u8]) -> Result<Trace> {
     read_bytes_with(bytes, &mut |_| ControlFlow::Continue(()))
 }
 
-/// As [`read_bytes`]; `progress` is told from time to time how far reading has come, and stops it with
-/// [`ControlFlow::Break`], which gives [`Error::Cancelled`].
+/// Like [`read_bytes`]; calls `progress` from time to time, which stops reading with [`ControlFlow::Break`].
+///
+/// # Errors
+///
+/// As [`read_bytes`], or [`Error::Cancelled`] if stopped.
 pub fn read_bytes_with(bytes: &[u8], progress: &mut dyn FnMut(Progress) -> ControlFlow<()>) -> Result<Trace> {
     let problem = check_preamble(bytes)?;
     let events_in_all = Index::from_bytes(bytes).map(|index| index.events());
-    // What the index says is trusted as far as the file could hold it.
+    // The index's counts are believed only up to what a file of this size can contain.
     let room = usize::try_from(events_in_all.unwrap_or(0)).unwrap_or(usize::MAX).min(bytes.len());
     let mut assembler = Assembler::with_capacity(room);
     assembler.measure();
@@ -75,7 +81,7 @@ pub fn read_bytes_with(bytes: &[u8], progress: &mut dyn FnMut(Progress) -> Contr
         let (bytes_read, length) = (walker.offset() as u64, bytes.len() as u64);
         let (events, measured) = (assembler.events() as u64, assembler.take_measured());
         let steps = measured.into_iter().map(|(events, levels)| (events, Some(levels)));
-        // Where nothing was measured, how far reading is is still told.
+        // Progress is reported even without live bytes.
         for (events, levels) in steps.chain([(events, None)]) {
             if progress(Progress { bytes_read, bytes: length, events, events_in_all, levels }).is_break() {
                 return Err(Error::Cancelled);
@@ -97,7 +103,7 @@ struct Batch<'a> {
 type Decoded<'a> = (WalkItem<'a>, Option<Result<Part, String>>);
 
 impl<'a> Batch<'a> {
-    /// The next sections, as many as fit a batch; none at the end of the file.
+    /// Returns the next sections that fit a batch; none at the end of the file.
     fn next(walker: &mut Walker<'a>) -> Self {
         let most_bytes = BATCH_BYTES_A_THREAD * parallel::threads();
         let mut batch = Self { found: Vec::new(), raw_bytes: 0 };

@@ -197,8 +197,8 @@ impl Unpacker {
         Self::default()
     }
 
-    /// The section's payload, decompressed; or what is wrong with it. Never more bytes than the header says, and the
-    /// header may not say more than [`MOST_RAW_BYTES`] or [`MOST_EXPANSION`] allow.
+    /// Decompresses the section's payload, or returns what is wrong with it. Never returns more bytes than the header
+    /// says, which must not exceed [`MOST_RAW_BYTES`] or [`MOST_EXPANSION`].
     pub(super) fn unpack<'a>(&'a mut self, section: &Section<'a>) -> Result<&'a [u8], String> {
         let (stored, raw) = (section.stored.len(), section.header.raw as usize);
         match section.header.compression {

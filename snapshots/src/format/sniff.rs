@@ -1,4 +1,4 @@
-//! Detects whether bytes are a `.snap` file, and what they look like if not.
+//! Detects whether bytes are a `.snap` file, and which format they resemble if not.
 
 use crate::error::{Error, Problem, Result};
 
@@ -9,7 +9,7 @@ pub const MAGIC: [u8; 8] = [0x89, b'H', b'W', b'S', b'\r', b'\n', 0x1a, b'\n'];
 /// The major version that this program writes, and the newest that it reads.
 pub const VERSION_MAJOR: u16 = 1;
 
-/// The minor version that this program writes. Files of newer minor versions are read, less what they added.
+/// The minor version that this program writes. Files of newer minor versions are read without their additions.
 pub const VERSION_MINOR: u16 = 3;
 
 /// The length of the preamble: magic, major and minor version, the CRC-32 of these twelve bytes.

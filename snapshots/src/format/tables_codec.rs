@@ -41,7 +41,7 @@ pub(super) struct FrameRow {
     pub(super) address: u64,
 }
 
-/// A stack as it is stored: how many rows back its parent lies, 0 for none, so that a parent always comes first.
+/// A stack as stored: the distance in rows to its parent, 0 for none, so that a parent always comes first.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct StackRow {
     back: u32,
@@ -61,7 +61,7 @@ impl StackRow {
         Some(Self { back: back_of(row, stack.parent.0)?, frame: stack.frame })
     }
 
-    /// The stack of row `row`; `None` if its parent would lie before the first.
+    /// Returns the stack of row `row`; `None` if its parent would be before the first row.
     pub(super) fn to_stack(self, row: u32) -> Option<Stack> {
         Some(Stack { parent: StackId(parent_of(row, self.back)?), frame: self.frame })
     }
@@ -73,7 +73,7 @@ impl ScopeRow {
         Some(Self { back: back_of(row, scope.parent.0)?, name: scope.name })
     }
 
-    /// The scope of row `row`; `None` if its parent would lie before the first.
+    /// Returns the scope of row `row`; `None` if its parent would be before the first row.
     pub(super) fn to_scope(self, row: u32) -> Option<Scope> {
         Some(Scope { parent: ScopeId(parent_of(row, self.back)?), name: self.name })
     }
@@ -94,17 +94,17 @@ pub(super) fn put_row<T: Serialize + ?Sized>(out: &mut Vec<u8>, row: &T) -> Resu
         .map_err(|error| crate::Error::Encode { what: format!("a row has no encoding: {error}") })
 }
 
-/// The one row that `bytes` hold; or what is wrong with them.
+/// Decodes the only row in `bytes`, or returns what is wrong with them.
 pub(super) fn row_from_bytes<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     rows_from_bytes(bytes, 1)?.pop().ok_or_else(|| "it holds no row".to_owned())
 }
 
-/// The `count` rows that `bytes` hold; or what is wrong with them.
+/// Decodes the `count` rows in `bytes`, or returns what is wrong with them.
 pub(super) fn rows_from_bytes<T: DeserializeOwned>(bytes: &[u8], count: u32) -> Result<Vec<T>, String> {
     take_rows(bytes, count, |rest| bincode::serde::decode_from_slice(rest, CONFIG))
 }
 
-/// The `count` strings that `bytes` hold; or what is wrong with them.
+/// Decodes the `count` strings in `bytes`, or returns what is wrong with them.
 pub(super) fn strings_from_bytes(bytes: &[u8], count: u32) -> Result<Vec<String>, String> {
     take_rows(bytes, count, |rest| {
         let (text, used): (&str, usize) = bincode::serde::borrow_decode_from_slice(rest, CONFIG)?;

@@ -6,9 +6,9 @@ use super::section::{HEADER_BYTES, MARKER, Section, SectionHeader};
 /// The content of a file at one offset.
 #[derive(Clone, Copy, Debug)]
 pub enum WalkItem<'a> {
-    /// A section whose header and payload are as they were written.
+    /// A section with an intact header and payload.
     Section(Section<'a>),
-    /// A section whose header is whole but whose payload is not.
+    /// A section with an intact header but a damaged payload.
     Damaged {
         /// Where its header begins.
         offset: u64,
@@ -61,7 +61,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// A walker over a part of a file that begins at byte `base` of it, where a section begins.
+    /// Creates a walker over a part of a file that begins at byte `base`, at the start of a section.
     pub fn over_part(bytes: &'a [u8], base: u64) -> Self {
         Self { base, ..Self::new(bytes, 0) }
     }

@@ -12,8 +12,12 @@ use crate::ids::{BlockId, EventId, FrameId};
 use crate::tables::Tables;
 use crate::trace::{SegmentRole, Trace};
 
-/// Writes `trace` as a finished recording: read again, it is the same trace. Places in the file that its problems
-/// name become part of their text; a missing index is written anew, and is no problem any more.
+/// Writes `trace` as a finished recording; reading it gives the same trace. File offsets in its problems become part of
+/// their text; a missing index is rebuilt, and no longer a problem.
+///
+/// # Errors
+///
+/// Fails if `out` cannot be written.
 pub fn write_trace<W: Write>(out: W, trace: &Trace) -> Result<W> {
     let mut writer = SnapWriter::new(out, &trace.header)?;
     for facts in &trace.devices {
@@ -33,7 +37,7 @@ pub fn write_trace<W: Write>(out: W, trace: &Trace) -> Result<W> {
         }
     }
     writer.write_events(&chunk)?;
-    // The rows of events and of the baseline stand in the file in their order, so that their ids are their numbers there.
+    // Events and baseline are written in order, so that their ids equal their numbers in the file.
     writer.append_annotations(&trace.annotations)?;
     writer.append_attributes(&trace.attributes)?;
     let problems = trace.problems.iter().filter(|problem| !problem.is_index_only);
@@ -59,8 +63,8 @@ fn symbols(tables: &Tables) -> Vec<Symbols> {
     frames.into_iter().map(|frame| Symbols { frame, lines: tables.frame_lines(frame).to_vec() }).collect()
 }
 
-/// The key under which each block is written: its id; but that of the block whose end it proved, where there is one,
-/// so that the reader finds the same contradiction.
+/// Returns the key under which each block is written: its id; but for a block whose allocation proved that another had
+/// ended, the key of that other block, so that the reader finds the same contradiction.
 pub fn block_keys(trace: &Trace) -> Vec<BlockKey> {
     let mut keys: Vec<BlockKey> = (0..trace.blocks.len() as u64).collect();
     for &(event, former) in &trace.replaced {

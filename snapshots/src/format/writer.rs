@@ -27,11 +27,11 @@ const MOST_INDEXED: usize = 1 << 19;
 /// The blocks and segments of a starting state that go into one section.
 const STARTING_SECTION_ROWS: usize = 65_536;
 
-/// Writes a recording while it happens. Every call writes whole sections, each with one `write_all`: whatever was
-/// written before the program dies can be read.
+/// Writes a recording while it is being made. Every call writes complete sections, each with one `write_all`: what was
+/// written before a crash can be read.
 ///
-/// Append rows before the events that name them. After an error the writer refuses to go on; what it wrote before
-/// stays readable.
+/// Append table rows before the events that refer to them. After an error the writer refuses to continue; what it wrote
+/// before stays readable.
 pub struct SnapWriter<W: Write> {
     stream: Stream<W>,
     packer: Packer,
@@ -130,8 +130,11 @@ impl<W: Write> SnapWriter<W> {
         self.write_row(SectionKind::Device, facts)
     }
 
-    /// Writes what a device held before its first event; several states of one device add up. Fails once events have
-    /// been written.
+    /// Writes the state of a device before its first event; several states of one device add up.
+    ///
+    /// # Errors
+    ///
+    /// Fails if events have been written, or if the output cannot be written.
     pub fn write_starting_state(&mut self, state: &StartingState) -> Result<()> {
         if self.events() > 0 {
             let what = "a starting state must be written before the first event".to_owned();
@@ -275,7 +278,7 @@ impl<W: Write> SnapWriter<W> {
         self.append(kind, std::slice::from_ref(row), |_, row| Some(row))
     }
 
-    /// Writes rows in as many sections as they need, each row in the form that `stored` gives it.
+    /// Writes rows in as many sections as needed, each row as encoded by `stored`.
     fn append<'a, T, R: Serialize>(
         &mut self,
         kind: SectionKind,

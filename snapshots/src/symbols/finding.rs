@@ -5,7 +5,7 @@ use std::path::PathBuf;
 /// The file that symbols are read from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Its path: that of the binary itself, a copy of it, or a debug file for it.
+    /// Its path: the binary itself, a copy of it, or a debug file for it.
     pub path: PathBuf,
     /// Whether it contains files and lines, not only names of functions.
     pub has_lines: bool,
@@ -17,7 +17,7 @@ pub struct Found {
 /// The reason why no file was found for a binary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// Nothing is where it was when it ran, nor in any folder that was searched.
+    /// The file is neither where it was when it ran nor in any searched folder.
     NotThere,
     /// The file has another build id.
     Rebuilt,

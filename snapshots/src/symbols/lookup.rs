@@ -15,7 +15,7 @@ pub enum Asked {
     /// Those without source lines.
     #[default]
     Bare,
-    /// Also those of which only the functions' names are known, not file and line.
+    /// Also frames of which only the functions' names are known, not file and line.
     BareAndNamed,
 }
 
@@ -45,9 +45,9 @@ pub struct ModuleOutcome {
     pub frames: u64,
     /// Frames that were looked up.
     pub asked: u64,
-    /// Of these, those of which file and line are known now.
+    /// Frames of these whose file and line are known now.
     pub with_lines: u64,
-    /// Of these, those of which only the names of functions are known.
+    /// Frames of these of which only the function names are known.
     pub with_names: u64,
     /// The file that was read, or why none was; `None` where nothing was asked.
     pub finding: Option<Result<Found, Missing>>,
@@ -66,7 +66,7 @@ impl LookUp {
         self.modules.iter().map(|module| module.asked).sum()
     }
 
-    /// Of these, those of which something is known now.
+    /// Returns the frames of these of which anything is known now.
     pub fn resolved(&self) -> u64 {
         self.modules.iter().map(|module| module.with_lines + module.with_names).sum()
     }

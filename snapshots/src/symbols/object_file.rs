@@ -41,7 +41,7 @@ pub(super) fn inspect(path: &Path) -> Result<Facts, Unread> {
     read().map_err(|error| Unread::Unparsed(format!("cannot read {}: {error}", path.display())))
 }
 
-/// Opens a regular file, and nothing else: a recording may name a pipe, whose opening waits for ever.
+/// Opens a regular file, and nothing else: a recording may name a pipe, and opening that would block.
 fn open(path: &Path) -> io::Result<File> {
     if std::fs::metadata(path)?.is_file() { File::open(path) } else { Err(io::Error::other("not a regular file")) }
 }

@@ -12,7 +12,7 @@ use super::finding::{Found, Missing};
 use super::line::{Binary, Line, Request, SymbolProblem};
 use super::search::Places;
 
-/// Reads symbols, and keeps the files open that it read them from: later look-ups in the same module cost microseconds.
+/// Reads symbols, and keeps their files open: later look-ups in the same module take microseconds.
 #[derive(Default)]
 pub struct Symbolizer {
     places: Places,
@@ -36,14 +36,14 @@ impl fmt::Debug for Symbolizer {
 }
 
 impl Symbolizer {
-    /// Looks for separate debug files in these folders, as `.build-id/ab/cdef.debug` and by debug link. A debug link
-    /// is also followed beside the binary and in a folder `.debug` there.
+    /// Looks for separate debug files in these folders, as `.build-id/ab/cdef.debug` and by debug link. A debug link is
+    /// also followed in the binary's folder and its subfolder `.debug`.
     pub fn new(debug_folders: Vec<PathBuf>) -> Self {
         Self { places: Places { debug_folders, ..Places::default() }, ..Self::default() }
     }
 
-    /// Also looks for binaries and debug files that lie in these folders, or in folders two deep in them, under any
-    /// name: they are known by their build ids.
+    /// Also looks for binaries and debug files in these folders and two levels below, under any name: they are
+    /// identified by their build ids.
     pub fn with_copies_in(mut self, folders: Vec<PathBuf>) -> Self {
         self.places.copies = Copies::new(folders);
         self
@@ -55,9 +55,9 @@ impl Symbolizer {
         self
     }
 
-    /// For each request, for each address, the source lines there: the innermost inlined function first, the function
-    /// that the machine was in last. No lines where nothing is known. Modules are read in parallel, on threads of their own:
-    /// those of the program may wait for a lock that the caller holds.
+    /// Returns the source lines for each address of each request: the innermost inlined function first, the function
+    /// that contains them last. Empty if nothing is known. Modules are read in parallel, on separate threads, since the
+    /// program's own may wait for a lock that the caller holds.
     pub fn resolve(&mut self, requests: &[Request]) -> Vec<Vec<Vec<Line>>> {
         let mut jobs: Vec<Job<'_>> = requests.iter().map(|request| self.job(request)).collect();
         let places = &self.places;
@@ -86,7 +86,7 @@ impl Symbolizer {
         &self.problems
     }
 
-    /// Where the symbols of `binary` were found, or why nowhere; `None` if it was not asked for yet.
+    /// Returns where the symbols of `binary` were found, or why they were not; `None` if it has not been looked up.
     pub fn finding(&self, binary: &Binary) -> Option<Result<&Found, &Missing>> {
         self.modules.get(binary).map(|opened| opened.as_ref().map(|(_, found)| found))
     }
@@ -115,7 +115,7 @@ impl Job<'_> {
     }
 }
 
-/// What `work` makes of each job, on as many threads as there is work for; on this one where there can be no others.
+/// Applies `work` to each job, on several threads; on this one if no others can be started.
 fn side_by_side<J: Send, T: Send>(jobs: &mut [J], at_start: Option<fn()>, work: impl Fn(&mut J) -> T + Sync) -> Vec<T> {
     let threads = thread::available_parallelism().map_or(1, usize::from).min(jobs.len());
     let mut done = Vec::with_capacity(jobs.len());

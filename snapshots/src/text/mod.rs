@@ -1,6 +1,6 @@
 //! A trace as lines of text, and back. Tests are written in this notation, and `highwater events` prints it.
 //!
-//! One line an event: its kind as in [`EventKind`], its subject, then facts.
+//! Each event is a line: its kind as in [`EventKind`], its subject, then attributes.
 //!
 //! ```text
 //! baseline w 4096/4096 parameter @encoder
@@ -18,16 +18,16 @@
 //! end "ProfilerStep#7"
 //! ```
 //!
-//! Sizes of blocks are `requested/allocated`, or one number for both. Blocks have names; `free x` stands for
-//! `free_requested x` and `free_completed x`. Facts: a category, `#op`, `@scope.path`, `stream=2`, `device=1`, `small`
-//! or `large`, `t=12us` (else each event is one microsecond after the last), and at the end the stack, innermost
-//! function first, each after `<`: `forward`, or `model.py:10 forward`, or `forward (model.so)` where the line is
-//! unknown. `#` at the start of a line begins a comment.
+//! Sizes of blocks are `requested/allocated`, or one number for both. Blocks have names; `free x` means
+//! `free_requested x` followed by `free_completed x`. Attributes: a category, `#op`, `@scope.path`, `stream=2`,
+//! `device=1`, `small` or `large`, `t=12us` (otherwise each event is one microsecond after the previous one), and at the
+//! end the stack, innermost function first, each after `<`: `forward`, or `model.py:10 forward`, or `forward (model.so)`
+//! if the line is unknown. `#` at the start of a line begins a comment.
 //!
-//! `begin` and `end` stand around the events of an annotation; of several of one name, the last begun ends first, and
-//! what never ends lasts to the end. `begin` may say `device=1` and `guessed`; the times of annotations are not written.
-//! `attribute` gives a name and a value to what the line before it speaks of. A name or value of several words stands in
-//! double quotes, with `\"`, `\\` and `\n` in it as in Rust. A mark may say `device=1` as its last word.
+//! `begin` and `end` enclose the events of an annotation; of several with one name, the last begun ends first, and
+//! without an `end` it extends to the end of the trace. `begin` may be followed by `device=1` and `guessed`; the times of
+//! annotations are not written. `attribute` adds a name and a value to the subject of the previous line. A name or value
+//! of several words is in double quotes, with the escapes `\"`, `\\` and `\n` as in Rust. A mark may end with `device=1`.
 
 mod quotes;
 mod parse;

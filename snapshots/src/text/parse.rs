@@ -224,7 +224,7 @@ impl Parser {
         (row, &mut self.starting[row])
     }
 
-    /// The row that `place` has in the trace: those of a starting state come after those of all states before it.
+    /// Returns the row of `place` in the trace: rows of a starting state come after those of all states before it.
     fn owner(&self, place: Place) -> Owner {
         let before = |state: usize, rows: fn(&StartingState) -> usize| -> usize {
             self.starting[..state].iter().map(rows).sum()

@@ -1,6 +1,6 @@
 //! Quotes a text of any characters as one word of a line.
 
-/// `text` as one word: as it is, or in double quotes where it would not be one.
+/// Formats `text` as one word: unchanged, or in double quotes if necessary.
 pub(super) fn quoted(text: &str) -> String {
     let is_word = !text.is_empty() && !text.contains(|c: char| c.is_whitespace() || c == '"');
     if is_word {

@@ -33,8 +33,8 @@ pub struct Blocks {
     pub free_requested: Vec<EventId>,
     /// Its free-completed event; none while it is active.
     pub free_completed: Vec<EventId>,
-    /// Its last use; none where no use is recorded. What [`Trace::records_uses`](super::Trace::records_uses) says goes
-    /// before: most recordings have no uses.
+    /// Its last use; none if no use is recorded. Check [`Trace::records_uses`](super::Trace::records_uses) first: most
+    /// recordings have no uses.
     pub last_use: Vec<EventId>,
 }
 
@@ -104,7 +104,7 @@ impl Blocks {
         self.device.len()
     }
 
-    /// Whether there are no rows.
+    /// Returns whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.device.is_empty()
     }

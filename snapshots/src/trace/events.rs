@@ -24,7 +24,7 @@ impl Events {
         self.kind.len()
     }
 
-    /// Whether there are no rows.
+    /// Returns whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.kind.is_empty()
     }
@@ -34,7 +34,7 @@ impl Events {
         (0..self.len() as u32).map(EventId)
     }
 
-    /// The time of `id` in nanoseconds since the recording's origin; `None` if there is no such event.
+    /// Returns the time of `id` in nanoseconds since the recording's origin; `None` if there is no such event.
     pub fn time_of(&self, id: EventId) -> Option<u64> {
         id.index().and_then(|index| self.time_ns.get(index)).copied()
     }

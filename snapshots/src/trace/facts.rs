@@ -66,8 +66,8 @@ pub struct Trust {
     pub unmatched_frees: u64,
     /// Allocs of a block that was live already.
     pub repeated_allocs: u64,
-    /// Uses of blocks that the recording does not know, or whose free was requested already. A file does not say it:
-    /// whoever builds a trace counts it.
+    /// Uses of unknown blocks, or of blocks whose free was already requested. Not stored in files: counted when a trace
+    /// is built.
     #[serde(skip)]
     pub unmatched_uses: u64,
     /// Segments released that the recording does not know.
@@ -88,7 +88,7 @@ impl Trust {
         *self == Self::default()
     }
 
-    /// Each fact that limits trust, in plain words: those of [`Self::limits`], then those of [`Self::routine`].
+    /// Returns each limit of the accuracy as a sentence: first [`Self::limits`], then [`Self::routine`].
     pub fn sentences(&self) -> Vec<String> {
         let mut sentences = self.limits();
         sentences.extend(self.routine());

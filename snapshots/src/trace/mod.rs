@@ -40,11 +40,11 @@ pub struct Trace {
     pub ooms: Vec<Oom>,
     /// Categories given after the allocation, by the subject of their events.
     pub tags: Vec<(BlockId, Category)>,
-    /// Blocks whose frees are missing, each with the event that proved it gone: the alloc of another block of its key.
-    /// In the order of the events.
+    /// Blocks whose frees are missing, each with the event that proves that it was freed: the allocation of another
+    /// block with its key. In the order of the events.
     pub replaced: Vec<(EventId, BlockId)>,
-    /// Baseline blocks whose free was requested before the first event, in order. Their request stands at event 0,
-    /// so that they count as live nowhere.
+    /// Baseline blocks whose free was requested before the first event, in order. The request counts as before event 0,
+    /// so that they are never live.
     pub waiting_at_start: Vec<BlockId>,
     /// The number of uses of blocks.
     pub uses: u64,
@@ -83,12 +83,16 @@ pub enum Subject {
     Phase(Phase),
     /// A note.
     Mark(StringId),
-    /// A free or use whose block the recording does not know.
+    /// A free or use whose block is unknown.
     Unmatched,
 }
 
 impl Trace {
-    /// Returns the subject of event `id`. Panics if there is no such event.
+    /// Returns the subject of event `id`.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there is no such event.
     pub fn subject(&self, id: EventId) -> Subject {
         let index = id.index().expect("an event id names an event");
         let subject = self.events.subject[index];
@@ -195,8 +199,8 @@ impl Trace {
         sentences
     }
 
-    /// Those of them that hold of every recording of its kind, such as guessed categories: a footnote, not an alarm. The
-    /// others are [`Trust::limits`].
+    /// Returns the limits that apply to every recording of its kind, such as guessed categories: a footnote, not a
+    /// warning. The others are [`Trust::limits`].
     pub fn routine_sentences(&self) -> Vec<String> {
         let mut sentences = self.trust.routine();
         if self.phases_are_guessed() {
@@ -220,8 +224,8 @@ impl Trace {
         (0..=u16::MAX).filter(|number| is_named[usize::from(*number)]).map(DeviceId).collect()
     }
 
-    /// Puts the annotations in order, outer before inner ones, and works out steps and phases: by their events, or where
-    /// there are none by the annotations. Whoever changes either calls this.
+    /// Sorts the annotations, outer before inner ones, and computes steps and phases: from their events, or if there
+    /// are none from the annotations. Call it after changing either.
     pub fn refresh_spans(&mut self) {
         let Self { events, annotations, tables, .. } = self;
         annotations.sort_by_key(|annotation| (annotation.first, std::cmp::Reverse(annotation.end)));
@@ -234,7 +238,7 @@ impl Trace {
         self.spans = by_annotations.unwrap_or_else(|| Spans::from_events(events));
     }
 
-    /// Whether the name of annotation `name` is that of a step or of a phase.
+    /// Returns whether the name of annotation `name` is a step's or a phase's.
     pub fn names_step_or_phase(&self, name: StringId) -> bool {
         step_names::Meaning::of(self.tables.string(name)) != step_names::Meaning::default()
     }

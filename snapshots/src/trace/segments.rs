@@ -50,7 +50,7 @@ impl Segments {
         self.device.len()
     }
 
-    /// Whether there are no rows.
+    /// Returns whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.device.is_empty()
     }

@@ -1,20 +1,20 @@
 //! Steps and phases as ranges of events.
 //!
-//! They come from the step and phase events where there is any, else from the annotations, by these rules:
+//! They are computed from the step and phase events if there are any, else from the annotations, by these rules:
 //!
-//! - **Steps** are the annotations whose name is that of a step, first by `torch.profiler`'s spelling, failing any such
-//!   by words; failing both, guessed ones. What a name says is told in `step_names`. Of nested ones the outermost
-//!   counts; where two overlap, the later begins when it begins.
-//! - **Steps by the optimizer.** Where no annotation is a step, a step ends where an outermost optimizer annotation
-//!   ends. They are numbered from 0; events after the last end are one more step, and a step without events is none.
-//!   The first begins with the first phase annotation if a forward comes before any optimizer, else with the first
-//!   event, since nothing tells where setup ended.
-//! - **Phase** at an event: that of the innermost annotation around it whose name says one. Where two overlap, the
-//!   later to begin is taken as the inner one. Annotations that the program made outweigh guessed ones.
+//! - **Steps** are the annotations named as steps: first by `torch.profiler`'s spelling, else by words, else guessed
+//!   ones; `step_names` defines the names. Of nested annotations the outermost counts; if two overlap, the earlier ends
+//!   where the later begins.
+//! - **Steps by the optimizer.** If no annotation is a step, a step ends where an outermost optimizer annotation ends.
+//!   Steps are numbered from 0; events after the last end are one more step, and a step without events is left out. The
+//!   first begins with the first phase annotation if a forward comes before any optimizer, else with the first event,
+//!   since the end of setup is unknown.
+//! - **Phase** at an event: the phase of the innermost annotation around it that is named as one. If two overlap, the
+//!   later counts as the inner one. Annotations made by the program take precedence over guessed ones.
 //! - **Elsewhere** the phase is [`Phase::Other`], but [`Phase::Setup`] before the first step.
 //! - An event outside all step annotations has no step. The device of an annotation does not matter.
 //!
-//! Where annotations say nothing of step or phase either, all is setup, as before the first step event.
+//! Without step or phase annotations, everything is setup, as before the first step event.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -74,8 +74,8 @@ struct Steps {
 }
 
 impl Spans {
-    /// Reads the spans off the step and phase events. Before the first of them the phase is
-    /// [`Phase::Setup`]; a step begins in phase [`Phase::Other`]; setup lies outside all steps.
+    /// Computes the spans from the step and phase events. Before the first of them the phase is [`Phase::Setup`]; a
+    /// step begins in phase [`Phase::Other`]; setup is outside all steps.
     pub(crate) fn from_events(events: &Events) -> Self {
         let mut rows = Vec::new();
         let names_steps = events.kind.contains(&EventKind::Step);
@@ -209,7 +209,7 @@ impl Spans {
         steps
     }
 
-    /// The events of step `step`: first and one past the last; `None` if there is no such step.
+    /// Returns the events of step `step`: first and one past the last; `None` if there is no such step.
     pub fn step_range(&self, step: u32) -> Option<std::ops::Range<u32>> {
         let of_step = |span: &&Span| span.step == Some(step);
         let first = self.rows.iter().find(of_step)?.first.0;
@@ -239,7 +239,7 @@ impl Steps {
         })
     }
 
-    /// The steps that end with the outermost optimizer annotations; `None` if there is no such annotation.
+    /// Returns the steps that end with the outermost optimizer annotations; `None` if there is no such annotation.
     fn from_optimizer(phases: &[PhaseRange], events: u32) -> Option<Self> {
         let of_optimizer = |range: &&PhaseRange| range.phase == Phase::Optimizer;
         let is_guessed = !phases.iter().filter(of_optimizer).any(|range| !range.is_guessed);

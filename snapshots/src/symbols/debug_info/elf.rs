@@ -63,8 +63,8 @@ impl DebugFile {
         Ok(Self { context, symbols, bytes: bytes.clone() })
     }
 
-    /// The lines of an address, and whether the last one's function has its full name. Split debug information, which
-    /// lies in files of its own, is not read.
+    /// Returns the lines of an address, and whether the last one's function has its full name. Split debug information
+    /// in separate files is not read.
     pub(super) fn frames(&self, address: u64) -> (Vec<Line>, bool) {
         match self.context.find_frames(address).skip_all_loads() {
             Ok(frames) => super::lines_of(frames),

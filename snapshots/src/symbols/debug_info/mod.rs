@@ -21,8 +21,8 @@ impl DebugInfo {
         Ok(Self { file: file::DebugFile::open(path)? })
     }
 
-    /// The lines of an address, innermost first: those of inlined functions before that of the machine's function. Empty
-    /// where nothing is known.
+    /// Returns the lines of an address, innermost first: inlined functions before the function that contains them.
+    /// Empty if nothing is known.
     pub(super) fn lines(&self, address: u64) -> Vec<Line> {
         let (mut out, full_name) = self.file.frames(address);
         let symbol = self.file.symbol(address);
