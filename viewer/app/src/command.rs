@@ -305,7 +305,8 @@ impl Command {
         )
     }
 
-    /// The commands whose name, search words or explanation hold every word of `text`, whatever its case; best first.
+    /// Returns the commands whose name, search words or tooltip contain every word of `text`, ignoring case; best
+    /// first.
     pub fn search(text: &str) -> Vec<Self> {
         let words: Vec<String> = text.split_whitespace().map(str::to_lowercase).collect();
         let rank = |command: Self| {

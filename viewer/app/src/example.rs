@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 /// A training step that the first screen offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Example {
-    /// The scenario's name, as `highwater record` takes it.
+    /// The scenario's name for `highwater record`.
     pub name: &'static str,
     /// Its name.
     pub title: &'static str,
@@ -18,20 +18,20 @@ pub struct Example {
 /// Training steps that can be recorded, and how.
 #[derive(Clone, Copy, Debug)]
 pub struct Examples {
-    /// In the order in which they are offered.
+    /// In the order in which they are shown.
     pub list: &'static [Example],
     /// Records the example of this name to this file. The error is a sentence for the user.
     pub record: fn(&str, &Path) -> Result<(), String>,
 }
 
 impl Default for Examples {
-    /// None.
+    /// No examples.
     fn default() -> Self {
         Self { list: &[], record: |name, _| Err(format!("this build cannot record {name}")) }
     }
 }
 
-/// An example that is being recorded. It cannot be called off: dropping it leaves it to end by itself.
+/// An example that is being recorded. It cannot be cancelled: if dropped, it runs to its end.
 #[derive(Debug)]
 pub struct Running {
     example: Example,
@@ -41,8 +41,8 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts to record `example` into `file`, or into a file of its own where none is given. `run` records; `wake` is
-    /// called, on the recording thread, when that is done.
+    /// Starts to record `example` into `file`, or into a temporary file if `None`. `run` records; `wake` is called on
+    /// the recording thread when that is done.
     pub fn start(
         example: Example,
         file: Option<PathBuf>,
@@ -65,22 +65,22 @@ impl Running {
         Self { example, file, begun: Instant::now(), outcome }
     }
 
-    /// The example being recorded.
+    /// Returns the example being recorded.
     pub fn example(&self) -> Example {
         self.example
     }
 
-    /// Where it goes.
+    /// Returns the path of its file.
     pub fn file(&self) -> &Path {
         &self.file
     }
 
-    /// For how long, and how many bytes the file has so far.
+    /// Returns the elapsed time and the size of the file so far.
     pub fn progress(&self) -> (Duration, u64) {
         (self.begun.elapsed(), std::fs::metadata(&self.file).map_or(0, |facts| facts.len()))
     }
 
-    /// The file once it is recorded, or why it is not, in a sentence; told once.
+    /// Returns the file once it is recorded, or why it is not, as a sentence; only once.
     pub fn poll(&self) -> Option<Result<PathBuf, String>> {
         match self.outcome.try_recv() {
             Ok(outcome) => Some(outcome),
@@ -90,10 +90,10 @@ impl Running {
     }
 }
 
-/// A file in the folder for temporary files that no other run of this program writes.
+/// Returns a path in the folder for temporary files that no other run of this program writes.
 fn temporary_file(name: &str) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("highwater-{}", std::process::id()));
-    // Where the folder cannot be made, writing the file says why.
+    // If the folder cannot be created, writing the file reports why.
     let _ = std::fs::create_dir_all(&folder);
     folder.join(format!("{name}.snap"))
 }

@@ -1,8 +1,8 @@
 //! The history of views, for going back and forward.
 
-/// States kept.
+/// Maximum number of states.
 const MOST: usize = 256;
-/// Seconds within which one movement of wheel, pointer or arrow keys goes on.
+/// Seconds within which movements of wheel, pointer or arrow keys count as one.
 const PAUSE: f64 = 0.7;
 
 /// The states before and after the present one.
@@ -11,18 +11,18 @@ pub struct History<T> {
     back: Vec<T>,
     now: T,
     forward: Vec<T>,
-    /// When the present state was last moved, if it was by a movement that may go on.
+    /// When the present state was last moved, if the movement may continue.
     moved: Option<f64>,
 }
 
 impl<T: Clone + PartialEq> History<T> {
-    /// A history that begins with `now`.
+    /// Creates a history that begins with `now`.
     pub fn new(now: T) -> Self {
         Self { back: Vec::new(), now, forward: Vec::new(), moved: None }
     }
 
-    /// Takes note of the present state, at `seconds` on any clock. A movement changes the state again and again: as
-    /// long as it pauses for no longer than a moment it counts as one change.
+    /// Records the present state, at `seconds` on any clock. A continuous movement changes the state repeatedly; with
+    /// short pauses it counts as one change.
     pub fn note(&mut self, now: &T, is_movement: bool, seconds: f64) {
         if *now == self.now {
             return;
@@ -38,7 +38,7 @@ impl<T: Clone + PartialEq> History<T> {
         self.forward.clear();
     }
 
-    /// The state before the present one, which becomes the present one; `None` at the beginning.
+    /// Goes back: returns the state before the present one, which becomes the present one; `None` at the beginning.
     pub fn back(&mut self) -> Option<T> {
         let before = self.back.pop()?;
         self.forward.push(std::mem::replace(&mut self.now, before));
@@ -46,7 +46,8 @@ impl<T: Clone + PartialEq> History<T> {
         Some(self.now.clone())
     }
 
-    /// The state that [`Self::back`] left, which becomes the present one; `None` where there is none.
+    /// Goes forward: returns the state that [`Self::back`] left, which becomes the present one; `None` if there is
+    /// none.
     pub fn forward(&mut self) -> Option<T> {
         let after = self.forward.pop()?;
         self.back.push(std::mem::replace(&mut self.now, after));
@@ -54,12 +55,12 @@ impl<T: Clone + PartialEq> History<T> {
         Some(self.now.clone())
     }
 
-    /// Whether there is a state to go back to.
+    /// Returns whether there is a state to go back to.
     pub fn can_go_back(&self) -> bool {
         !self.back.is_empty()
     }
 
-    /// Whether there is a state to go forward to.
+    /// Returns whether there is a state to go forward to.
     pub fn can_go_forward(&self) -> bool {
         !self.forward.is_empty()
     }

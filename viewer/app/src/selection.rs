@@ -54,13 +54,13 @@ pub struct Selection {
     pub marks: [Option<usize>; 2],
     /// Whether the height of the view follows the largest total in it.
     fits_bytes: bool,
-    /// How far the view may reach, where that is not as far as the recording: beside another one on the same axes.
+    /// How far the view may reach if that is not the recording's extent: for two recordings on common axes.
     bounds: Option<View>,
 }
 
 /// The narrowest view: two events, so that the axis can number one, or two nanoseconds.
 pub(crate) const NARROWEST: f64 = 2.0;
-/// The least room beside what a view is to show, in units of the axis.
+/// The least room on each side of what a view shows, in units of the axis.
 pub(crate) const LEAST_ROOM: f64 = 0.25;
 /// The flattest view in bytes.
 pub(crate) const FLATTEST: f64 = 16.0;
@@ -68,7 +68,7 @@ pub(crate) const FLATTEST: f64 = 16.0;
 const HEADROOM: f64 = 0.12;
 
 impl Selection {
-    /// Everything of the main device, by event.
+    /// Shows everything of the default device, by event.
     pub fn new(recording: &Recording) -> Self {
         let device = recording.main_device();
         let view = View { x: 0.0..1.0, y: 0.0..1.0 };
@@ -86,23 +86,23 @@ impl Selection {
         selection
     }
 
-    /// The unit of the horizontal axis.
+    /// Returns the unit of the horizontal axis.
     pub fn axis(&self) -> Axis {
         self.axis
     }
 
-    /// The visible part.
+    /// Returns the visible part.
     pub fn view(&self) -> &View {
         &self.view
     }
 
-    /// The view that shows the whole device, a little more than its highest total, and its lines.
+    /// Returns the view that shows the whole device, up to a little above its highest total and lines.
     pub fn whole(&self, recording: &Recording) -> View {
         let index = &recording.devices[self.device];
         let trace = &recording.trace;
         let moments = &index.moments;
         let (first, end) = (self.x_of(trace, moments.start), self.x_of(trace, moments.end));
-        // By time the last state has no end: it gets a little room.
+        // By time the last state has no end, so it gets a little room.
         let room = if self.axis == Axis::Time { (end - first) * 0.01 } else { 0.0 };
         let x = first..(end + room).max(first + 1.0);
         let tops = [Metric::Active, Metric::Reserved, self.metric].map(|metric| index.peak(trace, metric).bytes);
@@ -110,7 +110,7 @@ impl Selection {
         View { x, y: 0.0..top * (1.0 + HEADROOM) }
     }
 
-    /// Where moment `position` begins on the axis.
+    /// Returns where moment `position` begins on the axis.
     pub fn x_of(&self, trace: &Trace, position: usize) -> f64 {
         let time = |index: usize| trace.events.time_of(EventId::from_index(index)).unwrap_or(0) as f64;
         match self.axis {
@@ -123,18 +123,18 @@ impl Selection {
         }
     }
 
-    /// Where the states after `events` lie on the axis; the first reaches back to the baseline.
+    /// Returns where the states after `events` are on the axis; the first includes the baseline.
     pub fn x_of_events(&self, trace: &Trace, events: Range<u32>) -> Range<f64> {
         let moments = moments_after(&events);
         self.x_of(trace, moments.start)..self.x_of(trace, moments.end)
     }
 
-    /// The middle of moment `position` on the axis: by event in the middle of its unit, by time at its beginning.
+    /// Returns the middle of moment `position` on the axis: by event the middle of its unit, by time its beginning.
     pub fn middle_of(&self, trace: &Trace, position: usize) -> f64 {
         self.x_of(trace, position) + if self.axis == Axis::Event { 0.5 } else { 0.0 }
     }
 
-    /// Events that have happened by `x` on the axis.
+    /// Returns the number of events up to `x` on the axis.
     pub fn moment_at(&self, trace: &Trace, x: f64) -> usize {
         match self.axis {
             Axis::Event => (x.max(0.0) as usize).min(trace.events.len()),
@@ -150,7 +150,7 @@ impl Selection {
         let trace = &recording.trace;
         let shown = self.moment_at(trace, self.view.x.start)..self.moment_at(trace, self.view.x.end);
         let was_whole = self.view.x == self.whole(recording).x;
-        // They were of the other axis.
+        // They belonged to the other axis.
         self.bounds = None;
         self.axis = axis;
         let whole = self.whole(recording).x;
@@ -159,7 +159,7 @@ impl Selection {
         self.clamp(recording);
     }
 
-    /// Changes the device and shows all of it. A total that the device does not have gives way to the usual one.
+    /// Changes the device and shows all of it. A total that the device does not have is replaced by the default one.
     pub fn set_device(&mut self, recording: &Recording, device: usize) {
         self.device = device.min(recording.devices.len() - 1);
         self.metric = self.metric_on_device(recording);
@@ -169,14 +169,14 @@ impl Selection {
         self.clamp(recording);
     }
 
-    /// The chosen total, or the usual one where the device has no such total.
+    /// Returns the chosen total, or the default one if the device does not have it.
     fn metric_on_device(&self, recording: &Recording) -> Metric {
         let peaks = &recording.devices[self.device].summary.peaks;
         if peaks.iter().any(|peak| peak.metric == self.metric) { self.metric } else { Metric::default() }
     }
 
-    /// What is looked at in `recording`, which was read from the same file as `former` but later: the same device,
-    /// total, axis and view as far as they are there; what showed everything shows everything.
+    /// Transfers the selection to `recording`, which was read later from the same file as `former`: the same device,
+    /// total, axis and view if they exist; a view of everything still shows everything.
     pub fn carried_over(&self, former: &Recording, recording: &Recording) -> Self {
         let mut selection = Self { axis: self.axis, metric: self.metric, ..Self::new(recording) };
         let id = former.devices[self.device].device;
@@ -196,7 +196,7 @@ impl Selection {
         selection
     }
 
-    /// Changes the total; the height of the view follows where it showed everything.
+    /// Changes the total; a view of the full height is adjusted.
     pub fn set_metric(&mut self, recording: &Recording, metric: Metric) {
         let showed_all = self.view.y == self.whole(recording).y;
         self.metric = metric;
@@ -206,44 +206,44 @@ impl Selection {
         self.clamp(recording);
     }
 
-    /// The moments A and B in their order; `None` unless both are set, and apart.
+    /// Returns the moments A and B in order; `None` unless both are set and differ.
     pub fn range(&self) -> Option<Range<usize>> {
         let [Some(a), Some(b)] = self.marks else { return None };
         (a != b).then(|| a.min(b)..a.max(b))
     }
 
-    /// Lets the view reach as far as `bounds`, whatever the recording holds, and shows `view` of that.
+    /// Lets the view reach as far as `bounds`, whatever the recording's extent, and shows `view`.
     pub fn link(&mut self, recording: &Recording, view: View, bounds: View) {
         self.bounds = Some(bounds);
         self.show(recording, view);
     }
 
-    /// Whether the height of the view follows the largest total in it.
+    /// Returns whether the height of the view follows the largest total in it.
     pub fn fits_bytes(&self) -> bool {
         self.fits_bytes
     }
 
-    /// Lets the height of the view follow the largest total in it, or leaves it where it is.
+    /// Makes the height of the view follow the largest total in it, or not.
     pub fn set_fits_bytes(&mut self, recording: &Recording, fits_bytes: bool) {
         self.fits_bytes = fits_bytes;
         self.clamp(recording);
     }
 }
 
-/// The moments after `events`; the first events have the baseline with them.
+/// Returns the moments after `events`; the first events include the baseline.
 fn moments_after(events: &Range<u32>) -> Range<usize> {
     let first = if events.start == 0 { 0 } else { events.start as usize + 1 };
     first..events.end as usize + 1
 }
 
-/// `range` moved and scaled so that it is at least `least` long, no longer than `outer`, and inside it.
+/// Moves and scales `range` so that it is at least `least` long, at most as long as `outer`, and inside it.
 pub(crate) fn within(range: &Range<f64>, outer: &Range<f64>, least: f64) -> Range<f64> {
     let length = range.end - range.start;
-    // Moving far costs the last digits: what was the whole stays the whole.
+    // Large offsets lose the last digits, so a full view is set exactly.
     if length >= (outer.end - outer.start) * (1.0 - 1e-9) {
         return outer.clone();
     }
-    // What is long enough keeps its place to the bit, so that moving back and forth changes nothing.
+    // A range that is long enough keeps its length exactly, so that moving back and forth changes nothing.
     let (start, length) =
         if length < least { ((range.start + range.end - least) / 2.0, least) } else { (range.start, length) };
     let start = start.min(outer.end - length).max(outer.start);

@@ -1,4 +1,4 @@
-//! The explanation of a peak, with what replays add to its advice.
+//! The explanation of a peak, with the savings that replays add to its advice.
 
 use highwater_analysis::explain::{Advice, ExplainQuery};
 use highwater_analysis::final_oom::{final_oom, final_oom_on};
@@ -9,15 +9,15 @@ use highwater_snapshots::{DeviceId, Trace};
 use super::prediction::Change;
 use super::replays::predict;
 
-/// Explains the peak of `series`' device. Advice on allocator settings says what a replay with them gives, and is left out
-/// where that is nothing.
+/// Explains the peak of `series`' device. Advice on allocator settings gives the result of a replay with them, and is
+/// left out if they save nothing.
 pub fn explain(trace: &Trace, series: &Series, live: &LiveIndex, query: &ExplainQuery<'_>) -> Explanation {
     let mut explanation = Explanation::of(trace, series, live, query);
     explanation.advice.retain_mut(|advice| is_worth_it(trace, series.device(), advice));
     explanation
 }
 
-/// Adds to `advice` what a replay with its settings gives; whether it lowers anything.
+/// Adds the result of a replay with its settings to `advice`. Returns whether they lower the peak.
 fn is_worth_it(trace: &Trace, device: DeviceId, advice: &mut Advice) -> bool {
     let Some(settings) = advice.settings else { return true };
     match reserved_with(trace, device, settings) {
@@ -38,14 +38,14 @@ fn is_worth_it(trace: &Trace, device: DeviceId, advice: &mut Advice) -> bool {
     }
 }
 
-/// The peak of reserved bytes as recorded and as `highwater whatif` has it with `settings`.
+/// Returns the peak of reserved bytes as recorded and with `settings`, as `highwater whatif` computes it.
 fn reserved_with(trace: &Trace, device: DeviceId, settings: &str) -> Result<[u64; 2], String> {
     let change = Change { device, alloc_conf: Some(settings.to_owned()), ..Change::default() };
     let prediction = predict(trace, &change)?;
     let changed = prediction.changed.as_ref().ok_or("nothing was changed")?;
     match (&prediction.unchanged.divergence, &changed.oom) {
         (Some(deviation), _) => Err(format!("a replay differs from the recording from event {} on", deviation.event.0)),
-        // The request that failed in the recording still fails: nothing is gained.
+        // The request that failed in the recording still fails, so nothing is saved.
         (None, Some(oom)) if final_oom(trace) == Some(oom.event) => {
             Ok([prediction.measured.peak_bytes(Metric::Reserved); 2])
         }

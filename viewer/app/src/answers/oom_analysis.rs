@@ -7,23 +7,23 @@ use highwater_snapshots::trace::Trace;
 use highwater_snapshots::units::{format_bytes, format_count, format_required_bytes};
 use highwater_snapshots::{BlockId, DeviceId, EventId, Phase};
 
-/// Groups of live blocks that are listed.
+/// Maximum number of groups of live blocks that are listed.
 const TOP_HOLDERS: usize = 5;
-/// Groups of the blocks to free that are listed.
+/// Maximum number of groups of the blocks to free that are listed.
 const TOP_WAY_OUT: usize = 8;
 
-/// A change that may let a failed request through.
+/// A change that may let a failed request succeed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Remedy {
-    /// The memory that the driver reported as free may be used: a limit is lifted.
+    /// The limit is lifted, so that the memory that the driver reported as free may be used.
     NoLimit,
     /// The request is retried.
     Retry,
-    /// The streams that freed blocks wait for are waited for first.
+    /// The allocator first waits for the streams that use freed blocks.
     Synchronize,
-    /// Free ranges of this pool and stream serve the request.
+    /// The request is served from free ranges of this pool and stream.
     AskFrom(Home),
-    /// Other allocator settings, put over the recorded ones.
+    /// Other allocator settings, applied to the recorded ones.
     Settings(String),
     /// The recorded settings without this one.
     WithoutSetting(&'static str),
@@ -31,16 +31,16 @@ pub enum Remedy {
     EmptyCache,
     /// The blocks of the way out are freed first.
     FreeWayOut,
-    /// All blocks of this row of the holders are freed first.
+    /// All blocks of this group of the holders are freed first.
     FreeHolder(usize),
-    /// The device has this many bytes more.
+    /// The device has this many more bytes.
     MoreMemory(u64),
 }
 
 /// The outcome of a request in a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is met.
+    /// It succeeds.
     Met,
     /// It fails.
     Fails,
@@ -48,7 +48,7 @@ pub enum Outcome {
     FailsEarlier(EventId),
 }
 
-/// A remedy and what came of it in a replay up to the request.
+/// A remedy and its outcome in a replay up to the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trial {
     /// The change.
@@ -62,17 +62,17 @@ pub struct Trial {
 pub struct Trials {
     /// One for each remedy.
     pub results: Vec<Trial>,
-    /// The first event at which the unchanged replay differs from the recording; none where it follows it exactly.
+    /// The first event at which the unchanged replay differs from the recording; `None` if it never does.
     pub divergence: Option<EventId>,
 }
 
 impl Trials {
-    /// The remedies with which the request is met.
+    /// Returns the remedies with which the request succeeds.
     fn met(&self) -> impl Iterator<Item = &Remedy> {
         self.results.iter().filter(|trial| trial.outcome == Outcome::Met).map(|trial| &trial.remedy)
     }
 
-    /// How far the results hold, for the beginning of a list of them.
+    /// Returns the qualification of the results, for the beginning of a list of them.
     fn in_replay(&self) -> &'static str {
         if self.divergence.is_some() { " in that replay" } else { "" }
     }
@@ -83,7 +83,7 @@ impl Trials {
         self.results.iter().find(is_it).map(|trial| trial.outcome)
     }
 
-    /// The cause that a replay proves: removing it lets the request through. None where the replays differ from the
+    /// Returns the cause confirmed by a replay: without it the request succeeds. `None` if the replays differ from the
     /// recording.
     fn cause(&self) -> Option<Verdict> {
         if self.divergence.is_some() {
@@ -103,7 +103,7 @@ impl Trials {
     }
 }
 
-/// A failed request, who filled the device, and what would have let it through.
+/// A failed request, the largest users of the device, and what would have let the request succeed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OomAnalysis {
     /// The request and the sizes around it.
@@ -114,18 +114,18 @@ pub struct OomAnalysis {
     pub step: Option<u32>,
     /// Its phase.
     pub phase: Phase,
-    /// The groups of live blocks that hold most.
+    /// The groups of live blocks with the most bytes.
     pub holders: Holders,
-    /// The fewest bytes of live blocks to free, by the same keys.
+    /// The fewest bytes of live blocks to free, grouped by the same keys.
     pub way_out: Option<Holders>,
     /// The results of the replays, or why there are none.
     pub trials: Result<Trials, String>,
-    /// PyTorch made the recording, so that settings are those of its environment variable.
+    /// Whether PyTorch made the recording, so that settings belong to its environment variable.
     pub is_pytorch: bool,
 }
 
 impl OomAnalysis {
-    /// The analysis of `request` on `device`; `test` replays remedies up to it.
+    /// Analyses `request` on `device`; `test` replays remedies up to it.
     pub fn of(
         trace: &Trace,
         (device, live): (DeviceId, &LiveIndex),
@@ -143,24 +143,25 @@ impl OomAnalysis {
         Self { request, device, step, phase, holders, way_out, trials, is_pytorch }
     }
 
-    /// The cause: proven by replay where that is possible, else the suspected one.
+    /// Returns the cause: confirmed by replay if possible, else the suspected one.
     pub fn cause(&self) -> Verdict {
         self.trials.as_ref().ok().and_then(Trials::cause).unwrap_or(self.request.suspected)
     }
 
-    /// Whether the cause is proven: a replay that follows the recording exactly has the request met without it.
+    /// Returns whether the cause is confirmed: in a replay that follows the recording exactly, the request succeeds
+    /// without it.
     pub fn is_tested(&self) -> bool {
         self.trials.as_ref().is_ok_and(|trials| trials.cause().is_some())
     }
 
-    /// `2.96 GiB of 4 GiB allocated in live blocks`.
+    /// Formats how full the device was: `2.96 GiB of 4 GiB allocated in live blocks`.
     pub fn fill(&self) -> String {
         let FailedRequest { allocated, capacity, reserved, device_free, .. } = self.request;
         let all = capacity.unwrap_or_else(|| reserved.saturating_add(device_free));
         format!("{} of {} allocated in live blocks", format_bytes(allocated), format_bytes(all))
     }
 
-    /// `by matmul of net.fc`, with a space before it; empty if that is unknown.
+    /// Formats who made the request: `by matmul of net.fc`, with a space before it; empty if unknown.
     pub fn by(&self) -> String {
         let FailedRequest { op, scope, .. } = &self.request;
         match (op.is_empty(), scope.is_empty()) {
@@ -171,7 +172,7 @@ impl OomAnalysis {
         }
     }
 
-    /// The cause in a sentence, and how far it is proven.
+    /// Returns the cause as a sentence, with the degree of certainty.
     pub fn cause_text(&self) -> String {
         let cause = match self.cause() {
             Verdict::Capacity => "the device is too small",
@@ -188,12 +189,12 @@ impl OomAnalysis {
         }
     }
 
-    /// Why that is likely, in a sentence.
+    /// Returns why the cause is likely, as a sentence.
     pub fn reason_text(&self) -> String {
         format!("Why: {}.", self.reason())
     }
 
-    /// Why the cause is likely, from the sizes.
+    /// Derives from the sizes why the cause is likely.
     fn reason(&self) -> String {
         let request = &self.request;
         if self.cause() == request.suspected {
@@ -218,8 +219,8 @@ impl OomAnalysis {
         trials.iter().any(|trial| is_it(&trial.remedy) && trial.outcome != Outcome::Met)
     }
 
-    /// What lets the request through, in a sentence, what is easiest to change first; none where nothing does or nothing
-    /// was tested. Of a PyTorch recording the first settings are named with their environment variable.
+    /// Returns what lets the request succeed, as a sentence, the easiest change first; `None` if nothing does or
+    /// nothing was tested. For a PyTorch recording, the first settings are given with their environment variable.
     pub fn helps(&self) -> Option<String> {
         let trials = self.trials.as_ref().ok()?;
         let mut met: Vec<&Remedy> = trials.met().filter(|remedy| is_listed(remedy)).collect();
@@ -241,7 +242,7 @@ impl OomAnalysis {
         (!listed.is_empty()).then(|| format!("Would not have helped{}: {}.", trials.in_replay(), listed.join("; ")))
     }
 
-    /// A remedy as a noun phrase.
+    /// Returns a remedy as a noun phrase.
     pub fn name(&self, remedy: &Remedy) -> String {
         match remedy {
             Remedy::NoLimit => {
@@ -273,7 +274,7 @@ impl OomAnalysis {
         format!("freeing {} in {blocks} first (listed below)", format_bytes(way_out.bytes()))
     }
 
-    /// The blocks of the way out in a sentence that introduces their list; none where there is none.
+    /// Returns the sentence that introduces the list of blocks to free; `None` if there is no list.
     pub fn way_out_text(&self) -> Option<String> {
         let way_out = self.request.way_out()?;
         let count = way_out.blocks().len() as u64;
@@ -305,7 +306,7 @@ impl OomAnalysis {
     }
 }
 
-/// The rank of a remedy in a list: settings first, then the device's size, and last what changes the program.
+/// Returns the rank of a remedy in a list: settings first, then the device's size, and last changes to the program.
 fn effort(remedy: &Remedy) -> u8 {
     match remedy {
         Remedy::NoLimit | Remedy::Settings(_) | Remedy::WithoutSetting(_) => 0,
@@ -315,12 +316,12 @@ fn effort(remedy: &Remedy) -> u8 {
     }
 }
 
-/// Whether a remedy is in the lists; the outcomes of freeing groups are in their table.
+/// Returns whether a remedy is listed; the outcomes of freeing groups are in their table.
 fn is_listed(remedy: &Remedy) -> bool {
     !matches!(remedy, Remedy::FreeHolder(_))
 }
 
-/// The keys that name who holds memory: category and line of code, or module where no stacks were recorded.
+/// Returns the keys that name holders of memory: category and source line, or module if no stacks were recorded.
 fn holder_keys(trace: &Trace, blocks: &[BlockId]) -> Vec<GroupKey> {
     let with_stack = blocks.iter().filter(|id| trace.blocks.stack[id.0 as usize].is_some()).count();
     let second = match () {

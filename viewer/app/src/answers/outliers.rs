@@ -1,42 +1,42 @@
-//! Finds the peaks that stand out among comparable ones.
+//! Finds outliers among comparable peaks.
 
 use std::collections::BTreeMap;
 
 use highwater_snapshots::units::format_bytes;
 use serde::Serialize;
 
-/// The rule, in words.
+/// The rule, as a sentence.
 pub const RULE: &str = "A rank stands out if its peak differs from the median of the ranks with the same device capacity, \
                         at least 3, by more than 64 MiB, 5% and 5 times the median absolute deviation";
 
-/// How a peak stands among comparable ones.
+/// The position of a peak relative to comparable ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// As the others, or there are too few to tell.
+    /// Like the others, or there are too few to compare.
     Usual,
     /// Far from the median of `of` peaks.
     Out {
         /// Bytes from the median, below it if negative.
         by: i64,
-        /// How many are compared.
+        /// Number of compared peaks.
         of: usize,
     },
 }
 
-/// Where the peaks of one kind lie.
+/// The median and the deviation of comparable peaks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Middle {
-    /// The middle one in bytes.
+    /// The median, in bytes.
     pub median_bytes: u64,
-    /// The middle one of their distances from it, in bytes: the median absolute deviation.
+    /// The median absolute deviation, in bytes.
     pub deviation_bytes: u64,
-    /// How many they are.
+    /// Number of peaks.
     pub of: usize,
 }
 
 impl Standing {
-    /// How far it is from the median, if it stands out: `812 MiB above the median of 8 ranks`. `what` names those
-    /// compared, in the plural.
+    /// Returns the distance from the median, if it is an outlier: `812 MiB above the median of 8 ranks`. `what` names
+    /// the compared items, in the plural.
     pub fn words(self, what: &str) -> Option<String> {
         let Self::Out { by, of } = self else { return None };
         let side = if by > 0 { "above" } else { "below" };
@@ -44,16 +44,16 @@ impl Standing {
     }
 }
 
-/// A peak stands out if it is further from the median than so many median absolute deviations …
+/// An outlier is further from the median than this many median absolute deviations …
 const LEAST_DEVIATIONS: u64 = 5;
 /// … and than a twentieth of the median …
 const LEAST_SHARE: u64 = 20;
-/// … and than so many bytes.
+/// … and than this many bytes.
 const LEAST_BYTES: u64 = 64 << 20;
-/// With fewer peaks, none can stand out.
+/// With fewer peaks, there are no outliers.
 const LEAST_PEAKS: usize = 3;
 
-/// How each stands among those of the same kind: kind (such as the device's capacity) and bytes of each.
+/// Compares each peak with those of the same kind, given kind (such as the device's capacity) and bytes of each.
 pub fn standings(peaks: &[(u64, u64)]) -> Vec<Standing> {
     let middles = middles(peaks);
     let standing = |(&(_, bytes), middle): (&(u64, u64), &Middle)| {
@@ -68,7 +68,7 @@ pub fn standings(peaks: &[(u64, u64)]) -> Vec<Standing> {
     peaks.iter().zip(&middles).map(standing).collect()
 }
 
-/// For each peak, where those of its kind lie: kind and bytes of each as in [`standings`].
+/// Returns for each peak the median and deviation of those of its kind; kind and bytes of each as in [`standings`].
 pub fn middles(peaks: &[(u64, u64)]) -> Vec<Middle> {
     let mut of_kind: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     for (kind, bytes) in peaks {
@@ -87,7 +87,7 @@ impl Middle {
     }
 }
 
-/// The middle one in order; of an even number, halfway between the middle two.
+/// Returns the median; for an even number, the midpoint of the middle two.
 fn median(bytes: &mut [u64]) -> u64 {
     bytes.sort_unstable();
     let middle = bytes.len() / 2;

@@ -1,4 +1,4 @@
-//! What-if questions and their answers: a change to a recording, and the replay with it.
+//! What-if questions and their results: a change to a recording, and the replay with it.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use highwater_snapshots::{DeviceId, EventId, Phase, Trace};
 
 use crate::answers::request_failure::RequestFailure;
 
-/// Sizes of common devices, ascending, and what has them.
+/// Memory sizes of common devices, ascending, and devices that have them.
 pub const DEVICE_SIZES: [(&str, &str); 9] = [
     ("8GiB", "Such as an RTX 3070 or 4060."),
     ("12GiB", "Such as an RTX 3060 or 4070."),
@@ -24,9 +24,9 @@ pub const DEVICE_SIZES: [(&str, &str); 9] = [
     ("141GiB", "Such as an H200."),
 ];
 
-/// A device size worth asking about: of the common ones the next below the peak of reserved memory, or for a recording that
-/// ends in an out-of-memory error the next above its device, or above that peak where the device's size is not recorded.
-/// None where no common size is one.
+/// Returns a device size to suggest for a what-if: the largest common one below the peak of reserved memory; for a
+/// recording that ends in an out-of-memory error, the smallest above its device, or above that peak if the device's
+/// size is not recorded. `None` if there is none.
 pub fn suggested_capacity(trace: &Trace, prediction: &Prediction) -> Option<&'static str> {
     let reserved = prediction.measured.peak_bytes(Metric::Reserved);
     let mut sizes = DEVICE_SIZES.iter().filter_map(|(size, _)| Some((*size, parse_bytes(size).ok()?)));
@@ -34,24 +34,24 @@ pub fn suggested_capacity(trace: &Trace, prediction: &Prediction) -> Option<&'st
         return sizes.rfind(|(_, bytes)| *bytes < reserved).map(|(size, _)| size);
     }
     let device = trace.device_facts(prediction.device).map_or(0, |facts| facts.capacity_bytes);
-    // A device of 40 GiB says that it has a little less.
+    // A device sold as 40 GiB reports a little less.
     let is_larger = |bytes: u64| bytes - bytes / 16 > device.max(reserved);
     sizes.find(|(_, bytes)| is_larger(*bytes)).map(|(size, _)| size)
 }
 
-/// A part of a block's size, such as one half.
+/// A share of a block's size, such as one half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SizePart {
-    /// Over the bar.
+    /// The numerator.
     pub numerator: u32,
-    /// Under it; not 0.
+    /// The denominator; not 0.
     pub denominator: u32,
 }
 
 impl FromStr for SizePart {
     type Err = String;
 
-    /// Reads `1/2`, `0.25` or `50%`.
+    /// Parses `1/2`, `0.25` or `50%`.
     fn from_str(text: &str) -> Result<Self, String> {
         let mistake = || format!("invalid part of a size '{text}': write 1/2, 0.5 or 50%");
         let text = text.trim();
@@ -77,20 +77,20 @@ impl FromStr for SizePart {
 pub struct Change {
     /// The device.
     pub device: DeviceId,
-    /// Settings of the allocator, put over those that were recorded, or over the defaults if they begin with `default`.
+    /// Settings of the allocator, applied to the recorded ones, or to the defaults if they begin with `default`.
     pub alloc_conf: Option<String>,
     /// The size of the device in bytes.
     pub capacity: Option<u64>,
-    /// Blocks that are never asked for: those that any of these keeps.
+    /// Blocks that are never allocated: those that match any of these.
     pub without: Vec<Filter>,
-    /// Blocks that are given back right after their last use.
+    /// Blocks that are freed right after their last use.
     pub until_last_use: Vec<Filter>,
-    /// Blocks of which only a part is asked for; the first that fits counts.
+    /// Blocks that are scaled in size; the first matching filter applies.
     pub scale: Vec<(SizePart, Filter)>,
 }
 
 impl Change {
-    /// Whether anything is to be changed.
+    /// Returns whether anything is changed.
     pub fn changes_anything(&self) -> bool {
         self.alloc_conf.is_some()
             || self.capacity.is_some()
@@ -100,8 +100,8 @@ impl Change {
     }
 }
 
-/// A change in the words in which its parts were asked for: settings, bytes of memory, conditions for blocks that are left
-/// out, for those that end with their last use, and for those of which a part is left.
+/// Describes a change with the given values of its options: settings, bytes of memory, conditions for blocks that are
+/// left out, for those that are freed after their last use, and for those that are scaled.
 pub fn in_words(
     alloc_conf: Option<&str>,
     capacity: Option<u64>,
@@ -126,7 +126,7 @@ pub fn in_words(
 /// Totals and peaks of a recording, measured or replayed.
 #[derive(Clone, Debug)]
 pub struct Figures {
-    /// All of them.
+    /// All totals and peaks.
     pub summary: DeviceSummary,
     /// The first request that failed.
     pub failure: Option<EventId>,
@@ -144,90 +144,90 @@ impl Figures {
         self.summary.peaks.iter().find(|peak| peak.metric == metric)
     }
 
-    /// Bytes of the peak of `metric`; 0 where it was not sampled.
+    /// Returns the bytes of the peak of `metric`; 0 if it was not sampled.
     pub fn peak_bytes(&self, metric: Metric) -> u64 {
         self.peak(metric).map_or(0, |peak| peak.bytes)
     }
 
-    /// How far the peak of reserved bytes lies above that of active bytes: what rounding to segments, holes and caches
-    /// cost.
+    /// Returns the peak of reserved bytes minus the peak of active bytes: the cost of rounding to segments,
+    /// fragmentation and caching.
     pub fn reserved_beyond_active(&self) -> u64 {
         self.peak_bytes(Metric::Reserved).saturating_sub(self.peak_bytes(Metric::Active))
     }
 }
 
-/// How a replay with nothing changed compares.
+/// The result of a replay without changes.
 #[derive(Clone, Debug)]
 pub struct Unchanged {
     /// Its totals and peaks.
     pub figures: Figures,
-    /// Where it first differs from the recording, if anywhere.
+    /// The first difference from the recording, if any.
     pub divergence: Option<Deviation>,
-    /// Of free ranges of equal size the lowest address was taken, as PyTorch did until version 2.6 or so, and not the
-    /// oldest segment.
+    /// Whether the lowest address was taken among free ranges of equal size, as in PyTorch until about version 2.6,
+    /// instead of the oldest segment.
     pub takes_lowest_address: bool,
     /// Assumptions about facts that are not recorded.
     pub assumptions: Vec<String>,
-    /// Known reasons why it may differ.
+    /// Known reasons for possible differences.
     pub causes: Vec<String>,
 }
 
-/// Where a replay differs from its recording.
+/// A difference of a replay from its recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deviation {
     /// The first event.
     pub event: EventId,
-    /// In what.
+    /// A description.
     pub text: String,
     /// The largest difference of reserved bytes at any event.
     pub largest_bytes: u64,
-    /// Blocks that lie at another address.
+    /// Blocks at another address.
     pub placed_elsewhere: u64,
 }
 
-/// Which blocks a change concerns.
+/// The blocks that a change applies to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Concerned {
-    /// How many.
+    /// Number of blocks.
     pub blocks: u64,
-    /// Bytes that they asked for, in all.
+    /// Sum of their requested bytes.
     pub bytes: u64,
 }
 
-/// A replay with something changed.
+/// A replay with a change.
 #[derive(Clone, Debug)]
 pub struct Changed {
-    /// The recording as it would have been.
+    /// The changed recording.
     pub trace: Arc<Trace>,
     /// The recorded event that each of its events comes from.
     pub source: Vec<EventId>,
-    /// Its totals and peaks, up to where it ended.
+    /// Its totals and peaks, up to its end.
     pub figures: Figures,
     /// The allocator's settings, canonical; empty for the default.
     pub alloc_conf: String,
-    /// Bytes that the allocator could have; none if unbounded.
+    /// Bytes that the allocator could reserve; `None` if unlimited.
     pub capacity: Option<u64>,
-    /// Where that figure comes from, in words.
+    /// The source of that figure, as text.
     pub capacity_from: String,
     /// The request that failed.
     pub oom: Option<Failed>,
-    /// Requests that failed in the recording, and did not here.
+    /// Requests that failed in the recording, but not here.
     pub rescued: Vec<EventId>,
-    /// The failed request with which the recording ends, on any device: what would have come next was not recorded.
+    /// The failed request with which the recording ends, on any device: later requests were not recorded.
     pub ends_in_oom: Option<EventId>,
-    /// A device of so many bytes is enough for every recorded request: the smallest that a search by replay found, where a
-    /// request fails, or one that failed in the recording succeeds. None elsewhere, and if no device is large enough.
+    /// A device size that is enough for every recorded request: the smallest found by replays, if a request fails here,
+    /// or if one that failed in the recording succeeds here. `None` otherwise, and if no device is large enough.
     pub suffices: Option<u64>,
-    /// Most bytes in live blocks, and in use by others: every recorded request needs at least these.
+    /// Maximum bytes in live blocks and in use by others: every recorded request needs at least this much.
     pub live_bytes: u64,
-    /// Blocks left out, shortened, and of another size.
+    /// Blocks left out, freed earlier, and scaled.
     pub concerned: [Concerned; 3],
     /// Assumptions about facts that are not recorded.
     pub assumptions: Vec<String>,
 }
 
 impl Changed {
-    /// Whether the program fits; `None` if the recording ends before that is known.
+    /// Returns whether the program fits; `None` if the recording ends before that is known.
     pub fn fits(&self) -> Option<bool> {
         match (&self.oom, self.ends_in_oom) {
             (Some(_), _) => Some(false),
@@ -237,41 +237,41 @@ impl Changed {
     }
 }
 
-/// A request that would have failed.
+/// A request that fails in a replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failed {
     /// The recorded event of the request.
     pub event: EventId,
-    /// In which step.
+    /// Its step.
     pub step: Option<u32>,
-    /// In which phase; none if the recording has no phases.
+    /// Its phase; `None` if the recording has no phases.
     pub phase: Option<Phase>,
     /// Requested bytes.
     pub requested: u64,
-    /// Bytes held from the device then.
+    /// Bytes reserved from the device at that time.
     pub reserved: u64,
-    /// Bytes in blocks then.
+    /// Bytes in blocks at that time.
     pub allocated: u64,
-    /// The allocator's own words.
+    /// The allocator's error message.
     pub report: String,
 }
 
-/// One of the settings that are tried if none is given.
+/// One of the settings that are tried if none are given.
 #[derive(Clone, Debug)]
 pub struct Tried {
-    /// The settings that were put over the recorded ones.
+    /// The settings, as applied to the recorded ones.
     pub asked: String,
     /// The resulting settings, canonical; empty for the default.
     pub alloc_conf: String,
-    /// The result, up to where it ended.
+    /// The result, up to its end.
     pub figures: Figures,
     /// The request that failed.
     pub oom: Option<EventId>,
-    /// The recording ends with a failed request, which succeeds here: what would have come next was not recorded.
+    /// Whether the recording ends with a failed request that succeeds here: later requests were not recorded.
     pub gets_past_failure: bool,
 }
 
-/// The whole answer.
+/// The complete result.
 #[derive(Clone, Debug)]
 pub struct Prediction {
     /// The device.
@@ -295,7 +295,7 @@ mod tests {
 
     use super::*;
 
-    /// The capacity that is suggested for a recording in the text notation, on a device of `capacity` GiB.
+    /// Returns the suggested capacity for a recording in the text notation, on a device of `capacity` GiB.
     fn suggested(text: &str, capacity: u64) -> Option<&'static str> {
         let mut trace = trace_from_text(text).expect("the text is a trace");
         let facts = DeviceFacts { capacity_bytes: capacity << 30, ..DeviceFacts::default() };

@@ -1,4 +1,4 @@
-//! Predictions and out-of-memory analyses, made by replaying a recording through the allocator with something changed.
+//! Predictions and out-of-memory analyses, made by replaying a recording through the allocator with a change.
 
 mod capacity;
 mod trials;
@@ -23,16 +23,20 @@ use crate::answers::prediction::{
     Change, Changed, Concerned, Deviation, Failed, Figures, Prediction, Tried, Unchanged,
 };
 
-/// Settings that are tried if none is given.
+/// Settings that are tried if none are given.
 const COMMON: [&str; 4] =
     ["expandable_segments:True", "expandable_segments:False", "max_split_size_mb:128", "roundup_power2_divisions:8"];
 
-/// Checks whether `settings` can be applied to those that `device` was recorded with; returns the problem as an error.
+/// Checks whether `settings` can be applied to the settings recorded for `device`.
+///
+/// # Errors
+///
+/// Returns the problem.
 pub fn check_settings(trace: &Trace, device: DeviceId, settings: &str) -> Result<(), String> {
     changed_config(&recorded_config(trace.device_facts(device)).0, settings).map(|_| ())
 }
 
-/// `settings` put over `recorded` ones, or over the defaults where they begin with `default`.
+/// Applies `settings` to `recorded` ones, or to the defaults if they begin with `default`.
 fn changed_config(recorded: &AllocConfig, settings: &str) -> Result<AllocConfig, String> {
     let (first, rest) = settings.split_once(',').unwrap_or((settings, ""));
     let config = match (first.trim(), rest.trim()) {
@@ -46,18 +50,22 @@ fn changed_config(recorded: &AllocConfig, settings: &str) -> Result<AllocConfig,
 
 /// Returns an error if no CUDA device supports `config`.
 fn check_pages(config: &AllocConfig) -> Result<(), String> {
-    // Only the pages of the device are asked for, and they are those of every CUDA device.
+    // Only the page size of the device matters, and it is the same for all CUDA devices.
     config.check_driver(&AccountingDriver::new(0)).map_err(|why| why.to_string())
 }
 
-/// The analysis of `request`, with all replays; none where its event is not one of `trace`. `live` is of its device.
+/// Analyses `request` with all replays; `None` if its event is not in `trace`. `live` belongs to its device.
 pub fn analyse(trace: &Trace, request: FailedRequest, live: &LiveIndex) -> Option<OomAnalysis> {
     let device = *trace.events.device.get(request.event.0 as usize)?;
     let test = |request: &FailedRequest, holders: &_| trials::test(trace, device, request, holders);
     Some(OomAnalysis::of(trace, (device, live), request, test))
 }
 
-/// Replays `trace` as it is, and with `change`. The error is a sentence for the user.
+/// Replays `trace` unchanged, and with `change`.
+///
+/// # Errors
+///
+/// Returns a sentence for the user.
 pub fn predict(trace: &Trace, change: &Change) -> Result<Prediction, String> {
     let device = change.device;
     let facts = trace.device_facts(device);
@@ -89,7 +97,8 @@ pub fn predict(trace: &Trace, change: &Change) -> Result<Prediction, String> {
     Ok(Prediction { device, measured, recorded_conf: config.to_string(), unchanged, changed, tried })
 }
 
-/// Replays with nothing changed, by the tie-break that follows the recording longest; with `target`, up to that request.
+/// Replays without changes, with the tie-break rule that follows the recording longest; with `target`, up to that
+/// request.
 fn follow(trace: &Trace, device: DeviceId, config: &AllocConfig, target: Option<Target>) -> (Replay, TieBreak) {
     let device_total = recorded_total(trace, device);
     let run = |tie_break: TieBreak| {
@@ -106,7 +115,7 @@ fn follow(trace: &Trace, device: DeviceId, config: &AllocConfig, target: Option<
     (chosen, TieBreak::OldestSegment)
 }
 
-/// Replays with nothing changed; returns the result, its tie-break, and the releases that the program requested.
+/// Replays without changes; returns the result, its tie-break rule, and the cache releases that the program requested.
 fn replay_unchanged(
     trace: &Trace,
     device: DeviceId,
@@ -163,7 +172,7 @@ impl Base<'_> {
             recorded_capacity: self.recorded_capacity,
             device_total: recorded_total(self.trace, self.device),
             target: None,
-            // Under other settings, and beside other blocks, what was there before would lie elsewhere.
+            // With other settings or other blocks, the initial state would have another layout.
             starts_anew: config != self.recorded || overrides.is_some_and(|overrides| self.changes_start(overrides)),
         }
     }
@@ -187,7 +196,7 @@ impl Base<'_> {
         let overrides = changes_blocks.then_some(overrides.as_slice());
         let within = |bytes: Option<u64>| {
             let plan = self.plan(config, bytes, overrides);
-            // A device too small for the segments at the start would not have had them.
+            // A device smaller than the initial segments could not have had them.
             let overflows = bytes.is_some_and(|bytes| series.baseline().reserved > bytes);
             let given = change.capacity.and(bytes).map(|bytes| bytes.saturating_add(bound.outside));
             let device_total = given.or_else(|| recorded_total(self.trace, self.device));
@@ -204,7 +213,7 @@ impl Base<'_> {
                 Some(whole) => (bound.bytes, whole),
                 None if death.is_none() && !rescued.is_empty() => {
                     let recorded = Bound::of(self.trace, series, &Change { device: self.device, ..Change::default() });
-                    // Only a larger device and nothing else: the recorded one is known to be too small.
+                    // Only for a larger device and no other change: the recorded one is known to be too small.
                     let is_larger = config == self.recorded && overrides.is_none() && bound.bytes > recorded.bytes;
                     (recorded.bytes.filter(|_| is_larger), &figures)
                 }
@@ -283,7 +292,7 @@ fn overrides(trace: &Trace, change: &Change, last_uses: Option<&LastUses<'_>>) -
         if !block_override.is_removed {
             let is_shortened = until_last_use.iter_mut().any(|filter| filter.matches(id));
             let end = last_uses.filter(|_| is_shortened).and_then(|uses| uses.end(row));
-            // What is never used would not be asked for.
+            // A block that is never used would not be allocated.
             is_unused = end.is_some_and(|end| end == trace.blocks.alloc[row]);
             block_override.ends_after = end.filter(|_| !is_unused).unwrap_or_default();
             let share = scale.iter_mut().find_map(|(share, filter)| filter.matches(id).then_some(*share));

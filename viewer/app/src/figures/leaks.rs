@@ -6,10 +6,10 @@ use highwater_snapshots::units::format_bytes;
 
 use super::moment::count_of;
 
-/// Leaks that are listed for each device.
+/// Maximum number of leaks listed for each device.
 const SHOWN_LEAKS: usize = 5;
 
-/// A sentence for each of the largest `leaks` found over `window`, and one for all others.
+/// Returns a sentence for each of the largest `leaks` found over `window`, and one for all others.
 pub fn leak_texts(leaks: &[Leak], window: &StepWindow) -> Vec<String> {
     let names = unique_suffixes(&leaks.iter().map(|leak| leak.line.as_str()).collect::<Vec<_>>());
     let steps = count_of(window.steps.len() as u64, "step");

@@ -1,21 +1,21 @@
-//! Moments as figures and as text.
+//! Moments, as figures and as text.
 
 use highwater_analysis::Moment;
 use highwater_snapshots::units::{format_bytes, format_count};
 use highwater_snapshots::{EventId, Phase, Trace};
 use serde::Serialize;
 
-/// A time of the recording as microseconds since 1970.
+/// Converts a time of the recording to microseconds since 1970.
 pub fn micros_since_1970(trace: &Trace, time_ns: u64) -> u64 {
     micros_since(trace.header.started_unix_us, time_ns)
 }
 
-/// The same of a recording that began at `started_us`.
+/// Does the same for a recording that began at `started_us`.
 pub fn micros_since(started_us: u64, time_ns: u64) -> u64 {
     started_us.saturating_add(time_ns / 1000)
 }
 
-/// A total at the moment at which it was largest.
+/// The peak of a total, and its moment.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct PeakFigure {
     bytes: u64,
@@ -24,14 +24,14 @@ pub struct PeakFigure {
 }
 
 impl PeakFigure {
-    /// The figures of `moment`.
+    /// Returns the figures of `moment`.
     pub fn of(trace: &Trace, moment: &Moment) -> Self {
         let time_us = moment.time_ns.map(|time| micros_since_1970(trace, time));
         Self { bytes: moment.bytes, event: moment.event.map(|event| event.0), time_us }
     }
 }
 
-/// `at event 12,345, step 1, optimizer`; without a phase where the recording has none.
+/// Formats a moment: `at event 12,345, step 1, optimizer`; without a phase if the recording has none.
 pub fn when(event: Option<EventId>, step: Option<u32>, phase: Option<Phase>) -> String {
     let Some(event) = event else {
         return "before the first event".to_owned();
@@ -41,19 +41,19 @@ pub fn when(event: Option<EventId>, step: Option<u32>, phase: Option<Phase>) -> 
     format!("at event {}{step}{phase}", format_count(u64::from(event.0)))
 }
 
-/// `5.67 GiB requested, at event 12,345, step 1, optimizer`.
+/// Formats a total and its moment: `5.67 GiB requested, at event 12,345, step 1, optimizer`.
 pub fn how_much_and_when(moment: &Moment) -> String {
     let metric = moment.metric.name().replace('_', " ");
     format!("{} {metric}, {}", format_bytes(moment.bytes), when(moment.event, moment.step, moment.known_phase()))
 }
 
-/// `1 step`, `1,234 steps`.
+/// Formats a count with its noun: `1 step`, `1,234 steps`.
 pub fn count_of(count: u64, noun: &str) -> String {
     let s = if count == 1 { "" } else { "s" };
     format!("{} {noun}{s}", format_count(count))
 }
 
-/// Where else the same peak is reached, as a sentence; `None` if it is reached once.
+/// Names other moments with the same peak, as a sentence; `None` if there are none.
 pub fn elsewhere_text(elsewhere: &[Moment]) -> Option<String> {
     let (first, others) = elsewhere.split_first()?;
     let more = match others.len() {
@@ -63,11 +63,11 @@ pub fn elsewhere_text(elsewhere: &[Moment]) -> Option<String> {
     Some(format!("The same peak is also reached {}{more}.", when(first.event, first.step, first.known_phase())))
 }
 
-/// Microseconds since 1970 as date and time in UTC: `2026-03-01 12:00:05 UTC`.
+/// Formats microseconds since 1970 as date and time in UTC: `2026-03-01 12:00:05 UTC`.
 pub fn utc(micros: u64) -> String {
     let seconds = micros / 1_000_000;
     let (days, second) = (seconds / 86_400, seconds % 86_400);
-    // The Gregorian calendar in eras of 400 years that begin on 1 March, so that leap days stand at the end of a year.
+    // The Gregorian calendar in eras of 400 years that begin on 1 March, so that leap days come at the end of a year.
     let from_march_0000 = days + 719_468;
     let (era, day) = (from_march_0000 / 146_097, from_march_0000 % 146_097);
     let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
@@ -80,7 +80,7 @@ pub fn utc(micros: u64) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
 }
 
-/// A moment for programs: a total, when it was that, and in which step and phase.
+/// A moment in a JSON object: a total, its event and time, step and phase.
 #[derive(Debug, Serialize)]
 pub struct MomentFigures {
     #[serde(flatten)]

@@ -7,15 +7,15 @@ use highwater_snapshots::units::{format_bytes, format_count, format_required_byt
 use super::moment::{count_of, when};
 use crate::answers::prediction::{Changed, Concerned, Deviation, Figures, Prediction, Tried};
 
-/// Printed where no block matches the conditions.
+/// Printed if no block matches the conditions.
 pub const NO_BLOCK: &str = "No block matches the conditions: nothing is changed.";
 
-/// Said where the replay follows the recording by the rule of older versions.
+/// Printed if the replay follows the recording by the rule of older versions.
 pub const LOWEST_ADDRESS: &str = "Among free ranges of equal size the replay takes the lowest address, as PyTorch did until about version 2.6, since \
      that follows the recording.";
 
-/// Which of the tried settings help: those that get past the request with which the recording ends, or else those that
-/// lower the peak of reserved memory.
+/// Names the tried settings that help: those that get past the request with which the recording ends, or else those
+/// that lower the peak of reserved memory.
 pub fn what_helps(prediction: &Prediction) -> String {
     let Prediction { measured, unchanged, tried, .. } = prediction;
     let name = |one: &&Tried| if one.alloc_conf.is_empty() { "default".to_owned() } else { one.alloc_conf.clone() };
@@ -29,7 +29,7 @@ pub fn what_helps(prediction: &Prediction) -> String {
         };
     }
     let [recorded, replayed] = [measured, &unchanged.figures].map(|one| one.peak_bytes(Metric::Reserved));
-    // A recording without segments has nothing reserved.
+    // A recording without segments has no reserved memory.
     let recorded = if recorded == 0 { replayed } else { recorded };
     let reserved = |one: &&Tried| one.figures.peak_bytes(Metric::Reserved);
     let mut lower: Vec<&Tried> = tried.iter().filter(|one| one.oom.is_none()).collect();
@@ -49,7 +49,7 @@ pub fn what_helps(prediction: &Prediction) -> String {
     )
 }
 
-/// Returns the result of a replay with nothing changed, as a sentence.
+/// Returns the result of a replay without changes, as a sentence.
 pub fn unchanged(prediction: &Prediction) -> String {
     let Prediction { measured, recorded_conf, unchanged, .. } = prediction;
     let conf = if recorded_conf.is_empty() { "the default settings" } else { recorded_conf.as_str() };
@@ -62,7 +62,7 @@ pub fn unchanged(prediction: &Prediction) -> String {
     }
 }
 
-/// The result of `change`; where that is of the device's size, whether the recording fits.
+/// Returns the result of `change`, as a sentence; if it changes the device's size, whether the recording fits.
 pub fn verdict(prediction: &Prediction, changed: &Changed, change: &str, changes_capacity: bool) -> String {
     let change = as_condition(change);
     if let Some(oom) = &changed.oom {
@@ -101,12 +101,12 @@ pub fn verdict(prediction: &Prediction, changed: &Changed, change: &str, changes
     format!("{fits}{}{}: {peaks}.{rescued}", change[..1].to_uppercase(), &change[1..])
 }
 
-/// A change as a condition: `with 24 GiB of memory`, `without category=gradient`.
+/// Formats a change as a condition: `with 24 GiB of memory`, `without category=gradient`.
 pub fn as_condition(change: &str) -> String {
     if change.starts_with("without ") { change.to_owned() } else { format!("with {change}") }
 }
 
-/// The size of a device on which the change succeeds, as a sentence.
+/// Returns a device size with which the replay succeeds, as a sentence.
 fn large_enough(prediction: &Prediction, changed: &Changed) -> String {
     match (changed.suffices, changed.ends_in_oom) {
         (_, Some(_)) => lower_bound(changed),
@@ -119,7 +119,7 @@ fn large_enough(prediction: &Prediction, changed: &Changed) -> String {
     }
 }
 
-/// What a recording that ends in an out-of-memory error shows of the memory that its program needs, as a sentence.
+/// Returns the lower bound of the needed memory, for a recording that ends in an out-of-memory error, as a sentence.
 fn lower_bound(changed: &Changed) -> String {
     match changed.suffices {
         Some(bytes) => {
@@ -129,7 +129,7 @@ fn lower_bound(changed: &Changed) -> String {
     }
 }
 
-/// The peaks of the change beside those of the recording: of reserved memory, or of allocated memory where only that
+/// Returns the peaks with the change and of the recording: of reserved memory, or of allocated memory if only that
 /// changes.
 fn peaks_text(prediction: &Prediction, changed: &Changed) -> String {
     let [reserved, allocated] = [Metric::Reserved, Metric::Allocated]
@@ -150,7 +150,7 @@ fn peaks_text(prediction: &Prediction, changed: &Changed) -> String {
     format!("{}; reserved memory stays at {}{from}", text("allocated", allocated), format_bytes(reserved[1]))
 }
 
-/// Which blocks were left out, shortened and resized, a sentence each; none where no block was.
+/// Returns which blocks were left out, freed earlier and scaled, a sentence each; none if no block was.
 pub fn concerned(changed: &Changed) -> Vec<String> {
     let [removed, shortened, scaled] = changed.concerned;
     let told = [
@@ -166,13 +166,13 @@ pub fn concerned(changed: &Changed) -> Vec<String> {
     .collect()
 }
 
-/// The settings and the memory that were replayed with.
+/// Returns the settings and the memory of a replay.
 pub fn settings_and_memory(changed: &Changed) -> String {
     let settings = if changed.alloc_conf.is_empty() { "default" } else { &changed.alloc_conf };
     format!("Allocator settings: {settings}. Memory: {}.", changed.capacity_from)
 }
 
-/// Where a replay with nothing changed leaves the recording.
+/// Returns where a replay without changes differs from the recording.
 pub fn deviation(deviation: &Deviation) -> String {
     format!(
         "Not exact: with nothing changed, the replay differs from the recording from event {} on: {}. Reserved bytes \
@@ -184,18 +184,18 @@ pub fn deviation(deviation: &Deviation) -> String {
     )
 }
 
-/// A figure as recorded and as it would have been.
+/// A figure as recorded and with the change.
 #[derive(Clone, Debug)]
 pub struct Compared {
-    /// Of what.
+    /// The name of the figure.
     pub name: String,
-    /// Bytes as recorded, and as they would have been.
+    /// Bytes as recorded, and with the change.
     pub bytes: [u64; 2],
-    /// The peak as it would have been; its event is one of the changed recording. None for what is no peak.
+    /// The peak with the change; its event is in the changed recording. `None` if the figure is not a peak.
     pub peak: Option<Moment>,
 }
 
-/// The peaks of all totals, and what of the reserved bytes lay unused at theirs.
+/// Returns the peaks of all totals, and the reserved bytes that were unused at the peaks.
 pub fn compared(measured: &Figures, changed: &Figures) -> Vec<Compared> {
     let metrics = [Metric::Requested, Metric::Allocated, Metric::Active, Metric::Reserved];
     let peaks = metrics.map(|metric| Compared {
@@ -208,22 +208,22 @@ pub fn compared(measured: &Figures, changed: &Figures) -> Vec<Compared> {
     peaks.into_iter().chain([unused]).collect()
 }
 
-/// Settings next to those of the recording.
+/// Settings to compare with the recorded ones.
 #[derive(Clone, Debug)]
 pub struct TriedSettings<'a> {
     /// Their name.
     pub name: &'a str,
-    /// As they were asked for; none for the recorded ones.
+    /// As given; `None` for the recorded ones.
     pub asked: Option<&'a str>,
     /// The result.
     pub figures: &'a Figures,
-    /// How it ended: where a request failed, or that none did.
+    /// The end of the replay: where a request failed, or that none did.
     pub end: String,
     /// The request that failed in a replay.
     pub oom: Option<EventId>,
 }
 
-/// The settings of the recording and those that were tried, with what came of each.
+/// Returns the recorded settings and the tried ones, each with its result.
 pub fn tried(prediction: &Prediction) -> Vec<TriedSettings<'_>> {
     let Prediction { measured, recorded_conf, unchanged, tried, .. } = prediction;
     let name = if recorded_conf.is_empty() { "as recorded (default)" } else { "as recorded" };
@@ -244,10 +244,10 @@ pub fn tried(prediction: &Prediction) -> Vec<TriedSettings<'_>> {
     all
 }
 
-/// Said of a replay in which no request fails.
+/// Printed for a replay in which no request fails.
 const RUNS_TO_THE_END: &str = "runs to the end";
 
-/// How a recording ends: whether requests fail in it.
+/// Returns how a recording ends: whether requests fail in it.
 fn ending(figures: &Figures) -> String {
     match (figures.failure, figures.summary.oom_events) {
         (None, _) => RUNS_TO_THE_END.to_owned(),
@@ -260,7 +260,7 @@ fn fails_at(event: EventId) -> String {
     format!("fails at event {}", format_count(u64::from(event.0)))
 }
 
-/// `+1.25 GiB`, `−3 MiB`, `none`.
+/// Formats a difference: `+1.25 GiB`, `−3 MiB`, `none`.
 pub fn difference(before: u64, after: u64) -> String {
     if before == after { "none".to_owned() } else { format_signed_bytes(i128::from(after) - i128::from(before)) }
 }

@@ -1,4 +1,4 @@
-//! Sentences about the ranks of a run: which peaks highest, which stand out, which are missing.
+//! Sentences about the ranks of a run: the highest peak, outliers, missing ranks.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -12,13 +12,13 @@ use super::requests::failure_text;
 use crate::answers::outliers::{Middle, Standing};
 use crate::files::fleet::{Fleet, Rank, ranges_text};
 
-/// The totals of which outliers are told: what programs ask for, and what they hold from the driver.
+/// The totals that are searched for outliers.
 pub const COMPARED: [Metric; 2] = [Metric::Allocated, Metric::Reserved];
 
 /// Maximum number of outliers and unreadable files that are listed.
 const LISTED: usize = 8;
 
-/// A rank that stands out.
+/// A rank that is an outlier in one total.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outlier {
     rank: Option<u32>,
@@ -33,7 +33,7 @@ pub struct Outlier {
     middle: Middle,
 }
 
-/// The ranks that stand out, the furthest first.
+/// Returns the outliers, the furthest from the median first.
 pub fn outliers(fleet: &Fleet, metric: Metric) -> Vec<Outlier> {
     let rows = fleet.ranks.iter().zip(fleet.standings(metric)).zip(fleet.middles(metric));
     let mut outliers: Vec<Outlier> = rows
@@ -57,7 +57,8 @@ pub fn outliers(fleet: &Fleet, metric: Metric) -> Vec<Outlier> {
     outliers
 }
 
-/// Which ranks ran out of memory, which peaks highest, which stand out, and which are missing, a sentence each.
+/// Returns which ranks ran out of memory, which peaks highest, which are outliers, and which are missing, a sentence
+/// each.
 pub fn headlines(fleet: &Fleet) -> Vec<String> {
     let Some(top) = fleet.highest(Metric::Allocated).map(|row| &fleet.ranks[row]) else { return Vec::new() };
     let failed = fleet.ranks.iter().filter_map(|rank| Some((rank, failure_text(rank.failure.as_ref()?))));
@@ -100,16 +101,17 @@ pub fn headlines(fleet: &Fleet) -> Vec<String> {
     told
 }
 
-/// A sentence about how far the recordings can be trusted.
+/// A note on the accuracy of the recordings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caveat {
-    /// Whether something was lost or is wrong: sizes and categories that follow rules are no reason to warn.
+    /// Whether something was lost or is wrong; routine facts, such as guessed categories, are no warning.
     pub is_warning: bool,
     /// The sentence, with the ranks that it is about.
     pub text: String,
 }
 
-/// What limits trust and what could not be read, a sentence each. What holds of many ranks is told once.
+/// Returns the limits of the accuracy and the unreadable files, a sentence each. A sentence that applies to many ranks
+/// is listed once.
 pub fn limits(fleet: &Fleet) -> Vec<Caveat> {
     sentences(fleet, |rank| &rank.trust_sentences)
 }
@@ -122,7 +124,7 @@ pub fn problems(fleet: &Fleet) -> Vec<Caveat> {
 /// The ranks that a sentence is about, and the files of those without a number.
 type Whose<'a> = (Vec<RangeInclusive<u32>>, Vec<&'a str>);
 
-/// The problems of a fleet, and what `trust` says of each rank.
+/// Returns the problems of a fleet, and the sentences of `trust` for each rank.
 fn sentences(fleet: &Fleet, trust: impl Fn(&Rank) -> &[String]) -> Vec<Caveat> {
     let warning = |text: String| Caveat { is_warning: true, text };
     let problems = fleet.problems();
@@ -169,7 +171,7 @@ fn sentences(fleet: &Fleet, trust: impl Fn(&Rank) -> &[String]) -> Vec<Caveat> {
     sentences
 }
 
-/// `text` with a capital at its beginning, but for the name of a file.
+/// Capitalizes the first letter of `text`, unless it is a file name.
 pub fn capitalized(text: &str) -> String {
     match text.strip_prefix("rank ") {
         Some(rest) => format!("Rank {rest}"),
@@ -177,7 +179,7 @@ pub fn capitalized(text: &str) -> String {
     }
 }
 
-/// How many files were left alone.
+/// Returns how many files were skipped, as a sentence.
 pub fn passed_by(skipped: usize) -> String {
     match skipped {
         1 => "Skipped: 1 file that is not a recording.".to_owned(),
@@ -185,8 +187,8 @@ pub fn passed_by(skipped: usize) -> String {
     }
 }
 
-/// The totals in which one rank stands out: `Rank 1 stands out: it peaks at 39.62 GiB allocated (median of 8 ranks: 11.61
-/// GiB) and 40.17 GiB reserved (median: 12.37 GiB).`
+/// Formats the totals in which one rank is an outlier: `Rank 1 stands out: it peaks at 39.62 GiB allocated (median of 8
+/// ranks: 11.61 GiB) and 40.17 GiB reserved (median: 12.37 GiB).`
 fn outlier_text(rank: &[&Outlier]) -> String {
     let part = |(row, outlier): (usize, &&Outlier)| {
         let of = if row == 0 { format!(" of {} ranks", outlier.middle.of) } else { String::new() };
@@ -197,13 +199,13 @@ fn outlier_text(rank: &[&Outlier]) -> String {
     format!("{} stands out: it peaks at {}.", rank[0].label, parts.join(" and "))
 }
 
-/// Where the peaks of all ranks lie, whatever their devices.
+/// Returns the median of the peaks of all ranks, whatever their devices.
 pub fn median(fleet: &Fleet, metric: Metric) -> Middle {
     let peaks: Vec<(u64, u64)> = fleet.ranks.iter().map(|rank| (0, rank.peak(metric).bytes)).collect();
     crate::answers::outliers::middles(&peaks).first().copied().unwrap_or_default()
 }
 
-/// Notes behind the row of a rank that ran out of memory, or that stands out in a total or several.
+/// Returns the notes in the row of a rank that ran out of memory or is an outlier.
 pub fn notes(rank: &Rank, standings: &[Standing; COMPARED.len()]) -> String {
     let note = |(metric, standing): (&Metric, &Standing)| {
         let Standing::Out { by, .. } = standing else { return None };
@@ -217,7 +219,7 @@ pub fn notes(rank: &Rank, standings: &[Standing; COMPARED.len()]) -> String {
     if notes.is_empty() { String::new() } else { format!("◀ {}", notes.join(", ")) }
 }
 
-/// Ranges that touch as one.
+/// Joins adjacent ranges.
 fn joined(ranges: Vec<RangeInclusive<u32>>) -> Vec<RangeInclusive<u32>> {
     let mut joined: Vec<RangeInclusive<u32>> = Vec::new();
     for range in ranges {

@@ -10,7 +10,8 @@ use super::moment::when;
 use crate::answers::oom_analysis::OomAnalysis;
 use crate::answers::request_failure::RequestFailure;
 
-/// `512 MiB requested by matmul of net.fc`, or `512 MiB requested at train.py:12 step` where no operation is known.
+/// Formats a request: `512 MiB requested by matmul of net.fc`, or `512 MiB requested at train.py:12 step` if no
+/// operation is known.
 pub fn requested(trace: &Trace, case: &OomAnalysis) -> String {
     let stack = trace.events.stack[case.request.event.0 as usize];
     let by = match (case.by(), user_line(&trace.tables, stack)) {
@@ -20,20 +21,20 @@ pub fn requested(trace: &Trace, case: &OomAnalysis) -> String {
     format!("{} requested{by}", format_bytes(case.request.requested))
 }
 
-/// A failed request as a clause: `1 GiB requested with 5 MiB free on the device, at event 7`.
+/// Formats a failed request as a clause: `1 GiB requested with 5 MiB free on the device, at event 7`.
 pub fn failure_text(failure: &RequestFailure) -> String {
     let [requested, free] = format_bytes_apart([failure.requested, failure.device_free]);
     let when = when(Some(failure.event), failure.step, failure.phase);
     format!("{requested} requested with {free} free on the device, {when}")
 }
 
-/// `on stream 3`; of a guess, `probably on stream 3`. None if no stream is known.
+/// Formats the stream: `on stream 3`; if guessed, `probably on stream 3`. `None` if unknown.
 pub fn stream_text(request: &FailedRequest) -> Option<String> {
     let probably = if request.stream_is_guessed { "probably " } else { "" };
     request.stream.map(|stream| format!("{probably}on stream {}", stream.0))
 }
 
-/// `train.py:12 step`: a line of code without the folders of its file.
+/// Formats a source line without the folders of its file: `train.py:12 step`.
 fn place(trace: &Trace, line: &SourceLine) -> String {
     let [function, file] = [line.function, line.file].map(|text| trace.tables.string(text));
     let file = file.rsplit(['/', '\\']).next().unwrap_or_default();

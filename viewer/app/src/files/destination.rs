@@ -1,5 +1,5 @@
-//! Writes files: the format follows from the ending, and nothing is left of an incomplete file. [`write_whole`] writes
-//! any file this way, [`write_folder`] any folder.
+//! Writes files in the format given by their extension, and leaves no incomplete files. [`write_whole`] writes any file
+//! this way, [`write_folder`] any folder.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -18,7 +18,7 @@ use crate::files::is_stdin;
 /// The kinds of files that can be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Our own.
+    /// Highwater's format.
     Snap,
     /// PyTorch's snapshot as a pickle.
     Pickle,
@@ -29,7 +29,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The endings by which it is asked for, each without its dot.
+    /// The file extensions of each kind, without the dot.
     const ENDINGS: [(&'static str, Self); 5] = [
         ("snap", Self::Snap),
         ("pickle", Self::Pickle),
@@ -38,7 +38,7 @@ impl Kind {
         ("folded", Self::Folded),
     ];
 
-    /// Its name in the answer.
+    /// Returns its name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Snap => "snap",
@@ -49,10 +49,10 @@ impl Kind {
     }
 }
 
-/// A file that is to be written.
+/// A file to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Destination {
-    /// As it was named.
+    /// The path as given.
     pub path: PathBuf,
     /// Its format.
     pub kind: Kind,
@@ -61,7 +61,11 @@ pub struct Destination {
 }
 
 impl Destination {
-    /// Reads the ending of `path`, and refuses what cannot or should not be written while `input` is read.
+    /// Determines the format from the extension of `path`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot or should not be written while `input` is read.
     pub fn new(path: &Path, input: &Path) -> Result<Self, Failure> {
         if is_stdin(path) {
             return Err(usage("OUT is '-': name a file, whose ending says what to write".to_owned()));
@@ -79,7 +83,11 @@ impl Destination {
         Ok(Self { path: path.to_owned(), kind, is_gzipped })
     }
 
-    /// Lets `write` write the file, as [`write_whole`] does, and compresses it where that is asked for.
+    /// Calls `write` to write the file as [`write_whole`] does, compressed if requested.
+    ///
+    /// # Errors
+    ///
+    /// Fails if `write` does, or if the file cannot be written.
     pub fn write<T>(
         &self,
         write: impl FnOnce(&mut (dyn Write + Send)) -> Result<T, Error>,
@@ -96,8 +104,12 @@ impl Destination {
     }
 }
 
-/// Lets `write` write the file `path`, in the same folder under another name; it gets its own name when it is complete.
-/// Gives what `write` gives, and the file's length. Where that fails, or the user stops it, nothing is left.
+/// Calls `write` to write the file `path`, under a temporary name in the same folder; it is renamed when complete.
+/// Returns the result of `write`, and the file's length.
+///
+/// # Errors
+///
+/// Fails if `write` does, if the file cannot be written, or if the user stops the program; then nothing is left.
 pub fn write_whole<T>(
     path: &Path,
     write: impl FnOnce(&mut (dyn Write + Send)) -> Result<T, Error>,
@@ -105,7 +117,11 @@ pub fn write_whole<T>(
     write_as(path, Rights::OfNewFiles, write)
 }
 
-/// As [`write_whole`], in place of a file that is there: with its rights, and only once the new one is on the disk.
+/// Like [`write_whole`], but replaces an existing file: with its permissions, and only once the new one is on disk.
+///
+/// # Errors
+///
+/// See [`write_whole`].
 pub fn rewrite<T>(
     path: &Path,
     write: impl FnOnce(&mut (dyn Write + Send)) -> Result<T, Error>,
@@ -113,11 +129,11 @@ pub fn rewrite<T>(
     write_as(path, Rights::Kept, write)
 }
 
-/// Who may read and write a file.
+/// The permissions of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rights {
     OfNewFiles,
-    /// As before; what the file was must not be lost, even if the machine stops.
+    /// Those of the replaced file, whose content must not be lost even if the machine stops.
     Kept,
 }
 
@@ -129,13 +145,17 @@ fn write_as<T>(
     unless_stopped(path, |stop| write_watched(path, rights, stop, write))
 }
 
-/// Lets `write` write the folder `path`, which is not there or empty, under another name; it gets its own name when it is
-/// complete. Where that fails, or the user stops it, nothing is left.
+/// Calls `write` to write the folder `path`, which must not exist or be empty, under a temporary name; it is renamed
+/// when complete.
+///
+/// # Errors
+///
+/// Fails if `write` does, if the folder cannot be written, or if the user stops the program; then nothing is left.
 pub fn write_folder<T>(path: &Path, write: impl FnOnce(&Partial<'_>) -> Result<T, Failure>) -> Result<T, Failure> {
     unless_stopped(path, |stop| {
         let failed = |why: io::Error| cannot_write(path, &why);
         let hidden = builder().tempdir_in(folder_of(path)).map_err(failed)?;
-        // The hidden folder is for its owner alone; what is in it, for whom new folders are.
+        // The temporary folder is private; the folder in it has the permissions of new folders.
         let whole = hidden.path().join("whole");
         std::fs::create_dir(&whole).map_err(failed)?;
         let written = write(&Partial { path, whole: &whole, stop })?;
@@ -147,18 +167,22 @@ pub fn write_folder<T>(path: &Path, write: impl FnOnce(&Partial<'_>) -> Result<T
     })
 }
 
-/// A folder that is being written. Its files may be written by several threads at once.
+/// A folder that is being written. Several threads may write its files at once.
 #[derive(Debug)]
 pub struct Partial<'a> {
-    /// As it will be called.
+    /// Its final path.
     path: &'a Path,
-    /// As it is called meanwhile.
+    /// Its temporary path.
     whole: &'a Path,
     stop: &'a Stop,
 }
 
 impl Partial<'_> {
-    /// Lets `write` write the file `name` in it; gives the file's length.
+    /// Calls `write` to write the file `name` in it. Returns the file's length.
+    ///
+    /// # Errors
+    ///
+    /// Fails if `write` does, or if the file cannot be written.
     pub fn write(
         &self,
         name: &Path,
@@ -173,7 +197,7 @@ impl Partial<'_> {
     }
 }
 
-/// Does `work`, which looks at signals; what failed after one is the user's stopping.
+/// Runs `work` while watching for signals; reports a failure after a signal as stopped by the user.
 fn unless_stopped<T>(path: &Path, work: impl FnOnce(&Stop) -> Result<T, Failure>) -> Result<T, Failure> {
     let stop = Stop::watch();
     let outcome = work(&stop);
@@ -211,7 +235,7 @@ fn write_watched<T>(
     write: impl FnOnce(&mut (dyn Write + Send)) -> Result<T, Error>,
 ) -> Result<(T, u64), Failure> {
     let failed = |why: &dyn std::fmt::Display| cannot_write(path, why);
-    // Where the name is a link, the file that it leads to is replaced, not the link.
+    // If the name is a symbolic link, its target is replaced, not the link.
     let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let mut partial = builder().tempfile_in(folder_of(&target)).map_err(|why| failed(&why))?;
     let mut file = Watched { file: partial.as_file_mut(), stop };
@@ -230,7 +254,7 @@ fn usage(text: String) -> Failure {
     Failure::Usage(text)
 }
 
-/// A failure to write as one of reading and writing recordings.
+/// Converts an error of writing into one of reading and writing recordings.
 pub fn io_error(source: io::Error) -> Error {
     Error::Io { doing: "write", source, path: PathBuf::new() }
 }
@@ -256,7 +280,7 @@ fn kind_of(path: &Path) -> Result<(Kind, bool), Failure> {
     }))
 }
 
-/// Whether two names lead to one file that is there.
+/// Returns whether two names refer to one existing file.
 pub fn same(one: &Path, other: &Path) -> bool {
     match (std::fs::canonicalize(one), std::fs::canonicalize(other)) {
         (Ok(one), Ok(other)) => one == other,
@@ -264,7 +288,7 @@ pub fn same(one: &Path, other: &Path) -> bool {
     }
 }
 
-/// Makes files with the rights of any new file, not those of a secret.
+/// Creates temporary files with the permissions of ordinary new files.
 fn builder() -> tempfile::Builder<'static, 'static> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(".highwater-").suffix(".part");
@@ -276,7 +300,7 @@ fn builder() -> tempfile::Builder<'static, 'static> {
     builder
 }
 
-/// A file that takes no more once the user has stopped the program.
+/// A file whose writes fail once the user has stopped the program.
 struct Watched<'a> {
     file: &'a mut File,
     stop: &'a Stop,
@@ -285,7 +309,7 @@ struct Watched<'a> {
 impl Write for Watched<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self.stop.signal() {
-            // Not `Interrupted`, at which `write_all` would try again.
+            // Not `Interrupted`, after which `write_all` would retry.
             Some(_) => Err(io::Error::other("stopped")),
             None => self.file.write(bytes),
         }
@@ -296,26 +320,26 @@ impl Write for Watched<'_> {
     }
 }
 
-/// The signal by which the user asked the program to stop, while that is watched for.
+/// The signal by which the user stopped the program, while signals are watched.
 #[derive(Clone, Debug, Default)]
 struct Stop {
     signal: Arc<AtomicUsize>,
-    /// Signals do what they do by default.
+    /// Whether signals have their default effect.
     is_over: Arc<AtomicBool>,
 }
 
-/// The state that signals change: one for the process.
+/// The process-wide state that signal handlers change.
 static STOP: OnceLock<Stop> = OnceLock::new();
 
 impl Stop {
-    /// Watches from now on for the signals that end a program in an orderly way; none where there are no signals.
+    /// Watches from now on for the signals that terminate a program; does nothing on systems without signals.
     fn watch() -> Self {
         let stop = STOP.get_or_init(|| {
             let stop = Self::default();
             #[cfg(unix)]
             for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
-                // Where a signal cannot be caught, it ends the program as ever, and a partial file under a name of its
-                // own is left.
+                // A signal that cannot be caught ends the program as usual, and a partial file under its temporary name
+                // is left.
                 let _ = signal_hook::flag::register_conditional_default(signal, Arc::clone(&stop.is_over));
                 let _ = signal_hook::flag::register_usize(signal, Arc::clone(&stop.signal), signal as usize);
             }
@@ -374,7 +398,7 @@ mod tests {
         assert!(is_untouched());
         #[cfg(unix)]
         {
-            // Here, and not in a test of its own: a signal reaches all tests of the process.
+            // Tested here and not separately, since a signal reaches all tests of the process.
             let stopped = destination.write(|out| {
                 out.write_all(b"half").map_err(io_error)?;
                 signal_hook::low_level::raise(signal_hook::consts::SIGTERM).map_err(io_error)?;

@@ -7,14 +7,14 @@
 use std::sync::Weak;
 use std::time::{Duration, Instant};
 
-/// How long other threads may hold what was let go: a picture that is being drawn ends sooner.
+/// Maximum time that other threads may keep the dropped value: a picture that is being drawn is done sooner.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// Giving back the largest recording takes less.
+/// Maximum time to free the largest recording.
 const AFTERWARDS: Duration = Duration::from_secs(1);
 
-/// Drops `thing` on a thread of its own, waits there until nobody holds what `held` names any more, and lets the
-/// memory go back to the system.
+/// Drops `thing` on a separate thread, waits there until nobody keeps what `held` refers to, and returns the memory to
+/// the system.
 pub fn discard<T: Send + 'static, H: Send + Sync + 'static>(thing: T, held: Weak<H>) {
     let work = move || {
         drop(thing);
@@ -22,17 +22,17 @@ pub fn discard<T: Send + 'static, H: Send + Sync + 'static>(thing: T, held: Weak
         while held.strong_count() > 0 && begun.elapsed() < LONGEST {
             std::thread::sleep(Duration::from_millis(20));
         }
-        // Whoever let go last may still be at it: the second call finds what the first comes too early for.
+        // The last owner may still be freeing memory, so the second call returns what the first could not.
         give_back();
         std::thread::sleep(AFTERWARDS);
         give_back();
     };
-    // Without a thread the thing is dropped with the closure, here and now.
+    // If no thread can be started, the value is dropped with the closure.
     let _ = std::thread::Builder::new().name("highwater-discard".to_owned()).spawn(work);
 }
 
-/// Lets the C library return what it keeps for later. Measured with a recording of 10 million events: without this, 300
-/// to 400 MiB stay with the process from the second closing on, since its threshold for memory of its own grows.
+/// Makes the C library return unused memory. Measured with a recording of 10 million events: without this, the process
+/// keeps 300 to 400 MiB from the second close on, since the library's own threshold grows.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn give_back() {
     // SAFETY: takes no pointer, and may be called at any time from any thread.

@@ -8,13 +8,13 @@ use highwater_snapshots::BlockId;
 use super::{FLATTEST, HEADROOM, LEAST_ROOM, NARROWEST, Pin, Selection, View, moments_after, within};
 use crate::session::Recording;
 
-/// Moments are close to the peak while the total is at most one part of so many below it.
+/// Moments are close to the peak if the total is at most one part in this many below it.
 const PEAK_PART: u64 = 50;
 /// The least distance from the peak, in moments, that counts as close to it.
 const LEAST_AROUND_PEAK: usize = 8;
 /// Largest distance, in units of the axis, between the ends of views that count as the same.
 const SAME_VIEW: f64 = 0.25;
-/// How many times as far as the moments close to the peak the view reaches on each side.
+/// The view extends this many times as far on each side as the moments close to the peak.
 const PEAK_ROOM: usize = 4;
 
 impl Selection {
@@ -24,7 +24,7 @@ impl Selection {
         self.show(recording, whole);
     }
 
-    /// Shows `factor` times as much in both directions, with `center` (axis, bytes) staying where it is.
+    /// Scales the visible part by `factor` in both directions, with `center` (axis, bytes) staying in place.
     pub fn zoom(&mut self, recording: &Recording, factor: [f64; 2], center: [f64; 2]) {
         let scaled = |range: &Range<f64>, factor: f64, center: f64| {
             center + (range.start - center) * factor..center + (range.end - center) * factor
@@ -58,8 +58,8 @@ impl Selection {
         self.show(recording, View { x: middle - half..middle + half, y });
     }
 
-    /// The distance from the peak, in moments, at which the total is clearly lower on both sides. Looks at ever greater
-    /// distances: a flat total does not cost a look at each of its moments.
+    /// Returns the distance from the peak, in moments, at which the total is clearly lower on both sides. The distance
+    /// is doubled in each step, so that a flat total costs few look-ups.
     fn moments_near_peak(&self, recording: &Recording, peak: usize, bytes: u64) -> usize {
         let index = &recording.devices[self.device];
         let is_lower = |position: usize| {
@@ -81,15 +81,15 @@ impl Selection {
         let row = trace.blocks.get(block);
         let whole = self.whole(recording);
         let first = row.alloc.index().map_or(whole.x.start, |index| self.x_of(trace, index + 1));
-        // A free that was requested before the recording has no place in it.
+        // A free that was requested before the recording has no event.
         let freed = if trace.was_waiting_at_start(block) { row.free_completed } else { row.free_requested };
         let end = freed.index().map_or(whole.x.end, |index| self.x_of(trace, index + 1));
         let room = ((end - first) * 0.1).max(LEAST_ROOM);
         self.show(recording, View { x: first - room..end + room, y: self.view.y.clone() });
     }
 
-    /// Shows the step after (or before, for -1) the one that is shown; the nearest one where none is shown alone.
-    /// Of each step it shows what lies within the device's moments; steps without any are passed over.
+    /// Shows the step after (or before, for -1) the one that is shown; the nearest one if none is shown alone. Shows
+    /// the part of a step within the device's moments; steps without any are skipped.
     pub fn go_to_step(&mut self, recording: &Recording, by: i64) {
         let steps = self.steps_on_device(recording);
         let middle = (self.view.x.start + self.view.x.end) / 2.0;
@@ -104,7 +104,7 @@ impl Selection {
         }
     }
 
-    /// The steps that lie at least in part within the device's moments, each as the view that shows it.
+    /// Returns the steps that overlap the device's moments, each as the view that shows it.
     fn steps_on_device(&self, recording: &Recording) -> Vec<Range<f64>> {
         let whole = self.whole(recording).x;
         let moments = &recording.devices[self.device].moments;
@@ -121,7 +121,7 @@ impl Selection {
             .collect()
     }
 
-    /// Shows `view`, as far as it lies within the recording.
+    /// Shows `view`, clipped to the recording.
     pub fn show(&mut self, recording: &Recording, view: View) {
         self.view = view;
         self.clamp(recording);
@@ -135,7 +135,7 @@ impl Selection {
         self.show(recording, View { x: first - room..end + room, y: self.view.y.clone() });
     }
 
-    /// Pins the moment after `moment` events, and brings it into view where it is not.
+    /// Pins the moment after `moment` events, and brings it into view if necessary.
     pub fn go_to_moment(&mut self, recording: &Recording, moment: usize) {
         let block = self.pin.and_then(|pin| pin.block);
         self.pin = Some(Pin { block, moment });
@@ -146,7 +146,7 @@ impl Selection {
         }
     }
 
-    /// Keeps the view within the recording, and no narrower than can be told apart.
+    /// Clips the view to the recording, and keeps it from becoming narrower than can be distinguished.
     pub(super) fn clamp(&mut self, recording: &Recording) {
         if let Some(bounds) = &self.bounds {
             self.view.x = within(&self.view.x, &bounds.x, NARROWEST);

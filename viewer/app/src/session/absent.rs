@@ -20,7 +20,7 @@ const NO_PHASES: &str = "The recording has no phases such as forward and backwar
 const NO_STACKS: &str = "The recording has no stacks.";
 
 impl Absent {
-    /// The keys that are absent from `trace`, which may have steps. Looks at each block at most once.
+    /// Returns the keys that are absent from `trace`, which may have steps. Looks at each block at most once.
     pub fn of(trace: &Trace, has_steps: bool) -> Self {
         let blocks = &trace.blocks;
         let has_stacks = blocks.stack.iter().any(|stack| stack.is_some());
@@ -36,9 +36,9 @@ impl Absent {
         Self(absent.map(|(key, _, reason)| (key, reason)).collect())
     }
 
-    /// Why no block has a value for `key`; `None` if some have one.
+    /// Returns why no block has a value for `key`; `None` if some have one.
     pub fn reason(&self, key: GroupKey) -> Option<&'static str> {
-        // Where no block has a module, none has one cut to a depth.
+        // Without modules there are none cut to a depth.
         self.0.iter().find(|(absent, _)| absent.name() == key.name()).map(|(_, reason)| *reason)
     }
 }

@@ -15,7 +15,7 @@ use rayon::prelude::*;
 use self::absent::Absent;
 use self::regions::Regions;
 
-/// A recording as the app holds it: immutable, shared between the window and the threads that draw.
+/// A recording in the app: immutable, shared between the window and the threads that draw.
 #[derive(Debug)]
 pub struct Recording {
     /// The file it was read from; `None` if it was passed in memory.
@@ -68,7 +68,7 @@ impl Recording {
         Self { path, name: name.into(), devices, steps, regions, deepest_scope, absent, trace }
     }
 
-    /// The row of the device that most people mean.
+    /// Returns the row of the default device.
     pub fn main_device(&self) -> usize {
         let main = self.trace.main_device();
         self.devices.iter().position(|index| index.device == main).unwrap_or(0)
@@ -86,7 +86,7 @@ impl Recording {
 
 impl DeviceIndex {
     fn build(trace: &Trace, device: DeviceId) -> Self {
-        // The series goes over the events, in parallel by itself; the live blocks over the blocks.
+        // The series covers the events, in parallel by itself; the live blocks cover the blocks.
         let (series, live) = rayon::join(|| Series::build(trace, device), || LiveIndex::build(trace, device));
         let is_ours = |at: &DeviceId| *at == device;
         let first = trace.events.device.iter().position(is_ours);
@@ -95,22 +95,22 @@ impl DeviceIndex {
         Self { device, summary: summary::of_device(trace, &series), series, live, moments }
     }
 
-    /// The first moment at which `metric` is largest.
+    /// Returns the first moment at which `metric` is largest.
     pub fn peak(&self, trace: &Trace, metric: Metric) -> Moment {
         self.summary.peaks.iter().find(|peak| peak.metric == metric).copied().unwrap_or_else(|| {
-            // A total that was never sampled has no peak of its own.
+            // A total that was never sampled has no peak.
             Moment::at(trace, &self.series, metric, None)
         })
     }
 
-    /// The moment after `position` events.
+    /// Returns the moment after `position` events.
     pub fn moment(&self, trace: &Trace, metric: Metric, position: usize) -> Moment {
         let event = position.checked_sub(1).map(EventId::from_index);
         Moment::at(trace, &self.series, metric, event.filter(|event| (event.0 as usize) < trace.events.len()))
     }
 }
 
-/// The number of parts in the longest module path; parents stand before their children.
+/// Returns the number of parts in the longest module path; parents come before their children.
 fn deepest_scope(trace: &Trace) -> usize {
     let scopes = &trace.tables.scopes;
     let mut depths: Vec<usize> = Vec::with_capacity(scopes.len());
@@ -121,7 +121,7 @@ fn deepest_scope(trace: &Trace) -> usize {
     depths.into_iter().max().unwrap_or(0)
 }
 
-/// The steps in order, each with its events; one pass, where asking for each step's events would cost a pass each.
+/// Returns the steps in order, each with its events; in one pass, since looking up each step would need a pass each.
 fn steps_of(trace: &Trace) -> Vec<(u32, Range<u32>)> {
     let mut steps: Vec<(u32, Range<u32>)> = Vec::new();
     for span in trace.spans.rows() {

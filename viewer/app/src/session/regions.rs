@@ -1,17 +1,17 @@
-//! The ranges that the program named, laid out in rows without overlap, and its notes and failed requests.
+//! The ranges named by the program, laid out in rows without overlap, and its notes and failed requests.
 
 use std::ops::Range;
 
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::{DeviceId, StringId, Trace};
 
-/// Rows at most: regions nested more deeply are counted, not shown.
+/// Maximum number of rows: regions nested more deeply are counted, not shown.
 const MOST_ROWS: usize = 3;
 
 /// A named range of events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Region {
-    /// Its name, as the program gave it.
+    /// Its name, as given by the program.
     pub name: StringId,
     /// Its events.
     pub events: Range<u32>,
@@ -20,18 +20,18 @@ pub struct Region {
 /// Named ranges, notes and failed requests of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Regions {
-    /// Rows of regions, outer ones first; those of a row are in order and do not overlap.
+    /// Rows of regions, outer ones first; regions of a row are in order and do not overlap.
     pub rows: Vec<Vec<Region>>,
-    /// Regions that found no place in the rows.
+    /// Number of regions without a row.
     pub left_out: usize,
-    /// Notes: how many events have happened by then, and what is noted.
+    /// Notes: the number of events before each, and its text.
     pub notes: Vec<(usize, StringId)>,
-    /// Requests that could not be met: the device, and how many events have happened by then.
+    /// Failed requests: the device, and the number of events up to each.
     pub ooms: Vec<(DeviceId, usize)>,
 }
 
 impl Regions {
-    /// Lays out the annotations of `trace` that are neither guessed nor one of `steps`, which have a lane of their own.
+    /// Lays out the annotations of `trace` that are neither guessed nor among `steps`, which have a separate lane.
     pub fn of(trace: &Trace, steps: &[(u32, Range<u32>)]) -> Self {
         let mut regions = Self::default();
         for annotation in &trace.annotations {

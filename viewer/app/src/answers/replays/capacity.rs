@@ -7,23 +7,23 @@ use highwater_snapshots::{DeviceId, Trace};
 
 use crate::answers::prediction::Change;
 
-/// Resolution of [`smallest_that_fits`] in bytes: that of the segments an allocator requests from the driver.
+/// Resolution of [`smallest_that_fits`] in bytes: the granularity of segments.
 const STEP: u64 = 2 << 20;
 /// Maximum number of replays in [`smallest_that_fits`].
 const MOST_REPLAYS: u32 = 16;
 
 /// Bytes that the allocator may reserve.
 pub(super) struct Bound {
-    /// None: no bound is known.
+    /// The limit; `None` if unknown.
     pub(super) bytes: Option<u64>,
-    /// Bytes of the device that others use, which were subtracted.
+    /// Bytes of the device used by others, which were subtracted.
     pub(super) outside: u64,
-    /// Where the figure comes from, as a clause.
+    /// The source of the figure, as a clause.
     pub(super) from: String,
 }
 
 impl Bound {
-    /// The requested size, or else the size of the recorded device.
+    /// Returns the requested size, or else the size of the recorded device.
     pub(super) fn of(trace: &Trace, series: &Series, change: &Change) -> Self {
         let outside = outside(trace, series);
         let less = |capacity: u64, what: &str| {
@@ -59,20 +59,20 @@ impl Bound {
     }
 }
 
-/// The size of `device`, if it is recorded.
+/// Returns the size of `device`, if it is recorded.
 pub(super) fn recorded_total(trace: &Trace, device: DeviceId) -> Option<u64> {
     trace.device_facts(device).map(|facts| facts.capacity_bytes).filter(|bytes| *bytes > 0)
 }
 
-/// Bytes of the device outside the allocator when most of it is in use; 0 where that was not sampled.
+/// Returns the bytes of the device in use outside the allocator when most of it is in use; 0 if that was not sampled.
 fn outside(trace: &Trace, series: &Series) -> u64 {
     let (used, event) = series.peak(trace, Metric::DeviceUsed);
     event.map_or(0, |event| used.saturating_sub(series.after(trace, event).reserved))
 }
 
-/// The smallest number of bytes, in whole MiB, with which `fits` holds: above `too_small`, and found by bisection, so that
-/// a smaller one may exist where `fits` is not monotone. `enough` is where the search starts. None if `fits` does not
-/// hold there either.
+/// Returns the smallest number of bytes, in whole MiB, with which `fits` returns true: above `too_small`, and found by
+/// bisection, so that a smaller one may exist if `fits` is not monotone. The search starts at `enough`. `None` if
+/// `fits` returns false there too.
 pub(super) fn smallest_that_fits(too_small: u64, enough: u64, fits: impl Fn(u64) -> bool) -> Option<u64> {
     let mut low = too_small >> 20 << 20;
     let mut high = enough.max(low + 1).checked_next_multiple_of(1 << 20)?;
@@ -80,7 +80,7 @@ pub(super) fn smallest_that_fits(too_small: u64, enough: u64, fits: impl Fn(u64)
         return None;
     }
     for _ in 0..MOST_REPLAYS {
-        // Halves of an even number of MiB stay multiples of the step as long as possible.
+        // Halving an even number of MiB gives multiples of the step as long as possible.
         let middle = (low + (high - low) / 2) / STEP * STEP;
         if middle <= low || middle >= high {
             break;

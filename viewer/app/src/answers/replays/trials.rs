@@ -12,7 +12,7 @@ use rayon::prelude::*;
 use super::{Base, follow, recorded_total};
 use crate::answers::oom_analysis::{Outcome, Remedy, Trial, Trials};
 
-/// Settings that are put over the recorded ones, each with the key that must be at its default.
+/// Settings that are applied to the recorded ones, each with the key that must be at its default.
 const SETTINGS: [(&str, &str); 4] = [
     ("expandable_segments", "expandable_segments:True"),
     ("max_split_size_mb", "max_split_size_mb:128"),
@@ -27,14 +27,18 @@ const KEYS: [&str; 5] = [
     "roundup_power2_divisions",
     "per_process_memory_fraction",
 ];
-/// Other pools and streams that are tried.
+/// Maximum number of other pools and streams that are tried.
 const MOST_HOMES: usize = 4;
-/// Capacities are found to this many bytes, unless that takes more than [`MOST_SIZES`] replays.
+/// Capacities are searched to this many bytes, unless that takes more than [`MOST_SIZES`] replays.
 const CAPACITY_STEP: u64 = 2 << 20;
-/// Capacities that are tried beyond the first.
+/// Maximum number of capacities that are tried after the first.
 const MOST_SIZES: u32 = 8;
 
-/// Replays every remedy for `request`, which failed on `device`; returns why that is impossible as an error.
+/// Replays every remedy for `request`, which failed on `device`.
+///
+/// # Errors
+///
+/// Returns why that is impossible.
 pub(super) fn test(
     trace: &Trace,
     device: DeviceId,
@@ -65,7 +69,7 @@ pub(super) fn test(
         recorded_capacity: Some(capacity),
     };
     let mut bench = Bench { base, request, target, bound: capacity };
-    // At the request itself it can only be the stream, which is not recorded and looked for below.
+    // At the request itself, the difference can only be its stream, which is not recorded and searched for below.
     let divergence = unchanged.divergence.map(|divergence| divergence.event).filter(|event| *event < request.event);
     if let Some(event) = divergence
         && bench.run(&Try::default()) != Outcome::Fails
@@ -89,9 +93,9 @@ pub(super) fn test(
 struct Bench<'a> {
     base: Base<'a>,
     request: &'a FailedRequest,
-    /// The request as it failed.
+    /// The request, as it failed.
     target: Target,
-    /// Bytes that the allocator may have.
+    /// Bytes that the allocator may reserve.
     bound: u64,
 }
 
@@ -109,8 +113,8 @@ struct Try {
 }
 
 impl Bench<'_> {
-    /// Looks for the conditions under which the replay fails as the recording did: another stream, or a lower limit. What
-    /// it gives are trials that show them.
+    /// Searches for the conditions under which the replay fails like the recording: another stream, or a lower limit.
+    /// Returns the trials that show them.
     fn find_failure(&mut self) -> Result<Vec<Trial>, String> {
         match self.run(&Try::default()) {
             Outcome::Fails => return Ok(Vec::new()),
@@ -121,14 +125,14 @@ impl Bench<'_> {
         }
         let met = |remedy| vec![Trial { remedy, outcome: Outcome::Met }];
         if self.request.from_driver <= self.request.device_free {
-            // The limit lies between what was reserved and what was asked for: the lowest of these is tested.
+            // The limit is between the reserved bytes and the requested total: the lowest possible one is tested.
             self.bound = self.most_reserved();
             return Ok(met(Remedy::NoLimit));
         }
         if !self.request.stream_is_guessed {
             return Ok(met(Remedy::Retry));
         }
-        // With a stream on which the request fails, the replay does as the recording.
+        // With a stream on which the request fails, the replay matches the recording.
         let mut streams: Vec<StreamId> = self.request.homes.iter().map(|home| home.stream).collect();
         streams.insert(0, StreamId(0));
         let asked_from = self.target.stream;
@@ -142,14 +146,14 @@ impl Bench<'_> {
         Ok(met(Remedy::Retry))
     }
 
-    /// The most bytes that were reserved up to the request.
+    /// Returns the maximum of reserved bytes up to the request.
     fn most_reserved(&self) -> u64 {
         let series = Series::build(self.base.trace, self.base.device);
         let most = series.largest(self.base.trace, Metric::Reserved, 0..self.target.event.0 as usize);
         most.map_or(0, |(bytes, _)| bytes).max(self.request.reserved)
     }
 
-    /// All remedies but more memory, each with what it changes.
+    /// Returns all remedies except more memory, each with its changes.
     fn remedies(&self, holders: &Holders) -> Vec<(Remedy, Try)> {
         let recorded = self.base.recorded;
         let mut list: Vec<(Remedy, Try)> = Vec::new();
@@ -161,7 +165,7 @@ impl Bench<'_> {
         }
         for (key, text) in SETTINGS {
             let is_default = recorded.without(key) == *recorded;
-            // Segments are collected only where the share of the device that may be reserved is limited.
+            // Segments are garbage collected only if the usable share of the device is limited.
             let has_effect = key != "garbage_collection_threshold" || recorded.memory_fraction() < 1.0;
             if let Some(config) = recorded.with(text).ok().filter(|_| is_default && has_effect) {
                 list.push((Remedy::Settings(text.to_owned()), Try { config: Some(config), ..Try::default() }));
@@ -186,12 +190,12 @@ impl Bench<'_> {
         list
     }
 
-    /// A larger device with which the request is met; none where no device is large enough.
+    /// Returns a larger device with which the request succeeds; `None` if no device is large enough.
     fn more_memory(&self) -> Option<Trial> {
         let is_met = |more: u64| self.run(&Try { more, ..Try::default() }) == Outcome::Met;
         let trial = |more: u64| Trial { remedy: Remedy::MoreMemory(more), outcome: Outcome::Met };
         let up = |bytes: u64| bytes.checked_next_multiple_of(CAPACITY_STEP);
-        // What the driver lacked is the least that could be enough.
+        // What the driver lacked is the minimum that could be enough.
         let held = self.request.reserved.saturating_add(self.request.from_driver);
         let mut fails = up(held.saturating_sub(self.bound))?;
         if is_met(fails) {
@@ -245,7 +249,7 @@ impl Bench<'_> {
         replay(self.base.trace, &plan)
     }
 
-    /// Has `blocks` freed right before the request.
+    /// Frees `blocks` right before the request.
     fn freed_before(&self, blocks: &[BlockId]) -> Vec<BlockOverride> {
         let mut overrides = vec![BlockOverride::default(); self.base.trace.blocks.len()];
         let before = EventId(self.target.event.0.saturating_sub(1));

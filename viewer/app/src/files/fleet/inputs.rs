@@ -10,29 +10,36 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Input {
     pub(super) path: PathBuf,
-    /// Its path from the folder that it was found in.
+    /// Its path relative to the folder in which it was found.
     pub(super) name: String,
-    /// It was named itself, so it should be a recording.
+    /// Whether it was named explicitly, so that it should be a recording.
     pub(super) is_named: bool,
 }
 
-/// Files that may be recordings, in the order of their names, numbers in them as numbers.
+/// Files that may be recordings, in natural order of their names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inputs {
     pub(super) name: String,
     pub(super) files: Vec<Input>,
-    /// Whether an entry is skipped: hidden files, and folders other than those of ranks.
+    /// Number of skipped entries: hidden files, and folders other than those of ranks.
     pub(super) skipped: usize,
 }
 
 impl Inputs {
-    /// The files of `folder`, and of folders in it that are named for a rank: `rank3`, `rank_3`, `rank=3`. Fails where a
-    /// folder cannot be listed.
+    /// Lists the files of `folder`, and of subfolders named after a rank: `rank3`, `rank_3`, `rank=3`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a folder cannot be listed.
     pub fn of_folder(folder: &Path) -> io::Result<Self> {
         Self::of(&[folder.to_owned()])
     }
 
-    /// The files among `paths`, and those of the folders among them.
+    /// Lists the files among `paths`, and those in the folders among them.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a folder cannot be listed.
     pub fn of(paths: &[PathBuf]) -> io::Result<Self> {
         let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
         let mut inputs = Self { name: names.join(", "), ..Self::default() };
@@ -49,28 +56,28 @@ impl Inputs {
         Ok(inputs)
     }
 
-    /// The request.
+    /// Returns the name of the input.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// How many files there are.
+    /// Returns the number of files.
     pub fn len(&self) -> usize {
         self.files.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
     }
 
-    /// Adds the files of `folder`, and of those folders in it that `follows` takes.
+    /// Adds the files of `folder`, and of its subfolders that `follows` accepts.
     fn list(&mut self, folder: &Path, before: &str, follows: &mut dyn FnMut(&OsStr) -> bool) -> io::Result<()> {
         for entry in fs::read_dir(folder)? {
             let entry = entry?;
             let (path, name) = (entry.path(), entry.file_name());
             let shown = format!("{before}{}", name.to_string_lossy());
-            // Not those of the entry, which are of a link, not of what it leads to.
+            // Metadata of a symbolic link's target, not of the link.
             let facts = fs::metadata(&path);
             let is_hidden = name.to_string_lossy().starts_with('.');
             match facts {
@@ -87,7 +94,7 @@ impl Inputs {
     }
 }
 
-/// Whether a folder of this name holds what one rank wrote.
+/// Returns whether a folder's name is that of a rank.
 fn is_of_rank(name: &OsStr) -> bool {
     let name = name.to_string_lossy().to_ascii_lowercase();
     let Some(number) = name.strip_prefix("rank") else { return false };
@@ -95,7 +102,7 @@ fn is_of_rank(name: &OsStr) -> bool {
     !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// The order of names in which `rank2` stands before `rank10`.
+/// Compares names in natural order: `rank2` before `rank10`.
 fn natural(one: &str, other: &str) -> Ordering {
     let (mut one_left, mut other_left) = (one, other);
     while let (Some(a), Some(b)) = (one_left.chars().next(), other_left.chars().next()) {
@@ -115,7 +122,7 @@ fn natural(one: &str, other: &str) -> Ordering {
     one_left.len().cmp(&other_left.len()).then_with(|| one.cmp(other))
 }
 
-/// The digits that `text` begins with.
+/// Returns the digits at the start of `text`.
 fn digits(text: &str) -> &str {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     &text[..end]

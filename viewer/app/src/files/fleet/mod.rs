@@ -31,19 +31,19 @@ pub struct Fleet {
     pub skipped: usize,
 }
 
-/// How a recording was read that is to be summed up.
+/// The result of reading and summarizing a recording.
 type Outcome = Result<Rank, Unread>;
 
 enum Unread {
     /// The file is not a recording, and was not named explicitly.
     Other,
-    /// Why it cannot be read.
+    /// It cannot be read, with the reason.
     Failed(PathBuf, String),
 }
 
 impl Fleet {
-    /// Reads and sums up all `inputs`, a few at a time. `open` reads one of them; `watch` is told how many are done, on
-    /// any thread, and stops the reading by [`ControlFlow::Break`], which gives `None`.
+    /// Reads and summarizes all `inputs`, a few at a time. `open` reads one of them; `watch` receives the number of
+    /// finished ones, on any thread, and stops the reading with [`ControlFlow::Break`], which returns `None`.
     pub fn read(
         inputs: &Inputs,
         open: impl Fn(&Path) -> Result<Trace, Error> + Sync,
@@ -84,12 +84,13 @@ impl Fleet {
         fleet
     }
 
-    /// How many train together, as far as the recordings say: the largest number that any of them says.
+    /// Returns the number of ranks in the run: the largest world size in any recording.
     pub fn world_size(&self) -> Option<u32> {
         self.ranks.iter().filter_map(|rank| rank.header.world_size).max()
     }
 
-    /// The ranks below the world size that no recording is of; where the size is unknown, those below the highest rank.
+    /// Returns the ranks below the world size without a recording; if the size is unknown, those below the highest
+    /// rank.
     pub fn missing(&self) -> Vec<RangeInclusive<u32>> {
         let highest = self.ranks.iter().filter_map(Rank::number).max();
         let Some(size) = self.world_size().or(highest.map(|rank| rank + 1)) else { return Vec::new() };
@@ -137,18 +138,18 @@ impl Fleet {
         standings(&self.peaks(metric))
     }
 
-    /// For each rank, where the peaks lie that its own is compared with.
+    /// Returns for each rank the median and deviation that its peak is compared with.
     pub fn middles(&self, metric: Metric) -> Vec<Middle> {
         middles(&self.peaks(metric))
     }
 
-    /// Capacity and peak of each rank's main device: only devices of one capacity are compared.
+    /// Returns capacity and peak of each rank's main device: only devices of one capacity are compared.
     fn peaks(&self, metric: Metric) -> Vec<(u64, u64)> {
         let of = |rank: &Rank| (rank.main().summary.capacity_bytes, rank.peak(metric).bytes);
         self.ranks.iter().map(of).collect()
     }
 
-    /// The row of the rank whose peak of `metric` is the highest, the first of equals.
+    /// Returns the row of the rank with the highest peak of `metric`, the first of equals.
     pub fn highest(&self, metric: Metric) -> Option<usize> {
         let rows = self.ranks.iter().map(|rank| rank.peak(metric).bytes).enumerate();
         rows.max_by_key(|&(row, bytes)| (bytes, std::cmp::Reverse(row))).map(|(row, _)| row)
@@ -163,8 +164,8 @@ impl Fleet {
         out.max_by_key(|&(row, by)| (by, std::cmp::Reverse(row))).map(|(row, _)| row)
     }
 
-    /// The row of the rank whose peak of `metric` is nearest to the median of those that `row` is compared with, `row`
-    /// itself aside; the first of equals.
+    /// Returns the row of the rank whose peak of `metric` is nearest to the median of those that `row` is compared
+    /// with, except `row` itself; the first of equals.
     pub fn usual(&self, metric: Metric, row: usize) -> Option<usize> {
         let peaks = self.peaks(metric);
         let median = self.middles(metric).get(row)?.median_bytes;
@@ -174,13 +175,13 @@ impl Fleet {
     }
 }
 
-/// Why no event of a file could be read.
+/// Returns why no event of a file could be read.
 pub fn why_unreadable(trace: &Trace) -> String {
     let first = trace.problems.first().map(ToString::to_string);
     first.unwrap_or_else(|| "the file ends before the first event".to_owned())
 }
 
-/// Ranks as people write them: `3, 7, 10 to 12`.
+/// Formats ranks: `3, 7, 10 to 12`.
 pub fn ranges_text(ranges: &[RangeInclusive<u32>]) -> String {
     let text = |range: &RangeInclusive<u32>| match (range.start(), range.end()) {
         (start, end) if start == end => start.to_string(),

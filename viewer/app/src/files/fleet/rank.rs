@@ -10,19 +10,19 @@ use highwater_snapshots::{DeviceId, Trace};
 
 use crate::answers::request_failure::RequestFailure;
 
-/// Where a rank's number comes from.
+/// The source of a rank's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// The recording's header.
     Recorded,
     /// The file's name.
     FileName,
-    /// Nowhere: the number only keeps recordings in order, and the file's name stands for the rank.
+    /// None: the number only orders recordings, and the file's name identifies the rank.
     Order,
 }
 
 impl Origin {
-    /// As figures name it.
+    /// Returns its name in JSON objects.
     pub fn name(self) -> Option<&'static str> {
         match self {
             Self::Recorded => Some("header"),
@@ -32,56 +32,56 @@ impl Origin {
     }
 }
 
-/// One recording, summed up.
+/// The summary of one recording.
 #[derive(Clone, Debug)]
 pub struct Rank {
     /// The file.
     pub path: PathBuf,
     /// Its path relative to the given folder.
     pub name: String,
-    /// Its number among those that train together.
+    /// Its number in the run.
     pub rank: u32,
-    /// Where that comes from.
+    /// The source of that number.
     pub origin: Origin,
-    /// Where the recording comes from, without the further facts.
+    /// The recording's header, without the further attributes.
     pub header: Header,
     /// The number of its events.
     pub events: usize,
-    /// How far its numbers can be trusted.
+    /// The limits of its accuracy.
     pub trust: Trust,
-    /// The same in words.
+    /// The same as sentences.
     pub trust_sentences: Vec<String>,
-    /// The first twenty problems found while reading.
+    /// The first 20 problems found while reading.
     pub problems: Vec<String>,
-    /// How many problems there are.
+    /// Number of problems.
     pub problem_count: usize,
     /// The last request that failed on the default device.
     pub failure: Option<RequestFailure>,
     /// Its devices, by ordinal; at least one.
     pub devices: Vec<DeviceLook>,
-    /// The row of the device that most people mean.
+    /// The row of the default device.
     pub main: usize,
 }
 
-/// One device of it.
+/// The summary of one of its devices.
 #[derive(Clone, Debug)]
 pub struct DeviceLook {
     /// The facts about it.
     pub summary: DeviceSummary,
     /// The totals before the first event.
     pub baseline: Totals,
-    /// The totals over the recording, of each metric in order.
+    /// The totals over the recording, sampled, one curve for each metric in order.
     pub curves: [Vec<u64>; Metric::ALL.len()],
 }
 
-/// Problems of one recording that are kept.
+/// Maximum number of problems that are kept of a recording.
 const MOST_PROBLEMS: usize = 20;
 
-/// Samples of a curve.
+/// Number of samples of a curve.
 const SAMPLES: usize = 64;
 
 impl Rank {
-    /// Sums `trace` up, which was read from `path`; a rank that it does not say is 0 until all are numbered.
+    /// Summarizes `trace`, which was read from `path`; an unknown rank is 0 until all are numbered.
     pub(super) fn of(path: PathBuf, name: String, trace: &Trace) -> Self {
         let mut ids = trace.device_ids();
         if ids.is_empty() {
@@ -106,27 +106,27 @@ impl Rank {
         }
     }
 
-    /// Its name in sentences: `rank 3`, or the file's name if its rank is unknown.
+    /// Returns its name in sentences: `rank 3`, or the file's name if its rank is unknown.
     pub fn label(&self) -> String {
         self.number().map_or_else(|| self.name.clone(), |rank| format!("rank {rank}"))
     }
 
-    /// Its rank, if that is known.
+    /// Returns its rank, if known.
     pub fn number(&self) -> Option<u32> {
         (self.origin != Origin::Order).then_some(self.rank)
     }
 
-    /// The device that most people mean.
+    /// Returns the default device.
     pub fn main(&self) -> &DeviceLook {
         &self.devices[self.main]
     }
 
-    /// The moment at which `metric` is largest on its main device.
+    /// Returns the moment at which `metric` is largest on its default device.
     pub fn peak(&self, metric: Metric) -> Moment {
         self.main().peak(metric)
     }
 
-    /// Whether nothing limits trust in its numbers.
+    /// Returns whether its numbers have no limits of accuracy.
     pub fn is_complete(&self) -> bool {
         self.trust_sentences.is_empty() && self.problem_count == 0
     }
