@@ -68,8 +68,12 @@ const BESIDE_PACKAGES: [&str; 9] = [
 const CARRIED: (&str, &str) = ("highwater-inject-library", "[build-dependencies]");
 
 /// The files of the viewer that may use the engine or its allocator: recording scenarios and replaying recordings.
-const ENGINE_USERS: [&str; 3] =
-    ["viewer/src/record.rs", "viewer/app/src/answers/replays.rs", "viewer/app/src/answers/replays/trials.rs"];
+const ENGINE_USERS: [&str; 4] = [
+    "viewer/src/record.rs",
+    "viewer/src/args/record.rs",
+    "viewer/app/src/answers/replays.rs",
+    "viewer/app/src/answers/replays/trials.rs",
+];
 
 /// A file has at most so many lines.
 const MOST_LINES: usize = 500;

@@ -196,8 +196,11 @@ fn refuse(error: &clap::Error) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let text = error.render().to_string();
-    let mut lines =
-        text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("For more information"));
+    // An unknown option is a mistake, and not meant as a value.
+    let is_useful = |line: &&str| {
+        !line.is_empty() && !line.starts_with("For more information") && !line.contains("as a value, use")
+    };
+    let mut lines = text.lines().map(str::trim).filter(is_useful);
     let what: Vec<&str> = lines.by_ref().take_while(|line| !line.starts_with("Usage:")).collect();
     say(&what.join(" ").replace(" tip: ", "; tip: "));
     let commands = Arguments::command();

@@ -130,7 +130,7 @@ pub fn events(arguments: &EventsArguments, page: &mut Page<'_>) -> Result<Status
 pub fn verify(arguments: &VerifyArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let file = &arguments.source.file;
     let report = match read_any(file) {
-        Ok(recording) => VerifyReport::of(&recording.trace, arguments)?,
+        Ok(recording) => VerifyReport::of(&recording, arguments)?,
         Err(failure) => {
             // With --json, an unreadable file is reported as JSON too.
             if let (Failure::Read { source, .. }, true) = (&failure, arguments.source.json) {

@@ -5,12 +5,12 @@ use std::path::Path;
 
 use highwater_analysis::verify::verify_devices;
 use highwater_app::figures::moment::count_of;
-use highwater_snapshots::Trace;
+use highwater_pytorch::open::FileKind;
 use serde::Serialize;
 
 use crate::args::VerifyArguments;
 use crate::cli::input::devices::on_devices;
-use crate::cli::input::recording::choose_device;
+use crate::cli::input::recording::{Recording, choose_device};
 use crate::cli::output::caveats::TrustFigures;
 use crate::cli::output::outcome::{Failure, Status};
 use crate::cli::output::page::Page;
@@ -40,11 +40,15 @@ pub struct VerifyReport {
     /// Whether no other command can answer anything.
     #[serde(skip)]
     is_unreadable: bool,
+    /// Whether the file has checksums, which were then checked while reading.
+    #[serde(skip)]
+    has_checksums: bool,
 }
 
 impl VerifyReport {
-    /// Runs the requested checks of `trace`, and counts the problems found while reading.
-    pub fn of(trace: &Trace, arguments: &VerifyArguments) -> Result<Self, Failure> {
+    /// Runs the requested checks of `recording`, and counts the problems found while reading.
+    pub fn of(recording: &Recording, arguments: &VerifyArguments) -> Result<Self, Failure> {
+        let trace = &recording.trace;
         let devices = &match arguments.device {
             Some(_) => vec![choose_device(trace, arguments.device)?],
             None => trace.device_ids(),
@@ -62,6 +66,7 @@ impl VerifyReport {
             limits: trace.trust.limits(),
             routine: trace.routine_sentences(),
             is_unreadable: trace.is_unreadable(),
+            has_checksums: recording.format.kind == FileKind::Snap,
         })
     }
 
@@ -80,6 +85,7 @@ impl VerifyReport {
             limits: Vec::new(),
             routine: Vec::new(),
             is_unreadable: true,
+            has_checksums: false,
         }
     }
 
@@ -93,7 +99,8 @@ impl VerifyReport {
         let count = |count: Option<usize>, noun: &str| count_of(count.unwrap_or(0) as u64, noun);
         let size = format!("{}, {}", count(self.events, "event"), count(self.blocks, "block"));
         if self.ok {
-            page.headline(&format!("{}Sound: {size}; all checksums match, and no contradiction was found.", self.on))?;
+            let checked = if self.has_checksums { "all checksums match, and " } else { "" };
+            page.headline(&format!("{}Sound: {size}; {checked}no contradiction was found.", self.on))?;
         } else {
             let problems = count_of(self.problems.len() as u64, "problem");
             page.headline(&format!("{}Not sound: {problems}; what could be read: {size}.", self.on))?;

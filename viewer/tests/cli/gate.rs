@@ -364,10 +364,9 @@ fn growth_of_a_recording_without_steps_says_what_it_can_and_how_to_mark_steps() 
 
 /// A device of 70 MiB on which a request of 20 MiB fails, though 24 MiB are free: and once more after that.
 fn crowded() -> Trace {
+    let alloc = |name| format!("alloc {name} 8388608 activation #op_{name} @net.{name} < op_{name} < forward < main\n");
     let mut text = "step 0\nphase forward\nsegment_alloc 0x0 67108864\n".to_owned();
-    for name in "abcdefgh".chars() {
-        text += &format!("alloc {name} 8388608 activation #op_{name} @net.{name} < op_{name} < forward < main\n");
-    }
+    text.extend("abcdefgh".chars().map(alloc));
     text += "free a\nfree d\nfree g\noom 20971520 free=6291456 #matmul @net.fc < matmul < forward < main\n\
              oom 20971520 free=6291456\n";
     let mut trace = trace_from_text(&text).unwrap();

@@ -193,7 +193,7 @@ fn answer_on(trace: Trace, words: &str, width: Option<usize>) -> Result<String, 
             }
         }
         args::Command::Verify(arguments) => {
-            let report = VerifyReport::of(&recording.trace, &arguments)?;
+            let report = VerifyReport::of(&recording, &arguments)?;
             if arguments.source.json {
                 page.json(&report)?;
             } else {
