@@ -47,9 +47,10 @@ KERNEL void attention_add_parts(const Rows<T> key_grad, const Rows<T> value_grad
             sum += waiting[part * all + index];
         }
         u64 row = index / sight.width % rows;
-        const Rows<T>& out = index / sight.width < rows ? key_grad : value_grad;
-        out.at(row / sight.keys / heads, row / sight.keys % heads, row % sight.keys)[index % sight.width] =
-            store<T>(sum);
+        u64 batch = row / sight.keys / heads, head = row / sight.keys % heads, key = row % sight.keys;
+        // A reference to either would put both into local memory.
+        auto out = index / sight.width < rows ? key_grad.at(batch, head, key) : value_grad.at(batch, head, key);
+        out[index % sight.width] = store<T>(sum);
     }
 }
 EXPORT_PLAIN(attention_add_parts)

@@ -4,10 +4,11 @@
 use std::ffi::{CStr, CString, c_char};
 use std::ptr;
 
-use cudarc::nvrtc::{result, sys};
+use cudarc::nvrtc::sys;
 
 use crate::error::{Error, Result};
 use crate::library;
+use crate::nvrtc::Nvrtc;
 use crate::source::{HEADERS, Unit, file};
 
 /// A compiled unit.
@@ -24,12 +25,12 @@ pub struct Compiled {
 /// # Errors
 /// If NVRTC is missing or the unit does not compile.
 pub fn compile(unit: Unit, arch: &str) -> Result<Compiled> {
-    library::compiler()?;
-    let program = Program::new(unit, arch)?;
+    let nvrtc = library::nvrtc()?;
+    let program = Program::new(nvrtc, unit, arch)?;
     let options: Vec<CString> = options(unit, arch).into_iter().map(terminated).collect();
     let pointers: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
     // SAFETY: `program` is live, and so are the options that the pointers refer to.
-    let outcome = unsafe { sys::nvrtcCompileProgram(program.handle, pointers.len() as i32, pointers.as_ptr()) };
+    let outcome = unsafe { (nvrtc.nvrtcCompileProgram)(program.handle, pointers.len() as i32, pointers.as_ptr()) };
     let log = program.log();
     match outcome.result() {
         Ok(()) => Ok(Compiled { image: program.image()?, log }),
@@ -42,10 +43,7 @@ pub fn compile(unit: Unit, arch: &str) -> Result<Compiled> {
 /// # Errors
 /// If NVRTC is missing.
 pub fn version() -> Result<String> {
-    library::compiler()?;
-    let (mut major, mut minor) = (0, 0);
-    // SAFETY: both pointers are valid for writing an integer.
-    unsafe { sys::nvrtcVersion(&raw mut major, &raw mut minor) }.result().map_err(|_| Error::NoCompiler)?;
+    let (major, minor) = library::nvrtc()?.version()?;
     Ok(format!("{major}.{minor}"))
 }
 
@@ -63,14 +61,15 @@ pub fn options(unit: Unit, arch: &str) -> Vec<String> {
 }
 
 struct Program<'a> {
+    nvrtc: &'static Nvrtc,
     handle: sys::nvrtcProgram,
     unit: Unit,
     arch: &'a str,
 }
 
 impl<'a> Program<'a> {
-    fn new(unit: Unit, arch: &'a str) -> Result<Self> {
-        let mut program = Self { handle: ptr::null_mut(), unit, arch };
+    fn new(nvrtc: &'static Nvrtc, unit: Unit, arch: &'a str) -> Result<Self> {
+        let mut program = Self { nvrtc, handle: ptr::null_mut(), unit, arch };
         let Some(file) = file(unit.file) else { return Err(program.failed("no such file".to_owned())) };
         let (text, name) = (terminated(file.text.to_owned()), terminated(format!("{}.cu", file.name)));
         let texts: Vec<CString> = HEADERS.iter().map(|&(_, text)| terminated(text.to_owned())).collect();
@@ -80,28 +79,31 @@ impl<'a> Program<'a> {
         let (handle, count) = (&raw mut program.handle, HEADERS.len() as i32);
         // SAFETY: all strings are zero-terminated and outlive the call, which copies them.
         let created = unsafe {
-            sys::nvrtcCreateProgram(handle, text.as_ptr(), name.as_ptr(), count, texts.as_ptr(), names_at.as_ptr())
+            (nvrtc.nvrtcCreateProgram)(handle, text.as_ptr(), name.as_ptr(), count, texts.as_ptr(), names_at.as_ptr())
         };
         created.result().map_err(|error| program.failed(error.to_string()))?;
         Ok(program)
     }
 
     fn log(&self) -> String {
-        // SAFETY: the program is live.
-        let log = unsafe { result::get_program_log(self.handle) }.unwrap_or_default();
-        let bytes: Vec<u8> = log.into_iter().map(|character| character as u8).collect();
+        let mut size = 0;
+        // SAFETY: the program is live, and the pointer is valid for writing a size.
+        let _ = unsafe { (self.nvrtc.nvrtcGetProgramLogSize)(self.handle, &raw mut size) };
+        let mut bytes = vec![0_u8; size];
+        // SAFETY: as above, and the log has the size that the compiler just returned.
+        let _ = unsafe { (self.nvrtc.nvrtcGetProgramLog)(self.handle, bytes.as_mut_ptr().cast()) };
         CStr::from_bytes_until_nul(&bytes).map(|text| text.to_string_lossy().trim().to_owned()).unwrap_or_default()
     }
 
     fn image(&self) -> Result<Vec<u8>> {
         let mut bytes = 0;
         // SAFETY: the program is live and compiled.
-        unsafe { sys::nvrtcGetCUBINSize(self.handle, &raw mut bytes) }
+        unsafe { (self.nvrtc.nvrtcGetCUBINSize)(self.handle, &raw mut bytes) }
             .result()
             .map_err(|error| self.failed(error.to_string()))?;
         let mut image = vec![0_u8; bytes];
         // SAFETY: as above, and the image has the size that the compiler just returned.
-        unsafe { sys::nvrtcGetCUBIN(self.handle, image.as_mut_ptr().cast()) }
+        unsafe { (self.nvrtc.nvrtcGetCUBIN)(self.handle, image.as_mut_ptr().cast()) }
             .result()
             .map_err(|error| self.failed(error.to_string()))?;
         Ok(image)
@@ -116,7 +118,7 @@ impl Drop for Program<'_> {
     fn drop(&mut self) {
         if !self.handle.is_null() {
             // SAFETY: the handle comes from the compiler and is not used again. A failure only leaks memory.
-            let _ = unsafe { result::destroy_program(self.handle) };
+            let _ = unsafe { (self.nvrtc.nvrtcDestroyProgram)(&raw mut self.handle) };
         }
     }
 }

@@ -24,6 +24,19 @@ pub enum Error {
          and name the folder that holds it in HIGHWATER_CUDA_PATH"
     )]
     NoProducts,
+    /// A library is of a later major version than the driver supports.
+    #[error(
+        "{library} {}.{} needs a newer driver: this one supports CUDA up to {}.{}; update the driver, or name the folder of \
+         {library} {} in HIGHWATER_CUDA_PATH", version.0, version.1, driver.0, driver.1, driver.0
+    )]
+    TooNew {
+        /// The library's name.
+        library: &'static str,
+        /// Its version: major and minor.
+        version: (u32, u32),
+        /// The newest CUDA version that the driver supports.
+        driver: (u32, u32),
+    },
     /// The driver has no device with this ordinal.
     #[error("CUDA device {asked} does not exist: the driver has {count}")]
     NoDevice {

@@ -5,6 +5,9 @@
 //! each uses only modules declared above it.
 
 pub mod error;
+mod functions;
+mod nvrtc;
+mod cublaslt;
 pub mod library;
 pub mod number;
 pub mod probe;

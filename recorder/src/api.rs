@@ -140,7 +140,7 @@ pub fn register_alone(source: &Arc<dyn Source>) {
 fn begin_if_recording(source: &Arc<dyn Source>) {
     if level::records_events() {
         hub::start_device(&**source);
-        source.sample();
+        source.sample(true);
     }
 }
 

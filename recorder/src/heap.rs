@@ -157,7 +157,7 @@ fn make_known(is_known: &AtomicBool) -> bool {
             hub::start_device(&**source);
             is_known.store(true, Ordering::Release);
             drop(hub);
-            source.sample();
+            source.sample(true);
         }
         return true;
     }
@@ -190,7 +190,7 @@ impl Source for Heap {
     }
 
     /// Reports the resident memory of the process.
-    fn sample(&self) {
+    fn sample(&self, _is_due: bool) {
         let _own = reentrancy::own_memory();
         if let Some(bytes) = proc_kib("/proc/self/status", "VmRSS:") {
             api::device_used(HEAP_DEVICE, bytes);

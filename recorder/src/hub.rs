@@ -239,10 +239,11 @@ pub(crate) fn start_device(source: &dyn Source) {
     source.freeze(&mut |state| control::put(Control::Device(facts.clone(), state)));
 }
 
-/// Lets every allocator report the memory in use on its device, if events are recorded. Not under any lock.
-pub(crate) fn sample() {
+/// Lets every allocator report the memory in use on its device, if events are recorded; unless it `is_due`, an
+/// allocator may skip it. Not under any lock.
+pub(crate) fn sample(is_due: bool) {
     if level::records_events() {
         let sources = lock().sources();
-        sources.iter().for_each(|source| source.sample());
+        sources.iter().for_each(|source| source.sample(is_due));
     }
 }

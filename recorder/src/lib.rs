@@ -22,6 +22,7 @@ pub mod stack;
 pub mod error;
 pub mod options;
 pub mod source;
+pub mod throttle;
 mod names;
 pub mod context;
 pub mod naming;
@@ -55,3 +56,4 @@ pub use options::{HistoryOptions, Rotation, Sink, StacksOn, Symbols, WhenBehind}
 pub use recording::{Counts, Finished, Finishing, Recorded, Recording, dump_snapshot, record_memory_history};
 pub use source::Source;
 pub use switch::{Switch, Trigger};
+pub use throttle::Throttle;

@@ -204,7 +204,7 @@ fn begin_events() -> bool {
         hub::start_device(&*source);
     }
     hub::lock().open();
-    hub::sample();
+    hub::sample(true);
     true
 }
 
@@ -216,7 +216,7 @@ pub(crate) fn advance<R>(change: impl FnOnce(&mut Progress) -> (R, Change)) -> R
         (given, change, change.step.is_some() && hub.is_in_wanted_step())
     };
     if change != Change::default() && !(is_wanted && begin_events()) {
-        hub::sample();
+        hub::sample(false);
     }
     given
 }

@@ -2,6 +2,7 @@
 once more so that it tells more, since there may be no second visit to the machine."""
 
 import concurrent.futures
+import contextlib
 import json
 import os
 import re
@@ -19,6 +20,8 @@ PYTORCH = os.environ.get("HIGHWATER_GPU_PYTORCH", sys.executable)
 DEADLINE = time.monotonic() + float(os.environ.get("HIGHWATER_GPU_SECONDS", "520"))
 # Multiplies every time limit of a program: a test on a busy machine waits as long as it takes.
 LIMIT_FACTOR = float(os.environ.get("HIGHWATER_GPU_LIMIT_FACTOR", "1"))
+# NVIDIA's containers set these, which changes how PyTorch computes.
+LEFT_OUT = ["TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"]
 # Kept back for the page and the archive of recordings.
 LAST_SECONDS = 10
 # Of what a program says, so many characters from the beginning and from the end are kept.
@@ -95,13 +98,14 @@ def run(command, limit, may_fail=False, looked_at=True, **variables):
     limit, start = min(limit * LIMIT_FACTOR, left()), time.monotonic()
     setting = "".join(f"{name}={value} " for name, value in variables.items())
     try:
+        environment = {name: value for name, value in os.environ.items() if name not in LEFT_OUT}
         process = subprocess.Popen(
             command,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             errors="replace",
-            env=os.environ | {"RUST_BACKTRACE": "1"} | variables,
+            env=environment | {"RUST_BACKTRACE": "1"} | variables,
             start_new_session=True,
         )
     except OSError as why:
@@ -158,6 +162,28 @@ def ours(name, *words, limit, **variables):
 
 def pytorch(*words, limit, **variables):
     return read_json(run([PYTORCH, os.path.join(HERE, "pytorch.py"), *words], limit, **variables)[1])
+
+
+class Budget:
+    """Bytes of a device's memory that programs share: each starts only when what it needs is free."""
+
+    def __init__(self, total):
+        self.total = self.free = total
+        self.changed = threading.Condition()
+
+    @contextlib.contextmanager
+    def reserved(self, needed):
+        # A program that needs more than there is runs alone, and says itself that memory ran out.
+        needed = min(needed, self.total)
+        with self.changed:
+            self.changed.wait_for(lambda: self.free >= needed)
+            self.free -= needed
+        try:
+            yield
+        finally:
+            with self.changed:
+                self.free += needed
+                self.changed.notify_all()
 
 
 def read_json(text):

@@ -120,6 +120,7 @@ def measure(scenario, tiny, seconds, rounds=3):
             of_way += timed(step, steps)
             leave_off()
     stats = torch.cuda.memory_stats()
+    allowed = {"matmul": torch.backends.cuda.matmul.allow_tf32, "cudnn": torch.backends.cudnn.allow_tf32}
     # Its convolutions round their factors to 10 bits unless told not to; ours do not. What that takes is not its default.
     torch.backends.cudnn.allow_tf32 = False
     timed(step, 1)
@@ -130,6 +131,7 @@ def measure(scenario, tiny, seconds, rounds=3):
         "torch": torch.__version__,
         "warm_up_us": warm_up,
         "step": {way: spread(of_way) for way, of_way in times.items()},
+        "allow_tf32": allowed,
         "step_without_tf32": spread(exact),
         "max_requested_bytes": stats["requested_bytes.all.peak"],
         "max_allocated_bytes": stats["allocated_bytes.all.peak"],

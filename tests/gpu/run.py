@@ -16,10 +16,12 @@ import time
 
 import checks
 from page import page
-from programs import HERE, OUT, PYTORCH, attempt, fails, Failure, log, ours, program, pytorch, read_json, run, together
+from programs import HERE, OUT, PYTORCH, Budget, attempt, fails, Failure, log, ours, program, pytorch, read_json, run, together
 
 WORK = os.environ.get("HIGHWATER_GPU_WORK", os.path.join(HERE, "work"))
 TINY = os.environ.get("HIGHWATER_GPU_TINY") == "1"
+# Device memory of a program beside what its allocator reserves: the context and its kernels.
+CONTEXT_BYTES = 1 << 30
 # How much of the recordings is kept beside the page.
 MOST_KEPT_BYTES = 15 << 20
 
@@ -119,16 +121,27 @@ def record(command, device, file, steps=2, limit=45):
 
 def events():
     commands = [command[1 if TINY else 0] for command in [*BESIDE.values(), *EVENTS]]
-    # The largest take 53 GB, all of four others less.
-    actions = {command: lambda command=command: same_events(command) for command in commands if command}
-    return together(actions, workers=4)
+    memory_bytes, is_exclusive = gpu_facts()
+    budget = Budget(memory_bytes)
+    actions = {command: lambda command=command: same_events(command, budget) for command in commands if command}
+    return together(actions, workers=1 if is_exclusive else 4)
 
 
-def same_events(command):
-    """Records on the GPU and on the device that counts for one, and compares."""
+def gpu_facts():
+    """Bytes of the GPU's memory, and whether only one process may use it. Without nvidia-smi, as much as there may be."""
+    query = ["nvidia-smi", "--query-gpu=memory.total,compute_mode", "--format=csv,noheader,nounits"]
+    answer = attempt(lambda: run(query, 30)[1].strip().splitlines()[0].split(", "))
+    if fails(answer) or not answer[0].isdigit():
+        return 1 << 50, False
+    return int(answer[0]) << 20, answer[1] == "Exclusive_Process"
+
+
+def same_events(command, budget):
+    """Records on the device that counts for a GPU, which also says how much memory it needs, and on the GPU; compares."""
     files = {device: snap(f"{command} {device}") for device in ["cuda", "meta:cuda"]}
-    for device, file in files.items():
-        record(command, device, file)
+    counted = record(command, "meta:cuda", files["meta:cuda"])
+    with budget.reserved(counted["peaks"]["reserved"]["bytes"] + CONTEXT_BYTES):
+        record(command, "cuda", files["cuda"])
     return read_json(run([program("same_events"), *files.values()], 60, may_fail=True)[1])
 
 

@@ -27,12 +27,16 @@ fi
 if [ -z "${HIGHWATER_CUDA_PATH+set}" ]; then
   HIGHWATER_CUDA_PATH=$("$python" - <<'FIND'
 import glob, os, site, sys
-roots = [os.path.join(root, "nvidia") for root in [*site.getsitepackages(), site.getusersitepackages(), *sys.path]]
-roots += ["/usr/local/cuda", *glob.glob("/usr/local/cuda-*")]
+packages = [*site.getsitepackages(), site.getusersitepackages(), *sys.path]
+patterns = [os.path.join(root, "nvidia", "**") for root in packages]
+# PyTorch of conda has its libraries in the environment, that of a distribution in the system's folders.
+patterns += [os.path.join(root, "torch", "lib") for root in packages] + [os.path.join(sys.prefix, "lib")]
+patterns += [os.path.join(root, "**") for root in ["/usr/local/cuda", *glob.glob("/usr/local/cuda-*")]]
+patterns += ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"]
 found = []
 for library in ["libnvrtc.so.1*", "libcublasLt.so.1*"]:
-    for root in roots:
-        files = glob.glob(os.path.join(root, "**", library), recursive=True)
+    for pattern in patterns:
+        files = glob.glob(os.path.join(pattern, library), recursive=True)
         if files:
             found.append(os.path.dirname(sorted(files)[0]))
             break

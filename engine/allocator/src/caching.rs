@@ -149,7 +149,7 @@ impl Heap {
             self.stats.oversize_segments.increase(1);
         }
         api::reserve(self.device, range);
-        self.sample();
+        self.sample(true);
         Ok(Some(index))
     }
 

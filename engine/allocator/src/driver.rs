@@ -73,6 +73,11 @@ pub trait Driver: Send + Sync {
     /// Returns the device's name, as given by its manufacturer.
     fn name(&self) -> String;
 
+    /// Returns facts about the driver for recordings, such as versions of libraries, as names and values.
+    fn facts(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
     /// Returns the total and free memory of the device.
     ///
     /// # Errors

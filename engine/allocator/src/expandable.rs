@@ -102,7 +102,7 @@ impl Heap {
         self.stats.reserved_bytes.increase(pool, bytes);
         self.stats.num_device_alloc += 1;
         api::map(self.device, range);
-        self.sample();
+        self.sample(true);
         Ok(true)
     }
 
@@ -135,7 +135,7 @@ impl Heap {
         api::unmap(self.device, Range { address: start, bytes, ..range });
         self.driver.synchronize(range.stream)?;
         self.driver.unmap(start, bytes)?;
-        self.sample();
+        self.sample(true);
         if !self.arena[index].is_split() {
             self.unlist(index);
             let (address, bytes) = self.arena.remove(index);

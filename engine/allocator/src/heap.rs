@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use highwater_recorder::context::Context;
 use highwater_recorder::snapshots::event::Range;
-use highwater_recorder::{DeviceId, Pool, api};
+use highwater_recorder::{DeviceId, Pool, Throttle, api};
 
 use super::arena::{Arena, BlockIndex, Record, Use};
 use super::block::Block;
@@ -32,6 +32,7 @@ pub(super) struct Heap {
     pub(super) stats: AllocStats,
     pub(super) next_key: u64,
     pub(super) next_registration: u64,
+    sampling: Throttle,
 }
 
 impl Heap {
@@ -50,6 +51,7 @@ impl Heap {
             config,
             next_key: 0,
             next_registration: 0,
+            sampling: Throttle::new(),
         }
     }
 
@@ -81,13 +83,14 @@ impl Heap {
     }
 
     /// Records the memory in use on the whole device, including other processes, if a recording is running. Called
-    /// whenever this heap's reserved memory has changed, and at phase boundaries.
-    pub(super) fn sample(&self) {
+    /// whenever this heap's reserved memory has changed, and at phase boundaries, where it is skipped soon after another
+    /// sample unless it `is_due`.
+    pub(super) fn sample(&self, is_due: bool) {
         if self.driver.kind() != DriverKind::Cuda || !api::is_recording() {
             return;
         }
         // If the driver fails here, it fails again at the next request, which reports the error.
-        if let Ok(capacity) = self.driver.capacity() {
+        if let Some(capacity) = self.sampling.run(is_due, || self.driver.capacity().ok()) {
             api::device_used(self.device, capacity.total.saturating_sub(capacity.free));
         }
     }

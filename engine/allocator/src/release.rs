@@ -45,7 +45,7 @@ impl Heap {
         }
         api::release(self.device, range);
         self.driver.release(range.address, range.bytes)?;
-        self.sample();
+        self.sample(true);
         Ok(())
     }
 

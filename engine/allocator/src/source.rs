@@ -12,7 +12,8 @@ use super::heap::Heap;
 impl Source for CachingAllocator {
     fn facts(&self) -> DeviceFacts {
         let driver = self.driver();
-        let settings = vec![("alloc_conf".to_owned(), self.config().to_string())];
+        let mut settings = vec![("alloc_conf".to_owned(), self.config().to_string())];
+        settings.extend(driver.facts());
         DeviceFacts {
             device: self.device(),
             name: driver.name(),
@@ -28,8 +29,8 @@ impl Source for CachingAllocator {
         read(heap.starting_state());
     }
 
-    fn sample(&self) {
-        self.heap().sample();
+    fn sample(&self, is_due: bool) {
+        self.heap().sample(is_due);
     }
 }
 

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use highwater_kernels::library::Versions;
 use highwater_kernels::{Error, Gpu};
 use highwater_recorder::StreamId;
 
@@ -54,6 +55,14 @@ impl Driver for CudaDriver {
 
     fn name(&self) -> String {
         self.gpu.name().to_owned()
+    }
+
+    fn facts(&self) -> Vec<(String, String)> {
+        let Versions { driver, compiler, products } = self.gpu.versions();
+        let text = |(major, minor): (u32, u32)| format!("{major}.{minor}");
+        [("cuda_driver", driver), ("nvrtc", compiler), ("cublaslt", products)]
+            .map(|(name, version)| (name.to_owned(), text(version)))
+            .into()
     }
 
     /// Counts all used memory, including that of other processes.

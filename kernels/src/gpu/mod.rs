@@ -18,7 +18,8 @@ use cudarc::driver::sys::CUdevice_attribute as Attribute;
 use cudarc::driver::{result, sys};
 
 use crate::error::{Error, Result, ToResult};
-use crate::{library, probe};
+use crate::library::Versions;
+use crate::probe;
 use faults::Faults;
 use handles::Handle;
 use pages::Pages;
@@ -35,6 +36,7 @@ pub struct Gpu {
     ordinal: u16,
     name: String,
     capability: (i32, i32),
+    versions: Versions,
     processors: u32,
     shared_bytes: u32,
     streams: Streams,
@@ -50,11 +52,11 @@ impl Gpu {
     /// Opens device `ordinal`.
     ///
     /// # Errors
-    /// If the driver, the compiler, cuBLASLt or the device is missing, or the device is too old.
+    /// If the driver, the compiler, cuBLASLt or the device is missing, if the device is too old, or if a library is newer
+    /// than the driver supports.
     pub fn open(ordinal: u16) -> Result<Arc<Self>> {
         let known = probe::find(ordinal)?;
-        library::compiler()?;
-        library::products()?;
+        let versions = Versions::find()?;
         let device = result::device::get(i32::from(ordinal)).told("cuDeviceGet")?;
         let context = Context::retain(device)?;
         context.bind()?;
@@ -73,6 +75,7 @@ impl Gpu {
             ordinal,
             name: known.name,
             capability,
+            versions,
             processors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?.max(1) as u32,
             shared_bytes: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?.max(0) as u32,
             streams: Streams::new()?,
@@ -97,6 +100,11 @@ impl Gpu {
     /// Returns its compute capability.
     pub fn capability(&self) -> (i32, i32) {
         self.capability
+    }
+
+    /// Returns the versions of the driver and of CUDA's libraries.
+    pub fn versions(&self) -> Versions {
+        self.versions
     }
 
     /// Returns its number of multiprocessors.

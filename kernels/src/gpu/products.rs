@@ -6,10 +6,12 @@
 
 use std::collections::HashMap;
 use std::ffi::c_void;
+use std::mem::MaybeUninit;
 use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cudarc::cublaslt::result::{self, CublasError};
+use cudarc::cublaslt::result::CublasError;
 use cudarc::cublaslt::sys;
 use cudarc::cublaslt::sys::cublasLtMatmulDescAttributes_t as OfProduct;
 use cudarc::cublaslt::sys::cublasLtMatmulPreferenceAttributes_t as OfSearch;
@@ -19,7 +21,9 @@ use super::Gpu;
 use super::descriptions::{Described, Description, Search};
 use super::handles::Handle;
 use super::product::{Matrix, Order, Product};
+use crate::cublaslt::CublasLt;
 use crate::error::{Error, Result};
+use crate::library;
 use crate::number::Number;
 
 /// The maximum number of cached plans. A training step has tens of different products; if shapes never repeat, the
@@ -28,6 +32,12 @@ const MOST_PLANS: usize = 4096;
 
 /// The largest alignment that matters to the library, in bytes.
 const MOST_ALIGNED: u64 = 256;
+
+/// The alignment in bytes below which a bias is not fused: the library may read it in such units without checking.
+const LEAST_BIAS_ALIGNMENT: u64 = 16;
+
+/// Number of algorithms requested for a product. The library may refuse to run one that it proposed.
+const PROPOSALS: usize = 8;
 
 /// Memory that products may use for partial sums, by one product of a stream after another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +51,8 @@ pub struct Workspace {
 /// A context's cuBLASLt handle and its plans.
 #[derive(Debug)]
 pub(super) struct Products {
-    library: Handle<sys::cublasLtContext>,
+    library: &'static CublasLt,
+    handle: Handle<sys::cublasLtContext>,
     /// `None` if the library has no algorithm.
     plans: Mutex<HashMap<Key, Option<Arc<Plan>>>>,
 }
@@ -96,8 +107,12 @@ impl Key {
 impl Products {
     /// Creates a handle for the device whose context is current.
     pub(super) fn new() -> Result<Self> {
-        let handle = result::create_handle().map_err(|error| failed("cublasLtCreate", error))?;
-        Ok(Self { library: Handle(handle), plans: Mutex::default() })
+        let library = library::cublaslt()?;
+        let mut handle = ptr::null_mut();
+        // SAFETY: the pointer is valid for writing a handle.
+        let created = unsafe { (library.cublasLtCreate)(&raw mut handle) }.result();
+        created.map_err(|error| failed("cublasLtCreate", error))?;
+        Ok(Self { library, handle: Handle(handle), plans: Mutex::default() })
     }
 
     /// Returns the plan of a product with column-major output.
@@ -106,12 +121,21 @@ impl Products {
         if let Some(known) = plans.get(&key) {
             return known.clone().ok_or_else(|| none(product));
         }
-        let made = Plan::new(self.library, &key, product.bias).map_err(|error| failed(product, error))?.map(Arc::new);
+        let is_fused = key.bias.is_none_or(|aligned| aligned >= LEAST_BIAS_ALIGNMENT);
+        let made = match is_fused {
+            true => Plan::new(self, &key, product.bias).map_err(|error| failed(product, error))?.map(Arc::new),
+            false => None,
+        };
         if plans.len() >= MOST_PLANS {
             plans.clear();
         }
         plans.insert(key, made.clone());
         made.ok_or_else(|| none(product))
+    }
+
+    /// Records that the library runs none of the algorithms that it proposed for a product.
+    fn refuse(&self, key: Key) {
+        self.plans.lock().unwrap_or_else(PoisonError::into_inner).insert(key, None);
     }
 }
 
@@ -119,7 +143,7 @@ impl Drop for Products {
     fn drop(&mut self) {
         self.plans.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
         // SAFETY: created by `new`; no product is computed any more.
-        let _ = unsafe { result::destroy_handle(self.library.0) };
+        let _ = unsafe { (self.library.cublasLtDestroy)(self.handle.0) };
     }
 }
 
@@ -143,10 +167,16 @@ impl Gpu {
         self.bind()?;
         let stream = self.streams.handle(stream).cast();
         for part in product.by_columns().parts() {
-            let plan = self.products.plan(&part, Key::of(&part, workspace))?;
+            let key = Key::of(&part, workspace);
+            let plan = self.products.plan(&part, key)?;
             // SAFETY: guaranteed by the caller; the parts of a product are within it.
-            unsafe { plan.run(self.products.library, &part, workspace, stream) }
-                .map_err(|error| failed(product, error))?;
+            match unsafe { plan.run(&self.products, &part, workspace, stream) } {
+                Err(error) if is_refusal(error) => {
+                    self.products.refuse(key);
+                    return Err(none(product));
+                }
+                done => done.map_err(|error| failed(product, error))?,
+            }
         }
         Ok(())
     }
@@ -154,6 +184,12 @@ impl Gpu {
 
 fn failed(doing: &(impl ToString + ?Sized), error: CublasError) -> Error {
     Error::Products { doing: doing.to_string(), status: error.to_string() }
+}
+
+/// Returns whether the library does not support what it was asked for, rather than failing at it.
+fn is_refusal(CublasError(status): CublasError) -> bool {
+    use sys::cublasStatus_t::{CUBLAS_STATUS_INVALID_VALUE, CUBLAS_STATUS_NOT_SUPPORTED};
+    matches!(status, CUBLAS_STATUS_NOT_SUPPORTED | CUBLAS_STATUS_INVALID_VALUE)
 }
 
 fn none(product: &Product) -> Error {
@@ -167,17 +203,21 @@ struct Plan {
     description: Mutex<Description>,
     /// Out, left, right.
     matrices: [Described; 3],
-    algorithm: sys::cublasLtMatmulAlgo_t,
+    /// The algorithms that the library proposed, the fastest first.
+    algorithms: Vec<sys::cublasLtMatmulAlgo_t>,
+    /// The first of them that the library has not refused to run.
+    chosen: AtomicUsize,
     is_double: bool,
 }
 
 impl Plan {
     /// Plans a product; `None` if the library has no algorithm.
-    fn new(library: Handle<sys::cublasLtContext>, key: &Key, bias: Option<u64>) -> Result<Option<Self>, CublasError> {
+    fn new(products: &Products, key: &Key, bias: Option<u64>) -> Result<Option<Self>, CublasError> {
+        let library = products.library;
         let (number, compute, scale) = types(key.number);
         let [rows, inner, columns, batches] = key.sizes;
         let [out, left, right] = key.matrices;
-        let description = Description::new(compute, scale)?;
+        let description = Description::new(library, compute, scale)?;
         description.set(OfProduct::CUBLASLT_MATMUL_DESC_TRANSA, transposed(left.order))?;
         description.set(OfProduct::CUBLASLT_MATMUL_DESC_TRANSB, transposed(right.order))?;
         if let Some(bias) = bias {
@@ -189,7 +229,7 @@ impl Plan {
             // Row-major matrices are described with rows and columns exchanged, and transposed when they are
             // multiplied.
             let [rows, columns] = if lie.order == Order::Rows { [columns, rows] } else { [rows, columns] };
-            let matrix = Described::new(number, [rows, columns], lie.leading as i64)?;
+            let matrix = Described::new(library, number, [rows, columns], lie.leading as i64)?;
             if batches > 1 {
                 matrix.set(OfMatrix::CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, batches as i32)?;
                 matrix.set(OfMatrix::CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, lie.batch_stride as i64)?;
@@ -198,11 +238,16 @@ impl Plan {
         };
         let matrices =
             [described(out, rows, columns)?, described(left, rows, inner)?, described(right, inner, columns)?];
-        let search = Search::new()?;
+        let search = Search::new(library)?;
         search.set(OfSearch::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, key.workspace_bytes)?;
         if key.number.size() == 2 {
-            // Partial sums in 16-bit precision would be rounded more than once.
-            let kept = sys::cublasLtReductionScheme_t::CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE as u32;
+            use sys::cublasLtReductionScheme_t as Scheme;
+            // Partial sums in 16-bit precision would be rounded more than once. With a bias, the reduction itself may
+            // round before the bias is added, so that none is allowed.
+            let kept = match bias {
+                Some(_) => Scheme::CUBLASLT_REDUCTION_SCHEME_NONE,
+                None => Scheme::CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE,
+            } as u32;
             search.set(OfSearch::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, kept)?;
         }
         // The library has no attribute for the alignment of the bias; the bias is read with the results it is added to.
@@ -215,31 +260,54 @@ impl Plan {
         ] {
             search.set(attribute, bytes as u32)?;
         }
-        // SAFETY: all handles are live; `out` is both the input and the result, which is written in place.
-        let found = unsafe {
-            let [out, left, right] = matrices.each_ref().map(Described::handle);
-            result::get_matmul_algo_heuristic(library.0, description.handle(), left, right, out, out, search.handle())
+        let mut found = [MaybeUninit::<sys::cublasLtMatmulHeuristicResult_t>::uninit(); PROPOSALS];
+        let mut count = 0;
+        let [o, l, r] = matrices.each_ref().map(Described::handle);
+        let (handle, wish) = (products.handle.0, search.handle());
+        // SAFETY: all handles are live; `out` is both the input and the result, which is written in place; there is room
+        // for as many results as requested.
+        let searched = unsafe {
+            let results = found.as_mut_ptr().cast();
+            let most = PROPOSALS as i32;
+            (library.cublasLtMatmulAlgoGetHeuristic)(
+                handle,
+                description.handle(),
+                l,
+                r,
+                o,
+                o,
+                wish,
+                most,
+                results,
+                &raw mut count,
+            )
         };
-        match found {
-            Ok(found) => Ok(Some(Self {
-                description: Mutex::new(description),
-                matrices,
-                algorithm: found.algo,
-                is_double: key.number == Number::F64,
-            })),
-            Err(CublasError(sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED)) => Ok(None),
+        match searched.result() {
+            Ok(()) => {}
+            Err(CublasError(sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED)) => return Ok(None),
             // Some versions return this for an unsupported bias epilogue; without the bias, it would be another
             // product.
-            Err(CublasError(sys::cublasStatus_t::CUBLAS_STATUS_INVALID_VALUE)) if bias.is_some() => Ok(None),
-            Err(error) => Err(error),
+            Err(CublasError(sys::cublasStatus_t::CUBLAS_STATUS_INVALID_VALUE)) if bias.is_some() => return Ok(None),
+            Err(error) => return Err(error),
         }
+        let found = found.iter().take(usize::try_from(count).unwrap_or(0));
+        // SAFETY: the library has written as many results as it counted.
+        let found = found.map(|found| unsafe { found.assume_init() });
+        let algorithms: Vec<_> = found.filter(|one| one.state.result().is_ok()).map(|one| one.algo).collect();
+        Ok((!algorithms.is_empty()).then(|| Self {
+            description: Mutex::new(description),
+            matrices,
+            algorithms,
+            chosen: AtomicUsize::new(0),
+            is_double: key.number == Number::F64,
+        }))
     }
 
     /// # Safety
     /// As for [`Gpu::multiply`]; the product is the one that was planned.
     unsafe fn run(
         &self,
-        library: Handle<sys::cublasLtContext>,
+        products: &Products,
         product: &Product,
         workspace: Workspace,
         stream: sys::cudaStream_t,
@@ -258,27 +326,44 @@ impl Plan {
         let [out, left, right] = self.matrices.each_ref().map(Described::handle);
         let [o, l, r, room] = [product.out.address, product.left.address, product.right.address, workspace.address]
             .map(|address| ptr::without_provenance_mut::<c_void>(address as usize));
-        // SAFETY: descriptions and scalars are live, and copied before this returns; the caller guarantees the rest.
-        unsafe {
-            result::matmul(
-                library.0,
-                description.handle(),
-                scale,
-                keep,
-                l,
-                left,
-                r,
-                right,
-                o,
-                out,
-                o,
-                out,
-                &raw const self.algorithm,
-                room,
-                workspace.bytes as usize,
-                stream,
-            )
+        let run = |algorithm: &sys::cublasLtMatmulAlgo_t| {
+            let (handle, description, bytes) = (products.handle.0, description.handle(), workspace.bytes as usize);
+            // SAFETY: descriptions and scalars are live, and copied before this returns; the caller guarantees the rest.
+            let status = unsafe {
+                (products.library.cublasLtMatmul)(
+                    handle,
+                    description,
+                    scale,
+                    l,
+                    left,
+                    r,
+                    right,
+                    keep,
+                    o,
+                    out,
+                    o,
+                    out,
+                    algorithm,
+                    room,
+                    bytes,
+                    stream,
+                )
+            };
+            status.result()
+        };
+        // A refused algorithm has done nothing, so that the next one may be tried.
+        let mut refused = CublasError(sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED);
+        let first = self.chosen.load(Ordering::Relaxed);
+        for (row, algorithm) in self.algorithms.iter().enumerate().skip(first) {
+            match run(algorithm) {
+                Err(error) if is_refusal(error) => refused = error,
+                done => {
+                    self.chosen.store(row, Ordering::Relaxed);
+                    return done;
+                }
+            }
         }
+        Err(refused)
     }
 }
 

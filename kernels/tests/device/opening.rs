@@ -54,6 +54,16 @@ fn a_device_that_is_too_old_is_named_with_what_it_has() {
 }
 
 #[test]
+fn a_library_that_is_newer_than_the_driver_supports_is_refused_with_both_versions() {
+    Setup::new().driver(12, 8).only_on_stand_in().run(|| {
+        let error = Gpu::open(0).expect_err("the libraries are of CUDA 13");
+        assert!(matches!(error, Error::TooNew { library: "NVRTC", driver: (12, 8), .. }), "{error}");
+        assert!(error.to_string().contains("supports CUDA up to 12.8"), "{error}");
+    });
+    Setup::new().only_on_stand_in().run(|| assert_eq!(gpu().versions().products, (13, 0)));
+}
+
+#[test]
 fn two_devices_have_memory_each() {
     Setup::new().devices(2).memory_bytes(64 << 20).only_on_stand_in().run(|| {
         let (first, second) = (gpu(), Gpu::open(1).expect("there are two"));

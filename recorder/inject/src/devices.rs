@@ -1,23 +1,16 @@
 //! The devices on which allocations were seen, each with a number in recordings.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use highwater_recorder::api::{self, DeviceClaim};
 use highwater_recorder::snapshots::StartingState;
 use highwater_recorder::snapshots::trace::{DeviceFacts, PINNED_DEVICE, PINNED_DRIVER};
-use highwater_recorder::{DeviceId, Source};
+use highwater_recorder::{DeviceId, Source, Throttle};
 
 use crate::driver::Driver;
 use crate::ledger::Ledger;
 use crate::session;
-
-/// Minimum interval in nanoseconds between two samples of memory in use.
-const BETWEEN_SAMPLES_NS: u64 = 10_000_000;
-/// The interval is also at least this many times the duration of a sample.
-const SAMPLE_SHARE: u64 = 100;
 
 /// All live allocations of the program.
 pub(crate) static LEDGER: Mutex<Ledger> = Mutex::new(Ledger::new());
@@ -36,8 +29,7 @@ pub(crate) enum Owner {
 pub(crate) struct Known {
     claim: DeviceClaim,
     facts: DeviceFacts,
-    /// Time from which on memory in use may be sampled again.
-    next_sample_ns: AtomicU64,
+    sampling: Throttle,
 }
 
 impl Source for Known {
@@ -96,7 +88,7 @@ impl Known {
         let claim = DeviceClaim::new(Some(wish));
         let settings = vec![("recorded".to_owned(), "calls of the CUDA driver".to_owned())];
         let facts = DeviceFacts { device: claim.id(), name, capacity_bytes, driver: called, settings };
-        Self { claim, facts, next_sample_ns: AtomicU64::new(0) }
+        Self { claim, facts, sampling: Throttle::new() }
     }
 
     /// Returns the device's number in recordings.
@@ -107,20 +99,9 @@ impl Known {
     /// Samples the memory in use, if a sample is due, and returns the free bytes. This must be the device of the
     /// thread's context.
     pub(crate) fn sample(&self, driver: &Driver, is_due: bool) -> Option<u64> {
-        let now = now_ns();
-        if !api::is_recording() || !is_due && now < self.next_sample_ns.load(Ordering::Relaxed) {
-            return None;
-        }
-        let (free, total) = driver.free_and_total()?;
-        let took = now_ns().saturating_sub(now);
-        let pause = BETWEEN_SAMPLES_NS.max(took.saturating_mul(SAMPLE_SHARE));
-        self.next_sample_ns.store(now.saturating_add(pause), Ordering::Relaxed);
+        let query = || if api::is_recording() { driver.free_and_total() } else { None };
+        let (free, total) = self.sampling.run(is_due, query)?;
         api::device_used(self.id(), total.saturating_sub(free));
         Some(free)
     }
-}
-
-fn now_ns() -> u64 {
-    static ORIGIN: OnceLock<Instant> = OnceLock::new();
-    u64::try_from(ORIGIN.get_or_init(Instant::now).elapsed().as_nanos()).unwrap_or(u64::MAX)
 }

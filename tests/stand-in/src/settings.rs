@@ -13,6 +13,10 @@ pub const LAZY_VARIABLE: &str = "HIGHWATER_STAND_IN_LAZY";
 pub const IDLE_VARIABLE: &str = "HIGHWATER_STAND_IN_IDLE";
 /// A number that shuffles the order of blocks, warps and lanes; 0 or unset leaves them in their order.
 pub const SEED_VARIABLE: &str = "HIGHWATER_STAND_IN_SEED";
+/// The CUDA version that the driver supports, such as `12.8`; `13.0` unless set.
+pub const DRIVER_VARIABLE: &str = "HIGHWATER_STAND_IN_DRIVER";
+/// How many of the proposed algorithms of a matrix product are refused when they are run; 0 unless set.
+pub const REFUSED_VARIABLE: &str = "HIGHWATER_STAND_IN_REFUSED";
 
 /// What the variables say.
 #[derive(Clone, Debug)]
@@ -23,27 +27,34 @@ pub(crate) struct Settings {
     pub(crate) is_lazy: bool,
     pub(crate) is_idle: bool,
     pub(crate) seed: u64,
+    pub(crate) driver: (i32, i32),
+    pub(crate) refused: u64,
 }
 
 impl Settings {
     /// Reads the variables; one that does not read as what it should be is named.
     pub(crate) fn read() -> Result<Self, String> {
-        let capability = text(CAPABILITY_VARIABLE).unwrap_or_else(|| "9.0".to_owned());
-        let parts =
-            capability.split_once('.').and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
         Ok(Self {
             devices: number(DEVICES_VARIABLE, 1)?,
             memory_bytes: number(MEMORY_VARIABLE, 1 << 30)?,
-            capability: parts.ok_or_else(|| format!("{CAPABILITY_VARIABLE} is '{capability}', not like 9.0"))?,
+            capability: version(CAPABILITY_VARIABLE, (9, 0))?,
             is_lazy: number::<u8>(LAZY_VARIABLE, 0)? != 0,
             is_idle: number::<u8>(IDLE_VARIABLE, 0)? != 0,
             seed: number(SEED_VARIABLE, 0)?,
+            driver: version(DRIVER_VARIABLE, (13, 0))?,
+            refused: number(REFUSED_VARIABLE, 0)?,
         })
     }
 }
 
 fn text(variable: &str) -> Option<String> {
     Some(std::env::var_os(variable)?.to_string_lossy().trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+fn version(variable: &str, unset: (i32, i32)) -> Result<(i32, i32), String> {
+    let Some(text) = text(variable) else { return Ok(unset) };
+    let parts = text.split_once('.').and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
+    parts.ok_or_else(|| format!("{variable} is '{text}', not like {}.{}", unset.0, unset.1))
 }
 
 fn number<N: std::str::FromStr>(variable: &str, unset: N) -> Result<N, String> {

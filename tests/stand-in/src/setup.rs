@@ -20,7 +20,8 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::libraries::install;
 use crate::settings::{
-    CAPABILITY_VARIABLE, DEVICES_VARIABLE, IDLE_VARIABLE, LAZY_VARIABLE, MEMORY_VARIABLE, SEED_VARIABLE,
+    CAPABILITY_VARIABLE, DEVICES_VARIABLE, DRIVER_VARIABLE, IDLE_VARIABLE, LAZY_VARIABLE, MEMORY_VARIABLE,
+    REFUSED_VARIABLE, SEED_VARIABLE,
 };
 
 /// `1` has tests use CUDA's own libraries and a GPU, in the test's own process.
@@ -75,6 +76,18 @@ impl Setup {
     #[must_use]
     pub fn capability(self, major: i32, minor: i32) -> Self {
         self.variable(CAPABILITY_VARIABLE, format!("{major}.{minor}"))
+    }
+
+    /// A driver that supports CUDA up to this version.
+    #[must_use]
+    pub fn driver(self, major: i32, minor: i32) -> Self {
+        self.variable(DRIVER_VARIABLE, format!("{major}.{minor}"))
+    }
+
+    /// The first so many proposals for each matrix product are refused when they are run.
+    #[must_use]
+    pub fn refused_proposals(self, count: u64) -> Self {
+        self.variable(REFUSED_VARIABLE, count.to_string())
     }
 
     /// Blocks, warps and lanes take turns in another order for each seed but 0.

@@ -19,7 +19,10 @@ pub(crate) extern "C" fn cuInit(_flags: c_uint) -> i32 {
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuDriverGetVersion(version: *mut c_int) -> i32 {
     // SAFETY: the caller's place.
-    answer(|| unsafe { put(version, 13000) })
+    answer(|| unsafe {
+        let (major, minor) = machine()?.settings.driver;
+        put(version, major * 1000 + minor * 10)
+    })
 }
 
 #[unsafe(no_mangle)]

@@ -98,7 +98,9 @@ pub(crate) struct Choice {
     digest: u64,
     workspace_bytes: u64,
     alignments: [u32; 4],
-    unused: [u64; 3],
+    /// 1 if it is refused when it is run, as cuBLASLt does with some of its own proposals.
+    is_refused: u64,
+    unused: [u64; 2],
 }
 
 const MARK: u64 = u64::from_le_bytes(*b"HWchoice");
@@ -112,7 +114,19 @@ impl Choice {
     pub(super) fn new(problem: &Problem, wish: &Wish) -> Self {
         let is_small = problem.size.iter().fold(1_u64, |all, &side| all.saturating_mul(side)) < SMALL;
         let workspace_bytes = if is_small { 0 } else { WORKSPACE_BYTES.min(wish.workspace_bytes) };
-        Self { mark: MARK, digest: problem.digest(), workspace_bytes, alignments: wish.alignments, unused: [0; 3] }
+        Self {
+            mark: MARK,
+            digest: problem.digest(),
+            workspace_bytes,
+            alignments: wish.alignments,
+            is_refused: 0,
+            unused: [0; 2],
+        }
+    }
+
+    /// The same, but refused when it is run.
+    pub(super) const fn refused(self) -> Self {
+        Self { is_refused: 1, ..self }
     }
 
     /// Bytes of workspace that it needs.
@@ -124,6 +138,9 @@ impl Choice {
     pub(super) fn check(&self, problem: &Problem, addresses: [u64; 4]) -> Result<()> {
         if self.mark != MARK || self.digest != problem.digest() {
             return refuse(Status::InvalidValue, "the algorithm was chosen for another product");
+        }
+        if self.is_refused != 0 {
+            return refuse(Status::NotSupported, "this proposal is refused when it is run");
         }
         for ((address, alignment), name) in addresses.into_iter().zip(self.alignments).zip(NAMES) {
             if !address.is_multiple_of(u64::from(alignment)) {

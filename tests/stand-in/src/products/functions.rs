@@ -236,10 +236,14 @@ pub(crate) unsafe extern "C" fn cublasLtMatmulAlgoGetHeuristic(
         let problem = problem(library, operation, [a, b, c, d])?;
         let choice = Choice::new(&problem, &find(&known().wishes, wish)?);
         let workspace_bytes = choice.workspace_bytes() as usize;
-        // SAFETY: the caller's places.
-        unsafe {
-            chosen.write(Chosen { choice, workspace_bytes, status: 0, waves: 1.0, reserved: [0; 4] });
-            count.write(1);
+        let refused = current()?.0.settings.refused as usize;
+        let proposals = std::iter::repeat_n(choice.refused(), refused).chain([choice]).take(most as usize);
+        for (row, choice) in proposals.enumerate() {
+            // SAFETY: the caller's places, of which there are `most`.
+            unsafe {
+                chosen.add(row).write(Chosen { choice, workspace_bytes, status: 0, waves: 1.0, reserved: [0; 4] });
+                count.write(row as c_int + 1);
+            }
         }
         Ok(())
     })
