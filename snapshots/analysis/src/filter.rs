@@ -2,6 +2,7 @@
 
 use highwater_snapshots::category::{Category, Phase, Pool};
 use highwater_snapshots::ids::BlockId;
+use highwater_snapshots::line_text::LineText;
 use highwater_snapshots::suggest::did_you_mean;
 use highwater_snapshots::trace::{Block, Trace};
 use highwater_snapshots::units::parse_bytes;
@@ -18,8 +19,8 @@ use super::pools::{BlockPool, Pools};
 /// `<`, `<=`, `>`, `>=`. `size` is the requested bytes, and takes units.
 ///
 /// `stack` is the whole text of a call stack, innermost frame first, with a line break between frames; `frame` matches
-/// any single frame, `model.py:88 forward`, or with a negated operator, stacks without such a frame. `lifetime` is one
-/// of
+/// any single frame, or with a negated operator, stacks without such a frame. With `=` and `!=`, folders and the function
+/// may be left out: `train.py:162` is `/home/me/train.py:162 step`. `lifetime` is one of
 ///
 /// | word | freed |
 /// |---|---|
@@ -276,7 +277,11 @@ impl Term {
             }
             Key::Op | Key::Scope | Key::Stack => return self.holds_cached(trace, &block, self.key, cache),
             Key::Frame => {
-                let holds = || self.holds_any(trace.tables.stack_text(block.stack).iter().map(String::as_str));
+                let lines = || trace.tables.stack_text(block.stack);
+                let holds = || match self.operator {
+                    Operator::Is | Operator::IsNot => self.holds_line(&lines()),
+                    _ => self.holds_any(lines().iter().map(String::as_str)),
+                };
                 return *cache.entry((Key::Frame, block.stack.0)).or_insert_with(holds);
             }
             Key::Any => {
@@ -311,6 +316,22 @@ impl Term {
             if self.key == Key::Any { self.holds_text(&text.to_lowercase()) } else { self.holds_text(&text) }
         };
         *cache.entry((key, handle)).or_insert_with(holds)
+    }
+
+    /// Whether one of `lines` is a wanted one, or for [`Operator::IsNot`], none is. A wanted line need not have all its
+    /// folders, nor its function: `train.py:162` is `/home/me/train.py:162 step`.
+    fn holds_line(&self, lines: &[String]) -> bool {
+        let is_end = |text: &str, wanted: &str| {
+            text.strip_suffix(wanted).is_some_and(|before| before.is_empty() || before.ends_with(['/', '\\']))
+        };
+        let is_line = |line: &str, wanted: &str| {
+            let LineText { path, line: number, .. } = LineText::parse(line);
+            is_end(line, wanted) || number > 0 && is_end(&format!("{path}:{number}"), wanted)
+        };
+        let is_wanted = |line: &String| {
+            self.values.iter().any(|value| matches!(value, Value::Text(wanted) if is_line(line, wanted)))
+        };
+        lines.iter().any(is_wanted) != (self.operator == Operator::IsNot)
     }
 
     fn holds_text(&self, text: &str) -> bool {
@@ -386,6 +407,25 @@ mod tests {
         assert_eq!(kept("stack=forward"), Vec::<u32>::new());
         assert_eq!(kept("lifetime=kept"), [1]);
         assert_eq!(kept("lifetime=phase,always"), [0, 2]);
+    }
+
+    #[test]
+    fn a_source_line_is_met_without_its_folders_and_function() {
+        let text = "alloc a 1 < /home/me/train.py:162 step < /home/me/train.py:16 main\n\
+                    alloc b 2 < /home/me/pretrain.py:162 step\nalloc c 3 < step\n";
+        let trace = highwater_snapshots::text::trace_from_text(text).unwrap();
+        let kept = |filter: &str| {
+            let filter: Filter = filter.parse().unwrap();
+            let mut filter = filter.on(&trace);
+            trace.blocks.ids().filter(|&id| filter.matches(id)).map(|id| id.0).collect::<Vec<_>>()
+        };
+        for line in ["train.py:162", "me/train.py:162", "\"train.py:162 step\"", "\"/home/me/train.py:162 step\""] {
+            assert_eq!(kept(&format!("frame={line}")), [0], "{line}");
+            assert_eq!(kept(&format!("frame!={line}")), [1, 2], "{line}");
+        }
+        assert_eq!(kept("frame=train.py:16"), [0], "the caller's line, and not line 162");
+        assert_eq!(kept("frame=step"), [2], "a function alone is not the end of a line");
+        assert_eq!(kept("frame=in.py:162"), Vec::<u32>::new());
     }
 
     #[test]

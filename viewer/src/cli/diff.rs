@@ -8,6 +8,7 @@ use highwater_analysis::device_spans::device_steps;
 use highwater_analysis::diff::{
     Asked, Change, Comparison, DiffAt, DiffGroup, DiffQuery, Likeness, LoneBlocks, PhasePair, Setting,
 };
+use highwater_analysis::final_oom::final_oom_on;
 use highwater_analysis::phases::PhaseRow;
 use highwater_analysis::{Diff, GroupKey, LiveIndex, Metric, Moment, Series};
 use highwater_app::figures::moment::{PeakFigure, count_of, when};
@@ -134,6 +135,13 @@ impl<'a> DiffReport<'a> {
             let on = phrase(trace, &[moment.device]).map_or_else(String::new, |phrase| format!("{phrase}, "));
             let when = when(moment.event, moment.step, moment.known_phase());
             page.line(&format!("{side}: {}, {on}{when}.", file.display()))?;
+        }
+        // Only the peaks of whole recordings are cut short by it.
+        for (side, moment) in [("A", a), ("B", b)].into_iter().filter(|_| self.arguments.b.is_some()) {
+            let trace = self.traces[usize::from(side == "B")];
+            if final_oom_on(trace, moment.device).is_some() {
+                page.warning(&format!("{side} ran out of memory: what it would have needed later is not recorded."))?;
+            }
         }
         self.print_settings(page)?;
         if self.arguments.b.is_some() {
@@ -305,7 +313,10 @@ impl<'a> DiffReport<'a> {
             return next_with(&["diff"], &files, &options, &given, "for the modules and operations behind it");
         }
         if is_by_code {
-            return next_with(&["explain"], &files[..1], &[], &given, "for what could be done");
+            // The side that takes more.
+            let is_a = self.comparison.diff.a.bytes >= self.comparison.diff.b.bytes;
+            let larger = if is_a { files[..1].to_vec() } else { files.last().copied().into_iter().collect() };
+            return next_with(&["explain"], &larger, &[], &given, "for what could be done");
         }
         next_with(&["diff"], &files, &["--by", "frame"], &given, "for the lines of code behind it")
     }

@@ -88,7 +88,7 @@ impl<'a> ExplainReport<'a> {
             page.gap()?;
             let of_all = if filtered.is_some() { " of the whole peak" } else { "" };
             page.line(&format!(
-                "Removing parts{of_all} one after another, each time the one that lowers the remaining peak most:"
+                "Removing parts{of_all} that the program may do without, each time the one that lowers the peak most:"
             ))?;
             page.table(&self.removals())?;
         }

@@ -360,7 +360,12 @@ impl<'a> GrowthReport<'a> {
             let options = ["--at", "end", "--by", "frame"];
             return next_with(&["peak"], &files, &options, &given, "for everything that is live at the end");
         }
-        let [a, b] = [self.growth.window.from(), self.growth.window.to()].map(|step| format!("step-end:{step}"));
+        // Growth is measured from the end of the step before the window.
+        let Some(before) = self.growth.window.from().checked_sub(1) else {
+            let options = ["--at", "end", "--by", "frame"];
+            return next_with(&["peak"], &files, &options, &given, "for everything that is live at the end");
+        };
+        let [a, b] = [before, self.growth.window.to()].map(|step| format!("step-end:{step}"));
         let options = ["--at", &a, "--at-b", &b];
         next_with(&["diff"], &files, &options, &given, "for the ends of two steps side by side")
     }

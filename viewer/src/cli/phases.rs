@@ -89,7 +89,11 @@ impl<'a> PhasesReport<'a> {
         page.gap()?;
         let (files, given) = ([self.arguments.source.file.as_path()], self.arguments.given());
         let keys = if names_operations(self.trace) { "op,scope" } else { "frame" };
-        page.hint(&next_with(&["peak"], &files, &["--by", keys], &given, "for what is using memory at the peak"))
+        let mut options = vec!["--by", keys];
+        // The peak of some blocks alone is at another moment than the whole one.
+        let at = self.peak.event.filter(|_| self.arguments.blocks.filter.stated().is_some()).map(|id| id.0.to_string());
+        options.extend(at.iter().flat_map(|at| ["--at", at]));
+        page.hint(&next_with(&["peak"], &files, &options, &given, "for what is using memory at the peak"))
     }
 }
 

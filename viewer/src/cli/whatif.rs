@@ -170,13 +170,13 @@ impl<'a> WhatIfReport<'a> {
             Column::number("peak reserved"),
             Column::number("difference"),
             Column::number("reserved − active").optional(),
-            Column::text(""),
+            Column::text("result"),
         ]);
         let before = self.prediction.measured.peak_bytes(Metric::Reserved);
         for one in predicted::tried(&self.prediction) {
             let reserved = one.figures.peak_bytes(Metric::Reserved);
             table.push(vec![
-                one.name.to_owned(),
+                one.name.replace(',', ",\n"),
                 format_bytes(one.figures.peak_bytes(Metric::Allocated)),
                 format_bytes(reserved),
                 difference(before, reserved),

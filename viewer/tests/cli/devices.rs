@@ -60,7 +60,7 @@ fn commands_to_try_next_ask_about_the_same_device_blocks_and_moments() {
     for (words, next) in [
         ("info a.snap --device 0 --categories none", "peak a.snap --device 0 --categories none"),
         ("peak a.snap --device 0 --at end --by frame", "phases a.snap --device 0"),
-        ("phases a.snap --device 0 --where size>1", "peak a.snap --by frame --device 0 --where 'size>1'"),
+        ("phases a.snap --device 0 --where size>1", "peak a.snap --by frame --at 11 --device 0 --where 'size>1'"),
         ("explain a.snap --device 2 --metric allocated", "explain a.snap --by frame --device 2 --metric allocated"),
         ("oom a.snap", "explain a.snap --device 1"),
         ("events a.snap --kind oom", "peak a.snap --at 16 --device 1"),

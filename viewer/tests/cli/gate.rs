@@ -391,7 +391,7 @@ fn oom_says_why_a_request_failed_and_who_stood_in_its_way() {
               activation  op_f   8 MiB  20.0%       1
               activation  op_h   8 MiB  20.0%       1
             Probable cause: fragmentation. Not tested: the replay differs from the recording from event 3 on, and does not fail there.
-            Why: 24 MiB are free in the large pool and 6 MiB on the device, but the largest free range is 8 MiB.
+            Why: 24 MiB are free in the large pool, but in ranges of at most 8 MiB, and the device has 6 MiB free.
 
               at that moment                            bytes
               request, rounded                         20 MiB  of the large pool, probably on stream 0

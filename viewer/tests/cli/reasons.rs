@@ -38,7 +38,7 @@ fn explain_says_what_the_peak_is_made_of_and_what_could_be_done() {
               input            forward         1000 B    4.7%  ▌                  1      20 KiB  1000 B  optimizer, step 0
               total                         20.98 KiB  100.0%  ████████████
 
-            Removing parts one after another, each time the one that lowers the remaining peak most:
+            Removing parts that the program may do without, each time the one that lowers the peak most:
               without                   size at that peak  peak without it  new peak in
               gradient from backward                4 KiB        16.98 KiB  optimizer, step 0
               temporary from optimizer              4 KiB        12.98 KiB  optimizer, step 0
@@ -97,7 +97,7 @@ fn explain_tells_what_would_be_left_without_chosen_blocks() {
               total         8 KiB  100.0%  ████████████
             (none): no scope is recorded for these blocks, such as those live before the recording.
 
-            Removing parts of the whole peak one after another, each time the one that lowers the remaining peak most:
+            Removing parts of the whole peak that the program may do without, each time the one that lowers the peak most:
               without                   size at that peak  peak without it  new peak in
               gradient from backward                4 KiB        16.98 KiB  optimizer, step 0
               temporary from optimizer              4 KiB        12.98 KiB  optimizer, step 0

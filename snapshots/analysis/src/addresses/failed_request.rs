@@ -329,11 +329,11 @@ impl FailedRequest {
         }
         if in_pool >= needed {
             let why = format!(
-                "{} are free in the {} pool and {} on the device, but the largest free range is {}",
+                "{} are free in the {} pool, but in ranges of at most {}, and the device has {} free",
                 bytes(self.free_in_pool),
                 self.pool,
-                device_free.clone(),
-                bytes(largest_own)
+                bytes(largest_own),
+                device_free.clone()
             );
             return (Verdict::Fragmentation, why);
         }

@@ -72,6 +72,21 @@ impl FromStr for SizePart {
     }
 }
 
+impl SizePart {
+    /// Formats the share in lowest terms: `1/2`.
+    fn text(self) -> String {
+        let (mut divisor, mut rest) = (self.numerator, self.denominator);
+        while rest != 0 {
+            (divisor, rest) = (rest, divisor % rest);
+        }
+        let divisor = divisor.max(1);
+        match (self.numerator / divisor, self.denominator / divisor) {
+            (whole, 1) => whole.to_string(),
+            (numerator, denominator) => format!("{numerator}/{denominator}"),
+        }
+    }
+}
+
 /// A change to a recording.
 #[derive(Clone, Debug, Default)]
 pub struct Change {
@@ -117,8 +132,7 @@ pub fn in_words(
     if !until_last_use.is_empty() {
         parts.push(format!("{} freed after the last use", listed(until_last_use)));
     }
-    let scaled =
-        |(part, filter): &(SizePart, &str)| format!("{}/{} of {}", part.numerator, part.denominator, filter.trim());
+    let scaled = |(part, filter): &(SizePart, &str)| format!("{} scaled to {}", filter.trim(), part.text());
     parts.extend(scale.iter().map(scaled));
     parts.join(", ")
 }

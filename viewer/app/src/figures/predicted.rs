@@ -235,7 +235,7 @@ pub fn tried(prediction: &Prediction) -> Vec<TriedSettings<'_>> {
     all.extend(tried.iter().map(|Tried { asked, alloc_conf, figures, oom, gets_past_failure }| {
         let end = match oom {
             Some(event) => fails_at(*event),
-            None if *gets_past_failure => "gets past the failed request".to_owned(),
+            None if *gets_past_failure => "gets past the failure".to_owned(),
             None => RUNS_TO_THE_END.to_owned(),
         };
         let name = if alloc_conf.is_empty() { "default" } else { alloc_conf };

@@ -49,6 +49,9 @@ pub fn none_note<'a>(
         }
         GroupKey::Phase => "(none): the recording has no phases such as forward and backward.".to_owned(),
         GroupKey::Step => "(none): allocated outside all steps.".to_owned(),
+        GroupKey::Frame | GroupKey::Stack => {
+            "(none): no stack is recorded for these blocks, such as those live before the recording began.".to_owned()
+        }
         key => format!("(none): no {key} is recorded for these blocks, such as those live before the recording."),
     })
 }
