@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use highwater_analysis::diff::{Asked, DiffAt, DiffGroup, DiffQuery};
 use highwater_analysis::explain::{ExplainQuery, Remedy};
-use highwater_analysis::{Diff, Explanation, Filter, GroupKey, LiveIndex, Metric, Series};
+use highwater_analysis::{Diff, Explanation, Filter, GroupKey, LiveIndex, Metric, Origin, Series};
 use highwater_engine::scenario::{self, Options};
 use highwater_snapshots::format::read_file;
 use highwater_snapshots::{Category, Phase, Trace};
@@ -48,9 +48,11 @@ fn a_peak_without_gradients_and_temporaries_is_that_of_a_step_within_backward() 
     let within = Run::of("vit-l-16", &options, "reasons_within.snap");
     let (explained, other) = (plain.explain(""), within.explain(""));
     let [first, second] = &explained.removals[..2] else { panic!("two parts are worth a line") };
-    let mut causes = [first.cause, second.cause].map(|cause| (cause.category, cause.phase));
+    let mut causes = [first.cause, second.cause].map(|cause| (cause.category, cause.origin));
     causes.sort_unstable();
-    assert_eq!(causes, [(Category::Gradient, Phase::Backward), (Category::Temporary, Phase::Optimizer)]);
+    let in_phase = |category, phase| (category, Origin::Phase(phase));
+    let expected = [in_phase(Category::Gradient, Phase::Backward), in_phase(Category::Temporary, Phase::Optimizer)];
+    assert_eq!(causes, expected);
     assert_eq!((explained.peak.phase, other.peak.phase), (Phase::Optimizer, Phase::Backward));
     // Without any gradient, the end of forward is as high as it gets; with one at a time, the beginning of backward is.
     assert_eq!(second.left.phase, Phase::Forward, "where most activations are alive");

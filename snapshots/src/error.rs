@@ -78,7 +78,7 @@ pub enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Io { doing, path, source } => write!(f, "cannot {doing}: {source}; path: {}", path.display()),
+            Self::Io { doing, path, source } => write!(f, "{}: cannot {doing}: {source}", path.display()),
             Self::Empty => f.write_str("the file is empty: was the recording finished, and was the disk full?"),
             Self::UnknownFormat { found } => write!(
                 f,

@@ -95,6 +95,17 @@ pub fn format_nanos(nanos: u64) -> String {
     }
 }
 
+/// A long duration given in nanoseconds, in the largest unit of which it has at least two: `633 days`, `30 h`; up to two
+/// hours as [`format_nanos`].
+pub fn format_duration(nanos: u64) -> String {
+    const HOUR: u64 = 3_600_000_000_000;
+    match nanos / HOUR {
+        0..2 => format_nanos(nanos),
+        hours @ 2..48 => format!("{hours} h"),
+        hours => format!("{} days", format_count(hours / 24)),
+    }
+}
+
 /// Reads a size in bytes: a whole or decimal number and an optional unit. `KiB`, `MiB`, `GiB`, `TiB` (and the short
 /// `K`, `M`, `G`, `T`) are powers of 1024; `kB`, `MB`, `GB`, `TB` are powers of 1000; a bare number is bytes.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {

@@ -198,7 +198,10 @@ fn refuse(error: &clap::Error) -> ExitCode {
     let text = error.render().to_string();
     // An unknown option is a mistake, and not meant as a value.
     let is_useful = |line: &&str| {
-        !line.is_empty() && !line.starts_with("For more information") && !line.contains("as a value, use")
+        !line.is_empty()
+            && !line.starts_with("For more information")
+            && !line.contains("as a value, use")
+            && !is_far_fetched(line, error)
     };
     let mut lines = text.lines().map(str::trim).filter(is_useful);
     let what: Vec<&str> = lines.by_ref().take_while(|line| !line.starts_with("Usage:")).collect();
@@ -210,6 +213,18 @@ fn refuse(error: &clap::Error) -> ExitCode {
         None => say("Try `highwater --help`, or `highwater COMMAND --help` for its options."),
     }
     ExitCode::from(2)
+}
+
+/// Returns whether `line` suggests an option that is not spelt almost as the unknown one.
+fn is_far_fetched(line: &str, error: &clap::Error) -> bool {
+    use clap::error::{ContextKind, ContextValue};
+    let text = |kind: ContextKind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        _ => None,
+    };
+    let (given, suggested) = (text(ContextKind::InvalidArg), text(ContextKind::SuggestedArg));
+    let is_near = |(given, known): (&str, &str)| !did_you_mean(given, [known]).is_empty();
+    line.contains("a similar argument exists") && !given.zip(suggested).is_some_and(is_near)
 }
 
 /// Prints `text` to standard error, wrapped on a terminal. A failure to print cannot be reported.

@@ -168,7 +168,7 @@ impl<'a> Answer<'a> {
         page.table(&peaks_table(&self.summary))?;
         page.gap()?;
         let shown = self.phases.len().min(PHASES_SHOWN);
-        page.table(&phases_table(&self.phases[..shown]))?;
+        page.table(&phases_table(&self.phases, shown, Metric::Requested, true))?;
         if shown < self.phases.len() {
             let more = format_count((self.phases.len() - shown) as u64);
             page.line(&format!("  … and {more} more; `highwater phases {file_name}` lists them"))?;

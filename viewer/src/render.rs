@@ -293,7 +293,15 @@ fn print(
     page.headline(&format!("{on}Wrote {} ({size}).", arguments.out.display()))?;
     caveats::print(trace, page)?;
     page.gap()?;
-    page.hint(&next_command(&["peak"], &arguments.source.file, &[], "for the peak as text"))
+    let at = match arguments.at {
+        Some(PictureAt::Event(event)) => Some(event.to_string()),
+        _ => None,
+    };
+    let (options, what_for): (Vec<&str>, _) = match &at {
+        Some(at) => (vec!["--at", at], "for the memory at that event as text"),
+        None => (vec![], "for the peak as text"),
+    };
+    page.hint(&next_command(&["peak"], &arguments.source.file, &options, what_for))
 }
 
 /// The object that `render --json` prints.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use highwater_recorder::snapshots::units::format_bytes;
+use highwater_recorder::snapshots::units::{format_bytes, format_bytes_apart};
 use highwater_recorder::{DeviceId, Pool, StreamId};
 
 use super::arena::Use;
@@ -179,24 +179,23 @@ impl fmt::Display for OomReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes = format_bytes;
         let Self { device, device_name, stream, pool, .. } = self;
+        let [needed, free] = format_bytes_apart([self.segment, self.device_free]);
         write!(f, "out of memory on device {} ({device_name}): {} requested", device.0, bytes(self.requested))?;
         let mut line = |name: &str, text: &str| write!(f, "\n  {name:<10} {text}");
         line(
             "request",
             &format!(
-                "{} rounded to {}; {} needed from the driver; stream {}, {pool} pool",
+                "{} rounded to {}; {needed} needed from the driver; stream {}, {pool} pool",
                 bytes(self.requested),
                 bytes(self.rounded),
-                bytes(self.segment),
                 stream.0
             ),
         )?;
         line(
             "device",
             &format!(
-                "{} total, {} free, {} used outside this allocator",
+                "{} total, {free} free, {} used outside this allocator",
                 bytes(self.device_total),
-                bytes(self.device_free),
                 bytes(self.outside())
             ),
         )?;

@@ -6,13 +6,14 @@ use highwater_snapshots::ids::{BlockId, DeviceId, StackId, StringId};
 use highwater_snapshots::intern::Interner;
 use highwater_snapshots::tables::SourceLine;
 use highwater_snapshots::trace::{Block, Trace};
-use highwater_snapshots::units::format_bytes;
+use highwater_snapshots::units::format_exact_bytes;
 
 use super::alike_stacks::AlikeStacks;
 use super::counterfactual::{Grouped, NO_GROUP};
 use super::frames::user_line;
 use super::group_key::GroupKey;
-use super::lifetime::{Lifetime, phase_of, step_of};
+use super::lifetime::{Lifetime, step_of};
+use super::origin::Origin;
 use super::pools::{BlockPool, Pools};
 
 const NO_STEP: u64 = u64::MAX;
@@ -46,7 +47,7 @@ impl<'a> Coder<'a> {
             }
             GroupKey::Scope => u64::from(block.scope.0),
             GroupKey::ScopeTo(depth) => u64::from(trace.tables.scope_to_depth(block.scope, usize::from(depth)).0),
-            GroupKey::Phase => u64::from(phase_of(trace, block) as u8),
+            GroupKey::Phase => Origin::of(trace, block).code() as u64,
             GroupKey::Step => step_of(trace, block).map_or(NO_STEP, u64::from),
             GroupKey::Stack => {
                 let alike = self.alike.get_or_insert_with(|| AlikeStacks::of(&trace.tables));
@@ -80,11 +81,7 @@ impl<'a> Coder<'a> {
             GroupKey::Scope | GroupKey::ScopeTo(_) => {
                 or_none(&tables.scope_path(highwater_snapshots::ScopeId(code as u32)))
             }
-            // Without any mark, setup says nothing.
-            GroupKey::Phase if self.trace.spans.is_all_setup() => "(none)".to_owned(),
-            GroupKey::Phase => {
-                name_of(highwater_snapshots::Phase::from_code(code as u8).map(highwater_snapshots::Phase::name))
-            }
+            GroupKey::Phase => Origin::from_code(code as usize).name().to_owned(),
             GroupKey::Step if code == NO_STEP => "(none)".to_owned(),
             GroupKey::Step | GroupKey::Stream => code.to_string(),
             GroupKey::Stack => or_none(&tables.stack_text(StackId(code as u32)).join("\n")),
@@ -103,10 +100,11 @@ fn name_of(name: Option<&'static str>) -> String {
     name.unwrap_or("(none)").to_owned()
 }
 
-/// Formats a size so that two different sizes never read the same: binary units where exact, else bytes.
+/// Formats a size so that two different sizes never read the same: `689.75 MiB`, `16400 KiB`.
 fn exact_size(bytes: u64) -> String {
-    let text = format_bytes(bytes);
-    if text.contains('.') { format!("{bytes} B") } else { text }
+    let text = format_exact_bytes(bytes);
+    let unit = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    format!("{} {}", &text[..unit], &text[unit..])
 }
 
 /// The blocks of a device in groups, each with its key values.

@@ -1,13 +1,14 @@
 //! Parses and applies the `--where` language: `category=activation size>=1MiB scope~block.3`.
 
-use highwater_snapshots::category::{Category, Phase, Pool};
+use highwater_snapshots::category::{Category, Pool};
 use highwater_snapshots::ids::BlockId;
 use highwater_snapshots::line_text::LineText;
 use highwater_snapshots::suggest::did_you_mean;
 use highwater_snapshots::trace::{Block, Trace};
 use highwater_snapshots::units::parse_bytes;
 
-use super::lifetime::Lifetime;
+use super::lifetime::{Lifetime, step_of};
+use super::origin::Origin;
 use super::pools::{BlockPool, Pools};
 
 /// Conditions that a block must all meet.
@@ -20,7 +21,8 @@ use super::pools::{BlockPool, Pools};
 ///
 /// `stack` is the whole text of a call stack, innermost frame first, with a line break between frames; `frame` matches
 /// any single frame, or with a negated operator, stacks without such a frame. With `=` and `!=`, folders and the function
-/// may be left out: `train.py:162` is `/home/me/train.py:162 step`. `lifetime` is one of
+/// may be left out: `train.py:162` is `/home/me/train.py:162 step`. `phase` may also be `before` (before the recording) and
+/// `none` (in a recording without phases). `lifetime` is one of
 ///
 /// | word | freed |
 /// |---|---|
@@ -182,7 +184,7 @@ impl Key {
         };
         match self {
             Self::Category => listed(Category::ALL.iter().map(|value| value.name()).collect()),
-            Self::Phase => listed(Phase::ALL.iter().map(|value| value.name()).collect()),
+            Self::Phase => listed(Origin::all().map(Origin::word).collect()),
             Self::Pool if BlockPool::from_name(text).is_some() => Ok(Value::Text(text.to_owned())),
             Self::Pool => listed(Pool::ALL.iter().map(|value| value.name()).collect()),
             Self::Lifetime => listed(Lifetime::ALL.iter().map(|value| value.word()).collect()),
@@ -266,15 +268,11 @@ impl BlockFilter<'_> {
 impl Term {
     fn matches(&self, (trace, pools): (&Trace, &Pools), id: BlockId, cache: &mut TextCache) -> bool {
         let block = trace.blocks.get(id);
-        let span = || trace.spans.at(if block.is_baseline() { highwater_snapshots::EventId(0) } else { block.alloc });
         let number = match self.key {
             Key::Category => return self.holds_text(block.category.name()),
             Key::Pool => return self.holds_text(&pools.pool(trace, &block).to_string()),
             Key::Lifetime => return self.holds_text(Lifetime::of(trace, &block).word()),
-            Key::Phase => {
-                let phase = if block.is_baseline() { Some(Phase::Setup) } else { span().map(|span| span.phase) };
-                return self.holds_text(phase.map_or("", Phase::name));
-            }
+            Key::Phase => return self.holds_text(Origin::of(trace, &block).word()),
             Key::Op | Key::Scope | Key::Stack => return self.holds_cached(trace, &block, self.key, cache),
             Key::Frame => {
                 let lines = || trace.tables.stack_text(block.stack);
@@ -292,8 +290,7 @@ impl Term {
             }
             Key::Size => Some(block.requested),
             Key::Allocated => Some(block.allocated),
-            Key::Step if block.is_baseline() => None,
-            Key::Step => span().and_then(|span| span.step).map(u64::from),
+            Key::Step => step_of(trace, &block).map(u64::from),
             Key::Stream => Some(block.stream.0),
             Key::Device => Some(u64::from(block.device.0)),
         };

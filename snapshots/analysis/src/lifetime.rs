@@ -63,14 +63,6 @@ impl Lifetime {
     }
 }
 
-/// The phase in which a block was allocated; baseline blocks count as setup.
-pub fn phase_of(trace: &Trace, block: &Block) -> highwater_snapshots::Phase {
-    if block.is_baseline() {
-        return highwater_snapshots::Phase::Setup;
-    }
-    trace.spans.at(block.alloc).map_or(highwater_snapshots::Phase::Other, |span| span.phase)
-}
-
 /// The step in which a block was allocated; `None` for baseline blocks and before the first step.
 pub fn step_of(trace: &Trace, block: &Block) -> Option<u32> {
     if block.is_baseline() { None } else { trace.spans.at(block.alloc)?.step }

@@ -129,9 +129,15 @@ fn a_peak_is_taken_apart_by_category_and_phase() {
         let breakdown = Peak::at(&trace, &live, &series, moment, &query).breakdown;
         breakdown.groups.iter().map(|group| format!("{} {}", group.key.join(","), group.bytes)).collect::<Vec<_>>()
     };
-    assert_eq!(apart(""), ["temporary,optimizer 3000", "parameter,setup 1000", "optimizer_state,optimizer 1000"]);
+    assert_eq!(
+        apart(""),
+        ["temporary,optimizer 3000", "parameter,before the recording 1000", "optimizer_state,optimizer 1000"]
+    );
     assert_eq!(apart("op=adam size>2KiB"), ["temporary,optimizer 3000"]);
-    assert_eq!(apart("category!=temporary scope~net"), ["parameter,setup 1000", "optimizer_state,optimizer 1000"]);
+    assert_eq!(
+        apart("category!=temporary scope~net"),
+        ["parameter,before the recording 1000", "optimizer_state,optimizer 1000"]
+    );
     assert_eq!(apart("step=0"), ["optimizer_state,optimizer 1000"]);
 }
 

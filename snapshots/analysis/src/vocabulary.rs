@@ -4,13 +4,14 @@ use std::collections::HashMap;
 
 use rayon::prelude::*;
 
+use highwater_snapshots::Category;
 use highwater_snapshots::ids::BlockId;
 use highwater_snapshots::tables::Tables;
 use highwater_snapshots::trace::Trace;
-use highwater_snapshots::{Category, EventId, Phase};
 
 use super::filter::Key;
-use super::lifetime::Lifetime;
+use super::lifetime::{Lifetime, step_of};
+use super::origin::Origin;
 use super::owners::LineOwner;
 use super::pools::{BlockPool, Pools};
 
@@ -72,11 +73,9 @@ impl Sums {
         for row in rows {
             let block = trace.blocks.get(BlockId(row as u32));
             let one = (block.requested, 1);
-            let span = trace.spans.at(if block.is_baseline() { EventId(0) } else { block.alloc });
-            let phase = if block.is_baseline() { Some(Phase::Setup) } else { span.map(|span| span.phase) };
             let lifetime = Lifetime::of(trace, &block);
             let lifetime = Lifetime::ALL.iter().position(|known| *known == lifetime);
-            let codes = [Some(block.category as usize), phase.map(|p| p as usize), lifetime];
+            let codes = [Some(block.category as usize), Some(Origin::of(trace, &block).code()), lifetime];
             for (sums, code) in sums.fixed.iter_mut().zip(codes) {
                 if let Some(sum) = code.and_then(|code| sums.get_mut(code)) {
                     add(sum, one);
@@ -86,7 +85,7 @@ impl Sums {
                 add(sums.entry(code).or_default(), one);
             }
             add_number(&mut sums.pools, pools.pool(trace, &block).code(), one);
-            let step = span.filter(|_| !block.is_baseline()).and_then(|span| span.step).map(u64::from);
+            let step = step_of(trace, &block).map(u64::from);
             let numbers = [
                 Some(block.requested),
                 Some(block.allocated),
@@ -159,7 +158,7 @@ impl Vocabulary {
 fn fixed_names(key: Key) -> Vec<&'static str> {
     match key {
         Key::Category => Category::ALL.iter().map(|value| value.name()).collect(),
-        Key::Phase => Phase::ALL.iter().map(|value| value.name()).collect(),
+        Key::Phase => Origin::all().map(Origin::word).collect(),
         _ => Lifetime::ALL.iter().map(|value| value.word()).collect(),
     }
 }

@@ -2,17 +2,19 @@
 
 use std::io;
 
+use highwater_analysis::between::bytes_of;
 use highwater_analysis::budget::{AlikeGroups, Budget, Differences, Outcome, check, culprit_keys};
 use highwater_analysis::diff::{Asked, DiffQuery};
+use highwater_analysis::final_oom::final_oom;
 use highwater_analysis::{Diff, Filter, GroupKey, LiveIndex, Metric, Moment, Series};
 use highwater_app::figures::moment::{count_of, when};
 use highwater_snapshots::units::{format_bytes, format_signed_bytes};
-use highwater_snapshots::{DeviceId, Trace};
+use highwater_snapshots::{Category, DeviceId, Trace};
 use serde::Serialize;
 
 use super::budgets::Budgets;
 use super::check_figures::{CheckFigures, DifferenceFigures, RuleFigures, Unmeasured};
-use crate::args::CheckArguments;
+use crate::args::{CheckArguments, Given};
 use crate::cli::input::devices::{covered, on_device, phrase};
 use crate::cli::input::recording::check_metric;
 use crate::cli::output::caveats::{self, TrustFigures, problem_texts};
@@ -35,6 +37,10 @@ pub struct CheckReport<'a> {
     unmeasured: Vec<(DeviceId, String)>,
     /// The difference between the peaks and the baseline's, for each device.
     pub(super) differences: Vec<(DeviceId, Differences)>,
+    /// The device on which the recording ends in an out-of-memory error.
+    ran_out: Option<DeviceId>,
+    /// Devices with budgets for categories, the bytes of unknown category at their peaks, and the peaks.
+    unknown: Vec<(DeviceId, u64, u64)>,
     /// The grouping keys: category, and module or source line.
     pub(super) keys: [GroupKey; 2],
     baseline: Option<&'a Trace>,
@@ -57,6 +63,8 @@ impl<'a> CheckReport<'a> {
             outcomes: Vec::new(),
             unmeasured: Vec::new(),
             differences: Vec::new(),
+            unknown: Vec::new(),
+            ran_out: final_oom(trace).map(|event| trace.events.device[event.0 as usize]),
             keys: [category, place],
             baseline,
         };
@@ -103,12 +111,39 @@ impl<'a> CheckReport<'a> {
             let differences = Differences::of(&Diff::of([other, asked], moments, &query), self.arguments.top);
             self.differences.push((device, differences));
         }
-        Ok(check(asked, other, metric, &self.budgets.rows))
+        let outcomes = check(asked, other, metric, &self.budgets.rows);
+        let has_room = |outcome: &Outcome| match outcome.budget {
+            Budget::Category(category, limit) if category != Category::Unknown => {
+                limit - outcome.actual_bytes.min(limit)
+            }
+            _ => u64::MAX,
+        };
+        let peak = Moment::peak(trace, asked.series, metric);
+        let at_peak = asked.live.before_position(trace, metric, peak.position());
+        let of_unknown = at_peak.iter().filter(|id| trace.blocks.category[id.0 as usize] == Category::Unknown);
+        let unknown: u64 = of_unknown.map(|id| bytes_of(trace, metric, *id)).sum();
+        if outcomes.iter().flatten().any(|outcome| !outcome.is_broken() && unknown > has_room(outcome)) {
+            self.unknown.push((device, unknown, peak.bytes));
+        }
+        Ok(outcomes)
     }
 
-    /// Returns whether all budgets are met.
+    /// Returns whether all budgets are met, and none of them on a device on which the recording ends in an
+    /// out-of-memory error.
     pub fn has_passed(&self) -> bool {
-        self.broken().next().is_none()
+        self.broken().next().is_none() && self.undecided().next().is_none()
+    }
+
+    /// Returns the outcomes of budgets that are met only because the recording ends in an out-of-memory error. Growth
+    /// per step is known without the last step.
+    pub(super) fn undecided(&self) -> impl Iterator<Item = &Outcome> {
+        self.outcomes.iter().filter(|outcome| self.is_undecided(outcome))
+    }
+
+    fn is_undecided(&self, outcome: &Outcome) -> bool {
+        !outcome.is_broken()
+            && !matches!(outcome.budget, Budget::StepGrowth(_))
+            && self.ran_out == Some(outcome.moment.device)
     }
 
     /// Returns the exit status.
@@ -134,6 +169,16 @@ impl<'a> CheckReport<'a> {
         let mut broken: Vec<DeviceId> = self.broken().map(|outcome| outcome.moment.device).collect();
         broken.dedup();
         let budgets = count_of(self.budgets.rows.len() as u64, "budget");
+        let mut undecided: Vec<DeviceId> = self.undecided().map(|outcome| outcome.moment.device).collect();
+        undecided.dedup();
+        if broken.is_empty() && !undecided.is_empty() {
+            let is_undecided = |budget: &&Budget| self.undecided().any(|outcome| outcome.budget == **budget);
+            let count = self.budgets.rows.iter().filter(is_undecided).count();
+            let on = named(&undecided);
+            return format!(
+                "Failed: the recording ends out of memory{on}, so {count} of {budgets} cannot be confirmed."
+            );
+        }
         if broken.is_empty() {
             let until = if self.failed_requests() > 0 { ", up to the request that failed" } else { "" };
             if !self.unmeasured.is_empty() {
@@ -168,9 +213,22 @@ impl<'a> CheckReport<'a> {
         caveats::failed_requests(self.trace, &self.devices)
     }
 
-    /// Returns a warning if requests failed, which limits the verdict.
-    pub(super) fn warning(&self) -> Option<String> {
-        caveats::out_of_memory(self.trace, &self.devices)
+    /// Returns what limits the verdict: requests that failed, and blocks of unknown category.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let unknown = self.unknown.iter().map(|(device, bytes, peak)| {
+            let (on, size, whole) = (on_device(self.trace, *device), format_bytes(*bytes), format_bytes(*peak));
+            format!("{on}{size} of the peak, {whole}, are of unknown category: they count for no category's budget.")
+        });
+        caveats::out_of_memory(self.trace, &self.devices).into_iter().chain(unknown).collect()
+    }
+
+    /// Returns the result of a budget in one word.
+    pub(super) fn mark(&self, outcome: &Outcome) -> &'static str {
+        match () {
+            () if outcome.is_broken() => "exceeded",
+            () if self.is_undecided(outcome) => "unconfirmed",
+            () => "met",
+        }
     }
 
     /// Returns the name of the outcome's device; empty if the recording has only one.
@@ -198,6 +256,7 @@ impl<'a> CheckReport<'a> {
         CheckFigures {
             passed: self.has_passed(),
             broken: rows(&mut self.broken()),
+            undecided: rows(&mut self.undecided()),
             rules: rows(&mut self.outcomes.iter()),
             file: self.arguments.source.file.display().to_string(),
             baseline: self.budgets.baseline.as_ref().map(|file| file.display().to_string()),
@@ -207,7 +266,7 @@ impl<'a> CheckReport<'a> {
             metric: self.budgets.metric,
             differences: self.differences.iter().map(figures).find(|figures| figures.device == self.default_device().0),
             differences_by_device: self.differences.iter().map(figures).collect(),
-            oom: self.warning(),
+            oom: caveats::out_of_memory(self.trace, &self.devices),
             trust: TrustFigures::of(self.trace),
             problems: problem_texts(self.trace),
         }
@@ -239,7 +298,7 @@ impl<'a> CheckReport<'a> {
             page.gap()?;
             page.warning(&format!("Not measured on device {}: {why}.", device.0))?;
         }
-        if let Some(warning) = self.warning() {
+        for warning in self.warnings() {
             page.gap()?;
             page.warning(&warning)?;
         }
@@ -262,24 +321,25 @@ impl<'a> CheckReport<'a> {
                 format_bytes(outcome.actual_bytes),
                 format_bytes(outcome.limit_bytes)
             );
-            let escaped = text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A");
-            page.line(&format!("::error title=highwater check {}::{escaped}", outcome.budget))?;
+            page.line(&github_error(&outcome.budget.to_string(), &text))?;
         }
-        Ok(())
+        self.undecided().try_for_each(|outcome| {
+            page.line(&github_error(&outcome.budget.to_string(), &format!("not confirmed: {}", self.verdict())))
+        })
     }
 
     fn table(&self) -> Table {
         let has_baseline = self.baseline.is_some();
         let mut columns = vec![Column::text("")];
         columns.extend(self.has_devices().then(|| Column::number("device")));
-        columns.extend([Column::text("rule"), Column::text("what").cut()]);
+        columns.extend([Column::text("rule"), Column::text("what").wrapped()]);
         columns.extend([Column::number("limit"), Column::number("actual"), Column::number("headroom")]);
         if has_baseline {
             columns.push(Column::number("baseline"));
         }
         let mut table = Table::new(columns);
         for outcome in &self.outcomes {
-            let mut row = vec![mark(outcome).to_owned()];
+            let mut row = vec![self.mark(outcome).to_owned()];
             row.extend(self.has_devices().then(|| outcome.moment.device.0.to_string()));
             row.extend([outcome.budget.to_string(), outcome.budget.subject(self.budgets.metric)]);
             row.extend([format_bytes(outcome.limit_bytes), format_bytes(outcome.actual_bytes)]);
@@ -325,13 +385,22 @@ impl<'a> CheckReport<'a> {
         let broken = self.broken().next().filter(|_| self.trace.device_ids().len() > 1);
         let given = self.arguments.given(self.budgets.metric);
         let given = given.on_device(broken.map(|outcome| outcome.moment.device.0));
+        if self.broken().next().is_none() && self.undecided().next().is_some() {
+            return next_with(
+                &["oom"],
+                &[file],
+                &[],
+                &Given::default(),
+                "for why memory ran out, and what would have helped",
+            );
+        }
         match (&self.budgets.baseline, self.has_passed()) {
             (Some(baseline), _) => {
                 let what_for = "for all that differs from the baseline";
                 next_with(&["diff"], &[baseline.as_path(), file], &["--by", place], &given, what_for)
             }
             (None, false) if self.broken().any(|outcome| matches!(outcome.budget, Budget::StepGrowth(_))) => {
-                next_with(&["growth"], &[file], &[], &given, "for what every step keeps")
+                next_with(&["growth"], &[file], &[], &given, "for what is kept from step to step")
             }
             (None, false) => next_with(&["explain"], &[file], &[], &given, "for what could be done about the peak"),
             (None, true) => {
@@ -388,9 +457,10 @@ fn device_of_baseline(
     Ok(found)
 }
 
-/// Returns the result of a budget in one word.
-pub(super) fn mark(outcome: &Outcome) -> &'static str {
-    if outcome.is_broken() { "exceeded" } else { "met" }
+/// Formats an error message for the page of a run on GitHub.
+fn github_error(rule: &str, text: &str) -> String {
+    let escaped = text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A");
+    format!("::error title=highwater check {rule}::{escaped}")
 }
 
 /// Returns the names of groups, with their number if there are several.

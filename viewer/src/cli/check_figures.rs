@@ -14,6 +14,8 @@ use crate::cli::output::caveats::TrustFigures;
 pub(super) struct CheckFigures<'a> {
     pub(super) passed: bool,
     pub(super) broken: Vec<RuleFigures>,
+    /// Budgets that are met only because the recording ends in an out-of-memory error.
+    pub(super) undecided: Vec<RuleFigures>,
     pub(super) rules: Vec<RuleFigures>,
     pub(super) file: String,
     pub(super) baseline: Option<String>,

@@ -1,22 +1,23 @@
 //! The report of `highwater diff`: the differences between two recordings, or between two moments of one.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 
 use highwater_analysis::device_spans::device_steps;
 use highwater_analysis::diff::{
-    Asked, Change, Comparison, DiffAt, DiffGroup, DiffQuery, Likeness, LoneBlocks, PhasePair, Setting,
+    Asked, Change, Comparison, DiffAt, DiffQuery, Likeness, LoneBlocks, PhasePair, Setting,
 };
 use highwater_analysis::final_oom::final_oom_on;
 use highwater_analysis::phases::PhaseRow;
-use highwater_analysis::{Diff, GroupKey, LiveIndex, Metric, Moment, Series};
-use highwater_app::figures::moment::{PeakFigure, count_of, when};
+use highwater_analysis::{Diff, GroupKey, LiveIndex, Series};
+use highwater_app::figures::moment::{count_of, when};
 use highwater_snapshots::units::{format_bytes, format_signed_bytes};
-use highwater_snapshots::{DeviceId, Trace};
+use highwater_snapshots::{DeviceId, Phase, Trace};
 use serde::Serialize;
 
-use super::diff_blocks::{self, LoneBlockFigures};
+use super::diff_blocks;
+use super::diff_figures::DiffFigures;
 use crate::args::{ComparedAt, DiffArguments};
 use crate::cli::input::devices::{compared_devices, on_device, phrase};
 use crate::cli::input::recording::names_operations;
@@ -68,45 +69,9 @@ impl<'a> DiffReport<'a> {
         Ok(Self { traces, arguments, comparison, lone })
     }
 
-    /// Returns the JSON object: the deltas of groups and rest sum to `delta_bytes`, with a filter to
-    /// `filtered_delta_bytes`.
+    /// Returns the JSON object.
     pub fn figures(&self) -> impl Serialize {
-        let filter = self.arguments.blocks.filter.stated();
-        let delta = i128::from(self.comparison.diff.b.bytes) - i128::from(self.comparison.diff.a.bytes);
-        DiffFigures {
-            a: SideFigures::of(self.traces[0], &self.arguments.a, &self.comparison.diff.a),
-            b: SideFigures::of(
-                self.traces[1],
-                self.arguments.b.as_ref().unwrap_or(&self.arguments.a),
-                &self.comparison.diff.b,
-            ),
-            delta_bytes: delta,
-            filter: filter.map(str::to_owned),
-            filtered_delta_bytes: filter.map(|_| self.comparison.diff.delta()),
-            groups: self
-                .comparison
-                .diff
-                .groups
-                .iter()
-                .map(|group| GroupFigures::of(group, &self.arguments.by.0))
-                .collect(),
-            rest_a_bytes: self.comparison.diff.rest_bytes[0],
-            rest_b_bytes: self.comparison.diff.rest_bytes[1],
-            rest_delta_bytes: i128::from(self.comparison.diff.rest_bytes[1])
-                - i128::from(self.comparison.diff.rest_bytes[0]),
-            rest_groups: self.comparison.diff.rest_groups,
-            settings: self.comparison.settings.iter().filter(|setting| setting.differs()).cloned().collect(),
-            peaks: self
-                .comparison
-                .totals
-                .iter()
-                .map(|(metric, bytes)| (metric.name(), TotalFigures::of(*bytes)))
-                .collect(),
-            phases: self.comparison.phases.iter().map(PhaseFigures::of).collect(),
-            blocks: self.lone.as_ref().map(|lone| lone.blocks.iter().map(LoneBlockFigures::of).collect()),
-            lone_a_bytes: self.lone.as_ref().map(|lone| lone.bytes[0]),
-            lone_b_bytes: self.lone.as_ref().map(|lone| lone.bytes[1]),
-        }
+        DiffFigures::of(self.traces, self.arguments, &self.comparison, self.lone.as_ref())
     }
 
     /// Prints the report as text.
@@ -218,19 +183,42 @@ impl<'a> DiffReport<'a> {
 
     /// Prints the phases whose peaks differ, in their order; if there are many, those that differ most.
     fn print_phases(&self, page: &mut Page<'_>) -> io::Result<()> {
-        let differing: Vec<&PhasePair> = self.comparison.phases.iter().filter(|pair| phase_delta(pair) != 0).collect();
+        // A step may have several phases of one name.
+        let mut occurrences: HashMap<(Option<String>, Option<Phase>), u32> = HashMap::new();
+        let named = self.comparison.phases.iter().map(|pair| {
+            let count = occurrences.entry((pair.steps(), pair.phase())).or_default();
+            *count += 1;
+            let name = pair.phase().map_or("", Phase::name);
+            (if *count > 1 { format!("{name} (no. {count})") } else { name.to_owned() }, pair)
+        });
+        let (on_both, on_one): (Vec<_>, Vec<_>) = named.partition(|(_, pair)| pair.delta().is_some());
+        let only = |side: &str, count: usize| {
+            let be = if count == 1 { "is" } else { "are" };
+            (count > 0).then(|| format!("{} {be} only in {side}.", count_of(count as u64, "phase")))
+        };
+        let in_a = on_one.iter().filter(|(_, pair)| pair.a.is_some()).count();
+        let alone: Vec<String> = only("A", in_a).into_iter().chain(only("B", on_one.len() - in_a)).collect();
+        let size = |pair: &PhasePair| pair.delta().map_or(0, i128::unsigned_abs);
+        let differing: Vec<(String, &PhasePair)> = on_both.into_iter().filter(|(_, pair)| size(pair) > 0).collect();
+        if differing.is_empty() && !alone.is_empty() {
+            page.gap()?;
+            page.line(&alone.join(" "))?;
+        }
         if differing.is_empty() {
             return Ok(());
         }
         let mut largest: Vec<usize> = (0..differing.len()).collect();
-        largest.sort_by_key(|row| std::cmp::Reverse(phase_delta(differing[*row]).unsigned_abs()));
+        largest.sort_by_key(|row| std::cmp::Reverse(size(differing[*row].1)));
         largest.truncate(TOLD_PHASES);
         largest.sort_unstable();
-        let told: Vec<&PhasePair> = largest.into_iter().map(|row| differing[row]).collect();
         page.gap()?;
-        let more = differing.len() - told.len();
-        let which = if more > 0 { format!(" The {} that differ most:", told.len()) } else { String::new() };
-        page.line(&format!("Peaks of {}.{which}", count_of(differing.len() as u64, "differing phase")))?;
+        let which = match differing.len() - largest.len() {
+            0 => String::new(),
+            _ => format!(" The {} that differ most:", largest.len()),
+        };
+        let count = count_of(differing.len() as u64, "differing phase");
+        let alone: String = alone.iter().map(|text| format!(" {text}")).collect();
+        page.line(&format!("Peaks of {count}.{alone}{which}"))?;
         let mut table = Table::new(vec![
             Column::text("step"),
             Column::text("phase"),
@@ -238,10 +226,12 @@ impl<'a> DiffReport<'a> {
             Column::number("B"),
             Column::number("difference"),
         ]);
-        for pair in told {
-            let peak = |row: &Option<_>| row.as_ref().map_or_else(|| "-".to_owned(), peak_text);
-            let delta = format_signed_bytes(phase_delta(pair));
-            table.push(vec![step_text(pair), phase_name(pair).to_owned(), peak(&pair.a), peak(&pair.b), delta]);
+        for (name, pair) in largest.into_iter().map(|row| &differing[row]) {
+            let peak =
+                |row: &Option<PhaseRow>| row.as_ref().map_or_else(String::new, |row| format_bytes(row.peak_bytes));
+            let delta = pair.delta().map_or_else(String::new, format_signed_bytes);
+            let step = pair.steps().unwrap_or_else(|| "-".to_owned());
+            table.push(vec![step, name.clone(), peak(&pair.a), peak(&pair.b), delta]);
         }
         page.table(&table)
     }
@@ -354,149 +344,5 @@ pub fn moments_of(
             Failure::Usage(text.to_owned())
         }),
         _ => Err(Failure::Usage("comparing two moments of one recording needs both --at and --at-b".to_owned())),
-    }
-}
-
-fn phase_delta(pair: &PhasePair) -> i128 {
-    let peak = |row: &Option<_>| row.as_ref().map_or(0, |row: &PhaseRow| row.peak_bytes);
-    i128::from(peak(&pair.b)) - i128::from(peak(&pair.a))
-}
-
-fn peak_text(row: &PhaseRow) -> String {
-    format_bytes(row.peak_bytes)
-}
-
-fn phase_name(pair: &PhasePair) -> &'static str {
-    pair.a.as_ref().or(pair.b.as_ref()).map_or("", |row| row.phase.name())
-}
-
-/// Formats step numbers: `3`, or `3 and 5` if they differ.
-fn step_text(pair: &PhasePair) -> String {
-    let step = |row: &Option<PhaseRow>| row.as_ref().and_then(|row| row.step);
-    match (step(&pair.a), step(&pair.b)) {
-        (Some(a), Some(b)) if a != b => format!("{a} and {b}"),
-        (Some(step), _) | (_, Some(step)) => step.to_string(),
-        (None, None) => "-".to_owned(),
-    }
-}
-
-#[derive(Debug, Serialize)]
-struct DiffFigures {
-    a: SideFigures,
-    b: SideFigures,
-    delta_bytes: i128,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    filter: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    filtered_delta_bytes: Option<i128>,
-    groups: Vec<GroupFigures>,
-    rest_a_bytes: u64,
-    rest_b_bytes: u64,
-    rest_delta_bytes: i128,
-    rest_groups: u64,
-    settings: Vec<Setting>,
-    peaks: BTreeMap<&'static str, TotalFigures>,
-    phases: Vec<PhaseFigures>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    blocks: Option<Vec<LoneBlockFigures>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    lone_a_bytes: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    lone_b_bytes: Option<u64>,
-}
-
-#[derive(Debug, Serialize)]
-struct SideFigures {
-    file: String,
-    device: u16,
-    metric: Metric,
-    #[serde(flatten)]
-    figure: PeakFigure,
-    step: Option<u32>,
-    phase: &'static str,
-    trust: caveats::TrustFigures,
-    problems: Vec<String>,
-}
-
-impl SideFigures {
-    fn of(trace: &Trace, file: &Path, moment: &Moment) -> Self {
-        Self {
-            file: file.display().to_string(),
-            device: moment.device.0,
-            metric: moment.metric,
-            figure: PeakFigure::of(trace, moment),
-            step: moment.step,
-            phase: moment.phase.name(),
-            trust: caveats::TrustFigures::of(trace),
-            problems: caveats::problem_texts(trace),
-        }
-    }
-}
-
-#[derive(Debug, Serialize)]
-struct GroupFigures {
-    /// The values of all keys, joined.
-    key: String,
-    /// The values by key.
-    keys: BTreeMap<&'static str, String>,
-    a_bytes: u64,
-    b_bytes: u64,
-    delta_bytes: i128,
-    a_blocks: u64,
-    b_blocks: u64,
-    change: Change,
-    likeness: Likeness,
-}
-
-impl GroupFigures {
-    fn of(group: &DiffGroup, keys: &[GroupKey]) -> Self {
-        let named = keys.iter().zip(&group.key).map(|(key, value)| (key.name(), value.clone()));
-        Self {
-            key: group.key.join(", "),
-            keys: named.collect(),
-            a_bytes: group.a_bytes,
-            b_bytes: group.b_bytes,
-            delta_bytes: group.delta(),
-            a_blocks: group.a_blocks,
-            b_blocks: group.b_blocks,
-            change: group.change(),
-            likeness: group.likeness,
-        }
-    }
-}
-
-#[derive(Debug, Serialize)]
-struct TotalFigures {
-    a_bytes: u64,
-    b_bytes: u64,
-    delta_bytes: i128,
-}
-
-impl TotalFigures {
-    fn of([a, b]: [u64; 2]) -> Self {
-        Self { a_bytes: a, b_bytes: b, delta_bytes: i128::from(b) - i128::from(a) }
-    }
-}
-
-#[derive(Debug, Serialize)]
-struct PhaseFigures {
-    a_step: Option<u32>,
-    b_step: Option<u32>,
-    phase: &'static str,
-    a_peak_bytes: Option<u64>,
-    b_peak_bytes: Option<u64>,
-    delta_bytes: i128,
-}
-
-impl PhaseFigures {
-    fn of(pair: &PhasePair) -> Self {
-        Self {
-            a_step: pair.a.as_ref().and_then(|row| row.step),
-            b_step: pair.b.as_ref().and_then(|row| row.step),
-            phase: phase_name(pair),
-            a_peak_bytes: pair.a.as_ref().map(|row| row.peak_bytes),
-            b_peak_bytes: pair.b.as_ref().map(|row| row.peak_bytes),
-            delta_bytes: phase_delta(pair),
-        }
     }
 }

@@ -162,11 +162,7 @@ impl<'a> ExplainReport<'a> {
             Column::text("new peak in"),
         ]);
         for removal in &self.explanation.removals {
-            let row = [
-                removal.cause.name(self.explanation.peak.has_phase),
-                format_bytes(removal.bytes_at_peak),
-                format_bytes(removal.left.bytes),
-            ];
+            let row = [removal.cause.name(), format_bytes(removal.bytes_at_peak), format_bytes(removal.left.bytes)];
             table.push(row.into_iter().chain([place(&removal.left)]).collect());
         }
         table
@@ -214,7 +210,10 @@ fn place(moment: &Moment) -> String {
     match (moment.event, moment.step) {
         (None, _) => "before the first event".to_owned(),
         (_, Some(step)) => format!("{}, step {step}", moment.phase),
-        (_, None) => moment.known_phase().map_or_else(|| "-".to_owned(), |phase| phase.to_string()),
+        (Some(event), None) => match moment.known_phase() {
+            Some(phase) => phase.to_string(),
+            None => format!("event {}", format_count(u64::from(event.0))),
+        },
     }
 }
 
@@ -283,7 +282,7 @@ struct RemovalFigures {
 impl RemovalFigures {
     fn of(removal: &Removal, trace: &Trace) -> Self {
         Self {
-            without: removal.cause.name(removal.left.has_phase),
+            without: removal.cause.name(),
             condition: removal.cause.condition(),
             bytes_at_peak: removal.bytes_at_peak,
             peak: MomentFigures::of(trace, &removal.left),

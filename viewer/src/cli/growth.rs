@@ -4,7 +4,7 @@ use std::io;
 
 use highwater_analysis::between::Sum;
 use highwater_analysis::frames::short_stack;
-use highwater_analysis::growth::{FirstStep, Growth, GrowthQuery, Leak, StepWindow, has_steps};
+use highwater_analysis::growth::{FirstStep, Growth, GrowthQuery, Leak, StepWindow, has_steps, how_to_mark_steps};
 use highwater_analysis::{GroupKey, LiveIndex, Question, Series};
 use highwater_app::figures::leaks::leak_texts;
 use highwater_app::figures::moment::{PeakFigure, count_of};
@@ -24,10 +24,6 @@ use crate::cli::output::outcome::Failure;
 use crate::cli::output::page::Page;
 use crate::cli::output::shell::next_with;
 use crate::cli::output::table::{Column, Table};
-
-/// Advice for a recording without steps.
-const HOW_TO_MARK: &str = "The recording has no steps, so growth per step is unknown. Mark them with scope::step(i) in \
-    Rust, or with torch.profiler.record_function(f\"step {i}\") in PyTorch.";
 
 /// Printed for a recording with a single whole step.
 const ONE_STEP: &str = "One whole step only: a leak cannot be distinguished from first allocations.";
@@ -136,7 +132,8 @@ impl<'a> GrowthReport<'a> {
         let steps_until_full = self.growth.steps_until(capacity_bytes)?;
         // With a filter, nothing can be concluded about the whole device.
         let is_whole = self.arguments.blocks.filter.stated().is_none();
-        is_whole.then_some(ProjectionFigures {
+        // What no step leaves regularly does not go on growing.
+        (is_whole && !self.growth.leaks.is_empty()).then_some(ProjectionFigures {
             capacity_bytes,
             peak_bytes: self.growth.last_peak.bytes,
             steps_until_full,
@@ -181,7 +178,8 @@ impl<'a> GrowthReport<'a> {
             if at == 0 { page.headline(line)? } else { page.line(line)? }
         }
         if !self.has_steps() {
-            page.line(HOW_TO_MARK)?;
+            let how = how_to_mark_steps(self.trace);
+            page.line(&format!("The recording has no steps, so growth per step is unknown. Mark them {how}."))?;
         }
         if self.growth.balance.born.blocks == 0 && self.growth.balance.freed.blocks == 0 {
             return self.print_end(page);

@@ -11,7 +11,7 @@ use highwater_app::figures::moment::{PeakFigure, count_of, how_much_and_when, mi
 use highwater_app::figures::requests::failure_text;
 use highwater_pytorch::open::FileFormat;
 use highwater_snapshots::Trace;
-use highwater_snapshots::units::{format_bytes, format_count, format_nanos};
+use highwater_snapshots::units::{format_bytes, format_count, format_duration};
 use serde::Serialize;
 
 use super::peaks::{peak_figures, peaks_table};
@@ -173,7 +173,7 @@ impl<'a> InfoReport<'a> {
             fact(page, "started", &(utc(header.started_unix_us) + &clock))?;
         }
         let ring = header.ring_capacity.map(|most| format!(", in a ring of {}", format_count(most)));
-        let length = duration(self.trace).map(|nanos| format!(", over {}", format_nanos(nanos)));
+        let length = duration(self.trace).map(|nanos| format!(", over {}", format_duration(nanos)));
         let count = format_count(self.trace.events.len() as u64);
         fact(page, "events", &format!("{count}{}{}", length.unwrap_or_default(), ring.unwrap_or_default()))?;
         fact(page, "annotated", &self.annotations())?;

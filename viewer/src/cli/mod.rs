@@ -11,6 +11,7 @@ pub mod phases;
 mod idle;
 pub mod explain;
 pub mod diff_blocks;
+mod diff_figures;
 pub mod diff;
 pub mod ranks_diff;
 mod growth_figures;

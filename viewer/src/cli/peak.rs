@@ -149,6 +149,9 @@ impl<'a> PeakReport<'a> {
         if !self.arguments.by.0.iter().any(|key| matches!(key, GroupKey::Frame | GroupKey::Stack)) {
             return next_with(&["peak"], &files, &["--by", "frame"], &given, "for the lines of code behind it");
         }
+        if self.trace.spans.steps().is_empty() {
+            return next_with(&["explain"], &files, &[], &given, "for what would lower the peak");
+        }
         next_with(&["phases"], &files, &[], &given, "for what each step and phase did")
     }
 }

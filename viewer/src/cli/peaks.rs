@@ -15,7 +15,7 @@ fn meaning(metric: Metric) -> &'static str {
     match metric {
         Metric::Requested => "requested by live blocks",
         Metric::Allocated => "after rounding",
-        Metric::Active => "plus blocks awaiting a stream",
+        Metric::Active => "plus waiting for a stream",
         Metric::Reserved => "reserved from the driver",
         Metric::DeviceUsed => "in use on the whole device",
     }

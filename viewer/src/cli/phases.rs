@@ -69,7 +69,9 @@ impl<'a> PhasesReport<'a> {
         }
         let steps: BTreeSet<u32> = self.rows.iter().filter_map(|row| row.step).collect();
         let phases = count_of(self.rows.len() as u64, "phase");
+        let is_marked = !self.trace.spans.is_all_setup();
         let counts = match steps.len() as u64 {
+            _ if !is_marked => "no phases or steps marked".to_owned(),
             0 => format!("{phases}, no steps marked"),
             steps => format!("{phases} in {}", count_of(steps, "step")),
         };
@@ -79,12 +81,7 @@ impl<'a> PhasesReport<'a> {
             page.line(&format!("Counting only blocks with {filter}."))?;
         }
         page.gap()?;
-        page.table(&table(&self.rows))?;
-        if !self.arguments.metric.is_of_blocks() {
-            page.line(
-                "The composition of a peak counts live blocks only; the rest of this total is free or rounding.",
-            )?;
-        }
+        page.table(&table(&self.rows, self.rows.len(), self.arguments.metric, is_marked))?;
         caveats::print(self.trace, page)?;
         page.gap()?;
         let (files, given) = ([self.arguments.source.file.as_path()], self.arguments.given());
@@ -97,9 +94,11 @@ impl<'a> PhasesReport<'a> {
     }
 }
 
-/// Returns the rows as a table.
-pub fn table(rows: &[PhaseRow]) -> Table {
+/// Returns the first `shown` of the rows, whose sizes are of `metric`, as a table. An arrow marks the first that reaches
+/// the peak of all. Unless the recording `is_marked`, its only phase has no name.
+pub fn table(rows: &[PhaseRow], shown: usize, metric: Metric, is_marked: bool) -> Table {
     let highest = rows.iter().map(|row| row.peak_bytes).max().unwrap_or(0);
+    let peak = rows.iter().position(|row| row.peak_bytes == highest);
     let mut table = Table::new(vec![
         Column::number("step"),
         Column::text("phase"),
@@ -109,28 +108,36 @@ pub fn table(rows: &[PhaseRow]) -> Table {
         Column::number("end"),
         Column::text("at its peak").entries(),
     ]);
-    for row in rows {
+    for (number, row) in rows.iter().take(shown).enumerate() {
+        let mark = if Some(number) == peak && rows.len() > 1 { " ◀" } else { "" };
         table.push(vec![
             row.step.map_or_else(|| "-".to_owned(), |step| step.to_string()),
-            row.phase.name().to_owned(),
+            if is_marked { row.phase.name() } else { "-" }.to_owned(),
             format_bytes(row.start_bytes),
             format_bytes(row.peak_bytes),
-            bar(row.peak_bytes, highest, 6),
+            format!("{}{mark}", bar(row.peak_bytes, highest, 6)),
             format_bytes(row.end_bytes),
-            made_of(&row.at_peak),
+            made_of(row, metric),
         ]);
     }
     table
 }
 
-fn made_of(at_peak: &[(Category, u64)]) -> String {
-    let named = at_peak.iter().take(NAMED).map(|(category, bytes)| format!("{category} {}", format_bytes(*bytes)));
-    let mut parts: Vec<String> = named.collect();
-    if at_peak.len() > NAMED {
-        let rest: u64 = at_peak[NAMED..].iter().map(|(_, bytes)| bytes).sum();
-        parts.push(format!("others {}", format_bytes(rest)));
-    }
-    parts.join(", ")
+/// Formats the composition of a peak, largest part first, including the bytes outside blocks.
+fn made_of(row: &PhaseRow, metric: Metric) -> String {
+    let in_blocks: u64 = row.at_peak.iter().map(|(_, bytes)| bytes).sum();
+    let outside = match metric {
+        Metric::Reserved => "(free in segments)",
+        _ => "(outside blocks)",
+    };
+    let mut parts: Vec<(&str, u64)> = row.at_peak.iter().map(|(category, bytes)| (category.name(), *bytes)).collect();
+    parts.push((outside, row.peak_bytes.saturating_sub(in_blocks)));
+    parts.retain(|(_, bytes)| *bytes > 0);
+    parts.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+    let rest: u64 = parts.iter().skip(NAMED).map(|(_, bytes)| bytes).sum();
+    let listed = parts.iter().take(NAMED).copied().chain((rest > 0).then_some(("others", rest)));
+    let texts: Vec<String> = listed.map(|(name, bytes)| format!("{name} {}", format_bytes(bytes))).collect();
+    texts.join(", ")
 }
 
 /// Returns the rows of the JSON object.

@@ -90,15 +90,14 @@ impl RanksReport<'_> {
         if fleet.ranks.len() > 1 {
             page.hint(&format!("{RULE}."))?;
         }
+        let (warnings, notes): (Vec<Caveat>, Vec<Caveat>) = limits(fleet).into_iter().partition(|one| one.is_warning);
+        warnings.iter().try_for_each(|one| page.warning(&one.text))?;
         page.gap()?;
         page.table(&self.table())?;
-        let limits = limits(fleet);
-        if !limits.is_empty() || fleet.skipped > 0 {
+        if !notes.is_empty() || fleet.skipped > 0 {
             page.gap()?;
         }
-        for Caveat { is_warning, text } in limits {
-            if is_warning { page.warning(&text)? } else { page.hint(&text)? }
-        }
+        notes.iter().try_for_each(|one| page.hint(&one.text))?;
         if fleet.skipped > 0 {
             page.line(&passed_by(fleet.skipped))?;
         }

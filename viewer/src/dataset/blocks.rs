@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use highwater_analysis::Lifetime;
-use highwater_analysis::lifetime::{phase_of, step_of};
+use highwater_analysis::Origin;
+use highwater_analysis::lifetime::step_of;
 use highwater_snapshots::trace::Block;
 use highwater_snapshots::{BlockId, EventId, Trace};
 
@@ -114,8 +115,8 @@ pub(super) fn columns<'a>() -> Vec<Column<BlockRows<'a>>> {
         ),
         Column::always(
             "phase",
-            "The phase in which it was allocated; setup for blocks from before the recording",
-            Text(|r, row| Some(r.texts.fixed(phase_of(r.trace, &r.block(row)).name()))),
+            "The phase in which it was allocated; before for blocks from before the recording, none in a recording without phases",
+            Text(|r, row| Some(r.texts.fixed(Origin::of(r.trace, &r.block(row)).word()))),
         ),
         Column::always(
             "lifetime",

@@ -166,7 +166,7 @@ fn names_stacks_and_lives_are_told_in_words() {
     let waiting = &blocks[1];
     assert_eq!((long(waiting, "alloc_event"), long(waiting, "free_event")), (Some(-1), Some(-1)));
     assert_eq!(long(&blocks[0], "free_event"), None);
-    assert_eq!((text(&blocks[0], "lifetime"), text(&blocks[0], "phase")), ("always", "setup"));
+    assert_eq!((text(&blocks[0], "lifetime"), text(&blocks[0], "phase")), ("always", "before"));
     let mark = events.iter().find(|row| text(row, "kind") == "mark").unwrap();
     assert_eq!(text(mark, "mark"), "half of it");
     let unmatched = events.iter().find(|row| text(row, "kind") == "free_requested").unwrap();

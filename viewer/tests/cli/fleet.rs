@@ -62,6 +62,7 @@ fn a_folder_tells_which_rank_stands_out_which_is_missing_and_what_is_not_read() 
         Rank 2 stands out: it peaks at 900 MiB allocated (median of 4 ranks: 600 MiB).
         Missing of 5 ranks: 3.
         A rank stands out if its peak differs from the median of the ranks with the same device capacity, at least 3, by more than 64 MiB, 5% and 5 times the median absolute deviation.
+        Not read: ranks/cut.snap: at byte 20: the file ends within a section, after 4 of its bytes
 
           rank  file             host  events  allocated  reserved  at event  step  phase        end  lost  trust
              0  step.rank0.snap  box        6    600 MiB     1 GiB         3     0  forward  100 MiB     0  complete
@@ -69,7 +70,6 @@ fn a_folder_tells_which_rank_stands_out_which_is_missing_and_what_is_not_read() 
              2  step.rank2.snap  box        6    900 MiB     1 GiB         3     0  forward  100 MiB     0  complete  ◀ +300 MiB allocated vs. median
              4  step.rank4.snap  box        6    600 MiB     1 GiB         3     0  forward  100 MiB     0  complete
 
-        Not read: ranks/cut.snap: at byte 20: the file ends within a section, after 4 of its bytes
         Skipped: 1 file that is not a recording.
 
         Next: highwater diff ranks   for what makes the difference between ranks

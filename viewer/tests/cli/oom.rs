@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use expect_test::expect;
 use highwater_app::answers::prediction::Change;
 use highwater_app::answers::replays::predict;
 use highwater_snapshots::Trace;
@@ -9,7 +10,7 @@ use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::trace::DeviceFacts;
 use serde_json::Value;
 
-use crate::sample::{answer, answer_on_terminal, json};
+use crate::sample::{answer, answer_on_terminal, json, trace};
 
 const MIB: u64 = 1 << 20;
 
@@ -193,4 +194,87 @@ fn sizes_that_differ_by_little_do_not_read_the_same() {
     {
         assert!(text.contains(row), "{text}");
     }
+}
+
+/// A device of 70 MiB on which a request of 20 MiB fails, though 24 MiB are free: and once more after that.
+pub(super) fn crowded() -> Trace {
+    let alloc = |name| format!("alloc {name} 8388608 activation #op_{name} @net.{name} < op_{name} < forward < main\n");
+    let mut text = "step 0\nphase forward\nsegment_alloc 0x0 67108864\n".to_owned();
+    text.extend("abcdefgh".chars().map(alloc));
+    text += "free a\nfree d\nfree g\noom 20971520 free=6291456 #matmul @net.fc < matmul < forward < main\n\
+             oom 20971520 free=6291456\n";
+    let mut trace = trace_from_text(&text).unwrap();
+    for row in 0..trace.blocks.len() {
+        trace.blocks.address[row] = row as u64 * 8_388_608;
+    }
+    trace.devices = vec![DeviceFacts { capacity_bytes: 70 << 20, ..DeviceFacts::default() }];
+    trace
+}
+
+#[test]
+fn oom_says_why_a_request_failed_and_who_stood_in_its_way() {
+    let told = answer(crowded(), "oom crowded.snap --top 1").unwrap();
+    expect![[r#"
+            Out of memory: 20 MiB requested by matmul of net.fc, at event 17, step 0, forward; 40 MiB of 70 MiB allocated in live blocks.
+              category    frame   live  share  blocks
+              activation  op_b   8 MiB  20.0%       1
+              activation  op_c   8 MiB  20.0%       1
+              activation  op_e   8 MiB  20.0%       1
+              activation  op_f   8 MiB  20.0%       1
+              activation  op_h   8 MiB  20.0%       1
+            Probable cause: fragmentation. Not tested: the replay differs from the recording from event 3 on, and does not fail there.
+            Why: 24 MiB are free in the large pool, but in ranges of at most 8 MiB, and the device has 6 MiB free of the 20 MiB needed.
+
+              at that moment                            bytes
+              request, rounded                         20 MiB  of the large pool, probably on stream 0
+              largest free range of its pool            8 MiB  then 8 MiB, 8 MiB
+              needed from the driver                   20 MiB
+              free on the device                        6 MiB  of 70 MiB
+              reserved                                 64 MiB
+                in live blocks                         40 MiB
+                freed, waiting for a stream               0 B
+                free in the request's pool and stream  24 MiB
+                free in other pools or streams            0 B
+              outside the allocator                       0 B
+
+            The fewest bytes of live blocks to free: 16 MiB in 2 blocks. Without them, a range of 24 MiB at 0x0 becomes free.
+              category    frame  bytes  blocks
+              activation  op_b   8 MiB       1
+              activation  op_c   8 MiB       1
+
+            Requested at
+              matmul
+              forward
+              main
+
+            1 more request failed, at event 18: --event N shows one.
+
+            Next: highwater render crowded.snap --out segments.png --view segments --at 17   for a picture of the segments at that event
+        "#]].assert_eq(&told);
+}
+
+#[test]
+fn oom_tells_one_event_where_it_is_asked_and_says_so_where_there_is_none() {
+    let told = json(crowded(), "oom crowded.snap --json --event 18");
+    let ooms = told["ooms"].as_array().unwrap();
+    assert_eq!((ooms.len(), &ooms[0]["event"], &ooms[0]["verdict"]), (1, &18.into(), &"fragmentation".into()));
+    assert_eq!((&ooms[0]["op"], &ooms[0]["step"]), (&"".into(), &0.into()));
+    let way_out = &ooms[0]["way_out"];
+    assert_eq!(
+        (&way_out["bytes"], &way_out["kind"], &way_out["blocks"]),
+        (&(16 << 20).into(), &"neighbours".into(), &2.into())
+    );
+    let told = json(crowded(), "oom crowded.snap --json --top 1");
+    assert_eq!((told["ooms"].as_array().unwrap().len(), &told["rest_events"]), (1, &serde_json::json!([18])));
+    let why = |words: &str| answer(crowded(), words).unwrap_err().to_string();
+    assert!(why("oom crowded.snap --event 3").contains("the failed requests are events 17; 18"));
+    let told = answer(trace(), "oom step.snap").unwrap();
+    expect![[r#"
+            No request failed in this recording.
+
+            Next: highwater explain step.snap   for the peak, and what would lower it
+        "#]]
+    .assert_eq(&told);
+    assert!(answer(trace(), "oom step.snap --event 3").unwrap_err().to_string().contains("no request failed"));
+    assert_eq!(json(trace(), "oom step.snap --json")["ooms"], serde_json::json!([]));
 }

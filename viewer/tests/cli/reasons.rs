@@ -30,13 +30,13 @@ fn explain_says_what_the_peak_is_made_of_and_what_could_be_done() {
               16.98 KiB, 4 KiB less.
 
             Composition of the peak, and the peak without each group:
-              category         phase      at the peak   share                blocks  without it   saves  new peak in
-              optimizer_state  optimizer        8 KiB   38.1%  ████▌              1   12.98 KiB   8 KiB  optimizer, step 0
-              parameter        setup            4 KiB   19.1%  ██▎                1   16.98 KiB   4 KiB  optimizer, step 0
-              gradient         backward         4 KiB   19.1%  ██▎                1   16.98 KiB   4 KiB  optimizer, step 0
-              temporary        optimizer        4 KiB   19.1%  ██▎                1   16.98 KiB   4 KiB  optimizer, step 0
-              input            forward         1000 B    4.7%  ▌                  1      20 KiB  1000 B  optimizer, step 0
-              total                         20.98 KiB  100.0%  ████████████
+              category         phase                 at the peak   share                blocks  without it   saves  new peak in
+              optimizer_state  optimizer                   8 KiB   38.1%  ████▌              1   12.98 KiB   8 KiB  optimizer, step 0
+              parameter        before the recording        4 KiB   19.1%  ██▎                1   16.98 KiB   4 KiB  optimizer, step 0
+              gradient         backward                    4 KiB   19.1%  ██▎                1   16.98 KiB   4 KiB  optimizer, step 0
+              temporary        optimizer                   4 KiB   19.1%  ██▎                1   16.98 KiB   4 KiB  optimizer, step 0
+              input            forward                    1000 B    4.7%  ▌                  1      20 KiB  1000 B  optimizer, step 0
+              total                                    20.98 KiB  100.0%  ████████████
 
             Removing parts that the program may do without, each time the one that lowers the peak most:
               without                   size at that peak  peak without it  new peak in

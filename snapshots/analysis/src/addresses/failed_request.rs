@@ -266,7 +266,7 @@ impl FailedRequest {
     fn suspect(&self, map: &AddressMap, rules: &AllocRules) -> (Verdict, String) {
         let needed = self.rounded;
         let bytes = format_bytes;
-        let [_, device_free] = format_bytes_apart([self.from_driver, self.device_free]);
+        let [from_driver, device_free] = format_bytes_apart([self.from_driver, self.device_free]);
         let mut fitting = self.holes.iter().filter(|hole| hole.bytes >= needed);
         let other = fitting.clone().next();
         let own = fitting.find(|hole| self.is_home(&hole.home));
@@ -329,7 +329,7 @@ impl FailedRequest {
         }
         if in_pool >= needed {
             let why = format!(
-                "{} are free in the {} pool, but in ranges of at most {}, and the device has {} free",
+                "{} are free in the {} pool, but in ranges of at most {}, and the device has {} free of the {from_driver} needed",
                 bytes(self.free_in_pool),
                 self.pool,
                 bytes(largest_own),

@@ -12,6 +12,28 @@ pub struct PhasePair {
     pub b: Option<PhaseRow>,
 }
 
+impl PhasePair {
+    /// The phase, which is that of both sides if both have one.
+    pub fn phase(&self) -> Option<Phase> {
+        self.a.as_ref().or(self.b.as_ref()).map(|row| row.phase)
+    }
+
+    /// The peak in B minus the peak in A, in bytes; `None` if one side does not have the phase.
+    pub fn delta(&self) -> Option<i128> {
+        let (a, b) = (self.a.as_ref()?, self.b.as_ref()?);
+        Some(i128::from(b.peak_bytes) - i128::from(a.peak_bytes))
+    }
+
+    /// The step numbers: `3`, or `3 and 5` if they differ; `None` outside steps.
+    pub fn steps(&self) -> Option<String> {
+        let [a, b] = [&self.a, &self.b].map(|row| row.as_ref().and_then(|row| row.step));
+        match (a, b) {
+            (Some(a), Some(b)) if a != b => Some(format!("{a} and {b}")),
+            (step, other) => step.or(other).map(|step| step.to_string()),
+        }
+    }
+}
+
 /// Pairs of steps with the same number, or, if no number is shared, of the last steps. Steps that only one side has are
 /// unpaired.
 pub fn paired_steps(a: &[u32], b: &[u32]) -> Vec<(Option<u32>, Option<u32>)> {

@@ -161,6 +161,24 @@ fn another_path_to_the_same_function_is_not_the_same_stack() {
 }
 
 #[test]
+fn a_line_matches_one_of_another_folder_only_if_the_programs_have_most_functions_in_common() {
+    let program = |folder: &str, functions: &[&str]| -> String {
+        let line = |(row, function): (usize, &&str)| {
+            format!("alloc b{row} {} < {folder}/model.py:{} {function}\n", 1000 - 100 * row, 10 + 2 * row)
+        };
+        functions.iter().enumerate().map(line).collect()
+    };
+    let first = program("/home/me/gpt", &["forward", "attend", "norm"]);
+    let lines = |b: &str| lines(&diff(&first, b, &[GroupKey::Frame]));
+    let copied = lines(&program("/home/me/gpt2", &["norm", "forward", "attend"]));
+    assert!(copied.len() == 3 && copied.iter().all(|line| line.ends_with("lines moved")), "{copied:?}");
+    let edited = lines(&program("/work/gpt", &["load", "save", "forward"]));
+    assert_eq!(edited.iter().filter(|line| line.ends_with("lines moved")).count(), 1, "{edited:?}");
+    let other = lines(&program("/home/me/cnn", &["load", "save", "forward"]));
+    assert!(other.len() == 6 && other.iter().all(|line| line.contains("only in")), "{other:?}");
+}
+
+#[test]
 fn a_recording_beside_itself_differs_in_nothing() {
     let text = stacks(&["linear < forward < main", "norm < forward < main", "linear < evaluate < main"]);
     for key in GroupKey::ALL {

@@ -1,9 +1,8 @@
 //! Encodes key values as numbers that are the same on both sides of a comparison.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
 use highwater_snapshots::ids::{BlockId, StackId};
-use highwater_snapshots::intern::Interner;
 use highwater_snapshots::trace::Trace;
 
 use super::Likeness;
@@ -13,8 +12,27 @@ use crate::coder::Coder;
 use crate::frames::user_line;
 use crate::group_key::GroupKey;
 
-/// A program line on one side: its line number, the side's code for it, and its text.
-type OwnLine = (u32, u64, String);
+/// A program line of one side.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct OwnLine {
+    function: String,
+    file: String,
+    /// Name of the file's folder.
+    folder: String,
+    line: u32,
+    /// The side's code for the line.
+    own: u64,
+    text: String,
+}
+
+/// The texts by which lines of both sides are matched.
+type Identity = fn(&OwnLine) -> Vec<&str>;
+
+impl OwnLine {
+    fn place(&self) -> [String; 2] {
+        [self.function.clone(), self.file.clone()]
+    }
+}
 
 /// The values of one key on both sides.
 struct Values {
@@ -103,47 +121,77 @@ impl<'a> Unite<'a> {
         }
     }
 
-    /// Matches program lines: equal lines, or else, in the order of their line numbers, lines in functions of the same
-    /// name.
+    /// Matches program lines: equal lines first, then lines of one function in the order of their line numbers.
+    /// Functions of other folders match only if the two programs have most functions in common: a copy of a program in
+    /// another folder is compared with it, another program with a function of the same name is not.
     fn unite_frames(&mut self, row: usize, blocks: [&[BlockId]; 2]) {
-        let mut names = Interner::default();
-        // By function: line number, own code and text of each line that occurs.
-        let mut lines: [HashMap<u32, Vec<OwnLine>>; 2] = [HashMap::new(), HashMap::new()];
-        for side in [0, 1] {
-            let tables = &self.traces[side].tables;
-            let mut seen = HashSet::new();
-            for &id in blocks[side] {
-                let block = self.traces[side].blocks.get(id);
-                let own = self.coders[side].code(&block, GroupKey::Frame);
-                if !seen.insert(own) {
-                    continue;
-                }
-                if let Some(line) = user_line(tables, block.stack) {
-                    let function = names.intern(bare_name(tables.string(line.function)));
-                    let text = self.coders[side].label(GroupKey::Frame, own);
-                    lines[side].entry(function).or_default().push((line.line, own, text));
-                }
-            }
-        }
-        let [of_a, mut of_b] = lines;
-        for (function, mut a) in of_a {
-            let Some(mut b) = of_b.remove(&function) else { continue };
-            a.sort_unstable();
-            b.sort_unstable();
-            let equal = |(_, _, text): &OwnLine, others: &[OwnLine]| others.iter().any(|(_, _, other)| other == text);
-            let (same_a, left_a): (Vec<_>, Vec<_>) = a.iter().cloned().partition(|line| equal(line, &b));
-            let (mut same_b, left_b): (Vec<_>, Vec<_>) = b.into_iter().partition(|line| equal(line, &a));
-            same_b.sort_by(|x, y| x.2.cmp(&y.2));
-            let mut same_a = same_a;
-            same_a.sort_by(|x, y| x.2.cmp(&y.2));
-            let equal = same_a.into_iter().zip(same_b).map(|pair| (pair, Likeness::Equal));
-            let moved = left_a.into_iter().zip(left_b).map(|pair| (pair, Likeness::Moved));
-            for (((_, a, text_a), (_, b, text_b)), likeness) in equal.chain(moved) {
-                let value = Value { texts: [Some(text_a), Some(text_b)], likeness };
-                self.values[row].unite([a, b], value);
+        let [mut left_a, mut left_b] = [0, 1].map(|side| self.own_lines(side, blocks[side]));
+        let are_alike = has_mostly_the_same(left_a.iter().map(OwnLine::place), left_b.iter().map(OwnLine::place));
+        let passes: [(Identity, bool, Likeness); 4] = [
+            (|line| vec![&line.text], true, Likeness::Equal),
+            (|line| vec![&line.function, &line.file, &line.folder], true, Likeness::Moved),
+            (|line| vec![&line.function, &line.file], are_alike, Likeness::Moved),
+            (|line| vec![&line.function], are_alike, Likeness::Moved),
+        ];
+        for (identity, _, likeness) in passes.into_iter().filter(|(_, applies, _)| *applies) {
+            for [a, b] in take_pairs(&mut left_a, &mut left_b, identity) {
+                let value = Value { texts: [Some(a.text), Some(b.text)], likeness };
+                self.values[row].unite([a.own, b.own], value);
             }
         }
     }
+
+    /// The program lines of the blocks of one side, each once, in the order of their functions and line numbers.
+    fn own_lines(&mut self, side: usize, blocks: &[BlockId]) -> Vec<OwnLine> {
+        let tables = &self.traces[side].tables;
+        let mut lines: BTreeMap<u64, OwnLine> = BTreeMap::new();
+        for &id in blocks {
+            let block = self.traces[side].blocks.get(id);
+            let own = self.coders[side].code(&block, GroupKey::Frame);
+            if lines.contains_key(&own) {
+                continue;
+            }
+            if let Some(line) = user_line(tables, block.stack) {
+                let path = tables.string(line.file).replace('\\', "/");
+                let mut parts = path.rsplit('/').map(str::to_owned);
+                let (file, folder) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+                let function = bare_name(tables.string(line.function));
+                let text = self.coders[side].label(GroupKey::Frame, own);
+                lines.insert(own, OwnLine { function, file, folder, line: line.line, own, text });
+            }
+        }
+        let mut lines: Vec<OwnLine> = lines.into_values().collect();
+        lines.sort_unstable();
+        lines
+    }
+}
+
+/// Removes and returns the lines of both sides with equal identities, in their order.
+fn take_pairs(
+    a: &mut Vec<OwnLine>,
+    b: &mut Vec<OwnLine>,
+    identity: impl Fn(&OwnLine) -> Vec<&str>,
+) -> Vec<[OwnLine; 2]> {
+    let mut of_b: HashMap<Vec<String>, VecDeque<OwnLine>> = HashMap::new();
+    let key = |line: &OwnLine| identity(line).into_iter().map(str::to_owned).collect::<Vec<String>>();
+    b.drain(..).for_each(|line| of_b.entry(key(&line)).or_default().push_back(line));
+    let (mut pairs, mut left) = (Vec::new(), Vec::new());
+    for line in a.drain(..) {
+        match of_b.get_mut(&key(&line)).and_then(VecDeque::pop_front) {
+            Some(partner) => pairs.push([line, partner]),
+            None => left.push(line),
+        }
+    }
+    *a = left;
+    b.extend(of_b.into_values().flatten());
+    b.sort_unstable();
+    pairs
+}
+
+/// Returns whether at least half of the values of either side are on both.
+fn has_mostly_the_same<T: Ord>(a: impl Iterator<Item = T>, b: impl Iterator<Item = T>) -> bool {
+    let (a, b): (BTreeSet<T>, BTreeSet<T>) = (a.collect(), b.collect());
+    a.intersection(&b).count() * 2 >= a.union(&b).count()
 }
 
 impl Values {

@@ -1,34 +1,20 @@
 //! Splits the memory in use at a moment into pieces that add up to the byte: live blocks by category and phase of
 //! allocation, and around them what the allocator adds.
 
-use crate::lifetime::phase_of;
+use std::collections::BTreeMap;
+
+use super::parts::Cause;
 use crate::live::LiveIndex;
 use crate::metric::Metric;
+use crate::origin::Origin;
 use crate::series::Series;
 use highwater_snapshots::trace::Trace;
-use highwater_snapshots::{Category, Phase};
-
-/// When a block was allocated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Origin {
-    /// Before the recording.
-    BeforeRecording,
-    /// In this phase.
-    Phase(Phase),
-    /// In the recording, which has no phases.
-    Recording,
-}
 
 /// A piece of the memory in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PeakPiece {
     /// Requested bytes of live blocks.
-    Blocks {
-        /// The category.
-        category: Category,
-        /// When they were allocated.
-        origin: Origin,
-    },
+    Blocks(Cause),
     /// Added to them by rounding.
     Rounding,
     /// Freed blocks that wait for another stream.
@@ -43,12 +29,7 @@ impl PeakPiece {
     /// The display name: `gradient from backward`.
     pub fn name(&self) -> String {
         match self {
-            Self::Blocks { category, origin: Origin::BeforeRecording } => {
-                format!("{category} from before the recording")
-            }
-            Self::Blocks { category, origin: Origin::Phase(Phase::Other) } => format!("{category} outside all phases"),
-            Self::Blocks { category, origin: Origin::Phase(phase) } => format!("{category} from {phase}"),
-            Self::Blocks { category, origin: Origin::Recording } => category.to_string(),
+            Self::Blocks(cause) => cause.name(),
             Self::Rounding => "rounding".to_owned(),
             Self::Waiting => "waiting for a stream".to_owned(),
             Self::Free => "free in segments".to_owned(),
@@ -58,15 +39,8 @@ impl PeakPiece {
 
     /// The `--where` condition for its blocks; `None` if it does not consist of live blocks.
     pub fn condition(&self) -> Option<String> {
-        let Self::Blocks { category, origin } = self else { return None };
-        Some(match origin {
-            // Conditions count baseline blocks as allocated in setup.
-            Origin::Phase(Phase::Setup) | Origin::Recording => {
-                format!("category={category} phase=setup lifetime=phase,step,steps,kept")
-            }
-            Origin::Phase(phase) => format!("category={category} phase={phase}"),
-            Origin::BeforeRecording => format!("category={category} lifetime=always,before"),
-        })
+        let Self::Blocks(cause) = self else { return None };
+        Some(cause.condition())
     }
 }
 
@@ -85,22 +59,14 @@ impl Composition {
     /// The memory in use on `series`' device after `position` events.
     pub fn at(trace: &Trace, series: &Series, live: &LiveIndex, position: usize) -> Self {
         let totals = series.before_position(trace, position);
-        let mut sums = [[0_u64; Phase::ALL.len() + 1]; Category::ALL.len()];
+        let mut sums: BTreeMap<Cause, u64> = BTreeMap::new();
         for id in live.before_position(trace, Metric::Requested, position) {
             let block = trace.blocks.get(id);
-            let phase = if block.is_baseline() { 0 } else { phase_of(trace, &block) as usize + 1 };
-            sums[block.category as usize][phase] += block.requested;
+            let cause = Cause { category: block.category, origin: Origin::of(trace, &block) };
+            *sums.entry(cause).or_default() += block.requested;
         }
-        let has_phases = !trace.spans.is_all_setup();
         let mut composition = Self { pieces: Vec::new(), metric: Metric::Requested, bytes: 0 };
-        for &category in Category::ALL {
-            let sums = &sums[category as usize];
-            composition.add(PeakPiece::Blocks { category, origin: Origin::BeforeRecording }, sums[0]);
-            for &phase in Phase::ALL {
-                let origin = if has_phases { Origin::Phase(phase) } else { Origin::Recording };
-                composition.add(PeakPiece::Blocks { category, origin }, sums[phase as usize + 1]);
-            }
-        }
+        sums.into_iter().for_each(|(cause, bytes)| composition.add(PeakPiece::Blocks(cause), bytes));
         // If segments or samples are missing, an outer total may be smaller than an inner one: stop there.
         let layers = [
             (PeakPiece::Rounding, Metric::Allocated, totals.allocated),

@@ -1,11 +1,14 @@
 //! Advice on source lines that leak memory in every step up to the peak.
 
+use std::collections::HashSet;
+
 use super::peak_context::{LEAST_PERCENT, PeakContext, TOP_LINES};
 use super::remedy::{Advice, Remedy};
 use crate::between::bytes_of;
 use crate::filter::Filter;
 use crate::growth::{Leaks, StepWindow};
 use crate::matches::Matches;
+use highwater_snapshots::BlockId;
 use highwater_snapshots::line_text::unique_suffixes;
 use highwater_snapshots::units::format_bytes;
 
@@ -35,12 +38,16 @@ impl PeakContext<'_> {
             1 => lines.push("1 more line leaks".to_owned()),
             more => lines.push(format!("{more} more lines leak")),
         }
+        let all: HashSet<BlockId> = kept.into_iter().collect();
+        let without = self.left_without(|id| all.contains(&id));
         let text = format!(
-            "{} ({}) at the peak were kept from {steps}: {}; `highwater growth` shows where.",
+            "{} ({}) at the peak were kept from {steps}: {}; {}. `highwater growth` shows where.",
             format_bytes(bytes),
             self.share(bytes),
             lines.join(", "),
+            self.peak_without(&without),
         );
-        Some(Advice { remedy: Remedy::FixLeak, bytes, without: None, settings: None, condition: None, text })
+        let without = Some(without);
+        Some(Advice { remedy: Remedy::FixLeak, bytes, without, settings: None, condition: None, text })
     }
 }

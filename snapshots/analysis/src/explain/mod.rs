@@ -27,7 +27,7 @@ use super::metric::Metric;
 use super::peak::Moment;
 use super::series::Series;
 
-pub use composition::{Composition, Origin, PeakPiece};
+pub use composition::{Composition, PeakPiece};
 pub use idle::Idle;
 pub use layers::Layers;
 pub use parts::{Cause, Removal};

@@ -6,8 +6,8 @@ use highwater_snapshots::{Category, Phase};
 
 use super::{after, sums};
 use crate::counterfactual::{Counterfactual, Grouped, NO_GROUP, absences};
-use crate::lifetime::phase_of;
 use crate::live::LiveIndex;
+use crate::origin::Origin;
 use crate::peak::Moment;
 use crate::series::Series;
 
@@ -16,32 +16,33 @@ const LEAST_SHARE: u64 = 100;
 /// Maximum number of removals; after more, little of the program is left.
 const MOST_REMOVALS: usize = 4;
 
-/// A category and the phase of the allocation; baseline blocks count as allocated in setup.
+/// A category and when blocks of it were allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cause {
     /// The category.
     pub category: Category,
-    /// The phase of the allocation.
-    pub phase: Phase,
+    /// When they were allocated.
+    pub origin: Origin,
 }
 
 impl Cause {
     /// The display name: `temporary from optimizer`; in a recording without phases only the category.
-    pub fn name(&self, has_phases: bool) -> String {
-        match self.phase {
-            _ if !has_phases => self.category.to_string(),
-            Phase::Other => format!("{} outside all phases", self.category),
-            phase => format!("{} from {phase}", self.category),
+    pub fn name(&self) -> String {
+        match self.origin {
+            Origin::Unmarked => self.category.to_string(),
+            Origin::BeforeRecording => format!("{} from before the recording", self.category),
+            Origin::Phase(Phase::Other) => format!("{} outside all phases", self.category),
+            Origin::Phase(phase) => format!("{} from {phase}", self.category),
         }
     }
 
     /// The `--where` condition for its blocks.
     pub fn condition(&self) -> String {
-        format!("category={} phase={}", self.category, self.phase)
+        format!("category={} phase={}", self.category, self.origin.word())
     }
 
     fn number(self) -> usize {
-        self.category as usize * Phase::ALL.len() + self.phase as usize
+        self.category as usize * Origin::COUNT + self.origin.code()
     }
 
     /// Whether a program can run without such blocks. It cannot without parameters or optimizer state.
@@ -74,9 +75,9 @@ impl Parts {
             if block.device != device {
                 return NO_GROUP;
             }
-            Cause { category: block.category, phase: phase_of(trace, &block) }.number() as u32
+            Cause { category: block.category, origin: Origin::of(trace, &block) }.number() as u32
         };
-        let groups = Category::ALL.len() * Phase::ALL.len();
+        let groups = Category::ALL.len() * Origin::COUNT;
         Self { grouped: Grouped { group_of: trace.blocks.ids().map(of_block).collect(), groups } }
     }
 
@@ -132,7 +133,7 @@ impl Parts {
     }
 }
 
-fn all() -> impl Iterator<Item = Cause> {
-    let of = |&category: &Category| Phase::ALL.iter().map(move |&phase| Cause { category, phase });
+pub(super) fn all() -> impl Iterator<Item = Cause> {
+    let of = |&category: &Category| Origin::all().map(move |origin| Cause { category, origin });
     Category::ALL.iter().flat_map(of)
 }

@@ -11,6 +11,7 @@ use crate::live::LiveIndex;
 use crate::metric::Totals;
 use crate::peak::Moment;
 use crate::series::Series;
+use highwater_snapshots::Phase;
 use highwater_snapshots::ids::{BlockId, EventId};
 use highwater_snapshots::trace::Trace;
 use highwater_snapshots::units::format_bytes;
@@ -98,10 +99,11 @@ impl PeakContext<'_> {
     /// Describes the peak that is left, and its phase if that is different.
     pub(super) fn peak_without(&self, without: &Moment) -> String {
         let saved = self.peak.bytes - without.bytes;
-        let moved = if without.phase == self.peak.phase {
-            String::new()
-        } else {
-            format!("; the new peak is in {}", without.phase)
+        let moved = match (without.event, without.phase) {
+            (None, _) => "; the new peak is before the first event".to_owned(),
+            (_, phase) if phase == self.peak.phase => String::new(),
+            (_, Phase::Other) => "; the new peak is outside all phases".to_owned(),
+            (_, phase) => format!("; the new peak is in {phase}"),
         };
         let (peak, left) = (self.the_peak(), format_bytes(without.bytes));
         format!("without them {peak} is {left}, {} less{moved}", format_bytes(saved))

@@ -6,12 +6,13 @@ use super::parts::Cause;
 use super::peak_context::{LEAST_PERCENT, PeakContext};
 use super::remedy::{Advice, Remedy};
 use crate::counterfactual::Counterfactual;
+use crate::origin::Origin;
 use highwater_snapshots::units::format_bytes;
 use highwater_snapshots::{Category, Phase};
 
 impl PeakContext<'_> {
     pub(super) fn fused_optimizer(&self, of_parts: &[Counterfactual]) -> Option<Advice> {
-        let cause = Cause { category: Category::Temporary, phase: Phase::Optimizer };
+        let cause = Cause { category: Category::Temporary, origin: Origin::Phase(Phase::Optimizer) };
         let (blocks, bytes) = self.of_cause(cause);
         if !self.is_much(bytes, LEAST_PERCENT) || blocks.len() < 2 {
             return None;
@@ -46,7 +47,7 @@ impl PeakContext<'_> {
     }
 
     pub(super) fn fewer_temporaries(&self, of_parts: &[Counterfactual], phase: Phase) -> Option<Advice> {
-        let cause = Cause { category: Category::Temporary, phase };
+        let cause = Cause { category: Category::Temporary, origin: Origin::Phase(phase) };
         let (blocks, bytes) = self.of_cause(cause);
         if !self.is_much(bytes, LEAST_PERCENT) {
             return None;

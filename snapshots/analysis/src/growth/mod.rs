@@ -22,7 +22,7 @@ use super::replay::effects;
 use super::series::Series;
 
 pub use leaks::{Leak, Leaks};
-pub use window::{FirstStep, LastStep, StepWindow, has_steps};
+pub use window::{FirstStep, LastStep, StepWindow, has_steps, how_to_mark_steps};
 
 /// Maximum number of stacks of survivors to list.
 const STACKS: usize = 3;

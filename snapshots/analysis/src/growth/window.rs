@@ -86,9 +86,13 @@ pub fn has_steps(trace: &Trace, device: DeviceId) -> bool {
     device_spans(trace, device).iter().any(|span| span.step.is_some())
 }
 
-/// Why growth per step is unknown, and how to mark steps.
-const NO_STEPS: &str = "the recording has no steps: none are marked, and no optimizer step was recognized; mark them \
-    with scope::step(i) in Rust, or with torch.profiler.record_function(f\"step {i}\") in PyTorch";
+/// How to mark the steps of the program that was recorded.
+pub fn how_to_mark_steps(trace: &Trace) -> &'static str {
+    match trace.header.recorder.as_str() {
+        "PyTorch" => "with torch.profiler.record_function(f\"step {i}\")",
+        _ => "with scope::step(i)",
+    }
+}
 
 /// A step of the spans.
 struct Run {
@@ -106,7 +110,8 @@ impl StepWindow {
     pub fn of(trace: &Trace, device: DeviceId, from: Option<u32>, to: Option<u32>) -> Result<Self, String> {
         let mut runs = runs(trace, device);
         let Some(last) = runs.len().checked_sub(1) else {
-            return Err(NO_STEPS.to_owned());
+            let none = "the recording has no steps: none are marked, and no optimizer step was recognized";
+            return Err(format!("{none}; mark them {}", how_to_mark_steps(trace)));
         };
         let find = |step: u32| {
             let missing = || format!("the recording has steps {} to {}", runs[0].step, runs[last].step);

@@ -1,7 +1,7 @@
 //! Places recordings on a common time axis, and finds gaps between them.
 
 use super::JoinPart;
-use highwater_snapshots::units::format_nanos;
+use highwater_snapshots::units::format_duration;
 
 /// The positions of the recordings on the common axis.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ fn gaps(parts: &[JoinPart<'_>], starts: &[i128]) -> Vec<String> {
     let mut reach: Option<(i128, &str)> = None;
     for (first, last, name) in ranges {
         if let Some((end, before)) = reach.filter(|(end, _)| first > *end) {
-            let gap = format_nanos(u64::try_from(first - end).unwrap_or(u64::MAX));
+            let gap = format_duration(u64::try_from(first - end).unwrap_or(u64::MAX));
             warnings.push(format!(
                 "{name} begins {gap} after {before} ends: they do not overlap in time; use --offset if the clocks differ"
             ));

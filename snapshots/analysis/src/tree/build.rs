@@ -6,12 +6,13 @@ use rayon::slice::ParallelSliceMut;
 use crate::between::bytes_of;
 use crate::group_key::GroupKey;
 use crate::lifetime::Lifetime;
-use crate::lifetime::{phase_of, step_of};
+use crate::lifetime::step_of;
 use crate::metric::Metric;
+use crate::origin::Origin;
 use crate::pools::{BlockPool, Pools};
+use highwater_snapshots::Category;
 use highwater_snapshots::ids::{BlockId, ScopeId, StackId, StringId};
 use highwater_snapshots::trace::Trace;
-use highwater_snapshots::{Category, Phase};
 
 use super::lines::Lines;
 use super::{LineRole, Node, NodeId, Part, Tree, TreeKey, TreeQuery};
@@ -200,7 +201,7 @@ impl<'a> Builder<'a> {
                 GroupKey::ScopeTo(depth) => {
                     u64::from(trace.tables.scope_to_depth(blocks.scope[row], usize::from(depth)).0)
                 }
-                GroupKey::Phase => u64::from(phase_of(trace, &blocks.get(id)) as u8),
+                GroupKey::Phase => Origin::of(trace, &blocks.get(id)).code() as u64,
                 GroupKey::Step => step_of(trace, &blocks.get(id)).map_or(NO_CODE, u64::from),
                 GroupKey::Stack => u64::from(blocks.stack[row].0),
                 GroupKey::Frame => {
@@ -229,7 +230,7 @@ impl<'a> Builder<'a> {
                 Part::Category(Category::from_code(code as u8).unwrap_or(Category::Unknown))
             }
             TreeKey::By(GroupKey::Op) => Part::Op(by_name(code)),
-            TreeKey::By(GroupKey::Phase) => Part::Phase(Phase::from_code(code as u8).unwrap_or(Phase::Other)),
+            TreeKey::By(GroupKey::Phase) => Part::Phase(Origin::from_code(code as usize)),
             TreeKey::By(GroupKey::Step) => Part::Step(u32::try_from(code).ok()),
             TreeKey::By(GroupKey::Size) => Part::Size(code),
             TreeKey::By(GroupKey::Stream) => Part::Stream(code),

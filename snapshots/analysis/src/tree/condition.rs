@@ -47,7 +47,7 @@ impl Tree {
         match self.node(last).part {
             Part::All | Part::Beside(_) | Part::Block(_) => None,
             Part::Category(category) => Some(format!("category={category}")),
-            Part::Phase(phase) => Some(format!("phase={phase}")),
+            Part::Phase(origin) => Some(format!("phase={}", origin.word())),
             Part::Pool(pool) => Some(format!("pool={}", quoted(&pool.to_string())?)),
             Part::Lifetime(lifetime) => Some(format!("lifetime={}", lifetime.word())),
             Part::Op(name) => Some(format!("op={}", quoted(tables.string(name))?)),

@@ -2,13 +2,14 @@
 
 use std::cmp::Ordering;
 
+use highwater_snapshots::Category;
 use highwater_snapshots::ids::{BlockId, StringId};
 use highwater_snapshots::tables::Tables;
 use highwater_snapshots::units::format_bytes;
-use highwater_snapshots::{Category, Phase};
 
 use super::lines::Lines;
 use crate::lifetime::Lifetime;
+use crate::origin::Origin;
 use crate::pools::BlockPool;
 
 /// The value that the blocks of a node share within those of its parent.
@@ -21,7 +22,7 @@ pub enum Part {
     /// The category.
     Category(Category),
     /// The phase of the allocation.
-    Phase(Phase),
+    Phase(Origin),
     /// The allocator's pool.
     Pool(BlockPool),
     /// How long the blocks live.
@@ -49,7 +50,7 @@ impl Part {
             Self::All => "all".to_owned(),
             Self::Beside(row) => beside.get(usize::from(row)).copied().unwrap_or_default().to_owned(),
             Self::Category(category) => category.name().to_owned(),
-            Self::Phase(phase) => phase.name().to_owned(),
+            Self::Phase(origin) => origin.name().to_owned(),
             Self::Pool(pool) => pool.to_string(),
             Self::Lifetime(lifetime) => lifetime.name().to_owned(),
             Self::Op(name) | Self::Scope(name) => or_none(tables.string(name)),

@@ -11,8 +11,8 @@ use crate::answers::prediction::{Changed, Concerned, Deviation, Figures, Predict
 pub const NO_BLOCK: &str = "No block matches the conditions: nothing is changed.";
 
 /// Printed if the replay follows the recording by the rule of older versions.
-pub const LOWEST_ADDRESS: &str = "Among free ranges of equal size the replay takes the lowest address, as PyTorch did until about version 2.6, since \
-     that follows the recording.";
+pub const LOWEST_ADDRESS: &str = "Of free ranges of equal size the replay takes the one at the lowest address (PyTorch up to about version 2.6), \
+     because this reproduces the recorded addresses.";
 
 /// Names the tried settings that help: those that get past the request with which the recording ends, or else those
 /// that lower the peak of reserved memory.
@@ -39,8 +39,8 @@ pub fn what_helps(prediction: &Prediction) -> String {
         return format!("None of the tried settings lowers the peak of reserved memory, {}.", format_bytes(recorded));
     };
     let less = format_bytes(recorded - reserved(best));
-    let others: Vec<String> = others.iter().map(name).collect();
-    let also = if others.is_empty() { String::new() } else { format!("; less with {}", others.join("; ")) };
+    let other = |one: &&Tried| format!("; {} by {}", name(one), format_bytes(recorded - reserved(one)));
+    let also: String = others.iter().map(other).collect();
     format!(
         "{} lowers the peak of reserved memory by {less}, from {} to {}{also}.",
         name(best),

@@ -212,9 +212,8 @@ pub fn notes(rank: &Rank, standings: &[Standing; COMPARED.len()]) -> String {
         Some(format!("{} {}", format_signed_bytes(*by), metric.name()))
     };
     let failed = rank.failure.map(|_| "out of memory".to_owned());
-    let from_median: Vec<String> = COMPARED.iter().zip(standings).filter_map(note).collect();
-    let from_median = Some(from_median).filter(|parts| !parts.is_empty());
-    let from_median = from_median.map(|parts| format!("{} vs. median", parts.join(", ")));
+    // One figure fits into a row; the sentences above the table have all.
+    let from_median = COMPARED.iter().zip(standings).find_map(note).map(|part| format!("{part} vs. median"));
     let notes: Vec<String> = failed.into_iter().chain(from_median).collect();
     if notes.is_empty() { String::new() } else { format!("◀ {}", notes.join(", ")) }
 }

@@ -8,7 +8,7 @@ use highwater_analysis::budget::Differences;
 use highwater_app::figures::moment::count_of;
 use highwater_snapshots::units::{format_bytes, format_signed_bytes};
 
-use crate::cli::check::{CheckReport, at_moment, headroom, mark, named};
+use crate::cli::check::{CheckReport, at_moment, headroom, named};
 use crate::cli::input::devices::on_device;
 
 /// Returns `report` as Markdown, with a link to a picture, given by its description and its path.
@@ -39,7 +39,7 @@ pub fn markdown(report: &CheckReport<'_>, picture: Option<(&str, &str)>) -> Stri
     if let Some((what, picture)) = picture {
         let _ = writeln!(out, "\n![{what}](<{}>)", picture.replace(['<', '>', '\n'], "_"));
     }
-    let warnings = report.warning().into_iter().chain(report.trace.trust_sentences());
+    let warnings = report.warnings().into_iter().chain(report.trace.trust_sentences());
     for (position, warning) in warnings.enumerate() {
         let _ = writeln!(out, "{}> {}  ", if position == 0 { "\n" } else { "" }, escaped(&warning));
     }
@@ -53,7 +53,8 @@ fn push_rules(out: &mut String, report: &CheckReport<'_>) {
     let _ = writeln!(out, "| |{device} rule | what | limit | actual | headroom |{title}");
     let _ = writeln!(out, "|---|{device_line}---|---|--:|--:|--:|{line}");
     for outcome in &report.outcomes {
-        let mark = if outcome.is_broken() { format!("**{}**", mark(outcome)) } else { mark(outcome).to_owned() };
+        let mark = report.mark(outcome);
+        let mark = if mark == "met" { mark.to_owned() } else { format!("**{mark}**") };
         let device = if report.has_devices() { format!(" {} |", outcome.moment.device.0) } else { String::new() };
         let (limit, actual) = (format_bytes(outcome.limit_bytes), format_bytes(outcome.actual_bytes));
         let what = outcome.budget.subject(report.budgets.metric);

@@ -1,6 +1,6 @@
 //! Builds `--where` conditions for the values that a group of blocks has in common.
 
-use highwater_analysis::{GroupKey, Lifetime};
+use highwater_analysis::{GroupKey, Lifetime, Origin};
 use highwater_snapshots::units::parse_bytes;
 
 use crate::gui::filter::condition;
@@ -20,7 +20,8 @@ fn term(key: GroupKey, value: &str) -> Option<String> {
     let known = Some(value).filter(|value| *value != NONE);
     match key {
         GroupKey::Pool => condition::is(name, known?),
-        GroupKey::Category | GroupKey::Phase | GroupKey::Step | GroupKey::Stream => Some(format!("{name}={}", known?)),
+        GroupKey::Phase => Some(format!("{name}={}", Origin::word_of(value)?)),
+        GroupKey::Category | GroupKey::Step | GroupKey::Stream => Some(format!("{name}={}", known?)),
         GroupKey::Op | GroupKey::Scope => condition::is(name, known.unwrap_or_default()),
         // No condition says how a path begins.
         GroupKey::ScopeTo(_) => None,

@@ -1,7 +1,7 @@
 //! Builds the search condition for a group of both sides.
 
 use highwater_analysis::diff::DiffGroup;
-use highwater_analysis::{GroupKey, Lifetime};
+use highwater_analysis::{GroupKey, Lifetime, Origin};
 
 use crate::gui::filter::condition::is;
 
@@ -18,8 +18,8 @@ pub(super) fn of_group(group: &DiffGroup, keys: &[GroupKey]) -> Option<[String; 
 
 fn term(key: GroupKey, value: &str) -> Option<String> {
     match key {
-        GroupKey::Phase if value == NONE => None,
-        GroupKey::Category | GroupKey::Phase => Some(format!("{}={value}", key.name())),
+        GroupKey::Category => Some(format!("{}={value}", key.name())),
+        GroupKey::Phase => Some(format!("{}={}", key.name(), Origin::word_of(value)?)),
         GroupKey::Pool => is(key.name(), value),
         GroupKey::Step | GroupKey::Stream => value.parse::<u64>().is_ok().then(|| format!("{}={value}", key.name())),
         GroupKey::Size => Some(format!("size={}", value.replace(' ', ""))),
@@ -66,7 +66,7 @@ mod tests {
             let diff = Diff::of(asked, moments, &query);
             for group in &diff.groups {
                 let Some(words) = of_group(group, &[*key]) else {
-                    assert!(matches!(key, GroupKey::Frame | GroupKey::Step | GroupKey::Phase), "{key:?} {group:?}");
+                    assert!(matches!(key, GroupKey::Frame | GroupKey::Step), "{key:?} {group:?}");
                     continue;
                 };
                 for (side, trace) in [&a, &b].into_iter().enumerate() {

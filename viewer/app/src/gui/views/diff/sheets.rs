@@ -154,28 +154,16 @@ impl Sheet {
     /// The phases of both, step by step.
     pub(super) fn of_phases(comparison: &Comparison) -> Self {
         let row = |pair: &PhasePair| {
-            let any = pair.a.as_ref().or(pair.b.as_ref());
-            let step = |row: &Option<_>| row.as_ref().map(|row: &highwater_analysis::phases::PhaseRow| row.step);
-            let step = match (step(&pair.a), step(&pair.b)) {
-                (Some(Some(a)), Some(Some(b))) if a != b => format!("{a} and {b}"),
-                (Some(Some(step)), _) | (_, Some(Some(step))) => step.to_string(),
-                _ => "-".to_owned(),
-            };
             let peaks = [&pair.a, &pair.b].map(|row| row.as_ref().map(|row| row.peak_bytes));
-            // A phase missing on one side does not count as 0 there.
-            let delta = match peaks {
-                [Some(a), Some(b)] => Value::Delta(i128::from(b) - i128::from(a)),
-                _ => Value::Nothing,
-            };
             let change = Change::of(peaks.map(|peak| peak.unwrap_or(0)), peaks.map(|peak| u64::from(peak.is_some())));
             let value = |peak: Option<u64>| peak.map_or(Value::Nothing, Value::Bytes);
             vec![
-                Value::Text(step),
-                Value::Text(any.map_or_else(String::new, |row| row.phase.to_string())),
+                Value::Text(pair.steps().unwrap_or_else(|| "-".to_owned())),
+                Value::Text(pair.phase().map_or_else(String::new, |phase| phase.to_string())),
                 Value::Change(change),
                 value(peaks[0]),
                 value(peaks[1]),
-                delta,
+                pair.delta().map_or(Value::Nothing, Value::Delta),
             ]
         };
         const PEAK_A: Column = number("A's peak", "The peak of this phase in A.");

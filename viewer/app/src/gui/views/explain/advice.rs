@@ -137,10 +137,9 @@ pub(super) fn removals_ui(ui: &mut Ui, explained: &Explained, state: &mut TableS
         let removal = row.checked_sub(1).and_then(|row| removals.get(row));
         match (column, removal) {
             (0, None) => "nothing, as recorded".into(),
-            (0, Some(removal)) => Cell {
-                swatch: Some(theme::category(removal.cause.category)),
-                ..explained.cause_name(&removal.cause).into()
-            },
+            (0, Some(removal)) => {
+                Cell { swatch: Some(theme::category(removal.cause.category)), ..removal.cause.name().into() }
+            }
             (1, None) => Cell::default(),
             (1, Some(removal)) => format_bytes(removal.bytes_at_peak).into(),
             (2, _) => {

@@ -3,7 +3,7 @@
 use eframe::egui::{
     Color32, FontId, Painter, Rect, Role, Sense, Stroke, StrokeKind, TextFormat, Ui, WidgetInfo, pos2, text, vec2,
 };
-use highwater_analysis::explain::{Composition, PeakPiece};
+use highwater_analysis::explain::{Cause, Composition, PeakPiece};
 use highwater_analysis::{Filter, Moment};
 use highwater_snapshots::units::{format_bytes, format_count};
 
@@ -129,7 +129,7 @@ fn base(peak: &Moment) -> String {
 
 /// The share of a piece in that total; `None` for pieces that are not live blocks.
 fn part_of(piece: PeakPiece, bytes: u64, peak: &Moment) -> Option<String> {
-    matches!(piece, PeakPiece::Blocks { .. }).then(|| share(bytes, peak.bytes))
+    matches!(piece, PeakPiece::Blocks(_)).then(|| share(bytes, peak.bytes))
 }
 
 fn is_in_force(condition: &str, filter: &Filter) -> bool {
@@ -140,7 +140,7 @@ fn is_in_force(condition: &str, filter: &Filter) -> bool {
 fn looks(composition: &Composition, shades: &Shades) -> Vec<(PeakPiece, u64, Color32)> {
     let (mut last, mut colour) = (None, theme::NEUTRAL);
     let look = |(piece, bytes): &(PeakPiece, u64)| {
-        let PeakPiece::Blocks { category, .. } = piece else { return (*piece, *bytes, shades.bar) };
+        let PeakPiece::Blocks(Cause { category, .. }) = piece else { return (*piece, *bytes, shades.bar) };
         colour = if last == Some(*category) { theme::edge(colour) } else { theme::category(*category) };
         last = Some(*category);
         (*piece, *bytes, colour)
@@ -158,7 +158,7 @@ fn paint(painter: &Painter, rect: Rect, (piece, colour): (PeakPiece, Color32), s
     let line = Stroke::new(1.0, shades.faint);
     let steps = |length: f32| (0..=(length / PERIOD) as usize).map(|step| step as f32 * PERIOD);
     match piece {
-        PeakPiece::Blocks { .. } => {}
+        PeakPiece::Blocks(_) => {}
         PeakPiece::Rounding => {
             for x in steps(inner.width()) {
                 painter.vline(inner.left() + x, inner.y_range(), line);

@@ -2,12 +2,11 @@
 
 use std::sync::{Arc, Weak};
 
-use highwater_analysis::explain::{Cause, Composition, ExplainQuery, ExplainedGroup, Origin, PeakPiece};
+use highwater_analysis::explain::{Composition, ExplainQuery, ExplainedGroup};
 use highwater_analysis::frames::short_stack;
-use highwater_analysis::lifetime::phase_of;
 use highwater_analysis::phases::reached_elsewhere;
 use highwater_analysis::{Explanation, Filter, GroupKey, Metric, Moment};
-use highwater_snapshots::{BlockId, DeviceId, Phase, Trace};
+use highwater_snapshots::Trace;
 
 use crate::answers::explanation::explain;
 use crate::figures::moment::elsewhere_text;
@@ -63,17 +62,6 @@ pub(super) struct Asked {
     pub(super) key: Key,
 }
 
-/// Shown as the phase of blocks that were live before the recording.
-const BEFORE_RECORDING: &str = "before the recording";
-
-/// Whether all blocks of a device attributed to setup were live before the recording.
-fn is_only_before(trace: &Trace, device: DeviceId) -> bool {
-    (0..trace.blocks.len()).filter(|row| trace.blocks.device[*row] == device).all(|row| {
-        let block = trace.blocks.get(BlockId(row as u32));
-        block.is_baseline() || phase_of(trace, &block) != Phase::Setup
-    })
-}
-
 /// A group of blocks as a row.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
@@ -93,7 +81,7 @@ pub(super) struct Row {
 }
 
 impl Row {
-    fn of(trace: &Trace, group: &ExplainedGroup, (peak, is_before): (&Moment, bool), keys: &[GroupKey]) -> Self {
+    fn of(trace: &Trace, group: &ExplainedGroup, peak: &Moment, keys: &[GroupKey]) -> Self {
         let mut names = group.key.clone();
         for (name, key) in names.iter_mut().zip(keys) {
             match key {
@@ -102,9 +90,6 @@ impl Row {
                     *name = lines.iter().map(|line| short_line(line)).collect::<Vec<_>>().join(" < ");
                 }
                 GroupKey::Frame => *name = short_line(name),
-                GroupKey::Phase if is_before && name == Phase::Setup.name() => {
-                    BEFORE_RECORDING.clone_into(name);
-                }
                 _ => {}
             }
         }
@@ -133,19 +118,9 @@ pub(super) struct Explained {
     pub(super) bytes: u64,
     /// A note on other moments with the same peak.
     pub(super) elsewhere: Option<String>,
-    /// Whether all that counts as made in setup was live before the recording.
-    is_before: bool,
 }
 
 impl Explained {
-    /// The name of a part of the peak.
-    pub(super) fn cause_name(&self, cause: &Cause) -> String {
-        if cause.phase == Phase::Setup && self.is_before {
-            return PeakPiece::Blocks { category: cause.category, origin: Origin::BeforeRecording }.name();
-        }
-        cause.name(self.explanation.peak.has_phase)
-    }
-
     /// Answers `asked`; `None` if cancelled.
     pub(super) fn of(asked: Asked, cancel: &Cancel) -> Option<Self> {
         let Asked { recording, key } = asked;
@@ -160,11 +135,9 @@ impl Explained {
         let position = explanation.peak.position();
         let composition = Composition::at(trace, &index.series, &index.live, position);
         let groups = std::mem::take(&mut explanation.groups);
-        let is_before = is_only_before(trace, index.device);
-        let of_peak = (&explanation.peak, is_before);
-        let rows: Vec<Row> = groups.iter().map(|group| Row::of(trace, group, of_peak, &keys)).collect();
+        let rows: Vec<Row> = groups.iter().map(|group| Row::of(trace, group, &explanation.peak, &keys)).collect();
         let bytes = rows.iter().map(|row| row.bytes).sum::<u64>() + explanation.rest_bytes;
         let elsewhere = elsewhere_text(&reached_elsewhere(trace, &explanation.peak));
-        Some(Self { key, explanation, composition, rows, bytes, elsewhere, is_before })
+        Some(Self { key, explanation, composition, rows, bytes, elsewhere })
     }
 }

@@ -90,7 +90,7 @@ fn the_pieces_of_the_bar_add_up_and_a_click_on_one_shows_only_its_blocks_and_the
     harness.get_by_label("rounding: 24 B (24 B)");
     harness.get_by_label("parameter from before the recording: 1000 B (1,000 B), 12% of 7.82 KiB requested").click();
     settle(&mut harness);
-    assert_eq!(last_wish(&harness), Some(Action::Only("category=parameter lifetime=always,before".to_owned())));
+    assert_eq!(last_wish(&harness), Some(Action::Only("category=parameter phase=before".to_owned())));
     press(&mut harness, "Only blocks of gradient from backward");
     let Some(Action::Only(condition)) = last_wish(&harness) else { panic!("it asks for a condition") };
     harness.state_mut().narrow(&condition);

@@ -5,7 +5,7 @@ use eframe::egui::{
 };
 use highwater_analysis::pools::BlockPool;
 use highwater_analysis::tree::{NodeId, Part};
-use highwater_analysis::{GroupKey, Lifetime, Tree, TreeKey};
+use highwater_analysis::{GroupKey, Lifetime, Origin, Tree, TreeKey};
 use highwater_snapshots::Category;
 use highwater_snapshots::line_text::LineText;
 use highwater_snapshots::units::{format_bytes, format_count};
@@ -109,9 +109,9 @@ pub(super) fn colour(answer: &Answer, what: What) -> Color32 {
             let category = trace.blocks.category.get(block.0 as usize).copied().unwrap_or(Category::Unknown);
             theme::instance(theme::category(category), block.0 as usize)
         }
-        Part::All | Part::Beside(_) | Part::Line(None) | Part::Step(None) => theme::NEUTRAL,
+        Part::Phase(Origin::Phase(phase)) => theme::entry(phase as usize, 6),
+        Part::All | Part::Beside(_) | Part::Line(None) | Part::Step(None) | Part::Phase(_) => theme::NEUTRAL,
         Part::Line(Some(_)) if is_stack => theme::instance(theme::role(node.role), id.0 as usize),
-        Part::Phase(phase) => theme::entry(phase as usize, 6),
         Part::Lifetime(lifetime) => theme::entry(lifetime as usize, Lifetime::ALL.len()),
         Part::Pool(BlockPool::Shared(pool)) => theme::entry(pool as usize, 2),
         // Equal names have equal colours at every moment.

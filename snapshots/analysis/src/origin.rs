@@ -1,0 +1,98 @@
+//! The phase in which a block was allocated, including what is not a phase: before the recording, or without phases.
+
+use highwater_snapshots::Phase;
+use highwater_snapshots::trace::{Block, Trace};
+
+/// When a block was allocated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Origin {
+    /// Before the recording.
+    BeforeRecording,
+    /// In this phase.
+    Phase(Phase),
+    /// In the recording, which has no phases.
+    Unmarked,
+}
+
+impl Origin {
+    /// Number of origins.
+    pub const COUNT: usize = Phase::ALL.len() + 2;
+
+    /// Every origin, in the order of their codes.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let phases = Phase::ALL.iter().map(|&phase| Self::Phase(phase));
+        std::iter::once(Self::BeforeRecording).chain(phases).chain([Self::Unmarked])
+    }
+
+    /// The origin of `block`.
+    pub fn of(trace: &Trace, block: &Block) -> Self {
+        match block.is_baseline() {
+            true => Self::BeforeRecording,
+            false if trace.spans.is_all_setup() => Self::Unmarked,
+            false => Self::Phase(trace.spans.at(block.alloc).map_or(Phase::Other, |span| span.phase)),
+        }
+    }
+
+    /// A number below [`Origin::COUNT`].
+    pub fn code(self) -> usize {
+        match self {
+            Self::BeforeRecording => 0,
+            Self::Phase(phase) => phase as usize + 1,
+            Self::Unmarked => Self::COUNT - 1,
+        }
+    }
+
+    /// The origin with this code; [`Phase::Other`] if there is none.
+    pub fn from_code(code: usize) -> Self {
+        Self::all().nth(code).unwrap_or(Self::Phase(Phase::Other))
+    }
+
+    /// The name for tables and legends.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Phase(phase) => phase.name(),
+            Self::BeforeRecording => "before the recording",
+            Self::Unmarked => "(none)",
+        }
+    }
+
+    /// The word for it in conditions.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Phase(phase) => phase.name(),
+            Self::BeforeRecording => "before",
+            Self::Unmarked => "none",
+        }
+    }
+
+    /// The word for the origin with this display name.
+    pub fn word_of(name: &str) -> Option<&'static str> {
+        Self::all().find(|origin| origin.name() == name).map(Self::word)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use highwater_snapshots::text::trace_from_text;
+
+    #[test]
+    fn codes_names_and_words_are_those_of_one_origin() {
+        assert_eq!(Origin::all().count(), Origin::COUNT);
+        for (code, origin) in Origin::all().enumerate() {
+            assert_eq!((origin.code(), Origin::from_code(code)), (code, origin));
+            assert_eq!(Origin::word_of(origin.name()), Some(origin.word()));
+        }
+    }
+
+    #[test]
+    fn only_blocks_allocated_in_a_recording_with_phases_have_one() {
+        let origins = |text: &str| -> Vec<&str> {
+            let trace = trace_from_text(text).expect("the text is a trace");
+            trace.blocks.ids().map(|id| Origin::of(&trace, &trace.blocks.get(id)).name()).collect()
+        };
+        assert_eq!(origins("baseline a 10\nalloc b 10"), ["before the recording", "(none)"]);
+        let marked = "baseline a 10\nalloc b 10\nstep 0\nphase forward\nalloc c 10";
+        assert_eq!(origins(marked), ["before the recording", "setup", "forward"]);
+    }
+}
