@@ -8,8 +8,7 @@ use highwater_snapshots::trace::DeviceFacts;
 use serde_json::Value;
 
 use crate::binary::{folder, highwater, names, refused, stderr, stdout};
-use crate::oom::crowded;
-use crate::sample::{answer, json, trace};
+use crate::sample::{answer, crowded, json, trace};
 
 fn check(trace: Trace, words: &str, expected: &Expect) {
     expected.assert_eq(&answer(trace, words).unwrap());

@@ -10,7 +10,7 @@ use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::trace::DeviceFacts;
 use serde_json::Value;
 
-use crate::sample::{answer, answer_on_terminal, json, trace};
+use crate::sample::{answer, answer_on_terminal, crowded, json, trace};
 
 const MIB: u64 = 1 << 20;
 
@@ -194,21 +194,6 @@ fn sizes_that_differ_by_little_do_not_read_the_same() {
     {
         assert!(text.contains(row), "{text}");
     }
-}
-
-/// A device of 70 MiB on which a request of 20 MiB fails, though 24 MiB are free: and once more after that.
-pub(super) fn crowded() -> Trace {
-    let alloc = |name| format!("alloc {name} 8388608 activation #op_{name} @net.{name} < op_{name} < forward < main\n");
-    let mut text = "step 0\nphase forward\nsegment_alloc 0x0 67108864\n".to_owned();
-    text.extend("abcdefgh".chars().map(alloc));
-    text += "free a\nfree d\nfree g\noom 20971520 free=6291456 #matmul @net.fc < matmul < forward < main\n\
-             oom 20971520 free=6291456\n";
-    let mut trace = trace_from_text(&text).unwrap();
-    for row in 0..trace.blocks.len() {
-        trace.blocks.address[row] = row as u64 * 8_388_608;
-    }
-    trace.devices = vec![DeviceFacts { capacity_bytes: 70 << 20, ..DeviceFacts::default() }];
-    trace
 }
 
 #[test]

@@ -226,3 +226,18 @@ pub(crate) fn shell_words(text: &str) -> Vec<String> {
 pub(crate) fn json(trace: Trace, words: &str) -> Value {
     serde_json::from_str(&answer(trace, words).unwrap()).unwrap()
 }
+
+/// A device of 70 MiB on which a request of 20 MiB fails, though 24 MiB are free: and once more after that.
+pub(super) fn crowded() -> Trace {
+    let alloc = |name| format!("alloc {name} 8388608 activation #op_{name} @net.{name} < op_{name} < forward < main\n");
+    let mut text = "step 0\nphase forward\nsegment_alloc 0x0 67108864\n".to_owned();
+    text.extend("abcdefgh".chars().map(alloc));
+    text += "free a\nfree d\nfree g\noom 20971520 free=6291456 #matmul @net.fc < matmul < forward < main\n\
+             oom 20971520 free=6291456\n";
+    let mut trace = trace_from_text(&text).unwrap();
+    for row in 0..trace.blocks.len() {
+        trace.blocks.address[row] = row as u64 * 8_388_608;
+    }
+    trace.devices = vec![DeviceFacts { capacity_bytes: 70 << 20, ..DeviceFacts::default() }];
+    trace
+}
