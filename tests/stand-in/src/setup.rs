@@ -84,7 +84,7 @@ impl Setup {
         self.variable(DRIVER_VARIABLE, format!("{major}.{minor}"))
     }
 
-    /// The first so many proposals for each matrix product are refused when they are run.
+    /// Number of proposed algorithms of each matrix product that fail when they are run; later ones succeed.
     #[must_use]
     pub fn refused_proposals(self, count: u64) -> Self {
         self.variable(REFUSED_VARIABLE, count.to_string())

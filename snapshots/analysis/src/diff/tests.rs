@@ -172,7 +172,7 @@ fn a_line_matches_one_of_another_folder_only_if_the_programs_have_most_functions
     let lines = |b: &str| lines(&diff(&first, b, &[GroupKey::Frame]));
     let copied = lines(&program("/home/me/gpt2", &["norm", "forward", "attend"]));
     assert!(copied.len() == 3 && copied.iter().all(|line| line.ends_with("lines moved")), "{copied:?}");
-    let edited = lines(&program("/work/gpt", &["load", "save", "forward"]));
+    let edited = lines(&program("/srv/gpt", &["load", "save", "forward"]));
     assert_eq!(edited.iter().filter(|line| line.ends_with("lines moved")).count(), 1, "{edited:?}");
     let other = lines(&program("/home/me/cnn", &["load", "save", "forward"]));
     assert!(other.len() == 6 && other.iter().all(|line| line.contains("only in")), "{other:?}");
