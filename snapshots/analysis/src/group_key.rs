@@ -91,6 +91,13 @@ impl fmt::Display for GroupKey {
     }
 }
 
+/// A star for the name of a module that is entirely a number, as layers have; names that only contain a number may mean
+/// different things.
+pub(super) fn layer_pattern(name: &str) -> &str {
+    let is_number = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
+    if is_number { "*" } else { name }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 
-use highwater_snapshots::ids::BlockId;
+use highwater_snapshots::ids::{BlockId, ScopeId};
+use highwater_snapshots::intern::Interner;
 use highwater_snapshots::trace::Trace;
 
 use super::coder::Coder;
-use super::group_key::GroupKey;
+use super::group_key::{GroupKey, layer_pattern};
 
 /// Blocks that share the values of all keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +35,25 @@ pub struct Holders {
     pub rest_bytes: u64,
 }
 
+/// Module paths in which a star stands for the number of a layer.
+#[derive(Default)]
+struct Layers {
+    names: Interner<String>,
+    code_of: HashMap<ScopeId, u64>,
+}
+
+impl Layers {
+    fn code(&mut self, trace: &Trace, scope: ScopeId) -> u64 {
+        let names = &mut self.names;
+        *self.code_of.entry(scope).or_insert_with(|| {
+            let mut parts: Vec<&str> = trace.tables.scope_names(scope).map(layer_pattern).collect();
+            parts.reverse();
+            let path = if parts.is_empty() { "(none)".to_owned() } else { parts.join(".") };
+            u64::from(names.intern(path))
+        })
+    }
+}
+
 /// The sums of a group.
 #[derive(Default)]
 struct Sum {
@@ -42,13 +62,18 @@ struct Sum {
 }
 
 impl Holders {
-    /// Groups `blocks` by `keys` and lists the `top` largest groups.
+    /// Groups `blocks` by `keys` and lists the `top` largest groups. Modules of all layers are one: `blocks.*.mlp`.
     pub fn of(trace: &Trace, blocks: &[BlockId], keys: &[GroupKey], top: usize) -> Self {
         let mut coder = Coder::new(trace);
+        let mut layers = Layers::default();
         let mut sums: HashMap<Vec<u64>, Sum> = HashMap::new();
         for &id in blocks {
             let block = trace.blocks.get(id);
-            let code: Vec<u64> = keys.iter().map(|key| coder.code(&block, *key)).collect();
+            let code = |key: &GroupKey| match key {
+                GroupKey::Scope => layers.code(trace, block.scope),
+                key => coder.code(&block, *key),
+            };
+            let code: Vec<u64> = keys.iter().map(code).collect();
             let sum = sums.entry(code).or_default();
             sum.bytes += block.allocated;
             sum.blocks.push(id);
@@ -59,8 +84,11 @@ impl Holders {
         let rest = rows.split_off(top.min(rows.len()));
         let holder = |(code, Sum { bytes, blocks }): (Vec<u64>, Sum)| {
             // Names are built only for listed groups: a recording may have a million stacks.
-            let key = keys.iter().zip(code).map(|(key, code)| coder.label(*key, code)).collect();
-            Holder { key, bytes, blocks }
+            let label = |(key, code): (&GroupKey, u64)| match key {
+                GroupKey::Scope => layers.names.rows()[code as usize].clone(),
+                key => coder.label(*key, code),
+            };
+            Holder { key: keys.iter().zip(code).map(label).collect(), bytes, blocks }
         };
         Self {
             keys: keys.to_vec(),

@@ -41,10 +41,11 @@ pub(crate) fn is_python(file: &str) -> bool {
 }
 
 /// Python packages that count as frameworks: PyTorch and the packages between it and models.
-const PYTHON_FRAMEWORKS: &[&str] = &["torch/", "torchgen/", "functorch/", "torch_xla/", "triton/", "numpy/", "einops/"];
+const PYTHON_FRAMEWORKS: &[&str] =
+    &["torch/", "torchgen/", "functorch/", "torch_xla/", "triton/", "numpy/", "einops/", "highwater/"];
 
 /// Path fragments of such code outside a package folder.
-const PYTHON_FRAMEWORK_PATHS: &[&str] = &["/pytorch/torch/", "/torchinductor_", "<frozen "];
+const PYTHON_FRAMEWORK_PATHS: &[&str] = &["/pytorch/torch/", "/python/highwater/_", "/torchinductor_", "<frozen "];
 
 /// Path fragments of libraries that are run from a checkout, such as an editable installation: the folder of the
 /// repository around that of its package.

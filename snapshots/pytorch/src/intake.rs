@@ -5,7 +5,9 @@ use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 
-use super::raw::{Action, BlockState, Extras, RawAnnotation, RawBlock, RawEvent, RawFrame, RawSegment, RawSnapshot};
+use super::raw::{
+    Action, BlockState, Extras, RawAnnotation, RawBlock, RawEvent, RawFrame, RawSegment, RawSnapshot, RawTensor,
+};
 use super::sequences::Sequences;
 use highwater_snapshots::error::Problem;
 use highwater_snapshots::ids::StringId;
@@ -321,6 +323,16 @@ impl Intake {
     /// Adds an allocator setting.
     pub fn setting(&mut self, name: impl Into<String>, value: impl Into<String>) {
         self.raw.settings.push((name.into(), value.into()));
+    }
+
+    /// Adds a fact about the recorded program.
+    pub fn run_value(&mut self, name: impl Into<String>, value: impl Into<String>) {
+        self.raw.run.values.push((name.into(), value.into()));
+    }
+
+    /// Adds a tensor that was live at the time of the snapshot.
+    pub fn run_tensor(&mut self, tensor: RawTensor) {
+        self.raw.run.tensors.push(tensor);
     }
 
     /// Sets the string that this program embedded in the file when it wrote it.

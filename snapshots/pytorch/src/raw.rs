@@ -35,8 +35,46 @@ pub struct RawSnapshot {
     pub settings: Vec<(String, String)>,
     /// The string under the key `highwater`, written by this program when it exported the snapshot.
     pub highwater: Option<String>,
+    /// What Highwater's Python package added under the key `highwater_run`.
+    pub run: RunFacts,
     /// What could not be read or interpreted.
     pub problems: Vec<Problem>,
+}
+
+/// Facts about the recorded program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunFacts {
+    /// Names and values, such as `rank` and `3`.
+    pub values: Vec<(String, String)>,
+    /// Tensors that were live when they were listed.
+    pub tensors: Vec<RawTensor>,
+}
+
+impl RunFacts {
+    /// Returns the value of `name`; `None` if there is none.
+    pub fn value(&self, name: &str) -> Option<&str> {
+        self.values.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Returns the value of `name` as a number; `None` if there is none.
+    pub fn number<N: std::str::FromStr>(&self, name: &str) -> Option<N> {
+        self.value(name)?.parse().ok()
+    }
+}
+
+/// A tensor that was live at the time of the snapshot, or before.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RawTensor {
+    /// Address of its storage.
+    pub address: u64,
+    /// Size of its storage.
+    pub bytes: u64,
+    /// The time since 1970 at which it was listed; 0 at the time of the snapshot.
+    pub time_us: u64,
+    /// Its category: `parameter`, `gradient`, `buffer`, `optimizer_state`.
+    pub category: String,
+    /// Its name in the model: `blocks.0.fc.weight`; for optimizer state, followed by the name of the state.
+    pub name: String,
 }
 
 /// A frame as stored in the file.

@@ -14,6 +14,7 @@ pub use events::Events;
 pub use facts::{DeviceFacts, HEAP_DEVICE, Header, PINNED_DEVICE, PINNED_DRIVER, Trust};
 pub use segments::{Segment, SegmentRole, Segments};
 pub use spans::{Span, Spans};
+pub use step_names::{TAGGED_PHASE, TAGGED_STEP};
 
 use crate::error::Problem;
 use crate::event::{EventKind, Oom, What};
@@ -241,6 +242,12 @@ impl Trace {
     /// Returns whether the name of annotation `name` is a step's or a phase's.
     pub fn names_step_or_phase(&self, name: StringId) -> bool {
         step_names::Meaning::of(self.tables.string(name)) != step_names::Meaning::default()
+    }
+
+    /// Returns whether annotation `name` is made from tags of allocations: it says no more than steps and phases do.
+    pub fn is_tag(&self, name: StringId) -> bool {
+        let name = self.tables.string(name);
+        name.starts_with(TAGGED_STEP) || name.starts_with(TAGGED_PHASE)
     }
 
     /// The facts of a device, if the recording has them.

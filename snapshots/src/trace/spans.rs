@@ -2,15 +2,16 @@
 //!
 //! They are computed from the step and phase events if there are any, else from the annotations, by these rules:
 //!
-//! - **Steps** are the annotations named as steps: first by `torch.profiler`'s spelling, else by words, else guessed
-//!   ones; `step_names` defines the names. Of nested annotations the outermost counts; if two overlap, the earlier ends
+//! - **Steps** are the annotations named as steps: first by tags of allocations, else by `torch.profiler`'s spelling, else
+//!   by words, else guessed ones; `step_names` defines the names. Of nested annotations the outermost counts; if two overlap, the earlier ends
 //!   where the later begins.
 //! - **Steps by the optimizer.** If no annotation is a step, a step ends where an outermost optimizer annotation ends.
 //!   Steps are numbered from 0; events after the last end are one more step, and a step without events is left out. The
 //!   first begins with the first phase annotation if a forward comes before any optimizer, else with the first event,
 //!   since the end of setup is unknown.
 //! - **Phase** at an event: the phase of the innermost annotation around it that is named as one. If two overlap, the
-//!   later counts as the inner one. Annotations made by the program take precedence over guessed ones.
+//!   later counts as the inner one. Tags take precedence over other
+//!   annotations made by the program, and these over guessed ones.
 //! - **Elsewhere** the phase is [`Phase::Other`], but [`Phase::Setup`] before the first step.
 //! - An event outside all step annotations has no step. The device of an annotation does not matter.
 //!
@@ -46,6 +47,7 @@ pub struct Spans {
     rows: Vec<Span>,
     is_guessed: bool,
     names_steps: bool,
+    is_tagged: bool,
 }
 
 /// An annotation that is a step.
@@ -56,11 +58,19 @@ struct StepRange {
     end: u32,
 }
 
+/// How sure a step or a phase is, least first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Source {
+    Guess,
+    Name,
+    Tag,
+}
+
 /// An annotation that is a phase.
 #[derive(Clone, Copy, Debug)]
 struct PhaseRange {
     phase: Phase,
-    is_guessed: bool,
+    source: Source,
     first: u32,
     end: u32,
 }
@@ -102,7 +112,7 @@ impl Spans {
         if current.first < current.end {
             rows.push(current);
         }
-        Self { rows, is_guessed: false, names_steps }
+        Self { rows, is_guessed: false, names_steps, is_tagged: false }
     }
 
     /// Reads the spans of `events` events off annotations, by the rules above; `None` if no annotation says anything.
@@ -112,6 +122,7 @@ impl Spans {
         let mut names = HashMap::new();
         let mut steps: Vec<(bool, StepName, StepRange)> = Vec::new();
         let mut phases = Vec::new();
+        let mut is_tagged = false;
         for annotation in annotations {
             let Annotation { name, is_guessed, .. } = *annotation;
             let (first, end) = (annotation.first.0.min(events), annotation.end.0.min(events));
@@ -120,19 +131,25 @@ impl Spans {
             }
             let meaning = names.entry(name).or_insert_with(|| Meaning::of(tables.string(name)));
             if let Some(named) = meaning.step.filter(|_| first < end) {
-                let (StepName::Profiler(step) | StepName::Worded(step)) = named;
+                let (StepName::Tag(step) | StepName::Profiler(step) | StepName::Worded(step)) = named;
                 steps.push((is_guessed, named, StepRange { step, first, end }));
             }
             if let Some(phase) = meaning.phase {
-                phases.push(PhaseRange { phase, is_guessed, first, end });
+                let source = match (is_guessed, meaning.is_tag) {
+                    (true, _) => Source::Guess,
+                    (false, false) => Source::Name,
+                    (false, true) => Source::Tag,
+                };
+                phases.push(PhaseRange { phase, source, first, end });
             }
+            is_tagged |= meaning.is_tag;
         }
         let steps = Steps::from_names(&steps).or_else(|| Steps::from_optimizer(&phases, events)).unwrap_or_default();
         phases.retain(|range| range.first < range.end);
         if events == 0 || (steps.rows.is_empty() && phases.is_empty()) {
             return None;
         }
-        Some(Self::from_ranges(&steps, &phases, events))
+        Some(Self { is_tagged, ..Self::from_ranges(&steps, &phases, events) })
     }
 
     /// The spans by steps and phases, both in the order of their first events.
@@ -147,11 +164,11 @@ impl Spans {
         let mut phases_left = phases.iter().enumerate().peekable();
         // The innermost is on top. Annotations that have ended are removed when they reach the top.
         let mut open = BinaryHeap::new();
-        let mut spans = Self { rows: Vec::new(), is_guessed: false, names_steps: steps.is_named };
+        let mut spans = Self { names_steps: steps.is_named, ..Self::default() };
         for bound in bounds.windows(2) {
             let (first, end) = (bound[0], bound[1]);
             while let Some((order, range)) = phases_left.next_if(|(_, range)| range.first <= first) {
-                open.push((!range.is_guessed, range.first, Reverse(range.end), order));
+                open.push((range.source, range.first, Reverse(range.end), order));
             }
             while open.peek().is_some_and(|(_, _, Reverse(end), _)| *end <= first) {
                 open.pop();
@@ -166,7 +183,8 @@ impl Spans {
                 None if first < first_step => Phase::Setup,
                 None => Phase::Other,
             };
-            spans.is_guessed |= range.is_some_and(|range| range.is_guessed) || (step.is_some() && steps.is_guessed);
+            spans.is_guessed |=
+                range.is_some_and(|range| range.source == Source::Guess) || (step.is_some() && steps.is_guessed);
             match spans.rows.last_mut() {
                 Some(last) if (last.step, last.phase) == (step, phase) => last.end = EventId(end),
                 _ => spans.rows.push(Span { step, phase, first: EventId(first), end: EventId(end) }),
@@ -178,6 +196,11 @@ impl Spans {
     /// Whether steps or phases were guessed from stacks, not marked by the program.
     pub fn are_guessed(&self) -> bool {
         self.is_guessed
+    }
+
+    /// Whether steps and phases come from tags of allocations.
+    pub fn are_tagged(&self) -> bool {
+        self.is_tagged
     }
 
     /// Whether something is a step by itself: an event, or the name of an annotation. Else steps, if there are any, are
@@ -221,11 +244,14 @@ impl Spans {
 impl Steps {
     /// The steps by their names: the surest kind of which there is any. `None` if there is none at all.
     fn from_names(named: &[(bool, StepName, StepRange)]) -> Option<Self> {
-        let kinds = [(false, true), (false, false), (true, true), (true, false)];
-        kinds.into_iter().find_map(|(is_guessed, is_profiler)| {
-            let of_kind = named.iter().filter(|(guessed, name, _)| {
-                *guessed == is_guessed && matches!(name, StepName::Profiler(_)) == is_profiler
-            });
+        // The surest kind first.
+        let kind = |is_guessed: bool, name: StepName| match name {
+            StepName::Tag(_) => 0,
+            StepName::Profiler(_) => 1 + 2 * usize::from(is_guessed),
+            StepName::Worded(_) => 2 + 2 * usize::from(is_guessed),
+        };
+        (0..=4).find_map(|wanted| {
+            let of_kind = named.iter().filter(|(is_guessed, name, _)| kind(*is_guessed, *name) == wanted);
             let mut rows: Vec<StepRange> = Vec::new();
             for (.., next) in of_kind {
                 match rows.last_mut() {
@@ -235,15 +261,16 @@ impl Steps {
                 }
                 rows.push(*next);
             }
-            (!rows.is_empty()).then_some(Self { rows, is_guessed, is_named: true })
+            (!rows.is_empty()).then_some(Self { rows, is_guessed: wanted > 2, is_named: true })
         })
     }
 
     /// Returns the steps that end with the outermost optimizer annotations; `None` if there is no such annotation.
     fn from_optimizer(phases: &[PhaseRange], events: u32) -> Option<Self> {
         let of_optimizer = |range: &&PhaseRange| range.phase == Phase::Optimizer;
-        let is_guessed = !phases.iter().filter(of_optimizer).any(|range| !range.is_guessed);
-        let mut optimizer = phases.iter().filter(of_optimizer).filter(|range| range.is_guessed == is_guessed);
+        let is_guess = |range: &&PhaseRange| range.source == Source::Guess;
+        let is_guessed = phases.iter().filter(of_optimizer).all(|range| is_guess(&range));
+        let mut optimizer = phases.iter().filter(of_optimizer).filter(|range| is_guess(range) == is_guessed);
         let mut reach = *optimizer.next()?;
         let begins_with = phases.first().map_or(0, |range| range.first);
         let mut before = phases.iter().take_while(|range| range.first < reach.first);

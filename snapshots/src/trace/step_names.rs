@@ -3,6 +3,9 @@
 //! A name is taken apart into words: runs of letters or of digits, without regard to case; a capital within a run
 //! begins a new word as in `ForwardPass`. Of a very long name only the beginning counts.
 //!
+//! **Tags.** `highwater.step#7` and `highwater.phase#backward`, which are made from the tags of allocations, outweigh all
+//! other names.
+//!
 //! **Step.** `ProfilerStep#7`, as `torch.profiler` names its steps, is step 7. Less surely, a word `step`,
 //! `iteration`, `iter` or `batch` followed by a number is: `step 3`, `train_step_3`, `iteration: 7`, `## step 4 ##`;
 //! but not in a name that says a phase, as `forward step 3` does.
@@ -20,16 +23,25 @@ pub(super) struct Meaning {
     pub(super) step: Option<StepName>,
     /// The phase that it is: forward, backward, optimizer or zero_grad.
     pub(super) phase: Option<Phase>,
+    /// Whether it is made from tags of allocations.
+    pub(super) is_tag: bool,
 }
 
 /// The number of a step, and how sure it is that it is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StepName {
+    /// By tags of allocations.
+    Tag(u32),
     /// By `torch.profiler`'s own spelling.
     Profiler(u32),
     /// By words.
     Worded(u32),
 }
+
+/// Beginnings of the names of annotations that are made from tags of allocations.
+pub const TAGGED_STEP: &str = "highwater.step#";
+/// See [`TAGGED_STEP`].
+pub const TAGGED_PHASE: &str = "highwater.phase#";
 
 /// So many characters of a name count.
 const MOST_CHARACTERS: usize = 500;
@@ -38,8 +50,15 @@ impl Meaning {
     /// Returns what `name` denotes.
     pub(super) fn of(name: &str) -> Self {
         let name = name.char_indices().nth(MOST_CHARACTERS).map_or(name, |(end, _)| &name[..end]);
-        if let Some(number) = name.strip_prefix("ProfilerStep#").and_then(|number| number.parse().ok()) {
-            return Self { step: Some(StepName::Profiler(number)), phase: None };
+        let step = |prefix: &str| name.strip_prefix(prefix).and_then(|number| number.parse().ok());
+        if let Some(number) = step(TAGGED_STEP) {
+            return Self { step: Some(StepName::Tag(number)), phase: None, is_tag: true };
+        }
+        if let Some(phase) = name.strip_prefix(TAGGED_PHASE).and_then(Phase::from_name) {
+            return Self { step: None, phase: Some(phase), is_tag: true };
+        }
+        if let Some(number) = step("ProfilerStep#") {
+            return Self { step: Some(StepName::Profiler(number)), ..Self::default() };
         }
         let phase = match name {
             _ if name.starts_with("Optimizer.step#") => Some(Phase::Optimizer),
@@ -47,7 +66,7 @@ impl Meaning {
             _ => phase_by_words(name),
         };
         let step = if phase.is_none() { step_by_words(name) } else { None };
-        Self { step: step.map(StepName::Worded), phase }
+        Self { step: step.map(StepName::Worded), phase, is_tag: false }
     }
 }
 
@@ -134,7 +153,8 @@ mod tests {
             ("forward and backward of step 6", 6),
         ];
         for (name, number) in worded {
-            assert_eq!(Meaning::of(name), Meaning { step: Some(StepName::Worded(number)), phase: None }, "{name}");
+            let step = Some(StepName::Worded(number));
+            assert_eq!(Meaning::of(name), Meaning { step, ..Meaning::default() }, "{name}");
         }
         for name in ["", "step", "3", "epoch 3", "batch_size 32", "footstep 1", "step 99999999999", "forward step 3"] {
             assert_eq!(Meaning::of(name).step, None, "{name}");
@@ -162,7 +182,7 @@ mod tests {
             ("bwd", Phase::Backward),
         ];
         for (name, phase) in said {
-            assert_eq!(Meaning::of(name), Meaning { step: None, phase: Some(phase) }, "{name}");
+            assert_eq!(Meaning::of(name), Meaning { phase: Some(phase), ..Meaning::default() }, "{name}");
         }
         let unsaid = [
             "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",

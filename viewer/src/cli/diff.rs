@@ -20,7 +20,7 @@ use super::diff_blocks;
 use super::diff_figures::DiffFigures;
 use crate::args::{ComparedAt, DiffArguments};
 use crate::cli::input::devices::{compared_devices, on_device, phrase};
-use crate::cli::input::recording::names_operations;
+use crate::cli::input::recording::origin_keys;
 use crate::cli::output::caveats;
 use crate::cli::output::key_cells::key_columns;
 use crate::cli::output::outcome::Failure;
@@ -298,9 +298,9 @@ impl<'a> DiffReport<'a> {
             return next_with(&["explain"], &files[..1], &[], &given, "for what would lower the peak");
         }
         let is_by_code = self.arguments.by.0.iter().any(|key| matches!(key, GroupKey::Frame | GroupKey::Stack));
-        if names_operations(self.traces[0]) && !self.arguments.by.0.contains(&GroupKey::Scope) {
-            let options = ["--by", "scope,op"];
-            return next_with(&["diff"], &files, &options, &given, "for the modules and operations behind it");
+        let is_by_origin = self.arguments.by.0.iter().any(|key| matches!(key, GroupKey::Scope | GroupKey::Op));
+        if let Some((keys, names)) = origin_keys(self.traces[0]).filter(|_| !is_by_origin) {
+            return next_with(&["diff"], &files, &["--by", keys], &given, &format!("for the {names} behind it"));
         }
         if is_by_code {
             // The side that takes more.

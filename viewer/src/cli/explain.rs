@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::idle::{self, IdleFigures};
 use crate::args::ExplainArguments;
 use crate::cli::input::devices::where_on;
-use crate::cli::input::recording::names_operations;
+use crate::cli::input::recording::origin_keys;
 use crate::cli::output::caveats::{self, TrustFigures, problem_texts};
 use crate::cli::output::key_cells::{key_cells, key_columns, none_note};
 use crate::cli::output::page::Page;
@@ -198,10 +198,13 @@ impl<'a> ExplainReport<'a> {
         if self.arguments.by.0.contains(&GroupKey::Frame) {
             return next_with(&["whatif"], &files, &[], &given, "for the same run under other allocator settings");
         }
-        if self.arguments.by.0.contains(&GroupKey::Scope) || !names_operations(self.trace) {
-            return next_with(&["explain"], &files, &["--by", "frame"], &given, "for the lines of code behind it");
+        let is_by_origin = self.arguments.by.0.iter().any(|key| matches!(key, GroupKey::Scope | GroupKey::Op));
+        match origin_keys(self.trace).filter(|_| !is_by_origin) {
+            Some((keys, names)) => {
+                next_with(&["explain"], &files, &["--by", keys], &given, &format!("for the {names} behind it"))
+            }
+            None => next_with(&["explain"], &files, &["--by", "frame"], &given, "for the lines of code behind it"),
         }
-        next_with(&["explain"], &files, &["--by", "scope,op"], &given, "for the modules and operations behind it")
     }
 }
 

@@ -11,6 +11,7 @@ use highwater_app::figures::moment::{PeakFigure, count_of, how_much_and_when, mi
 use highwater_app::figures::requests::failure_text;
 use highwater_pytorch::open::FileFormat;
 use highwater_snapshots::Trace;
+use highwater_snapshots::trace::Annotation;
 use highwater_snapshots::units::{format_bytes, format_count, format_duration};
 use serde::Serialize;
 
@@ -185,7 +186,8 @@ impl<'a> InfoReport<'a> {
 
     /// Returns the number of annotations as text; empty if there are none.
     fn annotations(&self) -> String {
-        let annotations = &self.trace.annotations;
+        let is_said = |annotation: &&Annotation| !self.trace.is_tag(annotation.name);
+        let annotations: Vec<&Annotation> = self.trace.annotations.iter().filter(is_said).collect();
         let guessed = annotations.iter().filter(|annotation| annotation.is_guessed).count() as u64;
         match (annotations.len() as u64, guessed) {
             (0, _) => String::new(),

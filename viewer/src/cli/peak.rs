@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::args::{At, Given, PeakArguments};
 use crate::cli::input::devices::{on_device, where_on};
-use crate::cli::input::recording::{check_metric, choose_device, names_operations};
+use crate::cli::input::recording::{check_metric, choose_device, origin_keys};
 use crate::cli::output::caveats::{self, TrustFigures, problem_texts};
 use crate::cli::output::key_cells::{key_cells, key_columns, none_note};
 use crate::cli::output::outcome::Failure;
@@ -142,9 +142,8 @@ impl<'a> PeakReport<'a> {
         if self.peak.breakdown.groups.is_empty() {
             return next_with(&["peak"], &files, &[], &Given::default(), "for what is using memory at the peak");
         }
-        if self.arguments.by.0 == [GroupKey::Category] && names_operations(self.trace) {
-            let options = ["--by", "op,scope"];
-            return next_with(&["peak"], &files, &options, &given, "for the operations and modules behind it");
+        if let Some((keys, names)) = origin_keys(self.trace).filter(|_| self.arguments.by.0 == [GroupKey::Category]) {
+            return next_with(&["peak"], &files, &["--by", keys], &given, &format!("for the {names} behind it"));
         }
         if !self.arguments.by.0.iter().any(|key| matches!(key, GroupKey::Frame | GroupKey::Stack)) {
             return next_with(&["peak"], &files, &["--by", "frame"], &given, "for the lines of code behind it");

@@ -12,7 +12,7 @@ use serde::{Serialize, Serializer};
 
 use crate::args::PhasesArguments;
 use crate::cli::input::devices::{on_device, where_on};
-use crate::cli::input::recording::{check_metric, choose_device, names_operations};
+use crate::cli::input::recording::{check_metric, choose_device, origin_keys};
 use crate::cli::output::caveats::{self, TrustFigures, problem_texts};
 use crate::cli::output::outcome::Failure;
 use crate::cli::output::page::Page;
@@ -85,7 +85,7 @@ impl<'a> PhasesReport<'a> {
         caveats::print(self.trace, page)?;
         page.gap()?;
         let (files, given) = ([self.arguments.source.file.as_path()], self.arguments.given());
-        let keys = if names_operations(self.trace) { "op,scope" } else { "frame" };
+        let keys = origin_keys(self.trace).map_or("frame", |(keys, _)| keys);
         let mut options = vec!["--by", keys];
         // The peak of some blocks alone is at another moment than the whole one.
         let at = self.peak.event.filter(|_| self.arguments.blocks.filter.stated().is_some()).map(|id| id.0.to_string());

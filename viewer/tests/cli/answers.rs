@@ -58,7 +58,7 @@ fn peak_names_who_holds_memory() {
               input               1000 B    4.7%  ▉              1
               total            20.98 KiB  100.0%
 
-            Next: highwater peak step.snap --by op,scope   for the operations and modules behind it
+            Next: highwater peak step.snap --by scope,op   for the modules and operations behind it
         "#]],
     );
 }
@@ -112,7 +112,7 @@ fn phases_say_what_each_did() {
                  0  zero_grad    16 KiB     16 KiB  ████▌        12 KiB  optimizer_state 8 KiB, parameter 4 KiB, gradient 4 KiB
                  1  other        12 KiB  12.98 KiB  ███▋      12.98 KiB  optimizer_state 8 KiB, parameter 4 KiB, input 1000 B
 
-            Next: highwater peak step.snap --by op,scope   for what is using memory at the peak
+            Next: highwater peak step.snap --by scope,op   for what is using memory at the peak
         "#]],
     );
 }

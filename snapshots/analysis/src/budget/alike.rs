@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::entries::pattern;
 use crate::diff::{Diff, DiffGroup};
+use crate::group_key::layer_pattern;
 
 /// Groups of one category whose places differ only in numbers, and that have the same bytes before and now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,5 +80,5 @@ impl AlikeGroups {
 
 /// Replaces numbers by stars: `blocks.*.fc1` for `blocks.17.fc1`.
 fn with_stars(name: &str) -> String {
-    name.split('.').map(pattern).collect::<Vec<_>>().join(".")
+    name.split('.').map(layer_pattern).collect::<Vec<_>>().join(".")
 }

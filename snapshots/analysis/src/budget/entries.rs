@@ -1,6 +1,6 @@
 //! Sums memory by category, place and operation, and finds the place in the module tree that has most of it.
 
-use crate::group_key::GroupKey;
+use crate::group_key::{GroupKey, layer_pattern};
 use highwater_snapshots::trace::Trace;
 
 /// Quarters of the total that a place must have to count as the main one.
@@ -45,7 +45,7 @@ impl Entry {
     /// Whether it is at `place` or below.
     pub(super) fn is_within(&self, place: &[String]) -> bool {
         place.len() <= self.path.len()
-            && place.iter().zip(&self.path).all(|(want, have)| want == have || *want == pattern(have))
+            && place.iter().zip(&self.path).all(|(want, have)| want == have || want == layer_pattern(have))
     }
 }
 
@@ -63,7 +63,7 @@ pub(super) fn place_of(entries: &[&Entry]) -> Vec<String> {
 
 /// The place below the root that grew most, then the deepest place within it that has most of that growth.
 pub(super) fn leading_place(entries: &[&Entry]) -> Vec<String> {
-    let Some((first, whole)) = largest(entries, 0, pattern) else { return Vec::new() };
+    let Some((first, whole)) = largest(entries, 0, |name| layer_pattern(name).to_owned()) else { return Vec::new() };
     let within: Vec<&Entry> =
         entries.iter().copied().filter(|entry| entry.is_within(std::slice::from_ref(&first))).collect();
     let alone = largest(&within, 0, str::to_owned).filter(|(_, sum)| is_most(*sum, whole));
@@ -76,7 +76,9 @@ fn descend(entries: &[&Entry], mut place: Vec<String>, whole: i128) -> Vec<Strin
         left.retain(|entry| entry.is_within(&place));
         let depth = place.len();
         let next = largest(&left, depth, str::to_owned).filter(|(_, sum)| is_most(*sum, whole));
-        let next = next.or_else(|| largest(&left, depth, pattern).filter(|(_, sum)| is_most(*sum, whole)));
+        let next = next.or_else(|| {
+            largest(&left, depth, |name| layer_pattern(name).to_owned()).filter(|(_, sum)| is_most(*sum, whole))
+        });
         let Some((name, _)) = next else { return place };
         place.push(name);
     }
@@ -96,11 +98,4 @@ fn largest(entries: &[&Entry], depth: usize, name: impl Fn(&str) -> String) -> O
     }
     let most = sums.into_iter().max_by(|(a, first), (b, second)| first.cmp(second).then_with(|| b.cmp(a)));
     most.filter(|(_, sum)| *sum > 0)
-}
-
-/// A star for a name that is entirely a number, as layers have; names that only contain a number may mean different
-/// things.
-pub(super) fn pattern(name: &str) -> String {
-    let is_number = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
-    if is_number { "*".to_owned() } else { name.to_owned() }
 }

@@ -79,7 +79,7 @@ fn annotate(trace: &mut Trace, runs: &[Runs]) {
     let device = trace.main_device();
     let end = EventId::from_index(trace.events.len());
     let stretches = merge(runs, device, final_oom(trace).map_or(end, |failed| EventId(failed.0 + 1)));
-    let says_phases = trace.events.kind.contains(&EventKind::Phase);
+    let says_phases = trace.spans.are_tagged() || trace.events.kind.contains(&EventKind::Phase);
     let mut ranges: Vec<(String, Stretch)> = Vec::new();
     // Steps of which only the end is known, from the optimizer, are replaced: stacks also show where they begin.
     if !trace.spans.names_steps() {

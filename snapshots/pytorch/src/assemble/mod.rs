@@ -17,6 +17,8 @@ mod device;
 mod merge;
 mod attributes;
 mod annotations;
+mod tags;
+mod run;
 mod writer;
 #[cfg(test)]
 mod sample;
@@ -44,6 +46,7 @@ use merge::merge;
 use names::Names;
 use ops::Ops;
 use stacks::{Stacks, take_frames};
+use tags::{TagRanges, Tags};
 use writer::Writer;
 
 /// Assembles a trace from a snapshot. What cannot be represented is listed in the trace's problems or counted in its
@@ -53,7 +56,8 @@ use writer::Writer;
 /// Pinned host memory becomes device 255.
 pub fn assemble(raw: RawSnapshot) -> Trace {
     let RawSnapshot { strings, frames, stacks: frame_lists, texts, extras, traces, host_trace, .. } = raw;
-    let RawSnapshot { segments, host_segments, blocks, annotations: raw_annotations, settings, problems, .. } = raw;
+    let RawSnapshot { segments, host_segments, blocks, annotations: raw_annotations, settings, problems, run, .. } =
+        raw;
 
     let mut parts = Parts::default();
     for (ordinal, trace) in traces.into_iter().enumerate() {
@@ -74,6 +78,9 @@ pub fn assemble(raw: RawSnapshot) -> Trace {
         builder.add_problem(problem);
     }
     parts.tell_refused(&mut builder);
+    for note in run::notes(&run) {
+        builder.add_problem(note);
+    }
 
     let tables = builder.tables();
     tables.strings = strings;
@@ -89,7 +96,7 @@ pub fn assemble(raw: RawSnapshot) -> Trace {
         recorder: "PyTorch".to_owned(),
         started_unix_us: origin_us,
         level: level.to_owned(),
-        ..Header::default()
+        ..run::header(&run)
     });
     if stacks.cut > 0 {
         let what = format!("{} stacks are deeper than 1023 frames: their outermost frames are left out", stacks.cut);
@@ -108,7 +115,10 @@ pub fn assemble(raw: RawSnapshot) -> Trace {
         for problem in std::mem::take(&mut device.problems) {
             builder.add_problem(problem);
         }
-        builder.set_device(facts(device.id, &settings));
+        if let Some(problem) = run::full_ring(&run, device.id, device.trace.len()) {
+            builder.add_problem(problem);
+        }
+        builder.set_device(run::with_facts(facts(device.id, &settings), &run));
     }
 
     let Tables { strings, .. } = builder.tables();
@@ -124,12 +134,25 @@ pub fn assemble(raw: RawSnapshot) -> Trace {
         texts: &texts,
         origin_us,
         marks: Vec::new(),
+        tags: Tags::new(run.number("extra_steps").unwrap_or(0)),
+        tag_ranges: TagRanges::default(),
+        allocs: 0,
+        untagged_allocs: 0,
         starting_segments: 0,
         private_segments: Vec::new(),
     };
     for device in &devices {
         writer.start(device);
     }
+    let of_file = raw_annotations.iter().map(|row| Mark {
+        name: row.name,
+        is_start: row.is_start,
+        device: row.device,
+        time_ns: writer.time_ns(row.time_us),
+        event: EventId::NONE,
+    });
+    let mut of_file: Vec<Mark> = of_file.collect();
+    writer.take_tag_ranges(&mut of_file);
     let of_devices: Vec<&[RawEvent]> = devices.iter().map(|device| device.trace.as_slice()).collect();
     let backwards = merge(&of_devices, |next, event| {
         writer.tell(&devices[next.trace], next.position, event, next.time_us);
@@ -141,17 +164,15 @@ pub fn assemble(raw: RawSnapshot) -> Trace {
     }
     writer.finish();
 
-    let of_file = raw_annotations.iter().map(|row| Mark {
-        name: row.name,
-        is_start: row.is_start,
-        device: row.device,
-        time_ns: writer.time_ns(row.time_us),
-        event: EventId::NONE,
-    });
     let marks: Vec<Mark> = writer.marks.iter().copied().chain(of_file).collect();
-    let mut trace = writer.builder.finish();
+    let tag_problems = writer.tag_problems();
+    let Writer { builder, mut names, mut tags, .. } = writer;
+    let mut trace = builder.finish();
     // The annotations' positions in the order of events are known only now.
     trace.annotations = annotations(&marks, &trace.events);
+    trace.annotations.extend(tags.annotations(&mut trace.tables, &mut names, &trace.events));
+    trace.problems.extend(tag_problems);
+    run::name_tensors(&mut trace, &run.tensors, origin_us, |tables, path| tags.scope(tables, &mut names, path));
     trace.refresh_spans();
     trace
 }

@@ -9,9 +9,12 @@ use super::device::{Device, Source};
 use super::names::Names;
 use super::ops::Ops;
 use super::stacks::Stacks;
+use super::tags::{Tag, TagRanges, Tags};
+use highwater_snapshots::error::Problem;
 use highwater_snapshots::event::{Alloc, Event, Oom, Range, What};
 use highwater_snapshots::ids::{EventId, OpId, ScopeId, SegmentId, StackId, StreamId, StringId};
 use highwater_snapshots::trace::Owner;
+use highwater_snapshots::units::format_count;
 use highwater_snapshots::{Category, StartingBlock, StartingState, TraceBuilder};
 
 /// Block key that is never used, so that the builder counts the free as unmatched.
@@ -32,6 +35,11 @@ pub(super) struct Writer<'a> {
     pub(super) origin_us: u64,
     /// Ends of annotations that are events.
     pub(super) marks: Vec<Mark>,
+    pub(super) tags: Tags,
+    /// Tags that are names of annotations.
+    pub(super) tag_ranges: TagRanges,
+    pub(super) allocs: u64,
+    pub(super) untagged_allocs: u64,
     /// Number of baseline segments so far, and the segments of private pools.
     pub(super) starting_segments: usize,
     pub(super) private_segments: Vec<(SegmentId, (u64, u64))>,
@@ -93,7 +101,18 @@ impl Writer<'_> {
 
     /// Writes the event at `position` of a device's trace.
     pub(super) fn tell(&mut self, device: &Device, position: usize, event: &RawEvent, time_us: u64) {
-        let extras = if event.extras == 0 { Extras::default() } else { self.source.extras(event) };
+        let mut extras = if event.extras == 0 { Extras::default() } else { self.source.extras(event) };
+        let id = EventId::from_index(self.builder.event_count());
+        let tag = self.tag(&extras, self.time_ns(time_us));
+        self.untagged_allocs += u64::from(tag.is_none() && event.action == Action::Alloc);
+        self.allocs += u64::from(event.action == Action::Alloc);
+        if let Some(tag) = tag {
+            self.tags.push(id, tag);
+            if self.tags.is_tag(extras.user_metadata) {
+                extras.user_metadata = StringId::NONE;
+            }
+        }
+        let scope = tag.map_or(ScopeId::NONE, |tag| tag.scope);
         let key = device.lives.key(position).unwrap_or(NO_BLOCK);
         let rules = self.source.rules;
         let range = |pool| Range { address: event.address, bytes: event.size, stream: StreamId(event.stream), pool };
@@ -109,7 +128,7 @@ impl Writer<'_> {
                 pool: device.pool(rules, event.size),
                 category: self.category(extras.category),
                 op: self.op(extras.forward),
-                scope: ScopeId::NONE,
+                scope,
             }),
             Action::FreeRequested if !is_whole_free => What::FreeRequested(key),
             // A completion without a request does both at once.
@@ -123,13 +142,12 @@ impl Writer<'_> {
                 device_free: event.address,
                 stream: Some(StreamId(event.stream)),
                 op: self.op(extras.forward),
-                scope: ScopeId::NONE,
+                scope,
             }),
             Action::Snapshot | Action::Annotate | Action::UserDefined | Action::Unknown => {
                 What::Mark(self.mark_text(event, &extras, stack))
             }
         };
-        let id = EventId::from_index(self.builder.event_count());
         let time_ns = self.time_ns(time_us);
         self.builder.push(&Event { time_ns, device: device.id, stack, what });
 
@@ -137,6 +155,52 @@ impl Writer<'_> {
             self.marks.push(Mark { name, is_start, device: i64::from(device.id.0), time_ns, event: id });
         }
         self.tell_beside(event, &extras, id, what);
+    }
+
+    /// Takes the annotations whose names are tags out of `marks`.
+    pub(super) fn take_tag_ranges(&mut self, marks: &mut Vec<Mark>) {
+        let mut tagged = Vec::new();
+        marks.retain(|mark| match self.tags.read(self.builder.tables(), &mut self.names, mark.name) {
+            Some(tag) => {
+                tagged.push((*mark, tag));
+                false
+            }
+            None => true,
+        });
+        self.tag_ranges = TagRanges::of(tagged);
+    }
+
+    /// What is not known of a snapshot that has tags.
+    pub(super) fn tag_problems(&self) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        if self.tags.is_empty() {
+            return problems;
+        }
+        if self.untagged_allocs > 0 {
+            let what = format!(
+                "{} of {} allocations have no tag: their module is not known, and their phase is that of the events before",
+                format_count(self.untagged_allocs),
+                format_count(self.allocs)
+            );
+            problems.push(Problem::new(what));
+        }
+        let ambiguous = self.tag_ranges.ambiguous;
+        if ambiguous > 0 {
+            let has = if ambiguous == 1 { "event has" } else { "events have" };
+            let count = format_count(ambiguous);
+            let what = format!("{count} {has} the time at which the module changes: the module may be the one before");
+            problems.push(Problem::new(what));
+        }
+        problems
+    }
+
+    /// The tag of an event: its own, or that of an annotation.
+    fn tag(&mut self, extras: &Extras, time_ns: u64) -> Option<Tag> {
+        let of_range = self.tag_ranges.at(time_ns);
+        if !extras.user_metadata.is_some() {
+            return of_range;
+        }
+        self.tags.read(self.builder.tables(), &mut self.names, extras.user_metadata).or(of_range)
     }
 
     /// Writes the attributes of an event that have no column.

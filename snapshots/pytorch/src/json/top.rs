@@ -3,7 +3,7 @@
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
 use super::super::intake::Intake;
-use super::super::raw::RawSnapshot;
+use super::super::raw::{RawSnapshot, RawTensor};
 use super::annotations::Annotations;
 use super::events::{Devices, Events};
 use super::reading::{Reading, SHOWN, shown};
@@ -22,6 +22,7 @@ pub(super) struct Found {
     settings: Settings,
     annotations: Annotations,
     highwater: Option<String>,
+    run: Option<serde_json::Value>,
     /// Whether a key that every snapshot has was found.
     is_snapshot: bool,
     /// The first few unknown keys.
@@ -64,6 +65,9 @@ impl Found {
         if let Some(text) = self.highwater {
             intake.highwater(text);
         }
+        if let Some(run) = self.run {
+            take_run(&run, intake);
+        }
     }
 }
 
@@ -77,6 +81,7 @@ impl TakesKeys for Found {
         "host_segments",
         "host_traces",
         "highwater",
+        "highwater_run",
     ];
 
     fn take<'de, A: MapAccess<'de>>(
@@ -111,6 +116,10 @@ impl TakesKeys for Found {
                 self.host_events = Events::default();
                 dict.next_value_seed(reading.list(&mut self.host_events))
             }
+            "highwater_run" => {
+                self.run = Some(dict.next_value()?);
+                Ok(())
+            }
             _ => {
                 let text = dict.next_value_seed(reading.copied("the key 'highwater'"))?;
                 self.highwater = Some(text).filter(|text| !text.is_empty());
@@ -124,6 +133,40 @@ impl TakesKeys for Found {
         reading.intake.strange(format!("the key '{key}' in {}, which this program does not know", Self::OF));
         if self.others.len() < OTHERS_NAMED {
             self.others.push(key);
+        }
+    }
+}
+
+/// Adds the facts about the recorded program, which are values by name, and tensors as `[address, bytes, category, name]`.
+fn take_run(run: &serde_json::Value, intake: &mut Intake) {
+    use serde_json::Value;
+    let Some(run) = run.as_object() else {
+        intake.strange("'highwater_run' is not a dict: left out");
+        return;
+    };
+    for (name, value) in run {
+        match value {
+            Value::String(text) => intake.run_value(name, text),
+            Value::Null => intake.run_value(name, "None"),
+            Value::Bool(_) | Value::Number(_) => intake.run_value(name, value.to_string()),
+            Value::Array(tensors) if name == "tensors" => {
+                for tensor in tensors {
+                    let text = |at: usize| tensor.get(at).and_then(Value::as_str);
+                    let number = |at: usize| tensor.get(at).and_then(Value::as_u64);
+                    match (number(0), number(1), text(2), text(3)) {
+                        (Some(address), Some(bytes), Some(category), Some(name)) => {
+                            let (category, name) = (category.to_owned(), name.to_owned());
+                            let time_us = number(4).unwrap_or(0);
+                            intake.run_tensor(RawTensor { address, bytes, time_us, category, name });
+                        }
+                        _ => {
+                            intake
+                                .strange("an entry of 'tensors' that is not address, bytes, category, name: left out");
+                        }
+                    }
+                }
+            }
+            _ => {}
         }
     }
 }

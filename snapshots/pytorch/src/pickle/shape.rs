@@ -69,6 +69,7 @@ keys! {
     HostSegments = "host_segments",
     HostTraces = "host_traces",
     Highwater = "highwater",
+    HighwaterRun = "highwater_run",
 }
 
 /// String ids of the known keys, which are consecutive.

@@ -4,7 +4,7 @@ use super::shape::Key;
 use super::store::{Dict, List, Store};
 use super::value::Value;
 use crate::RawSnapshot;
-use crate::raw::RawEvent;
+use crate::raw::{RawEvent, RawTensor};
 use highwater_snapshots::error::{Error, Problem, Result};
 
 /// Maximum nesting depth of settings.
@@ -61,6 +61,7 @@ impl Store {
                         self.intake.highwater_text(id);
                     }
                 }
+                Some(Key::HighwaterRun) => self.take_run(value),
                 _ => {
                     let name = match key {
                         Value::Text(id) => format!("'{:.60}'", self.intake.string(id)),
@@ -185,6 +186,53 @@ impl Store {
         Ok(())
     }
 
+    /// Adds the facts about the recorded program.
+    fn take_run(&mut self, value: Value) {
+        let Ok(Some(Dict::Open(open))) = self.dict(value) else {
+            self.intake.strange(format!("'highwater_run' is {}, not a dict: left out", value.kind()));
+            return;
+        };
+        for (key, value) in std::mem::take(&mut self.open_dicts[open as usize]) {
+            let Value::Text(id) = key else { continue };
+            let name = self.intake.string(id).to_owned();
+            if name == "tensors" {
+                self.take_tensors(value);
+            } else if let Some(text) = self.setting_text(value) {
+                self.intake.run_value(name, text);
+            }
+        }
+    }
+
+    fn take_tensors(&mut self, list: Value) {
+        for item in self.take_items(list).unwrap_or_default() {
+            match self.take_items(item).unwrap_or_default().as_slice() {
+                &[address, bytes, Value::Text(category), Value::Text(name), ref further @ ..]
+                    if address.unsigned().is_some() && bytes.unsigned().is_some() =>
+                {
+                    let [category, name] = [category, name].map(|id| self.intake.string(id).to_owned());
+                    let [address, bytes] = [address, bytes].map(|value| value.unsigned().unwrap_or(0));
+                    let time_us = further.first().and_then(|value| value.unsigned()).unwrap_or(0);
+                    self.intake.run_tensor(RawTensor { address, bytes, time_us, category, name });
+                }
+                _ => self.intake.strange("an entry of 'tensors' that is not address, bytes, category, name: left out"),
+            }
+        }
+    }
+
+    /// Returns a plain value as text; `None` for containers.
+    fn setting_text(&self, value: Value) -> Option<String> {
+        Some(match value {
+            Value::None => "None".to_owned(),
+            Value::Bool(true) => "True".to_owned(),
+            Value::Bool(false) => "False".to_owned(),
+            Value::Int(number) => number.to_string(),
+            Value::Big(number) => number.to_string(),
+            Value::Float(number) => format!("{number:?}"),
+            Value::Text(id) => self.intake.string(id).to_owned(),
+            _ => return None,
+        })
+    }
+
     /// Adds the settings below `path`; keys of nested dicts are joined with dots.
     fn take_settings(&mut self, path: &str, value: Value, depth: usize) {
         let open = match value {
@@ -193,16 +241,7 @@ impl Store {
                 _ => return,
             },
             value => {
-                let text = match value {
-                    Value::None => "None".to_owned(),
-                    Value::Bool(true) => "True".to_owned(),
-                    Value::Bool(false) => "False".to_owned(),
-                    Value::Int(number) => number.to_string(),
-                    Value::Big(number) => number.to_string(),
-                    Value::Float(number) => format!("{number:?}"),
-                    Value::Text(id) => self.intake.string(id).to_owned(),
-                    other => other.kind().to_owned(),
-                };
+                let text = self.setting_text(value).unwrap_or_else(|| value.kind().to_owned());
                 self.intake.setting(path, text);
                 return;
             }

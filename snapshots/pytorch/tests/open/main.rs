@@ -7,3 +7,4 @@ mod page;
 mod formats;
 mod hostile;
 mod samples;
+mod tagged;

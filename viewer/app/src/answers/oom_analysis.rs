@@ -321,10 +321,11 @@ fn is_listed(remedy: &Remedy) -> bool {
     !matches!(remedy, Remedy::FreeHolder(_))
 }
 
-/// Returns the keys that name holders of memory: category and source line, or module if no stacks were recorded.
+/// Returns the keys that name holders of memory: category, and the module if all are known, else the source line.
 fn holder_keys(trace: &Trace, blocks: &[BlockId]) -> Vec<GroupKey> {
     let with_stack = blocks.iter().filter(|id| trace.blocks.stack[id.0 as usize].is_some()).count();
     let second = match () {
+        () if trace.spans.are_tagged() => Some(GroupKey::Scope),
         () if with_stack > 0 => Some(GroupKey::Frame),
         () if !trace.tables.scopes.is_empty() => Some(GroupKey::Scope),
         () if !trace.tables.ops.is_empty() => Some(GroupKey::Op),

@@ -10,7 +10,8 @@ pub struct Absent(Vec<(GroupKey, &'static str)>);
 /// Why blocks have no operations.
 const NO_OPS: &str = "No block has an operation: PyTorch's snapshots do not record them.";
 /// Why blocks have no modules.
-const NO_SCOPES: &str = "No block has a module: PyTorch's snapshots do not record them. Group by frame instead.";
+const NO_SCOPES: &str = "No block has a module. Group by frame, or record PyTorch with the Python \
+                         package highwater, which records modules.";
 /// Why blocks have no steps.
 const NO_STEPS: &str = "The recording has no steps. In PyTorch, wrap each step in \
                         torch.profiler.record_function(\"ProfilerStep#0\"), \"ProfilerStep#1\" …";

@@ -31,14 +31,14 @@ pub struct Regions {
 }
 
 impl Regions {
-    /// Lays out the annotations of `trace` that are neither guessed nor among `steps`, which have a separate lane.
+    /// Lays out the annotations of `trace` that the program made, but not `steps` and tags, which have separate lanes.
     pub fn of(trace: &Trace, steps: &[(u32, Range<u32>)]) -> Self {
         let mut regions = Self::default();
         for annotation in &trace.annotations {
             let events = annotation.first.0..annotation.end.0.min(trace.events.len() as u32);
             let at = steps.partition_point(|(_, step)| step.start < events.start);
             let is_step = steps.get(at).is_some_and(|(_, step)| *step == events);
-            if annotation.is_guessed || is_step || events.start >= events.end {
+            if annotation.is_guessed || is_step || trace.is_tag(annotation.name) || events.start >= events.end {
                 continue;
             }
             // They come in the order of their first events, outer before inner ones.

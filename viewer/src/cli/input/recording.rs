@@ -183,9 +183,16 @@ pub fn check_metric(trace: &Trace, device: DeviceId, metric: Metric) -> Result<(
     Ok(())
 }
 
-/// Returns whether the recording names the operations or modules that allocated; PyTorch's do not.
-pub fn names_operations(trace: &Trace) -> bool {
-    !trace.tables.scopes.is_empty() || trace.tables.ops.iter().any(|op| op.name.is_some())
+/// Returns the keys for the operations and modules that allocated, and what they are; `None` if the recording names
+/// neither. PyTorch's have no operations.
+pub fn origin_keys(trace: &Trace) -> Option<(&'static str, &'static str)> {
+    let has_ops = trace.tables.ops.iter().any(|op| op.name.is_some());
+    match (trace.tables.scopes.is_empty(), has_ops) {
+        (false, true) => Some(("scope,op", "modules and operations")),
+        (false, false) => Some(("scope", "modules")),
+        (true, true) => Some(("op", "operations")),
+        (true, false) => None,
+    }
 }
 
 /// Sets the sizes of all blocks that `filter` leaves out to zero, so that totals and peaks are of the others alone.

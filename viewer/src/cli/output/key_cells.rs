@@ -47,6 +47,10 @@ pub fn none_note<'a>(
         GroupKey::Scope | GroupKey::ScopeTo(_) if trace.tables.scopes.is_empty() => {
             "(none): the recording has no modules; --by frame groups by line of code.".to_owned()
         }
+        GroupKey::Scope | GroupKey::ScopeTo(_) if trace.spans.are_tagged() => {
+            "(none): allocated outside of modules, as by the optimizer and the loss, or before the recording."
+                .to_owned()
+        }
         GroupKey::Phase => "(none): the recording has no phases such as forward and backward.".to_owned(),
         GroupKey::Step => "(none): allocated outside all steps.".to_owned(),
         GroupKey::Frame | GroupKey::Stack => {

@@ -1,0 +1,183 @@
+//! Applies the facts about the recorded program: to the header, to devices, and to blocks that were live tensors.
+
+use hashbrown::HashMap;
+
+use super::super::raw::{RawTensor, RunFacts};
+use highwater_snapshots::Category;
+use highwater_snapshots::error::Problem;
+use highwater_snapshots::ids::{DeviceId, EventId, ScopeId};
+use highwater_snapshots::tables::Tables;
+use highwater_snapshots::trace::{DeviceFacts, Header, Trace};
+use highwater_snapshots::units::format_count;
+
+/// Values that have their own places.
+const PLACED: [&str; 9] =
+    ["version", "rank", "world_size", "host", "pid", "program", "max_entries", "notes", "extra_steps"];
+/// The beginning of the names of values about a device: `device.0.name`, `device.0.total_bytes`.
+const DEVICE: &str = "device.";
+
+/// By so much PyTorch's clock may be behind the system's.
+const CLOCKS_DIFFER_NS: u64 = 1_000_000;
+
+/// The header of a recording of this program; other values are facts under their names.
+pub(super) fn header(run: &RunFacts) -> Header {
+    let text = |name: &str| run.value(name).unwrap_or_default().to_owned();
+    let is_placed = |name: &str| PLACED.contains(&name) || name.starts_with(DEVICE);
+    let others = run.values.iter().filter(|(name, _)| !is_placed(name));
+    Header {
+        program: text("program"),
+        host: text("host"),
+        pid: run.number("pid").unwrap_or(0),
+        // One process alone is no rank.
+        rank: run.number("rank").filter(|_| run.number::<u32>("world_size").is_some_and(|world| world > 1)),
+        world_size: run.number("world_size"),
+        ring_capacity: run.number("max_entries"),
+        facts: others.cloned().collect(),
+        ..Header::default()
+    }
+}
+
+/// Adds the name and the memory of a device.
+pub(super) fn with_facts(facts: DeviceFacts, run: &RunFacts) -> DeviceFacts {
+    let of_device = |what: &str| format!("{DEVICE}{}.{what}", facts.device.0);
+    let name = run.value(&of_device("name")).map_or_else(|| facts.name.clone(), str::to_owned);
+    let capacity_bytes = run.number(&of_device("total_bytes")).unwrap_or(facts.capacity_bytes);
+    DeviceFacts { name, capacity_bytes, ..facts }
+}
+
+/// What the program noted about the recording, a line each.
+pub(super) fn notes(run: &RunFacts) -> impl Iterator<Item = Problem> {
+    run.value("notes").unwrap_or_default().lines().map(Problem::new)
+}
+
+/// A ring of `run`'s capacity that `events` of a device have filled.
+pub(super) fn full_ring(run: &RunFacts, device: DeviceId, events: usize) -> Option<Problem> {
+    let most: usize = run.number("max_entries").filter(|most| *most <= events)?;
+    let what = format!(
+        "device {}: PyTorch kept the last {} events: blocks from before have no stack, and no module but that of tensors \
+         that are live at the end",
+        device.0,
+        format_count(most as u64)
+    );
+    Some(Problem::new(what))
+}
+
+/// Sets the categories of blocks that hold one of `tensors`, and the module that owns it where the block has none.
+/// `origin_us` is the time of the recording's origin.
+pub(super) fn name_tensors(
+    trace: &mut Trace,
+    tensors: &[RawTensor],
+    origin_us: u64,
+    mut scope: impl FnMut(&mut Tables, &str) -> ScopeId,
+) {
+    if tensors.is_empty() {
+        return;
+    }
+    let mut by_address: HashMap<u64, Vec<usize>> = HashMap::new();
+    for row in 0..trace.blocks.len() {
+        by_address.entry(trace.blocks.address[row]).or_default().push(row);
+    }
+    let (mut at_end, mut unknown) = (0, 0);
+    for tensor in tensors {
+        let rows = by_address.get(&tensor.address).map_or(&[][..], Vec::as_slice);
+        // A larger tensor is not what this block holds: the list and the blocks are not of one moment.
+        let fits =
+            |row: &usize| tensor.bytes <= trace.blocks.allocated[*row] && holds_at(trace, *row, tensor, origin_us);
+        let category = Category::from_name(&tensor.category);
+        at_end += u64::from(tensor.time_us == 0);
+        let (Some(row), Some(category)) = (rows.iter().copied().rfind(fits), category) else {
+            unknown += u64::from(tensor.time_us == 0);
+            continue;
+        };
+        trace.blocks.category[row] = category;
+        if !trace.blocks.scope[row].is_some() {
+            trace.blocks.scope[row] = scope(&mut trace.tables, owner(&tensor.name, category));
+        }
+    }
+    if unknown > 0 {
+        let what = format!(
+            "{unknown} of {at_end} tensors that were live at the end are in no block of the snapshot: their categories are \
+             not used"
+        );
+        trace.problems.push(Problem::new(what));
+    }
+}
+
+/// Whether a block was live when `tensor` was listed: at its time, or at the end of the recording.
+fn holds_at(trace: &Trace, row: usize, tensor: &RawTensor, origin_us: u64) -> bool {
+    let (alloc, free) = (trace.blocks.alloc[row], trace.blocks.free_requested[row]);
+    if tensor.time_us == 0 {
+        return free == EventId::NONE;
+    }
+    let time_ns = tensor.time_us.saturating_sub(origin_us).saturating_mul(1000);
+    let is_made = trace.events.time_of(alloc).is_none_or(|made| made <= time_ns.saturating_add(CLOCKS_DIFFER_NS));
+    is_made && trace.events.time_of(free).is_none_or(|freed| freed > time_ns)
+}
+
+/// The path of the module that owns a tensor: its name without that of the parameter, and without that of the state.
+fn owner(name: &str, category: Category) -> &str {
+    let without_last = |path: &str| path.rfind('.').unwrap_or(0);
+    let parameter = if category == Category::OptimizerState { &name[..without_last(name)] } else { name };
+    &parameter[..without_last(parameter)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample::{MIB, Sample};
+    use crate::raw::BlockState::Allocated;
+    use crate::raw::RawTensor;
+    use highwater_snapshots::{Category, Trace};
+
+    fn tensor(sample: &mut Sample, address: u64, time_us: u64, category: &str, name: &str) {
+        let (category, name) = (category.to_owned(), name.to_owned());
+        sample.intake.run_tensor(RawTensor { address, bytes: 512, time_us, category, name });
+    }
+
+    fn scopes(trace: &Trace) -> Vec<String> {
+        trace.blocks.scope.iter().map(|scope| trace.tables.scope_path(*scope)).collect()
+    }
+
+    #[test]
+    fn tensors_alive_at_the_dump_have_known_categories_and_owners() {
+        let mut sample = Sample::of(&[]);
+        let size = 512;
+        sample.segment(0x1000_0000, &[(size, size, Allocated), (size, size, Allocated), (size, size, Allocated)]);
+        let address = |row: u64| 0x1000_0000 + 512 * row;
+        tensor(&mut sample, address(0), 0, "parameter", "blocks.0.fc.weight");
+        tensor(&mut sample, address(1), 0, "optimizer_state", "blocks.0.fc.weight.exp_avg");
+        tensor(&mut sample, 0x7, 0, "gradient", "elsewhere");
+        for (name, value) in [("rank", "3"), ("world_size", "8"), ("device.0.total_bytes", "1024"), ("host", "node7")] {
+            sample.intake.run_value(name, value);
+        }
+        let trace = sample.assemble();
+        assert_eq!(trace.blocks.category, [Category::Parameter, Category::OptimizerState, Category::Unknown]);
+        assert_eq!(scopes(&trace), ["blocks.0.fc", "blocks.0.fc", ""]);
+        assert_eq!(
+            (trace.header.rank, trace.header.world_size, trace.header.host.as_str()),
+            (Some(3), Some(8), "node7")
+        );
+        assert_eq!(trace.devices[0].capacity_bytes, 1024);
+    }
+
+    #[test]
+    fn a_tensor_that_was_listed_earlier_names_the_block_that_was_live_then() {
+        let mut sample = Sample::of(&[("segment_alloc", 0x1000_0000, 2 * MIB)]);
+        let mut listed = 0;
+        for second in 0..3 {
+            sample.clock = (10 + second) * 1_000_000;
+            sample.event(0, "alloc", 0x1000_0000, 512);
+            listed = if second == 1 { sample.clock + 500_000 } else { listed };
+            sample.clock += 900_000;
+            sample.event(0, "free_requested", 0x1000_0000, 512);
+            sample.event(0, "free_completed", 0x1000_0000, 512);
+        }
+        tensor(&mut sample, 0x1000_0000, listed, "parameter", "net.weight");
+        // Between two lives of the address, and too large.
+        tensor(&mut sample, 0x1000_0000, listed + 450_000, "gradient", "net.weight");
+        let (category, name) = ("gradient".to_owned(), "net.weight".to_owned());
+        sample.intake.run_tensor(RawTensor { address: 0x1000_0000, bytes: 4096, time_us: listed, category, name });
+        let trace = sample.assemble();
+        assert_eq!(trace.blocks.category, [Category::Unknown, Category::Parameter, Category::Unknown]);
+        assert_eq!(scopes(&trace), ["", "net", ""]);
+    }
+}
