@@ -1,0 +1,127 @@
+"""Names modules by their paths in the model: `blocks.3.attn.qkv`."""
+
+import weakref
+
+import torch
+
+# Names of attributes under which wrappers keep what they wrap: no part of the model's own names.
+_WRAPPED = {"_orig_mod", "_checkpoint_wrapped_module", "_fsdp_wrapped_module", "_forward_module"}
+# Wrappers that keep the model as `module`.
+_PARALLEL = {"DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "DeepSpeedEngine"}
+
+
+class ModuleNames:
+    """The names of the modules of one recording.
+
+    `model` is the model, or a dict of models by name. Without it, the first module with parameters that is called
+    outside of others is the model, and further ones are named by their types. With `depth`, modules further down have
+    the name of the module at that depth around them.
+    """
+
+    def __init__(self, model=None, depth=None):
+        self.by_id = {}
+        self._compiled = set()
+        self._depth = depth
+        self._references = {}
+        self._roots = []
+        if isinstance(model, dict):
+            for name, root in model.items():
+                self._add_root(name, root)
+        elif model is not None:
+            self._add_root("", model)
+
+    def roots(self):
+        """Returns the models with their names: those that still exist."""
+        self._roots = [(name, reference) for name, reference in self._roots if reference() is not None]
+        return [(name, reference()) for name, reference in self._roots]
+
+    def add(self, module, around, is_outermost):
+        """Names a module that is called for the first time, within the module named `around`.
+
+        Returns None for graphs that a compiler made: they are part of the module that is compiled.
+        """
+        if isinstance(module, torch.fx.GraphModule) and not is_outermost:
+            return None
+        try:
+            self._add(module, around, is_outermost)
+        except Exception:  # noqa: BLE001
+            # Modules may override what lists their parts.
+            self._set(module, self._cut(f"{around}.{type(module).__name__}".lstrip(".")))
+        return self.by_id[id(module)]
+
+    def compiled_names(self):
+        """Returns the names of the modules that are compiled: what is in them has their name."""
+        names = set(self._compiled)
+        for _, root in self.roots():
+            for module in root.modules():
+                if module.__dict__.get("_compiled_call_impl") is not None:
+                    names.add(self.by_id.get(id(module), ""))
+        return sorted(names)
+
+    def _add(self, module, around, is_outermost):
+        parts = module.__dict__.get("_modules", {})
+        inner = parts.get("_orig_mod") or (parts.get("module") if type(module).__name__ in _PARALLEL else None)
+        if inner is not None and id(inner) in self.by_id:
+            self._set(module, self.by_id[id(inner)])
+            if "_orig_mod" in parts:
+                self._compiled.add(self.by_id[id(module)])
+        elif is_outermost and (parts or any(True for _ in module.parameters())):
+            self._add_root(self._root_name(module), module)
+        elif is_outermost:
+            # A loss or an activation: all of a type have one name.
+            self._set(module, type(module).__name__)
+        else:
+            self._search(module)
+        if id(module) not in self.by_id:
+            # Not an attribute of the module that calls it.
+            self._set(module, self._cut(f"{around}.{type(module).__name__}".lstrip(".")))
+
+    def _add_root(self, name, root):
+        inside = {id(module) for module in root.modules()}
+        # Those that were called before the model that they are part of.
+        self._roots = [(name, known) for name, known in self._roots if id(known()) not in inside]
+        self._roots.append((name, weakref.ref(root)))
+        self._name_tree(name, root)
+
+    def _name_tree(self, prefix, root):
+        is_parallel = type(root).__name__ in _PARALLEL
+        for path, module in root.named_modules():
+            parts = [part for part in path.split(".") if part and part not in _WRAPPED]
+            if is_parallel and parts and parts[0] == "module":
+                del parts[0]
+            name = self._cut(".".join(filter(None, [prefix, *parts])))
+            self._set(module, name)
+            if "_orig_mod" in module.__dict__.get("_modules", {}):
+                self._compiled.add(name)
+
+    def _search(self, module):
+        """Names a module that was added to its model after that was named, and those around it that have moved."""
+        for name, root in self.roots():
+            if any(known is module for known in root.modules()):
+                self._name_tree(name, root)
+                return
+
+    def _root_name(self, root):
+        inside = {id(module) for module in root.modules()}
+        taken = {name for name, known in self.roots() if id(known) not in inside}
+        if "" not in taken and any(True for _ in root.parameters()):
+            return ""
+        name, count = type(root).__name__, 1
+        while name in taken:
+            count += 1
+            name = f"{type(root).__name__}_{count}"
+        return name
+
+    def _cut(self, path):
+        return ".".join(path.split(".")[: self._depth])
+
+    def _set(self, module, name):
+        number = id(module)
+        self.by_id[number] = name
+        if number not in self._references:
+            # The number may be another module's after this one is gone.
+            self._references[number] = weakref.ref(module, lambda _: self._forget(number))
+
+    def _forget(self, number):
+        self.by_id.pop(number, None)
+        self._references.pop(number, None)

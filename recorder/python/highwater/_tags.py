@@ -1,0 +1,99 @@
+"""Sets the step, the phase and the module of everything that a thread allocates.
+
+A tag is a text: `{"step":0,"phase":"backward","scope":"blocks.3.attn"}`. From PyTorch 2.10 on it is the allocator's
+metadata of the thread. From 2.6 to 2.9 it is the name of an open range of `record_function`, of which each thread has
+one at a time. Before, allocations cannot be tagged.
+"""
+
+import bisect
+import json
+import threading
+
+import torch
+
+_set_metadata = getattr(torch._C, "_cuda_setMemoryMetadata", None)
+_enter_range = getattr(torch._C._autograd, "_record_function_with_args_enter", None)
+_exit_range = getattr(torch._C._autograd, "_record_function_with_args_exit", None)
+
+
+def kind():
+    """Returns how allocations are tagged: `metadata`, `annotations`, or None if they cannot be."""
+    if _set_metadata is not None:
+        return "metadata"
+    release = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
+    return "annotations" if _enter_range is not None and release >= (2, 6) else None
+
+
+class Thread:
+    """What a thread is doing, and the tag that it has."""
+
+    __slots__ = ("scope", "phase", "is_inside", "optimizers", "text", "range", "first_nodes", "node_scopes")
+
+    def __init__(self):
+        self.scope = ""
+        self.phase = "other"
+        # Whether a module is running.
+        self.is_inside = False
+        # The frames of the optimizers whose steps are running, each with the phase around it.
+        self.optimizers = []
+        self.text = None
+        self.range = None
+        # The module that made the nodes of the autograd graph, from which number on.
+        self.first_nodes = [0]
+        self.node_scopes = [""]
+
+    def scope_of(self, node):
+        """Returns the module that made the node of this number."""
+        return self.node_scopes[max(bisect.bisect_right(self.first_nodes, node) - 1, 0)]
+
+
+class Threads(threading.local):
+    """The state of the current thread, as `current`."""
+
+    def __init__(self):
+        self.current = Thread()
+
+
+class Tags:
+    """The tags of one recording."""
+
+    def __init__(self, kind):
+        self.threads = Threads()
+        self._escaped = {}
+        self._prefixes = {}
+        self.is_metadata = kind == "metadata"
+
+    def begin_step(self, step):
+        """Tags what is allocated from now on with `step`."""
+        phases = ("forward", "backward", "recompute", "optimizer", "other")
+        self._prefixes = {phase: '{"step":%d,"phase":"%s","scope":' % (step, phase) for phase in phases}
+        thread = self.threads.current
+        self.set(thread, thread.phase, thread.scope)
+
+    def set(self, thread, phase, scope):
+        """Tags what `thread`, the current one, allocates from now on."""
+        thread.phase, thread.scope = phase, scope
+        escaped = self._escaped.get(scope)
+        if escaped is None:
+            escaped = self._escaped[scope] = json.dumps(scope) + "}"
+        text = self._prefixes[phase] + escaped
+        if text == thread.text:
+            return
+        thread.text = text
+        if self.is_metadata:
+            _set_metadata(text)
+        else:
+            if thread.range is not None:
+                _exit_range(thread.range)
+            thread.range = _enter_range(text)
+
+    def clear(self):
+        """Removes this thread's tag."""
+        thread = self.threads.current
+        if thread.text is None:
+            return
+        if self.is_metadata:
+            _set_metadata("")
+        elif thread.range is not None:
+            _exit_range(thread.range)
+        thread.text = thread.range = None

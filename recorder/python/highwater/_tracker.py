@@ -1,0 +1,382 @@
+"""Follows the module, the phase and the step of each thread, and tags its allocations with them.
+
+**Forward.** `torch.nn.Module.__call__` is wrapped. At every entry and exit it notes the number that the next node of
+the autograd graph gets, so that each node belongs to the module in which it was made.
+
+**Backward.** The autograd engine is wrapped. Before it runs, the graph is walked and a hook is set on each node at
+which the module changes. The engine runs the nodes of a device from the highest number down, on a thread of its own,
+so the hooks tag that thread.
+
+**Recomputation** (activation checkpointing) is forward within backward.
+"""
+
+import contextlib
+import sys
+import threading
+import weakref
+
+import torch
+import torch.utils.checkpoint
+from torch.optim import optimizer as _optimizers
+
+from . import _graph
+
+# Numbers of nodes are forgotten in batches of this size: the graphs of long ago are gone.
+_MOST_NODES = 200_000
+
+_next_node = torch._C._autograd._get_sequence_nr
+_graph_task = torch._C._current_graph_task_id
+_is_compiling = torch.compiler.is_compiling if hasattr(torch.compiler, "is_compiling") else lambda: False
+
+
+class Tracker:
+    """Tags allocations from `start` to `stop`."""
+
+    def __init__(self, tags, names, on_step, on_optimizer=lambda optimizer: None):
+        self.step_number = 0
+        # Steps that were counted before the program ended its first.
+        self.extra_steps = 0
+        self.notes = {}
+        self._tags = tags
+        self._names = names
+        self._on_step, self._on_optimizer = on_step, on_optimizer
+        self._optimizers = []
+        self._is_active = False
+        self._is_counting = True
+        self._is_stepped = False
+        self._is_optimizer_compiled = False
+        self._has_owners = False
+        self._devices = None
+        self._forward_threads = set()
+        self._entering = {}
+        self._undo = []
+
+    def start(self):
+        """Begins to follow the program."""
+        self._is_active = True
+        self._thread_number = threading.get_ident()
+        self._tags.begin_step(self.step_number)
+        self._patch(torch.nn.Module, "__call__", self._around_call(torch.nn.Module.__call__))
+        self._patch(
+            torch.autograd.Variable, "_execution_engine", Engine(torch.autograd.Variable._execution_engine, self)
+        )
+        self._patch_checkpoints()
+        for handle in (
+            _optimizers.register_optimizer_step_pre_hook(self._enter_optimizer),
+            _optimizers.register_optimizer_step_post_hook(self._leave_optimizer),
+        ):
+            self._undo.append(handle.remove)
+
+    def stop(self):
+        """Undoes everything that `start` did."""
+        self._is_active = False
+        for undo in reversed(self._undo):
+            undo()
+        self._undo.clear()
+        self._tags.clear()
+        # The program's own error must not be replaced by one of a device that has failed.
+        with contextlib.suppress(Exception):
+            self._clear_engine()
+
+    def step(self):
+        """Ends a step, where the program says so: from now on only there."""
+        if self._is_counting:
+            self._is_counting = False
+            self.extra_steps = self.step_number
+        self._end_step()
+
+    def all_notes(self):
+        """Returns what is not known of the modules, as sentences."""
+        if self._is_optimizer_compiled:
+            yield "an optimizer is compiled: what it allocates has the phase 'other'"
+        yield from self.notes.values()
+
+    def _end_step(self):
+        self.step_number += 1
+        self._is_stepped = False
+        self._on_step(self.step_number - self.extra_steps)
+        self._tags.begin_step(self.step_number)
+
+    def _patch(self, owner, name, replacement):
+        original = getattr(owner, name)
+        setattr(owner, name, replacement)
+
+        def undo():
+            # Whoever replaced it since calls ours, which then does nothing more.
+            if getattr(owner, name) is replacement:
+                setattr(owner, name, original)
+
+        self._undo.append(undo)
+
+    # Forward.
+
+    def _around_call(self, original):
+        tags, names, threads = self._tags, self._names.by_id, self._tags.threads
+
+        # Positional: the program may have arguments of these names.
+        def call(module, /, *args, **kwargs):
+            if _is_compiling() or not self._is_active:
+                return original(module, *args, **kwargs)
+            thread = threads.current
+            scope = names.get(id(module))
+            if thread.is_inside:
+                if scope is None:
+                    scope = self._names.add(module, thread.scope, is_outermost=False)
+                outer = thread.scope
+                if scope is None or scope == outer:
+                    return original(module, *args, **kwargs)
+                self._note_nodes(thread, scope)
+                tags.set(thread, thread.phase, scope)
+                try:
+                    return original(module, *args, **kwargs)
+                finally:
+                    self._note_nodes(thread, outer)
+                    tags.set(thread, thread.phase, outer)
+            is_again = _graph_task() != -1
+            if not is_again:
+                self._begin_forward(thread)
+            if scope is None:
+                scope = self._names.add(module, thread.scope, is_outermost=not is_again)
+            if scope is None:
+                return original(module, *args, **kwargs)
+            first = _next_node()
+            with self._inside(thread, "recompute" if is_again else "forward", scope):
+                result = original(module, *args, **kwargs)
+            if not is_again:
+                # The loss is computed outside of the model.
+                tags.set(thread, "forward", thread.scope)
+                if _next_node() != first:
+                    self._forward_threads.add(thread)
+            return result
+
+        return call
+
+    def _begin_forward(self, thread):
+        if self._is_stepped and self._is_counting:
+            self._end_step()
+        self._drop_failed_optimizers(thread)
+        if not self._tags.is_metadata and threading.get_ident() != self._thread_number:
+            self.notes["threads"] = "PyTorch records tags of one thread: those of others have its modules"
+
+    def _drop_failed_optimizers(self, thread):
+        if thread.optimizers and not _is_running(thread.optimizers[-1][0]):
+            # The step has raised an error, and the program goes on.
+            thread.optimizers.clear()
+            self._tags.set(thread, "other", "")
+
+    @contextlib.contextmanager
+    def _inside(self, thread, phase, scope):
+        outer, outer_phase = thread.scope, thread.phase
+        thread.is_inside = True
+        self._note_nodes(thread, scope)
+        self._tags.set(thread, phase, scope)
+        try:
+            yield
+        finally:
+            thread.is_inside = False
+            self._note_nodes(thread, outer)
+            self._tags.set(thread, outer_phase, outer)
+
+    def _note_nodes(self, thread, scope):
+        number, first_nodes, scopes = _next_node(), thread.first_nodes, thread.node_scopes
+        if first_nodes[-1] == number:
+            scopes[-1] = scope
+            return
+        first_nodes.append(number)
+        scopes.append(scope)
+        if len(first_nodes) > _MOST_NODES:
+            del first_nodes[1 : _MOST_NODES // 2], scopes[1 : _MOST_NODES // 2]
+            scopes[0] = ""
+
+    # Activation checkpointing: what a checkpointed function does outside of modules is recomputed too.
+
+    def _patch_checkpoints(self):
+        checkpoint = torch.utils.checkpoint
+        function = checkpoint.CheckpointFunction
+        tracker = self
+
+        class Reentrant(function):
+            @staticmethod
+            def apply(run, *args):
+                return function.apply(tracker._recomputed(run), *args)
+
+        self._patch(checkpoint, "CheckpointFunction", Reentrant)
+        # The second is what `checkpoint` calls from PyTorch 2.12 on.
+        for name in ("_checkpoint_without_reentrant_generator", "_checkpoint_without_reentrant_generator_impl"):
+            if hasattr(checkpoint, name):
+                self._patch(checkpoint, name, self._around_generator(getattr(checkpoint, name)))
+
+    def _around_generator(self, original):
+        return lambda run, /, *args, **kwargs: original(self._recomputed(run), *args, **kwargs)
+
+    def _recomputed(self, function):
+        scope = self._tags.threads.current.scope
+
+        def run(*args, **kwargs):
+            thread = self._tags.threads.current
+            if _graph_task() == -1 or thread.phase == "recompute" or not self._is_active:
+                return function(*args, **kwargs)
+            with self._inside(thread, "recompute", scope):
+                return function(*args, **kwargs)
+
+        return run
+
+    # Optimizers.
+
+    def optimizers(self):
+        """Returns the optimizers that have made a step and still exist."""
+        known = (reference() for reference in self._optimizers)
+        return [optimizer for optimizer in known if optimizer is not None]
+
+    def _enter_optimizer(self, optimizer, args, kwargs):
+        if _is_compiling():
+            return
+        thread = self._tags.threads.current
+        thread.optimizers.append((id(sys._getframe(1)), thread.phase))
+        # Within backward, the module whose gradient is ready.
+        self._tags.set(thread, "optimizer", thread.scope)
+
+    def _leave_optimizer(self, optimizer, args, kwargs):
+        self._is_stepped = True
+        if _is_compiling():
+            # Assignments take effect when the compiled step runs; other calls would break its graph.
+            self._is_optimizer_compiled = True
+            return
+        thread = self._tags.threads.current
+        outer_phase = thread.optimizers.pop()[1] if thread.optimizers else "other"
+        # Outside of modules, forward is over.
+        is_nested = thread.optimizers or thread.is_inside or _graph_task() != -1
+        self._tags.set(thread, outer_phase if is_nested else "other", thread.scope)
+        if all(known is not optimizer for known in self.optimizers()):
+            self._optimizers.append(weakref.ref(optimizer))
+            with contextlib.suppress(Exception):
+                self._on_optimizer(optimizer)
+
+    # Backward.
+
+    def run_backward(self, engine, outputs, args, kwargs):
+        """Runs the engine on a graph whose nodes tag what they allocate."""
+        if _is_compiling() or not self._is_active:
+            return engine.run_backward(outputs, *args, **kwargs)
+        # gradients, keep_graph, create_graph, inputs
+        gradients, keeps, creates, inputs = (args + (None,) * 4)[:4]
+        tags, thread = self._tags, self._tags.threads.current
+        nodes = _graph.graph(outputs)
+        handles = self._hook_nodes(thread, outputs, nodes, is_partial=bool(inputs))
+        is_nested = thread.is_inside or _graph_task() != -1
+        self._drop_failed_optimizers(thread)
+        is_inside, outer, outer_phase = thread.is_inside, thread.scope, thread.phase
+        # Nodes of the CPU run on this thread.
+        thread.is_inside = False
+        tags.set(thread, "backward", outer)
+        try:
+            results = engine.run_backward(outputs, *args, **kwargs)
+            if creates:
+                self._note_owner(outputs, gradients, nodes, inputs, results)
+            return results
+        finally:
+            thread.is_inside = is_inside
+            self._note_nodes(thread, outer)
+            base = "optimizer" if thread.optimizers else "other"
+            tags.set(thread, *((outer_phase, outer) if is_nested else (base, "")))
+            if keeps or creates or not nodes:
+                # Hooks on other graphs end with them.
+                for handle in handles:
+                    handle.remove()
+
+    def _note_owner(self, outputs, gradients, nodes, inputs, results):
+        """Notes that the engine's thread made the graph of the gradients."""
+        known = set(nodes).union(_graph.graph(tensor for tensor in gradients or () if tensor is not None))
+        made = [tensor for tensor in results if isinstance(tensor, torch.Tensor)]
+        if not inputs:
+            leaves = {after for node in nodes for after, _ in node.next_functions if hasattr(after, "variable")}
+            made += [leaf.variable.grad for leaf in leaves if leaf.variable.grad is not None]
+        _graph.set_owner(_graph.graph(made, known), self._engine_thread)
+        self._has_owners = True
+
+    def _hook_nodes(self, thread, outputs, nodes, is_partial):
+        """Sets hooks on the nodes of a graph that tag what is allocated from them on; returns their handles.
+
+        Of a partial graph, and where nodes run on several threads, each node has a hook: a node may run without the
+        one before it.
+        """
+        if not nodes:
+            return [leaf.register_prehook(self._enter(thread.scope)) for leaf in _graph.leaves(outputs)]
+        first_nodes, scopes = thread.first_nodes, thread.node_scopes
+        if self._forward_threads - {thread} and _graph_task() == -1:
+            # Nodes that another thread made have that thread's numbers.
+            self.notes["backward"] = "forward ran on several threads: backward has no modules"
+            first_nodes, scopes = [0], [""]
+        is_each = is_partial or self._has_owners or self._has_several_devices(outputs) or _graph.copies_to_cpu(nodes)
+        handles, last, at = [], None, len(first_nodes) - 1
+        for number, row in sorted([(node._sequence_nr(), row) for row, node in enumerate(nodes)], reverse=True):
+            while at > 0 and first_nodes[at] > number:
+                at -= 1
+            scope = scopes[at]
+            if self._has_owners:
+                owner = _graph.owner(nodes[row])
+                scope = scope if owner is None else owner.scope_of(number)
+            if scope != last or is_each:
+                last = scope
+                handles.append(nodes[row].register_prehook(self._enter(scope)))
+        return handles
+
+    def _enter(self, scope):
+        enter = self._entering.get(scope)
+        if enter is None:
+            enter = self._entering[scope] = self._enter_node(scope)
+        return enter
+
+    def _enter_node(self, scope):
+        tags = self._tags
+
+        # Must return None: anything else would replace the gradients.
+        def enter(gradients):
+            if self._is_active:
+                self._engine_thread = thread = tags.threads.current
+                self._note_nodes(thread, scope)
+                tags.set(thread, "backward", scope)
+
+        return enter
+
+    def _has_several_devices(self, outputs):
+        if self._devices is None:
+            parameters = (parameter for _, root in self._names.roots() for parameter in root.parameters())
+            self._devices = {parameter.device for parameter in parameters}
+        devices = {output.device for output in outputs if isinstance(output, torch.Tensor)}
+        return len(devices | self._devices) > 1
+
+    def _clear_engine(self):
+        """Clears the tags of the engine's threads, which only they can do."""
+        with torch.inference_mode(False), torch.enable_grad():
+            for device in range(torch.cuda.device_count()):
+                if torch.cuda.memory_reserved(device) == 0:
+                    continue
+                # Empty: nothing is allocated.
+                empty = torch.empty(0, device=f"cuda:{device}", requires_grad=True)
+                output = empty.view_as(empty)
+                output.grad_fn.register_prehook(lambda gradients: self._tags.clear())
+                torch.autograd.grad(output, empty, torch.empty(0, device=empty.device))
+
+
+class Engine:
+    """The autograd engine, which has the tracker run backward."""
+
+    def __init__(self, engine, tracker):
+        self._engine, self._tracker = engine, tracker
+
+    def run_backward(self, outputs, /, *args, **kwargs):
+        return self._tracker.run_backward(self._engine, outputs, args, kwargs)
+
+    def __getattr__(self, name):
+        return getattr(self._engine, name)
+
+
+def _is_running(frame_id):
+    """Whether a frame is on the stack of this thread."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if id(frame) == frame_id:
+            return True
+        frame = frame.f_back
+    return False

@@ -1,0 +1,158 @@
+"""Questions about a recording, answered by the `highwater` program."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import tempfile
+from collections.abc import Iterable
+from typing import Any, Union
+
+from . import _binary
+
+# One key, as `"scope,phase"`, or several.
+Keys = Union[str, Iterable[str]]
+PathLike = Union[str, "os.PathLike[str]"]
+
+
+def _keys(by: Keys | None) -> str | None:
+    return by if by is None or isinstance(by, str) else ",".join(by)
+
+
+class Snapshot:
+    """A recording: a `.snap` file, or a memory snapshot that PyTorch wrote.
+
+    Every method runs the `highwater` program once and returns its `--json` object. Sizes are integers in bytes.
+
+    >>> snapshot = Snapshot("step.snap")
+    >>> snapshot.peak(by="scope,phase")["groups"][0]["bytes"]
+    5368709120
+
+    Raises (each method):
+        HighwaterError: the program is not installed, or cannot read the file.
+    """
+
+    def __init__(self, path: PathLike) -> None:
+        self.path: str = os.fspath(path)
+
+    def __repr__(self) -> str:
+        return f"Snapshot({self.path!r})"
+
+    def _ask(self, command: str, *files: str, **options: Any) -> dict[str, Any]:
+        arguments = [command, self.path, *files, "--json"]
+        for name, value in options.items():
+            if value is not None:
+                arguments += ["--" + name.replace("_", "-"), str(value)]
+        return json.loads(_binary.run(arguments))
+
+    def info(self) -> dict[str, Any]:
+        """Returns the peaks of all totals, by device, and how far they can be trusted.
+
+        >>> snapshot.info()["devices"][0]["peaks"]["allocated"]["bytes"]
+        5368709120
+        """
+        return self._ask("info")
+
+    def peak(
+        self,
+        by: Keys = "category",
+        *,
+        top: int | None = None,
+        where: str | None = None,
+        device: int | None = None,
+        metric: str | None = None,
+        at: int | str | None = None,
+    ) -> dict[str, Any]:
+        """Returns what uses the memory at the peak, or after the event `at`, grouped by the keys `by`.
+
+        The bytes of `groups` and `rest_bytes` sum to `bytes`.
+
+        >>> snapshot.peak(by=["scope", "phase"], where="category=activation", top=3)["groups"]
+        [{'key': 'blocks.0.mlp, forward', 'bytes': 268435456, ...}, ...]
+        """
+        return self._ask("peak", by=_keys(by), top=top, where=where, device=device, metric=metric, at=at)
+
+    def phases(
+        self, *, where: str | None = None, device: int | None = None, metric: str | None = None
+    ) -> dict[str, Any]:
+        """Returns the memory of each step and phase.
+
+        >>> max(row["peak_bytes"] for row in snapshot.phases()["rows"])
+        5368709120
+        """
+        return self._ask("phases", where=where, device=device, metric=metric)
+
+    def explain(
+        self, by: Keys | None = None, *, top: int | None = None, where: str | None = None, device: int | None = None
+    ) -> dict[str, Any]:
+        """Returns the composition of the peak, the peak without each group, and advice.
+
+        >>> snapshot.explain(by="scope:2")["advice"]
+        ['Checkpoint blocks.*: ...']
+        """
+        return self._ask("explain", by=_keys(by), top=top, where=where, device=device)
+
+    def growth(self, by: Keys | None = None, *, where: str | None = None, device: int | None = None) -> dict[str, Any]:
+        """Returns the memory that stays live from step to step, and the lines that leak."""
+        return self._ask("growth", by=_keys(by), where=where, device=device)
+
+    def oom(self) -> dict[str, Any]:
+        """Returns why requests failed, and what would have helped."""
+        return self._ask("oom")
+
+    def diff(
+        self,
+        other: Snapshot | PathLike,
+        by: Keys = "category",
+        *,
+        top: int | None = None,
+        where: str | None = None,
+        at: str | None = None,
+    ) -> dict[str, Any]:
+        """Returns the differences to `other`, whose bytes are `b_bytes`; those of this recording are `a_bytes`.
+
+        >>> Snapshot("main.snap").diff("branch.snap", by="scope")["delta_bytes"]
+        2147483648
+        """
+        path = other.path if isinstance(other, Snapshot) else os.fspath(other)
+        return self._ask("diff", path, by=_keys(by), top=top, where=where, at=at)
+
+    def whatif(
+        self,
+        *,
+        alloc_conf: str | None = None,
+        capacity: str | int | None = None,
+        without: str | None = None,
+        scale: str | None = None,
+        device: int | None = None,
+    ) -> dict[str, Any]:
+        """Returns the peaks of a replay with something changed.
+
+        >>> snapshot.whatif(alloc_conf="expandable_segments:True")["changed"]["reserved"]["bytes"]
+        5637144576
+        """
+        options = {"alloc_conf": alloc_conf, "capacity": capacity, "without": without, "scale": scale}
+        return self._ask("whatif", **options, device=device)
+
+    def render(self, out: PathLike, *, view: str | None = None, size: str | None = None) -> str:
+        """Draws a view to the PNG or SVG file `out`; returns its path.
+
+        >>> snapshot.render("step.png", view="timeline", size="1600x900")
+        'step.png'
+        """
+        options = [part for name, value in (("view", view), ("size", size)) if value for part in (f"--{name}", value)]
+        _binary.run(["render", self.path, "--out", os.fspath(out), *options])
+        return os.fspath(out)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        """Shows the timeline and the peak in a notebook."""
+        text = _binary.run(["peak", self.path])
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                with open(self.render(os.path.join(folder, "timeline.png")), "rb") as file:
+                    picture = base64.b64encode(file.read()).decode()
+                    return {"image/png": picture, "text/plain": text}
+        except _binary.HighwaterError:
+            # A program that was built without the app draws nothing.
+            return {"text/plain": text}

@@ -1,0 +1,47 @@
+"""Callback for the `Trainer` of transformers.
+
+>>> from highwater.transformers import MemoryHistory
+>>> Trainer(model, callbacks=[MemoryHistory("memory.snap")]).train()
+"""
+
+import atexit
+
+from transformers import TrainerCallback
+
+from . import record_memory_history
+
+
+class MemoryHistory(TrainerCallback):
+    """Records the memory of `Trainer.train`; each optimizer step is a step.
+
+    `path` and `options` are those of `highwater.record_memory_history`; `model` defaults to the model that is trained.
+    After the training, `path` is the file that was written. The Trainer has no event for an exception: after one, the
+    recording goes on and is written when the next training begins or the program ends. A failed allocation writes its
+    file at once.
+    """
+
+    def __init__(self, path="memory.snap", **options):
+        self.path, self._options = path, options
+        self._asked_path, self._run = path, None
+
+    def on_train_begin(self, args, state, control, model=None, **kwargs):
+        # An earlier training has failed: `auto_find_batch_size` starts again after an out-of-memory error.
+        self._end()
+        run = record_memory_history(self._asked_path, **{"model": model, **self._options})
+        run.__enter__()
+        self._run = run
+        atexit.register(self._end)
+
+    def on_step_end(self, args, state, control, **kwargs):
+        if self._run is not None:
+            self._run.step()
+
+    def on_train_end(self, args, state, control, **kwargs):
+        self._end()
+
+    def _end(self):
+        run, self._run = self._run, None
+        if run is not None:
+            atexit.unregister(self._end)
+            run.__exit__(None, None, None)
+            self.path = run.path
