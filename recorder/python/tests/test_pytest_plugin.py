@@ -490,7 +490,8 @@ def test_methods_of_unittest_are_limited_and_keep_their_errors(run):
     result = run(text)
     result.assert_outcomes(passed=1, failed=2)
     result.stdout.fnmatch_lines(["*AssertionError: 1 != 2", "max_memory(100 B) exceeded by 400 B*"])
-    assert result.stdout.str().count("exceeded by 400 B: the peak of allocated memory is 500 B on device 0") == 1
+    # Once as an error; where `CI` is set, pytest's summary repeats it.
+    assert sum(line.startswith("max_memory(100 B) exceeded by 400 B") for line in result.outlines) == 1
 
 
 def test_the_markers_are_documented(run):
