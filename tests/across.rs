@@ -7,4 +7,5 @@ mod idle;
 mod layering;
 mod pytorch_bytes;
 mod reasons;
+mod recompute;
 mod recordings;

@@ -9,7 +9,7 @@ use highwater_analysis::phases::{PhaseRow, phases};
 use highwater_engine::models::nerf::{Rays, Samples};
 use highwater_engine::models::{FrozenSum, FrozenTrunk, MatmulChain, Nerf, NerfSize, Rnn, RnnForm};
 use highwater_engine::nn::{Init, Module};
-use highwater_engine::scenario::{self, DeviceChoice, Options, Sizes};
+use highwater_engine::scenario::{self, Checkpoint, DeviceChoice, Options, Sizes};
 use highwater_engine::{DType, Device, Rng, Tensor};
 use highwater_recorder::snapshots::format::read_file;
 
@@ -95,7 +95,7 @@ fn a_tiny_nerf_takes_a_sixth_less_than_in_pytorch() {
 fn a_tiny_nerf_whose_chunks_run_again_takes_no_more_than_in_pytorch() {
     for (variant, width) in [("64-again", 64), ("256-again", 256)] {
         let sizes = Sizes { width: Some(width), ..Sizes::default() };
-        hold(NERF, variant, "tiny-nerf", &Options { checkpoint: true, ..sized(sizes, None) });
+        hold(NERF, variant, "tiny-nerf", &Options { checkpoint: Checkpoint::BLOCKS, ..sized(sizes, None) });
     }
 }
 

@@ -12,6 +12,7 @@ pub mod error;
 pub mod mapped;
 pub mod intern;
 pub mod line_text;
+pub mod scope_pattern;
 pub mod tables;
 pub mod event;
 pub mod trace;

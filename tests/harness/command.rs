@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use highwater_engine::DType;
 use highwater_engine::optim::Form;
-use highwater_engine::scenario::{OptimizerKind, Options};
+use highwater_engine::scenario::{Checkpoint, OptimizerKind, Options};
 
 /// The scenario and the options of a command. The error says which word is wrong.
 pub fn parse(command: &str) -> Result<(String, Options), String> {
@@ -13,7 +13,7 @@ pub fn parse(command: &str) -> Result<(String, Options), String> {
     let mut options = Options::default();
     while let Some(word) = words.next() {
         match word {
-            "--checkpoint" => options.checkpoint = true,
+            "--checkpoint" => options.checkpoint = Checkpoint::BLOCKS,
             "--foreach" => options.form = Some(Form::Foreach),
             "--no-foreach" => options.form = Some(Form::PerTensor),
             "--fused" => options.form = Some(Form::Fused),

@@ -5,6 +5,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use highwater_recorder::snapshots::scope_pattern::ScopePattern;
 use highwater_recorder::{ScopeId, scope};
 
 use super::init::Init;
@@ -97,10 +98,10 @@ fn visited<M: Module + ?Sized>(module: &M, mut visitor: Visitor) -> Visitor {
 /// on each keeps only the inputs of its [forward](Child::run), which is recomputed in backward (see
 /// [`autograd::checkpoint`](autograd::checkpoint())).
 ///
-/// A `*` in the pattern matches one name of a path, as in `encoder.layers.*`. A child that keeps nothing for backward,
-/// such as a frozen one, has nothing to recompute.
+/// A [`ScopePattern`] such as `encoder.layers.*` or `encoder.layers.{0-9}` can match several paths; an invalid one
+/// matches none. A child that keeps nothing for backward, such as a frozen one, has nothing to recompute.
 pub fn checkpoint_scopes<M: Module + ?Sized>(module: &M, pattern: &str) -> usize {
-    let pattern = pattern.split('.').map(Box::from).collect();
+    let Ok(pattern) = pattern.parse() else { return 0 };
     let checkpoints = Some(Checkpoints { pattern, matched: 0 });
     let visitor = visited(module, Visitor { checkpoints, ..Visitor::default() });
     visitor.checkpoints.map_or(0, |checkpoints| checkpoints.matched)
@@ -163,16 +164,8 @@ pub struct Visitor {
 /// The pattern of the children to checkpoint, and the number of matches so far.
 #[derive(Debug)]
 struct Checkpoints {
-    pattern: Vec<Box<str>>,
+    pattern: ScopePattern,
     matched: usize,
-}
-
-impl Checkpoints {
-    fn matches(&self, path: &str) -> bool {
-        let mut names = path.split('.');
-        let fits = self.pattern.iter().all(|part| names.next().is_some_and(|name| &**part == "*" || &**part == name));
-        fits && names.next().is_none()
-    }
 }
 
 impl Visitor {
@@ -205,7 +198,7 @@ impl Visitor {
         let length = self.path.len();
         write!(self.path, "{}", child.name).expect("writing to a string cannot fail");
         if let Some(checkpoints) = &mut self.checkpoints
-            && checkpoints.matches(&self.path)
+            && checkpoints.pattern.matches(&self.path)
         {
             checkpoints.matched += 1;
             child.is_checkpointed.store(true, Ordering::Relaxed);

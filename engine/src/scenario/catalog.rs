@@ -2,8 +2,9 @@
 
 use super::definition::{Scenario, ScenarioInfo};
 use super::error::ScenarioError;
-use super::options::Options;
+use super::options::{OptimizerKind, Options};
 use super::{branch, chain, fcn, language, nerf, rnn, small, vit};
+use crate::optim::Form;
 
 /// Options of every scenario.
 const COMMON: [&str; 14] = [
@@ -73,6 +74,7 @@ pub(crate) fn find(name: &str, options: &Options) -> Result<&'static Scenario, S
             return Err(ScenarioError::OptionValue { option, value, need: "expected at least 1" });
         }
     }
+    check_conflicts(options)?;
     if let Some(variant) = &options.variant
         && !info.variants.iter().any(|known| known.name == variant)
     {
@@ -80,4 +82,22 @@ pub(crate) fn find(name: &str, options: &Options) -> Result<&'static Scenario, S
         return Err(ScenarioError::UnknownVariant { scenario: info.name, name: variant.clone(), known });
     }
     Ok(scenario)
+}
+
+fn check_conflicts(options: &Options) -> Result<(), ScenarioError> {
+    if options.accumulate.is_some_and(|count| count > 1) && options.optimizer_in_backward {
+        let reason = "an optimizer in backward updates each parameter before the gradients of all micro-batches are \
+                      added; step after backward";
+        return Err(ScenarioError::Conflict { option: "--accumulate", other: "--optimizer-in-backward", reason });
+    }
+    let form = match options.form {
+        Some(Form::Foreach) => Some("--foreach"),
+        Some(Form::PerTensor) => Some("--no-foreach"),
+        _ => None,
+    };
+    if let (Some(option), Some(OptimizerKind::AdamW8bit)) = (form, options.optimizer) {
+        let reason = "it always updates each parameter in one fused pass; leave the form out";
+        return Err(ScenarioError::Conflict { option, other: "--optimizer adamw8bit", reason });
+    }
+    Ok(())
 }

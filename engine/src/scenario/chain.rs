@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use super::definition::{Scenario, ScenarioInfo, Variant};
 use super::options::Options;
-use super::task::Task;
+use super::task::{MicroBatch, Task};
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -29,7 +29,7 @@ pub(crate) const MATMUL_CHAIN: Scenario = Scenario {
 struct Products(MatmulChain);
 
 impl Task for Products {
-    fn loss(&self) -> Result<Tensor> {
+    fn loss(&self, _: MicroBatch) -> Result<Tensor> {
         self.0.loss()
     }
 
@@ -44,7 +44,7 @@ struct ProductsByHand {
 }
 
 impl Task for ProductsByHand {
-    fn loss(&self) -> Result<Tensor> {
+    fn loss(&self, _: MicroBatch) -> Result<Tensor> {
         let (loss, rights) = self.chain.loss_by_hand()?;
         self.rights.replace(rights);
         Ok(loss)

@@ -14,7 +14,7 @@ pub enum ScenarioError {
         known: Vec<&'static str>,
     },
     /// Unknown optimizer.
-    #[error("unknown optimizer '{name}'; expected sgd, adam or adamw")]
+    #[error("unknown optimizer '{name}'; expected sgd, adam, adamw or adamw8bit")]
     UnknownOptimizer {
         /// The requested name.
         name: String,
@@ -51,6 +51,16 @@ pub enum ScenarioError {
         value: String,
         /// The expected value, as a sentence.
         need: &'static str,
+    },
+    /// Options that exclude each other.
+    #[error("{option} cannot be combined with {other}: {reason}")]
+    Conflict {
+        /// One option, as on the command line.
+        option: &'static str,
+        /// The other.
+        other: &'static str,
+        /// The reason, and what to do.
+        reason: &'static str,
     },
     /// The CUDA device cannot be used.
     #[error("cannot run on cuda:{ordinal}: {reason}")]

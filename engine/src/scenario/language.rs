@@ -4,7 +4,7 @@ use highwater_recorder::{Category, scope};
 
 use super::definition::{Scenario, ScenarioInfo, Variant};
 use super::options::{OptimizerKind, Options};
-use super::task::{Task, checkpoint_if_asked, data_rng, freeze_if_asked};
+use super::task::{Batch, MicroBatch, Reduction, Task, checkpoint_if_asked, data_rng, freeze_if_asked};
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -26,6 +26,7 @@ pub(crate) const GPT2: Scenario = Scenario {
         about: "GPT-2 (124 million parameters, f32) on 8 sequences of 1024 tokens: peak at the start of backward",
         options: &[
             "--batch",
+            "--accumulate",
             "--seq",
             "--width",
             "--layers",
@@ -51,6 +52,7 @@ pub(crate) const FALCON_7B: Scenario = Scenario {
         about: "fine-tuning of Falcon-7B in bf16 on 512 tokens: 51.6 GiB after the step, 64.5 GiB at the peak, in temporaries of the optimizer",
         options: &[
             "--batch",
+            "--accumulate",
             "--seq",
             "--width",
             "--layers",
@@ -76,6 +78,7 @@ pub(crate) const LLAMA_3_8B: Scenario = Scenario {
         about: "Llama-3-8B in bf16 on 1024 tokens with LoRA adapters of rank 16 on queries and values: nothing is saved for frozen layers",
         options: &[
             "--batch",
+            "--accumulate",
             "--seq",
             "--width",
             "--layers",
@@ -113,7 +116,7 @@ fn gpt2(device: &Device, options: &Options) -> Result<Box<dyn Task>> {
     let dtype = options.dtype.unwrap_or(DType::F32);
     let lora = adapters_if_asked("gpt2", &["c_attn"], options)?;
     let model = Gpt2::new(&mut Init::new(device, dtype, options.seed), size, lora.as_ref())?;
-    checkpoint_if_asked(&model, "h.*", options);
+    checkpoint_if_asked(&model, "h.*", options)?;
     freeze_if_asked(&model, &["wte", "wpe"], "h", options)?;
     Ok(Box::new(NextToken::new(model, [sizes.batch.unwrap_or(8), seq], size.vocabulary, device, options)?))
 }
@@ -132,7 +135,7 @@ fn falcon(device: &Device, options: &Options) -> Result<Box<dyn Task>> {
     let dtype = options.dtype.unwrap_or(DType::Bf16);
     let lora = adapters_if_asked("falcon-7b", &["query_key_value"], options)?;
     let model = Falcon::new(&mut Init::new(device, dtype, options.seed), size, lora.as_ref())?;
-    checkpoint_if_asked(&model, "h.*", options);
+    checkpoint_if_asked(&model, "h.*", options)?;
     freeze_if_asked(&model, &["word_embeddings"], "h", options)?;
     let shape = [sizes.batch.unwrap_or(1), sizes.seq.unwrap_or(512)];
     Ok(Box::new(NextToken::new(model, shape, size.vocabulary, device, options)?))
@@ -163,7 +166,7 @@ fn llama(device: &Device, options: &Options) -> Result<Box<dyn Task>> {
         _ => Some(adapters(rank, &["q_proj", "v_proj"], options)),
     };
     let model = Llama::new(&mut Init::new(device, dtype, options.seed), size, lora.as_ref())?;
-    checkpoint_if_asked(&model, "layers.*", options);
+    checkpoint_if_asked(&model, "layers.*", options)?;
     freeze_if_asked(&model, &["embed_tokens"], "layers", options)?;
     let shape = [sizes.batch.unwrap_or(1), sizes.seq.unwrap_or(1024)];
     Ok(Box::new(NextToken::new(model, shape, size.vocabulary, device, options)?))
@@ -215,12 +218,18 @@ impl<M: LanguageModel> NextToken<M> {
 }
 
 impl<M: LanguageModel> Task for NextToken<M> {
-    fn loss(&self) -> Result<Tensor> {
-        let hidden = self.model.hidden(&self.tokens)?;
+    fn loss(&self, part: MicroBatch) -> Result<Tensor> {
+        let (tokens, targets) = (part.of(&self.tokens)?, part.of(&self.targets)?);
+        let hidden = self.model.hidden(&tokens)?;
         let width = hidden.shape()[2];
-        let rows = hidden.reshape([self.targets.elements(), width])?;
+        let rows = hidden.reshape([targets.elements(), width])?;
         drop(hidden);
-        rows.linear_cross_entropy(self.model.head_weight(), &self.targets, Some(NO_TARGET))
+        rows.linear_cross_entropy(self.model.head_weight(), &targets, Some(NO_TARGET))
+    }
+
+    /// Every sequence has the same number of targets, so the mean over all targets is the mean of the parts' means.
+    fn batch(&self) -> Option<Batch> {
+        Some(Batch { size: self.tokens.shape()[0], loss: Reduction::Mean })
     }
 
     fn parameters(&self) -> Vec<Parameter> {

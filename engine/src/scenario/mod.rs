@@ -25,7 +25,7 @@ pub mod run;
 pub use catalog::all;
 pub use definition::{ScenarioInfo, Variant};
 pub use error::ScenarioError;
-pub use options::{DeviceChoice, OptimizerKind, Options, Sizes};
+pub use options::{Checkpoint, DeviceChoice, OptimizerKind, Options, Sizes};
 pub use report::{OutOfMemory, Report};
 pub use run::record;
 pub use session::Session;

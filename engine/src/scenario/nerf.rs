@@ -6,7 +6,7 @@ use highwater_recorder::{Category, scope};
 
 use super::definition::{Scenario, ScenarioInfo};
 use super::options::{OptimizerKind, Options};
-use super::task::{Task, checkpoint_if_asked, data_rng};
+use super::task::{MicroBatch, Task, checkpoint_if_asked, data_rng};
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -40,7 +40,7 @@ struct View {
 }
 
 impl Task for View {
-    fn loss(&self) -> Result<Tensor> {
+    fn loss(&self, _: MicroBatch) -> Result<Tensor> {
         let samples = {
             let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
             Samples::along(&self.rays, self.samples, REACH, &mut rng)?
@@ -62,7 +62,7 @@ fn build(device: &Device, options: &Options) -> Result<Box<dyn Task>> {
         chunk: sizes.chunk.unwrap_or(tiny.chunk),
     };
     let model = Nerf::new(&mut Init::new(device, DType::F32, options.seed), size)?;
-    checkpoint_if_asked(&model, "network", options);
+    checkpoint_if_asked(&model, "network", options)?;
     let (rays, colours) = picture_of_a_sphere(sizes.image.unwrap_or(100), device)?;
     let samples = sizes.samples.unwrap_or(64);
     Ok(Box::new(View { model, rays, colours, samples, rng: Mutex::new(data_rng(options)) }))

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use highwater_recorder::snapshots::scope_pattern::ScopePattern;
+
 use super::error::ScenarioError;
 use crate::dtype::DType;
 use crate::optim::Form;
@@ -26,8 +28,10 @@ pub struct Options {
     pub adapters: Option<DType>,
     /// Name of a variant of the scenario.
     pub variant: Option<String>,
-    /// Whether to checkpoint blocks: each keeps only its input, and is recomputed in backward.
-    pub checkpoint: bool,
+    /// Modules to checkpoint: each keeps only its input, and is recomputed in backward.
+    pub checkpoint: Checkpoint,
+    /// Number of micro-batches that each step's batch is split into; their gradients are accumulated.
+    pub accumulate: Option<usize>,
     /// Whether operations save everything that their gradients read, including what is cheap to recompute.
     pub no_recompute: bool,
     /// Optimizer.
@@ -109,7 +113,8 @@ impl Options {
         given.extend(types.into_iter().filter_map(|(option, dtype)| Some((option, dtype?.to_string()))));
         given.extend(self.lora.map(|rank| ("--lora", rank.to_string())));
         given.extend(self.variant.clone().map(|variant| ("--variant", variant)));
-        given.extend(self.checkpoint.then(|| ("--checkpoint", "given".to_owned())));
+        given.extend((self.checkpoint != Checkpoint::default()).then(|| ("--checkpoint", "given".to_owned())));
+        given.extend(self.accumulate.map(|count| ("--accumulate", count.to_string())));
         given
     }
 }
@@ -126,7 +131,8 @@ impl Default for Options {
             lora: None,
             adapters: None,
             variant: None,
-            checkpoint: false,
+            checkpoint: Checkpoint::default(),
+            accumulate: None,
             no_recompute: false,
             optimizer: None,
             form: None,
@@ -140,6 +146,20 @@ impl Default for Options {
             uses: false,
         }
     }
+}
+
+/// The modules of a scenario's model to checkpoint; none by default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// Whether to checkpoint all blocks of the model.
+    pub blocks: bool,
+    /// Further modules, by path.
+    pub scopes: Vec<ScopePattern>,
+}
+
+impl Checkpoint {
+    /// All blocks of the model.
+    pub const BLOCKS: Self = Self { blocks: true, scopes: Vec::new() };
 }
 
 /// Device to run a scenario on.
@@ -192,11 +212,13 @@ pub enum OptimizerKind {
     Adam,
     /// Adam with decoupled weight decay.
     AdamW,
+    /// AdamW with 8-bit state.
+    AdamW8bit,
 }
 
 impl OptimizerKind {
     /// All optimizers.
-    pub const ALL: [Self; 3] = [Self::Sgd, Self::Adam, Self::AdamW];
+    pub const ALL: [Self; 4] = [Self::Sgd, Self::Adam, Self::AdamW, Self::AdamW8bit];
 
     /// Returns the name, as on the command line and in tables.
     pub const fn name(self) -> &'static str {
@@ -204,6 +226,7 @@ impl OptimizerKind {
             Self::Sgd => "sgd",
             Self::Adam => "adam",
             Self::AdamW => "adamw",
+            Self::AdamW8bit => "adamw8bit",
         }
     }
 }

@@ -4,7 +4,7 @@ use highwater_recorder::{Category, scope};
 
 use super::definition::{Scenario, ScenarioInfo, Variant};
 use super::options::Options;
-use super::task::{Task, data_rng, random_input};
+use super::task::{MicroBatch, Task, data_rng, random_input};
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -33,7 +33,7 @@ struct Sequence {
 }
 
 impl Task for Sequence {
-    fn loss(&self) -> Result<Tensor> {
+    fn loss(&self, _: MicroBatch) -> Result<Tensor> {
         self.model.run(&self.inputs, &self.first)?.sum()
     }
 

@@ -13,7 +13,7 @@ pub(crate) const VIT_SMALL: Scenario = Scenario {
     info: ScenarioInfo {
         name: "vit-small",
         about: "a vision transformer with 0.2 million parameters, trained on 8 random images",
-        options: &["--batch", "--dtype", "--checkpoint"],
+        options: &["--batch", "--accumulate", "--dtype", "--checkpoint"],
         variants: &[],
     },
     optimizer: Some(OptimizerKind::AdamW),
@@ -24,7 +24,7 @@ pub(crate) const MLP: Scenario = Scenario {
     info: ScenarioInfo {
         name: "mlp",
         about: "three linear layers with ReLU, trained on 128 random inputs",
-        options: &["--batch", "--width", "--layers", "--dtype"],
+        options: &["--batch", "--accumulate", "--width", "--layers", "--dtype"],
         variants: &[],
     },
     optimizer: Some(OptimizerKind::Adam),
@@ -34,7 +34,7 @@ pub(crate) const MLP: Scenario = Scenario {
 fn vit_small(device: &Device, options: &Options) -> Result<Box<dyn Task>> {
     let (size, dtype) = (VitSize::SMALL, options.dtype.unwrap_or(DType::F32));
     let model = VisionTransformer::new(&mut Init::new(device, dtype, options.seed), size)?;
-    checkpoint_if_asked(&model, "encoder.layers.*", options);
+    checkpoint_if_asked(&model, "encoder.layers.*", options)?;
     let batch = options.sizes.batch.unwrap_or(8);
     let input = random_input([batch, 3, size.image, size.image], dtype, device, &mut data_rng(options))?;
     Ok(Box::new(Classification { model, input, labels: labels(batch, size.classes, device)? }))

@@ -5,7 +5,7 @@ use highwater_recorder::{Category, scope};
 use super::options::Options;
 use crate::device::Device;
 use crate::dtype::DType;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::nn::{Module, Parameter, checkpoint_scopes};
 use crate::rng::Rng;
 use crate::shape::Shape;
@@ -13,13 +13,13 @@ use crate::tensor::Tensor;
 
 /// A model with its data. Only the loss outlives a forward pass.
 pub trait Task {
-    /// Runs forward and returns the loss.
+    /// Runs forward on `part` of the batch and returns the loss. A task without a batch gets only the whole.
     ///
     /// # Errors
     /// If memory cannot be allocated.
-    fn loss(&self) -> Result<Tensor>;
+    fn loss(&self, part: MicroBatch) -> Result<Tensor>;
 
-    /// Runs backward from `loss`.
+    /// Runs backward from the `loss` of the whole batch.
     ///
     /// # Errors
     /// If memory cannot be allocated.
@@ -27,8 +27,68 @@ pub trait Task {
         loss.backward()
     }
 
+    /// Returns how the loss of the batch follows from those of its parts; `None` if the batch cannot be split.
+    fn batch(&self) -> Option<Batch> {
+        None
+    }
+
     /// Returns the model's parameters.
     fn parameters(&self) -> Vec<Parameter>;
+}
+
+/// A batch that can be split into micro-batches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// Batch size.
+    pub size: usize,
+    /// How the losses of micro-batches are combined.
+    pub loss: Reduction,
+}
+
+/// How a loss is computed from those of the parts of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reduction {
+    /// As their mean.
+    Mean,
+    /// As their sum.
+    Sum,
+}
+
+/// One of the equal parts of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MicroBatch {
+    index: usize,
+    count: usize,
+}
+
+impl MicroBatch {
+    /// Returns the `count` parts of a batch in order; 1 part is the whole batch.
+    pub fn all(count: usize) -> impl Iterator<Item = Self> {
+        (0..count).map(move |index| Self { index, count })
+    }
+
+    /// Returns this part of `batch`, a tensor whose first axis is divided among the examples of the batch, as a view.
+    ///
+    /// # Errors
+    /// If the parts would not be equal.
+    pub fn of(self, batch: &Tensor) -> Result<Tensor> {
+        let Self { index, count } = self;
+        if count == 1 {
+            return Ok(batch.clone());
+        }
+        let rows = batch.shape()[0];
+        check_parts(rows, count)?;
+        batch.narrow(0, index * (rows / count), rows / count)
+    }
+}
+
+/// Fails unless a batch of `size` can be split into `count` equal parts.
+pub(crate) fn check_parts(size: usize, count: usize) -> Result<()> {
+    if count > 0 && size.is_multiple_of(count) {
+        return Ok(());
+    }
+    let what = format!("a batch of {size} cannot be split into {count} equal micro-batches; give a divisor of {size}");
+    Err(Error::Setting { op: "--accumulate", what })
 }
 
 /// A task whose loss is the sum of the model's outputs.
@@ -38,8 +98,12 @@ pub(crate) struct SumOfResults<M> {
 }
 
 impl<M: Module> Task for SumOfResults<M> {
-    fn loss(&self) -> Result<Tensor> {
-        self.model.forward(&self.input)?.sum()
+    fn loss(&self, part: MicroBatch) -> Result<Tensor> {
+        self.model.forward(&part.of(&self.input)?)?.sum()
+    }
+
+    fn batch(&self) -> Option<Batch> {
+        Some(Batch { size: self.input.shape()[0], loss: Reduction::Sum })
     }
 
     fn parameters(&self) -> Vec<Parameter> {
@@ -55,8 +119,12 @@ pub(crate) struct Classification<M> {
 }
 
 impl<M: Module> Task for Classification<M> {
-    fn loss(&self) -> Result<Tensor> {
-        self.model.forward(&self.input)?.cross_entropy(&self.labels, None)
+    fn loss(&self, part: MicroBatch) -> Result<Tensor> {
+        self.model.forward(&part.of(&self.input)?)?.cross_entropy(&part.of(&self.labels)?, None)
+    }
+
+    fn batch(&self) -> Option<Batch> {
+        Some(Batch { size: self.input.shape()[0], loss: Reduction::Mean })
     }
 
     fn parameters(&self) -> Vec<Parameter> {
@@ -85,12 +153,19 @@ pub(crate) fn data_rng(options: &Options) -> Rng {
     Rng::new(!options.seed)
 }
 
-/// Enables checkpointing of the blocks whose scopes match `pattern`, if `options` ask for it.
-pub(crate) fn checkpoint_if_asked<M: Module>(model: &M, pattern: &str, options: &Options) {
-    if options.checkpoint {
-        let blocks = checkpoint_scopes(model, pattern);
-        debug_assert!(blocks > 0, "a model has blocks where it says so");
+/// Enables checkpointing of the modules given in `options`; the paths of the model's blocks match `blocks`.
+pub(crate) fn checkpoint_if_asked<M: Module>(model: &M, blocks: &str, options: &Options) -> Result<()> {
+    if options.checkpoint.blocks {
+        let count = checkpoint_scopes(model, blocks);
+        debug_assert!(count > 0, "a model has blocks where it says so");
     }
+    for pattern in &options.checkpoint.scopes {
+        if checkpoint_scopes(model, &pattern.to_string()) == 0 {
+            let what = format!("no module matches '{pattern}'; the blocks of the model are {blocks}");
+            return Err(Error::Setting { op: "--checkpoint", what });
+        }
+    }
+    Ok(())
 }
 
 /// Freezes the first blocks, up to the number in `options`, and the modules and parameters `before` them; `blocks` is

@@ -3,18 +3,20 @@
 use highwater_recorder::{Phase, scope};
 
 use super::options::{OptimizerKind, Options};
-use super::task::Task;
+use super::task::{MicroBatch, Reduction, Task, check_parts};
 use crate::autograd::{autocast, no_recompute};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::nn::Parameter;
-use crate::optim::{Adam, AdamW, Optimizer, Rule, RuleOptimizer, Sgd, run_in_backward};
+use crate::optim::{Accumulation, Adam, AdamW, AdamW8bit, Optimizer, Rule, RuleOptimizer, Sgd, run_in_backward};
 use crate::tensor::Tensor;
 
 /// A task in training.
 pub(crate) struct Training {
     task: Box<dyn Task>,
     stepping: StepsWhen,
+    /// Number of micro-batches per step.
+    parts: usize,
     recomputes: bool,
     products: Option<DType>,
 }
@@ -59,6 +61,12 @@ impl Training {
                 let weight_decay = options.weight_decay.unwrap_or(known.weight_decay);
                 set_up(Adam { learning_rate, weight_decay, ..known }, &*task, options)?
             }
+            Some(OptimizerKind::AdamW8bit) => {
+                let known = AdamW8bit::default();
+                let learning_rate = options.learning_rate.unwrap_or(known.learning_rate);
+                let weight_decay = options.weight_decay.unwrap_or(known.weight_decay);
+                set_up(AdamW8bit { learning_rate, weight_decay, ..known }, &*task, options)?
+            }
             Some(OptimizerKind::AdamW) => {
                 let known = AdamW { form, ..AdamW::default() };
                 let learning_rate = options.learning_rate.unwrap_or(known.learning_rate);
@@ -66,7 +74,11 @@ impl Training {
                 set_up(AdamW { learning_rate, weight_decay, ..known }, &*task, options)?
             }
         };
-        Ok(Self { task, stepping, recomputes: !options.no_recompute, products: options.autocast })
+        let parts = options.accumulate.unwrap_or(1);
+        if let Some(batch) = task.batch() {
+            check_parts(batch.size, parts)?;
+        }
+        Ok(Self { task, stepping, parts, recomputes: !options.no_recompute, products: options.autocast })
     }
 
     /// Runs one step; returns the loss if it is read and the device has values.
@@ -94,17 +106,30 @@ impl Training {
 impl Training {
     fn forward_and_backward(&self, loss_is: LossIs) -> Result<Option<f64>> {
         let _way = (!self.recomputes).then(no_recompute);
-        let loss = {
-            let _phase = scope::phase(Phase::Forward);
-            let _products = self.products.map(autocast);
-            self.task.loss()?
-        };
-        let _phase = scope::phase(Phase::Backward);
-        self.task.backward(&loss)?;
-        let value = if loss_is == LossIs::Read { loss.known_item()? } else { None };
-        // Dropped within the backward phase.
-        drop(loss);
-        Ok(value)
+        let mut accumulation = Accumulation::new(u32::try_from(self.parts).unwrap_or(u32::MAX))?;
+        let is_mean = self.task.batch().is_some_and(|batch| batch.loss == Reduction::Mean);
+        let mut total = None;
+        for part in MicroBatch::all(self.parts) {
+            let loss = {
+                let _phase = scope::phase(Phase::Forward);
+                let _products = self.products.map(autocast);
+                self.task.loss(part)?
+            };
+            let _phase = scope::phase(Phase::Backward);
+            if self.parts > 1 && is_mean {
+                accumulation.backward(&loss)?;
+            } else {
+                self.task.backward(&loss)?;
+            }
+            if loss_is == LossIs::Read
+                && let Some(value) = loss.known_item()?
+            {
+                *total.get_or_insert(0.0) += value;
+            }
+            // Dropped within the backward phase.
+            drop(loss);
+        }
+        Ok(total.map(|total| if is_mean { total / self.parts as f64 } else { total }))
     }
 
     /// Runs forward and backward, and returns the gradients with the paths of their parameters.

@@ -16,6 +16,7 @@ pub(crate) const VIT_L_16: Scenario = Scenario {
                 the optimizer runs in backward",
         options: &[
             "--batch",
+            "--accumulate",
             "--image",
             "--patch",
             "--width",
@@ -46,7 +47,7 @@ fn build(device: &Device, options: &Options) -> Result<Box<dyn Task>> {
     };
     let dtype = options.dtype.unwrap_or(DType::F32);
     let model = VisionTransformer::new(&mut Init::new(device, dtype, options.seed), size)?;
-    checkpoint_if_asked(&model, "encoder.layers.*", options);
+    checkpoint_if_asked(&model, "encoder.layers.*", options)?;
     let before = ["class_token", "conv_proj", "encoder.pos_embedding"];
     freeze_if_asked(&model, &before, "encoder.layers", options)?;
     let shape = [sizes.batch.unwrap_or(1), 3, size.image, size.image];

@@ -5,7 +5,7 @@
 use highwater_analysis::verify;
 use highwater_engine::DType;
 use highwater_engine::optim::Form;
-use highwater_engine::scenario::{DeviceChoice, Options};
+use highwater_engine::scenario::{Checkpoint, DeviceChoice, Options};
 use highwater_stand_in::Setup;
 
 use crate::parity::{assert_same_events, run};
@@ -41,7 +41,10 @@ fn gpt2() {
 
 #[test]
 fn falcon_7b() {
-    agree("falcon-7b", &[Options::default(), Options { lora: Some(16), checkpoint: true, ..Options::default() }]);
+    agree(
+        "falcon-7b",
+        &[Options::default(), Options { lora: Some(16), checkpoint: Checkpoint::BLOCKS, ..Options::default() }],
+    );
 }
 
 #[test]
@@ -51,7 +54,7 @@ fn llama_3_8b() {
 
 #[test]
 fn tiny_nerf() {
-    agree("tiny-nerf", &[Options::default(), Options { checkpoint: true, ..Options::default() }]);
+    agree("tiny-nerf", &[Options::default(), Options { checkpoint: Checkpoint::BLOCKS, ..Options::default() }]);
 }
 
 #[test]

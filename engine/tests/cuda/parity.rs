@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use highwater_analysis::verify;
 use highwater_engine::device::WORKSPACE_BYTES;
 use highwater_engine::optim::Form;
-use highwater_engine::scenario::{self, DeviceChoice, OptimizerKind, Options, Report, Sizes};
+use highwater_engine::scenario::{self, Checkpoint, DeviceChoice, OptimizerKind, Options, Report, Sizes};
 use highwater_engine::{DType, Device};
 use highwater_recorder::snapshots::event::EventKind;
 use highwater_recorder::snapshots::format::read_file;
@@ -124,7 +124,7 @@ fn mlp() {
 #[test]
 fn vit_small() {
     let small = sized(Sizes { batch: Some(1), ..Sizes::default() });
-    agree("vit-small", &[small.clone(), Options { checkpoint: true, ..small }]);
+    agree("vit-small", &[small.clone(), Options { checkpoint: Checkpoint::BLOCKS, ..small }]);
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn language() -> Sizes {
 fn gpt2() {
     let small = sized(Sizes { positions: Some(8), ..language() });
     let autocast = Options { autocast: Some(DType::Bf16), ..small.clone() };
-    agree("gpt2", &[small.clone(), autocast, Options { checkpoint: true, ..small }]);
+    agree("gpt2", &[small.clone(), autocast, Options { checkpoint: Checkpoint::BLOCKS, ..small }]);
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn tiny_nerf() {
         chunk: Some(20),
         ..Sizes::default()
     };
-    agree("tiny-nerf", &[sized(sizes), Options { checkpoint: true, ..sized(sizes) }]);
+    agree("tiny-nerf", &[sized(sizes), Options { checkpoint: Checkpoint::BLOCKS, ..sized(sizes) }]);
 }
 
 #[test]

@@ -38,6 +38,7 @@ pub mod statistics;
 pub mod verify;
 pub mod addresses;
 pub mod last_uses;
+pub mod recompute;
 pub mod guess;
 pub mod explain;
 pub mod diff;

@@ -1,12 +1,14 @@
 //! The options of `highwater record`.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use highwater_engine::DType;
 use highwater_engine::optim::Form;
-use highwater_engine::scenario::{DeviceChoice, OptimizerKind, Options, Sizes};
+use highwater_engine::scenario::{Checkpoint, DeviceChoice, OptimizerKind, Options, Sizes};
+use highwater_snapshots::scope_pattern::{ScopePattern, ScopePatternError};
 use highwater_snapshots::units::parse_size;
 
 /// `highwater record`.
@@ -104,9 +106,25 @@ pub struct ModelArguments {
     /// Dtype of the adapters
     #[arg(long, value_name = "TYPE", value_parser = dtype_parser())]
     pub adapters: Option<DType>,
-    /// Activation checkpointing: save only each block's input and recompute the rest in backward
-    #[arg(long)]
-    pub checkpoint: bool,
+    /// Activation checkpointing: save only each block's input and recompute the rest in backward; with PATTERN, of the
+    /// modules whose paths match, such as h.3, h.*.mlp or h.{0-9} (repeatable)
+    #[arg(long, value_name = "PATTERN", num_args = 0..=1, default_missing_value = "", action = clap::ArgAction::Append)]
+    pub checkpoint: Vec<CheckpointArgument>,
+    /// Split the batch into N micro-batches and accumulate their gradients
+    #[arg(long, value_name = "N")]
+    pub accumulate: Option<usize>,
+}
+
+/// A value of `--checkpoint`: a pattern, or the blocks of the model if there is none.
+#[derive(Clone, Debug)]
+pub struct CheckpointArgument(Option<ScopePattern>);
+
+impl FromStr for CheckpointArgument {
+    type Err = ScopePatternError;
+
+    fn from_str(text: &str) -> Result<Self, ScopePatternError> {
+        if text.is_empty() { Ok(Self(None)) } else { text.parse().map(Some).map(Self) }
+    }
 }
 
 /// The sizes of a scenario, each an option with a number.
@@ -179,7 +197,11 @@ impl RecordArguments {
             lora: model.lora,
             adapters: model.adapters,
             variant: model.variant.clone(),
-            checkpoint: model.checkpoint,
+            checkpoint: Checkpoint {
+                blocks: model.checkpoint.iter().any(|argument| argument.0.is_none()),
+                scopes: model.checkpoint.iter().filter_map(|argument| argument.0.clone()).collect(),
+            },
+            accumulate: model.accumulate,
             no_recompute: self.no_recompute,
             optimizer: self.optimizer,
             form: forms.into_iter().find_map(|(is_given, form)| is_given.then_some(form)),

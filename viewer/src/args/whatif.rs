@@ -7,6 +7,7 @@ use clap::Args;
 use highwater_analysis::Filter;
 use highwater_app::answers::prediction::{Change, SizePart, in_words};
 use highwater_snapshots::DeviceId;
+use highwater_snapshots::scope_pattern::ScopePattern;
 use highwater_snapshots::units::parse_size;
 
 use super::values::Where;
@@ -58,6 +59,17 @@ pub struct WhatIfArguments {
     /// Scale the size of the blocks that match FILTER: 1/2:category=activation for bf16 in place of f32; repeatable
     #[arg(long, value_name = "PART:FILTER")]
     pub scale: Vec<Scaled>,
+    /// Recompute the modules whose paths match PATTERN in backward (activation checkpointing): layers.3, layers.*.mlp or
+    /// layers.{0-9}; repeatable
+    #[arg(long, value_name = "PATTERN")]
+    pub checkpoint: Vec<ScopePattern>,
+    /// Shard the optimizer state, and the temporaries of the optimizer step, over --ranks (ZeRO stage 1);
+    /// without padding and communication buffers
+    #[arg(long, value_name = "STAGE", value_parser = clap::value_parser!(u8).range(1..=1), requires = "ranks")]
+    pub zero: Option<u8>,
+    /// Number of ranks for --zero
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), requires = "zero")]
+    pub ranks: Option<u32>,
     /// Write the changed recording to FILE (.snap, .pickle or .json)
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
@@ -66,17 +78,31 @@ pub struct WhatIfArguments {
     pub categories: CategoryChoice,
 }
 
+/// What a rank keeps a share of in ZeRO stage 1.
+const SHARDED: [&str; 2] = ["category=optimizer_state", "phase=optimizer category=temporary"];
+
 impl WhatIfArguments {
+    /// The share of the optimizer's memory that stays on each rank.
+    fn sharded(&self) -> Option<SizePart> {
+        self.zero.and(self.ranks).map(|denominator| SizePart { numerator: 1, denominator })
+    }
+
     /// The change, on `device`.
     pub fn change(&self, device: DeviceId) -> Change {
         let filters = |all: &[Where]| all.iter().map(|one| one.filter.clone()).collect();
+        let sharded = self.sharded().into_iter().flat_map(|part| {
+            let parsed = SHARDED.iter().filter_map(|text| text.parse().ok());
+            parsed.map(move |filter| (part, filter))
+        });
+        let scaled = self.scale.iter().map(|one| (one.part, one.filter.clone()));
         Change {
             device,
             alloc_conf: self.alloc_conf.clone(),
             capacity: self.capacity,
             without: filters(&self.without),
             until_last_use: filters(&self.until_last_use),
-            scale: self.scale.iter().map(|one| (one.part, one.filter.clone())).collect(),
+            scale: scaled.chain(sharded).collect(),
+            checkpoint: self.checkpoint.clone(),
         }
     }
 
@@ -85,7 +111,8 @@ impl WhatIfArguments {
         let without: Vec<&str> = self.without.iter().map(|one| one.text.as_str()).collect();
         let until_last_use: Vec<&str> = self.until_last_use.iter().map(|one| one.text.as_str()).collect();
         let scale = self.scale.iter().map(|one| (one.part, one.text.split_once(':').map_or("", |(_, rest)| rest)));
-        let scale: Vec<(SizePart, &str)> = scale.collect();
-        in_words(self.alloc_conf.as_deref(), self.capacity, [&without, &until_last_use], &scale)
+        let sharded = self.sharded().map(|part| (part, "the optimizer's memory"));
+        let scale: Vec<(SizePart, &str)> = scale.chain(sharded).collect();
+        in_words(self.alloc_conf.as_deref(), self.capacity, &self.checkpoint, [&without, &until_last_use], &scale)
     }
 }

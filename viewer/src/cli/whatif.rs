@@ -5,6 +5,7 @@ use std::io;
 
 use highwater_analysis::Metric;
 use highwater_app::answers::prediction::{Changed, Concerned, Failed, Figures, Prediction, suggested_capacity};
+use highwater_app::answers::recomputation::Recomputation;
 use highwater_app::figures::moment::PeakFigure;
 use highwater_app::figures::predicted::{self, Compared, LOWEST_ADDRESS, NO_BLOCK, as_condition, compared, difference};
 use highwater_app::files::destination::Destination;
@@ -104,6 +105,11 @@ impl<'a> WhatIfReport<'a> {
             removed: changed.as_ref().map(|changed| changed.concerned[0].into()),
             shortened: changed.as_ref().map(|changed| changed.concerned[1].into()),
             scaled: changed.as_ref().map(|changed| changed.concerned[2].into()),
+            recomputed: changed.as_ref().and_then(|changed| {
+                let recomputation = changed.recomputation.as_ref()?;
+                let Recomputation { modules, calls, has_uses, .. } = *recomputation;
+                Some(RecomputedFigures { modules, calls, is_exact: has_uses })
+            }),
             fragmentation: FragmentationFigures {
                 measured: UnusedFigures::of(measured),
                 changed: changed.as_ref().map(|changed| UnusedFigures::of(&changed.figures)),
@@ -188,7 +194,7 @@ impl<'a> WhatIfReport<'a> {
     }
 
     fn print_changed(&self, changed: &Changed, page: &mut Page<'_>) -> io::Result<()> {
-        let WhatIfArguments { capacity, without, until_last_use, scale, .. } = self.arguments;
+        let WhatIfArguments { capacity, without, until_last_use, scale, zero, .. } = self.arguments;
         let words = self.arguments.change_in_words();
         let verdict = |one: &Prediction, changed: &Changed| {
             let text = predicted::verdict(one, changed, &words, capacity.is_some());
@@ -204,7 +210,7 @@ impl<'a> WhatIfReport<'a> {
         for sentence in &concerned {
             page.line(sentence)?;
         }
-        let asks_for_blocks = !(without.is_empty() && until_last_use.is_empty() && scale.is_empty());
+        let asks_for_blocks = !(without.is_empty() && until_last_use.is_empty() && scale.is_empty()) || zero.is_some();
         if asks_for_blocks && concerned.is_empty() {
             page.warning(NO_BLOCK)?;
         }
@@ -313,9 +319,11 @@ impl WhatIfReport<'_> {
     /// Returns the command that made the recording, with the change: only if it is a run of `highwater record`, and the
     /// change is one of its options.
     fn rerun(&self) -> Option<String> {
-        let WhatIfArguments { capacity, alloc_conf, without, until_last_use, scale, .. } = self.arguments;
+        let WhatIfArguments { capacity, alloc_conf, without, until_last_use, scale, checkpoint, zero, .. } =
+            self.arguments;
         let is_conf = alloc_conf.as_ref().is_none_or(|conf| !conf.trim().starts_with("default"));
-        if !(without.is_empty() && until_last_use.is_empty() && scale.is_empty() && is_conf) {
+        let is_of_blocks = !(without.is_empty() && until_last_use.is_empty() && scale.is_empty());
+        if is_of_blocks || !checkpoint.is_empty() || zero.is_some() || !is_conf {
             return None;
         }
         rerun(&self.trace.header.program, *capacity, alloc_conf.as_deref())
@@ -353,6 +361,7 @@ struct WhatIfFigures {
     removed: Option<ConcernedFigures>,
     shortened: Option<ConcernedFigures>,
     scaled: Option<ConcernedFigures>,
+    recomputed: Option<RecomputedFigures>,
     fragmentation: FragmentationFigures,
     tried: Vec<TriedFigures>,
     assumptions: Vec<String>,
@@ -461,4 +470,11 @@ struct TriedFigures {
     peak_reserved_bytes: u64,
     unused_bytes: u64,
     oom_event: Option<u32>,
+}
+
+#[derive(Debug, Serialize)]
+struct RecomputedFigures {
+    modules: usize,
+    calls: usize,
+    is_exact: bool,
 }

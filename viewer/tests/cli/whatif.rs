@@ -266,3 +266,42 @@ fn settings_after_default_start_from_the_defaults() {
         "expected 'True' or 'False'",
     );
 }
+
+#[test]
+fn recomputed_modules_are_predicted_as_a_run_that_checkpoints_them_measures() {
+    let folder = recorded();
+    object(folder.path(), &format!("{MODEL} --uses --out uses.snap --json"));
+    for pattern in ["h.*", "h.0", "h.*.mlp"] {
+        object(folder.path(), &format!("{MODEL} --checkpoint {pattern} --out other.snap --json"));
+        let real = object(folder.path(), "info other.snap --json");
+        let predicted = object(folder.path(), &format!("whatif uses.snap --checkpoint {pattern} --json"));
+        assert_eq!(peaks(&predicted["changed"]), peaks(&real["devices"][0]["peaks"]), "{pattern}");
+        assert_eq!(predicted["recomputed"]["is_exact"], true);
+        let bound = object(folder.path(), &format!("whatif run.snap --checkpoint {pattern} --json"));
+        assert!(peaks(&bound["changed"])[0] >= peaks(&predicted["changed"])[0], "{pattern}");
+        assert_eq!(bound["recomputed"]["is_exact"], false);
+    }
+    let text = stdout(&highwater(folder.path(), "whatif run.snap --checkpoint h.* --capacity 1GiB"));
+    assert!(text.contains("Recomputed in backward: 2 modules, 4 calls."), "{text}");
+    assert!(text.contains("peaks within forward are upper bounds"), "{text}");
+    refused(folder.path(), "whatif run.snap --checkpoint layers.*", "no module matches 'layers.*'");
+    refused(folder.path(), "whatif run.snap --checkpoint h.{0", "a '{' is not closed");
+}
+
+#[test]
+fn a_rank_of_several_keeps_its_share_of_the_optimizer() {
+    let folder = recorded();
+    let state = |file: &str| {
+        let last = object(folder.path(), &format!("info {file} --json"))["devices"][0]["events"].as_u64().unwrap() - 1;
+        let words = format!("peak {file} --at {last} --by category --json");
+        let answer = object(folder.path(), &words);
+        let groups = answer["groups"].as_array().unwrap().iter();
+        let of_state = groups.filter(|group| group["key"].to_string().contains("optimizer_state"));
+        of_state.map(|group| group["bytes"].as_u64().unwrap()).sum::<u64>()
+    };
+    let whole = state("run.snap");
+    object(folder.path(), "whatif run.snap --zero 1 --ranks 4 --out shard.snap --json");
+    let shard = state("shard.snap");
+    assert!((whole / 4..whole / 4 + 1024).contains(&shard), "{shard} of {whole}");
+    refused(folder.path(), "whatif run.snap --zero 1", "--ranks");
+}

@@ -1,6 +1,7 @@
 //! Answers that need more than the analysis crate: what-if replays, out-of-memory analysis, outliers among ranks.
 
 pub mod request_failure;
+pub mod recomputation;
 pub mod prediction;
 pub mod oom_analysis;
 pub mod outliers;

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use highwater_analysis::final_oom::final_oom;
 use highwater_analysis::summary::{DeviceSummary, of_device};
 use highwater_analysis::{Filter, Metric, Moment, Series};
+use highwater_snapshots::scope_pattern::ScopePattern;
 use highwater_snapshots::units::{format_required_bytes, parse_bytes};
 use highwater_snapshots::{DeviceId, EventId, Phase, Trace};
 
+use crate::answers::recomputation::Recomputation;
 use crate::answers::request_failure::RequestFailure;
 
 /// Memory sizes of common devices, ascending, and devices that have them.
@@ -103,6 +105,8 @@ pub struct Change {
     pub until_last_use: Vec<Filter>,
     /// Blocks that are scaled in size; the first matching filter applies.
     pub scale: Vec<(SizePart, Filter)>,
+    /// Modules that are recomputed in backward: those whose paths match any of these.
+    pub checkpoint: Vec<ScopePattern>,
 }
 
 impl Change {
@@ -113,19 +117,26 @@ impl Change {
             || !self.without.is_empty()
             || !self.until_last_use.is_empty()
             || !self.scale.is_empty()
+            || !self.checkpoint.is_empty()
     }
 }
 
-/// Describes a change with the given values of its options: settings, bytes of memory, conditions for blocks that are
-/// left out, for those that are freed after their last use, and for those that are scaled.
+/// Describes a change with the given values of its options: settings, bytes of memory, modules that are recomputed,
+/// conditions for blocks that are left out, for those that are freed after their last use, and for those that are
+/// scaled.
 pub fn in_words(
     alloc_conf: Option<&str>,
     capacity: Option<u64>,
+    checkpoint: &[ScopePattern],
     [without, until_last_use]: [&[&str]; 2],
     scale: &[(SizePart, &str)],
 ) -> String {
     let mut parts: Vec<String> = alloc_conf.map(|conf| conf.trim().to_owned()).into_iter().collect();
     parts.extend(capacity.map(|bytes| format!("{} of memory", format_required_bytes(bytes))));
+    if !checkpoint.is_empty() {
+        let patterns: Vec<String> = checkpoint.iter().map(ToString::to_string).collect();
+        parts.push(format!("{} recomputed", patterns.join(" and ")));
+    }
     let listed = |all: &[&str]| all.iter().map(|one| one.trim()).collect::<Vec<_>>().join(" or ");
     if !without.is_empty() {
         parts.push(format!("without {}", listed(without)));
@@ -237,6 +248,8 @@ pub struct Changed {
     pub live_bytes: u64,
     /// Blocks left out, freed earlier, and scaled.
     pub concerned: [Concerned; 3],
+    /// The modules that are recomputed.
+    pub recomputation: Option<Recomputation>,
     /// Assumptions about facts that are not recorded.
     pub assumptions: Vec<String>,
 }

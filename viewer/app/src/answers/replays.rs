@@ -22,6 +22,7 @@ use crate::answers::oom_analysis::OomAnalysis;
 use crate::answers::prediction::{
     Change, Changed, Concerned, Deviation, Failed, Figures, Prediction, Tried, Unchanged,
 };
+use crate::answers::recomputation::recompute;
 
 /// Settings that are tried if none are given.
 const COMMON: [&str; 4] =
@@ -89,8 +90,11 @@ pub fn predict(trace: &Trace, change: &Change) -> Result<Prediction, String> {
     let (unchanged, tie_break, emptied) = replay_unchanged(trace, device, &config, strange);
     let recorded_capacity = Bound::of(trace, &series, &Change { device, ..Change::default() }).bytes;
     let base = Base { trace, device, recorded: &config, tie_break, emptied: &emptied, recorded_capacity };
-    let (changed, tried) = if change.changes_anything() {
-        (Some(base.replay_changed(change, &changed_config, &series, last_uses.as_ref())), Vec::new())
+    let (changed, tried) = if !change.checkpoint.is_empty() {
+        (Some(base.replay_recomputed(change, &changed_config, &series)?), Vec::new())
+    } else if change.changes_anything() {
+        let bound = Bound::of(trace, &series, change);
+        (Some(base.replay_changed(change, &changed_config, bound, &series, last_uses.as_ref())), Vec::new())
     } else {
         (None, base.try_common())
     };
@@ -183,14 +187,43 @@ impl Base<'_> {
         start.into_iter().any(|(block_override, _)| block_override.is_removed || block_override.share != Share::WHOLE)
     }
 
+    /// Replays with modules recomputed, and the other changes applied to the result.
+    fn replay_recomputed(&self, change: &Change, config: &AllocConfig, series: &Series) -> Result<Changed, String> {
+        let (recomputed, recomputation) = recompute(self.trace, self.device, &change.checkpoint)?;
+        let trace = &recomputed.trace;
+        let emptied: Vec<EventId> = self.emptied.iter().map(|event| recomputed.place(*event)).collect();
+        let base = Base { trace, emptied: &emptied, ..*self };
+        let bound = Bound::of(self.trace, series, change);
+        let last_uses = LastUses::of(trace, self.device);
+        let changed_series = Series::build(trace, self.device);
+        let changed = base.replay_changed(change, config, bound, &changed_series, last_uses.as_ref());
+        let recorded =
+            |event: EventId| event.index().and_then(|row| recomputed.source.get(row)).copied().unwrap_or(event);
+        let mut assumptions = changed.assumptions;
+        if !recomputation.has_uses {
+            let text = "forward needs each block that it saves until the end of the call that can last refer to it, since uses \
+                        are not recorded: peaks within forward are upper bounds";
+            assumptions.push(text.to_owned());
+        }
+        Ok(Changed {
+            source: changed.source.into_iter().map(recorded).collect(),
+            oom: changed.oom.map(|oom| Failed { event: recorded(oom.event), ..oom }),
+            rescued: changed.rescued.into_iter().map(recorded).collect(),
+            ends_in_oom: changed.ends_in_oom.map(recorded),
+            recomputation: Some(recomputation),
+            assumptions,
+            ..changed
+        })
+    }
+
     fn replay_changed(
         &self,
         change: &Change,
         config: &AllocConfig,
+        bound: Bound,
         series: &Series,
         last_uses: Option<&LastUses<'_>>,
     ) -> Changed {
-        let bound = Bound::of(self.trace, series, change);
         let (overrides, concerned) = overrides(self.trace, change, last_uses);
         let changes_blocks = concerned.iter().any(|one| one.blocks > 0);
         let overrides = changes_blocks.then_some(overrides.as_slice());
@@ -250,6 +283,7 @@ impl Base<'_> {
             suffices,
             live_bytes: live_bytes.saturating_add(bound.outside),
             concerned,
+            recomputation: None,
             assumptions,
         }
     }

@@ -6,6 +6,7 @@ use highwater_snapshots::units::{format_bytes, format_count, format_required_byt
 
 use super::moment::{count_of, when};
 use crate::answers::prediction::{Changed, Concerned, Deviation, Figures, Prediction, Tried};
+use crate::answers::recomputation::Recomputation;
 
 /// Printed if no block matches the conditions.
 pub const NO_BLOCK: &str = "No block matches the conditions: nothing is changed.";
@@ -150,7 +151,8 @@ fn peaks_text(prediction: &Prediction, changed: &Changed) -> String {
     format!("{}; reserved memory stays at {}{from}", text("allocated", allocated), format_bytes(reserved[1]))
 }
 
-/// Returns which blocks were left out, freed earlier and scaled, a sentence each; none if no block was.
+/// Returns which modules are recomputed, and which blocks were left out, freed earlier and scaled, a sentence each; none
+/// if nothing was.
 pub fn concerned(changed: &Changed) -> Vec<String> {
     let [removed, shortened, scaled] = changed.concerned;
     let told = [
@@ -159,11 +161,19 @@ pub fn concerned(changed: &Changed) -> Vec<String> {
         (scaled, ["has another size", "have another size"], " as recorded"),
     ];
     let told = told.into_iter().filter(|(one, ..)| one.blocks > 0);
-    told.map(|(Concerned { blocks, bytes }, [one, more], recorded)| {
+    let told = told.map(|(Concerned { blocks, bytes }, [one, more], recorded)| {
         let (what, in_all) = if blocks == 1 { (one, "") } else { (more, " in all") };
         format!("{} {what} ({}{in_all}{recorded}).", count_of(blocks, "allocation"), format_bytes(bytes))
-    })
-    .collect()
+    });
+    changed.recomputation.as_ref().map(recomputed).into_iter().chain(told).collect()
+}
+
+fn recomputed(recomputation: &Recomputation) -> String {
+    let modules = count_of(recomputation.modules as u64, "module");
+    match recomputation.calls {
+        0 => format!("{modules} would save nothing by recomputing: backward needs nothing that they allocate."),
+        calls => format!("Recomputed in backward: {modules}, {}.", count_of(calls as u64, "call")),
+    }
 }
 
 /// Returns the settings and the memory of a replay.

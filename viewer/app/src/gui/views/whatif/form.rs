@@ -2,10 +2,12 @@
 
 use eframe::egui::{Align, ComboBox, Key, Label, Layout, RichText, Role, TextEdit, Ui, WidgetInfo, vec2};
 use highwater_analysis::Filter;
+use highwater_snapshots::scope_pattern::ScopePattern;
 use highwater_snapshots::units::parse_bytes;
 use highwater_snapshots::{DeviceId, Trace};
 
 use crate::answers::prediction::{Change, DEVICE_SIZES, SizePart, in_words};
+use crate::answers::recomputation::check_patterns;
 use crate::answers::replays::check_settings;
 use crate::gui::widgets::theme::{self, Shades};
 
@@ -14,6 +16,7 @@ use crate::gui::widgets::theme::{self, Shades};
 pub(super) enum Field {
     Settings,
     Capacity,
+    Checkpoint,
     Without,
     UntilLastUse,
     Scale,
@@ -46,12 +49,14 @@ const FILTERS: [Choice; 5] = [
 const PARTS: [SizePart; 2] = [SizePart { numerator: 1, denominator: 2 }, SizePart { numerator: 1, denominator: 4 }];
 
 impl Field {
-    const ALL: [Self; 5] = [Self::Settings, Self::Capacity, Self::Without, Self::UntilLastUse, Self::Scale];
+    const ALL: [Self; 6] =
+        [Self::Settings, Self::Capacity, Self::Checkpoint, Self::Without, Self::UntilLastUse, Self::Scale];
 
     const fn name(self) -> &'static str {
         match self {
             Self::Settings => "Settings",
             Self::Capacity => "Device size",
+            Self::Checkpoint => "Recompute",
             Self::Without => "Without",
             Self::UntilLastUse => "Until last use",
             Self::Scale => "Scale to",
@@ -62,6 +67,7 @@ impl Field {
         match self {
             Self::Settings => "expandable_segments:True",
             Self::Capacity => "24GiB",
+            Self::Checkpoint => "layers.*",
             Self::Without | Self::UntilLastUse => "category=gradient",
             Self::Scale => "category=activation",
         }
@@ -76,6 +82,10 @@ impl Field {
             Self::Capacity => {
                 "Device memory: whether the run fits, and if not, where it fails. Drivers reserve a little of it."
             }
+            Self::Checkpoint => {
+                "Modules to recompute in backward (activation checkpointing), by path: layers.3, layers.*.mlp, \
+                 layers.{0-9}; several with spaces."
+            }
             Self::Without => "Blocks to leave out, as search conditions.",
             Self::UntilLastUse => "Blocks to free right after their last use.",
             Self::Scale => "Blocks to scale in size; 1/2 turns f32 into bf16.",
@@ -86,6 +96,7 @@ impl Field {
         match self {
             Self::Settings => &SETTINGS,
             Self::Capacity => &DEVICE_SIZES,
+            Self::Checkpoint => &[],
             Self::Without | Self::UntilLastUse | Self::Scale => &FILTERS,
         }
     }
@@ -177,6 +188,10 @@ impl Form {
             Some(Ok(bytes)) => Some(bytes),
             None => None,
         };
+        let checkpoint = self.checkpoint(trace).unwrap_or_else(|why| {
+            note(Field::Checkpoint, why);
+            Vec::new()
+        });
         let mut filter = |field: Field| -> Option<(&str, Filter)> {
             let text = self.text(field)?;
             match text.parse() {
@@ -197,7 +212,7 @@ impl Form {
         let (removed, shortened) = (texts(&without), texts(&until_last_use));
         let [removed, shortened] = [&removed, &shortened].map(|all| all.iter().map(String::as_str).collect::<Vec<_>>());
         let scaled: Vec<(SizePart, &str)> = scale.iter().map(|(text, _)| (part, *text)).collect();
-        let words = in_words(settings, capacity, [&removed, &shortened], &scaled);
+        let words = in_words(settings, capacity, &checkpoint, [&removed, &shortened], &scaled);
         let filters = |one: Option<(&str, Filter)>| one.into_iter().map(|(_, filter)| filter).collect::<Vec<_>>();
         let change = Change {
             device,
@@ -206,10 +221,22 @@ impl Form {
             without: filters(without),
             until_last_use: filters(until_last_use),
             scale: filters(scale).into_iter().map(|filter| (part, filter)).collect(),
+            checkpoint,
         };
         self.mistakes = mistakes;
         self.wants_focus = Field::ALL.into_iter().find(|field| self.mistakes[*field as usize].is_some());
         self.mistakes.iter().all(Option::is_none).then_some(Applied { change, words })
+    }
+
+    /// The patterns of modules, each of which matches a module of `trace`.
+    fn checkpoint(&self, trace: &Trace) -> Result<Vec<ScopePattern>, String> {
+        let words = self.text(Field::Checkpoint).unwrap_or_default().split_whitespace();
+        let patterns: Result<Vec<ScopePattern>, _> = words.map(str::parse).collect();
+        let patterns = patterns.map_err(|why| why.to_string())?;
+        if !patterns.is_empty() {
+            check_patterns(trace, &patterns)?;
+        }
+        Ok(patterns)
     }
 
     /// Shows the fields. Returns the user's action. `no_uses` is the reason if the recording has no uses.
@@ -270,6 +297,9 @@ impl Form {
                 act = Some(Act::Apply);
             }
             edit.on_hover_text(field.tooltip());
+            if field.choices().is_empty() {
+                return;
+            }
             let menu = ui.menu_button("Choose", |ui| {
                 for (value, about) in field.choices() {
                     if ui.button(*value).on_hover_text(*about).clicked() {

@@ -1,0 +1,61 @@
+//! The calls of modules: the events of each forward, and the blocks that it allocates.
+
+use highwater_snapshots::event::EventKind;
+use highwater_snapshots::trace::Subject;
+use highwater_snapshots::{BlockId, DeviceId, EventId, Phase, Trace};
+
+use super::members::Members;
+
+/// One call of a module in forward.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// The index of the module in its [`Members`].
+    pub module: usize,
+    /// The step.
+    pub step: Option<u32>,
+    /// The first allocation.
+    pub first: EventId,
+    /// The last allocation.
+    pub last: EventId,
+    /// One past the last event of the forward phase that it belongs to.
+    pub forward_end: EventId,
+    /// The blocks that it allocates, in order.
+    pub blocks: Vec<BlockId>,
+}
+
+/// Returns the calls of `members` on `device`, in order. A call ends with the first allocation in another module, so two
+/// calls of one module in direct succession count as one.
+pub fn calls(trace: &Trace, device: DeviceId, members: &Members) -> Vec<Call> {
+    let mut found: Vec<Call> = Vec::new();
+    for span in trace.spans.rows().iter().filter(|span| span.phase == Phase::Forward) {
+        let mut is_open = false;
+        for row in span.first.0 as usize..span.end.0 as usize {
+            if trace.events.kind[row] != EventKind::Alloc || trace.events.device[row] != device {
+                continue;
+            }
+            let event = EventId::from_index(row);
+            let Subject::Block(block) = trace.subject(event) else { continue };
+            let module = members.module(trace.blocks.scope[block.0 as usize]);
+            let Some(module) = module else {
+                is_open = false;
+                continue;
+            };
+            match found.last_mut().filter(|call| is_open && call.module == module) {
+                Some(call) => {
+                    call.last = event;
+                    call.blocks.push(block);
+                }
+                None => found.push(Call {
+                    module,
+                    step: span.step,
+                    first: event,
+                    last: event,
+                    forward_end: span.end,
+                    blocks: vec![block],
+                }),
+            }
+            is_open = true;
+        }
+    }
+    found
+}

@@ -1,0 +1,102 @@
+//! When the forward of a module last needs a block that it saved for backward.
+
+use highwater_snapshots::event::EventKind;
+use highwater_snapshots::trace::Subject;
+use highwater_snapshots::{BlockId, DeviceId, EventId, ScopeId, Trace};
+
+use super::calls::Call;
+
+/// The recorded uses of the blocks of one device, by block.
+#[derive(Clone, Debug)]
+pub(super) struct Uses {
+    /// Where the uses of each block begin in `events`.
+    first: Vec<u32>,
+    events: Vec<EventId>,
+}
+
+impl Uses {
+    /// Collects the uses on `device`; `None` if none are recorded.
+    pub(super) fn of(trace: &Trace, device: DeviceId) -> Option<Self> {
+        if !trace.records_uses() {
+            return None;
+        }
+        let of_device = || {
+            let used = trace.events.ids().filter(|id| trace.events.kind[id.0 as usize] == EventKind::Used);
+            used.filter(|id| trace.events.device[id.0 as usize] == device).filter_map(|id| match trace.subject(id) {
+                Subject::Block(block) => Some((block, id)),
+                _ => None,
+            })
+        };
+        let mut first = vec![0_u32; trace.blocks.len() + 1];
+        of_device().for_each(|(block, _)| first[block.0 as usize + 1] += 1);
+        for row in 1..first.len() {
+            first[row] += first[row - 1];
+        }
+        let mut next = first.clone();
+        let mut events = vec![EventId::NONE; first.last().map_or(0, |count| *count as usize)];
+        for (block, event) in of_device() {
+            let place = &mut next[block.0 as usize];
+            events[*place as usize] = event;
+            *place += 1;
+        }
+        (!events.is_empty()).then_some(Self { first, events })
+    }
+
+    /// The uses of `block`, in order.
+    pub(super) fn of_block(&self, block: BlockId) -> &[EventId] {
+        let row = block.0 as usize;
+        &self.events[self.first[row] as usize..self.first[row + 1] as usize]
+    }
+
+    /// The first use of `block` from event `start` on.
+    pub(super) fn first_from(&self, block: BlockId, start: EventId) -> Option<EventId> {
+        let uses = self.of_block(block);
+        uses.get(uses.partition_point(|event| *event < start)).copied()
+    }
+
+    /// The last use of `block` before event `end`.
+    pub(super) fn last_before(&self, block: BlockId, end: EventId) -> Option<EventId> {
+        let uses = self.of_block(block);
+        let count = uses.partition_point(|event| *event < end);
+        count.checked_sub(1).map(|index| uses[index])
+    }
+}
+
+/// For each block of `call`, in its order, an event after which no variable of the forward refers to it: the last
+/// allocation of the innermost call that can hold it.
+///
+/// A block belongs to the module that allocated it, which returns it at most to its caller. So it lives no longer than
+/// the calling module's forward, unless it is that module's own result, which goes to the next caller out: that is the
+/// last block left live.
+pub(super) fn holders_end(trace: &Trace, call: &Call, module: ScopeId, is_saved: &[bool]) -> Vec<EventId> {
+    let tables = &trace.tables;
+    let scope_of = |index: usize| trace.blocks.scope[call.blocks[index].0 as usize];
+    let parent = |scope: ScopeId| tables.scopes.get(scope.0 as usize).map_or(ScopeId::NONE, |row| row.parent);
+    let is_within = |mut scope: ScopeId, outer: ScopeId| {
+        while scope != outer {
+            if !scope.is_some() || scope == module {
+                return false;
+            }
+            scope = parent(scope);
+        }
+        true
+    };
+    let count = call.blocks.len();
+    (0..count)
+        .map(|index| {
+            let own = scope_of(index);
+            let mut holder = if own == module { module } else { parent(own) };
+            loop {
+                if holder == module {
+                    return call.last;
+                }
+                let end = (index..count).take_while(|next| is_within(scope_of(*next), holder)).last().unwrap_or(index);
+                let is_result = !is_saved[index + 1..=end].iter().any(|is_saved| *is_saved);
+                if !is_result {
+                    return trace.blocks.alloc[call.blocks[end].0 as usize];
+                }
+                holder = parent(holder);
+            }
+        })
+        .collect()
+}
