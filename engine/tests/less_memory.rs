@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use highwater_analysis::{Metric, Series};
+use highwater_engine::backend::cost::count;
 use highwater_engine::optim::Form;
 use highwater_engine::scenario::{self, Checkpoint, DeviceChoice, OptimizerKind, Options, Report, Session, Sizes};
 use highwater_recorder::snapshots::Trace;
@@ -130,4 +131,30 @@ fn impossible_choices_are_refused_with_the_reason() {
     assert!(refused(form).contains("--no-foreach cannot be combined with --optimizer adamw8bit"));
     let rnn = Session::start("rnn", &Options { accumulate: Some(2), ..Options::default() }).err().expect("refused");
     assert!(rnn.to_string().contains("rnn does not support --accumulate"), "{rnn}");
+}
+
+/// 6 operations per parameter and token for the products, of which backward does two thirds, and attention; the head is
+/// computed once more in backward.
+#[test]
+fn recomputed_blocks_cost_their_forward_once_more() {
+    let _alone = alone();
+    let flops = |checkpoint: Checkpoint| {
+        let options =
+            Options { checkpoint, sizes: Sizes { layers: Some(4), ..Sizes::default() }, ..Options::default() };
+        let mut session = Session::start("gpt2", &options).expect("it starts");
+        let (done, costs) = count(|| session.step());
+        done.expect("it trains");
+        costs.total().flops as i64
+    };
+    let (plain, one, all) = (flops(Checkpoint::default()), flops(scopes(&["h.2"])), flops(Checkpoint::BLOCKS));
+    let tokens = 8 * 1024;
+    let products = tokens * 2 * 12 * 768 * 768;
+    let attention = 8 * 4 * 1024 * 1024 * 768;
+    let block = one - plain;
+    let expected = products + attention;
+    assert!(block >= expected && block * 100 < expected * 102, "{block} and {expected}");
+    assert_eq!(all - plain, 4 * block);
+    let head = 3 * 2 * tokens * 768 * 50_257;
+    let step = 3 * 4 * products + 7 * attention / 2 * 4 + head;
+    assert!(plain > step && plain * 100 < step * 103, "{plain} and {step}");
 }

@@ -85,6 +85,19 @@ pub fn format_count(count: u64) -> String {
     out
 }
 
+/// A number of floating-point operations in the unit that suits it: `7 FLOP`, `3.33 TFLOP`.
+pub fn format_flops(flops: u64) -> String {
+    let units = ["FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP"];
+    let mut scaled = flops as f64;
+    let mut unit = 0;
+    // What would round to 1000 belongs to the next unit.
+    while scaled >= 999.995 && unit + 1 < units.len() {
+        scaled /= 1000.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{flops} {}", units[0]) } else { format!("{scaled:.2} {}", units[unit]) }
+}
+
 /// A duration given in nanoseconds, in the unit that suits it: `1.250 s`, `3.40 ms`, `12.0 µs`, `80 ns`.
 pub fn format_nanos(nanos: u64) -> String {
     match nanos {
@@ -154,6 +167,12 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn operations_are_formatted_in_decimal_units() {
+        let texts = [0, 999, 1000, 999_999, 3_331_000_000_000, u64::MAX].map(format_flops);
+        assert_eq!(texts, ["0 FLOP", "999 FLOP", "1.00 kFLOP", "1.00 MFLOP", "3.33 TFLOP", "18.45 EFLOP"]);
+    }
 
     #[test]
     fn bytes_print_in_binary_units_and_whole_numbers_stay_whole() {

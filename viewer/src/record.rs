@@ -12,7 +12,7 @@ use highwater_app::example::Example;
 use highwater_app::figures::moment::{PeakFigure, count_of};
 use highwater_engine::scenario::{self, Options, Report};
 use highwater_snapshots::Trace;
-use highwater_snapshots::units::{format_bytes, format_count};
+use highwater_snapshots::units::{format_bytes, format_count, format_flops};
 use serde::Serialize;
 
 use crate::args::RecordArguments;
@@ -131,6 +131,8 @@ impl<'a> Answer<'a> {
             scenario: self.name.to_owned(),
             device: self.report.device.to_string(),
             steps: self.report.steps_done,
+            step_flops: self.report.step_cost.flops,
+            step_moved_bytes: self.report.step_cost.bytes,
             events: self.trace.events.len(),
             losses: self.report.losses.clone(),
             peaks: peak_figures(&self.trace, &self.summary),
@@ -164,6 +166,10 @@ impl<'a> Answer<'a> {
         if let Some([first, .., last]) = report.losses.as_deref() {
             page.line(&format!("The loss went from {first:.4} to {last:.4}."))?;
         }
+        if report.steps_done > 0 {
+            let [flops, moved] = [format_flops(report.step_cost.flops), format_bytes(report.step_cost.bytes)];
+            page.line(&format!("Work per step: {flops}, {moved} read and written."))?;
+        }
         page.gap()?;
         page.table(&peaks_table(&self.summary))?;
         page.gap()?;
@@ -189,6 +195,8 @@ struct RecordFigures {
     scenario: String,
     device: String,
     steps: u32,
+    step_flops: u64,
+    step_moved_bytes: u64,
     events: usize,
     losses: Option<Vec<f64>>,
     peaks: BTreeMap<&'static str, Option<PeakFigure>>,

@@ -30,6 +30,22 @@ pub enum Call<'a> {
 }
 
 impl<'a> Call<'a> {
+    /// Returns the name of the primitive.
+    pub(super) fn primitive(&self) -> &'static str {
+        match self {
+            Self::Unary(..) => "unary",
+            Self::Binary(..) => "binary",
+            Self::Ternary(..) => "ternary",
+            Self::Sgd(..) => "sgd",
+            Self::Adam(..) => "adam",
+            Self::Adam8bit(..) => "adam_8bit",
+            Self::AddNorm(..) => "add_norm",
+            Self::ClipToNorm(..) => "clip_to_norm",
+            Self::Clamp(..) => "clamp",
+            Self::FindNonfinite(..) => "find_nonfinite",
+        }
+    }
+
     /// Returns the first argument, whose device does the work.
     pub fn out(&self) -> View<'a> {
         match *self {

@@ -8,7 +8,9 @@ pub mod kind;
 pub mod arithmetic;
 pub mod step;
 pub mod call;
+mod operand;
 mod uses;
+pub mod cost;
 pub mod code;
 pub mod nest;
 pub mod cpu;
@@ -31,7 +33,7 @@ pub use kind::{
 };
 pub use step::{AdamStep, SgdStep};
 
-use uses::Uses;
+use operand::Argument;
 
 /// Memory interpreted as a tensor: the operand type of primitives.
 #[derive(Clone, Copy)]
@@ -80,15 +82,19 @@ pub fn run_all(calls: &[Call<'_>]) -> Result<()> {
     }
 }
 
-/// Reports the memory that `call` uses, if uses are recorded. Calls that run through their primitive need not do this.
-fn report_uses(call: &Call<'_>) {
-    if Uses::are_recorded() {
-        Uses::report(&[call]);
+/// Reports the memory that a primitive uses, if uses are recorded, and counts its work, if that is counted.
+#[inline]
+fn observe(primitive: &str, arguments: &[&dyn Argument]) {
+    if uses::are_recorded() {
+        uses::report(arguments);
+    }
+    if cost::is_counted() {
+        cost::add(primitive, arguments);
     }
 }
 
-/// Defines functions that dispatch primitives to the first parameter's device. Uses are reported first, also for
-/// skipped work, so that recordings are the same.
+/// Defines functions that dispatch primitives to the first parameter's device. Uses are reported and work is counted
+/// first, also for skipped work, so that recordings are the same.
 macro_rules! primitives {
     ($($(#[$doc:meta])* $family:ident::$name:ident($first:ident: $first_type:ty $(, $argument:ident: $type:ty)* $(,)?);)+) => {
         $($(#[$doc])*
@@ -96,9 +102,7 @@ macro_rules! primitives {
         /// # Errors
         /// If memory is in use by another operation, a dtype or index is invalid, or the device's driver fails.
         pub fn $name($first: $first_type, $($argument: $type),*) -> Result<()> {
-            if Uses::are_recorded() {
-                Uses::report(&[&$first, $(&$argument),*]);
-            }
+            observe(stringify!($name), &[&$first, $(&$argument),*]);
             if arithmetic::is_left_out() {
                 return Ok(());
             }

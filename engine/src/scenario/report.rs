@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::options::DeviceChoice;
+use crate::backend::cost::Cost;
 
 /// The result of a run with a complete recording.
 #[derive(Clone, Debug, PartialEq)]
@@ -11,6 +12,8 @@ pub struct Report {
     pub losses: Option<Vec<f64>>,
     /// Number of completed steps.
     pub steps_done: u32,
+    /// Work of the last completed step.
+    pub step_cost: Cost,
     /// Device of the run.
     pub device: DeviceChoice,
     /// The failed allocation, if the run ended out of memory.

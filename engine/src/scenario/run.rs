@@ -10,6 +10,7 @@ use super::error::ScenarioError;
 use super::options::Options;
 use super::report::{OutOfMemory, Report};
 use super::session::{Session, open_device};
+use crate::backend::cost::{self, Cost};
 use crate::device::Device;
 use highwater_allocator::AllocError;
 
@@ -37,7 +38,14 @@ pub fn record(name: &str, options: &Options, out: &Path) -> Result<Report, Scena
     }
     let run = recorded.value;
     let losses = device.has_values().then_some(run.losses);
-    let report = Report { losses, steps_done: run.steps_done, device: options.device, oom: None, file: out.to_owned() };
+    let report = Report {
+        losses,
+        steps_done: run.steps_done,
+        step_cost: run.step_cost,
+        device: options.device,
+        oom: None,
+        file: out.to_owned(),
+    };
     match run.outcome {
         Ok(()) => Ok(report),
         Err(crate::Error::Alloc(AllocError::OutOfMemory(oom))) => {
@@ -52,18 +60,21 @@ pub fn record(name: &str, options: &Options, out: &Path) -> Result<Report, Scena
 struct Run {
     losses: Vec<f64>,
     steps_done: u32,
+    step_cost: Cost,
     outcome: crate::Result<()>,
     /// Dropped only after the recording is finished, so that the model is still live at its end.
     session: Option<Session>,
 }
 
 fn train(scenario: &Scenario, device: &Device, options: &Options) -> Run {
-    let mut run = Run { losses: Vec::new(), steps_done: 0, outcome: Ok(()), session: None };
+    let mut run = Run { losses: Vec::new(), steps_done: 0, step_cost: Cost::default(), outcome: Ok(()), session: None };
     run.outcome = Session::on(scenario, device.clone(), options).and_then(|session| {
         let session = run.session.insert(session);
         for step in 0..options.steps {
-            run.losses.extend(session.step()?);
+            let (loss, costs) = cost::count(|| session.step());
+            run.losses.extend(loss?);
             run.steps_done = step + 1;
+            run.step_cost = costs.total();
         }
         // Reports errors that occurred after the last loss was read.
         device.synchronize()

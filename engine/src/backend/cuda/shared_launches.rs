@@ -6,7 +6,7 @@ use super::launch::{Queue, is_in_order, types};
 use super::multi_tensor::{self, Common, Operand, Part, Work};
 use super::{clip_each, optim, optim_8bit};
 use crate::backend::nest::Nest;
-use crate::backend::{Binary, Call, Ternary, Unary, View, report_uses, run};
+use crate::backend::{Binary, Call, Ternary, Unary, View, observe, run};
 use crate::error::Result;
 
 /// Bytes in which multi_tensor.cu's kernels are told of tensors.
@@ -19,7 +19,7 @@ pub fn run_all(calls: &[Call<'_>]) -> Result<()> {
         match shared(call)? {
             None => run(call)?,
             Some((work, part)) => {
-                report_uses(&call);
+                observe(call.primitive(), &[&call]);
                 match launches.iter_mut().rev().find(|(other, _)| other.is_same(&work)) {
                     Some((_, parts)) => parts.push(part),
                     None => launches.push((work, vec![part])),

@@ -1,0 +1,76 @@
+//! The arguments of primitives, and the memory that they refer to.
+
+use super::View;
+use super::call::Call;
+use super::kind::{
+    AttentionSize, Binary, Comparison, Distribution, Piecewise, Rotation, Scan, Side, Spread, Ternary, Unary, Window,
+};
+use super::step::{AdamStep, SgdStep};
+use crate::rng::Draw;
+
+/// An argument of a primitive.
+pub(super) trait Argument {
+    /// Passes each view that the argument contains to `each`, in order.
+    fn views(&self, each: &mut dyn FnMut(&View<'_>));
+}
+
+impl Argument for View<'_> {
+    fn views(&self, each: &mut dyn FnMut(&View<'_>)) {
+        each(self);
+    }
+}
+
+impl<T: Argument> Argument for Option<T> {
+    fn views(&self, each: &mut dyn FnMut(&View<'_>)) {
+        self.iter().for_each(|argument| argument.views(each));
+    }
+}
+
+impl<T: Argument, const N: usize> Argument for [T; N] {
+    fn views(&self, each: &mut dyn FnMut(&View<'_>)) {
+        self.iter().for_each(|argument| argument.views(each));
+    }
+}
+
+impl Argument for Call<'_> {
+    fn views(&self, each: &mut dyn FnMut(&View<'_>)) {
+        let mut all = |arguments: &[&dyn Argument]| arguments.iter().for_each(|argument| argument.views(each));
+        match self {
+            Self::Unary(out, _, input) => all(&[out, input]),
+            Self::Binary(out, _, left, right) => all(&[out, left, right]),
+            Self::Ternary(out, _, left, right) => all(&[out, left, right]),
+            Self::Sgd(parameter, rounded, grad, direction, _) => all(&[parameter, rounded, grad, direction]),
+            Self::Adam(parameter, rounded, grad, moments, _) => all(&[parameter, rounded, grad, moments]),
+            Self::Adam8bit(parameter, rounded, grad, state, _) => all(&[parameter, rounded, grad, state]),
+            Self::AddNorm(total, input, _) | Self::FindNonfinite(total, input) => all(&[total, input]),
+            Self::ClipToNorm(out, norm, _) => all(&[out, norm]),
+            Self::Clamp(out, ..) => all(&[out]),
+        }
+    }
+}
+
+/// Implements [`Argument`] for types that refer to no memory.
+macro_rules! plain {
+    ($($type:ty),+ $(,)?) => {
+        $(impl Argument for $type {
+            fn views(&self, _: &mut dyn FnMut(&View<'_>)) {}
+        })+
+    };
+}
+
+plain!(f64, i64, usize, bool);
+plain!(
+    AttentionSize,
+    Binary,
+    Comparison,
+    Distribution,
+    Piecewise,
+    Rotation,
+    Scan,
+    Side,
+    Spread,
+    Ternary,
+    Unary,
+    Window
+);
+plain!(AdamStep, Draw, SgdStep);
