@@ -125,6 +125,7 @@ impl Finder<'_> {
                 if is_own { Role::Saved } else { Role::Result }
             }
             event if !event.is_some() && backward.is_empty() && self.is_activation(*block) => Role::Saved,
+            event if !event.is_some() && backward.is_empty() => Role::Result,
             _ => Role::Lasting,
         };
         call.blocks.iter().map(role).collect()

@@ -22,6 +22,8 @@ mod calls;
 mod lifetimes;
 mod effect;
 mod apply;
+#[cfg(test)]
+mod tests;
 
 pub use apply::{Recomputed, apply};
 pub use calls::{Call, calls};
