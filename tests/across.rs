@@ -5,6 +5,7 @@ mod gate;
 mod gpu_scripts;
 mod idle;
 mod layering;
+mod plan;
 mod pytorch_bytes;
 mod reasons;
 mod recompute;

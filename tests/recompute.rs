@@ -28,7 +28,8 @@ const RUNS: [(&str, &str); 14] = [
     ("llama-3-8b --variant full --fused --layers 4", "layers.*.mlp"),
 ];
 
-fn record(text: &str, change: impl FnOnce(&mut Options)) -> Trace {
+/// Records two steps of the scenario with the options in `text`, and with those that `change` sets.
+pub(crate) fn record(text: &str, change: impl FnOnce(&mut Options)) -> Trace {
     let (name, mut options) = command::parse(text).expect("a command");
     options.steps = 2;
     change(&mut options);

@@ -39,6 +39,7 @@ pub mod verify;
 pub mod addresses;
 pub mod last_uses;
 pub mod recompute;
+pub mod plan;
 pub mod guess;
 pub mod explain;
 pub mod diff;
