@@ -85,7 +85,7 @@ fn without_uses_no_phase_is_predicted_lower_but_for_gradients_of_biases() {
         let guess = peaks(&predicted(&record(text, |_| {}), &pattern));
         let real = peaks(&recomputing(text, &pattern));
         for (guess, real) in guess.into_iter().zip(real) {
-            // Without uses, whether an operation needs what was saved is not known: a gradient of a bias does not.
+            // The gradient of a bias does not need saved activations; without uses, the prediction cannot know that.
             assert!(guess + (16 << 10) >= real, "{text} {pattern}: {guess} and {real}");
             assert!(guess * 100 <= real * 110, "{text} {pattern}: {guess} and {real}");
         }
