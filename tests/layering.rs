@@ -68,9 +68,11 @@ const BESIDE_PACKAGES: [&str; 9] = [
 const CARRIED: (&str, &str) = ("highwater-inject-library", "[build-dependencies]");
 
 /// The files of the viewer that may use the engine or its allocator: recording scenarios and replaying recordings.
-const ENGINE_USERS: [&str; 4] = [
+const ENGINE_USERS: [&str; 6] = [
     "viewer/src/record.rs",
     "viewer/src/args/record.rs",
+    "viewer/src/plan/rerun.rs",
+    "viewer/app/src/answers/replays/replayer.rs",
     "viewer/app/src/answers/replays.rs",
     "viewer/app/src/answers/replays/trials.rs",
 ];

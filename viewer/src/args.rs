@@ -13,6 +13,7 @@ mod record;
 #[cfg(not(feature = "engine"))]
 #[path = "args/record_disabled.rs"]
 mod record;
+mod plan;
 mod render;
 mod run;
 mod symbolize;
@@ -27,7 +28,8 @@ pub use given::Given;
 pub use growth::GrowthArguments;
 pub use join::{JoinArguments, Seconds};
 pub use oom::OomArguments;
-pub use record::RecordArguments;
+pub use plan::PlanArguments;
+pub use record::{RecordArguments, ScenarioArguments};
 pub use render::{
     PictureAt, PictureAxis, PictureBy, PictureColours, PictureOrder, PictureSize, PictureTheme, RenderArguments,
 };
@@ -53,7 +55,7 @@ use values::{kind_parser, metric_parser};
 /// optionally gzipped. The format is detected from the content. `-` is standard input. Sizes are in binary units
 /// (1 KiB is 1024 bytes).
 ///
-/// Exit status: 0 on success; 1 if a budget was exceeded (`check`); 2 for invalid usage, for a file that cannot be read
+/// Exit status: 0 on success; 1 if a budget was exceeded (`check`) or nothing fits it (`plan`); 2 for invalid usage, for a file that cannot be read
 /// or is inconsistent (`verify`), and for a scenario that ran out of memory (`record`).
 #[derive(Debug, Parser)]
 #[command(name = "highwater", version, args_conflicts_with_subcommands = true, max_term_width = 100)]
@@ -84,6 +86,8 @@ pub enum Command {
     Phases(PhasesArguments),
     /// Explain the peak: its composition, the peak without each group, and advice
     Explain(ExplainArguments),
+    /// Find the cheapest changes with which a training step fits a memory budget; exit with status 1 if nothing fits
+    Plan(Box<PlanArguments>),
     /// Compare two recordings, or two steps of one
     Diff(Box<DiffArguments>),
     /// Find leaks: memory that grows from step to step

@@ -25,6 +25,7 @@ pub mod render;
 #[path = "render_disabled.rs"]
 pub mod render;
 pub mod check;
+pub mod plan;
 pub mod run;
 
 use std::ffi::OsString;
@@ -77,6 +78,7 @@ fn execute(arguments: Arguments) -> Result<Status, Failure> {
         Some(Command::Peak(arguments)) => on_stdout(|page| cli::peak(&arguments, page)),
         Some(Command::Phases(arguments)) => on_stdout(|page| cli::phases(&arguments, page)),
         Some(Command::Explain(arguments)) => on_stdout(|page| explain::run(&arguments, page)),
+        Some(Command::Plan(arguments)) => on_stdout(|page| plan::run(&arguments, page)),
         Some(Command::Diff(arguments)) => on_stdout(|page| cli::diff(&arguments, page)),
         Some(Command::WhatIf(arguments)) => on_stdout(|page| whatif::run(&arguments, page)),
         Some(Command::Growth(arguments)) => on_stdout(|page| cli::growth(&arguments, page)),

@@ -26,14 +26,20 @@ pub struct Cost {
     pub flops: u64,
     /// Bytes read or written.
     pub bytes: u64,
+    /// Number of primitives: on a GPU each launches at least one kernel.
+    pub calls: u64,
 }
 
 impl Add for Cost {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
-        let Self { flops, bytes } = other;
-        Self { flops: self.flops.saturating_add(flops), bytes: self.bytes.saturating_add(bytes) }
+        let Self { flops, bytes, calls } = other;
+        Self {
+            flops: self.flops.saturating_add(flops),
+            bytes: self.bytes.saturating_add(bytes),
+            calls: self.calls.saturating_add(calls),
+        }
     }
 }
 
@@ -107,7 +113,7 @@ pub(super) fn add(primitive: &str, arguments: &[&dyn Argument]) {
             });
         });
     }
-    let cost = Cost { flops: flops(primitive, &operands), bytes: bytes(primitive, &operands) };
+    let cost = Cost { flops: flops(primitive, &operands), bytes: bytes(primitive, &operands), calls: 1 };
     let scope = scope::current_scope();
     COUNTED.with_borrow_mut(|counted| {
         if let Some(costs) = counted {
@@ -174,12 +180,15 @@ mod tests {
         let device = Device::accounting(1 << 30);
         let (left, right) = (zeros([3, 5, 7], &device), zeros([7, 11], &device));
         let (_, costs) = count(|| left.matmul(&right).unwrap());
-        assert_eq!(costs.total(), Cost { flops: 2 * 3 * 5 * 7 * 11, bytes: 4 * (3 * 5 * 7 + 7 * 11 + 3 * 5 * 11) });
+        assert_eq!(
+            costs.total(),
+            Cost { flops: 2 * 3 * 5 * 7 * 11, bytes: 4 * (3 * 5 * 7 + 7 * 11 + 3 * 5 * 11), calls: 1 }
+        );
         let heads = zeros([2, 4, 16, 8], &device);
         let (_, costs) = count(|| Tensor::attention(&heads, &heads, &heads, AttentionOptions::causal()).unwrap());
         assert_eq!(costs.total().flops, 4 * 2 * 4 * 16 * 16 * 8);
         let (_, costs) = count(|| zeros([4, 4], &device).transpose(0, 1).unwrap().contiguous().unwrap());
-        assert_eq!(costs.total(), Cost { flops: 0, bytes: 3 * 64 }, "zeros, then a copy");
+        assert_eq!(costs.total(), Cost { flops: 0, bytes: 3 * 64, calls: 2 }, "zeros, then a copy");
         let (_, costs) = count(|| zeros([4, 4], &device).transpose(0, 1).unwrap());
         assert_eq!(costs.total().flops, 0, "a view does no work");
     }

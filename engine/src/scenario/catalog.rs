@@ -55,6 +55,11 @@ pub fn all() -> &'static [ScenarioInfo] {
     INFOS
 }
 
+/// Returns the optimizer that scenario `name` uses by default; `None` if it updates no parameters, or is unknown.
+pub fn optimizer_of(name: &str) -> Option<OptimizerKind> {
+    SCENARIOS.iter().find(|scenario| scenario.info.name == name)?.optimizer
+}
+
 /// Returns the scenario called `name`, if it supports all of `options`.
 pub(crate) fn find(name: &str, options: &Options) -> Result<&'static Scenario, ScenarioError> {
     let scenario = SCENARIOS.iter().find(|scenario| scenario.info.name == name);

@@ -80,3 +80,10 @@ pub enum ScenarioError {
     #[error(transparent)]
     Recording(#[from] highwater_recorder::Error),
 }
+
+impl ScenarioError {
+    /// Returns whether memory could not be allocated.
+    pub fn is_out_of_memory(&self) -> bool {
+        matches!(self, Self::Training(error) if error.is_out_of_memory())
+    }
+}

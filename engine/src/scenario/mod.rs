@@ -22,10 +22,10 @@ pub mod catalog;
 pub mod session;
 pub mod run;
 
-pub use catalog::all;
+pub use catalog::{all, optimizer_of};
 pub use definition::{ScenarioInfo, Variant};
 pub use error::ScenarioError;
 pub use options::{Checkpoint, DeviceChoice, OptimizerKind, Options, Sizes};
 pub use report::{OutOfMemory, Report};
-pub use run::record;
+pub use run::{record, trace};
 pub use session::Session;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use highwater_recorder::snapshots::scope_pattern::ScopePattern;
+use highwater_recorder::snapshots::units::format_exact_bytes;
 
 use super::error::ScenarioError;
 use crate::dtype::DType;
@@ -116,6 +117,48 @@ impl Options {
         given.extend((self.checkpoint != Checkpoint::default()).then(|| ("--checkpoint", "given".to_owned())));
         given.extend(self.accumulate.map(|count| ("--accumulate", count.to_string())));
         given
+    }
+}
+
+impl Options {
+    /// Returns the words of the command line that give these options, without those at their defaults, and without
+    /// [`Self::steps`] and [`Self::uses`], which are about the recording.
+    pub fn words(&self) -> Vec<String> {
+        let mut words: Vec<String> = Vec::new();
+        let mut give = |option: &str, value: Option<String>| {
+            if let Some(value) = value {
+                words.extend([option.to_owned(), value]);
+            }
+        };
+        give("--device", (self.device != DeviceChoice::Meta).then(|| self.device.to_string()));
+        for (option, value) in self.given() {
+            if option != "--checkpoint" {
+                give(option, Some(value));
+            }
+        }
+        for pattern in &self.checkpoint.scopes {
+            give("--checkpoint", Some(pattern.to_string()));
+        }
+        give("--optimizer", self.optimizer.map(|kind| kind.to_string()));
+        give("--learning-rate", self.learning_rate.map(|value| value.to_string()));
+        give("--weight-decay", self.weight_decay.map(|value| value.to_string()));
+        give("--momentum", self.momentum.map(|value| value.to_string()));
+        give("--alloc-conf", self.alloc_conf.clone());
+        give("--capacity", self.capacity.map(format_exact_bytes));
+        give("--seed", (self.seed != 0).then(|| self.seed.to_string()));
+        let form = self.form.map(|form| match form {
+            Form::Foreach => "--foreach",
+            Form::PerTensor => "--no-foreach",
+            Form::Fused => "--fused",
+        });
+        let flags = [
+            form,
+            self.optimizer_in_backward.then_some("--optimizer-in-backward"),
+            self.no_recompute.then_some("--no-recompute"),
+            self.checkpoint.blocks.then_some("--checkpoint"),
+        ];
+        words.extend(flags.into_iter().flatten().map(str::to_owned));
+        words
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use highwater_recorder::{HistoryOptions, WhenBehind, record_memory_history, scope};
+use highwater_recorder::snapshots::Trace;
+use highwater_recorder::{HistoryOptions, Level, WhenBehind, record_memory_history, scope};
 
 use super::catalog;
 use super::definition::Scenario;
@@ -52,6 +53,32 @@ pub fn record(name: &str, options: &Options, out: &Path) -> Result<Report, Scena
             let oom = OutOfMemory { requested: oom.requested, description: oom.to_string() };
             Ok(Report { oom: Some(oom), ..report })
         }
+        Err(other) => Err(other.into()),
+    }
+}
+
+/// Runs scenario `name` and returns its recording, without call stacks. If the run ends out of memory, the recording
+/// ends there.
+///
+/// # Errors
+/// As for [`record`].
+pub fn trace(name: &str, options: &Options) -> Result<Trace, ScenarioError> {
+    let scenario = catalog::find(name, options)?;
+    let device = open_device(options)?;
+    scope::leave_steps();
+    let history = HistoryOptions {
+        level: Level::Events,
+        when_behind: WhenBehind::Wait,
+        uses: options.uses,
+        per_rank: false,
+        ..HistoryOptions::default()
+    };
+    let recorded = record_memory_history(history, || Ok(train(scenario, &device, options)))?;
+    if let Some(problem) = recorded.problem {
+        return Err(problem.into());
+    }
+    match recorded.value.outcome {
+        Ok(()) | Err(crate::Error::Alloc(AllocError::OutOfMemory(_))) => Ok(recorded.trace.unwrap_or_default()),
         Err(other) => Err(other.into()),
     }
 }

@@ -46,6 +46,11 @@ impl Session {
         Ok(Self { device, training, next: 0 })
     }
 
+    /// Returns the batch size, if the batch can be split into micro-batches.
+    pub fn batch(&self) -> Option<usize> {
+        self.training.batch()
+    }
+
     /// Returns the device.
     pub fn device(&self) -> &Device {
         &self.device

@@ -81,6 +81,11 @@ impl Training {
         Ok(Self { task, stepping, parts, recomputes: !options.no_recompute, products: options.autocast })
     }
 
+    /// Returns the batch size, if the batch can be split.
+    pub(crate) fn batch(&self) -> Option<usize> {
+        self.task.batch().map(|batch| batch.size)
+    }
+
     /// Runs one step; returns the loss if it is read and the device has values.
     pub(crate) fn step(&mut self, number: u32, loss_is: LossIs) -> Result<Option<f64>> {
         scope::step(number);

@@ -27,12 +27,36 @@ pub struct RecordArguments {
     /// the folders of their libraries.
     #[arg(long, value_name = "meta[:cuda]|cpu|cuda[:N]", default_value = "meta")]
     pub device: DeviceChoice,
-    /// Number of training steps
-    #[arg(long, value_name = "N", default_value_t = 3)]
-    pub steps: u32,
     /// File to write [default: SCENARIO.snap]
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
+    /// How the step is run.
+    #[command(flatten)]
+    pub step: StepArguments,
+    /// Record each use of a block too, to find memory that is no longer used; about doubles the file
+    #[arg(long)]
+    pub uses: bool,
+    /// Memory of the device, such as 24GiB; the run ends with an out-of-memory error if it is too small
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub capacity: Option<u64>,
+    /// Open the recording in the app afterwards
+    #[arg(long)]
+    pub open: bool,
+    /// Print one JSON object to standard output
+    #[arg(long)]
+    pub json: bool,
+    // Last, since its heading applies to everything after it.
+    /// The model and its data.
+    #[command(flatten)]
+    pub model: ModelArguments,
+}
+
+/// How a training step is run: those options that every scenario has.
+#[derive(Clone, Debug, Args)]
+pub struct StepArguments {
+    /// Number of training steps
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub steps: u32,
     /// Optimizer [default: the scenario's]
     #[arg(long, value_name = "NAME", value_parser = optimizer_parser())]
     pub optimizer: Option<OptimizerKind>,
@@ -60,25 +84,23 @@ pub struct RecordArguments {
     /// Save everything that backward reads, even if it is cheap to recompute, as PyTorch does
     #[arg(long)]
     pub no_recompute: bool,
-    /// Record each use of a block too, to find memory that is no longer used; about doubles the file
-    #[arg(long)]
-    pub uses: bool,
-    /// Memory of the device, such as 24GiB; the run ends with an out-of-memory error if it is too small
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    pub capacity: Option<u64>,
     /// Settings of the caching allocator, as in PyTorch: expandable_segments:True,max_split_size_mb:128
     #[arg(long, value_name = "CONF")]
     pub alloc_conf: Option<String>,
     /// Random seed
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
-    /// Open the recording in the app afterwards
-    #[arg(long)]
-    pub open: bool,
-    /// Print one JSON object to standard output
-    #[arg(long)]
-    pub json: bool,
-    // Last, since its heading applies to everything after it.
+}
+
+/// A scenario and its options, in place of a recording.
+#[derive(Clone, Debug, Args)]
+pub struct ScenarioArguments {
+    /// Built-in training step, with the options of `record`, in place of a recording
+    #[arg(long, value_name = "NAME", conflicts_with = "file")]
+    pub scenario: Option<String>,
+    /// How the step is run.
+    #[command(flatten)]
+    pub step: StepArguments,
     /// The model and its data.
     #[command(flatten)]
     pub model: ModelArguments,
@@ -186,10 +208,16 @@ impl RecordArguments {
 
     /// The options of the run.
     pub fn options(&self) -> Options {
+        let options = self.step.options(&self.model);
+        Options { device: self.device, capacity: self.capacity, uses: self.uses, ..options }
+    }
+}
+
+impl StepArguments {
+    /// The options of a run of `model` on the accounting device.
+    pub fn options(&self, model: &ModelArguments) -> Options {
         let forms = [(self.foreach, Form::Foreach), (self.no_foreach, Form::PerTensor), (self.fused, Form::Fused)];
-        let model = &self.model;
         Options {
-            device: self.device,
             steps: self.steps,
             sizes: model.sizes.0,
             dtype: model.dtype,
@@ -209,10 +237,37 @@ impl RecordArguments {
             weight_decay: self.weight_decay,
             momentum: self.momentum,
             optimizer_in_backward: self.optimizer_in_backward,
-            capacity: self.capacity,
             alloc_conf: self.alloc_conf.clone(),
-            uses: self.uses,
             seed: self.seed,
+            ..Options::default()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::args::{Arguments, Command};
+
+    fn options_of(words: &[String]) -> Options {
+        let words = ["highwater", "record", "gpt2"].into_iter().map(str::to_owned).chain(words.iter().cloned());
+        let Some(Command::Record(arguments)) = Arguments::try_parse_from(words).unwrap().command else { panic!() };
+        arguments.options()
+    }
+
+    #[test]
+    fn the_words_of_options_give_the_same_options() {
+        let all = "--device meta:cuda --batch 4 --layers 3 --dtype bf16 --autocast f16 --lora 8 --adapters f32 --variant x \
+                   --checkpoint h.{0-1} --checkpoint h.2.mlp --accumulate 2 --optimizer adamw8bit --learning-rate 0.5 \
+                   --weight-decay 0.25 --momentum 0.125 --alloc-conf expandable_segments:True --capacity 7GiB --seed 3 \
+                   --fused --optimizer-in-backward --no-recompute";
+        let words: Vec<String> = all.split_whitespace().map(str::to_owned).collect();
+        let options = options_of(&words);
+        assert_eq!(options_of(&options.words()), options);
+        let blocks = options_of(&["--checkpoint".to_owned(), "--no-foreach".to_owned()]);
+        assert_eq!(options_of(&blocks.words()), blocks);
+        assert!(Options::default().words().is_empty());
     }
 }

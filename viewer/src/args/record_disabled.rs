@@ -21,3 +21,7 @@ impl RecordArguments {
         None
     }
 }
+
+/// Nothing: a build without the engine has no scenarios.
+#[derive(Clone, Debug, Default, Args)]
+pub struct ScenarioArguments {}

@@ -27,4 +27,6 @@ mod oom;
 #[cfg(feature = "engine")]
 mod whatif;
 #[cfg(feature = "engine")]
+mod plan;
+#[cfg(feature = "engine")]
 mod cuda;

@@ -3,6 +3,8 @@
 
 mod solve;
 mod model;
+mod blocks;
 
+pub use blocks::{blocks, candidates_of};
 pub use model::{Candidate, model};
 pub use solve::{Choice, Program, Solution};

@@ -72,6 +72,29 @@ impl Program {
     }
 }
 
+impl Program {
+    /// Returns the cheapest choices within `budget`, and of the equally cheap ones those with the lowest peak. For each
+    /// cost they are the same whatever the budget is, so that a larger budget never costs more.
+    pub fn cheapest(&self, budget: u64) -> (Option<Solution>, bool) {
+        let (found, mut is_complete) = self.solve(budget);
+        let Some(mut best) = found else { return (None, is_complete) };
+        while let Some(lower) = best.peak.checked_sub(1) {
+            let (next, complete) = self.solve(lower);
+            is_complete &= complete;
+            match next.filter(|next| next.cost <= best.cost) {
+                Some(next) => best = next,
+                None => break,
+            }
+        }
+        // From its own peak as the budget, any path of the search ends at the same choices.
+        if let (Some(same), _) = self.solve(best.peak) {
+            best = same;
+        }
+        best.is_optimal &= is_complete;
+        (Some(best), is_complete)
+    }
+}
+
 fn gcd(mut a: u64, mut b: u64) -> u64 {
     while b > 0 {
         (a, b) = (b, a % b);
@@ -357,6 +380,11 @@ mod tests {
             }
             solved[usize::from(solution.is_some())] += 1;
             assert_eq!(program.minimum().peak, lowest, "{round}: {program:?}");
+            let cheapest = program.cheapest(budget).0;
+            assert_eq!(cheapest.as_ref().map(|solution| solution.cost), least, "{round}");
+            if let Some(solution) = cheapest {
+                assert_eq!(program.cheapest(solution.peak).0, Some(solution), "{round}");
+            }
         }
         assert!(solved[0] > 300 && solved[1] > 300, "{solved:?}");
     }

@@ -6,4 +6,5 @@ pub mod prediction;
 pub mod oom_analysis;
 pub mod outliers;
 pub mod replays;
+pub mod plan;
 pub mod explanation;

@@ -2,6 +2,9 @@
 
 mod capacity;
 mod trials;
+mod replayer;
+
+pub use replayer::Replayer;
 
 use std::sync::Arc;
 

@@ -1,0 +1,171 @@
+//! Changes of a training step that lower its memory, and what they cost.
+
+use std::str::FromStr;
+
+use serde::Serialize;
+
+/// What a change costs. Plans of different classes are never compared by time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Class {
+    /// Nothing.
+    Free,
+    /// The same numbers, up to rounding, at the same speed or faster.
+    SameSpeed,
+    /// The same numbers, up to rounding, more slowly.
+    Slower,
+    /// Other numbers: less precision.
+    LessPrecise,
+    /// Another training: fewer weights are trained.
+    OtherTraining,
+}
+
+impl Class {
+    /// Returns what the class means to a user.
+    pub fn about(self) -> &'static str {
+        match self {
+            Self::Free => "same numbers, free",
+            Self::SameSpeed => "same numbers, no slower",
+            Self::Slower => "same numbers, slower",
+            Self::LessPrecise => "less precise",
+            Self::OtherTraining => "another training",
+        }
+    }
+}
+
+/// A change of the training step, apart from recomputation and allocator settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Change {
+    /// One pass over each parameter in the optimizer step.
+    Fused,
+    /// Optimizer state in 8 bits.
+    EightBit,
+    /// Each parameter is updated in backward, and its gradient is freed.
+    InBackward,
+    /// The batch is split, and gradients are accumulated.
+    MicroBatches(usize),
+    /// Parameters and activations in bf16.
+    Bf16,
+    /// Adapters of this rank are trained instead of the weights.
+    Lora(usize),
+    /// The first blocks are frozen.
+    Freeze(usize),
+}
+
+impl Change {
+    /// Returns the class.
+    pub fn class(self) -> Class {
+        match self {
+            Self::Fused | Self::InBackward => Class::SameSpeed,
+            Self::MicroBatches(_) => Class::Slower,
+            Self::EightBit | Self::Bf16 => Class::LessPrecise,
+            Self::Lora(_) | Self::Freeze(_) => Class::OtherTraining,
+        }
+    }
+
+    /// Returns the change as a noun phrase.
+    pub fn name(self) -> String {
+        match self {
+            Self::Fused => "fused optimizer".to_owned(),
+            Self::EightBit => "8-bit optimizer state".to_owned(),
+            Self::InBackward => "optimizer step in backward".to_owned(),
+            Self::MicroBatches(count) => format!("{count} micro-batches"),
+            Self::Bf16 => "bf16 parameters and activations".to_owned(),
+            Self::Lora(rank) => format!("LoRA adapters of rank {rank}"),
+            Self::Freeze(count) => format!("first {count} blocks frozen"),
+        }
+    }
+
+    /// Returns what the change assumes about the program, or takes away from it.
+    pub fn assumption(self) -> Option<&'static str> {
+        match self {
+            Self::InBackward => Some(
+                "an optimizer step in backward allows neither clipping the norm of all gradients, nor a loss scaler, nor \
+                 gradient accumulation",
+            ),
+            Self::MicroBatches(_) => {
+                Some("the loss is a mean or sum over the batch, and no layer computes statistics over the batch")
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A kind of change that is not made unless it is allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allowance {
+    /// 8-bit optimizer state.
+    EightBit,
+    /// Parameters and activations in bf16.
+    Bf16,
+    /// LoRA adapters.
+    Lora,
+    /// Frozen blocks.
+    Freeze,
+}
+
+impl Allowance {
+    /// All kinds.
+    pub const ALL: [Self; 4] = [Self::EightBit, Self::Bf16, Self::Lora, Self::Freeze];
+
+    /// Returns the name, as on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::EightBit => "8bit",
+            Self::Bf16 => "bf16",
+            Self::Lora => "lora",
+            Self::Freeze => "freeze",
+        }
+    }
+}
+
+impl FromStr for Allowance {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|one| one.name() == text);
+        found.ok_or_else(|| format!("'{text}' cannot be allowed: expected 8bit, bf16, lora or freeze"))
+    }
+}
+
+/// A kind of change that the program cannot make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forbidden {
+    /// A fused optimizer.
+    Fused,
+    /// An optimizer step in backward, which does not go together with clipping the norm of all gradients.
+    InBackward,
+    /// Micro-batches.
+    MicroBatches,
+    /// Recomputation.
+    Recompute,
+    /// Other settings of the allocator.
+    Settings,
+}
+
+impl Forbidden {
+    /// All kinds.
+    pub const ALL: [Self; 5] = [Self::Fused, Self::InBackward, Self::MicroBatches, Self::Recompute, Self::Settings];
+
+    /// Returns the name, as on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fused => "fused",
+            Self::InBackward => "in-backward",
+            Self::MicroBatches => "micro-batches",
+            Self::Recompute => "recompute",
+            Self::Settings => "settings",
+        }
+    }
+}
+
+impl FromStr for Forbidden {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|one| one.name() == text);
+        found.ok_or_else(|| {
+            format!("'{text}' cannot be forbidden: expected fused, in-backward, micro-batches, recompute or settings")
+        })
+    }
+}

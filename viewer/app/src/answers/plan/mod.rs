@@ -1,0 +1,11 @@
+//! Plans: the cheapest changes with which a training step fits a memory budget.
+
+mod change;
+mod step;
+mod search;
+mod recorded;
+
+pub use change::{Allowance, Change, Class, Forbidden};
+pub use recorded::Recorded;
+pub use search::{Minimum, Plan, Query, Search, search};
+pub use step::{Model, Setup, TrainingStep, Trial, Work};

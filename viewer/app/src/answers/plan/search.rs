@@ -1,0 +1,253 @@
+//! Searches the cheapest changes with which a training step fits a budget.
+//!
+//! Every combination of changes has a linear program, which gives the requested bytes of each set of recomputed modules.
+//! Whether a device is large enough is decided by a trial on a device of that size, since rounding, holes and cached
+//! segments are not linear. Sets are tried in the order of their costs, so the first that fits is the cheapest.
+
+use highwater_analysis::plan::Solution;
+
+use super::change::{Allowance, Change, Class, Forbidden};
+use super::step::{Model, Setup, TrainingStep, Trial, Work};
+
+/// Settings that need less reserved memory for the same blocks.
+const EXPANDABLE: &str = "expandable_segments:True";
+/// Maximum number of plans.
+const MOST_PLANS: usize = 12;
+/// Resolution of the smallest device in bytes.
+const STEP: u64 = 2 << 20;
+
+/// Changes with which the step fits, and the memory with them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// The changes.
+    pub setup: Setup,
+    /// The class of the most costly change.
+    pub class: Class,
+    /// The work beyond that of the unchanged step, in [units](super::Work::units).
+    pub cost: u64,
+    /// The run on a device of the budget.
+    pub trial: Trial,
+}
+
+/// The least memory that can be reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Minimum {
+    /// The changes.
+    pub setup: Setup,
+    /// The peak of requested bytes.
+    pub requested: u64,
+    /// The smallest device on which a run with them succeeded, in bytes.
+    pub device_bytes: Option<u64>,
+    /// Whether no set of modules has a lower peak.
+    pub is_exact: bool,
+}
+
+/// What to search for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Query {
+    /// What the allocator may reserve, in bytes.
+    pub capacity: u64,
+    /// Changes that are made only if they are allowed.
+    pub allowed: Vec<Allowance>,
+    /// Changes that are not made.
+    pub forbidden: Vec<Forbidden>,
+}
+
+/// What a search found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Search {
+    /// The step without changes, on a device that is large enough.
+    pub as_is: Trial,
+    /// The work of the step without any change or recomputation.
+    pub base: Work,
+    /// Whether it fits without changes.
+    pub fits_as_is: bool,
+    /// Plans that fit, the cheapest first; none needs more memory than one before it.
+    pub plans: Vec<Plan>,
+    /// The least memory of the combinations that were tried.
+    pub minimum: Minimum,
+    /// Number of combinations of changes that were tried.
+    pub combinations: usize,
+    /// Number of trials.
+    pub trials: usize,
+    /// Whether nothing cheaper exists in these combinations. Otherwise a search for modules ended at its limit.
+    pub is_optimal: bool,
+}
+
+impl Search {
+    /// Returns the plan to make: the cheapest, unless the step fits as it is and does no more work.
+    pub fn best(&self) -> Option<&Plan> {
+        let work = self.as_is.work.beyond(self.base).units();
+        self.plans.first().filter(|plan| !self.fits_as_is || plan.cost < work)
+    }
+}
+
+/// Searches the cheapest plan of each combination of changes.
+///
+/// # Errors
+///
+/// Returns why the step cannot be run or predicted.
+pub fn search(step: &dyn TrainingStep, query: &Query) -> Result<Search, String> {
+    let can_recompute = !query.forbidden.contains(&Forbidden::Recompute);
+    let mut bench = Bench { step, query, trials: 0, is_optimal: true };
+    let as_is = bench.trial(&Setup::default(), None)?;
+    let fits_as_is = bench.fitting(&Setup::default())?.is_some_and(|(setup, _)| setup.settings.is_none());
+    let nothing = Setup { recomputed: Some(Vec::new()), ..Setup::default() };
+    let base = bench.trial(&nothing, None)?;
+    let mut combinations = step.combinations(&query.allowed, &query.forbidden);
+    combinations.sort_by_key(|changes| class_of(changes));
+    let (mut plans, mut minimum, mut count): (Vec<Plan>, Option<(Lowest, Setup)>, usize) = (Vec::new(), None, 0);
+    for changes in combinations {
+        let class = class_of(&changes);
+        if plans.iter().any(|plan| plan.class < class) {
+            break;
+        }
+        let plain = bench.trial(&Setup { changes: changes.clone(), ..nothing.clone() }, None)?;
+        if !changes.is_empty() && (plain.requested, plain.reserved) == (base.requested, base.reserved) {
+            continue;
+        }
+        count += 1;
+        // What is no slower is not ranked by work, of which launches hidden behind other work are a part.
+        let cost = if class <= Class::SameSpeed { 0 } else { plain.work.beyond(base.work).units() };
+        let mut model = step.model(&changes)?;
+        if !can_recompute {
+            model.program.choices.clear();
+        }
+        let solution = model.program.minimum();
+        let lowest = Lowest {
+            peak: solution.peak,
+            class,
+            cost: cost.saturating_add(solution.cost),
+            is_exact: solution.is_optimal,
+        };
+        let setup = setup_of(&changes, &model, &solution);
+        if minimum.as_ref().is_none_or(|(least, _)| lowest < *least) {
+            minimum = Some((lowest, setup.clone()));
+        }
+        if let Some(plan) = bench.cheapest(&changes, cost, &model)? {
+            let lower = bench.fitting(&setup)?.filter(|(_, trial)| trial.requested < plan.trial.requested);
+            let other =
+                lower.map(|(setup, trial)| Plan { class: class.max(Class::Slower), cost: lowest.cost, setup, trial });
+            plans.push(plan);
+            plans.extend(other);
+        }
+    }
+    let (lowest, setup) = minimum.ok_or("the step has nothing to change")?;
+    let device_bytes = if plans.is_empty() { bench.smallest_device(&setup)? } else { None };
+    let minimum = Minimum { requested: lowest.peak, setup, device_bytes, is_exact: lowest.is_exact };
+    let Bench { trials, is_optimal, .. } = bench;
+    Ok(Search {
+        as_is,
+        base: base.work,
+        fits_as_is,
+        plans: undominated(plans),
+        minimum,
+        combinations: count,
+        trials,
+        is_optimal,
+    })
+}
+
+/// The lowest peak of a combination, and what it costs: the lowest peak first, then the lowest cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Lowest {
+    peak: u64,
+    class: Class,
+    cost: u64,
+    is_exact: bool,
+}
+
+fn class_of(changes: &[Change]) -> Class {
+    changes.iter().map(|change| change.class()).max().unwrap_or(Class::Free)
+}
+
+fn setup_of(changes: &[Change], model: &Model, solution: &Solution) -> Setup {
+    let modules = solution.chosen.iter().filter_map(|choice| model.modules.get(*choice as usize));
+    Setup { changes: changes.to_vec(), recomputed: Some(modules.cloned().collect()), settings: None }
+}
+
+/// Sorts `plans` by cost, and keeps those that need less memory than every cheaper one.
+fn undominated(mut plans: Vec<Plan>) -> Vec<Plan> {
+    plans.sort_by_key(|plan| {
+        let assumptions = plan.setup.changes.iter().filter(|change| change.assumption().is_some()).count();
+        (plan.class, plan.cost, assumptions, plan.setup.size(), plan.trial.requested)
+    });
+    let mut least = u64::MAX;
+    plans.retain(|plan| {
+        let is_lower = plan.trial.requested < least;
+        least = least.min(plan.trial.requested);
+        is_lower
+    });
+    plans.truncate(MOST_PLANS);
+    plans
+}
+
+/// Runs trials for one search.
+struct Bench<'a> {
+    step: &'a dyn TrainingStep,
+    query: &'a Query,
+    trials: usize,
+    is_optimal: bool,
+}
+
+impl Bench<'_> {
+    fn trial(&mut self, setup: &Setup, capacity: Option<u64>) -> Result<Trial, String> {
+        self.trials += 1;
+        self.step.trial(setup, capacity)
+    }
+
+    /// Returns the cheapest modules to recompute with `changes`, whose own cost is `cost`.
+    fn cheapest(&mut self, changes: &[Change], cost: u64, model: &Model) -> Result<Option<Plan>, String> {
+        let mut limit = self.query.capacity;
+        loop {
+            let (solution, is_complete) = model.program.cheapest(limit);
+            self.is_optimal &= is_complete;
+            let Some(solution) = solution else { return Ok(None) };
+            if let Some((setup, trial)) = self.fitting(&setup_of(changes, model, &solution))? {
+                let recomputes = setup.recomputed.as_ref().is_some_and(|modules| !modules.is_empty());
+                let class = if recomputes { Class::Slower } else { Class::Free };
+                let cost = cost.saturating_add(solution.cost);
+                return Ok(Some(Plan { class: class.max(class_of(changes)), cost, setup, trial }));
+            }
+            let Some(lower) = solution.peak.checked_sub(1) else { return Ok(None) };
+            limit = lower;
+        }
+    }
+
+    /// Returns `setup` and its trial with the recorded settings, or with others if those fit, or release cached memory
+    /// less often; `None` if it does not fit.
+    fn fitting(&mut self, setup: &Setup) -> Result<Option<(Setup, Trial)>, String> {
+        let as_is = self.trial(setup, Some(self.query.capacity))?;
+        if as_is.fits && as_is.retries == 0 {
+            return Ok(Some((setup.clone(), as_is)));
+        }
+        if self.query.forbidden.contains(&Forbidden::Settings) {
+            return Ok(as_is.fits.then(|| (setup.clone(), as_is)));
+        }
+        let expandable = Setup { settings: Some(EXPANDABLE.to_owned()), ..setup.clone() };
+        let other = self.trial(&expandable, Some(self.query.capacity))?;
+        let is_better = other.fits && (!as_is.fits || other.retries < as_is.retries);
+        Ok(if is_better { Some((expandable, other)) } else { as_is.fits.then(|| (setup.clone(), as_is)) })
+    }
+
+    /// Returns the smallest device on which `setup` runs with some settings; the search is a bisection.
+    fn smallest_device(&mut self, setup: &Setup) -> Result<Option<u64>, String> {
+        let mut smallest: Option<u64> = None;
+        let others = (!self.query.forbidden.contains(&Forbidden::Settings)).then(|| Some(EXPANDABLE.to_owned()));
+        for settings in [None].into_iter().chain(others) {
+            let setup = Setup { settings, ..setup.clone() };
+            let whole = self.trial(&setup, None)?;
+            let mut low = whole.allocated.saturating_sub(1) / STEP;
+            let mut high = whole.reserved.div_ceil(STEP);
+            if !whole.fits || !self.trial(&setup, Some(high * STEP))?.fits {
+                continue;
+            }
+            while high - low > 1 {
+                let middle = low + (high - low) / 2;
+                if self.trial(&setup, Some(middle * STEP))?.fits { high = middle } else { low = middle }
+            }
+            smallest = Some(smallest.unwrap_or(u64::MAX).min(high * STEP));
+        }
+        Ok(smallest)
+    }
+}

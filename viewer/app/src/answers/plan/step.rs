@@ -1,0 +1,118 @@
+//! A training step whose memory with changes can be found: by running it, or by replaying its recording.
+
+use highwater_analysis::plan::Program;
+use highwater_snapshots::Trace;
+
+use super::change::{Allowance, Change, Forbidden};
+
+/// A training step.
+pub trait TrainingStep {
+    /// Returns the combinations of changes to try, in any order; the first is without changes.
+    fn combinations(&self, allowed: &[Allowance], forbidden: &[Forbidden]) -> Vec<Vec<Change>>;
+
+    /// Returns the memory of every set of recomputed modules, with `changes`.
+    ///
+    /// # Errors
+    ///
+    /// Returns why it is unknown.
+    fn model(&self, changes: &[Change]) -> Result<Model, String>;
+
+    /// Runs the step with `setup`: with `capacity`, on a device of so many bytes, and else on one that is large enough.
+    ///
+    /// # Errors
+    ///
+    /// Returns why that is impossible. Running out of memory is not an error.
+    fn trial(&self, setup: &Setup, capacity: Option<u64>) -> Result<Trial, String>;
+
+    /// Returns the recording of the step with `setup`, on a device that is large enough.
+    ///
+    /// # Errors
+    ///
+    /// Returns why there is none.
+    fn recording(&self, setup: &Setup) -> Result<Trace, String>;
+}
+
+/// What is changed of a training step.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Setup {
+    /// The changes, apart from the following.
+    pub changes: Vec<Change>,
+    /// The paths of the recomputed modules; `None` for those that are recomputed already.
+    pub recomputed: Option<Vec<String>>,
+    /// Further settings of the allocator.
+    pub settings: Option<String>,
+}
+
+impl Setup {
+    /// Returns the number of changes, each recomputed module counted as one.
+    pub fn size(&self) -> usize {
+        self.changes.len() + self.recomputed.as_ref().map_or(0, Vec::len) + usize::from(self.settings.is_some())
+    }
+}
+
+/// The memory of every set of recomputed modules.
+#[derive(Clone, Debug, Default)]
+pub struct Model {
+    /// The paths of the modules that can be recomputed.
+    pub modules: Vec<String>,
+    /// The requested bytes; its choices are the modules. Costs are in units of work.
+    pub program: Program,
+}
+
+/// The result of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Trial {
+    /// Whether it did not run out of memory.
+    pub fits: bool,
+    /// The peak of requested bytes.
+    pub requested: u64,
+    /// The peak of allocated bytes.
+    pub allocated: u64,
+    /// The peak of reserved bytes.
+    pub reserved: u64,
+    /// Times that all cached memory was released for a request.
+    pub retries: u64,
+    /// The work of a step, in [`Work`].
+    pub work: Work,
+}
+
+/// Work, counted or estimated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Floating-point operations.
+    pub flops: u64,
+    /// Bytes read and written.
+    pub bytes: u64,
+    /// Number of operations, each of which launches a kernel.
+    pub calls: u64,
+}
+
+/// Floating-point operations that a GPU does while it moves one byte: an A100 does 312 · 10¹² in bf16 and moves
+/// 2.0 · 10¹² bytes in a second.
+const FLOPS_PER_BYTE: u64 = 156;
+/// Floating-point operations that it does while a kernel of no work is launched, which takes about 4 µs.
+const FLOPS_PER_CALL: u64 = 1_248_000_000;
+
+impl Work {
+    /// Returns the work as one number, which ranks plans of one class: FLOPs, with bytes and launches as if they were
+    /// FLOPs.
+    pub fn units(self) -> u64 {
+        let moved = self.bytes.saturating_mul(FLOPS_PER_BYTE);
+        self.flops.saturating_add(moved).saturating_add(self.calls.saturating_mul(FLOPS_PER_CALL))
+    }
+
+    /// Returns by how much this exceeds `other`.
+    pub fn beyond(self, other: Self) -> Self {
+        Self {
+            flops: self.flops.saturating_sub(other.flops),
+            bytes: self.bytes.saturating_sub(other.bytes),
+            calls: self.calls.saturating_sub(other.calls),
+        }
+    }
+
+    /// Returns the part of `whole` that this is, of FLOPs and of bytes; `None` where the whole has none.
+    pub fn shares(self, whole: Self) -> [Option<f64>; 2] {
+        let share = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
+        [share(self.flops, whole.flops), share(self.bytes, whole.bytes)]
+    }
+}

@@ -1,0 +1,46 @@
+//! The options of `highwater plan`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use highwater_app::answers::plan::{Allowance, Forbidden};
+use highwater_snapshots::scope_pattern::ScopePattern;
+use highwater_snapshots::units::parse_size;
+
+use super::{CategoryChoice, ScenarioArguments};
+
+/// `highwater plan`.
+#[derive(Clone, Debug, Args)]
+pub struct PlanArguments {
+    /// The recording; one of `highwater record` is run again with the changes, others are replayed; `-` is standard input
+    #[arg(value_name = "FILE", required_unless_present = "scenario")]
+    pub file: Option<PathBuf>,
+    /// Device memory, such as 24GiB
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub budget: u64,
+    /// Part of the budget for what lives outside the allocator, such as the CUDA context and communication buffers
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "0B", hide_default_value = true)]
+    pub reserve: u64,
+    /// Changes that give other numbers or train other weights, comma-separated: 8bit (optimizer state), bf16 (parameters
+    /// and activations), lora (adapters of rank 16), freeze (the first blocks)
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub allow: Vec<Allowance>,
+    /// Changes that the program cannot make, comma-separated: fused, in-backward (as it clips the norm of all gradients),
+    /// micro-batches, recompute, settings (of the allocator)
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub forbid: Vec<Forbidden>,
+    /// Modules that may be recomputed: layers.3, layers.*.mlp or layers.{0-9}; repeatable [default: the repeated blocks of
+    /// the model]
+    #[arg(long, value_name = "PATTERN")]
+    pub modules: Vec<ScopePattern>,
+    /// Print one JSON object: sizes in bytes
+    #[arg(long)]
+    pub json: bool,
+    /// The categories.
+    #[command(flatten)]
+    pub categories: CategoryChoice,
+    // Last, since a heading in it applies to everything after it.
+    /// The scenario.
+    #[command(flatten)]
+    pub training: ScenarioArguments,
+}

@@ -1,0 +1,102 @@
+//! The JSON object of `highwater plan`.
+
+use highwater_app::answers::plan::{Class, Trial};
+use serde::Serialize;
+
+use super::plan_line::PlanLine;
+
+/// The object that `plan --json` prints.
+#[derive(Debug, Serialize)]
+pub(super) struct PlanFigures<'a> {
+    pub(super) budget_bytes: u64,
+    pub(super) reserve_bytes: u64,
+    pub(super) fits: bool,
+    pub(super) fits_as_is: bool,
+    pub(super) proof: &'static str,
+    pub(super) command: Option<&'a str>,
+    pub(super) lines: &'a [String],
+    pub(super) before: PeaksFigures,
+    pub(super) after: Option<PeaksFigures>,
+    pub(super) plan: Vec<LineFigures<'a>>,
+    pub(super) alternatives: Vec<AlternativeFigures>,
+    pub(super) minimum: MinimumFigures,
+    pub(super) spare_bytes: Option<u64>,
+    pub(super) searched: SearchedFigures,
+    pub(super) assumptions: &'a [String],
+    pub(super) warnings: &'a [String],
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct PeaksFigures {
+    pub(super) requested_bytes: u64,
+    pub(super) allocated_bytes: u64,
+    pub(super) reserved_bytes: u64,
+    pub(super) retries: u64,
+}
+
+impl PeaksFigures {
+    pub(super) fn of(trial: &Trial) -> Self {
+        let Trial { requested, allocated, reserved, retries, .. } = *trial;
+        Self { requested_bytes: requested, allocated_bytes: allocated, reserved_bytes: reserved, retries }
+    }
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct LineFigures<'a> {
+    pub(super) change: &'a str,
+    pub(super) scopes: &'a [String],
+    pub(super) class: Class,
+    pub(super) flops_share: Option<f64>,
+    pub(super) moved_share: Option<f64>,
+    pub(super) peak_bytes: u64,
+    pub(super) peak_at: PlaceFigures,
+    pub(super) allocated_bytes: u64,
+    pub(super) reserved_bytes: u64,
+}
+
+impl<'a> LineFigures<'a> {
+    pub(super) fn of(line: &'a PlanLine) -> Self {
+        Self {
+            change: &line.change,
+            scopes: &line.scopes,
+            class: line.class,
+            flops_share: line.shares[0],
+            moved_share: line.shares[1],
+            peak_bytes: line.trial.requested,
+            peak_at: PlaceFigures { step: line.step, phase: line.phase.map(|phase| phase.to_string()) },
+            allocated_bytes: line.trial.allocated,
+            reserved_bytes: line.trial.reserved,
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct PlaceFigures {
+    pub(super) step: Option<u32>,
+    pub(super) phase: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct AlternativeFigures {
+    pub(super) changes: Vec<String>,
+    pub(super) scopes: Vec<String>,
+    pub(super) class: Class,
+    pub(super) flops_share: Option<f64>,
+    pub(super) peak_bytes: u64,
+    pub(super) reserved_bytes: u64,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct MinimumFigures {
+    pub(super) bytes: u64,
+    pub(super) changes: Vec<String>,
+    pub(super) device_bytes: Option<u64>,
+    pub(super) is_exact: bool,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct SearchedFigures {
+    pub(super) combinations: usize,
+    pub(super) trials: usize,
+    pub(super) is_optimal: bool,
+}

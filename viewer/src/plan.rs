@@ -1,0 +1,148 @@
+//! `highwater plan`: the cheapest changes with which a training step fits a memory budget.
+
+#[cfg(feature = "engine")]
+mod rerun;
+
+use std::path::Path;
+
+use highwater_analysis::final_oom::final_oom;
+#[cfg(feature = "engine")]
+use highwater_analysis::{Metric, Series};
+use highwater_app::answers::plan::{Allowance, Plan, Query, Recorded, Search, TrainingStep, search};
+use highwater_snapshots::units::{format_bytes, format_required_bytes};
+
+#[cfg(feature = "engine")]
+use self::rerun::Rerun;
+use crate::args::PlanArguments;
+use crate::cli::input::categories::read_with;
+use crate::cli::input::recording::spinner;
+use crate::cli::output::outcome::{Failure, Status};
+use crate::cli::output::page::Page;
+#[cfg(feature = "engine")]
+use crate::cli::output::shell::quoted;
+use crate::cli::plan::{PlanContext, PlanReport, Proof};
+use crate::cli::plan_lines;
+
+/// Searches a plan and prints it.
+pub fn run(arguments: &PlanArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+    if arguments.reserve >= arguments.budget {
+        let [budget, reserve] = [arguments.budget, arguments.reserve].map(format_bytes);
+        return Err(Failure::Usage(format!("--reserve {reserve} leaves nothing of the budget of {budget}")));
+    }
+    let report = match &arguments.file {
+        Some(file) => of_file(file, arguments)?,
+        None => of_scenario(arguments)?,
+    };
+    if arguments.json {
+        page.json(&report.figures())?;
+    } else {
+        report.print(page)?;
+    }
+    Ok(if report.fits() { Status::Fine } else { Status::Broken })
+}
+
+/// Plans the step in `file`: by running it again if it is a built-in one, or else by replaying the recording.
+fn of_file(file: &Path, arguments: &PlanArguments) -> Result<PlanReport, Failure> {
+    let recording = read_with(file, &arguments.categories)?;
+    let trace = recording.trace;
+    let device = trace.main_device();
+    #[cfg(feature = "engine")]
+    if let Some(step) = Rerun::of_recording(&trace, &arguments.modules) {
+        let recorded = Series::build(&trace, device).peak(&trace, Metric::Requested).0;
+        let is_whole = final_oom(&trace).is_none();
+        return of_rerun(&step.map_err(Failure::Usage)?, arguments, is_whole.then_some(recorded));
+    }
+    let mut warnings = trace.trust_sentences();
+    if trace.device_ids().len() > 1 {
+        warnings.push(format!("The plan is for device {}, which needs the most memory of several.", device.0));
+    }
+    if final_oom(&trace).is_some() {
+        warnings.push(
+            "The recording ends out of memory, so a plan is proven only up to there: the step may need more."
+                .to_owned(),
+        );
+    }
+    let step = Recorded::new(trace, device, &arguments.modules).map_err(Failure::Usage)?;
+    if !step.has_modules() {
+        warnings.push(
+            "No module can be recomputed, since the recording has no module paths: record with \
+             `highwater.record_memory_history` in Python, or with scopes in Rust."
+                .to_owned(),
+        );
+    }
+    let found = searched(&step, arguments)?;
+    let paste = found.best().map(|plan| plan_lines::python(&plan.setup, &step.settings())).unwrap_or_default();
+    report(&step, found, arguments, Proof::Replayed, None, paste, warnings)
+}
+
+fn searched(step: &dyn TrainingStep, arguments: &PlanArguments) -> Result<Search, Failure> {
+    let turning = spinner(format!("planning for {}", format_required_bytes(arguments.budget)));
+    let query = Query {
+        capacity: arguments.budget - arguments.reserve,
+        allowed: arguments.allow.clone(),
+        forbidden: arguments.forbid.clone(),
+    };
+    let found = search(step, &query);
+    turning.finish_and_clear();
+    found.map_err(Failure::Usage)
+}
+
+/// Returns the plan that each further allowance would make possible.
+fn with_allowances(step: &dyn TrainingStep, arguments: &PlanArguments) -> Result<Vec<(Allowance, Plan)>, Failure> {
+    let mut all = Vec::new();
+    for allowance in Allowance::ALL.into_iter().filter(|one| !arguments.allow.contains(one)) {
+        let mut more = arguments.clone();
+        more.allow.push(allowance);
+        let first = searched(step, &more)?.plans.into_iter().next();
+        all.extend(first.map(|plan| (allowance, plan)));
+    }
+    Ok(all)
+}
+
+fn report(
+    step: &dyn TrainingStep,
+    found: Search,
+    arguments: &PlanArguments,
+    proof: Proof,
+    command: Option<String>,
+    paste: Vec<String>,
+    warnings: Vec<String>,
+) -> Result<PlanReport, Failure> {
+    let PlanArguments { budget, reserve, .. } = *arguments;
+    let possible = if found.plans.is_empty() { with_allowances(step, arguments)? } else { Vec::new() };
+    let context = PlanContext { budget, reserve, proof, command, paste, warnings, possible };
+    PlanReport::of(step, found, context).map_err(Failure::Usage)
+}
+
+#[cfg(feature = "engine")]
+fn of_scenario(arguments: &PlanArguments) -> Result<PlanReport, Failure> {
+    let step = Rerun::of_scenario(&arguments.training, &arguments.modules).map_err(Failure::Usage)?;
+    of_rerun(&step, arguments, None)
+}
+
+/// Fails: this build has no scenarios.
+#[cfg(not(feature = "engine"))]
+fn of_scenario(_arguments: &PlanArguments) -> Result<PlanReport, Failure> {
+    Err(Failure::Usage("give a recording: this build has no engine to run a scenario with".to_owned()))
+}
+
+/// Plans a step that can be run again; `recorded` is the recorded peak of requested bytes, if it is known.
+#[cfg(feature = "engine")]
+fn of_rerun(step: &Rerun, arguments: &PlanArguments, recorded: Option<u64>) -> Result<PlanReport, Failure> {
+    let found = searched(step, arguments)?;
+    let mut warnings = Vec::new();
+    if let Some(recorded) = recorded.filter(|bytes| *bytes != found.as_is.requested) {
+        let [recorded, now] = [recorded, found.as_is.requested].map(format_bytes);
+        warnings.push(format!(
+            "The recording peaks at {recorded}, but the step at {now} when it is run again: another version made the \
+             recording, and the plan is for this one."
+        ));
+    }
+    let (mut command, mut paste) = (None, Vec::new());
+    if let Some(setup) = found.best().map(|plan| &plan.setup) {
+        let words = step.command(setup, arguments.budget - arguments.reserve);
+        command = Some(words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "));
+        paste = plan_lines::rust(setup, step.rule());
+    }
+    report(step, found, arguments, Proof::Rerun(step.steps()), command, paste, warnings)
+}

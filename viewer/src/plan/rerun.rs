@@ -1,0 +1,321 @@
+//! Built-in training steps, run again with changes on the accounting device.
+
+use std::collections::HashMap;
+
+use clap::Parser as _;
+use highwater_analysis::plan::{Candidate, candidates_of, model};
+use highwater_analysis::recompute::modules;
+use highwater_app::answers::plan::{Allowance, Change, Forbidden, Model, Setup, TrainingStep, Trial, Work};
+use highwater_engine::DType;
+use highwater_engine::backend::cost;
+use highwater_engine::optim::Form;
+use highwater_engine::scenario::{self, Checkpoint, DeviceChoice, OptimizerKind, Options, Session};
+use highwater_snapshots::scope_pattern::ScopePattern;
+use highwater_snapshots::{ScopeId, Trace};
+use rayon::prelude::*;
+
+use crate::args::{Arguments, Command, ScenarioArguments};
+
+/// More than any step needs.
+const UNLIMITED: u64 = 1 << 50;
+/// Steps that are recorded to find the memory of each set of modules.
+const MOST_STEPS: u32 = 3;
+/// Maximum number of ways to split a batch that are tried.
+const MOST_SPLITS: usize = 6;
+/// Rank of LoRA adapters.
+const LORA_RANK: usize = 16;
+
+/// A built-in training step.
+#[derive(Clone, Debug)]
+pub(super) struct Rerun {
+    name: String,
+    options: Options,
+    batch: Option<usize>,
+    /// The modules that may be recomputed, each with the additional work of a step in which it is.
+    modules: Vec<(String, u64)>,
+}
+
+/// The work of a step, and whether it fits.
+struct Ran {
+    is_complete: bool,
+    requested: u64,
+    allocated: u64,
+    reserved: u64,
+    retries: u64,
+    work: Work,
+}
+
+impl Rerun {
+    /// Sets up the scenario `name`, whose modules that match `candidates` may be recomputed, or else its blocks.
+    ///
+    /// # Errors
+    ///
+    /// Returns why it cannot be run.
+    fn new(name: &str, options: Options, candidates: &[ScopePattern]) -> Result<Self, String> {
+        let device = match options.device {
+            DeviceChoice::Cuda(_) | DeviceChoice::MetaForCuda => DeviceChoice::MetaForCuda,
+            DeviceChoice::Cpu | DeviceChoice::Meta => DeviceChoice::Meta,
+        };
+        let options = Options { device, capacity: None, uses: false, steps: options.steps.max(1), ..options };
+        let session = Session::start(name, &Options { capacity: Some(UNLIMITED), ..options.clone() });
+        let batch = session.map_err(|error| error.to_string())?.batch();
+        let mut step = Self { name: name.to_owned(), options, batch, modules: Vec::new() };
+        if scenario::all().iter().any(|info| info.name == name && info.options.contains(&"--checkpoint")) {
+            step.modules = step.priced(candidates)?;
+        }
+        Ok(step)
+    }
+
+    /// Returns the modules that match `candidates`, or else the blocks, with their work.
+    fn priced(&self, candidates: &[ScopePattern]) -> Result<Vec<(String, u64)>, String> {
+        let plain = Setup { recomputed: Some(Vec::new()), ..Setup::default() };
+        let options = Options { steps: 1, ..self.with(&plain, None) };
+        let trace = self.record(&options)?;
+        let found = candidates_of(&trace, candidates)?;
+        let work = self.run(&options, 1)?.work;
+        let priced = |(_, path): (_, String)| {
+            let setup = Setup { recomputed: Some(vec![path.clone()]), ..Setup::default() };
+            let more = self.run(&self.with(&setup, None), 1)?.work.beyond(work);
+            Ok((path, more.units()))
+        };
+        found.into_par_iter().map(priced).collect()
+    }
+
+    /// Sets up the scenario of `arguments`, whose modules that match `candidates` may be recomputed, or else its blocks.
+    ///
+    /// # Errors
+    ///
+    /// Returns why it cannot be run.
+    pub(super) fn of_scenario(arguments: &ScenarioArguments, candidates: &[ScopePattern]) -> Result<Self, String> {
+        let name = arguments.scenario.as_deref().unwrap_or_default();
+        Self::new(name, arguments.step.options(&arguments.model), candidates)
+    }
+
+    /// Sets up the scenario that `trace` is a recording of; `None` if it is of another program.
+    pub(super) fn of_recording(trace: &Trace, candidates: &[ScopePattern]) -> Option<Result<Self, String>> {
+        let (name, options) = Self::options_of(trace)?;
+        Some(Self::new(&name, options, candidates))
+    }
+
+    /// Reads the command line of `highwater record` that made `trace`; `None` if another program did, or if it would run
+    /// longer than the recording shows.
+    fn options_of(trace: &Trace) -> Option<(String, Options)> {
+        let mut words = trace.header.program.split_whitespace();
+        let binary = words.next()?.rsplit(['/', '\\']).next()?;
+        if binary.trim_end_matches(".exe") != "highwater" {
+            return None;
+        }
+        let words = std::iter::once("highwater").chain(words);
+        let Some(Command::Record(arguments)) = Arguments::try_parse_from(words).ok()?.command else { return None };
+        let options = arguments.options();
+        let layers = options.sizes.layers;
+        let loops = [Some(options.steps as usize), layers, options.accumulate];
+        let is_recorded = loops.into_iter().flatten().all(|count| count <= trace.events.len());
+        Some((arguments.scenario.clone()?, options)).filter(|_| is_recorded)
+    }
+
+    /// Returns the number of steps of a run.
+    pub(super) fn steps(&self) -> u32 {
+        self.options.steps
+    }
+
+    /// Returns the name of the optimizer's rule in Rust.
+    pub(super) fn rule(&self) -> &'static str {
+        match self.optimizer() {
+            Some(OptimizerKind::Sgd) => "Sgd",
+            Some(OptimizerKind::Adam) => "Adam",
+            Some(OptimizerKind::AdamW8bit) => "AdamW8bit",
+            Some(OptimizerKind::AdamW) | None => "AdamW",
+        }
+    }
+
+    /// Returns the optimizer; `None` if parameters are not updated.
+    fn optimizer(&self) -> Option<OptimizerKind> {
+        self.options.optimizer.or_else(|| scenario::optimizer_of(&self.name))
+    }
+
+    /// Returns the command that runs the step with `setup`, on a device of `capacity` bytes.
+    pub(super) fn command(&self, setup: &Setup, capacity: u64) -> Vec<String> {
+        let mut options = self.with(setup, Some(capacity));
+        if let Some(paths) = &setup.recomputed {
+            options.checkpoint = Checkpoint { blocks: false, scopes: ScopePattern::joined(paths) };
+        }
+        let mut words = vec!["highwater".to_owned(), "record".to_owned(), self.name.clone()];
+        words.extend(options.words());
+        if options.steps != Options::default().steps {
+            words.extend(["--steps".to_owned(), options.steps.to_string()]);
+        }
+        words
+    }
+
+    fn with(&self, setup: &Setup, capacity: Option<u64>) -> Options {
+        let mut options = self.options.clone();
+        options.capacity = Some(capacity.unwrap_or(UNLIMITED));
+        if let Some(paths) = &setup.recomputed {
+            let scopes = paths.iter().filter_map(|path| path.parse().ok()).collect();
+            options.checkpoint = Checkpoint { blocks: false, scopes };
+        }
+        for change in &setup.changes {
+            match change {
+                Change::Fused => options.form = Some(Form::Fused),
+                Change::EightBit => {
+                    options.optimizer = Some(OptimizerKind::AdamW8bit);
+                    options.form = None;
+                }
+                Change::InBackward => options.optimizer_in_backward = true,
+                Change::MicroBatches(count) => options.accumulate = Some(*count),
+                Change::Bf16 => options.dtype = Some(DType::Bf16),
+                Change::Lora(rank) => {
+                    options.lora = Some(*rank);
+                    // The variant of Llama that trains all weights.
+                    options.variant = options.variant.filter(|variant| variant != "full");
+                }
+                Change::Freeze(count) => options.sizes.freeze = Some(*count),
+            }
+        }
+        if let Some(settings) = &setup.settings {
+            let recorded = options.alloc_conf.take().filter(|conf| !conf.is_empty());
+            options.alloc_conf = Some(recorded.map_or_else(|| settings.clone(), |conf| format!("{conf},{settings}")));
+        }
+        options
+    }
+
+    fn run(&self, options: &Options, steps: u32) -> Result<Ran, String> {
+        let mut session = match Session::start(&self.name, options) {
+            Ok(session) => session,
+            Err(error) if error.is_out_of_memory() => return Ok(Ran::FAILED),
+            Err(other) => return Err(other.to_string()),
+        };
+        let mut work = Work::default();
+        for _ in 0..steps {
+            let (result, costs) = cost::count(|| session.step_unseen());
+            match result {
+                Ok(()) => {}
+                Err(error) if error.is_out_of_memory() => return Ok(Ran::FAILED),
+                Err(other) => return Err(other.to_string()),
+            }
+            let total = costs.total();
+            work = Work { flops: total.flops, bytes: total.bytes, calls: total.calls };
+        }
+        let stats = session.device().allocator().stats();
+        Ok(Ran {
+            is_complete: true,
+            requested: stats.requested_bytes.all.peak,
+            allocated: stats.allocated_bytes.all.peak,
+            reserved: stats.reserved_bytes.all.peak,
+            retries: stats.num_alloc_retries,
+            work,
+        })
+    }
+
+    /// Records the step.
+    ///
+    /// # Errors
+    ///
+    /// Returns why it cannot be run or recorded.
+    fn record(&self, options: &Options) -> Result<Trace, String> {
+        scenario::trace(&self.name, options).map_err(|error| error.to_string())
+    }
+}
+
+impl Ran {
+    const FAILED: Self = Self {
+        is_complete: false,
+        requested: 0,
+        allocated: 0,
+        reserved: 0,
+        retries: 0,
+        work: Work { flops: 0, bytes: 0, calls: 0 },
+    };
+}
+
+impl TrainingStep for Rerun {
+    fn combinations(&self, allowed: &[Allowance], forbidden: &[Forbidden]) -> Vec<Vec<Change>> {
+        let Options { form, optimizer_in_backward, accumulate, sizes, lora, .. } = &self.options;
+        let info = scenario::all().iter().find(|info| info.name == self.name);
+        let takes = |option: &str| info.is_some_and(|info| info.options.contains(&option));
+        let kind = self.optimizer();
+        let is_allowed = |one: Allowance| allowed.contains(&one);
+        let is_possible = |one: Forbidden| !forbidden.contains(&one);
+        // In backward, all forms use the same memory.
+        let is_fused = *form == Some(Form::Fused) || *optimizer_in_backward || kind == Some(OptimizerKind::AdamW8bit);
+        let fused: Vec<Change> = (kind.is_some() && !is_fused && is_possible(Forbidden::Fused))
+            .then_some(Change::Fused)
+            .into_iter()
+            .collect();
+
+        // How the optimizer steps, and how the batch is split.
+        let mut forms: Vec<Vec<Change>> = vec![Vec::new()];
+        if !fused.is_empty() {
+            forms.push(fused.clone());
+        }
+        let parts = accumulate.unwrap_or(1);
+        if kind.is_some() && !optimizer_in_backward && parts == 1 && is_possible(Forbidden::InBackward) {
+            forms.push(vec![Change::InBackward]);
+        }
+        let can_split = takes("--accumulate") && !optimizer_in_backward && is_possible(Forbidden::MicroBatches);
+        if let Some(batch) = self.batch.filter(|_| can_split) {
+            let mut last = parts;
+            let splits = (parts + 1..=batch).filter(|count| batch.is_multiple_of(*count)).filter(|count| {
+                let is_next = *count >= 2 * last || *count == batch;
+                last = if is_next { *count } else { last };
+                is_next
+            });
+            let splits = splits.take(MOST_SPLITS);
+            forms.extend(splits.map(|count| fused.iter().copied().chain([Change::MicroBatches(count)]).collect()));
+        }
+        let eight_bit = is_allowed(Allowance::EightBit) && kind == Some(OptimizerKind::AdamW);
+        let bf16 = is_allowed(Allowance::Bf16) && takes("--dtype") && self.options.dtype != Some(DType::Bf16);
+        let mut trainings: Vec<Vec<Change>> = vec![Vec::new()];
+        if is_allowed(Allowance::Lora) && takes("--lora") && lora.is_none() {
+            trainings.push(vec![Change::Lora(LORA_RANK)]);
+        }
+        if is_allowed(Allowance::Freeze) && takes("--freeze") {
+            let layers = self.modules.len();
+            let counts = [layers / 4, layers / 2, layers * 3 / 4];
+            let more = counts.into_iter().filter(|count| *count > sizes.freeze.unwrap_or(0));
+            trainings.extend(more.map(|count| vec![Change::Freeze(count)]));
+        }
+        let mut all = Vec::new();
+        for training in &trainings {
+            for precision in [&[][..], &[Change::Bf16], &[Change::EightBit], &[Change::EightBit, Change::Bf16]] {
+                let has = |change: Change| precision.contains(&change);
+                if has(Change::Bf16) && !bf16 || has(Change::EightBit) && !eight_bit {
+                    continue;
+                }
+                for form in &forms {
+                    // 8-bit state always comes with one fused pass.
+                    let form = form.iter().copied().filter(|change| *change != Change::Fused || !has(Change::EightBit));
+                    let combination: Vec<Change> =
+                        training.iter().copied().chain(precision.iter().copied()).chain(form).collect();
+                    if !all.contains(&combination) {
+                        all.push(combination);
+                    }
+                }
+            }
+        }
+        all
+    }
+
+    fn model(&self, changes: &[Change]) -> Result<Model, String> {
+        let setup = Setup { changes: changes.to_vec(), recomputed: Some(Vec::new()), settings: None };
+        let plain = Options { steps: self.options.steps.min(MOST_STEPS), uses: true, ..self.with(&setup, None) };
+        let trace = self.record(&plain)?;
+        let scopes: HashMap<String, ScopeId> = modules(&trace).into_iter().map(|(scope, path)| (path, scope)).collect();
+        let known = self.modules.iter().filter_map(|(path, cost)| Some((path, *scopes.get(path)?, *cost)));
+        let (paths, candidates): (Vec<String>, Vec<Candidate>) =
+            known.map(|(path, scope, cost)| (path.clone(), Candidate { scope, cost: cost.max(1) })).unzip();
+        let program = model(&trace, trace.main_device(), &candidates);
+        Ok(Model { modules: paths, program })
+    }
+
+    fn trial(&self, setup: &Setup, capacity: Option<u64>) -> Result<Trial, String> {
+        let ran = self.run(&self.with(setup, capacity), self.options.steps)?;
+        let Ran { is_complete, requested, allocated, reserved, retries, work } = ran;
+        Ok(Trial { fits: is_complete, requested, allocated, reserved, retries, work })
+    }
+
+    fn recording(&self, setup: &Setup) -> Result<Trace, String> {
+        self.record(&self.with(setup, None))
+    }
+}

@@ -1,0 +1,144 @@
+//! `highwater plan`: the cheapest changes that fit a budget, run again as the plan says.
+
+use std::path::Path;
+
+use highwater_snapshots::format::{read_file, write_trace};
+use serde_json::Value;
+
+use crate::binary::{highwater, refused, stderr, stdout};
+
+/// A model of a few MiB whose peak is in forward.
+const MODEL: &str = "gpt2 --batch 4 --seq 128 --width 128 --layers 4 --heads 2 --vocab 500 --steps 2 --fused";
+/// Changes that leave the search to recomputation.
+const ONLY_RECOMPUTE: &str = "--forbid micro-batches,in-backward";
+
+fn planned(folder: &Path, words: &str) -> (i32, Value) {
+    let output = highwater(folder, &format!("plan {words} --json"));
+    let value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{words}: {}", stderr(&output)));
+    (output.status.code().unwrap(), value)
+}
+
+fn recorded(folder: &Path, words: &str) -> Value {
+    let output = highwater(folder, &format!("record {words} --out run.snap --json"));
+    assert_eq!(output.status.code(), Some(0), "{words}: {}", stderr(&output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn bytes(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("{value} is no size"))
+}
+
+/// The peaks of requested, allocated and reserved bytes of a recorded run.
+fn peaks(run: &Value) -> [u64; 3] {
+    ["requested", "allocated", "reserved"].map(|metric| bytes(&run["peaks"][metric]["bytes"]))
+}
+
+/// The order of classes by what they cost.
+fn class(value: &Value) -> usize {
+    let classes = ["free", "same_speed", "slower", "less_precise", "other_training"];
+    classes.iter().position(|name| value == name).unwrap_or_else(|| panic!("{value} is no class"))
+}
+
+#[test]
+fn a_plan_has_the_peaks_of_the_command_that_it_gives_and_a_larger_budget_never_costs_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let plain = bytes(&recorded(folder.path(), MODEL)["peaks"]["requested"]["bytes"]);
+    let mut dearest = (usize::MAX, f64::MAX);
+    let mut changes = 0;
+    for percent in [55, 70, 85, 100, 130] {
+        let budget = plain / 100 * percent;
+        let (status, plan) = planned(folder.path(), &format!("--scenario {MODEL} --budget {budget}B --allow 8bit"));
+        assert_eq!((status, &plan["fits"], &plan["proof"]), (0, &Value::from(true), &Value::from("rerun")), "{plan}");
+        let lines = plan["plan"].as_array().unwrap();
+        let share: f64 = lines.iter().map(|line| line["flops_share"].as_f64().unwrap()).sum();
+        let cost = (lines.iter().map(|line| class(&line["class"])).max().unwrap_or(0), share);
+        assert!(cost <= dearest, "{percent} %: {cost:?} after {dearest:?}");
+        dearest = cost;
+        let Some(command) = plan["command"].as_str() else { continue };
+        changes += 1;
+        let run = recorded(folder.path(), command.strip_prefix("highwater record ").unwrap());
+        let after = ["requested_bytes", "allocated_bytes", "reserved_bytes"].map(|key| bytes(&plan["after"][key]));
+        assert_eq!(peaks(&run), after, "{command}");
+        assert!(after[2] <= budget && run["oom"].is_null());
+        assert_eq!(lines.last().unwrap()["peak_bytes"], after[0]);
+    }
+    assert!(changes >= 3);
+}
+
+#[test]
+fn no_recomputed_module_can_be_left_out_and_an_impossible_budget_names_the_least() {
+    let folder = tempfile::tempdir().unwrap();
+    let peak_of = |paths: &[String]| {
+        let options: String = paths.iter().map(|path| format!(" --checkpoint {path}")).collect();
+        peaks(&recorded(folder.path(), &format!("{MODEL}{options}")))
+    };
+    let sets: Vec<Vec<String>> = (0..16)
+        .map(|set| (0..4).filter(|block| set >> block & 1 == 1).map(|block| format!("h.{block}")).collect())
+        .collect();
+    let all: Vec<[u64; 3]> = sets.iter().map(|set| peak_of(set)).collect();
+    let least = all.iter().map(|peaks| peaks[0]).min().unwrap();
+    let words = |budget: u64| format!("--scenario {MODEL} {ONLY_RECOMPUTE},settings --budget {budget}B");
+    for budget in [all[1][2], all[3][2], all[7][2]] {
+        let (status, plan) = planned(folder.path(), &words(budget));
+        assert_eq!(status, 0);
+        let chosen = plan["plan"][0]["scopes"].as_array().unwrap().len();
+        let fewest = sets.iter().zip(&all).filter(|(_, peaks)| peaks[2] <= budget).map(|(set, _)| set.len()).min();
+        assert!(Some(chosen) <= fewest, "{chosen} of {fewest:?} with {budget}");
+    }
+    let (status, plan) = planned(folder.path(), &words(least - 1));
+    assert_eq!((status, &plan["fits"]), (1, &Value::from(false)));
+    assert_eq!((bytes(&plan["minimum"]["bytes"]), &plan["minimum"]["is_exact"]), (least, &Value::from(true)));
+    let device = bytes(&plan["minimum"]["device_bytes"]);
+    assert_eq!(planned(folder.path(), &words(device)).0, 0, "the device that it names is large enough");
+    let text = stdout(&highwater(folder.path(), &format!("plan {}", words(least - 1))));
+    assert!(text.starts_with("Does not fit in") && text.contains("its peak consists of"), "{text}");
+}
+
+#[test]
+fn a_recording_of_record_is_run_again_and_what_fits_already_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = recorded(folder.path(), MODEL);
+    let budget = peaks(&run)[0] / 100 * 70;
+    let of_file = planned(folder.path(), &format!("run.snap --budget {budget}B"));
+    assert_eq!(of_file, planned(folder.path(), &format!("--scenario {MODEL} --budget {budget}B")));
+    let text = stdout(&highwater(folder.path(), "plan run.snap --budget 80GiB"));
+    assert!(text.starts_with("Fits in 80 GiB as it is:") && text.contains("free."), "{text}");
+    recorded(folder.path(), &format!("{MODEL} --checkpoint"));
+    let text = stdout(&highwater(folder.path(), "plan run.snap --budget 80GiB"));
+    assert!(text.contains("It would also fit with less work: nothing changed"), "{text}");
+}
+
+#[test]
+fn a_recording_of_another_program_is_replayed_with_the_changes() {
+    let folder = tempfile::tempdir().unwrap();
+    let plain = peaks(&recorded(folder.path(), &format!("{MODEL} --uses")));
+    let mut trace = read_file(&folder.path().join("run.snap")).unwrap();
+    trace.header.program = "train.py".to_owned();
+    std::fs::write(folder.path().join("other.snap"), write_trace(Vec::new(), &trace).unwrap()).unwrap();
+    let (status, plan) = planned(folder.path(), &format!("other.snap --budget {}B", plain[2]));
+    assert_eq!((status, &plan["proof"], &plan["fits_as_is"]), (0, &"replayed".into(), &true.into()), "{plan}");
+    let words = |file: &str| format!("{file} --budget {}B {ONLY_RECOMPUTE}", plain[0] / 100 * 85);
+    let [(_, replayed), (_, real)] = ["other.snap", "run.snap"].map(|file| planned(folder.path(), &words(file)));
+    assert_eq!(replayed["plan"][0]["scopes"], real["plan"][0]["scopes"]);
+    assert_eq!(replayed["after"], real["after"]);
+    let lines = replayed["lines"].to_string();
+    assert!(
+        lines.contains("checkpoint, module.forward, use_reentrant=False") && replayed["command"].is_null(),
+        "{lines}"
+    );
+}
+
+#[test]
+fn mistakes_are_explained() {
+    let folder = tempfile::tempdir().unwrap();
+    for (words, text) in [
+        ("plan --budget 8GiB", "required"),
+        (&format!("plan --scenario {MODEL}"), "--budget"),
+        (&format!("plan --scenario {MODEL} --budget 1GiB --reserve 2GiB"), "leaves nothing of the budget"),
+        (&format!("plan --scenario {MODEL} --budget 1GiB --modules x.*"), "no module matches 'x.*'"),
+        (&format!("plan --scenario {MODEL} --budget 1GiB --allow sgd"), "expected 8bit, bf16, lora or freeze"),
+        ("plan --scenario gpt3 --budget 1GiB", "unknown scenario 'gpt3'"),
+    ] {
+        refused(folder.path(), words, text);
+    }
+}
