@@ -8,7 +8,7 @@ use std::path::Path;
 use highwater_analysis::final_oom::final_oom;
 #[cfg(feature = "engine")]
 use highwater_analysis::{Metric, Series};
-use highwater_app::answers::plan::{Allowance, Plan, Query, Recorded, Search, TrainingStep, search};
+use highwater_app::answers::plan::{Allowance, Plan, Query, Recorded, Search, TrainingStep, plan_with, search};
 use highwater_snapshots::units::{format_bytes, format_required_bytes};
 
 #[cfg(feature = "engine")]
@@ -77,26 +77,28 @@ fn of_file(file: &Path, arguments: &PlanArguments) -> Result<PlanReport, Failure
 
 fn searched(step: &dyn TrainingStep, arguments: &PlanArguments) -> Result<Search, Failure> {
     let turning = spinner(format!("planning for {}", format_required_bytes(arguments.budget)));
-    let query = Query {
-        capacity: arguments.budget - arguments.reserve,
-        allowed: arguments.allow.clone(),
-        forbidden: arguments.forbid.clone(),
-    };
-    let found = search(step, &query);
+    let found = search(step, &query_of(arguments));
     turning.finish_and_clear();
     found.map_err(Failure::Usage)
 }
 
+fn query_of(arguments: &PlanArguments) -> Query {
+    Query {
+        capacity: arguments.budget - arguments.reserve,
+        allowed: arguments.allow.clone(),
+        forbidden: arguments.forbid.clone(),
+    }
+}
+
 /// Returns the plan that each further allowance would make possible.
 fn with_allowances(step: &dyn TrainingStep, arguments: &PlanArguments) -> Result<Vec<(Allowance, Plan)>, Failure> {
-    let mut all = Vec::new();
-    for allowance in Allowance::ALL.into_iter().filter(|one| !arguments.allow.contains(one)) {
-        let mut more = arguments.clone();
-        more.allow.push(allowance);
-        let first = searched(step, &more)?.plans.into_iter().next();
-        all.extend(first.map(|plan| (allowance, plan)));
-    }
-    Ok(all)
+    let turning = spinner("looking for changes that would be enough".to_owned());
+    let query = query_of(arguments);
+    let others = Allowance::ALL.into_iter().filter(|one| !arguments.allow.contains(one));
+    let found: Result<Vec<_>, String> =
+        others.map(|one| Ok(plan_with(step, &query, one)?.map(|plan| (one, plan)))).collect();
+    turning.finish_and_clear();
+    Ok(found.map_err(Failure::Usage)?.into_iter().flatten().collect())
 }
 
 fn report(

@@ -18,8 +18,8 @@ use crate::args::{Arguments, Command, ScenarioArguments};
 
 /// More than any step needs.
 const UNLIMITED: u64 = 1 << 50;
-/// Steps that are recorded to find the memory of each set of modules.
-const MOST_STEPS: u32 = 3;
+/// Steps that are recorded to find the memory of each set of modules: later ones are like the second, and trials have all.
+const MOST_STEPS: u32 = 2;
 /// Maximum number of ways to split a batch that are tried.
 const MOST_SPLITS: usize = 6;
 /// Rank of LoRA adapters.

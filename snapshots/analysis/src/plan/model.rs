@@ -123,26 +123,33 @@ impl Changes {
     }
 }
 
-/// Combines states between which nothing changes into rows.
+/// Combines states between which nothing changes into rows, and rows with the same changes into one.
 fn rows(totals: &[u64], candidates: &[Candidate], changes: &[Changes], excludes: Vec<Vec<u32>>) -> Program {
     let end = totals.len() as u32;
-    let spans = || changes.iter().flat_map(|one| &one.spans).filter(|(first, last, _)| first < last);
-    let mut bounds: Vec<u32> = spans().flat_map(|(first, last, _)| [*first, *last]).chain([0, end]).collect();
+    let spans = |one: &Changes| -> Vec<(u32, u32, i64)> {
+        one.spans.iter().copied().filter(|(first, last, _)| first < last).collect()
+    };
+    let mut bounds: Vec<u32> = changes.iter().flat_map(spans).flat_map(|(first, last, _)| [first, last]).collect();
+    bounds.extend([0, end]);
     bounds.retain(|bound| *bound <= end);
     bounds.sort_unstable();
     bounds.dedup();
     let most = |pair: &[u32]| totals[pair[0] as usize..pair[1] as usize].iter().copied().max().unwrap_or(0);
     let mut base: Vec<u64> = bounds.windows(2).map(most).collect();
     let row_of = |state: u32| bounds.partition_point(|bound| *bound <= state) - 1;
-    let mut deltas: Vec<BTreeMap<u32, i64>> = Vec::with_capacity(changes.len());
+    let mut deltas: Vec<Vec<(u32, i64)>> = Vec::with_capacity(changes.len());
     for one in changes {
-        let mut of_rows: BTreeMap<u32, i64> = BTreeMap::new();
-        for (first, last, bytes) in one.spans.iter().filter(|(first, last, _)| first < last) {
-            for row in row_of(*first)..row_of((*last).min(end) - 1) + 1 {
-                *of_rows.entry(row as u32).or_default() += bytes;
-            }
+        let mut steps = vec![0_i64; base.len() + 1];
+        for (first, last, bytes) in spans(one) {
+            steps[row_of(first)] += bytes;
+            steps[row_of(last.min(end) - 1) + 1] -= bytes;
         }
-        deltas.push(of_rows);
+        let mut now = 0;
+        let sums = steps.iter().enumerate().map(|(row, step)| {
+            now += step;
+            (row as u32, now)
+        });
+        deltas.push(sums.filter(|(_, bytes)| *bytes != 0).collect());
     }
     // Within a recomputation, which is between two events.
     for (index, one) in changes.iter().enumerate() {
@@ -150,18 +157,41 @@ fn rows(totals: &[u64], candidates: &[Candidate], changes: &[Changes], excludes:
             let (row, inside) = (row_of(*state) as u32, base.len() as u32);
             base.push(totals[*state as usize]);
             for (other, of_rows) in deltas.iter_mut().enumerate() {
-                let here = of_rows.get(&row).copied().unwrap_or(0) + if other == index { *most } else { 0 };
+                let found = of_rows.binary_search_by_key(&row, |(row, _)| *row);
+                let here = found.map_or(0, |place| of_rows[place].1) + if other == index { *most } else { 0 };
                 if here != 0 {
-                    of_rows.insert(inside, here);
+                    of_rows.push((inside, here));
                 }
             }
         }
     }
-    let choices = candidates.iter().zip(deltas).zip(excludes).map(|((candidate, deltas), excludes)| {
-        let deltas = deltas.into_iter().filter(|(_, bytes)| *bytes != 0).collect();
-        Choice { cost: candidate.cost.max(1), deltas, excludes }
-    });
+    let (base, deltas) = merged(&base, &deltas);
+    let choices = candidates.iter().zip(deltas).zip(excludes);
+    let choices =
+        choices.map(|((candidate, deltas), excludes)| Choice { cost: candidate.cost.max(1), deltas, excludes });
     Program { choices: choices.collect(), base }
+}
+
+/// Merges rows that every choice changes alike, such as those of each step: the largest decides.
+fn merged(base: &[u64], deltas: &[Vec<(u32, i64)>]) -> (Vec<u64>, Vec<Vec<(u32, i64)>>) {
+    let mut of_rows: Vec<Vec<(u32, i64)>> = vec![Vec::new(); base.len()];
+    for (choice, deltas) in deltas.iter().enumerate() {
+        for (row, bytes) in deltas {
+            of_rows[*row as usize].push((choice as u32, *bytes));
+        }
+    }
+    let mut merged: BTreeMap<Vec<(u32, i64)>, u64> = BTreeMap::new();
+    for (changes, bytes) in of_rows.into_iter().zip(base) {
+        let most = merged.entry(changes).or_default();
+        *most = (*most).max(*bytes);
+    }
+    let mut of_choices = vec![Vec::new(); deltas.len()];
+    for (row, changes) in merged.keys().enumerate() {
+        for (choice, bytes) in changes {
+            of_choices[*choice as usize].push((row as u32, *bytes));
+        }
+    }
+    (merged.into_values().collect(), of_choices)
 }
 
 #[cfg(test)]

@@ -63,6 +63,17 @@ impl Change {
         }
     }
 
+    /// Returns what has to be allowed for the change; `None` if nothing.
+    pub fn allowance(self) -> Option<Allowance> {
+        match self {
+            Self::EightBit => Some(Allowance::EightBit),
+            Self::Bf16 => Some(Allowance::Bf16),
+            Self::Lora(_) => Some(Allowance::Lora),
+            Self::Freeze(_) => Some(Allowance::Freeze),
+            Self::Fused | Self::InBackward | Self::MicroBatches(_) => None,
+        }
+    }
+
     /// Returns the change as a noun phrase.
     pub fn name(self) -> String {
         match self {

@@ -7,5 +7,5 @@ mod recorded;
 
 pub use change::{Allowance, Change, Class, Forbidden};
 pub use recorded::Recorded;
-pub use search::{Minimum, Plan, Query, Search, search};
+pub use search::{Minimum, Plan, Query, Search, plan_with, search};
 pub use step::{Model, Setup, TrainingStep, Trial, Work};

@@ -148,6 +148,33 @@ pub fn search(step: &dyn TrainingStep, query: &Query) -> Result<Search, String> 
     })
 }
 
+/// Returns a plan that `allowance` makes possible: of the first combination with it that fits, in the order of classes.
+///
+/// # Errors
+///
+/// Returns why the step cannot be run or predicted.
+pub fn plan_with(step: &dyn TrainingStep, query: &Query, allowance: Allowance) -> Result<Option<Plan>, String> {
+    let mut bench = Bench { step, query, trials: 0, is_optimal: true };
+    let nothing = Setup { recomputed: Some(Vec::new()), ..Setup::default() };
+    let base = bench.trial(&nothing, None)?;
+    let allowed: Vec<Allowance> = query.allowed.iter().copied().chain([allowance]).collect();
+    let mut combinations = step.combinations(&allowed, &query.forbidden);
+    combinations.retain(|changes| changes.iter().any(|change| change.allowance() == Some(allowance)));
+    combinations.sort_by_key(|changes| class_of(changes));
+    for changes in combinations {
+        let plain = bench.trial(&Setup { changes: changes.clone(), ..nothing.clone() }, None)?;
+        let mut model = step.model(&changes)?;
+        if query.forbidden.contains(&Forbidden::Recompute) {
+            model.program.choices.clear();
+        }
+        let cost = plain.work.beyond(base.work).units();
+        if let Some(plan) = bench.cheapest(&changes, cost, &model)? {
+            return Ok(Some(plan));
+        }
+    }
+    Ok(None)
+}
+
 /// The lowest peak of a combination, and what it costs: the lowest peak first, then the lowest cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Lowest {
