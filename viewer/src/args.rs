@@ -28,7 +28,7 @@ pub use given::Given;
 pub use growth::GrowthArguments;
 pub use join::{JoinArguments, Seconds};
 pub use oom::OomArguments;
-pub use plan::PlanArguments;
+pub use plan::{Maximize, PlanArguments};
 pub use record::{RecordArguments, ScenarioArguments};
 pub use render::{
     PictureAt, PictureAxis, PictureBy, PictureColours, PictureOrder, PictureSize, PictureTheme, RenderArguments,

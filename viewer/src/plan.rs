@@ -2,6 +2,8 @@
 
 #[cfg(feature = "engine")]
 mod rerun;
+#[cfg(feature = "engine")]
+mod maximize;
 
 use std::path::Path;
 
@@ -12,7 +14,9 @@ use highwater_app::answers::plan::{Allowance, Plan, Query, Recorded, Search, Tra
 use highwater_snapshots::units::{format_bytes, format_required_bytes};
 
 #[cfg(feature = "engine")]
-use self::rerun::Rerun;
+use self::{maximize::largest, rerun::Rerun};
+#[cfg(feature = "engine")]
+use crate::args::Maximize;
 use crate::args::PlanArguments;
 use crate::cli::input::categories::read_with;
 use crate::cli::input::recording::spinner;
@@ -22,6 +26,8 @@ use crate::cli::output::page::Page;
 use crate::cli::output::shell::quoted;
 use crate::cli::plan::{PlanContext, PlanReport, Proof};
 use crate::cli::plan_lines;
+#[cfg(feature = "engine")]
+use highwater_app::answers::plan::{Forbidden, Setup};
 
 /// Searches a plan and prints it.
 pub fn run(arguments: &PlanArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
@@ -51,6 +57,10 @@ fn of_file(file: &Path, arguments: &PlanArguments) -> Result<PlanReport, Failure
         let recorded = Series::build(&trace, device).peak(&trace, Metric::Requested).0;
         let is_whole = final_oom(&trace).is_none();
         return of_rerun(&step.map_err(Failure::Usage)?, arguments, is_whole.then_some(recorded));
+    }
+    if arguments.maximize.is_some() {
+        let text = "--maximize needs a step that can be run again with another size: a recording of `highwater record`";
+        return Err(Failure::Usage(text.to_owned()));
     }
     let mut warnings = trace.trust_sentences();
     if trace.device_ids().len() > 1 {
@@ -131,6 +141,9 @@ fn of_scenario(_arguments: &PlanArguments) -> Result<PlanReport, Failure> {
 /// Plans a step that can be run again; `recorded` is the recorded peak of requested bytes, if it is known.
 #[cfg(feature = "engine")]
 fn of_rerun(step: &Rerun, arguments: &PlanArguments, recorded: Option<u64>) -> Result<PlanReport, Failure> {
+    if let Some(which) = arguments.maximize {
+        return maximized(step, which, arguments);
+    }
     let found = searched(step, arguments)?;
     let mut warnings = Vec::new();
     if let Some(recorded) = recorded.filter(|bytes| *bytes != found.as_is.requested) {
@@ -140,11 +153,47 @@ fn of_rerun(step: &Rerun, arguments: &PlanArguments, recorded: Option<u64>) -> R
              recording, and the plan is for this one."
         ));
     }
-    let (mut command, mut paste) = (None, Vec::new());
-    if let Some(setup) = found.best().map(|plan| &plan.setup) {
-        let words = step.command(setup, arguments.budget - arguments.reserve);
-        command = Some(words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "));
-        paste = plan_lines::rust(setup, step.rule());
+    let setup = found.best().map(|plan| plan.setup.clone());
+    of_setup(step, found, arguments, setup, warnings)
+}
+
+/// Finds the largest size of `step` with which some plan fits, and that plan.
+#[cfg(feature = "engine")]
+fn maximized(step: &Rerun, which: Maximize, arguments: &PlanArguments) -> Result<PlanReport, Failure> {
+    let mut arguments = arguments.clone();
+    if which == Maximize::Batch {
+        arguments.forbid.push(Forbidden::MicroBatches);
     }
+    let (query, mut warnings) = (query_of(&arguments), Vec::new());
+    let turning = spinner(format!("looking for the largest {}", which.name()));
+    let found = largest(step.size(which).unwrap_or(1), |size| match step.with_size(which, size) {
+        Ok(step) => Ok(!search(&step, &query)?.plans.is_empty()),
+        Err(why) => {
+            warnings = vec![format!("A {} of {size} is not possible: {why}.", which.name())];
+            Ok(false)
+        }
+    });
+    turning.finish_and_clear();
+    let size = found.map_err(Failure::Usage)?.unwrap_or(1);
+    let step = step.with_size(which, size).map_err(Failure::Usage)?;
+    let found = searched(&step, &arguments)?;
+    let setup = found.plans.first().map(|plan| if found.fits_as_is { Setup::default() } else { plan.setup.clone() });
+    Ok(of_setup(&step, found, &arguments, setup, warnings)?.maximized(which, size))
+}
+
+/// Builds the report, whose command and lines apply `setup`.
+#[cfg(feature = "engine")]
+fn of_setup(
+    step: &Rerun,
+    found: Search,
+    arguments: &PlanArguments,
+    setup: Option<Setup>,
+    warnings: Vec<String>,
+) -> Result<PlanReport, Failure> {
+    let command = setup.as_ref().map(|setup| {
+        let words = step.command(setup, arguments.budget - arguments.reserve);
+        words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
+    });
+    let paste = setup.map(|setup| plan_lines::rust(&setup, step.rule())).unwrap_or_default();
     report(step, found, arguments, Proof::Rerun(step.steps()), command, paste, warnings)
 }

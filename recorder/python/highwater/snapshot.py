@@ -125,15 +125,32 @@ class Snapshot:
         capacity: str | int | None = None,
         without: str | None = None,
         scale: str | None = None,
+        checkpoint: str | None = None,
         device: int | None = None,
     ) -> dict[str, Any]:
-        """Returns the peaks of a replay with something changed.
+        """Returns the peaks of a replay with something changed; `checkpoint` is a pattern of modules to recompute.
 
         >>> snapshot.whatif(alloc_conf="expandable_segments:True")["changed"]["reserved"]["bytes"]
         5637144576
         """
         options = {"alloc_conf": alloc_conf, "capacity": capacity, "without": without, "scale": scale}
-        return self._ask("whatif", **options, device=device)
+        return self._ask("whatif", **options, checkpoint=checkpoint, device=device)
+
+    def plan(
+        self,
+        budget: str | int,
+        *,
+        reserve: str | int | None = None,
+        forbid: str | None = None,
+        modules: str | None = None,
+    ) -> dict[str, Any]:
+        """Returns the cheapest changes with which the step fits the device memory `budget`, and the lines that apply them.
+
+        >>> print("\\n".join(snapshot.plan("24GiB")["lines"]))
+        import functools
+        ...
+        """
+        return self._ask("plan", budget=budget, reserve=reserve, forbid=forbid, modules=modules)
 
     def render(self, out: PathLike, *, view: str | None = None, size: str | None = None) -> str:
         """Draws a view to the PNG or SVG file `out`; returns its path.

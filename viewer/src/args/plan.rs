@@ -2,12 +2,31 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use highwater_app::answers::plan::{Allowance, Forbidden};
 use highwater_snapshots::scope_pattern::ScopePattern;
 use highwater_snapshots::units::parse_size;
 
 use super::{CategoryChoice, ScenarioArguments};
+
+/// A size of the step to make as large as possible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Maximize {
+    /// The batch size, without micro-batches.
+    Batch,
+    /// The sequence length.
+    Seq,
+}
+
+impl Maximize {
+    /// Returns the size as a noun phrase.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Batch => "batch",
+            Self::Seq => "sequence length",
+        }
+    }
+}
 
 /// `highwater plan`.
 #[derive(Clone, Debug, Args)]
@@ -33,6 +52,9 @@ pub struct PlanArguments {
     /// the model]
     #[arg(long, value_name = "PATTERN")]
     pub modules: Vec<ScopePattern>,
+    /// Find the largest batch size or sequence length with which some plan fits, and that plan; for `record`'s steps
+    #[arg(long, value_name = "batch|seq")]
+    pub maximize: Option<Maximize>,
     /// Print one JSON object: sizes in bytes
     #[arg(long)]
     pub json: bool,

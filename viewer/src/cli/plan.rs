@@ -14,6 +14,7 @@ use super::plan_figures::{
     AlternativeFigures, LineFigures, MinimumFigures, PeaksFigures, PlanFigures, SearchedFigures,
 };
 use super::plan_line::{PlanLine, join, names, prefixes};
+use crate::args::Maximize;
 use crate::cli::output::page::Page;
 use crate::cli::output::table::{Column, Table};
 
@@ -42,6 +43,8 @@ pub struct PlanReport {
     assumptions: Vec<String>,
     warnings: Vec<String>,
     possible: Vec<(Allowance, Plan)>,
+    /// The size that was made as large as possible.
+    maximized: Option<(Maximize, usize)>,
 }
 
 /// What a report needs beside the search.
@@ -101,7 +104,25 @@ impl PlanReport {
                     .to_owned(),
             );
         }
-        Ok(Self { budget, reserve, search, lines, at_minimum, proof, command, paste, assumptions, warnings, possible })
+        Ok(Self {
+            budget,
+            reserve,
+            search,
+            lines,
+            at_minimum,
+            proof,
+            command,
+            paste,
+            assumptions,
+            warnings,
+            possible,
+            maximized: None,
+        })
+    }
+
+    /// Says that `size` is the largest with which some plan fits.
+    pub fn maximized(self, which: Maximize, size: usize) -> Self {
+        Self { maximized: Some((which, size)), ..self }
     }
 
     /// Returns whether some plan fits.
@@ -133,6 +154,7 @@ impl PlanReport {
                 device_bytes: minimum.device_bytes.map(|bytes| bytes.saturating_add(self.reserve)),
                 is_exact: minimum.is_exact,
             },
+            maximized: self.maximized.filter(|_| self.fits()).map(|(_, size)| size),
             spare_bytes: plans.first().map(|plan| self.capacity().saturating_sub(plan.trial.reserved)),
             searched: SearchedFigures { combinations: *combinations, trials: *trials, is_optimal: *is_optimal },
             assumptions: &self.assumptions,
@@ -170,6 +192,9 @@ impl PlanReport {
 
     /// Prints the report as text.
     pub fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
+        if let Some((which, size)) = self.maximized.filter(|_| self.fits()) {
+            page.headline(&format!("The largest {} that fits is {}.", which.name(), format_count(size as u64)))?;
+        }
         match self.search.plans.first() {
             _ if self.search.fits_as_is => self.print_fit(page)?,
             Some(plan) => self.print_plan(plan, page)?,

@@ -20,6 +20,8 @@ pub(super) struct PlanFigures<'a> {
     pub(super) plan: Vec<LineFigures<'a>>,
     pub(super) alternatives: Vec<AlternativeFigures>,
     pub(super) minimum: MinimumFigures,
+    /// The largest size that fits, if one was asked for.
+    pub(super) maximized: Option<usize>,
     pub(super) spare_bytes: Option<u64>,
     pub(super) searched: SearchedFigures,
     pub(super) assumptions: &'a [String],

@@ -14,7 +14,7 @@ use highwater_snapshots::scope_pattern::ScopePattern;
 use highwater_snapshots::{ScopeId, Trace};
 use rayon::prelude::*;
 
-use crate::args::{Arguments, Command, ScenarioArguments};
+use crate::args::{Arguments, Command, Maximize, ScenarioArguments};
 
 /// More than any step needs.
 const UNLIMITED: u64 = 1 << 50;
@@ -31,6 +31,7 @@ pub(super) struct Rerun {
     name: String,
     options: Options,
     batch: Option<usize>,
+    candidates: Vec<ScopePattern>,
     /// The modules that may be recomputed, each with the additional work of a step in which it is.
     modules: Vec<(String, u64)>,
 }
@@ -59,19 +60,20 @@ impl Rerun {
         let options = Options { device, capacity: None, uses: false, steps: options.steps.max(1), ..options };
         let session = Session::start(name, &Options { capacity: Some(UNLIMITED), ..options.clone() });
         let batch = session.map_err(|error| error.to_string())?.batch();
-        let mut step = Self { name: name.to_owned(), options, batch, modules: Vec::new() };
+        let candidates = candidates.to_vec();
+        let mut step = Self { name: name.to_owned(), options, batch, candidates, modules: Vec::new() };
         if scenario::all().iter().any(|info| info.name == name && info.options.contains(&"--checkpoint")) {
-            step.modules = step.priced(candidates)?;
+            step.modules = step.priced()?;
         }
         Ok(step)
     }
 
-    /// Returns the modules that match `candidates`, or else the blocks, with their work.
-    fn priced(&self, candidates: &[ScopePattern]) -> Result<Vec<(String, u64)>, String> {
+    /// Returns the modules that match the candidates, or else the blocks, with their work.
+    fn priced(&self) -> Result<Vec<(String, u64)>, String> {
         let plain = Setup { recomputed: Some(Vec::new()), ..Setup::default() };
         let options = Options { steps: 1, ..self.with(&plain, None) };
         let trace = self.record(&options)?;
-        let found = candidates_of(&trace, candidates)?;
+        let found = candidates_of(&trace, &self.candidates)?;
         let work = self.run(&options, 1)?.work;
         let priced = |(_, path): (_, String)| {
             let setup = Setup { recomputed: Some(vec![path.clone()]), ..Setup::default() };
@@ -112,6 +114,28 @@ impl Rerun {
         let loops = [Some(options.steps as usize), layers, options.accumulate];
         let is_recorded = loops.into_iter().flatten().all(|count| count <= trace.events.len());
         Some((arguments.scenario.clone()?, options)).filter(|_| is_recorded)
+    }
+
+    /// Returns the size of the step, if it is known.
+    pub(super) fn size(&self, which: Maximize) -> Option<usize> {
+        match which {
+            Maximize::Batch => self.options.sizes.batch.or(self.batch),
+            Maximize::Seq => self.options.sizes.seq,
+        }
+    }
+
+    /// Returns the step with another size.
+    ///
+    /// # Errors
+    ///
+    /// Returns why it cannot be run.
+    pub(super) fn with_size(&self, which: Maximize, size: usize) -> Result<Self, String> {
+        let mut options = self.options.clone();
+        match which {
+            Maximize::Batch => options.sizes.batch = Some(size),
+            Maximize::Seq => options.sizes.seq = Some(size),
+        }
+        Self::new(&self.name, options, &self.candidates)
     }
 
     /// Returns the number of steps of a run.

@@ -129,6 +129,20 @@ fn a_recording_of_another_program_is_replayed_with_the_changes() {
 }
 
 #[test]
+fn the_largest_batch_fits_and_one_more_does_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = MODEL.replace("--batch 4", "");
+    let words = format!("--budget 40MiB {ONLY_RECOMPUTE}");
+    let (status, plan) = planned(folder.path(), &format!("--scenario {model} {words} --maximize batch"));
+    let batch = plan["maximized"].as_u64().unwrap();
+    let command = plan["command"].as_str().unwrap().strip_prefix("highwater record ").unwrap();
+    assert!(status == 0 && command.contains(&format!("--batch {batch}")), "{plan}");
+    assert!(recorded(folder.path(), command)["oom"].is_null());
+    let with = |batch: u64| planned(folder.path(), &format!("--scenario {model} --batch {batch} {words}")).0;
+    assert_eq!([with(batch), with(batch + 1)], [0, 1]);
+}
+
+#[test]
 fn mistakes_are_explained() {
     let folder = tempfile::tempdir().unwrap();
     for (words, text) in [
