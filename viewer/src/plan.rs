@@ -62,7 +62,10 @@ fn of_file(file: &Path, arguments: &PlanArguments) -> Result<PlanReport, Failure
         let text = "--maximize needs a step that can be run again with another size: a recording of `highwater record`";
         return Err(Failure::Usage(text.to_owned()));
     }
-    let mut warnings = trace.trust_sentences();
+    let mut warnings: Vec<String> = trace.trust.limits().into_iter().map(|text| format!("Trust: {text}.")).collect();
+    warnings.extend(trace.problems.iter().map(|problem| format!("Problem: {problem}")));
+    let routine = trace.routine_sentences();
+    warnings.extend((!routine.is_empty()).then(|| format!("Note: {}.", routine.join("; "))));
     if trace.device_ids().len() > 1 {
         warnings.push(format!("The plan is for device {}, which needs the most memory of several.", device.0));
     }

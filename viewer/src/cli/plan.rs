@@ -203,11 +203,9 @@ impl PlanReport {
         if !(self.assumptions.is_empty() && self.warnings.is_empty()) {
             page.gap()?;
         }
-        for text in &self.assumptions {
-            page.warning(&format!("Assumed: {text}."))?;
-        }
-        for text in &self.warnings {
-            page.warning(text)?;
+        let assumptions = self.assumptions.iter().map(|text| format!("Assumed: {text}."));
+        for text in assumptions.chain(self.warnings.iter().cloned()) {
+            page.broken(0, &text).iter().try_for_each(|line| page.warning(line))?;
         }
         if !self.paste.is_empty() {
             page.gap()?;
