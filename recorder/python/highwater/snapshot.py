@@ -20,6 +20,10 @@ def _keys(by: Keys | None) -> str | None:
     return by if by is None or isinstance(by, str) else ",".join(by)
 
 
+def _size(size: str | int | None) -> str | None:
+    return f"{size}B" if isinstance(size, int) else size
+
+
 class Snapshot:
     """A recording: a `.snap` file, or a memory snapshot that PyTorch wrote.
 
@@ -42,8 +46,9 @@ class Snapshot:
     def _ask(self, command: str, *files: str, **options: Any) -> dict[str, Any]:
         arguments = [command, self.path, *files, "--json"]
         for name, value in options.items():
-            if value is not None:
-                arguments += ["--" + name.replace("_", "-"), str(value)]
+            values = value if isinstance(value, (list, tuple)) else [] if value is None else [value]
+            for one in values:
+                arguments += ["--" + name.replace("_", "-"), str(one)]
         return json.loads(_binary.run(arguments))
 
     def info(self) -> dict[str, Any]:
@@ -125,16 +130,17 @@ class Snapshot:
         capacity: str | int | None = None,
         without: str | None = None,
         scale: str | None = None,
-        checkpoint: str | None = None,
+        checkpoint: Keys | None = None,
         device: int | None = None,
     ) -> dict[str, Any]:
-        """Returns the peaks of a replay with something changed; `checkpoint` is a pattern of modules to recompute.
+        """Returns the peaks of a replay with something changed; `checkpoint` are patterns of modules to recompute.
 
         >>> snapshot.whatif(alloc_conf="expandable_segments:True")["changed"]["reserved"]["bytes"]
         5637144576
         """
-        options = {"alloc_conf": alloc_conf, "capacity": capacity, "without": without, "scale": scale}
-        return self._ask("whatif", **options, checkpoint=checkpoint, device=device)
+        options = {"alloc_conf": alloc_conf, "capacity": _size(capacity), "without": without, "scale": scale}
+        patterns = checkpoint if checkpoint is None or isinstance(checkpoint, str) else list(checkpoint)
+        return self._ask("whatif", **options, checkpoint=patterns, device=device)
 
     def plan(
         self,
@@ -144,13 +150,14 @@ class Snapshot:
         forbid: str | None = None,
         modules: str | None = None,
     ) -> dict[str, Any]:
-        """Returns the cheapest changes with which the step fits the device memory `budget`, and the lines that apply them.
+        """Returns the cheapest changes with which a step fits the device memory `budget`, and the lines to apply them.
 
         >>> print("\\n".join(snapshot.plan("24GiB")["lines"]))
         import functools
         ...
         """
-        return self._ask("plan", budget=budget, reserve=reserve, forbid=forbid, modules=modules)
+        options = {"reserve": _size(reserve), "forbid": forbid, "modules": modules}
+        return self._ask("plan", budget=_size(budget), **options)
 
     def render(self, out: PathLike, *, view: str | None = None, size: str | None = None) -> str:
         """Draws a view to the PNG or SVG file `out`; returns its path.
