@@ -20,6 +20,10 @@ def _keys(by: Keys | None) -> str | None:
     return by if by is None or isinstance(by, str) else ",".join(by)
 
 
+def _patterns(patterns: Keys | None) -> list[str]:
+    return [patterns] if isinstance(patterns, str) else list(patterns or ())
+
+
 def _size(size: str | int | None) -> str | None:
     return f"{size}B" if isinstance(size, int) else size
 
@@ -46,9 +50,9 @@ class Snapshot:
     def _ask(self, command: str, *files: str, **options: Any) -> dict[str, Any]:
         arguments = [command, self.path, *files, "--json"]
         for name, value in options.items():
-            values = value if isinstance(value, (list, tuple)) else [] if value is None else [value]
-            for one in values:
-                arguments += ["--" + name.replace("_", "-"), str(one)]
+            if value is not None:
+                for one in value if isinstance(value, list) else [value]:
+                    arguments += ["--" + name.replace("_", "-"), str(one)]
         return json.loads(_binary.run(arguments))
 
     def info(self) -> dict[str, Any]:
@@ -139,8 +143,7 @@ class Snapshot:
         5637144576
         """
         options = {"alloc_conf": alloc_conf, "capacity": _size(capacity), "without": without, "scale": scale}
-        patterns = checkpoint if checkpoint is None or isinstance(checkpoint, str) else list(checkpoint)
-        return self._ask("whatif", **options, checkpoint=patterns, device=device)
+        return self._ask("whatif", **options, checkpoint=_patterns(checkpoint), device=device)
 
     def plan(
         self,
@@ -148,15 +151,17 @@ class Snapshot:
         *,
         reserve: str | int | None = None,
         forbid: str | None = None,
-        modules: str | None = None,
+        modules: Keys | None = None,
     ) -> dict[str, Any]:
         """Returns the cheapest changes with which a step fits the device memory `budget`, and the lines to apply them.
+
+        `modules` are patterns of those that may be recomputed.
 
         >>> print("\\n".join(snapshot.plan("24GiB")["lines"]))
         import functools
         ...
         """
-        options = {"reserve": _size(reserve), "forbid": forbid, "modules": modules}
+        options = {"reserve": _size(reserve), "forbid": forbid, "modules": _patterns(modules)}
         return self._ask("plan", budget=_size(budget), **options)
 
     def render(self, out: PathLike, *, view: str | None = None, size: str | None = None) -> str:

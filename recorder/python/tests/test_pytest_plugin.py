@@ -126,6 +126,9 @@ def run(pytester, monkeypatch, program):
     monkeypatch.setattr(FakeRecording, "calls", [])
     # Not `setattr`, which would look for the real one, and import PyTorch.
     monkeypatch.setitem(vars(highwater), "record_memory_history", FakeRecording)
+    # An earlier test may have imported the real one.
+    for name in [name for name in sys.modules if name.partition(".")[0] == "torch"]:
+        monkeypatch.delitem(sys.modules, name)
     temporary = pytester.mkdir("temporary")
     monkeypatch.setattr("tempfile.tempdir", str(temporary))
     pytester.makepyfile(torch=textwrap.dedent(FAKE_TORCH))
