@@ -99,10 +99,11 @@ impl PlanReport {
             at_minimum = composition(&step.recording(&search.minimum.setup)?);
         }
         if proof == Proof::Replayed {
-            assumptions.push(
-                "recomputation is predicted from the recording: exact in backward, an upper bound in forward"
-                    .to_owned(),
-            );
+            let predicted = "recomputation is predicted from the recording: requested bytes are those of the program in \
+                             backward, and an upper bound in forward";
+            let order = "the program may free blocks of forward in another order than the replay and so reserve more: \
+                         keep a margin, for example of a fifth of the budget with --reserve";
+            assumptions.extend([predicted, order].map(str::to_owned));
         }
         Ok(Self {
             budget,
