@@ -100,7 +100,7 @@ impl PlanReport {
         }
         if proof == Proof::Replayed {
             let predicted = "recomputation is predicted from the recording: requested bytes are those of the program in \
-                             backward, and an upper bound in forward";
+                             backward, and an estimate in forward";
             let order = "the program may free blocks of forward in another order than the replay and so reserve more: \
                          keep a margin, for example of a fifth of the budget with --reserve";
             assumptions.extend([predicted, order].map(str::to_owned));
