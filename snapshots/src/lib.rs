@@ -13,6 +13,7 @@ pub mod mapped;
 pub mod intern;
 pub mod line_text;
 pub mod scope_pattern;
+pub mod references;
 pub mod tables;
 pub mod event;
 pub mod trace;

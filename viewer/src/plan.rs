@@ -85,7 +85,7 @@ fn of_file(file: &Path, arguments: &PlanArguments) -> Result<PlanReport, Failure
     }
     let found = searched(&step, arguments)?;
     let paste = found.best().map(|plan| plan_lines::python(&plan.setup, &step.settings())).unwrap_or_default();
-    report(&step, found, arguments, Proof::Replayed, None, paste, warnings)
+    report(&step, found, arguments, Proof::Replayed(step.evidence()), None, paste, warnings)
 }
 
 fn searched(step: &dyn TrainingStep, arguments: &PlanArguments) -> Result<Search, Failure> {

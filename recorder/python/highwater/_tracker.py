@@ -20,6 +20,7 @@ import torch.utils.checkpoint
 from torch.optim import optimizer as _optimizers
 
 from . import _graph
+from ._references import References
 
 # Numbers of nodes are forgotten in batches of this size: the graphs of long ago are gone.
 _MOST_NODES = 200_000
@@ -39,6 +40,7 @@ class Tracker:
         self.notes = {}
         self._tags = tags
         self._names = names
+        self.references = References(lambda: tags.threads.current.scope)
         self._on_step, self._on_optimizer = on_step, on_optimizer
         self._optimizers = []
         self._is_active = False
@@ -70,6 +72,7 @@ class Tracker:
     def stop(self):
         """Undoes everything that `start` did."""
         self._is_active = False
+        self.references.stop()
         for undo in reversed(self._undo):
             undo()
         self._undo.clear()
@@ -112,6 +115,7 @@ class Tracker:
 
     def _around_call(self, original):
         tags, names, threads = self._tags, self._names.by_id, self._tags.threads
+        references = self.references
 
         # Positional: the program may have arguments of these names.
         def call(module, /, *args, **kwargs):
@@ -127,9 +131,11 @@ class Tracker:
                     return original(module, *args, **kwargs)
                 self._note_nodes(thread, scope)
                 tags.set(thread, thread.phase, scope)
+                references.enter(scope, args, kwargs)
                 try:
                     return original(module, *args, **kwargs)
                 finally:
+                    references.leave(args)
                     self._note_nodes(thread, outer)
                     tags.set(thread, thread.phase, outer)
             is_again = _graph_task() != -1
@@ -140,9 +146,14 @@ class Tracker:
             if scope is None:
                 return original(module, *args, **kwargs)
             first = _next_node()
-            with self._inside(thread, "recompute" if is_again else "forward", scope):
-                result = original(module, *args, **kwargs)
-            if not is_again:
+            if is_again:
+                with self._inside(thread, "recompute", scope):
+                    result = original(module, *args, **kwargs)
+            else:
+                with self._inside(thread, "forward", scope), references.forward():
+                    references.enter(scope, args, kwargs)
+                    result = original(module, *args, **kwargs)
+                    references.leave(args)
                 # The loss is computed outside of the model.
                 tags.set(thread, "forward", thread.scope)
                 if _next_node() != first:
@@ -270,6 +281,7 @@ class Tracker:
         thread.is_inside = False
         tags.set(thread, "backward", outer)
         try:
+            self.references.backward(nodes)
             results = engine.run_backward(outputs, *args, **kwargs)
             if creates:
                 self._note_owner(outputs, gradients, nodes, inputs, results)

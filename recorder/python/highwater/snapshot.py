@@ -136,14 +136,17 @@ class Snapshot:
         scale: str | None = None,
         checkpoint: Keys | None = None,
         device: int | None = None,
+        out: PathLike | None = None,
     ) -> dict[str, Any]:
         """Returns the peaks of a replay with something changed; `checkpoint` are patterns of modules to recompute.
+
+        `out` is a file to which the changed recording is written.
 
         >>> snapshot.whatif(alloc_conf="expandable_segments:True")["changed"]["reserved"]["bytes"]
         5637144576
         """
         options = {"alloc_conf": alloc_conf, "capacity": _size(capacity), "without": without, "scale": scale}
-        return self._ask("whatif", **options, checkpoint=_patterns(checkpoint), device=device)
+        return self._ask("whatif", **options, checkpoint=_patterns(checkpoint), device=device, out=out)
 
     def plan(
         self,

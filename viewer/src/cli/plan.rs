@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
+use highwater_analysis::recompute::Evidence;
 use highwater_analysis::{LiveIndex, Metric, Moment, Series};
 use highwater_app::answers::plan::{Allowance, Class, Plan, Search, Setup, TrainingStep, Trial};
 use highwater_app::figures::moment::count_of;
@@ -24,7 +25,7 @@ pub enum Proof {
     /// The step was run on a device of the budget, so many times.
     Rerun(u32),
     /// The changed recording was replayed through the allocator of such a device.
-    Replayed,
+    Replayed(Evidence),
 }
 
 /// The report, as text and as JSON.
@@ -98,12 +99,14 @@ impl PlanReport {
         if search.plans.is_empty() {
             at_minimum = composition(&step.recording(&search.minimum.setup)?);
         }
-        if proof == Proof::Replayed {
-            let predicted = "recomputation is predicted from the recording: requested bytes are those of the program in \
-                             backward, and an estimate in forward";
-            let order = "the program may free blocks of forward in another order than the replay and so reserve more: \
-                         keep a margin, for example of a fifth of the budget with --reserve";
-            assumptions.extend([predicted, order].map(str::to_owned));
+        if let Proof::Replayed(evidence) = proof {
+            assumptions.extend(evidence.assumption().map(str::to_owned));
+        }
+        if proof == Proof::Replayed(Evidence::Lifetimes) {
+            let text = "the program may free blocks of forward in another order than the replay and so reserve more: \
+                        keep a margin, for example of a fifth of the budget with --reserve, or record again with \
+                        `highwater.record_memory_history` in Python, which follows references";
+            assumptions.push(text.to_owned());
         }
         Ok(Self {
             budget,
@@ -141,7 +144,7 @@ impl PlanReport {
             fits_as_is: self.search.fits_as_is,
             proof: match self.proof {
                 Proof::Rerun(_) => "rerun",
-                Proof::Replayed => "replayed",
+                Proof::Replayed(_) => "replayed",
             },
             command: self.command.as_deref(),
             lines: &self.paste,
@@ -152,6 +155,8 @@ impl PlanReport {
             minimum: MinimumFigures {
                 bytes: minimum.requested,
                 changes: names(&minimum.setup),
+                scopes: minimum.setup.recomputed.clone().unwrap_or_default(),
+                settings: minimum.setup.settings.as_deref(),
                 device_bytes: minimum.device_bytes.map(|bytes| bytes.saturating_add(self.reserve)),
                 is_exact: minimum.is_exact,
             },
@@ -280,7 +285,7 @@ impl PlanReport {
                 "Proven: run again with these changes on a device of {device}, {}; {retries}.",
                 count_of(u64::from(steps), "step")
             ),
-            Proof::Replayed => {
+            Proof::Replayed(_) => {
                 format!("Replayed: with these changes, the recording succeeds on a device of {device}.")
             }
         })?;
@@ -369,7 +374,7 @@ impl PlanReport {
     }
 
     fn percent(&self, share: f64) -> String {
-        let about = if self.proof == Proof::Replayed { "about " } else { "" };
+        let about = if matches!(self.proof, Proof::Replayed(_)) { "about " } else { "" };
         format!("{about}+{:.1} %", share * 100.0)
     }
 }

@@ -19,7 +19,7 @@ pub(super) struct PlanFigures<'a> {
     pub(super) after: Option<PeaksFigures>,
     pub(super) plan: Vec<LineFigures<'a>>,
     pub(super) alternatives: Vec<AlternativeFigures>,
-    pub(super) minimum: MinimumFigures,
+    pub(super) minimum: MinimumFigures<'a>,
     /// The largest size that fits, if one was asked for.
     pub(super) maximized: Option<usize>,
     pub(super) spare_bytes: Option<u64>,
@@ -89,9 +89,11 @@ pub(super) struct AlternativeFigures {
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct MinimumFigures {
+pub(super) struct MinimumFigures<'a> {
     pub(super) bytes: u64,
     pub(super) changes: Vec<String>,
+    pub(super) scopes: Vec<String>,
+    pub(super) settings: Option<&'a str>,
     pub(super) device_bytes: Option<u64>,
     pub(super) is_exact: bool,
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 
 use highwater_analysis::Metric;
+use highwater_analysis::recompute::Evidence;
 use highwater_app::answers::prediction::{Changed, Concerned, Failed, Figures, Prediction, suggested_capacity};
 use highwater_app::answers::recomputation::Recomputation;
 use highwater_app::figures::moment::PeakFigure;
@@ -107,8 +108,9 @@ impl<'a> WhatIfReport<'a> {
             scaled: changed.as_ref().map(|changed| changed.concerned[2].into()),
             recomputed: changed.as_ref().and_then(|changed| {
                 let recomputation = changed.recomputation.as_ref()?;
-                let Recomputation { modules, calls, has_uses, .. } = *recomputation;
-                Some(RecomputedFigures { modules, calls, is_exact: has_uses })
+                let Recomputation { modules, calls, evidence, .. } = *recomputation;
+                let (is_exact, evidence) = (evidence == Evidence::Uses, evidence.name());
+                Some(RecomputedFigures { modules, calls, is_exact, evidence })
             }),
             fragmentation: FragmentationFigures {
                 measured: UnusedFigures::of(measured),
@@ -477,4 +479,5 @@ struct RecomputedFigures {
     modules: usize,
     calls: usize,
     is_exact: bool,
+    evidence: &'static str,
 }

@@ -111,6 +111,9 @@ impl Changes {
         for block in effect.kept.iter().filter(|block| freed(**block) <= until) {
             self.spans.push((freed(*block), until + 1, bytes(*block)));
         }
+        for (block, event) in &effect.repeat_ends {
+            self.spans.push((event.0 + 2, freed(*block), -bytes(*block)));
+        }
         let (mut now, mut most) = (0, 0);
         for repeat in &effect.repeats {
             now += match repeat {

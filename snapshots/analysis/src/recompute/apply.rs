@@ -60,6 +60,8 @@ impl Changes {
         for effect in effects {
             let Some(at) = effect.at.index().map(|at| at as u32) else { continue };
             changes.actions.extend(effect.repeats.iter().map(|repeat| (at, Action::Repeat(*repeat))));
+            let ends = effect.repeat_ends.iter();
+            changes.actions.extend(ends.map(|(block, event)| (event.0 + 1, Action::Repeat(Repeat::Free(*block)))));
             let until = if effect.kept_until.is_some() { effect.kept_until.0 + 1 } else { at };
             for block in &effect.kept {
                 let free = frees.entry(*block).or_insert_with(|| freed(block));

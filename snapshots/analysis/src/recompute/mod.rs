@@ -7,6 +7,9 @@
 //! - before backward first needs any of it, the allocations of its forward are repeated;
 //! - what was repeated and saved is freed where backward freed it.
 //!
+//! Recordings of the Python package have the references of the program and of the autograd graph to each block, in the
+//! first steps: then every free is known to the allocation before it. Otherwise it is derived:
+//!
 //! | fact | known from | otherwise |
 //! |---|---|---|
 //! | what forward saved | lifetimes: it lives until the module's backward | |
@@ -20,17 +23,70 @@
 mod members;
 mod calls;
 mod lifetimes;
+mod references;
 mod effect;
+mod referenced;
+mod finder;
 mod apply;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod referenced_tests;
 
 pub use apply::{Recomputed, apply};
 pub use calls::{Call, calls};
-pub use effect::{Effect, Repeat, effects};
+pub use effect::{Effect, Repeat};
+pub use finder::effects;
 pub use members::{Members, modules};
 
 use highwater_snapshots::Trace;
+
+/// What a recording knows about the end of blocks in forward, the best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Evidence {
+    /// Each use of each block: predictions are exact.
+    Uses,
+    /// The references of the program, read whenever a tensor is saved and where modules begin and end: predictions are
+    /// exact, or too high where operations that save nothing follow each other.
+    References,
+    /// Lifetimes alone: peaks within forward are estimates.
+    Lifetimes,
+}
+
+impl Evidence {
+    /// Returns what `trace` knows.
+    pub fn of(trace: &Trace) -> Self {
+        match trace.records_uses() {
+            true => Self::Uses,
+            false if references::are_recorded(trace) => Self::References,
+            false => Self::Lifetimes,
+        }
+    }
+
+    /// Returns the name, as in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Uses => "uses",
+            Self::References => "references",
+            Self::Lifetimes => "lifetimes",
+        }
+    }
+
+    /// Returns what a prediction assumes, as a clause; `None` if nothing.
+    pub const fn assumption(self) -> Option<&'static str> {
+        match self {
+            Self::Uses => None,
+            Self::References => Some(
+                "recomputation is predicted from the references that were followed in the first steps: a block may end \
+                 earlier in forward where several operations follow that save nothing",
+            ),
+            Self::Lifetimes => Some(
+                "forward needs each block that it saves until the end of the call that can last refer to it, since neither \
+                 uses nor references are recorded: peaks within forward are estimates, usually too high",
+            ),
+        }
+    }
+}
 
 /// How a recomputation ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,6 +6,7 @@
 //! | `size` | `size` in decimal, for marks and for frees of unknown blocks |
 //! | `addr` | `addr` in hexadecimal with `0x`, for marks and for frees of unknown blocks |
 //! | `pool_id` | `(1, 0)`, if the pool is private |
+//! | `references` | who refers to a block, from the Python package: see [`highwater_snapshots::references`] |
 //! | `compile_context`, `user_metadata`, `internal_metadata` | as in the snapshot |
 
 use hashbrown::HashMap;

@@ -19,6 +19,7 @@ mod attributes;
 mod annotations;
 mod tags;
 mod run;
+mod references;
 mod writer;
 #[cfg(test)]
 mod sample;
@@ -173,6 +174,7 @@ pub fn assemble(raw: RawSnapshot) -> Trace {
     trace.annotations.extend(tags.annotations(&mut trace.tables, &mut names, &trace.events));
     trace.problems.extend(tag_problems);
     run::name_tensors(&mut trace, &run.tensors, origin_us, |tables, path| tags.scope(tables, &mut names, path));
+    references::add_references(&mut trace, &run, &mut names);
     trace.refresh_spans();
     trace
 }

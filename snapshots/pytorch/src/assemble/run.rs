@@ -11,8 +11,8 @@ use highwater_snapshots::trace::{DeviceFacts, Header, Trace};
 use highwater_snapshots::units::format_count;
 
 /// Values that have their own places.
-const PLACED: [&str; 9] =
-    ["version", "rank", "world_size", "host", "pid", "program", "max_entries", "notes", "extra_steps"];
+const PLACED: [&str; 10] =
+    ["version", "rank", "world_size", "host", "pid", "program", "max_entries", "notes", "extra_steps", "references"];
 /// The beginning of the names of values about a device: `device.0.name`, `device.0.total_bytes`.
 const DEVICE: &str = "device.";
 

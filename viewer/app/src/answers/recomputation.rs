@@ -1,6 +1,6 @@
 //! A recording with some modules recomputed in backward, chosen by patterns of their paths.
 
-use highwater_analysis::recompute::{Members, Recomputed, apply, effects, modules};
+use highwater_analysis::recompute::{Evidence, Members, Recomputed, apply, effects, modules};
 use highwater_snapshots::scope_pattern::ScopePattern;
 use highwater_snapshots::suggest::did_you_mean;
 use highwater_snapshots::{DeviceId, Phase, Trace};
@@ -14,8 +14,8 @@ pub struct Recomputation {
     pub modules: usize,
     /// Number of calls that are recomputed: a module that saves nothing for backward has none.
     pub calls: usize,
-    /// Whether uses of blocks are recorded, so that the result is exact. Otherwise peaks within forward are upper bounds.
-    pub has_uses: bool,
+    /// What the recording knows about the end of blocks in forward.
+    pub evidence: Evidence,
 }
 
 /// Recomputes the modules of `trace` whose paths match `patterns`.
@@ -35,7 +35,7 @@ pub fn recompute(
         patterns: patterns.to_vec(),
         modules: members.modules.len(),
         calls: effects.len(),
-        has_uses: trace.records_uses(),
+        evidence: Evidence::of(trace),
     };
     Ok((apply(trace, device, &effects), recomputation))
 }

@@ -4,7 +4,7 @@ mod capacity;
 mod trials;
 mod replayer;
 
-pub use replayer::Replayer;
+pub use replayer::{ChangedRecording, Replayer};
 
 use std::sync::Arc;
 
@@ -203,11 +203,7 @@ impl Base<'_> {
         let recorded =
             |event: EventId| event.index().and_then(|row| recomputed.source.get(row)).copied().unwrap_or(event);
         let mut assumptions = changed.assumptions;
-        if !recomputation.has_uses {
-            let text = "forward needs each block that it saves until the end of the call that can last refer to it, since uses \
-                        are not recorded: peaks within forward are upper bounds";
-            assumptions.push(text.to_owned());
-        }
+        assumptions.extend(recomputation.evidence.assumption().map(str::to_owned));
         Ok(Changed {
             source: changed.source.into_iter().map(recorded).collect(),
             oom: changed.oom.map(|oom| Failed { event: recorded(oom.event), ..oom }),

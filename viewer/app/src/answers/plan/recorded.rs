@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use highwater_analysis::plan::{Candidate, candidates_of, model};
-use highwater_analysis::recompute::{Members, apply, calls, effects, modules};
+use highwater_analysis::recompute::{Evidence, Members, calls, effects, modules};
 use highwater_analysis::{Metric, Series};
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::scope_pattern::ScopePattern;
@@ -14,7 +14,7 @@ use highwater_snapshots::{BlockId, Category, DeviceId, EventId, Phase, ScopeId, 
 
 use super::change::{Allowance, Change, Forbidden};
 use super::step::{Model, Setup, TrainingStep, Trial, Work};
-use crate::answers::replays::Replayer;
+use crate::answers::replays::{ChangedRecording, Replayer};
 
 /// A recording of a training step on one device.
 pub struct Recorded {
@@ -26,7 +26,7 @@ pub struct Recorded {
     forward_bytes: (u64, HashMap<String, u64>),
     has_temporaries: bool,
     /// The last changed recording.
-    last: RefCell<Option<(Setup, Arc<Trace>)>>,
+    last: RefCell<Option<(Setup, ChangedRecording)>>,
 }
 
 impl Recorded {
@@ -56,34 +56,41 @@ impl Recorded {
         self.replayer.settings()
     }
 
+    /// Returns what the recording knows about the end of blocks in forward.
+    pub fn evidence(&self) -> Evidence {
+        Evidence::of(&self.trace)
+    }
+
     /// Returns whether there are modules that can be recomputed.
     pub fn has_modules(&self) -> bool {
         !self.candidates.is_empty()
     }
 
     /// Returns the recording with the changes of `setup`, apart from the allocator's settings.
-    fn changed(&self, setup: &Setup) -> Result<Arc<Trace>, String> {
+    fn changed(&self, setup: &Setup) -> ChangedRecording {
         let wanted = Setup { settings: None, ..setup.clone() };
-        if let Some((_, trace)) = self.last.borrow().as_ref().filter(|(known, _)| *known == wanted) {
-            return Ok(Arc::clone(trace));
+        if let Some((_, recording)) = self.last.borrow().as_ref().filter(|(known, _)| *known == wanted) {
+            return recording.clone();
         }
-        let mut trace = Arc::clone(&self.trace);
+        let mut recording = self.replayer.unchanged(Arc::clone(&self.trace));
         if setup.changes.contains(&Change::Fused) {
-            let is_removed = |block: BlockId| is_temporary_of_optimizer(&trace, self.device, block);
+            let trace = &recording.trace;
+            let is_removed = |block: BlockId| is_temporary_of_optimizer(trace, self.device, block);
             let removed: Vec<bool> = trace.blocks.ids().map(is_removed).collect();
-            trace = Arc::new(self.replayer.without(&trace, &removed));
+            recording = self.replayer.without(&recording, &removed);
         }
         let chosen = setup.recomputed.as_deref().unwrap_or_default();
         if !chosen.is_empty() {
+            let trace = &recording.trace;
             let paths: HashMap<String, ScopeId> =
-                modules(&trace).into_iter().map(|(scope, path)| (path, scope)).collect();
+                modules(trace).into_iter().map(|(scope, path)| (path, scope)).collect();
             let scopes: Vec<ScopeId> = chosen.iter().filter_map(|path| paths.get(path).copied()).collect();
-            let members = Members::of(&trace, |scope| scopes.contains(&scope));
-            let found = effects(&trace, self.device, &members);
-            trace = Arc::new(apply(&trace, self.device, &found).trace);
+            let members = Members::of(trace, |scope| scopes.contains(&scope));
+            let found = effects(trace, self.device, &members);
+            recording = self.replayer.recomputed(&recording, &found);
         }
-        self.last.replace(Some((wanted, Arc::clone(&trace))));
-        Ok(trace)
+        self.last.replace(Some((wanted, recording.clone())));
+        recording
     }
 }
 
@@ -126,7 +133,7 @@ impl TrainingStep for Recorded {
 
     fn model(&self, changes: &[Change]) -> Result<Model, String> {
         let setup = Setup { changes: changes.to_vec(), recomputed: Some(Vec::new()), settings: None };
-        let trace = self.changed(&setup)?;
+        let trace = self.changed(&setup).trace;
         let scopes: HashMap<String, ScopeId> = modules(&trace).into_iter().map(|(scope, path)| (path, scope)).collect();
         let cost = |path: &str| self.forward_bytes.1.get(path).copied().unwrap_or(0).max(1);
         let known = self.candidates.iter().filter_map(|(_, path)| Some((path.clone(), *scopes.get(path)?)));
@@ -140,8 +147,7 @@ impl TrainingStep for Recorded {
     }
 
     fn trial(&self, setup: &Setup, capacity: Option<u64>) -> Result<Trial, String> {
-        let trace = self.changed(setup)?;
-        let (fits, replayed) = self.replayer.replay(&trace, setup.settings.as_deref(), capacity)?;
+        let (fits, replayed) = self.replayer.replay(&self.changed(setup), setup.settings.as_deref(), capacity)?;
         let series = Series::build(&replayed, self.device);
         let peak = |metric: Metric| series.peak(&replayed, metric).0;
         let (forward, of_modules) = &self.forward_bytes;
@@ -159,7 +165,6 @@ impl TrainingStep for Recorded {
     }
 
     fn recording(&self, setup: &Setup) -> Result<Trace, String> {
-        let trace = self.changed(setup)?;
-        Ok(self.replayer.replay(&trace, setup.settings.as_deref(), None)?.1)
+        Ok(self.replayer.replay(&self.changed(setup), setup.settings.as_deref(), None)?.1)
     }
 }

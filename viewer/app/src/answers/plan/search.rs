@@ -132,8 +132,14 @@ pub fn search(step: &dyn TrainingStep, query: &Query) -> Result<Search, String> 
             plans.extend(other);
         }
     }
-    let (lowest, setup) = minimum.ok_or("the step has nothing to change")?;
-    let device_bytes = if plans.is_empty() { bench.smallest_device(&setup)? } else { None };
+    let (lowest, mut setup) = minimum.ok_or("the step has nothing to change")?;
+    let mut device_bytes = None;
+    if plans.is_empty()
+        && let Some((bytes, settings)) = bench.smallest_device(&setup)?
+    {
+        device_bytes = Some(bytes);
+        setup.settings = settings;
+    }
     let minimum = Minimum { requested: lowest.peak, setup, device_bytes, is_exact: lowest.is_exact };
     let Bench { trials, is_optimal, .. } = bench;
     Ok(Search {
@@ -257,9 +263,9 @@ impl Bench<'_> {
         Ok(if is_better { Some((expandable, other)) } else { as_is.fits.then(|| (setup.clone(), as_is)) })
     }
 
-    /// Returns the smallest device on which `setup` runs with some settings; the search is a bisection.
-    fn smallest_device(&mut self, setup: &Setup) -> Result<Option<u64>, String> {
-        let mut smallest: Option<u64> = None;
+    /// Returns the smallest device on which `setup` runs, and with which settings; the search is a bisection.
+    fn smallest_device(&mut self, setup: &Setup) -> Result<Option<(u64, Option<String>)>, String> {
+        let mut smallest: Option<(u64, Option<String>)> = None;
         let others = (!self.query.forbidden.contains(&Forbidden::Settings)).then(|| Some(EXPANDABLE.to_owned()));
         for settings in [None].into_iter().chain(others) {
             let setup = Setup { settings, ..setup.clone() };
@@ -273,7 +279,9 @@ impl Bench<'_> {
                 let middle = low + (high - low) / 2;
                 if self.trial(&setup, Some(middle * STEP))?.fits { high = middle } else { low = middle }
             }
-            smallest = Some(smallest.unwrap_or(u64::MAX).min(high * STEP));
+            if smallest.as_ref().is_none_or(|(bytes, _)| high * STEP < *bytes) {
+                smallest = Some((high * STEP, setup.settings));
+            }
         }
         Ok(smallest)
     }

@@ -1,0 +1,338 @@
+//! Finds what recomputing each call of a module changes: from the recorded references, or else from lifetimes and uses.
+
+use std::ops::Range;
+
+use highwater_snapshots::event::EventKind;
+use highwater_snapshots::trace::Subject;
+use highwater_snapshots::{BlockId, Category, DeviceId, EventId, Phase, ScopeId, Trace};
+
+use super::Extent;
+use super::calls::{Call, calls};
+use super::effect::{Effect, Repeat};
+use super::lifetimes::{Uses, holders_end};
+use super::members::Members;
+use super::referenced::Referenced;
+use super::references::References;
+
+/// Returns what recomputing each call of `members` on `device` changes, in the order of the calls. Calls that save
+/// nothing for backward have no effect and are left out.
+pub fn effects(trace: &Trace, device: DeviceId, members: &Members) -> Vec<Effect> {
+    let (uses, references) = (Uses::of(trace, device), References::of(trace, device));
+    let finder = Finder { trace, device, uses, references, extent: Extent::of(trace) };
+    let all = calls(trace, device, members);
+    all.iter().filter_map(|call| finder.effect(call, members.modules[call.module])).collect()
+}
+
+struct Finder<'a> {
+    trace: &'a Trace,
+    device: DeviceId,
+    uses: Option<Uses>,
+    references: Option<References>,
+    extent: Extent,
+}
+
+/// The part of a block in its call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    /// Freed in forward: also its copy, within the recomputation.
+    Passing,
+    /// Read by later modules only.
+    Result,
+    /// Saved for the module's own backward.
+    Saved,
+    /// Both.
+    SavedResult,
+    /// Lives on beyond backward, as a cache or running average does: not repeated.
+    Lasting,
+}
+
+impl Role {
+    fn is_saved(self) -> bool {
+        matches!(self, Self::Saved | Self::SavedResult)
+    }
+}
+
+impl Finder<'_> {
+    fn effect(&self, call: &Call, module: ScopeId) -> Option<Effect> {
+        if let Some(references) = &self.references
+            && let Some(positions) = references.positions(call)
+        {
+            let (first, last) = positions;
+            let call = Referenced { trace: self.trace, device: self.device, references, call, first, last };
+            return call.effect(module, |scope| self.is_within(scope, module), |at| self.inputs(call.call, at));
+        }
+        let backward = self.backward(call);
+        let mut roles = self.roles(call, module, &backward);
+        match &self.uses {
+            Some(uses) => self.find_results_by_uses(call, &mut roles, uses),
+            None => find_result_by_order(self.trace, call, &mut roles),
+        }
+        let at = self.start_of_backward(call, module, &roles, &backward);
+        if let Some(uses) = &self.uses {
+            self.find_saved_results(call, &mut roles, uses, at);
+        }
+        if !roles.iter().any(|role| role.is_saved()) {
+            return None;
+        }
+        let saved = call.blocks.iter().zip(&roles).filter(|(_, role)| role.is_saved());
+        let last_free = saved.map(|(block, _)| self.freed(*block)).max().unwrap_or(EventId::NONE);
+        let kept_until = if self.extent == Extent::UntilSaved { last_free } else { EventId::NONE };
+        let ends = self.ends(call, module, &roles, at);
+        let (again, kept): (Vec<_>, Vec<_>) =
+            self.inputs(call, at).into_iter().partition(|block| self.is_recomputed(*block, at..backward.end));
+        let mut repeats: Vec<Repeat> = again.iter().map(|block| Repeat::Alloc(*block)).collect();
+        repeats.extend(self.repeats(call, &roles));
+        repeats.extend(again.into_iter().map(Repeat::Free));
+        Some(Effect { module: call.module, ends, kept, kept_until, at, repeats, repeat_ends: Vec::new() })
+    }
+
+    fn freed(&self, block: BlockId) -> EventId {
+        self.trace.blocks.free_requested[block.0 as usize]
+    }
+
+    /// The events of the backward phases between the call and the next forward; empty if the recording ends before.
+    fn backward(&self, call: &Call) -> Range<EventId> {
+        let spans = self.trace.spans.rows();
+        let after = spans.partition_point(|span| span.first < call.forward_end);
+        let next = spans[after..].iter().take_while(|span| span.phase != Phase::Forward);
+        let backward = next.filter(|span| span.phase == Phase::Backward).map(|span| span.first..span.end);
+        backward.reduce(|all, next| all.start..next.end).unwrap_or(EventId::NONE..EventId::NONE)
+    }
+
+    /// The roles by lifetime. Backward allocates in a module before it frees what the module saved, so the module of
+    /// the last allocation before a free is the one that saved the block.
+    fn roles(&self, call: &Call, module: ScopeId, backward: &Range<EventId>) -> Vec<Role> {
+        let role = |block: &BlockId| match self.freed(*block) {
+            event if event < call.forward_end => Role::Passing,
+            event if backward.contains(&event) => {
+                let scope = self.scope_of_last_alloc(backward.start, event);
+                let is_own = self.uses.is_some() || scope.is_some_and(|scope| self.is_within(scope, module));
+                if is_own { Role::Saved } else { Role::Result }
+            }
+            event if !event.is_some() && backward.is_empty() && self.is_activation(*block) => Role::Saved,
+            event if !event.is_some() && backward.is_empty() => Role::Result,
+            _ => Role::Lasting,
+        };
+        call.blocks.iter().map(role).collect()
+    }
+
+    fn scope_of_last_alloc(&self, from: EventId, before: EventId) -> Option<ScopeId> {
+        let rows = from.0 as usize..before.0 as usize;
+        rows.rev().find_map(|row| match self.trace.subject(EventId::from_index(row)) {
+            Subject::Block(block) if self.is_alloc(row) => Some(self.trace.blocks.scope[block.0 as usize]),
+            _ => None,
+        })
+    }
+
+    fn is_alloc(&self, row: usize) -> bool {
+        self.trace.events.kind[row] == EventKind::Alloc && self.trace.events.device[row] == self.device
+    }
+
+    /// Finds the results: what later modules read in forward.
+    fn find_results_by_uses(&self, call: &Call, roles: &mut [Role], uses: &Uses) {
+        let next = self.next_alloc(call);
+        for (block, role) in call.blocks.iter().zip(roles) {
+            let is_read_later = uses.last_before(*block, call.forward_end).is_some_and(|event| event > next);
+            if *role == Role::Saved && is_read_later {
+                *role = Role::Result;
+            }
+        }
+    }
+
+    /// Finds the results that the module's own backward, which starts at event `at`, reads as well.
+    fn find_saved_results(&self, call: &Call, roles: &mut [Role], uses: &Uses, at: EventId) {
+        for (block, role) in call.blocks.iter().zip(roles) {
+            let last = uses.of_block(*block).iter().rfind(|event| **event < self.freed(*block));
+            if *role == Role::Result && last.is_some_and(|event| *event >= at) {
+                *role = Role::SavedResult;
+            }
+        }
+    }
+
+    /// The first allocation after the call.
+    fn next_alloc(&self, call: &Call) -> EventId {
+        let mut rows = call.last.0 as usize + 1..call.forward_end.0 as usize;
+        rows.find(|row| self.is_alloc(*row)).map_or(call.forward_end, EventId::from_index)
+    }
+
+    fn is_activation(&self, block: BlockId) -> bool {
+        self.trace.blocks.category[block.0 as usize] == Category::Activation
+    }
+
+    /// The event before which the module's backward begins: the first use or free of what the call saved, or the first
+    /// of the module's own events right before that, which may already need its saved parameters.
+    fn start_of_backward(&self, call: &Call, module: ScopeId, roles: &[Role], backward: &Range<EventId>) -> EventId {
+        let needed = |block: BlockId| {
+            let used = self.uses.as_ref().and_then(|uses| uses.first_from(block, backward.start));
+            used.unwrap_or(EventId::NONE).min(self.freed(block))
+        };
+        let saved = call.blocks.iter().zip(roles).filter(|(_, role)| **role == Role::Saved);
+        let Some(needed) = saved.map(|(block, _)| needed(*block)).min().filter(|event| backward.contains(event)) else {
+            return EventId::NONE;
+        };
+        let is_own = |block: BlockId| self.is_within(self.trace.blocks.scope[block.0 as usize], module);
+        let is_result =
+            |block: BlockId| call.blocks.binary_search(&block).is_ok_and(|index| roles[index] == Role::Result);
+        // An operation allocates, then uses. Only operations that use what forward saved count.
+        let (mut first, mut needs_saved, mut is_allocating) = (needed, true, false);
+        for row in (backward.start.0 as usize..needed.0 as usize).rev() {
+            let event = EventId::from_index(row);
+            if self.trace.events.device[row] != self.device {
+                continue;
+            }
+            let Subject::Block(block) = self.trace.subject(event) else { continue };
+            match self.trace.events.kind[row] {
+                EventKind::Alloc if !is_own(block) => break,
+                EventKind::Alloc => {
+                    is_allocating = true;
+                    if needs_saved || self.uses.is_none() {
+                        first = event;
+                    }
+                }
+                EventKind::Used => {
+                    needs_saved &= !is_allocating;
+                    is_allocating = false;
+                    let is_saved = !(self.trace.blocks.alloc[block.0 as usize] >= backward.start
+                        && self.trace.blocks.alloc[block.0 as usize].is_some());
+                    if is_saved && is_own(block) && !is_result(block) {
+                        needs_saved = true;
+                        first = event;
+                    }
+                }
+                _ => needs_saved = false,
+            }
+        }
+        first
+    }
+
+    fn is_within(&self, mut scope: ScopeId, module: ScopeId) -> bool {
+        while scope.is_some() && scope != module {
+            scope = self.trace.tables.scopes.get(scope.0 as usize).map_or(ScopeId::NONE, |row| row.parent);
+        }
+        scope == module
+    }
+
+    /// The early ends of what the call saved.
+    fn ends(&self, call: &Call, module: ScopeId, roles: &[Role], at: EventId) -> Vec<(BlockId, EventId)> {
+        let bounds = match self.uses {
+            Some(_) => Vec::new(),
+            None => {
+                holders_end(self.trace, call, module, &roles.iter().map(|role| role.is_saved()).collect::<Vec<_>>())
+            }
+        };
+        let before_at = at.index().and_then(|row| row.checked_sub(1)).map(EventId::from_index);
+        let end = |index: usize, block: BlockId| {
+            let alloc = self.trace.blocks.alloc[block.0 as usize];
+            match (roles[index], &self.uses) {
+                (Role::Saved, Some(uses)) => Some(uses.last_before(block, call.forward_end).unwrap_or(alloc)),
+                (Role::Saved, None) => Some(bounds[index]),
+                // Later modules read it, at the latest right before the recomputation.
+                (Role::SavedResult, Some(uses)) => Some(uses.last_before(block, at).unwrap_or(alloc)),
+                (Role::SavedResult, None) => before_at,
+                _ => None,
+            }
+        };
+        let all = call.blocks.iter().enumerate();
+        all.filter_map(|(index, block)| Some((*block, end(index, *block)?))).collect()
+    }
+
+    /// The blocks that the step's forward allocated before the call, and that are its inputs.
+    fn inputs(&self, call: &Call, at: EventId) -> Vec<BlockId> {
+        let blocks = &self.trace.blocks;
+        let Some(span) = self.trace.spans.at(call.first).filter(|_| at.is_some()) else {
+            return Vec::new();
+        };
+        let row_of = |event: EventId| blocks.alloc.partition_point(|alloc| !alloc.is_some() || *alloc < event);
+        let before = (row_of(span.first)..row_of(call.first)).rev().map(|row| BlockId(row as u32));
+        let of_device = |block: &BlockId| blocks.device[block.0 as usize] == self.device;
+        let live = before.filter(of_device).filter(|block| self.freed(*block) > call.first).enumerate();
+        let is_input = |(order, block): &(usize, BlockId)| match &self.uses {
+            Some(uses) => uses.of_block(*block).iter().any(|event| (call.first..=call.last).contains(event)),
+            // Freed within the call: nobody else referred to it. Otherwise, the result of what came right before.
+            None => self.freed(*block) <= call.last || *order == 0,
+        };
+        live.filter(is_input).map(|(_, block)| block).collect()
+    }
+
+    /// Returns whether the program computes `input`, freed in forward, again by itself from the blocks that it was first
+    /// computed from: some event of `backward` allocates as much for an operation on the same blocks.
+    fn is_recomputed(&self, input: BlockId, backward: Range<EventId>) -> bool {
+        let blocks = &self.trace.blocks;
+        let row = input.0 as usize;
+        if self.uses.is_none() || self.freed(input) >= backward.start {
+            return false;
+        }
+        let sources = self.operands(blocks.alloc[row], input);
+        let rows = blocks.alloc.partition_point(|alloc| !alloc.is_some() || *alloc < backward.start)..blocks.len();
+        rows.take_while(|row| blocks.alloc[*row] < backward.end)
+            .filter(|other| blocks.requested[*other] == blocks.requested[row])
+            .any(|other| self.operands(blocks.alloc[other], BlockId(other as u32)) == sources)
+    }
+
+    /// The other blocks that the operation uses for which `block` is allocated at event `alloc`, sorted.
+    fn operands(&self, alloc: EventId, block: BlockId) -> Vec<BlockId> {
+        let rows = alloc.0 as usize + 1..self.trace.events.len();
+        let is_here = |row: &usize| self.trace.events.device[*row] == self.device;
+        let kind = |row: &usize| self.trace.events.kind[*row];
+        let used = rows.filter(is_here).skip_while(|row| kind(row) != EventKind::Used);
+        let used = used.take_while(|row| kind(row) == EventKind::Used);
+        let mut operands: Vec<BlockId> = used
+            .filter_map(|row| match self.trace.subject(EventId::from_index(row)) {
+                Subject::Block(other) if other != block => Some(other),
+                _ => None,
+            })
+            .collect();
+        operands.sort_unstable();
+        operands.dedup();
+        operands
+    }
+
+    fn repeats(&self, call: &Call, roles: &[Role]) -> Vec<Repeat> {
+        let last_saved = roles.iter().rposition(|role| role.is_saved());
+        let end = match (self.extent, last_saved) {
+            (Extent::UntilSaved, Some(index)) => self.trace.blocks.alloc[call.blocks[index].0 as usize],
+            _ => call.last,
+        };
+        let mut repeats = Vec::new();
+        let mut open: Vec<BlockId> = Vec::new();
+        for row in call.first.0 as usize..=end.0 as usize {
+            if self.trace.events.device[row] != self.device {
+                continue;
+            }
+            let Subject::Block(block) = self.trace.subject(EventId::from_index(row)) else { continue };
+            let Ok(index) = call.blocks.binary_search(&block) else { continue };
+            match self.trace.events.kind[row] {
+                EventKind::Alloc if roles[index] != Role::Lasting => {
+                    repeats.push(Repeat::Alloc(block));
+                    if !roles[index].is_saved() {
+                        open.push(block);
+                    }
+                }
+                EventKind::FreeRequested => {
+                    if let Some(index) = open.iter().position(|other| *other == block) {
+                        open.remove(index);
+                        repeats.push(Repeat::Free(block));
+                    }
+                }
+                _ => {}
+            }
+        }
+        repeats.extend(open.into_iter().map(Repeat::Free));
+        repeats
+    }
+}
+
+/// Decides which saved block is the result, if no other block is: the last.
+fn find_result_by_order(trace: &Trace, call: &Call, roles: &mut [Role]) {
+    let lives_on = |block: &BlockId| trace.blocks.free_requested[block.0 as usize] > call.last;
+    let is_result = |(block, role): (&BlockId, &Role)| match role {
+        Role::Result => true,
+        Role::Passing => lives_on(block),
+        _ => false,
+    };
+    if !call.blocks.iter().zip(roles.iter()).any(is_result)
+        && let Some(last) = roles.iter().rposition(|role| *role == Role::Saved)
+    {
+        roles[last] = Role::SavedResult;
+    }
+}

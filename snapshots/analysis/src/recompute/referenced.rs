@@ -1,0 +1,106 @@
+//! What recomputing one call changes, where the references to its blocks are recorded.
+
+use highwater_snapshots::event::EventKind;
+use highwater_snapshots::trace::Subject;
+use highwater_snapshots::{BlockId, DeviceId, EventId, ScopeId, Trace};
+
+use super::calls::Call;
+use super::effect::{Effect, Repeat};
+use super::references::{References, Save};
+
+/// A followed call of a recomputed module.
+pub(super) struct Referenced<'a> {
+    pub(super) trace: &'a Trace,
+    pub(super) device: DeviceId,
+    pub(super) references: &'a References,
+    pub(super) call: &'a Call,
+    /// The positions right before the first allocation of the call and right after its last.
+    pub(super) first: u64,
+    pub(super) last: u64,
+}
+
+impl Referenced<'_> {
+    /// Returns the effect; `inputs` are used where the arguments of the call are not recorded. `None` if the call saves
+    /// nothing.
+    pub(super) fn effect(
+        &self,
+        module: ScopeId,
+        is_inside: impl Fn(ScopeId) -> bool,
+        inputs: impl FnOnce(EventId) -> Vec<BlockId>,
+    ) -> Option<Effect> {
+        let is_own = |save: &Save| (self.first..=self.last).contains(&save.packed) && is_inside(save.module);
+        let between = self.references.saves_between(self.first, self.last);
+        let own: Vec<Save> = between.iter().filter(|save| is_own(save)).copied().collect();
+        let last_packed = own.last()?.packed;
+        let saved: Vec<BlockId> =
+            self.call.blocks.iter().copied().filter(|block| self.references.saves_of(*block).any(is_own)).collect();
+        let ends = saved.iter().filter_map(|block| Some((*block, self.end(*block, is_own)?))).collect();
+        let unpacked = own.iter().filter_map(|save| save.unpacked).min();
+        let at = unpacked.and_then(|position| self.references.event_after(position)).unwrap_or_default();
+        let released = own.iter().filter_map(|save| save.released).max();
+        let kept_until = released.and_then(|position| self.references.event_before(position)).unwrap_or_default();
+        let arguments = self.references.inputs(module, self.first);
+        let kept = if arguments.is_empty() { inputs(at) } else { arguments.to_vec() };
+        let kept = kept.into_iter().filter(|block| self.call.blocks.binary_search(block).is_err()).collect();
+        let repeat_ends = saved.iter().filter_map(|block| Some((*block, self.repeat_end(*block, is_own)?))).collect();
+        let repeats = self.repeats(&saved, last_packed);
+        Some(Effect { module: self.call.module, ends, kept, kept_until, at, repeats, repeat_ends })
+    }
+
+    fn freed(&self, block: BlockId) -> EventId {
+        self.trace.blocks.free_requested[block.0 as usize]
+    }
+
+    /// The event after which forward frees a block that the call saves: neither the program nor another module's part of
+    /// the graph refers to it.
+    fn end(&self, block: BlockId, is_own: impl Fn(&Save) -> bool) -> Option<EventId> {
+        let others = self.references.saves_of(block).filter(|save| !is_own(save)).map(|save| save.released);
+        let positions = others.chain([self.references.end_of(block)]);
+        let last = positions.collect::<Option<Vec<u64>>>().and_then(|all| all.into_iter().max());
+        let freed = self.freed(block).index().and_then(|row| row.checked_sub(1)).map(EventId::from_index);
+        // Without a position, it ends as recorded.
+        match last.and_then(|position| self.references.event_before(position)) {
+            Some(event) => Some(freed.map_or(event, |freed| event.min(freed))),
+            None => freed,
+        }
+    }
+
+    /// The event after which backward frees the copy of a saved block, if that is earlier than the original.
+    fn repeat_end(&self, block: BlockId, is_own: impl Fn(&Save) -> bool) -> Option<EventId> {
+        let own = self.references.saves_of(block).filter(|save| is_own(save));
+        let ends: Option<Vec<u64>> = own.map(|save| save.dropped.or(save.released)).collect();
+        let event = self.references.event_before(ends?.into_iter().max()?)?;
+        Some(event).filter(|event| event.0 + 1 < self.freed(block).0)
+    }
+
+    /// The allocations and frees of the recomputation, which ends as soon as everything is saved again.
+    fn repeats(&self, saved: &[BlockId], last_packed: u64) -> Vec<Repeat> {
+        let end = self.references.event_before(last_packed).unwrap_or_default();
+        let mut repeats = Vec::new();
+        let mut open: Vec<BlockId> = Vec::new();
+        let rows = self.call.first.0 as usize..(self.call.last.0 as usize + 1).min(end.0 as usize + 1);
+        for row in rows.filter(|row| self.trace.events.device[*row] == self.device) {
+            let Subject::Block(block) = self.trace.subject(EventId::from_index(row)) else { continue };
+            if self.call.blocks.binary_search(&block).is_err() {
+                continue;
+            }
+            match self.trace.events.kind[row] {
+                EventKind::Alloc => {
+                    repeats.push(Repeat::Alloc(block));
+                    if saved.binary_search(&block).is_err() {
+                        open.push(block);
+                    }
+                }
+                EventKind::FreeRequested => {
+                    if let Some(index) = open.iter().position(|other| *other == block) {
+                        open.remove(index);
+                        repeats.push(Repeat::Free(block));
+                    }
+                }
+                _ => {}
+            }
+        }
+        repeats.extend(open.into_iter().map(Repeat::Free));
+        repeats
+    }
+}

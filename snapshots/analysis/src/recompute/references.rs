@@ -1,0 +1,244 @@
+//! The references to the blocks of a device, where the program recorded them, by position.
+//!
+//! Only the first steps are followed. Their facts hold for each other step that allocates the same in forward and backward.
+
+use std::collections::{BTreeMap, HashMap};
+
+use highwater_snapshots::event::EventKind;
+use highwater_snapshots::references::{ATTRIBUTE, References as BlockReferences};
+use highwater_snapshots::trace::{Owner, Subject};
+use highwater_snapshots::{BlockId, DeviceId, EventId, Phase, ScopeId, Trace};
+
+use super::calls::Call;
+use super::members::modules;
+
+/// The references of a device. A position is a number of allocations since the recording began.
+#[derive(Clone, Debug)]
+pub(super) struct References {
+    allocs: Vec<EventId>,
+    /// The positions that are followed: forward and backward of each step.
+    windows: Vec<(u64, u64)>,
+    /// In the order of `packed`.
+    saves: Vec<Save>,
+    /// The indexes of `saves` of each block.
+    of_blocks: HashMap<BlockId, Vec<usize>>,
+    /// From when on only the graph refers to a block.
+    ends: HashMap<BlockId, u64>,
+    /// The blocks that a module is called with at a position.
+    inputs: HashMap<(u64, ScopeId), Vec<BlockId>>,
+}
+
+/// A node of the autograd graph that saves a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Save {
+    pub(super) block: BlockId,
+    /// The module that made the node.
+    pub(super) module: ScopeId,
+    pub(super) packed: u64,
+    pub(super) unpacked: Option<u64>,
+    /// When the node needs the block no more.
+    pub(super) dropped: Option<u64>,
+    /// When the graph's reference ends.
+    pub(super) released: Option<u64>,
+}
+
+/// Returns whether `trace` has references.
+pub(super) fn are_recorded(trace: &Trace) -> bool {
+    let name = trace.tables.strings.iter().position(|text| text == ATTRIBUTE);
+    name.is_some_and(|name| trace.attributes.iter().any(|fact| fact.name.0 as usize == name))
+}
+
+impl References {
+    /// Collects the references on `device`; `None` if none are recorded.
+    pub(super) fn of(trace: &Trace, device: DeviceId) -> Option<Self> {
+        let name = trace.tables.strings.iter().position(|text| text == ATTRIBUTE)? as u32;
+        let is_alloc = |id: &EventId| {
+            trace.events.kind[id.0 as usize] == EventKind::Alloc && trace.events.device[id.0 as usize] == device
+        };
+        let allocs = trace.events.ids().filter(is_alloc).collect();
+        let mut all = Self {
+            allocs,
+            windows: Vec::new(),
+            saves: Vec::new(),
+            of_blocks: HashMap::new(),
+            ends: HashMap::new(),
+            inputs: HashMap::new(),
+        };
+        let scopes: HashMap<String, ScopeId> = modules(trace).into_iter().map(|(scope, path)| (path, scope)).collect();
+        for fact in trace.attributes.iter().filter(|fact| fact.name.0 == name) {
+            let block = match fact.owner {
+                Owner::Event(event) => match trace.subject(event) {
+                    Subject::Block(block) => block,
+                    _ => continue,
+                },
+                Owner::Block(block) => block,
+                Owner::Segment(_) => continue,
+            };
+            let Ok(references) = trace.tables.string(fact.value).parse() else { continue };
+            if trace.blocks.device[block.0 as usize] == device {
+                all.add(trace, block, &references, &scopes);
+            }
+        }
+        all.follow_other_steps(trace);
+        all.index();
+        (!all.saves.is_empty()).then_some(all)
+    }
+
+    fn add(&mut self, trace: &Trace, block: BlockId, references: &BlockReferences, scopes: &HashMap<String, ScopeId>) {
+        let own = self.position_of(trace, block);
+        let scope_of = |path: &String| scopes.get(path).copied().unwrap_or(ScopeId::NONE);
+        if let Some(end) = references.end {
+            self.ends.insert(block, own + end);
+        }
+        for (position, path) in &references.inputs {
+            self.inputs.entry((own + position, scope_of(path))).or_default().push(block);
+        }
+        self.saves.extend(references.saved.iter().map(|saved| Save {
+            block,
+            module: scope_of(&saved.module),
+            packed: own + saved.packed,
+            unpacked: saved.unpacked.map(|position| own + position),
+            dropped: saved.dropped.map(|position| own + position),
+            released: saved.released.map(|position| own + position),
+        }));
+    }
+
+    fn index(&mut self) {
+        self.saves.sort_by_key(|save| save.packed);
+        for (index, save) in self.saves.iter().enumerate() {
+            self.of_blocks.entry(save.block).or_default().push(index);
+        }
+    }
+
+    /// Copies the facts of the last followed step to the others that allocate the same.
+    fn follow_other_steps(&mut self, trace: &Trace) {
+        let windows = windows(trace, |event| self.allocs.partition_point(|alloc| *alloc < event) as u64);
+        let is_followed =
+            |(first, last): &(u64, u64)| self.saves.iter().any(|save| (*first..=*last).contains(&save.packed));
+        let (followed, others): (Vec<_>, Vec<_>) = windows.into_iter().partition(is_followed);
+        self.windows.clone_from(&followed);
+        let Some((first, last)) = followed.last().copied() else { return };
+        let before = followed.iter().rev().nth(1).map_or(0, |window| window.1);
+        let key = |position: u64| {
+            let block = self.block_at(trace, position)?;
+            Some((trace.blocks.requested[block.0 as usize], trace.blocks.scope[block.0 as usize]))
+        };
+        let is_equal = |other: &(u64, u64)| {
+            other.1 - other.0 == last - first && (0..last - first).all(|at| key(first + at) == key(other.0 + at))
+        };
+        let equal: Vec<(u64, u64)> = others.into_iter().filter(is_equal).collect();
+        let is_inside = |position: &u64| (first..=last).contains(position);
+        let saves: Vec<Save> = self.saves.iter().filter(|save| is_inside(&save.packed)).copied().collect();
+        let ends: Vec<(BlockId, u64)> =
+            self.ends.iter().filter(|(_, end)| is_inside(end)).map(|(block, end)| (*block, *end)).collect();
+        let inputs = self.inputs.iter().filter(|((position, _), _)| is_inside(position));
+        let inputs: Vec<((u64, ScopeId), Vec<BlockId>)> = inputs.map(|(key, blocks)| (*key, blocks.clone())).collect();
+        for window in equal {
+            let moved = |position: u64| position + window.0 - first;
+            let is_live = |block: BlockId, position: u64| {
+                let before = self.allocs.get((position as usize).saturating_sub(1));
+                before.is_none_or(|event| trace.blocks.free_requested[block.0 as usize] > *event)
+            };
+            // A batch is allocated right before forward.
+            let place = |block: BlockId| match self.position_of(trace, block) {
+                own if own > last => None,
+                own if own > before => {
+                    let copy = self.block_at(trace, (own + window.0).checked_sub(first + 1)?)?;
+                    let bytes = |block: BlockId| trace.blocks.requested[block.0 as usize];
+                    Some(copy)
+                        .filter(|copy| bytes(*copy) == bytes(block) && is_live(*copy, window.0))
+                        .or(Some(block).filter(|block| is_live(*block, window.0)))
+                }
+                _ => Some(block).filter(|block| is_live(*block, window.0)),
+            };
+            let copies = saves.iter().filter_map(|save| {
+                let copy = Save {
+                    block: place(save.block)?,
+                    module: save.module,
+                    packed: moved(save.packed),
+                    unpacked: save.unpacked.map(moved),
+                    dropped: save.dropped.map(moved),
+                    released: save.released.map(moved),
+                };
+                is_live(copy.block, copy.packed).then_some(copy)
+            });
+            let copies: Vec<Save> = copies.collect();
+            let of_inputs = inputs.iter().map(|((position, module), blocks)| {
+                ((moved(*position), *module), blocks.iter().filter_map(|block| place(*block)).collect::<Vec<_>>())
+            });
+            let of_inputs: Vec<_> = of_inputs.collect();
+            // A block from before the step may end once only.
+            let of_ends =
+                ends.iter().filter_map(|(block, end)| Some((place(*block).filter(|copy| copy != block)?, moved(*end))));
+            let of_ends: Vec<(BlockId, u64)> = of_ends.collect();
+            self.saves.extend(copies);
+            self.inputs.extend(of_inputs);
+            self.ends.extend(of_ends);
+            self.windows.push(window);
+        }
+    }
+
+    /// The number of allocations up to that of `block`, itself included; 0 for the baseline.
+    fn position_of(&self, trace: &Trace, block: BlockId) -> u64 {
+        let alloc = trace.blocks.alloc[block.0 as usize];
+        if alloc.is_some() { self.allocs.partition_point(|other| *other <= alloc) as u64 } else { 0 }
+    }
+
+    /// The block that is allocated next after `position`.
+    fn block_at(&self, trace: &Trace, position: u64) -> Option<BlockId> {
+        match trace.subject(*self.allocs.get(position as usize)?) {
+            Subject::Block(block) => Some(block),
+            _ => None,
+        }
+    }
+
+    /// The positions right before the first allocation of `call` and right after its last; `None` if it is not followed.
+    pub(super) fn positions(&self, call: &Call) -> Option<(u64, u64)> {
+        let first = self.allocs.partition_point(|alloc| *alloc < call.first) as u64;
+        let last = self.allocs.partition_point(|alloc| *alloc <= call.last) as u64;
+        let is_followed = |(start, end): &(u64, u64)| *start <= first && last <= *end;
+        self.windows.iter().any(is_followed).then_some((first, last))
+    }
+
+    /// The saves between two positions.
+    pub(super) fn saves_between(&self, first: u64, last: u64) -> &[Save] {
+        let row_of = |position: u64| self.saves.partition_point(|save| save.packed < position);
+        &self.saves[row_of(first)..row_of(last + 1)]
+    }
+
+    /// The saves of `block`.
+    pub(super) fn saves_of(&self, block: BlockId) -> impl Iterator<Item = &Save> {
+        self.of_blocks.get(&block).into_iter().flatten().map(|index| &self.saves[*index])
+    }
+
+    /// From when on only the graph refers to `block`.
+    pub(super) fn end_of(&self, block: BlockId) -> Option<u64> {
+        self.ends.get(&block).copied()
+    }
+
+    /// The blocks that `module` is called with at `position`.
+    pub(super) fn inputs(&self, module: ScopeId, position: u64) -> &[BlockId] {
+        self.inputs.get(&(position, module)).map_or(&[], Vec::as_slice)
+    }
+
+    /// The last allocation before `position`: what ends there is freed right after it.
+    pub(super) fn event_before(&self, position: u64) -> Option<EventId> {
+        self.allocs.get((position as usize).checked_sub(1)?).copied()
+    }
+
+    /// The first allocation after `position`.
+    pub(super) fn event_after(&self, position: u64) -> Option<EventId> {
+        self.allocs.get(position as usize).copied()
+    }
+}
+
+/// The positions from the first allocation of forward to the last of backward, of each step.
+fn windows(trace: &Trace, position_at: impl Fn(EventId) -> u64) -> Vec<(u64, u64)> {
+    let mut steps: BTreeMap<Option<u32>, (u64, u64)> = BTreeMap::new();
+    for span in trace.spans.rows().iter().filter(|span| matches!(span.phase, Phase::Forward | Phase::Backward)) {
+        let (first, last) = (position_at(span.first), position_at(span.end));
+        let window = steps.entry(span.step).or_insert((first, last));
+        *window = (window.0.min(first), window.1.max(last));
+    }
+    steps.into_values().filter(|(first, last)| first < last).collect()
+}

@@ -1,0 +1,234 @@
+//! Attaches the references that the Python package followed to their blocks, as [attributes](ATTRIBUTE).
+//!
+//! The package gives a block's address at a position, which is the number of allocations on the device so far. The number
+//! at the end of the recording is known, so the last allocation of the trace has that position.
+
+use std::collections::BTreeMap;
+
+use hashbrown::HashMap;
+
+use super::super::raw::RunFacts;
+use super::names::Names;
+use super::run::full_ring;
+use highwater_snapshots::error::Problem;
+use highwater_snapshots::event::EventKind;
+use highwater_snapshots::ids::{BlockId, DeviceId, EventId};
+use highwater_snapshots::references::{ATTRIBUTE, References, Saved};
+use highwater_snapshots::trace::{Attribute, Owner, Subject, Trace};
+
+/// Adds the references in `run` to the blocks of `trace`.
+pub(super) fn add_references(trace: &mut Trace, run: &RunFacts, names: &mut Names) {
+    let text = run.value("references").unwrap_or_default();
+    if text.is_empty() {
+        return;
+    }
+    let mut found: BTreeMap<BlockId, References> = BTreeMap::new();
+    let mut devices: HashMap<u16, Option<Positions>> = HashMap::new();
+    let mut unknown = 0_u64;
+    for line in text.lines() {
+        let added = Line::read(line).and_then(|line| {
+            let positions = devices.entry(line.device).or_insert_with(|| {
+                let total = run.number(&format!("device.{}.allocations", line.device))?;
+                Some(Positions::of(trace, DeviceId(line.device), total))
+            });
+            line.add(positions.as_ref()?, trace, &mut found)
+        });
+        unknown += u64::from(added.is_none());
+    }
+    // A part of the facts would mislead.
+    if unknown > 0 {
+        // A full ring has lost them, which it reports itself; otherwise the program has reset its counters.
+        if !trace.devices.iter().any(|facts| full_ring(run, facts.device, trace.events.len()).is_some()) {
+            let what = format!(
+                "{unknown} references to tensors are in no block of the snapshot, so none are used: predictions for \
+                 recomputed modules are less exact"
+            );
+            trace.problems.push(Problem::new(what));
+        }
+        return;
+    }
+    let name = names.id(&mut trace.tables.strings, ATTRIBUTE);
+    for (block, references) in found {
+        let alloc = trace.blocks.alloc[block.0 as usize];
+        let owner = if alloc.is_some() { Owner::Event(alloc) } else { Owner::Block(block) };
+        let value = names.id(&mut trace.tables.strings, &references.to_string());
+        trace.attributes.push(Attribute { owner, name, value });
+    }
+    trace.attributes.sort_by_key(|attribute| attribute.owner);
+}
+
+/// The positions of a device's events.
+struct Positions {
+    /// The allocations, in order.
+    allocs: Vec<EventId>,
+    /// The position of the recording's beginning.
+    first: u64,
+    by_address: HashMap<u64, Vec<BlockId>>,
+}
+
+impl Positions {
+    /// `total` is the position of the recording's end.
+    fn of(trace: &Trace, device: DeviceId, total: u64) -> Self {
+        let is_alloc = |row: &usize| trace.events.kind[*row] == EventKind::Alloc && trace.events.device[*row] == device;
+        let allocs: Vec<EventId> = (0..trace.events.len()).filter(is_alloc).map(EventId::from_index).collect();
+        let mut by_address: HashMap<u64, Vec<BlockId>> = HashMap::new();
+        for block in trace.blocks.ids().filter(|block| trace.blocks.device[block.0 as usize] == device) {
+            by_address.entry(trace.blocks.address[block.0 as usize]).or_default().push(block);
+        }
+        let first = total.saturating_sub(allocs.len() as u64);
+        Self { allocs, first, by_address }
+    }
+
+    /// The number of allocations in the recording before `position`; `None` if that is not part of it.
+    fn recorded(&self, position: u64) -> Option<u64> {
+        position.checked_sub(self.first).filter(|count| *count <= self.allocs.len() as u64)
+    }
+
+    /// The block of `bytes` that is live at `address`, `count` allocations after the beginning, and the number of
+    /// allocations up to its own.
+    fn block(&self, trace: &Trace, count: u64, address: u64, bytes: u64) -> Option<(BlockId, u64)> {
+        let before = count.checked_sub(1).map(|last| self.allocs[last as usize]);
+        let blocks = &trace.blocks;
+        let is_made = |alloc: EventId| !alloc.is_some() || before.is_some_and(|last| alloc <= last);
+        let found = self.by_address.get(&address)?.iter().rev().find(|block| is_made(blocks.alloc[block.0 as usize]));
+        let block = *found.filter(|block| bytes <= blocks.allocated[block.0 as usize])?;
+        let alloc = blocks.alloc[block.0 as usize];
+        let own = if alloc.is_some() { self.allocs.partition_point(|other| *other <= alloc) as u64 } else { 0 };
+        Some((block, own))
+    }
+}
+
+impl Positions {
+    /// The position before the last allocations of `reduced` bytes each between two positions: gradients that a node
+    /// reduces once it needs nothing more. `None` if there are none.
+    fn before_reduction(&self, trace: &Trace, reduced: &str, from: Option<u64>, to: Option<u64>) -> Option<u64> {
+        let (from, mut position) = (from?, to?);
+        let is_of = |position: u64, bytes: u64| match trace.subject(self.allocs[position as usize - 1]) {
+            Subject::Block(block) => trace.blocks.requested[block.0 as usize] == bytes,
+            _ => false,
+        };
+        for bytes in reduced.rsplit(',') {
+            let bytes = bytes.parse().ok()?;
+            position = (from + 1..=position).rev().find(|position| is_of(*position, bytes))? - 1;
+        }
+        Some(position)
+    }
+}
+
+/// A line of the package's text.
+struct Line<'a> {
+    kind: &'a str,
+    device: u16,
+    address: u64,
+    bytes: u64,
+    rest: &'a str,
+}
+
+impl<'a> Line<'a> {
+    fn read(line: &'a str) -> Option<Self> {
+        let mut parts = line.splitn(5, ' ');
+        let kind = parts.next()?;
+        let device = parts.next()?.parse().ok()?;
+        let [address, bytes] = [parts.next()?.parse().ok()?, parts.next()?.parse().ok()?];
+        Some(Self { kind, device, address, bytes, rest: parts.next()? })
+    }
+
+    fn add(self, positions: &Positions, trace: &Trace, found: &mut BTreeMap<BlockId, References>) -> Option<()> {
+        let fields = match self.kind {
+            "saved" => 5,
+            "input" => 2,
+            _ => 1,
+        };
+        let mut parts = self.rest.splitn(fields, ' ');
+        // The address is that of the block at the first position.
+        let first = positions.recorded(parts.next()?.parse().ok()?)?;
+        let (block, own) = positions.block(trace, first, self.address, self.bytes)?;
+        let later = |parts: &mut std::str::SplitN<'_, char>| match parts.next()? {
+            "-" => Some(None),
+            text => Some(Some(positions.recorded(text.parse().ok()?)?)),
+        };
+        let packed = first.checked_sub(own)?;
+        let references = found.entry(block).or_default();
+        match self.kind {
+            "end" => references.end = Some(packed),
+            "input" => references.inputs.push((packed, parts.next()?.to_owned())),
+            "saved" => {
+                let unpacked = later(&mut parts)?;
+                let reduced = parts.next()?;
+                let released = later(&mut parts)?;
+                let dropped = positions.before_reduction(trace, reduced, unpacked, released);
+                let module = parts.next()?.to_owned();
+                let [unpacked, dropped, released] =
+                    [unpacked, dropped, released].map(|position| position.and_then(|count| count.checked_sub(own)));
+                references.saved.push(Saved { packed, unpacked, dropped, released, module });
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample::Sample;
+    use super::*;
+
+    /// Two blocks, of which the second has the address of the first; the program had made 40 allocations before.
+    fn sample(references: &str) -> Trace {
+        let address = 0x1000_0000;
+        let mut sample = Sample::of(&[
+            ("alloc", address, 512),
+            ("free_requested", address, 512),
+            ("free_completed", address, 512),
+            ("alloc", address, 512),
+            ("alloc", address + 512, 1024),
+            ("alloc", address + 2048, 64),
+        ]);
+        sample.intake.run_value("device.0.allocations", "44");
+        sample.intake.run_value("references", references);
+        sample.assemble()
+    }
+
+    fn attributes(trace: &Trace) -> Vec<(u32, &str)> {
+        let named = trace.attributes.iter().filter(|fact| trace.tables.string(fact.name) == ATTRIBUTE);
+        named
+            .map(|fact| match fact.owner {
+                Owner::Event(event) => (event.0, trace.tables.string(fact.value)),
+                _ => panic!("{fact:?} is of no event"),
+            })
+            .collect()
+    }
+
+    fn problem(trace: &Trace) -> Option<String> {
+        trace
+            .problems
+            .iter()
+            .map(ToString::to_string)
+            .find(|text| text.contains("references to tensors are in no block"))
+    }
+
+    #[test]
+    fn references_are_those_of_the_block_that_was_live_at_the_address() {
+        let trace = sample(
+            "input 0 268435456 512 41 blocks.0\nend 0 268435456 500 43\nsaved 0 268435456 512 42 42 64 44 blocks.1",
+        );
+        let expected = [(0, "input 0 blocks.0"), (3, "end 1\nsaved 0 0 1 2 blocks.1")];
+        assert_eq!(
+            attributes(&trace),
+            expected,
+            "what needs no more is dropped before the reduced gradient of 64 bytes"
+        );
+        assert!(problem(&trace).is_none());
+    }
+
+    #[test]
+    fn references_that_fit_no_block_are_reported_and_none_is_used() {
+        for wrong in
+            ["end 0 268435456 512 45", "end 0 7 512 43", "end 0 268435456 4096 43", "end 3 268435456 512 43", "x"]
+        {
+            let trace = sample(&format!("input 0 268435456 512 41 blocks.0\n{wrong}"));
+            assert!(attributes(&trace).is_empty(), "{wrong}");
+            assert!(problem(&trace).is_some_and(|text| text.starts_with("1 references")), "{wrong}");
+        }
+    }
+}

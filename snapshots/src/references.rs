@@ -1,0 +1,118 @@
+//! References to a block by the program and by the autograd graph, as recorded by the Python package.
+//!
+//! They are the attribute [`ATTRIBUTE`] of a block, one fact a line. Positions are numbers of allocations on the device
+//! after the block's own, so that they stay valid whatever else is recorded; of a baseline block, after the beginning of
+//! the recording.
+//!
+//! ```text
+//! end 4
+//! input 3 blocks.2.attn
+//! saved 4 219 221 224 blocks.2.attn.qkv
+//! ```
+
+use std::fmt;
+use std::str::FromStr;
+
+/// The name of the attribute.
+pub const ATTRIBUTE: &str = "references";
+
+/// The references to one block.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct References {
+    /// From here on, only the graph refers to the block. The last in forward counts.
+    pub end: Option<u64>,
+    /// Calls of modules with the block as an argument: where, and the path of the module.
+    pub inputs: Vec<(u64, String)>,
+    /// Nodes of the graph that save the block.
+    pub saved: Vec<Saved>,
+}
+
+/// A node of the autograd graph that saves a block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Saved {
+    /// When it is saved.
+    pub packed: u64,
+    /// When backward reads it.
+    pub unpacked: Option<u64>,
+    /// From when on the node does not need it any more, although the graph still refers to it.
+    pub dropped: Option<u64>,
+    /// When the graph's reference ends.
+    pub released: Option<u64>,
+    /// The path of the module that made the node.
+    pub module: String,
+}
+
+/// An optional position, which is `-` as text if there is none.
+struct Position(Option<u64>);
+
+impl fmt::Display for Position {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(position) => write!(out, "{position}"),
+            None => out.write_str("-"),
+        }
+    }
+}
+
+impl fmt::Display for References {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut lines: Vec<String> = self.end.iter().map(|position| format!("end {position}")).collect();
+        lines.extend(self.inputs.iter().map(|(position, module)| format!("input {position} {module}")));
+        lines.extend(self.saved.iter().map(|saved| {
+            let [unpacked, dropped, released] = [saved.unpacked, saved.dropped, saved.released].map(Position);
+            format!("saved {} {unpacked} {dropped} {released} {}", saved.packed, saved.module)
+        }));
+        out.write_str(&lines.join("\n"))
+    }
+}
+
+impl FromStr for References {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut references = Self::default();
+        for line in text.lines() {
+            references.add(line).ok_or_else(|| format!("cannot read the reference '{line}'"))?;
+        }
+        Ok(references)
+    }
+}
+
+impl References {
+    fn add(&mut self, line: &str) -> Option<()> {
+        let optional = |text: &str| if text == "-" { Some(None) } else { text.parse().ok().map(Some) };
+        match line.split_once(' ')? {
+            ("end", position) => self.end = Some(position.parse().ok()?),
+            ("input", rest) => {
+                let (position, module) = rest.split_once(' ')?;
+                self.inputs.push((position.parse().ok()?, module.to_owned()));
+            }
+            ("saved", rest) => {
+                let mut parts = rest.splitn(5, ' ');
+                let packed = parts.next()?.parse().ok()?;
+                let [unpacked, dropped, released] =
+                    [optional(parts.next()?)?, optional(parts.next()?)?, optional(parts.next()?)?];
+                let module = parts.next()?.to_owned();
+                self.saved.push(Saved { packed, unpacked, dropped, released, module });
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_reads_back_and_a_wrong_line_is_refused() {
+        let text = "end 4\ninput 3 blocks.2.attn\nsaved 4 219 - 224 blocks.2.attn.qkv\nsaved 5 - - - ";
+        let references: References = text.parse().unwrap();
+        assert_eq!(references.to_string(), text);
+        assert_eq!((references.end, references.saved[1].module.as_str()), (Some(4), ""));
+        for wrong in ["end", "end x", "input 3", "saved 1 2 3 4", "ended 1"] {
+            assert_eq!(wrong.parse::<References>(), Err(format!("cannot read the reference '{wrong}'")));
+        }
+    }
+}
