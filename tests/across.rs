@@ -1,5 +1,6 @@
 //! Tests across the crates: one binary, one module per subject.
 
+mod brute_force;
 mod crash;
 mod gate;
 mod gpu_scripts;

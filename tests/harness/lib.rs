@@ -1,8 +1,11 @@
 //! Code that the tests across crates share.
 
+pub mod brute_force;
 pub mod command;
 pub mod pytorch;
 pub mod pytorch_table;
+pub mod random_block;
+pub mod random_net;
 pub mod same_events;
 
 use std::path::PathBuf;

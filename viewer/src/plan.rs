@@ -3,6 +3,8 @@
 #[cfg(feature = "engine")]
 mod rerun;
 #[cfg(feature = "engine")]
+mod rust_program;
+#[cfg(feature = "engine")]
 mod maximize;
 
 use std::path::Path;
@@ -197,6 +199,9 @@ fn of_setup(
         let words = step.command(setup, arguments.budget - arguments.reserve);
         words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
     });
-    let paste = setup.map(|setup| plan_lines::rust(&setup, step.rule())).unwrap_or_default();
+    let paste = match setup {
+        Some(setup) => plan_lines::rust(&setup, &step.program(&setup).map_err(Failure::Usage)?),
+        None => Vec::new(),
+    };
     report(step, found, arguments, Proof::Rerun(step.steps()), command, paste, warnings)
 }

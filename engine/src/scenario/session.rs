@@ -51,6 +51,11 @@ impl Session {
         self.training.batch()
     }
 
+    /// Returns whether the loss is a mean over the batch, rather than a sum.
+    pub fn loss_is_mean(&self) -> bool {
+        self.training.loss_is_mean()
+    }
+
     /// Returns the device.
     pub fn device(&self) -> &Device {
         &self.device

@@ -86,6 +86,11 @@ impl Training {
         self.task.batch().map(|batch| batch.size)
     }
 
+    /// Returns whether the loss is a mean over the batch.
+    pub(crate) fn loss_is_mean(&self) -> bool {
+        self.task.batch().is_some_and(|batch| batch.loss == Reduction::Mean)
+    }
+
     /// Runs one step; returns the loss if it is read and the device has values.
     pub(crate) fn step(&mut self, number: u32, loss_is: LossIs) -> Result<Option<f64>> {
         scope::step(number);
@@ -112,7 +117,7 @@ impl Training {
     fn forward_and_backward(&self, loss_is: LossIs) -> Result<Option<f64>> {
         let _way = (!self.recomputes).then(no_recompute);
         let mut accumulation = Accumulation::new(u32::try_from(self.parts).unwrap_or(u32::MAX))?;
-        let is_mean = self.task.batch().is_some_and(|batch| batch.loss == Reduction::Mean);
+        let is_mean = self.loss_is_mean();
         let mut total = None;
         for part in MicroBatch::all(self.parts) {
             let loss = {

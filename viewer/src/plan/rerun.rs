@@ -31,6 +31,7 @@ pub(super) struct Rerun {
     name: String,
     options: Options,
     batch: Option<usize>,
+    loss_is_mean: bool,
     candidates: Vec<ScopePattern>,
     /// The modules that may be recomputed, each with the additional work of a step in which it is.
     modules: Vec<(String, u64)>,
@@ -59,10 +60,11 @@ impl Rerun {
         };
         let options = Options { device, capacity: None, uses: false, steps: options.steps.max(1), ..options };
         let session = Session::start(name, &Options { capacity: Some(UNLIMITED), ..options.clone() });
-        let batch = session.map_err(|error| error.to_string())?.batch();
-        let candidates = candidates.to_vec();
-        let mut step = Self { name: name.to_owned(), options, batch, candidates, modules: Vec::new() };
-        if scenario::all().iter().any(|info| info.name == name && info.options.contains(&"--checkpoint")) {
+        let session = session.map_err(|error| error.to_string())?;
+        let (batch, loss_is_mean) = (session.batch(), session.loss_is_mean());
+        let (name, candidates) = (name.to_owned(), candidates.to_vec());
+        let mut step = Self { name, options, batch, loss_is_mean, candidates, modules: Vec::new() };
+        if scenario::all().iter().any(|info| info.name == step.name && info.options.contains(&"--checkpoint")) {
             step.modules = step.priced()?;
         }
         Ok(step)
@@ -138,23 +140,28 @@ impl Rerun {
         Self::new(&self.name, options, &self.candidates)
     }
 
+    /// Returns the name of the scenario.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the options of the step as it is.
+    pub(super) fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Returns whether the loss is a mean over the batch.
+    pub(super) fn loss_is_mean(&self) -> bool {
+        self.loss_is_mean
+    }
+
     /// Returns the number of steps of a run.
     pub(super) fn steps(&self) -> u32 {
         self.options.steps
     }
 
-    /// Returns the name of the optimizer's rule in Rust.
-    pub(super) fn rule(&self) -> &'static str {
-        match self.optimizer() {
-            Some(OptimizerKind::Sgd) => "Sgd",
-            Some(OptimizerKind::Adam) => "Adam",
-            Some(OptimizerKind::AdamW8bit) => "AdamW8bit",
-            Some(OptimizerKind::AdamW) | None => "AdamW",
-        }
-    }
-
     /// Returns the optimizer; `None` if parameters are not updated.
-    fn optimizer(&self) -> Option<OptimizerKind> {
+    pub(super) fn optimizer(&self) -> Option<OptimizerKind> {
         self.options.optimizer.or_else(|| scenario::optimizer_of(&self.name))
     }
 
@@ -172,7 +179,8 @@ impl Rerun {
         words
     }
 
-    fn with(&self, setup: &Setup, capacity: Option<u64>) -> Options {
+    /// Returns the options of the step with `setup`.
+    pub(super) fn with(&self, setup: &Setup, capacity: Option<u64>) -> Options {
         let mut options = self.options.clone();
         options.capacity = Some(capacity.unwrap_or(UNLIMITED));
         if let Some(paths) = &setup.recomputed {

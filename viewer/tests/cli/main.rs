@@ -29,4 +29,6 @@ mod whatif;
 #[cfg(feature = "engine")]
 mod plan;
 #[cfg(feature = "engine")]
+mod pasted_lines;
+#[cfg(feature = "engine")]
 mod cuda;
