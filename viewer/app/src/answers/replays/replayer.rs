@@ -1,7 +1,7 @@
 //! Replays of a changed recording on a device of any size.
 
 use highwater_allocator::AllocConfig;
-use highwater_allocator::replay::{Answers, BlockOverride, Plan, TieBreak, recorded_config, replay};
+use highwater_allocator::replay::{Answers, BlockOverride, Plan, Replay, TieBreak, recorded_config, replay};
 use highwater_snapshots::trace::PINNED_DRIVER;
 use highwater_snapshots::{DeviceId, Trace};
 
@@ -47,32 +47,25 @@ impl Replayer {
         }
     }
 
-    /// Returns the recording `trace` without the blocks for which `is_removed` is true.
-    pub fn without(&self, trace: &Trace, is_removed: &[bool]) -> Trace {
+    /// Replays `trace` without the blocks for which `is_removed` is true.
+    pub fn without(&self, trace: &Trace, is_removed: &[bool]) -> Replay {
         let overrides: Vec<BlockOverride> = is_removed
             .iter()
             .map(|is_removed| BlockOverride { is_removed: *is_removed, ..BlockOverride::default() })
             .collect();
-        replay(trace, &self.plan(self.config.clone(), None, Some(&overrides))).trace
+        replay(trace, &self.plan(self.config.clone(), None, Some(&overrides)))
     }
 
-    /// Replays `trace`, which was made of the recording, with further `settings` on a device of `capacity` bytes. Returns
-    /// whether every request succeeded, and the replayed recording.
+    /// Replays `trace`, which was made of the recording, with further `settings` on a device of `capacity` bytes.
     ///
     /// # Errors
     ///
     /// Returns what is wrong with the settings.
-    pub fn replay(
-        &self,
-        trace: &Trace,
-        settings: Option<&str>,
-        capacity: Option<u64>,
-    ) -> Result<(bool, Trace), String> {
+    pub fn replay(&self, trace: &Trace, settings: Option<&str>, capacity: Option<u64>) -> Result<Replay, String> {
         let config = match settings {
             Some(settings) => changed_config(&self.config, settings)?,
             None => self.config.clone(),
         };
-        let replayed = replay(trace, &self.plan(config, capacity, None));
-        Ok((replayed.death.is_none(), replayed.trace))
+        Ok(replay(trace, &self.plan(config, capacity, None)))
     }
 }

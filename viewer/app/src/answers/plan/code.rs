@@ -1,7 +1,9 @@
 //! The lines to paste that apply a plan: for PyTorch, and for this project's engine.
 
-use highwater_app::answers::plan::{Change, Setup};
 use highwater_snapshots::scope_pattern::ScopePattern;
+
+use super::change::Change;
+use super::step::Setup;
 
 /// Returns the lines of Python and of a shell that apply `setup` to a program whose allocator has the settings `recorded`.
 pub fn python(setup: &Setup, recorded: &str) -> Vec<String> {
