@@ -10,6 +10,7 @@ pub mod segments;
 pub mod statistics;
 pub mod moment;
 pub mod explain;
+pub mod predicted;
 pub mod whatif;
 pub mod ranks;
 pub mod fleet;
