@@ -26,12 +26,12 @@ pub(super) fn default_budget(context: &ViewContext<'_>) -> (u64, &'static str) {
     let peak = allocated.max(reserved);
     let nearly_all = |of: u64| of / NEAR[1] * NEAR[0];
     if capacity > 0 && (final_oom(trace).is_some() || peak >= nearly_all(capacity)) {
-        return (capacity, "The device's memory.");
+        return (capacity, "the device's memory");
     }
     let sizes = DEVICE_SIZES.iter().filter_map(|(size, _)| parse_bytes(size).ok());
     match sizes.filter(|size| (peak / 2..peak).contains(size)).max() {
-        Some(size) => (size, "The largest common device below the recorded peak."),
-        None => (whole_mebibytes(nearly_all(peak)).max(1), "Nine tenths of the recorded peak."),
+        Some(size) => (size, "the largest common device below the recorded peak"),
+        None => (whole_mebibytes(nearly_all(peak)).max(1), "nine tenths of the recorded peak"),
     }
 }
 

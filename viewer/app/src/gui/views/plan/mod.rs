@@ -239,7 +239,7 @@ impl PlanView {
         });
         self.form.mistake_ui(ui);
         if let Some(from) = self.from {
-            ui.weak(format!("Suggested: {} {from}", format_required_bytes(self.budget.bytes)));
+            ui.weak(format!("Suggested: {}, {from}.", format_required_bytes(self.budget.bytes)));
         }
         if let Some(budget) = entered.inner.filter(|budget| *budget != self.budget) {
             self.set_budget(ui.ctx(), context, budget);

@@ -4,6 +4,7 @@ use eframe::egui::{Grid, Ui, vec2};
 use highwater_snapshots::units::format_bytes;
 
 use super::job::Chosen;
+use super::switches::{name_ui, name_width};
 use crate::answers::plan::{Search, Setup, name};
 use crate::figures::planned::{Proof, costs, shares};
 use crate::gui::widgets::table::{Column, csv};
@@ -14,13 +15,15 @@ pub(super) fn others_ui(ui: &mut Ui, search: &Search, now: &Setup) -> Option<Set
         return None;
     }
     let mut picked = None;
+    let width = name_width(ui);
     Grid::new("plans").num_columns(4).spacing(vec2(12.0, 3.0)).striped(true).show(ui, |ui| {
         for name in ["Plans", "Costs", "Requested", "Reserved"] {
             ui.weak(name);
         }
         ui.end_row();
         for plan in &search.plans {
-            if ui.radio(plan.setup == *now, name(&plan.setup)).clicked() {
+            let is_shown = plan.setup == *now;
+            if name_ui(ui, width, |ui| ui.radio(is_shown, name(&plan.setup)).clicked()) {
                 picked = Some(plan.setup.clone());
             }
             ui.label(costs(Proof::Replayed, plan.class, shares(search, plan)));

@@ -11,6 +11,10 @@ use crate::figures::planned::{Proof, costs};
 
 /// Least width at which the phase of the peak is shown, in points.
 const ROOM_FOR_PLACE: f32 = 560.0;
+/// Share of the width that the names take, and their least width in points.
+const NAME_SHARE: f32 = 0.28;
+/// See [`NAME_SHARE`].
+const NAME_LEAST: f32 = 112.0;
 
 /// The changes, each on or off.
 #[derive(Clone, Debug, Default)]
@@ -63,43 +67,41 @@ impl Switches {
         let mut is_switched = false;
         let has_place = ui.available_width() >= ROOM_FOR_PLACE;
         let columns = if has_place { 5 } else { 4 };
+        let width = name_width(ui);
         let mut lines = chosen.map(|chosen| chosen.lines.iter());
         // The lines are those of the changes that are on, in the same order.
         let mut next = |is_on: bool| lines.as_mut().filter(|_| is_on).and_then(Iterator::next);
         Grid::new("changes").num_columns(columns).spacing(vec2(12.0, 3.0)).striped(true).show(ui, |ui| {
-            for name in ["Change", "Costs", "Requested then", "Reserved", "Peak in"].into_iter().take(columns) {
+            for name in ["Change", "Costs", "Requested", "Reserved", "Peak in"].into_iter().take(columns) {
                 ui.weak(name);
             }
             ui.end_row();
             for (change, is_on) in &mut self.changes {
                 let line = next(*is_on);
-                is_switched |= ui.checkbox(is_on, change.name()).changed();
+                is_switched |= name_ui(ui, width, |ui| ui.checkbox(is_on, change.name()).changed());
                 figures_ui(ui, *is_on, line, has_place);
             }
             if !self.modules.is_empty() {
                 let on = self.modules.iter().filter(|(_, is_on)| *is_on).count();
                 let line = next(on > 0);
                 let mut is_on = on == self.modules.len();
-                ui.vertical(|ui| {
-                    let is_some = on > 0 && !is_on;
-                    let set = ui.add(Checkbox::new(&mut is_on, &self.recomputed).indeterminate(is_some));
-                    if set.changed() {
-                        is_switched = true;
-                        self.modules.iter_mut().for_each(|(_, module)| *module = is_on);
-                    }
-                    let words = if self.is_open { "Hide single modules" } else { "Single modules" };
-                    let open = ui.small_button(words).on_hover_text("Leave single modules out.");
-                    open.widget_info(|| WidgetInfo::labeled(Role::Button, true, words));
-                    self.is_open ^= open.clicked();
-                });
+                let is_some = on > 0 && !is_on;
+                let set = Checkbox::new(&mut is_on, &self.recomputed).indeterminate(is_some);
+                if name_ui(ui, width, |ui| ui.add(set).changed()) {
+                    is_switched = true;
+                    self.modules.iter_mut().for_each(|(_, module)| *module = is_on);
+                }
                 figures_ui(ui, on > 0, line, has_place);
+                let words = if self.is_open { "Hide single modules" } else { "Single modules" };
+                self.is_open ^= ui.small_button(words).on_hover_text("Leave single modules out.").clicked();
+                ui.end_row();
                 if self.is_open {
                     is_switched |= self.modules_ui(ui, shares, columns);
                 }
             }
             if let Some((settings, is_on)) = &mut self.settings {
                 let line = next(*is_on);
-                is_switched |= ui.checkbox(is_on, settings.as_str()).changed();
+                is_switched |= name_ui(ui, width, |ui| ui.checkbox(is_on, settings.as_str()).changed());
                 figures_ui(ui, *is_on, line, has_place);
             }
         });
@@ -128,6 +130,20 @@ impl Switches {
         }
         is_switched
     }
+}
+
+/// Width of the column of names, in points: names of many modules are long, and wrap.
+pub(super) fn name_width(ui: &Ui) -> f32 {
+    (ui.available_width() * NAME_SHARE).max(NAME_LEAST)
+}
+
+/// Shows a cell of `width` points, in which a long name wraps.
+pub(super) fn name_ui<R>(ui: &mut Ui, width: f32, show: impl FnOnce(&mut Ui) -> R) -> R {
+    ui.vertical(|ui| {
+        ui.set_width(width);
+        show(ui)
+    })
+    .inner
 }
 
 /// The cells of a change after its switch.
