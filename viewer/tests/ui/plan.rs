@@ -6,12 +6,11 @@ use egui_kittest::Harness;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use highwater::args::{Arguments, Command as Subcommand};
 use highwater::cli::output::page::Page;
-use highwater_app::command::Command;
 use highwater_app::gui::App;
 use highwater_snapshots::format::write_trace;
 use highwater_snapshots::text::trace_from_text;
 
-use super::harness::{chord, harness, run, settle};
+use super::harness::{chord, harness, settle};
 
 /// Three modules, each of which saves 128 MiB for backward, and an optimizer with a temporary of 640 MiB.
 const STEP: &str = "
@@ -118,6 +117,8 @@ fn the_keyboard_alone_switches_a_change_off() {
     settle(&mut harness);
     assert_ne!(switch(&harness), before);
     harness.get_by_label_contains("Does not fit in 400 MiB with net.");
-    run(&mut harness, Command::ShowPlan);
-    assert!(harness.query_by_label_contains("Does not fit").is_none(), "its command hides it again");
+    harness.get_by_role_and_label(Role::TextInput, "Budget").focus();
+    harness.run_steps(1);
+    chord(&mut harness, Modifiers::COMMAND, Key::B);
+    assert!(harness.query_by_label_contains("Does not fit").is_none(), "its key hides it again");
 }
