@@ -8,11 +8,16 @@ mod rust_program;
 mod maximize;
 
 use std::path::Path;
+use std::sync::Arc;
 
+#[cfg(feature = "engine")]
 use highwater_analysis::final_oom::final_oom;
 #[cfg(feature = "engine")]
 use highwater_analysis::{Metric, Series};
-use highwater_app::answers::plan::{Allowance, Plan, Query, Recorded, Search, TrainingStep, plan_with, search};
+use highwater_app::answers::plan::{
+    Allowance, Plan, Query, Recorded, Search, TrainingStep, plan_with, search, warnings,
+};
+use highwater_app::figures::planned::{Budget, Proof};
 use highwater_snapshots::units::{format_bytes, format_required_bytes};
 
 #[cfg(feature = "engine")]
@@ -26,10 +31,9 @@ use crate::cli::output::outcome::{Failure, Status};
 use crate::cli::output::page::Page;
 #[cfg(feature = "engine")]
 use crate::cli::output::shell::quoted;
-use crate::cli::plan::{PlanContext, PlanReport, Proof};
-use crate::cli::plan_lines;
+use crate::cli::plan::{PlanContext, PlanReport};
 #[cfg(feature = "engine")]
-use highwater_app::answers::plan::{Forbidden, Setup};
+use highwater_app::answers::plan::{Forbidden, Setup, rust};
 
 /// Searches a plan and prints it.
 pub fn run(arguments: &PlanArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
@@ -64,30 +68,12 @@ fn of_file(file: &Path, arguments: &PlanArguments) -> Result<PlanReport, Failure
         let text = "--maximize needs a step that can be run again with another size: a recording of `highwater record`";
         return Err(Failure::Usage(text.to_owned()));
     }
-    let mut warnings: Vec<String> = trace.trust.limits().into_iter().map(|text| format!("Trust: {text}.")).collect();
-    warnings.extend(trace.problems.iter().map(|problem| format!("Problem: {problem}")));
-    let routine = trace.routine_sentences();
-    warnings.extend((!routine.is_empty()).then(|| format!("Note: {}.", routine.join("; "))));
-    if trace.device_ids().len() > 1 {
-        warnings.push(format!("The plan is for device {}, which needs the most memory of several.", device.0));
-    }
-    if final_oom(&trace).is_some() {
-        warnings.push(
-            "The recording ends out of memory, so a plan is proven only up to there: the step may need more."
-                .to_owned(),
-        );
-    }
-    let step = Recorded::new(trace, device, &arguments.modules).map_err(Failure::Usage)?;
-    if !step.has_modules() {
-        warnings.push(
-            "No module can be recomputed, since the recording has no module paths: record with \
-             `highwater.record_memory_history` in Python, or with scopes in Rust."
-                .to_owned(),
-        );
-    }
+    let trace = Arc::new(trace);
+    let step = Recorded::new(Arc::clone(&trace), device, &arguments.modules).map_err(Failure::Usage)?;
     let found = searched(&step, arguments)?;
-    let paste = found.best().map(|plan| plan_lines::python(&plan.setup, &step.settings())).unwrap_or_default();
-    report(&step, found, arguments, Proof::Replayed(step.evidence()), None, paste, warnings)
+    let paste = found.best().map(|plan| step.code(&plan.setup)).unwrap_or_default();
+    let warnings = warnings(&trace, device, &step);
+    report(&step, found, arguments, Proof::Replayed, None, paste, warnings)
 }
 
 fn searched(step: &dyn TrainingStep, arguments: &PlanArguments) -> Result<Search, Failure> {
@@ -125,9 +111,9 @@ fn report(
     paste: Vec<String>,
     warnings: Vec<String>,
 ) -> Result<PlanReport, Failure> {
-    let PlanArguments { budget, reserve, .. } = *arguments;
+    let budget = Budget { bytes: arguments.budget, reserve: arguments.reserve };
     let possible = if found.plans.is_empty() { with_allowances(step, arguments)? } else { Vec::new() };
-    let context = PlanContext { budget, reserve, proof, command, paste, warnings, possible };
+    let context = PlanContext { budget, proof, command, paste, warnings, possible };
     PlanReport::of(step, found, context).map_err(Failure::Usage)
 }
 
@@ -200,7 +186,7 @@ fn of_setup(
         words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
     });
     let paste = match setup {
-        Some(setup) => plan_lines::rust(&setup, &step.program(&setup).map_err(Failure::Usage)?),
+        Some(setup) => rust(&setup, &step.program(&setup).map_err(Failure::Usage)?),
         None => Vec::new(),
     };
     report(step, found, arguments, Proof::Rerun(step.steps()), command, paste, warnings)

@@ -14,6 +14,7 @@ use highwater_app::files::destination::same;
 use highwater_app::files::is_stdin;
 use highwater_app::gui::surface::{Format, Paper, Sheet, SheetView, save_view};
 use highwater_app::gui::views::colouring::ColourBy;
+use highwater_app::gui::views::plan::PlanView;
 use highwater_app::gui::views::timeline::{Stacking, TimelineLook};
 use highwater_app::selection::{Axis, Pin, Selection, View};
 use highwater_app::session::Recording;
@@ -105,6 +106,9 @@ impl<'a> Drawing<'a> {
         for file in std::iter::once(&arguments.source.file).chain(&arguments.b) {
             check_destination(&arguments.out, file)?;
         }
+        if arguments.budget.is_some() && arguments.view != "plan" {
+            return Err(Failure::Usage("--budget: only --view plan has a budget".to_owned()));
+        }
         let content = if arguments.view == diff::VIEW {
             diff::content_of(arguments)?
         } else {
@@ -153,6 +157,9 @@ fn draw(
     let conditions = arguments.blocks.filter.stated().unwrap_or_default();
     let bar = spinner(format!("drawing {}", arguments.out.display()));
     let mut sheet = Sheet::new(Arc::clone(recording), selection, look, conditions).grouped_by(keys);
+    if let Some(budget) = arguments.budget {
+        sheet = sheet.planned_as(PlanView::for_budget(budget));
+    }
     let title = sheet.title(view);
     let written = save_view(&arguments.out, paper, &title, |ui| sheet.sheet_ui(ui, view));
     bar.finish_and_clear();

@@ -232,11 +232,15 @@ commands! {
     /// The explanation.
     ShowExplain = "Explain the peak",
         "Show or hide what the peak is made of, the peak without each part, and advice.",
-        ["Ctrl+6"], "why reduce save memory oom checkpointing";
+        ["Ctrl+6"], "why reduce save memory oom";
     /// The predicted figures.
     ShowWhatIf = "Show what-if",
         "Show or hide the memory that the same requests would take with other allocator settings, on another device, or without some blocks.",
         ["Ctrl+7"], "fit whatif what if simulate predict capacity expandable_segments alloc_conf fit";
+    /// The plan for a budget.
+    ShowPlan = "Show the plan",
+        "Show or hide the cheapest changes with which the step fits a memory budget: recomputed modules, a fused optimizer, allocator settings.",
+        ["Ctrl+B"], "budget fit oom out-of-memory checkpoint checkpointing recompute recomputation activation cheapest save memory 24GiB";
     /// The ranks of the folder.
     ShowRanks = "Show all ranks",
         "Show the ranks of the open folder, their peaks and outliers; press again to return.",
@@ -369,6 +373,10 @@ mod tests {
             ("peak", Command::GoToPeak),
             ("what-if", Command::ShowWhatIf),
             ("what if", Command::ShowWhatIf),
+            ("budget", Command::ShowPlan),
+            ("plan", Command::ShowPlan),
+            ("checkpoint", Command::ShowPlan),
+            ("recompute", Command::ShowPlan),
             ("memory usage", Command::ShowMoment),
             ("memory", Command::ShowMoment),
             ("flamegraph", Command::NextLook),
@@ -389,6 +397,7 @@ mod tests {
         assert_eq!(Command::search("colour category")[0], Command::ColourByCategory);
         assert!(Command::search(".snap").contains(&Command::Open));
         assert!(Command::search("pickle").contains(&Command::Open));
+        assert!(["fit", "oom", "save memory"].iter().all(|text| Command::search(text).contains(&Command::ShowPlan)));
         assert!(Command::search("nonsense").is_empty());
         assert_eq!(Command::search("").len(), Command::ALL.len());
     }

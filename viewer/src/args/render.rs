@@ -7,6 +7,7 @@ use std::str::FromStr;
 use clap::{Args, ValueEnum};
 use highwater_analysis::diff::DiffAt;
 use highwater_analysis::{GroupKey, Metric};
+use highwater_snapshots::units::parse_size;
 
 use super::values::{ComparedAt, GroupKeys, metric_parser};
 use super::{BlockChoice, CategoryChoice, DeviceChoice, Source};
@@ -29,7 +30,7 @@ pub struct RenderArguments {
     /// An existing file is replaced once the new one is complete.
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
-    /// View: timeline, segments, flame, treemap, table, explain or diff
+    /// View: timeline, segments, flame, treemap, table, explain, plan or diff
     #[arg(long, value_name = "NAME", default_value = VIEW)]
     pub view: String,
     /// Width and height in pixels
@@ -74,6 +75,9 @@ pub struct RenderArguments {
     /// Device N of B, with --view diff [default: as --device]
     #[arg(long, value_name = "N")]
     pub device_b: Option<u16>,
+    /// Device memory, with --view plan [default: the device's, or less than the recorded peak]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub budget: Option<u64>,
     /// The blocks that keep their colour; with --view diff, those that are compared.
     #[command(flatten)]
     pub blocks: BlockChoice,
@@ -103,6 +107,7 @@ impl RenderArguments {
             at: None,
             at_b: None,
             device_b: None,
+            budget: None,
             blocks: BlockChoice::default(),
             categories: CategoryChoice::default(),
         }

@@ -26,8 +26,6 @@ pub mod convert;
 pub mod symbolize;
 pub mod join;
 pub mod whatif;
-pub mod plan_lines;
-mod plan_line;
 mod plan_figures;
 pub mod plan;
 pub mod summary;

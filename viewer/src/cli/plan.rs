@@ -1,38 +1,25 @@
 //! The report of `highwater plan`: the cheapest changes that fit, what each costs, and the lines that apply them.
 
-use std::collections::BTreeMap;
 use std::io;
 
-use highwater_analysis::recompute::Evidence;
-use highwater_analysis::{LiveIndex, Metric, Moment, Series};
-use highwater_app::answers::plan::{Allowance, Class, Plan, Search, Setup, TrainingStep, Trial};
-use highwater_app::figures::moment::count_of;
-use highwater_snapshots::units::{format_bytes, format_count, format_required_bytes};
-use highwater_snapshots::{Category, Trace};
+use highwater_app::answers::plan::{Allowance, Plan, PlanLine, Search, TrainingStep, Trial, composition, name, names};
+use highwater_app::figures::planned::{
+    Budget, NOT_OPTIMAL, Proof, answer, assumptions, costs, large_enough, least, less_work, proven, sharding, shares,
+};
+use highwater_snapshots::units::{format_bytes, format_count};
 use serde::Serialize;
 
 use super::plan_figures::{
     AlternativeFigures, LineFigures, MinimumFigures, PeaksFigures, PlanFigures, SearchedFigures,
 };
-use super::plan_line::{PlanLine, join, names, prefixes};
 use crate::args::Maximize;
 use crate::cli::output::page::Page;
 use crate::cli::output::table::{Column, Table};
 
-/// How a plan is proven.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Proof {
-    /// The step was run on a device of the budget, so many times.
-    Rerun(u32),
-    /// The changed recording was replayed through the allocator of such a device.
-    Replayed(Evidence),
-}
-
 /// The report, as text and as JSON.
 #[derive(Debug)]
 pub struct PlanReport {
-    budget: u64,
-    reserve: u64,
+    budget: Budget,
     search: Search,
     lines: Vec<PlanLine>,
     at_minimum: Vec<(String, u64)>,
@@ -51,10 +38,8 @@ pub struct PlanReport {
 /// What a report needs beside the search.
 #[derive(Debug)]
 pub struct PlanContext {
-    /// The budget in bytes.
-    pub budget: u64,
-    /// The part of it for what lives outside the allocator.
-    pub reserve: u64,
+    /// The budget.
+    pub budget: Budget,
     /// How plans are proven.
     pub proof: Proof,
     /// The command that records the step with the plan.
@@ -74,43 +59,16 @@ impl PlanReport {
     ///
     /// Returns why the step cannot be run.
     pub fn of(step: &dyn TrainingStep, search: Search, context: PlanContext) -> Result<Self, String> {
-        let PlanContext { budget, reserve, proof, command, paste, warnings, possible } = context;
-        let mut lines: Vec<PlanLine> = Vec::new();
-        let mut assumptions = Vec::new();
-        if let Some(plan) = search.best() {
-            let base = step.trial(&Setup { recomputed: Some(Vec::new()), ..Setup::default() }, None)?.work;
-            let mut before = base;
-            for (change, scopes, class, setup) in prefixes(&plan.setup) {
-                let trial = step.trial(&setup, None)?;
-                let trace = step.recording(&setup)?;
-                let series = Series::build(&trace, trace.main_device());
-                let (_, event) = series.peak(&trace, Metric::Requested);
-                let moment = Moment::at(&trace, &series, Metric::Requested, event);
-                let more = trial.work.beyond(before);
-                let shares = more.shares(base);
-                before = trial.work;
-                let phase = moment.known_phase();
-                lines.push(PlanLine { change, scopes, class, shares, trial, step: moment.step, phase });
-            }
-            let said = plan.setup.changes.iter().filter_map(|change| change.assumption());
-            assumptions.extend(said.map(str::to_owned));
-        }
+        let PlanContext { budget, proof, command, paste, warnings, possible } = context;
+        let best = search.best().map(|plan| plan.setup.clone());
+        let lines = best.as_ref().map(|setup| PlanLine::all(step, setup)).transpose()?.unwrap_or_default();
+        let assumptions = assumptions(step.evidence(), best.as_ref());
         let mut at_minimum = Vec::new();
         if search.plans.is_empty() {
             at_minimum = composition(&step.recording(&search.minimum.setup)?);
         }
-        if let Proof::Replayed(evidence) = proof {
-            assumptions.extend(evidence.assumption().map(str::to_owned));
-        }
-        if proof == Proof::Replayed(Evidence::Lifetimes) {
-            let text = "the program may free blocks of forward in another order than the replay and so reserve more: \
-                        keep a margin, for example of a fifth of the budget with --reserve, or record again with \
-                        `highwater.record_memory_history` in Python, which follows references";
-            assumptions.push(text.to_owned());
-        }
         Ok(Self {
             budget,
-            reserve,
             search,
             lines,
             at_minimum,
@@ -138,13 +96,13 @@ impl PlanReport {
     pub fn figures(&self) -> impl Serialize + '_ {
         let Search { as_is, plans, minimum, combinations, trials, is_optimal, .. } = &self.search;
         PlanFigures {
-            budget_bytes: self.budget,
-            reserve_bytes: self.reserve,
+            budget_bytes: self.budget.bytes,
+            reserve_bytes: self.budget.reserve,
             fits: self.fits(),
             fits_as_is: self.search.fits_as_is,
             proof: match self.proof {
                 Proof::Rerun(_) => "rerun",
-                Proof::Replayed(_) => "replayed",
+                Proof::Replayed => "replayed",
             },
             command: self.command.as_deref(),
             lines: &self.paste,
@@ -157,11 +115,11 @@ impl PlanReport {
                 changes: names(&minimum.setup),
                 scopes: minimum.setup.recomputed.clone().unwrap_or_default(),
                 settings: minimum.setup.settings.as_deref(),
-                device_bytes: minimum.device_bytes.map(|bytes| bytes.saturating_add(self.reserve)),
+                device_bytes: minimum.device_bytes.map(|bytes| bytes.saturating_add(self.budget.reserve)),
                 is_exact: minimum.is_exact,
             },
             maximized: self.maximized.filter(|_| self.fits()).map(|(_, size)| size),
-            spare_bytes: plans.first().map(|plan| self.capacity().saturating_sub(plan.trial.reserved)),
+            spare_bytes: plans.first().map(|plan| self.budget.capacity().saturating_sub(plan.trial.reserved)),
             searched: SearchedFigures { combinations: *combinations, trials: *trials, is_optimal: *is_optimal },
             assumptions: &self.assumptions,
             warnings: &self.warnings,
@@ -174,25 +132,9 @@ impl PlanReport {
             changes: names(setup),
             scopes: setup.recomputed.clone().unwrap_or_default(),
             class: *class,
-            flops_share: self.shares(plan)[0],
+            flops_share: shares(&self.search, plan)[0],
             peak_bytes: trial.requested,
             reserved_bytes: trial.reserved,
-        }
-    }
-
-    fn shares(&self, plan: &Plan) -> [Option<f64>; 2] {
-        plan.trial.work.beyond(self.search.base).shares(self.search.base)
-    }
-
-    /// What the allocator may reserve.
-    fn capacity(&self) -> u64 {
-        self.budget.saturating_sub(self.reserve)
-    }
-
-    fn budget_text(&self) -> String {
-        match self.reserve {
-            0 => format_required_bytes(self.budget),
-            reserve => format!("{} less {}", format_required_bytes(self.budget), format_bytes(reserve)),
         }
     }
 
@@ -231,28 +173,13 @@ impl PlanReport {
     }
 
     fn print_fit(&self, page: &mut Page<'_>) -> io::Result<()> {
-        let Trial { requested, reserved, .. } = self.search.as_is;
-        let spare = self.capacity().saturating_sub(reserved);
-        page.headline(&format!(
-            "Fits in {} as it is: {} requested and {} reserved at the peak, {} free.",
-            self.budget_text(),
-            format_bytes(requested),
-            format_bytes(reserved),
-            format_bytes(spare)
-        ))?;
-        let Some(plan) = self.search.best() else { return Ok(()) };
-        page.line(&format!("It would also fit with less work: {}.", join(&names(&plan.setup))))
+        page.headline(&answer(&self.search, self.budget))?;
+        less_work(&self.search).map_or(Ok(()), |text| page.line(&text))
     }
 
     fn print_plan(&self, plan: &Plan, page: &mut Page<'_>) -> io::Result<()> {
-        let Search { as_is, plans, minimum, is_optimal, .. } = &self.search;
-        page.headline(&format!(
-            "Fits in {} with {}: {} requested at the peak, {} before.",
-            self.budget_text(),
-            join(&names(&plan.setup)),
-            format_bytes(plan.trial.requested),
-            format_bytes(as_is.requested)
-        ))?;
+        let Search { plans, minimum, is_optimal, .. } = &self.search;
+        page.headline(&answer(&self.search, self.budget))?;
         page.gap()?;
         let mut table = Table::new(vec![
             Column::text("change").wrapped(),
@@ -262,35 +189,19 @@ impl PlanReport {
             Column::text("peak in").optional(),
         ]);
         for line in &self.lines {
-            let place = line.step.map(|step| format!("step {step}"));
-            let place =
-                place.into_iter().chain(line.phase.map(|phase| phase.to_string())).collect::<Vec<_>>().join(", ");
             let Trial { requested, reserved, .. } = line.trial;
             table.push(vec![
                 line.change.clone(),
-                self.costs(line.class, line.shares),
+                costs(self.proof, line.class, line.shares),
                 format_bytes(requested),
                 format_bytes(reserved),
-                place,
+                line.place(),
             ]);
         }
         page.table(&table)?;
-        let retries = match plan.trial.retries {
-            0 => "no cached memory had to be released".to_owned(),
-            times => format!("all cached memory was released {}, which takes time", count_of(times, "time")),
-        };
-        let device = format_required_bytes(self.capacity());
-        page.line(&match self.proof {
-            Proof::Rerun(steps) => format!(
-                "Proven: run again with these changes on a device of {device}, {}; {retries}.",
-                count_of(u64::from(steps), "step")
-            ),
-            Proof::Replayed(_) => {
-                format!("Replayed: with these changes, the recording succeeds on a device of {device}.")
-            }
-        })?;
+        page.line(&proven(self.proof, plan, self.budget))?;
         if !is_optimal {
-            page.warning("The search for modules ended at its limit: a cheaper set may exist.")?;
+            page.warning(NOT_OPTIMAL)?;
         }
         if plans.len() > 1 {
             page.gap()?;
@@ -302,45 +213,30 @@ impl PlanReport {
             ]);
             for other in &plans[1..] {
                 let Trial { requested, reserved, .. } = other.trial;
-                let costs = self.costs(other.class, self.shares(other));
-                table.push(vec![join(&names(&other.setup)), costs, format_bytes(requested), format_bytes(reserved)]);
+                let costs = costs(self.proof, other.class, shares(&self.search, other));
+                table.push(vec![name(&other.setup), costs, format_bytes(requested), format_bytes(reserved)]);
             }
             page.table(&table)?;
         }
         page.gap()?;
-        page.line(&format!(
-            "Least of what was tried: {} requested, with {}.",
-            format_bytes(minimum.requested),
-            join(&names(&minimum.setup))
-        ))
+        page.line(&least(minimum))
     }
 
     fn print_nothing(&self, page: &mut Page<'_>) -> io::Result<()> {
         let minimum = &self.search.minimum;
-        let at_least = if minimum.is_exact { "the least" } else { "the least that was found" };
-        page.headline(&format!(
-            "Does not fit in {}: {at_least} is {} ({} bytes) requested at the peak, with {}.",
-            self.budget_text(),
-            format_bytes(minimum.requested),
-            format_count(minimum.requested),
-            join(&names(&minimum.setup))
-        ))?;
-        if let Some(bytes) = minimum.device_bytes {
-            let size = format_required_bytes(bytes.saturating_add(self.reserve));
-            page.line(&format!("With these changes it runs on a device of {size}."))?;
+        page.headline(&answer(&self.search, self.budget))?;
+        if let Some(text) = large_enough(minimum, self.budget) {
+            page.line(&text)?;
         }
         for (allowance, plan) in &self.possible {
-            let [name, requested] = [allowance.name().to_owned(), format_bytes(plan.trial.requested)];
+            let [allowance, requested] = [allowance.name().to_owned(), format_bytes(plan.trial.requested)];
             page.line(&format!(
-                "With --allow {name} it would fit: {}, {requested} requested.",
-                join(&names(&plan.setup))
+                "With --allow {allowance} it would fit: {}, {requested} requested.",
+                name(&plan.setup)
             ))?;
         }
-        if let Some((ranks, bytes)) = self.sharded() {
-            let bytes = format_bytes(bytes);
-            page.line(&format!(
-                "With the optimizer state sharded over {ranks} ranks (ZeRO-1) it would request about {bytes}."
-            ))?;
+        if let Some(text) = sharding(&self.at_minimum, minimum, self.budget) {
+            page.line(&text)?;
         }
         page.gap()?;
         let mut table = Table::new(vec![Column::text("its peak consists of"), Column::number("requested")]);
@@ -349,47 +245,4 @@ impl PlanReport {
         }
         page.table(&table)
     }
-
-    /// Returns how many ranks would have to shard the optimizer state such that the least memory fits, and that memory
-    /// then; `None` if no number would do.
-    fn sharded(&self) -> Option<(u64, u64)> {
-        let state = self.at_minimum.iter().find(|(name, _)| name == Category::OptimizerState.name())?.1;
-        let rest = self.search.minimum.requested.saturating_sub(state);
-        let room = self.capacity().checked_sub(rest).filter(|room| *room > 0)?;
-        let ranks = state.div_ceil(room);
-        (ranks > 1).then(|| (ranks, rest + state.div_ceil(ranks)))
-    }
-
-    fn costs(&self, class: Class, [flops, moved]: [Option<f64>; 2]) -> String {
-        let more = |share: Option<f64>| share.filter(|share| *share >= 0.0005).map(|share| self.percent(share));
-        let work = more(flops)
-            .map(|text| format!("{text} FLOPs"))
-            .or(more(moved).map(|text| format!("{text} memory traffic")));
-        match (class, work) {
-            (Class::Free, _) => "nothing".to_owned(),
-            (Class::Slower, Some(work)) => work,
-            (Class::LessPrecise | Class::OtherTraining, Some(work)) => format!("{}, {work}", class.about()),
-            (_, _) => class.about().to_owned(),
-        }
-    }
-
-    fn percent(&self, share: f64) -> String {
-        let about = if matches!(self.proof, Proof::Replayed(_)) { "about " } else { "" };
-        format!("{about}+{:.1} %", share * 100.0)
-    }
-}
-
-/// Returns the requested bytes of each category at the peak, the largest first.
-fn composition(trace: &Trace) -> Vec<(String, u64)> {
-    let series = Series::build(trace, trace.main_device());
-    let Some(event) = series.peak(trace, Metric::Requested).1 else { return Vec::new() };
-    let live = LiveIndex::build(trace, trace.main_device()).after(trace, Metric::Requested, event);
-    let mut bytes: BTreeMap<&'static str, u64> = BTreeMap::new();
-    for block in live {
-        let row = block.0 as usize;
-        *bytes.entry(trace.blocks.category[row].name()).or_default() += trace.blocks.requested[row];
-    }
-    let mut all: Vec<(String, u64)> = bytes.into_iter().map(|(name, bytes)| (name.to_owned(), bytes)).collect();
-    all.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
-    all
 }

@@ -1,9 +1,7 @@
 //! The JSON object of `highwater plan`.
 
-use highwater_app::answers::plan::{Class, Trial};
+use highwater_app::answers::plan::{Class, PlanLine, Trial};
 use serde::Serialize;
-
-use super::plan_line::PlanLine;
 
 /// The object that `plan --json` prints.
 #[derive(Debug, Serialize)]

@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use clap::Parser as _;
 use highwater_analysis::plan::{Candidate, candidates_of, model};
 use highwater_analysis::recompute::modules;
-use highwater_app::answers::plan::{Allowance, Change, Forbidden, Model, Setup, TrainingStep, Trial, Work};
+use highwater_app::answers::plan::{
+    Allowance, Change, Forbidden, Model, Setup, TrainingStep, Trial, Work, record_words,
+};
 use highwater_engine::DType;
 use highwater_engine::backend::cost;
 use highwater_engine::optim::Form;
@@ -104,12 +106,7 @@ impl Rerun {
     /// Reads the command line of `highwater record` that made `trace`; `None` if another program did, or if it would run
     /// longer than the recording shows.
     fn options_of(trace: &Trace) -> Option<(String, Options)> {
-        let mut words = trace.header.program.split_whitespace();
-        let binary = words.next()?.rsplit(['/', '\\']).next()?;
-        if binary.trim_end_matches(".exe") != "highwater" {
-            return None;
-        }
-        let words = std::iter::once("highwater").chain(words);
+        let words = std::iter::once("highwater").chain(record_words(trace)?);
         let Some(Command::Record(arguments)) = Arguments::try_parse_from(words).ok()?.command else { return None };
         let options = arguments.options();
         let layers = options.sizes.layers;

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use highwater_app::answers::plan::{Change, Setup};
+use highwater_app::answers::plan::{Change, RustProgram, Setup};
 use highwater_engine::scenario::{OptimizerKind, Options, Session};
 
 use super::rerun::Rerun;
-use crate::cli::plan_lines::RustProgram;
 
 impl Rerun {
     /// Returns what the lines that apply `setup` depend on.

@@ -49,6 +49,8 @@ fn options_change_what_is_drawn() {
     assert!(svg("--by stack").contains("coloured by call site"));
     let [by_phase, by_category] = ["--view table --by phase", "--view table"].map(&svg);
     assert!(by_phase.contains(">forward</text>") && !by_category.contains(">forward</text>"), "{by_phase}");
+    let planned = svg("--view plan --budget 8GiB");
+    assert!(planned.contains("Fits in 8 GiB as it is"), "{planned}");
     let explained = svg("--view explain");
     assert!(explained.contains(">Peak 20.98 KiB</text>") && explained.contains(">New peak at</text>"));
     assert!(svg("--where 'category=activation size>=1KiB'").contains("in colour: category=activation size&gt;=1KiB"));
@@ -112,6 +114,7 @@ fn what_cannot_be_drawn_is_refused_and_leaves_nothing() {
         ("step.snap step.snap --out a.png --view diff --device-b 7", "B: --device 7: the recording has no such device"),
         ("step.snap missing.snap --out a.png --view diff", "missing.snap"),
         ("step.snap --out a.png --view Timeline", "views are: timeline"),
+        ("step.snap --out a.png --budget 8GiB", "--budget: only --view plan has a budget"),
         ("step.snap --out a.png --by colour", "keys are category"),
         ("step.snap --out a.png --view table --by op,size,pool", "one or two keys, not 3"),
         ("step.snap --out a.png --theme sepia", "light"),

@@ -129,6 +129,7 @@ pub(crate) fn effect(command: Command) -> Effect {
         C::ShowWhatIf => {
             Effect(One, &[], |_, is| is.settings.bottom == Some(Bottom::WhatIf) && is.tells("Replay with the change"))
         }
+        C::ShowPlan => Effect(One, &[], |_, is| is.settings.bottom == Some(Bottom::Plan) && is.tells("Suggested: ")),
         C::ShowRanks => Effect(Ranks, &[], |was, is| {
             was.tells("Timeline of") && is.tells("Ranks of the folder: 3 rows") && !is.tells("Timeline of")
         }),

@@ -16,4 +16,5 @@ mod segments;
 mod diff;
 #[cfg(feature = "engine")]
 mod whatif;
+mod plan;
 mod pictures;

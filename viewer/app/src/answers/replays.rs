@@ -4,7 +4,7 @@ mod capacity;
 mod trials;
 mod replayer;
 
-pub use replayer::{ChangedRecording, Replayer};
+pub use replayer::{Edited, Replayer};
 
 use std::sync::Arc;
 

@@ -2,6 +2,7 @@
 
 pub mod moment;
 pub mod predicted;
+pub mod planned;
 pub mod ranks;
 pub mod leaks;
 pub mod requests;

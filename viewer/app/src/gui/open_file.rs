@@ -1,6 +1,7 @@
 //! One open recording: its selection, its timeline and the views around it.
 
-use std::io;
+mod tables;
+
 use std::sync::Arc;
 
 use eframe::egui::{self, CentralPanel, Frame, Margin, Panel, ScrollArea, Ui};
@@ -17,6 +18,7 @@ use crate::gui::views::events::EventsView;
 use crate::gui::views::explain::ExplainView;
 use crate::gui::views::moment::MomentPanel;
 use crate::gui::views::peaks::Peaks;
+use crate::gui::views::plan::PlanView;
 use crate::gui::views::segments::{SegmentsView, Under};
 use crate::gui::views::statistics::StatisticsView;
 use crate::gui::views::timeline::{Timeline, TimelineLook, drawn_metric};
@@ -34,8 +36,7 @@ use crate::history::History;
 use crate::selection::Selection;
 use crate::session::Recording;
 
-/// Writes a table.
-pub type WriteTable = Box<dyn FnOnce(&mut dyn io::Write) -> io::Result<()> + Send>;
+pub use tables::WriteTable;
 
 /// The state that Undo restores.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,6 +64,7 @@ pub struct OpenFile {
     events: EventsView,
     explain: ExplainView,
     pub(super) whatif: WhatIfView,
+    pub(super) plan: PlanView,
     shares: Shares,
     history: History<Visit>,
     /// A message from a view, shown until the next command.
@@ -93,6 +95,7 @@ impl OpenFile {
             events: EventsView::default(),
             explain: ExplainView::default(),
             whatif: WhatIfView::default(),
+            plan: PlanView::default(),
             shares: Shares::default(),
             notice: None,
             following: None,
@@ -121,6 +124,7 @@ impl OpenFile {
         self.peaks = Peaks::default();
         // Their results are of the previous recording.
         self.segments = SegmentsView::default();
+        self.plan.forget();
     }
 
     /// The moment of the panels: under the pointer, else pinned, else the peak.
@@ -132,55 +136,6 @@ impl OpenFile {
             (Some(hover), _) => (index.moment(trace, metric, hover.moment), Reason::Pointer),
             (None, Some(pin)) => (index.moment(trace, metric, pin.moment), Reason::Pinned),
             (None, None) => (index.peak(trace, metric), Reason::Peak),
-        }
-    }
-
-    /// The table of the view at the side as CSV.
-    ///
-    /// # Errors
-    ///
-    /// Fails with a message if the view has no table.
-    pub fn side_csv(&mut self, side: Side) -> Result<String, String> {
-        let now = self.moment();
-        let Self { recording, selection, timeline, search, .. } = self;
-        let context = scene_of(recording, selection, timeline, search, now);
-        match side {
-            Side::Moment => Ok(self.panel.csv(&context, selection.range())),
-            Side::Block => Err("Block has no table to copy. Its stacks have Copy buttons.".to_owned()),
-            Side::Statistics => {
-                let mut text = Vec::new();
-                self.statistics.write_csv(&mut text).map_err(|why| why.to_string())?;
-                Ok(String::from_utf8_lossy(&text).into_owned())
-            }
-        }
-    }
-
-    /// Returns a closure that writes the table of the view below the timeline as CSV on any thread.
-    ///
-    /// # Errors
-    ///
-    /// Fails with a message if the table is still being computed.
-    pub fn below_csv(&mut self, bottom: Bottom) -> Result<WriteTable, String> {
-        let now = self.moment();
-        let Self { recording, selection, timeline, search, .. } = self;
-        let context = scene_of(recording, selection, timeline, search, now);
-        match bottom {
-            Bottom::Segments => {
-                let csv = self.segments.csv().ok_or("the segments are still being computed; try again in a moment")?;
-                Ok(Box::new(move |out| out.write_all(csv.as_bytes())))
-            }
-            Bottom::Explain => {
-                let csv = self.explain.csv().ok_or("the explanation is still being computed; try again in a moment")?;
-                Ok(Box::new(move |out| out.write_all(csv.as_bytes())))
-            }
-            Bottom::WhatIf => {
-                let csv = self.whatif.csv().ok_or("the prediction is still being computed; try again in a moment")?;
-                Ok(Box::new(move |out| out.write_all(csv.as_bytes())))
-            }
-            Bottom::Events => {
-                let export = self.events.export(&context).map_err(|why| why.to_string())?;
-                Ok(Box::new(move |out| export.write_csv(out)))
-            }
         }
     }
 
@@ -198,6 +153,7 @@ impl OpenFile {
             self.events.is_busy(),
             self.explain.is_busy(),
             self.whatif.is_busy(),
+            self.plan.is_busy(),
         ];
         busy.contains(&true)
     }
@@ -214,6 +170,7 @@ impl OpenFile {
         self.events.wait();
         self.explain.wait();
         self.whatif.wait();
+        self.plan.wait();
         self.timeline.wait(ctx);
     }
 
@@ -342,6 +299,7 @@ impl OpenFile {
             Bottom::Segments | Bottom::Events => ("below", theme::BOTTOM_HEIGHT),
             Bottom::Explain => ("explanation", theme::EXPLAIN_HEIGHT),
             Bottom::WhatIf => ("what if", theme::WHATIF_HEIGHT),
+            Bottom::Plan => ("plan", theme::WHATIF_HEIGHT),
         };
         let panel = Panel::bottom(id).default_size(height).size_range(100.0..=most);
         let panel = panel.frame(Frame::side_top_panel(ui.style()).inner_margin(8)).resizable(true);
@@ -430,6 +388,7 @@ impl OpenFile {
             Bottom::Events => self.events.events_ui(ui, &context),
             Bottom::Explain => self.explain.explain_ui(ui, &context),
             Bottom::WhatIf => self.whatif.whatif_ui(ui, &context),
+            Bottom::Plan => self.plan.plan_ui(ui, &context),
         }
     }
 

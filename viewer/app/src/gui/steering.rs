@@ -189,6 +189,12 @@ impl OpenFile {
                     self.whatif.focus();
                 }
             }
+            Command::ShowPlan => {
+                toggle(&mut settings.bottom, Bottom::Plan);
+                if settings.bottom.is_some() {
+                    self.plan.focus();
+                }
+            }
             _ => {}
         }
     }

@@ -13,10 +13,12 @@ use highwater_snapshots::trace::Subject;
 use highwater_snapshots::{BlockId, Category, DeviceId, EventId, Phase, ScopeId, Trace};
 
 use super::change::{Allowance, Change, Forbidden};
+use super::code::{self, RustProgram};
 use super::step::{Model, Setup, TrainingStep, Trial, Work};
-use crate::answers::replays::{ChangedRecording, Replayer};
+use crate::answers::replays::{Edited, Replayer};
 
 /// A recording of a training step on one device.
+#[derive(Clone)]
 pub struct Recorded {
     trace: Arc<Trace>,
     device: DeviceId,
@@ -25,8 +27,19 @@ pub struct Recorded {
     /// The bytes that forward allocates, of all and of each candidate: the estimate of their work.
     forward_bytes: (u64, HashMap<String, u64>),
     has_temporaries: bool,
-    /// The last changed recording.
-    last: RefCell<Option<(Setup, ChangedRecording)>>,
+    /// The last changed recording, before its replay.
+    last: RefCell<Option<(Setup, Edited)>>,
+}
+
+/// A changed recording, replayed.
+#[derive(Debug)]
+pub struct Changed {
+    /// The replayed recording, up to its end.
+    pub trace: Trace,
+    /// The recorded event that each of its events comes from; non-decreasing.
+    pub source: Vec<EventId>,
+    /// The recorded event of the request that fails, at which the replay ends; `None` if every request succeeds.
+    pub failure: Option<EventId>,
 }
 
 impl Recorded {
@@ -35,30 +48,17 @@ impl Recorded {
     /// # Errors
     ///
     /// Returns the pattern that matches no module, or why the device cannot be replayed.
-    pub fn new(trace: Trace, device: DeviceId, patterns: &[ScopePattern]) -> Result<Self, String> {
+    pub fn new(trace: Arc<Trace>, device: DeviceId, patterns: &[ScopePattern]) -> Result<Self, String> {
         let replayer = Replayer::of(&trace, device)?;
         let candidates = candidates_of(&trace, patterns)?;
         let forward_bytes = forward_bytes(&trace, device, &candidates);
         let has_temporaries = trace.blocks.ids().any(|block| is_temporary_of_optimizer(&trace, device, block));
-        Ok(Self {
-            trace: Arc::new(trace),
-            device,
-            replayer,
-            candidates,
-            forward_bytes,
-            has_temporaries,
-            last: RefCell::default(),
-        })
+        Ok(Self { trace, device, replayer, candidates, forward_bytes, has_temporaries, last: RefCell::default() })
     }
 
-    /// Returns the settings of the recorded allocator.
-    pub fn settings(&self) -> String {
-        self.replayer.settings()
-    }
-
-    /// Returns what the recording knows about the end of blocks in forward.
-    pub fn evidence(&self) -> Evidence {
-        Evidence::of(&self.trace)
+    /// Returns the device.
+    pub fn device(&self) -> DeviceId {
+        self.device
     }
 
     /// Returns whether there are modules that can be recomputed.
@@ -66,32 +66,79 @@ impl Recorded {
         !self.candidates.is_empty()
     }
 
-    /// Returns the recording with the changes of `setup`, apart from the allocator's settings.
-    fn changed(&self, setup: &Setup) -> ChangedRecording {
-        let wanted = Setup { settings: None, ..setup.clone() };
-        if let Some((_, recording)) = self.last.borrow().as_ref().filter(|(known, _)| *known == wanted) {
-            return recording.clone();
+    /// Returns the lines to paste that apply `setup`: in Rust for a step of `highwater record`, else in Python.
+    pub fn code(&self, setup: &Setup) -> Vec<String> {
+        match record_words(&self.trace) {
+            Some(_) => {
+                let rule = "AdamW".to_owned();
+                code::rust(setup, &RustProgram { rule, loss_is_mean: true, ..RustProgram::default() })
+            }
+            None => code::python(setup, &self.replayer.settings()),
         }
-        let mut recording = self.replayer.unchanged(Arc::clone(&self.trace));
+    }
+
+    /// Returns the additional share of the step's FLOPs if the module `path` is recomputed, estimated.
+    pub fn share_of(&self, path: &str) -> Option<f64> {
+        let work = |flops: u64| Work { flops, ..Work::default() };
+        work(*self.forward_bytes.1.get(path)?).shares(self.work(&[]))[0]
+    }
+
+    /// Returns the work of a step in which the modules `recomputed` are.
+    fn work(&self, recomputed: &[String]) -> Work {
+        let (forward, of_modules) = &self.forward_bytes;
+        let more = recomputed.iter().filter_map(|path| of_modules.get(path)).sum::<u64>();
+        // Backward does about twice the work of forward.
+        Work { flops: forward.saturating_mul(3).saturating_add(more), ..Work::default() }
+    }
+
+    /// Replays the recording with `setup`, on a device of `capacity` bytes or on one that is large enough.
+    ///
+    /// # Errors
+    ///
+    /// Returns what is wrong with the settings.
+    pub fn changed(&self, setup: &Setup, capacity: Option<u64>) -> Result<Changed, String> {
+        let edited = self.edited(setup);
+        let replay = self.replayer.replay(&edited, setup.settings.as_deref(), capacity)?;
+        let source = replay.source.into_iter().map(|event| edited.recorded(event)).collect();
+        let failure = replay.death.map(|death| edited.recorded(death.event));
+        Ok(Changed { trace: replay.trace, source, failure })
+    }
+
+    /// Returns the recording with the changes of `setup`, apart from the allocator's settings.
+    fn edited(&self, setup: &Setup) -> Edited {
+        let wanted = Setup { settings: None, ..setup.clone() };
+        if let Some((_, edited)) = self.last.borrow().as_ref().filter(|(known, _)| *known == wanted) {
+            return edited.clone();
+        }
+        let mut edited = self.replayer.unchanged(Arc::clone(&self.trace));
         if setup.changes.contains(&Change::Fused) {
-            let trace = &recording.trace;
+            let trace = &edited.trace;
             let is_removed = |block: BlockId| is_temporary_of_optimizer(trace, self.device, block);
             let removed: Vec<bool> = trace.blocks.ids().map(is_removed).collect();
-            recording = self.replayer.without(&recording, &removed);
+            edited = self.replayer.without(&edited, &removed);
         }
         let chosen = setup.recomputed.as_deref().unwrap_or_default();
         if !chosen.is_empty() {
-            let trace = &recording.trace;
+            let trace = &edited.trace;
             let paths: HashMap<String, ScopeId> =
                 modules(trace).into_iter().map(|(scope, path)| (path, scope)).collect();
             let scopes: Vec<ScopeId> = chosen.iter().filter_map(|path| paths.get(path).copied()).collect();
             let members = Members::of(trace, |scope| scopes.contains(&scope));
             let found = effects(trace, self.device, &members);
-            recording = self.replayer.recomputed(&recording, &found);
+            edited = self.replayer.recomputed(&edited, &found);
         }
-        self.last.replace(Some((wanted, recording.clone())));
-        recording
+        self.last.replace(Some((wanted, edited.clone())));
+        edited
     }
+}
+
+/// Returns the words that follow the program's name in the command line that made `trace`; `None` unless it is a recording
+/// of `highwater record`, whose step can be run again.
+pub fn record_words(trace: &Trace) -> Option<Vec<&str>> {
+    let mut words = trace.header.program.split_whitespace();
+    let binary = words.next()?.rsplit(['/', '\\']).next()?;
+    let words: Vec<&str> = words.collect();
+    (binary.trim_end_matches(".exe") == "highwater" && words.contains(&"record")).then_some(words)
 }
 
 /// Returns whether `block` is a temporary of the optimizer step, which a fused optimizer does not have.
@@ -133,7 +180,7 @@ impl TrainingStep for Recorded {
 
     fn model(&self, changes: &[Change]) -> Result<Model, String> {
         let setup = Setup { changes: changes.to_vec(), recomputed: Some(Vec::new()), settings: None };
-        let trace = self.changed(&setup).trace;
+        let trace = self.edited(&setup).trace;
         let scopes: HashMap<String, ScopeId> = modules(&trace).into_iter().map(|(scope, path)| (path, scope)).collect();
         let cost = |path: &str| self.forward_bytes.1.get(path).copied().unwrap_or(0).max(1);
         let known = self.candidates.iter().filter_map(|(_, path)| Some((path.clone(), *scopes.get(path)?)));
@@ -147,24 +194,24 @@ impl TrainingStep for Recorded {
     }
 
     fn trial(&self, setup: &Setup, capacity: Option<u64>) -> Result<Trial, String> {
-        let (fits, replayed) = self.replayer.replay(&self.changed(setup), setup.settings.as_deref(), capacity)?;
-        let series = Series::build(&replayed, self.device);
-        let peak = |metric: Metric| series.peak(&replayed, metric).0;
-        let (forward, of_modules) = &self.forward_bytes;
-        let more = setup.recomputed.iter().flatten().filter_map(|path| of_modules.get(path)).sum::<u64>();
-        // Backward does about twice the work of forward.
-        let work = Work { flops: forward.saturating_mul(3).saturating_add(more), ..Work::default() };
+        let Changed { trace, failure, .. } = self.changed(setup, capacity)?;
+        let series = Series::build(&trace, self.device);
+        let peak = |metric: Metric| series.peak(&trace, metric).0;
         Ok(Trial {
-            fits,
+            fits: failure.is_none(),
             requested: peak(Metric::Requested),
             allocated: peak(Metric::Allocated),
             reserved: peak(Metric::Reserved),
             retries: 0,
-            work,
+            work: self.work(setup.recomputed.as_deref().unwrap_or_default()),
         })
     }
 
     fn recording(&self, setup: &Setup) -> Result<Trace, String> {
-        Ok(self.replayer.replay(&self.changed(setup), setup.settings.as_deref(), None)?.1)
+        Ok(self.changed(setup, None)?.trace)
+    }
+
+    fn evidence(&self) -> Option<Evidence> {
+        Some(Evidence::of(&self.trace))
     }
 }

@@ -1,6 +1,7 @@
 //! A training step whose memory with changes can be found: by running it, or by replaying its recording.
 
 use highwater_analysis::plan::Program;
+use highwater_analysis::recompute::Evidence;
 use highwater_snapshots::Trace;
 
 use super::change::{Allowance, Change, Forbidden};
@@ -30,6 +31,11 @@ pub trait TrainingStep {
     ///
     /// Returns why there is none.
     fn recording(&self, setup: &Setup) -> Result<Trace, String>;
+
+    /// Returns what predictions of recomputed modules rest on; `None` if the step is run instead.
+    fn evidence(&self) -> Option<Evidence> {
+        None
+    }
 }
 
 /// What is changed of a training step.

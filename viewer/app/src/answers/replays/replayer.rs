@@ -5,7 +5,7 @@ use std::sync::Arc;
 use highwater_allocator::AllocConfig;
 use highwater_allocator::replay::{Answers, BlockOverride, Plan, Replay, TieBreak, recorded_config, replay};
 use highwater_analysis::Series;
-use highwater_analysis::recompute::{Effect, apply};
+use highwater_analysis::recompute::{Effect, Recomputed, apply};
 use highwater_snapshots::trace::PINNED_DRIVER;
 use highwater_snapshots::{DeviceId, EventId, Trace};
 
@@ -24,13 +24,31 @@ pub struct Replayer {
     baseline_bytes: u64,
 }
 
-/// A recording that was changed.
+/// A changed recording, with its segments and addresses as recorded.
 #[derive(Clone, Debug)]
-pub struct ChangedRecording {
+pub struct Edited {
     /// The recording.
     pub trace: Arc<Trace>,
+    /// The recorded event that each of its events comes from; `None` if its events are the recorded ones.
+    source: Option<Arc<Vec<EventId>>>,
     /// Its events at which the program releases cached memory.
     emptied: Vec<EventId>,
+}
+
+impl Edited {
+    /// Returns the recorded event of `event`, one of its own.
+    pub fn recorded(&self, event: EventId) -> EventId {
+        let known = self.source.as_ref().and_then(|source| source.get(event.index()?).copied());
+        known.unwrap_or(event)
+    }
+
+    /// Applies a further change, which gave `trace`, whose events come from the events `source` of this one.
+    fn then(&self, trace: Trace, source: &[EventId]) -> Self {
+        let place = |event: &EventId| EventId::from_index(source.partition_point(|other| other < event));
+        let emptied = self.emptied.iter().map(place).collect();
+        let source = source.iter().map(|event| self.recorded(*event)).collect();
+        Self { trace: Arc::new(trace), source: Some(Arc::new(source)), emptied }
+    }
 }
 
 impl Replayer {
@@ -58,31 +76,29 @@ impl Replayer {
     }
 
     /// Returns `trace`, from which this was made, without changes.
-    pub fn unchanged(&self, trace: Arc<Trace>) -> ChangedRecording {
-        ChangedRecording { trace, emptied: self.emptied.clone() }
+    pub fn unchanged(&self, trace: Arc<Trace>) -> Edited {
+        Edited { trace, source: None, emptied: self.emptied.clone() }
     }
 
     /// Returns `recording` with modules recomputed by `effects`.
-    pub fn recomputed(&self, recording: &ChangedRecording, effects: &[Effect]) -> ChangedRecording {
-        let changed = apply(&recording.trace, self.device, effects);
-        let emptied = recording.emptied.iter().map(|event| changed.place(*event)).collect();
-        ChangedRecording { trace: Arc::new(changed.trace), emptied }
+    pub fn recomputed(&self, recording: &Edited, effects: &[Effect]) -> Edited {
+        let Recomputed { trace, source, places } = apply(&recording.trace, self.device, effects);
+        let place = |event: &EventId| event.index().and_then(|row| places.get(row)).copied().unwrap_or_default();
+        Edited { emptied: recording.emptied.iter().map(place).collect(), ..recording.then(trace, &source) }
     }
 
     /// Returns `recording` without the blocks for which `is_removed` is true.
-    pub fn without(&self, recording: &ChangedRecording, is_removed: &[bool]) -> ChangedRecording {
+    pub fn without(&self, recording: &Edited, is_removed: &[bool]) -> Edited {
         let overrides: Vec<BlockOverride> = is_removed
             .iter()
             .map(|is_removed| BlockOverride { is_removed: *is_removed, ..BlockOverride::default() })
             .collect();
         let plan = Plan { overrides: Some(&overrides), ..self.plan(self.config.clone(), None, recording) };
-        let replayed = replay(&recording.trace, &plan);
-        let place = |event: &EventId| EventId::from_index(replayed.source.partition_point(|source| source < event));
-        let emptied = recording.emptied.iter().map(place).collect();
-        ChangedRecording { trace: Arc::new(replayed.trace), emptied }
+        let Replay { trace, source, .. } = replay(&recording.trace, &plan);
+        recording.then(trace, &source)
     }
 
-    fn plan<'p>(&self, config: AllocConfig, capacity: Option<u64>, recording: &'p ChangedRecording) -> Plan<'p> {
+    fn plan<'p>(&self, config: AllocConfig, capacity: Option<u64>, recording: &'p Edited) -> Plan<'p> {
         // With other settings, or on a device that cannot have them, the initial segments would have another layout.
         let starts_anew = config != self.config || capacity.is_some_and(|capacity| self.baseline_bytes > capacity);
         Plan {
@@ -96,23 +112,16 @@ impl Replayer {
         }
     }
 
-    /// Replays `recording` with further `settings` on a device of `capacity` bytes. Returns whether every request
-    /// succeeded, and the replayed recording.
+    /// Replays `recording` with further `settings` on a device of `capacity` bytes.
     ///
     /// # Errors
     ///
     /// Returns what is wrong with the settings.
-    pub fn replay(
-        &self,
-        recording: &ChangedRecording,
-        settings: Option<&str>,
-        capacity: Option<u64>,
-    ) -> Result<(bool, Trace), String> {
+    pub fn replay(&self, recording: &Edited, settings: Option<&str>, capacity: Option<u64>) -> Result<Replay, String> {
         let config = match settings {
             Some(settings) => changed_config(&self.config, settings)?,
             None => self.config.clone(),
         };
-        let replayed = replay(&recording.trace, &self.plan(config, capacity, recording));
-        Ok((replayed.death.is_none(), replayed.trace))
+        Ok(replay(&recording.trace, &self.plan(config, capacity, recording)))
     }
 }

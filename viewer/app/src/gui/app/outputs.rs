@@ -35,7 +35,7 @@ impl App {
     pub(super) fn save_below(&mut self, ctx: &egui::Context) {
         let Some(bottom) = self.settings.bottom else {
             let text = "There is no view below the timeline: Ctrl+4 shows segments, Ctrl+5 events, Ctrl+6 why the peak is \
-                        so high, Ctrl+7 what if.";
+                        so high, Ctrl+7 what if, Ctrl+B the plan.";
             self.said.push(text.to_owned());
             return;
         };
@@ -61,7 +61,8 @@ impl App {
         let name = stem(file);
         let view = SheetView::beside(self.settings.bottom);
         let recording = Arc::clone(&file.recording);
-        let mut sheet = Sheet::new(recording, file.selection.clone(), look, file.search.text());
+        let sheet = Sheet::new(recording, file.selection.clone(), look, file.search.text());
+        let mut sheet = sheet.planned_as(file.plan.same());
         let room = ctx.content_rect().size();
         let paper = Paper::fitting(room, ctx.pixels_per_point(), ctx.theme());
         let write = move |path: &Path| {

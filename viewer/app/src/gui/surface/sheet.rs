@@ -10,6 +10,7 @@ use crate::figures::moment::count_of;
 use crate::gui::view_context::Reason;
 use crate::gui::views::explain::ExplainView;
 use crate::gui::views::moment::MomentPanel;
+use crate::gui::views::plan::PlanView;
 use crate::gui::views::segments::SegmentsView;
 use crate::gui::views::timeline::{Stacking, Timeline, TimelineLook, drawn_metric};
 use crate::gui::widgets::legend;
@@ -30,6 +31,7 @@ pub struct Sheet {
     pub(super) timeline: Timeline,
     pub(super) segments: SegmentsView,
     pub(super) explain: ExplainView,
+    pub(super) plan: PlanView,
     pub(super) panel: MomentPanel,
     /// The grouping keys for views of one moment; empty for each view's default keys.
     pub(super) keys: Vec<GroupKey>,
@@ -48,6 +50,7 @@ impl Sheet {
             timeline: Timeline::default(),
             segments: SegmentsView::for_picture(),
             explain: ExplainView::for_picture(),
+            plan: PlanView::default(),
             panel: MomentPanel::default(),
             keys: Vec::new(),
         }
@@ -56,6 +59,11 @@ impl Sheet {
     /// Sets the grouping `keys` for views of one moment; the view's default keys if empty.
     pub fn grouped_by(self, keys: &[GroupKey]) -> Self {
         Self { keys: keys.to_vec(), ..self }
+    }
+
+    /// Sets the budget of a plan, and the changes of it that are made.
+    pub fn planned_as(self, plan: PlanView) -> Self {
+        Self { plan, ..self }
     }
 
     /// The peak of the chosen total.

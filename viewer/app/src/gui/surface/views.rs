@@ -1,6 +1,6 @@
 //! The views that a sheet can show, by name.
 
-use eframe::egui::{CentralPanel, Frame, Margin, Panel, RichText, Ui, UiBuilder};
+use eframe::egui::{CentralPanel, Frame, Margin, Panel, Rect, RichText, Ui, UiBuilder};
 use highwater_analysis::{GroupKey, TreeKey};
 
 use super::sheet::Sheet;
@@ -29,9 +29,12 @@ pub const VIEWS: &[SheetView] = &[
     SheetView { name: "treemap", is_of_moment: true, draw: |sheet, ui| sheet.moment_ui(ui, TREEMAP) },
     SheetView { name: "table", is_of_moment: true, draw: |sheet, ui| sheet.moment_ui(ui, TABLE) },
     EXPLAIN,
+    PLAN,
 ];
 
 const EXPLAIN: SheetView = SheetView { name: "explain", is_of_moment: false, draw: Sheet::explain_ui };
+
+const PLAN: SheetView = SheetView { name: "plan", is_of_moment: false, draw: Sheet::plan_ui };
 
 const TABLE: Choices = Choices {
     look: MomentLook::Table,
@@ -45,6 +48,8 @@ const FLAME: Choices = Choices { look: MomentLook::Flame, first: TreeKey::By(Gro
 
 /// Share of the timeline's height above segments or explanation.
 const UPPER: f32 = 0.4;
+/// Share of the timeline's height above the plan, which has a chart of its own.
+const ABOVE_PLAN: f32 = 0.33;
 
 impl SheetView {
     /// The view with this name.
@@ -65,6 +70,7 @@ impl SheetView {
         match bottom {
             Some(Bottom::Segments) => VIEWS[1],
             Some(Bottom::Explain) => EXPLAIN,
+            Some(Bottom::Plan) => PLAN,
             Some(Bottom::Events | Bottom::WhatIf) | None => VIEWS[0],
         }
     }
@@ -89,14 +95,19 @@ impl Sheet {
         middle.show(ui, |ui| (view.draw)(self, ui)).inner
     }
 
-    /// The timeline, and below it the segments at the pinned moment, or at the peak.
-    fn segments_ui(&mut self, ui: &mut Ui) -> bool {
+    /// The timeline in the upper part. Returns whether it is complete, and the lower part.
+    fn upper_ui(&mut self, ui: &mut Ui, share: f32) -> (bool, Rect) {
         let whole = ui.available_rect_before_wrap();
         let (mut upper, mut lower) = (whole, whole);
-        upper.max.y = whole.top() + whole.height() * UPPER;
+        upper.max.y = whole.top() + whole.height() * share;
         lower.min.y = upper.max.y + 8.0;
         let above = UiBuilder::new().id_salt("above").max_rect(upper);
-        let is_complete = ui.scope_builder(above, |ui| self.timeline_ui(ui)).inner;
+        (ui.scope_builder(above, |ui| self.timeline_ui(ui)).inner, lower)
+    }
+
+    /// The timeline, and below it the segments at the pinned moment, or at the peak.
+    fn segments_ui(&mut self, ui: &mut Ui) -> bool {
+        let (is_complete, lower) = self.upper_ui(ui, UPPER);
         let (moment, reason) = self.moment();
         let Self { recording, selection, timeline, look, filter, segments, .. } = self;
         let context = ViewContext {
@@ -118,12 +129,7 @@ impl Sheet {
 
     /// The timeline, and the explanation of its peak below it.
     fn explain_ui(&mut self, ui: &mut Ui) -> bool {
-        let whole = ui.available_rect_before_wrap();
-        let (mut upper, mut lower) = (whole, whole);
-        upper.max.y = whole.top() + whole.height() * UPPER;
-        lower.min.y = upper.max.y + 8.0;
-        let above = UiBuilder::new().id_salt("above").max_rect(upper);
-        let is_complete = ui.scope_builder(above, |ui| self.timeline_ui(ui)).inner;
+        let (is_complete, lower) = self.upper_ui(ui, UPPER);
         let (moment, reason) = self.moment();
         let Self { recording, selection, look, filter, explain, .. } = self;
         let matches = &*look.matches;
@@ -132,6 +138,20 @@ impl Sheet {
         ui.scope_builder(below, |ui| explain.explain_ui(ui, &context));
         let is_complete = is_complete && !explain.is_busy();
         explain.wait();
+        is_complete
+    }
+
+    /// The timeline, and the plan for a budget below it.
+    fn plan_ui(&mut self, ui: &mut Ui) -> bool {
+        let (is_complete, lower) = self.upper_ui(ui, ABOVE_PLAN);
+        let (moment, reason) = self.moment();
+        let Self { recording, selection, look, filter, plan, .. } = self;
+        let matches = &*look.matches;
+        let context = ViewContext { recording, selection, moment, reason, matches, filter, colouring: None };
+        let below = UiBuilder::new().id_salt("below").max_rect(lower);
+        ui.scope_builder(below, |ui| plan.plan_ui(ui, &context));
+        let is_complete = is_complete && !plan.is_busy();
+        plan.wait();
         is_complete
     }
 

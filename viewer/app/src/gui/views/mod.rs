@@ -1,4 +1,4 @@
-//! The views: timeline, moment, block, statistics, events, segments, explain, what-if, comparison, ranks.
+//! The views: timeline, moment, block, statistics, events, segments, explain, what-if, plan, comparison, ranks.
 
 pub mod colouring;
 pub mod group_keys;
@@ -10,7 +10,9 @@ pub mod segments;
 pub mod statistics;
 pub mod moment;
 pub mod explain;
+pub mod predicted;
 pub mod whatif;
+pub mod plan;
 pub mod ranks;
 pub mod fleet;
 pub(crate) mod peaks;

@@ -51,3 +51,19 @@ pub fn choice_ui<T: Clone + PartialEq, E: Into<ChoiceEntry>>(
     shown.response.widget_info(|| WidgetInfo::labeled(Role::ComboBox, true, format!("{label} {name}")));
     (next != *now).then_some(next)
 }
+
+/// Shows a button that opens a menu of values for the field `name`, each with its explanation. Returns the chosen value.
+pub fn value_menu_ui(ui: &mut Ui, name: &str, values: &[(&'static str, &'static str)]) -> Option<&'static str> {
+    let mut chosen = None;
+    let menu = ui.menu_button("Choose", |ui| {
+        for (value, about) in values {
+            if ui.button(*value).on_hover_text(*about).clicked() {
+                chosen = Some(*value);
+                ui.close();
+            }
+        }
+    });
+    let is_usable = ui.is_enabled();
+    menu.response.widget_info(|| WidgetInfo::labeled(Role::Button, is_usable, format!("Choose: {name}")));
+    chosen
+}

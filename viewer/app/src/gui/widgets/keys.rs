@@ -24,7 +24,7 @@ const OF_WIDGETS: [Key; 15] = [
 ];
 
 /// Keys that text fields leave alone while Ctrl is held.
-const WITH_CTRL_IN_TEXT: [Key; 14] = [
+const WITH_CTRL_IN_TEXT: [Key; 15] = [
     Key::Num0,
     Key::Num1,
     Key::Num2,
@@ -39,6 +39,7 @@ const WITH_CTRL_IN_TEXT: [Key; 14] = [
     Key::S,
     Key::Q,
     Key::L,
+    Key::B,
 ];
 
 /// The commands whose keys were pressed since the last frame. While a text field has the keyboard, only keys that it

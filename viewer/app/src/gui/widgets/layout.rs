@@ -48,5 +48,7 @@ places! {
         Explain = "Explain", ShowExplain;
         /// A prediction with something changed.
         WhatIf = "What-if", ShowWhatIf;
+        /// The cheapest changes that fit a budget.
+        Plan = "Plan", ShowPlan;
     }
 }

@@ -7,6 +7,7 @@ pub mod keys;
 pub mod layout;
 pub mod choice;
 pub mod fit;
+pub mod note;
 pub mod room;
 pub mod table;
 pub mod worker;

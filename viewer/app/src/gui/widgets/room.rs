@@ -1,6 +1,8 @@
 //! Lays out a view in the available space, and makes it scroll where it needs more.
 
-use eframe::egui::{ScrollArea, Ui, vec2};
+use eframe::egui::{Rect, ScrollArea, Sense, Stroke, Ui, UiBuilder, pos2, vec2};
+
+use crate::gui::widgets::theme::Shades;
 
 /// Shows a view that is at least `least` points high, scrolling if there is less room. `id` must be unique.
 pub fn least_height_ui<R>(ui: &mut Ui, id: &str, least: f32, show: impl FnOnce(&mut Ui) -> R) -> R {
@@ -20,6 +22,40 @@ pub fn exact_height_ui<R>(ui: &mut Ui, height: f32, show: impl FnOnce(&mut Ui) -
         show(ui)
     };
     ui.allocate_ui(room, show).inner
+}
+
+/// Shows two columns with a line between them: `left`, which scrolls, is `width` points wide; `right` is at least `least`
+/// points high, scrolling if there is less room. `id` must be unique.
+pub fn split_ui<S, L, R>(
+    ui: &mut Ui,
+    id: &str,
+    (width, least): (f32, f32),
+    state: &mut S,
+    left: impl FnOnce(&mut Ui, &mut S) -> L,
+    right: impl FnOnce(&mut Ui, &mut S) -> R,
+) -> (L, R) {
+    let at = ui.next_widget_position();
+    let whole = Rect::from_min_max(at, ui.max_rect().max.max(at + vec2(200.0, 120.0)));
+    ui.allocate_rect(whole, Sense::hover());
+    let middle = whole.left() + width + 8.0;
+    let mut column = |name: &str, rect: Rect| ui.new_child(UiBuilder::new().id_salt((id, name)).max_rect(rect));
+    let mut left_ui = column("left", whole.with_max_x(middle - 8.0));
+    let mut right_ui = column("right", Rect::from_min_max(pos2(middle + 8.0, whole.top()), whole.max));
+    let scroll = ScrollArea::vertical().id_salt((id, "left")).auto_shrink([false, false]);
+    let shown = scroll.show(&mut left_ui, |ui| left(ui, state)).inner;
+    ui.painter().vline(middle, whole.y_range(), Stroke::new(1.0, Shades::in_ui(ui).grid));
+    let beside = if whole.height() >= least {
+        right(&mut right_ui, state)
+    } else {
+        let scroll = ScrollArea::vertical().id_salt((id, "right")).auto_shrink([false, false]);
+        scroll
+            .show(&mut right_ui, |ui| {
+                ui.set_max_height(least);
+                right(ui, state)
+            })
+            .inner
+    };
+    (shown, beside)
 }
 
 #[cfg(test)]

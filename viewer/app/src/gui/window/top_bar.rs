@@ -42,6 +42,7 @@ const MENUS: [(&str, &[&[Command]]); 6] = {
                     C::ShowEvents,
                     C::ShowExplain,
                     C::ShowWhatIf,
+                    C::ShowPlan,
                 ],
                 &[C::NextLook, C::NextKey],
                 &[C::FitAll, C::ZoomIn, C::ZoomOut, C::ZoomInBytes, C::ZoomOutBytes, C::ToggleFit],

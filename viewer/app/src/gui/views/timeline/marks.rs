@@ -66,6 +66,30 @@ pub(super) fn paint_peak(
     labels.add(Rect::from_center_size(point, egui::Vec2::splat(11.0)));
 }
 
+/// Paints a diamond at `[x, bytes]` on the axes with `text` beside it, where no other label is; nothing outside the view.
+pub(crate) fn paint_tagged(
+    painter: &Painter,
+    frame: &PlotFrame,
+    [x, bytes]: [f64; 2],
+    text: &str,
+    labels: &mut Labels,
+    shades: &Shades,
+) {
+    let painter = painter.with_clip_rect(frame.rect);
+    let point = pos2(frame.screen_x(x), frame.screen_y(bytes));
+    if !frame.rect.expand(1.0).contains(point) {
+        return;
+    }
+    let galley = painter.layout_no_wrap(text.to_owned(), FontId::proportional(12.0), shades.strong);
+    let places = peak_places(frame.rect, point, galley.size() + vec2(8.0, 2.0));
+    if let Some(place) = labels.claim(frame.rect, places) {
+        painter.rect_filled(place, 3.0, shades.canvas.gamma_multiply(0.85));
+        painter.galley(place.min + vec2(4.0, 1.0), galley, shades.strong);
+    }
+    diamond(&painter, point, 5.0, shades.peak, shades.on_peak);
+    labels.add(Rect::from_center_size(point, egui::Vec2::splat(10.0)));
+}
+
 /// Number of candidate positions farther to either side of the peak, and below each other.
 const PEAK_STEPS: usize = 10;
 const PEAK_ROWS: usize = 12;

@@ -23,7 +23,7 @@ use highwater_snapshots::units::format_bytes;
 
 pub use frame::PlotFrame;
 pub(crate) use labels::Labels;
-pub(crate) use marks::{paint_axis_name, paint_note, paint_ooms};
+pub(crate) use marks::{paint_axis_name, paint_note, paint_ooms, paint_tagged};
 pub use picture::{Picture, Stacking, drawn_metric};
 pub(crate) use plot::ruled;
 pub(crate) use pointer::wheel;

@@ -66,7 +66,7 @@ fn whole_table_ui(
 /// Shows the peaks. Returns the moment that was clicked.
 pub(super) fn peaks_ui(ui: &mut Ui, replayed: &Replayed, other: &Other<'_>, state: &mut TableState) -> Option<Action> {
     let rows = compared(&replayed.prediction.measured, &other.changed.figures);
-    let told = |row: &Compared| row.peak.as_ref().map(|peak| other.told(peak));
+    let told = |row: &Compared| row.peak.as_ref().map(|peak| other.run.told(peak));
     let place = if ui.available_width() < ROOM_FOR_EVENTS { step_and_phase } else { when };
     let cell = |row: usize, column: usize| {
         let Some(row) = rows.get(row) else { return Cell::default() };
@@ -157,7 +157,7 @@ fn peaks_csv(prediction: &Prediction, other: &Other<'_>) -> String {
     let rows = compared(&prediction.measured, &other.changed.figures);
     csv(&columns, rows.len(), |row, column| {
         let Compared { name, bytes: [before, after], peak } = &rows[row];
-        let peak = peak.as_ref().map(|peak| other.told(peak));
+        let peak = peak.as_ref().map(|peak| other.run.told(peak));
         let cell = match column {
             0 => Some(name.clone()),
             1 => Some(before.to_string()),

@@ -9,6 +9,7 @@ use highwater_snapshots::{DeviceId, Trace};
 use crate::answers::prediction::{Change, DEVICE_SIZES, SizePart, in_words};
 use crate::answers::recomputation::check_patterns;
 use crate::answers::replays::check_settings;
+use crate::gui::widgets::choice::value_menu_ui;
 use crate::gui::widgets::theme::{self, Shades};
 
 /// The fields of the form.
@@ -300,17 +301,10 @@ impl Form {
             if field.choices().is_empty() {
                 return;
             }
-            let menu = ui.menu_button("Choose", |ui| {
-                for (value, about) in field.choices() {
-                    if ui.button(*value).on_hover_text(*about).clicked() {
-                        self.set(field, value);
-                        act = Some(Act::Apply);
-                        ui.close();
-                    }
-                }
-            });
-            let name = format!("Choose: {}", field.name());
-            menu.response.widget_info(|| WidgetInfo::labeled(Role::Button, is_usable, &name));
+            if let Some(value) = value_menu_ui(ui, field.name(), field.choices()) {
+                self.set(field, value);
+                act = Some(Act::Apply);
+            }
         });
         act
     }

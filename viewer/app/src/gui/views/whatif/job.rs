@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, Weak};
 
-use highwater_analysis::{Metric, Moment, Series, Totals};
-use highwater_snapshots::{EventId, Trace};
+use highwater_snapshots::Trace;
 
 use super::form::Applied;
 use crate::answers::prediction::{Change, Changed, Prediction};
 use crate::answers::replays::predict;
+use crate::gui::views::predicted::PredictedRun;
 use crate::gui::widgets::worker::Cancel;
 use crate::session::Recording;
 
@@ -52,71 +52,31 @@ impl Answer {
 #[derive(Debug)]
 pub(super) struct Replayed {
     pub(super) prediction: Prediction,
-    /// The totals of the changed recording, if there is a change.
-    series: Option<Series>,
+    /// The changed recording, if there is a change.
+    run: Option<Arc<PredictedRun>>,
 }
 
 impl Replayed {
-    fn of(prediction: Prediction) -> Self {
-        let series = prediction.changed.as_ref().map(|changed| Series::build(&changed.trace, prediction.device));
-        Self { prediction, series }
+    fn of(mut prediction: Prediction) -> Self {
+        let run = prediction.changed.as_mut().map(|changed| {
+            let source = std::mem::take(&mut changed.source);
+            let failure = changed.oom.as_ref().map(|oom| oom.event);
+            Arc::new(PredictedRun::of(Arc::clone(&changed.trace), source, prediction.device, failure))
+        });
+        Self { prediction, run }
     }
 
     /// The change, if there is one.
     pub(super) fn other(&self) -> Option<Other<'_>> {
-        Some(Other { changed: self.prediction.changed.as_ref()?, series: self.series.as_ref()? })
+        Some(Other { changed: self.prediction.changed.as_ref()?, run: self.run.as_ref()? })
     }
 }
 
-/// The predicted recording, by events of the recorded one.
+/// The change, and the predicted recording by events of the recorded one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Other<'a> {
     pub(super) changed: &'a Changed,
-    pub(super) series: &'a Series,
-}
-
-impl Other<'_> {
-    /// The recorded event for one of its events.
-    pub(super) fn recorded(&self, event: EventId) -> Option<EventId> {
-        self.changed.source.get(event.index()?).copied()
-    }
-
-    /// Converts one of its moments to the recorded event.
-    pub(super) fn told(&self, moment: &Moment) -> Moment {
-        Moment { event: moment.event.and_then(|event| self.recorded(event)), ..*moment }
-    }
-
-    /// Number of its events before the recorded `moment`.
-    fn position(&self, moment: usize) -> usize {
-        self.changed.source.partition_point(|event| (event.0 as usize) < moment)
-    }
-
-    /// The last recorded moment before a request fails.
-    pub(super) fn end(&self) -> Option<usize> {
-        self.changed.oom.as_ref().map(|oom| oom.event.0 as usize + 1)
-    }
-
-    /// Its moments during the recorded moments `first..=last`; `None` after its end.
-    pub(super) fn moments(&self, first: usize, last: usize) -> Option<std::ops::Range<usize>> {
-        if self.end().is_some_and(|end| first > end) {
-            return None;
-        }
-        let end = self.position(last);
-        // The events made from one recorded event have intermediate states.
-        let start = first.checked_sub(1).map_or(0, |before| self.position(before) + 1);
-        Some(start.min(end)..end + 1)
-    }
-
-    /// Its totals at the recorded `moment`; `None` after its end.
-    pub(super) fn totals(&self, moment: usize) -> Option<Totals> {
-        let moments = self.moments(moment, moment)?;
-        Some(self.series.before_position(&self.changed.trace, moments.end - 1))
-    }
-
-    /// The maximum of its lines, in bytes.
-    pub(super) fn highest(&self) -> u64 {
-        self.changed.figures.peak_bytes(Metric::Reserved).max(self.changed.figures.peak_bytes(Metric::Allocated))
-    }
+    pub(super) run: &'a Arc<PredictedRun>,
 }
 
 /// A request to make a recording from a prediction.

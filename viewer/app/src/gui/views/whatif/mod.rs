@@ -3,26 +3,26 @@
 
 mod form;
 mod job;
-mod curve;
-mod plot;
 mod figures;
 mod notes;
 
 use std::sync::{Arc, Weak};
 
-use eframe::egui::{self, Label, Rect, RichText, Role, ScrollArea, Sense, Ui, UiBuilder, WidgetInfo, pos2, vec2};
-use highwater_analysis::LastUses;
+use eframe::egui::{self, Label, RichText, Role, ScrollArea, Ui, WidgetInfo, vec2};
+use highwater_analysis::{LastUses, Metric};
 use highwater_snapshots::Trace;
 
 use crate::figures::predicted;
 use crate::files::discard::discard;
 use crate::gui::view_context::{Action, ViewContext};
+use crate::gui::views::predicted::{CurveLook, CurveView};
+use crate::gui::widgets::note::answer_ui;
+use crate::gui::widgets::room::split_ui;
 use crate::gui::widgets::table::TableState;
 use crate::gui::widgets::theme::{self, Shades};
 use crate::gui::widgets::worker::Worker;
 use form::{Act, Applied, Field, Form};
 use job::{Answer, Asked, Key, Opening, Other, Replayed};
-use plot::CurveView;
 
 pub use job::Predicted;
 
@@ -31,6 +31,15 @@ const FORM_SHARE: f32 = 0.43;
 
 /// Opacity of a result that does not match the form.
 const FORMER_OPACITY: f32 = 0.45;
+
+/// The look of the curves.
+const LOOK: CurveLook = CurveLook {
+    drawn: [Metric::Allocated, Metric::Reserved],
+    predicted: "what if",
+    limit: None,
+    marked: None,
+    top: None,
+};
 
 /// State of the view.
 #[derive(Debug)]
@@ -115,32 +124,16 @@ impl WhatIfView {
 
     /// The form at the left, the results at the right; scrolls if the height is too low for both tables and curves.
     fn columns_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Vec<Action> {
-        let at = ui.next_widget_position();
-        let whole = Rect::from_min_max(at, ui.max_rect().max.max(at + vec2(200.0, 120.0)));
-        ui.allocate_rect(whole, Sense::hover());
-        let form = (whole.width() * FORM_SHARE).clamp(theme::FORM_WIDTHS[0], theme::FORM_WIDTHS[1]);
-        let middle = whole.left() + form + 8.0;
-        let left = whole.with_max_x(middle - 8.0);
-        let mut left_ui = ui.new_child(UiBuilder::new().id_salt("change").max_rect(left));
-        let scroll = ScrollArea::vertical().id_salt("change").auto_shrink([false, false]);
-        let mut actions = scroll.show(&mut left_ui, |ui| self.change_ui(ui, context)).inner;
-        ui.painter().vline(middle, whole.y_range(), egui::Stroke::new(1.0, Shades::in_ui(ui).grid));
-        let right = Rect::from_min_max(pos2(middle + 8.0, whole.top()), whole.max);
-        let mut right_ui = ui.new_child(UiBuilder::new().id_salt("outcome").max_rect(right));
-        let mut outcome_ui = |ui: &mut Ui| {
-            self.grey_out_former(ui);
-            actions.extend(self.verdict_ui(ui, context));
-            actions.extend(self.details_ui(ui, context));
+        let width = (ui.available_width() * FORM_SHARE).clamp(theme::FORM_WIDTHS[0], theme::FORM_WIDTHS[1]);
+        let form_ui = |ui: &mut Ui, view: &mut Self| view.change_ui(ui, context);
+        let outcome_ui = |ui: &mut Ui, view: &mut Self| {
+            view.grey_out_former(ui);
+            let mut actions: Vec<Action> = view.verdict_ui(ui, context).into_iter().collect();
+            actions.extend(view.details_ui(ui, context));
+            actions
         };
-        if right.height() >= theme::WHATIF_LEAST {
-            outcome_ui(&mut right_ui);
-        } else {
-            let scroll = ScrollArea::vertical().id_salt("outcome").auto_shrink([false, false]);
-            scroll.show(&mut right_ui, |ui| {
-                ui.set_max_height(theme::WHATIF_LEAST);
-                outcome_ui(ui);
-            });
-        }
+        let (mut actions, others) = split_ui(ui, "what if", (width, theme::WHATIF_LEAST), self, form_ui, outcome_ui);
+        actions.extend(others);
         actions
     }
 
@@ -253,8 +246,13 @@ impl WhatIfView {
     fn details_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Option<Action> {
         let answer = self.shown.take()?;
         let action = match &answer.outcome {
-            Ok(replayed) if replayed.other().is_some() => self.curve.curve_ui(ui, context, replayed),
-            Ok(replayed) => self.tried_ui(ui, context, replayed),
+            Ok(replayed) => match replayed.other() {
+                Some(other) => {
+                    let limit = other.changed.capacity.map(|bytes| ("capacity", bytes));
+                    self.curve.curve_ui(ui, context, other.run, &CurveLook { limit, ..LOOK })
+                }
+                None => self.tried_ui(ui, context, replayed),
+            },
             Err(_) => None,
         };
         // A click on settings starts a replay, and until it is done this table stays.
@@ -274,7 +272,7 @@ impl WhatIfView {
         let verdict = predicted::verdict(&replayed.prediction, other.changed, &applied.words, has_capacity);
         let shades = Shades::in_ui(ui);
         let colour = if other.changed.oom.is_some() { shades.warning } else { shades.strong };
-        ui.add(Label::new(RichText::new(verdict).size(15.0).strong().color(colour)).wrap());
+        answer_ui(ui, &verdict, colour);
         ui.horizontal_wrapped(|ui| {
             let name = || format!("{}, what if {}", context.recording.name, applied.words);
             let mut open = |ui: &mut Ui, words: &str, label: &str, tooltip: &str, compares: bool| {

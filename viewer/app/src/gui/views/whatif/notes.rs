@@ -1,6 +1,6 @@
 //! Notes on a replay: assumptions, where it differs from the recording, and the allocator's state if a request fails.
 
-use eframe::egui::{Grid, Label, RichText, Role, Ui, WidgetInfo, vec2};
+use eframe::egui::{Grid, Role, Ui, WidgetInfo, vec2};
 use highwater_snapshots::EventId;
 use highwater_snapshots::units::{format_bytes, format_required_bytes};
 
@@ -10,7 +10,7 @@ use crate::answers::prediction::{Changed, Failed};
 use crate::figures::moment::when;
 use crate::figures::predicted::{LOWEST_ADDRESS, NO_BLOCK, concerned, deviation, settings_and_memory};
 use crate::gui::view_context::Action;
-use crate::gui::widgets::theme::Shades;
+use crate::gui::widgets::note::{note_ui, warning_ui};
 
 /// Shows the notes. Returns the moment that was clicked.
 pub(super) fn notes_ui(ui: &mut Ui, applied: &Applied, replayed: &Replayed) -> Option<Action> {
@@ -24,7 +24,7 @@ pub(super) fn notes_ui(ui: &mut Ui, applied: &Applied, replayed: &Replayed) -> O
         warning_ui(ui, &format!("Assumed: {text}."));
     }
     if unchanged.takes_lowest_address {
-        plain_ui(ui, LOWEST_ADDRESS);
+        note_ui(ui, LOWEST_ADDRESS);
     }
     if let Some(differs) = &unchanged.divergence {
         warning_ui(ui, &deviation(differs));
@@ -51,12 +51,12 @@ fn changed_ui(ui: &mut Ui, applied: &Applied, changed: &Changed) -> Option<Actio
     }
     let sentences = concerned(changed);
     for sentence in &sentences {
-        plain_ui(ui, sentence);
+        note_ui(ui, sentence);
     }
     if applied.is_of_blocks() && sentences.is_empty() {
         warning_ui(ui, NO_BLOCK);
     }
-    plain_ui(ui, &settings_and_memory(changed));
+    note_ui(ui, &settings_and_memory(changed));
     action
 }
 
@@ -71,15 +71,6 @@ fn failed_rows(oom: &Failed, changed: &Changed) -> Vec<(&'static str, String)> {
     let large_enough = changed.suffices.filter(|_| changed.ends_in_oom.is_none());
     rows.extend(large_enough.map(|bytes| ("large enough", format!("a device of {}", format_required_bytes(bytes)))));
     rows
-}
-
-fn plain_ui(ui: &mut Ui, text: &str) {
-    ui.add(Label::new(RichText::new(text).size(12.5)).wrap());
-}
-
-fn warning_ui(ui: &mut Ui, text: &str) {
-    let colour = Shades::in_ui(ui).warning;
-    ui.add(Label::new(RichText::new(text).size(12.5).color(colour)).wrap());
 }
 
 /// A button that goes to the state after `event`.

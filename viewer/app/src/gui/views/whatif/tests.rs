@@ -9,6 +9,7 @@ use highwater_analysis::Metric;
 
 use super::*;
 use crate::gui::view_harness::ViewHarness;
+use crate::gui::views::predicted as curve;
 use crate::selection::{Axis, View};
 
 /// Two activations of 4 and 8 MiB, then a gradient of 4 MiB, in one segment; the first is used no more by then.
@@ -234,22 +235,22 @@ fn curves_have_a_point_a_pixel_and_each_the_largest_of_its_moments() {
     let stage = harness.state();
     let recording = Arc::clone(&stage.recording);
     let answer = stage.view.shown.as_ref().unwrap();
-    let replayed = Arc::clone(answer.outcome.as_ref().unwrap());
+    let run = Arc::clone(answer.outcome.as_ref().unwrap().other().unwrap().run);
     let mut selection = stage.selection.clone();
     for axis in [Axis::Event, Axis::Time] {
         selection.set_axis(&recording, axis);
         for count in 1..5 {
-            let key = curve::Key { of: Arc::downgrade(&replayed), axis, x: selection.view().x.clone(), columns: count };
+            let (of, drawn) = (Arc::downgrade(&run), LOOK.drawn);
+            let key = curve::Key { of, drawn, axis, x: selection.view().x.clone(), columns: count };
             let mut worker = Worker::new("test-curve", curve::Curve::of);
-            let (recording, replayed) = (Arc::clone(&recording), Arc::clone(&replayed));
-            worker.ask(&harness.ctx, curve::Asked { recording, replayed, selection: selection.clone(), key });
+            let (recording, run) = (Arc::clone(&recording), Arc::clone(&run));
+            worker.ask(&harness.ctx, curve::Asked { recording, run, selection: selection.clone(), key });
             let columns = worker.wait().unwrap().columns;
             assert_eq!((columns.len(), peak(&columns, 0)), (count, (16 << 20, 12 << 20)), "{axis:?}");
         }
     }
     // The totals at each moment are those of the changed recording after the corresponding events.
-    let other = replayed.other().unwrap();
-    let totals: Vec<u64> = (0..6).map(|moment| other.totals(moment).unwrap().get(Metric::Allocated) >> 20).collect();
+    let totals: Vec<u64> = (0..6).map(|moment| run.totals(moment).unwrap().get(Metric::Allocated) >> 20).collect();
     assert_eq!(totals, [0, 0, 0, 0, 4, 12]);
 }
 

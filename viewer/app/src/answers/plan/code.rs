@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use highwater_app::answers::plan::{Change, Setup};
 use highwater_snapshots::scope_pattern::ScopePattern;
+
+use super::change::Change;
+use super::step::Setup;
 
 /// Returns the lines of Python and of a shell that apply `setup` to a program whose allocator has the settings `recorded`.
 pub fn python(setup: &Setup, recorded: &str) -> Vec<String> {

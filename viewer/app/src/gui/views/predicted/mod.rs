@@ -1,79 +1,108 @@
-//! The predicted curve over the measured one, on the timeline's axis, with the capacity and the point of failure.
+//! The predicted curve over the measured one, on the timeline's axis, with a limit and the point of failure.
+
+mod run;
+mod columns;
 
 use std::sync::Arc;
 
-use eframe::egui::{self, Context, PointerButton, Response, Role, Stroke, Tooltip, Ui, Vec2, WidgetInfo, vec2};
+use eframe::egui::{self, PointerButton, Response, Role, Stroke, Tooltip, Ui, Vec2, WidgetInfo, vec2};
 use egui_plot::{Line, LineStyle, Plot, PlotPoints};
 use highwater_analysis::Metric;
 use highwater_snapshots::units::format_bytes;
 
-use super::curve::{Asked, Column, Curve, DRAWN, Key};
-use super::job::{Other, Replayed};
 use crate::gui::view_context::{Action, ViewContext};
-use crate::gui::views::timeline::{Labels, PlotFrame, paint_axis_name, paint_note, paint_ooms, ruled, wheel};
+use crate::gui::views::timeline::{
+    Labels, PlotFrame, paint_axis_name, paint_note, paint_ooms, paint_tagged, ruled, wheel,
+};
 use crate::gui::widgets::legend::Chip;
 use crate::gui::widgets::theme::{self, Shades};
 use crate::gui::widgets::words::moment_text;
 use crate::gui::widgets::worker::Worker;
 use crate::selection::View;
 
+pub use columns::{Asked, Column, Curve, Key};
+pub use run::PredictedRun;
+
 /// The upper end of the byte axis, as a multiple of the highest line.
 const HEADROOM: f64 = 1.1;
-/// Largest ratio of the capacity to the peaks at which it is drawn: a higher one would flatten the curves.
-const CAPACITY_WITHIN: f64 = 1.6;
+/// Largest ratio of the limit to the peaks at which it is drawn: a higher one would flatten the curves.
+const LIMIT_WITHIN: f64 = 1.6;
 /// Most columns requested.
 const MOST_COLUMNS: usize = 4096;
 /// Length of a dash, in points.
 const DASH: f32 = 6.0;
 
-/// The input of the plot.
+/// What a plot shows.
+#[derive(Clone, Copy, Debug)]
+pub struct CurveLook {
+    /// The totals that are drawn.
+    pub drawn: [Metric; 2],
+    /// The name of the prediction.
+    pub predicted: &'static str,
+    /// A horizontal line: its name, and its bytes.
+    pub limit: Option<(&'static str, u64)>,
+    /// The total whose peaks are marked, as recorded and as predicted.
+    pub marked: Option<Metric>,
+    /// The upper end of the byte axis; by default, the highest line.
+    pub top: Option<f64>,
+}
+
+/// State of a plot.
 #[derive(Debug)]
-pub(super) struct CurveView {
+pub struct CurveView {
     worker: Worker<Asked, Curve>,
     asked: Option<Key>,
     shown: Option<Curve>,
     /// The frame of the last drawn plot.
-    rect: Option<egui::Rect>,
+    frame: Option<PlotFrame>,
 }
 
 impl Default for CurveView {
     fn default() -> Self {
-        Self { worker: Worker::new("highwater-curve", Curve::of), asked: None, shown: None, rect: None }
+        Self { worker: Worker::new("highwater-curve", Curve::of), asked: None, shown: None, frame: None }
     }
 }
 
 impl CurveView {
-    pub(super) fn is_busy(&self) -> bool {
+    /// Whether a curve is being computed.
+    pub fn is_busy(&self) -> bool {
         self.worker.is_busy()
     }
 
-    pub(super) fn wait(&mut self) {
+    /// Waits until it is ready. For tests, and for pictures without a window.
+    pub fn wait(&mut self) {
         self.shown = self.worker.wait().or(self.shown.take());
+    }
+
+    /// The frame of the last drawn plot.
+    pub fn frame(&self) -> Option<&PlotFrame> {
+        self.frame.as_ref()
     }
 
     /// The current curve. For tests.
     #[cfg(test)]
-    pub(super) fn shown(&self) -> Option<&Curve> {
+    pub fn shown(&self) -> Option<&Curve> {
         self.shown.as_ref()
     }
 
-    /// Shows legend and curves in the available space, and handles wheel, drag and click.
-    pub(super) fn curve_ui(
+    /// Shows legend and curves of `run` in the available space, and handles wheel, drag and click.
+    pub fn curve_ui(
         &mut self,
         ui: &mut Ui,
         context: &ViewContext<'_>,
-        replayed: &Arc<Replayed>,
+        run: &Arc<PredictedRun>,
+        look: &CurveLook,
     ) -> Option<Action> {
-        let other = replayed.other()?;
-        self.ask(ui, context, replayed);
+        self.ask(ui, context, run, look);
         let shades = Shades::in_ui(ui);
-        legend_ui(ui, context, &other, &shades);
+        legend_ui(ui, context, run, look, &shades);
         let height = (ui.available_height() - theme::AXIS_NAME_HEIGHT).max(theme::CURVE_LEAST - theme::ROW_HEIGHT);
-        let view = View { x: context.selection.view().x.clone(), y: 0.0..top(context, &other) };
-        let room = self.rect.map_or(vec2(600.0, 200.0), |rect| rect.size());
-        let plot = ruled(Plot::new("what if"), context.recording, context.selection, &view, room);
+        let top = look.top.unwrap_or_else(|| top(context, run, look));
+        let view = View { x: context.selection.view().x.clone(), y: 0.0..top };
+        let room = self.frame.as_ref().map_or(vec2(600.0, 200.0), |frame| frame.rect.size());
+        let plot = ruled(Plot::new(look.predicted), context.recording, context.selection, &view, room);
         let plot = plot.height(height).show_grid(true).grid_color(shades.grid);
-        let lines = self.lines(context, &other, &view, &shades);
+        let lines = self.lines(context, look, &view, &shades);
         let bounds = view.clone();
         let shown = plot.show(ui, |plot| {
             plot.set_plot_bounds_x(bounds.x.start..=bounds.x.end);
@@ -83,75 +112,81 @@ impl CurveView {
             }
         });
         let name = &context.recording.name;
-        let label = format!("Curves of {name}: reserved and allocated memory, as recorded and what if");
+        let [one, other] = look.drawn;
+        let label = format!("Curves of {name}: {other} and {one} memory, as recorded and {}", look.predicted);
         shown.response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, &label));
         let frame = PlotFrame { rect: *shown.transform.frame(), view };
-        self.rect = Some(frame.rect);
         let columns = self.shown.as_ref().map(|shown| shown.columns.as_slice()).unwrap_or_default();
-        marks_ui(ui, &frame, context, (&other, columns), &shades);
+        marks_ui(ui, &frame, context, (run, columns, look), &shades);
         ui.add_space(theme::AXIS_NAME_HEIGHT);
-        follow_ui(ui, &shown.response, &frame, context, &other)
+        let action = follow_ui(ui, &shown.response, &frame, context, (run, look));
+        self.frame = Some(frame);
+        action
     }
 
-    fn ask(&mut self, ui: &Ui, context: &ViewContext<'_>, replayed: &Arc<Replayed>) {
-        let width = self.rect.map_or(ui.available_width() - theme::AXIS_WIDTH, |rect| rect.width());
+    fn ask(&mut self, ui: &Ui, context: &ViewContext<'_>, run: &Arc<PredictedRun>, look: &CurveLook) {
+        let known = self.frame.as_ref().map(|frame| frame.rect.width());
+        let width = known.unwrap_or_else(|| ui.available_width() - theme::AXIS_WIDTH);
         let columns = ((width * ui.ctx().pixels_per_point()) as usize).clamp(16, MOST_COLUMNS);
         let selection = context.selection;
-        let of = Arc::downgrade(replayed);
-        let key = Key { of, axis: selection.axis(), x: selection.view().x.clone(), columns };
+        let of = Arc::downgrade(run);
+        let key = Key { of, drawn: look.drawn, axis: selection.axis(), x: selection.view().x.clone(), columns };
         if self.asked.as_ref() != Some(&key) {
             self.asked = Some(key.clone());
-            let (recording, replayed) = (Arc::clone(context.recording), Arc::clone(replayed));
-            self.worker.ask(ui.ctx(), Asked { recording, replayed, selection: selection.clone(), key });
+            let (recording, run) = (Arc::clone(context.recording), Arc::clone(run));
+            self.worker.ask(ui.ctx(), Asked { recording, run, selection: selection.clone(), key });
         }
         self.shown = self.worker.take_newest().or(self.shown.take());
         // The curve of another replay, or on another axis, must not be shown.
-        let (of, axis) = (Arc::downgrade(replayed), selection.axis());
+        let (of, axis) = (Arc::downgrade(run), selection.axis());
         self.shown = self.shown.take().filter(|shown| shown.key.of.ptr_eq(&of) && shown.key.axis == axis);
     }
 
-    /// Measured lines, then the predicted ones in dashes over them, then the capacity.
-    fn lines(&self, context: &ViewContext<'_>, other: &Other<'_>, view: &View, shades: &Shades) -> Vec<Line<'static>> {
+    /// Measured lines, then the predicted ones in dashes over them, then the limit.
+    fn lines(&self, context: &ViewContext<'_>, look: &CurveLook, view: &View, shades: &Shades) -> Vec<Line<'static>> {
         let columns = self.shown.as_ref().map(|shown| shown.columns.as_slice()).unwrap_or_default();
         let inside = context.selection.whole(context.recording).x;
         let columns = || columns.iter().filter(|column| inside.contains(&column.x));
         let mut lines = Vec::new();
-        for (row, metric) in DRAWN.into_iter().enumerate() {
+        for (row, metric) in look.drawn.into_iter().enumerate() {
             let points: Vec<[f64; 2]> = columns().map(|column| [column.x, column.measured[row] as f64]).collect();
             let line = Line::new(format!("{metric} as recorded"), PlotPoints::new(points));
             lines.push(line.stroke(shades.metric(metric)).allow_hover(false));
         }
-        for (row, metric) in DRAWN.into_iter().enumerate() {
+        for (row, metric) in look.drawn.into_iter().enumerate() {
             let point = |column: &Column| Some([column.x, column.predicted?[row] as f64]);
             let points: Vec<[f64; 2]> = columns().filter_map(point).collect();
-            let line = Line::new(format!("{metric} what if"), PlotPoints::new(points));
+            let line = Line::new(format!("{metric} {}", look.predicted), PlotPoints::new(points));
             let line = line.stroke(shades.predicted(metric)).style(LineStyle::Dashed { length: DASH });
             lines.push(line.allow_hover(false));
         }
-        if let Some(capacity) = other.changed.capacity {
-            let ends = PlotPoints::new(vec![[view.x.start, capacity as f64], [view.x.end, capacity as f64]]);
-            lines.push(Line::new("capacity", ends).stroke(shades.capacity()).allow_hover(false));
+        if let Some((name, bytes)) = look.limit {
+            let ends = PlotPoints::new(vec![[view.x.start, bytes as f64], [view.x.end, bytes as f64]]);
+            lines.push(Line::new(name, ends).stroke(shades.capacity()).allow_hover(false));
         }
         lines
     }
 }
 
-/// The upper end of the byte axis: the highest line, or the capacity if that is not far above.
-fn top(context: &ViewContext<'_>, other: &Other<'_>) -> f64 {
-    let peaks = DRAWN.map(|metric| context.index().peak(&context.recording.trace, metric).bytes);
-    let highest = peaks.into_iter().max().unwrap_or(0).max(other.highest()).max(1) as f64;
-    let capacity = other.changed.capacity.map(|bytes| bytes as f64).filter(|bytes| *bytes <= highest * CAPACITY_WITHIN);
-    highest.max(capacity.unwrap_or(0.0)) * HEADROOM
+/// The upper end of the byte axis: the highest line, or the limit if that is not far above.
+fn top(context: &ViewContext<'_>, run: &PredictedRun, look: &CurveLook) -> f64 {
+    let peaks = look.drawn.map(|metric| {
+        let measured = context.index().peak(&context.recording.trace, metric).bytes;
+        measured.max(run.peak(metric).bytes)
+    });
+    let highest = peaks.into_iter().max().unwrap_or(0).max(1) as f64;
+    let limit = look.limit.map(|(_, bytes)| bytes as f64).filter(|bytes| *bytes <= highest * LIMIT_WITHIN);
+    highest.max(limit.unwrap_or(0.0)) * HEADROOM
 }
 
 /// The legend of the lines, with each total at the moment.
-fn legend_ui(ui: &mut Ui, context: &ViewContext<'_>, other: &Other<'_>, shades: &Shades) {
+fn legend_ui(ui: &mut Ui, context: &ViewContext<'_>, run: &PredictedRun, look: &CurveLook, shades: &Shades) {
     let moment = context.moment.position();
     let measured = context.index().series.before_position(&context.recording.trace, moment);
-    let predicted = other.totals(moment);
+    let predicted = run.totals(moment);
     ui.horizontal_wrapped(|ui| {
         ui.spacing_mut().item_spacing = vec2(0.0, 2.0);
-        for metric in DRAWN {
+        for metric in look.drawn {
             let stroke = Stroke::new(2.0, shades.metric(metric).color);
             let solid = |painter: &egui::Painter, rect: egui::Rect| {
                 painter.hline(rect.x_range(), rect.center().y, stroke);
@@ -162,23 +197,23 @@ fn legend_ui(ui: &mut Ui, context: &ViewContext<'_>, other: &Other<'_>, shades: 
                 painter.extend(egui::Shape::dashed_line(&ends, stroke, 4.0, 3.0));
             };
             let amount = predicted.map_or_else(|| "ended".to_owned(), |totals| format_bytes(totals.get(metric)));
-            Chip::new(ui, &format!("{metric}, what if"), &amount, predicted.is_some()).show(ui, dashes);
+            Chip::new(ui, &format!("{metric}, {}", look.predicted), &amount, predicted.is_some()).show(ui, dashes);
         }
-        if let Some(capacity) = other.changed.capacity {
+        if let Some((name, bytes)) = look.limit {
             let line = |painter: &egui::Painter, rect: egui::Rect| {
                 painter.hline(rect.x_range(), rect.center().y, shades.capacity());
             };
-            Chip::new(ui, "capacity", &format_bytes(capacity), true).show(ui, line);
+            Chip::new(ui, name, &format_bytes(bytes), true).show(ui, line);
         }
     });
 }
 
-/// Marks the moment, the point of failure, and a capacity above the view.
+/// Marks the moment, the point of failure, the peaks, and a limit above the view.
 fn marks_ui(
     ui: &Ui,
     frame: &PlotFrame,
     context: &ViewContext<'_>,
-    (other, columns): (&Other<'_>, &[Column]),
+    (run, columns, look): (&PredictedRun, &[Column], &CurveLook),
     shades: &Shades,
 ) {
     let painter = ui.painter();
@@ -188,10 +223,13 @@ fn marks_ui(
         painter.vline(x, frame.rect.y_range(), Stroke::new(1.0, shades.cursor.gamma_multiply(0.6)));
     }
     let mut labels = Labels::default();
-    let end = other.end().map(|end| selection.middle_of(trace, end));
+    let end = run.end().map(|end| selection.middle_of(trace, end));
     paint_ooms(painter, frame, end.into_iter(), &mut labels, shades);
-    if let Some(capacity) = other.changed.capacity.filter(|bytes| *bytes as f64 > frame.view.y.end) {
-        let text = format!("capacity {} is above this view", format_bytes(capacity));
+    if let Some(metric) = look.marked {
+        peaks_ui(painter, frame, context, (run, metric, look.predicted), &mut labels, shades);
+    }
+    if let Some((name, bytes)) = look.limit.filter(|(_, bytes)| *bytes as f64 > frame.view.y.end) {
+        let text = format!("{name} {} is above this view", format_bytes(bytes));
         let lies_below = |place: egui::Rect| {
             let over = columns.iter().filter(|column| place.x_range().contains(frame.screen_x(column.x)));
             let bytes =
@@ -203,13 +241,31 @@ fn marks_ui(
     paint_axis_name(painter, frame, selection.axis(), shades);
 }
 
+/// Marks the peaks of a total, as recorded and as predicted.
+fn peaks_ui(
+    painter: &egui::Painter,
+    frame: &PlotFrame,
+    context: &ViewContext<'_>,
+    (run, metric, predicted): (&PredictedRun, Metric, &str),
+    labels: &mut Labels,
+    shades: &Shades,
+) {
+    let trace = &context.recording.trace;
+    let peaks = [(context.index().peak(trace, metric), "recorded"), (run.peak(metric), predicted)];
+    for (peak, name) in peaks {
+        let x = context.selection.middle_of(trace, peak.position());
+        let text = format!("{} {name}", format_bytes(peak.bytes));
+        paint_tagged(painter, frame, [x, peak.bytes as f64], &text, labels, shades);
+    }
+}
+
 /// Moves and zooms along the axis together with the timeline, and pins the moment that is clicked.
 fn follow_ui(
     ui: &Ui,
     response: &Response,
     frame: &PlotFrame,
     context: &ViewContext<'_>,
-    other: &Other<'_>,
+    (run, look): (&PredictedRun, &CurveLook),
 ) -> Option<Action> {
     let (recording, now) = (context.recording, context.selection);
     let mut selection = now.clone();
@@ -232,26 +288,27 @@ fn follow_ui(
     if response.clicked() {
         return Some(Action::Moment(moment));
     }
-    hover_ui(ui.ctx(), ui, response, moment, (context, other));
+    hover_ui(ui, response, moment, context, (run, look));
     None
 }
 
 fn hover_ui(
-    ctx: &Context,
     ui: &Ui,
     response: &Response,
     position: usize,
-    (context, other): (&ViewContext<'_>, &Other<'_>),
+    context: &ViewContext<'_>,
+    (run, look): (&PredictedRun, &CurveLook),
 ) {
     let id = response.id.with("under the pointer");
-    let tooltip = Tooltip::always_open(ctx.clone(), ui.layer_id(), id, egui::PopupAnchor::Pointer);
+    let tooltip = Tooltip::always_open(ui.ctx().clone(), ui.layer_id(), id, egui::PopupAnchor::Pointer);
     tooltip.gap(16.0).show(|ui| {
         let trace = &context.recording.trace;
         let measured = context.index().series.before_position(trace, position);
-        let predicted = other.totals(position);
-        for metric in DRAWN {
+        let predicted = run.totals(position);
+        for metric in look.drawn {
             let predicted = predicted.map_or_else(|| "ended".to_owned(), |totals| format_bytes(totals.get(metric)));
-            ui.label(format!("{metric}: {} recorded, {predicted} what if", format_bytes(measured.get(metric))));
+            let recorded = format_bytes(measured.get(metric));
+            ui.label(format!("{metric}: {recorded} recorded, {predicted} {}", look.predicted));
         }
         ui.weak(moment_text(&context.index().moment(trace, Metric::Reserved, position)));
     });

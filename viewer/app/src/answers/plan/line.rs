@@ -1,0 +1,97 @@
+//! The changes of a plan, one by one, with their names and the memory that each leaves.
+
+use highwater_analysis::{Metric, Moment, Series};
+use highwater_snapshots::Phase;
+use highwater_snapshots::scope_pattern::ScopePattern;
+
+use super::change::Class;
+use super::step::{Setup, TrainingStep, Trial};
+
+/// One change of a plan, and the memory once it and those before it are made.
+#[derive(Clone, Debug)]
+pub struct PlanLine {
+    /// The change as a noun phrase.
+    pub change: String,
+    /// The paths of recomputed modules; none for other changes.
+    pub scopes: Vec<String>,
+    /// What it costs.
+    pub class: Class,
+    /// The additional share of the unchanged step's FLOPs and moved bytes.
+    pub shares: [Option<f64>; 2],
+    /// The step with it and those before it, on a device that is large enough.
+    pub trial: Trial,
+    /// The step of the peak of requested bytes.
+    pub step: Option<u32>,
+    /// The phase of that peak; `None` if the recording has no phases.
+    pub phase: Option<Phase>,
+}
+
+impl PlanLine {
+    /// Tries the changes of `setup` one after another.
+    ///
+    /// # Errors
+    ///
+    /// Returns why `step` cannot be run.
+    pub fn all(step: &dyn TrainingStep, setup: &Setup) -> Result<Vec<Self>, String> {
+        let base = step.trial(&Setup { recomputed: Some(Vec::new()), ..Setup::default() }, None)?.work;
+        let mut before = base;
+        let mut lines = Vec::new();
+        for (change, scopes, class, setup) in prefixes(setup) {
+            let trial = step.trial(&setup, None)?;
+            let trace = step.recording(&setup)?;
+            let series = Series::build(&trace, trace.main_device());
+            let (_, event) = series.peak(&trace, Metric::Requested);
+            let moment = Moment::at(&trace, &series, Metric::Requested, event);
+            let shares = trial.work.beyond(before).shares(base);
+            before = trial.work;
+            lines.push(Self { change, scopes, class, shares, trial, step: moment.step, phase: moment.known_phase() });
+        }
+        Ok(lines)
+    }
+
+    /// Returns the moment of the peak: `step 1, backward`; empty if it is unknown.
+    pub fn place(&self) -> String {
+        let step = self.step.map(|step| format!("step {step}"));
+        step.into_iter().chain(self.phase.map(|phase| phase.to_string())).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Returns the changes of `setup` in their order, each with its modules and class, and the setup up to it.
+pub fn prefixes(setup: &Setup) -> Vec<(String, Vec<String>, Class, Setup)> {
+    let mut so_far = Setup { recomputed: Some(Vec::new()), ..Setup::default() };
+    let mut all = Vec::new();
+    for change in &setup.changes {
+        so_far.changes.push(*change);
+        all.push((change.name(), Vec::new(), change.class(), so_far.clone()));
+    }
+    if let Some(modules) = setup.recomputed.as_ref().filter(|modules| !modules.is_empty()) {
+        so_far.recomputed = Some(modules.clone());
+        all.push((recomputed(modules), modules.clone(), Class::Slower, so_far.clone()));
+    }
+    if let Some(settings) = &setup.settings {
+        so_far.settings = Some(settings.clone());
+        all.push((settings.clone(), Vec::new(), Class::Free, so_far));
+    }
+    all
+}
+
+/// Returns the recomputation of `modules` as a noun phrase.
+pub fn recomputed(modules: &[String]) -> String {
+    let patterns: Vec<String> = ScopePattern::joined(modules).iter().map(ToString::to_string).collect();
+    format!("{} recomputed", patterns.join(" and "))
+}
+
+/// Returns the names of all changes.
+pub fn names(setup: &Setup) -> Vec<String> {
+    let named: Vec<String> = prefixes(setup).into_iter().map(|(name, ..)| name).collect();
+    if named.is_empty() { vec!["nothing changed".to_owned()] } else { named }
+}
+
+/// Returns all changes in one phrase: `a, b and c`.
+pub fn name(setup: &Setup) -> String {
+    match names(setup).as_slice() {
+        [one] => one.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+        [] => String::new(),
+    }
+}

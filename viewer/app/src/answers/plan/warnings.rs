@@ -1,0 +1,32 @@
+//! What limits a plan that is made from a recording.
+
+use highwater_analysis::final_oom::final_oom;
+use highwater_snapshots::{DeviceId, Trace};
+
+use super::recorded::Recorded;
+
+/// Returns what limits a plan for `device` of `trace`, a sentence each, which `step` is made of.
+pub fn warnings(trace: &Trace, device: DeviceId, step: &Recorded) -> Vec<String> {
+    let mut warnings: Vec<String> = trace.trust.limits().into_iter().map(|text| format!("Trust: {text}.")).collect();
+    warnings.extend(trace.problems.iter().map(|problem| format!("Problem: {problem}")));
+    let routine = trace.routine_sentences();
+    warnings.extend((!routine.is_empty()).then(|| format!("Note: {}.", routine.join("; "))));
+    if trace.device_ids().len() > 1 {
+        let most = if device == trace.main_device() { ", which needs the most memory of several" } else { "" };
+        warnings.push(format!("The plan is for device {}{most}.", device.0));
+    }
+    if final_oom(trace).is_some() {
+        warnings.push(
+            "The recording ends out of memory, so a plan is proven only up to there: the step may need more."
+                .to_owned(),
+        );
+    }
+    if !step.has_modules() {
+        warnings.push(
+            "No module can be recomputed, since the recording has no module paths: record with \
+             `highwater.record_memory_history` in Python, or with scopes in Rust."
+                .to_owned(),
+        );
+    }
+    warnings
+}

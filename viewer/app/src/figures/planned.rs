@@ -1,0 +1,168 @@
+//! Sentences and figures about a plan, for the command line and the app.
+
+use highwater_analysis::recompute::Evidence;
+use highwater_snapshots::units::{format_bytes, format_count, format_required_bytes};
+
+use super::moment::count_of;
+use crate::answers::plan::{Class, Minimum, Plan, Search, Setup, Trial, name, sharded};
+
+/// Printed if a search for modules ended at its limit.
+pub const NOT_OPTIMAL: &str = "The search for modules ended at its limit: a cheaper set may exist.";
+
+/// How a plan is proven.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Proof {
+    /// The step was run on a device of the budget, so many times.
+    Rerun(u32),
+    /// The changed recording was replayed through the allocator of such a device.
+    Replayed,
+}
+
+/// A budget.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Budget {
+    /// The device's memory, in bytes.
+    pub bytes: u64,
+    /// The part of it for what lives outside the allocator, in bytes.
+    pub reserve: u64,
+}
+
+impl Budget {
+    /// Returns what the allocator may reserve, in bytes.
+    pub fn capacity(self) -> u64 {
+        self.bytes.saturating_sub(self.reserve)
+    }
+
+    /// Formats the budget: `24 GiB less 600 MiB`.
+    pub fn text(self) -> String {
+        match self.reserve {
+            0 => format_required_bytes(self.bytes),
+            reserve => format!("{} less {}", format_required_bytes(self.bytes), format_bytes(reserve)),
+        }
+    }
+}
+
+/// Returns the answer, as a sentence.
+pub fn answer(search: &Search, budget: Budget) -> String {
+    match search.plans.first() {
+        _ if search.fits_as_is => fits_as_is(&search.as_is, budget),
+        Some(plan) => fits(&plan.setup, &plan.trial, &search.as_is, budget),
+        None => does_not_fit(&search.minimum, budget),
+    }
+}
+
+fn fits_as_is(as_is: &Trial, budget: Budget) -> String {
+    let Trial { requested, reserved, .. } = *as_is;
+    format!(
+        "Fits in {} as it is: {} requested and {} reserved at the peak, {} free.",
+        budget.text(),
+        format_bytes(requested),
+        format_bytes(reserved),
+        format_bytes(budget.capacity().saturating_sub(reserved))
+    )
+}
+
+/// Returns that the step fits with `setup`, as a sentence.
+pub fn fits(setup: &Setup, trial: &Trial, as_is: &Trial, budget: Budget) -> String {
+    format!(
+        "Fits in {} with {}: {} requested at the peak, {} before.",
+        budget.text(),
+        name(setup),
+        format_bytes(trial.requested),
+        format_bytes(as_is.requested)
+    )
+}
+
+fn does_not_fit(minimum: &Minimum, budget: Budget) -> String {
+    let at_least = if minimum.is_exact { "the least" } else { "the least that was found" };
+    format!(
+        "Does not fit in {}: {at_least} is {} ({} bytes) requested at the peak, with {}.",
+        budget.text(),
+        format_bytes(minimum.requested),
+        format_count(minimum.requested),
+        name(&minimum.setup)
+    )
+}
+
+/// Returns that a step that fits would also fit with less work; `None` if it would not.
+pub fn less_work(search: &Search) -> Option<String> {
+    let plan = search.best().filter(|_| search.fits_as_is)?;
+    Some(format!("It would also fit with less work: {}.", name(&plan.setup)))
+}
+
+/// Returns how `plan` is proven, as a sentence.
+pub fn proven(proof: Proof, plan: &Plan, budget: Budget) -> String {
+    let device = format_required_bytes(budget.capacity());
+    let retries = match plan.trial.retries {
+        0 => "no cached memory had to be released".to_owned(),
+        times => format!("all cached memory was released {}, which takes time", count_of(times, "time")),
+    };
+    match proof {
+        Proof::Rerun(steps) => format!(
+            "Proven: run again with these changes on a device of {device}, {}; {retries}.",
+            count_of(u64::from(steps), "step")
+        ),
+        Proof::Replayed => {
+            format!("Replayed: with these changes, the recording succeeds on a device of {device}.")
+        }
+    }
+}
+
+/// Returns the least memory that can be reached, as a sentence.
+pub fn least(minimum: &Minimum) -> String {
+    format!("Least of what was tried: {} requested, with {}.", format_bytes(minimum.requested), name(&minimum.setup))
+}
+
+/// Returns a device that is large enough for the least memory, as a sentence; `None` if there is none.
+pub fn large_enough(minimum: &Minimum, budget: Budget) -> Option<String> {
+    let size = format_required_bytes(minimum.device_bytes?.saturating_add(budget.reserve));
+    Some(format!("With these changes it runs on a device of {size}."))
+}
+
+/// Returns over how many ranks the optimizer state would have to be sharded, as a sentence; `None` if no number would do.
+/// `parts` are those of the least peak.
+pub fn sharding(parts: &[(String, u64)], minimum: &Minimum, budget: Budget) -> Option<String> {
+    let (ranks, bytes) = sharded(parts, minimum.requested, budget.capacity())?;
+    let bytes = format_bytes(bytes);
+    Some(format!("With the optimizer state sharded over {ranks} ranks (ZeRO-1) it would request about {bytes}."))
+}
+
+/// Returns the additional work of `plan`, as shares of the unchanged step's FLOPs and moved bytes.
+pub fn shares(search: &Search, plan: &Plan) -> [Option<f64>; 2] {
+    plan.trial.work.beyond(search.base).shares(search.base)
+}
+
+/// Returns what a change of `class` costs, with the additional shares of FLOPs and moved bytes.
+pub fn costs(proof: Proof, class: Class, [flops, moved]: [Option<f64>; 2]) -> String {
+    let more = |share: Option<f64>| share.filter(|share| *share >= 0.0005).map(|share| percent(proof, share));
+    let work =
+        more(flops).map(|text| format!("{text} FLOPs")).or(more(moved).map(|text| format!("{text} memory traffic")));
+    match (class, work) {
+        (Class::Free, _) => "nothing".to_owned(),
+        (Class::Slower, Some(work)) => work,
+        (Class::LessPrecise | Class::OtherTraining, Some(work)) => format!("{}, {work}", class.about()),
+        (_, _) => class.about().to_owned(),
+    }
+}
+
+fn percent(proof: Proof, share: f64) -> String {
+    let about = if proof == Proof::Replayed { "about " } else { "" };
+    format!("{about}+{:.1} %", share * 100.0)
+}
+
+/// Returns what the plan `setup` assumes, none of which is a sentence; empty for `None`, no plan. A plan that is replayed
+/// rests on `evidence`.
+pub fn assumptions(evidence: Option<Evidence>, setup: Option<&Setup>) -> Vec<String> {
+    let changes = setup.iter().flat_map(|setup| &setup.changes);
+    let mut all: Vec<String> = changes.filter_map(|change| change.assumption()).map(str::to_owned).collect();
+    if let Some(evidence) = evidence {
+        all.extend(evidence.assumption().map(str::to_owned));
+        if evidence == Evidence::Lifetimes {
+            let text = "the program may free blocks of forward in another order than the replay and so reserve more: keep a \
+                        margin, for example of a fifth of the budget with --reserve, or record again with \
+                        `highwater.record_memory_history` in Python, which follows references";
+            all.push(text.to_owned());
+        }
+    }
+    all
+}

@@ -1,0 +1,125 @@
+//! The budget: its fields, and the default for a recording.
+
+use eframe::egui::{TextEdit, Ui};
+use highwater_analysis::Metric;
+use highwater_analysis::final_oom::final_oom;
+use highwater_snapshots::units::{format_exact_bytes, parse_bytes, parse_size};
+
+use crate::answers::prediction::DEVICE_SIZES;
+use crate::figures::planned::Budget;
+use crate::gui::view_context::ViewContext;
+use crate::gui::widgets::choice::value_menu_ui;
+use crate::gui::widgets::note::warning_ui;
+use crate::gui::widgets::theme;
+
+/// Share of a device that the recording needs at least, so that the device is the budget.
+const NEAR: [u64; 2] = [9, 10];
+/// Width of a field, in points.
+const FIELD_WIDTH: f32 = 84.0;
+
+/// Returns the budget to begin with, and where it comes from: the device's memory if the recording ended out of memory or
+/// needs nearly all of it, else a common device that is smaller than the recorded peak, or nine tenths of that peak.
+pub(super) fn default_budget(context: &ViewContext<'_>) -> (u64, &'static str) {
+    let (trace, index) = (&context.recording.trace, context.index());
+    let capacity = index.summary.capacity_bytes;
+    let [allocated, reserved] = [Metric::Allocated, Metric::Reserved].map(|metric| index.peak(trace, metric).bytes);
+    let peak = allocated.max(reserved);
+    let nearly_all = |of: u64| of / NEAR[1] * NEAR[0];
+    if capacity > 0 && (final_oom(trace).is_some() || peak >= nearly_all(capacity)) {
+        return (capacity, "the device's memory");
+    }
+    let sizes = DEVICE_SIZES.iter().filter_map(|(size, _)| parse_bytes(size).ok());
+    match sizes.filter(|size| (peak / 2..peak).contains(size)).max() {
+        Some(size) => (size, "the largest common device below the recorded peak"),
+        None => (whole_mebibytes(nearly_all(peak)).max(1), "nine tenths of the recorded peak"),
+    }
+}
+
+/// `bytes` without a part of a MiB, if there is one left.
+fn whole_mebibytes(bytes: u64) -> u64 {
+    let whole = bytes >> 20 << 20;
+    if whole > 0 { whole } else { bytes }
+}
+
+/// The next common device beyond `bytes`: larger, or smaller. `None` if there is none.
+pub(super) fn next_device(bytes: u64, is_larger: bool) -> Option<u64> {
+    let mut sizes = DEVICE_SIZES.iter().filter_map(|(size, _)| parse_bytes(size).ok());
+    if is_larger { sizes.find(|size| *size > bytes) } else { sizes.rfind(|size| *size < bytes) }
+}
+
+/// The fields of the budget.
+#[derive(Clone, Debug, Default)]
+pub(super) struct BudgetForm {
+    budget: String,
+    reserve: String,
+    /// Why the text of a field is no size.
+    mistake: Option<String>,
+    wants_focus: bool,
+}
+
+impl BudgetForm {
+    /// Shows `budget` in the fields.
+    pub(super) fn set(&mut self, budget: Budget) {
+        self.budget = format_exact_bytes(budget.bytes);
+        self.reserve = if budget.reserve == 0 { String::new() } else { format_exact_bytes(budget.reserve) };
+        self.mistake = None;
+    }
+
+    /// Moves the keyboard focus to the first field when next shown.
+    pub(super) fn focus(&mut self) {
+        self.wants_focus = true;
+    }
+
+    /// Shows the fields. Returns the budget if the user entered another one.
+    pub(super) fn budget_ui(&mut self, ui: &mut Ui) -> Option<Budget> {
+        let mut is_entered = false;
+        let label = ui.label("Budget");
+        let tooltip = "Device memory, such as 24GiB. Or drag the handle on the chart's axis.";
+        let field = TextEdit::singleline(&mut self.budget).hint_text(theme::placeholder(ui, "24GiB"));
+        let field = ui.add(field.desired_width(FIELD_WIDTH)).labelled_by(label.id).on_hover_text(tooltip);
+        if std::mem::take(&mut self.wants_focus) {
+            field.request_focus();
+        }
+        is_entered |= field.lost_focus();
+        if let Some(size) = value_menu_ui(ui, "Budget", &DEVICE_SIZES) {
+            size.clone_into(&mut self.budget);
+            is_entered = true;
+        }
+        let label = ui.label("Reserve");
+        let tooltip = "Part of the budget for what lives outside the allocator, such as the CUDA context and \
+                       communication buffers.";
+        let field = TextEdit::singleline(&mut self.reserve).hint_text(theme::placeholder(ui, "600MiB"));
+        let field = ui.add(field.desired_width(FIELD_WIDTH)).labelled_by(label.id).on_hover_text(tooltip);
+        is_entered |= field.lost_focus();
+        is_entered.then(|| self.read()).flatten()
+    }
+
+    /// Shows what is wrong with a field.
+    pub(super) fn mistake_ui(&self, ui: &mut Ui) {
+        if let Some(why) = &self.mistake {
+            warning_ui(ui, why);
+        }
+    }
+
+    /// The budget in the fields; `None` if it is invalid, and then why.
+    fn read(&mut self) -> Option<Budget> {
+        let reserve = if self.reserve.trim().is_empty() { Ok(0) } else { parse_size(&self.reserve) };
+        let read = parse_size(&self.budget).and_then(|bytes| {
+            let budget = Budget { bytes, reserve: reserve? };
+            if budget.capacity() == 0 {
+                return Err("the reserve leaves nothing of the budget".to_owned());
+            }
+            Ok(budget)
+        });
+        match read {
+            Ok(budget) => {
+                self.mistake = None;
+                Some(budget)
+            }
+            Err(why) => {
+                self.mistake = Some(why);
+                None
+            }
+        }
+    }
+}

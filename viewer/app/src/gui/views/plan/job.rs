@@ -1,0 +1,207 @@
+//! Plans on a background thread: searches the plan for a budget, and replays the recording with the chosen changes.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+
+use highwater_analysis::Metric;
+use highwater_snapshots::Trace;
+
+use crate::answers::plan::{
+    Allowance, Change, Changed, Forbidden, Model, PlanLine, Query, Recorded, Search, Setup, TrainingStep, Trial,
+    composition, record_words, search, warnings,
+};
+use crate::figures::planned::{Budget, assumptions};
+use crate::gui::views::predicted::PredictedRun;
+use crate::gui::widgets::worker::Cancel;
+use crate::session::Recording;
+
+/// The key of a plan. Does not keep the recording, so that its memory is freed when the file is read again.
+#[derive(Clone, Debug)]
+pub(super) struct Key {
+    pub(super) of: Weak<Recording>,
+    /// Row of the device.
+    pub(super) device: usize,
+    pub(super) budget: Budget,
+    /// The changes that the user has chosen; `None` for those of the search.
+    pub(super) chosen: Option<Setup>,
+}
+
+/// A question.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) recording: Arc<Recording>,
+    pub(super) key: Key,
+    /// Counts the replays.
+    pub(super) replays: Arc<AtomicUsize>,
+}
+
+/// The answer, or the reason why there is none.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) key: Key,
+    pub(super) outcome: Result<Planned, String>,
+}
+
+/// What was found for a budget, and the chosen changes.
+#[derive(Clone, Debug)]
+pub(super) struct Planned {
+    pub(super) found: Arc<Found>,
+    pub(super) chosen: Arc<Chosen>,
+}
+
+/// What was found for a budget.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) search: Search,
+    /// What the least peak consists of; empty if a plan fits.
+    pub(super) at_minimum: Vec<(String, u64)>,
+    /// The additional share of the step's FLOPs if a module is recomputed, by its path.
+    pub(super) shares: HashMap<String, f64>,
+    /// What limits the plan, in sentences.
+    pub(super) warnings: Vec<String>,
+    /// Whether the command line can run the step again.
+    pub(super) can_rerun: bool,
+}
+
+impl Found {
+    /// The changes to begin with: those of the plan, or those with the least memory if no plan fits.
+    pub(super) fn setup(&self) -> Setup {
+        let nothing = Setup { recomputed: Some(Vec::new()), ..Setup::default() };
+        match self.search.best() {
+            Some(plan) => plan.setup.clone(),
+            None if self.search.fits_as_is => nothing,
+            None => self.search.minimum.setup.clone(),
+        }
+    }
+}
+
+/// The recording with the chosen changes.
+#[derive(Debug)]
+pub(super) struct Chosen {
+    pub(super) setup: Setup,
+    /// The changes one after another.
+    pub(super) lines: Vec<PlanLine>,
+    /// On a device of the budget if that is large enough, else on one that is.
+    pub(super) trial: Trial,
+    pub(super) run: Arc<PredictedRun>,
+    /// The lines to paste.
+    pub(super) code: Vec<String>,
+    pub(super) assumptions: Vec<String>,
+}
+
+/// Answers questions; keeps what a recording and a budget have in common.
+#[derive(Clone, Default)]
+pub(super) struct Planner {
+    step: Option<(Weak<Recording>, usize, Recorded)>,
+    found: Option<(Budget, Arc<Found>)>,
+}
+
+impl Planner {
+    /// Answers `asked`; `None` if cancelled.
+    pub(super) fn answer(&mut self, asked: Asked, cancel: &Cancel) -> Option<Answer> {
+        let Asked { recording, key, replays } = asked;
+        replays.store(0, Ordering::Relaxed);
+        let outcome = self.planned(&recording, &key, &replays, cancel);
+        (!cancel.is_cancelled()).then_some(Answer { key, outcome })
+    }
+
+    fn planned(
+        &mut self,
+        recording: &Arc<Recording>,
+        key: &Key,
+        replays: &AtomicUsize,
+        cancel: &Cancel,
+    ) -> Result<Planned, String> {
+        let trace = &recording.trace;
+        let is_same =
+            |(of, device, _): &(Weak<Recording>, usize, Recorded)| Weak::ptr_eq(of, &key.of) && *device == key.device;
+        let index = recording.devices.get(key.device).ok_or("the recording has no such device")?;
+        if index.peak(trace, Metric::Requested).bytes == 0 {
+            return Err("the recording has no allocations on this device".to_owned());
+        }
+        let device = index.device;
+        if !self.step.as_ref().is_some_and(is_same) {
+            let step = Recorded::new(Arc::clone(trace), device, &[])?;
+            (self.step, self.found) = (Some((Weak::clone(&key.of), key.device, step)), None);
+        }
+        let Some((_, _, recorded)) = &self.step else { return Err("the recording cannot be replayed".to_owned()) };
+        let step = Watched { step: recorded, replays, cancel };
+        let known = self.found.as_ref().filter(|(budget, _)| *budget == key.budget);
+        let found = match known {
+            Some((_, found)) => Arc::clone(found),
+            None => Arc::new(found_in(trace, &step, key.budget)?),
+        };
+        self.found = Some((key.budget, Arc::clone(&found)));
+        let setup = key.chosen.clone().unwrap_or_else(|| found.setup());
+        let chosen = Arc::new(step.chosen(setup, key.budget)?);
+        Ok(Planned { found, chosen })
+    }
+}
+
+fn found_in(trace: &Trace, step: &Watched<'_>, budget: Budget) -> Result<Found, String> {
+    let query = Query { capacity: budget.capacity(), ..Query::default() };
+    let search = search(step, &query)?;
+    let at_minimum =
+        if search.plans.is_empty() { composition(&step.recording(&search.minimum.setup)?) } else { Vec::new() };
+    let setups = search.plans.iter().map(|plan| &plan.setup).chain([&search.minimum.setup]);
+    let modules = setups.flat_map(|setup| setup.recomputed.iter().flatten());
+    let shares = modules.filter_map(|path| Some((path.clone(), step.step.share_of(path)?))).collect();
+    let warnings = warnings(trace, step.step.device(), step.step);
+    Ok(Found { search, at_minimum, shares, warnings, can_rerun: record_words(trace).is_some() })
+}
+
+/// A recorded step that gives up once its answer is not wanted any more, and counts its replays.
+struct Watched<'a> {
+    step: &'a Recorded,
+    replays: &'a AtomicUsize,
+    cancel: &'a Cancel,
+}
+
+impl Watched<'_> {
+    fn go_on(&self) -> Result<(), String> {
+        self.replays.fetch_add(1, Ordering::Relaxed);
+        if self.cancel.is_cancelled() { Err("cancelled".to_owned()) } else { Ok(()) }
+    }
+
+    fn chosen(&self, setup: Setup, budget: Budget) -> Result<Chosen, String> {
+        let lines = PlanLine::all(self, &setup)?;
+        let within = |capacity: Option<u64>| -> Result<Changed, String> {
+            self.go_on()?;
+            self.step.changed(&setup, capacity)
+        };
+        let mut changed = within(Some(budget.capacity()))?;
+        let fits = changed.failure.is_none();
+        if !fits {
+            changed = within(None)?;
+        }
+        let Changed { trace, source, failure } = changed;
+        let run = Arc::new(PredictedRun::of(Arc::new(trace), source, self.step.device(), failure));
+        let [requested, allocated, reserved] =
+            [Metric::Requested, Metric::Allocated, Metric::Reserved].map(|metric| run.peak(metric).bytes);
+        let trial = Trial { fits, requested, allocated, reserved, ..Trial::default() };
+        let (code, assumptions) = (self.step.code(&setup), assumptions(self.step.evidence(), Some(&setup)));
+        Ok(Chosen { setup, lines, trial, run, code, assumptions })
+    }
+}
+
+impl TrainingStep for Watched<'_> {
+    fn combinations(&self, allowed: &[Allowance], forbidden: &[Forbidden]) -> Vec<Vec<Change>> {
+        self.step.combinations(allowed, forbidden)
+    }
+
+    fn model(&self, changes: &[Change]) -> Result<Model, String> {
+        self.go_on()?;
+        self.step.model(changes)
+    }
+
+    fn trial(&self, setup: &Setup, capacity: Option<u64>) -> Result<Trial, String> {
+        self.go_on()?;
+        self.step.trial(setup, capacity)
+    }
+
+    fn recording(&self, setup: &Setup) -> Result<Trace, String> {
+        self.go_on()?;
+        self.step.recording(setup)
+    }
+}

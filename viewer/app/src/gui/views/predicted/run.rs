@@ -1,0 +1,77 @@
+//! A predicted recording, looked up by events of the recorded one.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use highwater_analysis::{Metric, Moment, Series, Totals};
+use highwater_snapshots::{DeviceId, EventId, Trace};
+
+/// A predicted recording of one device with its look-up tables.
+#[derive(Debug)]
+pub struct PredictedRun {
+    pub(super) trace: Arc<Trace>,
+    /// The recorded event that each of its events comes from; non-decreasing.
+    source: Vec<EventId>,
+    /// The recorded event of the request that fails, at which it ends.
+    failure: Option<EventId>,
+    pub(super) series: Series,
+    /// The peak of each total, at one of its own events.
+    peaks: [Moment; Metric::ALL.len()],
+}
+
+impl PredictedRun {
+    /// Indexes `trace`, whose events come from the recorded events `source`, and which ends at the recorded event `failure`
+    /// if a request fails.
+    pub fn of(trace: Arc<Trace>, source: Vec<EventId>, device: DeviceId, failure: Option<EventId>) -> Self {
+        let series = Series::build(&trace, device);
+        let peaks = Metric::ALL.map(|metric| {
+            let (_, event) = series.peak(&trace, metric);
+            Moment::at(&trace, &series, metric, event)
+        });
+        Self { trace, source, failure, series, peaks }
+    }
+
+    /// Number of its events.
+    pub fn events(&self) -> usize {
+        self.trace.events.len()
+    }
+
+    /// The peak of `metric`, at a recorded event.
+    pub fn peak(&self, metric: Metric) -> Moment {
+        let known = self.peaks.iter().find(|peak| peak.metric == metric);
+        self.told(known.unwrap_or(&self.peaks[0]))
+    }
+
+    /// Converts one of its moments to the recorded event.
+    pub fn told(&self, moment: &Moment) -> Moment {
+        let recorded = |event: EventId| self.source.get(event.index()?).copied();
+        Moment { event: moment.event.and_then(recorded), ..*moment }
+    }
+
+    /// Number of its events before the recorded `moment`.
+    fn position(&self, moment: usize) -> usize {
+        self.source.partition_point(|event| (event.0 as usize) < moment)
+    }
+
+    /// The last recorded moment before a request fails.
+    pub fn end(&self) -> Option<usize> {
+        self.failure.map(|event| event.0 as usize + 1)
+    }
+
+    /// Its moments during the recorded moments `first..=last`; `None` after its end.
+    pub(super) fn moments(&self, first: usize, last: usize) -> Option<Range<usize>> {
+        if self.end().is_some_and(|end| first > end) {
+            return None;
+        }
+        let end = self.position(last);
+        // The events made from one recorded event have intermediate states.
+        let start = first.checked_sub(1).map_or(0, |before| self.position(before) + 1);
+        Some(start.min(end)..end + 1)
+    }
+
+    /// Its totals at the recorded `moment`; `None` after its end.
+    pub fn totals(&self, moment: usize) -> Option<Totals> {
+        let moments = self.moments(moment, moment)?;
+        Some(self.series.before_position(&self.trace, moments.end - 1))
+    }
+}

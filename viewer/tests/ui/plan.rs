@@ -1,0 +1,124 @@
+//! Tests of a plan in the window: the same answer as on the command line, by keys alone and in a small window.
+
+use clap::Parser as _;
+use eframe::egui::{Key, Modifiers, Rect, Role, Vec2};
+use egui_kittest::Harness;
+use egui_kittest::kittest::{NodeT as _, Queryable as _};
+use highwater::args::{Arguments, Command as Subcommand};
+use highwater::cli::output::page::Page;
+use highwater_app::gui::App;
+use highwater_snapshots::format::write_trace;
+use highwater_snapshots::text::trace_from_text;
+
+use super::harness::{chord, harness, settle};
+
+/// Three modules, each of which saves 128 MiB for backward, and an optimizer with a temporary of 640 MiB.
+const STEP: &str = "
+    baseline w 67108864 parameter @net.0
+    step 0
+    phase forward
+    alloc s0 134217728 activation @net.0
+    alloc r0 33554432 activation @net.0
+    alloc s1 134217728 activation @net.1
+    alloc r1 33554432 activation @net.1
+    alloc s2 134217728 activation @net.2
+    alloc r2 33554432 activation @net.2
+    phase backward
+    alloc g2 33554432 gradient @net.2
+    free s2
+    free r2
+    alloc g1 33554432 gradient @net.1
+    free s1
+    free r1
+    alloc g0 33554432 gradient @net.0
+    free s0
+    free r0
+    phase optimizer
+    alloc t 671088640 temporary
+    free t
+    phase zero_grad
+    free g0
+    free g1
+    free g2
+";
+
+/// The lines that `highwater plan` prints for that recording.
+fn printed(budget: &str) -> Vec<String> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("step.snap");
+    std::fs::write(&file, write_trace(Vec::new(), &trace_from_text(STEP).unwrap()).unwrap()).unwrap();
+    let words = ["highwater", "plan", file.to_str().unwrap(), "--budget", budget];
+    let Some(Subcommand::Plan(arguments)) = Arguments::try_parse_from(words).unwrap().command else { panic!() };
+    let mut out = Vec::new();
+    highwater::plan::run(&arguments, &mut Page::plain(&mut out)).unwrap();
+    String::from_utf8(out).unwrap().lines().map(str::to_owned).collect()
+}
+
+/// The app with that recording and the plan below the timeline, for `budget`.
+fn planned(budget: &str, size: Vec2) -> Harness<'static, App> {
+    let mut harness = harness(Some(trace_from_text(STEP).unwrap()));
+    harness.set_size(size);
+    chord(&mut harness, Modifiers::COMMAND, Key::B);
+    assert!(harness.get_by_role_and_label(Role::TextInput, "Budget").is_focused(), "its key leads into the budget");
+    harness.key_press_modifiers(Modifiers::COMMAND, Key::A);
+    harness.run_steps(1);
+    harness.get_by_role_and_label(Role::TextInput, "Budget").type_text(budget);
+    harness.run_steps(1);
+    harness.key_press(Key::Enter);
+    settle(&mut harness);
+    settle(&mut harness);
+    harness
+}
+
+#[test]
+fn typing_a_budget_gives_the_plan_of_the_command_line() {
+    for budget in ["560MiB", "400MiB", "192MiB"] {
+        let harness = planned(budget, Vec2::new(1500.0, 1000.0));
+        let lines = printed(budget);
+        harness.get_by_label(&lines[0]);
+        let assumed: Vec<&String> = lines.iter().filter(|line| line.contains("Assumed: ")).collect();
+        assert!(!assumed.is_empty(), "{lines:?}");
+        for line in assumed {
+            harness.get_by_label(line.trim_start_matches(['!', '*', ' ']));
+        }
+    }
+}
+
+#[test]
+fn in_a_small_window_the_answer_the_budget_and_the_chart_are_in_view() {
+    let size = Vec2::new(900.0, 600.0);
+    let harness = planned("400MiB", size);
+    let window = Rect::from_min_size(Default::default(), size);
+    let seen = ["Fits in 400 MiB with fused optimizer", "fused optimizer", "Curves of steps.snap", "Timeline of"];
+    for label in seen {
+        let rect = harness.query_all_by_label_contains(label).next().expect(label).rect();
+        assert!(window.intersects(rect) && rect.top() >= 0.0, "{label}: {rect:?}");
+    }
+    let handle = harness.get_by_role_and_label(Role::TextInput, "Budget").rect();
+    assert!(window.contains_rect(handle), "{handle:?}");
+}
+
+#[test]
+fn the_keyboard_alone_switches_a_change_off() {
+    let mut harness = planned("400MiB", Vec2::new(1500.0, 1000.0));
+    let switch = |harness: &Harness<'_, App>| {
+        harness.get_by_role_and_label(Role::CheckBox, "fused optimizer").accesskit_node().toggled()
+    };
+    let before = switch(&harness);
+    for _ in 0..100 {
+        if harness.get_by_role_and_label(Role::CheckBox, "fused optimizer").is_focused() {
+            break;
+        }
+        harness.key_press(Key::Tab);
+        harness.run_steps(1);
+    }
+    harness.key_press(Key::Space);
+    settle(&mut harness);
+    settle(&mut harness);
+    assert_ne!(switch(&harness), before);
+    harness.get_by_label_contains("Does not fit in 400 MiB with net.");
+    harness.get_by_role_and_label(Role::TextInput, "Budget").focus();
+    harness.run_steps(1);
+    chord(&mut harness, Modifiers::COMMAND, Key::B);
+    assert!(harness.query_by_label_contains("Does not fit").is_none(), "its key hides it again");
+}
