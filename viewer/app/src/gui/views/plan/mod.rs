@@ -255,7 +255,7 @@ impl PlanView {
         let Some(Answer { outcome: Ok(Planned { found, chosen }), .. }) = &self.shown else { return };
         let is_current = chosen.setup == self.switches.setup();
         if self.switches.switches_ui(ui, is_current.then_some(&**chosen), &found.shares) {
-            self.chosen = Some(self.switches.setup());
+            self.chosen = Some(self.switches.setup()).filter(|setup| *setup != found.setup());
             self.ask(ui.ctx(), context);
         }
     }
@@ -269,8 +269,8 @@ impl PlanView {
         notes::code_ui(ui, &planned.chosen.code);
         notes::notes_ui(ui, planned, answer.key.budget);
         if let Some(setup) = picked {
-            self.switches = Switches::of(&setup);
-            self.chosen = Some(setup);
+            self.switches = self.switches.renewed(&setup);
+            self.chosen = Some(setup).filter(|setup| *setup != planned.found.setup());
             self.ask(ui.ctx(), context);
         }
     }
@@ -319,7 +319,7 @@ impl PlanView {
 
     fn take(&mut self, answer: Answer) {
         if let Answer { outcome: Ok(planned), key: Key { chosen: None, .. } } = &answer {
-            self.switches = Switches::of(&planned.chosen.setup);
+            self.switches = self.switches.renewed(&planned.chosen.setup);
         }
         self.discard_shown();
         self.shown = Some(answer);

@@ -41,6 +41,11 @@ impl Switches {
         }
     }
 
+    /// The changes of `setup`, all on, with single modules listed if they are now.
+    pub(super) fn renewed(&self, setup: &Setup) -> Self {
+        Self { is_open: self.is_open, ..Self::of(setup) }
+    }
+
     /// The changes that are on.
     pub(super) fn setup(&self) -> Setup {
         Setup {

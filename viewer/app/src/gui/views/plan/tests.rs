@@ -131,6 +131,8 @@ fn a_single_recomputed_module_can_be_left_out() {
     assert!(fewer.trial.requested > planned.trial.requested);
     press(&mut harness, &modules[0]);
     assert_eq!(chosen(&harness).setup, planned.setup);
+    harness.get_by_label("Hide single modules");
+    assert!(harness.query_by_label("Back to the plan").is_none(), "it is the plan again");
 }
 
 #[test]

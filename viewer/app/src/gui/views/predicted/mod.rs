@@ -252,7 +252,8 @@ fn peaks_ui(
 ) {
     let trace = &context.recording.trace;
     let peaks = [(context.index().peak(trace, metric), "recorded"), (run.peak(metric), predicted)];
-    for (peak, name) in peaks {
+    let is_same = (peaks[0].0.bytes, peaks[0].0.event) == (peaks[1].0.bytes, peaks[1].0.event);
+    for (peak, name) in peaks.into_iter().take(if is_same { 1 } else { 2 }) {
         let x = context.selection.middle_of(trace, peak.position());
         let text = format!("{} {name}", format_bytes(peak.bytes));
         paint_tagged(painter, frame, [x, peak.bytes as f64], &text, labels, shades);
