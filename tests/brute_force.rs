@@ -34,27 +34,22 @@ fn compare_random(kind: NetKind, seed: u64) -> Comparison {
     found
 }
 
-/// Where a block's result is the only input of a linear layer or convolution, backward writes the gradient over it. The
-/// prediction takes such a result for one that the block itself has saved, and frees it until it is recomputed.
 #[test]
-fn for_most_random_nets_nothing_cheaper_fits_and_no_peak_is_predicted_much_too_low() {
+fn nothing_cheaper_fits_for_random_nets_of_unequal_blocks_that_end_with_a_linear_layer() {
     let _turn = recording_turn();
-    let (mut exact, mut different) = (0, 0);
+    let mut different = 0;
     for seed in 1..=60 {
         let found = compare_random(NetKind::Perceptron, seed);
-        assert!(found.predicted[0] > 0.9 && found.predicted[1] <= 1.0, "seed {seed}: {found:?}");
-        exact += usize::from(found.differences.is_empty());
+        assert_eq!(found.differences, Vec::<String>::new(), "seed {seed}");
         different += usize::from(found.peaks > 2);
     }
-    assert!(exact >= 40 && different >= 30, "{exact} {different}");
+    assert!(different >= 30, "{different}");
 }
 
 #[test]
-#[ignore = "predictions are not exact for blocks that save only inputs or results, or whose results hold gradients"]
+#[ignore = "predictions are not exact for blocks that end with an activation or save only inputs"]
 fn nothing_cheaper_fits_for_random_nets_of_unequal_blocks() {
     let _turn = recording_turn();
-    for kind in [NetKind::Perceptron, NetKind::Any] {
-        let differing = (1..=60).filter(|seed| !compare_random(kind, *seed).differences.is_empty());
-        assert_eq!(differing.collect::<Vec<_>>(), Vec::<u64>::new(), "{kind:?}");
-    }
+    let differing = (1..=60).filter(|seed| !compare_random(NetKind::Any, *seed).differences.is_empty());
+    assert_eq!(differing.collect::<Vec<_>>(), Vec::<u64>::new());
 }

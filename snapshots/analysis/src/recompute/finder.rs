@@ -142,11 +142,35 @@ impl Finder<'_> {
     /// Finds the results that the module's own backward, which starts at event `at`, reads as well.
     fn find_saved_results(&self, call: &Call, roles: &mut [Role], uses: &Uses, at: EventId) {
         for (block, role) in call.blocks.iter().zip(roles) {
-            let last = uses.of_block(*block).iter().rfind(|event| **event < self.freed(*block));
-            if *role == Role::Result && last.is_some_and(|event| *event >= at) {
+            let first = uses.first_from(*block, at).filter(|event| *event < self.freed(*block));
+            if *role == Role::Result && first.is_some_and(|event| self.reads_a_gradient(call, *block, event, at)) {
                 *role = Role::SavedResult;
             }
         }
+    }
+
+    /// Returns whether the operation that uses the result `block` at `event` reads its gradient from another block. If
+    /// not, backward has written the gradient over the result, which is then not saved.
+    fn reads_a_gradient(&self, call: &Call, block: BlockId, event: EventId, at: EventId) -> bool {
+        let blocks = &self.trace.blocks;
+        let end = self.backward(call).end;
+        let is_gradient = |other: BlockId| {
+            let alloc = blocks.alloc[other.0 as usize];
+            other != block
+                && call.blocks.binary_search(&other).is_err()
+                && alloc.is_some()
+                && alloc < at
+                && self.freed(other) < end
+        };
+        let is_here = |row: &usize| self.trace.events.device[*row] == self.device;
+        let used = |row: usize| match self.trace.subject(EventId::from_index(row)) {
+            Subject::Block(other) if self.trace.events.kind[row] == EventKind::Used => Some(other),
+            _ => None,
+        };
+        let row = event.0 as usize;
+        let after = (row + 1..self.trace.events.len()).filter(is_here).map_while(used);
+        let before = (0..row).rev().filter(is_here).map_while(used);
+        before.chain(after).any(is_gradient)
     }
 
     /// The first allocation after the call.
