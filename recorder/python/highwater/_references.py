@@ -149,6 +149,12 @@ class References:
 
         @contextlib.contextmanager
         def run(message):
+            hooks = _top_hooks(False)
+            if hooks is None or hooks[0] != self._pack:
+                # Another thread, or hooks of the program's own.
+                with disable(message):
+                    yield
+                return
             _hooks._pop_saved_tensors_default_hooks()
             self._is_running = False
             try:
@@ -161,7 +167,8 @@ class References:
         return run
 
     def _pack(self, tensor):
-        alias = tensor.detach()
+        # What a parameter holds may be exchanged until backward, as sharding does: the graph needs the parameter itself.
+        alias = tensor if tensor.is_leaf and tensor.requires_grad else tensor.detach()
         if self._is_running and _is_followed(tensor):
             # Nothing that is unusual about a tensor may end the program.
             with contextlib.suppress(Exception):
@@ -177,15 +184,15 @@ class References:
             if place[2] == 0:
                 return alias
             storage = self._storages[key] = _Storage(place)
-        if not tensor.is_leaf or not tensor.requires_grad:
-            # Not a parameter, which nobody drops.
+        if alias is not tensor:
+            storage.saved += 1
             self._open[key] = storage
             self._watch(tensor, key, storage)
             if tensor._base is not None:
                 self._watch(tensor._base, key, storage)
         line = ["saved", *storage.place, _position(storage.place[0]), None, None, None, self._scope()]
         self._lines.append(line)
-        return _Saved(alias, key, storage, line, _next_node() - 1, self)
+        return _Saved(alias, alias is not tensor, key, storage, line, _next_node() - 1, self)
 
     def _watch(self, tensor, key, storage):
         # When it is called, the tensor still refers to the storage.
@@ -207,7 +214,7 @@ class References:
 
     def _release(self, saved):
         storage = saved.storage
-        storage.saved -= 1
+        storage.saved -= saved.is_alias
         saved.line[6] = self._reduced.get(saved.node)
         saved.line[7] = _position(storage.place[0])
         if storage.saved == 0:
@@ -231,12 +238,12 @@ class _Storage:
 class _Saved:
     """A saved tensor, as the graph holds it. `node` is the number of the node."""
 
-    __slots__ = ("tensor", "version", "key", "storage", "line", "node", "references")
+    __slots__ = ("tensor", "is_alias", "version", "key", "storage", "line", "node", "references")
 
-    def __init__(self, tensor, key, storage, line, node, references):
-        self.tensor, self.key, self.storage, self.line = tensor, key, storage, line
+    def __init__(self, tensor, is_alias, key, storage, line, node, references):
+        self.tensor, self.is_alias = tensor, is_alias
+        self.key, self.storage, self.line = key, storage, line
         self.version, self.node, self.references = tensor._version, node, references
-        storage.saved += 1
 
     def __del__(self):
         # At the end of the program, modules may be gone.
