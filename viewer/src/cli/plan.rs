@@ -17,6 +17,7 @@ use super::plan_line::{PlanLine, join, names, prefixes};
 use crate::args::Maximize;
 use crate::cli::output::page::Page;
 use crate::cli::output::table::{Column, Table};
+use crate::gpu::Roofline;
 
 /// How a plan is proven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +44,8 @@ pub struct PlanReport {
     assumptions: Vec<String>,
     warnings: Vec<String>,
     possible: Vec<(Allowance, Plan)>,
+    /// What times are estimated from.
+    roofline: Option<Roofline>,
     /// The size that was made as large as possible.
     maximized: Option<(Maximize, usize)>,
 }
@@ -64,6 +67,8 @@ pub struct PlanContext {
     pub warnings: Vec<String>,
     /// If nothing fits, the plans that further changes would make possible.
     pub possible: Vec<(Allowance, Plan)>,
+    /// What times are estimated from, if they are.
+    pub roofline: Option<Roofline>,
 }
 
 impl PlanReport {
@@ -73,12 +78,13 @@ impl PlanReport {
     ///
     /// Returns why the step cannot be run.
     pub fn of(step: &dyn TrainingStep, search: Search, context: PlanContext) -> Result<Self, String> {
-        let PlanContext { budget, reserve, proof, command, paste, warnings, possible } = context;
+        let PlanContext { budget, reserve, proof, command, paste, warnings, possible, roofline } = context;
         let mut lines: Vec<PlanLine> = Vec::new();
         let mut assumptions = Vec::new();
         if let Some(plan) = search.best() {
-            let base = step.trial(&Setup { recomputed: Some(Vec::new()), ..Setup::default() }, None)?.work;
-            let mut before = base;
+            let unchanged = step.trial(&Setup { recomputed: Some(Vec::new()), ..Setup::default() }, None)?;
+            let base = unchanged.work;
+            let (mut before, mut time_before) = (base, unchanged.estimated_ns);
             for (change, scopes, class, setup) in prefixes(&plan.setup) {
                 let trial = step.trial(&setup, None)?;
                 let trace = step.recording(&setup)?;
@@ -88,8 +94,12 @@ impl PlanReport {
                 let more = trial.work.beyond(before);
                 let shares = more.shares(base);
                 before = trial.work;
-                let phase = moment.known_phase();
-                lines.push(PlanLine { change, scopes, class, shares, trial, step: moment.step, phase });
+                let time = trial.estimated_ns;
+                let estimated_us =
+                    time.zip(time_before).map(|(now, before)| micros(now) as i64 - micros(before) as i64);
+                time_before = time;
+                let (step, phase) = (moment.step, moment.known_phase());
+                lines.push(PlanLine { change, scopes, class, shares, trial, estimated_us, step, phase });
             }
             let said = plan.setup.changes.iter().filter_map(|change| change.assumption());
             assumptions.extend(said.map(str::to_owned));
@@ -117,6 +127,7 @@ impl PlanReport {
             assumptions,
             warnings,
             possible,
+            roofline,
             maximized: None,
         })
     }
@@ -145,6 +156,8 @@ impl PlanReport {
             },
             command: self.command.as_deref(),
             lines: &self.paste,
+            gpu: self.roofline.map(|roofline| roofline.gpu.name),
+            estimated_step_us: self.step_time()[1],
             before: PeaksFigures::of(as_is),
             after: plans.first().map(|plan| PeaksFigures::of(&plan.trial)),
             plan: self.lines.iter().map(LineFigures::of).collect(),
@@ -179,6 +192,13 @@ impl PlanReport {
         plan.trial.work.beyond(self.search.base).shares(self.search.base)
     }
 
+    /// The estimated time of a step in microseconds: as it is, and with the plan.
+    fn step_time(&self) -> [Option<u64>; 2] {
+        let as_is = self.search.as_is.estimated_ns.map(micros);
+        let with_plan = self.search.best().and_then(|plan| plan.trial.estimated_ns).map(micros);
+        [as_is, with_plan.or(as_is)]
+    }
+
     /// What the allocator may reserve.
     fn capacity(&self) -> u64 {
         self.budget.saturating_sub(self.reserve)
@@ -200,6 +220,15 @@ impl PlanReport {
             _ if self.search.fits_as_is => self.print_fit(page)?,
             Some(plan) => self.print_plan(plan, page)?,
             None => self.print_nothing(page)?,
+        }
+        if let (Some(roofline), [Some(before), Some(now)]) = (self.roofline, self.step_time()) {
+            let (name, with) = (roofline.gpu.name, if roofline.tf32 { "in" } else { "without" });
+            let before = if before == now { String::new() } else { format!(", {} before", duration(before)) };
+            page.line(&format!(
+                "Estimated, {name}: a step takes at least {}{before}, with each operation at the peak rate or bandwidth and \
+                 f32 products {with} TF32.",
+                duration(now)
+            ))?;
         }
         if !(self.assumptions.is_empty() && self.warnings.is_empty()) {
             page.gap()?;
@@ -249,25 +278,23 @@ impl PlanReport {
             format_bytes(as_is.requested)
         ))?;
         page.gap()?;
-        let mut table = Table::new(vec![
-            Column::text("change").wrapped(),
-            Column::text("costs"),
+        let mut columns = vec![Column::text("change").wrapped(), Column::text("costs")];
+        columns.extend(self.roofline.map(|_| Column::number("estimated")));
+        columns.extend([
             Column::number("requested then"),
             Column::number("reserved"),
             Column::text("peak in").optional(),
         ]);
+        let mut table = Table::new(columns);
         for line in &self.lines {
             let place = line.step.map(|step| format!("step {step}"));
             let place =
                 place.into_iter().chain(line.phase.map(|phase| phase.to_string())).collect::<Vec<_>>().join(", ");
             let Trial { requested, reserved, .. } = line.trial;
-            table.push(vec![
-                line.change.clone(),
-                self.costs(line.class, line.shares),
-                format_bytes(requested),
-                format_bytes(reserved),
-                place,
-            ]);
+            let mut row = vec![line.change.clone(), self.costs(line.class, line.shares)];
+            row.extend(self.roofline.map(|_| line.estimated_us.map(difference).unwrap_or_default()));
+            row.extend([format_bytes(requested), format_bytes(reserved), place]);
+            table.push(row);
         }
         page.table(&table)?;
         let retries = match plan.trial.retries {
@@ -372,6 +399,27 @@ impl PlanReport {
         let about = if self.proof == Proof::Replayed { "about " } else { "" };
         format!("{about}+{:.1} %", share * 100.0)
     }
+}
+
+/// Returns microseconds, rounded.
+fn micros(nanoseconds: u64) -> u64 {
+    nanoseconds.saturating_add(500) / 1000
+}
+
+/// Formats microseconds.
+fn duration(micros: u64) -> String {
+    match micros {
+        0..1_000 => format!("{micros} µs"),
+        1_000..100_000 => format!("{:.1} ms", micros as f64 / 1e3),
+        100_000..10_000_000 => format!("{:.0} ms", micros as f64 / 1e3),
+        _ => format!("{:.1} s", micros as f64 / 1e6),
+    }
+}
+
+/// Formats an estimated difference in microseconds.
+fn difference(micros: i64) -> String {
+    let sign = if micros < 0 { '−' } else { '+' };
+    format!("about {sign}{}", duration(micros.unsigned_abs()))
 }
 
 /// Returns the requested bytes of each category at the peak, the largest first.

@@ -13,6 +13,8 @@ pub(super) struct PlanLine {
     /// The additional share of the unchanged step's FLOPs and moved bytes.
     pub(super) shares: [Option<f64>; 2],
     pub(super) trial: Trial,
+    /// The additional time of a step in microseconds, if times are estimated.
+    pub(super) estimated_us: Option<i64>,
     pub(super) step: Option<u32>,
     pub(super) phase: Option<Phase>,
 }

@@ -61,6 +61,11 @@ impl Recorded {
         !self.candidates.is_empty()
     }
 
+    /// Returns whether there are temporaries that a fused optimizer does not have.
+    pub fn can_fuse(&self) -> bool {
+        self.has_temporaries
+    }
+
     /// Returns the recording with the changes of `setup`, apart from the allocator's settings.
     fn changed(&self, setup: &Setup) -> Result<Arc<Trace>, String> {
         let wanted = Setup { settings: None, ..setup.clone() };
@@ -155,6 +160,7 @@ impl TrainingStep for Recorded {
             reserved: peak(Metric::Reserved),
             retries: 0,
             work,
+            estimated_ns: None,
         })
     }
 
