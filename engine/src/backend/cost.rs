@@ -15,7 +15,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::{Add, AddAssign};
 
-use highwater_recorder::{ScopeId, scope};
+use highwater_recorder::{OpId, ScopeId, scope};
 
 use super::operand::Argument;
 use crate::dtype::DType;
@@ -66,6 +66,9 @@ pub struct PrimitiveCost {
 pub struct Costs {
     /// The work in each scope, without that of scopes within it.
     pub by_scope: BTreeMap<ScopeId, Cost>,
+    /// The work of each operation: its forward, recomputation and backward. Operations have ids only while they are
+    /// recorded.
+    pub by_op: BTreeMap<OpId, Cost>,
     /// How often primitives of the same work were run.
     pub primitives: BTreeMap<PrimitiveCost, u64>,
 }
@@ -130,10 +133,11 @@ pub(super) fn add(primitive: &str, arguments: &[&dyn Argument]) {
     }
     let cost = Cost { flops: flops(primitive, &operands), bytes: bytes(primitive, &operands), calls: 1 };
     let one = PrimitiveCost { product: product_dtype(primitive, &operands), flops: cost.flops, bytes: cost.bytes };
-    let scope = scope::current_scope();
+    let (scope, op) = (scope::current_scope(), scope::current_op());
     COUNTED.with_borrow_mut(|counted| {
         if let Some(costs) = counted {
             *costs.by_scope.entry(scope).or_default() += cost;
+            *costs.by_op.entry(op).or_default() += cost;
             *costs.primitives.entry(one).or_default() += 1;
         }
     });

@@ -62,7 +62,8 @@ impl Rerun {
             DeviceChoice::Cuda(_) | DeviceChoice::MetaForCuda => DeviceChoice::MetaForCuda,
             DeviceChoice::Cpu | DeviceChoice::Meta => DeviceChoice::Meta,
         };
-        let options = Options { device, capacity: None, uses: false, steps: options.steps.max(1), ..options };
+        let options =
+            Options { device, capacity: None, uses: false, costs: false, steps: options.steps.max(1), ..options };
         let session = Session::start(name, &Options { capacity: Some(UNLIMITED), ..options.clone() });
         let session = session.map_err(|error| error.to_string())?;
         let (batch, loss_is_mean) = (session.batch(), session.loss_is_mean());
