@@ -4,6 +4,7 @@
 //! [`highwater_analysis`]; command line and app print the same structs. Modules are declared in layer order: each uses
 //! only modules declared above it.
 
+pub mod gpu;
 pub mod args;
 pub mod cli;
 #[cfg(feature = "engine")]

@@ -62,10 +62,16 @@ fn of_file(file: &Path, arguments: &PlanArguments) -> Result<PlanReport, Failure
     if let Some(step) = Rerun::of_recording(&trace, &arguments.modules) {
         let recorded = Series::build(&trace, device).peak(&trace, Metric::Requested).0;
         let is_whole = final_oom(&trace).is_none();
-        return of_rerun(&step.map_err(Failure::Usage)?, arguments, is_whole.then_some(recorded));
+        let step = step.map_err(Failure::Usage)?.timed(arguments.roofline());
+        return of_rerun(&step, arguments, is_whole.then_some(recorded));
     }
     if arguments.maximize.is_some() {
         let text = "--maximize needs a step that can be run again with another size: a recording of `highwater record`";
+        return Err(Failure::Usage(text.to_owned()));
+    }
+    if arguments.gpu.is_some() {
+        let text = "--gpu cannot estimate times from this recording: it has no shapes of operations; give a recording of \
+                    `highwater record`, or --scenario";
         return Err(Failure::Usage(text.to_owned()));
     }
     let trace = Arc::new(trace);
@@ -113,13 +119,15 @@ fn report(
 ) -> Result<PlanReport, Failure> {
     let budget = Budget { bytes: arguments.budget, reserve: arguments.reserve };
     let possible = if found.plans.is_empty() { with_allowances(step, arguments)? } else { Vec::new() };
-    let context = PlanContext { budget, proof, command, paste, warnings, possible };
+    let roofline = arguments.roofline();
+    let context = PlanContext { budget, proof, command, paste, warnings, possible, roofline };
     PlanReport::of(step, found, context).map_err(Failure::Usage)
 }
 
 #[cfg(feature = "engine")]
 fn of_scenario(arguments: &PlanArguments) -> Result<PlanReport, Failure> {
     let step = Rerun::of_scenario(&arguments.training, &arguments.modules).map_err(Failure::Usage)?;
+    let step = step.timed(arguments.roofline());
     of_rerun(&step, arguments, None)
 }
 

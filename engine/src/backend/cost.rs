@@ -15,9 +15,10 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::{Add, AddAssign};
 
-use highwater_recorder::{ScopeId, scope};
+use highwater_recorder::{OpId, ScopeId, scope};
 
 use super::operand::Argument;
+use crate::dtype::DType;
 
 /// The work of some primitives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,11 +50,27 @@ impl AddAssign for Cost {
     }
 }
 
-/// The work of some code, by the scope in which it ran.
+/// The work of one primitive, as far as the time that it takes depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PrimitiveCost {
+    /// The dtype of the operands of a matrix product or of attention; `None` for other primitives.
+    pub product: Option<DType>,
+    /// Floating-point operations.
+    pub flops: u64,
+    /// Bytes read or written.
+    pub bytes: u64,
+}
+
+/// The work of some code, by the scope in which it ran, and by primitive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Costs {
     /// The work in each scope, without that of scopes within it.
     pub by_scope: BTreeMap<ScopeId, Cost>,
+    /// The work of each operation: its forward, recomputation and backward. Operations have ids only while they are
+    /// recorded.
+    pub by_op: BTreeMap<OpId, Cost>,
+    /// How often primitives of the same work were run.
+    pub primitives: BTreeMap<PrimitiveCost, u64>,
 }
 
 impl Costs {
@@ -110,14 +127,18 @@ pub(super) fn add(primitive: &str, arguments: &[&dyn Argument]) {
                 bytes: distinct * view.dtype.size() as u64,
                 columns: from_end(1),
                 rows: from_end(2),
+                dtype: view.dtype,
             });
         });
     }
     let cost = Cost { flops: flops(primitive, &operands), bytes: bytes(primitive, &operands), calls: 1 };
-    let scope = scope::current_scope();
+    let one = PrimitiveCost { product: product_dtype(primitive, &operands), flops: cost.flops, bytes: cost.bytes };
+    let (scope, op) = (scope::current_scope(), scope::current_op());
     COUNTED.with_borrow_mut(|counted| {
         if let Some(costs) = counted {
             *costs.by_scope.entry(scope).or_default() += cost;
+            *costs.by_op.entry(op).or_default() += cost;
+            *costs.primitives.entry(one).or_default() += 1;
         }
     });
 }
@@ -132,6 +153,17 @@ struct Operand {
     columns: u64,
     /// Length of the axis before it.
     rows: u64,
+    dtype: DType,
+}
+
+/// Returns the dtype of the factors of a product.
+fn product_dtype(primitive: &str, operands: &[Operand]) -> Option<DType> {
+    let operand = match primitive {
+        "matmul" | "matmul_bias" => 1,
+        "attention" | "attention_backward" => 0,
+        _ => return None,
+    };
+    operands.get(operand).map(|operand| operand.dtype)
 }
 
 fn flops(primitive: &str, operands: &[Operand]) -> u64 {
@@ -164,7 +196,6 @@ fn bytes(primitive: &str, operands: &[Operand]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dtype::DType;
     use crate::ops::AttentionOptions;
     use crate::{Device, Tensor};
 
@@ -184,6 +215,7 @@ mod tests {
             costs.total(),
             Cost { flops: 2 * 3 * 5 * 7 * 11, bytes: 4 * (3 * 5 * 7 + 7 * 11 + 3 * 5 * 11), calls: 1 }
         );
+        assert!(costs.primitives.into_iter().all(|(one, count)| (one.product, count) == (Some(DType::F32), 1)));
         let heads = zeros([2, 4, 16, 8], &device);
         let (_, costs) = count(|| Tensor::attention(&heads, &heads, &heads, AttentionOptions::causal()).unwrap());
         assert_eq!(costs.total().flops, 4 * 2 * 4 * 16 * 16 * 8);

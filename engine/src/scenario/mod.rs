@@ -20,6 +20,7 @@ pub mod branch;
 pub mod language;
 pub mod catalog;
 pub mod session;
+mod op_costs;
 pub mod run;
 
 pub use catalog::{all, optimizer_of};

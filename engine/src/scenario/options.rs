@@ -55,6 +55,8 @@ pub struct Options {
     pub seed: u64,
     /// Whether to record uses of blocks.
     pub uses: bool,
+    /// Whether to record the floating-point operations and bytes of each operation.
+    pub costs: bool,
 }
 
 /// Declares the sizes, with their options on the command line and descriptions.
@@ -122,7 +124,7 @@ impl Options {
 
 impl Options {
     /// Returns the words of the command line that give these options, without those at their defaults, and without
-    /// [`Self::steps`] and [`Self::uses`], which are about the recording.
+    /// [`Self::steps`], [`Self::uses`] and [`Self::costs`], which are about the recording.
     pub fn words(&self) -> Vec<String> {
         let mut words: Vec<String> = Vec::new();
         let mut give = |option: &str, value: Option<String>| {
@@ -187,6 +189,7 @@ impl Default for Options {
             alloc_conf: None,
             seed: 0,
             uses: false,
+            costs: false,
         }
     }
 }

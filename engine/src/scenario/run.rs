@@ -8,6 +8,7 @@ use highwater_recorder::{HistoryOptions, Level, WhenBehind, record_memory_histor
 use super::catalog;
 use super::definition::Scenario;
 use super::error::ScenarioError;
+use super::op_costs::OpCosts;
 use super::options::Options;
 use super::report::{OutOfMemory, Report};
 use super::session::{Session, open_device};
@@ -38,6 +39,9 @@ pub fn record(name: &str, options: &Options, out: &Path) -> Result<Report, Scena
         return Err(problem.into());
     }
     let run = recorded.value;
+    if let Some(costs) = &run.op_costs {
+        costs.write_into(out)?;
+    }
     let losses = device.has_values().then_some(run.losses);
     let report = Report {
         losses,
@@ -57,7 +61,7 @@ pub fn record(name: &str, options: &Options, out: &Path) -> Result<Report, Scena
     }
 }
 
-/// Runs scenario `name` and returns its recording, without call stacks. If the run ends out of memory, the recording
+/// Runs scenario `name` and returns its recording, without call stacks and without costs of operations. If the run ends out of memory, the recording
 /// ends there.
 ///
 /// # Errors
@@ -88,17 +92,29 @@ struct Run {
     losses: Vec<f64>,
     steps_done: u32,
     step_cost: Cost,
+    /// The work of each operation, if it is recorded.
+    op_costs: Option<OpCosts>,
     outcome: crate::Result<()>,
     /// Dropped only after the recording is finished, so that the model is still live at its end.
     session: Option<Session>,
 }
 
 fn train(scenario: &Scenario, device: &Device, options: &Options) -> Run {
-    let mut run = Run { losses: Vec::new(), steps_done: 0, step_cost: Cost::default(), outcome: Ok(()), session: None };
+    let mut run = Run {
+        losses: Vec::new(),
+        steps_done: 0,
+        step_cost: Cost::default(),
+        op_costs: options.costs.then(OpCosts::begin),
+        outcome: Ok(()),
+        session: None,
+    };
     run.outcome = Session::on(scenario, device.clone(), options).and_then(|session| {
         let session = run.session.insert(session);
         for step in 0..options.steps {
             let (loss, costs) = cost::count(|| session.step());
+            if let Some(op_costs) = &mut run.op_costs {
+                op_costs.add(&costs);
+            }
             run.losses.extend(loss?);
             run.steps_done = step + 1;
             run.step_cost = costs.total();

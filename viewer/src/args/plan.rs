@@ -8,6 +8,7 @@ use highwater_snapshots::scope_pattern::ScopePattern;
 use highwater_snapshots::units::parse_size;
 
 use super::{CategoryChoice, ScenarioArguments};
+use crate::gpu::{Gpu, Roofline};
 
 /// A size of the step to make as large as possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -25,6 +26,13 @@ impl Maximize {
             Self::Batch => "batch",
             Self::Seq => "sequence length",
         }
+    }
+}
+
+impl PlanArguments {
+    /// Returns what the time of a step is estimated from, if that is asked for.
+    pub fn roofline(&self) -> Option<Roofline> {
+        Some(Roofline { gpu: self.gpu?, tf32: self.tf32 })
     }
 }
 
@@ -55,7 +63,14 @@ pub struct PlanArguments {
     /// Find the largest batch size or sequence length with which some plan fits, and that plan; for `record`'s steps
     #[arg(long, value_name = "batch|seq")]
     pub maximize: Option<Maximize>,
-    /// Print one JSON object: sizes in bytes
+    /// Estimate the time of a step on a GPU from its peak rates: a10, a100, h100, h200, l4, l40s or rtx4090; for `record`'s
+    /// steps
+    #[arg(long, value_name = "NAME")]
+    pub gpu: Option<Gpu>,
+    /// Estimate products of f32 matrices in TF32, which PyTorch uses only if it is allowed
+    #[arg(long, requires = "gpu")]
+    pub tf32: bool,
+    /// Print one JSON object: sizes in bytes, times in microseconds
     #[arg(long)]
     pub json: bool,
     /// The categories.

@@ -36,6 +36,9 @@ pub struct RecordArguments {
     /// Record each use of a block too, to find memory that is no longer used; about doubles the file
     #[arg(long)]
     pub uses: bool,
+    /// Record the floating-point operations of each operation, and the bytes that it reads and writes
+    #[arg(long)]
+    pub costs: bool,
     /// Memory of the device, such as 24GiB; the run ends with an out-of-memory error if it is too small
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub capacity: Option<u64>,
@@ -209,7 +212,7 @@ impl RecordArguments {
     /// The options of the run.
     pub fn options(&self) -> Options {
         let options = self.step.options(&self.model);
-        Options { device: self.device, capacity: self.capacity, uses: self.uses, ..options }
+        Options { device: self.device, capacity: self.capacity, uses: self.uses, costs: self.costs, ..options }
     }
 }
 

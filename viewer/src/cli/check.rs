@@ -13,6 +13,7 @@ use highwater_snapshots::{Category, DeviceId, Trace};
 use serde::Serialize;
 
 use super::budgets::Budgets;
+use super::check_advice::advice;
 use super::check_figures::{CheckFigures, DifferenceFigures, RuleFigures, Unmeasured};
 use crate::args::{CheckArguments, Given};
 use crate::cli::input::devices::{covered, on_device, phrase};
@@ -284,6 +285,9 @@ impl<'a> CheckReport<'a> {
             page.line(&format!("{}: {over} over the limit, {place}{}.", outcome.budget, at_moment(&outcome.moment)))?;
             if let Some(culprit) = &outcome.culprit {
                 page.broken(2, &format!("{}.", culprit.text)).iter().try_for_each(|line| page.line(line))?;
+            }
+            if let Some(text) = advice(outcome, self.budgets.metric, self.trace) {
+                page.broken(2, &text).iter().try_for_each(|line| page.line(line))?;
             }
         }
         for (device, differences) in self.told_differences() {

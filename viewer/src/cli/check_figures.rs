@@ -8,6 +8,7 @@ use highwater_app::figures::moment::MomentFigures;
 use highwater_snapshots::{DeviceId, Trace};
 use serde::Serialize;
 
+use super::check_advice::advice;
 use crate::cli::output::caveats::TrustFigures;
 
 #[derive(Debug, Serialize)]
@@ -53,6 +54,8 @@ pub(super) struct RuleFigures {
     /// A sentence; null if the budget is met.
     pub(super) culprit: Option<String>,
     pub(super) culprit_group: Option<CulpritFigures>,
+    /// What recomputing modules gives; null if it does not lower the value, or if the budget is met.
+    pub(super) advice: Option<String>,
 }
 
 impl RuleFigures {
@@ -69,6 +72,7 @@ impl RuleFigures {
             moment: MomentFigures::of(trace, &outcome.moment),
             culprit: outcome.culprit.as_ref().map(|culprit| culprit.text.clone()),
             culprit_group: outcome.culprit.as_ref().map(CulpritFigures::of),
+            advice: advice(outcome, metric, trace),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use highwater_analysis::explain::{Advice, ExplainedGroup, Layers, Removal};
+use highwater_analysis::explain::{Advice, ExplainedGroup, Layers, Remedy, Removal};
 use highwater_analysis::final_oom::final_oom_on;
 use highwater_analysis::{Explanation, GroupKey, Metric, Moment};
 use highwater_app::figures::moment::{MomentFigures, count_of, how_much_and_when, when};
@@ -98,7 +98,15 @@ impl<'a> ExplainReport<'a> {
         self.print_layers(page)?;
         caveats::print(self.trace, page)?;
         page.gap()?;
-        page.hint(&self.hint())
+        page.hint(&self.hint())?;
+        let is_planned =
+            |one: &Advice| matches!(one.remedy, Remedy::Checkpoint | Remedy::FusedOptimizer | Remedy::StepInBackward);
+        if !advice.iter().any(is_planned) {
+            return Ok(());
+        }
+        let files = [self.arguments.source.file.as_path()];
+        let given = self.arguments.given();
+        page.hint(&next_with(&["plan"], &files, &["--budget", "SIZE"], &given, "for the cheapest changes that fit"))
     }
 
     fn print_advice(&self, page: &mut Page<'_>, advice: &[Advice]) -> io::Result<()> {

@@ -18,6 +18,7 @@ mod growth_figures;
 pub mod growth;
 pub mod oom;
 pub mod budgets;
+mod check_advice;
 mod check_figures;
 pub mod check;
 pub mod events;

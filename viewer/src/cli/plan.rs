@@ -15,6 +15,7 @@ use super::plan_figures::{
 use crate::args::Maximize;
 use crate::cli::output::page::Page;
 use crate::cli::output::table::{Column, Table};
+use crate::gpu::Roofline;
 
 /// The report, as text and as JSON.
 #[derive(Debug)]
@@ -31,6 +32,8 @@ pub struct PlanReport {
     assumptions: Vec<String>,
     warnings: Vec<String>,
     possible: Vec<(Allowance, Plan)>,
+    /// What times are estimated from.
+    roofline: Option<Roofline>,
     /// The size that was made as large as possible.
     maximized: Option<(Maximize, usize)>,
 }
@@ -50,6 +53,8 @@ pub struct PlanContext {
     pub warnings: Vec<String>,
     /// If nothing fits, the plans that further changes would make possible.
     pub possible: Vec<(Allowance, Plan)>,
+    /// What times are estimated from, if they are.
+    pub roofline: Option<Roofline>,
 }
 
 impl PlanReport {
@@ -59,7 +64,7 @@ impl PlanReport {
     ///
     /// Returns why the step cannot be run.
     pub fn of(step: &dyn TrainingStep, search: Search, context: PlanContext) -> Result<Self, String> {
-        let PlanContext { budget, proof, command, paste, warnings, possible } = context;
+        let PlanContext { budget, proof, command, paste, warnings, possible, roofline } = context;
         let best = search.best().map(|plan| plan.setup.clone());
         let lines = best.as_ref().map(|setup| PlanLine::all(step, setup)).transpose()?.unwrap_or_default();
         let assumptions = assumptions(step.evidence(), best.as_ref());
@@ -78,6 +83,7 @@ impl PlanReport {
             assumptions,
             warnings,
             possible,
+            roofline,
             maximized: None,
         })
     }
@@ -106,6 +112,8 @@ impl PlanReport {
             },
             command: self.command.as_deref(),
             lines: &self.paste,
+            gpu: self.roofline.map(|roofline| roofline.gpu.name),
+            estimated_step_us: self.step_time()[1],
             before: PeaksFigures::of(as_is),
             after: plans.first().map(|plan| PeaksFigures::of(&plan.trial)),
             plan: self.lines.iter().map(LineFigures::of).collect(),
@@ -138,6 +146,14 @@ impl PlanReport {
         }
     }
 
+    /// The estimated time of a step in microseconds: as it is, and with the plan.
+    fn step_time(&self) -> [Option<u64>; 2] {
+        let micros = |nanoseconds: u64| micros(nanoseconds as i64).unsigned_abs();
+        let as_is = self.search.as_is.estimated_ns.map(micros);
+        let with_plan = self.search.best().and_then(|plan| plan.trial.estimated_ns).map(micros);
+        [as_is, with_plan.or(as_is)]
+    }
+
     /// Prints the report as text.
     pub fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
         if let Some((which, size)) = self.maximized.filter(|_| self.fits()) {
@@ -147,6 +163,15 @@ impl PlanReport {
             _ if self.search.fits_as_is => self.print_fit(page)?,
             Some(plan) => self.print_plan(plan, page)?,
             None => self.print_nothing(page)?,
+        }
+        if let (Some(roofline), [Some(before), Some(now)]) = (self.roofline, self.step_time()) {
+            let (name, with) = (roofline.gpu.name, if roofline.tf32 { "in" } else { "without" });
+            let before = if before == now { String::new() } else { format!(", {} before", duration(before)) };
+            page.line(&format!(
+                "Estimated, {name}: a step takes at least {}{before}, with each operation at the peak rate or bandwidth and \
+                 f32 products {with} TF32.",
+                duration(now)
+            ))?;
         }
         if !(self.assumptions.is_empty() && self.warnings.is_empty()) {
             page.gap()?;
@@ -181,22 +206,20 @@ impl PlanReport {
         let Search { plans, minimum, is_optimal, .. } = &self.search;
         page.headline(&answer(&self.search, self.budget))?;
         page.gap()?;
-        let mut table = Table::new(vec![
-            Column::text("change").wrapped(),
-            Column::text("costs"),
+        let mut columns = vec![Column::text("change").wrapped(), Column::text("costs")];
+        columns.extend(self.roofline.map(|_| Column::number("estimated")));
+        columns.extend([
             Column::number("requested then"),
             Column::number("reserved"),
             Column::text("peak in").optional(),
         ]);
+        let mut table = Table::new(columns);
         for line in &self.lines {
             let Trial { requested, reserved, .. } = line.trial;
-            table.push(vec![
-                line.change.clone(),
-                costs(self.proof, line.class, line.shares),
-                format_bytes(requested),
-                format_bytes(reserved),
-                line.place(),
-            ]);
+            let mut row = vec![line.change.clone(), costs(self.proof, line.class, line.shares)];
+            row.extend(self.roofline.map(|_| line.estimated_ns.map(micros).map(difference).unwrap_or_default()));
+            row.extend([format_bytes(requested), format_bytes(reserved), line.place()]);
+            table.push(row);
         }
         page.table(&table)?;
         page.line(&proven(self.proof, plan, self.budget))?;
@@ -245,4 +268,25 @@ impl PlanReport {
         }
         page.table(&table)
     }
+}
+
+/// Returns a difference in microseconds, rounded.
+pub(super) fn micros(nanoseconds: i64) -> i64 {
+    (nanoseconds + 500 * nanoseconds.signum()) / 1000
+}
+
+/// Formats microseconds.
+fn duration(micros: u64) -> String {
+    match micros {
+        0..1_000 => format!("{micros} µs"),
+        1_000..100_000 => format!("{:.1} ms", micros as f64 / 1e3),
+        100_000..10_000_000 => format!("{:.0} ms", micros as f64 / 1e3),
+        _ => format!("{:.1} s", micros as f64 / 1e6),
+    }
+}
+
+/// Formats an estimated difference in microseconds.
+fn difference(micros: i64) -> String {
+    let sign = if micros < 0 { '−' } else { '+' };
+    format!("about {sign}{}", duration(micros.unsigned_abs()))
 }

@@ -3,6 +3,8 @@
 use highwater_app::answers::plan::{Class, PlanLine, Trial};
 use serde::Serialize;
 
+use super::plan::micros;
+
 /// The object that `plan --json` prints.
 #[derive(Debug, Serialize)]
 pub(super) struct PlanFigures<'a> {
@@ -13,6 +15,10 @@ pub(super) struct PlanFigures<'a> {
     pub(super) proof: &'static str,
     pub(super) command: Option<&'a str>,
     pub(super) lines: &'a [String],
+    /// The GPU that times are estimated for, if they are.
+    pub(super) gpu: Option<&'static str>,
+    /// The time of a step with the plan, or as it is if nothing is changed.
+    pub(super) estimated_step_us: Option<u64>,
     pub(super) before: PeaksFigures,
     pub(super) after: Option<PeaksFigures>,
     pub(super) plan: Vec<LineFigures<'a>>,
@@ -48,6 +54,8 @@ pub(super) struct LineFigures<'a> {
     pub(super) class: Class,
     pub(super) flops_share: Option<f64>,
     pub(super) moved_share: Option<f64>,
+    /// The additional time of a step.
+    pub(super) estimated_us: Option<i64>,
     pub(super) peak_bytes: u64,
     pub(super) peak_at: PlaceFigures,
     pub(super) allocated_bytes: u64,
@@ -62,6 +70,7 @@ impl<'a> LineFigures<'a> {
             class: line.class,
             flops_share: line.shares[0],
             moved_share: line.shares[1],
+            estimated_us: line.estimated_ns.map(micros),
             peak_bytes: line.trial.requested,
             peak_at: PlaceFigures { step: line.step, phase: line.phase.map(|phase| phase.to_string()) },
             allocated_bytes: line.trial.allocated,

@@ -9,7 +9,7 @@ use highwater_app::answers::plan::{
     Allowance, Change, Forbidden, Model, Setup, TrainingStep, Trial, Work, record_words,
 };
 use highwater_engine::DType;
-use highwater_engine::backend::cost;
+use highwater_engine::backend::cost::{self, Costs, PrimitiveCost};
 use highwater_engine::optim::Form;
 use highwater_engine::scenario::{self, Checkpoint, DeviceChoice, OptimizerKind, Options, Session};
 use highwater_snapshots::scope_pattern::ScopePattern;
@@ -17,6 +17,7 @@ use highwater_snapshots::{ScopeId, Trace};
 use rayon::prelude::*;
 
 use crate::args::{Arguments, Command, Maximize, ScenarioArguments};
+use crate::gpu::{Arithmetic, Roofline};
 
 /// More than any step needs.
 const UNLIMITED: u64 = 1 << 50;
@@ -37,6 +38,8 @@ pub(super) struct Rerun {
     candidates: Vec<ScopePattern>,
     /// The modules that may be recomputed, each with the additional work of a step in which it is.
     modules: Vec<(String, u64)>,
+    /// What the time of a step is estimated from, if that is asked for.
+    roofline: Option<Roofline>,
 }
 
 /// The work of a step, and whether it fits.
@@ -47,6 +50,7 @@ struct Ran {
     reserved: u64,
     retries: u64,
     work: Work,
+    estimated_ns: Option<u64>,
 }
 
 impl Rerun {
@@ -60,12 +64,13 @@ impl Rerun {
             DeviceChoice::Cuda(_) | DeviceChoice::MetaForCuda => DeviceChoice::MetaForCuda,
             DeviceChoice::Cpu | DeviceChoice::Meta => DeviceChoice::Meta,
         };
-        let options = Options { device, capacity: None, uses: false, steps: options.steps.max(1), ..options };
+        let options =
+            Options { device, capacity: None, uses: false, costs: false, steps: options.steps.max(1), ..options };
         let session = Session::start(name, &Options { capacity: Some(UNLIMITED), ..options.clone() });
         let session = session.map_err(|error| error.to_string())?;
         let (batch, loss_is_mean) = (session.batch(), session.loss_is_mean());
         let (name, candidates) = (name.to_owned(), candidates.to_vec());
-        let mut step = Self { name, options, batch, loss_is_mean, candidates, modules: Vec::new() };
+        let mut step = Self { name, options, batch, loss_is_mean, candidates, modules: Vec::new(), roofline: None };
         if scenario::all().iter().any(|info| info.name == step.name && info.options.contains(&"--checkpoint")) {
             step.modules = step.priced()?;
         }
@@ -103,6 +108,11 @@ impl Rerun {
         Some(Self::new(&name, options, candidates))
     }
 
+    /// Also estimates the time of a step, if there is something to estimate it from.
+    pub(super) fn timed(self, roofline: Option<Roofline>) -> Self {
+        Self { roofline, ..self }
+    }
+
     /// Reads the command line of `highwater record` that made `trace`; `None` if another program did, or if it would run
     /// longer than the recording shows.
     fn options_of(trace: &Trace) -> Option<(String, Options)> {
@@ -134,7 +144,7 @@ impl Rerun {
             Maximize::Batch => options.sizes.batch = Some(size),
             Maximize::Seq => options.sizes.seq = Some(size),
         }
-        Self::new(&self.name, options, &self.candidates)
+        Ok(Self::new(&self.name, options, &self.candidates)?.timed(self.roofline))
     }
 
     /// Returns the name of the scenario.
@@ -215,7 +225,7 @@ impl Rerun {
             Err(error) if error.is_out_of_memory() => return Ok(Ran::FAILED),
             Err(other) => return Err(other.to_string()),
         };
-        let mut work = Work::default();
+        let (mut work, mut estimated_ns) = (Work::default(), None);
         for _ in 0..steps {
             let (result, costs) = cost::count(|| session.step_unseen());
             match result {
@@ -225,6 +235,7 @@ impl Rerun {
             }
             let total = costs.total();
             work = Work { flops: total.flops, bytes: total.bytes, calls: total.calls };
+            estimated_ns = self.roofline.map(|roofline| nanoseconds(&roofline, &costs));
         }
         let stats = session.device().allocator().stats();
         Ok(Ran {
@@ -234,6 +245,7 @@ impl Rerun {
             reserved: stats.reserved_bytes.all.peak,
             retries: stats.num_alloc_retries,
             work,
+            estimated_ns,
         })
     }
 
@@ -247,6 +259,19 @@ impl Rerun {
     }
 }
 
+/// Estimates the time of some work: the sum of the times of its primitives.
+fn nanoseconds(roofline: &Roofline, costs: &Costs) -> u64 {
+    let time = |(one, count): (&PrimitiveCost, &u64)| {
+        let arithmetic = match one.product {
+            Some(DType::Bf16 | DType::F16) => Arithmetic::HalfProduct,
+            Some(_) => Arithmetic::SingleProduct,
+            None => Arithmetic::Other,
+        };
+        *count as f64 * roofline.nanoseconds(arithmetic, one.flops, one.bytes)
+    };
+    costs.primitives.iter().map(time).sum::<f64>() as u64
+}
+
 impl Ran {
     const FAILED: Self = Self {
         is_complete: false,
@@ -255,6 +280,7 @@ impl Ran {
         reserved: 0,
         retries: 0,
         work: Work { flops: 0, bytes: 0, calls: 0 },
+        estimated_ns: None,
     };
 }
 
@@ -340,8 +366,8 @@ impl TrainingStep for Rerun {
 
     fn trial(&self, setup: &Setup, capacity: Option<u64>) -> Result<Trial, String> {
         let ran = self.run(&self.with(setup, capacity), self.options.steps)?;
-        let Ran { is_complete, requested, allocated, reserved, retries, work } = ran;
-        Ok(Trial { fits: is_complete, requested, allocated, reserved, retries, work })
+        let Ran { is_complete, requested, allocated, reserved, retries, work, estimated_ns } = ran;
+        Ok(Trial { fits: is_complete, requested, allocated, reserved, retries, work, estimated_ns })
     }
 
     fn recording(&self, setup: &Setup) -> Result<Trace, String> {

@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use highwater_snapshots::format::{read_file, write_trace};
+use highwater_snapshots::units::format_bytes;
 use serde_json::Value;
 
-use crate::binary::{highwater, refused, stderr, stdout};
+use crate::binary::{folder, highwater, refused, stderr, stdout};
 
 /// A model of a few MiB whose peak is in forward.
 const MODEL: &str = "gpt2 --batch 4 --seq 128 --width 128 --layers 4 --heads 2 --vocab 500 --steps 2 --fused";
@@ -143,8 +144,46 @@ fn the_largest_batch_fits_and_one_more_does_not() {
 }
 
 #[test]
-fn mistakes_are_explained() {
+fn explain_and_check_give_the_peak_that_recomputation_has_in_a_run() {
     let folder = tempfile::tempdir().unwrap();
+    let model = MODEL.replace("--batch 4", "--batch 32");
+    let real = |options: &str| peaks(&recorded(folder.path(), &format!("{model} {options}")))[0];
+    let [all, some] = [real("--checkpoint"), real("--checkpoint h.{0-2}")].map(format_bytes);
+    let plain = real("--uses");
+    let figures = format!(
+        "Recomputing all 4 modules h.{{0-3}} lowers the peak to {all}, recomputing only h.{{0-2}} to {some} (replayed)."
+    );
+    let advice: Value = serde_json::from_slice(&highwater(folder.path(), "explain run.snap --json").stdout).unwrap();
+    assert!(advice["advice"].to_string().contains(&figures), "{figures} {}", advice["advice"]);
+    let check = highwater(folder.path(), &format!("check run.snap --max-peak {}B", plain - 1));
+    assert!(stdout(&check).contains(&figures), "{figures} {}", stdout(&check));
+    let check = highwater(folder.path(), &format!("check run.snap --max-peak {plain}B"));
+    assert!(!stdout(&check).contains("Recomputing"));
+}
+
+#[test]
+fn times_are_estimated_only_if_asked_for_and_depend_on_the_dtype() {
+    let folder = tempfile::tempdir().unwrap();
+    let budget = "--budget 20MiB --forbid micro-batches,in-backward,settings";
+    let of = |words: &str| planned(folder.path(), &format!("--scenario {MODEL} {budget} {words}")).1;
+    let micros = |plan: &Value| bytes(&plan["estimated_step_us"]);
+    let without = of("");
+    assert!(without["estimated_step_us"].is_null() && without["plan"][0]["estimated_us"].is_null(), "{without}");
+    let [h100, l4, tf32] = ["--gpu h100", "--gpu l4", "--gpu h100 --tf32"].map(of);
+    assert!(micros(&l4) > 2 * micros(&h100) && micros(&tf32) < micros(&h100), "{l4} {h100} {tf32}");
+    let bf16 = planned(folder.path(), &format!("--scenario {MODEL} --dtype bf16 --budget 1GiB --gpu h100")).1;
+    assert!(micros(&bf16) < micros(&tf32), "{bf16}");
+    let more: i64 = h100["plan"].as_array().unwrap().iter().map(|line| line["estimated_us"].as_i64().unwrap()).sum();
+    let plain = planned(folder.path(), &format!("--scenario {MODEL} --budget 1GiB --gpu h100")).1;
+    assert_eq!(micros(&plain) as i64 + more, micros(&h100) as i64, "a fused step as it is, then the plan");
+    assert!(more > 0 && h100["gpu"] == "h100", "{h100}");
+    let text = stdout(&highwater(folder.path(), &format!("plan --scenario {MODEL} {budget} --gpu h100")));
+    assert!(text.contains("about +") && text.contains("Estimated, h100: a step takes at least"), "{text}");
+}
+
+#[test]
+fn mistakes_are_explained() {
+    let (folder, _) = folder();
     for (words, text) in [
         ("plan --budget 8GiB", "required"),
         (&format!("plan --scenario {MODEL}"), "--budget"),
@@ -152,6 +191,9 @@ fn mistakes_are_explained() {
         (&format!("plan --scenario {MODEL} --budget 1GiB --modules x.*"), "no module matches 'x.*'"),
         (&format!("plan --scenario {MODEL} --budget 1GiB --allow sgd"), "expected 8bit, bf16, lora or freeze"),
         ("plan --scenario gpt3 --budget 1GiB", "unknown scenario 'gpt3'"),
+        ("plan --scenario gpt2 --budget 1GiB --gpu k80", "unknown GPU 'k80': expected one of a10, a100"),
+        ("plan --scenario gpt2 --budget 1GiB --tf32", "--gpu"),
+        ("plan step.snap --budget 1GiB --gpu h100", "it has no shapes of operations"),
     ] {
         refused(folder.path(), words, text);
     }

@@ -46,6 +46,7 @@ fn explain_says_what_the_peak_is_made_of_and_what_could_be_done() {
             At that moment: 20.98 KiB requested + 24 B rounding + 3.98 MiB free in segments = 4 MiB reserved.
 
             Next: highwater explain step.snap --by scope,op   for the modules and operations behind it
+            Next: highwater plan step.snap --budget SIZE   for the cheapest changes that fit
         "#]],
     );
 }
@@ -105,6 +106,7 @@ fn explain_tells_what_would_be_left_without_chosen_blocks() {
             At that moment: 20.98 KiB requested + 24 B rounding + 3.98 MiB free in segments = 4 MiB reserved.
 
             Next: highwater explain step.snap --by frame --where category=gradient,temporary   for the lines of code behind it
+            Next: highwater plan step.snap --budget SIZE   for the cheapest changes that fit
         "#]],
     );
 }

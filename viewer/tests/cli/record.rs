@@ -56,6 +56,29 @@ fn a_recording_of_uses_says_what_is_held_but_not_used_again() {
 }
 
 #[test]
+fn the_work_of_operations_is_recorded_only_if_asked_for_and_adds_up_to_that_of_the_steps() {
+    let folder = tempfile::tempdir().unwrap();
+    let events = |options: &str| {
+        let words = format!("record gpt2 --layers 2 --batch 1 --seq 64 --steps 2 --out w.snap --json {options}");
+        let recorded = object(&highwater(folder.path(), &words));
+        (recorded["step_flops"].as_u64().unwrap(), object(&highwater(folder.path(), "events w.snap --json")))
+    };
+    let sum = |events: &Value, name: &str| -> u64 {
+        let values = events["events"].as_array().unwrap().iter().filter_map(|event| event["attributes"][name].as_str());
+        values.map(|value| value.parse::<u64>().unwrap()).sum()
+    };
+    let ((step_flops, with), (_, without)) = (events("--costs"), events(""));
+    let flops = sum(&with, "op_flops");
+    // Operations that allocate nothing, such as updates in place, are left out.
+    assert!(flops <= 2 * step_flops && flops > 2 * step_flops / 100 * 95, "{flops} of {step_flops}");
+    assert!(sum(&with, "op_bytes_moved") > 0 && sum(&without, "op_flops") == 0);
+    let sizes = |events: &Value| -> Vec<Value> {
+        events["events"].as_array().unwrap().iter().map(|event| event["size"].clone()).collect()
+    };
+    assert_eq!(sizes(&with), sizes(&without));
+}
+
+#[test]
 fn the_processor_and_the_accounting_device_make_the_same_peak() {
     let folder = tempfile::tempdir().unwrap();
     let peak = |device: &str| {

@@ -116,8 +116,7 @@ impl PeakContext<'_> {
         };
         let text = format!(
             "{} ({}) are activations that the {} modules {row}.* keep for backward. Checkpointing keeps only their inputs \
-             and recomputes the rest, one module at a time (at most {} each){repeats}. Run with it to \
-             measure the new peak.{}",
+             and recomputes the rest, one module at a time (at most {} each){repeats}.{}",
             format_bytes(bytes),
             self.share(bytes),
             numbers.len(),

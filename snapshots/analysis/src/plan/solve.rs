@@ -58,12 +58,17 @@ impl Program {
     /// Returns the cheapest choices that keep every row within `budget`, in bytes, or `None` if none were found; and
     /// whether the search was complete, so that there are none then. The same program gives the same choices.
     pub fn solve(&self, budget: u64) -> (Option<Solution>, bool) {
+        self.solve_within(budget, MOST_NODES)
+    }
+
+    fn solve_within(&self, budget: u64, most_nodes: usize) -> (Option<Solution>, bool) {
         let unit = self.choices.iter().fold(0, |unit, choice| gcd(unit, choice.cost)).max(1);
-        let mut search = Search { program: self, budget, best: None, nodes: 0, rows: Rows::new(self), unit };
+        let rows = Rows::new(self);
+        let mut search = Search { program: self, budget, best: None, nodes: 0, most_nodes, rows, unit };
         search.start_greedily();
         let mut state = vec![State::Open; self.choices.len()];
         search.branch(&mut state, &mut Vec::new(), 0);
-        let is_complete = search.nodes < MOST_NODES;
+        let is_complete = search.nodes < most_nodes;
         let solution = search.best.map(|(cost, mut chosen)| {
             chosen.sort_unstable();
             Solution { peak: self.peak(&chosen), chosen, cost, is_optimal: is_complete }
@@ -141,6 +146,7 @@ struct Search<'a> {
     budget: u64,
     best: Option<(u64, Vec<u32>)>,
     nodes: usize,
+    most_nodes: usize,
     rows: Rows<'a>,
     /// The greatest common divisor of all costs.
     unit: u64,
@@ -196,7 +202,7 @@ impl Search<'_> {
     /// Searches all completions of `chosen`, whose rows are `self.rows` and whose cost is `cost`.
     fn branch(&mut self, state: &mut [State], chosen: &mut Vec<u32>, cost: u64) {
         self.nodes += 1;
-        if self.nodes >= MOST_NODES {
+        if self.nodes >= self.most_nodes {
             return;
         }
         let Some((row, total)) = self.rows.worst() else {
@@ -298,10 +304,15 @@ impl Program {
 
     /// Returns the choices with the lowest peak, whatever they cost; of these the cheapest that the search finds.
     pub fn minimum(&self) -> Solution {
+        self.minimum_within(MOST_NODES)
+    }
+
+    /// Returns the choices with the lowest peak that searches of `most_nodes` nodes each find.
+    pub fn minimum_within(&self, most_nodes: usize) -> Solution {
         let mut best = Solution { peak: self.peak(&[]), is_optimal: true, ..Solution::default() };
         loop {
             let Some(budget) = best.peak.checked_sub(1) else { return best };
-            match self.solve(budget) {
+            match self.solve_within(budget, most_nodes) {
                 (Some(lower), _) => best = lower,
                 (None, is_complete) => {
                     best.is_optimal = is_complete;

@@ -1,20 +1,43 @@
 //! The explanation of a peak, with the savings that replays add to its advice.
 
-use highwater_analysis::explain::{Advice, ExplainQuery};
+use highwater_analysis::explain::{Advice, ExplainQuery, Remedy};
 use highwater_analysis::final_oom::{final_oom, final_oom_on};
 use highwater_analysis::{Explanation, LiveIndex, Metric, Series};
 use highwater_snapshots::units::format_bytes;
 use highwater_snapshots::{DeviceId, Trace};
 
+use super::plan::Reach;
 use super::prediction::Change;
 use super::replays::predict;
 
-/// Explains the peak of `series`' device. Advice on allocator settings gives the result of a replay with them, and is
-/// left out if they save nothing.
+/// Explains the peak of `series`' device. Advice on allocator settings, on recomputation and on a fused optimizer gives the
+/// result of a replay with them; settings are left out if they save nothing.
 pub fn explain(trace: &Trace, series: &Series, live: &LiveIndex, query: &ExplainQuery<'_>) -> Explanation {
     let mut explanation = Explanation::of(trace, series, live, query);
     explanation.advice.retain_mut(|advice| is_worth_it(trace, series.device(), advice));
+    let is_changed = |advice: &Advice| matches!(advice.remedy, Remedy::Checkpoint | Remedy::FusedOptimizer);
+    if query.metric == Metric::Requested && explanation.advice.iter().any(is_changed) {
+        let reach = Reach::of(trace, series.device());
+        explanation.advice.iter_mut().for_each(|advice| add_reach(advice, &reach, trace, series));
+    }
     explanation
+}
+
+/// Adds what the remedy of `advice` reaches.
+fn add_reach(advice: &mut Advice, reach: &Reach, trace: &Trace, series: &Series) {
+    let text = match advice.remedy {
+        Remedy::Checkpoint => reach.of_modules(trace, series.peak(trace, Metric::Requested).0),
+        Remedy::FusedOptimizer => reach.fused.map(|fused| {
+            let before = series.peak(trace, Metric::Reserved).0;
+            let [now, before] = [fused.reserved, before].map(format_bytes);
+            format!("With a fused optimizer {now} are reserved, {before} before (replayed).")
+        }),
+        _ => None,
+    };
+    if let Some(text) = text {
+        advice.text.push(' ');
+        advice.text.push_str(&text);
+    }
 }
 
 /// Adds the result of a replay with its settings to `advice`. Returns whether they lower the peak.

@@ -138,6 +138,8 @@ pub fn rust(setup: &Setup, program: &RustProgram) -> Vec<String> {
     all
 }
 
+/// The engine's crate.
+const ENGINE: &str = "highwater_engine";
 /// Freezes the parameters of the modules named in `frozen`.
 const FREEZE: [&str; 6] = [
     "for parameter in model.parameters() {",
@@ -163,11 +165,11 @@ impl<'a> Imports<'a> {
 
     fn lines(&self) -> Vec<String> {
         let line = |(module, names): (&&str, &BTreeSet<&str>)| {
-            let path = if module.is_empty() { String::new() } else { format!("::{module}") };
+            let path = if module.is_empty() { ENGINE.to_owned() } else { format!("{ENGINE}::{module}") };
             let names: Vec<&str> = names.iter().copied().collect();
             match names[..] {
-                [one] => format!("use highwater_engine{path}::{one};"),
-                _ => format!("use highwater_engine{path}::{{{}}};", names.join(", ")),
+                [one] => format!("use {path}::{one};"),
+                _ => format!("use {path}::{{{}}};", names.join(", ")),
             }
         };
         self.0.iter().map(line).collect()

@@ -20,6 +20,8 @@ pub struct PlanLine {
     pub shares: [Option<f64>; 2],
     /// The step with it and those before it, on a device that is large enough.
     pub trial: Trial,
+    /// The additional time of a step in nanoseconds, if times are estimated.
+    pub estimated_ns: Option<i64>,
     /// The step of the peak of requested bytes.
     pub step: Option<u32>,
     /// The phase of that peak; `None` if the recording has no phases.
@@ -33,8 +35,9 @@ impl PlanLine {
     ///
     /// Returns why `step` cannot be run.
     pub fn all(step: &dyn TrainingStep, setup: &Setup) -> Result<Vec<Self>, String> {
-        let base = step.trial(&Setup { recomputed: Some(Vec::new()), ..Setup::default() }, None)?.work;
-        let mut before = base;
+        let unchanged = step.trial(&Setup { recomputed: Some(Vec::new()), ..Setup::default() }, None)?;
+        let base = unchanged.work;
+        let (mut before, mut time_before) = (base, unchanged.estimated_ns);
         let mut lines = Vec::new();
         for (change, scopes, class, setup) in prefixes(setup) {
             let trial = step.trial(&setup, None)?;
@@ -43,8 +46,10 @@ impl PlanLine {
             let (_, event) = series.peak(&trace, Metric::Requested);
             let moment = Moment::at(&trace, &series, Metric::Requested, event);
             let shares = trial.work.beyond(before).shares(base);
-            before = trial.work;
-            lines.push(Self { change, scopes, class, shares, trial, step: moment.step, phase: moment.known_phase() });
+            let estimated_ns = trial.estimated_ns.zip(time_before).map(|(now, before)| now as i64 - before as i64);
+            (before, time_before) = (trial.work, trial.estimated_ns);
+            let (step, phase) = (moment.step, moment.known_phase());
+            lines.push(Self { change, scopes, class, shares, trial, estimated_ns, step, phase });
         }
         Ok(lines)
     }

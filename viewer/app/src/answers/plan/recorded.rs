@@ -66,6 +66,11 @@ impl Recorded {
         !self.candidates.is_empty()
     }
 
+    /// Returns whether there are temporaries that a fused optimizer does not have.
+    pub fn can_fuse(&self) -> bool {
+        self.has_temporaries
+    }
+
     /// Returns the lines to paste that apply `setup`: in Rust for a step of `highwater record`, else in Python.
     pub fn code(&self, setup: &Setup) -> Vec<String> {
         match record_words(&self.trace) {
@@ -203,6 +208,7 @@ impl TrainingStep for Recorded {
             allocated: peak(Metric::Allocated),
             reserved: peak(Metric::Reserved),
             retries: 0,
+            estimated_ns: None,
             work: self.work(setup.recomputed.as_deref().unwrap_or_default()),
         })
     }

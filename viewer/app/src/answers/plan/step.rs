@@ -80,6 +80,8 @@ pub struct Trial {
     pub retries: u64,
     /// The work of a step, in [`Work`].
     pub work: Work,
+    /// The estimated time of a step in nanoseconds, if one was asked for.
+    pub estimated_ns: Option<u64>,
 }
 
 /// Work, counted or estimated.

@@ -1,0 +1,79 @@
+//! The work of each operation, added to a finished recording as attributes of events.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::Path;
+
+use highwater_recorder::snapshots::event::EventKind;
+use highwater_recorder::snapshots::format::{read_file, write_trace};
+use highwater_recorder::snapshots::trace::{Attribute, Owner, Subject};
+use highwater_recorder::snapshots::{EventId, OpId, StringId, Trace};
+use highwater_recorder::{Error, scope};
+
+use crate::backend::cost::{Cost, Costs};
+
+/// The names of the attributes: floating-point operations, and bytes read or written.
+const NAMES: [&str; 2] = ["op_flops", "op_bytes_moved"];
+
+/// The work of the operations of a run, counted while it is recorded.
+#[derive(Debug, Default)]
+pub(crate) struct OpCosts {
+    /// The id of the first operation of the recording.
+    first: OpId,
+    by_op: BTreeMap<OpId, Cost>,
+}
+
+impl OpCosts {
+    /// Prepares counting: operations of the running recording are numbered from here on.
+    pub(crate) fn begin() -> Self {
+        let _op = scope::op("record");
+        Self { first: scope::current_op(), by_op: BTreeMap::new() }
+    }
+
+    /// Adds the work of a step.
+    pub(crate) fn add(&mut self, costs: &Costs) {
+        for (op, cost) in &costs.by_op {
+            *self.by_op.entry(*op).or_default() += *cost;
+        }
+    }
+
+    /// Writes the work into the recording at `path`: each operation's forward, recomputation and backward together, as
+    /// attributes of its first allocation.
+    ///
+    /// # Errors
+    /// If the file cannot be read or written.
+    pub(crate) fn write_into(&self, path: &Path) -> Result<(), Error> {
+        let mut trace = read_file(path).map_err(Error::Snapshot)?;
+        self.add_to(&mut trace);
+        let changed = path.with_extension("snap.costs");
+        let failed = |source| Error::Write { source, path: changed.clone() };
+        let file = File::create(&changed).map_err(failed)?;
+        write_trace(BufWriter::new(file), &trace).map_err(Error::Snapshot)?;
+        std::fs::rename(&changed, path).map_err(failed)
+    }
+
+    fn add_to(&self, trace: &mut Trace) {
+        let mut ids: HashMap<String, StringId> = HashMap::new();
+        let mut seen = HashSet::new();
+        for row in (0..trace.events.len()).filter(|row| trace.events.kind[*row] == EventKind::Alloc) {
+            let event = EventId::from_index(row);
+            let Subject::Block(block) = trace.subject(event) else { continue };
+            let op = trace.blocks.op[block.0 as usize];
+            let counted = op.index().and_then(|op| self.by_op.get(&OpId(self.first.0 + op as u32)));
+            let Some(cost) = counted.filter(|_| seen.insert(op)) else { continue };
+            let strings = &mut trace.tables.strings;
+            let mut id = |text: String| {
+                *ids.entry(text).or_insert_with_key(|text| {
+                    strings.push(text.clone());
+                    StringId::from_index(strings.len() - 1)
+                })
+            };
+            let owner = Owner::Event(event);
+            for (name, value) in NAMES.into_iter().zip([cost.flops, cost.bytes]) {
+                trace.attributes.push(Attribute { owner, name: id(name.to_owned()), value: id(value.to_string()) });
+            }
+        }
+        trace.attributes.sort_by_key(|attribute| attribute.owner);
+    }
+}

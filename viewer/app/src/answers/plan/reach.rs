@@ -1,0 +1,133 @@
+//! How far recomputed modules and a fused optimizer lower a peak: the figures of advice.
+
+use std::sync::Arc;
+
+use highwater_analysis::plan::{Candidate, Program, candidates_of, model};
+use highwater_analysis::recompute::Evidence;
+use highwater_snapshots::scope_pattern::ScopePattern;
+use highwater_snapshots::units::format_bytes;
+use highwater_snapshots::{DeviceId, Trace};
+
+use super::change::Change;
+use super::recorded::Recorded;
+use super::step::{Setup, TrainingStep, Trial};
+
+/// Recordings of more events are not replayed: the peak of recomputed modules is then that of their linear program, which
+/// is the same, and costs one pass over the events instead of several.
+const MOST_EVENTS: usize = 100_000;
+/// Nodes of a search for the lowest peak, so that advice takes no longer than the rest of an explanation.
+const MOST_NODES: usize = 500;
+
+/// The peaks of requested bytes that changes reach.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reach {
+    /// The repeated blocks of the model, outermost only, and the peak if all are recomputed.
+    pub all: Option<(Vec<String>, u64)>,
+    /// Those of them with the lowest peak that was found, and that peak.
+    pub lowest: Option<(Vec<String>, u64)>,
+    /// Peaks with a fused optimizer instead of one with temporaries, and nothing recomputed.
+    pub fused: Option<Trial>,
+    /// The peak with both: a fused optimizer, and the modules of the lowest peak then.
+    pub both: Option<u64>,
+    /// Whether the figures are from replays.
+    pub is_replayed: bool,
+}
+
+impl Reach {
+    /// Computes the peaks that recomputing blocks of `device` in `trace`, and a fused optimizer, reach.
+    pub fn of(trace: &Trace, device: DeviceId) -> Self {
+        let replayed = (trace.events.len() <= MOST_EVENTS).then(|| Self::replayed(trace, device)).flatten();
+        replayed.unwrap_or_else(|| Self::predicted(trace, device))
+    }
+
+    /// From replays of changed recordings; `None` if the device cannot be replayed.
+    fn replayed(trace: &Trace, device: DeviceId) -> Option<Self> {
+        let step = Recorded::new(Arc::new(trace.clone()), device, &[]).ok()?;
+        let trial = |changes: &[Change], modules: &[String]| {
+            let setup = Setup { changes: changes.to_vec(), recomputed: Some(modules.to_vec()), settings: None };
+            step.trial(&setup, None).ok()
+        };
+        let lowest = |changes: &[Change]| {
+            let model = step.model(changes).ok()?;
+            let modules = named(&model.modules, &model.program.minimum_within(MOST_NODES).chosen);
+            let peak = trial(changes, &modules)?.requested;
+            Some((modules, peak))
+        };
+        let plain = step.model(&[]).ok()?;
+        let outermost = named(&plain.modules, &outermost(&plain.program));
+        let fused = step.can_fuse().then(|| trial(&[Change::Fused], &[])).flatten();
+        Some(Self {
+            all: if outermost.is_empty() { None } else { trial(&[], &outermost).map(|all| (outermost, all.requested)) },
+            lowest: if plain.modules.is_empty() { None } else { lowest(&[]) },
+            both: fused.and_then(|_| lowest(&[Change::Fused])).map(|(_, peak)| peak),
+            fused,
+            is_replayed: true,
+        })
+    }
+
+    /// From the linear program of the recomputed modules alone.
+    fn predicted(trace: &Trace, device: DeviceId) -> Self {
+        let Ok(found) = candidates_of(trace, &[]) else { return Self::default() };
+        if found.is_empty() {
+            return Self::default();
+        }
+        let (candidates, paths): (Vec<Candidate>, Vec<String>) =
+            found.into_iter().map(|(scope, path)| (Candidate { scope, cost: 1 }, path)).unzip();
+        let program = model(trace, device, &candidates);
+        let (all, lowest) = (outermost(&program), program.minimum_within(MOST_NODES));
+        Self {
+            all: Some((named(&paths, &all), program.peak(&all))),
+            lowest: Some((named(&paths, &lowest.chosen), lowest.peak)),
+            ..Self::default()
+        }
+    }
+
+    /// Returns whether recomputing modules lowers the recorded `peak`.
+    pub fn lowers(&self, peak: u64) -> bool {
+        self.all.iter().chain(&self.lowest).any(|(_, reached)| *reached < peak)
+    }
+
+    /// Returns what recomputing modules of `trace`, whose requested bytes peak at `peak`, gives as a sentence; `None` if
+    /// there are none.
+    pub fn of_modules(&self, trace: &Trace, peak: u64) -> Option<String> {
+        let (modules, all) = self.all.as_ref()?;
+        let (count, names) = (modules.len(), patterns(modules));
+        let mut text = if *all < peak {
+            format!("Recomputing all {count} modules {names} lowers the peak to {}", format_bytes(*all))
+        } else {
+            format!("Recomputing all {count} modules {names} does not lower the peak ({})", format_bytes(*all))
+        };
+        if let Some((best, lowest)) = self.lowest.as_ref().filter(|(_, lowest)| lowest < all && *lowest < peak) {
+            text.push_str(&format!(", recomputing only {} to {}", patterns(best), format_bytes(*lowest)));
+        }
+        if let Some(both) = self.both.filter(|both| *both < *all) {
+            text.push_str(&format!("; with a fused optimizer as well it is {}", format_bytes(both)));
+        }
+        let how = match (self.is_replayed, Evidence::of(trace)) {
+            (true, Evidence::Uses | Evidence::References) => "replayed",
+            (true, Evidence::Lifetimes) => "replayed, an estimate without recorded uses or references",
+            (false, _) => "predicted",
+        };
+        Some(format!("{text} ({how})."))
+    }
+}
+
+/// Returns all choices but those within another one.
+fn outermost(program: &Program) -> Vec<u32> {
+    let mut chosen: Vec<u32> = Vec::new();
+    for choice in 0..program.choices.len() as u32 {
+        // Modules are in the order of their scopes, in which outer ones come first.
+        if !program.choices[choice as usize].excludes.iter().any(|other| chosen.contains(other)) {
+            chosen.push(choice);
+        }
+    }
+    chosen
+}
+
+fn named(modules: &[String], chosen: &[u32]) -> Vec<String> {
+    chosen.iter().filter_map(|choice| modules.get(*choice as usize).cloned()).collect()
+}
+
+fn patterns(modules: &[String]) -> String {
+    ScopePattern::joined(modules).iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ")
+}
