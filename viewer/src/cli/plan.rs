@@ -2,7 +2,9 @@
 
 use std::io;
 
-use highwater_app::answers::plan::{Allowance, Plan, PlanLine, Search, TrainingStep, Trial, composition, name, names};
+use highwater_app::answers::plan::{
+    Allowance, Plan, PlanLine, Search, TrainingStep, Trial, composition, micros, name, names,
+};
 use highwater_app::figures::planned::{
     Budget, NOT_OPTIMAL, Proof, answer, assumptions, costs, large_enough, least, less_work, proven, sharding, shares,
 };
@@ -148,7 +150,6 @@ impl PlanReport {
 
     /// The estimated time of a step in microseconds: as it is, and with the plan.
     fn step_time(&self) -> [Option<u64>; 2] {
-        let micros = |nanoseconds: u64| micros(nanoseconds as i64).unsigned_abs();
         let as_is = self.search.as_is.estimated_ns.map(micros);
         let with_plan = self.search.best().and_then(|plan| plan.trial.estimated_ns).map(micros);
         [as_is, with_plan.or(as_is)]
@@ -217,7 +218,7 @@ impl PlanReport {
         for line in &self.lines {
             let Trial { requested, reserved, .. } = line.trial;
             let mut row = vec![line.change.clone(), costs(self.proof, line.class, line.shares)];
-            row.extend(self.roofline.map(|_| line.estimated_ns.map(micros).map(difference).unwrap_or_default()));
+            row.extend(self.roofline.map(|_| line.estimated_us.map(difference).unwrap_or_default()));
             row.extend([format_bytes(requested), format_bytes(reserved), line.place()]);
             table.push(row);
         }
@@ -268,11 +269,6 @@ impl PlanReport {
         }
         page.table(&table)
     }
-}
-
-/// Returns a difference in microseconds, rounded.
-pub(super) fn micros(nanoseconds: i64) -> i64 {
-    (nanoseconds + 500 * nanoseconds.signum()) / 1000
 }
 
 /// Formats microseconds.

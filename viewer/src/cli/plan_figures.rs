@@ -3,8 +3,6 @@
 use highwater_app::answers::plan::{Class, PlanLine, Trial};
 use serde::Serialize;
 
-use super::plan::micros;
-
 /// The object that `plan --json` prints.
 #[derive(Debug, Serialize)]
 pub(super) struct PlanFigures<'a> {
@@ -70,7 +68,7 @@ impl<'a> LineFigures<'a> {
             class: line.class,
             flops_share: line.shares[0],
             moved_share: line.shares[1],
-            estimated_us: line.estimated_ns.map(micros),
+            estimated_us: line.estimated_us,
             peak_bytes: line.trial.requested,
             peak_at: PlaceFigures { step: line.step, phase: line.phase.map(|phase| phase.to_string()) },
             allocated_bytes: line.trial.allocated,

@@ -283,7 +283,7 @@ fn recomputed_modules_are_predicted_as_a_run_that_checkpoints_them_measures() {
     }
     let text = stdout(&highwater(folder.path(), "whatif run.snap --checkpoint h.* --capacity 1GiB"));
     assert!(text.contains("Recomputed in backward: 2 modules, 4 calls."), "{text}");
-    assert!(text.contains("peaks within forward are upper bounds"), "{text}");
+    assert!(text.contains("peaks within forward are estimates"), "{text}");
     refused(folder.path(), "whatif run.snap --checkpoint layers.*", "no module matches 'layers.*'");
     refused(folder.path(), "whatif run.snap --checkpoint h.{0", "a '{' is not closed");
 }

@@ -109,10 +109,10 @@ impl PeakContext<'_> {
         let largest = numbers.values().copied().max().unwrap_or(0);
         let ops = trace.tables.ops.len().max(1);
         let again = trace.tables.ops.iter().filter(|op| in_row(op.scope)).count();
-        // After a failed request, the operations that would have followed are unknown.
+        // Operations may not be recorded, and after a failed request those that would have followed are unknown.
         let repeats = match self.failed {
-            Some(_) => String::new(),
-            None => format!(", which repeats {} of all operations", share(again as u64, ops as u64)),
+            None if again > 0 => format!(", which repeats {} of all operations", share(again as u64, ops as u64)),
+            _ => String::new(),
         };
         let text = format!(
             "{} ({}) are activations that the {} modules {row}.* keep for backward. Checkpointing keeps only their inputs \

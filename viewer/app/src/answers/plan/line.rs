@@ -20,8 +20,8 @@ pub struct PlanLine {
     pub shares: [Option<f64>; 2],
     /// The step with it and those before it, on a device that is large enough.
     pub trial: Trial,
-    /// The additional time of a step in nanoseconds, if times are estimated.
-    pub estimated_ns: Option<i64>,
+    /// The additional time of a step in microseconds, if times are estimated.
+    pub estimated_us: Option<i64>,
     /// The step of the peak of requested bytes.
     pub step: Option<u32>,
     /// The phase of that peak; `None` if the recording has no phases.
@@ -46,10 +46,12 @@ impl PlanLine {
             let (_, event) = series.peak(&trace, Metric::Requested);
             let moment = Moment::at(&trace, &series, Metric::Requested, event);
             let shares = trial.work.beyond(before).shares(base);
-            let estimated_ns = trial.estimated_ns.zip(time_before).map(|(now, before)| now as i64 - before as i64);
+            // Of rounded times, so that the sum is the difference of the rounded whole.
+            let times = trial.estimated_ns.zip(time_before);
+            let estimated_us = times.map(|(now, before)| micros(now) as i64 - micros(before) as i64);
             (before, time_before) = (trial.work, trial.estimated_ns);
             let (step, phase) = (moment.step, moment.known_phase());
-            lines.push(Self { change, scopes, class, shares, trial, estimated_ns, step, phase });
+            lines.push(Self { change, scopes, class, shares, trial, estimated_us, step, phase });
         }
         Ok(lines)
     }
@@ -59,6 +61,11 @@ impl PlanLine {
         let step = self.step.map(|step| format!("step {step}"));
         step.into_iter().chain(self.phase.map(|phase| phase.to_string())).collect::<Vec<_>>().join(", ")
     }
+}
+
+/// Returns nanoseconds in microseconds, rounded.
+pub fn micros(nanoseconds: u64) -> u64 {
+    nanoseconds.saturating_add(500) / 1000
 }
 
 /// Returns the changes of `setup` in their order, each with its modules and class, and the setup up to it.

@@ -13,7 +13,7 @@ mod reach;
 pub use change::{Allowance, Change, Class, Forbidden};
 pub use code::{RustProgram, python, rust};
 pub use composition::{composition, sharded};
-pub use line::{PlanLine, name, names, prefixes, recomputed};
+pub use line::{PlanLine, micros, name, names, prefixes, recomputed};
 pub use reach::Reach;
 pub use recorded::{Changed, Recorded, record_words};
 pub use search::{Minimum, Plan, Query, Search, plan_with, search};
