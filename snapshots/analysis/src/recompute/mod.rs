@@ -44,7 +44,7 @@ use highwater_snapshots::Trace;
 /// What a recording knows about the end of blocks in forward, the best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evidence {
-    /// Each use of each block: predictions are exact.
+    /// Each use of each block: predictions are exact for blocks that end with a linear layer, as those of transformers.
     Uses,
     /// The references of the program, read whenever a tensor is saved and where modules begin and end: predictions are
     /// exact, or too high where operations that save nothing follow each other.
