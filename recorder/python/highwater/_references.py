@@ -11,12 +11,17 @@ Positions are numbers of allocations on a device since the program began: they i
 import contextlib
 import math
 import sys
+import threading
 import weakref
 
 import torch
 
 # Steps that are followed: the first may differ from all others.
 MOST_STEPS = 2
+# Facts that are kept. A program without steps would have ever more; then nothing is followed.
+MOST_LINES = 200_000
+# How often a storage's count is read in vain; from then on only the end of one of its tensors is noticed.
+MOST_READS = 256
 # Nodes whose gradients are reduced to the shape of an input, after the node has dropped what it saved: all inputs of
 # those that broadcast, and the first of those that add a bias.
 _BROADCASTING = {
@@ -28,7 +33,7 @@ _ADDING = {"AddmmBackward0", "AddbmmBackward0", "BaddbmmBackward0", "AddmvBackwa
 _count = getattr(torch._C, "_storage_Use_Count", None)
 _hooks = torch._C._autograd
 _top_hooks = getattr(_hooks, "_top_saved_tensors_default_hooks", None)
-_next_node = torch._C._autograd._get_sequence_nr
+_next_node = _hooks._get_sequence_nr
 
 
 def is_available():
@@ -44,21 +49,28 @@ class References:
         self._steps = 0
         self._is_wanted = False
         self._is_running = False
+        self._paused_thread = None
         self._open = {}
         self._storages = {}
         self._reduced = {}
         self._lines = []
-        self._own_count = _own_count() if is_available() else 0
-        self._argument_count = _argument_count()
+        self._own_count = self._argument_count = 0
 
     def begin_step(self, is_recorded):
         """Begins a step; the first recorded ones are followed."""
         self._is_wanted = is_recorded and self._steps < MOST_STEPS and is_available()
         self._steps += is_recorded
+        self._reduced.clear()
+        if self._is_wanted and not self._argument_count:
+            self._own_count, self._argument_count = _own_count(), _argument_count()
 
     def stop(self):
-        """Follows nothing any more."""
+        """Stops following."""
         self._is_wanted = False
+
+    def devices(self):
+        """Returns the devices of which there are facts."""
+        return {line[1] for line in self._lines}
 
     def text(self):
         """Returns one line for each fact, or an empty text.
@@ -68,8 +80,8 @@ class References:
             input DEVICE ADDRESS BYTES POSITION MODULE
 
         A node of the graph that MODULE made saves a tensor at PACKED, reads it at UNPACKED, and at RELEASED the graph's
-        reference ends. The node needs it no more when it reduces gradients, which then have REDUCED bytes each. From
-        `end` on, only the graph refers to a storage.
+        reference ends. The node does not need it any longer when it reduces gradients, which then have REDUCED bytes
+        each. From `end` on, only the graph refers to a storage.
         """
         return "\n".join(" ".join("-" if part is None else str(part) for part in line) for line in self._lines)
 
@@ -79,31 +91,28 @@ class References:
         if not self._can_run():
             yield
             return
-        _hooks._push_saved_tensors_default_hooks(self._pack, self._unpack)
-        disable = torch.autograd.graph.disable_saved_tensors_hooks
-        torch.autograd.graph.disable_saved_tensors_hooks = self._without_hooks(disable)
-        self._is_running = True
+        undo = self._push()
         try:
             yield
         finally:
-            self._is_running = False
-            torch.autograd.graph.disable_saved_tensors_hooks = disable
-            _hooks._pop_saved_tensors_default_hooks()
+            undo()
             self.poll()
 
     def enter(self, scope, args, kwargs):
-        """Notes the tensors that a module is called with."""
+        """Records the tensors that a module is called with."""
         if not self._is_running:
             return
         self.poll()
         for value in (*args, *kwargs.values()):
             for tensor in value if isinstance(value, (list, tuple)) else (value,):
-                if _is_followed(tensor) and tensor.numel() > 0:
+                if _is_followed(tensor):
                     with contextlib.suppress(Exception):
-                        self._lines.append(("input", *_place(tensor), _position(tensor.device.index), scope))
+                        place = _place(tensor)
+                        if place[2] > 0:
+                            self._add(["input", *place, _position(place[0]), scope])
 
     def leave(self, args):
-        """Notes what ended in a module, and those of its arguments to which nothing but the call refers."""
+        """Records what ended in a module, and those of its arguments to which nothing but the call refers."""
         if not self._is_running:
             return
         self.poll()
@@ -113,8 +122,8 @@ class References:
                     self._end(tensor.untyped_storage()._cdata, 1)
 
     def backward(self, nodes):
-        """Notes which nodes of a graph reduce gradients."""
-        if not self._storages:
+        """Records which nodes of a graph reduce gradients."""
+        if not self._is_wanted or not self._storages:
             return
         self.poll()
         for node in nodes:
@@ -123,137 +132,192 @@ class References:
                 self._reduced[node._sequence_nr()] = ",".join(map(str, sizes))
 
     def poll(self):
-        """Notes the storages to which only the graph refers by now."""
-        for key in list(self._open):
-            self._end(key)
+        """Records the storages to which only the graph refers by now."""
+        for key, storage in list(self._open.items()):
+            storage.reads += 1
+            if storage.reads <= MOST_READS:
+                self._end(key)
 
     def _end(self, key, others=0):
         """Ends a storage if the graph and `others` alone refer to it."""
         storage = self._open.get(key)
-        if storage is not None and _count(key) - self._own_count - others <= storage.saved:
-            del self._open[key]
+        if storage is None or _count(key) - self._own_count - others > storage.saved:
+            return
+        if self._open.pop(key, None) is not None:
             storage.watches.clear()
-            self._lines.append(("end", *storage.place, _position(storage.place[0])))
+            self._add(["end", *storage.place, _position(storage.place[0])])
+
+    def _add(self, line):
+        if len(self._lines) >= MOST_LINES:
+            self._is_wanted = False
+            self._lines.clear()
+        if self._is_wanted:
+            self._lines.append(line)
 
     def _can_run(self):
-        if not self._is_wanted or self._is_running or _is_compiled() or torch.cuda.is_current_stream_capturing():
+        if not self._is_wanted or self._is_running or not torch.is_grad_enabled() or _is_compiled():
             return False
-        if _top_hooks(False) is not None:
-            # The program has hooks of its own, such as `save_on_cpu`.
+        if _top_hooks(False) is not None or not _hooks._saved_tensors_hooks_is_enabled():
+            # The program has hooks of its own, such as `save_on_cpu`, or does not allow any.
             return False
         functorch = getattr(torch._C, "_functorch", None)
-        return functorch is None or functorch.peek_interpreter_stack() is None
+        if functorch is not None and functorch.peek_interpreter_stack() is not None:
+            return False
+        return not torch.cuda.is_current_stream_capturing()
 
-    def _without_hooks(self, disable):
-        """Returns `disable`, for `torch.func` within the program, such that it does not find this recording's hooks."""
+    def _push(self):
+        """Begins to save aliases, except where the program allows no hooks or has an autograd function of its own.
 
-        @contextlib.contextmanager
-        def run(message):
-            hooks = _top_hooks(False)
-            if hooks is None or hooks[0] != self._pack:
-                # Another thread, or hooks of the program's own.
-                with disable(message):
-                    yield
-                return
-            _hooks._pop_saved_tensors_default_hooks()
-            self._is_running = False
+        Such a function finds the tensors that it saved, with their attributes, only if there are no hooks.
+        """
+        apply = torch.autograd.Function.__dict__["apply"]
+        disable, enable = _hooks._saved_tensors_hooks_disable, _hooks._saved_tensors_hooks_enable
+
+        def run(function, *args, **kwargs):
+            is_paused = self._pause()
             try:
-                with disable(message):
-                    yield
+                return apply.__get__(None, function)(*args, **kwargs)
             finally:
-                self._is_running = True
-                _hooks._push_saved_tensors_default_hooks(self._pack, self._unpack)
+                if is_paused:
+                    self._resume()
 
-        return run
+        def disable_hooks(*args):
+            if self._pause():
+                self._paused_thread = threading.get_ident()
+            return disable(*args)
+
+        def enable_hooks():
+            enable()
+            if self._paused_thread == threading.get_ident():
+                self._paused_thread = None
+                self._resume()
+
+        def undo():
+            torch.autograd.Function.apply = apply
+            _hooks._saved_tensors_hooks_disable, _hooks._saved_tensors_hooks_enable = disable, enable
+            self._pause()
+            self._is_running = False
+
+        torch.autograd.Function.apply = classmethod(run)
+        _hooks._saved_tensors_hooks_disable, _hooks._saved_tensors_hooks_enable = disable_hooks, enable_hooks
+        self._resume()
+        return undo
+
+    def _pause(self):
+        """Removes the hooks if they are this thread's innermost; returns whether they are."""
+        hooks = _top_hooks(False)
+        if hooks is None or hooks[0] != self._pack:
+            return False
+        _hooks._pop_saved_tensors_default_hooks()
+        self._is_running = False
+        return True
+
+    def _resume(self):
+        _hooks._push_saved_tensors_default_hooks(self._pack, self._unpack)
+        self._is_running = True
 
     def _pack(self, tensor):
         # What a parameter holds may be exchanged until backward, as sharding does: the graph needs the parameter itself.
-        alias = tensor if tensor.is_leaf and tensor.requires_grad else tensor.detach()
+        is_parameter = isinstance(tensor, torch.nn.Parameter) or (tensor.is_leaf and tensor.requires_grad)
+        saved = _Saved(tensor if is_parameter else tensor.detach())
         if self._is_running and _is_followed(tensor):
             # Nothing that is unusual about a tensor may end the program.
             with contextlib.suppress(Exception):
-                return self._saved(tensor, alias)
-        return alias
+                self._follow(tensor, saved, not is_parameter)
+        return saved
 
-    def _saved(self, tensor, alias):
+    def _follow(self, tensor, saved, is_alias):
         self.poll()
-        key = alias.untyped_storage()._cdata
-        storage = self._storages.get(key)
-        if storage is None:
-            place = _place(alias)
-            if place[2] == 0:
-                return alias
-            storage = self._storages[key] = _Storage(place)
-        if alias is not tensor:
-            storage.saved += 1
-            self._open[key] = storage
-            self._watch(tensor, key, storage)
+        place = _place(tensor)
+        if place[2] == 0:
+            return
+        key = tensor.untyped_storage()._cdata
+        storage = self._storages.get(key) or _Storage(place)
+        line = ["saved", *storage.place, _position(place[0]), None, None, None, self._scope()]
+        saved.begin(self, key, storage, line, is_alias)
+        self._storages[key] = storage
+        self._add(line)
+        if is_alias:
+            storage.watch(tensor, lambda reference: self._end(key, 1))
             if tensor._base is not None:
-                self._watch(tensor._base, key, storage)
-        line = ["saved", *storage.place, _position(storage.place[0]), None, None, None, self._scope()]
-        self._lines.append(line)
-        return _Saved(alias, alias is not tensor, key, storage, line, _next_node() - 1, self)
-
-    def _watch(self, tensor, key, storage):
-        # When it is called, the tensor still refers to the storage.
-        storage.watches.append(weakref.ref(tensor, lambda reference: self._end(key, 1)))
+                storage.watch(tensor._base, lambda reference: self._end(key, 1))
+            self._open[key] = storage
 
     def _unpack(self, saved):
-        if not isinstance(saved, _Saved):
-            return saved
-        if saved.tensor._version != saved.version:
+        tensor = saved.tensor
+        if saved.version is not None and tensor._version != saved.version:
             # As PyTorch does without hooks.
-            kind, shape = saved.tensor.type(), list(saved.tensor.shape)
             raise RuntimeError(
                 "one of the variables needed for gradient computation has been modified by an inplace operation: "
-                f"[{kind} {shape}] is at version {saved.tensor._version}; expected version {saved.version} instead"
+                f"[{tensor.type()} {list(tensor.shape)}] is at version {tensor._version}; expected version "
+                f"{saved.version} instead"
             )
-        self._open.pop(saved.key, None)
-        saved.line[5] = _position(saved.storage.place[0])
-        return saved.tensor
+        if saved.storage is not None:
+            self._open.pop(saved.key, None)
+            saved.line[5] = _position(saved.storage.place[0])
+        return tensor
 
     def _release(self, saved):
         storage = saved.storage
         storage.saved -= saved.is_alias
-        saved.line[6] = self._reduced.get(saved.node)
-        saved.line[7] = _position(storage.place[0])
         if storage.saved == 0:
             self._open.pop(saved.key, None)
             if self._storages.get(saved.key) is storage:
                 del self._storages[saved.key]
+        saved.line[6] = self._reduced.get(saved.node)
+        saved.line[7] = _position(storage.place[0])
 
 
 class _Storage:
-    """A storage that the graph saves: `saved` times now."""
+    """A storage that the graph saves: in `saved` aliases now."""
 
-    __slots__ = ("place", "saved", "watches")
+    __slots__ = ("place", "saved", "reads", "watches")
 
     def __init__(self, place):
         self.place = place
         self.saved = 0
-        # References that call back when one of its tensors ends.
+        self.reads = 0
+        # References that call back when one of its tensors ends, which then still refers to the storage.
         self.watches = []
+
+    def watch(self, tensor, call):
+        self.reads = 0
+        self.watches.append(weakref.ref(tensor, call))
 
 
 class _Saved:
     """A saved tensor, as the graph holds it. `node` is the number of the node."""
 
-    __slots__ = ("tensor", "is_alias", "version", "key", "storage", "line", "node", "references")
+    __slots__ = ("tensor", "version", "references", "key", "storage", "line", "node", "is_alias")
 
-    def __init__(self, tensor, is_alias, key, storage, line, node, references):
-        self.tensor, self.is_alias = tensor, is_alias
-        self.key, self.storage, self.line = key, storage, line
-        self.version, self.node, self.references = tensor._version, node, references
+    def __init__(self, tensor):
+        self.tensor = tensor
+        try:
+            self.version = tensor._version
+        except Exception:  # noqa: BLE001
+            # Of a tensor without versions, such as one made in inference mode.
+            self.version = None
+        self.storage = None
+
+    def begin(self, references, key, storage, line, is_alias):
+        self.references, self.key, self.storage, self.line = references, key, storage, line
+        self.node, self.is_alias = _next_node() - 1, is_alias
+        storage.saved += is_alias
 
     def __del__(self):
         # At the end of the program, modules may be gone.
-        with contextlib.suppress(Exception):
-            self.references._release(self)
+        if self.storage is not None:
+            with contextlib.suppress(Exception):
+                self.references._release(self)
 
 
-def _is_followed(tensor):
-    is_plain = isinstance(tensor, torch.Tensor) and tensor.is_cuda and tensor.layout == torch.strided
-    return is_plain and not tensor.is_inference()
+def _is_followed(value):
+    try:
+        is_plain = isinstance(value, torch.Tensor) and value.is_cuda and value.layout == torch.strided
+        return is_plain and not value.is_inference()
+    except Exception:  # noqa: BLE001
+        # Of a kind of tensor that does not have these.
+        return False
 
 
 def _place(tensor):
@@ -267,14 +331,14 @@ def _position(device):
 
 def _own_count():
     """Returns what a storage's count is beyond the number of its tensors, once Python has seen the storage."""
-    tensor = torch.empty(1)
+    tensor = torch.empty(1, device="cpu")
     return _count(tensor.untyped_storage()._cdata) - 1
 
 
 def _argument_count():
     """Returns the reference count of an argument of a call that nobody but the call refers to."""
     callee = _Callee()
-    callee(torch.empty(1))
+    callee(torch.empty(1, device="cpu"))
     return callee.count
 
 
@@ -290,7 +354,7 @@ class _Callee:
 
 
 def _reduced_sizes(node):
-    """The bytes of the gradients that a node reduces, in their order."""
+    """Returns the bytes of the gradients that a node reduces, in their order."""
     name = type(node).__name__
     if name not in _BROADCASTING and name not in _ADDING:
         return []

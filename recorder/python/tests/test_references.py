@@ -191,6 +191,67 @@ def test_programs_that_hooks_of_saved_tensors_would_disturb_run_as_they_are(torc
     torch._C._autograd._saved_tensors_hooks_enable()
 
 
+def test_a_function_of_the_program_finds_the_tensors_that_it_saved_with_their_attributes(torch, tmp_path):
+    class Scaled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, weight):
+            ctx.save_for_backward(x, weight)
+            return x * weight
+
+        @staticmethod
+        def backward(ctx, gradient):
+            x, weight = ctx.saved_tensors
+            weight.sum_of_gradients += 1
+            return gradient * weight, gradient * x
+
+    class Module(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.ones(64))
+            self.weight.sum_of_gradients = 0
+
+        def forward(self, x):
+            return Scaled.apply(x, self.weight)
+
+    model = Module().cuda()
+    model.weight.sum_of_gradients = 0
+    losses(torch, tmp_path, model)
+    assert model.weight.sum_of_gradients == 1
+    assert "sum_of_gradients" not in str(torch.autograd.Function.apply), "the original is back"
+
+
+def test_a_program_that_allows_no_hooks_and_parameters_whose_data_is_exchanged_run_as_they_are(torch, tmp_path):
+    with torch.autograd.graph.disable_saved_tensors_hooks("none here"):
+        losses(torch, tmp_path, torch.nn.Linear(64, 64).cuda())
+
+    class Frozen(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.ones(64), requires_grad=False)
+
+        def forward(self, x):
+            return x * self.weight
+
+    model, x = Frozen(), torch.ones(64, requires_grad=True)
+    with highwater.record_memory_history(tmp_path / "step.snap"):
+        y = model(x)
+        model.weight.data = torch.full((64,), 7.0)
+        y.sum().backward()
+    assert x.grad[0] == 7, "on the CPU, where values are real"
+
+
+def test_a_program_without_steps_keeps_no_facts_of_evaluation(torch, tmp_path):
+    model = torch.nn.Linear(64, 64).cuda()
+    with highwater.record_memory_history(tmp_path / "step.snap") as run:
+        references = run._tracker.references
+        with torch.no_grad():
+            for _ in range(10):
+                model(torch.ones(8, 64, device="cuda"))
+        assert references.text() == ""
+        model(torch.ones(8, 64, device="cuda")).sum().backward()
+        assert references.text() != "" or not _references.is_available()
+
+
 def test_a_tensor_changed_in_place_after_it_was_saved_is_an_error_as_without_a_recording(torch, tmp_path):
     class Wrong(torch.nn.Module):
         def __init__(self):
@@ -205,3 +266,7 @@ def test_a_tensor_changed_in_place_after_it_was_saved_is_an_error_as_without_a_r
 
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         losses(torch, tmp_path, Wrong().cuda())
+    with highwater.record_memory_history(tmp_path / "step.snap"):
+        y = Wrong()(torch.ones(8, 64))
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            y.sum().backward()

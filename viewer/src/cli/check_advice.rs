@@ -12,5 +12,5 @@ pub(super) fn advice(outcome: &Outcome, metric: Metric, trace: &Trace) -> Option
         return None;
     }
     let reach = Reach::of(trace, outcome.moment.device);
-    if reach.lowers(outcome.actual_bytes) { reach.of_modules(trace, outcome.actual_bytes) } else { None }
+    if reach.lowers(outcome.actual_bytes) { reach.of_modules(outcome.actual_bytes) } else { None }
 }

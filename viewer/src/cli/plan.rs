@@ -169,7 +169,7 @@ impl PlanReport {
             let (name, with) = (roofline.gpu.name, if roofline.tf32 { "in" } else { "without" });
             let before = if before == now { String::new() } else { format!(", {} before", duration(before)) };
             page.line(&format!(
-                "Estimated, {name}: a step takes at least {}{before}, with each operation at the peak rate or bandwidth and \
+                "Estimated, {name}: a step takes about {}{before}, with each operation at the peak rate or bandwidth and \
                  f32 products {with} TF32.",
                 duration(now)
             ))?;

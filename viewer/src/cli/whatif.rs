@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::io;
 
 use highwater_analysis::Metric;
-use highwater_analysis::recompute::Evidence;
 use highwater_app::answers::prediction::{Changed, Concerned, Failed, Figures, Prediction, suggested_capacity};
 use highwater_app::answers::recomputation::Recomputation;
 use highwater_app::figures::moment::PeakFigure;
@@ -109,8 +108,7 @@ impl<'a> WhatIfReport<'a> {
             recomputed: changed.as_ref().and_then(|changed| {
                 let recomputation = changed.recomputation.as_ref()?;
                 let Recomputation { modules, calls, evidence, .. } = *recomputation;
-                let (is_exact, evidence) = (evidence == Evidence::Uses, evidence.name());
-                Some(RecomputedFigures { modules, calls, is_exact, evidence })
+                Some(RecomputedFigures { modules, calls, evidence: evidence.name() })
             }),
             fragmentation: FragmentationFigures {
                 measured: UnusedFigures::of(measured),
@@ -478,6 +476,5 @@ struct TriedFigures {
 struct RecomputedFigures {
     modules: usize,
     calls: usize,
-    is_exact: bool,
     evidence: &'static str,
 }

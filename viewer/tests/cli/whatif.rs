@@ -276,10 +276,10 @@ fn recomputed_modules_are_predicted_as_a_run_that_checkpoints_them_measures() {
         let real = object(folder.path(), "info other.snap --json");
         let predicted = object(folder.path(), &format!("whatif uses.snap --checkpoint {pattern} --json"));
         assert_eq!(peaks(&predicted["changed"]), peaks(&real["devices"][0]["peaks"]), "{pattern}");
-        assert_eq!(predicted["recomputed"]["is_exact"], true);
+        assert_eq!(predicted["recomputed"]["evidence"], "uses");
         let bound = object(folder.path(), &format!("whatif run.snap --checkpoint {pattern} --json"));
         assert!(peaks(&bound["changed"])[0] >= peaks(&predicted["changed"])[0], "{pattern}");
-        assert_eq!(bound["recomputed"]["is_exact"], false);
+        assert_eq!(bound["recomputed"]["evidence"], "lifetimes");
     }
     let text = stdout(&highwater(folder.path(), "whatif run.snap --checkpoint h.* --capacity 1GiB"));
     assert!(text.contains("Recomputed in backward: 2 modules, 4 calls."), "{text}");

@@ -56,6 +56,7 @@ impl Finder<'_> {
     fn effect(&self, call: &Call, module: ScopeId) -> Option<Effect> {
         if let Some(references) = &self.references
             && let Some(positions) = references.positions(call)
+            && self.knows_all_saved(references, call)
         {
             let (first, last) = positions;
             let call = Referenced { trace: self.trace, device: self.device, references, call, first, last };
@@ -84,6 +85,14 @@ impl Finder<'_> {
         repeats.extend(self.repeats(call, &roles));
         repeats.extend(again.into_iter().map(Repeat::Free));
         Some(Effect { module: call.module, ends, kept, kept_until, at, repeats, repeat_ends: Vec::new() })
+    }
+
+    /// Returns whether the references tell what keeps each block of `call` until backward. They do not for what an autograd
+    /// function of the program saves.
+    fn knows_all_saved(&self, references: &References, call: &Call) -> bool {
+        let backward = self.backward(call);
+        let outlives = |block: &&BlockId| backward.contains(&self.freed(**block));
+        call.blocks.iter().filter(outlives).all(|block| references.saves_of(*block).next().is_some())
     }
 
     fn freed(&self, block: BlockId) -> EventId {

@@ -39,7 +39,9 @@ pub use effect::{Effect, Repeat};
 pub use finder::effects;
 pub use members::{Members, modules};
 
-use highwater_snapshots::Trace;
+use highwater_snapshots::{DeviceId, Trace};
+
+use references::References;
 
 /// What a recording knows about the end of blocks in forward, the best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,11 +56,12 @@ pub enum Evidence {
 }
 
 impl Evidence {
-    /// Returns what `trace` knows.
-    pub fn of(trace: &Trace) -> Self {
+    /// Returns what `trace` knows of `device`, in every step.
+    pub fn of(trace: &Trace, device: DeviceId) -> Self {
+        let is_followed = || References::of(trace, device).is_some_and(|references| references.is_complete(trace));
         match trace.records_uses() {
             true => Self::Uses,
-            false if references::are_recorded(trace) => Self::References,
+            false if is_followed() => Self::References,
             false => Self::Lifetimes,
         }
     }
@@ -72,18 +75,21 @@ impl Evidence {
         }
     }
 
-    /// Returns what a prediction assumes, as a clause; `None` if nothing.
-    pub const fn assumption(self) -> Option<&'static str> {
+    /// Returns what a prediction assumes, as a clause.
+    pub const fn assumption(self) -> &'static str {
         match self {
-            Self::Uses => None,
-            Self::References => Some(
+            Self::Uses => {
+                "recomputation is predicted from the uses of blocks: modules that end with an activation or with pooling, \
+                 or save only their input, may need more or less"
+            }
+            Self::References => {
                 "recomputation is predicted from the references that were followed in the first steps: a block may end \
-                 earlier in forward where several operations follow that save nothing",
-            ),
-            Self::Lifetimes => Some(
+                 earlier in forward where several operations follow that save nothing"
+            }
+            Self::Lifetimes => {
                 "forward needs each block that it saves until the end of the call that can last refer to it, since neither \
-                 uses nor references are recorded: peaks within forward are estimates, usually too high",
-            ),
+                 uses nor references are recorded in every step: peaks within forward are estimates, usually too high"
+            }
         }
     }
 }

@@ -75,7 +75,7 @@ impl Referenced<'_> {
 
     /// The allocations and frees of the recomputation, which ends as soon as everything is saved again.
     fn repeats(&self, saved: &[BlockId], last_packed: u64) -> Vec<Repeat> {
-        let end = self.references.event_before(last_packed).unwrap_or_default();
+        let Some(end) = self.references.event_before(last_packed) else { return Vec::new() };
         let mut repeats = Vec::new();
         let mut open: Vec<BlockId> = Vec::new();
         let rows = self.call.first.0 as usize..(self.call.last.0 as usize + 1).min(end.0 as usize + 1);

@@ -118,8 +118,19 @@ fn a_step_that_allocates_otherwise_is_predicted_from_lifetimes() {
 
 #[test]
 fn the_evidence_is_the_best_that_a_recording_has() {
-    let evidence = |text: &str| Evidence::of(&trace_from_text(text).unwrap());
+    let evidence = |text: &str| Evidence::of(&trace_from_text(text).unwrap(), DeviceId(0));
     assert_eq!(evidence(FIRST), Evidence::References);
     assert_eq!(evidence(&unknown(FIRST)), Evidence::Lifetimes);
+    let other = unknown(FIRST).replace("alloc b1 30", "alloc b1 31");
+    assert_eq!(evidence(&format!("{FIRST}{other}")), Evidence::Lifetimes, "of the second step nothing is known");
+    for number in ["18446744073709551615", "99"] {
+        // Whatever a file says, it is read.
+        with_a_recomputed(&format!("{}{}", FIRST.replace("end 1", &format!("end {number}")), unknown(FIRST)));
+        with_a_recomputed(&format!(
+            "{}{}",
+            FIRST.replace(" 3 4 5 a", &format!(" {number} {number} 0 a")),
+            unknown(FIRST)
+        ));
+    }
     assert_eq!(evidence(&FIRST.replace("free a2\n", "used a2\nfree a2\n")), Evidence::Uses);
 }

@@ -12,6 +12,9 @@ use highwater_snapshots::{BlockId, DeviceId, EventId, Phase, ScopeId, Trace};
 use super::calls::Call;
 use super::members::modules;
 
+/// Nodes of the graph that save one allocation, on average, at most.
+const MOST_SAVES_OF_AN_ALLOCATION: usize = 16;
+
 /// The references of a device. A position is a number of allocations since the recording began.
 #[derive(Clone, Debug)]
 pub(super) struct References {
@@ -40,12 +43,6 @@ pub(super) struct Save {
     pub(super) dropped: Option<u64>,
     /// When the graph's reference ends.
     pub(super) released: Option<u64>,
-}
-
-/// Returns whether `trace` has references.
-pub(super) fn are_recorded(trace: &Trace) -> bool {
-    let name = trace.tables.strings.iter().position(|text| text == ATTRIBUTE);
-    name.is_some_and(|name| trace.attributes.iter().any(|fact| fact.name.0 as usize == name))
 }
 
 impl References {
@@ -80,27 +77,43 @@ impl References {
             }
         }
         all.follow_other_steps(trace);
+        all.windows.sort_unstable();
         all.index();
         (!all.saves.is_empty()).then_some(all)
     }
 
     fn add(&mut self, trace: &Trace, block: BlockId, references: &BlockReferences, scopes: &HashMap<String, ScopeId>) {
         let own = self.position_of(trace, block);
+        let last = self.allocs.len() as u64;
+        // Positions come from a file.
+        let at = |position: u64| own.checked_add(position).filter(|position| *position <= last);
         let scope_of = |path: &String| scopes.get(path).copied().unwrap_or(ScopeId::NONE);
-        if let Some(end) = references.end {
-            self.ends.insert(block, own + end);
+        if let Some(end) = references.end.and_then(at) {
+            self.ends.insert(block, end);
         }
         for (position, path) in &references.inputs {
-            self.inputs.entry((own + position, scope_of(path))).or_default().push(block);
+            if let Some(position) = at(*position) {
+                self.inputs.entry((position, scope_of(path))).or_default().push(block);
+            }
         }
-        self.saves.extend(references.saved.iter().map(|saved| Save {
-            block,
-            module: scope_of(&saved.module),
-            packed: own + saved.packed,
-            unpacked: saved.unpacked.map(|position| own + position),
-            dropped: saved.dropped.map(|position| own + position),
-            released: saved.released.map(|position| own + position),
-        }));
+        for saved in &references.saved {
+            let Some(packed) = at(saved.packed) else { continue };
+            let later = |position: Option<u64>| position.and_then(at).filter(|position| *position >= packed);
+            self.saves.push(Save {
+                block,
+                module: scope_of(&saved.module),
+                packed,
+                unpacked: later(saved.unpacked),
+                dropped: later(saved.dropped),
+                released: later(saved.released),
+            });
+        }
+    }
+
+    /// Returns whether every step is followed.
+    pub(super) fn is_complete(&self, trace: &Trace) -> bool {
+        let all = windows(trace, |event| self.allocs.partition_point(|alloc| *alloc < event) as u64);
+        self.windows.len() == all.len()
     }
 
     fn index(&mut self) {
@@ -133,7 +146,12 @@ impl References {
             self.ends.iter().filter(|(_, end)| is_inside(end)).map(|(block, end)| (*block, *end)).collect();
         let inputs = self.inputs.iter().filter(|((position, _), _)| is_inside(position));
         let inputs: Vec<((u64, ScopeId), Vec<BlockId>)> = inputs.map(|(key, blocks)| (*key, blocks.clone())).collect();
+        // As many as a program can have, whatever a file says.
+        let most = MOST_SAVES_OF_AN_ALLOCATION * self.allocs.len();
         for window in equal {
+            if self.saves.len() + saves.len() > most {
+                return;
+            }
             let moved = |position: u64| position + window.0 - first;
             let is_live = |block: BlockId, position: u64| {
                 let before = self.allocs.get((position as usize).saturating_sub(1));
@@ -196,8 +214,8 @@ impl References {
     pub(super) fn positions(&self, call: &Call) -> Option<(u64, u64)> {
         let first = self.allocs.partition_point(|alloc| *alloc < call.first) as u64;
         let last = self.allocs.partition_point(|alloc| *alloc <= call.last) as u64;
-        let is_followed = |(start, end): &(u64, u64)| *start <= first && last <= *end;
-        self.windows.iter().any(is_followed).then_some((first, last))
+        let window = self.windows.partition_point(|(start, _)| *start <= first).checked_sub(1)?;
+        (last <= self.windows[window].1).then_some((first, last))
     }
 
     /// The saves between two positions.

@@ -26,7 +26,7 @@ pub fn explain(trace: &Trace, series: &Series, live: &LiveIndex, query: &Explain
 /// Adds what the remedy of `advice` reaches.
 fn add_reach(advice: &mut Advice, reach: &Reach, trace: &Trace, series: &Series) {
     let text = match advice.remedy {
-        Remedy::Checkpoint => reach.of_modules(trace, series.peak(trace, Metric::Requested).0),
+        Remedy::Checkpoint => reach.of_modules(series.peak(trace, Metric::Requested).0),
         Remedy::FusedOptimizer => reach.fused.map(|fused| {
             let before = series.peak(trace, Metric::Reserved).0;
             let [now, before] = [fused.reserved, before].map(format_bytes);

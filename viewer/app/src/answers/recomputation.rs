@@ -35,7 +35,7 @@ pub fn recompute(
         patterns: patterns.to_vec(),
         modules: members.modules.len(),
         calls: effects.len(),
-        evidence: Evidence::of(trace),
+        evidence: Evidence::of(trace, device),
     };
     Ok((apply(trace, device, &effects), recomputation))
 }

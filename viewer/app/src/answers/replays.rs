@@ -203,7 +203,7 @@ impl Base<'_> {
         let recorded =
             |event: EventId| event.index().and_then(|row| recomputed.source.get(row)).copied().unwrap_or(event);
         let mut assumptions = changed.assumptions;
-        assumptions.extend(recomputation.evidence.assumption().map(str::to_owned));
+        assumptions.push(recomputation.evidence.assumption().to_owned());
         Ok(Changed {
             source: changed.source.into_iter().map(recorded).collect(),
             oom: changed.oom.map(|oom| Failed { event: recorded(oom.event), ..oom }),

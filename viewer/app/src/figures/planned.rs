@@ -110,7 +110,7 @@ pub fn proven(proof: Proof, plan: &Plan, budget: Budget) -> String {
 
 /// Returns the least memory that can be reached, as a sentence.
 pub fn least(minimum: &Minimum) -> String {
-    format!("Least of what was tried: {} requested, with {}.", format_bytes(minimum.requested), name(&minimum.setup))
+    format!("Lowest peak found: {} requested, with {}.", format_bytes(minimum.requested), name(&minimum.setup))
 }
 
 /// Returns a device that is large enough for the least memory, as a sentence; `None` if there is none.
@@ -150,13 +150,13 @@ fn percent(proof: Proof, share: f64) -> String {
     format!("{about}+{:.1} %", share * 100.0)
 }
 
-/// Returns what the plan `setup` assumes, none of which is a sentence; empty for `None`, no plan. A plan that is replayed
+/// Returns what the plan `setup` assumes, a clause each; nothing without a plan. A plan that is replayed
 /// rests on `evidence`.
 pub fn assumptions(evidence: Option<Evidence>, setup: Option<&Setup>) -> Vec<String> {
     let changes = setup.iter().flat_map(|setup| &setup.changes);
     let mut all: Vec<String> = changes.filter_map(|change| change.assumption()).map(str::to_owned).collect();
     if let Some(evidence) = evidence {
-        all.extend(evidence.assumption().map(str::to_owned));
+        all.push(evidence.assumption().to_owned());
         if evidence == Evidence::Lifetimes {
             let text = "the program may free blocks of forward in another order than the replay and so reserve more: keep a \
                         margin, for example of a fifth of the budget with --reserve, or record again with \

@@ -31,6 +31,8 @@ pub struct Reach {
     pub both: Option<u64>,
     /// Whether the figures are from replays.
     pub is_replayed: bool,
+    /// Whether they are estimates, since the recording has neither uses nor references in every step.
+    pub is_estimate: bool,
 }
 
 impl Reach {
@@ -62,6 +64,7 @@ impl Reach {
             both: fused.and_then(|_| lowest(&[Change::Fused])).map(|(_, peak)| peak),
             fused,
             is_replayed: true,
+            is_estimate: step.evidence() == Some(Evidence::Lifetimes),
         })
     }
 
@@ -87,9 +90,9 @@ impl Reach {
         self.all.iter().chain(&self.lowest).any(|(_, reached)| *reached < peak)
     }
 
-    /// Returns what recomputing modules of `trace`, whose requested bytes peak at `peak`, gives as a sentence; `None` if
-    /// there are none.
-    pub fn of_modules(&self, trace: &Trace, peak: u64) -> Option<String> {
+    /// Returns what recomputing modules gives, where requested bytes peak at `peak`, as a sentence; `None` if there are no
+    /// modules.
+    pub fn of_modules(&self, peak: u64) -> Option<String> {
         let (modules, all) = self.all.as_ref()?;
         let (count, names) = (modules.len(), patterns(modules));
         let mut text = if *all < peak {
@@ -100,12 +103,13 @@ impl Reach {
         if let Some((best, lowest)) = self.lowest.as_ref().filter(|(_, lowest)| lowest < all && *lowest < peak) {
             text.push_str(&format!(", recomputing only {} to {}", patterns(best), format_bytes(*lowest)));
         }
-        if let Some(both) = self.both.filter(|both| *both < *all) {
-            text.push_str(&format!("; with a fused optimizer as well it is {}", format_bytes(both)));
+        let least = self.lowest.as_ref().map_or(*all, |(_, lowest)| (*lowest).min(*all));
+        if let Some(both) = self.both.filter(|both| *both < least) {
+            text.push_str(&format!("; with a fused optimizer as well, the lowest is {}", format_bytes(both)));
         }
-        let how = match (self.is_replayed, Evidence::of(trace)) {
-            (true, Evidence::Uses | Evidence::References) => "replayed",
-            (true, Evidence::Lifetimes) => "replayed, an estimate without recorded uses or references",
+        let how = match (self.is_replayed, self.is_estimate) {
+            (true, false) => "replayed",
+            (true, true) => "replayed, an estimate without recorded uses or references",
             (false, _) => "predicted",
         };
         Some(format!("{text} ({how})."))

@@ -17,6 +17,9 @@ use super::code::{self, RustProgram};
 use super::step::{Model, Setup, TrainingStep, Trial, Work};
 use crate::answers::replays::{Edited, Replayer};
 
+/// Maximum number of events of which a replay is quick.
+const MOST_QUICK_EVENTS: usize = 500_000;
+
 /// A recording of a training step on one device.
 #[derive(Clone)]
 pub struct Recorded {
@@ -76,7 +79,8 @@ impl Recorded {
         match record_words(&self.trace) {
             Some(_) => {
                 let rule = "AdamW".to_owned();
-                code::rust(setup, &RustProgram { rule, loss_is_mean: true, ..RustProgram::default() })
+                let alloc_conf = self.replayer.settings();
+                code::rust(setup, &RustProgram { rule, loss_is_mean: true, alloc_conf, ..RustProgram::default() })
             }
             None => code::python(setup, &self.replayer.settings()),
         }
@@ -217,7 +221,11 @@ impl TrainingStep for Recorded {
         Ok(self.changed(setup, None)?.trace)
     }
 
+    fn is_quick(&self) -> bool {
+        self.trace.events.len() <= MOST_QUICK_EVENTS
+    }
+
     fn evidence(&self) -> Option<Evidence> {
-        Some(Evidence::of(&self.trace))
+        Some(Evidence::of(&self.trace, self.device))
     }
 }

@@ -4,6 +4,8 @@
 //! Whether a device is large enough is decided by a trial on a device of that size, since rounding, holes and cached
 //! segments are not linear. Sets are tried in the order of their costs, so the first that fits is the cheapest.
 
+use std::cmp::Reverse;
+
 use highwater_analysis::plan::Solution;
 
 use super::change::{Allowance, Change, Class, Forbidden};
@@ -237,14 +239,40 @@ impl Bench<'_> {
             self.is_optimal &= is_complete;
             let Some(solution) = solution else { return Ok(None) };
             if let Some((setup, trial)) = self.fitting(&setup_of(changes, model, &solution))? {
+                let (setup, trial, spared) = self.minimal(setup, trial, model)?;
                 let recomputes = setup.recomputed.as_ref().is_some_and(|modules| !modules.is_empty());
                 let class = if recomputes { Class::Slower } else { Class::Free };
-                let cost = cost.saturating_add(solution.cost);
+                let cost = cost.saturating_add(solution.cost).saturating_sub(spared);
                 return Ok(Some(Plan { class: class.max(class_of(changes)), cost, setup, trial }));
             }
             let Some(lower) = solution.peak.checked_sub(1) else { return Ok(None) };
             limit = lower;
         }
+    }
+
+    /// Leaves out each module of `setup`, the most costly first, without which the step fits as well: whether the device
+    /// is large enough does not follow from requested bytes alone. Returns the cost that is spared, too.
+    fn minimal(&mut self, mut setup: Setup, mut trial: Trial, model: &Model) -> Result<(Setup, Trial, u64), String> {
+        let cost_of = |path: &String| {
+            let index = model.modules.iter().position(|module| module == path);
+            index.and_then(|index| model.program.choices.get(index)).map_or(0, |choice| choice.cost)
+        };
+        let mut modules = setup.recomputed.clone().unwrap_or_default();
+        modules.sort_by_key(|path| Reverse(cost_of(path)));
+        let mut spared = 0;
+        if !self.step.is_quick() {
+            return Ok((setup, trial, spared));
+        }
+        for path in modules {
+            let mut other = setup.clone();
+            other.recomputed.iter_mut().for_each(|modules| modules.retain(|module| *module != path));
+            let found = self.trial(&other, Some(self.query.capacity))?;
+            if found.fits {
+                (setup, trial) = (other, found);
+                spared += cost_of(&path);
+            }
+        }
+        Ok((setup, trial, spared))
     }
 
     /// Returns `setup` and its trial with the recorded settings, or with others if those fit, or release cached memory

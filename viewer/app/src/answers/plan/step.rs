@@ -32,6 +32,11 @@ pub trait TrainingStep {
     /// Returns why there is none.
     fn recording(&self, setup: &Setup) -> Result<Trace, String>;
 
+    /// Returns whether a trial takes so little time that there may be one for each module.
+    fn is_quick(&self) -> bool {
+        true
+    }
+
     /// Returns what predictions of recomputed modules rest on; `None` if the step is run instead.
     fn evidence(&self) -> Option<Evidence> {
         None

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use highwater_analysis::Metric;
+use highwater_analysis::recompute::Evidence;
 use highwater_snapshots::Trace;
 
 use crate::answers::plan::{
@@ -203,5 +204,13 @@ impl TrainingStep for Watched<'_> {
     fn recording(&self, setup: &Setup) -> Result<Trace, String> {
         self.go_on()?;
         self.step.recording(setup)
+    }
+
+    fn is_quick(&self) -> bool {
+        self.step.is_quick()
+    }
+
+    fn evidence(&self) -> Option<Evidence> {
+        self.step.evidence()
     }
 }
