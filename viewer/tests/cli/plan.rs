@@ -95,6 +95,32 @@ fn no_recomputed_module_can_be_left_out_and_an_impossible_budget_names_the_least
     assert!(text.starts_with("Does not fit in") && text.contains("its peak consists of"), "{text}");
 }
 
+/// Requested bytes alone call for a fourth module here, which only the allocator shows not to be needed.
+#[test]
+fn no_module_can_be_left_out_that_only_the_allocator_shows_to_be_needless() {
+    let folder = tempfile::tempdir().unwrap();
+    let words = "--scenario vit-l-16 --batch 32 --budget 8065929517B --forbid settings";
+    let plan = planned(folder.path(), words).1;
+    let command = plan["command"].as_str().unwrap().strip_prefix("highwater record ").unwrap().to_owned();
+    let (before, patterns) = command.split_once("--checkpoint").unwrap();
+    let after = patterns.split_whitespace().skip(1).collect::<Vec<_>>().join(" ");
+    let scopes: Vec<&str> = plan["plan"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|line| line["scopes"].as_array().unwrap())
+        .map(|scope| scope.as_str().unwrap())
+        .collect();
+    assert!(scopes.len() > 1, "{plan}");
+    for left_out in &scopes {
+        let others: String =
+            scopes.iter().filter(|scope| *scope != left_out).map(|scope| format!("--checkpoint {scope} ")).collect();
+        let run = highwater(folder.path(), &format!("record {before} {others} {after} --out run.snap --json"));
+        let run: Value = serde_json::from_slice(&run.stdout).unwrap();
+        assert!(!run["oom"].is_null(), "without {left_out}: {command}");
+    }
+}
+
 #[test]
 fn a_recording_of_record_is_run_again_and_what_fits_already_is_left_alone() {
     let folder = tempfile::tempdir().unwrap();
