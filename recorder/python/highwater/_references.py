@@ -217,7 +217,7 @@ class References:
         self._is_running = True
 
     def _pack(self, tensor):
-        # What a parameter holds may be exchanged until backward, as sharding does: the graph needs the parameter itself.
+        # What a parameter holds may be exchanged until backward, as sharding does: the graph needs the parameter.
         is_parameter = isinstance(tensor, torch.nn.Parameter) or (tensor.is_leaf and tensor.requires_grad)
         saved = _Saved(tensor if is_parameter else tensor.detach())
         if self._is_running and _is_followed(tensor):

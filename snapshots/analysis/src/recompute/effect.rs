@@ -5,7 +5,7 @@ use highwater_snapshots::{BlockId, EventId};
 /// What recomputing one call of a module changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Effect {
-    /// The index of the module in its [`Members`].
+    /// The index of the module in its [`Members`](super::Members).
     pub module: usize,
     /// Blocks that are freed right after an event, earlier than recorded.
     pub ends: Vec<(BlockId, EventId)>,
