@@ -68,7 +68,11 @@ impl PlanReport {
     pub fn of(step: &dyn TrainingStep, search: Search, context: PlanContext) -> Result<Self, String> {
         let PlanContext { budget, proof, command, paste, warnings, possible, roofline } = context;
         let best = search.best().map(|plan| plan.setup.clone());
-        let lines = best.as_ref().map(|setup| PlanLine::all(step, setup)).transpose()?.unwrap_or_default();
+        let mut lines = best.as_ref().map(|setup| PlanLine::all(step, setup)).transpose()?.unwrap_or_default();
+        if let (Some(last), Some(plan)) = (lines.last_mut(), search.best()) {
+            // On a device of the budget, as the answer says; the lines before may not fit there.
+            last.trial = plan.trial;
+        }
         let assumptions = assumptions(step.evidence(), best.as_ref());
         let mut at_minimum = Vec::new();
         if search.plans.is_empty() {
