@@ -213,11 +213,12 @@ def test_a_function_of_the_program_finds_the_tensors_that_it_saved_with_their_at
         def forward(self, x):
             return Scaled.apply(x, self.weight)
 
+    apply = torch.autograd.Function.__dict__["apply"]
     model = Module().cuda()
     model.weight.sum_of_gradients = 0
     losses(torch, tmp_path, model)
     assert model.weight.sum_of_gradients == 1
-    assert "sum_of_gradients" not in str(torch.autograd.Function.apply), "the original is back"
+    assert torch.autograd.Function.__dict__["apply"] is apply
 
 
 def test_a_program_that_allows_no_hooks_and_parameters_whose_data_is_exchanged_run_as_they_are(torch, tmp_path):

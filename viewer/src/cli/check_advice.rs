@@ -2,7 +2,7 @@
 
 use highwater_analysis::Metric;
 use highwater_analysis::budget::{Budget, Outcome};
-use highwater_app::answers::plan::Reach;
+use highwater_app::answers::plan::AdvicePeaks;
 use highwater_snapshots::Trace;
 
 /// Returns what recomputing modules gives, if `outcome` is an exceeded peak of requested bytes and they lower it.
@@ -11,6 +11,6 @@ pub(super) fn advice(outcome: &Outcome, metric: Metric, trace: &Trace) -> Option
     if !is_peak || !outcome.is_broken() {
         return None;
     }
-    let reach = Reach::of(trace, outcome.moment.device);
-    if reach.lowers(outcome.actual_bytes) { reach.of_modules(outcome.actual_bytes) } else { None }
+    let peaks = AdvicePeaks::of(trace, outcome.moment.device);
+    if peaks.lowers(outcome.actual_bytes) { peaks.of_modules(outcome.actual_bytes) } else { None }
 }

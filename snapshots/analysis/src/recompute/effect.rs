@@ -1,6 +1,10 @@
 //! What recomputing one call of a module changes.
 
-use highwater_snapshots::{BlockId, EventId};
+use std::ops::Range;
+
+use highwater_snapshots::event::EventKind;
+use highwater_snapshots::trace::Subject;
+use highwater_snapshots::{BlockId, DeviceId, EventId, Trace};
 
 /// What recomputing one call of a module changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,4 +33,36 @@ pub enum Repeat {
     Alloc(BlockId),
     /// The second block is freed, within the recomputation.
     Free(BlockId),
+}
+
+/// Returns the allocations and frees of a recomputation that repeats `events` of `device`. `is_saved` returns whether it
+/// saves a block, or `None` for those that it does not allocate. What it does not save is freed at its end at the latest.
+pub(super) fn repeats(
+    trace: &Trace,
+    device: DeviceId,
+    events: Range<EventId>,
+    is_saved: impl Fn(BlockId) -> Option<bool>,
+) -> Vec<Repeat> {
+    let mut repeats = Vec::new();
+    let mut open: Vec<BlockId> = Vec::new();
+    for row in (events.start.0 as usize..events.end.0 as usize).filter(|row| trace.events.device[*row] == device) {
+        let Subject::Block(block) = trace.subject(EventId::from_index(row)) else { continue };
+        match (trace.events.kind[row], is_saved(block)) {
+            (EventKind::Alloc, Some(is_saved)) => {
+                repeats.push(Repeat::Alloc(block));
+                if !is_saved {
+                    open.push(block);
+                }
+            }
+            (EventKind::FreeRequested, Some(_)) => {
+                if let Some(index) = open.iter().position(|other| *other == block) {
+                    open.remove(index);
+                    repeats.push(Repeat::Free(block));
+                }
+            }
+            _ => {}
+        }
+    }
+    repeats.extend(open.into_iter().map(Repeat::Free));
+    repeats
 }

@@ -8,7 +8,7 @@ use highwater_snapshots::{BlockId, Category, DeviceId, EventId, Phase, ScopeId, 
 
 use super::Extent;
 use super::calls::{Call, calls};
-use super::effect::{Effect, Repeat};
+use super::effect::{Effect, Repeat, repeats};
 use super::lifetimes::{Uses, holders_end};
 use super::members::Members;
 use super::referenced::Referenced;
@@ -326,32 +326,11 @@ impl Finder<'_> {
             (Extent::UntilSaved, Some(index)) => self.trace.blocks.alloc[call.blocks[index].0 as usize],
             _ => call.last,
         };
-        let mut repeats = Vec::new();
-        let mut open: Vec<BlockId> = Vec::new();
-        for row in call.first.0 as usize..=end.0 as usize {
-            if self.trace.events.device[row] != self.device {
-                continue;
-            }
-            let Subject::Block(block) = self.trace.subject(EventId::from_index(row)) else { continue };
-            let Ok(index) = call.blocks.binary_search(&block) else { continue };
-            match self.trace.events.kind[row] {
-                EventKind::Alloc if roles[index] != Role::Lasting => {
-                    repeats.push(Repeat::Alloc(block));
-                    if !roles[index].is_saved() {
-                        open.push(block);
-                    }
-                }
-                EventKind::FreeRequested => {
-                    if let Some(index) = open.iter().position(|other| *other == block) {
-                        open.remove(index);
-                        repeats.push(Repeat::Free(block));
-                    }
-                }
-                _ => {}
-            }
-        }
-        repeats.extend(open.into_iter().map(Repeat::Free));
-        repeats
+        let part = |block: BlockId| {
+            let role = roles[call.blocks.binary_search(&block).ok()?];
+            (role != Role::Lasting).then_some(role.is_saved())
+        };
+        repeats(self.trace, self.device, call.first..EventId(end.0 + 1), part)
     }
 }
 

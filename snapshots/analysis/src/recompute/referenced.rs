@@ -1,11 +1,9 @@
 //! What recomputing one call changes, where the references to its blocks are recorded.
 
-use highwater_snapshots::event::EventKind;
-use highwater_snapshots::trace::Subject;
 use highwater_snapshots::{BlockId, DeviceId, EventId, ScopeId, Trace};
 
 use super::calls::Call;
-use super::effect::{Effect, Repeat};
+use super::effect::{Effect, Repeat, repeats};
 use super::references::{References, Save};
 
 /// A followed call of a recomputed module.
@@ -76,31 +74,8 @@ impl Referenced<'_> {
     /// The allocations and frees of the recomputation, which ends as soon as everything is saved again.
     fn repeats(&self, saved: &[BlockId], last_packed: u64) -> Vec<Repeat> {
         let Some(end) = self.references.event_before(last_packed) else { return Vec::new() };
-        let mut repeats = Vec::new();
-        let mut open: Vec<BlockId> = Vec::new();
-        let rows = self.call.first.0 as usize..(self.call.last.0 as usize + 1).min(end.0 as usize + 1);
-        for row in rows.filter(|row| self.trace.events.device[*row] == self.device) {
-            let Subject::Block(block) = self.trace.subject(EventId::from_index(row)) else { continue };
-            if self.call.blocks.binary_search(&block).is_err() {
-                continue;
-            }
-            match self.trace.events.kind[row] {
-                EventKind::Alloc => {
-                    repeats.push(Repeat::Alloc(block));
-                    if saved.binary_search(&block).is_err() {
-                        open.push(block);
-                    }
-                }
-                EventKind::FreeRequested => {
-                    if let Some(index) = open.iter().position(|other| *other == block) {
-                        open.remove(index);
-                        repeats.push(Repeat::Free(block));
-                    }
-                }
-                _ => {}
-            }
-        }
-        repeats.extend(open.into_iter().map(Repeat::Free));
-        repeats
+        let is_own = |block: BlockId| self.call.blocks.binary_search(&block).is_ok();
+        let part = |block: BlockId| is_own(block).then(|| saved.binary_search(&block).is_ok());
+        repeats(self.trace, self.device, self.call.first..EventId(end.0.min(self.call.last.0) + 1), part)
     }
 }

@@ -6,7 +6,7 @@ use highwater_analysis::{Explanation, LiveIndex, Metric, Series};
 use highwater_snapshots::units::format_bytes;
 use highwater_snapshots::{DeviceId, Trace};
 
-use super::plan::Reach;
+use super::plan::AdvicePeaks;
 use super::prediction::Change;
 use super::replays::predict;
 
@@ -17,17 +17,17 @@ pub fn explain(trace: &Trace, series: &Series, live: &LiveIndex, query: &Explain
     explanation.advice.retain_mut(|advice| is_worth_it(trace, series.device(), advice));
     let is_changed = |advice: &Advice| matches!(advice.remedy, Remedy::Checkpoint | Remedy::FusedOptimizer);
     if query.metric == Metric::Requested && explanation.advice.iter().any(is_changed) {
-        let reach = Reach::of(trace, series.device());
-        explanation.advice.iter_mut().for_each(|advice| add_reach(advice, &reach, trace, series));
+        let peaks = AdvicePeaks::of(trace, series.device());
+        explanation.advice.iter_mut().for_each(|advice| add_peaks(advice, &peaks, trace, series));
     }
     explanation
 }
 
-/// Adds what the remedy of `advice` reaches.
-fn add_reach(advice: &mut Advice, reach: &Reach, trace: &Trace, series: &Series) {
+/// Adds the peak that the remedy of `advice` leaves.
+fn add_peaks(advice: &mut Advice, peaks: &AdvicePeaks, trace: &Trace, series: &Series) {
     let text = match advice.remedy {
-        Remedy::Checkpoint => reach.of_modules(series.peak(trace, Metric::Requested).0),
-        Remedy::FusedOptimizer => reach.fused.map(|fused| {
+        Remedy::Checkpoint => peaks.of_modules(series.peak(trace, Metric::Requested).0),
+        Remedy::FusedOptimizer => peaks.fused.map(|fused| {
             let before = series.peak(trace, Metric::Reserved).0;
             let [now, before] = [fused.reserved, before].map(format_bytes);
             format!("With a fused optimizer {now} are reserved, {before} before (replayed).")

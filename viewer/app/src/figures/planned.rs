@@ -12,7 +12,7 @@ pub const NOT_OPTIMAL: &str = "The search for modules ended at its limit: a chea
 /// How a plan is proven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proof {
-    /// The step was run on a device of the budget, so many times.
+    /// The step was run on a device of the budget, for this number of steps.
     Rerun(u32),
     /// The changed recording was replayed through the allocator of such a device.
     Replayed,

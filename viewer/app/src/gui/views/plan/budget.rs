@@ -52,7 +52,7 @@ pub(super) fn next_device(bytes: u64, is_larger: bool) -> Option<u64> {
 pub(super) struct BudgetForm {
     budget: String,
     reserve: String,
-    /// Why the text of a field is no size.
+    /// Why the text of a field is not a valid size.
     mistake: Option<String>,
     wants_focus: bool,
 }

@@ -19,13 +19,13 @@ const NEAR: f32 = 4.0;
 #[derive(Debug, Default)]
 pub(super) struct Handle {
     /// The upper end of the axis while it is dragged: it must not move with the handle.
-    held_top: Option<f64>,
+    fixed_top: Option<f64>,
 }
 
 impl Handle {
     /// The upper end of the byte axis while the handle is dragged.
-    pub(super) fn held_top(&self) -> Option<f64> {
-        self.held_top
+    pub(super) fn fixed_top(&self) -> Option<f64> {
+        self.fixed_top
     }
 
     /// Shows the handle for a budget of `bytes` at the left edge of `frame`. Returns the budget if it was moved.
@@ -71,7 +71,7 @@ impl Handle {
             painter.rect_stroke(grip.expand2(vec2(1.0, 1.0)), 4.0, stroke, StrokeKind::Outside);
         }
         let dragged = response.dragged() || along.dragged();
-        self.held_top = dragged.then(|| self.held_top.unwrap_or(frame.view.y.end));
+        self.fixed_top = dragged.then(|| self.fixed_top.unwrap_or(frame.view.y.end));
         if dragged {
             let at = response.interact_pointer_pos().or(along.interact_pointer_pos())?;
             let y = at.y.clamp(frame.rect.top(), frame.rect.bottom());

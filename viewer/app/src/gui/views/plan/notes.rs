@@ -8,7 +8,7 @@ use crate::answers::plan::Plan;
 use crate::figures::planned::{self, Budget, NOT_OPTIMAL, Proof};
 use crate::gui::widgets::note::{note_ui, warning_ui};
 
-/// Says how the answer is proven, and the least that can be reached.
+/// Shows how the answer is proven, and the least that can be reached.
 pub(super) fn proof_ui(ui: &mut Ui, found: &Found, key: &Key) {
     let (search, budget) = (&found.search, key.budget);
     if let Some(text) = planned::less_work(search) {
@@ -30,7 +30,7 @@ fn proven_ui(ui: &mut Ui, plan: &Plan, key: &Key) {
     }
 }
 
-/// Says what the least peak consists of, and what would be enough.
+/// Shows what the lowest peak consists of, and what would be enough.
 fn nothing_ui(ui: &mut Ui, found: &Found, budget: Budget) {
     let minimum = &found.search.minimum;
     let large_enough = planned::large_enough(minimum, budget);

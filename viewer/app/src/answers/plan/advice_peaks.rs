@@ -1,4 +1,4 @@
-//! How far recomputed modules and a fused optimizer lower a peak: the figures of advice.
+//! The peaks with recomputed modules and with a fused optimizer: the figures of advice.
 
 use std::sync::Arc;
 
@@ -18,9 +18,9 @@ const MOST_EVENTS: usize = 100_000;
 /// Nodes of a search for the lowest peak, so that advice takes no longer than the rest of an explanation.
 const MOST_NODES: usize = 500;
 
-/// The peaks of requested bytes that changes reach.
+/// The peaks of requested bytes that the changes of advice leave.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reach {
+pub struct AdvicePeaks {
     /// The repeated blocks of the model, outermost only, and the peak if all are recomputed.
     pub all: Option<(Vec<String>, u64)>,
     /// Those of them with the lowest peak that was found, and that peak.
@@ -35,8 +35,8 @@ pub struct Reach {
     pub is_estimate: bool,
 }
 
-impl Reach {
-    /// Computes the peaks that recomputing blocks of `device` in `trace`, and a fused optimizer, reach.
+impl AdvicePeaks {
+    /// Computes the peaks with recomputed blocks of `device` in `trace`, and with a fused optimizer.
     pub fn of(trace: &Trace, device: DeviceId) -> Self {
         let replayed = (trace.events.len() <= MOST_EVENTS).then(|| Self::replayed(trace, device)).flatten();
         replayed.unwrap_or_else(|| Self::predicted(trace, device))
