@@ -120,6 +120,7 @@ impl PlanReport {
             lines: &self.paste,
             gpu: self.roofline.map(|roofline| roofline.gpu.name),
             estimated_step_us: self.step_time()[1],
+            work_share: plans.first().map(|plan| self.work_share(plan)),
             before: PeaksFigures::of(as_is),
             after: plans.first().map(|plan| PeaksFigures::of(&plan.trial)),
             plan: self.lines.iter().map(LineFigures::of).collect(),
@@ -140,12 +141,18 @@ impl PlanReport {
         }
     }
 
+    /// The additional work of a plan, weighted as plans are ranked.
+    fn work_share(&self, plan: &Plan) -> f64 {
+        plan.cost as f64 / self.search.base.units().max(1) as f64
+    }
+
     fn alternative(&self, plan: &Plan) -> AlternativeFigures {
         let Plan { setup, class, trial, .. } = plan;
         AlternativeFigures {
             changes: names(setup),
             scopes: setup.recomputed.clone().unwrap_or_default(),
             class: *class,
+            work_share: self.work_share(plan),
             flops_share: shares(&self.search, plan)[0],
             peak_bytes: trial.requested,
             reserved_bytes: trial.reserved,

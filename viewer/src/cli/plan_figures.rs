@@ -17,6 +17,8 @@ pub(super) struct PlanFigures<'a> {
     pub(super) gpu: Option<&'static str>,
     /// The time of a step with the plan, or as it is if nothing is changed.
     pub(super) estimated_step_us: Option<u64>,
+    /// What plans are ranked by within a class, as a share of the step's work; `None` if nothing fits.
+    pub(super) work_share: Option<f64>,
     pub(super) before: PeaksFigures,
     pub(super) after: Option<PeaksFigures>,
     pub(super) plan: Vec<LineFigures<'a>>,
@@ -88,6 +90,7 @@ pub(super) struct AlternativeFigures {
     pub(super) changes: Vec<String>,
     pub(super) scopes: Vec<String>,
     pub(super) class: Class,
+    pub(super) work_share: f64,
     pub(super) flops_share: Option<f64>,
     pub(super) peak_bytes: u64,
     pub(super) reserved_bytes: u64,
