@@ -50,6 +50,9 @@ fn nothing_cheaper_fits_for_random_nets_of_unequal_blocks_that_end_with_a_linear
 #[ignore = "predictions are not exact for blocks that end with an activation or save only inputs"]
 fn nothing_cheaper_fits_for_random_nets_of_unequal_blocks() {
     let _turn = recording_turn();
-    let differing = (1..=60).filter(|seed| !compare_random(NetKind::Any, *seed).differences.is_empty());
-    assert_eq!(differing.collect::<Vec<_>>(), Vec::<u64>::new());
+    let found: Vec<Comparison> = (1..=60).map(|seed| compare_random(NetKind::Any, seed)).collect();
+    let differing = found.iter().filter(|one| !one.differences.is_empty()).count();
+    let least = found.iter().map(|one| one.predicted[0]).fold(1.0, f64::min);
+    let most = found.iter().map(|one| one.predicted[1]).fold(1.0, f64::max);
+    assert_eq!(differing, 0, "of 60; predicted peaks are {least:.2} to {most:.2} of the real ones");
 }

@@ -78,7 +78,31 @@ impl FromStr for References {
     }
 }
 
+/// Returns the attribute `name` with `value` as facts for people, each with its name: one, unless it is the references.
+pub fn readable(name: &str, value: &str) -> Vec<(String, String)> {
+    match value.parse::<References>() {
+        Ok(references) if name == ATTRIBUTE => references.facts(),
+        _ => vec![(name.to_owned(), value.to_owned())],
+    }
+}
+
 impl References {
+    /// The modules that have the block as an argument or save it, in order, each once.
+    fn facts(&self) -> Vec<(String, String)> {
+        let joined = |name: &str, modules: &mut dyn Iterator<Item = &str>| {
+            let mut found: Vec<&str> = Vec::new();
+            for module in modules.map(|path| if path.is_empty() { "the model" } else { path }) {
+                if !found.contains(&module) {
+                    found.push(module);
+                }
+            }
+            (!found.is_empty()).then(|| (name.to_owned(), found.join(", ")))
+        };
+        let inputs = joined("argument of", &mut self.inputs.iter().map(|(_, module)| module.as_str()));
+        let saved = joined("saved by", &mut self.saved.iter().map(|saved| saved.module.as_str()));
+        inputs.into_iter().chain(saved).collect()
+    }
+
     fn add(&mut self, line: &str) -> Option<()> {
         let optional = |text: &str| if text == "-" { Some(None) } else { text.parse().ok().map(Some) };
         match line.split_once(' ')? {
@@ -104,6 +128,16 @@ impl References {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn people_see_the_modules_and_other_attributes_as_they_are() {
+        let text = "end 4\ninput 3 a\ninput 3 a.b\nsaved 4 9 - 12 a.b\nsaved 5 7 - 8 \nsaved 6 7 - 8 a.b";
+        let facts = [("argument of", "a, a.b"), ("saved by", "a.b, the model")];
+        assert_eq!(readable(ATTRIBUTE, text), facts.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        for (name, value) in [("pool_id", "(1, 0)"), (ATTRIBUTE, "something else"), ("note", "end 4")] {
+            assert_eq!(readable(name, value), [(name.to_owned(), value.to_owned())]);
+        }
+    }
 
     #[test]
     fn the_text_reads_back_and_a_wrong_line_is_refused() {

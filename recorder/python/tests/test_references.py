@@ -61,6 +61,25 @@ def net(name):
             gate, up = self.gate(x).chunk(2, -1)
             return (x + self.down(F.silu(gate) * up) / (1 + x.abs()),)
 
+    class UNet(nn.Module):
+        """Blocks of unequal sizes, whose results are kept for later ones."""
+
+        def __init__(self):
+            super().__init__()
+            sizes = [(3, 8), (8, 16), (24, 8), (8, 4)]
+            self.blocks = nn.ModuleList(
+                nn.Sequential(nn.Conv2d(*size, 3, padding=1), nn.GroupNorm(4, size[1]), nn.SiLU()) for size in sizes
+            )
+
+        def loss(self):
+            return self(torch.zeros(4, 3, 64, 64, device="cuda"))
+
+        def forward(self, image):
+            wide = self.blocks[0](image)
+            low = self.blocks[1](F.max_pool2d(wide, 2))
+            joined = self.blocks[2](torch.cat((F.interpolate(low, scale_factor=2), wide), 1))
+            return self.blocks[3](joined).square().mean()
+
     class Chain(nn.Module):
         def __init__(self, blocks, batch, **arguments):
             super().__init__()
@@ -79,6 +98,8 @@ def net(name):
         return models.Gpt(blocks=4)
     if name == "vit":
         return Chain([Encoder() for _ in range(4)], (8, 50, 64))
+    if name == "unet":
+        return UNet()
     if name == "conv":
         widths = [(8, 8, 1), (8, 16, 2), (16, 16, 1), (16, 48, 2)]
         return Chain([Residual(*width) for width in widths], (8, 8, 48, 48))
@@ -108,7 +129,7 @@ def peaks(snapshot):
     return {(row["step"], row["phase"]): row["peak_bytes"] for row in rows if row["phase"] in ("forward", "backward")}
 
 
-@pytest.mark.parametrize("name", ["gpt", "vit", "conv", "decoder"])
+@pytest.mark.parametrize("name", ["gpt", "vit", "conv", "unet", "decoder"])
 def test_recomputed_modules_have_the_predicted_peaks_in_forward_and_backward_of_every_step(torch, tmp_path, name):
     if not _references.is_available():
         pytest.skip(f"PyTorch {torch.__version__} cannot tell whether a program has hooks of its own")
@@ -156,7 +177,7 @@ def test_the_least_device_of_a_plan_is_enough_for_the_real_allocator_and_less_is
     assert status(least["device_bytes"] * 98 // 100) == 3, least
 
 
-@pytest.mark.parametrize("name", ["gpt", "vit", "conv", "decoder"])
+@pytest.mark.parametrize("name", ["gpt", "vit", "conv", "unet", "decoder"])
 def test_following_references_changes_no_allocation(torch, tmp_path, name):
     def events(**options):
         record(torch, tmp_path / "step.pickle", name, **options)

@@ -7,6 +7,7 @@ use std::ops::RangeInclusive;
 use highwater_analysis::filter::BlockFilter;
 use highwater_app::figures::moment::micros_since_1970;
 use highwater_snapshots::line_text::shorten_line;
+use highwater_snapshots::references::readable;
 use highwater_snapshots::text::event_text;
 use highwater_snapshots::trace::{Owner, Subject};
 use highwater_snapshots::units::format_count;
@@ -109,7 +110,8 @@ impl<'a> EventsListing<'a> {
                     let room = page.width().map_or(usize::MAX, |width| width.saturating_sub(indent.len() + 2).max(40));
                     page.line(&format!("{indent}< {}", shorten_line(&frame, room)))?;
                 }
-                for (name, value) in attributes_of(self.trace, id) {
+                let attributes = attributes_of(self.trace, id).into_iter();
+                for (name, value) in attributes.flat_map(|(name, value)| readable(name, value)) {
                     page.line(&format!("{indent}{name}: {value}"))?;
                 }
             }

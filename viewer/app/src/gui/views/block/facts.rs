@@ -3,6 +3,7 @@
 use highwater_analysis::Lifetime;
 use highwater_analysis::Metric;
 use highwater_analysis::frames::user_line;
+use highwater_snapshots::references::readable;
 use highwater_snapshots::tables::SourceLine;
 use highwater_snapshots::trace::{Block, Owner};
 use highwater_snapshots::units::{format_bytes, format_count, format_nanos};
@@ -213,8 +214,8 @@ fn highest(
 /// Other recorded facts.
 fn attributes(trace: &Trace, id: BlockId, block: &Block) -> impl Iterator<Item = (String, String)> {
     let owner = if block.is_baseline() { Owner::Block(id) } else { Owner::Event(block.alloc) };
-    let text = |id| trace.tables.string(id).to_owned();
-    trace.attributes_of(owner).iter().map(move |attribute| (text(attribute.name), text(attribute.value)))
+    let text = |id| trace.tables.string(id);
+    trace.attributes_of(owner).iter().flat_map(move |attribute| readable(text(attribute.name), text(attribute.value)))
 }
 
 /// The origins of a block, each with the search condition for it.
