@@ -1,8 +1,11 @@
-//! Embeds the library of `highwater run` in the binary: Cargo has built it for this script, and it is copied from
+//! Embeds the app for browsers in the binary, and the library of `highwater run`: Cargo has built it for this script, and it is copied from
 //! Cargo's output folder to where the sources include it.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+
+/// The app for browsers as `cargo page` leaves it.
+const PAGE_FILES: [&str; 2] = ["app.wasm.gz", "app.js.gz"];
 
 /// The file name of the library as Cargo builds it.
 const NAME: &str = "libhighwater_inject_library.so";
@@ -21,6 +24,26 @@ fn main() {
     }
     let library = found.map(|path| std::fs::read(path).expect("a library that was just built can be read"));
     std::fs::write(out.join("library.so"), library.unwrap_or_default()).expect("Cargo's folder can be written to");
+    embed_page(&out);
+}
+
+/// Embeds the app for browsers, if it was built. Releases set `HIGHWATER_REQUIRE_PAGE`.
+fn embed_page(out: &Path) {
+    println!("cargo::rerun-if-env-changed=HIGHWATER_REQUIRE_PAGE");
+    // The target folder, perhaps below the triple of `--target`, the profile and `build`.
+    let folders: Vec<PathBuf> = out.ancestors().skip(4).take(2).map(|target| target.join("page")).collect();
+    let is_built = |folder: &&PathBuf| folder.join(PAGE_FILES[0]).is_file();
+    let found = folders.iter().find(is_built);
+    // A watched folder must exist, else Cargo runs this script every time.
+    let watched = found.unwrap_or(&folders[0]);
+    std::fs::create_dir_all(watched).expect("Cargo's folder can be written to");
+    println!("cargo::rerun-if-changed={}", watched.display());
+    let is_required = std::env::var_os("HIGHWATER_REQUIRE_PAGE").is_some();
+    assert!(found.is_some() || !is_required, "the app for browsers was not built: run `cargo page` first");
+    for name in PAGE_FILES {
+        let bytes = found.map(|folder| std::fs::read(folder.join(name)).expect("a file that was built can be read"));
+        std::fs::write(out.join(name), bytes.unwrap_or_default()).expect("Cargo's folder can be written to");
+    }
 }
 
 /// Finds the newest library of this name in a folder `deps` around Cargo's folder for this script.

@@ -5,7 +5,7 @@
 //! that counter. From time to time the collector reads it together with the system's clock, and interpolates linearly
 //! between such pairs. Otherwise an event stores the system's monotonic clock.
 
-#![expect(unsafe_code, reason = "reads the processor's counter")]
+#![cfg_attr(not(target_family = "wasm"), expect(unsafe_code, reason = "reads the processor's counter"))]
 
 use std::sync::OnceLock;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};

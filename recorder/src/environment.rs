@@ -14,7 +14,10 @@
 //! | `HIGHWATER_SWITCH=file` | records while that file exists |
 //! | `HIGHWATER_SIGNAL=USR1` | starts recording at this signal, and stops at the next |
 
-#![expect(unsafe_code, reason = "a program that ends shall leave a complete file, and Rust drops no statics")]
+#![cfg_attr(
+    not(target_family = "wasm"),
+    expect(unsafe_code, reason = "a program that ends shall leave a complete file, and Rust drops no statics")
+)]
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -177,11 +180,17 @@ fn begin(wish: Option<Requested>) -> Result<Option<Running>> {
     started.map(Running::Recording).map(Some)
 }
 
+#[cfg(not(target_family = "wasm"))]
 extern "C" fn at_exit() {
     // Unwinding must not cross into the C library.
     drop(std::panic::catch_unwind(finish));
 }
 
+/// Nothing to do: a browser ends no program, and has no environment variables.
+#[cfg(target_family = "wasm")]
+fn finish_at_exit() {}
+
+#[cfg(not(target_family = "wasm"))]
 fn finish_at_exit() {
     // SAFETY: `at_exit` is an `extern "C"` function without arguments that never unwinds and is never unloaded.
     unsafe { libc::atexit(at_exit) };

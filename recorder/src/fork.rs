@@ -1,11 +1,11 @@
 //! Stops recording in forked children, which have neither the collector thread nor a file.
 
-#![expect(unsafe_code, reason = "asks the C library to be told of forks")]
+#![cfg_attr(unix, expect(unsafe_code, reason = "asks the C library to be told of forks"))]
 
-use std::sync::Once;
-
+#[cfg(unix)]
 use crate::level::{self, Wanted};
 
+#[cfg(unix)]
 extern "C" fn in_child() {
     level::set(Wanted::default());
 }
@@ -14,7 +14,7 @@ extern "C" fn in_child() {
 /// affected: it starts anew.
 #[cfg(unix)]
 pub(crate) fn stop_in_children() {
-    static ONCE: Once = Once::new();
+    static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
         // SAFETY: `in_child` only stores to atomics, which a forked child may do, and is never unloaded.
         unsafe { libc::pthread_atfork(None, None, Some(in_child)) };

@@ -1,7 +1,7 @@
 //! Starts the recorder's threads with all signals blocked, since the program may expect its signals on other threads,
 //! and counts the arrivals of a signal.
 
-#![expect(unsafe_code, reason = "signal masks and handlers are calls of libc")]
+#![cfg_attr(not(target_family = "wasm"), expect(unsafe_code, reason = "signal masks and handlers are calls of libc"))]
 
 use std::io;
 use std::thread::JoinHandle;

@@ -3,6 +3,11 @@
 //! No globals and no clock; threads only through rayon, with the feature `parallel`. Modules are declared in layer
 //! order: each uses only modules declared above it.
 
+#[cfg(not(target_family = "wasm"))]
+pub mod yielding;
+#[cfg(target_family = "wasm")]
+#[path = "yielding_web.rs"]
+pub mod yielding;
 pub mod units;
 #[cfg(feature = "suggest")]
 pub mod suggest;

@@ -16,6 +16,7 @@ mod record;
 mod plan;
 mod render;
 mod run;
+mod serve;
 mod symbolize;
 mod whatif;
 mod given;
@@ -34,6 +35,7 @@ pub use render::{
     PictureAt, PictureAxis, PictureBy, PictureColours, PictureOrder, PictureSize, PictureTheme, RenderArguments,
 };
 pub use run::ProgramArguments;
+pub use serve::ServeArguments;
 pub use symbolize::SymbolizeArguments;
 pub use values::{At, Categories, ComparedAt, GroupKeys, Where};
 pub use whatif::{Scaled, WhatIfArguments};
@@ -111,6 +113,8 @@ pub enum Command {
     Symbolize(SymbolizeArguments),
     /// Draw a recording as a PNG or SVG picture, without a display
     Render(Box<RenderArguments>),
+    /// Show recordings in a browser, also in one on another computer
+    Serve(ServeArguments),
 }
 
 /// The arguments of every command that reads a recording.

@@ -28,6 +28,8 @@ pub mod render;
 pub mod check;
 pub mod plan;
 pub mod run;
+pub mod browser;
+pub mod serve;
 
 use std::ffi::OsString;
 use std::io::{IsTerminal as _, Write as _};
@@ -90,10 +92,14 @@ fn execute(arguments: Arguments) -> Result<Status, Failure> {
         Some(Command::Convert(arguments)) if arguments.wants_tables() => {
             on_stdout(|page| dataset::run(&arguments, page))
         }
+        Some(Command::Convert(arguments)) if arguments.wants_page() => {
+            on_stdout(|page| browser::convert(&arguments, page))
+        }
         Some(Command::Convert(arguments)) => on_stdout(|page| cli::convert::run(&arguments, page)),
         Some(Command::Join(arguments)) => on_stdout(|page| cli::join::run(&arguments, page)),
         Some(Command::Symbolize(arguments)) => on_stdout(|page| cli::symbolize::run(&arguments, page)),
         Some(Command::Render(arguments)) => on_stdout(|page| render::run(&arguments, page)),
+        Some(Command::Serve(arguments)) => on_stdout(|page| serve::run(&arguments, page)),
         Some(Command::Run(arguments)) => run::run(&arguments),
         Some(Command::Record(arguments)) => {
             let status = on_stdout(|page| record::run(&arguments, page))?;

@@ -19,6 +19,11 @@
 
 mod kind;
 mod varint;
+#[cfg(not(target_family = "wasm"))]
+mod compression;
+#[cfg(target_family = "wasm")]
+#[path = "compression_web.rs"]
+mod compression;
 mod section;
 mod tables_codec;
 mod index;

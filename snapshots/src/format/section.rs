@@ -1,5 +1,6 @@
 //! The frame around every part of a file: header, checksums and compression.
 
+use super::compression::{Compressor, Decompressor};
 use super::kind::{SectionKind, kind_text};
 use super::varint::Cursor;
 use crate::error::{Error, Result};
@@ -27,9 +28,6 @@ pub const COMPRESSION_NONE: u8 = 0;
 
 /// The payload is one zstd frame, and perhaps a skippable frame after it.
 pub const COMPRESSION_ZSTD: u8 = 1;
-
-/// The zstd level: past it, event columns hardly become smaller.
-const ZSTD_LEVEL: i32 = 3;
 
 /// Shorter payloads are stored as they are.
 const LEAST_TO_COMPRESS: usize = 128;
@@ -128,15 +126,14 @@ pub(super) struct Label {
 
 /// Makes sections of payloads. Keeps its buffers from one to the next.
 pub(super) struct Packer {
-    zstd: zstd::bulk::Compressor<'static>,
+    zstd: Compressor,
     compressed: Vec<u8>,
     out: Vec<u8>,
 }
 
 impl Packer {
     pub(super) fn new() -> Result<Self> {
-        let zstd = zstd::bulk::Compressor::new(ZSTD_LEVEL)
-            .map_err(|error| Error::Encode { what: format!("zstd cannot start: {error}") })?;
+        let zstd = Compressor::new().map_err(|why| Error::Encode { what: format!("zstd cannot start: {why}") })?;
         Ok(Self { zstd, compressed: Vec::new(), out: Vec::new() })
     }
 
@@ -168,11 +165,8 @@ impl Packer {
 
     /// Compresses `raw`, and pads what came out too small to be allowed; whether that is worth storing.
     fn compress(&mut self, raw: &[u8]) -> Result<bool> {
-        self.compressed.clear();
-        self.compressed.reserve(zstd::zstd_safe::compress_bound(raw.len()));
-        self.zstd
-            .compress_to_buffer(raw, &mut self.compressed)
-            .map_err(|error| Error::Encode { what: format!("zstd cannot compress a section: {error}") })?;
+        let compressed = self.zstd.compress(raw, &mut self.compressed);
+        compressed.map_err(|why| Error::Encode { what: format!("zstd cannot compress a section: {why}") })?;
         let least = raw.len().div_ceil(MOST_EXPANSION);
         if let Some(missing) = least.checked_sub(self.compressed.len()).filter(|missing| *missing > 0) {
             let zeros = missing.saturating_sub(8);
@@ -188,7 +182,7 @@ impl Packer {
 #[derive(Default)]
 pub(super) struct Unpacker {
     /// Made when the first compressed section comes.
-    zstd: Option<zstd::bulk::Decompressor<'static>>,
+    zstd: Option<Decompressor>,
     raw: Vec<u8>,
 }
 
@@ -214,13 +208,11 @@ impl Unpacker {
         if raw > MOST_RAW_BYTES || raw > stored.saturating_mul(MOST_EXPANSION) {
             return Err(format!("its {stored} bytes claim to expand to {raw}, which no section may"));
         }
-        self.raw.clear();
-        self.raw.reserve_exact(raw);
-        let zstd = self.zstd.get_or_insert_with(zstd::bulk::Decompressor::default);
-        match zstd.decompress_to_buffer(section.stored, &mut self.raw) {
+        let zstd = self.zstd.get_or_insert_with(Decompressor::new);
+        match zstd.decompress(section.stored, raw, &mut self.raw).map(|()| self.raw.len()) {
             Ok(got) if got == raw => Ok(&self.raw),
             Ok(got) => Err(format!("it decompresses to {got} bytes but declares {raw}")),
-            Err(error) => Err(format!("it cannot be decompressed: {error}")),
+            Err(why) => Err(format!("it cannot be decompressed: {why}")),
         }
     }
 }

@@ -2,7 +2,11 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use web_time::Instant;
+
+use crate::background;
 
 /// A training step that the first screen offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +63,7 @@ impl Running {
             let _ = sender.send(recorded.unwrap_or_else(|_| broken()).map(|()| to));
             wake();
         };
-        if let Err(why) = std::thread::Builder::new().name("highwater-record".to_owned()).spawn(work) {
+        if let Err(why) = background::start("highwater-record", work) {
             let _ = failed.send(Err(format!("cannot record: {why}")));
         }
         Self { example, file, begun: Instant::now(), outcome }

@@ -1,6 +1,11 @@
 //! The desktop app as a library that reads no arguments, and the answers, figures and sentences that it shares with the
 //! command line. Each module uses only the modules declared above it.
 
+#[cfg(not(target_family = "wasm"))]
+pub mod background;
+#[cfg(target_family = "wasm")]
+#[path = "background_web.rs"]
+pub mod background;
 pub mod answers;
 pub mod session;
 pub mod files;

@@ -32,7 +32,8 @@ pub struct ConvertArguments {
     ///
     /// .snap is Highwater's own format; .pickle (or .pkl) and .json open in PyTorch's viewer, and keep the whole recording for
     /// this program; each may end in .gz. .folded has the stacks and bytes at the peak of requested bytes, for flame graph
-    /// programs. .parquet has one table of the recording, for query engines. An existing file is replaced once the new one
+    /// programs. .html is a page with the app and the recording in it, or two recordings to compare; it opens in a browser
+    /// without a server or network. .parquet has one table of the recording, for query engines. An existing file is replaced once the new one
     /// is complete.
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
@@ -57,9 +58,17 @@ impl ConvertArguments {
         (!files.is_empty()).then_some((files, out))
     }
 
+    /// Whether a page for browsers is written.
+    pub fn wants_page(&self) -> bool {
+        self.to.is_none() && self.has_ending("html")
+    }
+
+    fn has_ending(&self, wanted: &str) -> bool {
+        self.paths.last().and_then(|path| path.extension()).is_some_and(|ending| ending.eq_ignore_ascii_case(wanted))
+    }
+
     /// Whether tables are written, for query engines.
     pub fn wants_tables(&self) -> bool {
-        let is_parquet = |path: &PathBuf| path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("parquet"));
-        self.to.is_some() || self.paths.last().is_some_and(is_parquet)
+        self.to.is_some() || self.has_ending("parquet")
     }
 }

@@ -9,6 +9,7 @@ mod devices;
 mod partial;
 mod binary;
 mod convert;
+mod serve;
 #[cfg(feature = "run")]
 mod run;
 mod join;

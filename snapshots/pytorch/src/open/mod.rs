@@ -102,6 +102,19 @@ pub fn open_stream(mut input: impl Read, watch: &mut dyn FnMut(Progress) -> Cont
     open_input(&mut input, u64::MAX, watch)
 }
 
+/// Opens the recording read from `input`, whose length is `bytes`, reporting to `watch` as [`open_bytes`] does.
+///
+/// # Errors
+///
+/// Returns an error if reading `input` fails, or in the cases of [`open_bytes`].
+pub fn open_sized(
+    mut input: impl Read,
+    bytes: u64,
+    watch: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<Opened> {
+    open_input(&mut input, bytes, watch)
+}
+
 /// An input whose first bytes were already inspected.
 type Input<'i> = Chain<Cursor<Vec<u8>>, BufReader<&'i mut dyn Read>>;
 

@@ -1,13 +1,18 @@
-//! Watches a `.snap` file that is still being written, and loads it again when it grows.
+//! Follows a `.snap` file that is still being written: watches its path, or is given its bytes as they arrive.
+
+mod feed;
 
 use std::fs::{File, Metadata};
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use highwater_snapshots::format::Follower;
+use web_time::Instant;
 
+use self::feed::Feed;
+use crate::background;
 use crate::session::Recording;
 
 /// Time between two looks at the file's length.
@@ -42,8 +47,16 @@ pub struct Following {
     path: PathBuf,
     news: Receiver<Followed>,
     has_ended: bool,
-    /// The thread ends when this is gone.
-    _stop: Sender<()>,
+    input: Input,
+}
+
+/// Where the bytes of the file come from.
+#[derive(Debug)]
+enum Input {
+    /// From a thread that watches the file, and ends when this is dropped.
+    Watched { _stop: Sender<()> },
+    /// From [`Following::feed`].
+    Fed(Feed),
 }
 
 impl Following {
@@ -65,10 +78,25 @@ impl Following {
                 wake();
             }
         };
-        if let Err(why) = std::thread::Builder::new().name("highwater-follow".to_owned()).spawn(work) {
+        if let Err(why) = background::start("highwater-follow", work) {
             let _ = failed.send(Followed::Lost(format!("cannot follow the file: {why}")));
         }
-        Self { path, news, has_ended: false, _stop: stop }
+        Self { path, news, has_ended: false, input: Input::Watched { _stop: stop } }
+    }
+
+    /// Follows the file called `path`, whose bytes are passed to [`Self::feed`]. `wake` is called when there is something
+    /// new.
+    pub fn fed(path: PathBuf, wake: impl Fn() + Send + Sync + 'static) -> Self {
+        let (outbox, news) = channel();
+        let feed = Feed::new(path.clone(), outbox, wake);
+        Self { path, news, has_ended: false, input: Input::Fed(feed) }
+    }
+
+    /// Takes the next bytes of a file that is not watched.
+    pub fn feed(&mut self, bytes: Vec<u8>) {
+        if let Input::Fed(feed) = &mut self.input {
+            feed.take(bytes);
+        }
     }
 
     /// The file.
@@ -197,8 +225,7 @@ impl Watcher<'_> {
     }
 
     fn recording(&self, follower: &Follower) -> Recording {
-        let name = self.path.file_name().unwrap_or(self.path.as_os_str()).to_string_lossy().into_owned();
-        Recording::new(name, Some(self.path.to_owned()), follower.trace())
+        recording(self.path, follower)
     }
 
     fn tell(&self, news: Followed) -> Result<(), Stop> {
@@ -222,6 +249,12 @@ impl Watcher<'_> {
     fn lost(&self, why: &str) -> Stop {
         Stop::Lost(format!("stopped following {}: {why}", self.path.display()))
     }
+}
+
+/// The recording at `path` so far.
+fn recording(path: &Path, follower: &Follower) -> Recording {
+    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+    Recording::new(name, Some(path.to_owned()), follower.trace())
 }
 
 /// Whether both describe the same file, as reported by the system.
@@ -290,6 +323,33 @@ mod tests {
 
     fn peak(recording: &Recording) -> u64 {
         recording.devices[0].summary.peaks[0].bytes
+    }
+
+    #[test]
+    fn bytes_that_arrive_in_pieces_are_followed_to_the_end() {
+        let (wake, woken) = channel();
+        let mut following = Following::fed("served.snap".into(), move || wake.send(()).unwrap());
+        let bytes = write_trace(Vec::new(), &trace_from_text("alloc a 10\nalloc b 20").unwrap()).unwrap();
+        let (start, end) = bytes.split_at(bytes.len() / 2);
+        following.feed(start.to_vec());
+        following.feed(end.to_vec());
+        let recording = loop {
+            woken.recv_timeout(Duration::from_secs(60)).expect("something happens");
+            match following.poll() {
+                Some(Followed::Finished(recording)) => break recording,
+                Some(Followed::Lost(why)) => panic!("{why}"),
+                _ => {}
+            }
+        };
+        assert_eq!((recording.name.as_str(), recording.trace.events.len()), ("served.snap", 2));
+        let mut following = Following::fed("letter.txt".into(), || {});
+        following.feed(b"Dear all, this is long enough to be looked at".to_vec());
+        let why = loop {
+            if let Some(Followed::Lost(why)) = following.poll() {
+                break why;
+            }
+        };
+        assert!(why.contains("letter.txt"), "{why}");
     }
 
     #[test]

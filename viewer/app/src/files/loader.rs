@@ -1,23 +1,57 @@
 //! Reads a recording, or a folder of them, on a background thread; reports progress and a preview, and can be
 //! cancelled.
 
+use std::io::Read;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use highwater_analysis::guess::{Rules, guess};
-use highwater_pytorch::open::{FileKind, Opened, open_file, open_stream};
+use highwater_pytorch::open::{FileKind, Opened, open_file, open_sized, open_stream};
 use highwater_snapshots::Error;
 use highwater_snapshots::Trace;
 use highwater_snapshots::format::Progress;
+use highwater_snapshots::yielding::yield_if_due;
+use web_time::Instant;
 
+use crate::background;
 use crate::files::fleet::{Fleet, Inputs};
 use crate::files::is_stdin;
 use crate::files::preview::Preview;
 use crate::session::Recording;
+
+/// Where a recording is read from.
+pub enum Source {
+    /// A file, a folder of ranks, or standard input for `-`.
+    Path(PathBuf),
+    /// A file that the program was given without a path, as browsers do.
+    Content {
+        /// Its name.
+        name: PathBuf,
+        /// Its length in bytes.
+        length: u64,
+        /// Its bytes.
+        content: Box<dyn Read + Send>,
+    },
+}
+
+impl std::fmt::Debug for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Source").field(&self.path()).finish()
+    }
+}
+
+impl Source {
+    /// Its path, or its name.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Path(path) | Self::Content { name: path, .. } => path,
+        }
+    }
+}
 
 /// A recording on its way in. Dropping it calls the reading off.
 #[derive(Debug)]
@@ -84,19 +118,19 @@ pub enum LoadOutcome {
 }
 
 impl Loading {
-    /// Starts to read `path`, or standard input for `-`. `wake` is called, on the reading thread, when something is new.
-    pub fn start(path: PathBuf, wake: impl Fn() + Send + Sync + 'static) -> Self {
-        let state = Arc::new(State::new());
+    /// Starts to read `source`. `wake` is called, on the reading thread, when something is new.
+    pub fn start(source: Source, wake: impl Fn() + Send + Sync + 'static) -> Self {
+        let (state, path) = (Arc::new(State::new()), source.path().to_owned());
         let (sender, outcome) = channel();
-        let (shared, from, failed) = (Arc::clone(&state), path.clone(), sender.clone());
+        let (shared, failed) = (Arc::clone(&state), sender.clone());
         let work = move || {
-            let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| load(&from, &shared, &wake)));
+            let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| load(source, &shared, &wake)));
             let broken = "the reader failed on this file; please report it, with the file if you can";
             // The window may be closed by now, so a failure to send is ignored.
             let _ = sender.send(read.unwrap_or_else(|_| Err(broken.to_owned())));
             wake();
         };
-        if let Err(why) = std::thread::Builder::new().name("highwater-load".to_owned()).spawn(work) {
+        if let Err(why) = background::start("highwater-load", work) {
             let _ = failed.send(Err(format!("cannot start a thread to read it: {why}")));
         }
         Self { path, state, outcome }
@@ -172,14 +206,19 @@ fn sentence(error: &Error) -> String {
 /// Receives the progress of reading, and can stop it.
 type Listener<'l> = &'l mut dyn FnMut(Progress) -> ControlFlow<()>;
 
-/// Reads and indexes `path`; the error is a sentence for the user.
-fn load(path: &Path, state: &State, wake: &(dyn Fn() + Sync)) -> Result<Loaded, String> {
-    if path.is_dir() {
-        return load_folder(path, state, wake).map(|fleet| Loaded::Folder(Box::new(fleet)));
-    }
-    let recording = load_with(path, state, wake, |listener| {
-        if is_stdin(path) { open_stream(std::io::stdin().lock(), listener) } else { open_file(path, listener) }
-    });
+/// Reads and indexes `source`; the error is a sentence for the user.
+fn load(source: Source, state: &State, wake: &(dyn Fn() + Sync)) -> Result<Loaded, String> {
+    let recording = match source {
+        Source::Path(path) if path.is_dir() => {
+            return load_folder(&path, state, wake).map(|fleet| Loaded::Folder(Box::new(fleet)));
+        }
+        Source::Path(path) => load_with(&path, state, wake, |listener| {
+            if is_stdin(&path) { open_stream(std::io::stdin().lock(), listener) } else { open_file(&path, listener) }
+        }),
+        Source::Content { name, length, content } => {
+            load_with(&name, state, wake, |listener| open_sized(content, length, listener))
+        }
+    };
     recording.map(|recording| Loaded::Recording(Box::new(recording)))
 }
 
@@ -238,6 +277,7 @@ fn load_with(
             woken = Instant::now();
             wake();
         }
+        yield_if_due();
         if state.is_cancelled.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     let Opened { mut trace, format } = opened.map_err(|why| sentence(&why))?;
@@ -261,8 +301,12 @@ mod tests {
     use highwater_snapshots::text::trace_from_text;
 
     fn wait(path: PathBuf) -> LoadOutcome {
+        wait_for(Source::Path(path))
+    }
+
+    fn wait_for(source: Source) -> LoadOutcome {
         let (sender, woken) = channel();
-        let loading = Loading::start(path, move || sender.send(()).unwrap_or_default());
+        let loading = Loading::start(source, move || sender.send(()).unwrap_or_default());
         loop {
             match loading.poll() {
                 LoadOutcome::Pending => woken.recv().unwrap(),
@@ -292,6 +336,16 @@ mod tests {
         }
         let LoadOutcome::Folder(fleet) = wait(folder.path().to_owned()) else { panic!("not read") };
         assert_eq!(fleet.ranks.iter().map(|rank| rank.rank).collect::<Vec<_>>(), [0, 1]);
+    }
+
+    #[test]
+    fn content_without_a_path_comes_in_under_its_name() {
+        let bytes = write_trace(Vec::new(), &trace_from_text("alloc a 10").unwrap()).unwrap();
+        let (name, length) = (PathBuf::from("dropped.snap"), bytes.len() as u64);
+        let source = Source::Content { name: name.clone(), length, content: Box::new(std::io::Cursor::new(bytes)) };
+        let LoadOutcome::Ready(recording) = wait_for(source) else { panic!("not read") };
+        assert_eq!((recording.name.as_str(), recording.path.as_ref()), ("dropped.snap", Some(&name)));
+        assert_eq!(recording.devices[0].summary.peaks[0].bytes, 10);
     }
 
     #[test]
@@ -335,7 +389,7 @@ mod tests {
     fn a_reading_that_is_called_off_gives_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let (sender, woken) = channel();
-        let loading = Loading::start(folder.path().join("gone.snap"), move || {
+        let loading = Loading::start(Source::Path(folder.path().join("gone.snap")), move || {
             sender.send(()).unwrap_or_default();
         });
         loading.cancel();

@@ -5,11 +5,23 @@ use std::path::Path;
 
 pub mod failure;
 pub mod destination;
+#[cfg(not(target_family = "wasm"))]
+pub mod output;
+#[cfg(target_family = "wasm")]
+#[path = "output_web.rs"]
+pub mod output;
 pub mod preview;
 pub mod fleet;
 pub mod loader;
 pub mod follow;
+#[cfg(not(target_family = "wasm"))]
 pub mod discard;
+#[cfg(target_family = "wasm")]
+#[path = "discard_web.rs"]
+pub mod discard;
+
+/// Whether files and folders can be opened by path. In a browser they come one by one, from dialogs, drops and servers.
+pub const HAS_PATHS: bool = !cfg!(target_family = "wasm");
 
 /// Whether `file` is `-`, which stands for standard input.
 pub fn is_stdin(file: &Path) -> bool {

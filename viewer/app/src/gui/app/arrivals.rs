@@ -2,23 +2,57 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
 
 use eframe::egui;
 
 use super::App;
 use crate::example::Running;
-use crate::files::follow::Followed;
-use crate::files::loader::LoadOutcome;
+use crate::files::HAS_PATHS;
+use crate::files::follow::{Followed, Following};
+use crate::files::loader::{LoadOutcome, Source};
+use crate::gui::dropped::dropped_paths;
 use crate::gui::open_file::OpenFile;
 use crate::gui::views::whatif::Predicted;
 use crate::gui::window::dialog::{Ask, Asking, Chosen, Dialogs};
 use crate::gui::window::path_field::PathField;
 use crate::gui::window::saving::{Saving, Task};
 
+/// What reaches the app from outside, as from a page or its server.
+#[derive(Debug)]
+pub enum Arrival {
+    /// A file to open.
+    File(Source),
+    /// The next bytes of a recording of this name, which is still being written.
+    Grown(PathBuf, Vec<u8>),
+    /// This file could not be obtained, for this reason.
+    Failed(PathBuf, String),
+}
+
+/// Where [`Arrival`]s wait for the next frame.
+#[derive(Debug)]
+pub(super) struct Inbox(pub(super) Sender<Arrival>, Receiver<Arrival>);
+
+impl Default for Inbox {
+    fn default() -> Self {
+        let (sender, receiver) = channel();
+        Self(sender, receiver)
+    }
+}
+
 impl App {
     /// Handles everything that arrived since the last frame.
     pub(super) fn take_news(&mut self, ctx: &egui::Context) {
+        let arrived: Vec<Arrival> = self.inbox.1.try_iter().collect();
+        for arrival in arrived {
+            match arrival {
+                Arrival::File(source) => self.load(ctx, source),
+                Arrival::Grown(name, bytes) => self.feed(ctx, name, bytes),
+                Arrival::Failed(name, why) => self.failures.push((name, why)),
+            }
+        }
         self.take_recordings(ctx);
+        self.take_arriving(ctx);
         self.take_followed();
         self.take_predicted(ctx);
         if let Some(recorded) = self.example.as_ref().and_then(Running::poll) {
@@ -29,9 +63,7 @@ impl App {
             }
         }
         self.take_answers(ctx);
-        let dropped: Vec<PathBuf> =
-            ctx.input(|input| input.raw.dropped_files.iter().map(|file| file.path().to_owned()).collect());
-        for path in dropped {
+        for path in dropped_paths(ctx) {
             self.open(ctx, &path);
         }
         let pictures: Vec<Task> = self.pictures.1.try_iter().collect();
@@ -69,7 +101,7 @@ impl App {
         });
         for recording in ready {
             self.failures.retain(|(path, _)| Some(path) != recording.path.as_ref());
-            if let Some(path) = &recording.path {
+            if let Some(path) = recording.path.as_ref().filter(|_| HAS_PATHS) {
                 self.settings.remember(path);
             }
             self.show(ctx, recording);
@@ -85,6 +117,37 @@ impl App {
         for (path, why) in failed {
             self.failures.retain(|(known, _)| *known != path);
             self.failures.push((path, why));
+        }
+    }
+
+    /// Passes the next bytes of the recording `name` to whoever follows it.
+    fn feed(&mut self, ctx: &egui::Context, name: PathBuf, bytes: Vec<u8>) {
+        let followings = self.files.iter_mut().filter_map(|file| file.following.as_mut()).chain(&mut self.arriving);
+        match followings.into_iter().find(|following| following.path() == name) {
+            Some(following) => following.feed(bytes),
+            None => {
+                let wake = ctx.clone();
+                let mut following = Following::fed(name, move || wake.request_repaint());
+                following.feed(bytes);
+                self.arriving.push(following);
+            }
+        }
+    }
+
+    /// Shows recordings whose first events have arrived.
+    fn take_arriving(&mut self, ctx: &egui::Context) {
+        for mut following in std::mem::take(&mut self.arriving) {
+            match following.poll() {
+                None => self.arriving.push(following),
+                Some(Followed::Grown(recording)) => {
+                    self.show(ctx, *recording);
+                    if let Some(file) = self.files.get_mut(self.current) {
+                        file.following = Some(following);
+                    }
+                }
+                Some(Followed::Finished(recording)) => self.show(ctx, *recording),
+                Some(Followed::Lost(why)) => self.failures.push((following.path().to_owned(), why)),
+            }
         }
     }
 
@@ -157,12 +220,13 @@ impl App {
         match (ask, chosen) {
             (ask, Chosen::Unavailable) => self.path_field = Some(PathField::new(ask)),
             (Ask::File | Ask::Folder, Chosen::Path(path)) => self.open(ctx, &path),
+            (Ask::File | Ask::Folder, Chosen::Arriving) => {}
             (Ask::File | Ask::Folder, Chosen::Cancelled) => self.compares_next = false,
             (Ask::Save(task), Chosen::Path(path)) => {
                 let wake = ctx.clone();
                 self.savings.push(Saving::start(task, path, move || wake.request_repaint()));
             }
-            (Ask::Save(_), Chosen::Cancelled) => {}
+            (Ask::Save(_), Chosen::Cancelled | Chosen::Arriving) => {}
         }
     }
 }

@@ -5,6 +5,7 @@ mod comparing;
 mod folder;
 mod chrome;
 mod outputs;
+mod state;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,8 +18,9 @@ use highwater_snapshots::Trace;
 use crate::command::Command;
 use crate::example::{Examples, Running};
 use crate::files::discard::discard;
-use crate::files::is_stdin;
-use crate::files::loader::Loading;
+use crate::files::follow::Following;
+use crate::files::loader::{Loading, Source};
+use crate::files::{HAS_PATHS, is_stdin};
 use crate::gui::open_file::OpenFile;
 use crate::gui::views::colouring::ColourBy;
 use crate::gui::views::ranks::Ranks;
@@ -34,8 +36,12 @@ use crate::gui::window::saving::{Saving, Task};
 use crate::gui::window::settings::Settings;
 use crate::gui::window::welcome::Welcome;
 use crate::session::Recording;
+use arrivals::Inbox;
 use comparing::Comparing;
 use folder::Folder;
+
+pub use arrivals::Arrival;
+pub use state::{AppState, FrontState};
 
 /// Zoom factor of one command, and its limits.
 const SCALE_STEP: f32 = 0.1;
@@ -58,7 +64,10 @@ impl Default for Pictures {
 pub struct App {
     files: Vec<OpenFile>,
     current: usize,
+    inbox: Inbox,
     loading: Vec<Loading>,
+    /// Recordings that are being written, and of which no event has arrived.
+    arriving: Vec<Following>,
     failures: Vec<(PathBuf, String)>,
     settings: Settings,
     palette: Option<Palette>,
@@ -138,12 +147,20 @@ impl App {
         if let Some(row) = self.row_of(path) {
             self.bring_to_front(row);
         }
-        if self.loading.iter().all(|loading| loading.path() != path) {
+        self.load(ctx, Source::Path(path.to_owned()));
+    }
+
+    /// Starts to read `source`, unless it is being read already.
+    fn load(&mut self, ctx: &egui::Context, source: Source) {
+        if self.loading.iter().all(|loading| loading.path() != source.path()) {
             let wake = ctx.clone();
-            self.loading.push(Loading::start(path.to_owned(), move || {
-                wake.request_repaint();
-            }));
+            self.loading.push(Loading::start(source, move || wake.request_repaint()));
         }
+    }
+
+    /// Where files can be sent that have no path.
+    pub fn inbox(&self) -> Sender<Arrival> {
+        self.inbox.0.clone()
     }
 
     /// Shows a recording that is in memory.
@@ -206,6 +223,7 @@ impl App {
     /// Whether `command` can be carried out now.
     pub fn can(&self, command: Command) -> bool {
         match command {
+            Command::OpenFolder | Command::Reload | Command::Quit if !HAS_PATHS => false,
             command if let Some(can) = self.can_in_folder(command) => can,
             Command::NextFile | Command::PreviousFile => self.files.len() > 1,
             command if let Some(can) = self.comparison().and_then(|view| view.can(command)) => can,
@@ -215,6 +233,13 @@ impl App {
 
     /// Why `command` cannot be carried out now, as a sentence; `None` if there is no more to say.
     fn absence(&self, command: Command) -> Option<String> {
+        if !HAS_PATHS {
+            match command {
+                Command::OpenFolder => return Some("A browser opens no folders: drop its recordings here.".to_owned()),
+                Command::Reload => return Some("Reload the page, or drop the file again.".to_owned()),
+                _ => {}
+            }
+        }
         if self.folder().is_some() && command.needs_recording() {
             return Some("Open a rank first: double-click its row, or press Enter.".to_owned());
         }
@@ -356,6 +381,11 @@ fn is_being_written(recording: &Recording) -> bool {
 impl eframe::App for App {
     fn ui(&mut self, ui: &mut Ui, _frame: &mut eframe::Frame) {
         self.app_ui(ui);
+    }
+
+    #[cfg(target_arch = "wasm32")]
+    fn as_any_mut(&mut self) -> Option<&mut dyn std::any::Any> {
+        Some(self)
     }
 
     fn save(&mut self, storage: &mut dyn eframe::Storage) {

@@ -5,6 +5,8 @@ use std::path::Path;
 use eframe::egui;
 
 use super::App;
+use crate::files::destination::io_error;
+use crate::files::output::write_whole;
 use crate::gui::open_file::OpenFile;
 use crate::gui::surface::{Paper, Sheet, SheetView, png, save_view};
 use crate::gui::views::timeline::TimelineLook;
@@ -78,9 +80,8 @@ impl App {
         let (outbox, wake) = (self.pictures.0.clone(), ctx.clone());
         ctx.request_screenshot(move |picture| {
             let write = move |path: &Path| {
-                let file = std::fs::File::create(path).map_err(|why| why.to_string());
-                let written = file.and_then(|file| png::write(file, &picture).map_err(|why| why.to_string()));
-                written.map_err(|why| format!("cannot write {}: {why}", path.display()))
+                let written = write_whole(path, |out| png::write(out, &picture).map_err(io_error));
+                written.map(|_| ()).map_err(|why| why.to_string())
             };
             // The window may be closed by now.
             let _ = outbox.send(Task::window(&name, write));

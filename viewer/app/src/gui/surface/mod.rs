@@ -23,6 +23,7 @@ pub use save::{Format, save_view};
 pub use sheet::Sheet;
 pub use views::SheetView;
 
+use crate::background;
 use crate::gui::widgets::theme;
 use texture::Textures;
 
@@ -78,7 +79,7 @@ impl Surface {
                 if pauses == MOST_PAUSES {
                     return false;
                 }
-                std::thread::sleep(PAUSE);
+                background::pause(PAUSE);
             }
         }
     }

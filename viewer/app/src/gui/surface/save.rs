@@ -7,8 +7,9 @@ use std::path::Path;
 use eframe::egui::Ui;
 
 use super::{Paper, Surface, png};
-use crate::files::destination::{io_error, write_whole};
+use crate::files::destination::io_error;
 use crate::files::failure::Failure;
+use crate::files::output::write_whole;
 
 /// The file format of a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

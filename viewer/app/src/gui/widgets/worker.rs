@@ -1,17 +1,22 @@
-//! A named background thread that answers only the latest question, so that no question delays a frame.
+//! Answers questions in the background, and only the latest, so that no question delays a frame.
 
-use std::sync::Arc;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use eframe::egui;
+use highwater_snapshots::yielding::yield_if_due;
+
+use crate::background::{Lane, Urgency};
 
 /// Answers questions, and may cache data for the next one; `None` means that the question was cancelled.
 type Work<Q, A> = Box<dyn FnMut(Q, &Cancel) -> Option<A> + Send>;
 
-/// A thread and its state. It starts with the first question and ends when this is dropped.
+/// A background thread and its state. It starts with the first question and ends when this is dropped.
 pub struct Worker<Q, A> {
     name: &'static str,
+    urgency: Urgency,
     /// Creates the initial state of the work, for every thread that is started.
     begin: Box<dyn Fn() -> Work<Q, A> + Send>,
     link: Option<Link<Q, A>>,
@@ -26,8 +31,25 @@ pub struct Worker<Q, A> {
 }
 
 struct Link<Q, A> {
-    questions: Sender<(u64, Q)>,
-    answers: Receiver<(u64, Option<A>)>,
+    lane: Lane,
+    work: Arc<Mutex<Work<Q, A>>>,
+    outbox: Sender<(u64, Outcome<A>)>,
+    answers: Receiver<(u64, Outcome<A>)>,
+}
+
+impl<Q, A> Link<Q, A> {
+    fn new(name: &'static str, urgency: Urgency, work: Work<Q, A>) -> Self {
+        let (outbox, answers) = channel();
+        Self { lane: Lane::new(name, urgency), work: Arc::new(Mutex::new(work)), outbox, answers }
+    }
+}
+
+/// How the work ended.
+enum Outcome<A> {
+    /// With an answer, unless it was cancelled.
+    Done(Option<A>),
+    /// With a panic.
+    Broken,
 }
 
 /// The failure if the work panicked.
@@ -43,6 +65,8 @@ pub struct Cancel {
 impl Cancel {
     /// Whether a later question was asked, or the worker was dropped.
     pub fn is_cancelled(&self) -> bool {
+        // Work that looks whether it is cancelled can also be interrupted.
+        yield_if_due();
         self.latest.load(Ordering::Relaxed) != self.number
     }
 }
@@ -58,24 +82,48 @@ impl<Q: Send + 'static, A: Send + 'static> Worker<Q, A> {
     /// next thread starts with a copy of them as they are now.
     pub fn new(name: &'static str, work: impl FnMut(Q, &Cancel) -> Option<A> + Clone + Send + 'static) -> Self {
         let begin = Box::new(move || Box::new(work.clone()) as Work<Q, A>);
-        Self { name, begin, link: None, latest: Arc::default(), asked: 0, settled: 0, last: None, failure: None }
+        let urgency = Urgency::Other;
+        Self {
+            name,
+            urgency,
+            begin,
+            link: None,
+            latest: Arc::default(),
+            asked: 0,
+            settled: 0,
+            last: None,
+            failure: None,
+        }
+    }
+
+    /// The same, for work of this urgency.
+    pub fn with_urgency(mut self, urgency: Urgency) -> Self {
+        self.urgency = urgency;
+        self
     }
 
     /// Asks a question and cancels the previous one. `ctx` is woken when the answer is ready.
     pub fn ask(&mut self, ctx: &egui::Context, question: Q) {
         self.asked += 1;
         self.latest.store(self.asked, Ordering::Relaxed);
-        let mut question = (self.asked, question);
-        if let Some(link) = &self.link {
-            match link.questions.send(question) {
-                Ok(()) => return,
-                // The thread has panicked.
-                Err(unsent) => question = unsent.0,
+        let Self { name, urgency, begin, link, .. } = self;
+        let link = link.get_or_insert_with(|| Link::new(name, *urgency, begin()));
+        let (work, outbox, ctx) = (Arc::clone(&link.work), link.outbox.clone(), ctx.clone());
+        let (number, latest) = (self.asked, Arc::clone(&self.latest));
+        let job = move || {
+            // Of several waiting questions only the last counts.
+            if latest.load(Ordering::Relaxed) != number {
+                return;
             }
-        }
-        match self.start(ctx.clone(), question) {
-            Ok(link) => self.link = Some(link),
-            Err(why) => self.fail(format!("cannot start a thread: {why}")),
+            let cancel = Cancel { latest, number };
+            let mut work = work.lock().unwrap_or_else(PoisonError::into_inner);
+            let answer = catch_unwind(AssertUnwindSafe(|| work(question, &cancel)));
+            // The worker may be gone by now.
+            let _ = outbox.send((number, answer.map_or(Outcome::Broken, Outcome::Done)));
+            ctx.request_repaint();
+        };
+        if let Err(why) = link.lane.post(job) {
+            self.fail(format!("cannot start a thread: {why}"));
         }
     }
 
@@ -98,27 +146,6 @@ impl<Q: Send + 'static, A: Send + 'static> Worker<Q, A> {
         self.latest.store(self.asked, Ordering::Relaxed);
     }
 
-    fn start(&self, ctx: egui::Context, first: (u64, Q)) -> std::io::Result<Link<Q, A>> {
-        let (questions, inbox) = channel::<(u64, Q)>();
-        let (outbox, answers) = channel();
-        let (mut work, latest) = ((self.begin)(), Arc::clone(&self.latest));
-        let run = move || {
-            let mut next = Some(first);
-            while let Some(question) = next {
-                // Of several waiting questions only the last counts.
-                let (number, question) = inbox.try_iter().last().unwrap_or(question);
-                let cancel = Cancel { latest: Arc::clone(&latest), number };
-                if outbox.send((number, work(question, &cancel))).is_err() {
-                    return;
-                }
-                ctx.request_repaint();
-                next = inbox.recv().ok();
-            }
-        };
-        std::thread::Builder::new().name(self.name.to_owned()).spawn(run)?;
-        Ok(Link { questions, answers })
-    }
-
     fn fail(&mut self, why: String) {
         (self.failure, self.settled, self.link) = (Some(why), self.asked, None);
     }
@@ -137,16 +164,10 @@ impl<Q: Send + 'static, A: Send + 'static> Worker<Q, A> {
 
     fn newest(&mut self) -> Option<(u64, A)> {
         let mut newest = None;
-        loop {
-            match self.link.as_ref()?.answers.try_recv() {
-                Ok(next) => newest = self.settle(next).or(newest),
-                Err(TryRecvError::Empty) => return newest,
-                Err(TryRecvError::Disconnected) => {
-                    self.fail(BROKEN_OFF.to_owned());
-                    return newest;
-                }
-            }
+        while let Ok(next) = self.link.as_ref()?.answers.try_recv() {
+            newest = self.settle(next).or(newest);
         }
+        newest
     }
 
     /// Waits for the answer to the last question. For tests, and for pictures without a window.
@@ -162,7 +183,11 @@ impl<Q: Send + 'static, A: Send + 'static> Worker<Q, A> {
     }
 
     /// Records the outcome of a question. Returns the answer, if there is one, with the question's number.
-    fn settle(&mut self, (number, answer): (u64, Option<A>)) -> Option<(u64, A)> {
+    fn settle(&mut self, (number, outcome): (u64, Outcome<A>)) -> Option<(u64, A)> {
+        let Outcome::Done(answer) = outcome else {
+            self.fail(BROKEN_OFF.to_owned());
+            return None;
+        };
         if number <= self.settled {
             return None;
         }

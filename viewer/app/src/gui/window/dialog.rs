@@ -1,10 +1,17 @@
-//! Asks for a path with the system's file dialog, and detects whether there is one.
+//! Asks for a path with the system's file dialog, and detects whether there is one. `dialog_web.rs` replaces the dialogs
+//! in a browser.
 
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, TryRecvError, channel};
-use std::time::{Duration, Instant};
 
 use crate::gui::window::saving::Task;
+
+#[cfg(not(target_family = "wasm"))]
+mod shown;
+#[cfg(target_family = "wasm")]
+#[path = "dialog/shown_web.rs"]
+mod shown;
+
+pub use shown::Asking;
 
 /// The purpose of a path.
 #[derive(Debug)]
@@ -22,6 +29,8 @@ pub enum Ask {
 pub enum Chosen {
     /// The user chose this path.
     Path(PathBuf),
+    /// The user chose files, which arrive by themselves.
+    Arriving,
     /// The user cancelled.
     Cancelled,
     /// The system has no file dialog.
@@ -38,11 +47,6 @@ pub enum Dialogs {
     PathField,
 }
 
-/// File extensions of recordings.
-const ENDINGS: [&str; 6] = ["snap", "pickle", "pkl", "json", "html", "gz"];
-/// A dialog that closes faster than this after opening was never shown.
-const NEVER_SHOWN: Duration = Duration::from_millis(1500);
-
 impl Ask {
     /// The title of the dialog.
     pub fn title(&self) -> &'static str {
@@ -51,86 +55,5 @@ impl Ask {
             Self::Folder => "Open a folder of recordings",
             Self::Save(task) => task.title(),
         }
-    }
-
-    fn show(&self) -> Option<PathBuf> {
-        let dialog = rfd::FileDialog::new().set_title(self.title());
-        match self {
-            Self::File => dialog.add_filter("Recordings", &ENDINGS).add_filter("All files", &["*"]).pick_file(),
-            Self::Folder => dialog.pick_folder(),
-            Self::Save(task) => {
-                let add = |dialog: rfd::FileDialog, kind: &(&'static str, &[&str])| dialog.add_filter(kind.0, kind.1);
-                task.kinds().iter().fold(dialog.set_file_name(task.name()), add).save_file()
-            }
-        }
-    }
-}
-
-/// A dialog shown to the user.
-#[derive(Debug)]
-pub struct Asking {
-    answer: Receiver<(Ask, Chosen)>,
-    /// Whether the file is to be written.
-    pub is_saving: bool,
-}
-
-impl Asking {
-    /// Asks on a background thread, so that the window stays responsive. `wake` is called when there is an answer.
-    pub fn start(ask: Ask, wake: impl FnOnce() + Send + 'static) -> Self {
-        let (sender, answer) = channel();
-        let is_saving = matches!(ask, Ask::Save(_));
-        let work = move || {
-            let began = Instant::now();
-            let path = ask.show();
-            let chosen = chosen(path, began.elapsed(), has_fallback());
-            // The window may be closed by now.
-            let _ = sender.send((ask, chosen));
-            wake();
-        };
-        // Without a thread the channel is closed, and the question is dropped.
-        let _ = std::thread::Builder::new().name("highwater-dialog".to_owned()).spawn(work);
-        Self { answer, is_saving }
-    }
-
-    /// The answer, once there is one; `Err` if there will be none.
-    pub fn poll(&self) -> Option<Result<(Ask, Chosen), String>> {
-        match self.answer.try_recv() {
-            Ok(answer) => Some(Ok(answer)),
-            Err(TryRecvError::Empty) => None,
-            Err(TryRecvError::Disconnected) => Some(Err("the file dialog failed".to_owned())),
-        }
-    }
-}
-
-/// Whether dialogs can be shown without a desktop portal: on Linux by zenity, elsewhere always.
-fn has_fallback() -> bool {
-    if cfg!(any(windows, target_os = "macos")) {
-        return true;
-    }
-    let folders = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&folders).any(|folder| folder.join("zenity").is_file())
-}
-
-/// The outcome of a dialog that returned `path` after `took`. A missing dialog looks like one cancelled at once.
-fn chosen(path: Option<PathBuf>, took: Duration, has_fallback: bool) -> Chosen {
-    match path {
-        Some(path) => Chosen::Path(path),
-        None if !has_fallback && took < NEVER_SHOWN => Chosen::Unavailable,
-        None => Chosen::Cancelled,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_dialog_that_was_never_shown_differs_from_one_that_was_closed() {
-        let (at_once, later) = (Duration::from_millis(20), Duration::from_secs(4));
-        let path = || Some(PathBuf::from("a.snap"));
-        assert_eq!(chosen(path(), at_once, false), Chosen::Path("a.snap".into()));
-        assert_eq!(chosen(None, at_once, false), Chosen::Unavailable);
-        assert_eq!(chosen(None, later, false), Chosen::Cancelled, "a portal showed it");
-        assert_eq!(chosen(None, at_once, true), Chosen::Cancelled, "zenity showed it");
     }
 }

@@ -7,6 +7,8 @@ use std::time::SystemTime;
 
 use highwater_snapshots::units::format_bytes;
 
+use crate::background;
+
 /// Size and time of a file; `None` if it does not exist.
 type Known = Option<(u64, Option<SystemTime>)>;
 
@@ -55,7 +57,7 @@ impl Recents {
             wake();
         };
         // Without a thread only the names are shown.
-        let _ = std::thread::Builder::new().name("highwater-recent".to_owned()).spawn(ask);
+        let _ = background::start("highwater-recent", ask);
     }
 
     /// The state of `file`, at the time `now`.

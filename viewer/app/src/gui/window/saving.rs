@@ -4,7 +4,9 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
-use crate::files::destination::{io_error, write_whole};
+use crate::background;
+use crate::files::destination::io_error;
+use crate::files::output::write_whole;
 
 /// Writes the file at the chosen path; on failure, returns why.
 type WriteTo = Box<dyn FnOnce(&Path) -> Result<(), String> + Send>;
@@ -97,7 +99,7 @@ impl Saving {
             let _ = sender.send(task.write(&path));
             wake();
         };
-        if let Err(why) = std::thread::Builder::new().name("highwater-save".to_owned()).spawn(work) {
+        if let Err(why) = background::start("highwater-save", work) {
             let _ = failed.send(Err(format!("cannot write the file: {why}")));
         }
         Self { outcome }

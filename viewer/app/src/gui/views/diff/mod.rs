@@ -25,6 +25,7 @@ pub use alignment::Align;
 pub use choices::{DiffChoices, DiffLook};
 pub use choosers::{DiffAction, Files};
 
+use crate::background;
 use crate::gui::views::colouring::ColourBy;
 use crate::gui::views::timeline::{self, Stacking, Timeline};
 use crate::gui::widgets::choice::choice_ui;
@@ -200,8 +201,9 @@ impl DiffView {
             let answer = Arc::new(answer);
             self.below.take(&answer);
             let former = self.answer.replace(answer);
-            // Names of many groups are freed on another thread, so that the window does not freeze.
-            rayon::spawn(move || drop(former));
+            // Names of many groups are freed on another thread, so that the window does not freeze. Without one they
+            // are freed here.
+            let _ = background::start("highwater-drop", move || drop(former));
         }
     }
 

@@ -65,7 +65,7 @@ pub struct Hover {
 /// The timeline of one recording.
 #[derive(Debug, Default)]
 pub struct Timeline {
-    painter: Option<Painter>,
+    painter: Painter,
     /// The current recording.
     of: Weak<Recording>,
     detail: Option<Shown>,
@@ -132,7 +132,7 @@ impl Timeline {
 
     /// Whether the picture of the visible part is still being drawn.
     pub fn is_drawing(&self) -> bool {
-        self.painter.as_ref().is_some_and(Painter::is_busy)
+        self.painter.is_busy()
     }
 
     /// Ignores the pointer until it moves again, so that the result of a command is visible.
@@ -164,13 +164,13 @@ impl Timeline {
 
     /// Takes over finished pictures: at the beginning of a frame, so that all of it shows the same.
     pub fn receive(&mut self, ctx: &egui::Context) {
-        let ready = self.painter.as_mut().map(Painter::take).unwrap_or_default();
+        let ready = self.painter.take();
         self.keep(ctx, ready);
     }
 
     /// Waits until the visible part is drawn.
     pub fn wait(&mut self, ctx: &egui::Context) {
-        let ready = self.painter.as_mut().map(Painter::wait).unwrap_or_default();
+        let ready = self.painter.wait();
         self.keep(ctx, ready);
     }
 
@@ -384,15 +384,6 @@ impl Timeline {
         selection: &Selection,
         look: &TimelineLook,
     ) {
-        let wake = ctx.clone();
-        let painter = match &mut self.painter {
-            Some(painter) => painter,
-            none => match Painter::start(move || wake.request_repaint()) {
-                Ok(painter) => none.insert(painter),
-                // Without a thread there is no picture; axes, lines and tables still work.
-                Err(_) => return,
-            },
-        };
         let request = |view: &View, [width, height]: [usize; 2]| {
             let across = match selection.axis() {
                 Axis::Event => Across::Moments(view.x.clone()),
@@ -415,9 +406,9 @@ impl Timeline {
         let longest = ctx.input(|input| input.max_texture_side).clamp(1, LONGEST_SIDE);
         let pixels = |points: f32| ((points * scale).round() as usize).clamp(1, longest);
         let size = [pixels(frame.rect.width()), pixels(frame.rect.height())];
-        painter.ask(Part::Detail, request(&frame.view, size));
+        self.painter.ask(ctx, Part::Detail, &request(&frame.view, size));
         let whole = Request { outlined: None, ..request(&selection.whole(recording), WHOLE_SIZE) };
-        painter.ask(Part::Whole, whole);
+        self.painter.ask(ctx, Part::Whole, &whole);
     }
 
     /// Uploads finished pictures to the graphics card.

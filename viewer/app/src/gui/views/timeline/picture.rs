@@ -1,17 +1,18 @@
 //! Draws the bands as pixels on a background thread whenever the view changes.
 
 use std::ops::Range;
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use eframe::egui::{Color32, ColorImage};
+use eframe::egui::{self, Color32, ColorImage};
 use highwater_analysis::bands::{Bands, Column, Raster, Window, column_totals};
 use highwater_analysis::{Matches, Metric, Totals};
 use highwater_snapshots::BlockId;
 use rayon::prelude::*;
 
+use crate::background::Urgency;
 use crate::gui::views::colouring::{ColourBy, Colouring};
 use crate::gui::widgets::theme;
+use crate::gui::widgets::worker::{Cancel, Worker};
 use crate::session::Recording;
 
 /// The stacking order of bands.
@@ -128,92 +129,52 @@ pub(super) enum Part {
     Detail,
 }
 
-/// The thread that draws.
+/// Draws the pictures of one timeline.
 #[derive(Debug)]
 pub(super) struct Painter {
-    requests: Sender<(Part, Request)>,
-    pictures: Receiver<(Part, Picture)>,
-    asked: [Option<Request>; 2],
-    pending: [bool; 2],
+    /// By part. They share what does not depend on the window.
+    workers: [Worker<Request, Picture>; 2],
+}
+
+impl Default for Painter {
+    fn default() -> Self {
+        let studio = Arc::new(Mutex::new(Studio::default()));
+        let worker = |part| {
+            let studio = Arc::clone(&studio);
+            let draw = move |request, _: &Cancel| {
+                let mut studio = studio.lock().unwrap_or_else(PoisonError::into_inner);
+                Some(studio.draw(part, request))
+            };
+            Worker::new("highwater-paint", draw).with_urgency(Urgency::Picture)
+        };
+        Self { workers: [worker(Part::Whole), worker(Part::Detail)] }
+    }
 }
 
 impl Painter {
-    /// Starts the thread. `wake` is called on it when a picture is ready.
-    pub(super) fn start(wake: impl Fn() + Send + 'static) -> std::io::Result<Self> {
-        let (requests, inbox) = channel::<(Part, Request)>();
-        let (outbox, pictures) = channel();
-        let work = move || {
-            let mut studio = Studio::default();
-            while let Ok(first) = inbox.recv() {
-                // Only the last request for each part still counts.
-                let mut wanted = [None, None];
-                for (part, request) in std::iter::once(first).chain(inbox.try_iter()) {
-                    wanted[part as usize] = Some((part, request));
-                }
-                for (part, request) in wanted.into_iter().flatten() {
-                    if outbox.send((part, studio.draw(part, request))).is_err() {
-                        return;
-                    }
-                    wake();
-                }
-            }
-        };
-        std::thread::Builder::new().name("highwater-paint".to_owned()).spawn(work)?;
-        Ok(Self { requests, pictures, asked: [None, None], pending: [false, false] })
-    }
-
     /// Requests a picture, unless it was the last one requested.
-    pub(super) fn ask(&mut self, part: Part, request: Request) {
-        if self.asked[part as usize].as_ref() == Some(&request) {
-            return;
-        }
-        self.asked[part as usize] = Some(request.clone());
-        self.pending[part as usize] = self.requests.send((part, request)).is_ok();
+    pub(super) fn ask(&mut self, ctx: &egui::Context, part: Part, request: &Request) {
+        self.workers[part as usize].ask_once(ctx, request);
     }
 
     /// The pictures that have become ready.
     pub(super) fn take(&mut self) -> Vec<(Part, Picture)> {
-        let mut ready: Vec<(Part, Picture)> = Vec::new();
-        loop {
-            match self.pictures.try_recv() {
-                Ok(picture) => ready.push(picture),
-                Err(TryRecvError::Empty) => break,
-                Err(TryRecvError::Disconnected) => {
-                    // The thread has panicked: no more pictures come.
-                    self.pending = [false; 2];
-                    break;
-                }
-            }
-        }
-        self.note(&ready);
-        ready
+        self.each(Worker::take_newest)
     }
 
     /// Waits until everything asked for is ready. For tests and pictures without a window.
     pub(super) fn wait(&mut self) -> Vec<(Part, Picture)> {
-        let mut ready = self.take();
-        while self.is_busy() {
-            let Ok(next) = self.pictures.recv() else {
-                self.pending = [false; 2];
-                break;
-            };
-            self.note(std::slice::from_ref(&next));
-            ready.push(next);
-        }
-        ready
+        self.each(Worker::wait)
+    }
+
+    fn each(&mut self, take: impl Fn(&mut Worker<Request, Picture>) -> Option<Picture>) -> Vec<(Part, Picture)> {
+        let parts = [Part::Whole, Part::Detail].into_iter().zip(&mut self.workers);
+        parts.filter_map(|(part, worker)| take(worker).map(|picture| (part, picture))).collect()
     }
 
     /// Whether a requested picture is not ready.
     pub(super) fn is_busy(&self) -> bool {
-        self.pending.contains(&true)
-    }
-
-    fn note(&mut self, ready: &[(Part, Picture)]) {
-        for (part, picture) in ready {
-            if self.asked[*part as usize].as_ref() == Some(&picture.request) {
-                self.pending[*part as usize] = false;
-            }
-        }
+        self.workers.iter().any(Worker::is_busy)
     }
 }
 
@@ -224,7 +185,7 @@ struct Drawn {
     totals: Arc<Vec<Totals>>,
 }
 
-/// State of the thread between pictures.
+/// What is kept between pictures.
 #[derive(Default)]
 struct Studio {
     colouring: Option<(Request, Arc<Colouring>)>,
@@ -373,10 +334,10 @@ mod tests {
 
     #[test]
     fn pixels_wear_the_colours_of_their_blocks_and_the_last_request_wins() {
-        let mut painter = Painter::start(|| {}).unwrap();
+        let (mut painter, ctx) = (Painter::default(), egui::Context::default());
         let last = request(ColourBy::Category);
-        painter.ask(Part::Detail, request(ColourBy::Op));
-        painter.ask(Part::Detail, last.clone());
+        painter.ask(&ctx, Part::Detail, &request(ColourBy::Op));
+        painter.ask(&ctx, Part::Detail, &last);
         let (_, picture) = painter.wait().pop().unwrap();
         assert!(picture.request == last && !painter.is_busy());
         let image = picture.image.as_ref().unwrap();

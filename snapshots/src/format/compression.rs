@@ -1,0 +1,47 @@
+//! Compression of sections with the zstd library. `compression_web.rs` replaces it where C cannot be compiled.
+
+/// The zstd level: past it, event columns hardly become smaller.
+const LEVEL: i32 = 3;
+
+/// Compresses payloads. Keeps its state from one to the next.
+pub(super) struct Compressor(zstd::bulk::Compressor<'static>);
+
+impl Compressor {
+    /// # Errors
+    ///
+    /// Fails with the library's message if it cannot start.
+    pub(super) fn new() -> Result<Self, String> {
+        zstd::bulk::Compressor::new(LEVEL).map(Self).map_err(|error| error.to_string())
+    }
+
+    /// Replaces the content of `out` by a zstd frame with `raw` in it.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the library's message.
+    pub(super) fn compress(&mut self, raw: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
+        out.clear();
+        out.reserve(zstd::zstd_safe::compress_bound(raw.len()));
+        self.0.compress_to_buffer(raw, out).map(drop).map_err(|error| error.to_string())
+    }
+}
+
+/// Decompresses payloads.
+pub(super) struct Decompressor(zstd::bulk::Decompressor<'static>);
+
+impl Decompressor {
+    pub(super) fn new() -> Self {
+        Self(zstd::bulk::Decompressor::default())
+    }
+
+    /// Replaces the content of `out` by what the zstd frames in `stored` expand to, at most `most` bytes.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the library's message if `stored` is damaged or expands to more.
+    pub(super) fn decompress(&mut self, stored: &[u8], most: usize, out: &mut Vec<u8>) -> Result<(), String> {
+        out.clear();
+        out.reserve_exact(most);
+        self.0.decompress_to_buffer(stored, out).map(drop).map_err(|error| error.to_string())
+    }
+}

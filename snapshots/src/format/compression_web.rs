@@ -1,0 +1,49 @@
+//! Compression of sections with ruzstd, which is written in Rust: slower than the C library, and with one level.
+
+use ruzstd::decoding::FrameDecoder;
+use ruzstd::encoding::{CompressionLevel, compress};
+
+/// Compresses payloads.
+pub(super) struct Compressor;
+
+impl Compressor {
+    /// # Errors
+    ///
+    /// None; the other compressor can fail.
+    pub(super) fn new() -> Result<Self, String> {
+        Ok(Self)
+    }
+
+    /// Replaces the content of `out` by a zstd frame with `raw` in it.
+    ///
+    /// # Errors
+    ///
+    /// None; the other compressor can fail.
+    pub(super) fn compress(&mut self, raw: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
+        out.clear();
+        compress(raw, out, CompressionLevel::Fastest);
+        Ok(())
+    }
+}
+
+/// Decompresses payloads.
+pub(super) struct Decompressor(FrameDecoder);
+
+impl Decompressor {
+    pub(super) fn new() -> Self {
+        Self(FrameDecoder::new())
+    }
+
+    /// Replaces the content of `out` by what the zstd frames in `stored` expand to, at most `most` bytes.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the library's message if `stored` is damaged or expands to more.
+    pub(super) fn decompress(&mut self, stored: &[u8], most: usize, out: &mut Vec<u8>) -> Result<(), String> {
+        out.clear();
+        out.resize(most, 0);
+        let written = self.0.decode_all(stored, out).map_err(|error| error.to_string())?;
+        out.truncate(written);
+        Ok(())
+    }
+}

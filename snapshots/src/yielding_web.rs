@@ -1,0 +1,52 @@
+//! Lets long work give way to the page's frames: a browser runs all of a page on one thread. Work that runs
+//! [`in_slices`] is suspended after each slice by WebAssembly's promise integration (JSPI), and continued after the next
+//! frame. Without JSPI the work runs in one piece.
+
+#![allow(deprecated, reason = "wasm-bindgen marks its support of JSPI as experimental in this way")]
+
+use std::cell::Cell;
+
+use wasm_bindgen::prelude::wasm_bindgen;
+
+/// The length of a slice in milliseconds: a frame at 60 Hz has 16, of which the window needs half.
+const SLICE_MS: f64 = 7.0;
+
+#[wasm_bindgen]
+extern "C" {
+    /// Milliseconds since the page was opened.
+    #[wasm_bindgen(js_namespace = performance)]
+    fn now() -> f64;
+
+    /// Suspends the work until the page has had its turn.
+    #[wasm_bindgen(js_namespace = highwater, suspending)]
+    fn next_turn();
+}
+
+thread_local! {
+    /// When the current slice ends; `None` outside of work that may be suspended.
+    static SLICE_END: Cell<Option<f64>> = const { Cell::new(None) };
+}
+
+/// Runs `work` such that [`yield_if_due`] suspends it. It must be called from an exported function that may be
+/// suspended.
+pub fn in_slices(work: impl FnOnce()) {
+    let outer = SLICE_END.replace(Some(now() + SLICE_MS));
+    work();
+    SLICE_END.set(outer);
+}
+
+/// Whether the caller runs [`in_slices`].
+pub fn is_in_slices() -> bool {
+    SLICE_END.get().is_some()
+}
+
+/// Gives way if the current slice of work has taken its time. Loops over many events or blocks call it every few
+/// thousand of them.
+pub fn yield_if_due() {
+    if SLICE_END.get().is_some_and(|end| now() >= end) {
+        // Frames run meanwhile, and must not be suspended.
+        SLICE_END.set(None);
+        next_turn();
+        SLICE_END.set(Some(now() + SLICE_MS));
+    }
+}

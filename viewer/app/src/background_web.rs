@@ -1,0 +1,112 @@
+//! Work beside the window in a browser, which runs all of a page on one thread: jobs wait in a queue, and run in slices
+//! between frames. Pictures may interrupt other jobs; nothing else does.
+
+#![allow(deprecated, reason = "wasm-bindgen marks its support of JSPI as experimental in this way")]
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::io;
+use std::time::Duration;
+
+use highwater_snapshots::yielding::{in_slices, is_in_slices, yield_if_due};
+use wasm_bindgen::prelude::wasm_bindgen;
+
+/// A job and everything that it uses.
+type Job = Box<dyn FnOnce()>;
+
+/// What runs before other jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Urgency {
+    /// Pictures that the user waits for while moving the view.
+    Picture,
+    /// Everything else.
+    Other,
+}
+
+thread_local! {
+    /// Waiting jobs, by urgency.
+    static QUEUES: [RefCell<VecDeque<Job>>; 2] = const { [RefCell::new(VecDeque::new()), RefCell::new(VecDeque::new())] };
+    /// Whether [`run_jobs`] was called for, and has not returned.
+    static IS_RUNNING: Cell<bool> = const { Cell::new(false) };
+}
+
+#[wasm_bindgen]
+extern "C" {
+    /// Calls [`run_jobs`] after the current frame.
+    #[wasm_bindgen(js_namespace = highwater)]
+    fn call_run_jobs();
+}
+
+/// Runs the waiting jobs; only pictures, if it interrupts another job.
+#[wasm_bindgen(jspi)]
+pub fn run_jobs(is_interrupting: bool) {
+    while let Some(job) = next(is_interrupting) {
+        in_slices(|| {
+            job();
+            yield_if_due();
+        });
+    }
+    if !is_interrupting {
+        IS_RUNNING.set(false);
+    }
+}
+
+/// Whether a picture waits to be drawn.
+#[wasm_bindgen]
+pub fn has_waiting_picture() -> bool {
+    QUEUES.with(|queues| !queues[Urgency::Picture as usize].borrow().is_empty())
+}
+
+fn next(is_picture: bool) -> Option<Job> {
+    QUEUES.with(|[pictures, others]| {
+        let picture = pictures.borrow_mut().pop_front();
+        picture.or_else(|| if is_picture { None } else { others.borrow_mut().pop_front() })
+    })
+}
+
+fn enqueue(urgency: Urgency, job: Job) {
+    if is_in_slices() {
+        // A job that asks for another waits for it.
+        return job();
+    }
+    QUEUES.with(|queues| queues[urgency as usize].borrow_mut().push_back(job));
+    if !IS_RUNNING.replace(true) {
+        call_run_jobs();
+    }
+}
+
+/// Runs `work` when the page has time. Browsers do not show the name.
+///
+/// # Errors
+///
+/// None; threads can fail.
+pub fn start(_name: &str, work: impl FnOnce() + 'static) -> io::Result<()> {
+    enqueue(Urgency::Other, Box::new(work));
+    Ok(())
+}
+
+/// Does nothing: whoever calls this has done all work himself.
+pub fn pause(_time: Duration) {}
+
+/// Runs jobs one after another.
+#[derive(Debug)]
+pub struct Lane {
+    urgency: Urgency,
+}
+
+impl Lane {
+    /// A lane of this urgency. Browsers do not show the name.
+    pub fn new(_name: &'static str, urgency: Urgency) -> Self {
+        Self { urgency }
+    }
+
+    /// Adds a job.
+    ///
+    /// # Errors
+    ///
+    /// None; threads can fail.
+    pub fn post(&mut self, job: impl FnOnce() + 'static) -> io::Result<()> {
+        enqueue(self.urgency, Box::new(job));
+        Ok(())
+    }
+}

@@ -1,0 +1,57 @@
+//! Follows a recording whose bytes arrive one piece after another, as from a server.
+
+use std::path::PathBuf;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use highwater_snapshots::format::Follower;
+
+use super::{Followed, recording};
+use crate::background::{Lane, Urgency};
+
+/// Called when there is something new.
+type Wake = Arc<dyn Fn() + Send + Sync>;
+
+/// Takes the bytes, and tells of recordings.
+pub(super) struct Feed {
+    path: PathBuf,
+    lane: Lane,
+    follower: Arc<Mutex<Follower>>,
+    outbox: Sender<Followed>,
+    wake: Wake,
+}
+
+impl std::fmt::Debug for Feed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Feed").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl Feed {
+    pub(super) fn new(path: PathBuf, outbox: Sender<Followed>, wake: impl Fn() + Send + Sync + 'static) -> Self {
+        let lane = Lane::new("highwater-feed", Urgency::Other);
+        Self { path, lane, follower: Arc::default(), outbox, wake: Arc::new(wake) }
+    }
+
+    /// Reads the next bytes in the background.
+    pub(super) fn take(&mut self, bytes: Vec<u8>) {
+        let (path, follower) = (self.path.clone(), Arc::clone(&self.follower));
+        let (outbox, wake) = (self.outbox.clone(), Arc::clone(&self.wake));
+        let job = move || {
+            let mut follower = follower.lock().unwrap_or_else(PoisonError::into_inner);
+            let news = match follower.feed(&bytes) {
+                Err(why) => Followed::Lost(format!("stopped following {}: {why}", path.display())),
+                Ok(_) if follower.is_whole() => Followed::Finished(Box::new(recording(&path, &follower))),
+                Ok(0) => return,
+                Ok(_) => Followed::Grown(Box::new(recording(&path, &follower))),
+            };
+            // Nobody may follow any more.
+            let _ = outbox.send(news);
+            wake();
+        };
+        if let Err(why) = self.lane.post(job) {
+            let why = format!("cannot follow {}: {why}", self.path.display());
+            let _ = self.outbox.send(Followed::Lost(why));
+        }
+    }
+}

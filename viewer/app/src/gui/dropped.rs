@@ -1,0 +1,10 @@
+//! Files that are dropped on the window. `dropped_web.rs` replaces it in a browser.
+
+use std::path::PathBuf;
+
+use eframe::egui;
+
+/// The paths of the files dropped since the last frame.
+pub(super) fn dropped_paths(ctx: &egui::Context) -> Vec<PathBuf> {
+    ctx.input(|input| input.raw.dropped_files.iter().map(|file| file.path().to_owned()).collect())
+}

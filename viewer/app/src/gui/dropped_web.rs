@@ -1,0 +1,20 @@
+//! Files that are dropped on the page.
+
+use std::path::PathBuf;
+
+use eframe::egui;
+use wasm_bindgen::prelude::wasm_bindgen;
+
+#[wasm_bindgen]
+extern "C" {
+    /// Reads the file, and opens it.
+    #[wasm_bindgen(js_namespace = highwater)]
+    fn open_file(file: &web_sys::File);
+}
+
+/// No paths: the page reads the files dropped since the last frame, which then arrive.
+pub(super) fn dropped_paths(ctx: &egui::Context) -> Vec<PathBuf> {
+    let dropped = ctx.input(|input| input.raw.dropped_files.clone());
+    dropped.iter().filter_map(|file| file.web_file()).for_each(open_file);
+    Vec::new()
+}

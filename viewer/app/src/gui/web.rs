@@ -1,0 +1,115 @@
+//! The app in a browser: starts it in a page, and passes on what the page sends. `web/page.js` is the other side.
+
+use std::io::Read;
+use std::path::PathBuf;
+use std::sync::mpsc::Sender;
+
+use eframe::egui;
+use wasm_bindgen::JsValue;
+use wasm_bindgen::prelude::wasm_bindgen;
+use web_sys::HtmlCanvasElement;
+
+use crate::files::loader::Source;
+use crate::gui::app::{App, Arrival};
+
+#[wasm_bindgen]
+extern "C" {
+    /// Copies bytes of the content with this number, from `offset`, into `out`; returns how many.
+    #[wasm_bindgen(js_namespace = highwater)]
+    fn read_content(number: u32, offset: f64, out: &mut [u8]) -> usize;
+
+    /// Frees the content.
+    #[wasm_bindgen(js_namespace = highwater)]
+    fn drop_content(number: u32);
+}
+
+/// A file's content that the page keeps, so that it needs no memory of the app, which a browser never takes back.
+struct Content {
+    number: u32,
+    offset: u64,
+}
+
+impl Read for Content {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        let read = read_content(self.number, self.offset as f64, out);
+        self.offset += read as u64;
+        Ok(read)
+    }
+}
+
+impl Drop for Content {
+    fn drop(&mut self) {
+        drop_content(self.number);
+    }
+}
+
+/// The app in a page.
+#[wasm_bindgen]
+pub struct Page {
+    runner: eframe::WebRunner,
+    inbox: Sender<Arrival>,
+    ctx: egui::Context,
+}
+
+impl std::fmt::Debug for Page {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Page").finish_non_exhaustive()
+    }
+}
+
+/// Starts the app in `canvas`.
+///
+/// # Errors
+///
+/// Fails if the browser has no WebGL.
+#[wasm_bindgen]
+pub async fn start(canvas: HtmlCanvasElement) -> Result<Page, JsValue> {
+    let runner = eframe::WebRunner::new();
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let create = move |context: &eframe::CreationContext<'_>| {
+        let settings = context.storage.and_then(|storage| eframe::get_value(storage, eframe::APP_KEY));
+        let app = App::new(settings.unwrap_or_default());
+        // The receiver waits for it.
+        let _ = sender.send((app.inbox(), context.egui_ctx.clone()));
+        Ok(Box::new(app) as Box<dyn eframe::App>)
+    };
+    runner.start(canvas, eframe::WebOptions::default(), Box::new(create)).await?;
+    let (inbox, ctx) = receiver.try_recv().map_err(|_| JsValue::from_str("the app was not created"))?;
+    Ok(Page { runner, inbox, ctx })
+}
+
+#[wasm_bindgen]
+impl Page {
+    /// Opens the file `name`, whose content the page keeps under `number`, with a length in bytes.
+    pub fn open(&self, name: String, number: u32, length: f64) {
+        let content = Box::new(Content { number, offset: 0 });
+        self.send(Arrival::File(Source::Content { name: name.into(), length: length as u64, content }));
+    }
+
+    /// Appends `bytes` to the recording `name`, which is still being written.
+    pub fn grow(&self, name: String, bytes: Vec<u8>) {
+        self.send(Arrival::Grown(name.into(), bytes));
+    }
+
+    /// Reports why the file `name` cannot be obtained.
+    pub fn fail(&self, name: String, why: String) {
+        self.send(Arrival::Failed(PathBuf::from(name), why));
+    }
+
+    /// What the app shows, as the JSON of [`AppState`](crate::gui::AppState).
+    pub fn state(&self) -> Option<String> {
+        let app = self.runner.app_mut::<App>()?;
+        serde_json::to_string(&app.state()).ok()
+    }
+
+    /// Why the app has stopped, if it has.
+    pub fn panic_message(&self) -> Option<String> {
+        self.runner.panic_summary().map(|summary| summary.message())
+    }
+
+    fn send(&self, arrival: Arrival) {
+        // The app owns the receiver, and lives as long as the page.
+        let _ = self.inbox.send(arrival);
+        self.ctx.request_repaint();
+    }
+}

@@ -1,0 +1,141 @@
+//! The app for browsers: a page around the app's module, which `cargo page` builds and this program embeds.
+
+mod convert;
+
+use std::io::Read as _;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use flate2::read::GzDecoder;
+use serde::Serialize;
+
+use crate::cli::output::outcome::Failure;
+
+pub use convert::convert;
+
+/// The page's own script.
+pub const SCRIPT: &str = include_str!("../web/page.js");
+
+/// The page without its scripts.
+const START: &str = include_str!("../web/page.html");
+
+/// The module and the script that loads it, each compressed with gzip; empty if they were not built.
+const MODULE: [&[u8]; 2] =
+    [include_bytes!(concat!(env!("OUT_DIR"), "/app.wasm.gz")), include_bytes!(concat!(env!("OUT_DIR"), "/app.js.gz"))];
+
+/// The app as a WebAssembly module.
+#[derive(Clone, Copy, Debug)]
+pub struct Module {
+    /// The module, compressed with gzip.
+    pub wasm: &'static [u8],
+    /// The script that loads it, compressed with gzip.
+    pub loader: &'static [u8],
+}
+
+/// Returns the module in this program.
+///
+/// # Errors
+///
+/// Fails if this program was built without it.
+pub fn module() -> Result<Module, Failure> {
+    let [wasm, loader] = MODULE;
+    if wasm.is_empty() {
+        let text = "this build has no app for browsers: `rustup target add wasm32-unknown-unknown` and `cargo page`, in \
+                    Highwater's source folder, build it, and the next build of highwater includes it";
+        return Err(Failure::Usage(text.to_owned()));
+    }
+    Ok(Module { wasm, loader })
+}
+
+/// A recording that the page opens.
+#[derive(Clone, Debug, Serialize)]
+pub struct Listed {
+    /// Its name.
+    pub name: String,
+    /// Its address, relative to the page's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// The element of the page with its content.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub element: Option<String>,
+    /// Whether it is still being written.
+    pub growing: bool,
+}
+
+/// Returns a page that loads its scripts, and the recordings, from the server that it came from.
+pub fn served_page(recordings: &[Listed]) -> String {
+    let list = list(recordings);
+    format!("{START}{list}<script src=\"app.js\"></script>\n<script src=\"page.js\"></script>\n</body>\n</html>\n")
+}
+
+/// Returns a page that needs nothing else: `recordings` are names and contents of .snap files.
+///
+/// # Errors
+///
+/// Fails if this program was built without the app for browsers.
+pub fn whole_page(recordings: &[(String, Vec<u8>)]) -> Result<String, Failure> {
+    let Module { wasm, loader } = module()?;
+    let mut script = String::new();
+    GzDecoder::new(loader).read_to_string(&mut script)?;
+    // Nothing else may be loaded or sent anywhere.
+    let policy = "default-src 'none'; script-src 'unsafe-inline' 'wasm-unsafe-eval'; style-src 'unsafe-inline'; \
+                  img-src data:; connect-src data:";
+    let policy = format!("<meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n");
+    let mut page = START.replacen("<title>", &format!("{policy}<title>"), 1);
+    let element = |row: usize| format!("recording-{row}");
+    let listed = recordings.iter().enumerate().map(|(row, (name, _))| Listed {
+        name: name.clone(),
+        url: None,
+        element: Some(element(row)),
+        growing: false,
+    });
+    page += &list(&listed.collect::<Vec<_>>());
+    let mut data = |id: &str, packed: &[u8]| {
+        page += &format!("<script type=\"text/plain\" id=\"{id}\">");
+        BASE64_STANDARD.encode_string(packed, &mut page);
+        page += "</script>\n";
+    };
+    data("module", wasm);
+    for (row, (_, content)) in recordings.iter().enumerate() {
+        data(&element(row), &gzip(content)?);
+    }
+    for script in [script.as_str(), SCRIPT] {
+        page += &format!("<script>{}</script>\n", script.replace("</script", "<\\/script"));
+    }
+    page += "<script>highwater.start();</script>\n</body>\n</html>\n";
+    Ok(page)
+}
+
+/// The element that names the recordings. Names are a stranger's text, and must not end it.
+fn list(recordings: &[Listed]) -> String {
+    let json =
+        serde_json::to_string(recordings).expect("texts and flags can be written as JSON").replace('<', "\\u003c");
+    format!("<script type=\"application/json\" id=\"recordings\">{json}</script>\n")
+}
+
+fn gzip(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
+    use std::io::Write as _;
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    packed.write_all(bytes)?;
+    packed.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_cannot_leave_its_element() {
+        let name = "</script><script>alert(1)</script>".to_owned();
+        let page = served_page(&[Listed {
+            name: name.clone(),
+            url: Some("recording/0".into()),
+            element: None,
+            growing: false,
+        }]);
+        assert!(!page.contains("alert(1)<") && page.matches("</script>").count() == 3, "{page}");
+        let json = page.split("id=\"recordings\">").nth(1).unwrap().split("</script>").next().unwrap();
+        let listed: serde_json::Value = serde_json::from_str(json).unwrap();
+        assert_eq!(listed[0]["name"], name.as_str());
+    }
+}

@@ -1,0 +1,242 @@
+//! `highwater serve`: shows recordings in a browser, also on another computer.
+
+mod request;
+mod response;
+mod site;
+mod token;
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use highwater_app::files::is_stdin;
+use highwater_pytorch::open::FileKind;
+use highwater_snapshots::format::write_trace;
+use tempfile::TempDir;
+
+use self::site::{Served, Site};
+use crate::args::ServeArguments;
+use crate::browser;
+use crate::cli::input::categories::read_with;
+use crate::cli::output::outcome::{Failure, Status};
+use crate::cli::output::page::Page;
+
+/// Clients that are answered at once; further ones are refused until one of these is done.
+const MOST_CLIENTS: usize = 64;
+
+/// Serves the recordings until the user stops the program.
+pub fn run(arguments: &ServeArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+    browser::module()?;
+    let folder = tempfile::Builder::new().prefix("highwater-serve-").tempdir()?;
+    let recordings = prepare(arguments, &folder)?;
+    let host = arguments.host.as_deref().unwrap_or("127.0.0.1");
+    let listener = listen(host, arguments.port)?;
+    let address = listener.local_addr()?;
+    let stop = Stop::watch(address)?;
+    let site = Arc::new(Site::new(token::random()?, host, recordings));
+    let url = format!("http://{}/{}/", shown_host(host, address), site.token());
+    print(arguments, &url, address, page)?;
+    page.raw().flush()?;
+    if arguments.open {
+        open_browser(&folder, &url)?;
+    }
+    serve(&listener, &site, &stop);
+    Ok(Status::Fine)
+}
+
+/// Reads each recording, and writes those that are not .snap files as such into `folder`.
+fn prepare(arguments: &ServeArguments, folder: &TempDir) -> Result<Vec<Served>, Failure> {
+    let mut recordings: Vec<Served> = Vec::new();
+    for file in &arguments.files {
+        let name = name_of(file, &recordings);
+        let read = match read_with(file, &arguments.categories) {
+            // A recording that has only begun.
+            Err(Failure::Unreadable { .. }) if site::is_fresh(file) => {
+                recordings.push(Served { name, path: std::path::absolute(file)?, is_growing: true });
+                continue;
+            }
+            read => read?,
+        };
+        let is_as_stored = arguments.categories.categories.is_none();
+        let is_snap = read.format.kind == FileKind::Snap && !read.format.is_gzipped && !is_stdin(file) && is_as_stored;
+        let path = if is_snap {
+            std::path::absolute(file)?
+        } else {
+            let path = folder.path().join(format!("{}.snap", recordings.len()));
+            let written = write_trace(std::fs::File::create(&path)?, &read.trace);
+            written.map_err(|source| Failure::Read { file: file.clone(), source })?;
+            path
+        };
+        let is_growing = is_snap && read.trace.trust.unfinished && site::is_fresh(&path);
+        recordings.push(Served { name, path, is_growing });
+    }
+    Ok(recordings)
+}
+
+/// The file's name, or its path if another recording has the same name.
+fn name_of(file: &Path, others: &[Served]) -> String {
+    if is_stdin(file) {
+        return "standard input".to_owned();
+    }
+    let name = file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned();
+    let is_taken = others.iter().any(|other| other.name == name);
+    if is_taken { file.display().to_string() } else { name }
+}
+
+fn listen(host: &str, port: Option<u16>) -> Result<TcpListener, Failure> {
+    let port = port.unwrap_or(0);
+    TcpListener::bind((host, port)).map_err(|why| {
+        let hint = match why.kind() {
+            io::ErrorKind::AddrInUse => "; another program uses this port: choose another one, or leave --port out",
+            io::ErrorKind::PermissionDenied => "; ports below 1024 are reserved: choose a higher one",
+            _ => "",
+        };
+        Failure::Usage(format!("cannot listen on {host}, port {port}: {why}{hint}"))
+    })
+}
+
+/// The host of the printed address: a wildcard address is reached by loopback too.
+fn shown_host(host: &str, address: SocketAddr) -> String {
+    let port = address.port();
+    match address.ip() {
+        ip if ip.is_unspecified() => format!("127.0.0.1:{port}"),
+        _ if host.parse::<IpAddr>().is_err() => format!("{host}:{port}"),
+        _ => address.to_string(),
+    }
+}
+
+fn print(arguments: &ServeArguments, url: &str, address: SocketAddr, page: &mut Page<'_>) -> io::Result<()> {
+    let port = address.port();
+    let count = arguments.files.len();
+    let what = if count == 1 { arguments.files[0].display().to_string() } else { format!("{count} recordings") };
+    page.headline(&format!("Serving {what}. Open this address in a browser:"))?;
+    page.gap()?;
+    page.line(&format!("  {url}"))?;
+    page.gap()?;
+    if address.ip().is_loopback() {
+        page.line("From another computer, run there first, and leave it running:")?;
+        page.gap()?;
+        page.line(&format!("  ssh -N -L {port}:127.0.0.1:{port} {}", this_machine()))?;
+    } else {
+        page.warning(
+            "Everybody who can reach this address and knows the URL can see the recordings, and the connection is not \
+             encrypted. Without --host only this computer can.",
+        )?;
+    }
+    page.gap()?;
+    page.line("Ctrl-C stops.")
+}
+
+/// How the user reaches this machine by ssh, as far as it is known.
+fn this_machine() -> String {
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    // The client's address and port, then those that it connected to.
+    let connected = variable("SSH_CONNECTION").and_then(|words| words.split(' ').nth(2).map(str::to_owned));
+    let host = connected.or_else(host_name).unwrap_or_else(|| "HOST".to_owned());
+    match variable("USER") {
+        Some(user) => format!("{user}@{host}"),
+        None => host,
+    }
+}
+
+#[cfg(unix)]
+fn host_name() -> Option<String> {
+    rustix::system::uname().nodename().to_str().ok().map(str::to_owned)
+}
+
+#[cfg(not(unix))]
+fn host_name() -> Option<String> {
+    None
+}
+
+/// Opens the user's browser. The address goes through a file that only the user can read: others see the arguments of
+/// programs.
+fn open_browser(folder: &TempDir, url: &str) -> Result<(), Failure> {
+    let path = folder.path().join("open.html");
+    std::fs::write(&path, format!("<!DOCTYPE html><meta http-equiv=\"refresh\" content=\"0; url={url}\">"))?;
+    let program = if cfg!(target_os = "macos") {
+        "open"
+    } else if cfg!(windows) {
+        "explorer"
+    } else {
+        "xdg-open"
+    };
+    let started = std::process::Command::new(program).arg(&path).spawn();
+    started.map(drop).map_err(|why| Failure::Usage(format!("--open: cannot start a browser by {program}: {why}")))
+}
+
+/// Whether the user wants the program to end.
+#[derive(Clone, Debug, Default)]
+struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// Watches for the signals that end a program; `address` is that of the listener, which a connection wakes.
+    #[cfg(unix)]
+    fn watch(address: SocketAddr) -> io::Result<Self> {
+        use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+        let stop = Self::default();
+        let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+        let came = stop.clone();
+        let wait = move || {
+            if signals.forever().next().is_some() {
+                came.0.store(true, Ordering::Relaxed);
+                let loopback = if address.is_ipv4() {
+                    IpAddr::from([127, 0, 0, 1])
+                } else {
+                    IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1_u16])
+                };
+                let ip = if address.ip().is_unspecified() { loopback } else { address.ip() };
+                // If this fails, the next client wakes it.
+                let _ = TcpStream::connect((ip, address.port()));
+            }
+        };
+        std::thread::Builder::new().name("highwater-signals".to_owned()).spawn(wait)?;
+        Ok(stop)
+    }
+
+    /// Signals end the program as usual here; the system removes temporary files later.
+    #[cfg(not(unix))]
+    fn watch(_address: SocketAddr) -> io::Result<Self> {
+        Ok(Self::default())
+    }
+
+    fn has_come(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Answers clients, each on its own thread, until the user stops it.
+fn serve(listener: &TcpListener, site: &Arc<Site>, stop: &Stop) {
+    let clients = Arc::new(AtomicUsize::new(0));
+    for client in listener.incoming() {
+        if stop.has_come() {
+            return;
+        }
+        // A client that is gone already, or too many open files: the next one may do better.
+        let Ok(client) = client else { continue };
+        if clients.fetch_add(1, Ordering::Relaxed) >= MOST_CLIENTS {
+            clients.fetch_sub(1, Ordering::Relaxed);
+            continue;
+        }
+        let (site, count) = (Arc::clone(site), Arc::clone(&clients));
+        let work = move || {
+            answer(&site, &client);
+            count.fetch_sub(1, Ordering::Relaxed);
+        };
+        if std::thread::Builder::new().name("highwater-client".to_owned()).spawn(work).is_err() {
+            clients.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Answers one request. A client that goes away meanwhile is not worth a message.
+fn answer(site: &Site, client: &TcpStream) {
+    let response = match request::read(client) {
+        Ok(Some(request)) => site.respond(&request),
+        Ok(None) => return,
+        Err(status) => response::Response::refusal(status),
+    };
+    let _ = response.send(client);
+}

@@ -1,0 +1,105 @@
+//! An HTTP answer: a status, header fields, and a body from memory or from a file.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::Duration;
+
+/// The time in which a client must take some of the answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What a page from here may do: run its own scripts, and read from here.
+const POLICY: &str = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'unsafe-inline'; \
+                      connect-src 'self'; img-src data: blob:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
+
+/// The body of an answer.
+#[derive(Debug)]
+pub(super) enum Body {
+    /// Bytes in memory.
+    Bytes(Vec<u8>),
+    /// Bytes of this program.
+    Static(&'static [u8]),
+    /// The next bytes of a file: how many.
+    File(File, u64),
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(super) struct Response {
+    status: u16,
+    fields: Vec<(&'static str, String)>,
+    body: Body,
+    /// Whether the body is left out, but not its length.
+    pub(super) is_head: bool,
+}
+
+impl Response {
+    pub(super) fn new(status: u16, content_type: &str, body: Body) -> Self {
+        let fields = vec![("Content-Type", content_type.to_owned())];
+        Self { status, fields, body, is_head: false }
+    }
+
+    /// An answer with nothing but a status.
+    pub(super) fn refusal(status: u16) -> Self {
+        Self { status, fields: Vec::new(), body: Body::Static(&[]), is_head: false }
+    }
+
+    /// The same, with another header field.
+    pub(super) fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.fields.push((name, value.into()));
+        self
+    }
+
+    /// Sends it.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the client goes away, or takes nothing for half a minute.
+    pub(super) fn send(self, client: &TcpStream) -> io::Result<()> {
+        client.set_write_timeout(Some(PATIENCE))?;
+        let length = match &self.body {
+            Body::Bytes(bytes) => bytes.len() as u64,
+            Body::Static(bytes) => bytes.len() as u64,
+            Body::File(_, length) => *length,
+        };
+        let mut out = BufWriter::with_capacity(1 << 16, client);
+        write!(
+            out,
+            "HTTP/1.1 {} {}\r\nContent-Length: {length}\r\nConnection: close\r\n",
+            self.status,
+            reason(self.status)
+        )?;
+        write!(out, "Content-Security-Policy: {POLICY}\r\nX-Content-Type-Options: nosniff\r\n")?;
+        write!(out, "Referrer-Policy: no-referrer\r\nCross-Origin-Resource-Policy: same-origin\r\n")?;
+        write!(out, "Cross-Origin-Opener-Policy: same-origin\r\nCache-Control: no-store\r\n")?;
+        for (name, value) in &self.fields {
+            write!(out, "{name}: {value}\r\n")?;
+        }
+        out.write_all(b"\r\n")?;
+        if !self.is_head {
+            match self.body {
+                Body::Bytes(bytes) => out.write_all(&bytes)?,
+                Body::Static(bytes) => out.write_all(bytes)?,
+                Body::File(file, length) => {
+                    io::copy(&mut file.take(length), &mut out)?;
+                }
+            }
+        }
+        out.flush()
+    }
+}
+
+fn reason(status: u16) -> &'static str {
+    match status {
+        200 => "OK",
+        206 => "Partial Content",
+        400 => "Bad Request",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        408 => "Request Timeout",
+        416 => "Range Not Satisfiable",
+        431 => "Request Header Fields Too Large",
+        _ => "Internal Server Error",
+    }
+}

@@ -1,0 +1,164 @@
+// The page around the app: starts it, and does for it what only a page can do. The app's side is viewer/app/src/gui/web.rs.
+"use strict";
+
+// Without promise integration (JSPI), work is not suspended: it then runs in one piece, between two frames.
+if (!("Suspending" in WebAssembly)) {
+  WebAssembly.Suspending = function () {
+    return () => undefined;
+  };
+  WebAssembly.promising = (call) => async (...values) => call(...values);
+}
+
+const highwater = (() => {
+  let page;
+  let isInterrupted = false;
+
+  // Lets the browser draw a frame and handle input before what comes after `await turn()`.
+  const waiting = [];
+  const turns = new MessageChannel();
+  turns.port1.onmessage = () => waiting.shift()();
+  const turn = () =>
+    new Promise((resolve) => {
+      waiting.push(resolve);
+      turns.port2.postMessage(0);
+    });
+
+  // Files that the app is reading, by number: outside of its memory, which only grows.
+  const contents = new Map();
+  let numbers = 0;
+  const keep = (bytes) => {
+    contents.set(++numbers, bytes);
+    return numbers;
+  };
+
+  const open = (name, buffer) => page.open(name, keep(new Uint8Array(buffer)), buffer.byteLength);
+
+  const show = (text) => {
+    const status = document.getElementById("status");
+    status.textContent = text;
+    status.hidden = text === "";
+  };
+
+  const fetched = async (url, headers) => {
+    const response = await fetch(url, { headers, cache: "no-store" });
+    if (!response.ok && response.status !== 416) {
+      throw new Error(`the server answered ${response.status} ${response.statusText}`);
+    }
+    return response;
+  };
+
+  // Fetches what is appended to a recording until its program has finished it.
+  const follow = async ({ name, url }) => {
+    for (let have = 0; ; ) {
+      const response = await fetched(url, { Range: `bytes=${have}-` });
+      if (response.status !== 416) {
+        const bytes = new Uint8Array(await response.arrayBuffer());
+        have += bytes.length;
+        page.grow(name, bytes);
+      }
+      if (response.headers.get("Highwater-Growing") !== "yes") return;
+      await new Promise((resolve) => setTimeout(resolve, 500));
+    }
+  };
+
+  // Expands what an element of the page carries as base64 of gzip, and removes it.
+  const unpack = async (id) => {
+    const element = document.getElementById(id);
+    const packed = await fetch(`data:application/octet-stream;base64,${element.textContent.trim()}`);
+    element.remove();
+    return new Response(packed.body.pipeThrough(new DecompressionStream("gzip")));
+  };
+
+  const main = async () => {
+    const recordings = JSON.parse(document.getElementById("recordings").textContent);
+    const isWhole = document.getElementById("module") !== null;
+    // Recordings arrive while the app is compiled.
+    const arriving = recordings.map(({ url, element, growing }) => {
+      if (growing) return null;
+      const arrival = element ? unpack(element) : fetched(url);
+      const buffer = arrival.then((response) => response.arrayBuffer());
+      buffer.catch(() => {});
+      return buffer;
+    });
+    const module = isWhole ? (await unpack("module")).arrayBuffer() : fetch("app.wasm");
+    await wasm_bindgen({ module_or_path: module });
+    page = await wasm_bindgen.start(document.getElementById("app"));
+    show("");
+    for (const [row, recording] of recordings.entries()) {
+      try {
+        if (recording.growing) follow(recording).catch((why) => page.fail(recording.name, why.message));
+        else open(recording.name, await arriving[row]);
+      } catch (why) {
+        page.fail(recording.name, why.message);
+      }
+    }
+  };
+
+  const fail = (why) => {
+    const panic = page && page.panic_message();
+    show(`The app has stopped: ${panic || why}. Reload the page; if it happens again, please report it.`);
+  };
+
+  return {
+    // Runs the waiting jobs after the current frame.
+    call_run_jobs() {
+      turn()
+        .then(() => wasm_bindgen.run_jobs(false))
+        .catch(fail);
+    },
+
+    // Suspends a job until the page has had its turn. Waiting pictures are drawn first, each of them to its end: jobs
+    // are resumed in the reverse of the order in which they were suspended.
+    async next_turn() {
+      await turn();
+      if (isInterrupted) return;
+      isInterrupted = true;
+      try {
+        while (wasm_bindgen.has_waiting_picture()) await wasm_bindgen.run_jobs(true);
+      } finally {
+        isInterrupted = false;
+      }
+    },
+
+    read_content(number, offset, out) {
+      const part = contents.get(number).subarray(offset, offset + out.length);
+      out.set(part);
+      return part.length;
+    },
+
+    drop_content(number) {
+      contents.delete(number);
+    },
+
+    async open_file(file) {
+      try {
+        open(file.name, await file.arrayBuffer());
+      } catch (why) {
+        page.fail(file.name, `the browser cannot read it: ${why.message}`);
+      }
+    },
+
+    choose_files() {
+      const input = document.createElement("input");
+      input.type = "file";
+      input.multiple = true;
+      input.onchange = () => [...input.files].forEach(highwater.open_file);
+      input.click();
+    },
+
+    download(name, bytes) {
+      const link = document.createElement("a");
+      link.href = URL.createObjectURL(new Blob([bytes]));
+      link.download = name;
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+    },
+
+    // What the app shows, as JSON: for programs that drive the page, as tests do.
+    state: () => (page ? JSON.parse(page.state()) : null),
+
+    start() {
+      main().catch(fail);
+    },
+  };
+})();
