@@ -84,6 +84,9 @@ const highwater = (() => {
     await wasm_bindgen({ module_or_path: module });
     page = await wasm_bindgen.start(document.getElementById("app"));
     show("");
+    const followLink = () => location.hash && page.follow_link(location.hash);
+    addEventListener("hashchange", followLink);
+    followLink();
     for (const [row, recording] of recordings.entries()) {
       try {
         if (recording.growing) follow(recording).catch((why) => page.fail(recording.name, why.message));
@@ -92,6 +95,7 @@ const highwater = (() => {
         page.fail(recording.name, why.message);
       }
     }
+    if (document.body.dataset.compare) page.compare();
   };
 
   const fail = (why) => {
@@ -144,6 +148,10 @@ const highwater = (() => {
       input.multiple = true;
       input.onchange = () => [...input.files].forEach(highwater.open_file);
       input.click();
+    },
+
+    show_fragment(text) {
+      history.replaceState(null, "", `#${text}`);
     },
 
     download(name, bytes) {

@@ -5,6 +5,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use highwater_snapshots::ids::EventId;
+use highwater_snapshots::yielding::tick;
 
 /// Children per node: one cache line of ends.
 const FAN_OUT: usize = 16;
@@ -22,6 +23,7 @@ impl Ends {
     /// Builds the pyramid over `ends`, counting only rows for which `is_ours` is true.
     pub(super) fn build(ends: &[EventId], is_ours: impl Fn(usize) -> bool + Sync) -> Self {
         let of_run = |(run, ends): (usize, &[EventId])| {
+            tick();
             let rows = ends.iter().enumerate().filter(|(row, _)| is_ours(run * FAN_OUT + row));
             rows.map(|(_, end)| end.0).max().unwrap_or(0)
         };

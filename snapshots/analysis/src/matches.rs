@@ -4,6 +4,7 @@ use rayon::prelude::*;
 
 use highwater_snapshots::ids::BlockId;
 use highwater_snapshots::trace::Trace;
+use highwater_snapshots::yielding::tick;
 
 use super::filter::Filter;
 
@@ -32,6 +33,7 @@ impl Matches {
             let mut matcher = filter.on(trace);
             let (mut blocks, mut requested) = (0, 0);
             for row in run * RUN..rows.min((run + 1) * RUN) {
+                tick();
                 if matcher.matches(BlockId(row as u32)) {
                     words[(row - run * RUN) / 64] |= 1 << (row % 64);
                     blocks += 1;

@@ -3,6 +3,7 @@
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::ids::{BlockId, DeviceId, EventId};
 use highwater_snapshots::trace::Trace;
+use highwater_snapshots::yielding::tick;
 
 use super::metric::{Metric, Totals};
 
@@ -41,6 +42,7 @@ impl Effect {
 /// Calls `each` with the effects of event `index`; most events have one, some none or two.
 #[inline]
 pub fn effects(trace: &Trace, index: usize, mut each: impl FnMut(Effect)) {
+    tick();
     let subject = trace.events.subject[index];
     let row = subject as usize;
     let event = EventId(index as u32);

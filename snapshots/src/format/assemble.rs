@@ -13,6 +13,7 @@ use crate::ids::{FrameId, ModuleId, ScopeId, StackId, StringId};
 use crate::live_bytes::LiveBytes;
 use crate::tables::{Frame, Module, Op, Scope, Stack, Tables};
 use crate::trace::{Trace, Trust};
+use crate::yielding::yield_if_due;
 
 /// The most problems noted one by one; the rest are counted.
 const MOST_PROBLEMS: u64 = 200;
@@ -294,6 +295,7 @@ impl Assembler {
         self.reach_event(header.first);
         let row = self.builder.event_count();
         for run in events.chunks(EVENTS_A_LEVEL) {
+            yield_if_due();
             run.iter().for_each(|event| self.builder.push(event));
             if let Some(measured) = &mut self.measured {
                 measured.push((self.builder.event_count() as u64, self.builder.take_levels()));

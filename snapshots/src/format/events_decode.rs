@@ -7,6 +7,7 @@ use super::section::CHUNK_EVENTS;
 use super::varint::{Cursor, unzigzag};
 use crate::event::{Alloc, Event, EventKind, Oom, Range, What};
 use crate::ids::{DeviceId, OpId, ScopeId, StackId, StreamId, StringId};
+use crate::yielding::tick;
 use crate::{Category, Phase, Pool};
 
 /// The events of a section.
@@ -30,6 +31,7 @@ pub(super) fn decode_events(payload: &[u8], count: u32) -> Result<DecodedEvents,
     }
     let mut decoded = DecodedEvents { events: Vec::with_capacity(kinds), unknown: 0 };
     for row in 0..count {
+        tick();
         match decoder.take_event() {
             Ok(Some(event)) => decoded.events.push(event),
             Ok(None) => decoded.unknown += 1,

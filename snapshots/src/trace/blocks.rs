@@ -2,6 +2,7 @@
 
 use crate::event::Alloc;
 use crate::ids::{BlockId, DeviceId, EventId, OpId, ScopeId, StackId, StreamId};
+use crate::yielding::tick;
 use crate::{Category, Pool};
 
 /// Blocks as columns of equal length; position is [`BlockId`].
@@ -116,6 +117,7 @@ impl Blocks {
 
     /// The row of `id`; panics if there is none.
     pub fn get(&self, id: BlockId) -> Block {
+        tick();
         let row = id.index().expect("a block id names a block");
         Block {
             device: self.device[row],

@@ -26,6 +26,8 @@ pub enum Urgency {
 thread_local! {
     /// Waiting jobs, by urgency.
     static QUEUES: [RefCell<VecDeque<Job>>; 2] = const { [RefCell::new(VecDeque::new()), RefCell::new(VecDeque::new())] };
+    /// Whether the job that runs draws a picture.
+    static IS_DRAWING: Cell<bool> = const { Cell::new(false) };
     /// Whether [`run_jobs`] was called for, and has not returned.
     static IS_RUNNING: Cell<bool> = const { Cell::new(false) };
 }
@@ -40,9 +42,11 @@ extern "C" {
 /// Runs the waiting jobs; only pictures, if it interrupts another job.
 #[wasm_bindgen(jspi)]
 pub fn run_jobs(is_interrupting: bool) {
-    while let Some(job) = next(is_interrupting) {
+    while let Some((urgency, job)) = next(is_interrupting) {
+        IS_DRAWING.set(urgency == Urgency::Picture);
         in_slices(|| {
             job();
+            IS_DRAWING.set(false);
             yield_if_due();
         });
     }
@@ -51,16 +55,19 @@ pub fn run_jobs(is_interrupting: bool) {
     }
 }
 
-/// Whether a picture waits to be drawn.
+/// Whether a picture waits to be drawn, for which the job that runs may be interrupted: no picture interrupts another,
+/// since they share a cache.
 #[wasm_bindgen]
 pub fn has_waiting_picture() -> bool {
-    QUEUES.with(|queues| !queues[Urgency::Picture as usize].borrow().is_empty())
+    !IS_DRAWING.get() && QUEUES.with(|[pictures, _]| !pictures.borrow().is_empty())
 }
 
-fn next(is_picture: bool) -> Option<Job> {
+/// Takes the next job out of its queue.
+fn next(is_picture: bool) -> Option<(Urgency, Job)> {
     QUEUES.with(|[pictures, others]| {
-        let picture = pictures.borrow_mut().pop_front();
-        picture.or_else(|| if is_picture { None } else { others.borrow_mut().pop_front() })
+        let picture = pictures.borrow_mut().pop_front().map(|job| (Urgency::Picture, job));
+        let other = || others.borrow_mut().pop_front().map(|job| (Urgency::Other, job));
+        picture.or_else(|| if is_picture { None } else { other() })
     })
 }
 

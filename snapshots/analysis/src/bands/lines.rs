@@ -5,6 +5,7 @@ use rayon::prelude::*;
 use crate::Series;
 use crate::metric::Totals;
 use highwater_snapshots::trace::Trace;
+use highwater_snapshots::yielding::tick;
 
 use super::{Window, run_of};
 
@@ -16,6 +17,7 @@ pub fn column_totals(trace: &Trace, series: &Series, window: &Window) -> Vec<Tot
     totals.par_chunks_mut(run).enumerate().for_each(|(index, totals)| {
         let mut walk = series.walk(trace);
         for (offset, largest) in totals.iter_mut().enumerate() {
+            tick();
             *largest = walk.largest_of_each(window.moments(trace, index * run + offset));
         }
     });

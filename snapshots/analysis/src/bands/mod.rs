@@ -20,6 +20,7 @@ pub use window::{Across, Window};
 
 use highwater_snapshots::ids::{BlockId, DeviceId, EventId};
 use highwater_snapshots::trace::Trace;
+use highwater_snapshots::yielding::{tick, yield_if_due};
 
 use super::live::LiveIndex;
 use super::metric::Metric;
@@ -162,6 +163,7 @@ impl Bands {
             let mut walker = Walker::new(self, trace, live, window.metric);
             let columns = columns_of(trace, series, window, index * run..((index + 1) * run).min(width));
             for (x, column) in columns.0.iter().enumerate() {
+                yield_if_due();
                 let start = x * height;
                 if x > 0 && columns.0.get(x - 1) == Some(column) {
                     pixels.copy_within(start - height..start, start);
@@ -282,6 +284,7 @@ fn columns_of(trace: &Trace, series: &Series, window: &Window, run: Range<usize>
     let metric = of_blocks(window.metric);
     let mut walk = series.walk(trace);
     let column_of = |x: usize| {
+        tick();
         let (moment, bytes) = walk.largest(metric, window.moments(trace, x));
         Column { moment, bytes }
     };

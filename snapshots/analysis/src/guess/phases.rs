@@ -23,6 +23,7 @@ use highwater_snapshots::Phase;
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::ids::{BlockId, DeviceId, EventId};
 use highwater_snapshots::trace::Trace;
+use highwater_snapshots::yielding::tick;
 
 /// Maximum number of allocations between two runs of another phase that count as noise.
 pub const NOISE: u32 = 2;
@@ -81,6 +82,7 @@ impl Runs {
         let mut said = Said::of(trace);
         let mut walkers: Vec<Walker> = Vec::new();
         for index in 0..trace.events.len() {
+            tick();
             let id = EventId(index as u32);
             let device = usize::from(trace.events.device[index].0);
             if walkers.len() <= device && trace.events.kind[index] == EventKind::Alloc {

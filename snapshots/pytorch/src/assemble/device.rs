@@ -9,6 +9,7 @@ use highwater_snapshots::alloc_rules::AllocRules;
 use highwater_snapshots::error::Problem;
 use highwater_snapshots::ids::DeviceId;
 use highwater_snapshots::trace::PINNED_DEVICE;
+use highwater_snapshots::yielding::tick;
 
 /// Pinned host memory is represented as a device with this ordinal.
 pub(super) const HOST: DeviceId = PINNED_DEVICE;
@@ -65,6 +66,7 @@ impl Device {
         let mut known = self.lives.known.iter().peekable();
         let mut allocs = 0;
         for (position, event) in self.trace.iter().enumerate() {
+            tick();
             let place = self.lives.place(position);
             let end = event.address.saturating_add(event.size);
             match event.action {

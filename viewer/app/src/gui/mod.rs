@@ -6,10 +6,10 @@ pub mod filter;
 pub mod window;
 pub mod open_file;
 #[cfg(not(target_family = "wasm"))]
-mod dropped;
+mod host;
 #[cfg(target_family = "wasm")]
-#[path = "dropped_web.rs"]
-mod dropped;
+#[path = "host_web.rs"]
+mod host;
 pub mod views;
 mod granting;
 mod steering;

@@ -91,6 +91,16 @@ impl Page {
         self.send(Arrival::Grown(name.into(), bytes));
     }
 
+    /// Shows what `fragment`, of the page's address, says of its recording.
+    pub fn follow_link(&self, fragment: String) {
+        self.send(Arrival::Link(fragment));
+    }
+
+    /// Compares the first two recordings once all are open.
+    pub fn compare(&self) {
+        self.send(Arrival::Compare);
+    }
+
     /// Reports why the file `name` cannot be obtained.
     pub fn fail(&self, name: String, why: String) {
         self.send(Arrival::Failed(PathBuf::from(name), why));

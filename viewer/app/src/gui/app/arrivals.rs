@@ -11,7 +11,7 @@ use crate::example::Running;
 use crate::files::HAS_PATHS;
 use crate::files::follow::{Followed, Following};
 use crate::files::loader::{LoadOutcome, Source};
-use crate::gui::dropped::dropped_paths;
+use crate::gui::host::dropped_paths;
 use crate::gui::open_file::OpenFile;
 use crate::gui::views::whatif::Predicted;
 use crate::gui::window::dialog::{Ask, Asking, Chosen, Dialogs};
@@ -25,6 +25,10 @@ pub enum Arrival {
     File(Source),
     /// The next bytes of a recording of this name, which is still being written.
     Grown(PathBuf, Vec<u8>),
+    /// A link to what is to be shown: the fragment of an address.
+    Link(String),
+    /// Compares the first two recordings once all are open.
+    Compare,
     /// This file could not be obtained, for this reason.
     Failed(PathBuf, String),
 }
@@ -48,10 +52,18 @@ impl App {
             match arrival {
                 Arrival::File(source) => self.load(ctx, source),
                 Arrival::Grown(name, bytes) => self.feed(ctx, name, bytes),
+                Arrival::Link(text) => self.follow_link(ctx, &text),
+                Arrival::Compare => self.compares_first = true,
                 Arrival::Failed(name, why) => self.failures.push((name, why)),
             }
         }
         self.take_recordings(ctx);
+        if self.compares_first && !self.is_loading() {
+            self.compares_first = false;
+            if self.files.len() > 1 {
+                self.compare(ctx, [0, 1]);
+            }
+        }
         self.take_arriving(ctx);
         self.take_followed();
         self.take_predicted(ctx);

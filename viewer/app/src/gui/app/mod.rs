@@ -4,6 +4,7 @@ mod arrivals;
 mod comparing;
 mod folder;
 mod chrome;
+mod link;
 mod outputs;
 mod state;
 
@@ -39,6 +40,7 @@ use crate::session::Recording;
 use arrivals::Inbox;
 use comparing::Comparing;
 use folder::Folder;
+use link::Link;
 
 pub use arrivals::Arrival;
 pub use state::{AppState, FrontState};
@@ -92,6 +94,12 @@ pub struct App {
     folder: Option<Folder>,
     /// Whether the requested file is to be compared with the file in front.
     compares_next: bool,
+    /// Whether the first two files are to be compared once all are open.
+    compares_first: bool,
+    /// What is to be shown of a file once it is open.
+    link: Option<Link>,
+    /// The link to what is shown, as text.
+    shown_link: String,
     /// Messages to the user, shown until they are dismissed or the next command.
     said: Vec<String>,
     is_styled: bool,
@@ -189,6 +197,7 @@ impl App {
         }
         self.files.push(file);
         self.current = self.files.len() - 1;
+        self.apply_link(ctx, self.current);
         self.compare_opened(ctx, self.current);
     }
 
@@ -381,6 +390,7 @@ fn is_being_written(recording: &Recording) -> bool {
 impl eframe::App for App {
     fn ui(&mut self, ui: &mut Ui, _frame: &mut eframe::Frame) {
         self.app_ui(ui);
+        self.show_link();
     }
 
     #[cfg(target_arch = "wasm32")]

@@ -67,9 +67,10 @@ impl App {
                 is_growing: file.following.is_some(),
             }
         });
+        let is_front_busy = self.comparison().is_none() && self.current().is_some_and(|file| file.is_busy());
         let is_comparing_busy = self.comparison().is_some_and(|view| view.is_busy());
         AppState {
-            is_busy: self.is_loading() || self.files.iter().any(|file| file.is_busy()) || is_comparing_busy,
+            is_busy: self.is_loading() || is_front_busy || is_comparing_busy,
             recordings: self.files.iter().map(|file| file.recording.name.clone()).collect(),
             failures: self.failures.iter().map(|(path, why)| (path.display().to_string(), why.clone())).collect(),
             messages: self.said.clone(),

@@ -10,6 +10,7 @@ use highwater_analysis::frames::user_line;
 use highwater_analysis::{Matches, Metric};
 use highwater_snapshots::line_text::LineText;
 use highwater_snapshots::tables::SourceLine;
+use highwater_snapshots::yielding::tick;
 use highwater_snapshots::{BlockId, Category, DeviceId, OpId, ScopeId, StackId, StringId, Trace};
 use rayon::prelude::*;
 
@@ -104,7 +105,11 @@ impl Colouring {
             rows[code] = row;
         }
         let blocks = 0..trace.blocks.len();
-        let entry_of = blocks.into_par_iter().with_min_len(RUN).map(|row| rows[coder.code(row)]).collect();
+        let entry_of = blocks.into_par_iter().with_min_len(RUN).map(|row| {
+            tick();
+            rows[coder.code(row)]
+        });
+        let entry_of = entry_of.collect();
         let has_rest = weights.iter().zip(&rows).any(|(weight, row)| weight.blocks > 0 && *row == rest);
         if has_rest {
             entries.push(Entry { name: "(all others)".to_owned(), colour: theme::NEUTRAL });
@@ -164,6 +169,7 @@ fn weigh(recording: &Recording, device: usize, metric: Metric, coder: &Coder<'_>
         let mut weights = nothing();
         let ours = devices.iter().enumerate().filter(|(_, device)| **device == index.device);
         for row in ours.map(|(row, _)| run_index * run + row) {
+            tick();
             let one = Weight { at_peak: 0, in_all: trace.blocks.allocated[row], first: row, blocks: 1 };
             weights[coder.code(row)].add(&one);
         }

@@ -7,6 +7,7 @@ use highwater_analysis::frames::user_line;
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::tables::SourceLine;
 use highwater_snapshots::trace::Subject;
+use highwater_snapshots::yielding::tick;
 use highwater_snapshots::{Category, EventId, OpId, Phase, ScopeId, StackId, StringId, Trace};
 use rayon::prelude::*;
 
@@ -209,6 +210,7 @@ pub(super) fn search(sought: &Sought, memory: &mut Memory, cancel: &Cancel) -> O
         }
         let mut count = 0;
         for row in run * RUN..rows.min((run + 1) * RUN) {
+            tick();
             if listed.event(row).is_some_and(|id| terms.hold(trace, memory, id)) {
                 words[(row - run * RUN) / 64] |= 1 << (row % 64);
                 count += 1;

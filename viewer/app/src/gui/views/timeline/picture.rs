@@ -7,6 +7,7 @@ use eframe::egui::{self, Color32, ColorImage};
 use highwater_analysis::bands::{Bands, Column, Raster, Window, column_totals};
 use highwater_analysis::{Matches, Metric, Totals};
 use highwater_snapshots::BlockId;
+use highwater_snapshots::yielding::tick;
 use rayon::prelude::*;
 
 use crate::background::Urgency;
@@ -260,10 +261,14 @@ fn image_of(raster: &Raster, colouring: &Colouring) -> ColorImage {
     let (width, height) = (raster.columns.len(), raster.height);
     let mut upright = vec![Color32::TRANSPARENT; width * height];
     let columns = upright.par_chunks_mut(height.max(1)).zip(raster.blocks.par_chunks(height.max(1)));
-    columns.with_min_len(SQUARE).for_each(|(colours, column)| colour_column(column, colouring, colours));
+    columns.with_min_len(SQUARE).for_each(|(colours, column)| {
+        tick();
+        colour_column(column, colouring, colours);
+    });
     let mut pixels = vec![Color32::TRANSPARENT; width * height];
     pixels.par_chunks_mut((SQUARE * width).max(1)).enumerate().for_each(|(strip, pixels)| {
         for left in (0..width).step_by(SQUARE) {
+            tick();
             for (row, pixels) in pixels.chunks_mut(width).enumerate() {
                 let y = height - 1 - (strip * SQUARE + row);
                 let right = (left + SQUARE).min(width);

@@ -1,4 +1,4 @@
-//! Files that are dropped on the page.
+//! What surrounds the app: a page.
 
 use std::path::PathBuf;
 
@@ -10,6 +10,10 @@ extern "C" {
     /// Reads the file, and opens it.
     #[wasm_bindgen(js_namespace = highwater)]
     fn open_file(file: &web_sys::File);
+
+    /// Replaces the fragment of the page's address.
+    #[wasm_bindgen(js_namespace = highwater)]
+    fn show_fragment(text: &str);
 }
 
 /// No paths: the page reads the files dropped since the last frame, which then arrive.
@@ -17,4 +21,9 @@ pub(super) fn dropped_paths(ctx: &egui::Context) -> Vec<PathBuf> {
     let dropped = ctx.input(|input| input.raw.dropped_files.clone());
     dropped.iter().filter_map(|file| file.web_file()).for_each(open_file);
     Vec::new()
+}
+
+/// Shows what is looked at in the page's address.
+pub(super) fn show_link(text: &str) {
+    show_fragment(text);
 }

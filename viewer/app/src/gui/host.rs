@@ -1,4 +1,4 @@
-//! Files that are dropped on the window. `dropped_web.rs` replaces it in a browser.
+//! What surrounds the app: the desktop. `host_web.rs` replaces it in a browser.
 
 use std::path::PathBuf;
 
@@ -8,3 +8,6 @@ use eframe::egui;
 pub(super) fn dropped_paths(ctx: &egui::Context) -> Vec<PathBuf> {
     ctx.input(|input| input.raw.dropped_files.iter().map(|file| file.path().to_owned()).collect())
 }
+
+/// Does nothing: a window has no address.
+pub(super) fn show_link(_text: &str) {}
