@@ -165,6 +165,9 @@ const highwater = (() => {
     // What the app shows, as JSON: for programs that drive the page, as tests do.
     state: () => (page ? JSON.parse(page.state()) : null),
 
+    // The table of a view that is shown, as CSV.
+    table: (view) => page.table(view),
+
     start() {
       main().catch(fail);
     },

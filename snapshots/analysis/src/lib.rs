@@ -36,6 +36,7 @@ pub mod summary;
 pub mod final_oom;
 pub mod statistics;
 pub mod verify;
+pub mod excerpt;
 pub mod addresses;
 pub mod last_uses;
 pub mod recompute;

@@ -1,8 +1,13 @@
 //! The options of `highwater convert`.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use highwater_analysis::excerpt::{excerpt, remove_stacks};
+use highwater_app::files::failure::Failure;
+use highwater_snapshots::Trace;
+use highwater_snapshots::units::format_count;
 
 use super::CategoryChoice;
 
@@ -37,6 +42,13 @@ pub struct ConvertArguments {
     /// is complete.
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
+    /// Only these events: from the first number up to, and without, the second; what is live before them is kept as the
+    /// baseline
+    #[arg(long, value_name = "FROM..TO", value_parser = events_of)]
+    pub events: Option<Range<usize>>,
+    /// Leave out stacks, and with them everything that shows the program's source
+    #[arg(long)]
+    pub no_stacks: bool,
     /// Write a folder with two tables, OUT/events and OUT/blocks, partitioned by rank, for DuckDB and other readers of Parquet
     #[arg(long, value_name = "FORMAT")]
     pub to: Option<ConvertTo>,
@@ -58,6 +70,26 @@ impl ConvertArguments {
         (!files.is_empty()).then_some((files, out))
     }
 
+    /// Leaves out of `trace` what the options say.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the recording does not have all of the events.
+    pub fn trim(&self, trace: Trace) -> Result<Trace, Failure> {
+        let mut trace = match &self.events {
+            None => trace,
+            Some(events) if events.end > trace.events.len() => {
+                let text = format!("--events: the recording has {} events", format_count(trace.events.len() as u64));
+                return Err(Failure::Usage(text));
+            }
+            Some(events) => excerpt(&trace, events.clone()),
+        };
+        if self.no_stacks {
+            remove_stacks(&mut trace);
+        }
+        Ok(trace)
+    }
+
     /// Whether a page for browsers is written.
     pub fn wants_page(&self) -> bool {
         self.to.is_none() && self.has_ending("html")
@@ -71,4 +103,12 @@ impl ConvertArguments {
     pub fn wants_tables(&self) -> bool {
         self.to.is_some() || self.has_ending("parquet")
     }
+}
+
+/// Parses a range of events.
+fn events_of(text: &str) -> Result<Range<usize>, String> {
+    let range = text.split_once("..").and_then(|(from, to)| Some(from.parse().ok()?..to.parse().ok()?));
+    range
+        .filter(|range: &Range<usize>| range.start < range.end)
+        .ok_or_else(|| "expected two numbers, such as 1000..2000".to_owned())
 }

@@ -43,7 +43,7 @@ pub fn convert(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Stat
     super::module()?;
     let (mut recordings, mut traces) = (Vec::new(), Vec::new());
     for file in files {
-        let trace = read_with(file, &arguments.categories)?.trace;
+        let trace = arguments.trim(read_with(file, &arguments.categories)?.trace)?;
         let content = write_trace(Vec::new(), &trace).map_err(|source| Failure::Read { file: file.clone(), source })?;
         recordings.push((name_of(file), content));
         traces.push(trace);

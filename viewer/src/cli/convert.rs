@@ -41,7 +41,8 @@ pub fn run(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status, 
         return Err(Failure::Usage(text.to_owned()));
     }
     let destination = Destination::new(out, input)?;
-    let recording = read_with(input, &arguments.categories)?;
+    let mut recording = read_with(input, &arguments.categories)?;
+    recording.trace = arguments.trim(recording.trace)?;
     let trace = &recording.trace;
     let (exported, bytes) = write_to(&destination, trace)?;
     let answer = Answer { input, recording: &recording, destination: &destination, exported, bytes };

@@ -67,7 +67,8 @@ fn one_table<'a>(arguments: &'a ConvertArguments, page: &mut Page<'_>) -> Result
     if !is_stdin(input) && same(out, input) {
         return Err(Failure::Usage(format!("IN and OUT are the same file: {}", out.display())));
     }
-    let recording = read_with(input, &arguments.categories)?;
+    let mut recording = read_with(input, &arguments.categories)?;
+    recording.trace = arguments.trim(recording.trace)?;
     let trace = &recording.trace;
     if !arguments.json {
         caveats::lead(trace, "", page)?;
@@ -92,6 +93,10 @@ fn one_table<'a>(arguments: &'a ConvertArguments, page: &mut Page<'_>) -> Result
 fn data_set(arguments: &ConvertArguments) -> Result<Answer<'_>, Failure> {
     if arguments.table.is_some() {
         let text = "--to parquet writes both tables: --table is for one file that ends in .parquet";
+        return Err(Failure::Usage(text.to_owned()));
+    }
+    if arguments.events.is_some() || arguments.no_stacks {
+        let text = "--events and --no-stacks are for one recording: leave them out, or convert each recording first";
         return Err(Failure::Usage(text.to_owned()));
     }
     let (files, out) = arguments.files_and_out().ok_or_else(out_is_missing)?;

@@ -109,3 +109,23 @@ fn a_file_that_is_there_is_replaced_and_a_link_leads_on() {
         assert_eq!(mode("old.json"), mode("step.snap"), "it has the rights of any new file");
     }
 }
+
+#[test]
+fn a_part_of_a_recording_is_written_alone_and_without_the_source() {
+    let (folder, _) = folder();
+    let peak = |file: &str| {
+        let output = highwater(folder.path(), &format!("peak {file} --json"));
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    let whole = peak("step.snap");
+    let event = whole["event"].as_u64().unwrap();
+    let output =
+        highwater(folder.path(), &format!("convert step.snap part.snap --events 2..{} --no-stacks", event + 1));
+    assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""));
+    assert!(stdout(&output).contains(&format!("an excerpt: events 2 to {} of", event + 1)), "{}", stdout(&output));
+    assert_eq!(peak("part.snap")["bytes"], whole["bytes"]);
+    let text = stdout(&highwater(folder.path(), "peak part.snap --by stack"));
+    assert!(!text.contains(".py") && !text.contains(".rs:"), "{text}");
+    refused(folder.path(), "convert step.snap part.snap --events 5..5", "expected two numbers");
+    refused(folder.path(), "convert step.snap part.snap --events 0..900000", "--events: the recording has");
+}

@@ -112,6 +112,16 @@ impl Page {
         serde_json::to_string(&app.state()).ok()
     }
 
+    /// The table of a view, which must be shown, as CSV.
+    ///
+    /// # Errors
+    ///
+    /// Fails with a message as [`App::table`] does.
+    pub fn table(&self, view: &str) -> Result<String, String> {
+        let mut app = self.runner.app_mut::<App>().ok_or("the app has stopped")?;
+        app.table(view)
+    }
+
     /// Why the app has stopped, if it has.
     pub fn panic_message(&self) -> Option<String> {
         self.runner.panic_summary().map(|summary| summary.message())

@@ -59,8 +59,8 @@ impl Link {
             }
         }
         let range = |[start, end]: [f64; 2]| format!("{start}..{end}");
-        x.into_iter().for_each(|x| put("x", range(*x)));
-        y.into_iter().for_each(|y| put("bytes", range(*y)));
+        x.iter().for_each(|x| put("x", range(*x)));
+        y.iter().for_each(|y| put("bytes", range(*y)));
         if let Some(Pin { block, moment }) = self.pin {
             put("moment", moment.to_string());
             block.into_iter().for_each(|block| put("block", block.0.to_string()));
@@ -101,7 +101,7 @@ impl Link {
                     link.side = named.copied().unwrap_or(Side::Moment);
                 }
                 "below" => {
-                    link.bottom = Bottom::ALL.iter().find(|view| view.name().eq_ignore_ascii_case(&value)).copied()
+                    link.bottom = Bottom::ALL.iter().find(|view| view.name().eq_ignore_ascii_case(&value)).copied();
                 }
                 "where" => link.search = value.into_owned(),
                 _ => {}

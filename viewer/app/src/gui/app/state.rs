@@ -4,6 +4,7 @@ use highwater_analysis::Metric;
 use serde::Serialize;
 
 use super::App;
+use crate::gui::widgets::layout::{Bottom, Side};
 
 /// What the app shows.
 #[derive(Debug, Serialize)]
@@ -79,13 +80,20 @@ impl App {
         }
     }
 
-    /// A table as CSV: the one at the side of the timeline.
+    /// The table of a view as CSV, by the view's name.
     ///
     /// # Errors
     ///
-    /// Fails with a message if nothing is open, or the table is not complete yet.
-    pub fn side_table(&mut self) -> Result<String, String> {
-        let side = self.settings.side;
-        self.current_mut().ok_or("nothing is open")?.side_csv(side)
+    /// Fails with a message if nothing is open, there is no such view, or it is not complete: it must be shown.
+    pub fn table(&mut self, view: &str) -> Result<String, String> {
+        let file = self.current_mut().ok_or("nothing is open")?;
+        if let Some(side) = Side::ALL.iter().find(|side| side.name().eq_ignore_ascii_case(view)) {
+            return file.side_csv(*side);
+        }
+        let below = Bottom::ALL.iter().find(|below| below.name().eq_ignore_ascii_case(view));
+        let write = file.below_csv(*below.ok_or_else(|| format!("there is no view {view}"))?)?;
+        let mut csv = Vec::new();
+        write(&mut csv).map_err(|why| why.to_string())?;
+        String::from_utf8(csv).map_err(|why| why.to_string())
     }
 }

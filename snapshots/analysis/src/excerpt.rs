@@ -1,0 +1,318 @@
+//! A part of a recording as a recording of its own: smaller to send, with the same totals at every event.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use highwater_snapshots::error::Problem;
+use highwater_snapshots::event::{Event, EventKind, Range as Addresses, What};
+use highwater_snapshots::format::{block_keys, recorded_event};
+use highwater_snapshots::ids::{BlockId, DeviceId, EventId, SegmentId, StackId};
+use highwater_snapshots::trace::{Annotation, Attribute, Owner, SegmentRole, Trace};
+use highwater_snapshots::units::format_count;
+use highwater_snapshots::{StartingBlock, StartingState, TraceBuilder};
+
+/// Returns the recording of `events` alone. What is live before them becomes the baseline; the step, the phase and the
+/// memory used on the device at that moment come first, as events of their own.
+pub fn excerpt(trace: &Trace, events: Range<usize>) -> Trace {
+    let events = events.start.min(trace.events.len())..events.end.min(trace.events.len());
+    let mut part = Excerpt { trace, builder: TraceBuilder::with_capacity(events.len() + 3), start: events.start };
+    part.copy_facts(&events);
+    for device in trace.device_ids() {
+        part.start_device(device);
+    }
+    part.say_where_it_begins();
+    let before = part.builder.event_count();
+    let keys = block_keys(trace);
+    for row in events.clone() {
+        let event = EventId::from_index(row);
+        let owner = Owner::Event(EventId::from_index(part.builder.event_count()));
+        part.copy_attributes(Owner::Event(event), owner);
+        part.builder.push(&recorded_event(trace, event, &keys));
+    }
+    let place = |event: EventId| {
+        let row = (event.0 as usize).clamp(events.start, events.end.max(events.start));
+        EventId::from_index(row - events.start + before)
+    };
+    for annotation in &trace.annotations {
+        let (first, end) = (place(annotation.first), place(annotation.end));
+        if first < end {
+            part.builder.add_annotation(Annotation { first, end, ..*annotation });
+        }
+    }
+    part.builder.finish()
+}
+
+/// An excerpt, as it is built.
+struct Excerpt<'a> {
+    trace: &'a Trace,
+    builder: TraceBuilder,
+    /// The first event.
+    start: usize,
+}
+
+impl Excerpt<'_> {
+    fn copy_facts(&mut self, events: &Range<usize>) {
+        let (trace, builder) = (self.trace, &mut self.builder);
+        builder.set_header(trace.header.clone());
+        trace.devices.iter().for_each(|facts| builder.set_device(facts.clone()));
+        *builder.tables() = trace.tables.clone();
+        *builder.trust() = trace.trust.clone();
+        trace.problems.iter().for_each(|problem| builder.add_problem(problem.clone()));
+        let [first, end, all] = [events.start, events.end, trace.events.len()].map(|count| format_count(count as u64));
+        let text = format!("an excerpt: events {first} to {end} of {all}, which begin at 0 here");
+        builder.add_problem(Problem::new(text));
+    }
+
+    /// Sets what `device` has before the first event.
+    fn start_device(&mut self, device: DeviceId) {
+        let trace = self.trace;
+        let (blocks_before, segments_before) = self.builder.row_counts();
+        let mut state = StartingState { device, ..StartingState::default() };
+        let mut owners = Vec::new();
+        for id in trace.segments.ids().filter(|id| self.is_reserved_at_start(*id, device)) {
+            let row = SegmentId::from_index(segments_before + state.segments.len());
+            let segment = trace.segments.get(id);
+            owners.push((owner_of(segment.alloc, Owner::Segment(id)), Owner::Segment(row)));
+            state.segments.push(segment.range);
+        }
+        state.mappings = self.mapped_at_start(device);
+        let keys = block_keys(trace);
+        for id in trace.blocks.ids() {
+            let block = trace.blocks.get(id);
+            let is_later = block.alloc.index().is_some_and(|alloc| alloc >= self.start);
+            if block.device != device || is_later || self.is_over(block.free_completed) {
+                continue;
+            }
+            let row = BlockId::from_index(blocks_before + state.blocks.len());
+            owners.push((owner_of(block.alloc, Owner::Block(id)), Owner::Block(row)));
+            let mut alloc = block.as_alloc(id);
+            alloc.block = keys[id.0 as usize];
+            let free_requested = self.is_over(block.free_requested) || trace.was_waiting_at_start(id);
+            state.blocks.push(StartingBlock { alloc, stack: block.stack, free_requested });
+        }
+        self.builder.set_starting_state(&state);
+        owners.into_iter().for_each(|(from, to)| self.copy_attributes(from, to));
+    }
+
+    /// Whether `event` precedes the excerpt.
+    fn is_over(&self, event: EventId) -> bool {
+        event.index().is_some_and(|event| event < self.start)
+    }
+
+    fn is_reserved_at_start(&self, id: SegmentId, device: DeviceId) -> bool {
+        let segment = self.trace.segments.get(id);
+        let is_there = !segment.alloc.is_some() || self.is_over(segment.alloc);
+        segment.device == device && segment.role == SegmentRole::Segment && is_there && !self.is_over(segment.free)
+    }
+
+    /// The mapped ranges: what was mapped, without the parts that were unmapped since.
+    fn mapped_at_start(&self, device: DeviceId) -> Vec<Addresses> {
+        let mut mapped: BTreeMap<u64, Addresses> = BTreeMap::new();
+        let rows = self.trace.segments.ids().map(|id| self.trace.segments.get(id));
+        let ours = rows.filter(|row| row.device == device && row.role == SegmentRole::Mapping);
+        for row in ours.filter(|row| !row.alloc.is_some() || self.is_over(row.alloc)) {
+            let kind = row.alloc.index().map(|event| self.trace.events.kind[event]);
+            if kind == Some(EventKind::SegmentUnmap) {
+                take_out(&mut mapped, row.range);
+            } else {
+                mapped.insert(row.range.address, row.range);
+            }
+        }
+        mapped.into_values().collect()
+    }
+
+    /// Adds the step, the phase and the samples that hold at the start, where events said so.
+    fn say_where_it_begins(&mut self) {
+        let (trace, start) = (self.trace, self.start);
+        let Some(last) = start.checked_sub(1) else { return };
+        let kinds = &trace.events.kind[..start];
+        let time_ns = trace.events.time_ns[last];
+        let mut say = |device, what| self.builder.push(&Event { time_ns, device, stack: StackId::NONE, what });
+        if let Some(span) = trace.spans.at(EventId::from_index(last)) {
+            if let Some(step) = span.step.filter(|_| kinds.contains(&EventKind::Step)) {
+                say(DeviceId::default(), What::Step(step));
+            }
+            if kinds.contains(&EventKind::Phase) {
+                say(DeviceId::default(), What::Phase(span.phase));
+            }
+        }
+        for device in trace.device_ids() {
+            let is_sample = |row: &usize| kinds[*row] == EventKind::DeviceUsed && trace.events.device[*row] == device;
+            if let Some(row) = (0..start).rev().find(is_sample) {
+                say(device, trace.what(EventId::from_index(row)));
+            }
+        }
+    }
+
+    fn copy_attributes(&mut self, from: Owner, owner: Owner) {
+        for attribute in self.trace.attributes_of(from) {
+            self.builder.add_attribute(Attribute { owner, ..*attribute });
+        }
+    }
+}
+
+/// Who has the attributes of a row that `event` made: the event, or the row itself in the baseline.
+fn owner_of(event: EventId, baseline: Owner) -> Owner {
+    if event.is_some() { Owner::Event(event) } else { baseline }
+}
+
+/// Takes the addresses of `gone` out of `mapped`.
+fn take_out(mapped: &mut BTreeMap<u64, Addresses>, gone: Addresses) {
+    let end = |range: &Addresses| range.address.saturating_add(range.bytes);
+    let overlapping: Vec<Addresses> = mapped
+        .range(..end(&gone))
+        .rev()
+        .map(|(_, range)| *range)
+        .take_while(|range| end(range) > gone.address)
+        .collect();
+    for range in overlapping {
+        mapped.remove(&range.address);
+        let below = gone.address.saturating_sub(range.address);
+        let above = end(&range).saturating_sub(end(&gone));
+        for (address, bytes) in [(range.address, below), (end(&gone), above)] {
+            if bytes > 0 {
+                mapped.insert(address, Addresses { address, bytes, ..range });
+            }
+        }
+    }
+}
+
+/// Removes all stacks from `trace`, and the texts that only they use: a smaller recording that does not show the
+/// program's source.
+pub fn remove_stacks(trace: &mut Trace) {
+    trace.events.stack.fill(StackId::NONE);
+    trace.blocks.stack.fill(StackId::NONE);
+    let mut used = vec![false; trace.tables.strings.len()];
+    let mut keep = |id: highwater_snapshots::StringId| {
+        if let Some(used) = id.index().and_then(|row| used.get_mut(row)) {
+            *used = true;
+        }
+    };
+    for row in 0..trace.events.len() {
+        if let What::Mark(text) = trace.what(EventId::from_index(row)) {
+            keep(text);
+        }
+    }
+    trace.annotations.iter().for_each(|annotation| keep(annotation.name));
+    trace.attributes.iter().flat_map(|attribute| [attribute.name, attribute.value]).for_each(&mut keep);
+    let tables = &mut trace.tables;
+    tables.scopes.iter().for_each(|scope| keep(scope.name));
+    for op in &mut tables.ops {
+        keep(op.name);
+        op.stack = StackId::NONE;
+    }
+    tables.modules.clear();
+    tables.frames.clear();
+    tables.lines.clear();
+    tables.stacks.clear();
+    tables.strings.iter_mut().zip(used).filter(|(_, used)| !used).for_each(|(text, _)| text.clear());
+}
+
+#[cfg(test)]
+mod tests {
+    use highwater_snapshots::format::{read_bytes, write_trace};
+    use highwater_snapshots::text::trace_from_text;
+
+    use super::*;
+    use crate::Totals;
+    use crate::replay::Replay;
+
+    const TEXT: &str = "
+        baseline w 40 parameter
+        baseline_segment 0x200000 2000
+        alloc a 100 activation #linear @net.fc
+        alloc x 70 device=1
+        step 0
+        phase forward
+        alloc b 300 temporary #relu @net.act < relu net.py:7 < main train.py:3
+        segment_alloc 0x400000 4096
+        device_used 9000
+        free_requested a
+        alloc c 50
+        mark here
+        phase backward
+        free_completed a
+        free b
+        step 1
+        free x device=1
+        alloc d 8 gradient
+        free c
+        segment_free 0x400000 4096
+    ";
+
+    fn totals(trace: &Trace, device: DeviceId) -> Vec<Totals> {
+        let mut replay = Replay::new(trace, device);
+        let mut all = vec![replay.totals()];
+        for _ in 0..trace.events.len() {
+            replay.step();
+            all.push(replay.totals());
+        }
+        all
+    }
+
+    #[test]
+    fn every_excerpt_has_the_totals_of_the_whole_at_every_event() {
+        let whole = trace_from_text(TEXT).unwrap();
+        let count = whole.events.len();
+        for start in 0..=count {
+            for end in start..=count {
+                let part = excerpt(&whole, start..end);
+                let added = part.events.len() - (end - start);
+                for device in whole.device_ids() {
+                    let (all, ours) = (totals(&whole, device), totals(&part, device));
+                    assert_eq!(ours[added..], all[start..=end], "{start}..{end} of {device:?}");
+                }
+                assert!(part.trust.is_complete(), "{start}..{end}: {:?}", part.trust);
+                assert!(crate::verify::verify(&part).is_empty(), "{start}..{end}");
+                let back = read_bytes(&write_trace(Vec::new(), &part).unwrap()).unwrap();
+                assert_eq!(totals(&back, DeviceId(0)), totals(&part, DeviceId(0)));
+            }
+        }
+    }
+
+    #[test]
+    fn steps_phases_names_and_texts_stay() {
+        let whole = trace_from_text(TEXT).unwrap();
+        for row in 1..whole.events.len() {
+            let part = excerpt(&whole, row..whole.events.len());
+            let added = part.events.len() - (whole.events.len() - row);
+            let span = |trace: &Trace, row: usize| {
+                trace.spans.at(EventId::from_index(row)).map(|span| (span.step, span.phase))
+            };
+            assert_eq!(span(&part, added), span(&whole, row), "{row}");
+        }
+        let part = excerpt(&whole, 5..12);
+        assert!(part.problems.iter().any(|problem| problem.to_string().contains("events 5 to 12 of")));
+        let live = part.blocks.ids().find(|id| part.blocks.get(*id).requested == 100).unwrap();
+        let block = part.blocks.get(live);
+        assert_eq!((part.tables.op_name(block.op), part.tables.scope_path(block.scope).as_str()), ("linear", "net.fc"));
+    }
+
+    #[test]
+    fn what_is_unmapped_in_part_is_mapped_in_part() {
+        let some = trace_from_text(TEXT).unwrap().segments.get(SegmentId(0)).range;
+        let range = |address, bytes| Addresses { address, bytes, ..some };
+        let mut mapped: BTreeMap<u64, Addresses> = [(100, range(100, 100)), (200, range(200, 50))].into();
+        take_out(&mut mapped, range(150, 60));
+        let left: Vec<(u64, u64)> = mapped.values().map(|range| (range.address, range.bytes)).collect();
+        assert_eq!(left, [(100, 50), (210, 40)]);
+        take_out(&mut mapped, range(120, 10));
+        take_out(&mut mapped, range(0, 50));
+        let left: Vec<(u64, u64)> = mapped.values().map(|range| (range.address, range.bytes)).collect();
+        assert_eq!(left, [(100, 20), (130, 20), (210, 40)]);
+    }
+
+    #[test]
+    fn without_stacks_no_text_of_the_source_is_left_and_no_byte_is_missing() {
+        let whole = trace_from_text(TEXT).unwrap();
+        let mut bare = whole.clone();
+        remove_stacks(&mut bare);
+        assert_eq!(totals(&bare, DeviceId(0)), totals(&whole, DeviceId(0)));
+        let texts = bare.tables.strings.concat();
+        assert!(!texts.contains("train.py") && !texts.contains("net.py"), "{texts}");
+        assert!(texts.contains("linear") && texts.contains("here") && bare.tables.stacks.is_empty());
+        assert!(crate::verify::verify(&bare).is_empty());
+        let back = read_bytes(&write_trace(Vec::new(), &bare).unwrap()).unwrap();
+        assert_eq!(totals(&back, DeviceId(0)), totals(&whole, DeviceId(0)));
+    }
+}

@@ -1,0 +1,205 @@
+//! Chromium without a window, driven over its debugging protocol.
+
+use std::collections::VecDeque;
+use std::io::{BufRead as _, BufReader};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use serde_json::{Value, json};
+use tungstenite::stream::MaybeTlsStream;
+use tungstenite::{Message, WebSocket};
+
+/// The longest that anything may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Names of the program.
+const PROGRAMS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
+
+/// Returns the path of the browser; `None` if there is none.
+pub(crate) fn program() -> Option<PathBuf> {
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&folders)
+        .flat_map(|folder| PROGRAMS.map(|name| folder.join(name)))
+        .find(|path| path.is_file())
+}
+
+/// A browser with one page.
+pub(crate) struct Browser {
+    child: Child,
+    socket: WebSocket<MaybeTlsStream<TcpStream>>,
+    session: String,
+    sent: u64,
+    /// Events that came while an answer was waited for.
+    events: VecDeque<Value>,
+    _profile: tempfile::TempDir,
+}
+
+impl Browser {
+    /// Starts `program`.
+    pub(crate) fn start(program: &Path) -> Self {
+        let profile = tempfile::tempdir().unwrap();
+        let mut command = Command::new(program);
+        command.args(["--headless", "--no-sandbox", "--no-first-run", "--remote-debugging-port=0", "--disable-quic"]);
+        command.args(["--disable-background-networking", "--disable-component-update", "--disable-sync"]);
+        command.args(["--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--window-size=1440,900"]);
+        command.arg(format!("--user-data-dir={}", profile.path().display())).arg("about:blank");
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+        let address = lines.into_iter().find_map(|line| line.split("listening on ").nth(1).map(str::to_owned));
+        let (socket, _) = tungstenite::connect(address.expect("the browser says where it listens").trim()).unwrap();
+        if let MaybeTlsStream::Plain(stream) = socket.get_ref() {
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        }
+        let (session, events) = (String::new(), VecDeque::new());
+        let mut browser = Self { child, socket, session, sent: 0, events, _profile: profile };
+        let target = browser.call("Target.createTarget", json!({"url": "about:blank"}));
+        let attach = json!({"targetId": target["targetId"], "flatten": true});
+        let session = browser.call("Target.attachToTarget", attach);
+        session["sessionId"].as_str().unwrap().clone_into(&mut browser.session);
+        for domain in ["Page", "Runtime", "Log", "Network"] {
+            browser.call(&format!("{domain}.enable"), json!({}));
+        }
+        browser
+    }
+
+    /// Calls a method of the protocol, and returns its result.
+    pub(crate) fn call(&mut self, method: &str, parameters: Value) -> Value {
+        self.sent += 1;
+        let mut message = json!({"id": self.sent, "method": method, "params": parameters});
+        if !self.session.is_empty() {
+            message["sessionId"] = self.session.clone().into();
+        }
+        self.socket.send(Message::text(message.to_string())).unwrap();
+        loop {
+            let Message::Text(text) = self.socket.read().expect("the browser answers") else { continue };
+            let answer: Value = serde_json::from_str(&text).unwrap();
+            if answer["id"] != self.sent {
+                self.events.push_back(answer);
+                continue;
+            }
+            assert!(answer.get("error").is_none(), "{method}: {answer}");
+            return answer["result"].clone();
+        }
+    }
+
+    /// Opens `url`.
+    pub(crate) fn open(&mut self, url: &str) {
+        self.call("Page.navigate", json!({"url": url}));
+    }
+
+    /// The value of a script's expression, which may be a promise.
+    pub(crate) fn value(&mut self, expression: &str) -> Value {
+        let parameters = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
+        let answer = self.call("Runtime.evaluate", parameters);
+        assert!(answer.get("exceptionDetails").is_none(), "{expression}: {answer}");
+        answer["result"]["value"].clone()
+    }
+
+    /// What the app shows, once `is_reached` holds of it.
+    pub(crate) fn state(&mut self, is_reached: impl Fn(&Value) -> bool) -> Value {
+        let begun = Instant::now();
+        loop {
+            let state = self.value("typeof highwater === 'undefined' ? null : highwater.state()");
+            if !state.is_null() && is_reached(&state) {
+                return state;
+            }
+            let text = self.value("document.getElementById('status')?.textContent");
+            assert!(begun.elapsed() < PATIENCE, "not reached: {state}; the page says {text}; {:?}", self.complaints());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// The table of a view, as CSV, once it is complete.
+    pub(crate) fn table(&mut self, view: &str) -> String {
+        let begun = Instant::now();
+        let expression = format!("(() => {{ try {{ return highwater.table('{view}') }} catch {{ return null }} }})()");
+        loop {
+            if let Some(table) = self.value(&expression).as_str() {
+                return table.to_owned();
+            }
+            assert!(begun.elapsed() < PATIENCE, "no table of {view}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// The same, once all that is shown is complete.
+    pub(crate) fn rested(&mut self) -> Value {
+        self.state(|state| {
+            state["is_busy"] == false && (state["front"]["has_picture"] == true || state["is_comparing"] == true)
+        })
+    }
+
+    /// Presses a key with a character, as on a keyboard; `modifiers`: 2 for Ctrl.
+    pub(crate) fn press(&mut self, key: char, modifiers: u32) {
+        let code = match key {
+            'a'..='z' => format!("Key{}", key.to_ascii_uppercase()),
+            '0'..='9' => format!("Digit{key}"),
+            _ => String::new(),
+        };
+        let number = u32::from(key.to_ascii_uppercase());
+        let mut event = json!({
+            "type": "keyDown", "key": key.to_string(), "code": code, "modifiers": modifiers,
+            "windowsVirtualKeyCode": number,
+        });
+        if modifiers == 0 {
+            event["text"] = key.to_string().into();
+        }
+        self.call("Input.dispatchKeyEvent", event.clone());
+        event["type"] = "keyUp".into();
+        self.call("Input.dispatchKeyEvent", event);
+        // The app handles what comes within a frame together.
+        self.value("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))");
+    }
+
+    /// Turns the wheel `notches` times at a place: above 0 zooms in.
+    pub(crate) fn wheel(&mut self, [x, y]: [u32; 2], notches: i32) {
+        self.call("Input.dispatchMouseEvent", json!({"type": "mouseMoved", "x": x, "y": y}));
+        for _ in 0..notches.abs() {
+            let delta = -120 * notches.signum();
+            let event = json!({"type": "mouseWheel", "x": x, "y": y, "deltaX": 0, "deltaY": delta});
+            self.call("Input.dispatchMouseEvent", event);
+        }
+    }
+
+    /// Drops files on the page.
+    pub(crate) fn drop_files(&mut self, files: &[&Path]) {
+        let files: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+        let data = json!({"items": [], "files": files, "dragOperationsMask": 1});
+        for kind in ["dragEnter", "dragOver", "drop"] {
+            let event = json!({"type": kind, "x": 500, "y": 400, "data": data.clone()});
+            self.call("Input.dispatchDragEvent", event);
+        }
+    }
+
+    /// A picture of the page, as PNG.
+    pub(crate) fn screenshot(&mut self) -> Vec<u8> {
+        let answer = self.call("Page.captureScreenshot", json!({"format": "png"}));
+        BASE64_STANDARD.decode(answer["data"].as_str().unwrap()).unwrap()
+    }
+
+    /// Errors and warnings in the console, uncaught exceptions, and requests that failed.
+    pub(crate) fn complaints(&mut self) -> Vec<String> {
+        // Whatever was reported before this call has arrived with its answer.
+        self.value("0");
+        let is_complaint = |event: &&Value| match event["method"].as_str().unwrap_or_default() {
+            "Runtime.exceptionThrown" | "Network.loadingFailed" => true,
+            "Runtime.consoleAPICalled" => {
+                ["error", "warning", "assert"].iter().any(|kind| event["params"]["type"] == *kind)
+            }
+            "Log.entryAdded" => ["error", "warning"].iter().any(|level| event["params"]["entry"]["level"] == *level),
+            _ => false,
+        };
+        self.events.iter().filter(is_complaint).map(ToString::to_string).collect()
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
