@@ -56,18 +56,18 @@ impl Browser {
         }
         let (session, events) = (String::new(), VecDeque::new());
         let mut browser = Self { child, socket, session, sent: 0, events, _profile: profile };
-        let target = browser.call("Target.createTarget", json!({"url": "about:blank"}));
+        let target = browser.call("Target.createTarget", &json!({"url": "about:blank"}));
         let attach = json!({"targetId": target["targetId"], "flatten": true});
-        let session = browser.call("Target.attachToTarget", attach);
+        let session = browser.call("Target.attachToTarget", &attach);
         session["sessionId"].as_str().unwrap().clone_into(&mut browser.session);
         for domain in ["Page", "Runtime", "Log", "Network"] {
-            browser.call(&format!("{domain}.enable"), json!({}));
+            browser.call(&format!("{domain}.enable"), &json!({}));
         }
         browser
     }
 
     /// Calls a method of the protocol, and returns its result.
-    pub(crate) fn call(&mut self, method: &str, parameters: Value) -> Value {
+    pub(crate) fn call(&mut self, method: &str, parameters: &Value) -> Value {
         self.sent += 1;
         let mut message = json!({"id": self.sent, "method": method, "params": parameters});
         if !self.session.is_empty() {
@@ -88,13 +88,13 @@ impl Browser {
 
     /// Opens `url`.
     pub(crate) fn open(&mut self, url: &str) {
-        self.call("Page.navigate", json!({"url": url}));
+        self.call("Page.navigate", &json!({"url": url}));
     }
 
     /// The value of a script's expression, which may be a promise.
     pub(crate) fn value(&mut self, expression: &str) -> Value {
         let parameters = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
-        let answer = self.call("Runtime.evaluate", parameters);
+        let answer = self.call("Runtime.evaluate", &parameters);
         assert!(answer.get("exceptionDetails").is_none(), "{expression}: {answer}");
         answer["result"]["value"].clone()
     }
@@ -148,20 +148,20 @@ impl Browser {
         if modifiers == 0 {
             event["text"] = key.to_string().into();
         }
-        self.call("Input.dispatchKeyEvent", event.clone());
+        self.call("Input.dispatchKeyEvent", &event);
         event["type"] = "keyUp".into();
-        self.call("Input.dispatchKeyEvent", event);
+        self.call("Input.dispatchKeyEvent", &event);
         // The app handles what comes within a frame together.
         self.value("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))");
     }
 
     /// Turns the wheel `notches` times at a place: above 0 zooms in.
     pub(crate) fn wheel(&mut self, [x, y]: [u32; 2], notches: i32) {
-        self.call("Input.dispatchMouseEvent", json!({"type": "mouseMoved", "x": x, "y": y}));
+        self.call("Input.dispatchMouseEvent", &json!({"type": "mouseMoved", "x": x, "y": y}));
         for _ in 0..notches.abs() {
             let delta = -120 * notches.signum();
             let event = json!({"type": "mouseWheel", "x": x, "y": y, "deltaX": 0, "deltaY": delta});
-            self.call("Input.dispatchMouseEvent", event);
+            self.call("Input.dispatchMouseEvent", &event);
         }
     }
 
@@ -171,13 +171,13 @@ impl Browser {
         let data = json!({"items": [], "files": files, "dragOperationsMask": 1});
         for kind in ["dragEnter", "dragOver", "drop"] {
             let event = json!({"type": kind, "x": 500, "y": 400, "data": data.clone()});
-            self.call("Input.dispatchDragEvent", event);
+            self.call("Input.dispatchDragEvent", &event);
         }
     }
 
     /// A picture of the page, as PNG.
     pub(crate) fn screenshot(&mut self) -> Vec<u8> {
-        let answer = self.call("Page.captureScreenshot", json!({"format": "png"}));
+        let answer = self.call("Page.captureScreenshot", &json!({"format": "png"}));
         BASE64_STANDARD.decode(answer["data"].as_str().unwrap()).unwrap()
     }
 

@@ -159,7 +159,7 @@ fn a_page_alone_opens_without_any_network() {
     assert!(highwater(folder.path(), &["convert", "step.snap", "other.snap", "both.html"]).status.success());
     browser.call(
         "Network.emulateNetworkConditions",
-        serde_json::json!({
+        &serde_json::json!({
             "offline": true, "latency": 0, "downloadThroughput": 0, "uploadThroughput": 0,
         }),
     );
