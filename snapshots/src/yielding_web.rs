@@ -8,8 +8,8 @@ use std::cell::Cell;
 
 use wasm_bindgen::prelude::wasm_bindgen;
 
-/// The length of a slice in milliseconds: a frame at 60 Hz has 16, of which the window needs half.
-const SLICE_MS: f64 = 7.0;
+/// The length of a slice in milliseconds: a frame at 60 Hz has 16, of which the window needs a third.
+const SLICE_MS: f64 = 10.0;
 
 #[wasm_bindgen]
 extern "C" {

@@ -80,7 +80,7 @@ const highwater = (() => {
       buffer.catch(() => {});
       return buffer;
     });
-    const module = isWhole ? (await unpack("module")).arrayBuffer() : fetch("app.wasm");
+    const module = isWhole ? unpack("module").then((response) => response.arrayBuffer()) : fetch("app.wasm");
     await wasm_bindgen({ module_or_path: module });
     page = await wasm_bindgen.start(document.getElementById("app"));
     show("");
@@ -151,7 +151,11 @@ const highwater = (() => {
     },
 
     show_fragment(text) {
-      history.replaceState(null, "", `#${text}`);
+      try {
+        history.replaceState(null, "", `#${text}`);
+      } catch {
+        // A page within a notebook has no address.
+      }
     },
 
     download(name, bytes) {

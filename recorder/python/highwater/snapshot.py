@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import html
 import json
 import os
 import tempfile
@@ -26,6 +27,20 @@ def _patterns(patterns: Keys | None) -> list[str]:
 
 def _size(size: str | int | None) -> str | None:
     return f"{size}B" if isinstance(size, int) else size
+
+
+class _Page:
+    """A page that a notebook shows."""
+
+    def __init__(self, page: str, height: int) -> None:
+        self._page, self._height = page, height
+
+    def __repr__(self) -> str:
+        return f"a page of {len(self._page)} bytes; a notebook shows it"
+
+    def _repr_html_(self) -> str:
+        style = f"width: 100%; height: {self._height}px; border: 0"
+        return f'<iframe style="{style}" srcdoc="{html.escape(self._page)}"></iframe>'
 
 
 class Snapshot:
@@ -176,6 +191,40 @@ class Snapshot:
         options = [part for name, value in (("view", view), ("size", size)) if value for part in (f"--{name}", value)]
         _binary.run(["render", self.path, "--out", os.fspath(out), *options])
         return os.fspath(out)
+
+    def to_html(
+        self,
+        out: PathLike | None = None,
+        *,
+        events: tuple[int, int] | None = None,
+        no_stacks: bool = False,
+    ) -> str:
+        """Writes a page with the app and the recording in it, which opens in a browser without a server or network.
+
+        Args:
+            out: The file to write; by default beside the recording, with the ending `.html`.
+            events: Only these events: the first, and one past the last.
+            no_stacks: Leave out stacks, and with them everything that shows the program's source.
+
+        Returns:
+            The path of the page.
+
+        >>> Snapshot("step.snap").to_html()
+        'step.html'
+        """
+        page = os.path.splitext(self.path)[0] + ".html" if out is None else os.fspath(out)
+        options = ["--events", f"{events[0]}..{events[1]}"] if events else []
+        _binary.run(["convert", self.path, page, *options, *(["--no-stacks"] if no_stacks else [])])
+        return page
+
+    def show(self, height: int = 720) -> _Page:
+        """Shows the app with the recording in a notebook, `height` pixels high.
+
+        The page becomes part of the notebook, which grows by about five megabytes.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            with open(self.to_html(os.path.join(folder, "page.html")), encoding="utf-8") as file:
+                return _Page(file.read(), height)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         """Shows the timeline and the peak in a notebook."""

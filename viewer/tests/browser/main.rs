@@ -209,6 +209,52 @@ fn what_is_no_recording_is_refused_and_the_page_goes_on() {
     assert_eq!(browser.complaints(), [""; 0]);
 }
 
+/// Prints how long a large recording takes; see docs/web.md.
+#[test]
+#[ignore = "a measurement: run it alone, in release"]
+#[expect(clippy::print_stdout, reason = "its output is its purpose")]
+fn times_of_a_large_recording() {
+    let Some((folder, mut browser)) = begin() else { return };
+    let recorded = highwater(folder.path(), &["record", "vit-l-16", "--steps", "322", "--out", "large.snap"]);
+    assert!(recorded.status.success(), "{}", String::from_utf8_lossy(&recorded.stderr));
+    assert!(highwater(folder.path(), &["convert", "large.snap", "large.pickle"]).status.success());
+    assert!(highwater(folder.path(), &["convert", "large.snap", "large.html"]).status.success());
+    let size = |name: &str| std::fs::metadata(folder.path().join(name)).unwrap().len();
+    for name in ["large.snap", "large.pickle", "large.html", "step.html"] {
+        println!("{name}: {} bytes", size(name));
+    }
+    let begun = Instant::now();
+    let drawn = highwater(folder.path(), &["render", "large.snap", "--out", "large.png"]);
+    println!("desktop: large.snap read and drawn in {:?}", begun.elapsed());
+    assert!(drawn.status.success());
+    let server = Server::start(folder.path(), &["large.snap"]);
+    let file = format!("file://{}/large.html", folder.path().display());
+    for (what, url) in [("served", &server.url), ("served, again", &server.url), ("as one file", &file)] {
+        browser.open("about:blank");
+        let begun = Instant::now();
+        browser.open(url);
+        let state = browser.rested();
+        println!("{what}: {} events, picture after {:?}", state["front"]["events"], begun.elapsed());
+    }
+    browser.open(&server.url);
+    browser.rested();
+    browser.value("window.spent = []; const raf = requestAnimationFrame; window.requestAnimationFrame = (call) => raf((time) => { const begun = performance.now(); call(time); spent.push(performance.now() - begun); }); 0");
+    for notches in [1; 30].into_iter().chain([-1; 30]) {
+        browser.wheel([500, 400], notches);
+        browser.value("new Promise(done => setTimeout(done, 50))");
+    }
+    println!("frames while zooming, ms: median, 95 %, longest of how many: {}", browser.value("spent.sort((a, b) => a - b); `${[0.5, 0.95, 1].map(part => spent[Math.min(spent.length - 1, Math.floor(spent.length * part))].toFixed(1))} of ${spent.length}`"));
+    let heap = browser.value("performance.memory.usedJSHeapSize");
+    println!("memory of the page: {heap} bytes");
+    let server = Server::start(folder.path(), &["step.snap"]);
+    browser.open(&server.url);
+    browser.rested();
+    let begun = Instant::now();
+    browser.drop_files(&[&folder.path().join("large.pickle")]);
+    browser.state(|now| now["recordings"].as_array().is_some_and(|all| all.len() == 2) && now["is_busy"] == false);
+    println!("pickle dropped on the page: picture after {:?}", begun.elapsed());
+}
+
 /// The lines of a table without its header, as cells.
 fn cells(csv: &str) -> Vec<Vec<String>> {
     csv.lines().skip(1).map(|line| line.split(',').map(|cell| cell.trim_matches('"').to_owned()).collect()).collect()
