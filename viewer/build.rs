@@ -1,5 +1,5 @@
-//! Embeds the app for browsers in the binary, and the library of `highwater run`: Cargo has built it for this script, and it is copied from
-//! Cargo's output folder to where the sources include it.
+//! Embeds in the binary the app for browsers, and the library of `highwater run`, which Cargo has built for this script and
+//! which is copied from Cargo's output folder to where the sources include it.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;

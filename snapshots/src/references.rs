@@ -87,6 +87,30 @@ pub fn readable(name: &str, value: &str) -> Vec<(String, String)> {
 }
 
 impl References {
+    /// The references of a block that becomes part of a baseline: `own` allocations were made up to its own, and `start`
+    /// before the new recording begins. What is over by then is left out; what began before, begins with it.
+    pub fn from_start(&self, own: u64, start: u64) -> Self {
+        let at = |position: u64| (own + position).checked_sub(start);
+        let saved = self.saved.iter().filter(|saved| saved.released.is_none_or(|released| at(released).is_some()));
+        Self {
+            end: self.end.map(|end| at(end).unwrap_or(0)),
+            inputs: self
+                .inputs
+                .iter()
+                .filter_map(|(position, module)| Some((at(*position)?, module.clone())))
+                .collect(),
+            saved: saved
+                .map(|saved| Saved {
+                    packed: at(saved.packed).unwrap_or(0),
+                    unpacked: saved.unpacked.and_then(at),
+                    dropped: saved.dropped.map(|dropped| at(dropped).unwrap_or(0)),
+                    released: saved.released.and_then(at),
+                    module: saved.module.clone(),
+                })
+                .collect(),
+        }
+    }
+
     /// The modules that have the block as an argument or save it, in order, each once.
     fn facts(&self) -> Vec<(String, String)> {
         let joined = |name: &str, modules: &mut dyn Iterator<Item = &str>| {

@@ -1,6 +1,6 @@
 //! Lets long work give way to the page's frames: a browser runs all of a page on one thread. Work that runs
-//! [`in_slices`] is suspended after each slice by WebAssembly's promise integration (JSPI), and continued after the next
-//! frame. Without JSPI the work runs in one piece.
+//! [`in_slices`] is suspended after each slice by WebAssembly's promise integration (JSPI), and continued once the
+//! page has handled input and drawn a frame if one is due. Without JSPI the work runs in one piece.
 
 #![allow(deprecated, reason = "wasm-bindgen marks its support of JSPI as experimental in this way")]
 

@@ -113,7 +113,7 @@ pub enum Command {
     Symbolize(SymbolizeArguments),
     /// Draw a recording as a PNG or SVG picture, without a display
     Render(Box<RenderArguments>),
-    /// Show recordings in a browser, also in one on another computer
+    /// Serve the app and recordings to a browser on this or another computer
     Serve(ServeArguments),
 }
 

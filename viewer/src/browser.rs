@@ -3,10 +3,12 @@
 mod convert;
 
 use std::io::Read as _;
+use std::path::Path;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use flate2::read::GzDecoder;
+use highwater_app::files::is_stdin;
 use serde::Serialize;
 
 use crate::cli::output::outcome::Failure;
@@ -60,6 +62,19 @@ pub struct Listed {
     pub element: Option<String>,
     /// Whether it is still being written.
     pub growing: bool,
+}
+
+/// The name of a recording in the page: that of its file, or its path if one of `others` has the same name, with a
+/// number if that is taken as well. The page tells recordings apart by their names.
+pub fn name_of(file: &Path, others: &[&str]) -> String {
+    if is_stdin(file) {
+        return "standard input".to_owned();
+    }
+    let name = file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned();
+    let path = file.display().to_string();
+    let numbered = (2..).map(|number| format!("{path} ({number})"));
+    let mut names = [name, path.clone()].into_iter().chain(numbered);
+    names.find(|name| !others.contains(&name.as_str())).unwrap_or(path)
 }
 
 /// Returns a page that loads its scripts, and the recordings, from the server that it came from.
@@ -126,6 +141,16 @@ fn gzip(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn recordings_of_one_name_get_different_ones() {
+        let mut names: Vec<String> = Vec::new();
+        for file in ["before/step.snap", "after/step.snap", "after/step.snap", "-"] {
+            let name = name_of(Path::new(file), &names.iter().map(String::as_str).collect::<Vec<_>>());
+            names.push(name);
+        }
+        assert_eq!(names, ["step.snap", "after/step.snap", "after/step.snap (2)", "standard input"]);
+    }
 
     #[test]
     fn a_name_cannot_leave_its_element() {

@@ -7,9 +7,9 @@ mod token;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use highwater_app::files::is_stdin;
 use highwater_pytorch::open::FileKind;
@@ -23,44 +23,62 @@ use crate::cli::input::categories::read_with;
 use crate::cli::output::outcome::{Failure, Status};
 use crate::cli::output::page::Page;
 
-/// Clients that are answered at once; further ones are refused until one of these is done.
+/// Clients that are answered at once; further ones wait until one of these is done.
 const MOST_CLIENTS: usize = 64;
+
+/// The pause after a connection that could not be accepted.
+const BETWEEN_FAILURES: Duration = Duration::from_millis(50);
 
 /// Serves the recordings until the user stops the program.
 pub fn run(arguments: &ServeArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     browser::module()?;
-    let folder = tempfile::Builder::new().prefix("highwater-serve-").tempdir()?;
-    let recordings = prepare(arguments, &folder)?;
     let host = arguments.host.as_deref().unwrap_or("127.0.0.1");
     let listener = listen(host, arguments.port)?;
     let address = listener.local_addr()?;
     let stop = Stop::watch(address)?;
-    let site = Arc::new(Site::new(token::random()?, host, recordings));
+    let folder = tempfile::Builder::new().prefix("highwater-serve-").tempdir()?;
+    let Some(recordings) = prepare(arguments, &folder, &stop)? else { return Ok(Status::Fine) };
+    let site = Arc::new(Site::new(token::random()?, known_hosts(host, address), recordings));
     let url = format!("http://{}/{}/", shown_host(host, address), site.token());
     print(arguments, &url, address, page)?;
     page.raw().flush()?;
-    if arguments.open {
-        open_browser(&folder, &url)?;
+    if arguments.open
+        && let Err(why) = open_browser(&folder, &url)
+    {
+        page.warning(&format!("--open: {why}; open the address yourself."))?;
+        page.raw().flush()?;
     }
     serve(&listener, &site, &stop);
     Ok(Status::Fine)
 }
 
-/// Reads each recording, and writes those that are not .snap files as such into `folder`.
-fn prepare(arguments: &ServeArguments, folder: &TempDir) -> Result<Vec<Served>, Failure> {
+/// Reads each recording, and writes those that are not .snap files as such into `folder`; `None` if the user stops it.
+fn prepare(arguments: &ServeArguments, folder: &TempDir, stop: &Stop) -> Result<Option<Vec<Served>>, Failure> {
     let mut recordings: Vec<Served> = Vec::new();
     for file in &arguments.files {
-        let name = name_of(file, &recordings);
+        if stop.has_come() {
+            return Ok(None);
+        }
+        let names: Vec<&str> = recordings.iter().map(|other| other.name.as_str()).collect();
+        let name = browser::name_of(file, &names);
         let read = match read_with(file, &arguments.categories) {
             // A recording that has only begun.
             Err(Failure::Unreadable { .. }) if site::is_fresh(file) => {
-                recordings.push(Served { name, path: std::path::absolute(file)?, is_growing: true });
+                recordings.push(Served {
+                    name,
+                    path: std::path::absolute(file)?,
+                    is_growing: true,
+                    identity: OnceLock::new(),
+                });
                 continue;
             }
             read => read?,
         };
         let is_as_stored = arguments.categories.categories.is_none();
-        let is_snap = read.format.kind == FileKind::Snap && !read.format.is_gzipped && !is_stdin(file) && is_as_stored;
+        // A pipe cannot be read again.
+        let is_file = std::fs::metadata(file).is_ok_and(|facts| facts.is_file());
+        let is_snap =
+            is_file && read.format.kind == FileKind::Snap && !read.format.is_gzipped && !is_stdin(file) && is_as_stored;
         let path = if is_snap {
             std::path::absolute(file)?
         } else {
@@ -70,19 +88,9 @@ fn prepare(arguments: &ServeArguments, folder: &TempDir) -> Result<Vec<Served>, 
             path
         };
         let is_growing = is_snap && read.trace.trust.unfinished && site::is_fresh(&path);
-        recordings.push(Served { name, path, is_growing });
+        recordings.push(Served { name, path, is_growing, identity: OnceLock::new() });
     }
-    Ok(recordings)
-}
-
-/// The file's name, or its path if another recording has the same name.
-fn name_of(file: &Path, others: &[Served]) -> String {
-    if is_stdin(file) {
-        return "standard input".to_owned();
-    }
-    let name = file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned();
-    let is_taken = others.iter().any(|other| other.name == name);
-    if is_taken { file.display().to_string() } else { name }
+    Ok(Some(recordings))
 }
 
 fn listen(host: &str, port: Option<u16>) -> Result<TcpListener, Failure> {
@@ -91,20 +99,28 @@ fn listen(host: &str, port: Option<u16>) -> Result<TcpListener, Failure> {
         let hint = match why.kind() {
             io::ErrorKind::AddrInUse => "; another program uses this port: choose another one, or leave --port out",
             io::ErrorKind::PermissionDenied => "; ports below 1024 are reserved: choose a higher one",
+            io::ErrorKind::AddrNotAvailable => "; it is not an address of this computer",
             _ => "",
         };
-        Failure::Usage(format!("cannot listen on {host}, port {port}: {why}{hint}"))
+        let port = if port == 0 { String::new() } else { format!(", port {port}") };
+        Failure::Usage(format!("cannot listen on {host}{port}: {why}{hint}"))
     })
 }
 
-/// The host of the printed address: a wildcard address is reached by loopback too.
+/// The host of the printed address: with a wildcard address, the name of this computer.
 fn shown_host(host: &str, address: SocketAddr) -> String {
     let port = address.port();
     match address.ip() {
-        ip if ip.is_unspecified() => format!("127.0.0.1:{port}"),
+        ip if ip.is_unspecified() => format!("{}:{port}", host_name().unwrap_or_else(|| "127.0.0.1".to_owned())),
         _ if host.parse::<IpAddr>().is_err() => format!("{host}:{port}"),
         _ => address.to_string(),
     }
+}
+
+/// The names by which browsers may address this server, beside IP addresses and `localhost`.
+fn known_hosts(host: &str, address: SocketAddr) -> Vec<String> {
+    let own = host_name().filter(|_| address.ip().is_unspecified());
+    own.into_iter().chain([host.to_owned()]).collect()
 }
 
 fn print(arguments: &ServeArguments, url: &str, address: SocketAddr, page: &mut Page<'_>) -> io::Result<()> {
@@ -153,7 +169,7 @@ fn host_name() -> Option<String> {
 
 /// Opens the user's browser. The address goes through a file that only the user can read: others see the arguments of
 /// programs.
-fn open_browser(folder: &TempDir, url: &str) -> Result<(), Failure> {
+fn open_browser(folder: &TempDir, url: &str) -> io::Result<()> {
     let path = folder.path().join("open.html");
     std::fs::write(&path, format!("<!DOCTYPE html><meta http-equiv=\"refresh\" content=\"0; url={url}\">"))?;
     let program = if cfg!(target_os = "macos") {
@@ -164,7 +180,7 @@ fn open_browser(folder: &TempDir, url: &str) -> Result<(), Failure> {
         "xdg-open"
     };
     let started = std::process::Command::new(program).arg(&path).spawn();
-    started.map(drop).map_err(|why| Failure::Usage(format!("--open: cannot start a browser by {program}: {why}")))
+    started.map(drop).map_err(|why| io::Error::other(format!("cannot start a browser with {program}: {why}")))
 }
 
 /// Whether the user wants the program to end.
@@ -172,16 +188,19 @@ fn open_browser(folder: &TempDir, url: &str) -> Result<(), Failure> {
 struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Watches for the signals that end a program; `address` is that of the listener, which a connection wakes.
+    /// Watches for the signals that end a program; a second one ends it at once. `address` is that of the listener, which
+    /// a connection wakes.
     #[cfg(unix)]
     fn watch(address: SocketAddr) -> io::Result<Self> {
-        use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+        use signal_hook::consts::{SIGINT, SIGTERM};
         let stop = Self::default();
-        let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
-        let came = stop.clone();
+        for signal in [SIGINT, SIGTERM] {
+            signal_hook::flag::register_conditional_default(signal, Arc::clone(&stop.0))?;
+            signal_hook::flag::register(signal, Arc::clone(&stop.0))?;
+        }
+        let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
         let wait = move || {
             if signals.forever().next().is_some() {
-                came.0.store(true, Ordering::Relaxed);
                 let loopback = if address.is_ipv4() {
                     IpAddr::from([127, 0, 0, 1])
                 } else {
@@ -207,26 +226,47 @@ impl Stop {
     }
 }
 
+/// The number of clients that are being answered.
+#[derive(Debug, Default)]
+struct Clients {
+    count: Mutex<usize>,
+    fewer: Condvar,
+}
+
+impl Clients {
+    /// Waits until one more may be answered, and counts it.
+    fn enter(&self) {
+        let count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_full = |count: &mut usize| *count >= MOST_CLIENTS;
+        *self.fewer.wait_while(count, is_full).unwrap_or_else(PoisonError::into_inner) += 1;
+    }
+
+    fn leave(&self) {
+        *self.count.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        self.fewer.notify_one();
+    }
+}
+
 /// Answers clients, each on its own thread, until the user stops it.
 fn serve(listener: &TcpListener, site: &Arc<Site>, stop: &Stop) {
-    let clients = Arc::new(AtomicUsize::new(0));
+    let clients = Arc::new(Clients::default());
     for client in listener.incoming() {
         if stop.has_come() {
             return;
         }
-        // A client that is gone already, or too many open files: the next one may do better.
-        let Ok(client) = client else { continue };
-        if clients.fetch_add(1, Ordering::Relaxed) >= MOST_CLIENTS {
-            clients.fetch_sub(1, Ordering::Relaxed);
+        let Ok(client) = client else {
+            // A client that is gone already; or too many open files, of which some are closed soon.
+            std::thread::sleep(BETWEEN_FAILURES);
             continue;
-        }
-        let (site, count) = (Arc::clone(site), Arc::clone(&clients));
+        };
+        clients.enter();
+        let (site, clients_then) = (Arc::clone(site), Arc::clone(&clients));
         let work = move || {
             answer(&site, &client);
-            count.fetch_sub(1, Ordering::Relaxed);
+            clients_then.leave();
         };
         if std::thread::Builder::new().name("highwater-client".to_owned()).spawn(work).is_err() {
-            clients.fetch_sub(1, Ordering::Relaxed);
+            clients.leave();
         }
     }
 }

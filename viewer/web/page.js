@@ -1,8 +1,9 @@
 // The page around the app: starts it, and does for it what only a page can do. The app's side is viewer/app/src/gui/web.rs.
 "use strict";
 
-// Without promise integration (JSPI), work is not suspended: it then runs in one piece, between two frames.
-if (!("Suspending" in WebAssembly)) {
+// Without promise integration (JSPI) no job is suspended: each then runs in one piece, between two frames.
+const canSuspend = "Suspending" in WebAssembly;
+if (!canSuspend) {
   WebAssembly.Suspending = function () {
     return () => undefined;
   };
@@ -39,25 +40,35 @@ const highwater = (() => {
     status.hidden = text === "";
   };
 
-  const fetched = async (url, headers) => {
-    const response = await fetch(url, { headers, cache: "no-store" });
-    if (!response.ok && response.status !== 416) {
-      throw new Error(`the server answered ${response.status} ${response.statusText}`);
-    }
+  const hint = "is highwater serve still running, and the ssh connection?";
+
+  const fetched = async (url) => {
+    const response = await fetch(url, { cache: "no-store" }).catch((why) => {
+      throw new Error(`cannot fetch the recording: ${why.message}; ${hint}`);
+    });
+    if (!response.ok) throw new Error(`cannot fetch the recording: the server answered ${response.status}`);
     return response;
   };
 
-  // Fetches what is appended to a recording until its program has finished it.
+  // Fetches what is appended to a recording until its program has finished it. The connection may be interrupted.
   const follow = async ({ name, url }) => {
-    for (let have = 0; ; ) {
-      const response = await fetched(url, { Range: `bytes=${have}-` });
-      if (response.status !== 416) {
-        const bytes = new Uint8Array(await response.arrayBuffer());
-        have += bytes.length;
-        page.grow(name, bytes);
+    let pause = 500;
+    for (let have = 0; ; await new Promise((resolve) => setTimeout(resolve, pause))) {
+      try {
+        const response = await fetch(url, { headers: { Range: `bytes=${have}-` }, cache: "no-store" });
+        if (response.status === 409) {
+          return page.fail(name, "the file was replaced or truncated; reload the page to read it again");
+        }
+        if (response.ok) {
+          const bytes = new Uint8Array(await response.arrayBuffer());
+          have += bytes.length;
+          page.grow(name, bytes);
+        }
+        if (response.headers.get("Highwater-Growing") === "no") return page.end(name);
+        pause = 500;
+      } catch {
+        pause = Math.min(2 * pause, 10000);
       }
-      if (response.headers.get("Highwater-Growing") !== "yes") return;
-      await new Promise((resolve) => setTimeout(resolve, 500));
     }
   };
 
@@ -89,7 +100,7 @@ const highwater = (() => {
     followLink();
     for (const [row, recording] of recordings.entries()) {
       try {
-        if (recording.growing) follow(recording).catch((why) => page.fail(recording.name, why.message));
+        if (recording.growing) follow(recording);
         else open(recording.name, await arriving[row]);
       } catch (why) {
         page.fail(recording.name, why.message);
@@ -100,15 +111,19 @@ const highwater = (() => {
 
   const fail = (why) => {
     const panic = page && page.panic_message();
-    show(`The app has stopped: ${panic || why}. Reload the page; if it happens again, please report it.`);
+    if (page) show(`The app has stopped: ${panic || why}. Reload the page; if it happens again, please report it.`);
+    else show(`The app cannot start in this browser: ${why}. It needs WebGL, and Chrome or Edge 137, Firefox 131, Safari 18.4 or newer.`);
   };
 
   return {
     // Runs the waiting jobs after the current frame.
-    call_run_jobs() {
-      turn()
-        .then(() => wasm_bindgen.run_jobs(false))
-        .catch(fail);
+    async call_run_jobs() {
+      try {
+        do await turn();
+        while (await wasm_bindgen.run_jobs(false, !canSuspend));
+      } catch (why) {
+        fail(why);
+      }
     },
 
     // Suspends a job until the page has had its turn. Waiting pictures are drawn first, each of them to its end: jobs
@@ -118,7 +133,10 @@ const highwater = (() => {
       if (isInterrupted) return;
       isInterrupted = true;
       try {
-        while (wasm_bindgen.has_waiting_picture()) await wasm_bindgen.run_jobs(true);
+        while (wasm_bindgen.has_waiting_picture()) {
+          await wasm_bindgen.run_jobs(true, false);
+          await turn();
+        }
       } finally {
         isInterrupted = false;
       }
@@ -147,6 +165,7 @@ const highwater = (() => {
       input.type = "file";
       input.multiple = true;
       input.onchange = () => [...input.files].forEach(highwater.open_file);
+      input.oncancel = () => page.choose_none();
       input.click();
     },
 

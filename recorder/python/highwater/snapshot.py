@@ -204,7 +204,8 @@ class Snapshot:
         Args:
             out: The file to write; by default beside the recording, with the ending `.html`.
             events: Only these events: the first, and one past the last.
-            no_stacks: Leave out stacks, and with them everything that shows the program's source.
+            no_stacks: Leave out stacks, the program's arguments and the machine's name: no paths and lines of source
+                code remain.
 
         Returns:
             The path of the page.

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use highwater_snapshots::error::Problem;
-use highwater_snapshots::event::{Event, EventKind, Range as Addresses, What};
+use highwater_snapshots::event::{BlockKey, Event, EventKind, Range as Addresses, What};
 use highwater_snapshots::format::{block_keys, recorded_event};
-use highwater_snapshots::ids::{BlockId, DeviceId, EventId, SegmentId, StackId};
-use highwater_snapshots::trace::{Annotation, Attribute, Owner, SegmentRole, Trace};
+use highwater_snapshots::ids::{BlockId, DeviceId, EventId, SegmentId, StackId, StringId};
+use highwater_snapshots::references::{ATTRIBUTE, References};
+use highwater_snapshots::trace::{Annotation, Attribute, Owner, SegmentRole, Trace, Trust};
 use highwater_snapshots::units::format_count;
 use highwater_snapshots::{StartingBlock, StartingState, TraceBuilder};
 
@@ -15,19 +16,19 @@ use highwater_snapshots::{StartingBlock, StartingState, TraceBuilder};
 /// memory used on the device at that moment come first, as events of their own.
 pub fn excerpt(trace: &Trace, events: Range<usize>) -> Trace {
     let events = events.start.min(trace.events.len())..events.end.min(trace.events.len());
-    let mut part = Excerpt { trace, builder: TraceBuilder::with_capacity(events.len() + 3), start: events.start };
+    let (builder, keys) = (TraceBuilder::with_capacity(events.len() + 3), block_keys(trace));
+    let mut part = Excerpt { trace, builder, start: events.start, keys };
     part.copy_facts(&events);
     for device in trace.device_ids() {
         part.start_device(device);
     }
-    part.say_where_it_begins();
+    part.push_current_facts();
     let before = part.builder.event_count();
-    let keys = block_keys(trace);
     for row in events.clone() {
         let event = EventId::from_index(row);
         let owner = Owner::Event(EventId::from_index(part.builder.event_count()));
         part.copy_attributes(Owner::Event(event), owner);
-        part.builder.push(&recorded_event(trace, event, &keys));
+        part.builder.push(&recorded_event(trace, event, &part.keys));
     }
     let place = |event: EventId| {
         let row = (event.0 as usize).clamp(events.start, events.end.max(events.start));
@@ -48,6 +49,8 @@ struct Excerpt<'a> {
     builder: TraceBuilder,
     /// The first event.
     start: usize,
+    /// The key of each block.
+    keys: Vec<BlockKey>,
 }
 
 impl Excerpt<'_> {
@@ -56,7 +59,14 @@ impl Excerpt<'_> {
         builder.set_header(trace.header.clone());
         trace.devices.iter().for_each(|facts| builder.set_device(facts.clone()));
         *builder.tables() = trace.tables.clone();
-        *builder.trust() = trace.trust.clone();
+        // What the builder counts by itself would be counted twice.
+        *builder.trust() = Trust {
+            unmatched_frees: 0,
+            repeated_allocs: 0,
+            unmatched_uses: 0,
+            unmatched_releases: 0,
+            ..trace.trust.clone()
+        };
         trace.problems.iter().for_each(|problem| builder.add_problem(problem.clone()));
         let [first, end, all] = [events.start, events.end, trace.events.len()].map(|count| format_count(count as u64));
         let text = format!("an excerpt: events {first} to {end} of {all}, which begin at 0 here");
@@ -76,7 +86,8 @@ impl Excerpt<'_> {
             state.segments.push(segment.range);
         }
         state.mappings = self.mapped_at_start(device);
-        let keys = block_keys(trace);
+        let is_alloc = |row: &usize| trace.events.kind[*row] == EventKind::Alloc && trace.events.device[*row] == device;
+        let allocs: Vec<usize> = (0..self.start).filter(is_alloc).collect();
         for id in trace.blocks.ids() {
             let block = trace.blocks.get(id);
             let is_later = block.alloc.index().is_some_and(|alloc| alloc >= self.start);
@@ -84,14 +95,32 @@ impl Excerpt<'_> {
                 continue;
             }
             let row = BlockId::from_index(blocks_before + state.blocks.len());
+            let own = block.alloc.index().map_or(0, |alloc| allocs.partition_point(|other| *other <= alloc));
+            self.copy_references(owner_of(block.alloc, Owner::Block(id)), Owner::Block(row), own, allocs.len());
             owners.push((owner_of(block.alloc, Owner::Block(id)), Owner::Block(row)));
             let mut alloc = block.as_alloc(id);
-            alloc.block = keys[id.0 as usize];
+            alloc.block = self.keys[id.0 as usize];
             let free_requested = self.is_over(block.free_requested) || trace.was_waiting_at_start(id);
             state.blocks.push(StartingBlock { alloc, stack: block.stack, free_requested });
         }
         self.builder.set_starting_state(&state);
-        owners.into_iter().for_each(|(from, to)| self.copy_attributes(from, to));
+        for (from, to) in owners {
+            self.copy_attributes_but(from, to, ATTRIBUTE);
+        }
+    }
+
+    /// Copies the references to a block that becomes part of the baseline: `own` of the `before` allocations before the
+    /// excerpt were made up to its own.
+    fn copy_references(&mut self, from: Owner, owner: Owner, own: usize, before: usize) {
+        let tables = &self.trace.tables;
+        for attribute in self.trace.attributes_of(from).iter().filter(|fact| tables.string(fact.name) == ATTRIBUTE) {
+            let Ok(references) = tables.string(attribute.value).parse::<References>() else { continue };
+            let text = references.from_start(own as u64, before as u64).to_string();
+            let strings = &mut self.builder.tables().strings;
+            let value = StringId::from_index(strings.len());
+            strings.push(text);
+            self.builder.add_attribute(Attribute { owner, value, ..*attribute });
+        }
     }
 
     /// Whether `event` precedes the excerpt.
@@ -109,43 +138,49 @@ impl Excerpt<'_> {
     fn mapped_at_start(&self, device: DeviceId) -> Vec<Addresses> {
         let mut mapped: BTreeMap<u64, Addresses> = BTreeMap::new();
         let rows = self.trace.segments.ids().map(|id| self.trace.segments.get(id));
-        let ours = rows.filter(|row| row.device == device && row.role == SegmentRole::Mapping);
-        for row in ours.filter(|row| !row.alloc.is_some() || self.is_over(row.alloc)) {
-            let kind = row.alloc.index().map(|event| self.trace.events.kind[event]);
-            if kind == Some(EventKind::SegmentUnmap) {
-                take_out(&mut mapped, row.range);
-            } else {
-                mapped.insert(row.range.address, row.range);
+        let ours = rows.filter(|row| row.device == device && (!row.alloc.is_some() || self.is_over(row.alloc)));
+        for row in ours {
+            match row.role {
+                SegmentRole::Mapping => drop(mapped.insert(row.range.address, row.range)),
+                SegmentRole::Unmapping => take_out(&mut mapped, row.range),
+                SegmentRole::Segment => {}
             }
         }
         mapped.into_values().collect()
     }
 
-    /// Adds the step, the phase and the samples that hold at the start, where events said so.
-    fn say_where_it_begins(&mut self) {
+    /// Adds events for the step, the phase and the samples of device memory that apply at the start, where the recording
+    /// has such events.
+    fn push_current_facts(&mut self) {
         let (trace, start) = (self.trace, self.start);
         let Some(last) = start.checked_sub(1) else { return };
         let kinds = &trace.events.kind[..start];
         let time_ns = trace.events.time_ns[last];
-        let mut say = |device, what| self.builder.push(&Event { time_ns, device, stack: StackId::NONE, what });
+        let mut push = |device, what| self.builder.push(&Event { time_ns, device, stack: StackId::NONE, what });
         if let Some(span) = trace.spans.at(EventId::from_index(last)) {
             if let Some(step) = span.step.filter(|_| kinds.contains(&EventKind::Step)) {
-                say(DeviceId::default(), What::Step(step));
+                push(DeviceId::default(), What::Step(step));
             }
             if kinds.contains(&EventKind::Phase) {
-                say(DeviceId::default(), What::Phase(span.phase));
+                push(DeviceId::default(), What::Phase(span.phase));
             }
         }
         for device in trace.device_ids() {
             let is_sample = |row: &usize| kinds[*row] == EventKind::DeviceUsed && trace.events.device[*row] == device;
             if let Some(row) = (0..start).rev().find(is_sample) {
-                say(device, trace.what(EventId::from_index(row)));
+                push(device, trace.what(EventId::from_index(row)));
             }
         }
     }
 
     fn copy_attributes(&mut self, from: Owner, owner: Owner) {
-        for attribute in self.trace.attributes_of(from) {
+        self.copy_attributes_but(from, owner, "");
+    }
+
+    /// Copies the attributes but those called `left_out`.
+    fn copy_attributes_but(&mut self, from: Owner, owner: Owner, left_out: &str) {
+        let tables = &self.trace.tables;
+        for attribute in self.trace.attributes_of(from).iter().filter(|fact| tables.string(fact.name) != left_out) {
             self.builder.add_attribute(Attribute { owner, ..*attribute });
         }
     }
@@ -177,13 +212,19 @@ fn take_out(mapped: &mut BTreeMap<u64, Addresses>, gone: Addresses) {
     }
 }
 
-/// Removes all stacks from `trace`, and the texts that only they use: a smaller recording that does not show the
-/// program's source.
+/// Removes from `trace` all stacks, the texts that only they use, the arguments of the program and the name of the
+/// machine: a smaller recording, without paths and lines of source code.
 pub fn remove_stacks(trace: &mut Trace) {
+    let program = trace.header.program.split_whitespace().next().unwrap_or_default();
+    trace.header.program = program.rsplit(['/', '\\']).next().unwrap_or_default().to_owned();
+    trace.header.host.clear();
+    // What PyTorch's compiler was compiling: the file, the function and the line.
+    let tables = &trace.tables;
+    trace.attributes.retain(|attribute| tables.string(attribute.name) != "compile_context");
     trace.events.stack.fill(StackId::NONE);
     trace.blocks.stack.fill(StackId::NONE);
     let mut used = vec![false; trace.tables.strings.len()];
-    let mut keep = |id: highwater_snapshots::StringId| {
+    let mut keep = |id: StringId| {
         if let Some(used) = id.index().and_then(|row| used.get_mut(row)) {
             *used = true;
         }
@@ -217,7 +258,7 @@ mod tests {
     use crate::Totals;
     use crate::replay::Replay;
 
-    const TEXT: &str = "
+    const TEXT: &str = r#"
         baseline w 40 parameter
         baseline_segment 0x200000 2000
         alloc a 100 activation #linear @net.fc
@@ -236,9 +277,21 @@ mod tests {
         step 1
         free x device=1
         alloc d 8 gradient
+        tag c gradient
+        used d
+        segment_map 0x800000 2048
         free c
+        segment_unmap 0x800000 1024
+        oom 4096 free=1024
+        free gone
+        begin "region"
+        alloc e 16 activation
+        attribute references "end 1\nsaved 1 2 - 3 net.fc"
+        alloc f 16
+        alloc h 16
+        end "region"
         segment_free 0x400000 4096
-    ";
+    "#;
 
     fn totals(trace: &Trace, device: DeviceId) -> Vec<Totals> {
         let mut replay = Replay::new(trace, device);
@@ -248,6 +301,12 @@ mod tests {
             all.push(replay.totals());
         }
         all
+    }
+
+    /// Whether an event is no free of an unknown block.
+    fn is_matched(trace: &Trace, row: usize) -> bool {
+        let is_free = matches!(trace.events.kind[row], EventKind::FreeRequested | EventKind::FreeCompleted);
+        !is_free || BlockId(trace.events.subject[row]).is_some()
     }
 
     #[test]
@@ -262,7 +321,8 @@ mod tests {
                     let (all, ours) = (totals(&whole, device), totals(&part, device));
                     assert_eq!(ours[added..], all[start..=end], "{start}..{end} of {device:?}");
                 }
-                assert!(part.trust.is_complete(), "{start}..{end}: {:?}", part.trust);
+                let unmatched = (start..end).filter(|row| !is_matched(&whole, *row)).count();
+                assert_eq!(part.trust.unmatched_frees, unmatched as u64, "{start}..{end}: {:?}", part.trust);
                 assert!(crate::verify::verify(&part).is_empty(), "{start}..{end}");
                 let back = read_bytes(&write_trace(Vec::new(), &part).unwrap()).unwrap();
                 assert_eq!(totals(&back, DeviceId(0)), totals(&part, DeviceId(0)));
@@ -289,6 +349,18 @@ mod tests {
     }
 
     #[test]
+    fn references_of_a_block_of_the_baseline_count_from_the_start() {
+        let whole = trace_from_text(TEXT).unwrap();
+        let e = whole.blocks.ids().find(|id| whole.blocks.get(*id).requested == 16).unwrap();
+        let start = whole.blocks.get(e).alloc.0 as usize + 2;
+        let part = excerpt(&whole, start..whole.events.len());
+        let block = part.blocks.ids().find(|id| part.blocks.get(*id).requested == 16).unwrap();
+        let [fact] = part.attributes_of(Owner::Block(block)) else { panic!("no references") };
+        // One allocation after its own, f, precedes the excerpt.
+        assert_eq!(part.tables.string(fact.value), "end 0\nsaved 0 1 - 2 net.fc");
+    }
+
+    #[test]
     fn what_is_unmapped_in_part_is_mapped_in_part() {
         let some = trace_from_text(TEXT).unwrap().segments.get(SegmentId(0)).range;
         let range = |address, bytes| Addresses { address, bytes, ..some };
@@ -306,7 +378,10 @@ mod tests {
     fn without_stacks_no_text_of_the_source_is_left_and_no_byte_is_missing() {
         let whole = trace_from_text(TEXT).unwrap();
         let mut bare = whole.clone();
+        bare.header.program = "/home/ada/bin/train.py --data /home/ada/secret".to_owned();
+        bare.header.host = "ada".to_owned();
         remove_stacks(&mut bare);
+        assert_eq!((bare.header.program.as_str(), bare.header.host.as_str()), ("train.py", ""));
         assert_eq!(totals(&bare, DeviceId(0)), totals(&whole, DeviceId(0)));
         let texts = bare.tables.strings.concat();
         assert!(!texts.contains("train.py") && !texts.contains("net.py"), "{texts}");

@@ -39,20 +39,26 @@ extern "C" {
     fn call_run_jobs();
 }
 
-/// Runs the waiting jobs; only pictures, if it interrupts another job.
+/// Runs the waiting jobs; only pictures, if it interrupts another job, and only one, if jobs cannot be suspended. Returns
+/// whether it must be called again.
 #[wasm_bindgen(jspi)]
-pub fn run_jobs(is_interrupting: bool) {
-    while let Some((urgency, job)) = next(is_interrupting) {
-        IS_DRAWING.set(urgency == Urgency::Picture);
-        in_slices(|| {
+pub fn run_jobs(is_interrupting: bool, is_single: bool) -> bool {
+    in_slices(|| {
+        while let Some((urgency, job)) = next(is_interrupting) {
+            IS_DRAWING.set(urgency == Urgency::Picture);
             job();
             IS_DRAWING.set(false);
+            if is_single {
+                break;
+            }
             yield_if_due();
-        });
-    }
+        }
+    });
+    let is_empty = QUEUES.with(|queues| queues.iter().all(|queue| queue.borrow().is_empty()));
     if !is_interrupting {
-        IS_RUNNING.set(false);
+        IS_RUNNING.set(!is_empty);
     }
+    !is_empty
 }
 
 /// Whether a picture waits to be drawn, for which the job that runs may be interrupted: no picture interrupts another,
@@ -92,7 +98,7 @@ pub fn start(_name: &str, work: impl FnOnce() + 'static) -> io::Result<()> {
     Ok(())
 }
 
-/// Does nothing: whoever calls this has done all work himself.
+/// Does nothing: the caller waits for jobs that it has run itself.
 pub fn pause(_time: Duration) {}
 
 /// Runs jobs one after another.

@@ -46,7 +46,7 @@ pub struct ConvertArguments {
     /// baseline
     #[arg(long, value_name = "FROM..TO", value_parser = events_of)]
     pub events: Option<Range<usize>>,
-    /// Leave out stacks, and with them everything that shows the program's source
+    /// Leave out stacks, the program's arguments and the machine's name: no paths and lines of source code remain
     #[arg(long)]
     pub no_stacks: bool,
     /// Write a folder with two tables, OUT/events and OUT/blocks, partitioned by rank, for DuckDB and other readers of Parquet
@@ -79,7 +79,9 @@ impl ConvertArguments {
         let mut trace = match &self.events {
             None => trace,
             Some(events) if events.end > trace.events.len() => {
-                let text = format!("--events: the recording has {} events", format_count(trace.events.len() as u64));
+                let (all, text) = (trace.events.len(), format!("{}..{}", events.start, events.end));
+                let all = format_count(all as u64);
+                let text = format!("invalid range {text} for --events: the recording has {all} events");
                 return Err(Failure::Usage(text));
             }
             Some(events) => excerpt(&trace, events.clone()),
@@ -110,5 +112,5 @@ fn events_of(text: &str) -> Result<Range<usize>, String> {
     let range = text.split_once("..").and_then(|(from, to)| Some(from.parse().ok()?..to.parse().ok()?));
     range
         .filter(|range: &Range<usize>| range.start < range.end)
-        .ok_or_else(|| "expected two numbers, such as 1000..2000".to_owned())
+        .ok_or_else(|| "expected FROM..TO with FROM less than TO, such as 1000..2000".to_owned())
 }

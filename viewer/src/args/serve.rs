@@ -9,7 +9,7 @@ use super::CategoryChoice;
 /// `highwater serve`.
 #[derive(Clone, Debug, Args)]
 pub struct ServeArguments {
-    /// Recordings; `-` is standard input. One that is still being written grows in the page
+    /// Recordings; `-` is standard input. Recordings that are still being written are followed
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
     /// Port to listen on [default: a free one]

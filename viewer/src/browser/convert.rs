@@ -1,15 +1,13 @@
 //! `highwater convert` to a page for browsers.
 
-use std::path::Path;
-
 use highwater_app::figures::moment::count_of;
 use highwater_app::files::destination::{io_error, same, write_whole};
-use highwater_app::files::is_stdin;
+use highwater_snapshots::Trace;
 use highwater_snapshots::format::write_trace;
 use highwater_snapshots::units::format_bytes;
 use serde::Serialize;
 
-use super::whole_page;
+use super::{name_of, whole_page};
 use crate::args::ConvertArguments;
 use crate::cli::convert::out_is_missing;
 use crate::cli::input::categories::read_with;
@@ -40,12 +38,17 @@ pub fn convert(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Stat
     if let Some(file) = files.iter().find(|file| same(file, out)) {
         return Err(Failure::Usage(format!("{} would be replaced by the page; name another OUT", file.display())));
     }
+    if arguments.table.is_some() {
+        let text = "--table is for an OUT with the ending .parquet";
+        return Err(Failure::Usage(text.to_owned()));
+    }
     super::module()?;
-    let (mut recordings, mut traces) = (Vec::new(), Vec::new());
+    let (mut recordings, mut traces): (Vec<(String, Vec<u8>)>, Vec<Trace>) = Default::default();
     for file in files {
         let trace = arguments.trim(read_with(file, &arguments.categories)?.trace)?;
         let content = write_trace(Vec::new(), &trace).map_err(|source| Failure::Read { file: file.clone(), source })?;
-        recordings.push((name_of(file), content));
+        let names: Vec<&str> = recordings.iter().map(|(name, _)| name.as_str()).collect();
+        recordings.push((name_of(file, &names), content));
         traces.push(trace);
     }
     let html = whole_page(&recordings)?;
@@ -55,19 +58,16 @@ pub fn convert(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Stat
         page.json(&PageFigures { file: out.display().to_string(), events, bytes, lost: &[] })?;
         return Ok(Status::Fine);
     }
+    for trace in &traces {
+        caveats::lead(trace, "", page)?;
+    }
     let (events, size) = (count_of(events, "event"), format_bytes(bytes));
     page.headline(&format!("Wrote {} ({size}): {events}.", out.display()))?;
     page.gap()?;
-    page.line("It contains the app and the recording, and opens in any browser, without network.")?;
+    let what = if traces.len() == 1 { "the recording" } else { "both recordings" };
+    page.line(&format!("It contains the app and {what}, and opens in a browser without a server or network."))?;
     for trace in &traces {
         caveats::print(trace, page)?;
     }
     Ok(Status::Fine)
-}
-
-fn name_of(file: &Path) -> String {
-    if is_stdin(file) {
-        return "standard input".to_owned();
-    }
-    file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned()
 }

@@ -33,7 +33,7 @@ pub fn out_is_missing() -> Failure {
 pub fn run(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let (files, out) = arguments.files_and_out().ok_or_else(out_is_missing)?;
     let [input] = files else {
-        let text = "several recordings are written by --to parquet only, into a folder; convert one at a time";
+        let text = "only --to parquet (into a folder) and .html (two, to compare) take several recordings; convert one at a time";
         return Err(Failure::Usage(text.to_owned()));
     };
     if arguments.table.is_some() {

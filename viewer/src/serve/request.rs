@@ -11,7 +11,7 @@ const LONGEST_HEAD: usize = 8 << 10;
 const MOST_FIELDS: usize = 64;
 
 /// The time that a client has to send its request.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub(super) struct Request {
     pub(super) host: String,
     /// The first byte that is wanted, and the last.
     pub(super) range: Option<(u64, Option<u64>)>,
-    /// The field `Sec-Fetch-Site`: by which site a browser was led here.
+    /// The field `Sec-Fetch-Site`: whether another site made the browser send the request.
     pub(super) fetch_site: Option<String>,
 }
 

@@ -44,6 +44,11 @@ impl Response {
         Self { status, fields: Vec::new(), body: Body::Static(&[]), is_head: false }
     }
 
+    /// An answer with a status and the reason for it.
+    pub(super) fn explained(status: u16, reason: &'static str) -> Self {
+        Self::new(status, "text/plain; charset=utf-8", Body::Static(reason.as_bytes()))
+    }
+
     /// The same, with another header field.
     pub(super) fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.fields.push((name, value.into()));
@@ -97,6 +102,7 @@ fn reason(status: u16) -> &'static str {
         403 => "Forbidden",
         404 => "Not Found",
         405 => "Method Not Allowed",
+        409 => "Conflict",
         408 => "Request Timeout",
         416 => "Range Not Satisfiable",
         431 => "Request Header Fields Too Large",

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, Seek as _, SeekFrom};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use highwater_snapshots::format::TAIL_MARKER;
@@ -25,20 +26,22 @@ pub(super) struct Served {
     pub(super) path: PathBuf,
     /// Whether it is still being written.
     pub(super) is_growing: bool,
+    /// The device and the number of the file when it was served first.
+    pub(super) identity: OnceLock<Option<(u64, u64)>>,
 }
 
 /// The pages of one server.
 #[derive(Debug)]
 pub(super) struct Site {
     token: String,
-    /// The host that the user named to listen on.
-    host: String,
+    /// Names by which browsers may address this server, beside IP addresses and `localhost`.
+    hosts: Vec<String>,
     recordings: Vec<Served>,
 }
 
 impl Site {
-    pub(super) fn new(token: String, host: &str, recordings: Vec<Served>) -> Self {
-        Self { token, host: host.to_owned(), recordings }
+    pub(super) fn new(token: String, hosts: Vec<String>, recordings: Vec<Served>) -> Self {
+        Self { token, hosts, recordings }
     }
 
     /// The secret part of every path.
@@ -49,7 +52,7 @@ impl Site {
     /// Answers a request.
     pub(super) fn respond(&self, request: &Request) -> Response {
         if !self.is_known(&request.host) {
-            return Response::refusal(403);
+            return Response::explained(403, "unknown host name: use the address that highwater serve printed\n");
         }
         let path = request.path.strip_prefix('/').and_then(|path| path.split_once('/'));
         let Some((_, path)) = path.filter(|(given, _)| token::is_same(given, &self.token)) else {
@@ -64,14 +67,15 @@ impl Site {
         response
     }
 
-    /// Whether a browser that was told `host` was told this server. A name that somebody else has resolve to this
-    /// address (DNS rebinding) is not known.
+    /// Whether `host`, as a request names it, is a name of this server. A name that somebody else made resolve to this
+    /// address (DNS rebinding) is not.
     fn is_known(&self, host: &str) -> bool {
         let name = match host.strip_prefix('[') {
             Some(rest) => rest.split(']').next().unwrap_or_default(),
             None => host.rsplit_once(':').map_or(host, |(name, _)| name),
         };
-        name.parse::<IpAddr>().is_ok() || name.eq_ignore_ascii_case("localhost") || name == self.host
+        let mut known = self.hosts.iter().map(String::as_str).chain(["localhost"]);
+        name.parse::<IpAddr>().is_ok() || known.any(|known| known.eq_ignore_ascii_case(name))
     }
 
     fn find(&self, path: &str, request: &Request) -> Option<Response> {
@@ -116,7 +120,9 @@ fn send_part(served: &Served, range: Option<(u64, Option<u64>)>) -> io::Result<R
     let kind = "application/octet-stream";
     let response = match range {
         None => Response::new(200, kind, Body::File(file, length)),
-        Some((first, _)) if first >= length => {
+        // What was sent is no longer part of the file.
+        Some((first, _)) if first > length || !is_same_file(&file, served) => Response::refusal(409),
+        Some((first, _)) if first == length => {
             Response::refusal(416).with("Content-Range", format!("bytes */{length}"))
         }
         Some((first, last)) => {
@@ -127,6 +133,19 @@ fn send_part(served: &Served, range: Option<(u64, Option<u64>)>) -> io::Result<R
         }
     };
     Ok(response.with("Accept-Ranges", "bytes").with("Highwater-Growing", if is_growing { "yes" } else { "no" }))
+}
+
+/// Whether this is still the file that was served first.
+#[cfg(unix)]
+fn is_same_file(file: &File, served: &Served) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let identity = file.metadata().map(|facts| (facts.dev(), facts.ino())).ok();
+    *served.identity.get_or_init(|| identity) == identity
+}
+
+#[cfg(not(unix))]
+fn is_same_file(_file: &File, _served: &Served) -> bool {
+    true
 }
 
 /// Whether the file was changed so lately that its program may still write it.

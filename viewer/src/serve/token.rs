@@ -8,7 +8,7 @@ const BYTES: usize = 16;
 /// Returns a new token: letters and digits.
 pub(super) fn random() -> Result<String, Failure> {
     let mut bytes = [0; BYTES];
-    getrandom::fill(&mut bytes).map_err(|why| Failure::Usage(format!("the system gives no random numbers: {why}")))?;
+    getrandom::fill(&mut bytes).map_err(|why| Failure::Usage(format!("cannot create the secret address: {why}")))?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 

@@ -126,6 +126,10 @@ fn a_part_of_a_recording_is_written_alone_and_without_the_source() {
     assert_eq!(peak("part.snap")["bytes"], whole["bytes"]);
     let text = stdout(&highwater(folder.path(), "peak part.snap --by stack"));
     assert!(!text.contains(".py") && !text.contains(".rs:"), "{text}");
-    refused(folder.path(), "convert step.snap part.snap --events 5..5", "expected two numbers");
-    refused(folder.path(), "convert step.snap part.snap --events 0..900000", "--events: the recording has");
+    refused(folder.path(), "convert step.snap part.snap --events 5..5", "expected FROM..TO");
+    refused(
+        folder.path(),
+        "convert step.snap part.snap --events 0..900000",
+        "invalid range 0..900000 for --events: the recording has",
+    );
 }

@@ -97,7 +97,7 @@ fn what_should_not_be_written_is_refused() {
         ("convert step.snap none/there/set --to parquet", "cannot write none/there/set"),
         ("convert ranks one.parquet", "--to parquet OUTDIR"),
         ("convert step.snap ranks/a.snap two.parquet", "--to parquet"),
-        ("convert step.snap ranks/a.snap two.snap", "--to parquet only"),
+        ("convert step.snap ranks/a.snap two.snap", "only --to parquet (into a folder) and .html"),
         ("convert step.snap a.json --table blocks", ".parquet"),
         ("convert step.snap set --to csv", "parquet"),
     ];

@@ -37,6 +37,8 @@ pub enum Followed {
     Grown(Box<Recording>),
     /// Its program has finished it: the whole recording. Nothing comes after.
     Finished(Box<Recording>),
+    /// Nothing more is written, although it is not finished. Nothing comes after.
+    Abandoned,
     /// It cannot be followed any further: why, and what to do, in a sentence. Nothing comes after.
     Lost(String),
 }
@@ -47,6 +49,8 @@ pub struct Following {
     path: PathBuf,
     news: Receiver<Followed>,
     has_ended: bool,
+    /// Whether that is still to be reported.
+    is_abandoned: bool,
     input: Input,
 }
 
@@ -81,7 +85,7 @@ impl Following {
         if let Err(why) = background::start("highwater-follow", work) {
             let _ = failed.send(Followed::Lost(format!("cannot follow the file: {why}")));
         }
-        Self { path, news, has_ended: false, input: Input::Watched { _stop: stop } }
+        Self { path, news, has_ended: false, is_abandoned: false, input: Input::Watched { _stop: stop } }
     }
 
     /// Follows the file called `path`, whose bytes are passed to [`Self::feed`]. `wake` is called when there is something
@@ -89,7 +93,14 @@ impl Following {
     pub fn fed(path: PathBuf, wake: impl Fn() + Send + Sync + 'static) -> Self {
         let (outbox, news) = channel();
         let feed = Feed::new(path.clone(), outbox, wake);
-        Self { path, news, has_ended: false, input: Input::Fed(feed) }
+        Self { path, news, has_ended: false, is_abandoned: false, input: Input::Fed(feed) }
+    }
+
+    /// Reports that no more bytes will be fed.
+    pub fn end(&mut self) {
+        if let Input::Fed(feed) = &mut self.input {
+            feed.end();
+        }
     }
 
     /// Takes the next bytes of a file that is not watched.
@@ -111,10 +122,19 @@ impl Following {
 
     /// Returns the news since the last call; only the last recording counts.
     pub fn poll(&mut self) -> Option<Followed> {
+        if std::mem::take(&mut self.is_abandoned) {
+            self.has_ended = true;
+            return Some(Followed::Abandoned);
+        }
         let mut last = None;
         loop {
             match self.news.try_recv() {
-                Ok(end @ (Followed::Finished(_) | Followed::Lost(_))) => {
+                Ok(Followed::Abandoned) if last.is_some() => {
+                    // Once more, after the last recording.
+                    self.is_abandoned = true;
+                    return last;
+                }
+                Ok(end @ (Followed::Finished(_) | Followed::Abandoned | Followed::Lost(_))) => {
                     self.has_ended = true;
                     return Some(end);
                 }
@@ -342,6 +362,13 @@ mod tests {
             }
         };
         assert_eq!((recording.name.as_str(), recording.trace.events.len()), ("served.snap", 2));
+        let (wake, woken) = channel();
+        let mut following = Following::fed("killed.snap".into(), move || wake.send(()).unwrap());
+        following.feed(start.to_vec());
+        following.end();
+        while !matches!(following.poll(), Some(Followed::Abandoned)) {
+            woken.recv_timeout(Duration::from_secs(60)).expect("something happens");
+        }
         let mut following = Following::fed("letter.txt".into(), || {});
         following.feed(b"Dear all, this is long enough to be looked at".to_vec());
         let why = loop {
@@ -378,6 +405,7 @@ mod tests {
                     break;
                 }
                 Followed::Lost(why) => panic!("{why}"),
+                Followed::Abandoned => panic!("it is finished"),
             }
         }
         assert_eq!((peak(&recording), recording.trace.trust.unfinished), (90, false));

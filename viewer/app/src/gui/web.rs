@@ -91,7 +91,17 @@ impl Page {
         self.send(Arrival::Grown(name.into(), bytes));
     }
 
-    /// Shows what `fragment`, of the page's address, says of its recording.
+    /// Reports that nothing more is appended to the recording `name`.
+    pub fn end(&self, name: String) {
+        self.send(Arrival::Ended(name.into()));
+    }
+
+    /// Reports that the user chose no file.
+    pub fn choose_none(&self) {
+        self.send(Arrival::NoneChosen);
+    }
+
+    /// Restores the view that `fragment`, the end of the page's address, describes.
     pub fn follow_link(&self, fragment: String) {
         self.send(Arrival::Link(fragment));
     }

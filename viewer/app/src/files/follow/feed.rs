@@ -1,6 +1,7 @@
 //! Follows a recording whose bytes arrive one piece after another, as from a server.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,11 +13,13 @@ use crate::background::{Lane, Urgency};
 /// Called when there is something new.
 type Wake = Arc<dyn Fn() + Send + Sync>;
 
-/// Takes the bytes, and tells of recordings.
+/// Reads the bytes, and sends the recordings so far.
 pub(super) struct Feed {
     path: PathBuf,
     lane: Lane,
     follower: Arc<Mutex<Follower>>,
+    /// Pieces that wait to be read.
+    waiting: Arc<AtomicUsize>,
     outbox: Sender<Followed>,
     wake: Wake,
 }
@@ -30,25 +33,44 @@ impl std::fmt::Debug for Feed {
 impl Feed {
     pub(super) fn new(path: PathBuf, outbox: Sender<Followed>, wake: impl Fn() + Send + Sync + 'static) -> Self {
         let lane = Lane::new("highwater-feed", Urgency::Other);
-        Self { path, lane, follower: Arc::default(), outbox, wake: Arc::new(wake) }
+        Self { path, lane, follower: Arc::default(), waiting: Arc::default(), outbox, wake: Arc::new(wake) }
     }
 
-    /// Reads the next bytes in the background.
+    /// Reads the next bytes in the background. A recording is built only from the last piece that waits.
     pub(super) fn take(&mut self, bytes: Vec<u8>) {
         let (path, follower) = (self.path.clone(), Arc::clone(&self.follower));
+        let waiting = Arc::clone(&self.waiting);
+        waiting.fetch_add(1, Ordering::Relaxed);
         let (outbox, wake) = (self.outbox.clone(), Arc::clone(&self.wake));
         let job = move || {
             let mut follower = follower.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_last = waiting.fetch_sub(1, Ordering::Relaxed) == 1;
             let news = match follower.feed(&bytes) {
                 Err(why) => Followed::Lost(format!("stopped following {}: {why}", path.display())),
                 Ok(_) if follower.is_whole() => Followed::Finished(Box::new(recording(&path, &follower))),
-                Ok(0) => return,
+                Ok(_) if !is_last || follower.events() == 0 => return,
                 Ok(_) => Followed::Grown(Box::new(recording(&path, &follower))),
             };
             // Nobody may follow any more.
             let _ = outbox.send(news);
             wake();
         };
+        self.post(job);
+    }
+
+    /// Reports, once all pieces are read, that nothing more comes although the recording is not finished.
+    pub(super) fn end(&mut self) {
+        let (follower, outbox, wake) = (Arc::clone(&self.follower), self.outbox.clone(), Arc::clone(&self.wake));
+        let job = move || {
+            if !follower.lock().unwrap_or_else(PoisonError::into_inner).is_whole() {
+                let _ = outbox.send(Followed::Abandoned);
+                wake();
+            }
+        };
+        self.post(job);
+    }
+
+    fn post(&mut self, job: impl FnOnce() + Send + 'static) {
         if let Err(why) = self.lane.post(job) {
             let why = format!("cannot follow {}: {why}", self.path.display());
             let _ = self.outbox.send(Followed::Lost(why));

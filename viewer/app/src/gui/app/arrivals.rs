@@ -1,6 +1,6 @@
 //! Handles what other threads and the system deliver to the window: recordings, chosen and dropped files, outcomes.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
@@ -25,6 +25,10 @@ pub enum Arrival {
     File(Source),
     /// The next bytes of a recording of this name, which is still being written.
     Grown(PathBuf, Vec<u8>),
+    /// Nothing more is appended to the recording of this name.
+    Ended(PathBuf),
+    /// The user closed a file dialog without a file.
+    NoneChosen,
     /// A link to what is to be shown: the fragment of an address.
     Link(String),
     /// Compares the first two recordings once all are open.
@@ -52,6 +56,8 @@ impl App {
             match arrival {
                 Arrival::File(source) => self.load(ctx, source),
                 Arrival::Grown(name, bytes) => self.feed(ctx, name, bytes),
+                Arrival::Ended(name) => self.end_feed(&name),
+                Arrival::NoneChosen => self.compares_next = false,
                 Arrival::Link(text) => self.follow_link(ctx, &text),
                 Arrival::Compare => self.compares_first = true,
                 Arrival::Failed(name, why) => self.failures.push((name, why)),
@@ -132,8 +138,11 @@ impl App {
         }
     }
 
-    /// Passes the next bytes of the recording `name` to whoever follows it.
+    /// Passes the next bytes of the recording `name` to the file that follows it; the first ones open it.
     fn feed(&mut self, ctx: &egui::Context, name: PathBuf, bytes: Vec<u8>) {
+        if self.no_longer_fed.contains(&name) {
+            return;
+        }
         let followings = self.files.iter_mut().filter_map(|file| file.following.as_mut()).chain(&mut self.arriving);
         match followings.into_iter().find(|following| following.path() == name) {
             Some(following) => following.feed(bytes),
@@ -146,6 +155,12 @@ impl App {
         }
     }
 
+    /// Reports to the file that follows the recording `name` that nothing more is appended to it.
+    fn end_feed(&mut self, name: &Path) {
+        let followings = self.files.iter_mut().filter_map(|file| file.following.as_mut()).chain(&mut self.arriving);
+        followings.filter(|following| following.path() == name).for_each(Following::end);
+    }
+
     /// Shows recordings whose first events have arrived.
     fn take_arriving(&mut self, ctx: &egui::Context) {
         for mut following in std::mem::take(&mut self.arriving) {
@@ -153,12 +168,19 @@ impl App {
                 None => self.arriving.push(following),
                 Some(Followed::Grown(recording)) => {
                     self.show(ctx, *recording);
-                    if let Some(file) = self.files.get_mut(self.current) {
-                        file.following = Some(following);
+                    if let Some(row) = self.row_of(following.path()) {
+                        self.files[row].following = Some(following);
                     }
                 }
                 Some(Followed::Finished(recording)) => self.show(ctx, *recording),
-                Some(Followed::Lost(why)) => self.failures.push((following.path().to_owned(), why)),
+                Some(Followed::Abandoned) => {
+                    let why = "no event was recorded, and the file does not grow any more".to_owned();
+                    self.failures.push((following.path().to_owned(), why));
+                }
+                Some(Followed::Lost(why)) => {
+                    self.no_longer_fed.insert(following.path().to_owned());
+                    self.failures.push((following.path().to_owned(), why));
+                }
             }
         }
     }
@@ -174,9 +196,14 @@ impl App {
                     file.following = None;
                     file.replace(*recording, is_in_front);
                 }
+                Some(Followed::Abandoned) => {
+                    file.following = None;
+                    self.said.push(format!("{} does not grow any more: it is no longer followed", file.recording.name));
+                }
                 Some(Followed::Lost(why)) => {
                     file.following = None;
                     if let Some(path) = &file.recording.path {
+                        self.no_longer_fed.insert(path.clone());
                         self.failures.push((path.clone(), why));
                     }
                 }

@@ -178,7 +178,7 @@ impl App {
 
     /// Shows what is looked at in the address of the page, unless it is about to change.
     pub(super) fn show_link(&mut self) {
-        let file = self.current().filter(|file| !file.timeline.is_moving() && self.link.is_none());
+        let file = self.current().filter(|file| !file.timeline.is_moving());
         let Some(text) = file.and_then(|file| Link::of(file, &self.settings)).map(|link| link.to_text()) else {
             return;
         };

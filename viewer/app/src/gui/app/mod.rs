@@ -8,6 +8,7 @@ mod link;
 mod outputs;
 mod state;
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -94,6 +95,8 @@ pub struct App {
     folder: Option<Folder>,
     /// Whether the requested file is to be compared with the file in front.
     compares_next: bool,
+    /// Recordings whose further bytes are ignored: their tabs were closed, or they cannot be read.
+    no_longer_fed: HashSet<PathBuf>,
     /// Whether the first two files are to be compared once all are open.
     compares_first: bool,
     /// What is to be shown of a file once it is open.
@@ -207,6 +210,7 @@ impl App {
             return;
         }
         let file = self.files.remove(row);
+        self.no_longer_fed.extend(file.following.as_ref().map(|following| following.path().to_owned()));
         self.keep_look(&file);
         self.compare_closed(row);
         // Millions of rows are freed on another thread, so that the window does not freeze.

@@ -13,12 +13,15 @@ use crate::background::{Lane, Urgency};
 /// Answers questions, and may cache data for the next one; `None` means that the question was cancelled.
 type Work<Q, A> = Box<dyn FnMut(Q, &Cancel) -> Option<A> + Send>;
 
+/// Creates the initial state of work.
+type Begin<Q, A> = Mutex<Box<dyn Fn() -> Work<Q, A> + Send>>;
+
 /// A background thread and its state. It starts with the first question and ends when this is dropped.
 pub struct Worker<Q, A> {
     name: &'static str,
     urgency: Urgency,
-    /// Creates the initial state of the work, for every thread that is started.
-    begin: Box<dyn Fn() -> Work<Q, A> + Send>,
+    /// Creates the initial state of the work: at first, and again after a panic.
+    begin: Arc<Begin<Q, A>>,
     link: Option<Link<Q, A>>,
     latest: Arc<AtomicU64>,
     /// The number of the last question, from 1.
@@ -78,10 +81,11 @@ impl<Q, A> std::fmt::Debug for Worker<Q, A> {
 }
 
 impl<Q: Send + 'static, A: Send + 'static> Worker<Q, A> {
-    /// A worker whose thread is called `name`. The captures of `work` are its cache; after a panic, the
-    /// next thread starts with a copy of them as they are now.
+    /// A worker whose thread is called `name`. The captures of `work` are its cache; after a panic, it starts again with a
+    /// copy of them as they are now.
     pub fn new(name: &'static str, work: impl FnMut(Q, &Cancel) -> Option<A> + Clone + Send + 'static) -> Self {
-        let begin = Box::new(move || Box::new(work.clone()) as Work<Q, A>);
+        let begin = move || Box::new(work.clone()) as Work<Q, A>;
+        let begin: Arc<Begin<Q, A>> = Arc::new(Mutex::new(Box::new(begin)));
         let urgency = Urgency::Other;
         Self {
             name,
@@ -107,7 +111,8 @@ impl<Q: Send + 'static, A: Send + 'static> Worker<Q, A> {
         self.asked += 1;
         self.latest.store(self.asked, Ordering::Relaxed);
         let Self { name, urgency, begin, link, .. } = self;
-        let link = link.get_or_insert_with(|| Link::new(name, *urgency, begin()));
+        let link = link.get_or_insert_with(|| Link::new(name, *urgency, begun(begin)));
+        let begin = Arc::clone(begin);
         let (work, outbox, ctx) = (Arc::clone(&link.work), link.outbox.clone(), ctx.clone());
         let (number, latest) = (self.asked, Arc::clone(&self.latest));
         let job = move || {
@@ -118,6 +123,10 @@ impl<Q: Send + 'static, A: Send + 'static> Worker<Q, A> {
             let cancel = Cancel { latest, number };
             let mut work = work.lock().unwrap_or_else(PoisonError::into_inner);
             let answer = catch_unwind(AssertUnwindSafe(|| work(question, &cancel)));
+            if answer.is_err() {
+                // Its state may be inconsistent.
+                *work = begun(&begin);
+            }
             // The worker may be gone by now.
             let _ = outbox.send((number, answer.map_or(Outcome::Broken, Outcome::Done)));
             ctx.request_repaint();
@@ -164,7 +173,7 @@ impl<Q: Send + 'static, A: Send + 'static> Worker<Q, A> {
 
     fn newest(&mut self) -> Option<(u64, A)> {
         let mut newest = None;
-        while let Ok(next) = self.link.as_ref()?.answers.try_recv() {
+        while let Some(next) = self.link.as_ref().and_then(|link| link.answers.try_recv().ok()) {
             newest = self.settle(next).or(newest);
         }
         newest
@@ -174,23 +183,26 @@ impl<Q: Send + 'static, A: Send + 'static> Worker<Q, A> {
     pub fn wait(&mut self) -> Option<A> {
         let mut newest = None;
         while self.is_busy() {
-            match self.link.as_ref()?.answers.recv() {
-                Ok(next) => newest = self.settle(next),
-                Err(_) => self.fail(BROKEN_OFF.to_owned()),
-            }
+            let Ok(next) = self.link.as_ref()?.answers.recv() else { break };
+            newest = self.settle(next);
         }
         newest.map(|(_, answer)| answer)
     }
 
     /// Records the outcome of a question. Returns the answer, if there is one, with the question's number.
     fn settle(&mut self, (number, outcome): (u64, Outcome<A>)) -> Option<(u64, A)> {
-        let Outcome::Done(answer) = outcome else {
-            self.fail(BROKEN_OFF.to_owned());
-            return None;
-        };
         if number <= self.settled {
             return None;
         }
+        let answer = match outcome {
+            Outcome::Done(answer) => answer,
+            Outcome::Broken => {
+                if number == self.asked {
+                    self.fail(BROKEN_OFF.to_owned());
+                }
+                return None;
+            }
+        };
         if answer.is_some() || number == self.asked {
             (self.settled, self.failure) = (number, None);
         }
@@ -206,6 +218,10 @@ impl<Q: Send + 'static, A: Send + 'static> Worker<Q, A> {
     pub fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
+}
+
+fn begun<Q, A>(begin: &Begin<Q, A>) -> Work<Q, A> {
+    begin.lock().unwrap_or_else(PoisonError::into_inner)()
 }
 
 impl<Q, A> Drop for Worker<Q, A> {

@@ -1,5 +1,5 @@
-//! Asks for a path with the system's file dialog, and detects whether there is one. `dialog_web.rs` replaces the dialogs
-//! in a browser.
+//! Asks for a path with the system's file dialog, and detects whether there is one. `dialog/shown_web.rs`
+//! replaces the dialogs in a browser.
 
 use std::path::PathBuf;
 

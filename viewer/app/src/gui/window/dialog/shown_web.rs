@@ -15,7 +15,7 @@ extern "C" {
     fn choose_files();
 }
 
-/// An answered question: browsers report no cancelled dialog.
+/// A question that is answered at once. Chosen files, or that none was chosen, are reported to the app.
 #[derive(Debug)]
 pub struct Asking {
     answer: RefCell<Option<(Ask, Chosen)>>,
