@@ -6,25 +6,32 @@ mod site;
 mod token;
 
 use std::io;
+use std::io::Read as _;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use highwater_app::files::is_stdin;
 use highwater_pytorch::open::FileKind;
-use highwater_snapshots::format::write_trace;
+use highwater_snapshots::format::{MAGIC, write_trace};
 use tempfile::TempDir;
 
 use self::site::{Served, Site};
 use crate::args::ServeArguments;
 use crate::browser;
 use crate::cli::input::categories::read_with;
+use crate::cli::input::recording::Recording;
 use crate::cli::output::outcome::{Failure, Status};
 use crate::cli::output::page::Page;
 
 /// Clients that are answered at once; further ones wait until one of these is done.
 const MOST_CLIENTS: usize = 64;
+
+/// The time that a client has to send its request, and that while many clients are being answered.
+const PATIENCE: Duration = Duration::from_secs(5);
+const SHORT_PATIENCE: Duration = Duration::from_millis(500);
 
 /// The pause after a connection that could not be accepted.
 const BETWEEN_FAILURES: Duration = Duration::from_millis(50);
@@ -35,9 +42,11 @@ pub fn run(arguments: &ServeArguments, page: &mut Page<'_>) -> Result<Status, Fa
     let host = arguments.host.as_deref().unwrap_or("127.0.0.1");
     let listener = listen(host, arguments.port)?;
     let address = listener.local_addr()?;
+    // Until something is written, signals end the program as usual.
+    let first = arguments.files.first().map(|file| read_with(file, &arguments.categories));
     let stop = Stop::watch(address)?;
     let folder = tempfile::Builder::new().prefix("highwater-serve-").tempdir()?;
-    let Some(recordings) = prepare(arguments, &folder, &stop)? else { return Ok(Status::Fine) };
+    let Some(recordings) = prepare(arguments, first, &folder, &stop)? else { return Ok(Status::Fine) };
     let site = Arc::new(Site::new(token::random()?, known_hosts(host, address), recordings));
     let url = format!("http://{}/{}/", shown_host(host, address), site.token());
     print(arguments, &url, address, page)?;
@@ -53,7 +62,13 @@ pub fn run(arguments: &ServeArguments, page: &mut Page<'_>) -> Result<Status, Fa
 }
 
 /// Reads each recording, and writes those that are not .snap files as such into `folder`; `None` if the user stops it.
-fn prepare(arguments: &ServeArguments, folder: &TempDir, stop: &Stop) -> Result<Option<Vec<Served>>, Failure> {
+/// The first one was read already.
+fn prepare(
+    arguments: &ServeArguments,
+    mut first: Option<Result<Recording, Failure>>,
+    folder: &TempDir,
+    stop: &Stop,
+) -> Result<Option<Vec<Served>>, Failure> {
     let mut recordings: Vec<Served> = Vec::new();
     for file in &arguments.files {
         if stop.has_come() {
@@ -61,15 +76,10 @@ fn prepare(arguments: &ServeArguments, folder: &TempDir, stop: &Stop) -> Result<
         }
         let names: Vec<&str> = recordings.iter().map(|other| other.name.as_str()).collect();
         let name = browser::name_of(file, &names);
-        let read = match read_with(file, &arguments.categories) {
+        let read = match first.take().unwrap_or_else(|| read_with(file, &arguments.categories)) {
             // A recording that has only begun.
-            Err(Failure::Unreadable { .. }) if site::is_fresh(file) => {
-                recordings.push(Served {
-                    name,
-                    path: std::path::absolute(file)?,
-                    is_growing: true,
-                    identity: OnceLock::new(),
-                });
+            Err(Failure::Unreadable { .. } | Failure::Read { .. }) if has_only_begun(file) => {
+                recordings.push(Served { name, path: std::path::absolute(file)?, is_growing: true });
                 continue;
             }
             read => read?,
@@ -88,9 +98,22 @@ fn prepare(arguments: &ServeArguments, folder: &TempDir, stop: &Stop) -> Result<
             path
         };
         let is_growing = is_snap && read.trace.trust.unfinished && site::is_fresh(&path);
-        recordings.push(Served { name, path, is_growing, identity: OnceLock::new() });
+        recordings.push(Served { name, path, is_growing });
     }
     Ok(Some(recordings))
+}
+
+/// Whether `file` may be a recording without events, which is being written.
+fn has_only_begun(file: &Path) -> bool {
+    let length = std::fs::metadata(file).ok().filter(|facts| facts.is_file()).map(|facts| facts.len());
+    let is_snap = || {
+        let mut start = [0; MAGIC.len()];
+        let opened = std::fs::File::open(file);
+        opened.is_ok_and(|mut file| file.read_exact(&mut start).is_ok()) && start == MAGIC
+    };
+    let has_name = file.extension().is_some_and(|ending| ending == "snap");
+    let is_short = length.is_some_and(|length| length < MAGIC.len() as u64);
+    site::is_fresh(file) && (is_short && has_name || !is_short && is_snap())
 }
 
 fn listen(host: &str, port: Option<u16>) -> Result<TcpListener, Failure> {
@@ -132,9 +155,10 @@ fn print(arguments: &ServeArguments, url: &str, address: SocketAddr, page: &mut 
     page.line(&format!("  {url}"))?;
     page.gap()?;
     if address.ip().is_loopback() {
+        let shown = if address.is_ipv6() { format!("[{}]", address.ip()) } else { address.ip().to_string() };
         page.line("From another computer, run there first, and leave it running:")?;
         page.gap()?;
-        page.line(&format!("  ssh -N -L {port}:127.0.0.1:{port} {}", this_machine()))?;
+        page.line(&format!("  ssh -N -L {port}:{shown}:{port} {}", this_machine()))?;
     } else {
         page.warning(
             "Everybody who can reach this address and knows the URL can see the recordings, and the connection is not \
@@ -183,6 +207,14 @@ fn open_browser(folder: &TempDir, url: &str) -> io::Result<()> {
     started.map(drop).map_err(|why| io::Error::other(format!("cannot start a browser with {program}: {why}")))
 }
 
+/// Whether this process was started with SIGHUP ignored, as far as the system tells.
+#[cfg(unix)]
+fn is_hangup_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
+}
+
 /// Whether the user wants the program to end.
 #[derive(Clone, Debug, Default)]
 struct Stop(Arc<AtomicBool>);
@@ -192,13 +224,16 @@ impl Stop {
     /// a connection wakes.
     #[cfg(unix)]
     fn watch(address: SocketAddr) -> io::Result<Self> {
-        use signal_hook::consts::{SIGINT, SIGTERM};
+        use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
         let stop = Self::default();
-        for signal in [SIGINT, SIGTERM] {
+        // `nohup` has it ignored.
+        let ends = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| *signal != SIGHUP || !is_hangup_ignored());
+        let ends: Vec<i32> = ends.collect();
+        for &signal in &ends {
             signal_hook::flag::register_conditional_default(signal, Arc::clone(&stop.0))?;
             signal_hook::flag::register(signal, Arc::clone(&stop.0))?;
         }
-        let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
+        let mut signals = signal_hook::iterator::Signals::new(&ends)?;
         let wait = move || {
             if signals.forever().next().is_some() {
                 let loopback = if address.is_ipv4() {
@@ -234,11 +269,19 @@ struct Clients {
 }
 
 impl Clients {
-    /// Waits until one more may be answered, and counts it.
-    fn enter(&self) {
-        let count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_full = |count: &mut usize| *count >= MOST_CLIENTS;
-        *self.fewer.wait_while(count, is_full).unwrap_or_else(PoisonError::into_inner) += 1;
+    /// Waits until one more may be answered, and counts it. Returns the time that it has for its request, which is short
+    /// while many wait; `None` if the program is to stop.
+    fn enter(&self, stop: &Stop) -> Option<Duration> {
+        let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        while *count >= MOST_CLIENTS {
+            if stop.has_come() {
+                return None;
+            }
+            let waited = self.fewer.wait_timeout(count, BETWEEN_FAILURES).unwrap_or_else(PoisonError::into_inner);
+            count = waited.0;
+        }
+        *count += 1;
+        Some(if *count > MOST_CLIENTS / 2 { SHORT_PATIENCE } else { PATIENCE })
     }
 
     fn leave(&self) {
@@ -259,10 +302,10 @@ fn serve(listener: &TcpListener, site: &Arc<Site>, stop: &Stop) {
             std::thread::sleep(BETWEEN_FAILURES);
             continue;
         };
-        clients.enter();
+        let Some(patience) = clients.enter(stop) else { return };
         let (site, clients_then) = (Arc::clone(site), Arc::clone(&clients));
         let work = move || {
-            answer(&site, &client);
+            answer(&site, &client, patience);
             clients_then.leave();
         };
         if std::thread::Builder::new().name("highwater-client".to_owned()).spawn(work).is_err() {
@@ -272,8 +315,8 @@ fn serve(listener: &TcpListener, site: &Arc<Site>, stop: &Stop) {
 }
 
 /// Answers one request. A client that goes away meanwhile is not worth a message.
-fn answer(site: &Site, client: &TcpStream) {
-    let response = match request::read(client) {
+fn answer(site: &Site, client: &TcpStream, patience: Duration) {
+    let response = match request::read(client, patience) {
         Ok(Some(request)) => site.respond(&request),
         Ok(None) => return,
         Err(status) => response::Response::refusal(status),

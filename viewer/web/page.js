@@ -10,6 +10,19 @@ if (!canSuspend) {
   WebAssembly.promising = (call) => async (...values) => call(...values);
 }
 
+// Keys that the app uses. Browsers leave it those that they can; not Ctrl+W, Ctrl+T, Ctrl+N, Ctrl+Tab.
+addEventListener(
+  "keydown",
+  (event) => {
+    const isClipboard = !event.shiftKey && ["c", "x", "v"].includes(event.key.toLowerCase());
+    const isTool = event.shiftKey && ["i", "j"].includes(event.key.toLowerCase());
+    const isReload = event.key.toLowerCase() === "r";
+    const hasControl = (event.ctrlKey || event.metaKey) && !isClipboard && !isTool && !isReload;
+    if (event.key === "F1" || (hasControl && event.key !== "Control" && event.key !== "Meta")) event.preventDefault();
+  },
+  { capture: true },
+);
+
 const highwater = (() => {
   let page;
   let isInterrupted = false;
@@ -30,6 +43,19 @@ const highwater = (() => {
   const keep = (bytes) => {
     contents.set(++numbers, bytes);
     return numbers;
+  };
+
+  // Dropped files by name, each with what tells it from others of that name.
+  const names = new Map();
+  const nameOf = (file) => {
+    const facts = `${file.size} ${file.lastModified}`;
+    for (let number = 1; ; number++) {
+      const name = number === 1 ? file.name : `${file.name} (${number})`;
+      if ((names.get(name) ?? facts) === facts) {
+        names.set(name, facts);
+        return name;
+      }
+    }
   };
 
   const open = (name, buffer) => page.open(name, keep(new Uint8Array(buffer)), buffer.byteLength);
@@ -53,13 +79,20 @@ const highwater = (() => {
   // Fetches what is appended to a recording until its program has finished it. The connection may be interrupted.
   const follow = async ({ name, url }) => {
     let pause = 500;
+    let file = "";
+    const isOpen = () => JSON.parse(page.state() ?? "{}").recordings?.includes(name);
+    show(`Waiting for the first events of ${name}…`);
     for (let have = 0; ; await new Promise((resolve) => setTimeout(resolve, pause))) {
       try {
-        const response = await fetch(url, { headers: { Range: `bytes=${have}-` }, cache: "no-store" });
+        const headers = { Range: `bytes=${have}-`, "Highwater-File": file };
+        const response = await fetch(url, { headers, cache: "no-store" });
+        if (pause > 500 || isOpen()) show("");
         if (response.status === 409) {
           return page.fail(name, "the file was replaced or truncated; reload the page to read it again");
         }
-        if (response.ok) {
+        if (response.status === 404) return page.fail(name, "the file was deleted");
+        file = response.headers.get("Highwater-File") ?? file;
+        if (response.status === 206) {
           const bytes = new Uint8Array(await response.arrayBuffer());
           have += bytes.length;
           page.grow(name, bytes);
@@ -68,6 +101,7 @@ const highwater = (() => {
         pause = 500;
       } catch {
         pause = Math.min(2 * pause, 10000);
+        if (pause > 2000) show(`No connection to the server; trying again. Otherwise: ${hint}`);
       }
     }
   };
@@ -98,7 +132,10 @@ const highwater = (() => {
     const followLink = () => location.hash && page.follow_link(location.hash);
     addEventListener("hashchange", followLink);
     followLink();
+    // All at once, so that the recording of the link is in front at the end.
+    await Promise.allSettled(arriving);
     for (const [row, recording] of recordings.entries()) {
+      names.set(recording.name, "");
       try {
         if (recording.growing) follow(recording);
         else open(recording.name, await arriving[row]);
@@ -154,7 +191,7 @@ const highwater = (() => {
 
     async open_file(file) {
       try {
-        open(file.name, await file.arrayBuffer());
+        open(nameOf(file), await file.arrayBuffer());
       } catch (why) {
         page.fail(file.name, `the browser cannot read it: ${why.message}`);
       }

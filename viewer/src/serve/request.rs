@@ -5,13 +5,10 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 /// The longest head, in bytes.
-const LONGEST_HEAD: usize = 8 << 10;
+const LONGEST_HEAD: usize = 32 << 10;
 
 /// Most header fields of a request.
-const MOST_FIELDS: usize = 64;
-
-/// The time that a client has to send its request.
-const PATIENCE: Duration = Duration::from_secs(5);
+const MOST_FIELDS: usize = 128;
 
 /// A request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,13 +21,16 @@ pub(super) struct Request {
     pub(super) host: String,
     /// The first byte that is wanted, and the last.
     pub(super) range: Option<(u64, Option<u64>)>,
+    /// The field `Highwater-File`: the file that former parts were of, as the server named it.
+    pub(super) file: Option<String>,
     /// The field `Sec-Fetch-Site`: whether another site made the browser send the request.
     pub(super) fetch_site: Option<String>,
 }
 
-/// Reads a request; `None` if the client leaves without one. The error is the status to answer with.
-pub(super) fn read(mut client: &TcpStream) -> Result<Option<Request>, u16> {
-    let deadline = Instant::now() + PATIENCE;
+/// Reads a request, which must be complete within `patience`; `None` if the client leaves without one. The error is the
+/// status to answer with.
+pub(super) fn read(mut client: &TcpStream, patience: Duration) -> Result<Option<Request>, u16> {
+    let deadline = Instant::now() + patience;
     let mut head = Vec::new();
     let mut part = [0; 2048];
     loop {
@@ -74,14 +74,16 @@ fn parse(head: &[u8]) -> Result<Option<Request>, u16> {
     let mut request = Request { is_head, path, ..Request::default() };
     let mut hosts = 0;
     for field in parsed.headers.iter() {
-        let value = std::str::from_utf8(field.value).map_err(|_| 400_u16)?;
+        let value = || std::str::from_utf8(field.value).map_err(|_| 400_u16);
         match field.name.to_ascii_lowercase().as_str() {
             "host" => {
                 hosts += 1;
-                value.clone_into(&mut request.host);
+                value()?.clone_into(&mut request.host);
             }
-            "range" => request.range = range_of(value),
-            "sec-fetch-site" => request.fetch_site = Some(value.to_owned()),
+            "range" => request.range = range_of(value()?),
+            "highwater-file" => request.file = Some(value()?.to_owned()),
+            "sec-fetch-site" => request.fetch_site = Some(value()?.to_ascii_lowercase()),
+            // Among them cookies of other programs on this computer.
             _ => {}
         }
     }
@@ -92,7 +94,8 @@ fn parse(head: &[u8]) -> Result<Option<Request>, u16> {
 fn range_of(value: &str) -> Option<(u64, Option<u64>)> {
     let (first, last) = value.strip_prefix("bytes=")?.split_once('-')?;
     let last = if last.is_empty() { None } else { Some(last.parse().ok()?) };
-    Some((first.parse().ok()?, last))
+    let first = first.parse().ok()?;
+    last.is_none_or(|last| last >= first).then_some((first, last))
 }
 
 #[cfg(test)]
@@ -125,7 +128,7 @@ mod tests {
         assert_eq!(parsed("GET / HTTP/1.1\nHost: a\nHost: b\n\n"), Err(400));
         assert_eq!(parsed("hello\n\n"), Err(400));
         assert_eq!(parse(b"GET / HTTP/1.1\r\nHost: \xff\r\n\r\n"), Err(400));
-        let many: String = (0..70).map(|number| format!("a{number}: b\n")).collect();
+        let many: String = (0..140).map(|number| format!("a{number}: b\n")).collect();
         assert_eq!(parsed(&format!("GET / HTTP/1.1\nHost: a\n{many}\n")), Err(431));
     }
 
@@ -133,7 +136,8 @@ mod tests {
     fn ranges_from_a_start_are_understood_and_others_ignored() {
         assert_eq!(range_of("bytes=0-9"), Some((0, Some(9))));
         assert_eq!(range_of("bytes=7-"), Some((7, None)));
-        for other in ["bytes=-5", "bytes=0-1,4-5", "lines=1-", "bytes=a-b", "bytes=99999999999999999999-"] {
+        for other in ["bytes=-5", "bytes=5-3", "bytes=0-1,4-5", "lines=1-", "bytes=a-b", "bytes=99999999999999999999-"]
+        {
             assert_eq!(range_of(other), None, "{other}");
         }
     }

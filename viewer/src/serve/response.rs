@@ -3,10 +3,13 @@
 use std::fs::File;
 use std::io::{self, BufWriter, Read as _, Write as _};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// The time in which a client must take some of the answer.
+/// The time in which a client must take the answer, beside that for its length.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The lowest rate at which a client may take the answer, in bytes a second.
+const LEAST_RATE: u64 = 50_000;
 
 /// What a page from here may do: run its own scripts, and read from here.
 const POLICY: &str = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'unsafe-inline'; \
@@ -59,15 +62,15 @@ impl Response {
     ///
     /// # Errors
     ///
-    /// Fails if the client goes away, or takes nothing for half a minute.
+    /// Fails if the client goes away, or takes too long.
     pub(super) fn send(self, client: &TcpStream) -> io::Result<()> {
-        client.set_write_timeout(Some(PATIENCE))?;
         let length = match &self.body {
             Body::Bytes(bytes) => bytes.len() as u64,
             Body::Static(bytes) => bytes.len() as u64,
             Body::File(_, length) => *length,
         };
-        let mut out = BufWriter::with_capacity(1 << 16, client);
+        let deadline = Instant::now() + PATIENCE + Duration::from_secs(length / LEAST_RATE);
+        let mut out = BufWriter::with_capacity(1 << 16, Timed { client, deadline });
         write!(
             out,
             "HTTP/1.1 {} {}\r\nContent-Length: {length}\r\nConnection: close\r\n",
@@ -94,9 +97,31 @@ impl Response {
     }
 }
 
+/// A connection that must be done with by a deadline.
+struct Timed<'a> {
+    client: &'a TcpStream,
+    deadline: Instant,
+}
+
+impl io::Write for Timed<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.client.set_write_timeout(Some(left))?;
+        self.client.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.client.flush()
+    }
+}
+
 fn reason(status: u16) -> &'static str {
     match status {
         200 => "OK",
+        204 => "No Content",
         206 => "Partial Content",
         400 => "Bad Request",
         403 => "Forbidden",
@@ -104,7 +129,6 @@ fn reason(status: u16) -> &'static str {
         405 => "Method Not Allowed",
         409 => "Conflict",
         408 => "Request Timeout",
-        416 => "Range Not Satisfiable",
         431 => "Request Header Fields Too Large",
         _ => "Internal Server Error",
     }

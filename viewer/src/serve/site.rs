@@ -1,10 +1,9 @@
 //! What is served: the page, its scripts, and the recordings by number; to whom, and nothing else.
 
 use std::fs::File;
-use std::io::{self, Seek as _, SeekFrom};
+use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use highwater_snapshots::format::TAIL_MARKER;
@@ -26,8 +25,6 @@ pub(super) struct Served {
     pub(super) path: PathBuf,
     /// Whether it is still being written.
     pub(super) is_growing: bool,
-    /// The device and the number of the file when it was served first.
-    pub(super) identity: OnceLock<Option<(u64, u64)>>,
 }
 
 /// The pages of one server.
@@ -70,10 +67,14 @@ impl Site {
     /// Whether `host`, as a request names it, is a name of this server. A name that somebody else made resolve to this
     /// address (DNS rebinding) is not.
     fn is_known(&self, host: &str) -> bool {
-        let name = match host.strip_prefix('[') {
-            Some(rest) => rest.split(']').next().unwrap_or_default(),
-            None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+        let (name, port) = match host.strip_prefix('[') {
+            Some(rest) => rest.split_once(']').unwrap_or_default(),
+            None => host.find(':').map_or((host, ""), |at| host.split_at(at)),
         };
+        let is_port = port.is_empty() || port.strip_prefix(':').is_some_and(|port| port.parse::<u16>().is_ok());
+        if !is_port {
+            return false;
+        }
         let mut known = self.hosts.iter().map(String::as_str).chain(["localhost"]);
         name.parse::<IpAddr>().is_ok() || known.any(|known| known.eq_ignore_ascii_case(name))
     }
@@ -95,7 +96,7 @@ impl Site {
                 let number: usize = path.strip_prefix("recording/")?.parse().ok()?;
                 let served = self.recordings.get(number)?;
                 // A file that was deleted meanwhile.
-                send_part(served, request.range).unwrap_or_else(|_| Response::refusal(404))
+                send_part(served, request).unwrap_or_else(|_| Response::refusal(404))
             }
         })
     }
@@ -111,20 +112,27 @@ impl Site {
     }
 }
 
-/// Answers with the bytes of a recording from `range` on, as far as they are written.
-fn send_part(served: &Served, range: Option<(u64, Option<u64>)>) -> io::Result<Response> {
+/// Answers with the bytes of a recording from the range's first on, as far as they are written.
+fn send_part(served: &Served, request: &Request) -> io::Result<Response> {
     let mut file = File::open(&served.path)?;
     // Before the length: what is written in between makes it grow once more.
     let is_growing = served.is_growing && !is_finished(&served.path)? && is_fresh(&served.path);
     let length = file.metadata()?.len();
-    let kind = "application/octet-stream";
-    let response = match range {
-        None => Response::new(200, kind, Body::File(file, length)),
-        // What was sent is no longer part of the file.
-        Some((first, _)) if first > length || !is_same_file(&file, served) => Response::refusal(409),
-        Some((first, _)) if first == length => {
-            Response::refusal(416).with("Content-Range", format!("bytes */{length}"))
+    let (identity, known) = (identity_of(&mut file, START)?, request.file.as_deref());
+    if let Some(known) = known.filter(|_| request.range.is_some_and(|(first, _)| first > 0)) {
+        let bytes = known.split('-').nth(2).and_then(|bytes| bytes.parse().ok()).unwrap_or(START);
+        let is_shorter = request.range.is_some_and(|(first, _)| first > length);
+        if is_shorter || identity_of(&mut file, bytes)? != known {
+            return Ok(Response::explained(409, "the file was replaced or truncated\n"));
         }
+    }
+    let kind = "application/octet-stream";
+    let response = match request.range {
+        None => {
+            file.seek(SeekFrom::Start(0))?;
+            Response::new(200, kind, Body::File(file, length))
+        }
+        Some((first, _)) if first >= length => Response::refusal(204),
         Some((first, last)) => {
             let end = last.map_or(length, |last| last.saturating_add(1).min(length)).max(first);
             file.seek(SeekFrom::Start(first))?;
@@ -132,20 +140,27 @@ fn send_part(served: &Served, range: Option<(u64, Option<u64>)>) -> io::Result<R
             Response::new(206, kind, Body::File(file, end - first)).with("Content-Range", part)
         }
     };
-    Ok(response.with("Accept-Ranges", "bytes").with("Highwater-Growing", if is_growing { "yes" } else { "no" }))
+    let growing = if is_growing { "yes" } else { "no" };
+    Ok(response.with("Accept-Ranges", "bytes").with("Highwater-Growing", growing).with("Highwater-File", identity))
 }
 
-/// Whether this is still the file that was served first.
-#[cfg(unix)]
-fn is_same_file(file: &File, served: &Served) -> bool {
-    use std::os::unix::fs::MetadataExt as _;
-    let identity = file.metadata().map(|facts| (facts.dev(), facts.ino())).ok();
-    *served.identity.get_or_init(|| identity) == identity
-}
+/// First bytes of a file by which it is recognized.
+const START: u64 = 4096;
 
-#[cfg(not(unix))]
-fn is_same_file(_file: &File, _served: &Served) -> bool {
-    true
+/// Names the file: device and number where the system has them, and the checksum of its first bytes, at most `most`.
+fn identity_of(file: &mut File, most: u64) -> io::Result<String> {
+    let mut start = Vec::new();
+    file.seek(SeekFrom::Start(0))?;
+    file.take(most.min(START)).read_to_end(&mut start)?;
+    #[cfg(unix)]
+    let (device, number) = {
+        use std::os::unix::fs::MetadataExt as _;
+        let facts = file.metadata()?;
+        (facts.dev(), facts.ino())
+    };
+    #[cfg(not(unix))]
+    let (device, number) = (0, 0);
+    Ok(format!("{device}-{number}-{}-{}", start.len(), crc32fast::hash(&start)))
 }
 
 /// Whether the file was changed so lately that its program may still write it.
@@ -156,7 +171,6 @@ pub(super) fn is_fresh(path: &Path) -> bool {
 
 /// Whether the file ends as complete recordings do.
 fn is_finished(path: &Path) -> io::Result<bool> {
-    use std::io::Read as _;
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();
     let mut tail = Vec::new();

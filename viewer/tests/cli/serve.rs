@@ -119,7 +119,7 @@ fn the_page_and_the_recordings_are_served_and_the_way_there_is_printed() {
     let (status, head, part) = server.get("recording/0", "Range: bytes=10-19\r\n");
     assert_eq!((status, part.as_slice()), (206, &bytes[10..20]));
     assert!(head.contains(&format!("Content-Range: bytes 10-19/{}", bytes.len())), "{head}");
-    assert_eq!(server.get("recording/0", &format!("Range: bytes={}-\r\n", bytes.len())).0, 416);
+    assert_eq!(server.get("recording/0", &format!("Range: bytes={}-\r\n", bytes.len())).0, 204);
     let (status, head, body) = server.ask("HEAD", &format!("/{}/", server.token), "Host: localhost\r\n");
     assert!(status == 200 && body.is_empty() && head.contains(&format!("Content-Length: {}", page.len())), "{head}");
 }
@@ -154,7 +154,16 @@ fn strangers_and_tricks_get_nothing() {
         assert_eq!(server.get(path, "").0, 404, "{path}");
     }
     let page = format!("/{token}/");
-    for foreign in ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "", "localhost.evil.example:1"] {
+    for foreign in [
+        "evil.example",
+        "evil.example:80",
+        "127.0.0.1.evil.example",
+        "",
+        "localhost.evil.example:1",
+        "[::1]evil.example",
+        "localhost:80@evil.example",
+        "127.0.0.1:evil",
+    ] {
         assert_eq!(server.status(&page, &format!("Host: {foreign}\r\n")), 403, "{foreign}");
     }
     for known in ["localhost", "127.0.0.1:9", "[::1]:80", "LOCALHOST:8000"] {
@@ -191,7 +200,7 @@ fn malformed_requests_and_stalled_clients_harm_nobody() {
             0 => request = (0..random() % 300).map(|_| random() as u8).collect(),
             1 => request.truncate(random() % whole.len()),
             2 => (0..8).for_each(|_| request[random() % whole.len()] = random() as u8),
-            _ => request.splice(4..4, std::iter::repeat_n(b'a', 20_000)).for_each(drop),
+            _ => request.splice(4..4, std::iter::repeat_n(b'a', 40_000)).for_each(drop),
         }
         let mut client = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
         let _ = client.write_all(&request);
@@ -199,7 +208,7 @@ fn malformed_requests_and_stalled_clients_harm_nobody() {
     }
     assert_eq!(server.get("recording/0", "").2, bytes);
     drop(stalled);
-    let endless = server.send(&b"GET / HTTP/1.1\r\nA: ".iter().copied().chain([b'a'; 20_000]).collect::<Vec<u8>>());
+    let endless = server.send(&b"GET / HTTP/1.1\r\nA: ".iter().copied().chain([b'a'; 40_000]).collect::<Vec<u8>>());
     assert!(endless.starts_with(b"HTTP/1.1 431"), "{}", String::from_utf8_lossy(&endless));
 }
 
@@ -216,10 +225,18 @@ fn a_recording_that_is_being_written_grows() {
     assert!(first == start && head.contains("Highwater-Growing: yes"), "{head}");
     let more = format!("Range: bytes={}-\r\n", first.len());
     let (status, head, _) = server.get("recording/0", &more);
-    assert!(status == 416 && head.contains("Highwater-Growing: yes"), "{head}");
+    assert!(status == 204 && head.contains("Highwater-Growing: yes"), "{head}");
+    let file = head.lines().find(|line| line.starts_with("Highwater-File: ")).unwrap().to_owned();
     std::fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(end).unwrap();
+    let more = format!("{more}{file}\r\n");
     let (status, head, rest) = server.get("recording/0", &more);
     assert!(status == 206 && rest == end && head.contains("Highwater-Growing: no"), "{head}");
+    // Another recording under the same name, and in the same file.
+    let mut other = bytes.clone();
+    other[40] ^= 1;
+    std::fs::write(&path, &other).unwrap();
+    assert_eq!(server.get("recording/0", &more).0, 409);
+    assert_eq!(server.get("recording/0", &format!("Range: bytes=0-\r\n{file}\r\n")).0, 206, "from the start");
 }
 
 #[cfg(unix)]

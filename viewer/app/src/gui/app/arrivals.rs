@@ -117,12 +117,16 @@ impl App {
                 false
             }
         });
+        let has_read = !ready.is_empty();
         for recording in ready {
             self.failures.retain(|(path, _)| Some(path) != recording.path.as_ref());
             if let Some(path) = recording.path.as_ref().filter(|_| HAS_PATHS) {
                 self.settings.remember(path);
             }
             self.show(ctx, recording);
+        }
+        if has_read && self.loading.is_empty() {
+            self.linked = None;
         }
         for (path, fleet) in folders {
             self.failures.retain(|(known, _)| *known != path);

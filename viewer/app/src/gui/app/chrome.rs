@@ -7,7 +7,7 @@ use eframe::egui::{self, Button, Panel, RichText, Ui, ViewportCommand};
 use super::App;
 use crate::command::Command;
 use crate::example::Running;
-use crate::files::is_stdin;
+use crate::files::{HAS_PATHS, is_stdin};
 use crate::gui::open_file::OpenFile;
 use crate::gui::views::ranks::{CellPlace, ShownCell};
 use crate::gui::widgets::keys;
@@ -107,7 +107,7 @@ impl App {
             });
             let mut again = None;
             self.failures.retain(|(path, why)| {
-                let answer = failure::failure_ui(ui, path, why, !is_stdin(path));
+                let answer = failure::failure_ui(ui, path, why, HAS_PATHS && !is_stdin(path));
                 if answer == Some(failure::Answer::Retry) {
                     again = Some(path.clone());
                 }

@@ -162,6 +162,7 @@ impl App {
     /// Shows what `text`, a link's fragment, says of its recording: now if that is open, else once it is.
     pub(super) fn follow_link(&mut self, ctx: &egui::Context, text: &str) {
         self.link = Link::from_text(text);
+        self.linked = self.link.as_ref().map(|link| link.look.path.clone());
         if let Some(row) = self.link.as_ref().and_then(|link| self.row_of(&link.look.path)) {
             self.bring_to_front(row);
             self.apply_link(ctx, row);

@@ -101,6 +101,8 @@ pub struct App {
     compares_first: bool,
     /// What is to be shown of a file once it is open.
     link: Option<Link>,
+    /// The recording of the last link, while others are opened with it.
+    linked: Option<PathBuf>,
     /// The link to what is shown, as text.
     shown_link: String,
     /// Messages to the user, shown until they are dismissed or the next command.
@@ -201,7 +203,11 @@ impl App {
         self.files.push(file);
         self.current = self.files.len() - 1;
         self.apply_link(ctx, self.current);
-        self.compare_opened(ctx, self.current);
+        self.compare_opened(ctx, self.files.len() - 1);
+        // What a link names stays in front of what is opened with it.
+        if let Some(row) = self.linked.as_deref().and_then(|path| self.row_of(path)) {
+            self.current = row;
+        }
     }
 
     /// Closes the file in `row`.
