@@ -80,24 +80,30 @@ const highwater = (() => {
   const follow = async ({ name, url }) => {
     let pause = 500;
     let file = "";
-    const isOpen = () => JSON.parse(page.state() ?? "{}").recordings?.includes(name);
-    show(`Waiting for the first events of ${name}…`);
+    const state = () => JSON.parse(page.state() ?? "{}");
+    const isShown = () => state().recordings?.length > 0 || state().failures?.length > 0;
+    const fail = (why) => {
+      show("");
+      page.fail(name, why);
+    };
+    if (!isShown()) show(`Waiting for the first events of ${name}…`);
     for (let have = 0; ; await new Promise((resolve) => setTimeout(resolve, pause))) {
       try {
         const headers = { Range: `bytes=${have}-`, "Highwater-File": file };
         const response = await fetch(url, { headers, cache: "no-store" });
-        if (pause > 500 || isOpen()) show("");
-        if (response.status === 409) {
-          return page.fail(name, "the file was replaced or truncated; reload the page to read it again");
-        }
-        if (response.status === 404) return page.fail(name, "the file was deleted");
+        if (pause > 500 || isShown()) show("");
+        if (response.status === 409) return fail("the file was replaced or truncated; reload the page to read it again");
+        if (response.status === 404) return fail("the file was deleted");
         file = response.headers.get("Highwater-File") ?? file;
         if (response.status === 206) {
           const bytes = new Uint8Array(await response.arrayBuffer());
           have += bytes.length;
           page.grow(name, bytes);
         }
-        if (response.headers.get("Highwater-Growing") === "no") return page.end(name);
+        if (response.headers.get("Highwater-Growing") === "no") {
+          show("");
+          return page.end(name);
+        }
         pause = 500;
       } catch {
         pause = Math.min(2 * pause, 10000);

@@ -303,7 +303,7 @@ mod tests {
         all
     }
 
-    /// Whether an event is no free of an unknown block.
+    /// Whether an event is anything but a free of an unknown block.
     fn is_matched(trace: &Trace, row: usize) -> bool {
         let is_free = matches!(trace.events.kind[row], EventKind::FreeRequested | EventKind::FreeCompleted);
         !is_free || BlockId(trace.events.subject[row]).is_some()
