@@ -22,7 +22,7 @@ pub const SCRIPT: &str = include_str!("../web/page.js");
 const START: &str = include_str!("../web/page.html");
 
 /// The module and the script that loads it, each compressed with gzip; empty if they were not built.
-const MODULE: [&[u8]; 2] =
+static MODULE: [&[u8]; 2] =
     [include_bytes!(concat!(env!("OUT_DIR"), "/app.wasm.gz")), include_bytes!(concat!(env!("OUT_DIR"), "/app.js.gz"))];
 
 /// The app as a WebAssembly module.

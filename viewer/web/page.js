@@ -212,6 +212,20 @@ const highwater = (() => {
       input.click();
     },
 
+    // Browsers have a clipboard only over https and on this computer; elsewhere a copied text field does the same.
+    copy(text) {
+      const field = document.createElement("textarea");
+      field.value = text;
+      // The app would put its own text in place of the field's.
+      field.addEventListener("copy", (event) => event.stopPropagation());
+      const focused = document.activeElement;
+      document.body.append(field);
+      field.select();
+      if (!document.execCommand("copy")) console.warn("the browser refused to copy");
+      field.remove();
+      focused?.focus();
+    },
+
     show_fragment(text) {
       try {
         history.replaceState(null, "", `#${text}`);

@@ -1,5 +1,7 @@
 //! Every action of the app, with its name, explanation and keys, for menus, palette, keyboard and tests.
 
+use crate::files::HAS_PATHS;
+
 /// Declares the commands in the order in which the palette lists them.
 macro_rules! commands {
     ($($(#[$doc:meta])* $variant:ident = $name:literal, $tooltip:literal, [$($key:literal),*] $(, $words:literal)?;)+) => {
@@ -48,7 +50,7 @@ commands! {
         "Read the file again, for instance while it is still being written.",
         ["F5", "Ctrl+R"], "refresh";
     /// Close the current recording.
-    Close = "Close", "Close this recording.", ["Ctrl+W"];
+    Close = "Close", "Close this recording.", ["Ctrl+W", "Alt+W"];
     /// Leave.
     Quit = "Quit", "Close the window.", ["Ctrl+Q"], "exit";
     /// Search all commands.
@@ -246,11 +248,11 @@ commands! {
         "Show the ranks of the open folder, their peaks and outliers; press again to return.",
         ["Ctrl+8"], "distributed ddp fsdp gpus nodes";
     /// The next file.
-    NextFile = "Next file", "Bring the next open recording to the front.", ["Ctrl+PageDown", "Ctrl+Tab"], "tab";
+    NextFile = "Next file", "Bring the next open recording to the front.", ["Ctrl+PageDown", "Ctrl+Tab", "Alt+PageDown"], "tab";
     /// The file before.
     PreviousFile = "Previous file",
         "Bring the previous open recording to the front.",
-        ["Ctrl+PageUp", "Ctrl+Shift+Tab"], "tab";
+        ["Ctrl+PageUp", "Ctrl+Shift+Tab", "Alt+PageUp"], "tab";
     /// Set two files side by side.
     Compare = "Compare…",
         "Compare this recording with another one, or with itself at another moment; press again to return.",
@@ -290,6 +292,11 @@ commands! {
 }
 
 impl Command {
+    /// Whether menus and lists show it. A browser opens no folders, and reloads and closes its pages itself.
+    pub const fn is_offered(self) -> bool {
+        HAS_PATHS || !matches!(self, Self::OpenFolder | Self::Reload | Self::ShowRanks | Self::Quit)
+    }
+
     /// Whether it needs an open recording.
     pub const fn needs_recording(self) -> bool {
         !matches!(

@@ -11,3 +11,6 @@ pub(super) fn dropped_paths(ctx: &egui::Context) -> Vec<PathBuf> {
 
 /// Does nothing: a window has no address.
 pub(super) fn show_link(_text: &str) {}
+
+/// Does nothing: a window has a clipboard.
+pub(super) fn copy_texts(_ctx: &egui::Context) {}

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use eframe::egui;
+use eframe::egui::{self, OutputCommand};
 use wasm_bindgen::prelude::wasm_bindgen;
 
 #[wasm_bindgen]
@@ -10,6 +10,10 @@ extern "C" {
     /// Reads the file, and opens it.
     #[wasm_bindgen(js_namespace = highwater)]
     fn open_file(file: &web_sys::File);
+
+    /// Copies the text where the browser has no clipboard.
+    #[wasm_bindgen(js_namespace = highwater)]
+    fn copy(text: &str);
 
     /// Replaces the fragment of the page's address.
     #[wasm_bindgen(js_namespace = highwater)]
@@ -26,4 +30,20 @@ pub(super) fn dropped_paths(ctx: &egui::Context) -> Vec<PathBuf> {
 /// Shows what is looked at in the page's address.
 pub(super) fn show_link(text: &str) {
     show_fragment(text);
+}
+
+/// Copies the texts that this frame copies, where the browser offers no clipboard.
+pub(super) fn copy_texts(ctx: &egui::Context) {
+    if web_sys::window().is_some_and(|window| window.is_secure_context()) {
+        return;
+    }
+    ctx.output_mut(|output| {
+        output.commands.retain(|command| match command {
+            OutputCommand::CopyText(text) => {
+                copy(text);
+                false
+            }
+            _ => true,
+        });
+    });
 }

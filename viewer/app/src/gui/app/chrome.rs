@@ -37,7 +37,7 @@ impl App {
                     |file: &OpenFile| Tab { name: file.recording.name.clone(), path: file.recording.path.clone() };
                 let mut tabs: Vec<Tab> = self.files.iter().map(tab).collect();
                 if tabs.len() > 1 {
-                    let key = Command::Compare.keys().first().copied().map(keys::shown).unwrap_or_default();
+                    let key = keys::first(Command::Compare);
                     let button = ui.add(Button::new("Compare").shortcut_text(key));
                     if button.on_hover_text(Command::Compare.tooltip()).clicked() {
                         chosen = Some(Command::Compare);

@@ -21,8 +21,9 @@ use crate::command::Command;
 use crate::example::{Examples, Running};
 use crate::files::discard::discard;
 use crate::files::follow::Following;
+use crate::files::is_stdin;
 use crate::files::loader::{Loading, Source};
-use crate::files::{HAS_PATHS, is_stdin};
+use crate::gui::host;
 use crate::gui::open_file::OpenFile;
 use crate::gui::views::colouring::ColourBy;
 use crate::gui::views::ranks::Ranks;
@@ -242,7 +243,7 @@ impl App {
     /// Whether `command` can be carried out now.
     pub fn can(&self, command: Command) -> bool {
         match command {
-            Command::OpenFolder | Command::Reload | Command::Quit if !HAS_PATHS => false,
+            command if !command.is_offered() => false,
             command if let Some(can) = self.can_in_folder(command) => can,
             Command::NextFile | Command::PreviousFile => self.files.len() > 1,
             command if let Some(can) = self.comparison().and_then(|view| view.can(command)) => can,
@@ -252,12 +253,8 @@ impl App {
 
     /// Why `command` cannot be carried out now, as a sentence; `None` if there is no more to say.
     fn absence(&self, command: Command) -> Option<String> {
-        if !HAS_PATHS {
-            match command {
-                Command::OpenFolder => return Some("A browser opens no folders: drop its recordings here.".to_owned()),
-                Command::Reload => return Some("Reload the page, or drop the file again.".to_owned()),
-                _ => {}
-            }
+        if command == Command::OpenFolder && !command.is_offered() {
+            return Some("A browser opens no folders: drop its recordings here.".to_owned());
         }
         if self.folder().is_some() && command.needs_recording() {
             return Some("Open a rank first: double-click its row, or press Enter.".to_owned());
@@ -401,6 +398,7 @@ impl eframe::App for App {
     fn ui(&mut self, ui: &mut Ui, _frame: &mut eframe::Frame) {
         self.app_ui(ui);
         self.show_link();
+        host::copy_texts(ui.ctx());
     }
 
     #[cfg(target_arch = "wasm32")]

@@ -3,6 +3,7 @@
 use eframe::egui::{self, Key, KeyboardShortcut, Modifiers};
 
 use crate::command::Command;
+use crate::files::HAS_PATHS;
 
 /// Keys that operate the focused widget, and leave it.
 const OF_WIDGETS: [Key; 15] = [
@@ -24,7 +25,7 @@ const OF_WIDGETS: [Key; 15] = [
 ];
 
 /// Keys that text fields leave alone while Ctrl is held.
-const WITH_CTRL_IN_TEXT: [Key; 15] = [
+const WITH_CTRL_IN_TEXT: [Key; 16] = [
     Key::Num0,
     Key::Num1,
     Key::Num2,
@@ -40,6 +41,7 @@ const WITH_CTRL_IN_TEXT: [Key; 15] = [
     Key::Q,
     Key::L,
     Key::B,
+    Key::P,
 ];
 
 /// The commands whose keys were pressed since the last frame. While a text field has the keyboard, only keys that it
@@ -83,6 +85,19 @@ fn shortcut(text: &str) -> Option<KeyboardShortcut> {
         };
     }
     None
+}
+
+/// Keys that browsers keep to themselves.
+const OF_BROWSERS: [&str; 6] = ["Ctrl+W", "Ctrl+Tab", "Ctrl+Shift+Tab", "Ctrl+PageDown", "Ctrl+PageUp", "Ctrl+R"];
+
+/// The keys of `command` that reach the app, as menus show them.
+pub fn shown_keys(command: Command) -> impl Iterator<Item = String> {
+    command.keys().iter().filter(|key| HAS_PATHS || !OF_BROWSERS.contains(key)).map(|key| shown(key))
+}
+
+/// The first key of `command` as a menu shows it, or nothing.
+pub fn first(command: Command) -> String {
+    shown_keys(command).next().unwrap_or_default()
 }
 
 /// The key as a menu shows it.

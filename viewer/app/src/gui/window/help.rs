@@ -52,8 +52,8 @@ fn keys_ui(ui: &mut Ui) {
     ScrollArea::vertical().max_height(most).auto_shrink([false, true]).show(ui, |ui| {
         ui.scroll_with_delta(vec2(0.0, -by));
         Grid::new("keys").num_columns(3).striped(true).spacing([14.0, 4.0]).show(ui, |ui| {
-            for command in Command::ALL {
-                let shown: Vec<String> = command.keys().iter().map(|key| keys::shown(key)).collect();
+            for &command in Command::ALL.iter().filter(|command| command.is_offered()) {
+                let shown: Vec<String> = keys::shown_keys(command).collect();
                 ui.label(command.name());
                 ui.label(RichText::new(shown.join(" or ")).strong());
                 ui.add(Label::new(RichText::new(command.tooltip()).weak()).wrap());

@@ -3,6 +3,7 @@
 use eframe::egui::{self, Align2, Id, Key, Label, Modal, Modifiers, RichText, ScrollArea, TextEdit, Ui};
 
 use crate::command::Command;
+use crate::gui::widgets::keys;
 use crate::gui::widgets::theme;
 
 /// Distance of the palette from the window's upper edge, in points.
@@ -53,12 +54,8 @@ impl Palette {
             let mut about = found.get(self.chosen).copied();
             ScrollArea::vertical().max_height(most).show(ui, |ui| {
                 for (row, &command) in found.iter().enumerate() {
-                    let key = command.keys().first().copied().unwrap_or_default();
                     let name = egui::Button::selectable(row == self.chosen, command.name());
-                    let response = ui.add_sized(
-                        [ui.available_width(), 22.0],
-                        name.shortcut_text(crate::gui::widgets::keys::shown(key)),
-                    );
+                    let response = ui.add_sized([ui.available_width(), 22.0], name.shortcut_text(keys::first(command)));
                     if response.hovered() {
                         about = Some(command);
                     }

@@ -94,12 +94,14 @@ pub fn menus_ui(ui: &mut Ui, recent: &[PathBuf], is_usable: impl Fn(Command) -> 
         let most = ui.ctx().content_rect().height() - theme::MENU_MARGIN;
         let commands_ui = |ui: &mut Ui| {
             ui.set_min_width(230.0);
-            for (row, group) in groups.iter().enumerate() {
-                if row > 0 {
+            let mut is_first = true;
+            for group in groups {
+                let offered: Vec<Command> = group.iter().copied().filter(|command| command.is_offered()).collect();
+                if !offered.is_empty() && !std::mem::take(&mut is_first) {
                     ui.separator();
                 }
-                for &command in *group {
-                    let key = command.keys().first().copied().map(keys::shown).unwrap_or_default();
+                for command in offered {
+                    let key = keys::first(command);
                     let button = Button::new(command.name()).shortcut_text(key);
                     let response = ui.add_enabled(is_usable(command), button).on_hover_text(command.tooltip());
                     if response.clicked() {
@@ -186,7 +188,7 @@ pub fn tools_ui(ui: &mut Ui, shown: &mut Shown<'_>) -> Option<BarChange> {
     let mut offer = |next: BarChange| change = Some(next);
     ui.horizontal_wrapped(|ui| {
         for command in [Command::GoToPeak, Command::FitAll] {
-            let key = keys::shown(command.keys()[0]);
+            let key = keys::first(command);
             let name = if command == Command::GoToPeak { "Peak" } else { "Everything" };
             let button = ui.add(Button::new(name).shortcut_text(key)).on_hover_text(command.tooltip());
             if button.clicked() {

@@ -128,7 +128,7 @@ fn head_ui(ui: &mut Ui, action: &mut Option<WelcomeAction>) {
         if ui.add(open).on_hover_text(Command::Open.tooltip()).clicked() {
             *action = Some(WelcomeAction::Ask);
         }
-        let key = Command::Open.keys().first().copied().map(keys::shown).unwrap_or_default();
+        let key = keys::first(Command::Open);
         ui.label(RichText::new(format!("{key}, or drop a file here")).weak());
     });
     ui.add_space(2.0);
@@ -190,7 +190,7 @@ fn seen_ui(ui: &mut Ui) {
     for sentence in SEEN {
         ui.label(sentence);
     }
-    let key = |command: Command| command.keys().first().copied().map(keys::shown).unwrap_or_default();
+    let key = keys::first;
     let keys = format!(
         "{} goes to the peak, {} shows everything, {} finds any command.",
         key(Command::GoToPeak),
