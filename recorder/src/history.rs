@@ -3,10 +3,11 @@
 use std::collections::{HashMap, VecDeque};
 
 use highwater_snapshots::event::{Event, What};
+use highwater_snapshots::live_state::LiveState;
+use highwater_snapshots::stage::Stage;
 use highwater_snapshots::{DeviceId, Phase, StartingState};
 
 use crate::message::{self, MOST_WORDS, Message, Words};
-use crate::state::DeviceState;
 
 /// Encoded events in order. When a ring is full, the oldest event is evicted and folded into the starting state, so
 /// that totals stay right.
@@ -15,7 +16,7 @@ pub(crate) struct History {
     words: VecDeque<u64>,
     events: usize,
     most: Option<usize>,
-    base: HashMap<DeviceId, DeviceState>,
+    base: HashMap<DeviceId, LiveState>,
     evicted: u64,
     /// The step and the phase at the oldest event that is kept.
     step: Option<Event>,
@@ -32,7 +33,7 @@ impl History {
 
     /// Sets the starting state of a device.
     pub(crate) fn begin(&mut self, state: &StartingState) {
-        self.base.insert(state.device, DeviceState::from(state));
+        self.base.insert(state.device, LiveState::from(state));
     }
 
     /// Appends an event.
@@ -63,7 +64,7 @@ impl History {
                 self.samples.retain(|sample| sample.device != oldest.device);
                 self.samples.push(oldest);
             }
-            _ => self.base.entry(oldest.device).or_default().fold(&oldest),
+            _ => drop(self.base.entry(oldest.device).or_default().apply(&oldest, 0, Stage::default())),
         }
     }
 

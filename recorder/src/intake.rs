@@ -3,13 +3,14 @@
 use std::collections::{HashMap, HashSet};
 
 use highwater_snapshots::event::{Alloc, BlockKey, Event, What};
+use highwater_snapshots::live_state::LiveState;
+use highwater_snapshots::stage::Stage;
 use highwater_snapshots::trace::DeviceFacts;
 use highwater_snapshots::{DeviceId, OpId, Phase, StackId, StartingState};
 
 use crate::clock::Clock;
 use crate::history::History;
 use crate::message::{Message, NewOp, Read};
-use crate::state::DeviceState;
 
 /// What is written to the file at a time.
 #[derive(Debug, Default)]
@@ -66,7 +67,7 @@ pub(crate) struct Intake {
     /// What is waiting to be written to the file, if there is one.
     batch: Option<Batch>,
     /// Live state of each device, for a file that begins in the middle.
-    live: Option<HashMap<DeviceId, DeviceState>>,
+    live: Option<HashMap<DeviceId, LiveState>>,
     step: Option<Event>,
     phase: Option<Event>,
     /// Live blocks that are left out because they are small.
@@ -234,7 +235,7 @@ impl Intake {
             history.begin(&state);
         }
         if let Some(live) = &mut self.live {
-            live.insert(state.device, DeviceState::from(&state));
+            live.insert(state.device, LiveState::from(&state));
         }
         if let Some(batch) = &mut self.batch {
             batch.states.push(state);
@@ -290,7 +291,7 @@ impl Intake {
             What::Mark(_) => {}
             _ => {
                 if let Some(live) = &mut self.live {
-                    live.entry(event.device).or_default().fold(&event);
+                    live.entry(event.device).or_default().apply(&event, 0, Stage::default());
                 }
             }
         }

@@ -27,7 +27,6 @@ mod names;
 pub mod context;
 pub mod naming;
 mod header;
-mod state;
 mod history;
 mod export;
 mod intake;

@@ -7,8 +7,9 @@ use crate::error::Problem;
 use crate::event::{Alloc, BlockKey, Event, Range, What};
 use crate::ids::{BlockId, DeviceId, EventId, SegmentId, StackId};
 use crate::live_bytes::{LiveBytes, LiveBytesMeter};
+use crate::stage::Outside;
 use crate::tables::Tables;
-use crate::trace::{Annotation, Attribute, DeviceFacts, Header, SegmentRole, Trace};
+use crate::trace::{Annotation, Attribute, DeviceFacts, Header, SegmentRole, Start, Trace};
 
 /// A device's blocks and segments at the moment at which its events begin.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -117,6 +118,13 @@ impl TraceBuilder {
     /// Notes something that is wrong.
     pub fn add_problem(&mut self, problem: Problem) {
         self.trace.problems.push(problem);
+    }
+
+    /// Sets what precedes the first event, of a trace that is a window of a longer recording; `births` are the
+    /// allocations of the blocks of the starting states, in their order.
+    pub fn set_start(&mut self, start: Start, births: Vec<Option<Outside>>) {
+        self.trace.start = start;
+        self.trace.blocks.births = births;
     }
 
     /// Adds a named range of events, in any order. Where the events themselves say nothing of steps and phases,

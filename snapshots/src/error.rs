@@ -164,7 +164,7 @@ pub struct Problem {
     pub offset: Option<u64>,
     /// The problem, as a sentence.
     pub what: String,
-    /// Only the index at the end of the file is missing or damaged: the recording was read in full.
+    /// Only the index at the end of the file, or a summary, is missing or damaged: the recording was read in full.
     #[serde(skip)]
     pub is_index_only: bool,
 }
@@ -183,6 +183,12 @@ impl Problem {
     /// The index of a file ends, or is damaged, at byte `offset`; the file lacks nothing else.
     pub(crate) fn of_index(offset: u64) -> Self {
         let what = "the index at the end of the file is missing or damaged, and nothing else is";
+        Self { is_index_only: true, ..Self::at(offset, what) }
+    }
+
+    /// A summary or a checkpoint of a file is damaged at byte `offset`; its events are not.
+    pub(crate) fn of_summary(offset: u64) -> Self {
+        let what = "a summary or checkpoint of the events is damaged, and the events are not";
         Self { is_index_only: true, ..Self::at(offset, what) }
     }
 }

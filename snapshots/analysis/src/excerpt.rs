@@ -1,12 +1,12 @@
 //! A part of a recording as a recording of its own: smaller to send, with the same totals at every event.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 
 use highwater_snapshots::error::Problem;
 use highwater_snapshots::event::{BlockKey, Event, EventKind, Range as Addresses, What};
 use highwater_snapshots::format::{block_keys, recorded_event};
 use highwater_snapshots::ids::{BlockId, DeviceId, EventId, SegmentId, StackId, StringId};
+use highwater_snapshots::live_state::Mappings;
 use highwater_snapshots::references::{ATTRIBUTE, References};
 use highwater_snapshots::trace::{Annotation, Attribute, Owner, SegmentRole, Trace, Trust};
 use highwater_snapshots::units::format_count;
@@ -136,17 +136,17 @@ impl Excerpt<'_> {
 
     /// The mapped ranges: what was mapped, without the parts that were unmapped since.
     fn mapped_at_start(&self, device: DeviceId) -> Vec<Addresses> {
-        let mut mapped: BTreeMap<u64, Addresses> = BTreeMap::new();
+        let mut mapped = Mappings::default();
         let rows = self.trace.segments.ids().map(|id| self.trace.segments.get(id));
         let ours = rows.filter(|row| row.device == device && (!row.alloc.is_some() || self.is_over(row.alloc)));
         for row in ours {
             match row.role {
-                SegmentRole::Mapping => drop(mapped.insert(row.range.address, row.range)),
-                SegmentRole::Unmapping => take_out(&mut mapped, row.range),
+                SegmentRole::Mapping => mapped.map(row.range),
+                SegmentRole::Unmapping => mapped.unmap(row.range),
                 SegmentRole::Segment => {}
             }
         }
-        mapped.into_values().collect()
+        mapped.ranges()
     }
 
     /// Adds events for the step, the phase and the samples of device memory that apply at the start, where the recording
@@ -189,27 +189,6 @@ impl Excerpt<'_> {
 /// Who has the attributes of a row that `event` made: the event, or the row itself in the baseline.
 fn owner_of(event: EventId, baseline: Owner) -> Owner {
     if event.is_some() { Owner::Event(event) } else { baseline }
-}
-
-/// Takes the addresses of `gone` out of `mapped`.
-fn take_out(mapped: &mut BTreeMap<u64, Addresses>, gone: Addresses) {
-    let end = |range: &Addresses| range.address.saturating_add(range.bytes);
-    let overlapping: Vec<Addresses> = mapped
-        .range(..end(&gone))
-        .rev()
-        .map(|(_, range)| *range)
-        .take_while(|range| end(range) > gone.address)
-        .collect();
-    for range in overlapping {
-        mapped.remove(&range.address);
-        let below = gone.address.saturating_sub(range.address);
-        let above = end(&range).saturating_sub(end(&gone));
-        for (address, bytes) in [(range.address, below), (end(&gone), above)] {
-            if bytes > 0 {
-                mapped.insert(address, Addresses { address, bytes, ..range });
-            }
-        }
-    }
 }
 
 /// Removes from `trace` all stacks, the texts that only they use, the arguments of the program and the name of the
@@ -358,20 +337,6 @@ mod tests {
         let [fact] = part.attributes_of(Owner::Block(block)) else { panic!("no references") };
         // One allocation after its own, f, precedes the excerpt.
         assert_eq!(part.tables.string(fact.value), "end 0\nsaved 0 1 - 2 net.fc");
-    }
-
-    #[test]
-    fn what_is_unmapped_in_part_is_mapped_in_part() {
-        let some = trace_from_text(TEXT).unwrap().segments.get(SegmentId(0)).range;
-        let range = |address, bytes| Addresses { address, bytes, ..some };
-        let mut mapped: BTreeMap<u64, Addresses> = [(100, range(100, 100)), (200, range(200, 50))].into();
-        take_out(&mut mapped, range(150, 60));
-        let left: Vec<(u64, u64)> = mapped.values().map(|range| (range.address, range.bytes)).collect();
-        assert_eq!(left, [(100, 50), (210, 40)]);
-        take_out(&mut mapped, range(120, 10));
-        take_out(&mut mapped, range(0, 50));
-        let left: Vec<(u64, u64)> = mapped.values().map(|range| (range.address, range.bytes)).collect();
-        assert_eq!(left, [(100, 20), (130, 20), (210, 40)]);
     }
 
     #[test]

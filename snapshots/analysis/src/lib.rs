@@ -3,7 +3,7 @@
 //! The command line and the app print the same structs. One state machine ([`replay`]) defines how an event changes the
 //! totals; everything else is a fold over it.
 
-pub mod metric;
+pub use highwater_snapshots::metric;
 pub mod replay;
 pub mod series;
 mod ends;

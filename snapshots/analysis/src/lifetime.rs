@@ -1,6 +1,5 @@
 //! When blocks are allocated and how long they live, in phases and steps.
 
-use highwater_snapshots::ids::EventId;
 use highwater_snapshots::trace::{Block, Trace};
 
 /// How long a block lives.
@@ -50,11 +49,12 @@ impl Lifetime {
 
     /// The lifetime of `block`.
     pub fn of(trace: &Trace, block: &Block) -> Self {
-        match (block.is_baseline(), block.free_requested) {
-            (true, EventId::NONE) => Self::Always,
-            (true, _) => Self::FreedBaseline,
-            (false, EventId::NONE) => Self::Kept,
-            (false, freed) => match (trace.spans.at(block.alloc), trace.spans.at(freed)) {
+        let is_freed = block.free_requested.is_some() || block.death.is_some();
+        match (block.is_from_before(), is_freed) {
+            (true, false) => Self::Always,
+            (true, true) => Self::FreedBaseline,
+            (false, false) => Self::Kept,
+            (false, true) => match (trace.birth_stage(block), trace.death_stage(block)) {
                 (Some(made), Some(ended)) if made == ended => Self::Phase,
                 (Some(made), Some(ended)) if made.step == ended.step => Self::Step,
                 _ => Self::Steps,
@@ -65,5 +65,5 @@ impl Lifetime {
 
 /// The step in which a block was allocated; `None` for baseline blocks and before the first step.
 pub fn step_of(trace: &Trace, block: &Block) -> Option<u32> {
-    if block.is_baseline() { None } else { trace.spans.at(block.alloc)?.step }
+    trace.birth_stage(block)?.step
 }

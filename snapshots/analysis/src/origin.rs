@@ -26,10 +26,10 @@ impl Origin {
 
     /// The origin of `block`.
     pub fn of(trace: &Trace, block: &Block) -> Self {
-        match block.is_baseline() {
+        match block.is_from_before() {
             true => Self::BeforeRecording,
             false if trace.spans.is_all_setup() => Self::Unmarked,
-            false => Self::Phase(trace.spans.at(block.alloc).map_or(Phase::Other, |span| span.phase)),
+            false => Self::Phase(trace.birth_stage(block).map_or(Phase::Other, |stage| stage.phase)),
         }
     }
 

@@ -87,33 +87,40 @@ pub fn baseline_effects(trace: &Trace, device: DeviceId, mut each: impl FnMut(Ef
             }
         }
     }
+    let mut held = 0;
     for row in 0..trace.segments.alloc.partition_point(|alloc| !alloc.is_some()) {
         if trace.segments.device[row] == device {
+            held += trace.segments.range[row].bytes;
             each(Effect::Holds(trace.segments.range[row].bytes));
         }
     }
+    if let Some(start) = trace.start.device(device) {
+        each(Effect::Holds(start.reserved.saturating_sub(held)));
+        each(Effect::GivesBack(held.saturating_sub(start.reserved)));
+        each(Effect::Samples(start.device_used));
+    }
 }
 
-impl Totals {
-    /// Applies one effect.
+impl Effect {
+    /// Applies the effect to `totals`.
     #[inline]
-    pub fn apply(&mut self, trace: &Trace, effect: Effect) {
+    pub fn apply(self, trace: &Trace, totals: &mut Totals) {
         let blocks = &trace.blocks;
-        match effect {
-            Effect::Begins(row) => {
-                self.requested += blocks.requested[row];
-                self.allocated += blocks.allocated[row];
-                self.active += blocks.allocated[row];
+        match self {
+            Self::Begins(row) => {
+                totals.requested += blocks.requested[row];
+                totals.allocated += blocks.allocated[row];
+                totals.active += blocks.allocated[row];
             }
-            Effect::EndsLive(row) => {
-                self.requested -= blocks.requested[row];
-                self.allocated -= blocks.allocated[row];
+            Self::EndsLive(row) => {
+                totals.requested -= blocks.requested[row];
+                totals.allocated -= blocks.allocated[row];
             }
-            Effect::EndsActive(row) => self.active -= blocks.allocated[row],
-            Effect::Holds(bytes) => self.reserved += bytes,
+            Self::EndsActive(row) => totals.active -= blocks.allocated[row],
+            Self::Holds(bytes) => totals.reserved += bytes,
             // Saturates if the segment is unknown, which the trace's trust facts count.
-            Effect::GivesBack(bytes) => self.reserved = self.reserved.saturating_sub(bytes),
-            Effect::Samples(bytes) => self.device_used = bytes,
+            Self::GivesBack(bytes) => totals.reserved = totals.reserved.saturating_sub(bytes),
+            Self::Samples(bytes) => totals.device_used = bytes,
         }
     }
 }
@@ -131,7 +138,7 @@ impl<'a> Replay<'a> {
     /// Starts before the first event, with the baseline.
     pub fn new(trace: &'a Trace, device: DeviceId) -> Self {
         let mut totals = Totals::default();
-        baseline_effects(trace, device, |effect| totals.apply(trace, effect));
+        baseline_effects(trace, device, |effect| effect.apply(trace, &mut totals));
         Self { trace, device, next: 0, totals }
     }
 
@@ -156,7 +163,7 @@ impl<'a> Replay<'a> {
         let index = self.next;
         if *self.trace.events.device.get(index)? == self.device {
             let (trace, totals) = (self.trace, &mut self.totals);
-            effects(trace, index, |effect| totals.apply(trace, effect));
+            effects(trace, index, |effect| effect.apply(trace, totals));
         }
         self.next += 1;
         Some(EventId(index as u32))

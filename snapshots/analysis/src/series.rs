@@ -350,7 +350,7 @@ fn held_at_parts(trace: &Trace, device: DeviceId, part: usize, baseline: &Totals
     let at_part = |events: &Vec<usize>| {
         let start = held;
         for &index in events {
-            effects(trace, index, |effect| held.apply(trace, effect));
+            effects(trace, index, |effect| effect.apply(trace, &mut held));
         }
         start
     };

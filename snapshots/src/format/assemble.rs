@@ -40,6 +40,8 @@ pub(super) struct Assembler {
     has_tail: bool,
     /// The index was found to be damaged or cut off.
     lacks_index: bool,
+    /// A summary or a checkpoint was found to be damaged.
+    lacks_summary: bool,
     problems: u64,
     /// For each run of events, the number of events after it, and the bytes live during it; `None` if not requested.
     measured: Option<Vec<(u64, LiveBytes)>>,
@@ -57,6 +59,11 @@ impl Assembler {
     /// How many events were taken.
     pub(super) fn events(&self) -> usize {
         self.builder.event_count()
+    }
+
+    /// Counts the events before number `next` as read: they are left out on purpose.
+    pub(super) fn pass_events(&mut self, next: u64) {
+        self.next_event = next;
     }
 
     /// Lets it note how much memory lives, from now on.
@@ -109,6 +116,11 @@ impl Assembler {
                 }
             }
             WalkItem::Damaged { offset, header } if self.is_index(Some(&header)) => self.note_index(offset),
+            WalkItem::Damaged { offset, header } if header.kind().is_some_and(SectionKind::is_repeated) => {
+                if !std::mem::replace(&mut self.lacks_summary, true) {
+                    self.note(Problem::of_summary(offset));
+                }
+            }
             WalkItem::Damaged { offset, header } => {
                 self.lose(offset, &header, "its bytes do not fit its checksum: it is left out");
             }
@@ -202,7 +214,7 @@ impl Assembler {
                 self.note_missing(offset, missing, "attributes before this are lost");
             }
             Part::End(facts) => self.take_end(header, *facts),
-            Part::Footer => {}
+            Part::Repeated => {}
             Part::Unknown if header.flags & FLAG_MUST_UNDERSTAND != 0 => {
                 let kind = kind_text(header.kind);
                 let what = format!("a section of {kind} matters here, and only a newer highwater reads it");

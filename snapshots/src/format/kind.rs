@@ -61,6 +61,17 @@ section_kinds! {
     Annotations = 14 "annotations",
     /// Rows of further facts of events, and of blocks and segments of the baseline. Since version 1.1.
     Attributes = 15 "attributes",
+    /// Rows of summaries of events. Since version 1.4.
+    Summaries = 16 "summaries",
+    /// What is live after a number of events, or a part of it. Since version 1.4.
+    Checkpoint = 17 "checkpoint",
+}
+
+impl SectionKind {
+    /// Whether its content repeats facts of other sections, so that nothing is lost with it.
+    pub const fn is_repeated(self) -> bool {
+        matches!(self, Self::Footer | Self::Summaries | Self::Checkpoint)
+    }
 }
 
 /// `strings`, or `kind 77` for a number that this version does not know.

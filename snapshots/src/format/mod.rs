@@ -32,6 +32,8 @@ mod columns;
 mod events_encode;
 mod events_decode;
 mod sniff;
+mod summary;
+mod checkpoint;
 mod writer;
 mod whole;
 mod amend;
@@ -42,11 +44,13 @@ mod parallel;
 mod reader;
 mod follow;
 mod open;
+mod windows;
 
 #[cfg(test)]
 mod events_tests;
 
 pub use amend::{Amendment, amend_file};
+pub use checkpoint::Checkpoint;
 pub use columns::Column;
 pub use follow::Follower;
 pub use index::{Index, IndexRow, TAIL_BYTES, TAIL_MARKER};
@@ -58,8 +62,10 @@ pub use section::{
     MOST_RAW_BYTES, Section, SectionHeader,
 };
 pub use sniff::{MAGIC, PREAMBLE_BYTES, VERSION_MAJOR, VERSION_MINOR, is_snap, sniff};
+pub use summary::{Death, DeviceSummary, Extreme, STRIDE, Summarizer, Summary};
 pub use tables_codec::{EndFacts, Symbols};
 pub use walk::{WalkItem, Walker};
 pub use whole::write_trace;
 pub use whole::{block_keys, recorded_event, starting_states};
+pub use windows::Windows;
 pub use writer::SnapWriter;

@@ -26,8 +26,8 @@ pub(super) enum Part {
     End(Box<EndFacts>),
     Annotations(Vec<Annotation>),
     Attributes(Vec<Attribute>),
-    /// The footer, which repeats facts of the sections.
-    Footer,
+    /// A footer, a summary or a checkpoint: they repeat facts of other sections.
+    Repeated,
     /// A kind that this version does not know.
     Unknown,
 }
@@ -38,8 +38,8 @@ impl Part {
         let Some(kind) = section.header.kind() else {
             return Ok(Self::Unknown);
         };
-        if kind == SectionKind::Footer {
-            return Ok(Self::Footer);
+        if kind.is_repeated() {
+            return Ok(Self::Repeated);
         }
         let (count, first) = (section.header.count, section.header.first);
         let raw = unpacker.unpack(section)?;
@@ -56,7 +56,7 @@ impl Part {
             SectionKind::StartingState => Self::StartingState(Box::new(row_from_bytes(raw)?)),
             SectionKind::Events => Self::Events(decode_events(raw, count)?),
             SectionKind::End => Self::End(Box::new(row_from_bytes(raw)?)),
-            SectionKind::Footer => Self::Footer,
+            SectionKind::Footer | SectionKind::Summaries | SectionKind::Checkpoint => Self::Repeated,
             SectionKind::Annotations => Self::Annotations(rows_from_bytes(raw, count)?),
             SectionKind::Attributes => Self::Attributes(rows_from_bytes(raw, count)?),
         })

@@ -6,11 +6,13 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use super::checkpoint::Checkpoint;
 use super::events_encode::EventEncoder;
 use super::index::{IndexRow, tail_bytes};
 use super::kind::SectionKind;
 use super::section::{CHUNK_EVENTS, Label, MOST_RAW_BYTES, Packer, SectionHeader};
 use super::sniff::preamble;
+use super::summary::Summarizer;
 use super::tables_codec::{EndFacts, FrameRow, ScopeRow, StackRow, Symbols, put_row};
 use crate::builder::StartingState;
 use crate::error::{Error, Result};
@@ -23,6 +25,12 @@ const ROWS_SECTION_BYTES: usize = 4 << 20;
 
 /// The footer lists no more sections than this: a recording of days is read without one, and its writer stays small.
 const MOST_INDEXED: usize = 1 << 19;
+
+/// The events between two checkpoints, at least: a reader that wants a part of the recording begins at one.
+pub(super) const CHECKPOINT_EVENTS: u64 = 1 << 20;
+
+/// The bytes between two checkpoints, at least, for each byte of the last one: they take at most 3% of a file.
+const BYTES_A_CHECKPOINT_BYTE: u64 = 32;
 
 /// The blocks and segments of a starting state that go into one section.
 const STARTING_SECTION_ROWS: usize = 65_536;
@@ -39,6 +47,20 @@ pub struct SnapWriter<W: Write> {
     raw: Vec<u8>,
     rows: [u64; SectionKind::ALL.len() + 1],
     index: Vec<IndexRow>,
+    summarizer: Summarizer,
+    checkpoint_events: u64,
+    last: LastCheckpoint,
+}
+
+/// The last checkpoint that was written.
+#[derive(Clone, Copy, Debug, Default)]
+struct LastCheckpoint {
+    /// The number of events before it.
+    events: u64,
+    /// The offset after it.
+    end: u64,
+    /// Its length, with the summaries before it.
+    bytes: u64,
 }
 
 /// Where the bytes go, and how many went there.
@@ -110,6 +132,9 @@ impl<W: Write> SnapWriter<W> {
             raw: Vec::new(),
             rows: [0; SectionKind::ALL.len() + 1],
             index: Vec::new(),
+            summarizer: Summarizer::default(),
+            checkpoint_events: CHECKPOINT_EVENTS,
+            last: LastCheckpoint::default(),
         })
     }
 
@@ -123,6 +148,12 @@ impl<W: Write> SnapWriter<W> {
             }
         }
         self.stream.write(bytes)
+    }
+
+    /// Writes a checkpoint after every `events` events, at least; 2²⁰ unless this is called. Checkpoints never take more
+    /// than a small share of the file.
+    pub fn set_checkpoint_interval(&mut self, events: u64) {
+        self.checkpoint_events = events;
     }
 
     /// Writes the facts of a device. Written again, they replace those before.
@@ -154,7 +185,9 @@ impl<W: Write> SnapWriter<W> {
     }
 
     fn write_starting_part(&mut self, part: &StartingState) -> Result<()> {
-        self.write_row(SectionKind::StartingState, part)
+        self.write_row(SectionKind::StartingState, part)?;
+        self.summarizer.begin(part);
+        Ok(())
     }
 
     /// Appends rows of text.
@@ -201,7 +234,26 @@ impl<W: Write> SnapWriter<W> {
             let written = self.write_section(SectionKind::Events, chunk.len(), &raw);
             self.raw = raw;
             written?;
+            chunk.iter().for_each(|event| self.summarizer.take(event));
+            let LastCheckpoint { events, end, bytes } = self.last;
+            let is_due = self.events() - events >= self.checkpoint_events;
+            if is_due && self.stream.offset - end >= bytes.saturating_mul(BYTES_A_CHECKPOINT_BYTE) {
+                self.write_checkpoint()?;
+            }
         }
+        Ok(())
+    }
+
+    /// Writes the summaries of the events since the last checkpoint, and a checkpoint.
+    fn write_checkpoint(&mut self) -> Result<()> {
+        let start = self.stream.offset;
+        let (rows, deaths) = self.summarizer.end_part();
+        self.append(SectionKind::Summaries, &rows, |_, row| Some(row))?;
+        for part in Checkpoint::of(&self.summarizer, &deaths) {
+            self.write_row(SectionKind::Checkpoint, &part)?;
+        }
+        let end = self.stream.offset;
+        self.last = LastCheckpoint { events: self.events(), end, bytes: end - start };
         Ok(())
     }
 
@@ -218,6 +270,10 @@ impl<W: Write> SnapWriter<W> {
 
     /// Ends the recording: writes the end facts, the footer and the tail, flushes, and gives the stream back.
     pub fn finish(mut self, facts: &EndFacts) -> Result<W> {
+        // A reader of a part learns from it which blocks live to the end.
+        if self.last.events > 0 && self.last.events < self.events() {
+            self.write_checkpoint()?;
+        }
         self.raw.clear();
         put_row(&mut self.raw, facts)?;
         let raw = std::mem::take(&mut self.raw);

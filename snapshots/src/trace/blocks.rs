@@ -2,6 +2,7 @@
 
 use crate::event::Alloc;
 use crate::ids::{BlockId, DeviceId, EventId, OpId, ScopeId, StackId, StreamId};
+use crate::stage::Outside;
 use crate::yielding::tick;
 use crate::{Category, Pool};
 
@@ -37,6 +38,11 @@ pub struct Blocks {
     /// Its last use; none if no use is recorded. Check [`Trace::records_uses`](super::Trace::records_uses) first: most
     /// recordings have no uses.
     pub last_use: Vec<EventId>,
+    /// Of a window of a longer recording: the allocation of each block of the baseline that was allocated within the
+    /// recording. By row; none, as past the end, for blocks from before the recording.
+    pub births: Vec<Option<Outside>>,
+    /// Of a window: the requested free of blocks that are live at its end, in the order of their ids.
+    pub deaths: Vec<(BlockId, Outside)>,
 }
 
 /// One block's row.
@@ -70,12 +76,21 @@ pub struct Block {
     pub free_completed: EventId,
     /// Its last use; none if no use is recorded.
     pub last_use: EventId,
+    /// Its allocation, if that is before the window that was read.
+    pub birth: Option<Outside>,
+    /// Its requested free, if that is after the window that was read.
+    pub death: Option<Outside>,
 }
 
 impl Block {
-    /// Whether it was live before recording began.
+    /// Whether it was live before the first event that was read.
     pub fn is_baseline(&self) -> bool {
         !self.alloc.is_some()
+    }
+
+    /// Whether it was live before recording began.
+    pub fn is_from_before(&self) -> bool {
+        self.is_baseline() && self.birth.is_none()
     }
 
     /// Whether it is live after event `at` (from its alloc until its free is requested).
@@ -134,7 +149,15 @@ impl Blocks {
             free_requested: self.free_requested[row],
             free_completed: self.free_completed[row],
             last_use: self.last_use[row],
+            birth: self.births.get(row).copied().flatten(),
+            death: self.death(id),
         }
+    }
+
+    /// The requested free of a block that is live at the end of the window that was read.
+    fn death(&self, id: BlockId) -> Option<Outside> {
+        let found = self.deaths.binary_search_by_key(&id, |(block, _)| *block).ok()?;
+        Some(self.deaths[found].1)
     }
 
     /// Makes room for `rows` more.

@@ -5,6 +5,7 @@ mod blocks;
 mod events;
 mod facts;
 mod segments;
+mod start;
 mod step_names;
 mod spans;
 
@@ -14,11 +15,13 @@ pub use events::Events;
 pub use facts::{DeviceFacts, HEAP_DEVICE, Header, PINNED_DEVICE, PINNED_DRIVER, Trust};
 pub use segments::{Segment, SegmentRole, Segments};
 pub use spans::{Span, Spans};
+pub use start::{DeviceStart, Start};
 pub use step_names::{TAGGED_PHASE, TAGGED_STEP};
 
 use crate::error::Problem;
 use crate::event::{EventKind, Oom, What};
 use crate::ids::{BlockId, DeviceId, EventId, SegmentId, StringId};
+use crate::stage::Stage;
 use crate::tables::Tables;
 use crate::{Category, Phase};
 
@@ -61,6 +64,8 @@ pub struct Trace {
     pub trust: Trust,
     /// The problems found while reading.
     pub problems: Vec<Problem>,
+    /// What precedes the first event, if the trace is a window of a longer recording.
+    pub start: Start,
     /// The default device, chosen once when the trace is built.
     pub(crate) main_device: DeviceId,
 }
@@ -116,6 +121,29 @@ impl Trace {
             EventKind::Step => Subject::Step(subject),
             EventKind::Phase => Subject::Phase(Phase::from_code(subject as u8).unwrap_or(Phase::Other)),
             EventKind::Mark => Subject::Mark(StringId(subject)),
+        }
+    }
+
+    /// The step and phase of event `id`; `None` past the end.
+    pub fn stage_at(&self, id: EventId) -> Option<Stage> {
+        let span = self.spans.at(id)?;
+        let start = &self.start;
+        let is_older = span.first == EventId(0) && (span.step, span.phase) == (start.stage.step, start.stage.phase);
+        let since = if is_older { start.stage.since } else { start.events + u64::from(span.first.0) };
+        Some(Stage { step: span.step, phase: span.phase, since })
+    }
+
+    /// The step and phase in which `block` was allocated; `None` if that was before the recording.
+    pub fn birth_stage(&self, block: &Block) -> Option<Stage> {
+        if block.is_baseline() { block.birth.map(|birth| birth.stage) } else { self.stage_at(block.alloc) }
+    }
+
+    /// The step and phase in which the free of `block` was requested; `None` if it is live to the end.
+    pub fn death_stage(&self, block: &Block) -> Option<Stage> {
+        if block.free_requested.is_some() {
+            self.stage_at(block.free_requested)
+        } else {
+            block.death.map(|death| death.stage)
         }
     }
 
@@ -228,7 +256,7 @@ impl Trace {
     /// Sorts the annotations, outer before inner ones, and computes steps and phases: from their events, or if there
     /// are none from the annotations. Call it after changing either.
     pub fn refresh_spans(&mut self) {
-        let Self { events, annotations, tables, .. } = self;
+        let Self { events, annotations, tables, start, .. } = self;
         annotations.sort_by_key(|annotation| (annotation.first, std::cmp::Reverse(annotation.end)));
         let is_said = |kind: &EventKind| matches!(kind, EventKind::Step | EventKind::Phase);
         let by_annotations = if annotations.is_empty() || events.kind.iter().any(is_said) {
@@ -236,7 +264,7 @@ impl Trace {
         } else {
             Spans::from_annotations(annotations, tables, events.len())
         };
-        self.spans = by_annotations.unwrap_or_else(|| Spans::from_events(events));
+        self.spans = by_annotations.unwrap_or_else(|| Spans::from_events(events, start));
     }
 
     /// Returns whether the name of annotation `name` is a step's or a phase's.

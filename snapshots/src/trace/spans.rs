@@ -21,12 +21,13 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
 use crate::Phase;
-use crate::event::EventKind;
+use crate::event::{EventKind, What};
 use crate::ids::EventId;
+use crate::stage::Stage;
 use crate::tables::Tables;
 
 use super::step_names::{Meaning, StepName};
-use super::{Annotation, Events};
+use super::{Annotation, Events, Start};
 
 /// A run of events of one step and phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +49,8 @@ pub struct Spans {
     is_guessed: bool,
     names_steps: bool,
     is_tagged: bool,
+    /// Whether the recording that this is a window of has steps or phases.
+    has_stages: bool,
 }
 
 /// An annotation that is a step.
@@ -86,19 +89,19 @@ struct Steps {
 impl Spans {
     /// Computes the spans from the step and phase events. Before the first of them the phase is [`Phase::Setup`]; a
     /// step begins in phase [`Phase::Other`]; setup is outside all steps.
-    pub(crate) fn from_events(events: &Events) -> Self {
+    pub(crate) fn from_events(events: &Events, start: &Start) -> Self {
         let mut rows = Vec::new();
-        let names_steps = events.kind.contains(&EventKind::Step);
-        let mut current = Span { step: None, phase: Phase::Setup, first: EventId(0), end: EventId(0) };
+        let names_steps = events.kind.contains(&EventKind::Step) || start.stage.step.is_some();
+        let mut stage = start.stage;
+        let mut current = Span { step: stage.step, phase: stage.phase, first: EventId(0), end: EventId(0) };
         for (index, &kind) in events.kind.iter().enumerate() {
-            let (step, phase) = match kind {
-                EventKind::Step => (Some(events.subject[index]), Phase::Other),
-                EventKind::Phase => match Phase::from_code(events.subject[index] as u8) {
-                    Some(Phase::Setup) => (None, Phase::Setup),
-                    phase => (current.step, phase.unwrap_or(Phase::Other)),
-                },
+            let what = match kind {
+                EventKind::Step => What::Step(events.subject[index]),
+                EventKind::Phase => What::Phase(Phase::from_code(events.subject[index] as u8).unwrap_or(Phase::Other)),
                 _ => continue,
             };
+            stage = stage.after(&what, start.events + index as u64);
+            let Stage { step, phase, .. } = stage;
             if (step, phase) == (current.step, current.phase) {
                 continue;
             }
@@ -112,7 +115,7 @@ impl Spans {
         if current.first < current.end {
             rows.push(current);
         }
-        Self { rows, is_guessed: false, names_steps, is_tagged: false }
+        Self { rows, is_guessed: false, names_steps, is_tagged: false, has_stages: start.has_stages }
     }
 
     /// Reads the spans of `events` events off annotations, by the rules above; `None` if no annotation says anything.
@@ -209,9 +212,9 @@ impl Spans {
         self.names_steps
     }
 
-    /// Whether no event has a step or a phase.
+    /// Whether no event of the recording has a step or a phase.
     pub fn is_all_setup(&self) -> bool {
-        self.rows.iter().all(|span| span.step.is_none() && span.phase == Phase::Setup)
+        !self.has_stages && self.rows.iter().all(|span| span.step.is_none() && span.phase == Phase::Setup)
     }
 
     /// The spans, in order.

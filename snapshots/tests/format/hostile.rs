@@ -66,7 +66,7 @@ fn a_bomb_is_refused_before_it_is_decompressed() {
 #[test]
 fn lengths_that_claim_gigabytes_are_refused_by_what_is_there() {
     let ones = [0xff; 64];
-    for kind in SectionKind::ALL.iter().filter(|kind| **kind != SectionKind::Footer) {
+    for kind in SectionKind::ALL.iter().filter(|kind| !kind.is_repeated()) {
         let header = header_for(*kind, &ones);
         let text = problems(&file_with(header, &ones));
         assert!(text.contains("left out"), "{}: {text}", kind.name());

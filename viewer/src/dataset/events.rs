@@ -32,7 +32,7 @@ impl<'a> EventRows<'a> {
         let devices = trace.device_ids();
         let start = |&device: &DeviceId| {
             let mut totals = Totals::default();
-            baseline_effects(trace, device, |effect| totals.apply(trace, effect));
+            baseline_effects(trace, device, |effect| effect.apply(trace, &mut totals));
             totals
         };
         Self {
@@ -110,7 +110,7 @@ impl Rows for EventRows<'_> {
                 let device = self.trace.events.device[event.0 as usize];
                 if let Ok(at) = self.devices.binary_search(&device) {
                     let now = &mut self.now[at];
-                    effects(self.trace, event.0 as usize, |effect| now.apply(self.trace, effect));
+                    effects(self.trace, event.0 as usize, |effect| effect.apply(self.trace, now));
                 }
             }
             self.totals.push(place.map(|at| self.now[at]));

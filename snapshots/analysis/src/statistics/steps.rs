@@ -112,7 +112,7 @@ fn apply(trace: &Trace, matches: &Matches, totals: &mut Totals, effect: Effect) 
         _ => true,
     };
     if counts {
-        totals.apply(trace, effect);
+        effect.apply(trace, totals);
     }
     counts
 }

@@ -83,6 +83,7 @@ impl Totals {
     }
 
     /// The larger value of each total.
+    #[inline]
     pub fn max(&self, other: &Self) -> Self {
         Self {
             requested: self.requested.max(other.requested),

@@ -1,0 +1,338 @@
+//! A window of a recording has the totals, lifetimes and origins of the whole.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use highwater_analysis::replay::Replay;
+use highwater_analysis::{Lifetime, Origin, Totals};
+use highwater_snapshots::event::{Alloc, Event, Oom, Range, What};
+use highwater_snapshots::format::{EndFacts, SnapWriter, Windows, read_bytes};
+use highwater_snapshots::tables::Op;
+use highwater_snapshots::trace::{Header, Trace};
+use highwater_snapshots::{
+    BlockId, Category, DeviceId, EventId, OpId, Phase, Pool, ScopeId, StackId, StartingBlock, StartingState, StreamId,
+    StringId,
+};
+
+/// A sequence of numbers that looks random and is the same every time.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % end
+    }
+}
+
+/// A program that allocates and frees on two devices, contradicts itself at times, and has steps.
+struct Program {
+    numbers: Numbers,
+    /// Blocks by device: key, and whether the free was requested.
+    live: [Vec<(u64, bool)>; 2],
+    segments: Vec<(DeviceId, Range)>,
+    next_block: u64,
+    next_op: u32,
+    events: Vec<Event>,
+}
+
+fn alloc(block: u64, requested: u64, category: Category, op: OpId) -> Alloc {
+    Alloc {
+        block,
+        address: block << 12,
+        requested,
+        allocated: requested.next_multiple_of(512),
+        stream: StreamId(block % 3),
+        pool: Pool::Small,
+        category,
+        op,
+        scope: ScopeId::NONE,
+    }
+}
+
+impl Program {
+    fn push(&mut self, device: DeviceId, what: What) {
+        let time_ns = self.events.len() as u64 * 10;
+        self.events.push(Event { time_ns, device, stack: StackId::NONE, what });
+    }
+
+    fn go_on(&mut self, step: u32) {
+        let row = self.numbers.below(2) as usize;
+        let device = DeviceId(row as u16);
+        let count = self.live[row].len() as u64;
+        match self.numbers.below(40) {
+            0..16 => {
+                let category = Category::ALL[self.numbers.below(9) as usize];
+                let requested = self.numbers.below(5000);
+                self.push(device, What::Alloc(alloc(self.next_block, requested, category, OpId(self.next_op))));
+                self.live[row].push((self.next_block, false));
+                self.next_block += 1;
+            }
+            16..28 if count > 0 => {
+                // Mostly recent blocks, sometimes old ones.
+                let back = if self.numbers.below(6) == 0 { self.numbers.below(count) } else { count - 1 };
+                let (key, is_requested) = self.live[row][back as usize];
+                if !is_requested {
+                    self.push(device, What::FreeRequested(key));
+                }
+                if self.numbers.below(4) > 0 {
+                    self.push(device, What::FreeCompleted(key));
+                    self.live[row].remove(back as usize);
+                } else {
+                    self.live[row][back as usize].1 = true;
+                }
+            }
+            28 if count > 0 => {
+                // A category that is given after the free is not looked for.
+                let (key, is_requested) = self.live[row][self.numbers.below(count) as usize];
+                if !is_requested {
+                    self.push(device, What::Tag(key, Category::Gradient));
+                }
+            }
+            29 => {
+                let range = Range {
+                    address: self.numbers.below(64) << 21,
+                    bytes: 2 << 20,
+                    stream: StreamId(0),
+                    pool: Pool::Large,
+                };
+                self.push(device, What::SegmentAlloc(range));
+                self.segments.push((device, range));
+            }
+            30 if !self.segments.is_empty() => {
+                let place = self.numbers.below(self.segments.len() as u64) as usize;
+                let (device, range) = self.segments.remove(place);
+                self.push(device, What::SegmentFree(range));
+            }
+            31 => self.push(device, What::DeviceUsed(1000 + u64::from(step))),
+            32 => self.push(device, What::FreeRequested(1 << 50)),
+            33 => self.push(
+                device,
+                What::Oom(Oom {
+                    requested: 9,
+                    device_free: 1,
+                    stream: None,
+                    op: OpId(self.next_op),
+                    scope: ScopeId::NONE,
+                }),
+            ),
+            34 if count > 0 => {
+                // The free of the former block is missing.
+                let key = self.live[row][self.numbers.below(count) as usize].0;
+                self.live[row].retain(|(other, _)| *other != key);
+                self.live[row].push((key, false));
+                self.push(device, What::Alloc(alloc(key, 77, Category::Input, OpId::NONE)));
+            }
+            35 => self.push(
+                device,
+                What::SegmentFree(Range { address: 1 << 60, bytes: 512, stream: StreamId(0), pool: Pool::Small }),
+            ),
+            36 if count > 0 => {
+                let key = self.live[row][self.numbers.below(count) as usize].0;
+                self.push(device, What::Used(key));
+            }
+            _ => self.next_op += 1,
+        }
+    }
+}
+
+/// A recording of about `steps` × 600 events, and its bytes.
+fn recording(seed: u64, steps: u32, is_finished: bool) -> Vec<u8> {
+    let numbers = Numbers(seed);
+    let mut program = Program {
+        numbers,
+        live: [Vec::new(), Vec::new()],
+        segments: Vec::new(),
+        next_block: 100,
+        next_op: 0,
+        events: Vec::new(),
+    };
+    let mut state = StartingState { device: DeviceId(0), ..StartingState::default() };
+    for key in 0..20 {
+        let alloc = alloc(key, 300 + key, Category::Parameter, OpId::NONE);
+        state.blocks.push(StartingBlock { alloc, stack: StackId::NONE, free_requested: key == 7 });
+        program.live[0].push((key, key == 7));
+    }
+    let mut writer = SnapWriter::new(Vec::new(), &Header::default()).unwrap();
+    writer.set_checkpoint_interval(500);
+    writer.append_strings(&["linear", "add"]).unwrap();
+    writer.write_starting_state(&state).unwrap();
+    for step in 0..steps {
+        program.push(DeviceId(0), What::Step(step));
+        for phase in [Phase::Forward, Phase::Backward, Phase::Forward, Phase::Optimizer] {
+            program.push(DeviceId(0), What::Phase(phase));
+            for _ in 0..program.numbers.below(300) {
+                program.go_on(step);
+            }
+        }
+        if step % 5 == 4 {
+            program.push(DeviceId(0), What::Phase(Phase::Setup));
+        }
+        let known = writer.rows(highwater_snapshots::format::SectionKind::Ops) as u32;
+        let op = |number: u32| Op { name: StringId(number % 2), scope: ScopeId::NONE, stack: StackId::NONE };
+        let ops: Vec<Op> = (known..=program.next_op).map(op).collect();
+        writer.append_ops(&ops).unwrap();
+        for events in program.events[writer.events() as usize..].chunks(170) {
+            writer.write_events(events).unwrap();
+        }
+    }
+    if is_finished { writer.finish(&EndFacts::default()).unwrap() } else { writer.get_ref().clone() }
+}
+
+fn open(bytes: &[u8]) -> Windows {
+    let bytes: Arc<[u8]> = bytes.into();
+    Windows::open(Arc::new(bytes), &mut |_| ControlFlow::Continue(())).unwrap()
+}
+
+/// The totals of a device before the first event and after each.
+fn totals(trace: &Trace, device: DeviceId) -> Vec<Totals> {
+    let mut replay = Replay::new(trace, device);
+    let mut all = vec![replay.totals()];
+    while replay.step().is_some() {
+        all.push(replay.totals());
+    }
+    all
+}
+
+/// What an analysis tells of a block.
+fn facts(trace: &Trace, id: BlockId) -> (DeviceId, u64, u64, Category, Lifetime, Origin, String) {
+    let block = trace.blocks.get(id);
+    let waits = trace.was_waiting_at_start(id);
+    // When the free of a block that waits was requested is not known in a window.
+    let lifetime = if waits { Lifetime::Always } else { Lifetime::of(trace, &block) };
+    let op = trace.tables.op_name(block.op).to_owned();
+    (block.device, block.address, block.requested, block.category, lifetime, Origin::of(trace, &block), op)
+}
+
+/// The rows of the blocks that are live or waiting before event `start`, or allocated before event `end`.
+fn rows(trace: &Trace, start: usize, end: usize) -> Vec<BlockId> {
+    let is_in = |id: &BlockId| {
+        let block = trace.blocks.get(*id);
+        let is_over = block.free_completed.index().is_some_and(|event| event < start);
+        block.alloc.index().is_none_or(|event| event < end) && !is_over
+    };
+    trace.blocks.ids().filter(is_in).collect()
+}
+
+fn compare(whole: &Trace, windows: &Windows, start: usize, end: usize) {
+    let window = windows.window(start as u64..end as u64).unwrap();
+    assert_eq!(window.events.kind, whole.events.kind[start..end], "{start}..{end}");
+    assert_eq!(window.events.time_ns, whole.events.time_ns[start..end]);
+    for device in whole.device_ids() {
+        let (found, expected) = (totals(&window, device), totals(whole, device));
+        let wrong = found.iter().zip(&expected[start..=end]).position(|(found, expected)| found != expected);
+        assert_eq!(wrong, None, "{start}..{end} of {device:?}");
+    }
+    for row in start..end {
+        let (id, number) = (EventId::from_index(row - start), EventId::from_index(row));
+        assert_eq!(window.stage_at(id), whole.stage_at(number), "event {row} of {start}..{end}");
+    }
+    let mut expected: Vec<_> =
+        rows(whole, start, end).into_iter().map(|id| (waiting_at(whole, id, start), id)).collect();
+    let mut found: Vec<_> = window.blocks.ids().map(|id| (window.was_waiting_at_start(id), id)).collect();
+    assert_eq!(found.len(), expected.len(), "{start}..{end}");
+    let key = |trace: &Trace, id: BlockId| {
+        let block = trace.blocks.get(id);
+        (block.device, block.address, block.alloc, block.requested, block.category as u8)
+    };
+    expected.sort_by_key(|(_, id)| key(whole, *id).0);
+    found.sort_by_key(|(_, id)| key(&window, *id).0);
+    let tell = |trace: &Trace, (waits, id): (bool, BlockId)| {
+        let mut facts = facts(trace, id);
+        if waits {
+            facts.4 = Lifetime::Always;
+        }
+        (waits, facts)
+    };
+    let mut expected: Vec<_> = expected.into_iter().map(|row| format!("{:?}", tell(whole, row))).collect();
+    let mut found: Vec<_> = found.into_iter().map(|row| format!("{:?}", tell(&window, row))).collect();
+    expected.sort();
+    found.sort();
+    let wrong = found.iter().zip(&expected).find(|(found, expected)| found != expected);
+    assert_eq!(wrong, None, "{start}..{end}");
+}
+
+/// Whether the free of the block was requested before event `start`, and not completed.
+fn waiting_at(trace: &Trace, id: BlockId, start: usize) -> bool {
+    let block = trace.blocks.get(id);
+    let is_requested = block.free_requested.index().is_some_and(|event| event < start);
+    (is_requested || trace.was_waiting_at_start(id)) && block.free_completed.index().is_none_or(|event| event >= start)
+}
+
+#[test]
+fn every_window_has_the_totals_lifetimes_and_origins_of_the_whole() {
+    for seed in 0..6 {
+        let bytes = recording(seed, 40, seed % 2 == 0);
+        let (whole, windows) = (read_bytes(&bytes).unwrap(), open(&bytes));
+        assert_eq!(windows.events() as usize, whole.events.len());
+        assert_eq!(windows.main_device(), whole.main_device());
+        assert_eq!(windows.base().trust, whole.trust);
+        let count = whole.events.len() as u64;
+        let mut numbers = Numbers(seed);
+        for _ in 0..25 {
+            let start = numbers.below(count + 1) as usize;
+            let end = start + numbers.below(count + 1 - start as u64) as usize;
+            compare(&whole, &windows, start, end);
+        }
+        compare(&whole, &windows, 0, count as usize);
+        compare(&whole, &windows, count as usize, count as usize);
+    }
+}
+
+#[test]
+fn summaries_have_the_extremes_of_their_events() {
+    let bytes = recording(11, 60, true);
+    let (whole, windows) = (read_bytes(&bytes).unwrap(), open(&bytes));
+    let mut next = 0;
+    for row in windows.summaries() {
+        assert_eq!(row.first, next);
+        next += u64::from(row.events);
+        for summary in &row.devices {
+            let all = totals(&whole, summary.device);
+            let states = &all[row.first as usize..=next as usize];
+            assert_eq!(summary.end, states[states.len() - 1]);
+            for metric in highwater_analysis::Metric::ALL {
+                let values = states.iter().map(|totals| totals.get(metric));
+                let (largest, smallest) = (values.clone().max().unwrap(), values.clone().min().unwrap());
+                let first = |bytes| values.clone().position(|value| value == bytes).unwrap() as u32;
+                let found = summary.largest(metric);
+                assert_eq!((found.bytes, found.after), (largest, first(largest)), "{metric} of {}", row.first);
+                let found = summary.smallest[metric as usize];
+                assert_eq!((found.bytes, found.after), (smallest, first(smallest)), "{metric} of {}", row.first);
+            }
+            assert_eq!(summary.by_category.iter().sum::<u64>(), summary.largest[0].bytes, "of {}", row.first);
+        }
+    }
+    assert_eq!(next, windows.events());
+}
+
+#[test]
+fn a_damaged_summary_or_checkpoint_is_computed_again() {
+    use highwater_snapshots::format::{Index, SectionKind};
+    let bytes = recording(3, 40, true);
+    let whole = open(&bytes);
+    let index = Index::from_bytes(&bytes).unwrap();
+    let kinds = [SectionKind::Summaries.code(), SectionKind::Checkpoint.code()];
+    let rows: Vec<_> = index.rows.iter().filter(|row| kinds.contains(&row.kind)).collect();
+    assert!(rows.len() > 8, "{} summaries and checkpoints", rows.len());
+    for row in rows {
+        let mut damaged = bytes.clone();
+        damaged[row.offset as usize + 60] ^= 4;
+        let trace = read_bytes(&damaged).unwrap();
+        assert!(trace.lacks_index_only(), "{:?}", trace.problems);
+        let windows = open(&damaged);
+        let end = |windows: &Windows| {
+            windows.summaries().last().unwrap().devices.iter().map(|row| row.end).collect::<Vec<_>>()
+        };
+        assert_eq!(end(&windows), end(&whole));
+        for start in [0, 700, 2000, 3500] {
+            match windows.window(start..start + 300) {
+                Ok(window) => {
+                    let expected = whole.window(start..start + 300).unwrap();
+                    assert!(totals(&window, DeviceId(0)) == totals(&expected, DeviceId(0)));
+                }
+                // A checkpoint before the last is read only when it is needed.
+                Err(why) => assert!(why.to_string().contains("checkpoint"), "{why}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Bytes that are read in parts, so that a file of gigabytes takes little memory.
+
+use std::fmt::Debug;
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+
+/// Bytes that can be read from any offset, by several threads at once.
+pub trait ByteSource: Debug + Send + Sync {
+    /// Returns how many there are now. A growing file has more later.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the operating system does not say.
+    fn length(&self) -> io::Result<u64>;
+
+    /// Fills `out` with the bytes from `offset` on.
+    ///
+    /// # Errors
+    ///
+    /// Fails if they cannot be read, or if there are fewer.
+    fn read_into(&self, offset: u64, out: &mut [u8]) -> io::Result<()>;
+}
+
+impl ByteSource for Arc<[u8]> {
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.len() as u64)
+    }
+
+    fn read_into(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let start = usize::try_from(offset).map_err(io::Error::other)?;
+        let end = start.checked_add(out.len());
+        let bytes = end.and_then(|end| self.get(start..end)).ok_or(io::ErrorKind::UnexpectedEof)?;
+        out.copy_from_slice(bytes);
+        Ok(())
+    }
+}
+
+#[cfg(unix)]
+impl ByteSource for File {
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    fn read_into(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        std::os::unix::fs::FileExt::read_exact_at(self, out, offset)
+    }
+}
+
+#[cfg(windows)]
+impl ByteSource for File {
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    fn read_into(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let mut done = 0;
+        while done < out.len() {
+            let read = std::os::windows::fs::FileExt::seek_read(self, &mut out[done..], offset + done as u64)?;
+            if read == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            done += read;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,107 @@
+//! Checkpoints: what is live after a number of events, so that a reader can begin there.
+
+use serde::{Deserialize, Serialize};
+
+use super::summary::{Death, Summarizer};
+use crate::builder::StartingState;
+use crate::live_state::{LiveBlock, LiveState};
+use crate::metric::Totals;
+use crate::stage::{Outside, Stage};
+
+/// Blocks, segments and mappings that go into one part.
+const PART_ROWS: usize = 65_536;
+
+/// What is live after a number of events, or a part of it: the parts of a checkpoint follow each other in the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checkpoint {
+    /// The number of events before it.
+    pub events: u64,
+    /// The largest time of the last events, in nanoseconds since the recording's origin.
+    pub time_ns: u64,
+    /// The step and phase.
+    pub stage: Stage,
+    /// The number of parts after this one.
+    pub more: u32,
+    /// What is live on a device.
+    pub state: StartingState,
+    /// The allocation of each block of the state; none for those from before the recording.
+    pub births: Vec<Option<Outside>>,
+    /// The totals of the device.
+    pub totals: Totals,
+    /// The blocks of the previous checkpoint that are no longer live.
+    pub deaths: Vec<Death>,
+}
+
+impl Checkpoint {
+    /// Returns the parts of a checkpoint of the states that `summarizer` has now; `deaths` are the blocks of the
+    /// previous one that are no longer live.
+    pub fn of(summarizer: &Summarizer, deaths: &[Death]) -> Vec<Self> {
+        let empty = || Self {
+            events: summarizer.events(),
+            time_ns: summarizer.time_ns(),
+            stage: summarizer.stage(),
+            ..Self::default()
+        };
+        let mut parts: Vec<Self> = Vec::new();
+        for (device, live) in summarizer.states() {
+            let empty = || Self {
+                state: StartingState { device, ..StartingState::default() },
+                totals: *live.totals(),
+                ..empty()
+            };
+            let mut of_device = vec![empty()];
+            of_device.extend(live.segments().chunks(PART_ROWS).map(|segments| {
+                let mut part = empty();
+                part.state.segments = segments.to_vec();
+                part
+            }));
+            of_device.extend(live.mappings().chunks(PART_ROWS).map(|mappings| {
+                let mut part = empty();
+                part.state.mappings = mappings.to_vec();
+                part
+            }));
+            of_device.extend(live.blocks().chunks(PART_ROWS).map(|blocks| {
+                let mut part = empty();
+                part.state.blocks = blocks.iter().map(|live| live.block).collect();
+                part.births = blocks.iter().map(|live| live.birth).collect();
+                part
+            }));
+            // One part per device is the rule.
+            of_device.dedup_by(|next, last| last.join(next));
+            parts.append(&mut of_device);
+        }
+        parts.extend(deaths.chunks(PART_ROWS).map(|deaths| Self { deaths: deaths.to_vec(), ..empty() }));
+        if parts.is_empty() {
+            parts.push(empty());
+        }
+        let count = parts.len() as u32;
+        parts.iter_mut().zip(1..).for_each(|(part, number)| part.more = count - number);
+        parts
+    }
+
+    /// Adds the rows of `next` if they fit; returns whether they do.
+    fn join(&mut self, next: &mut Self) -> bool {
+        let rows = |part: &Self| part.state.segments.len() + part.state.mappings.len() + part.state.blocks.len();
+        let fits = rows(self) + rows(next) <= PART_ROWS;
+        if fits {
+            self.state.segments.append(&mut next.state.segments);
+            self.state.mappings.append(&mut next.state.mappings);
+            self.state.blocks.append(&mut next.state.blocks);
+            self.births.append(&mut next.births);
+        }
+        fits
+    }
+
+    /// Adds what this part holds to `live`, the state of its device; fails if the part contradicts itself.
+    pub(super) fn restore(&self, live: &mut LiveState) -> Result<(), String> {
+        if self.births.len() != self.state.blocks.len() {
+            return Err("its blocks and their allocations differ in number".to_owned());
+        }
+        let ranges = StartingState { blocks: Vec::new(), ..self.state.clone() };
+        live.begin(&ranges);
+        for (&block, &birth) in self.state.blocks.iter().zip(&self.births) {
+            live.add(LiveBlock { block, birth });
+        }
+        Ok(())
+    }
+}

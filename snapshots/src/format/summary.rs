@@ -1,0 +1,304 @@
+//! Summaries of a recording's events, from which the whole run can be shown without reading them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::builder::StartingState;
+use crate::category::Category;
+use crate::event::{BlockKey, Event, EventKind, What};
+use crate::ids::DeviceId;
+use crate::live_state::{Contradictions, Ended, LiveState};
+use crate::metric::{Metric, Totals};
+use crate::stage::{Outside, Stage};
+
+/// Events that a row summarizes, except for the last row before a checkpoint.
+pub const STRIDE: u32 = 4096;
+
+/// Devices have ordinals below this, as in a trace.
+const MOST_DEVICES: usize = 256;
+
+/// A summary of consecutive events.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Summary {
+    /// The number of events before them.
+    pub first: u64,
+    /// How many they are.
+    pub events: u32,
+    /// The smallest and the largest of their times, in nanoseconds since the recording's origin.
+    pub times_ns: (u64, u64),
+    /// How many steps begin.
+    pub steps: u32,
+    /// The first step that begins.
+    pub first_step: Option<u32>,
+    /// Step and phase after them.
+    pub stage: Stage,
+    /// What happened on each device, by ordinal; devices without anything live, and without events, are left out.
+    pub devices: Vec<DeviceSummary>,
+}
+
+/// A summary of consecutive events on one device.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceSummary {
+    /// The device.
+    pub device: DeviceId,
+    /// The number of its events of each kind, by code.
+    pub counts: [u32; EventKind::ALL.len()],
+    /// The largest value of each total, in the order of [`Metric::ALL`]: of the states before the first event and after
+    /// each.
+    pub largest: [Extreme; Metric::ALL.len()],
+    /// The smallest value of each total.
+    pub smallest: [Extreme; Metric::ALL.len()],
+    /// Requested bytes by category in the first state with the largest total of them. Categories are those known at
+    /// that time.
+    pub by_category: [u64; Category::ALL.len()],
+    /// The totals after the last event.
+    pub end: Totals,
+    /// How often events contradicted those before them.
+    pub contradictions: Contradictions,
+}
+
+/// An extreme value of a total.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Extreme {
+    /// The value in bytes.
+    pub bytes: u64,
+    /// The number of events of the row that have happened when it is first reached.
+    pub after: u32,
+}
+
+/// A block that was live at the last checkpoint, and is no longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Death {
+    /// The device.
+    pub device: DeviceId,
+    /// The key of the block.
+    pub block: BlockKey,
+    /// Its last category.
+    pub category: Category,
+    /// The event that requested its free.
+    pub at: Outside,
+}
+
+/// Summarizes events as they are written or read, and keeps the live state of every device.
+#[derive(Clone, Debug, Default)]
+pub struct Summarizer {
+    devices: Vec<Option<Box<Device>>>,
+    stage: Stage,
+    row: Summary,
+    rows: Vec<Summary>,
+    /// The number of events before the last checkpoint.
+    checkpoint: u64,
+    deaths: Vec<Death>,
+}
+
+/// A device, and the row in progress.
+#[derive(Clone, Debug, Default)]
+struct Device {
+    live: LiveState,
+    summary: DeviceSummary,
+    /// The largest requested total was reached by the last change, and its categories are not yet noted.
+    is_rising: bool,
+}
+
+impl Device {
+    /// Begins a row.
+    fn begin_row(&mut self, device: DeviceId) {
+        let totals = *self.live.totals();
+        let now = Metric::ALL.map(|metric| Extreme { bytes: totals.get(metric), after: 0 });
+        let by_category = *self.live.by_category();
+        self.summary = DeviceSummary { device, largest: now, smallest: now, by_category, ..DeviceSummary::default() };
+        self.is_rising = false;
+    }
+
+    /// Applies event number `number`, after which `after` events of the row have happened.
+    #[inline]
+    fn take(&mut self, event: &Event, number: u64, stage: Stage, after: u32) -> Option<Ended> {
+        let kind = event.what.kind();
+        self.summary.counts[kind as usize] += 1;
+        if self.is_rising && self.changes_parts(&event.what) {
+            self.note_categories();
+        }
+        let ended = self.live.apply(event, number, stage);
+        let totals = self.live.totals();
+        match kind {
+            EventKind::Alloc | EventKind::FreeRequested | EventKind::FreeCompleted => {
+                self.is_rising |= self.summary.offer(0, totals.requested, after);
+                self.summary.offer(1, totals.allocated, after);
+                self.summary.offer(2, totals.active, after);
+            }
+            EventKind::SegmentAlloc | EventKind::SegmentFree | EventKind::SegmentMap | EventKind::SegmentUnmap => {
+                self.summary.offer(3, totals.reserved, after);
+            }
+            EventKind::DeviceUsed => {
+                self.summary.offer(4, totals.device_used, after);
+            }
+            _ => {}
+        }
+        ended
+    }
+
+    /// Whether `what` does more to the largest total than add a block.
+    fn changes_parts(&self, what: &What) -> bool {
+        match what {
+            What::FreeRequested(_) | What::FreeCompleted(_) | What::Tag(..) => true,
+            // Its free is missing.
+            What::Alloc(alloc) => self.live.has(alloc.block),
+            _ => false,
+        }
+    }
+
+    /// Notes what the largest requested total is made of.
+    fn note_categories(&mut self) {
+        self.summary.by_category = *self.live.by_category();
+        self.is_rising = false;
+    }
+
+    /// Ends the row.
+    fn end_row(&mut self) -> DeviceSummary {
+        if self.is_rising {
+            self.note_categories();
+        }
+        self.summary.end = *self.live.totals();
+        self.summary.contradictions = self.live.take_contradictions();
+        std::mem::take(&mut self.summary)
+    }
+}
+
+impl DeviceSummary {
+    /// Takes a value of the total in `row` into account; returns whether it is the largest so far.
+    #[inline]
+    fn offer(&mut self, row: usize, bytes: u64, after: u32) -> bool {
+        if bytes < self.smallest[row].bytes {
+            self.smallest[row] = Extreme { bytes, after };
+        }
+        let is_largest = bytes > self.largest[row].bytes;
+        if is_largest {
+            self.largest[row] = Extreme { bytes, after };
+        }
+        is_largest
+    }
+
+    /// The largest value of `metric`.
+    pub fn largest(&self, metric: Metric) -> Extreme {
+        self.largest[metric as usize]
+    }
+
+    /// Whether nothing lives and nothing happened.
+    fn is_idle(&self) -> bool {
+        self.counts.iter().all(|count| *count == 0) && self.end == Totals::default()
+    }
+}
+
+impl Summarizer {
+    /// Adds what is live on a device before the first event.
+    pub fn begin(&mut self, state: &StartingState) {
+        let Some(device) = self.device(state.device) else { return };
+        device.live.begin(state);
+        device.begin_row(state.device);
+    }
+
+    /// Takes the next event.
+    #[inline]
+    pub fn take(&mut self, event: &Event) {
+        let number = self.row.first + u64::from(self.row.events);
+        let stage = self.stage.after(&event.what, number);
+        self.stage = stage;
+        if let What::Step(step) = event.what {
+            self.row.steps += 1;
+            self.row.first_step.get_or_insert(step);
+        }
+        let times = &mut self.row.times_ns;
+        *times = match self.row.events {
+            0 => (event.time_ns, event.time_ns),
+            _ => (times.0.min(event.time_ns), times.1.max(event.time_ns)),
+        };
+        self.row.events += 1;
+        let after = self.row.events;
+        let checkpoint = self.checkpoint;
+        let ended = self.device(event.device).and_then(|device| device.take(event, number, stage, after));
+        if let Some(Ended { block, category, .. }) =
+            ended.filter(|ended| checkpoint > 0 && ended.birth.is_none_or(|birth| birth < checkpoint))
+        {
+            let at = Outside { event: number, time_ns: event.time_ns, stage };
+            self.deaths.push(Death { device: event.device, block, category, at });
+        }
+        if after == STRIDE {
+            self.end_row();
+        }
+    }
+
+    /// The number of events so far.
+    pub fn events(&self) -> u64 {
+        self.row.first + u64::from(self.row.events)
+    }
+
+    /// The step and phase now.
+    pub fn stage(&self) -> Stage {
+        self.stage
+    }
+
+    /// The time of the last events.
+    pub fn time_ns(&self) -> u64 {
+        self.row.times_ns.1
+    }
+
+    /// The live state of every device, by ordinal.
+    pub fn states(&self) -> impl Iterator<Item = (DeviceId, &LiveState)> {
+        let devices = self.devices.iter().enumerate();
+        devices.filter_map(|(ordinal, device)| Some((DeviceId(ordinal as u16), &device.as_ref()?.live)))
+    }
+
+    /// Resumes after a checkpoint, `events` events into the recording, the last of them at `time_ns`.
+    pub fn resume(events: u64, time_ns: u64, stage: Stage, states: Vec<(DeviceId, LiveState)>) -> Self {
+        let row = Summary { first: events, times_ns: (time_ns, time_ns), ..Summary::default() };
+        let mut summarizer = Self { stage, checkpoint: events, row, ..Self::default() };
+        for (id, live) in states {
+            if let Some(device) = summarizer.device(id) {
+                device.live = live;
+                device.begin_row(id);
+            }
+        }
+        summarizer
+    }
+
+    /// Ends the part of the recording before a checkpoint that is made now. Returns the rows of the part, and the blocks
+    /// of the last checkpoint whose lives have ended.
+    pub fn end_part(&mut self) -> (Vec<Summary>, Vec<Death>) {
+        if self.row.events > 0 {
+            self.end_row();
+        }
+        self.checkpoint = self.events();
+        (std::mem::take(&mut self.rows), std::mem::take(&mut self.deaths))
+    }
+
+    fn end_row(&mut self) {
+        let mut row = std::mem::take(&mut self.row);
+        row.stage = self.stage;
+        self.row.first = row.first + u64::from(row.events);
+        self.row.times_ns = row.times_ns;
+        for (ordinal, device) in self.devices.iter_mut().enumerate() {
+            let Some(device) = device else { continue };
+            let summary = device.end_row();
+            if !summary.is_idle() {
+                row.devices.push(summary);
+            }
+            device.begin_row(DeviceId(ordinal as u16));
+        }
+        self.rows.push(row);
+    }
+
+    fn device(&mut self, id: DeviceId) -> Option<&mut Device> {
+        let ordinal = usize::from(id.0);
+        if ordinal >= MOST_DEVICES {
+            return None;
+        }
+        if ordinal >= self.devices.len() {
+            self.devices.resize_with(ordinal + 1, || None);
+        }
+        let device = self.devices[ordinal].get_or_insert_with(|| {
+            let mut device = Box::<Device>::default();
+            device.begin_row(id);
+            device
+        });
+        Some(device)
+    }
+}

@@ -1,0 +1,135 @@
+//! Finds checkpoints, in the file or computed from its events, and restores the state that they describe.
+
+use crate::error::{Error, Result};
+use crate::format::checkpoint::Checkpoint;
+use crate::format::kind::SectionKind;
+use crate::format::section::{HEADER_BYTES, Label, Packer, Section, SectionHeader, Unpacker};
+use crate::format::summary::{Death, Summarizer};
+use crate::format::tables_codec::{put_row, row_from_bytes};
+use crate::format::windows::sections::Sections;
+use crate::ids::DeviceId;
+use crate::live_state::LiveState;
+use crate::metric::Totals;
+
+/// The checkpoints of a recording, in order.
+#[derive(Debug, Default)]
+pub(super) struct Checkpoints {
+    places: Vec<Place>,
+    /// The sections of those that are not in the file.
+    computed: Vec<u8>,
+}
+
+/// Where a checkpoint is.
+#[derive(Clone, Debug)]
+struct Place {
+    /// The number of events before it.
+    events: u64,
+    /// The offsets of its parts, in the file or among the computed sections.
+    parts: Vec<u64>,
+    is_computed: bool,
+}
+
+impl Checkpoints {
+    /// The checkpoints in a file, of those with at most `events` events before them.
+    pub(super) fn in_file(sections: &Sections, events: u64) -> Self {
+        let mut places: Vec<Place> = Vec::new();
+        for row in sections.of_kind(SectionKind::Checkpoint).filter(|row| row.events_before <= events) {
+            match places.last_mut().filter(|last| last.events == row.events_before) {
+                Some(last) => last.parts.push(row.offset),
+                None => {
+                    places.push(Place { events: row.events_before, parts: vec![row.offset], is_computed: false });
+                }
+            }
+        }
+        Self { places, computed: Vec::new() }
+    }
+
+    /// Adds a checkpoint of what `summarizer` has now.
+    pub(super) fn add(&mut self, summarizer: &Summarizer, deaths: &[Death], packer: &mut Packer) -> Result<()> {
+        let (mut parts, mut raw) = (Vec::new(), Vec::new());
+        for part in Checkpoint::of(summarizer, deaths) {
+            raw.clear();
+            put_row(&mut raw, &part)?;
+            parts.push(self.computed.len() as u64);
+            let label = Label { kind: SectionKind::Checkpoint, count: 1, first: 0 };
+            self.computed.extend_from_slice(packer.pack(label, &raw)?);
+        }
+        self.places.push(Place { events: summarizer.events(), parts, is_computed: true });
+        Ok(())
+    }
+
+    /// The number of the last checkpoint with at most `events` events before it.
+    pub(super) fn before(&self, events: u64) -> Option<usize> {
+        self.places.partition_point(|place| place.events <= events).checked_sub(1)
+    }
+
+    /// The number of events before checkpoint `number`; `None` past the last.
+    pub(super) fn events(&self, number: usize) -> Option<u64> {
+        self.places.get(number).map(|place| place.events)
+    }
+
+    /// Reads the parts of checkpoint `number`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if they are damaged, or contradict each other.
+    pub(super) fn parts(&self, sections: &Sections, number: usize) -> Result<Vec<Checkpoint>> {
+        let place = &self.places[number];
+        let mut unpacker = Unpacker::new();
+        let mut parts: Vec<Checkpoint> = Vec::with_capacity(place.parts.len());
+        for &offset in &place.parts {
+            let damaged = |what: String| Error::Damaged { offset, what: format!("a checkpoint: {what}") };
+            let raw = if place.is_computed {
+                let bytes = &self.computed[offset as usize..];
+                let header = SectionHeader::parse(bytes).expect("it was written here");
+                let stored = &bytes[HEADER_BYTES..][..header.stored as usize];
+                unpacker.unpack(&Section { offset, header, stored }).map(<[u8]>::to_vec)
+            } else {
+                let found = sections.section(offset)?;
+                unpacker.unpack(&found.section()).map(<[u8]>::to_vec)
+            };
+            let part: Checkpoint = raw.and_then(|raw| row_from_bytes(&raw)).map_err(damaged)?;
+            let more = place.parts.len() - parts.len() - 1;
+            if part.events != place.events || part.more as usize != more {
+                return Err(damaged("its parts do not belong together".to_owned()));
+            }
+            parts.push(part);
+        }
+        Ok(parts)
+    }
+
+    /// Restores a summarizer at checkpoint `number`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the checkpoint is damaged, or contradicts itself.
+    pub(super) fn restore(&self, sections: &Sections, number: usize) -> Result<Summarizer> {
+        let parts = self.parts(sections, number)?;
+        let mut states: Vec<(DeviceId, LiveState, Totals)> = Vec::new();
+        for part in &parts {
+            let device = part.state.device;
+            if part.totals == Totals::default() && part.state.blocks.is_empty() {
+                continue;
+            }
+            let row = match states.iter().position(|(id, ..)| *id == device) {
+                Some(row) => row,
+                None => {
+                    states.push((device, LiveState::default(), part.totals));
+                    states.len() - 1
+                }
+            };
+            let damaged = |what| Error::Damaged { offset: self.places[number].parts[0], what };
+            part.restore(&mut states[row].1).map_err(damaged)?;
+        }
+        for (_, live, totals) in &mut states {
+            let sums = *live.totals();
+            if [sums.requested, sums.allocated, sums.active] != [totals.requested, totals.allocated, totals.active] {
+                let what = "a checkpoint's blocks do not add up to its totals".to_owned();
+                return Err(Error::Damaged { offset: self.places[number].parts[0], what });
+            }
+            live.set_driver_totals(totals);
+        }
+        let states = states.into_iter().map(|(device, live, _)| (device, live)).collect();
+        Ok(Summarizer::resume(parts[0].events, parts[0].time_ns, parts[0].stage, states))
+    }
+}

@@ -1,0 +1,115 @@
+//! Reads ranges of events, section by section: the next sections are decoded while the caller works on those before.
+
+use std::ops::{ControlFlow, Range};
+
+use crate::error::{Error, Result};
+use crate::event::Event;
+use crate::format::events_decode::decode_events;
+use crate::format::kind::SectionKind;
+use crate::format::parallel;
+use crate::format::section::Unpacker;
+use crate::format::windows::sections::Sections;
+
+/// Events that are decoded at a time.
+const BATCH_EVENTS: u64 = 1 << 18;
+
+/// The events of a recording by section, without a gap.
+#[derive(Debug)]
+pub(super) struct EventSections {
+    rows: Vec<EventSection>,
+    /// How many events there are.
+    pub(super) count: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct EventSection {
+    /// The number of events before it.
+    first: u64,
+    offset: u64,
+}
+
+/// Takes a run of events, the first of them with its number.
+pub(super) type TakeRun<'a> = dyn FnMut(u64, &[Event]) -> ControlFlow<()> + Send + 'a;
+
+impl EventSections {
+    /// Finds the sections of events.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the last of them is damaged.
+    pub(super) fn find(sections: &Sections) -> Result<Self> {
+        let row = |row: &crate::format::IndexRow| EventSection { first: row.events_before, offset: row.offset };
+        let rows: Vec<EventSection> = sections.of_kind(SectionKind::Events).map(row).collect();
+        let count = match rows.last() {
+            None => 0,
+            Some(last) => last.first + u64::from(sections.header(last.offset)?.count),
+        };
+        Ok(Self { rows, count })
+    }
+
+    /// Calls `take` with the events of `range`, in order, until it breaks.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be read, or a section of the range is damaged.
+    pub(super) fn read(&self, sections: &Sections, range: Range<u64>, take: &mut TakeRun<'_>) -> Result<()> {
+        let range = range.start..range.end.min(self.count);
+        if range.is_empty() {
+            return Ok(());
+        }
+        let first = self.rows.partition_point(|row| row.first <= range.start) - 1;
+        let end = self.rows.partition_point(|row| row.first < range.end);
+        let mut left = &self.rows[first..end];
+        let mut ready: Vec<(u64, Result<Vec<Event>>)> = Vec::new();
+        loop {
+            let (batch, rest) = left.split_at(batch_of(left));
+            left = rest;
+            let is_last = batch.is_empty();
+            let now = std::mem::take(&mut ready);
+            let (taken, next) = parallel::join(|| pass(now, &range, take), || decode(sections, batch));
+            if taken?.is_break() || is_last {
+                return Ok(());
+            }
+            ready = next;
+        }
+    }
+}
+
+/// The number of sections at the start of `rows` that are decoded together.
+fn batch_of(rows: &[EventSection]) -> usize {
+    let Some(first) = rows.first() else { return 0 };
+    rows.partition_point(|row| row.first - first.first < BATCH_EVENTS)
+}
+
+/// Passes the events of `range` on.
+fn pass(ready: Vec<(u64, Result<Vec<Event>>)>, range: &Range<u64>, take: &mut TakeRun<'_>) -> Result<ControlFlow<()>> {
+    for (first, events) in ready {
+        let events = events?;
+        let end = first + events.len() as u64;
+        let part = range.start.clamp(first, end)..range.end.clamp(first, end);
+        let run = &events[(part.start - first) as usize..(part.end - first) as usize];
+        if !run.is_empty() && take(part.start, run).is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+    }
+    Ok(ControlFlow::Continue(()))
+}
+
+fn decode(sections: &Sections, batch: &[EventSection]) -> Vec<(u64, Result<Vec<Event>>)> {
+    parallel::map(batch, Unpacker::new, |unpacker, row| (row.first, decode_one(sections, unpacker, *row)))
+}
+
+fn decode_one(sections: &Sections, unpacker: &mut Unpacker, row: EventSection) -> Result<Vec<Event>> {
+    let damaged = |what| Error::Damaged { offset: row.offset, what };
+    let found = sections.section(row.offset)?;
+    let header = found.header;
+    if header.kind() != Some(SectionKind::Events) || header.first != row.first {
+        return Err(damaged("the index names other events than are here".to_owned()));
+    }
+    let raw = unpacker.unpack(&found.section()).map_err(damaged)?;
+    let decoded = decode_events(raw, header.count).map_err(damaged)?;
+    if decoded.unknown > 0 {
+        return Err(damaged(format!("{} events are of kinds that this program does not know", decoded.unknown)));
+    }
+    Ok(decoded.events)
+}

@@ -1,0 +1,283 @@
+//! Reads parts of a recording: any window of its events, in memory in proportion to the window. What was live before
+//! the window comes from the last checkpoint before it, and what happens to its blocks later from those after it.
+//!
+//! A file without checkpoints, or whose checkpoints are damaged, is read once from start to end to compute them.
+
+mod sections;
+mod events;
+mod ops;
+mod checkpoints;
+mod window;
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use crate::builder::StartingState;
+use crate::byte_source::ByteSource;
+use crate::error::{Error, Result};
+use crate::event::{Event, EventKind};
+use crate::format::assemble::Assembler;
+use crate::format::kind::SectionKind;
+use crate::format::parallel;
+use crate::format::part::Part;
+use crate::format::reader::Progress;
+use crate::format::section::{Packer, Unpacker};
+use crate::format::summary::{Summarizer, Summary};
+use crate::format::tables_codec::{row_from_bytes, rows_from_bytes};
+use crate::format::walk::WalkItem;
+use crate::format::writer::CHECKPOINT_EVENTS;
+use crate::ids::DeviceId;
+use crate::live_state::LiveState;
+use crate::metric::Metric;
+use crate::trace::{Trace, Trust};
+
+use checkpoints::Checkpoints;
+use events::EventSections;
+use ops::OpSections;
+use sections::Sections;
+
+/// A recording that is read in parts.
+#[derive(Debug)]
+pub struct Windows {
+    sections: Sections,
+    events: EventSections,
+    ops: OpSections,
+    /// Everything but events, blocks, segments and operations.
+    base: Trace,
+    starting: Vec<StartingState>,
+    summaries: Vec<Summary>,
+    checkpoints: Checkpoints,
+    /// What is live after the last event.
+    end: Vec<(DeviceId, LiveState)>,
+    main_device: DeviceId,
+}
+
+/// Watches a long pass over the file, and can stop it.
+type Watch<'a> = &'a mut (dyn FnMut(Progress) -> ControlFlow<()> + Send);
+
+impl Windows {
+    /// Opens a recording; `watch` is called from time to time while all of it is read, which is done if it has no
+    /// checkpoints.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it cannot be read, is no recording, is damaged, or has annotations or attributes, which only
+    /// [`read_bytes`](super::read_bytes) reads; or with [`Error::Cancelled`] if `watch` breaks.
+    pub fn open(source: Arc<dyn ByteSource>, watch: Watch<'_>) -> Result<Self> {
+        let sections = Sections::locate(source)?;
+        let events = EventSections::find(&sections)?;
+        let (base, starting) = read_base(&sections, events.count)?;
+        let mut windows = Self {
+            summaries: Vec::new(),
+            checkpoints: Checkpoints::default(),
+            end: Vec::new(),
+            main_device: DeviceId::default(),
+            ops: OpSections::default(),
+            sections,
+            events,
+            base,
+            starting,
+        };
+        windows.take_summaries();
+        windows.summarize_rest(watch)?;
+        windows.main_device = windows.find_main_device();
+        Ok(windows)
+    }
+
+    /// The number of events in the recording.
+    pub fn events(&self) -> u64 {
+        self.events.count
+    }
+
+    /// Everything but events, blocks, segments and operations: the header, devices, tables, trust and problems.
+    pub fn base(&self) -> &Trace {
+        &self.base
+    }
+
+    /// The summaries of all events, in order.
+    pub fn summaries(&self) -> &[Summary] {
+        &self.summaries
+    }
+
+    /// The default device, as [`Trace::main_device`] has it.
+    pub fn main_device(&self) -> DeviceId {
+        self.main_device
+    }
+
+    /// Whether the recording has steps or phases.
+    pub fn has_stages(&self) -> bool {
+        let kinds = [EventKind::Step, EventKind::Phase];
+        let counts = self.summaries.iter().flat_map(|row| &row.devices).map(|device| device.counts);
+        counts.into_iter().any(|counts| kinds.iter().any(|kind| counts[*kind as usize] > 0))
+    }
+
+    /// Reads the summaries of the file, up to its last checkpoint. None if anything is wrong with them.
+    fn take_summaries(&mut self) {
+        let offsets: Vec<u64> = self.sections.of_kind(SectionKind::Summaries).map(|row| row.offset).collect();
+        let read = parallel::map(&offsets, Unpacker::new, |unpacker, offset| -> Result<Vec<Summary>, String> {
+            let found = self.sections.section(*offset).map_err(|why| why.to_string())?;
+            let raw = unpacker.unpack(&found.section())?;
+            rows_from_bytes(raw, found.header.count)
+        });
+        let mut rows: Vec<Summary> = Vec::new();
+        for part in read {
+            let Ok(part) = part else { return };
+            for row in part {
+                let next = rows.last().map_or(0, |last| last.first + u64::from(last.events));
+                if row.first != next || row.events == 0 {
+                    return;
+                }
+                rows.push(row);
+            }
+        }
+        let end = rows.last().map_or(0, |last| last.first + u64::from(last.events));
+        let checkpoints = Checkpoints::in_file(&self.sections, end);
+        let last = checkpoints.before(u64::MAX).and_then(|number| checkpoints.events(number));
+        if last == Some(end) && end <= self.events.count {
+            (self.summaries, self.checkpoints) = (rows, checkpoints);
+        }
+    }
+
+    /// Summarizes the events after the last checkpoint, and makes further checkpoints of them.
+    fn summarize_rest(&mut self, watch: Watch<'_>) -> Result<()> {
+        let last = self.checkpoints.before(u64::MAX);
+        let restored = last.and_then(|number| self.checkpoints.restore(&self.sections, number).ok());
+        let mut summarizer = match restored {
+            Some(summarizer) => summarizer,
+            None => {
+                self.summaries.clear();
+                self.checkpoints = Checkpoints::default();
+                let mut summarizer = Summarizer::default();
+                self.starting.iter().for_each(|state| summarizer.begin(state));
+                summarizer
+            }
+        };
+        let (first, count) = (summarizer.events(), self.events.count);
+        let mut next = first + CHECKPOINT_EVENTS;
+        let mut packer = Packer::new()?;
+        let (mut failed, mut rows) = (None, Vec::new());
+        let (checkpoints, summaries) = (&mut self.checkpoints, &mut rows);
+        let length = self.sections.length;
+        let mut take = |_: u64, run: &[Event]| {
+            run.iter().for_each(|event| summarizer.take(event));
+            let done = summarizer.events();
+            if done >= next {
+                next = done + CHECKPOINT_EVENTS;
+                let (rows, deaths) = summarizer.end_part();
+                summaries.extend(rows);
+                if let Err(why) = checkpoints.add(&summarizer, &deaths, &mut packer) {
+                    failed = Some(why);
+                    return ControlFlow::Break(());
+                }
+            }
+            let share = u128::from(done - first) * u128::from(length) / u128::from((count - first).max(1));
+            let progress = Progress {
+                bytes_read: share as u64,
+                bytes: length,
+                events: done,
+                events_in_all: Some(count),
+                levels: None,
+            };
+            let flow = watch(progress);
+            if flow.is_break() {
+                failed = Some(Error::Cancelled);
+            }
+            flow
+        };
+        self.events.read(&self.sections, first..count, &mut take)?;
+        if let Some(why) = failed {
+            return Err(why);
+        }
+        if summarizer.events() > first {
+            let (rows_left, deaths) = summarizer.end_part();
+            rows.extend(rows_left);
+            self.checkpoints.add(&summarizer, &deaths, &mut packer)?;
+        }
+        self.summaries.append(&mut rows);
+        self.end = summarizer.states().map(|(device, live)| (device, live.clone())).collect();
+        self.take_trust();
+        Ok(())
+    }
+
+    /// Counts the contradictions of the events.
+    fn take_trust(&mut self) {
+        let devices = self.summaries.iter().flat_map(|row| &row.devices);
+        let mut counted = Trust::default();
+        for found in devices.map(|device| device.contradictions) {
+            counted.unmatched_frees += u64::from(found.unmatched_frees);
+            counted.repeated_allocs += u64::from(found.repeated_allocs);
+            counted.unmatched_uses += u64::from(found.unmatched_uses);
+            counted.unmatched_releases += u64::from(found.unmatched_releases);
+        }
+        let trust = &mut self.base.trust;
+        trust.unmatched_frees = trust.unmatched_frees.max(counted.unmatched_frees);
+        trust.repeated_allocs = trust.repeated_allocs.max(counted.repeated_allocs);
+        trust.unmatched_releases = trust.unmatched_releases.max(counted.unmatched_releases);
+        trust.unmatched_uses = counted.unmatched_uses;
+    }
+
+    fn find_main_device(&self) -> DeviceId {
+        let mut ranks: Vec<(bool, bool, u64, std::cmp::Reverse<DeviceId>)> = Vec::new();
+        for summary in self.summaries.iter().flat_map(|row| &row.devices) {
+            let id = std::cmp::Reverse(summary.device);
+            let row = ranks.iter().position(|rank| rank.3 == id).unwrap_or_else(|| {
+                ranks.push((!self.base.is_host_memory(summary.device), false, 0, id));
+                ranks.len() - 1
+            });
+            ranks[row].1 |= summary.counts[EventKind::Oom as usize] > 0;
+            ranks[row].2 = ranks[row].2.max(summary.largest(Metric::Requested).bytes);
+        }
+        ranks.into_iter().max().map_or_else(|| self.base.main_device(), |(.., std::cmp::Reverse(id))| id)
+    }
+}
+
+/// Reads everything but events and operations, and the starting states.
+fn read_base(sections: &Sections, events: u64) -> Result<(Trace, Vec<StartingState>)> {
+    let (mut assembler, mut starting) = (Assembler::default(), Vec::new());
+    let mut unpacker = Unpacker::new();
+    for row in &sections.rows {
+        let Some(kind) = SectionKind::from_code(row.kind) else {
+            let what = "a section of a kind that this program does not know".to_owned();
+            return Err(Error::Damaged { offset: row.offset, what });
+        };
+        match kind {
+            SectionKind::Events | SectionKind::Ops | SectionKind::Summaries | SectionKind::Checkpoint => continue,
+            SectionKind::Annotations | SectionKind::Attributes => {
+                let what = "annotations and attributes are only read with the whole recording".to_owned();
+                return Err(Error::Damaged { offset: row.offset, what });
+            }
+            SectionKind::End => assembler.pass_events(events),
+            _ => {}
+        }
+        let found = sections.section(row.offset)?;
+        let damaged = |what| Error::Damaged { offset: row.offset, what };
+        if found.header.kind() != Some(kind) {
+            return Err(damaged("the index names another kind of section than is here".to_owned()));
+        }
+        if kind == SectionKind::StartingState {
+            let raw = unpacker.unpack(&found.section()).map_err(damaged)?;
+            starting.push(row_from_bytes(raw).map_err(damaged)?);
+            continue;
+        }
+        let part = Part::from_section(&mut unpacker, &found.section());
+        assembler.take(&WalkItem::Section(found.section()), Some(part));
+    }
+    if sections.has_index {
+        assembler.take(&WalkItem::Tail { offset: sections.length }, None);
+    } else {
+        assembler.pass_events(events);
+    }
+    let was_cut = !sections.has_index && sections.end < sections.length;
+    if was_cut {
+        let bytes = sections.length - sections.end;
+        let header = sections.header(sections.end).ok();
+        assembler.take(&WalkItem::Cut { offset: sections.end, bytes, header }, None);
+    }
+    let base = assembler.finish(sections.length, was_cut);
+    if base.trust.events_lost > 0 {
+        // The end of the recording counts events that are not here.
+        let what = "events are missing".to_owned();
+        return Err(Error::Damaged { offset: sections.end, what });
+    }
+    Ok((base, starting))
+}

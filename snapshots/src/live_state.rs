@@ -1,0 +1,307 @@
+//! The live blocks and segments of a device with their totals, updated event by event, so that a recording can be read
+//! from any event on.
+
+use std::collections::BTreeMap;
+
+use crate::builder::{StartingBlock, StartingState};
+use crate::category::Category;
+use crate::event::{BlockKey, Event, Range, What};
+use crate::ids::DeviceId;
+use crate::metric::Totals;
+use crate::stage::{Outside, Stage};
+use hashbrown::HashMap;
+use serde::{Deserialize, Serialize};
+
+/// A live block, and when it was allocated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LiveBlock {
+    /// The block.
+    pub block: StartingBlock,
+    /// Its allocation; none if it was live before the recording.
+    pub birth: Option<Outside>,
+}
+
+/// A block whose life has ended: its free was requested, or is missing and was made up for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// The key of the block.
+    pub block: BlockKey,
+    /// The number of its alloc event; none if it was live before the recording.
+    pub birth: Option<u64>,
+    /// Its category.
+    pub category: Category,
+}
+
+impl Ended {
+    fn of(live: &LiveBlock) -> Self {
+        let alloc = &live.block.alloc;
+        Self { block: alloc.block, birth: live.birth.map(|birth| birth.event), category: alloc.category }
+    }
+}
+
+/// The mapped ranges of expandable segments, none of which overlap.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mappings(BTreeMap<u64, Range>);
+
+impl Mappings {
+    /// Adds a mapped range.
+    pub fn map(&mut self, range: Range) {
+        self.0.insert(range.address, range);
+    }
+
+    /// Removes `gone`, cutting the ranges that it overlaps.
+    pub fn unmap(&mut self, gone: Range) {
+        let end = |range: &Range| range.address.saturating_add(range.bytes);
+        let below = self.0.range(..end(&gone)).rev().map(|(_, range)| *range);
+        let overlapping: Vec<Range> = below.take_while(|range| end(range) > gone.address).collect();
+        for range in overlapping {
+            self.0.remove(&range.address);
+            let before = gone.address.saturating_sub(range.address);
+            let after = end(&range).saturating_sub(end(&gone));
+            for (address, bytes) in [(range.address, before), (end(&gone), after)] {
+                if bytes > 0 {
+                    self.0.insert(address, Range { address, bytes, ..range });
+                }
+            }
+        }
+    }
+
+    /// The ranges by address.
+    pub fn ranges(&self) -> Vec<Range> {
+        self.0.values().copied().collect()
+    }
+}
+
+/// How often events contradicted those before them, as [`Trust`](crate::trace::Trust) counts it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Contradictions {
+    /// Frees and tags of unknown blocks.
+    pub unmatched_frees: u32,
+    /// Allocations of blocks that were live.
+    pub repeated_allocs: u32,
+    /// Uses of blocks that were not live.
+    pub unmatched_uses: u32,
+    /// Releases of unknown segments.
+    pub unmatched_releases: u32,
+}
+
+/// The live blocks and the segments of one device.
+#[derive(Clone, Debug, Default)]
+pub struct LiveState {
+    segments: HashMap<u64, Range>,
+    mappings: Mappings,
+    blocks: HashMap<BlockKey, LiveBlock>,
+    totals: Totals,
+    /// Requested bytes of live blocks by category.
+    by_category: [u64; Category::ALL.len()],
+    contradictions: Contradictions,
+}
+
+impl From<&StartingState> for LiveState {
+    fn from(state: &StartingState) -> Self {
+        let mut live = Self::default();
+        live.begin(state);
+        live
+    }
+}
+
+impl LiveState {
+    /// Adds what was live before the first event.
+    pub fn begin(&mut self, state: &StartingState) {
+        for range in &state.segments {
+            self.reserve(range.bytes);
+            self.segments.insert(range.address, *range);
+        }
+        for range in &state.mappings {
+            self.reserve(range.bytes);
+            self.mappings.map(*range);
+        }
+        for block in &state.blocks {
+            self.add(LiveBlock { block: *block, birth: None });
+        }
+    }
+
+    /// Applies event number `number` of the recording, which is of this device and happens in `stage`. Returns the block
+    /// that is no longer live.
+    #[inline]
+    pub fn apply(&mut self, event: &Event, number: u64, stage: Stage) -> Option<Ended> {
+        match event.what {
+            What::Alloc(alloc) => {
+                let block = StartingBlock { alloc, stack: event.stack, free_requested: false };
+                let birth = Some(Outside { event: number, time_ns: event.time_ns, stage });
+                return self.add(LiveBlock { block, birth });
+            }
+            What::FreeRequested(key) => match self.blocks.get_mut(&key) {
+                Some(live) if !live.block.free_requested => {
+                    live.block.free_requested = true;
+                    let (block, ended) = (live.block, Ended::of(live));
+                    self.end(&block);
+                    return Some(ended);
+                }
+                _ => self.contradictions.unmatched_frees += 1,
+            },
+            What::FreeCompleted(key) => match self.blocks.remove(&key) {
+                Some(live) => return self.complete(&live),
+                None => self.contradictions.unmatched_frees += 1,
+            },
+            What::Tag(key, category) => match self.blocks.get_mut(&key) {
+                Some(LiveBlock { block, .. }) => {
+                    let former = std::mem::replace(&mut block.alloc.category, category);
+                    if !block.free_requested {
+                        let bytes = block.alloc.requested;
+                        let [from, to] = [former as usize, category as usize];
+                        self.by_category[from] = self.by_category[from].wrapping_sub(bytes);
+                        self.by_category[to] = self.by_category[to].wrapping_add(bytes);
+                    }
+                }
+                None => self.contradictions.unmatched_frees += 1,
+            },
+            What::Used(key) => {
+                if self.blocks.get(&key).is_none_or(|live| live.block.free_requested) {
+                    self.contradictions.unmatched_uses += 1;
+                }
+            }
+            What::SegmentAlloc(range) => {
+                self.reserve(range.bytes);
+                self.segments.insert(range.address, range);
+            }
+            What::SegmentFree(range) => {
+                self.release(range.bytes);
+                if self.segments.remove(&range.address).is_none_or(|known| known.bytes != range.bytes) {
+                    self.contradictions.unmatched_releases += 1;
+                }
+            }
+            What::SegmentMap(range) => {
+                self.reserve(range.bytes);
+                self.mappings.map(range);
+            }
+            What::SegmentUnmap(range) => {
+                self.release(range.bytes);
+                self.mappings.unmap(range);
+            }
+            What::DeviceUsed(bytes) => self.totals.device_used = bytes,
+            What::Oom(_) | What::Step(_) | What::Phase(_) | What::Mark(_) => {}
+        }
+        None
+    }
+
+    /// Whether the block is live, or waits for another stream.
+    pub fn has(&self, key: BlockKey) -> bool {
+        self.blocks.contains_key(&key)
+    }
+
+    /// The totals now.
+    pub fn totals(&self) -> &Totals {
+        &self.totals
+    }
+
+    /// The requested bytes of live blocks by category.
+    pub fn by_category(&self) -> &[u64; Category::ALL.len()] {
+        &self.by_category
+    }
+
+    /// Returns the live blocks in the order of their allocations, those from before the recording by key.
+    pub fn blocks(&self) -> Vec<LiveBlock> {
+        let mut blocks: Vec<LiveBlock> = self.blocks.values().copied().collect();
+        blocks.sort_unstable_by_key(|live| (live.birth.map(|birth| birth.event), live.block.alloc.block));
+        blocks
+    }
+
+    /// Returns the state as one that a recording of `device` can begin with: blocks by key, ranges by address.
+    pub fn state(&self, device: DeviceId) -> StartingState {
+        let mut blocks: Vec<StartingBlock> = self.blocks.values().map(|live| live.block).collect();
+        blocks.sort_unstable_by_key(|block| block.alloc.block);
+        StartingState { device, segments: self.segments(), mappings: self.mappings.ranges(), blocks }
+    }
+
+    /// Returns the segments by address.
+    pub fn segments(&self) -> Vec<Range> {
+        let mut segments: Vec<Range> = self.segments.values().copied().collect();
+        segments.sort_unstable_by_key(|range| range.address);
+        segments
+    }
+
+    /// Returns the mapped ranges by address.
+    pub fn mappings(&self) -> Vec<Range> {
+        self.mappings.ranges()
+    }
+
+    /// Adds a block that is live, or waits for another stream. Returns the block that it proves to be freed: one of the
+    /// same key.
+    pub fn add(&mut self, live: LiveBlock) -> Option<Ended> {
+        let StartingBlock { alloc, free_requested, .. } = live.block;
+        let former = self.blocks.insert(alloc.block, live);
+        let ended = former.and_then(|former| {
+            self.contradictions.repeated_allocs += 1;
+            self.complete(&former)
+        });
+        // Wraps, since a hostile file may have any sizes: what is added is subtracted again.
+        self.totals.active = self.totals.active.wrapping_add(alloc.allocated);
+        if !free_requested {
+            self.totals.requested = self.totals.requested.wrapping_add(alloc.requested);
+            self.totals.allocated = self.totals.allocated.wrapping_add(alloc.allocated);
+            let bytes = &mut self.by_category[alloc.category as usize];
+            *bytes = bytes.wrapping_add(alloc.requested);
+        }
+        ended
+    }
+
+    /// Returns how often events contradicted those before them since the last call.
+    pub fn take_contradictions(&mut self) -> Contradictions {
+        std::mem::take(&mut self.contradictions)
+    }
+
+    /// Sets the totals that blocks do not add up to.
+    pub(crate) fn set_driver_totals(&mut self, totals: &Totals) {
+        (self.totals.reserved, self.totals.device_used) = (totals.reserved, totals.device_used);
+    }
+
+    /// Counts a block as free for reuse; returns it if it was live.
+    fn complete(&mut self, live: &LiveBlock) -> Option<Ended> {
+        let block = live.block;
+        self.totals.active = self.totals.active.wrapping_sub(block.alloc.allocated);
+        (!block.free_requested).then(|| {
+            self.end(&block);
+            Ended::of(live)
+        })
+    }
+
+    /// Counts a block as no longer live.
+    fn end(&mut self, block: &StartingBlock) {
+        self.totals.requested = self.totals.requested.wrapping_sub(block.alloc.requested);
+        self.totals.allocated = self.totals.allocated.wrapping_sub(block.alloc.allocated);
+        let bytes = &mut self.by_category[block.alloc.category as usize];
+        *bytes = bytes.wrapping_sub(block.alloc.requested);
+    }
+
+    fn reserve(&mut self, bytes: u64) {
+        self.totals.reserved = self.totals.reserved.saturating_add(bytes);
+    }
+
+    fn release(&mut self, bytes: u64) {
+        // As in a replay: a recording may release what it does not know.
+        self.totals.reserved = self.totals.reserved.saturating_sub(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::category::Pool;
+    use crate::ids::StreamId;
+
+    #[test]
+    fn what_is_unmapped_in_part_is_mapped_in_part() {
+        let range = |address, bytes| Range { address, bytes, stream: StreamId(0), pool: Pool::Large };
+        let mut mapped = Mappings::default();
+        mapped.map(range(100, 100));
+        mapped.map(range(200, 50));
+        let left =
+            |mapped: &Mappings| mapped.ranges().iter().map(|range| (range.address, range.bytes)).collect::<Vec<_>>();
+        mapped.unmap(range(150, 60));
+        assert_eq!(left(&mapped), [(100, 50), (210, 40)]);
+        mapped.unmap(range(120, 10));
+        mapped.unmap(range(0, 50));
+        assert_eq!(left(&mapped), [(100, 20), (130, 20), (210, 40)]);
+    }
+}

@@ -1,0 +1,50 @@
+//! The step and phase of moments and of allocations, for recordings that are read from the middle.
+
+use serde::{Deserialize, Serialize};
+
+use crate::category::Phase;
+use crate::event::What;
+
+/// The step and the phase that a moment of a recording belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stage {
+    /// The step; none outside all steps.
+    pub step: Option<u32>,
+    /// The phase.
+    pub phase: Phase,
+    /// The number of the event with which it begins.
+    pub since: u64,
+}
+
+impl Default for Stage {
+    fn default() -> Self {
+        Self { step: None, phase: Phase::Setup, since: 0 }
+    }
+}
+
+impl Stage {
+    /// Returns the stage once `what`, which is event `number`, has happened: a step begins in phase [`Phase::Other`],
+    /// and setup is outside all steps.
+    #[inline]
+    #[must_use]
+    pub fn after(self, what: &What, number: u64) -> Self {
+        let (step, phase) = match *what {
+            What::Step(step) => (Some(step), Phase::Other),
+            What::Phase(Phase::Setup) => (None, Phase::Setup),
+            What::Phase(phase) => (self.step, phase),
+            _ => return self,
+        };
+        if (step, phase) == (self.step, self.phase) { self } else { Self { step, phase, since: number } }
+    }
+}
+
+/// The allocation or the requested free of a block, where it is outside of the events that were read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outside {
+    /// The number of the event.
+    pub event: u64,
+    /// Its time, in nanoseconds since the recording's origin.
+    pub time_ns: u64,
+    /// Its step and phase.
+    pub stage: Stage,
+}

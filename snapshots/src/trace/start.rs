@@ -1,0 +1,35 @@
+//! What precedes the first event of a trace that is a window of a longer recording.
+
+use crate::ids::DeviceId;
+use crate::stage::Stage;
+
+/// What precedes the first event; of a whole recording, nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Start {
+    /// The number of events of the recording before this trace's first.
+    pub events: u64,
+    /// Step and phase before the first event.
+    pub stage: Stage,
+    /// Whether the recording has steps or phases anywhere.
+    pub has_stages: bool,
+    /// What differs from the sum of the baseline, by device.
+    pub devices: Vec<DeviceStart>,
+}
+
+/// What a device has at the start, in addition to its blocks and segments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceStart {
+    /// The device.
+    pub device: DeviceId,
+    /// The last sample of the memory in use on the device, in bytes; 0 if there was none.
+    pub device_used: u64,
+    /// Reserved bytes: not the sum of the segments where the recording contradicts itself.
+    pub reserved: u64,
+}
+
+impl Start {
+    /// What `device` has at the start; `None` if the sums of the baseline are right.
+    pub fn device(&self, device: DeviceId) -> Option<DeviceStart> {
+        self.devices.iter().find(|start| start.device == device).copied()
+    }
+}
