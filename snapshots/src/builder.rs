@@ -24,6 +24,13 @@ pub struct StartingState {
     pub blocks: Vec<StartingBlock>,
 }
 
+impl StartingState {
+    /// Whether nothing is live.
+    pub fn is_empty(&self) -> bool {
+        self.segments.is_empty() && self.mappings.is_empty() && self.blocks.is_empty()
+    }
+}
+
 /// A block that was active before the events begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct StartingBlock {

@@ -9,27 +9,66 @@ use highwater_snapshots::event::EventKind;
 use highwater_snapshots::ids::DeviceId;
 use highwater_snapshots::trace::{Span, Trace};
 
-/// Whether a device, and whether any other, allocates or frees memory in a step.
-#[derive(Clone, Copy, Default)]
-struct Activity {
+/// Whether a device, and whether any other, allocates or frees memory in some events.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Activity {
     own: bool,
     other: bool,
+}
+
+impl Activity {
+    /// The activity in both.
+    pub(super) fn and(self, other: Self) -> Self {
+        Self { own: self.own | other.own, other: self.other | other.other }
+    }
+
+    /// Whether the device works.
+    pub(super) fn is_own(self) -> bool {
+        self.own
+    }
+
+    /// Whether the device, or no device at all, works.
+    pub(super) fn is_of_device(self) -> bool {
+        self.own || !self.other
+    }
+}
+
+/// The activity in each step.
+pub(super) struct StepActivity(HashMap<u32, Activity>);
+
+impl StepActivity {
+    /// Adds up the activity of spans by their steps.
+    pub(super) fn of(spans: impl Iterator<Item = (Option<u32>, Activity)>) -> Self {
+        let mut steps: HashMap<u32, Activity> = HashMap::new();
+        for (step, activity) in spans.filter_map(|(step, activity)| Some((step?, activity))) {
+            let known = steps.entry(step).or_default();
+            *known = known.and(activity);
+        }
+        Self(steps)
+    }
+
+    /// Whether no device works in the step.
+    pub(super) fn is_idle(&self, step: u32) -> bool {
+        self.0.get(&step).is_none_or(|activity| !activity.own && !activity.other)
+    }
+
+    /// The number of steps of the device.
+    pub(super) fn count_of_device(&self) -> u64 {
+        self.0.values().filter(|activity| activity.is_of_device()).count() as u64
+    }
+
+    /// Whether the step is one of the device; what is outside all steps is.
+    pub(super) fn is_of_device(&self, step: Option<u32>) -> bool {
+        step.and_then(|step| self.0.get(&step)).is_none_or(|activity| activity.is_of_device())
+    }
 }
 
 /// The spans of `trace` in order, without the steps in which other devices have events and `device` has none. Spans
 /// outside all steps are kept.
 pub fn device_spans(trace: &Trace, device: DeviceId) -> Vec<Span> {
-    let mut steps: HashMap<u32, Activity> = HashMap::new();
-    for span in trace.spans.rows() {
-        let Some(step) = span.step else { continue };
-        let activity = steps.entry(step).or_default();
-        if !activity.own {
-            let found = activity_in(trace, device, span);
-            *activity = Activity { own: found.own, other: activity.other | found.other };
-        }
-    }
-    let is_ours = |step: u32| steps.get(&step).is_none_or(|activity| activity.own || !activity.other);
-    trace.spans.rows().iter().filter(|span| span.step.is_none_or(is_ours)).copied().collect()
+    let spans = trace.spans.rows();
+    let steps = StepActivity::of(spans.iter().map(|span| (span.step, activity_in(trace, device, span))));
+    spans.iter().filter(|span| steps.is_of_device(span.step)).copied().collect()
 }
 
 /// The step numbers of a device, each once, in order of appearance.
@@ -39,14 +78,8 @@ pub fn device_steps(trace: &Trace, device: DeviceId) -> Vec<u32> {
     steps.filter(|step| seen.insert(*step)).collect()
 }
 
-/// Whether `device`, or no device at all, has events in `span`.
-pub fn is_of_device(trace: &Trace, device: DeviceId, span: &Span) -> bool {
-    let found = activity_in(trace, device, span);
-    found.own || !found.other
-}
-
 /// Stops at the first event of `device`.
-fn activity_in(trace: &Trace, device: DeviceId, span: &Span) -> Activity {
+pub(super) fn activity_in(trace: &Trace, device: DeviceId, span: &Span) -> Activity {
     let mut activity = Activity::default();
     let events = span.first.0 as usize..span.end.0 as usize;
     for (kind, at) in trace.events.kind[events.clone()].iter().zip(&trace.events.device[events]) {

@@ -33,6 +33,7 @@ pub mod tree;
 pub mod folded;
 pub mod phases;
 pub mod summary;
+pub mod long;
 pub mod final_oom;
 pub mod statistics;
 pub mod verify;

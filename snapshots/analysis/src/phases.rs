@@ -1,11 +1,14 @@
 //! The effect of each step and phase on a total.
 
+use std::ops::Range;
+
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::ids::{DeviceId, EventId};
-use highwater_snapshots::trace::Trace;
+use highwater_snapshots::stage::Stage;
+use highwater_snapshots::trace::{Span, Trace};
 use highwater_snapshots::{Category, Phase};
 
-use super::device_spans::{device_spans, is_of_device};
+use super::device_spans::{Activity, StepActivity, activity_in};
 use super::metric::Metric;
 use super::peak::Moment;
 use super::replay::{Effect, Replay, baseline_effects, effects};
@@ -34,61 +37,155 @@ pub struct PhaseRow {
     pub at_peak: Vec<(Category, u64)>,
 }
 
-/// The phases of `device`, in order. Phases without allocations or frees are left out, except optimizer phases of its
-/// steps, where no memory is a result, unless another device works in them.
-pub fn phases(trace: &Trace, device: DeviceId, metric: Metric) -> Vec<PhaseRow> {
-    let mut rows = Vec::new();
+/// A run of events of one step and phase, as one device sees it; or a part of such a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StageRow {
+    /// Step and phase.
+    pub stage: Stage,
+    /// The numbers of its events in the recording.
+    pub events: Range<u64>,
+    /// Whether the device, and whether any other, allocates or frees memory in it.
+    activity: Activity,
+    /// Nothing happens to the memory of the device.
+    is_idle: bool,
+    /// The total before the first event.
+    pub start_bytes: u64,
+    /// The largest total from start to end.
+    pub peak_bytes: u64,
+    /// The number of the first event that reaches the peak; `None` if the start is never exceeded.
+    pub peak_event: Option<u64>,
+    /// The total after the last event.
+    pub end_bytes: u64,
+    /// Bytes by category at the peak.
+    at_peak: [u64; Category::ALL.len()],
+}
+
+/// The runs of events of one step and phase, in order, as `device` sees them.
+pub fn stage_rows(trace: &Trace, device: DeviceId, metric: Metric) -> Vec<StageRow> {
+    let number = |event: EventId| trace.start.events + u64::from(event.0);
     let mut replay = Replay::new(trace, device);
     let mut held = Held::new(trace, device, metric);
-    for span in device_spans(trace, device) {
+    let row = |span: &Span| {
         let start_bytes = replay.totals().get(metric);
-        let mut peak = (start_bytes, None, held.clone());
-        let mut is_idle = true;
+        let mut row = StageRow {
+            stage: trace.stage_at(span.first).unwrap_or_default(),
+            events: number(span.first)..number(span.end),
+            activity: activity_in(trace, device, span),
+            is_idle: true,
+            start_bytes,
+            peak_bytes: start_bytes,
+            peak_event: None,
+            end_bytes: start_bytes,
+            at_peak: held.bytes,
+        };
         while replay.position() < span.end.0 as usize {
             let Some(id) = replay.step() else { break };
             if !held.apply(trace, id) {
                 continue;
             }
-            is_idle = false;
+            row.is_idle = false;
             let bytes = replay.totals().get(metric);
-            if bytes > peak.0 {
-                peak = (bytes, Some(id), held.clone());
+            if bytes > row.peak_bytes {
+                (row.peak_bytes, row.peak_event, row.at_peak) = (bytes, Some(number(id)), held.bytes);
             }
         }
-        let is_answer = || span.phase == Phase::Optimizer && span.step.is_some() && is_of_device(trace, device, &span);
-        if is_idle && !is_answer() {
-            continue;
+        row.end_bytes = replay.totals().get(metric);
+        row
+    };
+    trace.spans.rows().iter().map(row).collect()
+}
+
+/// Adds the rows of the events that follow those of `rows`.
+pub fn append_rows(rows: &mut Vec<StageRow>, more: Vec<StageRow>) {
+    for next in more {
+        match rows.last_mut().filter(|last| last.stage == next.stage) {
+            Some(last) => last.join(&next),
+            None => rows.push(next),
         }
-        rows.push(PhaseRow {
-            step: span.step,
-            phase: span.phase,
-            first: span.first,
-            last: EventId(span.end.0 - 1),
-            start_bytes,
-            peak_bytes: peak.0,
-            peak_event: peak.1,
-            end_bytes: replay.totals().get(metric),
-            at_peak: peak.2.ranked(),
-        });
     }
-    rows
+}
+
+impl StageRow {
+    /// Adds the events of the same step and phase that follow.
+    fn join(&mut self, next: &Self) {
+        self.events.end = next.events.end;
+        self.activity = self.activity.and(next.activity);
+        self.is_idle &= next.is_idle;
+        if next.peak_bytes > self.peak_bytes {
+            (self.peak_bytes, self.peak_event, self.at_peak) = (next.peak_bytes, next.peak_event, next.at_peak);
+        }
+        self.end_bytes = next.end_bytes;
+    }
+
+    /// Whether memory stays as it is, and no other device works: the result of an optimizer that needs no memory.
+    fn is_answer(&self) -> bool {
+        self.stage.phase == Phase::Optimizer && self.stage.step.is_some() && self.activity.is_of_device()
+    }
+}
+
+/// The phases of `device`, in order. Phases without allocations or frees are left out, except optimizer phases of its
+/// steps, where no memory is a result, unless another device works in them.
+pub fn phases(trace: &Trace, device: DeviceId, metric: Metric) -> Vec<PhaseRow> {
+    phase_rows(stage_rows(trace, device, metric))
+}
+
+/// The phases among all rows of a recording of fewer than 2³² events, as [`phases`] selects them.
+pub fn phase_rows(rows: Vec<StageRow>) -> Vec<PhaseRow> {
+    let steps = StepActivity::of(rows.iter().map(|row| (row.stage.step, row.activity)));
+    let id = |number: u64| EventId::from_index(number as usize);
+    let is_phase = |row: &StageRow| steps.is_of_device(row.stage.step) && (!row.is_idle || row.is_answer());
+    let phase = |row: StageRow| PhaseRow {
+        step: row.stage.step,
+        phase: row.stage.phase,
+        first: id(row.events.start),
+        last: id(row.events.end - 1),
+        start_bytes: row.start_bytes,
+        peak_bytes: row.peak_bytes,
+        peak_event: row.peak_event.map(id),
+        end_bytes: row.end_bytes,
+        at_peak: ranked(&row.at_peak),
+    };
+    rows.into_iter().filter(is_phase).map(phase).collect()
+}
+
+/// The event at which the total of `rows`, all of a recording, is largest, and the row of it, as
+/// [`Moment::peak`] chooses it. `None` if the total before the first event is never exceeded.
+pub fn peak_of(rows: &[StageRow]) -> Option<(u64, &StageRow)> {
+    let most = rows.iter().map(|row| row.peak_bytes).max()?;
+    let first = rows.iter().find(|row| row.peak_bytes == most)?;
+    let event = first.peak_event?;
+    let steps = StepActivity::of(rows.iter().map(|row| (row.stage.step, row.activity)));
+    let first_step = rows.iter().filter_map(|row| row.stage.step).find(|step| steps.is_of_device(Some(*step)));
+    let repeated = first.stage.step.filter(|step| first_step == Some(*step)).and_then(|step| {
+        let last = rows.iter().rposition(|row| row.stage.step == Some(step))?;
+        let again = rows[last + 1..].iter().find(|row| row.peak_bytes == most)?;
+        let is_alike = rows[last].end_bytes < most && again.stage.phase == first.stage.phase;
+        Some((again.peak_event.filter(|_| is_alike)?, again))
+    });
+    Some(repeated.unwrap_or((event, first)))
 }
 
 /// The other phases that reach the same peak: the first moment of each. Steps that repeat exactly all have the same
 /// peak.
 pub fn reached_elsewhere(trace: &Trace, peak: &Moment) -> Vec<Moment> {
-    let rows = phases(trace, peak.device, peak.metric).into_iter();
-    rows.filter(|row| row.peak_bytes == peak.bytes && row.peak_event != peak.event)
-        .filter_map(|row| {
-            let event = row.peak_event?;
-            let time_ns = trace.events.time_of(event);
-            Some(Moment { event: Some(event), time_ns, step: row.step, phase: row.phase, ..*peak })
-        })
-        .collect()
+    let mut moments = elsewhere(&phases(trace, peak.device, peak.metric), peak);
+    for moment in &mut moments {
+        moment.time_ns = moment.event.and_then(|event| trace.events.time_of(event));
+    }
+    moments
+}
+
+/// The same from the phases of a recording; without times.
+pub fn elsewhere(phases: &[PhaseRow], peak: &Moment) -> Vec<Moment> {
+    let others = phases.iter().filter(|row| row.peak_bytes == peak.bytes && row.peak_event != peak.event);
+    let moment = |row: &PhaseRow| {
+        let event = Some(row.peak_event?);
+        Some(Moment { event, time_ns: None, step: row.step, phase: row.phase, ..*peak })
+    };
+    others.filter_map(moment).collect()
 }
 
 /// Running sums of bytes by category.
-#[derive(Clone)]
 struct Held {
     device: DeviceId,
     metric: Metric,
@@ -131,12 +228,12 @@ impl Held {
         });
         has_effect
     }
+}
 
-    fn ranked(&self) -> Vec<(Category, u64)> {
-        let mut rows: Vec<(Category, u64)> =
-            Category::ALL.iter().map(|&category| (category, self.bytes[category as usize])).collect();
-        rows.retain(|(_, bytes)| *bytes > 0);
-        rows.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
-        rows
-    }
+/// The categories with their bytes, largest first.
+fn ranked(bytes: &[u64; Category::ALL.len()]) -> Vec<(Category, u64)> {
+    let rows = Category::ALL.iter().map(|&category| (category, bytes[category as usize]));
+    let mut rows: Vec<(Category, u64)> = rows.filter(|(_, bytes)| *bytes > 0).collect();
+    rows.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+    rows
 }

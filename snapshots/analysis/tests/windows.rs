@@ -3,11 +3,17 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use highwater_analysis::long::{Parts, WindowedMoment, stages, summarize};
+use highwater_analysis::peak::Query;
+use highwater_analysis::phases::{phase_rows, phases, reached_elsewhere};
 use highwater_analysis::replay::Replay;
-use highwater_analysis::{Lifetime, Origin, Totals};
+use highwater_analysis::{
+    Filter, GroupKey, Lifetime, LiveIndex, Metric, Moment, Origin, Peak, Series, Totals, summary,
+};
 use highwater_snapshots::event::{Alloc, Event, Oom, Range, What};
-use highwater_snapshots::format::{EndFacts, SnapWriter, Windows, read_bytes};
+use highwater_snapshots::format::{EndFacts, SnapWriter, Windows, read_bytes, write_trace};
 use highwater_snapshots::tables::Op;
+use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::trace::{Header, Trace};
 use highwater_snapshots::{
     BlockId, Category, DeviceId, EventId, OpId, Phase, Pool, ScopeId, StackId, StartingBlock, StartingState, StreamId,
@@ -260,7 +266,7 @@ fn waiting_at(trace: &Trace, id: BlockId, start: usize) -> bool {
 
 #[test]
 fn every_window_has_the_totals_lifetimes_and_origins_of_the_whole() {
-    for seed in 0..6 {
+    for seed in 0..4 {
         let bytes = recording(seed, 40, seed % 2 == 0);
         let (whole, windows) = (read_bytes(&bytes).unwrap(), open(&bytes));
         assert_eq!(windows.events() as usize, whole.events.len());
@@ -279,6 +285,84 @@ fn every_window_has_the_totals_lifetimes_and_origins_of_the_whole() {
 }
 
 #[test]
+fn read_in_parts_a_recording_has_the_phases_and_peaks_of_the_whole() {
+    for seed in 0..4 {
+        let bytes = recording(seed, 12, seed % 2 == 0);
+        let (whole, windows) = (read_bytes(&bytes).unwrap(), open(&bytes));
+        let parts = Parts { windows: &windows, events: 700 + seed };
+        assert_eq!(summarize(parts, &mut |_| ControlFlow::Continue(())).unwrap(), summary::summarize(&whole));
+        assert_eq!(windows.device_ids(), whole.device_ids());
+        for device in whole.device_ids() {
+            for metric in Metric::ALL {
+                let rows = stages(parts, device, metric, |_| {}, &mut |_| ControlFlow::Continue(())).unwrap();
+                assert!(phase_rows(rows.clone()) == phases(&whole, device, metric), "{metric} of {device:?}");
+                let series = Series::build(&whole, device);
+                let peak = Moment::peak(&whole, &series, metric);
+                let found = WindowedMoment::peak(&windows, device, metric, &rows).unwrap();
+                assert_eq!(found.moment, peak);
+                let live = LiveIndex::build(&whole, device);
+                let keys = [GroupKey::Category, GroupKey::Phase, GroupKey::Step, GroupKey::Lifetime, GroupKey::Op];
+                let query = Query { keys: &keys, top: 1000, filter: &Filter::default() };
+                // Blocks that wait for a stream are told apart by when their free was requested, which is not known.
+                if metric != Metric::Active && metric != Metric::Reserved && metric != Metric::DeviceUsed {
+                    let expected = Peak::at(&whole, &live, &series, peak, &query);
+                    assert_eq!(named(&found.breakdown(&query)), named(&expected), "{metric} of {device:?}");
+                }
+                let times = |mut moments: Vec<Moment>| {
+                    moments.iter_mut().for_each(|moment| moment.time_ns = None);
+                    moments
+                };
+                assert_eq!(found.elsewhere(rows), times(reached_elsewhere(&whole, &peak)));
+            }
+        }
+    }
+}
+
+/// The groups in the order of their names.
+fn named(peak: &Peak) -> Vec<(Vec<String>, u64, u64)> {
+    let groups = peak.breakdown.groups.iter();
+    let mut named: Vec<_> = groups.map(|group| (group.key.clone(), group.bytes, group.blocks)).collect();
+    named.sort();
+    named
+}
+
+#[test]
+fn a_peak_that_repeats_is_told_of_the_step_that_the_whole_tells() {
+    // Steps of two phases with these sizes, and the steps' numbers; some work on another device alone.
+    let step = |number: u32, sizes: [u64; 2], device: u16| {
+        format!(
+            "step {number}\nphase forward\nalloc a{number} {} device={device}\nfree a{number} device={device}\n\
+             phase backward\nalloc b{number} {} device={device}\nfree b{number} device={device}\n",
+            sizes[0], sizes[1]
+        )
+    };
+    let recordings = [
+        vec![step(0, [10, 50], 0), step(1, [10, 50], 0), step(2, [10, 50], 0)],
+        vec![step(0, [50, 10], 0), step(1, [10, 50], 0), step(2, [50, 10], 0)],
+        vec![step(0, [10, 20], 0), step(1, [10, 50], 0), step(2, [10, 50], 0)],
+        vec![step(0, [9, 9], 1), step(1, [10, 50], 0), step(2, [10, 50], 0)],
+        vec![step(0, [10, 50], 0), step(1, [9, 9], 1), step(2, [10, 50], 0)],
+        vec![step(0, [10, 50], 0), "phase setup\nalloc x 50\nfree x\n".to_owned(), step(1, [10, 50], 0)],
+        vec![step(0, [10, 50], 0), "alloc kept 50\n".to_owned(), step(1, [10, 0], 0)],
+        vec![step(4, [10, 50], 0), step(1, [1, 2], 0), step(4, [10, 50], 0), step(5, [10, 50], 0)],
+        vec![step(4, [10, 50], 0), step(1, [1, 2], 0), step(4, [10, 3], 0)],
+        vec!["baseline w 50\nfree w\n".to_owned(), step(0, [10, 50], 0), step(1, [10, 50], 0)],
+    ];
+    for text in recordings.map(|steps| steps.concat()) {
+        let whole = trace_from_text(&text).unwrap();
+        let windows = open(&write_trace(Vec::new(), &whole).unwrap());
+        let parts = Parts { windows: &windows, events: 4 };
+        assert_eq!(summarize(parts, &mut |_| ControlFlow::Continue(())).unwrap(), summary::summarize(&whole), "{text}");
+        for device in whole.device_ids() {
+            let rows = stages(parts, device, Metric::Requested, |_| {}, &mut |_| ControlFlow::Continue(())).unwrap();
+            let found = WindowedMoment::peak(&windows, device, Metric::Requested, &rows).unwrap().moment;
+            let peak = Moment::peak(&whole, &Series::build(&whole, device), Metric::Requested);
+            assert_eq!(found, peak, "{text}");
+        }
+    }
+}
+
+#[test]
 fn summaries_have_the_extremes_of_their_events() {
     let bytes = recording(11, 60, true);
     let (whole, windows) = (read_bytes(&bytes).unwrap(), open(&bytes));
@@ -290,7 +374,7 @@ fn summaries_have_the_extremes_of_their_events() {
             let all = totals(&whole, summary.device);
             let states = &all[row.first as usize..=next as usize];
             assert_eq!(summary.end, states[states.len() - 1]);
-            for metric in highwater_analysis::Metric::ALL {
+            for metric in Metric::ALL {
                 let values = states.iter().map(|totals| totals.get(metric));
                 let (largest, smallest) = (values.clone().max().unwrap(), values.clone().min().unwrap());
                 let first = |bytes| values.clone().position(|value| value == bytes).unwrap() as u32;

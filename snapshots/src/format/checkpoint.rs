@@ -20,6 +20,8 @@ pub struct Checkpoint {
     pub time_ns: u64,
     /// The step and phase.
     pub stage: Stage,
+    /// The largest number of a step so far.
+    pub largest_step: Option<u32>,
     /// The number of parts after this one.
     pub more: u32,
     /// What is live on a device.
@@ -40,6 +42,7 @@ impl Checkpoint {
             events: summarizer.events(),
             time_ns: summarizer.time_ns(),
             stage: summarizer.stage(),
+            largest_step: summarizer.largest_step(),
             ..Self::default()
         };
         let mut parts: Vec<Self> = Vec::new();

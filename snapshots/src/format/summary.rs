@@ -25,10 +25,12 @@ pub struct Summary {
     pub events: u32,
     /// The smallest and the largest of their times, in nanoseconds since the recording's origin.
     pub times_ns: (u64, u64),
-    /// How many steps begin.
+    /// How many steps begin whose number is above those of all steps before.
     pub steps: u32,
-    /// The first step that begins.
-    pub first_step: Option<u32>,
+    /// How many steps begin whose number is not.
+    pub repeated_steps: u32,
+    /// The largest number of a step so far.
+    pub largest_step: Option<u32>,
     /// Step and phase after them.
     pub stage: Stage,
     /// What happened on each device, by ordinal; devices without anything live, and without events, are left out.
@@ -42,6 +44,8 @@ pub struct DeviceSummary {
     pub device: DeviceId,
     /// The number of its events of each kind, by code.
     pub counts: [u32; EventKind::ALL.len()],
+    /// The smallest and the largest time of its events other than steps and phases; `None` if there are none.
+    pub times_ns: Option<(u64, u64)>,
     /// The largest value of each total, in the order of [`Metric::ALL`]: of the states before the first event and after
     /// each.
     pub largest: [Extreme; Metric::ALL.len()],
@@ -114,6 +118,10 @@ impl Device {
     fn take(&mut self, event: &Event, number: u64, stage: Stage, after: u32) -> Option<Ended> {
         let kind = event.what.kind();
         self.summary.counts[kind as usize] += 1;
+        if !matches!(kind, EventKind::Step | EventKind::Phase) {
+            let (smallest, largest) = self.summary.times_ns.unwrap_or((event.time_ns, event.time_ns));
+            self.summary.times_ns = Some((smallest.min(event.time_ns), largest.max(event.time_ns)));
+        }
         if self.is_rising && self.changes_parts(&event.what) {
             self.note_categories();
         }
@@ -182,6 +190,14 @@ impl DeviceSummary {
         self.largest[metric as usize]
     }
 
+    /// Whether an event names the device other than as the one that steps, phases and marks carry.
+    pub(super) fn is_named(&self) -> bool {
+        let carried = [EventKind::Step, EventKind::Phase, EventKind::Mark];
+        let unmatched = [EventKind::FreeRequested, EventKind::FreeCompleted, EventKind::Tag, EventKind::Used];
+        let count = |kind: &EventKind| self.counts[*kind as usize] > 0;
+        EventKind::ALL.iter().filter(|kind| !carried.contains(kind) && !unmatched.contains(kind)).any(count)
+    }
+
     /// Whether nothing lives and nothing happened.
     fn is_idle(&self) -> bool {
         self.counts.iter().all(|count| *count == 0) && self.end == Totals::default()
@@ -203,8 +219,13 @@ impl Summarizer {
         let stage = self.stage.after(&event.what, number);
         self.stage = stage;
         if let What::Step(step) = event.what {
-            self.row.steps += 1;
-            self.row.first_step.get_or_insert(step);
+            match self.row.largest_step {
+                Some(largest) if step <= largest => self.row.repeated_steps += 1,
+                _ => {
+                    self.row.steps += 1;
+                    self.row.largest_step = Some(step);
+                }
+            }
         }
         let times = &mut self.row.times_ns;
         *times = match self.row.events {
@@ -236,6 +257,11 @@ impl Summarizer {
         self.stage
     }
 
+    /// The largest number of a step so far.
+    pub fn largest_step(&self) -> Option<u32> {
+        self.row.largest_step
+    }
+
     /// The time of the last events.
     pub fn time_ns(&self) -> u64 {
         self.row.times_ns.1
@@ -247,10 +273,9 @@ impl Summarizer {
         devices.filter_map(|(ordinal, device)| Some((DeviceId(ordinal as u16), &device.as_ref()?.live)))
     }
 
-    /// Resumes after a checkpoint, `events` events into the recording, the last of them at `time_ns`.
-    pub fn resume(events: u64, time_ns: u64, stage: Stage, states: Vec<(DeviceId, LiveState)>) -> Self {
-        let row = Summary { first: events, times_ns: (time_ns, time_ns), ..Summary::default() };
-        let mut summarizer = Self { stage, checkpoint: events, row, ..Self::default() };
+    /// Resumes after `row.first` events; `row` has what is known then.
+    pub(super) fn resume(row: Summary, states: Vec<(DeviceId, LiveState)>) -> Self {
+        let mut summarizer = Self { stage: row.stage, checkpoint: row.first, row, ..Self::default() };
         for (id, live) in states {
             if let Some(device) = summarizer.device(id) {
                 device.live = live;
@@ -274,6 +299,7 @@ impl Summarizer {
         let mut row = std::mem::take(&mut self.row);
         row.stage = self.stage;
         self.row.first = row.first + u64::from(row.events);
+        self.row.largest_step = row.largest_step;
         self.row.times_ns = row.times_ns;
         for (ordinal, device) in self.devices.iter_mut().enumerate() {
             let Some(device) = device else { continue };

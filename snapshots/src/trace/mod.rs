@@ -124,6 +124,11 @@ impl Trace {
         }
     }
 
+    /// The number of events of the recording, of which this trace may be a window.
+    pub fn event_count(&self) -> u64 {
+        self.start.all_events.unwrap_or(self.events.len() as u64)
+    }
+
     /// The step and phase of event `id`; `None` past the end.
     pub fn stage_at(&self, id: EventId) -> Option<Stage> {
         let span = self.spans.at(id)?;
@@ -241,7 +246,8 @@ impl Trace {
     /// The ordinals that device facts, blocks, segments, failed requests or samples name, in order.
     pub fn device_ids(&self) -> Vec<DeviceId> {
         let mut is_named = vec![false; usize::from(u16::MAX) + 1];
-        let of_facts = self.devices.iter().map(|facts| &facts.device);
+        let of_start = self.start.devices.iter().map(|start| &start.device);
+        let of_facts = self.devices.iter().map(|facts| &facts.device).chain(of_start);
         for device in of_facts.chain(&self.blocks.device).chain(&self.segments.device) {
             is_named[usize::from(device.0)] = true;
         }

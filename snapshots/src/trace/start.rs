@@ -8,11 +8,13 @@ use crate::stage::Stage;
 pub struct Start {
     /// The number of events of the recording before this trace's first.
     pub events: u64,
+    /// The number of events of the recording; `None` if this trace is all of it.
+    pub all_events: Option<u64>,
     /// Step and phase before the first event.
     pub stage: Stage,
     /// Whether the recording has steps or phases anywhere.
     pub has_stages: bool,
-    /// What differs from the sum of the baseline, by device.
+    /// Each device of the recording, with what differs from the sum of the baseline.
     pub devices: Vec<DeviceStart>,
 }
 

@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 use std::io;
 
 use highwater_analysis::join::DROPPED;
+use highwater_analysis::long::{Parts, summarize as summarize_parts};
 use highwater_analysis::summary::{DeviceSummary, summarize};
 use highwater_analysis::{Metric, Totals};
 use highwater_app::answers::request_failure::RequestFailure;
 use highwater_app::figures::moment::{PeakFigure, count_of, how_much_and_when, micros_since_1970, utc};
 use highwater_app::figures::requests::failure_text;
-use highwater_pytorch::open::FileFormat;
+use highwater_pytorch::open::{FileFormat, FileKind};
 use highwater_snapshots::Trace;
+use highwater_snapshots::format::Windows;
 use highwater_snapshots::trace::Annotation;
 use highwater_snapshots::units::{format_bytes, format_count, format_duration};
 use serde::Serialize;
@@ -18,6 +20,7 @@ use serde::Serialize;
 use super::peaks::{peak_figures, peaks_table};
 use crate::args::InfoArguments;
 use crate::cli::input::devices::{on_device, where_on};
+use crate::cli::input::long;
 use crate::cli::input::recording::{Recording, choose_device};
 use crate::cli::output::caveats::{self, TrustFigures, problem_texts};
 use crate::cli::output::outcome::Failure;
@@ -31,6 +34,17 @@ pub struct InfoReport<'a> {
     format: FileFormat,
     arguments: &'a InfoArguments,
     devices: Vec<DeviceSummary>,
+    /// The time from the first event to the last, in nanoseconds; `None` if there are no events.
+    duration_ns: Option<u64>,
+}
+
+/// What the report of a recording says that is read in parts.
+#[derive(Debug)]
+pub struct FoundInfo {
+    devices: Vec<DeviceSummary>,
+    /// The recording without its events.
+    pub window: Trace,
+    duration_ns: Option<u64>,
 }
 
 /// Values of a disabled setting, which PyTorch's snapshots list too.
@@ -51,7 +65,32 @@ impl<'a> InfoReport<'a> {
             let chosen = choose_device(trace, arguments.device)?;
             devices.retain(|summary| summary.device == chosen);
         }
-        Ok(Self { trace, format: recording.format, arguments, devices })
+        let duration_ns = duration(trace);
+        Ok(Self { trace, format: recording.format, arguments, devices, duration_ns })
+    }
+
+    /// Finds what the report of a recording says that is read in parts; its failed requests are those of the window.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the arguments ask for what the recording does not have, or if it cannot be read.
+    pub fn find(windows: &Windows, arguments: &InfoArguments) -> Result<Option<FoundInfo>, Failure> {
+        let chosen = arguments.device.map(|device| long::choose_device(windows, Some(device))).transpose()?;
+        let rows = windows.summaries();
+        let times = rows.iter().map(|row| row.times_ns.0).min().zip(rows.iter().map(|row| row.times_ns.1).max());
+        long::in_parts(windows, &arguments.source.file, |watch| {
+            let mut devices = summarize_parts(Parts::of(windows), watch)?;
+            devices.retain(|summary| chosen.is_none_or(|chosen| chosen == summary.device));
+            let window = windows.window(0..0)?;
+            Ok(FoundInfo { devices, window, duration_ns: times.map(|(first, last)| last.saturating_sub(first)) })
+        })
+    }
+
+    /// Creates the report of what was found.
+    pub fn of_found(found: &'a FoundInfo, arguments: &'a InfoArguments) -> Self {
+        let FoundInfo { devices, window, duration_ns } = found;
+        let format = FileFormat { kind: FileKind::Snap, is_gzipped: false };
+        Self { trace: window, format, arguments, devices: devices.clone(), duration_ns: *duration_ns }
     }
 
     /// Returns the JSON object.
@@ -70,7 +109,7 @@ impl<'a> InfoReport<'a> {
             level: header.level.clone(),
             ring_capacity: header.ring_capacity,
             facts: header.facts.iter().cloned().collect(),
-            events: self.trace.events.len(),
+            events: self.trace.event_count(),
             annotations: self.trace.annotations.len(),
             filter: self.arguments.blocks.filter.stated().map(str::to_owned),
             devices: self.devices.iter().map(|summary| DeviceFigures::of(self.trace, summary)).collect(),
@@ -140,7 +179,7 @@ impl<'a> InfoReport<'a> {
         let Some(summary) = self.default_first().next() else {
             return "An empty recording: no device, no block, no event.".to_owned();
         };
-        if self.trace.events.is_empty() {
+        if self.trace.event_count() == 0 {
             let on = on_device(self.trace, summary.device);
             let blocks = self.trace.blocks.device.iter().filter(|device| **device == summary.device).count() as u64;
             let bytes = format_bytes(summary.end.requested);
@@ -174,8 +213,8 @@ impl<'a> InfoReport<'a> {
             fact(page, "started", &(utc(header.started_unix_us) + &clock))?;
         }
         let ring = header.ring_capacity.map(|most| format!(", in a ring of {}", format_count(most)));
-        let length = duration(self.trace).map(|nanos| format!(", over {}", format_duration(nanos)));
-        let count = format_count(self.trace.events.len() as u64);
+        let length = self.duration_ns.map(|nanos| format!(", over {}", format_duration(nanos)));
+        let count = format_count(self.trace.event_count());
         fact(page, "events", &format!("{count}{}{}", length.unwrap_or_default(), ring.unwrap_or_default()))?;
         fact(page, "annotated", &self.annotations())?;
         for (name, value) in &header.facts {
@@ -275,7 +314,7 @@ pub struct InfoFigures {
     level: String,
     ring_capacity: Option<u64>,
     facts: BTreeMap<String, String>,
-    events: usize,
+    events: u64,
     annotations: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     filter: Option<String>,

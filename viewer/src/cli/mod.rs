@@ -38,6 +38,7 @@ use self::events::EventsListing;
 use self::growth::GrowthReport;
 use self::info::InfoReport;
 use self::input::categories::read_with;
+use self::input::long::{has_ooms, open_long};
 use self::input::recording::{keep_only, read_any};
 use self::output::answer::answer;
 use self::output::caveats;
@@ -63,7 +64,15 @@ pub fn info(arguments: &InfoArguments, page: &mut Page<'_>) -> Result<Status, Fa
     if arguments.source.file.is_dir() {
         return ranks::info(arguments, page);
     }
-    let mut recording = read_with(&arguments.source.file, &arguments.categories)?;
+    let file = &arguments.source.file;
+    let is_whole = arguments.blocks.filter.filter.is_empty();
+    if let Some(windows) = open_long(file, &arguments.categories)?.filter(|windows| is_whole && !has_ooms(windows))
+        && let Some(found) = InfoReport::find(&windows, arguments)?
+    {
+        let report = InfoReport::of_found(&found, arguments);
+        return answer(&found.window, arguments.source.json, page, || report.figures(), |page| report.print(page));
+    }
+    let mut recording = read_with(file, &arguments.categories)?;
     keep_only(&mut recording.trace, &arguments.blocks.filter.filter);
     let report = InfoReport::of(&recording, arguments)?;
     answer(&recording.trace, arguments.source.json, page, || report.figures(), |page| report.print(page))
@@ -71,6 +80,12 @@ pub fn info(arguments: &InfoArguments, page: &mut Page<'_>) -> Result<Status, Fa
 
 /// `highwater peak`.
 pub fn peak(arguments: &PeakArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+    if let Some(windows) = open_long(&arguments.source.file, &arguments.categories)?
+        && let Some(found) = PeakReport::find(&windows, arguments)?
+    {
+        let report = PeakReport::of_found(&found, arguments);
+        return answer(&found.at.window, arguments.source.json, page, || report.figures(), |page| report.print(page));
+    }
     let recording = read_with(&arguments.source.file, &arguments.categories)?;
     let report = PeakReport::of(&recording.trace, arguments)?;
     answer(&recording.trace, arguments.source.json, page, || report.figures(), |page| report.print(page))
@@ -78,6 +93,12 @@ pub fn peak(arguments: &PeakArguments, page: &mut Page<'_>) -> Result<Status, Fa
 
 /// `highwater phases`.
 pub fn phases(arguments: &PhasesArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+    if let Some(windows) = open_long(&arguments.source.file, &arguments.categories)?
+        && let Some(found) = PhasesReport::find(&windows, arguments)?
+    {
+        let (report, trace) = (PhasesReport::of_found(&found, arguments), &found.peak.window);
+        return answer(trace, arguments.source.json, page, || report.figures(), |page| report.print(page));
+    }
     let mut recording = read_with(&arguments.source.file, &arguments.categories)?;
     keep_only(&mut recording.trace, &arguments.blocks.filter.filter);
     let report = PhasesReport::of(&recording.trace, arguments)?;

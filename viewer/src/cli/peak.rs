@@ -3,16 +3,19 @@
 use std::collections::BTreeMap;
 use std::io;
 
+use highwater_analysis::long::{Parts, WindowedMoment, stages};
 use highwater_analysis::peak::Query;
 use highwater_analysis::phases::reached_elsewhere;
 use highwater_analysis::{Group, GroupKey, LiveIndex, Metric, Moment, Peak, Series};
 use highwater_app::figures::moment::{count_of, elsewhere_text, how_much_and_when, micros_since_1970, when};
+use highwater_snapshots::format::Windows;
 use highwater_snapshots::units::{format_bytes, format_count};
 use highwater_snapshots::{EventId, Trace};
 use serde::Serialize;
 
 use crate::args::{At, Given, PeakArguments};
 use crate::cli::input::devices::{on_device, where_on};
+use crate::cli::input::long;
 use crate::cli::input::recording::{check_metric, choose_device, origin_keys};
 use crate::cli::output::caveats::{self, TrustFigures, problem_texts};
 use crate::cli::output::key_cells::{key_cells, key_columns, none_note};
@@ -39,12 +42,44 @@ impl<'a> PeakReport<'a> {
         let series = Series::build(trace, device);
         let moment = match arguments.at {
             None => Moment::peak(trace, &series, arguments.metric),
-            Some(at) => Moment::at(trace, &series, arguments.metric, event_of(trace, at)?),
+            Some(at) => Moment::at(trace, &series, arguments.metric, event_of(trace.event_count(), at)?),
         };
         let elsewhere = if arguments.at.is_none() { reached_elsewhere(trace, &moment) } else { Vec::new() };
         let live = LiveIndex::build(trace, device);
         let query = Query { keys: &arguments.by.0, top: arguments.top, filter: &arguments.blocks.filter.filter };
         Ok(Self { trace, arguments, peak: Peak::at(trace, &live, &series, moment, &query), elsewhere })
+    }
+
+    /// Finds the moment that the report of a recording read in parts is about.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the arguments ask for what the recording does not have, or if it cannot be read.
+    pub fn find(windows: &Windows, arguments: &PeakArguments) -> Result<Option<FoundPeak>, Failure> {
+        let device = long::choose_device(windows, arguments.device.device)?;
+        let metric = arguments.metric;
+        long::check_metric(windows, device, metric)?;
+        let number = |event: EventId| u64::from(event.0);
+        let at = arguments.at.map(|at| event_of(windows.events(), at)).transpose()?;
+        long::in_parts(windows, &arguments.source.file, |watch| match at {
+            Some(event) => {
+                let at = WindowedMoment::at(windows, device, metric, event.map(number))?;
+                Ok(FoundPeak { at, elsewhere: Vec::new() })
+            }
+            None => {
+                let rows = stages(Parts::of(windows), device, metric, |_| {}, watch)?;
+                let at = WindowedMoment::peak(windows, device, metric, &rows)?;
+                let elsewhere = at.elsewhere(rows);
+                Ok(FoundPeak { at, elsewhere })
+            }
+        })
+    }
+
+    /// Creates the report about a moment that was found.
+    pub fn of_found(found: &'a FoundPeak, arguments: &'a PeakArguments) -> Self {
+        let query = Query { keys: &arguments.by.0, top: arguments.top, filter: &arguments.blocks.filter.filter };
+        let (trace, peak, elsewhere) = (&found.at.window, found.at.breakdown(&query), found.elsewhere.clone());
+        Self { trace, arguments, peak, elsewhere }
     }
 
     /// Returns the JSON object: groups and rest sum to `bytes`, or with a filter to `filtered_bytes`.
@@ -155,6 +190,15 @@ impl<'a> PeakReport<'a> {
     }
 }
 
+/// The moment that a report is about, in a recording that is read in parts.
+#[derive(Debug)]
+pub struct FoundPeak {
+    /// The moment.
+    pub at: WindowedMoment,
+    /// Other moments with the same peak.
+    elsewhere: Vec<Moment>,
+}
+
 /// Another moment with the same peak.
 #[derive(Debug, Serialize)]
 struct ElsewhereFigures {
@@ -169,13 +213,12 @@ impl ElsewhereFigures {
     }
 }
 
-/// Returns the event of `at`; `None` for the moment before the first.
-fn event_of(trace: &Trace, at: At) -> Result<Option<EventId>, Failure> {
-    let count = trace.events.len();
+/// Returns the event of `at` among `count`; `None` for the moment before the first.
+fn event_of(count: u64, at: At) -> Result<Option<EventId>, Failure> {
     match at {
         At::Start => Ok(None),
-        At::End => Ok(count.checked_sub(1).map(EventId::from_index)),
-        At::Event(number) if (number as usize) < count => Ok(Some(EventId(number))),
+        At::End => Ok(count.checked_sub(1).map(|last| EventId::from_index(last as usize))),
+        At::Event(number) if u64::from(number) < count => Ok(Some(EventId(number))),
         At::Event(number) if count == 0 => {
             Err(Failure::Usage(format!("--at {number}: the recording has no events; use --at start")))
         }

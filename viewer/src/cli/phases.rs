@@ -3,16 +3,19 @@
 use std::collections::BTreeSet;
 use std::io;
 
-use highwater_analysis::phases::{PhaseRow, phases};
+use highwater_analysis::long::{Parts, WindowedMoment, stages};
+use highwater_analysis::phases::{PhaseRow, phase_rows, phases};
 use highwater_analysis::{Metric, Moment, Series};
 use highwater_app::figures::moment::{count_of, how_much_and_when};
+use highwater_snapshots::format::Windows;
 use highwater_snapshots::units::format_bytes;
 use highwater_snapshots::{Category, DeviceId, Trace};
 use serde::{Serialize, Serializer};
 
 use crate::args::PhasesArguments;
 use crate::cli::input::devices::{on_device, where_on};
-use crate::cli::input::recording::{check_metric, choose_device, origin_keys};
+use crate::cli::input::long;
+use crate::cli::input::recording::{check_metric, choose_device, keep_only, origin_keys};
 use crate::cli::output::caveats::{self, TrustFigures, problem_texts};
 use crate::cli::output::outcome::Failure;
 use crate::cli::output::page::Page;
@@ -39,13 +42,35 @@ impl<'a> PhasesReport<'a> {
         let metric = arguments.metric;
         let device = choose_device(trace, arguments.device.device)?;
         check_metric(trace, device, metric)?;
-        if arguments.blocks.filter.stated().is_some() && !metric.is_of_blocks() {
-            let text =
-                format!("--where selects blocks, but {metric} is not a sum over blocks; use requested or allocated");
-            return Err(Failure::Usage(text));
-        }
+        check_filter(arguments)?;
         let (rows, series) = rayon::join(|| phases(trace, device, metric), || Series::build(trace, device));
         Ok(Self { trace, arguments, device, rows, peak: Moment::peak(trace, &series, metric) })
+    }
+
+    /// Finds the phases of a recording that is read in parts, and its peak.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the arguments ask for what the recording does not have, or if it cannot be read.
+    pub fn find(windows: &Windows, arguments: &PhasesArguments) -> Result<Option<FoundPhases>, Failure> {
+        let metric = arguments.metric;
+        let device = long::choose_device(windows, arguments.device.device)?;
+        long::check_metric(windows, device, metric)?;
+        check_filter(arguments)?;
+        long::in_parts(windows, &arguments.source.file, |watch| {
+            let filter = &arguments.blocks.filter.filter;
+            let rows = stages(Parts::of(windows), device, metric, |trace| keep_only(trace, filter), watch)?;
+            let mut peak = WindowedMoment::peak(windows, device, metric, &rows)?;
+            // Of the blocks of the filter alone.
+            peak.moment.bytes = rows.iter().map(|row| row.peak_bytes).max().unwrap_or(peak.moment.bytes);
+            Ok(FoundPhases { rows: phase_rows(rows), peak })
+        })
+    }
+
+    /// Creates the report about phases that were found.
+    pub fn of_found(found: &'a FoundPhases, arguments: &'a PhasesArguments) -> Self {
+        let WindowedMoment { moment, window } = &found.peak;
+        Self { trace: window, arguments, device: moment.device, rows: found.rows.clone(), peak: *moment }
     }
 
     /// Returns the JSON object.
@@ -92,6 +117,24 @@ impl<'a> PhasesReport<'a> {
         options.extend(at.iter().flat_map(|at| ["--at", at]));
         page.hint(&next_with(&["peak"], &files, &options, &given, "for what is using memory at the peak"))
     }
+}
+
+/// The phases of a recording that is read in parts.
+#[derive(Debug)]
+pub struct FoundPhases {
+    rows: Vec<PhaseRow>,
+    /// The peak.
+    pub peak: WindowedMoment,
+}
+
+/// Returns an error if blocks are selected for a total that is not a sum over blocks.
+fn check_filter(arguments: &PhasesArguments) -> Result<(), Failure> {
+    let metric = arguments.metric;
+    if arguments.blocks.filter.stated().is_some() && !metric.is_of_blocks() {
+        let text = format!("--where selects blocks, but {metric} is not a sum over blocks; use requested or allocated");
+        return Err(Failure::Usage(text));
+    }
+    Ok(())
 }
 
 /// Returns the first `shown` of the rows, whose sizes are of `metric`, as a table. An arrow marks the first that reaches

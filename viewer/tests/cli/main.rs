@@ -8,6 +8,7 @@ mod gate;
 mod devices;
 mod partial;
 mod binary;
+mod long;
 mod convert;
 mod serve;
 #[cfg(feature = "run")]

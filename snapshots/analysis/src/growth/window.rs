@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
 
-use crate::device_spans::{device_spans, is_of_device};
+use crate::device_spans::{activity_in, device_spans};
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::ids::{BlockId, DeviceId};
 use highwater_snapshots::trace::Trace;
@@ -218,7 +218,7 @@ fn runs(trace: &Trace, device: DeviceId) -> Vec<Run> {
             runs.push(Run { step, events: span.first.0 as usize..0, phases: Vec::new() });
         }
         runs[row].events.end = span.end.0 as usize;
-        if !runs[row].phases.contains(&span.phase) && is_of_device(trace, device, &span) {
+        if !runs[row].phases.contains(&span.phase) && activity_in(trace, device, &span).is_of_device() {
             runs[row].phases.push(span.phase);
         }
     }

@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::format::checkpoint::Checkpoint;
 use crate::format::kind::SectionKind;
 use crate::format::section::{HEADER_BYTES, Label, Packer, Section, SectionHeader, Unpacker};
-use crate::format::summary::{Death, Summarizer};
+use crate::format::summary::{Death, Summarizer, Summary};
 use crate::format::tables_codec::{put_row, row_from_bytes};
 use crate::format::windows::sections::Sections;
 use crate::ids::DeviceId;
@@ -130,6 +130,8 @@ impl Checkpoints {
             live.set_driver_totals(totals);
         }
         let states = states.into_iter().map(|(device, live, _)| (device, live)).collect();
-        Ok(Summarizer::resume(parts[0].events, parts[0].time_ns, parts[0].stage, states))
+        let Checkpoint { events, time_ns, stage, largest_step, .. } = parts[0];
+        let row = Summary { first: events, times_ns: (time_ns, time_ns), stage, largest_step, ..Summary::default() };
+        Ok(Summarizer::resume(row, states))
     }
 }

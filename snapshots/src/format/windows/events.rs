@@ -10,7 +10,7 @@ use crate::format::parallel;
 use crate::format::section::Unpacker;
 use crate::format::windows::sections::Sections;
 
-/// Events that are decoded at a time.
+/// Events that are decoded at a time, at most. A reader that stops early has not decoded many in vain.
 const BATCH_EVENTS: u64 = 1 << 18;
 
 /// The events of a recording by section, without a gap.
@@ -61,8 +61,10 @@ impl EventSections {
         let end = self.rows.partition_point(|row| row.first < range.end);
         let mut left = &self.rows[first..end];
         let mut ready: Vec<(u64, Result<Vec<Event>>)> = Vec::new();
+        let mut most = 1;
         loop {
-            let (batch, rest) = left.split_at(batch_of(left));
+            let (batch, rest) = left.split_at(batch_of(left, most));
+            most = (4 * most).clamp(1 << 14, BATCH_EVENTS);
             left = rest;
             let is_last = batch.is_empty();
             let now = std::mem::take(&mut ready);
@@ -75,10 +77,10 @@ impl EventSections {
     }
 }
 
-/// The number of sections at the start of `rows` that are decoded together.
-fn batch_of(rows: &[EventSection]) -> usize {
+/// The number of sections at the start of `rows` that have about `events` events together, at least one.
+fn batch_of(rows: &[EventSection], events: u64) -> usize {
     let Some(first) = rows.first() else { return 0 };
-    rows.partition_point(|row| row.first - first.first < BATCH_EVENTS)
+    rows.partition_point(|row| row.first - first.first < events)
 }
 
 /// Passes the events of `range` on.

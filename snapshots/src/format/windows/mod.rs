@@ -84,6 +84,12 @@ impl Windows {
         Ok(windows)
     }
 
+    /// The number of events of a recording; `None` if it cannot be told without reading it.
+    pub fn count_events(source: Arc<dyn ByteSource>) -> Option<u64> {
+        let sections = Sections::locate(source).ok()?;
+        EventSections::find(&sections).ok().map(|events| events.count)
+    }
+
     /// The number of events in the recording.
     pub fn events(&self) -> u64 {
         self.events.count
@@ -97,6 +103,17 @@ impl Windows {
     /// The summaries of all events, in order.
     pub fn summaries(&self) -> &[Summary] {
         &self.summaries
+    }
+
+    /// The ordinals of the devices, in order, as [`Trace::device_ids`] has them.
+    pub fn device_ids(&self) -> Vec<DeviceId> {
+        let used = self.summaries.iter().flat_map(|row| &row.devices).filter(|row| row.is_named());
+        let mut ids: Vec<DeviceId> = self.base.devices.iter().map(|facts| facts.device).collect();
+        ids.extend(used.map(|row| row.device));
+        ids.extend(self.starting.iter().filter(|state| !state.is_empty()).map(|state| state.device));
+        ids.sort_unstable();
+        ids.dedup();
+        ids
     }
 
     /// The default device, as [`Trace::main_device`] has it.

@@ -31,11 +31,14 @@ impl OpSections {
         let mut ids: Vec<OpId> = named.collect();
         ids.sort_unstable();
         ids.dedup();
-        if ids.is_empty() {
-            return Ok(());
+        let places = self.places(sections)?;
+        if ids.is_empty()
+            && let Some(&(first, _)) = places.first()
+        {
+            // One shows that the recording has operations.
+            ids.extend(u32::try_from(first).map(OpId));
         }
         let mut local: BTreeMap<OpId, OpId> = BTreeMap::new();
-        let places = self.places(sections)?;
         let mut left = ids.as_slice();
         while let Some(&next) = left.first() {
             let Some(section) = places.partition_point(|(first, _)| *first <= u64::from(next.0)).checked_sub(1) else {

@@ -167,9 +167,15 @@ impl Window {
             let totals = live.totals();
             devices.push(DeviceStart { device, device_used: totals.device_used, reserved: totals.reserved });
         }
+        for device in windows.device_ids() {
+            if devices.iter().all(|start: &DeviceStart| start.device != device) {
+                devices.push(DeviceStart { device, ..DeviceStart::default() });
+            }
+        }
         let has_stages = windows.has_stages();
         let stage = summarizer.stage();
-        builder.set_start(Start { events: range.start, stage, has_stages, devices }, births);
+        let all_events = Some(windows.events.count);
+        builder.set_start(Start { events: range.start, all_events, stage, has_stages, devices }, births);
         self.builder = Some(builder);
     }
 

@@ -3,3 +3,4 @@
 pub mod recording;
 pub mod devices;
 pub mod categories;
+pub mod long;

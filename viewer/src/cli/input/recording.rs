@@ -59,7 +59,7 @@ pub fn read_any(file: &Path) -> Result<Recording, Failure> {
 }
 
 /// Returns a progress bar on standard error for reading a file; hidden unless that is a terminal.
-fn reading_bar(doing: String) -> ProgressBar {
+pub fn reading_bar(doing: String) -> ProgressBar {
     let bar = spinner(doing);
     let template = "{spinner} {msg} {bytes}{prefix} ({elapsed})";
     bar.set_style(ProgressStyle::with_template(template).expect("the template is well formed"));
@@ -67,7 +67,7 @@ fn reading_bar(doing: String) -> ProgressBar {
 }
 
 /// Shows the progress of reading: a bar if the total is known.
-fn show(bar: &ProgressBar, now: Progress) {
+pub fn show(bar: &ProgressBar, now: Progress) {
     if now.bytes != u64::MAX && bar.length() != Some(now.bytes) {
         let template = "{spinner} {msg} [{bar:24}] {bytes} of {total_bytes}{prefix} ({elapsed})";
         bar.set_style(ProgressStyle::with_template(template).expect("the template is well formed"));
@@ -156,10 +156,14 @@ pub fn spinner(doing: String) -> ProgressBar {
 
 /// Returns the requested device, which must be in the recording, else the default one.
 pub fn choose_device(trace: &Trace, wanted: Option<u16>) -> Result<DeviceId, Failure> {
+    choose_among(&trace.device_ids(), trace.main_device(), wanted)
+}
+
+/// Returns the requested device, which must be among `known`, else the default one.
+pub fn choose_among(known: &[DeviceId], main: DeviceId, wanted: Option<u16>) -> Result<DeviceId, Failure> {
     let Some(wanted) = wanted.map(DeviceId) else {
-        return Ok(trace.main_device());
+        return Ok(main);
     };
-    let known = trace.device_ids();
     if known.contains(&wanted) {
         return Ok(wanted);
     }
@@ -176,11 +180,16 @@ pub fn choose_device(trace: &Trace, wanted: Option<u16>) -> Result<DeviceId, Fai
 pub fn check_metric(trace: &Trace, device: DeviceId, metric: Metric) -> Result<(), Failure> {
     let is_sample = |row: usize| trace.events.kind[row] == EventKind::DeviceUsed && trace.events.device[row] == device;
     if metric == Metric::DeviceUsed && !(0..trace.events.len()).any(is_sample) {
-        let text = "--metric device_used: the recording has no samples of what the driver says is in use; \
-                    ask for reserved, or record with device-used samples";
-        return Err(Failure::Usage(text.to_owned()));
+        return Err(no_samples());
     }
     Ok(())
+}
+
+/// The error for a recording without samples of the memory in use.
+pub fn no_samples() -> Failure {
+    let text = "--metric device_used: the recording has no samples of what the driver says is in use; \
+                ask for reserved, or record with device-used samples";
+    Failure::Usage(text.to_owned())
 }
 
 /// Returns the keys for the operations and modules that allocated, and what they are; `None` if the recording names

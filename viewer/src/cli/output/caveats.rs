@@ -46,7 +46,7 @@ pub fn lead(trace: &Trace, name: &str, page: &mut Page<'_>) -> io::Result<()> {
     if !trace.is_partial() {
         return Ok(());
     }
-    let events = match trace.events.len() as u64 {
+    let events = match trace.event_count() {
         0 => "no event".to_owned(),
         count => count_of(count, "event"),
     };

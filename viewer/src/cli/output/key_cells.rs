@@ -2,7 +2,7 @@
 
 use highwater_analysis::GroupKey;
 use highwater_analysis::frames::short_stacks;
-use highwater_snapshots::{BlockId, StackId, Trace};
+use highwater_snapshots::{StackId, Trace};
 
 use crate::cli::output::table::Column;
 
@@ -53,14 +53,8 @@ pub fn none_note<'a>(
         }
         GroupKey::Phase => "(none): the recording has no phases such as forward and backward.".to_owned(),
         GroupKey::Step => "(none): allocated outside all steps.".to_owned(),
-        GroupKey::Frame | GroupKey::Stack => {
-            let is_recorded = |row: usize| !trace.blocks.get(BlockId::from_index(row)).is_baseline();
-            let lacks_stack = |row: &usize| !trace.blocks.stack[*row].is_some();
-            match (0..trace.blocks.len()).filter(lacks_stack).any(is_recorded) {
-                true => "(none): no stack is recorded for these blocks, such as those live before the recording.",
-                false => "(none): live before the recording, and without a stack.",
-            }
-            .to_owned()
+        GroupKey::Frame => {
+            "(none): no stack is recorded for these blocks, such as those live before the recording.".to_owned()
         }
         key => format!("(none): no {key} is recorded for these blocks, such as those live before the recording."),
     })

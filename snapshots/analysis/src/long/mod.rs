@@ -1,0 +1,140 @@
+//! Answers about recordings that are too long to be held in memory, from windows of them that are read one after the
+//! other. The answers are those that the whole recording would give, with events numbered over all of it.
+
+mod peaks;
+mod devices;
+
+use std::ops::ControlFlow;
+
+use highwater_snapshots::format::Windows;
+use highwater_snapshots::ids::{DeviceId, EventId};
+use highwater_snapshots::trace::Trace;
+use highwater_snapshots::{Error, Result};
+use rayon::prelude::*;
+
+use super::live::LiveIndex;
+use super::metric::Metric;
+use super::peak::{Moment, Peak, Query};
+use super::phases::{StageRow, append_rows, elsewhere, peak_of, phase_rows, stage_rows};
+use super::series::Series;
+
+pub use devices::summarize;
+pub use peaks::peak;
+
+/// A recording, to be read part by part.
+#[derive(Clone, Copy, Debug)]
+pub struct Parts<'a> {
+    /// The recording.
+    pub windows: &'a Windows,
+    /// The events of a part.
+    pub events: u64,
+}
+
+impl<'a> Parts<'a> {
+    /// Parts of the length that checkpoints usually have.
+    pub fn of(windows: &'a Windows) -> Self {
+        Self { windows, events: 1 << 20 }
+    }
+}
+
+/// Reports the number of events done so far, and can stop the work.
+pub type Watch<'a> = &'a mut dyn FnMut(u64) -> ControlFlow<()>;
+
+/// Reads the recording in windows, several at a time, and passes what `map` makes of each to `take`, in order.
+///
+/// # Errors
+///
+/// Fails if a window cannot be read, or with [`Error::Cancelled`] if `watch` breaks.
+pub fn each_part<T: Send>(
+    parts: Parts<'_>,
+    map: impl Fn(Trace) -> T + Sync,
+    mut take: impl FnMut(T),
+    watch: Watch<'_>,
+) -> Result<()> {
+    let Parts { windows, events } = parts;
+    let starts: Vec<u64> = (0..windows.events()).step_by(events.max(1) as usize).collect();
+    for batch in starts.chunks(rayon::current_num_threads()) {
+        let part = |start: &u64| windows.window(*start..start + events).map(&map);
+        let mapped: Vec<Result<T>> = batch.par_iter().map(part).collect();
+        for part in mapped {
+            take(part?);
+        }
+        let done = batch.last().map_or(0, |start| start + events).min(windows.events());
+        if watch(done).is_break() {
+            return Err(Error::Cancelled);
+        }
+    }
+    Ok(())
+}
+
+/// The steps and phases of a recording, as a device sees them; `prepare` may change each window first.
+///
+/// # Errors
+///
+/// As [`each_part`], and if events are too many to be numbered.
+pub fn stages(
+    parts: Parts<'_>,
+    device: DeviceId,
+    metric: Metric,
+    prepare: impl Fn(&mut Trace) + Sync,
+    watch: Watch<'_>,
+) -> Result<Vec<StageRow>> {
+    if parts.windows.events() >= u64::from(u32::MAX) {
+        return Err(Error::Encode { what: "the recording has more than 2^32 events".to_owned() });
+    }
+    let mut rows = Vec::new();
+    let map = |mut trace: Trace| {
+        prepare(&mut trace);
+        stage_rows(&trace, device, metric)
+    };
+    each_part(parts, map, |more| append_rows(&mut rows, more), watch)?;
+    Ok(rows)
+}
+
+/// A moment, and the window of the event that leads to it.
+#[derive(Debug)]
+pub struct WindowedMoment {
+    /// The moment; its event is numbered over the whole recording.
+    pub moment: Moment,
+    /// The window of its event alone; if it is before the first event, one without events.
+    pub window: Trace,
+}
+
+impl WindowedMoment {
+    /// The moment after event `event` of the recording, or before the first.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the window cannot be read.
+    pub fn at(windows: &Windows, device: DeviceId, metric: Metric, event: Option<u64>) -> Result<Self> {
+        let window = windows.window(event.map_or(0..0, |event| event..event + 1))?;
+        let series = Series::build(&window, device);
+        let local = Moment::at(&window, &series, metric, event.map(|_| EventId(0)));
+        let event = event.map(|event| EventId::from_index(event as usize));
+        Ok(Self { moment: Moment { event, ..local }, window })
+    }
+
+    /// The moment of the peak of the total that `rows` are about, as [`Moment::peak`] chooses it.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the window cannot be read.
+    pub fn peak(windows: &Windows, device: DeviceId, metric: Metric, rows: &[StageRow]) -> Result<Self> {
+        Self::at(windows, device, metric, peak_of(rows).map(|(event, _)| event))
+    }
+
+    /// Breaks down the memory at the moment.
+    pub fn breakdown(&self, query: &Query<'_>) -> Peak {
+        let series = Series::build(&self.window, self.moment.device);
+        let live = LiveIndex::build(&self.window, self.moment.device);
+        let event = self.moment.event.map(|_| EventId(0));
+        let peak = Peak::at(&self.window, &live, &series, Moment { event, ..self.moment }, query);
+        Peak { moment: self.moment, ..peak }
+    }
+
+    /// The other phases that reach the same peak, as [`reached_elsewhere`](super::phases::reached_elsewhere) has them,
+    /// but without times.
+    pub fn elsewhere(&self, rows: Vec<StageRow>) -> Vec<Moment> {
+        elsewhere(&phase_rows(rows), &self.moment)
+    }
+}

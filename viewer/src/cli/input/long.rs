@@ -1,0 +1,108 @@
+//! Opens recordings that are too long to be held in memory, to be read in parts.
+
+use std::fs::File;
+use std::io::Read;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+use highwater_analysis::Metric;
+use highwater_app::files::is_stdin;
+use highwater_snapshots::event::EventKind;
+use highwater_snapshots::format::{Progress, Windows, is_snap};
+use highwater_snapshots::{DeviceId, Error};
+
+use crate::args::CategoryChoice;
+use crate::cli::input::recording::{choose_among, no_samples, reading_bar, show};
+use crate::cli::output::outcome::Failure;
+
+/// Recordings of more events are read in parts: 42 bytes an event would be needed to hold them.
+const MOST_RESIDENT_EVENTS: u64 = 8 << 20;
+
+/// Sets [`MOST_RESIDENT_EVENTS`], for machines with little memory.
+const MOST_RESIDENT: &str = "HIGHWATER_RESIDENT_EVENTS";
+
+/// Opens `file` to be read in parts. `None` if it is better read as a whole: it is short, no `.snap`, damaged, or its
+/// categories are to be guessed.
+///
+/// # Errors
+///
+/// Fails if the setting of the environment is no number.
+pub fn open_long(file: &Path, choice: &CategoryChoice) -> Result<Option<Windows>, Failure> {
+    let most = most_resident()?;
+    if choice.categories.is_some() || is_stdin(file) || !file.is_file() || !begins_as_snap(file) {
+        return Ok(None);
+    }
+    let Ok(source) = File::open(file) else { return Ok(None) };
+    let source = Arc::new(source);
+    if Windows::count_events(Arc::clone(&source) as _).is_none_or(|events| events <= most) {
+        return Ok(None);
+    }
+    let bar = reading_bar(format!("reading {}", file.display()));
+    let mut watch = |now: Progress| {
+        show(&bar, now);
+        ControlFlow::Continue(())
+    };
+    // What is wrong with the file is reported when all of it is read.
+    let windows = Windows::open(source, &mut watch).ok();
+    bar.finish_and_clear();
+    Ok(windows)
+}
+
+fn most_resident() -> Result<u64, Failure> {
+    match std::env::var(MOST_RESIDENT) {
+        Err(_) => Ok(MOST_RESIDENT_EVENTS),
+        Ok(text) => {
+            text.parse().map_err(|_| Failure::Usage(format!("{MOST_RESIDENT}={text}: expected a number of events")))
+        }
+    }
+}
+
+fn begins_as_snap(file: &Path) -> bool {
+    let mut start = [0; 8];
+    File::open(file).and_then(|mut file| file.read_exact(&mut start)).is_ok() && is_snap(&start)
+}
+
+/// Runs `work`, which reads the recording in parts and reports the events done so far, with a progress bar. `None` if
+/// the file is damaged: it is then read as a whole, which reports what is wrong.
+///
+/// # Errors
+///
+/// Fails if the file cannot be read.
+pub fn in_parts<T>(
+    windows: &Windows,
+    file: &Path,
+    work: impl FnOnce(&mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<T, Error>,
+) -> Result<Option<T>, Failure> {
+    let bar = reading_bar(format!("reading {}", file.display()));
+    let events = windows.events();
+    let mut watch = |done: u64| {
+        show(&bar, Progress { bytes_read: done, bytes: events, events: done, ..Progress::default() });
+        ControlFlow::Continue(())
+    };
+    let done = work(&mut watch);
+    bar.finish_and_clear();
+    match done {
+        Ok(done) => Ok(Some(done)),
+        Err(Error::Damaged { .. }) => Ok(None),
+        Err(source) => Err(Failure::Read { file: file.to_owned(), source }),
+    }
+}
+
+/// Returns the requested device, which must be in the recording, else the default one.
+pub fn choose_device(windows: &Windows, wanted: Option<u16>) -> Result<DeviceId, Failure> {
+    choose_among(&windows.device_ids(), windows.main_device(), wanted)
+}
+
+/// Returns an error if `metric` is not available for `device`.
+pub fn check_metric(windows: &Windows, device: DeviceId, metric: Metric) -> Result<(), Failure> {
+    let rows = windows.summaries().iter().flat_map(|row| &row.devices).filter(|row| row.device == device);
+    let mut samples = rows.map(|row| row.counts[EventKind::DeviceUsed as usize]);
+    if metric == Metric::DeviceUsed && samples.all(|count| count == 0) { Err(no_samples()) } else { Ok(()) }
+}
+
+/// Whether a request failed in the recording.
+pub fn has_ooms(windows: &Windows) -> bool {
+    let rows = windows.summaries().iter().flat_map(|row| &row.devices);
+    rows.into_iter().any(|row| row.counts[EventKind::Oom as usize] > 0)
+}

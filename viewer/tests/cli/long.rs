@@ -1,0 +1,63 @@
+//! Long: a recording that is read in parts gives the answers of one that is read as a whole.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use highwater_snapshots::format::write_trace;
+use highwater_snapshots::text::trace_from_text;
+
+use crate::binary::{folder, stderr, stdout};
+use crate::sample::shell_words;
+
+/// Runs the binary in `folder`; recordings of more than `most` events are read in parts.
+fn highwater(folder: &Path, words: &str, most: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_highwater"));
+    command.current_dir(folder).args(shell_words(words)).stdin(Stdio::null());
+    command.env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY").env("HIGHWATER_RESIDENT_EVENTS", most);
+    command.output().unwrap()
+}
+
+const QUESTIONS: [&str; 14] = [
+    "info FILE",
+    "info FILE --json",
+    "info FILE --device 0 --json",
+    "peak FILE",
+    "peak FILE --json",
+    "peak FILE --by scope,op,lifetime,step,phase --json",
+    "peak FILE --by frame --metric allocated",
+    "peak FILE --metric reserved --json",
+    "peak FILE --at 5 --json",
+    "peak FILE --at start",
+    "peak FILE --at 500000",
+    "phases FILE",
+    "phases FILE --metric active --json",
+    "phases FILE --where category=activation --json",
+];
+
+#[test]
+fn a_recording_read_in_parts_gives_the_answers_of_the_whole() {
+    let (folder, bytes) = folder();
+    let mut cut = bytes.clone();
+    cut.truncate(bytes.len() * 4 / 5);
+    let mut damaged = bytes;
+    let middle = damaged.len() / 2;
+    damaged[middle] ^= 0x10;
+    std::fs::write(folder.path().join("cut.snap"), cut).unwrap();
+    std::fs::write(folder.path().join("damaged.snap"), damaged).unwrap();
+    // Two steps alike, a failed request, a free of an unknown block, and two devices.
+    let step = "phase forward\nalloc a 70\nalloc b 30 device=1\nfree a\nphase backward\nalloc g 100\nfree g\nfree b device=1\n";
+    let text = format!("baseline w 10\nstep 0\n{step}step 1\n{step}free gone\noom 4096 free=7\ndevice_used 900\n");
+    let steps = write_trace(Vec::new(), &trace_from_text(&text).unwrap()).unwrap();
+    std::fs::write(folder.path().join("steps.snap"), steps).unwrap();
+    for file in ["step.snap", "cut.snap", "damaged.snap", "steps.snap"] {
+        for question in QUESTIONS {
+            let words = question.replace("FILE", file);
+            let [whole, parts] = ["1000000", "0"].map(|most| highwater(folder.path(), &words, most));
+            assert_eq!(stdout(&parts), stdout(&whole), "{words}");
+            assert_eq!(stderr(&parts), stderr(&whole), "{words}");
+            assert_eq!(parts.status.code(), whole.status.code(), "{words}");
+        }
+    }
+    let wrong = highwater(folder.path(), "peak step.snap", "many");
+    assert!(stderr(&wrong).contains("HIGHWATER_RESIDENT_EVENTS=many: expected a number of events"), "{wrong:?}");
+}
