@@ -1,6 +1,6 @@
 //! Maps the keys by which a recording names blocks to their rows.
 
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 use crate::event::BlockKey;
 use crate::ids::BlockId;

@@ -4,7 +4,7 @@
 mod peaks;
 mod devices;
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use highwater_snapshots::format::Windows;
 use highwater_snapshots::ids::{DeviceId, EventId};
@@ -26,14 +26,32 @@ pub use peaks::peak;
 pub struct Parts<'a> {
     /// The recording.
     pub windows: &'a Windows,
-    /// The events of a part.
+    /// The events of a part, at most, and twice those of the shortest, where checkpoints allow it.
     pub events: u64,
 }
 
 impl<'a> Parts<'a> {
     /// Parts of the length that checkpoints usually have.
     pub fn of(windows: &'a Windows) -> Self {
-        Self { windows, events: 1 << 20 }
+        Self { windows, events: 1 << 21 }
+    }
+
+    /// The ranges of events, each beginning at a checkpoint if possible.
+    fn ranges(&self) -> Vec<Range<u64>> {
+        let most = self.events.max(1);
+        let checkpoints = self.windows.checkpoints().into_iter().chain([self.windows.events()]);
+        let (mut ranges, mut start): (Vec<Range<u64>>, u64) = (Vec::new(), 0);
+        for end in checkpoints {
+            while end - start > most {
+                ranges.push(start..start + most);
+                start += most;
+            }
+            if end - start >= most / 2 || end == self.windows.events() && end > start {
+                ranges.push(start..end);
+                start = end;
+            }
+        }
+        ranges
     }
 }
 
@@ -51,15 +69,14 @@ pub fn each_part<T: Send>(
     mut take: impl FnMut(T),
     watch: Watch<'_>,
 ) -> Result<()> {
-    let Parts { windows, events } = parts;
-    let starts: Vec<u64> = (0..windows.events()).step_by(events.max(1) as usize).collect();
-    for batch in starts.chunks(rayon::current_num_threads()) {
-        let part = |start: &u64| windows.window(*start..start + events).map(&map);
+    let windows = parts.windows;
+    for batch in parts.ranges().chunks(rayon::current_num_threads()) {
+        let part = |range: &Range<u64>| windows.window(range.clone()).map(&map);
         let mapped: Vec<Result<T>> = batch.par_iter().map(part).collect();
         for part in mapped {
             take(part?);
         }
-        let done = batch.last().map_or(0, |start| start + events).min(windows.events());
+        let done = batch.last().map_or(0, |range| range.end);
         if watch(done).is_break() {
             return Err(Error::Cancelled);
         }

@@ -116,6 +116,11 @@ impl Windows {
         ids
     }
 
+    /// The numbers of events after which there are checkpoints, in order: windows that begin there cost least.
+    pub fn checkpoints(&self) -> Vec<u64> {
+        (0..).map_while(|number| self.checkpoints.events(number)).collect()
+    }
+
     /// The default device, as [`Trace::main_device`] has it.
     pub fn main_device(&self) -> DeviceId {
         self.main_device

@@ -1,7 +1,8 @@
 //! Finds the rows of single operations: a recording of days has too many of them to keep all in memory.
 
-use std::collections::BTreeMap;
 use std::sync::OnceLock;
+
+use hashbrown::HashMap;
 
 use crate::error::{Error, Result};
 use crate::format::kind::SectionKind;
@@ -29,6 +30,8 @@ impl OpSections {
         let blocks = trace.blocks.op.iter().copied();
         let named = blocks.chain(trace.ooms.iter().map(|oom| oom.op)).filter(|op| op.is_some());
         let mut ids: Vec<OpId> = named.collect();
+        // Blocks that follow each other are often of one operation.
+        ids.dedup();
         ids.sort_unstable();
         ids.dedup();
         let places = self.places(sections)?;
@@ -38,7 +41,7 @@ impl OpSections {
             // One shows that the recording has operations.
             ids.extend(u32::try_from(first).map(OpId));
         }
-        let mut local: BTreeMap<OpId, OpId> = BTreeMap::new();
+        let mut local: HashMap<OpId, OpId> = HashMap::with_capacity(ids.len());
         let mut left = ids.as_slice();
         while let Some(&next) = left.first() {
             let Some(section) = places.partition_point(|(first, _)| *first <= u64::from(next.0)).checked_sub(1) else {

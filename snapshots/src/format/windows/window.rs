@@ -1,7 +1,8 @@
 //! Builds the trace of a window of events.
 
-use std::collections::HashMap;
 use std::ops::{ControlFlow, Range};
+
+use hashbrown::HashMap;
 
 use super::Windows;
 use crate::builder::{StartingState, TraceBuilder};
