@@ -1,6 +1,7 @@
 //! Bytes that are read in parts, so that a file of gigabytes takes little memory.
 
 use std::fmt::Debug;
+#[cfg(any(unix, windows))]
 use std::fs::File;
 use std::io;
 use std::sync::Arc;

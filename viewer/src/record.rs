@@ -5,7 +5,8 @@ use std::io;
 use std::path::Path;
 
 use highwater_analysis::Metric;
-use highwater_analysis::phases::{PhaseRow, phases};
+use highwater_analysis::long::{Parts, stages, summarize};
+use highwater_analysis::phases::{PhaseRow, phase_rows, phases};
 use highwater_analysis::series::Series;
 use highwater_analysis::summary::{DeviceSummary, of_device};
 use highwater_app::example::Example;
@@ -15,7 +16,8 @@ use highwater_snapshots::Trace;
 use highwater_snapshots::units::{format_bytes, format_count, format_flops};
 use serde::Serialize;
 
-use crate::args::RecordArguments;
+use crate::args::{CategoryChoice, RecordArguments};
+use crate::cli::input::long::{in_parts, open_long};
 use crate::cli::input::recording::{read, spinner};
 use crate::cli::output::caveats::{self, problem_texts};
 use crate::cli::output::outcome::{Failure, Status};
@@ -23,7 +25,7 @@ use crate::cli::output::page::Page;
 use crate::cli::output::shell::next_command;
 use crate::cli::output::table::{Column, Table};
 use crate::cli::peaks::{peak_figures, peaks_table};
-use crate::cli::phases::{PhaseFigures, row_figures, table as phases_table};
+use crate::cli::phases::{RowFigures, table as phases_table};
 
 /// Number of phases shown of a run of many steps.
 const PHASES_SHOWN: usize = 25;
@@ -69,7 +71,7 @@ pub fn run(arguments: &RecordArguments, page: &mut Page<'_>) -> Result<Status, F
     let report = scenario::record(name, &arguments.options(), &file);
     turning.finish_and_clear();
     let report = report.map_err(|error| Failure::Record(error.to_string()))?;
-    let answer = Answer::of(name, &file, &report, read(&file)?.trace);
+    let answer = Answer::read(name, &file, &report)?;
     if arguments.json {
         page.json(&answer.figures())?;
     } else {
@@ -118,6 +120,23 @@ struct Answer<'a> {
 }
 
 impl<'a> Answer<'a> {
+    /// Reads the recording, in parts if it is long.
+    fn read(name: &'a str, file: &'a Path, report: &'a Report) -> Result<Self, Failure> {
+        if let Some(windows) = open_long(file, &CategoryChoice::default())? {
+            let device = windows.main_device();
+            let parts = Parts::of(&windows);
+            let found = in_parts(&windows, file, |watch| {
+                let summary = summarize(parts, watch)?.into_iter().find(|summary| summary.device == device);
+                let rows = stages(parts, device, Metric::Requested, |_| {}, watch)?;
+                Ok((windows.window(0..0)?, summary, phase_rows(rows)))
+            })?;
+            if let Some((trace, Some(summary), phases)) = found {
+                return Ok(Self { name, file, report, trace, summary, phases });
+            }
+        }
+        Ok(Self::of(name, file, report, read(file)?.trace))
+    }
+
     fn of(name: &'a str, file: &'a Path, report: &'a Report, trace: Trace) -> Self {
         let device = trace.main_device();
         let summary = of_device(&trace, &Series::build(&trace, device));
@@ -125,7 +144,7 @@ impl<'a> Answer<'a> {
         Self { name, file, report, trace, summary, phases }
     }
 
-    fn figures(&self) -> RecordFigures {
+    fn figures(&self) -> RecordFigures<'_> {
         RecordFigures {
             file: self.file.display().to_string(),
             scenario: self.name.to_owned(),
@@ -133,10 +152,10 @@ impl<'a> Answer<'a> {
             steps: self.report.steps_done,
             step_flops: self.report.step_cost.flops,
             step_moved_bytes: self.report.step_cost.bytes,
-            events: self.trace.events.len(),
+            events: self.trace.event_count(),
             losses: self.report.losses.clone(),
             peaks: peak_figures(&self.trace, &self.summary),
-            phases: row_figures(&self.phases),
+            phases: RowFigures(&self.phases),
             oom: self
                 .report
                 .oom
@@ -159,7 +178,7 @@ impl<'a> Answer<'a> {
         }
         let bytes = std::fs::metadata(file).map_or(0, |facts| facts.len());
         let steps = count_of(u64::from(report.steps_done), "step");
-        let events = count_of(trace.events.len() as u64, "event");
+        let events = count_of(trace.event_count(), "event");
         let file_name = file.display();
         let sentence = format!("Recorded {steps} of {name} on {}: {events} in {file_name}", report.device);
         page.headline(&format!("{sentence} ({}).", format_bytes(bytes)))?;
@@ -190,17 +209,17 @@ impl<'a> Answer<'a> {
 
 /// The object that `record --json` prints.
 #[derive(Debug, Serialize)]
-struct RecordFigures {
+struct RecordFigures<'a> {
     file: String,
     scenario: String,
     device: String,
     steps: u32,
     step_flops: u64,
     step_moved_bytes: u64,
-    events: usize,
+    events: u64,
     losses: Option<Vec<f64>>,
     peaks: BTreeMap<&'static str, Option<PeakFigure>>,
-    phases: Vec<PhaseFigures>,
+    phases: RowFigures<'a>,
     oom: Option<OomFigures>,
     problems: Vec<String>,
 }

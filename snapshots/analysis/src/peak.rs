@@ -23,6 +23,8 @@ pub struct Moment {
     pub bytes: u64,
     /// The event; `None` for the moment before the first event.
     pub event: Option<EventId>,
+    /// The number of events of the recording before the first that `event` may name.
+    pub events_before: u64,
     /// The event's time, in nanoseconds since the recording's origin.
     pub time_ns: Option<u64>,
     /// The step of the moment.
@@ -43,6 +45,7 @@ impl Moment {
             metric,
             bytes: totals.get(metric),
             event,
+            events_before: trace.start.events,
             time_ns: event.and_then(|id| trace.events.time_of(id)),
             step: span.and_then(|span| span.step),
             phase: span.map_or(Phase::Setup, |span| span.phase),
@@ -80,6 +83,11 @@ impl Moment {
         let is_reached = series.before_position(trace, after).get(metric) < bytes;
         let is_alike = trace.spans.at(event).is_some_and(|span| span.phase == first.phase);
         (again == bytes && is_reached && is_alike).then_some(event)
+    }
+
+    /// The number of its event in the recording; `None` for the moment before the first event.
+    pub fn number(&self) -> Option<u64> {
+        self.event.map(|event| self.events_before + u64::from(event.0))
     }
 
     /// Number of events that have happened by then.

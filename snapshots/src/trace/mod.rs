@@ -124,6 +124,11 @@ impl Trace {
         }
     }
 
+    /// The number of event `id` in the recording, of which this trace may be a window.
+    pub fn number(&self, id: EventId) -> u64 {
+        self.start.events + u64::from(id.0)
+    }
+
     /// The number of events of the recording, of which this trace may be a window.
     pub fn event_count(&self) -> u64 {
         self.start.all_events.unwrap_or(self.events.len() as u64)

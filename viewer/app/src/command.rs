@@ -89,6 +89,14 @@ commands! {
     PreviousStep = "Previous step", "Show the previous training step.", ["PageUp"], "iteration";
     /// The step after this one.
     NextStep = "Next step", "Show the next training step.", ["PageDown"], "iteration";
+    /// The part before this one.
+    PreviousPart = "Previous part",
+        "Show the previous part of a recording that is too long to be shown at once.",
+        ["Shift+PageUp"], "window long run";
+    /// The part after this one.
+    NextPart = "Next part",
+        "Show the next part of a recording that is too long to be shown at once.",
+        ["Shift+PageDown"], "window long run";
     /// The local peak before the moment.
     PreviousPeak = "Previous peak",
         "Pin the previous local peak, from which the total falls by at least 2% of its maximum.",

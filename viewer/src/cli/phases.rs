@@ -1,5 +1,6 @@
 //! The report of `highwater phases`: memory by step and phase.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::io;
 
@@ -28,7 +29,7 @@ pub struct PhasesReport<'a> {
     trace: &'a Trace,
     arguments: &'a PhasesArguments,
     device: DeviceId,
-    rows: Vec<PhaseRow>,
+    rows: Cow<'a, [PhaseRow]>,
     /// The peak, which `peak` and `info` report too.
     peak: Moment,
 }
@@ -44,7 +45,7 @@ impl<'a> PhasesReport<'a> {
         check_metric(trace, device, metric)?;
         check_filter(arguments)?;
         let (rows, series) = rayon::join(|| phases(trace, device, metric), || Series::build(trace, device));
-        Ok(Self { trace, arguments, device, rows, peak: Moment::peak(trace, &series, metric) })
+        Ok(Self { trace, arguments, device, rows: rows.into(), peak: Moment::peak(trace, &series, metric) })
     }
 
     /// Finds the phases of a recording that is read in parts, and its peak.
@@ -70,16 +71,16 @@ impl<'a> PhasesReport<'a> {
     /// Creates the report about phases that were found.
     pub fn of_found(found: &'a FoundPhases, arguments: &'a PhasesArguments) -> Self {
         let WindowedMoment { moment, window } = &found.peak;
-        Self { trace: window, arguments, device: moment.device, rows: found.rows.clone(), peak: *moment }
+        Self { trace: window, arguments, device: moment.device, rows: Cow::Borrowed(&found.rows), peak: *moment }
     }
 
     /// Returns the JSON object.
-    pub fn figures(&self) -> PhasesFigures {
+    pub fn figures(&self) -> PhasesFigures<'_> {
         PhasesFigures {
             device: self.device.0,
             metric: self.arguments.metric,
             filter: self.arguments.blocks.filter.stated().map(str::to_owned),
-            rows: row_figures(&self.rows),
+            rows: RowFigures(&self.rows),
             trust: TrustFigures::of(self.trace),
             problems: problem_texts(self.trace),
         }
@@ -183,37 +184,41 @@ fn made_of(row: &PhaseRow, metric: Metric) -> String {
     texts.join(", ")
 }
 
-/// Returns the rows of the JSON object.
-pub fn row_figures(rows: &[PhaseRow]) -> Vec<PhaseFigures> {
-    let figures = |row: &PhaseRow| PhaseFigures {
-        step: row.step,
-        phase: row.phase.name(),
-        first_event: row.first.0,
-        last_event: row.last.0,
-        start_bytes: row.start_bytes,
-        peak_bytes: row.peak_bytes,
-        peak_event: row.peak_event.map(|event| event.0),
-        end_bytes: row.end_bytes,
-        at_peak: row.at_peak.clone(),
-    };
-    rows.iter().map(figures).collect()
+/// The rows of the JSON object: each is converted when it is written, since a long recording has a million.
+#[derive(Debug)]
+pub struct RowFigures<'a>(pub &'a [PhaseRow]);
+
+impl Serialize for RowFigures<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(|row| PhaseFigures {
+            step: row.step,
+            phase: row.phase.name(),
+            first_event: row.first.0,
+            last_event: row.last.0,
+            start_bytes: row.start_bytes,
+            peak_bytes: row.peak_bytes,
+            peak_event: row.peak_event.map(|event| event.0),
+            end_bytes: row.end_bytes,
+            at_peak: &row.at_peak,
+        }))
+    }
 }
 
 /// The object that `phases --json` prints.
 #[derive(Debug, Serialize)]
-pub struct PhasesFigures {
+pub struct PhasesFigures<'a> {
     device: u16,
     metric: Metric,
     #[serde(skip_serializing_if = "Option::is_none")]
     filter: Option<String>,
-    rows: Vec<PhaseFigures>,
+    rows: RowFigures<'a>,
     trust: TrustFigures,
     problems: Vec<String>,
 }
 
 /// One row of it.
 #[derive(Debug, Serialize)]
-pub struct PhaseFigures {
+struct PhaseFigures<'a> {
     step: Option<u32>,
     phase: &'static str,
     first_event: u32,
@@ -223,7 +228,7 @@ pub struct PhaseFigures {
     peak_event: Option<u32>,
     end_bytes: u64,
     #[serde(serialize_with = "as_map")]
-    at_peak: Vec<(Category, u64)>,
+    at_peak: &'a [(Category, u64)],
 }
 
 fn as_map<S: Serializer>(pairs: &[(Category, u64)], serializer: S) -> Result<S::Ok, S::Error> {

@@ -1,6 +1,8 @@
 //! Tests every command by its first key and by its menu entry.
 
-use std::path::PathBuf;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use eframe::egui::{Event, Key, Modifiers, Role};
 use egui_kittest::Harness;
@@ -8,8 +10,10 @@ use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use highwater_app::command::Command;
 use highwater_app::gui::App;
 use highwater_app::gui::widgets::keys;
+use highwater_app::session::Recording;
+use highwater_app::session::run::Run;
 use highwater_snapshots::Trace;
-use highwater_snapshots::format::write_trace;
+use highwater_snapshots::format::{Windows, write_trace};
 use highwater_snapshots::text::trace_from_text;
 
 use super::effects::{Effect, Stage, effect};
@@ -29,6 +33,14 @@ fn rich() -> Trace {
     trace_from_text(&format!("{STEPS}{more}")).unwrap()
 }
 
+/// A long recording, of 30 events.
+pub(crate) fn long() -> Arc<Run> {
+    let text: String = (0..15).map(|n| format!("alloc b{n} {}\nfree_requested b{n}\n", 100 + n)).collect();
+    let bytes: Arc<[u8]> = write_trace(Vec::new(), &trace_from_text(&text).unwrap()).unwrap().into();
+    let windows = Windows::open(Arc::new(bytes), &mut |_| ControlFlow::Continue(())).unwrap();
+    Arc::new(Run::new(windows, Path::new("long.snap")))
+}
+
 /// A file of the recording with its last `missing` bytes cut off, separate for each test.
 fn file(name: &str, missing: usize) -> PathBuf {
     let mut bytes = Vec::new();
@@ -43,7 +55,7 @@ fn file(name: &str, missing: usize) -> PathBuf {
 fn staged(stage: Stage, before: &[Command], name: &str) -> Harness<'static, App> {
     let mut harness = harness(match stage {
         Stage::One | Stage::Searched | Stage::Three => Some(rich()),
-        Stage::File | Stage::Unfinished | Stage::Ranks => None,
+        Stage::File | Stage::Unfinished | Stage::Ranks | Stage::Part => None,
     });
     match stage {
         Stage::One => {}
@@ -59,6 +71,10 @@ fn staged(stage: Stage, before: &[Command], name: &str) -> Harness<'static, App>
             open(&mut harness, &folder);
             open(&mut harness, &folder.join("0.snap"));
             std::fs::remove_dir_all(&folder).unwrap();
+        }
+        Stage::Part => {
+            harness.state_mut().open_recording(Recording::part(&long(), 10..20).unwrap());
+            settle(&mut harness);
         }
         Stage::Three => {
             let ctx = harness.ctx.clone();
@@ -183,4 +199,24 @@ fn what_needs_a_recording_cannot_be_chosen_without_one() {
         harness.key_press(Key::Escape);
         harness.run_steps(2);
     }
+}
+
+#[test]
+fn the_peak_of_a_long_recording_is_gone_to_in_another_part_and_parts_are_chosen_with_the_pointer() {
+    let mut harness = harness(None);
+    harness.state_mut().open_recording(Recording::part(&long(), 10..20).unwrap());
+    settle(&mut harness);
+    harness.get_by_label_contains("Timeline of long.snap");
+    harness.get_by_label_contains("10 of 30 events");
+    run(&mut harness, Command::GoToPeak);
+    let file = harness.state().current().unwrap();
+    let (moment, _) = file.moment();
+    assert_eq!((moment.number(), moment.bytes), (Some(28), 114));
+    harness.get_by_label_contains("events 0 to 29 of 30 are shown");
+    // The same part again, from the left end of the whole.
+    harness.state_mut().open_recording(Recording::part(&long(), 10..20).unwrap());
+    settle(&mut harness);
+    let whole = harness.get_by_label_contains("The whole recording").rect();
+    super::harness::click(&mut harness, whole.left_center() + eframe::egui::vec2(90.0, 0.0));
+    harness.get_by_label_contains("events 0 to 9 of 30 are shown");
 }

@@ -23,6 +23,8 @@ pub(crate) enum Stage {
     Three,
     /// One recording, with conditions in the search box.
     Searched,
+    /// The middle part of a long recording.
+    Part,
     /// A folder of three ranks, of which the first is open and in front.
     Ranks,
 }
@@ -33,7 +35,7 @@ pub(crate) struct Effect(pub(crate) Stage, pub(crate) &'static [Command], pub(cr
 /// The effect of each command; a command without one does not compile.
 pub(crate) fn effect(command: Command) -> Effect {
     use Command as C;
-    use Stage::{File, One, Ranks, Searched, Three, Unfinished};
+    use Stage::{File, One, Part, Ranks, Searched, Three, Unfinished};
     match command {
         C::Open => Effect(One, &[], |_, is| is.tells("Open a recording") && is.is_typing),
         C::OpenFolder => Effect(One, &[], |_, is| is.tells("Open a folder of recordings") && is.is_typing),
@@ -60,6 +62,8 @@ pub(crate) fn effect(command: Command) -> Effect {
         }
         C::PreviousStep => Effect(One, &[C::NextStep, C::NextStep], |was, is| is.right() == was.left()),
         C::NextStep => Effect(One, &[C::PreviousStep], |was, is| is.left() == was.right()),
+        C::PreviousPart => Effect(Part, &[], |_, is| is.tells("events 0 to 9 of 30 are shown")),
+        C::NextPart => Effect(Part, &[], |_, is| is.tells("events 20 to 29 of 30 are shown")),
         C::PreviousPeak => Effect(One, &[], |was, is| is.moment < was.moment && is.tells(PINNED)),
         C::NextPeak => Effect(One, &[C::PreviousPeak], |was, is| is.moment > was.moment && is.moment == is.peak),
         C::PreviousOom => Effect(One, &[C::NextOom, C::NextOom], |_, is| is.moment == FIRST_OOM),

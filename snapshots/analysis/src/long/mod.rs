@@ -128,7 +128,7 @@ impl WindowedMoment {
         let series = Series::build(&window, device);
         let local = Moment::at(&window, &series, metric, event.map(|_| EventId(0)));
         let event = event.map(|event| EventId::from_index(event as usize));
-        Ok(Self { moment: Moment { event, ..local }, window })
+        Ok(Self { moment: Moment { event, events_before: 0, ..local }, window })
     }
 
     /// The moment of the peak of the total that `rows` are about, as [`Moment::peak`] chooses it.

@@ -12,6 +12,7 @@ mod host;
 mod host;
 pub mod views;
 mod granting;
+mod parts;
 mod steering;
 pub mod surface;
 mod app;

@@ -19,6 +19,7 @@ use crate::gui::views::explain::ExplainView;
 use crate::gui::views::moment::MomentPanel;
 use crate::gui::views::peaks::Peaks;
 use crate::gui::views::plan::PlanView;
+use crate::gui::views::run::RunView;
 use crate::gui::views::segments::{SegmentsView, Under};
 use crate::gui::views::statistics::StatisticsView;
 use crate::gui::views::timeline::{Timeline, TimelineLook, drawn_metric};
@@ -73,6 +74,8 @@ pub struct OpenFile {
     pub(super) following: Option<Following>,
     /// The local peaks of a device's total.
     pub(super) peaks: Peaks,
+    /// The whole of a long recording.
+    pub(super) run: RunView,
 }
 
 impl OpenFile {
@@ -100,6 +103,7 @@ impl OpenFile {
             notice: None,
             following: None,
             peaks: Peaks::default(),
+            run: RunView::default(),
             recording,
         }
     }
@@ -154,12 +158,16 @@ impl OpenFile {
             self.explain.is_busy(),
             self.whatif.is_busy(),
             self.plan.is_busy(),
+            self.run.is_busy(),
         ];
         busy.contains(&true)
     }
 
     /// Waits until all that is shown is computed. For tests and pictures without a window.
     pub fn wait(&mut self, ctx: &egui::Context) {
+        if let Some(part) = self.run.wait() {
+            self.show_part(part);
+        }
         self.search.wait();
         self.shares.wait();
         self.panel.wait();
@@ -231,6 +239,7 @@ impl OpenFile {
 
     /// Shows tool bar, views and timeline.
     pub fn file_ui(&mut self, ui: &mut Ui, settings: &mut Settings) -> Option<Command> {
+        self.take_part();
         self.timeline.receive(ui.ctx());
         self.search.receive(ui.ctx(), &self.recording);
         self.go_to_awaited_peak();
@@ -241,6 +250,7 @@ impl OpenFile {
         let mut chosen = None;
         let frame = Frame::side_top_panel(ui.style()).inner_margin(Margin::symmetric(8, 5));
         Panel::top("tools").frame(frame).show(ui, |ui| chosen = self.tools_ui(ui, settings));
+        self.run_ui(ui);
         let activity = [self.timeline.is_drawing(), self.following.is_some()];
         Panel::bottom("status").show(ui, |ui| {
             let clicked = status::status_ui(ui, &self.recording, self.selection.device, activity);

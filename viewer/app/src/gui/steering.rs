@@ -28,7 +28,8 @@ impl OpenFile {
         match command {
             Command::Reload => self.recording.path.is_some(),
             Command::ToggleFollow => {
-                let can_grow = self.recording.trace.trust.unfinished && self.recording.path.is_some();
+                let can_grow = self.recording.run.is_none() && self.recording.trace.trust.unfinished;
+                let can_grow = can_grow && self.recording.path.is_some();
                 self.following.is_some() || can_grow
             }
             Command::NextDevice => self.recording.devices.len() > 1,
@@ -41,6 +42,7 @@ impl OpenFile {
             Command::ColourByCallSite => has(GroupKey::Frame),
             Command::Undo => self.history().can_go_back(),
             Command::Redo => self.history().can_go_forward(),
+            Command::NextPart | Command::PreviousPart => self.recording.run.is_some(),
             Command::Unmark => self.selection.marks.iter().any(Option::is_some),
             Command::ShowRange => self.selection.range().is_some(),
             Command::ClearSearch | Command::ToggleHide => !self.search.text().is_empty(),
@@ -52,6 +54,7 @@ impl OpenFile {
     pub fn absence(&self, command: Command) -> Option<String> {
         let lacks = |key: GroupKey| self.recording.absent.reason(key).map(str::to_owned);
         match command {
+            Command::NextPart | Command::PreviousPart => Some("All of the recording is shown.".to_owned()),
             Command::NextDevice => Some("The recording has only one device.".to_owned()),
             Command::PreviousStep | Command::NextStep => lacks(GroupKey::Step),
             Command::PreviousOom | Command::NextOom => Some("No request failed in this recording.".to_owned()),
@@ -71,6 +74,9 @@ impl OpenFile {
             return;
         }
         self.note(false, seconds);
+        if self.go_to_part(ctx, command) {
+            return;
+        }
         self.steer(ctx, command, settings);
         // Before, the moment was the one under the pointer; from here on the command determines it.
         self.timeline.rest_pointer();

@@ -2,6 +2,7 @@
 
 pub mod absent;
 pub mod regions;
+pub mod run;
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -14,6 +15,7 @@ use rayon::prelude::*;
 
 use self::absent::Absent;
 use self::regions::Regions;
+use self::run::Run;
 
 /// A recording in the app: immutable, shared between the window and the threads that draw.
 #[derive(Debug)]
@@ -34,6 +36,8 @@ pub struct Recording {
     pub deepest_scope: usize,
     /// The keys for which no block has a value.
     pub absent: Absent,
+    /// The recording that this is a part of, if it is too long to be held in memory.
+    pub run: Option<Arc<Run>>,
 }
 
 /// The indices of one device.
@@ -65,7 +69,24 @@ impl Recording {
             (Regions::of(&trace, &steps), Absent::of(&trace, !steps.is_empty()), steps, deepest_scope(&trace))
         };
         let (devices, (regions, absent, steps, deepest_scope)) = rayon::join(|| devices.collect(), others);
-        Self { path, name: name.into(), devices, steps, regions, deepest_scope, absent, trace }
+        Self { path, name: name.into(), devices, steps, regions, deepest_scope, absent, trace, run: None }
+    }
+
+    /// Reads the part `events` of a long recording, and builds its indices.
+    ///
+    /// # Errors
+    ///
+    /// Fails with a sentence if the file cannot be read.
+    pub fn part(run: &Arc<Run>, events: Range<u64>) -> Result<Self, String> {
+        let trace = run.windows().window(events).map_err(|why| why.to_string())?;
+        let whole = Self::new(run.name(), Some(run.path().to_owned()), trace);
+        Ok(Self { run: Some(Arc::clone(run)), ..whole })
+    }
+
+    /// The numbers of its events in the whole recording.
+    pub fn events(&self) -> Range<u64> {
+        let first = self.trace.start.events;
+        first..first + self.trace.events.len() as u64
     }
 
     /// Returns the row of the default device.

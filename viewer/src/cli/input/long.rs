@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use highwater_analysis::Metric;
 use highwater_app::files::is_stdin;
+use highwater_app::session::run::MOST_RESIDENT_EVENTS;
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::format::{Progress, Windows, is_snap};
 use highwater_snapshots::{DeviceId, Error};
@@ -15,9 +16,6 @@ use highwater_snapshots::{DeviceId, Error};
 use crate::args::CategoryChoice;
 use crate::cli::input::recording::{choose_among, no_samples, reading_bar, show};
 use crate::cli::output::outcome::Failure;
-
-/// Recordings of more events are read in parts: 42 bytes an event would be needed to hold them.
-const MOST_RESIDENT_EVENTS: u64 = 8 << 20;
 
 /// Sets [`MOST_RESIDENT_EVENTS`], for machines with little memory.
 const MOST_RESIDENT: &str = "HIGHWATER_RESIDENT_EVENTS";

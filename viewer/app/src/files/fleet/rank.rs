@@ -149,6 +149,7 @@ impl DeviceLook {
             device: self.summary.device,
             metric,
             bytes: 0,
+            events_before: 0,
             event: None,
             time_ns: None,
             step: None,

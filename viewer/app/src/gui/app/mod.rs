@@ -179,7 +179,12 @@ impl App {
 
     /// Shows a recording that is in memory.
     pub fn open_trace(&mut self, name: &str, trace: Trace) {
-        self.show(&egui::Context::default(), Recording::new(name, None, trace));
+        self.open_recording(Recording::new(name, None, trace));
+    }
+
+    /// Shows a recording that was read elsewhere.
+    pub fn open_recording(&mut self, recording: Recording) {
+        self.show(&egui::Context::default(), recording);
     }
 
     /// Shows a recording in front with its saved view settings; replaces an open recording of the same file.
@@ -391,7 +396,8 @@ const FRESH: Duration = Duration::from_secs(60);
 fn is_being_written(recording: &Recording) -> bool {
     let changed = recording.path.as_deref().and_then(|path| std::fs::metadata(path).ok()?.modified().ok());
     let is_fresh = changed.is_some_and(|time| time.elapsed().is_ok_and(|age| age < FRESH));
-    recording.trace.trust.unfinished && is_fresh
+    // A long recording is not followed: all of it would be held in memory.
+    recording.run.is_none() && recording.trace.trust.unfinished && is_fresh
 }
 
 impl eframe::App for App {

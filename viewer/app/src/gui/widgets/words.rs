@@ -9,12 +9,12 @@ use crate::figures::moment::count_of;
 
 /// The position of a moment: `step 1, optimizer, event 2,345`.
 pub fn when(moment: &Moment) -> String {
-    let Some(event) = moment.event else {
+    let Some(event) = moment.number() else {
         return "before the first event".to_owned();
     };
     let step = moment.step.map_or_else(String::new, |step| format!("step {step}, "));
     let phase = moment.known_phase().map_or_else(String::new, |phase| format!("{phase}, "));
-    format!("{step}{phase}event {}", format_count(u64::from(event.0)))
+    format!("{step}{phase}event {}", format_count(event))
 }
 
 /// The step and phase of a moment, a short form of [`when`]: `step 1, backward`.
@@ -74,7 +74,7 @@ pub fn phase(trace: &Trace, event: EventId) -> Option<String> {
 
 /// Step and phase at an event, or its number: `step 3 backward`, `event 56`.
 fn place(trace: &Trace, event: EventId) -> String {
-    phase(trace, event).unwrap_or_else(|| format!("event {}", format_count(u64::from(event.0))))
+    phase(trace, event).unwrap_or_else(|| format!("event {}", format_count(trace.number(event))))
 }
 
 /// Whether part of a recording was lost or is damaged; routine facts do not cause a warning.
@@ -91,7 +91,7 @@ pub fn failed_requests(count: u64) -> String {
 /// An event with its time; `none` without an event.
 pub fn event_text(trace: &Trace, event: EventId, none: &str) -> String {
     match trace.events.time_of(event) {
-        Some(time) => format!("event {}, {}", format_count(u64::from(event.0)), format_nanos(time)),
+        Some(time) => format!("event {}, {}", format_count(trace.number(event)), format_nanos(time)),
         None => none.to_owned(),
     }
 }

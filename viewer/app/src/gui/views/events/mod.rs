@@ -400,7 +400,7 @@ fn event_of(moment: usize) -> Option<EventId> {
 fn cell(trace: &Trace, id: EventId, facts: &Facts, column: usize, sites: &mut HashMap<StackId, String>) -> Cell {
     let tables = &trace.tables;
     let text = match column {
-        0 => format_count(u64::from(id.0)),
+        0 => format_count(trace.number(id)),
         1 => words::seconds(trace.events.time_of(id).unwrap_or(0)),
         2 => words::kind_name(facts.kind).to_owned(),
         3 => facts.size.map(format_bytes).unwrap_or_default(),

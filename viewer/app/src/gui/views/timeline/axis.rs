@@ -49,15 +49,16 @@ fn byte_label(bytes: f64, top: f64, step: f64) -> String {
 /// `n` is moment `n + 1`, and its middle is half a unit further.
 const MIDDLE_OF_STATE_AFTER: f64 = 1.5;
 
-/// Ticks of the horizontal axis over `range`, at least `step` apart. The tick of an event is in the middle of the state
+/// Ticks of the horizontal axis over `range`, at least `step` apart; `before` events precede the first. The tick of an event is in the middle of the state
 /// after it, where the marks of that state are.
-pub(super) fn across_ticks(axis: Axis, range: &Range<f64>, step: f64) -> Vec<Tick> {
+pub(super) fn across_ticks(axis: Axis, range: &Range<f64>, step: f64, before: u64) -> Vec<Tick> {
     let step = round_up(step.max(1.0));
     match axis {
         Axis::Event => {
-            let events = range.start - MIDDLE_OF_STATE_AFTER..range.end - MIDDLE_OF_STATE_AFTER;
+            let moved = before as f64 - MIDDLE_OF_STATE_AFTER;
+            let events = range.start + moved..range.end + moved;
             let mut ticks = ticks(&events, step, |value| format_count(value as u64));
-            ticks.iter_mut().for_each(|tick| tick.value += MIDDLE_OF_STATE_AFTER);
+            ticks.iter_mut().for_each(|tick| tick.value -= moved);
             ticks
         }
         Axis::Time => ticks(range, step, |value| time_label(value, step)),
@@ -113,15 +114,15 @@ mod tests {
     #[test]
     fn events_and_times_stand_at_ones_twos_and_fives() {
         assert_eq!(
-            labels(&across_ticks(Axis::Event, &(0.0..4200.0), 900.0)),
+            labels(&across_ticks(Axis::Event, &(0.0..4200.0), 900.0, 0)),
             ["0", "1,000", "2,000", "3,000", "4,000"]
         );
-        assert_eq!(labels(&across_ticks(Axis::Event, &(10.2..12.9), 0.1)), ["9", "10", "11"]);
+        assert_eq!(labels(&across_ticks(Axis::Event, &(10.2..12.9), 0.1, 0)), ["9", "10", "11"]);
         let places: Vec<f64> =
-            across_ticks(Axis::Event, &(10.2..12.9), 0.1).into_iter().map(|tick| tick.value).collect();
+            across_ticks(Axis::Event, &(10.2..12.9), 0.1, 0).into_iter().map(|tick| tick.value).collect();
         assert_eq!(places, [10.5, 11.5, 12.5], "event 9 ends in the state of moment 10, whose middle is 10.5");
-        assert_eq!(labels(&across_ticks(Axis::Time, &(0.0..1.1e9), 4e8)), ["0.0 s", "0.5 s", "1.0 s"]);
-        assert_eq!(labels(&across_ticks(Axis::Time, &(2e6..3.5e6), 3e5)), ["2.0 ms", "2.5 ms", "3.0 ms", "3.5 ms"]);
-        assert_eq!(labels(&across_ticks(Axis::Time, &(0.0..900.0), 250.0)), ["0.0 µs", "0.5 µs"]);
+        assert_eq!(labels(&across_ticks(Axis::Time, &(0.0..1.1e9), 4e8, 0)), ["0.0 s", "0.5 s", "1.0 s"]);
+        assert_eq!(labels(&across_ticks(Axis::Time, &(2e6..3.5e6), 3e5, 0)), ["2.0 ms", "2.5 ms", "3.0 ms", "3.5 ms"]);
+        assert_eq!(labels(&across_ticks(Axis::Time, &(0.0..900.0), 250.0, 0)), ["0.0 µs", "0.5 µs"]);
     }
 }

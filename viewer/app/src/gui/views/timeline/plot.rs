@@ -59,7 +59,8 @@ impl Timeline {
         let up = byte_ticks(y, per_y * theme::Y_TICK_DISTANCE);
         shapes.extend(up.iter().map(|tick| Shape::hline(frame.rect.x_range(), frame.screen_y(tick.value), grid)));
         let recorded = x.start.max(inside.start)..x.end.min(inside.end);
-        let across = across_ticks(selection.axis(), &recorded, per_x * theme::X_TICK_DISTANCE);
+        let across =
+            across_ticks(selection.axis(), &recorded, per_x * theme::X_TICK_DISTANCE, recording.trace.start.events);
         let faint = Stroke::new(1.0, shades.grid.gamma_multiply(0.5));
         shapes.extend(across.iter().map(|tick| Shape::vline(frame.screen_x(tick.value), frame.rect.y_range(), faint)));
         let stroke = Stroke::new(1.0, shades.step_border);
@@ -82,7 +83,7 @@ pub(crate) fn ruled<'a>(
     let inside = selection.whole(recording).x;
     let recorded = x.start.max(inside.start)..x.end.min(inside.end);
     let step = (x.end - x.start) / f64::from(room.x) * theme::X_TICK_DISTANCE;
-    let across = across_ticks(selection.axis(), &recorded, step);
+    let across = across_ticks(selection.axis(), &recorded, step, recording.trace.start.events);
     let up = byte_ticks(y, (y.end - y.start) / f64::from(room.y) * theme::Y_TICK_DISTANCE);
     // A label at either end would overlap the other axis's, or be cut off.
     let edge = (x.end - x.start) / f64::from(room.x) * theme::X_LABEL_HALF;

@@ -1,0 +1,74 @@
+//! Moves through a recording that is too long to be held in memory, part by part.
+
+use eframe::egui::{Context, Frame, Margin, Panel, Ui};
+
+use crate::command::Command;
+use crate::gui::open_file::OpenFile;
+use crate::gui::views::run::Part;
+
+impl OpenFile {
+    /// Shows the whole of a long recording, and reads the part that the user chooses.
+    pub(super) fn run_ui(&mut self, ui: &mut Ui) {
+        let Some(run) = self.recording.run.clone() else { return };
+        let shown = self.recording.events();
+        let of = (self.recording.devices[self.selection.device].device, self.selection.metric);
+        let frame = Frame::side_top_panel(ui.style()).inner_margin(Margin::symmetric(8, 4));
+        let chosen = Panel::top("run").frame(frame).show(ui, |ui| self.run.run_ui(ui, &run, &shown, of)).inner;
+        if let Some(events) = chosen {
+            self.run.ask(ui.ctx(), &run, events, false);
+        }
+    }
+
+    /// Shows the part that was asked for, once it is read.
+    pub(super) fn take_part(&mut self) {
+        if let Some(part) = self.run.take() {
+            self.show_part(part);
+        }
+    }
+
+    /// Shows a part that was read.
+    pub(super) fn show_part(&mut self, part: Result<Part, String>) {
+        match part {
+            Err(why) => self.notice = Some(format!("This part cannot be read: {why}")),
+            Ok(Part { recording, goes_to_peak }) => {
+                self.replace(recording, true);
+                self.selection.pin = None;
+                self.selection.marks = [None; 2];
+                self.selection.fit(&self.recording);
+                if goes_to_peak {
+                    self.selection.go_to_peak(&self.recording);
+                }
+            }
+        }
+    }
+
+    /// Carries out a command that leads to another part of a long recording; returns whether it does.
+    pub(super) fn go_to_part(&mut self, ctx: &Context, command: Command) -> bool {
+        let Some(run) = self.recording.run.clone() else { return false };
+        let shown = self.recording.events();
+        let length = shown.end - shown.start;
+        let (events, goes_to_peak) = match command {
+            Command::GoToPeak => {
+                let device = self.recording.devices[self.selection.device].device;
+                match run.peak_event(device, self.selection.metric) {
+                    Ok(peak) if !shown.contains(&peak) => (run.around(peak), true),
+                    Ok(_) => return false,
+                    Err(why) => {
+                        self.notice = Some(format!("The peak cannot be found: {why}"));
+                        return true;
+                    }
+                }
+            }
+            Command::NextPart => (run.within(shown.end..shown.end + length), false),
+            Command::PreviousPart => {
+                let start = shown.start.saturating_sub(length);
+                (run.within(start..start + length), false)
+            }
+            _ => return false,
+        };
+        if events != shown {
+            self.run.ask(ctx, &run, events, goes_to_peak);
+        }
+        true
+    }
+}

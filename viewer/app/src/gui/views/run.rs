@@ -1,0 +1,240 @@
+//! The whole of a long recording, above the timeline of the part that is shown: its largest totals, and the part as a
+//! brush that can be moved or drawn anew.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+
+use eframe::egui::{
+    Align2, Context, CursorIcon, FontId, Painter, Pos2, Rect, Role, Sense, Stroke, Ui, WidgetInfo, pos2, vec2,
+};
+use highwater_analysis::Metric;
+use highwater_snapshots::units::{format_bytes, format_count};
+use highwater_snapshots::{Category, DeviceId};
+
+use crate::background;
+use crate::gui::widgets::theme::{self, Shades};
+use crate::session::Recording;
+use crate::session::run::{Run, RunColumn};
+
+/// Height of the view, in points.
+const HEIGHT: f32 = 64.0;
+
+/// The parts of a long recording.
+#[derive(Debug, Default)]
+pub struct RunView {
+    /// The columns, and what they are of.
+    columns: Option<(Key, Vec<RunColumn>)>,
+    /// The start of the part that is being drawn, as an event.
+    drag: Option<u64>,
+    coming: Option<Coming>,
+}
+
+type Key = (DeviceId, Metric, usize);
+
+/// A part that is being read.
+#[derive(Debug)]
+struct Coming {
+    events: Range<u64>,
+    /// Whether its peak is gone to once it is there.
+    goes_to_peak: bool,
+    read: Receiver<Result<Recording, String>>,
+}
+
+/// A part that was read.
+#[derive(Debug)]
+pub struct Part {
+    /// The part.
+    pub recording: Recording,
+    /// Whether to go to its peak.
+    pub goes_to_peak: bool,
+}
+
+impl RunView {
+    /// Starts to read a part of `run`, unless it is being read already.
+    pub fn ask(&mut self, ctx: &Context, run: &Arc<Run>, events: Range<u64>, goes_to_peak: bool) {
+        if self.coming.as_ref().is_some_and(|coming| coming.events == events) {
+            return;
+        }
+        let (sender, read) = channel();
+        let (failed, ctx) = (sender.clone(), ctx.clone());
+        let (shared, wanted) = (Arc::clone(run), events.clone());
+        let work = move || {
+            // The window may be closed, or wait for another part by now.
+            let _ = sender.send(Recording::part(&shared, wanted));
+            ctx.request_repaint();
+        };
+        if let Err(why) = background::start("highwater-part", work) {
+            let _ = failed.send(Err(format!("cannot start a thread to read it: {why}")));
+        }
+        self.coming = Some(Coming { events, goes_to_peak, read });
+    }
+
+    /// The part that was asked for, or why it cannot be read, once.
+    pub fn take(&mut self) -> Option<Result<Part, String>> {
+        let outcome = self.coming.as_ref()?.read.try_recv();
+        self.take_outcome(outcome)
+    }
+
+    /// Waits for the part that was asked for. For tests and pictures without a window.
+    pub fn wait(&mut self) -> Option<Result<Part, String>> {
+        let outcome = self.coming.as_ref()?.read.recv().map_err(|_| TryRecvError::Disconnected);
+        self.take_outcome(outcome)
+    }
+
+    fn take_outcome(
+        &mut self,
+        outcome: Result<Result<Recording, String>, TryRecvError>,
+    ) -> Option<Result<Part, String>> {
+        let outcome = match outcome {
+            Ok(outcome) => outcome,
+            Err(TryRecvError::Empty) => return None,
+            Err(TryRecvError::Disconnected) => Err("the reader failed on this part; please report it".to_owned()),
+        };
+        let goes_to_peak = self.coming.take()?.goes_to_peak;
+        Some(outcome.map(|recording| Part { recording, goes_to_peak }))
+    }
+
+    /// Whether a part is being read.
+    pub fn is_busy(&self) -> bool {
+        self.coming.is_some()
+    }
+
+    /// Shows the run; returns the part that the user asks for.
+    pub fn run_ui(
+        &mut self,
+        ui: &mut Ui,
+        run: &Run,
+        shown: &Range<u64>,
+        (device, metric): (DeviceId, Metric),
+    ) -> Option<Range<u64>> {
+        let shades = Shades::in_ui(ui);
+        let (whole, response) = ui.allocate_exact_size(vec2(ui.available_width(), HEIGHT), Sense::click_and_drag());
+        response.widget_info(|| WidgetInfo::labeled(Role::Slider, true, label(run, shown)));
+        let rect = Rect::from_min_max(pos2(whole.left() + theme::AXIS_WIDTH, whole.top() + 2.0), whole.max);
+        let count = (rect.width() * ui.ctx().pixels_per_point()).max(1.0) as usize;
+        let key = (device, metric, count);
+        if self.columns.as_ref().is_none_or(|(known, _)| *known != key) {
+            self.columns = Some((key, run.columns(device, metric, count)));
+        }
+        let columns = self.columns.as_ref().map(|(_, columns)| columns.as_slice()).unwrap_or_default();
+        let place = Place { rect, events: run.events().max(1) };
+        let painter = ui.painter_at(whole);
+        let peak = paint_columns(&painter, &place, columns, metric, &shades);
+        paint_legend(&painter, whole, rect, run, peak, &shades);
+        let part = place.x(shown.start)..=place.x(shown.end);
+        let brush = Rect::from_x_y_ranges(part, rect.y_range()).expand2(vec2(1.0, 0.0));
+        painter.rect(brush, 0, shades.window, Stroke::new(1.0, shades.cursor), eframe::egui::StrokeKind::Inside);
+        if let Some(coming) = &self.coming {
+            let middle = place.x(coming.events.start + (coming.events.end - coming.events.start) / 2);
+            let font = FontId::proportional(11.0);
+            painter.text(pos2(middle, rect.center().y), Align2::CENTER_CENTER, "reading…", font, shades.cursor);
+        }
+        if let Some(pointer) = response.hover_pos() {
+            ui.set_cursor_icon(CursorIcon::Crosshair);
+            let event = place.event(pointer);
+            let column = columns.get(((pointer.x - rect.left()) / rect.width() * columns.len() as f32) as usize);
+            let bytes = column.map_or(0, |column| column.bytes);
+            let step = run.step_at(event).map_or_else(String::new, |step| format!("step {step}, "));
+            response.clone().on_hover_text_at_pointer(format!(
+                "{step}event {}: up to {}\nClick to show the part here; drag to choose a part.",
+                format_count(event),
+                format_bytes(bytes)
+            ));
+        }
+        self.dragged(&response, &place, run, shown)
+    }
+
+    fn dragged(
+        &mut self,
+        response: &eframe::egui::Response,
+        place: &Place,
+        run: &Run,
+        shown: &Range<u64>,
+    ) -> Option<Range<u64>> {
+        let pointer = response.interact_pointer_pos();
+        if response.drag_started() {
+            let origin = response.ctx.input(|input| input.pointer.press_origin());
+            self.drag = origin.or(pointer).map(|pointer| place.event(pointer));
+        }
+        if response.drag_stopped() {
+            let (start, end) = (self.drag.take()?, place.event(pointer?));
+            return Some(run.within(start.min(end)..start.max(end).max(start.min(end) + 1)));
+        }
+        if response.clicked() {
+            let (middle, length) = (place.event(pointer?), shown.end - shown.start);
+            let start = middle.saturating_sub(length / 2);
+            return Some(run.within(start..start + length));
+        }
+        None
+    }
+}
+
+/// What the view is for those who do not see it.
+fn label(run: &Run, shown: &Range<u64>) -> String {
+    let [first, last, all] = [shown.start, shown.end.saturating_sub(1), run.events()].map(format_count);
+    format!("The whole recording, of which events {first} to {last} of {all} are shown below")
+}
+
+/// Where the events of a run are on the screen.
+struct Place {
+    rect: Rect,
+    events: u64,
+}
+
+impl Place {
+    fn x(&self, event: u64) -> f32 {
+        self.rect.left() + (event as f64 / self.events as f64) as f32 * self.rect.width()
+    }
+
+    fn event(&self, pointer: Pos2) -> u64 {
+        let share = f64::from((pointer.x - self.rect.left()) / self.rect.width()).clamp(0.0, 1.0);
+        (share * self.events as f64) as u64
+    }
+}
+
+/// Paints the columns, by category if these add up to the total; returns the highest.
+fn paint_columns(
+    painter: &Painter,
+    place: &Place,
+    columns: &[RunColumn],
+    metric: Metric,
+    shades: &Shades,
+) -> Option<RunColumn> {
+    let peak = columns.iter().copied().reduce(|peak, next| if next.bytes > peak.bytes { next } else { peak })?;
+    let rect = place.rect;
+    let height = |bytes: u64| (bytes as f64 / peak.bytes.max(1) as f64) as f32 * (rect.height() - 4.0);
+    let width = rect.width() / columns.len() as f32;
+    for (number, column) in columns.iter().enumerate() {
+        let x = rect.left() + number as f32 * width;
+        let mut top = rect.bottom();
+        let mut bar = |bytes: u64, colour| {
+            let next = top - height(bytes);
+            let bar = Rect::from_min_max(pos2(x, next), pos2(x + width, top));
+            painter.rect_filled(bar, 0, colour);
+            top = next;
+        };
+        if metric == Metric::Requested && column.by_category.iter().sum::<u64>() == column.bytes {
+            Category::ALL.iter().for_each(|category| {
+                bar(column.by_category[*category as usize], theme::category(*category));
+            });
+        } else {
+            bar(column.bytes, shades.curve.gamma_multiply(0.5));
+        }
+    }
+    let x = place.x(peak.event);
+    painter.vline(x, rect.y_range(), Stroke::new(1.0, shades.peak));
+    Some(peak)
+}
+
+/// Paints the size of the peak and the length of the run beside the columns.
+fn paint_legend(painter: &Painter, whole: Rect, rect: Rect, run: &Run, peak: Option<RunColumn>, shades: &Shades) {
+    let font = FontId::proportional(11.0);
+    let text = |row: f32, text: String| {
+        let place = pos2(rect.left() - 6.0, whole.top() + 4.0 + row * 14.0);
+        painter.text(place, Align2::RIGHT_TOP, text, font.clone(), shades.faint);
+    };
+    text(0.0, peak.map_or_else(String::new, |peak| format_bytes(peak.bytes)));
+    text(1.0, "whole run".to_owned());
+    text(2.0, format!("{} M ev.", format_count(run.events() / 1_000_000)));
+}

@@ -1,0 +1,174 @@
+//! A recording that is too long to be held in memory: all of it as summaries, and parts of it as recordings.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use highwater_analysis::Metric;
+use highwater_analysis::long::peak;
+use highwater_snapshots::format::{Summary, Windows};
+use highwater_snapshots::{Category, DeviceId, Result};
+
+/// Recordings of more events are read in parts: 42 bytes an event would be needed to hold them.
+pub const MOST_RESIDENT_EVENTS: u64 = 8 << 20;
+
+/// Events of the part that is shown first.
+const FIRST_EVENTS: u64 = 1 << 19;
+
+/// Events of a part, at most.
+pub const MOST_EVENTS: u64 = 4 << 20;
+
+/// A long recording.
+#[derive(Debug)]
+pub struct Run {
+    windows: Windows,
+    path: PathBuf,
+}
+
+/// The largest total of a part of a run, as a column of a picture.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RunColumn {
+    /// The largest total in bytes.
+    pub bytes: u64,
+    /// The event that first reaches it; if that is earlier, the first of the part.
+    pub event: u64,
+    /// Requested bytes by category where `requested` is largest.
+    pub by_category: [u64; Category::ALL.len()],
+}
+
+impl Run {
+    /// A run that is read by `windows` from the file at `path`.
+    pub fn new(windows: Windows, path: &Path) -> Self {
+        Self { windows, path: path.to_owned() }
+    }
+
+    /// Its file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The file's name.
+    pub fn name(&self) -> String {
+        let name = self.path.file_name().unwrap_or(self.path.as_os_str());
+        name.to_string_lossy().into_owned()
+    }
+
+    /// How to read parts of it.
+    pub fn windows(&self) -> &Windows {
+        &self.windows
+    }
+
+    /// The number of its events.
+    pub fn events(&self) -> u64 {
+        self.windows.events()
+    }
+
+    /// The number of the last step that has begun by event `event`.
+    pub fn step_at(&self, event: u64) -> Option<u32> {
+        let rows = self.windows.summaries();
+        let row = rows.partition_point(|row| row.first <= event).checked_sub(1)?;
+        rows[row].stage.step.or(rows[row].largest_step)
+    }
+
+    /// The event at which the total is largest; 0 if that is before the first.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be read.
+    pub fn peak_event(&self, device: DeviceId, metric: Metric) -> Result<u64> {
+        Ok(peak(&self.windows, device, metric)?.event.map_or(0, |event| u64::from(event.0)))
+    }
+
+    /// The part around an event that is shown when the recording is opened, or when the event is gone to.
+    pub fn around(&self, event: u64) -> Range<u64> {
+        self.within(event.saturating_sub(FIRST_EVENTS / 2)..event.saturating_add(FIRST_EVENTS / 2))
+    }
+
+    /// The part of the length of `wanted`, or of the longest that can be shown, moved into the recording.
+    pub fn within(&self, wanted: Range<u64>) -> Range<u64> {
+        let length = (wanted.end - wanted.start).clamp(1, MOST_EVENTS).min(self.events());
+        let middle = wanted.start + (wanted.end - wanted.start) / 2;
+        let start = middle.saturating_sub(length / 2).min(self.events() - length);
+        start..start + length
+    }
+
+    /// The largest total of a device in each of `count` equal parts of the run, to within the events of a summary.
+    pub fn columns(&self, device: DeviceId, metric: Metric, count: usize) -> Vec<RunColumn> {
+        let rows = self.windows.summaries();
+        let events = self.events().max(1);
+        let column_of = |event: u64| (u128::from(event) * count as u128 / u128::from(events)) as usize;
+        let mut columns: Vec<Option<RunColumn>> = vec![None; count];
+        let mut before = RunColumn::default();
+        let mut next = 0;
+        for row in rows {
+            let Some(column) = column_in(row, device, metric) else { continue };
+            let at = column_of(column.event.min(events - 1)).min(count.saturating_sub(1));
+            // Between two summaries that are wider than a column, the total is that before.
+            let first = column_of(row.first).min(count);
+            columns[next.min(first)..first].iter_mut().for_each(|empty| *empty = empty.or(Some(before)));
+            next = next.max(first);
+            let slot = &mut columns[at];
+            if slot.is_none_or(|known| known.bytes < column.bytes) {
+                *slot = Some(column);
+            }
+            before = RunColumn { bytes: end_of(row, device, metric), ..column };
+        }
+        columns.into_iter().map(|column| column.unwrap_or(before)).collect()
+    }
+}
+
+fn column_in(row: &Summary, device: DeviceId, metric: Metric) -> Option<RunColumn> {
+    let summary = row.devices.iter().find(|summary| summary.device == device)?;
+    let found = summary.largest(metric);
+    let event = row.first + u64::from(found.after.saturating_sub(1));
+    Some(RunColumn { bytes: found.bytes, event, by_category: summary.by_category })
+}
+
+fn end_of(row: &Summary, device: DeviceId, metric: Metric) -> u64 {
+    let summary = row.devices.iter().find(|summary| summary.device == device);
+    summary.map_or(0, |summary| summary.end.get(metric))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::ControlFlow;
+    use std::sync::Arc;
+
+    use highwater_snapshots::format::write_trace;
+    use highwater_snapshots::text::trace_from_text;
+
+    use super::*;
+
+    fn run() -> Run {
+        // A rising total of 20,000 events with one outlier.
+        let text: String =
+            (0..20_000).map(|n| format!("alloc b{n} {}\n", if n == 7000 { 900_000 } else { 10 })).collect();
+        let text = text.replace("alloc b7001 10\n", "free b7000\n");
+        let bytes: Arc<[u8]> = write_trace(Vec::new(), &trace_from_text(&text).unwrap()).unwrap().into();
+        let windows = Windows::open(Arc::new(bytes), &mut |_| ControlFlow::Continue(())).unwrap();
+        Run::new(windows, Path::new("long.snap"))
+    }
+
+    #[test]
+    fn columns_have_the_largest_totals_where_they_are_reached() {
+        let run = run();
+        let peak = run.peak_event(DeviceId(0), Metric::Requested).unwrap();
+        assert_eq!(peak, 7000);
+        for count in [1, 3, 10, 50, 400] {
+            let columns = run.columns(DeviceId(0), Metric::Requested, count);
+            let most = columns.iter().map(|column| column.bytes).max().unwrap();
+            assert_eq!((columns.len(), most), (count, 7000 * 10 + 900_000));
+            let at = (peak as usize * count) / run.events() as usize;
+            assert_eq!((columns[at].bytes, columns[at].event), (most, peak), "{count} columns");
+            assert_eq!(columns[at].by_category.iter().sum::<u64>(), most);
+        }
+    }
+
+    #[test]
+    fn parts_stay_within_the_recording() {
+        let run = run();
+        let events = run.events();
+        assert_eq!(run.around(7000), 0..events);
+        assert_eq!(run.within(0..10), 0..10);
+        assert_eq!(run.within(events - 5..events + 5), events - 10..events);
+    }
+}
