@@ -2,22 +2,27 @@
 //!
 //! `cargo run --release -p highwater-recorder --example soak -- run soak.snap 600 100000` records ten minutes at 100,000
 //! events a second, and prints each minute what memory the process has. `… -- kill FOLDER 50` starts that fifty times,
-//! kills it after a random time, opens each file, and tells how much is missing before the moment of the kill.
+//! kills it after a random time, opens each file, compares windows of it with the whole, and tells how much is missing
+//! before the moment of the kill.
 
 #![expect(clippy::print_stdout, reason = "tells its figures")]
 
 use std::error::Error;
+use std::fs::File;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use highwater_analysis::replay::Replay;
 use highwater_analysis::verify;
 use highwater_recorder::api::{self, NewBlock};
 use highwater_recorder::recording::queue_bytes;
-use highwater_recorder::snapshots::StartingState;
 use highwater_recorder::snapshots::event::What;
-use highwater_recorder::snapshots::format::read_file;
+use highwater_recorder::snapshots::format::{Windows, read_file};
 use highwater_recorder::snapshots::trace::DeviceFacts;
+use highwater_recorder::snapshots::{StartingState, Trace};
 use highwater_recorder::{
     Category, DeviceId, HistoryOptions, Phase, Pool, Recording, Source, StreamId, Symbols, scope,
 };
@@ -28,6 +33,9 @@ type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 const THREADS: u16 = 4;
 /// Events of one operation: a few blocks taken, and as many given back, each of which is two.
 const EVENTS_AN_OP: u64 = 12;
+
+/// Events per second of a program that is killed: so many that its file has checkpoints.
+const KILLED_RATE: &str = "600000";
 
 struct Device(DeviceId);
 
@@ -87,8 +95,7 @@ fn resident_kib() -> u64 {
 }
 
 fn run(path: &Path, seconds: u64, events_a_second: u64) -> Outcome {
-    let devices: Vec<std::sync::Arc<dyn Source>> =
-        (0..THREADS).map(|device| std::sync::Arc::new(Device(DeviceId(device))) as _).collect();
+    let devices: Vec<Arc<dyn Source>> = (0..THREADS).map(|device| Arc::new(Device(DeviceId(device))) as _).collect();
     devices.iter().for_each(api::register);
     let options = HistoryOptions { symbols: Symbols::Never, ..HistoryOptions::to_file(path) };
     let recording = Recording::start(options)?;
@@ -127,10 +134,35 @@ fn next_random(state: &mut u64) -> u64 {
     *state >> 33
 }
 
+/// Checks that windows of the file have the totals of the whole.
+fn check_windows(path: &Path, trace: &Trace, seed: &mut u64) -> Outcome {
+    let windows = Windows::open(Arc::new(File::open(path)?), &mut |_| ControlFlow::Continue(()))?;
+    if windows.events() != trace.events.len() as u64 {
+        return Err(format!("{} events in windows, {} in the whole", windows.events(), trace.events.len()).into());
+    }
+    for _ in 0..3 {
+        let start = next_random(seed) % windows.events();
+        let end = (start + 1 + next_random(seed) % 100_000).min(windows.events());
+        let window = windows.window(start..end)?;
+        for device in trace.device_ids() {
+            let (mut whole, mut part) = (Replay::new(trace, device), Replay::new(&window, device));
+            whole.run_to(start as usize);
+            let before = (whole.totals(), part.totals());
+            whole.run_to(end as usize);
+            part.run_to(window.events.len());
+            let after = (whole.totals(), part.totals());
+            if before.0 != before.1 || after.0 != after.1 {
+                return Err(format!("events {start} to {end} of {device:?}: {before:?}, {after:?}").into());
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Records, kills, and opens: gives the seconds that are missing before the kill, and the events that are there.
-fn kill_once(path: &Path, after: Duration) -> Outcome<(f64, usize)> {
+fn kill_once(path: &Path, after: Duration, seed: &mut u64) -> Outcome<(f64, usize)> {
     let mut child = Command::new(std::env::current_exe()?)
-        .args(["run".as_ref(), path.as_os_str(), "3600".as_ref(), "100000".as_ref()])
+        .args(["run".as_ref(), path.as_os_str(), "3600".as_ref(), KILLED_RATE.as_ref()])
         .stdout(Stdio::null())
         .spawn()?;
     while std::fs::metadata(path).map_or(0, |facts| facts.len()) < 1000 {
@@ -149,6 +181,7 @@ fn kill_once(path: &Path, after: Duration) -> Outcome<(f64, usize)> {
     if lost != (0, 0) {
         return Err(format!("lost and unmatched: {lost:?}").into());
     }
+    check_windows(path, &trace, seed)?;
     let allocs = trace.events.ids().filter(|id| matches!(trace.what(*id), What::Alloc(_))).count();
     let last_ns = trace.events.time_ns.last().copied().ok_or("no event")?;
     let began = trace.header.started_unix_us as f64 / 1e6;
@@ -162,7 +195,7 @@ fn kill(folder: &Path, times: u64) -> Outcome {
     for time in 1..=times {
         let after = Duration::from_millis(300 + next_random(&mut seed) % 6000);
         let path = folder.join(format!("killed-{time}.snap"));
-        let (missing, allocs) = kill_once(&path, after)?;
+        let (missing, allocs) = kill_once(&path, after, &mut seed)?;
         worst = worst.max(missing);
         println!(
             "{time:>3}: killed after {after:>7.2?}, opens, {allocs:>7} allocations, {missing:.3} s missing at the end"

@@ -185,6 +185,11 @@ impl LiveState {
         None
     }
 
+    /// The number of blocks that are live, or wait for another stream.
+    pub fn block_count(&self) -> usize {
+        self.blocks.len()
+    }
+
     /// Whether the block is live, or waits for another stream.
     pub fn has(&self, key: BlockKey) -> bool {
         self.blocks.contains_key(&key)

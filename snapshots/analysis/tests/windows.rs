@@ -159,7 +159,7 @@ fn recording(seed: u64, steps: u32, is_finished: bool) -> Vec<u8> {
         program.live[0].push((key, key == 7));
     }
     let mut writer = SnapWriter::new(Vec::new(), &Header::default()).unwrap();
-    writer.set_checkpoint_interval(500);
+    writer.set_checkpoint_interval(1500);
     writer.append_strings(&["linear", "add"]).unwrap();
     writer.write_starting_state(&state).unwrap();
     for step in 0..steps {
@@ -267,14 +267,14 @@ fn waiting_at(trace: &Trace, id: BlockId, start: usize) -> bool {
 #[test]
 fn every_window_has_the_totals_lifetimes_and_origins_of_the_whole() {
     for seed in 0..4 {
-        let bytes = recording(seed, 40, seed % 2 == 0);
+        let bytes = recording(seed, 24, seed % 2 == 0);
         let (whole, windows) = (read_bytes(&bytes).unwrap(), open(&bytes));
         assert_eq!(windows.events() as usize, whole.events.len());
         assert_eq!(windows.main_device(), whole.main_device());
         assert_eq!(windows.base().trust, whole.trust);
         let count = whole.events.len() as u64;
         let mut numbers = Numbers(seed);
-        for _ in 0..25 {
+        for _ in 0..12 {
             let start = numbers.below(count + 1) as usize;
             let end = start + numbers.below(count + 1 - start as u64) as usize;
             compare(&whole, &windows, start, end);

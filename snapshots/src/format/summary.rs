@@ -204,7 +204,24 @@ impl DeviceSummary {
     }
 }
 
+impl Summary {
+    /// Whether a file can have the row: a hostile one may claim anything.
+    pub(super) fn is_plausible(&self) -> bool {
+        let is_device = |summary: &DeviceSummary| {
+            let extremes = summary.largest.iter().chain(&summary.smallest);
+            usize::from(summary.device.0) < MOST_DEVICES && extremes.into_iter().all(|found| found.after <= self.events)
+        };
+        let is_sorted = self.devices.is_sorted_by(|a, b| a.device < b.device);
+        (1..=STRIDE).contains(&self.events) && is_sorted && self.devices.iter().all(is_device)
+    }
+}
+
 impl Summarizer {
+    /// The number of blocks that are live, or wait for another stream.
+    pub(super) fn live_blocks(&self) -> u64 {
+        self.states().map(|(_, live)| live.block_count() as u64).sum()
+    }
+
     /// Adds what is live on a device before the first event.
     pub fn begin(&mut self, state: &StartingState) {
         let Some(device) = self.device(state.device) else { return };

@@ -32,6 +32,9 @@ pub(super) const CHECKPOINT_EVENTS: u64 = 1 << 20;
 /// The bytes between two checkpoints, at least, for each byte of the last one: they take at most 3% of a file.
 const BYTES_A_CHECKPOINT_BYTE: u64 = 32;
 
+/// The same for each block of a checkpoint whose size is not known yet: a block takes about 16 bytes.
+pub(super) const LEAST_BYTES_A_BLOCK: u64 = 16 * BYTES_A_CHECKPOINT_BYTE;
+
 /// The blocks and segments of a starting state that go into one section.
 const STARTING_SECTION_ROWS: usize = 65_536;
 
@@ -49,6 +52,8 @@ pub struct SnapWriter<W: Write> {
     index: Vec<IndexRow>,
     summarizer: Summarizer,
     checkpoint_events: u64,
+    /// Whether checkpoints are delayed so that they take a small share of the file.
+    saves_space: bool,
     last: LastCheckpoint,
 }
 
@@ -134,6 +139,7 @@ impl<W: Write> SnapWriter<W> {
             index: Vec::new(),
             summarizer: Summarizer::default(),
             checkpoint_events: CHECKPOINT_EVENTS,
+            saves_space: true,
             last: LastCheckpoint::default(),
         })
     }
@@ -150,10 +156,10 @@ impl<W: Write> SnapWriter<W> {
         self.stream.write(bytes)
     }
 
-    /// Writes a checkpoint after every `events` events, at least; 2²⁰ unless this is called. Checkpoints never take more
-    /// than a small share of the file.
+    /// Writes a checkpoint after every `events` events, however much of the file checkpoints then take. Unless this is
+    /// called, one is written after 2²⁰ events, or after more if they would take more than a small share.
     pub fn set_checkpoint_interval(&mut self, events: u64) {
-        self.checkpoint_events = events;
+        (self.checkpoint_events, self.saves_space) = (events, false);
     }
 
     /// Writes the facts of a device. Written again, they replace those before.
@@ -235,13 +241,20 @@ impl<W: Write> SnapWriter<W> {
             self.raw = raw;
             written?;
             chunk.iter().for_each(|event| self.summarizer.take(event));
-            let LastCheckpoint { events, end, bytes } = self.last;
-            let is_due = self.events() - events >= self.checkpoint_events;
-            if is_due && self.stream.offset - end >= bytes.saturating_mul(BYTES_A_CHECKPOINT_BYTE) {
+            let is_due = self.events() - self.last.events >= self.checkpoint_events;
+            if is_due && (!self.saves_space || self.stream.offset - self.last.end >= self.least_bytes()) {
                 self.write_checkpoint()?;
             }
         }
         Ok(())
+    }
+
+    /// The bytes of events that the next checkpoint is written after, at least.
+    fn least_bytes(&self) -> u64 {
+        match self.last.bytes {
+            0 => self.summarizer.live_blocks() * LEAST_BYTES_A_BLOCK,
+            bytes => bytes.saturating_mul(BYTES_A_CHECKPOINT_BYTE),
+        }
     }
 
     /// Writes the summaries of the events since the last checkpoint, and a checkpoint.

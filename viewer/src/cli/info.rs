@@ -11,10 +11,10 @@ use highwater_app::answers::request_failure::RequestFailure;
 use highwater_app::figures::moment::{PeakFigure, count_of, how_much_and_when, micros_since_1970, utc};
 use highwater_app::figures::requests::failure_text;
 use highwater_pytorch::open::{FileFormat, FileKind};
-use highwater_snapshots::Trace;
 use highwater_snapshots::format::Windows;
 use highwater_snapshots::trace::Annotation;
 use highwater_snapshots::units::{format_bytes, format_count, format_duration};
+use highwater_snapshots::{EventId, Trace};
 use serde::Serialize;
 
 use super::peaks::{peak_figures, peaks_table};
@@ -42,7 +42,7 @@ pub struct InfoReport<'a> {
 #[derive(Debug)]
 pub struct FoundInfo {
     devices: Vec<DeviceSummary>,
-    /// The recording without its events.
+    /// The recording with the events of failed requests only.
     pub window: Trace,
     duration_ns: Option<u64>,
 }
@@ -81,7 +81,7 @@ impl<'a> InfoReport<'a> {
         long::in_parts(windows, &arguments.source.file, |watch| {
             let mut devices = summarize_parts(Parts::of(windows), watch)?;
             devices.retain(|summary| chosen.is_none_or(|chosen| chosen == summary.device));
-            let window = windows.window(0..0)?;
+            let window = windows.window(long::around_ooms(windows, OOMS_TOLD as u64))?;
             Ok(FoundInfo { devices, window, duration_ns: times.map(|(first, last)| last.saturating_sub(first)) })
         })
     }
@@ -169,10 +169,7 @@ impl<'a> InfoReport<'a> {
             0 => String::new(),
             more => format!("; {} failed later", count_of(more, "more request")),
         };
-        Some(format!(
-            "Out of memory{on}: {}{more}.",
-            failure_text(&RequestFailure::all(self.trace, summary.device).next()?)
-        ))
+        Some(format!("Out of memory{on}: {}{more}.", failure_text(&self.failures(summary).next()?)))
     }
 
     fn headline(&self) -> String {
@@ -269,12 +266,19 @@ impl<'a> InfoReport<'a> {
         page.table(&peaks_table(summary))
     }
 
+    /// Returns the requests that failed on a device, their events numbered over the whole recording.
+    fn failures(&self, summary: &DeviceSummary) -> impl Iterator<Item = RequestFailure> {
+        let before = self.trace.start.events as u32;
+        let all = RequestFailure::all(self.trace, summary.device);
+        all.map(move |one| RequestFailure { event: EventId(one.event.0 + before), ..one })
+    }
+
     fn print_ooms(&self, summary: &DeviceSummary, page: &mut Page<'_>) -> io::Result<()> {
         if summary.oom_events == 0 {
             return Ok(());
         }
         page.warning(&format!("  Out of memory: {} failed.", count_of(summary.oom_events, "request")))?;
-        for line in RequestFailure::all(self.trace, summary.device).take(OOMS_TOLD).map(|one| failure_text(&one)) {
+        for line in self.failures(summary).take(OOMS_TOLD).map(|one| failure_text(&one)) {
             page.warning(&format!("    {line}"))?;
         }
         Ok(())

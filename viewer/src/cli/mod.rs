@@ -38,7 +38,7 @@ use self::events::EventsListing;
 use self::growth::GrowthReport;
 use self::info::InfoReport;
 use self::input::categories::read_with;
-use self::input::long::{has_ooms, open_long};
+use self::input::long::open_long;
 use self::input::recording::{keep_only, read_any};
 use self::output::answer::answer;
 use self::output::caveats;
@@ -66,7 +66,7 @@ pub fn info(arguments: &InfoArguments, page: &mut Page<'_>) -> Result<Status, Fa
     }
     let file = &arguments.source.file;
     let is_whole = arguments.blocks.filter.filter.is_empty();
-    if let Some(windows) = open_long(file, &arguments.categories)?.filter(|windows| is_whole && !has_ooms(windows))
+    if let Some(windows) = open_long(file, &arguments.categories)?.filter(|_| is_whole)
         && let Some(found) = InfoReport::find(&windows, arguments)?
     {
         let report = InfoReport::of_found(&found, arguments);

@@ -58,13 +58,7 @@ pub fn summarize(parts: Parts<'_>, watch: Watch<'_>) -> Result<Vec<DeviceSummary
 /// The number of steps of each device.
 fn steps(parts: Parts<'_>, devices: &[DeviceId], watch: Watch<'_>) -> Result<Vec<u64>> {
     let rows = parts.windows.summaries();
-    let stages = [EventKind::Step, EventKind::Phase, EventKind::DeviceUsed];
-    let works = |device: &&DeviceId| {
-        let of_device = rows.iter().flat_map(|row| &row.devices).filter(|row| row.device == **device);
-        let mut counts = of_device.map(|row| (row.counts, EventKind::ALL));
-        counts.any(|(counts, kinds)| kinds.iter().any(|kind| counts[*kind as usize] > 0 && !stages.contains(kind)))
-    };
-    if devices.iter().filter(works).count() < 2 && rows.iter().all(|row| row.repeated_steps == 0) {
+    if devices.len() < 2 && rows.iter().all(|row| row.repeated_steps == 0) {
         // Every step is one of the device.
         let count = rows.iter().map(|row| u64::from(row.steps)).sum();
         return Ok(vec![count; devices.len()]);

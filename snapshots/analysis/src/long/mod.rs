@@ -96,9 +96,7 @@ pub fn stages(
     prepare: impl Fn(&mut Trace) + Sync,
     watch: Watch<'_>,
 ) -> Result<Vec<StageRow>> {
-    if parts.windows.events() >= u64::from(u32::MAX) {
-        return Err(Error::Encode { what: "the recording has more than 2^32 events".to_owned() });
-    }
+    check_count(parts.windows)?;
     let mut rows = Vec::new();
     let map = |mut trace: Trace| {
         prepare(&mut trace);
@@ -106,6 +104,14 @@ pub fn stages(
     };
     each_part(parts, map, |more| append_rows(&mut rows, more), watch)?;
     Ok(rows)
+}
+
+/// Fails if the recording has more events than can be numbered.
+fn check_count(windows: &Windows) -> Result<()> {
+    if windows.events() >= u64::from(u32::MAX) {
+        return Err(Error::Encode { what: "the recording has more than 2^32 events".to_owned() });
+    }
+    Ok(())
 }
 
 /// A moment, and the window of the event that leads to it.
@@ -124,7 +130,12 @@ impl WindowedMoment {
     ///
     /// Fails if the window cannot be read.
     pub fn at(windows: &Windows, device: DeviceId, metric: Metric, event: Option<u64>) -> Result<Self> {
+        check_count(windows)?;
         let window = windows.window(event.map_or(0..0, |event| event..event + 1))?;
+        if event.is_some() && window.events.is_empty() {
+            let what = format!("its summaries name event {}, which is not there", event.unwrap_or(0));
+            return Err(Error::Damaged { offset: 0, what });
+        }
         let series = Series::build(&window, device);
         let local = Moment::at(&window, &series, metric, event.map(|_| EventId(0)));
         let event = event.map(|event| EventId::from_index(event as usize));

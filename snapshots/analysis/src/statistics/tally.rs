@@ -72,7 +72,7 @@ impl Tally {
         self.requested = self.requested.saturating_add(block.requested);
         self.allocated = self.allocated.saturating_add(block.allocated);
         self.addresses.push(block.address);
-        if !block.is_baseline() && !block.free_requested.is_some() {
+        if !block.is_baseline() && !block.free_requested.is_some() && block.death.is_none() {
             let made = trace.spans.at(block.alloc).map_or(0, |span| span.first.0);
             let group = self.kept.entry((block.category, block.scope)).or_default();
             group.entry(made).or_default().add(bytes);

@@ -63,6 +63,21 @@ impl Checkpoints {
         self.places.partition_point(|place| place.events <= events).checked_sub(1)
     }
 
+    /// The number of events before the last checkpoint.
+    pub(super) fn last_events(&self) -> Option<u64> {
+        self.places.last().map(|place| place.events)
+    }
+
+    /// Forgets the last checkpoint.
+    pub(super) fn forget_last(&mut self) {
+        self.places.pop();
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.places.len()
+    }
+
     /// The number of events before checkpoint `number`; `None` past the last.
     pub(super) fn events(&self, number: usize) -> Option<u64> {
         self.places.get(number).map(|place| place.events)
@@ -108,7 +123,7 @@ impl Checkpoints {
         let mut states: Vec<(DeviceId, LiveState, Totals)> = Vec::new();
         for part in &parts {
             let device = part.state.device;
-            if part.totals == Totals::default() && part.state.blocks.is_empty() {
+            if part.totals == Totals::default() && part.state.is_empty() {
                 continue;
             }
             let row = match states.iter().position(|(id, ..)| *id == device) {

@@ -25,6 +25,8 @@ pub(super) struct EventSections {
 struct EventSection {
     /// The number of events before it.
     first: u64,
+    /// The number of events before the next.
+    end: u64,
     offset: u64,
 }
 
@@ -36,15 +38,20 @@ impl EventSections {
     ///
     /// # Errors
     ///
-    /// Fails if the last of them is damaged.
+    /// Fails if the last of them is damaged, or if the first events are missing.
     pub(super) fn find(sections: &Sections) -> Result<Self> {
-        let row = |row: &crate::format::IndexRow| EventSection { first: row.events_before, offset: row.offset };
-        let rows: Vec<EventSection> = sections.of_kind(SectionKind::Events).map(row).collect();
-        let count = match rows.last() {
-            None => 0,
-            Some(last) => last.first + u64::from(sections.header(last.offset)?.count),
-        };
-        Ok(Self { rows, count })
+        let places: Vec<(u64, u64)> =
+            sections.of_kind(SectionKind::Events).map(|row| (row.events_before, row.offset)).collect();
+        let Some(&(last, offset)) = places.last() else { return Ok(Self { rows: Vec::new(), count: 0 }) };
+        let damaged = |what: &str| Error::Damaged { offset, what: what.to_owned() };
+        if places[0].0 != 0 {
+            return Err(damaged("the first events are missing"));
+        }
+        let count = last.checked_add(u64::from(sections.header(offset)?.count));
+        let count = count.ok_or_else(|| damaged("it claims more events than can be counted"))?;
+        let ends = places.iter().skip(1).map(|(first, _)| *first).chain([count]);
+        let rows = places.iter().zip(ends).map(|(&(first, offset), end)| EventSection { first, end, offset });
+        Ok(Self { rows: rows.collect(), count })
     }
 
     /// Calls `take` with the events of `range`, in order, until it breaks.
@@ -57,7 +64,7 @@ impl EventSections {
         if range.is_empty() {
             return Ok(());
         }
-        let first = self.rows.partition_point(|row| row.first <= range.start) - 1;
+        let first = self.rows.partition_point(|row| row.end <= range.start);
         let end = self.rows.partition_point(|row| row.first < range.end);
         let mut left = &self.rows[first..end];
         let mut ready: Vec<(u64, Result<Vec<Event>>)> = Vec::new();
@@ -105,7 +112,8 @@ fn decode_one(sections: &Sections, unpacker: &mut Unpacker, row: EventSection) -
     let damaged = |what| Error::Damaged { offset: row.offset, what };
     let found = sections.section(row.offset)?;
     let header = found.header;
-    if header.kind() != Some(SectionKind::Events) || header.first != row.first {
+    let is_whole = header.first == row.first && row.first + u64::from(header.count) == row.end;
+    if header.kind() != Some(SectionKind::Events) || !is_whole {
         return Err(damaged("the index names other events than are here".to_owned()));
     }
     let raw = unpacker.unpack(&found.section()).map_err(damaged)?;

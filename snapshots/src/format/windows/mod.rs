@@ -10,7 +10,7 @@ mod checkpoints;
 mod window;
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::builder::StartingState;
 use crate::byte_source::ByteSource;
@@ -21,11 +21,11 @@ use crate::format::kind::SectionKind;
 use crate::format::parallel;
 use crate::format::part::Part;
 use crate::format::reader::Progress;
-use crate::format::section::{Packer, Unpacker};
-use crate::format::summary::{Summarizer, Summary};
+use crate::format::section::{FLAG_MUST_UNDERSTAND, Packer, Unpacker};
+use crate::format::summary::{Death, Summarizer, Summary};
 use crate::format::tables_codec::{row_from_bytes, rows_from_bytes};
 use crate::format::walk::WalkItem;
-use crate::format::writer::CHECKPOINT_EVENTS;
+use crate::format::writer::{CHECKPOINT_EVENTS, LEAST_BYTES_A_BLOCK};
 use crate::ids::DeviceId;
 use crate::live_state::LiveState;
 use crate::metric::Metric;
@@ -47,6 +47,8 @@ pub struct Windows {
     starting: Vec<StartingState>,
     summaries: Vec<Summary>,
     checkpoints: Checkpoints,
+    /// The deaths that all checkpoints name, by device and key, in order; read when many are needed.
+    deaths: OnceLock<Vec<Death>>,
     /// What is live after the last event.
     end: Vec<(DeviceId, LiveState)>,
     main_device: DeviceId,
@@ -66,10 +68,15 @@ impl Windows {
     pub fn open(source: Arc<dyn ByteSource>, watch: Watch<'_>) -> Result<Self> {
         let sections = Sections::locate(source)?;
         let events = EventSections::find(&sections)?;
+        Self::open_sections(sections, events, watch)
+    }
+
+    fn open_sections(sections: Sections, events: EventSections, watch: Watch<'_>) -> Result<Self> {
         let (base, starting) = read_base(&sections, events.count)?;
         let mut windows = Self {
             summaries: Vec::new(),
             checkpoints: Checkpoints::default(),
+            deaths: OnceLock::new(),
             end: Vec::new(),
             main_device: DeviceId::default(),
             ops: OpSections::default(),
@@ -84,7 +91,18 @@ impl Windows {
         Ok(windows)
     }
 
-    /// The number of events of a recording; `None` if it cannot be told without reading it.
+    /// Opens a recording as [`Self::open`] does if it has more than `most` events; `None` if it has not.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::open`].
+    pub fn open_longer(source: Arc<dyn ByteSource>, most: u64, watch: Watch<'_>) -> Result<Option<Self>> {
+        let sections = Sections::locate(source)?;
+        let events = EventSections::find(&sections)?;
+        if events.count > most { Self::open_sections(sections, events, watch).map(Some) } else { Ok(None) }
+    }
+
+    /// The number of events of a recording; `None` if it is unknown without reading all of it.
     pub fn count_events(source: Arc<dyn ByteSource>) -> Option<u64> {
         let sections = Sections::locate(source).ok()?;
         EventSections::find(&sections).ok().map(|events| events.count)
@@ -146,36 +164,48 @@ impl Windows {
             let Ok(part) = part else { return };
             for row in part {
                 let next = rows.last().map_or(0, |last| last.first + u64::from(last.events));
-                if row.first != next || row.events == 0 {
+                if row.first != next || !row.is_plausible() {
                     return;
                 }
                 rows.push(row);
             }
         }
-        let end = rows.last().map_or(0, |last| last.first + u64::from(last.events));
-        let checkpoints = Checkpoints::in_file(&self.sections, end);
-        let last = checkpoints.before(u64::MAX).and_then(|number| checkpoints.events(number));
-        if last == Some(end) && end <= self.events.count {
-            (self.summaries, self.checkpoints) = (rows, checkpoints);
+        let end_of = |row: &Summary| row.first + u64::from(row.events);
+        let end = rows.last().map_or(0, end_of).min(self.events.count);
+        (self.summaries, self.checkpoints) = (rows, Checkpoints::in_file(&self.sections, end));
+    }
+
+    /// Restores the last checkpoint up to which there are summaries, and forgets what comes after it; begins with the
+    /// recording if there is none.
+    fn restore_last(&mut self) -> Summarizer {
+        while let Some(events) = self.checkpoints.last_events() {
+            let kept = self.summaries.partition_point(|row| row.first < events);
+            let end = self.summaries[..kept].last().map_or(0, |row| row.first + u64::from(row.events));
+            let number = self.checkpoints.before(u64::MAX).unwrap_or(0);
+            if let Some(summarizer) =
+                (end == events).then(|| self.checkpoints.restore(&self.sections, number).ok()).flatten()
+            {
+                self.summaries.truncate(kept);
+                return summarizer;
+            }
+            self.checkpoints.forget_last();
         }
+        self.summaries.clear();
+        self.at_start()
+    }
+
+    /// What is live before the first event.
+    fn at_start(&self) -> Summarizer {
+        let mut summarizer = Summarizer::default();
+        self.starting.iter().for_each(|state| summarizer.begin(state));
+        summarizer
     }
 
     /// Summarizes the events after the last checkpoint, and makes further checkpoints of them.
     fn summarize_rest(&mut self, watch: Watch<'_>) -> Result<()> {
-        let last = self.checkpoints.before(u64::MAX);
-        let restored = last.and_then(|number| self.checkpoints.restore(&self.sections, number).ok());
-        let mut summarizer = match restored {
-            Some(summarizer) => summarizer,
-            None => {
-                self.summaries.clear();
-                self.checkpoints = Checkpoints::default();
-                let mut summarizer = Summarizer::default();
-                self.starting.iter().for_each(|state| summarizer.begin(state));
-                summarizer
-            }
-        };
+        let mut summarizer = self.restore_last();
         let (first, count) = (summarizer.events(), self.events.count);
-        let mut next = first + CHECKPOINT_EVENTS;
+        let (mut next, mut end) = (first + CHECKPOINT_EVENTS, 0_u64);
         let mut packer = Packer::new()?;
         let (mut failed, mut rows) = (None, Vec::new());
         let (checkpoints, summaries) = (&mut self.checkpoints, &mut rows);
@@ -183,8 +213,11 @@ impl Windows {
         let mut take = |_: u64, run: &[Event]| {
             run.iter().for_each(|event| summarizer.take(event));
             let done = summarizer.events();
-            if done >= next {
-                next = done + CHECKPOINT_EVENTS;
+            let share = u128::from(done - first) * u128::from(length) / u128::from((count - first).max(1));
+            let share = share as u64;
+            // As a writer does, so that checkpoints take little beside the file.
+            if done >= next && share - end >= summarizer.live_blocks() * LEAST_BYTES_A_BLOCK {
+                (next, end) = (done + CHECKPOINT_EVENTS, share);
                 let (rows, deaths) = summarizer.end_part();
                 summaries.extend(rows);
                 if let Err(why) = checkpoints.add(&summarizer, &deaths, &mut packer) {
@@ -192,14 +225,8 @@ impl Windows {
                     return ControlFlow::Break(());
                 }
             }
-            let share = u128::from(done - first) * u128::from(length) / u128::from((count - first).max(1));
-            let progress = Progress {
-                bytes_read: share as u64,
-                bytes: length,
-                events: done,
-                events_in_all: Some(count),
-                levels: None,
-            };
+            let progress =
+                Progress { bytes_read: share, bytes: length, events: done, events_in_all: Some(count), levels: None };
             let flow = watch(progress);
             if flow.is_break() {
                 failed = Some(Error::Cancelled);
@@ -209,6 +236,10 @@ impl Windows {
         self.events.read(&self.sections, first..count, &mut take)?;
         if let Some(why) = failed {
             return Err(why);
+        }
+        if summarizer.events() != count {
+            let what = format!("its events are {}, but {count} are claimed", summarizer.events());
+            return Err(Error::Damaged { offset: self.sections.end, what });
         }
         if summarizer.events() > first {
             let (rows_left, deaths) = summarizer.end_part();
@@ -239,17 +270,13 @@ impl Windows {
     }
 
     fn find_main_device(&self) -> DeviceId {
-        let mut ranks: Vec<(bool, bool, u64, std::cmp::Reverse<DeviceId>)> = Vec::new();
-        for summary in self.summaries.iter().flat_map(|row| &row.devices) {
-            let id = std::cmp::Reverse(summary.device);
-            let row = ranks.iter().position(|rank| rank.3 == id).unwrap_or_else(|| {
-                ranks.push((!self.base.is_host_memory(summary.device), false, 0, id));
-                ranks.len() - 1
-            });
-            ranks[row].1 |= summary.counts[EventKind::Oom as usize] > 0;
-            ranks[row].2 = ranks[row].2.max(summary.largest(Metric::Requested).bytes);
-        }
-        ranks.into_iter().max().map_or_else(|| self.base.main_device(), |(.., std::cmp::Reverse(id))| id)
+        let rank = |id: &DeviceId| {
+            let rows = || self.summaries.iter().flat_map(|row| &row.devices).filter(|row| row.device == *id);
+            let ran_out = rows().any(|row| row.counts[EventKind::Oom as usize] > 0);
+            let peak = rows().map(|row| row.largest(Metric::Requested).bytes).max().unwrap_or(0);
+            (!self.base.is_host_memory(*id), ran_out, peak, std::cmp::Reverse(*id))
+        };
+        self.device_ids().into_iter().max_by_key(rank).unwrap_or_default()
     }
 }
 
@@ -259,7 +286,10 @@ fn read_base(sections: &Sections, events: u64) -> Result<(Trace, Vec<StartingSta
     let mut unpacker = Unpacker::new();
     for row in &sections.rows {
         let Some(kind) = SectionKind::from_code(row.kind) else {
-            let what = "a section of a kind that this program does not know".to_owned();
+            if sections.header(row.offset)?.flags & FLAG_MUST_UNDERSTAND == 0 {
+                continue;
+            }
+            let what = "a section matters here that only a newer highwater reads".to_owned();
             return Err(Error::Damaged { offset: row.offset, what });
         };
         match kind {

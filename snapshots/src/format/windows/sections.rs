@@ -12,7 +12,7 @@ use crate::format::sniff::{PREAMBLE_BYTES, check_preamble};
 use crate::format::tables_codec::rows_from_bytes;
 
 /// Bytes that are read at a time while going from section to section.
-const LOOK_BYTES: usize = 1 << 16;
+const LOOK_BYTES: usize = 1 << 12;
 
 /// The sections of a file, in order, without the footer.
 #[derive(Debug)]

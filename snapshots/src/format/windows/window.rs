@@ -1,5 +1,6 @@
 //! Builds the trace of a window of events.
 
+use std::borrow::Cow;
 use std::ops::{ControlFlow, Range};
 
 use hashbrown::HashMap;
@@ -8,10 +9,14 @@ use super::Windows;
 use crate::builder::{StartingState, TraceBuilder};
 use crate::error::Result;
 use crate::event::{BlockKey, Event, What};
-use crate::format::summary::Summarizer;
+use crate::format::parallel;
+use crate::format::summary::{Death, Summarizer};
 use crate::ids::{BlockId, DeviceId};
 use crate::stage::{Outside, Stage};
 use crate::trace::{DeviceStart, Start, Trace};
+
+/// Events that room is made for in advance, at most: a hostile file may claim to have any number.
+const MOST_ROOM: u64 = 1 << 21;
 
 /// Blocks that are live at the end of a window, by device and key.
 type Open = HashMap<(DeviceId, BlockKey), BlockId>;
@@ -20,15 +25,17 @@ impl Windows {
     /// Reads the events of `events`, and everything about them: what was live before, and when the blocks that are live
     /// at the end are freed. Costs the events of the window, and those since the last checkpoint before it.
     ///
-    /// Differs from the same events of the whole recording in two respects: last uses are those of the window, and a
-    /// category that a block gets after its free was requested is unknown before.
+    /// Differs from the same events of the whole recording in three respects: last uses are those of the window, a
+    /// category that a block gets after its free was requested is unknown before, and of a block that waits for a stream
+    /// at the start it is unknown when its free was requested.
     ///
     /// # Errors
     ///
     /// Fails if the file cannot be read, or is damaged where this reads it.
     pub fn window(&self, events: Range<u64>) -> Result<Trace> {
-        let range = events.start.min(self.events.count)..events.end.min(self.events.count);
-        let mut summarizer = self.at_checkpoint(range.start)?;
+        let start = events.start.min(self.events.count);
+        let range = start..events.end.clamp(start, self.events.count);
+        let mut summarizer = self.at_checkpoint(range.start);
         let mut window = Window::default();
         let from = summarizer.events();
         let mut take = |first: u64, run: &[Event]| {
@@ -41,7 +48,7 @@ impl Windows {
             }
             ControlFlow::Continue(())
         };
-        self.events.read(&self.sections, from..range.end.max(range.start), &mut take)?;
+        self.events.read(&self.sections, from..range.end, &mut take)?;
         window.begin(self, &summarizer, &range);
         let mut trace = window.builder.unwrap_or_default().finish();
         trace.main_device = self.main_device;
@@ -51,16 +58,11 @@ impl Windows {
         Ok(trace)
     }
 
-    /// Restores the last checkpoint at or before event `number`, or begins with the recording.
-    fn at_checkpoint(&self, number: u64) -> Result<Summarizer> {
-        match self.checkpoints.before(number) {
-            Some(checkpoint) => self.checkpoints.restore(&self.sections, checkpoint),
-            None => {
-                let mut summarizer = Summarizer::default();
-                self.starting.iter().for_each(|state| summarizer.begin(state));
-                Ok(summarizer)
-            }
-        }
+    /// Restores the last whole checkpoint at or before event `number`, or begins with the recording.
+    fn at_checkpoint(&self, number: u64) -> Summarizer {
+        let earlier = (0..self.checkpoints.before(number).map_or(0, |last| last + 1)).rev();
+        let mut restored = earlier.filter_map(|number| self.checkpoints.restore(&self.sections, number).ok());
+        restored.next().unwrap_or_else(|| self.at_start())
     }
 
     /// Finds out what happens to the blocks that are live after event `end`: their last categories, and their frees.
@@ -91,44 +93,106 @@ impl Windows {
         let mut deaths: Vec<(BlockId, Outside)> = Vec::new();
         let next = self.checkpoints.before(end).map_or(0, |number| number + 1);
         let scanned = self.checkpoints.events(next).unwrap_or(self.events.count);
-        let mut stage = trace.stage_at_end();
-        if !open.is_empty() {
-            let mut take = |first: u64, run: &[Event]| {
-                for (event, number) in run.iter().zip(first..) {
-                    stage = stage.after(&event.what, number);
-                    let (key, is_death) = match event.what {
-                        What::FreeRequested(key) | What::FreeCompleted(key) => (key, true),
-                        What::Alloc(alloc) => (alloc.block, true),
-                        What::Tag(key, category) => {
-                            if let Some(id) = open.get(&(event.device, key)) {
-                                trace.blocks.category[id.0 as usize] = category;
-                            }
-                            continue;
-                        }
-                        _ => continue,
-                    };
-                    if is_death && let Some(id) = open.remove(&(event.device, key)) {
-                        deaths.push((id, Outside { event: number, time_ns: event.time_ns, stage }));
-                    }
-                }
-                if open.is_empty() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-            };
-            self.events.read(&self.sections, end..scanned, &mut take)?;
-        }
+        self.scan(trace, &mut open, &mut deaths, end..scanned)?;
         // A checkpoint names the blocks of the one before it that have died since.
         let mut number = next + 1;
-        while !open.is_empty() && self.checkpoints.events(number).is_some() {
-            for death in self.checkpoints.parts(&self.sections, number)?.iter().flat_map(|part| &part.deaths) {
-                if let Some(id) = open.remove(&(death.device, death.block)) {
-                    trace.blocks.category[id.0 as usize] = death.category;
-                    deaths.push((id, death.at));
-                }
+        while !open.is_empty() && number < self.checkpoints.count() {
+            let known = if number - next > FEW_CHECKPOINTS { self.all_deaths() } else { self.deaths_at(number) };
+            let Ok(known) = known else {
+                // The events say the same.
+                self.scan(trace, &mut open, &mut deaths, scanned..self.events.count)?;
+                break;
+            };
+            let is_all = number - next > FEW_CHECKPOINTS;
+            open.retain(|&(device, block), id| {
+                let first =
+                    known.partition_point(|death| (death.device, death.block, death.at.event) < (device, block, end));
+                let Some(death) = known.get(first).filter(|death| (death.device, death.block) == (device, block))
+                else {
+                    return true;
+                };
+                trace.blocks.category[id.0 as usize] = death.category;
+                deaths.push((*id, death.at));
+                false
+            });
+            if is_all {
+                break;
             }
             number += 1;
         }
         deaths.sort_unstable_by_key(|(id, _)| *id);
         trace.blocks.deaths = deaths;
         Ok(())
+    }
+}
+
+/// Checkpoints that are looked through for the deaths of blocks before those of all are read.
+const FEW_CHECKPOINTS: usize = 8;
+
+impl Windows {
+    /// Looks through the events of `range` for the frees and categories of the blocks of `open`.
+    fn scan(
+        &self,
+        trace: &mut Trace,
+        open: &mut Open,
+        deaths: &mut Vec<(BlockId, Outside)>,
+        range: Range<u64>,
+    ) -> Result<()> {
+        if open.is_empty() {
+            return Ok(());
+        }
+        let mut stage = self.at_checkpoint_stage(trace, range.start);
+        let mut take = |first: u64, run: &[Event]| {
+            for (event, number) in run.iter().zip(first..) {
+                stage = stage.after(&event.what, number);
+                let key = match event.what {
+                    What::FreeRequested(key) | What::FreeCompleted(key) => key,
+                    What::Alloc(alloc) => alloc.block,
+                    What::Tag(key, category) => {
+                        if let Some(id) = open.get(&(event.device, key)) {
+                            trace.blocks.category[id.0 as usize] = category;
+                        }
+                        continue;
+                    }
+                    _ => continue,
+                };
+                if let Some(id) = open.remove(&(event.device, key)) {
+                    deaths.push((id, Outside { event: number, time_ns: event.time_ns, stage }));
+                }
+            }
+            if open.is_empty() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        self.events.read(&self.sections, range, &mut take)
+    }
+
+    /// Step and phase before event `number`: the end of `trace`, or a checkpoint.
+    fn at_checkpoint_stage(&self, trace: &Trace, number: u64) -> Stage {
+        if number == trace.start.events + trace.events.len() as u64 {
+            return trace.stage_at_end();
+        }
+        let rows = &self.summaries;
+        let before = rows.partition_point(|row| row.first + u64::from(row.events) <= number);
+        before.checked_sub(1).map_or_else(Stage::default, |row| rows[row].stage)
+    }
+
+    /// The deaths that a checkpoint names, by device and key, in order.
+    fn deaths_at(&self, number: usize) -> Result<Cow<'_, [Death]>> {
+        let parts = self.checkpoints.parts(&self.sections, number)?;
+        let mut deaths: Vec<Death> = parts.into_iter().flat_map(|part| part.deaths).collect();
+        deaths.sort_unstable_by_key(|death| (death.device, death.block, death.at.event));
+        Ok(deaths.into())
+    }
+
+    /// The deaths that all checkpoints name, in the same order.
+    fn all_deaths(&self) -> Result<Cow<'_, [Death]>> {
+        if let Some(deaths) = self.deaths.get() {
+            return Ok(deaths.into());
+        }
+        let numbers: Vec<usize> = (0..self.checkpoints.count()).collect();
+        let read = parallel::map(&numbers, || (), |(), number| self.deaths_at(*number).map(Cow::into_owned));
+        let mut all: Vec<Death> = read.into_iter().collect::<Result<Vec<_>>>()?.concat();
+        all.sort_unstable_by_key(|death| (death.device, death.block, death.at.event));
+        Ok(self.deaths.get_or_init(|| all).into())
     }
 }
 
@@ -147,14 +211,16 @@ impl Window {
             return;
         }
         let base = &windows.base;
-        let mut builder = TraceBuilder::with_capacity((range.end - range.start) as usize);
+        let mut builder = TraceBuilder::with_capacity((range.end - range.start).min(MOST_ROOM) as usize);
         builder.set_header(base.header.clone());
         base.devices.iter().for_each(|facts| builder.set_device(facts.clone()));
         *builder.tables() = base.tables.clone();
         base.problems.iter().for_each(|problem| builder.add_problem(problem.clone()));
         let mut births: Vec<Option<Outside>> = Vec::new();
         let mut devices = Vec::new();
-        for (device, live) in summarizer.states() {
+        let known = windows.device_ids();
+        // Steps and marks carry a device that may have no memory.
+        for (device, live) in summarizer.states().filter(|(device, _)| known.contains(device)) {
             let blocks = live.blocks();
             births.extend(blocks.iter().map(|block| block.birth));
             self.keys.extend(blocks.iter().map(|block| block.block.alloc.block));
@@ -166,9 +232,11 @@ impl Window {
             };
             builder.set_starting_state(&state);
             let totals = live.totals();
-            devices.push(DeviceStart { device, device_used: totals.device_used, reserved: totals.reserved });
+            // A hostile file may claim anything; no sum of sizes overflows below this.
+            let reserved = totals.reserved.min(1 << 61);
+            devices.push(DeviceStart { device, device_used: totals.device_used, reserved });
         }
-        for device in windows.device_ids() {
+        for device in known {
             if devices.iter().all(|start: &DeviceStart| start.device != device) {
                 devices.push(DeviceStart { device, ..DeviceStart::default() });
             }

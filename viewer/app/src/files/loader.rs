@@ -9,13 +9,12 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
+#[cfg(not(target_family = "wasm"))]
 use highwater_analysis::Metric;
 use highwater_analysis::guess::{Rules, guess};
 use highwater_pytorch::open::{FileKind, Opened, open_file, open_sized, open_stream};
 use highwater_snapshots::Error;
 use highwater_snapshots::Trace;
-#[cfg(not(target_family = "wasm"))]
-use highwater_snapshots::byte_source::ByteSource;
 use highwater_snapshots::format::Progress;
 #[cfg(not(target_family = "wasm"))]
 use highwater_snapshots::format::{Windows, is_snap};
@@ -28,8 +27,7 @@ use crate::files::is_stdin;
 use crate::files::preview::Preview;
 use crate::session::Recording;
 #[cfg(not(target_family = "wasm"))]
-use crate::session::run::MOST_RESIDENT_EVENTS;
-use crate::session::run::Run;
+use crate::session::run::{MOST_RESIDENT_EVENTS, Run};
 
 /// Where a recording is read from.
 pub enum Source {
@@ -220,13 +218,7 @@ fn load(source: Source, state: &State, wake: &(dyn Fn() + Sync)) -> Result<Loade
         Source::Path(path) if path.is_dir() => {
             return load_folder(&path, state, wake).map(|fleet| Loaded::Folder(Box::new(fleet)));
         }
-        Source::Path(path) if let Some(run) = open_long(&path, state, wake)? => {
-            state.enter("Reading");
-            wake();
-            let device = run.windows().main_device();
-            let peak = run.peak_event(device, Metric::Requested).map_err(|why| sentence(&why))?;
-            Recording::part(&run, run.around(peak))
-        }
+        Source::Path(path) if let Some(recording) = load_part(&path, state, wake)? => Ok(recording),
         Source::Path(path) => load_with(&path, state, wake, |listener| {
             if is_stdin(&path) { open_stream(std::io::stdin().lock(), listener) } else { open_file(&path, listener) }
         }),
@@ -237,17 +229,17 @@ fn load(source: Source, state: &State, wake: &(dyn Fn() + Sync)) -> Result<Loade
     recording.map(|recording| Loaded::Recording(Box::new(recording)))
 }
 
-/// Opens a `.snap` file of so many events that it is shown in parts. `None` if it is better read as a whole, also if it
-/// is damaged: reading it then finds out what is wrong.
+/// Reads the part around the peak of a `.snap` file that is too long to be read as a whole. `None` if it is not, also if
+/// it is damaged: reading it then finds out what is wrong.
 #[cfg(not(target_family = "wasm"))]
-fn open_long(path: &Path, state: &State, wake: &(dyn Fn() + Sync)) -> Result<Option<Arc<Run>>, String> {
-    let mut start = [0; 8];
-    let opened = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut start).map(|()| file));
-    let Some(file) = opened.ok().filter(|_| is_snap(&start)).map(Arc::new) else { return Ok(None) };
-    let source: Arc<dyn ByteSource> = file;
-    if Windows::count_events(Arc::clone(&source)).is_none_or(|events| events <= MOST_RESIDENT_EVENTS) {
+fn load_part(path: &Path, state: &State, wake: &(dyn Fn() + Sync)) -> Result<Option<Recording>, String> {
+    // What is read from a pipe is gone.
+    if !path.is_file() {
         return Ok(None);
     }
+    let mut start = [0; 8];
+    let opened = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut start).map(|()| file));
+    let Some(file) = opened.ok().filter(|_| is_snap(&start)) else { return Ok(None) };
     state.enter("Reading");
     let mut watch = |progress: Progress| {
         state.events.store(progress.events, Ordering::Relaxed);
@@ -255,16 +247,20 @@ fn open_long(path: &Path, state: &State, wake: &(dyn Fn() + Sync)) -> Result<Opt
         wake();
         if state.is_cancelled.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    match Windows::open(source, &mut watch) {
-        Ok(windows) => Ok(Some(Arc::new(Run::new(windows, path)))),
-        Err(Error::Cancelled) => Err(Error::Cancelled.to_string()),
-        Err(_) => Ok(None),
-    }
+    let windows = match Windows::open_longer(Arc::new(file), MOST_RESIDENT_EVENTS, &mut watch) {
+        Ok(Some(windows)) => windows,
+        Err(Error::Cancelled) => return Err(Error::Cancelled.to_string()),
+        Ok(None) | Err(_) => return Ok(None),
+    };
+    let device = windows.main_device();
+    let run = Arc::new(Run::new(windows, path));
+    let peak = run.peak_event(device, Metric::Requested);
+    Ok(peak.ok().and_then(|peak| Recording::part(&run, run.around(peak)).ok()))
 }
 
 /// Nothing is read in parts: a browser passes files as a whole.
 #[cfg(target_family = "wasm")]
-fn open_long(_: &Path, _: &State, _: &(dyn Fn() + Sync)) -> Result<Option<Arc<Run>>, String> {
+fn load_part(_: &Path, _: &State, _: &(dyn Fn() + Sync)) -> Result<Option<Recording>, String> {
     Ok(None)
 }
 

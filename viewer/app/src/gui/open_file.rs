@@ -111,6 +111,14 @@ impl OpenFile {
     /// Replaces the open recording by `recording`, read later from the same file. The view stays, except for the
     /// pinned block, which may be a different one now.
     pub fn replace(&mut self, recording: Recording, is_in_front: bool) {
+        let run = |recording: &Recording| recording.run.as_ref().map(Arc::as_ptr);
+        if run(&recording) != run(&self.recording) {
+            self.run = RunView::default();
+        }
+        if recording.run.is_some() {
+            // All of a long recording would be held in memory.
+            self.following = None;
+        }
         self.selection = self.selection.carried_over(&self.recording, &recording);
         let former = std::mem::replace(&mut self.recording, Arc::new(recording));
         let held = Arc::downgrade(&former);
@@ -180,6 +188,11 @@ impl OpenFile {
         self.whatif.wait();
         self.plan.wait();
         self.timeline.wait(ctx);
+    }
+
+    /// Begins the history of Undo with what is shown now.
+    pub(super) fn forget_visits(&mut self) {
+        self.history = History::new(self.visit());
     }
 
     /// Undo and redo history.

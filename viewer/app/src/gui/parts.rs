@@ -4,7 +4,7 @@ use eframe::egui::{Context, Frame, Margin, Panel, Ui};
 
 use crate::command::Command;
 use crate::gui::open_file::OpenFile;
-use crate::gui::views::run::Part;
+use crate::gui::views::run::{Part, Wanted};
 
 impl OpenFile {
     /// Shows the whole of a long recording, and reads the part that the user chooses.
@@ -15,7 +15,7 @@ impl OpenFile {
         let frame = Frame::side_top_panel(ui.style()).inner_margin(Margin::symmetric(8, 4));
         let chosen = Panel::top("run").frame(frame).show(ui, |ui| self.run.run_ui(ui, &run, &shown, of)).inner;
         if let Some(events) = chosen {
-            self.run.ask(ui.ctx(), &run, events, false);
+            self.run.ask(ui.ctx(), &run, Wanted::Events(events));
         }
     }
 
@@ -30,15 +30,30 @@ impl OpenFile {
     pub(super) fn show_part(&mut self, part: Result<Part, String>) {
         match part {
             Err(why) => self.notice = Some(format!("This part cannot be read: {why}")),
-            Ok(Part { recording, goes_to_peak }) => {
-                self.replace(recording, true);
-                self.selection.pin = None;
-                self.selection.marks = [None; 2];
-                self.selection.fit(&self.recording);
-                if goes_to_peak {
-                    self.selection.go_to_peak(&self.recording);
+            Ok(Part { recording, event }) => {
+                if let Some(recording) = recording {
+                    self.replace(recording, true);
+                    self.selection.pin = None;
+                    self.selection.marks = [None; 2];
+                    self.selection.fit(&self.recording);
+                    self.forget_visits();
+                }
+                if let Some(event) = event {
+                    self.go_to_event(event);
                 }
             }
+        }
+    }
+
+    /// Goes to an event, by its number in the whole recording, that is the peak of the whole.
+    fn go_to_event(&mut self, event: u64) {
+        let Self { recording, selection, .. } = self;
+        let moment = (event.saturating_sub(recording.events().start) as usize + 1).min(recording.trace.events.len());
+        selection.go_to_peak(recording);
+        // Another moment of this part may have the same total.
+        let index = &recording.devices[selection.device];
+        if index.peak(&recording.trace, selection.metric).position() != moment {
+            selection.go_to_moment(recording, moment);
         }
     }
 
@@ -47,27 +62,21 @@ impl OpenFile {
         let Some(run) = self.recording.run.clone() else { return false };
         let shown = self.recording.events();
         let length = shown.end - shown.start;
-        let (events, goes_to_peak) = match command {
+        let events = match command {
             Command::GoToPeak => {
                 let device = self.recording.devices[self.selection.device].device;
-                match run.peak_event(device, self.selection.metric) {
-                    Ok(peak) if !shown.contains(&peak) => (run.around(peak), true),
-                    Ok(_) => return false,
-                    Err(why) => {
-                        self.notice = Some(format!("The peak cannot be found: {why}"));
-                        return true;
-                    }
-                }
+                self.run.ask(ctx, &run, Wanted::Peak(device, self.selection.metric, shown));
+                return true;
             }
-            Command::NextPart => (run.within(shown.end..shown.end + length), false),
+            Command::NextPart => run.within(shown.end..shown.end + length),
             Command::PreviousPart => {
                 let start = shown.start.saturating_sub(length);
-                (run.within(start..start + length), false)
+                run.within(start..start + length)
             }
             _ => return false,
         };
         if events != shown {
-            self.run.ask(ctx, &run, events, goes_to_peak);
+            self.run.ask(ctx, &run, Wanted::Events(events));
         }
         true
     }

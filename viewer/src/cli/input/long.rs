@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,6 +11,7 @@ use highwater_app::files::is_stdin;
 use highwater_app::session::run::MOST_RESIDENT_EVENTS;
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::format::{Progress, Windows, is_snap};
+use highwater_snapshots::units::format_count;
 use highwater_snapshots::{DeviceId, Error};
 
 use crate::args::CategoryChoice;
@@ -32,18 +33,21 @@ pub fn open_long(file: &Path, choice: &CategoryChoice) -> Result<Option<Windows>
         return Ok(None);
     }
     let Ok(source) = File::open(file) else { return Ok(None) };
-    let source = Arc::new(source);
-    if Windows::count_events(Arc::clone(&source) as _).is_none_or(|events| events <= most) {
-        return Ok(None);
-    }
     let bar = reading_bar(format!("reading {}", file.display()));
     let mut watch = |now: Progress| {
         show(&bar, now);
         ControlFlow::Continue(())
     };
     // What is wrong with the file is reported when all of it is read.
-    let windows = Windows::open(source, &mut watch).ok();
+    let windows = Windows::open_longer(Arc::new(source), most, &mut watch).ok();
     bar.finish_and_clear();
+    let windows = windows.flatten();
+    if let Some(events) = windows.as_ref().map(Windows::events).filter(|events| *events >= u64::from(u32::MAX)) {
+        let text =
+            "has {} events; this program numbers at most 4,294,967,294. Rotate recordings, to files of a gigabyte";
+        let text = text.replace("{}", &format_count(events));
+        return Err(Failure::Usage(format!("{} {text}", file.display())));
+    }
     Ok(windows)
 }
 
@@ -99,8 +103,22 @@ pub fn check_metric(windows: &Windows, device: DeviceId, metric: Metric) -> Resu
     if metric == Metric::DeviceUsed && samples.all(|count| count == 0) { Err(no_samples()) } else { Ok(()) }
 }
 
-/// Whether a request failed in the recording.
-pub fn has_ooms(windows: &Windows) -> bool {
-    let rows = windows.summaries().iter().flat_map(|row| &row.devices);
-    rows.into_iter().any(|row| row.counts[EventKind::Oom as usize] > 0)
+/// Returns the events from the first failed request on, so that `count` of them are included where they are close.
+pub fn around_ooms(windows: &Windows, count: u64) -> Range<u64> {
+    let failed = windows.summaries().iter().filter_map(|row| {
+        let ooms = row.devices.iter().map(|device| u64::from(device.counts[EventKind::Oom as usize])).sum::<u64>();
+        (ooms > 0).then_some((row.first..row.first + u64::from(row.events), ooms))
+    });
+    let (mut events, mut found) = (0..0, 0);
+    for (row, ooms) in failed {
+        let start = if found == 0 { row.start } else { events.start };
+        if found >= count || row.end - start > MOST_EVENTS_OF_OOMS {
+            break;
+        }
+        (events, found) = (start..row.end, found + ooms);
+    }
+    events
 }
+
+/// Failed requests further apart are not listed together.
+const MOST_EVENTS_OF_OOMS: u64 = 1 << 21;

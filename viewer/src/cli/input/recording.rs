@@ -1,8 +1,10 @@
 //! Reads recordings, selects devices and filters blocks, for all commands.
 
-use std::io::IsTerminal as _;
+use std::fs::File;
+use std::io::{IsTerminal as _, Read as _};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use highwater_analysis::{Filter, Metric};
@@ -11,8 +13,8 @@ use highwater_app::files::fleet::{Fleet, Inputs, why_unreadable};
 use highwater_app::files::is_stdin;
 use highwater_pytorch::open::{open_file, open_stream};
 use highwater_snapshots::event::EventKind;
-use highwater_snapshots::format::Progress;
-use highwater_snapshots::units::format_count;
+use highwater_snapshots::format::{self, Progress, Windows};
+use highwater_snapshots::units::{format_bytes, format_count};
 use highwater_snapshots::{DeviceId, Trace};
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -44,6 +46,7 @@ pub fn read_any(file: &Path) -> Result<Recording, Failure> {
             "is a folder; name one of the recordings in it (`info`, `diff` and `convert --to parquet` take folders)";
         return Err(Failure::Usage(format!("{} {text}", file.display())));
     }
+    refuse_if_too_long(file)?;
     let is_quick = std::fs::metadata(file).is_ok_and(|facts| facts.is_file() && facts.len() < QUICK_BYTES);
     let doing =
         if is_stdin(file) { "reading standard input".to_owned() } else { format!("reading {}", file.display()) };
@@ -56,6 +59,43 @@ pub fn read_any(file: &Path) -> Result<Recording, Failure> {
         if is_stdin(file) { open_stream(std::io::stdin().lock(), &mut watch) } else { open_file(file, &mut watch) };
     bar.finish_and_clear();
     opened.map_err(|source| Failure::Read { file: file.to_owned(), source })
+}
+
+/// Bytes of memory that an event of a recording takes once it is read.
+const BYTES_AN_EVENT: u64 = 42;
+
+/// Returns an error if `file` has more events than the available memory can hold: reading it would end this program, or
+/// another one.
+fn refuse_if_too_long(file: &Path) -> Result<(), Failure> {
+    let is_snap = |file: &mut File| {
+        let mut start = [0; 8];
+        file.read_exact(&mut start).is_ok() && format::is_snap(&start)
+    };
+    // What is read from a pipe is gone.
+    let Some(available) = available_bytes().filter(|_| file.is_file()) else { return Ok(()) };
+    let Some(source) = File::open(file).ok().and_then(|mut file| is_snap(&mut file).then_some(file)) else {
+        return Ok(());
+    };
+    let events = Windows::count_events(Arc::new(source)).unwrap_or(0);
+    let needed = events.saturating_mul(BYTES_AN_EVENT);
+    if needed <= available {
+        return Ok(());
+    }
+    Err(Failure::Usage(format!(
+        "{} has {} events: to hold them takes about {} of memory, and {} are available. `highwater info`, `peak` and \
+         `phases` read it in parts (`info` without --where), and `highwater {0}` shows it in parts",
+        file.display(),
+        format_count(events),
+        format_bytes(needed),
+        format_bytes(available),
+    )))
+}
+
+/// Returns the memory that programs can still use; `None` where the system does not say.
+fn available_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok().map(|kib| kib << 10)
 }
 
 /// Returns a progress bar on standard error for reading a file; hidden unless that is a terminal.

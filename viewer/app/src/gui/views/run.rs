@@ -35,39 +35,59 @@ type Key = (DeviceId, Metric, usize);
 /// A part that is being read.
 #[derive(Debug)]
 struct Coming {
-    events: Range<u64>,
-    /// Whether its peak is gone to once it is there.
-    goes_to_peak: bool,
-    read: Receiver<Result<Recording, String>>,
+    wanted: Wanted,
+    read: Receiver<Result<Part, String>>,
+}
+
+/// What is to be shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// A part.
+    Events(Range<u64>),
+    /// The peak of a total, while this part is shown.
+    Peak(DeviceId, Metric, Range<u64>),
 }
 
 /// A part that was read.
 #[derive(Debug)]
 pub struct Part {
-    /// The part.
-    pub recording: Recording,
-    /// Whether to go to its peak.
-    pub goes_to_peak: bool,
+    /// The part; `None` if it is the one that is shown already.
+    pub recording: Option<Recording>,
+    /// The event to go to, by its number in the whole recording.
+    pub event: Option<u64>,
+}
+
+/// Reads what is wanted of `run`.
+fn read_part(run: &Arc<Run>, wanted: Wanted) -> Result<Part, String> {
+    match wanted {
+        Wanted::Events(events) => Ok(Part { recording: Some(Recording::part(run, events)?), event: None }),
+        Wanted::Peak(device, metric, shown) => {
+            let event = run.peak_event(device, metric).map_err(|why| why.to_string())?;
+            let is_shown = shown.contains(&event);
+            let recording = if is_shown { None } else { Some(Recording::part(run, run.around(event))?) };
+            Ok(Part { recording, event: Some(event) })
+        }
+    }
 }
 
 impl RunView {
     /// Starts to read a part of `run`, unless it is being read already.
-    pub fn ask(&mut self, ctx: &Context, run: &Arc<Run>, events: Range<u64>, goes_to_peak: bool) {
-        if self.coming.as_ref().is_some_and(|coming| coming.events == events) {
+    pub fn ask(&mut self, ctx: &Context, run: &Arc<Run>, wanted: Wanted) {
+        if self.coming.as_ref().is_some_and(|coming| coming.wanted == wanted) {
             return;
         }
         let (sender, read) = channel();
         let (failed, ctx) = (sender.clone(), ctx.clone());
-        let (shared, wanted) = (Arc::clone(run), events.clone());
+        let (shared, asked) = (Arc::clone(run), wanted.clone());
         let work = move || {
             // The window may be closed, or wait for another part by now.
-            let _ = sender.send(Recording::part(&shared, wanted));
+            let _ = sender.send(read_part(&shared, asked));
             ctx.request_repaint();
         };
         if let Err(why) = background::start("highwater-part", work) {
             let _ = failed.send(Err(format!("cannot start a thread to read it: {why}")));
         }
-        self.coming = Some(Coming { events, goes_to_peak, read });
+        self.coming = Some(Coming { wanted, read });
     }
 
     /// The part that was asked for, or why it cannot be read, once.
@@ -82,17 +102,14 @@ impl RunView {
         self.take_outcome(outcome)
     }
 
-    fn take_outcome(
-        &mut self,
-        outcome: Result<Result<Recording, String>, TryRecvError>,
-    ) -> Option<Result<Part, String>> {
+    fn take_outcome(&mut self, outcome: Result<Result<Part, String>, TryRecvError>) -> Option<Result<Part, String>> {
         let outcome = match outcome {
             Ok(outcome) => outcome,
             Err(TryRecvError::Empty) => return None,
             Err(TryRecvError::Disconnected) => Err("the reader failed on this part; please report it".to_owned()),
         };
-        let goes_to_peak = self.coming.take()?.goes_to_peak;
-        Some(outcome.map(|recording| Part { recording, goes_to_peak }))
+        self.coming = None;
+        Some(outcome)
     }
 
     /// Whether a part is being read.
@@ -125,8 +142,16 @@ impl RunView {
         let part = place.x(shown.start)..=place.x(shown.end);
         let brush = Rect::from_x_y_ranges(part, rect.y_range()).expand2(vec2(1.0, 0.0));
         painter.rect(brush, 0, shades.window, Stroke::new(1.0, shades.cursor), eframe::egui::StrokeKind::Inside);
+        if let Some(start) = self.drag {
+            let end = ui.input(|input| input.pointer.latest_pos()).map_or(start, |pointer| place.event(pointer));
+            let drawn = place.x(start.min(end))..=place.x(start.max(end));
+            painter.rect_filled(Rect::from_x_y_ranges(drawn, rect.y_range()), 0, shades.window);
+        }
         if let Some(coming) = &self.coming {
-            let middle = place.x(coming.events.start + (coming.events.end - coming.events.start) / 2);
+            let middle = match &coming.wanted {
+                Wanted::Events(events) => place.x(events.start + (events.end - events.start) / 2),
+                Wanted::Peak(..) => rect.center().x,
+            };
             let font = FontId::proportional(11.0);
             painter.text(pos2(middle, rect.center().y), Align2::CENTER_CENTER, "reading…", font, shades.cursor);
         }
@@ -214,7 +239,9 @@ fn paint_columns(
             painter.rect_filled(bar, 0, colour);
             top = next;
         };
-        if metric == Metric::Requested && column.by_category.iter().sum::<u64>() == column.bytes {
+        if metric == Metric::Requested
+            && column.by_category.iter().map(|bytes| u128::from(*bytes)).sum::<u128>() == u128::from(column.bytes)
+        {
             Category::ALL.iter().for_each(|category| {
                 bar(column.by_category[*category as usize], theme::category(*category));
             });
@@ -235,6 +262,6 @@ fn paint_legend(painter: &Painter, whole: Rect, rect: Rect, run: &Run, peak: Opt
         painter.text(place, Align2::RIGHT_TOP, text, font.clone(), shades.faint);
     };
     text(0.0, peak.map_or_else(String::new, |peak| format_bytes(peak.bytes)));
-    text(1.0, "whole run".to_owned());
-    text(2.0, format!("{} M ev.", format_count(run.events() / 1_000_000)));
+    text(1.5, format!("{} M", format_count(run.events() / 1_000_000)));
+    text(2.5, "events".to_owned());
 }

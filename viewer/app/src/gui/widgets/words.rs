@@ -1,6 +1,7 @@
 //! Names of moments and blocks, used by all views.
 
 use highwater_analysis::{Metric, Moment};
+use highwater_snapshots::stage::Outside;
 use highwater_snapshots::trace::Block;
 use highwater_snapshots::units::{format_count, format_nanos};
 use highwater_snapshots::{BlockId, EventId, Trace};
@@ -52,10 +53,21 @@ pub fn life(trace: &Trace, id: BlockId) -> String {
         return "Freed before the recording, waiting for a stream".to_owned();
     }
     let block = trace.blocks.get(id);
-    let made = if block.is_baseline() { "before the recording".to_owned() } else { place(trace, block.alloc) };
-    let Some(end) = block.free_requested.index() else {
-        return format!("Live from {made} to the end");
+    let made = match block.birth {
+        Some(birth) => outside(&birth),
+        None if block.is_baseline() => "before the recording".to_owned(),
+        None => place(trace, block.alloc),
     };
+    let Some(end) = block.free_requested.index() else {
+        return match block.death {
+            Some(death) => format!("Live from {made} to {}", outside(&death)),
+            None => format!("Live from {made} to the end"),
+        };
+    };
+    if let Some(birth) = block.birth {
+        let events = count_of(trace.number(block.free_requested) - birth.event, "event");
+        return format!("Live for {events}, from {made} to {}", place(trace, block.free_requested));
+    }
     let first = block.alloc.index().unwrap_or(0);
     let time = |index: usize| trace.events.time_of(EventId::from_index(index)).unwrap_or(0);
     let lasted = format_nanos(time(end).saturating_sub(time(first)));
@@ -75,6 +87,12 @@ pub fn phase(trace: &Trace, event: EventId) -> Option<String> {
 /// Step and phase at an event, or its number: `step 3 backward`, `event 56`.
 fn place(trace: &Trace, event: EventId) -> String {
     phase(trace, event).unwrap_or_else(|| format!("event {}", format_count(trace.number(event))))
+}
+
+/// Step, phase and number of an event outside of the part of a recording that is shown.
+pub fn outside(event: &Outside) -> String {
+    let step = event.stage.step.map_or_else(String::new, |step| format!("step {step} {}, ", event.stage.phase));
+    format!("{step}event {}", format_count(event.event))
 }
 
 /// Whether part of a recording was lost or is damaged; routine facts do not cause a warning.

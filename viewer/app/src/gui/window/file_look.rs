@@ -44,8 +44,9 @@ impl FileLook {
             axis: selection.axis(),
             colours: Some((colour_by, stacking)),
             events: recording.trace.events.len(),
-            x: (view.x != whole.x).then_some([view.x.start, view.x.end]),
-            y: (view.y != whole.y).then_some([view.y.start, view.y.end]),
+            // Which part of a long recording is shown is not kept.
+            x: (view.x != whole.x && recording.run.is_none()).then_some([view.x.start, view.x.end]),
+            y: (view.y != whole.y && recording.run.is_none()).then_some([view.y.start, view.y.end]),
         })
     }
 
@@ -63,7 +64,10 @@ impl FileLook {
         }
         selection.set_axis(recording, self.axis);
         let is_sound = |range: &[f64; 2]| range.iter().all(|end| end.is_finite()) && range[0] < range[1];
-        if self.events != recording.trace.events.len() || (self.x.is_none() && self.y.is_none()) {
+        if self.events != recording.trace.events.len()
+            || recording.run.is_some()
+            || (self.x.is_none() && self.y.is_none())
+        {
             return;
         }
         let mut view: View = selection.view().clone();

@@ -12,7 +12,7 @@ use highwater_snapshots::{BlockId, EventId, StackId, Trace};
 use crate::gui::filter::condition;
 use crate::gui::views::colouring::short_line;
 use crate::gui::widgets::legend::share;
-use crate::gui::widgets::words::{event_text, life, phase, size, title};
+use crate::gui::widgets::words::{event_text, life, outside, phase, size, title};
 use crate::session::{DeviceIndex, Recording};
 
 /// An origin that may have allocated other blocks too.
@@ -90,6 +90,7 @@ fn rows(trace: &Trace, id: BlockId, block: &Block, was_waiting: bool) -> Vec<(St
     let or_unknown = |text: &str| if text.is_empty() { "unknown" } else { text }.to_owned();
     let guessed = if trace.trust.categories_guessed { ", guessed" } else { "" };
     let rounding = block.allocated.saturating_sub(block.requested);
+    let made = || event_text(trace, block.alloc, "before the recording");
     let mut rows = vec![
         ("Requested", exact(block.requested)),
         ("Allocated", exact(block.allocated)),
@@ -97,7 +98,7 @@ fn rows(trace: &Trace, id: BlockId, block: &Block, was_waiting: bool) -> Vec<(St
         ("Category", format!("{}{guessed}", block.category)),
         ("Operation", or_unknown(tables.op_name(block.op))),
         ("Module", or_unknown(&tables.scope_path(block.scope))),
-        ("Allocated at", event_text(trace, block.alloc, "before the recording")),
+        ("Allocated at", block.birth.map_or_else(made, |birth| outside(&birth))),
     ];
     let (requested, completed) = (block.free_requested, block.free_completed);
     if let Some(phase) = phase(trace, block.alloc).filter(|_| !block.is_baseline()) {
@@ -107,7 +108,8 @@ fn rows(trace: &Trace, id: BlockId, block: &Block, was_waiting: bool) -> Vec<(St
     let freed = if was_waiting {
         "before the recording".to_owned()
     } else {
-        event_text(trace, requested, "not in the recording")
+        let freed = || event_text(trace, requested, "not in the recording");
+        block.death.map_or_else(freed, |death| outside(&death))
     };
     rows.push(("Freed at", freed));
     if let Some(phase) = phase(trace, requested).filter(|_| requested.is_some() && !was_waiting) {
