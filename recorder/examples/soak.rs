@@ -34,7 +34,7 @@ const THREADS: u16 = 4;
 /// Events of one operation: a few blocks taken, and as many given back, each of which is two.
 const EVENTS_AN_OP: u64 = 12;
 
-/// Events per second of a program that is killed: so many that its file has checkpoints.
+/// Events per second of the program that is killed: enough for its file to have checkpoints.
 const KILLED_RATE: &str = "600000";
 
 struct Device(DeviceId);

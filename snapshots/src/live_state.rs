@@ -240,7 +240,7 @@ impl LiveState {
             self.contradictions.repeated_allocs += 1;
             self.complete(&former)
         });
-        // Wraps, since a hostile file may have any sizes: what is added is subtracted again.
+        // Wrapping arithmetic: the sizes in a hostile file may overflow, and each is subtracted again later.
         self.totals.active = self.totals.active.wrapping_add(alloc.allocated);
         if !free_requested {
             self.totals.requested = self.totals.requested.wrapping_add(alloc.requested);

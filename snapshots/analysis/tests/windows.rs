@@ -159,7 +159,7 @@ fn recording(seed: u64, steps: u32, is_finished: bool) -> Vec<u8> {
         program.live[0].push((key, key == 7));
     }
     let mut writer = SnapWriter::new(Vec::new(), &Header::default()).unwrap();
-    writer.set_checkpoint_interval(1500);
+    writer.set_checkpoint_interval(600);
     writer.append_strings(&["linear", "add"]).unwrap();
     writer.write_starting_state(&state).unwrap();
     for step in 0..steps {
@@ -303,7 +303,8 @@ fn read_in_parts_a_recording_has_the_phases_and_peaks_of_the_whole() {
                 let live = LiveIndex::build(&whole, device);
                 let keys = [GroupKey::Category, GroupKey::Phase, GroupKey::Step, GroupKey::Lifetime, GroupKey::Op];
                 let query = Query { keys: &keys, top: 1000, filter: &Filter::default() };
-                // Blocks that wait for a stream are told apart by when their free was requested, which is not known.
+                // The lifetime of a block that waits for a stream depends on when its free was requested, which a window
+                // does not know.
                 if metric != Metric::Active && metric != Metric::Reserved && metric != Metric::DeviceUsed {
                     let expected = Peak::at(&whole, &live, &series, peak, &query);
                     assert_eq!(named(&found.breakdown(&query)), named(&expected), "{metric} of {device:?}");
