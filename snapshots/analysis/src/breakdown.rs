@@ -7,7 +7,7 @@ use serde::Serialize;
 use highwater_snapshots::ids::{BlockId, StackId};
 use highwater_snapshots::trace::Trace;
 
-use super::coder::Coder;
+use super::coder::{Code, Coder};
 use super::group_key::GroupKey;
 use super::metric::Metric;
 
@@ -42,13 +42,13 @@ impl Breakdown {
     /// Groups `blocks` by the keys of `grouping`, counting requested bytes if that is `metric`, else rounded bytes.
     pub fn of(trace: &Trace, metric: Metric, blocks: &[BlockId], grouping: &Grouping<'_>) -> Self {
         let keys = grouping.keys;
-        let mut sums: HashMap<Vec<u64>, (u64, u64)> = HashMap::new();
+        let mut sums: HashMap<Vec<Code>, (u64, u64)> = HashMap::new();
         let mut coder = Coder::new(trace);
         let mut code = vec![0; keys.len()];
         for &id in blocks {
             let block = trace.blocks.get(id);
             for (slot, &key) in code.iter_mut().zip(keys) {
-                *slot = coder.code(&block, key);
+                *slot = coder.code(id, key);
             }
             let bytes = if metric == Metric::Requested { block.requested } else { block.allocated };
             match sums.get_mut(&code) {
@@ -103,6 +103,6 @@ pub struct Grouping<'a> {
 /// A group before its names are built.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Named<'a> {
-    Blocks(Vec<u64>),
+    Blocks(Vec<Code>),
     Beside(&'a str),
 }

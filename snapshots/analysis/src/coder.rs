@@ -3,9 +3,8 @@
 use std::collections::HashMap;
 
 use highwater_snapshots::ids::{BlockId, DeviceId, StackId, StringId};
-use highwater_snapshots::intern::Interner;
 use highwater_snapshots::tables::SourceLine;
-use highwater_snapshots::trace::{Block, Trace};
+use highwater_snapshots::trace::Trace;
 use highwater_snapshots::units::format_exact_bytes;
 
 use super::alike_stacks::AlikeStacks;
@@ -13,19 +12,32 @@ use super::counterfactual::{Grouped, NO_GROUP};
 use super::frames::user_line;
 use super::group_key::GroupKey;
 use super::lifetime::{Lifetime, step_of};
-use super::origin::Origin;
+use super::origin::{Origin, Origins};
 use super::pools::{BlockPool, Pools};
 
-const NO_STEP: u64 = u64::MAX;
+/// A key value as a number. Traces that share their tables, such as windows of one recording, have the same codes.
+pub(super) type Code = u128;
 
-/// Encodes a block's value of a key as a number, and decodes such a number to text.
+/// The code of no step, and of no source line.
+const NONE: Code = Code::MAX;
+
+/// The code of a source line.
+fn code_of_line(line: &SourceLine) -> Code {
+    Code::from(line.file.0) << 64 | Code::from(line.function.0) << 32 | Code::from(line.line)
+}
+
+/// The source line of a code.
+fn line_of_code(code: Code) -> SourceLine {
+    SourceLine { file: StringId((code >> 64) as u32), function: StringId((code >> 32) as u32), line: code as u32 }
+}
+
+/// Encodes a block's value of a key as a number, and decodes such a number to text. Fastest in the order of blocks.
 pub(super) struct Coder<'a> {
     trace: &'a Trace,
     pools: Pools,
-    /// The user lines seen so far.
-    lines: Interner<SourceLine>,
-    /// The user line of each stack seen so far.
-    line_of: HashMap<StackId, u64>,
+    origins: Origins<'a>,
+    /// The code of the user line of each stack seen so far.
+    line_of: HashMap<StackId, Code>,
     /// Built when a stack is first encoded.
     alike: Option<AlikeStacks>,
 }
@@ -33,42 +45,39 @@ pub(super) struct Coder<'a> {
 impl<'a> Coder<'a> {
     /// Creates a coder for the blocks of `trace`.
     pub(super) fn new(trace: &'a Trace) -> Self {
-        Self { trace, pools: Pools::of(trace), lines: Interner::default(), line_of: HashMap::new(), alike: None }
+        Self { trace, pools: Pools::of(trace), origins: Origins::new(trace), line_of: HashMap::new(), alike: None }
     }
 
-    /// The code of `block`'s value of `key`.
-    pub(super) fn code(&mut self, block: &Block, key: GroupKey) -> u64 {
+    /// The code of the value of `key` that block `id` has.
+    pub(super) fn code(&mut self, id: BlockId, key: GroupKey) -> Code {
         let trace = self.trace;
+        let (blocks, row) = (&trace.blocks, id.0 as usize);
         match key {
-            GroupKey::Category => u64::from(block.category as u8),
-            GroupKey::Op => {
-                let name = trace.tables.op(block.op).map_or(StringId::NONE, |op| op.name);
-                u64::from(name.0)
+            GroupKey::Category => Code::from(blocks.category[row] as u8),
+            GroupKey::Op => Code::from(trace.tables.op(blocks.op[row]).map_or(StringId::NONE, |op| op.name).0),
+            GroupKey::Scope => Code::from(blocks.scope[row].0),
+            GroupKey::ScopeTo(depth) => {
+                Code::from(trace.tables.scope_to_depth(blocks.scope[row], usize::from(depth)).0)
             }
-            GroupKey::Scope => u64::from(block.scope.0),
-            GroupKey::ScopeTo(depth) => u64::from(trace.tables.scope_to_depth(block.scope, usize::from(depth)).0),
-            GroupKey::Phase => Origin::of(trace, block).code() as u64,
-            GroupKey::Step => step_of(trace, block).map_or(NO_STEP, u64::from),
+            GroupKey::Phase => self.origins.of(id).code() as Code,
+            GroupKey::Step => step_of(trace, &blocks.get(id)).map_or(NONE, Code::from),
             GroupKey::Stack => {
                 let alike = self.alike.get_or_insert_with(|| AlikeStacks::of(&trace.tables));
-                u64::from(alike.first(block.stack).0)
+                Code::from(alike.first(blocks.stack[row]).0)
             }
-            GroupKey::Frame => {
-                let lines = &mut self.lines;
-                *self.line_of.entry(block.stack).or_insert_with(|| {
-                    let line = user_line(&trace.tables, block.stack);
-                    line.map_or(u64::MAX, |line| u64::from(lines.intern(line)))
-                })
-            }
-            GroupKey::Size => block.requested,
-            GroupKey::Stream => block.stream.0,
-            GroupKey::Pool => self.pools.pool(trace, block).code(),
-            GroupKey::Lifetime => Lifetime::of(trace, block) as u64,
+            GroupKey::Frame => *self
+                .line_of
+                .entry(blocks.stack[row])
+                .or_insert_with(|| user_line(&trace.tables, blocks.stack[row]).as_ref().map_or(NONE, code_of_line)),
+            GroupKey::Size => Code::from(blocks.requested[row]),
+            GroupKey::Stream => Code::from(blocks.stream[row].0),
+            GroupKey::Pool => Code::from(self.pools.pool(trace, &blocks.get(id)).code()),
+            GroupKey::Lifetime => Lifetime::of(trace, &blocks.get(id)) as Code,
         }
     }
 
     /// The text of a code.
-    pub(super) fn label(&self, key: GroupKey, code: u64) -> String {
+    pub(super) fn label(&self, key: GroupKey, code: Code) -> String {
         let tables = &self.trace.tables;
         let or_none = |text: &str| {
             if text.is_empty() { "(none)".to_owned() } else { text.to_owned() }
@@ -82,15 +91,12 @@ impl<'a> Coder<'a> {
                 or_none(&tables.scope_path(highwater_snapshots::ScopeId(code as u32)))
             }
             GroupKey::Phase => Origin::from_code(code as usize).name().to_owned(),
-            GroupKey::Step if code == NO_STEP => "(none)".to_owned(),
+            GroupKey::Step | GroupKey::Frame if code == NONE => "(none)".to_owned(),
             GroupKey::Step | GroupKey::Stream => code.to_string(),
             GroupKey::Stack => or_none(&tables.stack_text(StackId(code as u32)).join("\n")),
-            GroupKey::Frame => match usize::try_from(code).ok().and_then(|code| self.lines.rows().get(code)) {
-                Some(line) => tables.line_text(line),
-                None => "(none)".to_owned(),
-            },
-            GroupKey::Size => exact_size(code),
-            GroupKey::Pool => BlockPool::from_code(code).to_string(),
+            GroupKey::Frame => tables.line_text(&line_of_code(code)),
+            GroupKey::Size => exact_size(code as u64),
+            GroupKey::Pool => BlockPool::from_code(code as u64).to_string(),
             GroupKey::Lifetime => Lifetime::ALL[code as usize].name().to_owned(),
         }
     }
@@ -108,63 +114,38 @@ fn exact_size(bytes: u64) -> String {
 }
 
 /// The blocks of a device in groups, each with its key values.
-pub(super) struct Groups<'a> {
-    keys: &'a [GroupKey],
-    coder: Coder<'a>,
+pub(super) struct Groups {
     /// The group of each block.
     pub(super) grouped: Grouped,
-    codes: Vec<Vec<u64>>,
+    /// The codes of each group, one per key.
+    pub(super) codes: Vec<Vec<Code>>,
 }
 
-impl<'a> Groups<'a> {
+impl Groups {
     /// Groups the blocks of `device` for which `is_counted` is true by `keys`.
-    pub(super) fn of(
-        trace: &'a Trace,
-        device: DeviceId,
-        keys: &'a [GroupKey],
-        is_counted: impl Fn(BlockId) -> bool,
-    ) -> Self {
+    pub(super) fn of(trace: &Trace, device: DeviceId, keys: &[GroupKey], is_counted: impl Fn(BlockId) -> bool) -> Self {
         let mut coder = Coder::new(trace);
-        let mut number_of: HashMap<Vec<u64>, u32> = HashMap::new();
-        let mut codes = Vec::new();
+        let mut number_of: hashbrown::HashMap<Vec<Code>, u32> = hashbrown::HashMap::new();
+        let mut codes: Vec<Vec<Code>> = Vec::new();
         let mut code = vec![0; keys.len()];
+        let mut last = NO_GROUP;
         let of_block = |id: BlockId| {
             if trace.blocks.device[id.0 as usize] != device || !is_counted(id) {
                 return NO_GROUP;
             }
-            let block = trace.blocks.get(id);
             for (slot, &key) in code.iter_mut().zip(keys) {
-                *slot = coder.code(&block, key);
+                *slot = coder.code(id, key);
             }
-            if let Some(&number) = number_of.get(&code) {
-                return number;
+            // Blocks that follow each other are often of one group.
+            if codes.get(last as usize) != Some(&code) {
+                last = *number_of.entry_ref(code.as_slice()).or_insert_with(|| {
+                    codes.push(code.clone());
+                    codes.len() as u32 - 1
+                });
             }
-            let number = codes.len() as u32;
-            number_of.insert(code.clone(), number);
-            codes.push(code.clone());
-            number
+            last
         };
         let group_of = trace.blocks.ids().map(of_block).collect();
-        Self { keys, coder, grouped: Grouped { group_of, groups: codes.len() }, codes }
-    }
-
-    /// The codes of group `number`, one per key.
-    pub(super) fn codes(&self, number: usize) -> &[u64] {
-        &self.codes[number]
-    }
-
-    /// The texts of these codes.
-    pub(super) fn names(&self, number: usize) -> Vec<String> {
-        self.keys.iter().zip(&self.codes[number]).map(|(&key, &code)| self.coder.label(key, code)).collect()
-    }
-
-    /// The call stack of the group, if it is one of the keys.
-    pub(super) fn stack(&self, number: usize) -> StackId {
-        let pairs = self.keys.iter().zip(&self.codes[number]);
-        pairs
-            .filter(|(key, _)| **key == GroupKey::Stack)
-            .map(|(_, &code)| StackId(code as u32))
-            .next()
-            .unwrap_or(StackId::NONE)
+        Self { grouped: Grouped { group_of, groups: codes.len() }, codes }
     }
 }

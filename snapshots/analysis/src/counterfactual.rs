@@ -18,7 +18,7 @@ pub const NO_GROUP: u32 = u32::MAX;
 /// The group of every row of the trace's blocks, or [`NO_GROUP`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grouped {
-    /// The group of each block.
+    /// The group of each block; none past the end.
     pub group_of: Vec<u32>,
     /// Number of groups.
     pub groups: usize,
@@ -140,7 +140,7 @@ impl<F: Fn(BlockId) -> bool> Pass<'_, F> {
         let bytes = if self.metric == Metric::Requested { blocks.requested[row] } else { blocks.allocated[row] };
         let change = |bytes_before: u64| if comes { bytes_before + bytes } else { bytes_before - bytes };
         for column in &mut self.columns {
-            if let Some(group) = column.rows.get_mut(column.group_of[row] as usize) {
+            if let Some(group) = column.group_of.get(row).and_then(|group| column.rows.get_mut(*group as usize)) {
                 group.settle(&self.unexceeded, state);
                 group.held = change(group.held);
             }

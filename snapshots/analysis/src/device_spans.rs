@@ -4,7 +4,9 @@
 //! in which a device waits is not counted as its step, or every leak would seem to pause there.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
+use highwater_snapshots::Phase;
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::ids::DeviceId;
 use highwater_snapshots::trace::{Span, Trace};
@@ -69,6 +71,30 @@ pub fn device_spans(trace: &Trace, device: DeviceId) -> Vec<Span> {
     let spans = trace.spans.rows();
     let steps = StepActivity::of(spans.iter().map(|span| (span.step, activity_in(trace, device, span))));
     spans.iter().filter(|span| steps.is_of_device(span.step)).copied().collect()
+}
+
+/// A run of events of one step and phase, or a part of such a run, and who works in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ActiveSpan {
+    /// The step; none outside all steps.
+    pub step: Option<u32>,
+    /// The phase.
+    pub phase: Phase,
+    /// Its events.
+    pub events: Range<u64>,
+    /// Who works in it.
+    pub activity: Activity,
+}
+
+/// The spans of `trace` in order, also those of other devices.
+pub(super) fn active_spans(trace: &Trace, device: DeviceId) -> Vec<ActiveSpan> {
+    let span = |span: &Span| ActiveSpan {
+        step: span.step,
+        phase: span.phase,
+        events: u64::from(span.first.0)..u64::from(span.end.0),
+        activity: activity_in(trace, device, span),
+    };
+    trace.spans.rows().iter().map(span).collect()
 }
 
 /// The step numbers of a device, each once, in order of appearance.

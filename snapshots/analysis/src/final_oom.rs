@@ -11,20 +11,53 @@ const MOST_BLOCKS: usize = 100;
 /// recovered if it then allocated at least as many bytes as requested, or 100 blocks: a program that retries with a
 /// smaller batch does, one that unwinds and reports the failure does not. Host memory does not count.
 pub fn final_oom(trace: &Trace) -> Option<EventId> {
-    let events = &trace.events;
-    let is_host =
-        |row: usize| trace.device_facts(events.device[row]).is_some_and(|facts| facts.driver == PINNED_DRIVER);
-    let last = (0..events.len()).rev().find(|&row| events.kind[row] == EventKind::Oom && !is_host(row))?;
-    let requested = trace.ooms.get(events.subject[last] as usize)?.requested.max(1);
-    let (mut blocks, mut bytes) = (0, 0_u64);
-    for row in (last + 1..events.len()).filter(|&row| events.kind[row] == EventKind::Alloc && !is_host(row)) {
-        let block = BlockId(events.subject[row]).index().and_then(|block| trace.blocks.allocated.get(block));
-        (blocks, bytes) = (blocks + 1, bytes.saturating_add(block.copied().unwrap_or(0)));
-        if blocks >= MOST_BLOCKS || bytes >= requested {
-            return None;
+    let last = last_oom(trace)?;
+    let mut recovery = Recovery::after(trace, last)?;
+    recovery.take(trace, last.0 as usize + 1);
+    (!recovery.is_complete()).then_some(last)
+}
+
+/// The last failed request, not counting host memory.
+pub(crate) fn last_oom(trace: &Trace) -> Option<EventId> {
+    let kinds = &trace.events.kind;
+    let last = (0..kinds.len()).rev().find(|&row| kinds[row] == EventKind::Oom && !is_host(trace, row));
+    last.map(EventId::from_index)
+}
+
+fn is_host(trace: &Trace, row: usize) -> bool {
+    trace.device_facts(trace.events.device[row]).is_some_and(|facts| facts.driver == PINNED_DRIVER)
+}
+
+/// What a program allocates after a failed request.
+pub(crate) struct Recovery {
+    requested: u64,
+    blocks: usize,
+    bytes: u64,
+}
+
+impl Recovery {
+    /// Nothing yet; `None` if event `oom` is not a failed request.
+    pub(crate) fn after(trace: &Trace, oom: EventId) -> Option<Self> {
+        let requested = trace.ooms.get(trace.events.subject[oom.0 as usize] as usize)?.requested.max(1);
+        Some(Self { requested, blocks: 0, bytes: 0 })
+    }
+
+    /// Counts the allocations from row `first` of the events on.
+    pub(crate) fn take(&mut self, trace: &Trace, first: usize) {
+        let events = &trace.events;
+        for row in (first..events.len()).filter(|&row| events.kind[row] == EventKind::Alloc && !is_host(trace, row)) {
+            if self.is_complete() {
+                break;
+            }
+            let block = BlockId(events.subject[row]).index().and_then(|block| trace.blocks.allocated.get(block));
+            (self.blocks, self.bytes) = (self.blocks + 1, self.bytes.saturating_add(block.copied().unwrap_or(0)));
         }
     }
-    Some(EventId::from_index(last))
+
+    /// Whether the program has recovered from the failure.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.blocks >= MOST_BLOCKS || self.bytes >= self.requested
+    }
 }
 
 /// The failed request with which `trace` ends, if it is one of `device`.

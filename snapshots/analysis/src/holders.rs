@@ -6,7 +6,7 @@ use highwater_snapshots::ids::{BlockId, ScopeId};
 use highwater_snapshots::intern::Interner;
 use highwater_snapshots::trace::Trace;
 
-use super::coder::Coder;
+use super::coder::{Code, Coder};
 use super::group_key::{GroupKey, layer_pattern};
 
 /// Blocks that share the values of all keys.
@@ -39,17 +39,17 @@ pub struct Holders {
 #[derive(Default)]
 struct Layers {
     names: Interner<String>,
-    code_of: HashMap<ScopeId, u64>,
+    code_of: HashMap<ScopeId, Code>,
 }
 
 impl Layers {
-    fn code(&mut self, trace: &Trace, scope: ScopeId) -> u64 {
+    fn code(&mut self, trace: &Trace, scope: ScopeId) -> Code {
         let names = &mut self.names;
         *self.code_of.entry(scope).or_insert_with(|| {
             let mut parts: Vec<&str> = trace.tables.scope_names(scope).map(layer_pattern).collect();
             parts.reverse();
             let path = if parts.is_empty() { "(none)".to_owned() } else { parts.join(".") };
-            u64::from(names.intern(path))
+            Code::from(names.intern(path))
         })
     }
 }
@@ -66,25 +66,25 @@ impl Holders {
     pub fn of(trace: &Trace, blocks: &[BlockId], keys: &[GroupKey], top: usize) -> Self {
         let mut coder = Coder::new(trace);
         let mut layers = Layers::default();
-        let mut sums: HashMap<Vec<u64>, Sum> = HashMap::new();
+        let mut sums: HashMap<Vec<Code>, Sum> = HashMap::new();
         for &id in blocks {
             let block = trace.blocks.get(id);
             let code = |key: &GroupKey| match key {
                 GroupKey::Scope => layers.code(trace, block.scope),
-                key => coder.code(&block, *key),
+                key => coder.code(id, *key),
             };
-            let code: Vec<u64> = keys.iter().map(code).collect();
+            let code: Vec<Code> = keys.iter().map(code).collect();
             let sum = sums.entry(code).or_default();
             sum.bytes += block.allocated;
             sum.blocks.push(id);
         }
-        let mut rows: Vec<(Vec<u64>, Sum)> = sums.into_iter().collect();
+        let mut rows: Vec<(Vec<Code>, Sum)> = sums.into_iter().collect();
         rows.sort_by(|a, b| b.1.bytes.cmp(&a.1.bytes).then_with(|| a.0.cmp(&b.0)));
         let total = rows.iter().map(|(_, sum)| sum.bytes).sum();
         let rest = rows.split_off(top.min(rows.len()));
-        let holder = |(code, Sum { bytes, blocks }): (Vec<u64>, Sum)| {
+        let holder = |(code, Sum { bytes, blocks }): (Vec<Code>, Sum)| {
             // Names are built only for listed groups: a recording may have a million stacks.
-            let label = |(key, code): (&GroupKey, u64)| match key {
+            let label = |(key, code): (&GroupKey, Code)| match key {
                 GroupKey::Scope => layers.names.rows()[code as usize].clone(),
                 key => coder.label(*key, code),
             };

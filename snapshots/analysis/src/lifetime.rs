@@ -49,8 +49,7 @@ impl Lifetime {
 
     /// The lifetime of `block`.
     pub fn of(trace: &Trace, block: &Block) -> Self {
-        let is_freed = block.free_requested.is_some() || block.death.is_some();
-        match (block.is_from_before(), is_freed) {
+        match (block.is_from_before(), block.is_freed()) {
             (true, false) => Self::Always,
             (true, true) => Self::FreedBaseline,
             (false, false) => Self::Kept,

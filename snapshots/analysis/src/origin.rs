@@ -1,6 +1,9 @@
 //! The phase in which a block was allocated, including what is not a phase: before the recording, or without phases.
 
+use std::ops::Range;
+
 use highwater_snapshots::Phase;
+use highwater_snapshots::ids::BlockId;
 use highwater_snapshots::trace::{Block, Trace};
 
 /// When a block was allocated.
@@ -71,6 +74,33 @@ impl Origin {
     }
 }
 
+/// The origins of many blocks: fastest in the order of their allocations.
+pub(crate) struct Origins<'a> {
+    trace: &'a Trace,
+    /// The events of the last phase, and its origin.
+    last: Option<(Range<u32>, Origin)>,
+}
+
+impl<'a> Origins<'a> {
+    /// Creates the origins of blocks of `trace`.
+    pub(crate) fn new(trace: &'a Trace) -> Self {
+        Self { trace, last: None }
+    }
+
+    /// The origin of block `id`.
+    pub(crate) fn of(&mut self, id: BlockId) -> Origin {
+        let alloc = self.trace.blocks.alloc[id.0 as usize];
+        if let Some((_, origin)) = self.last.as_ref().filter(|(events, _)| events.contains(&alloc.0)) {
+            return *origin;
+        }
+        let origin = Origin::of(self.trace, &self.trace.blocks.get(id));
+        if let Some(span) = self.trace.spans.at(alloc).filter(|_| alloc.is_some()) {
+            self.last = Some((span.first.0..span.end.0, origin));
+        }
+        origin
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -89,7 +119,12 @@ mod tests {
     fn only_blocks_allocated_in_a_recording_with_phases_have_one() {
         let origins = |text: &str| -> Vec<&str> {
             let trace = trace_from_text(text).expect("the text is a trace");
-            trace.blocks.ids().map(|id| Origin::of(&trace, &trace.blocks.get(id)).name()).collect()
+            let mut origins = Origins::new(&trace);
+            let of = |id| {
+                assert_eq!(origins.of(id), Origin::of(&trace, &trace.blocks.get(id)));
+                origins.of(id).name()
+            };
+            trace.blocks.ids().map(of).collect()
         };
         assert_eq!(origins("baseline a 10\nalloc b 10"), ["before the recording", "(none)"]);
         let marked = "baseline a 10\nalloc b 10\nstep 0\nphase forward\nalloc c 10";

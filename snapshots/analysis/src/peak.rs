@@ -39,11 +39,16 @@ impl Moment {
     /// The moment right after `event`, or before the first event.
     pub fn at(trace: &Trace, series: &Series, metric: Metric, event: Option<EventId>) -> Self {
         let totals = event.map_or_else(|| series.baseline(), |id| series.after(trace, id));
+        Self::of(trace, series.device(), metric, totals.get(metric), event)
+    }
+
+    /// The moment right after `event`, or before the first event, with these bytes.
+    pub(crate) fn of(trace: &Trace, device: DeviceId, metric: Metric, bytes: u64, event: Option<EventId>) -> Self {
         let span = event.and_then(|id| trace.spans.at(id));
         Self {
-            device: series.device(),
+            device,
             metric,
-            bytes: totals.get(metric),
+            bytes,
             event,
             events_before: trace.start.events,
             time_ns: event.and_then(|id| trace.events.time_of(id)),

@@ -93,6 +93,11 @@ impl Block {
         self.is_baseline() && self.birth.is_none()
     }
 
+    /// Whether its free was requested in the recording.
+    pub fn is_freed(&self) -> bool {
+        self.free_requested.is_some() || self.death.is_some()
+    }
+
     /// Whether it is live after event `at` (from its alloc until its free is requested).
     pub fn is_live_after(&self, at: EventId) -> bool {
         (self.is_baseline() || self.alloc <= at) && self.free_requested > at

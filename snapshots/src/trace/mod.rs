@@ -129,6 +129,23 @@ impl Trace {
         self.start.events + u64::from(id.0)
     }
 
+    /// The number, in the recording, of the event that allocated block `id`; `None` if that was before the recording.
+    pub fn alloc_number(&self, id: BlockId) -> Option<u64> {
+        let row = id.0 as usize;
+        let alloc = self.blocks.alloc[row];
+        let birth = || self.blocks.births.get(row).copied().flatten().map(|birth| birth.event);
+        if alloc.is_some() { Some(self.number(alloc)) } else { birth() }
+    }
+
+    /// The number of requests on `device` that failed.
+    pub fn failed_requests(&self, device: DeviceId) -> u64 {
+        if self.ooms.is_empty() {
+            return 0;
+        }
+        let events = self.events.kind.iter().zip(&self.events.device);
+        events.filter(|(kind, at)| **kind == EventKind::Oom && **at == device).count() as u64
+    }
+
     /// The number of events of the recording, of which this trace may be a window.
     pub fn event_count(&self) -> u64 {
         self.start.all_events.unwrap_or(self.events.len() as u64)

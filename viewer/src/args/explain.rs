@@ -2,7 +2,6 @@
 
 use clap::Args;
 use highwater_analysis::{GroupKey, Metric};
-use highwater_snapshots::Trace;
 
 use super::values::{GroupKeys, block_metric_parser};
 use super::{BlockChoice, CategoryChoice, DeviceChoice, Source};
@@ -40,9 +39,9 @@ pub struct ExplainArguments {
 }
 
 impl ExplainArguments {
-    /// The grouping keys for `trace`.
-    pub fn keys(&self, trace: &Trace) -> &[GroupKey] {
+    /// The grouping keys for a recording with or without steps or phases.
+    pub fn keys(&self, has_stages: bool) -> &[GroupKey] {
         let keys = self.by.0.as_slice();
-        if keys == DEFAULT_KEYS && trace.spans.is_all_setup() { &keys[..1] } else { keys }
+        if keys == DEFAULT_KEYS && !has_stages { &keys[..1] } else { keys }
     }
 }

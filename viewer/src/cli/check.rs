@@ -220,7 +220,7 @@ impl<'a> CheckReport<'a> {
             let (on, size, whole) = (on_device(self.trace, *device), format_bytes(*bytes), format_bytes(*peak));
             format!("{on}{size} of the peak, {whole}, are of unknown category: they count for no category's budget.")
         });
-        caveats::out_of_memory(self.trace, &self.devices).into_iter().chain(unknown).collect()
+        caveats::out_of_memory(caveats::failed_requests(self.trace, &self.devices)).into_iter().chain(unknown).collect()
     }
 
     /// Returns the result of a budget in one word.
@@ -267,7 +267,7 @@ impl<'a> CheckReport<'a> {
             metric: self.budgets.metric,
             differences: self.differences.iter().map(figures).find(|figures| figures.device == self.default_device().0),
             differences_by_device: self.differences.iter().map(figures).collect(),
-            oom: caveats::out_of_memory(self.trace, &self.devices),
+            oom: caveats::out_of_memory(caveats::failed_requests(self.trace, &self.devices)),
             trust: TrustFigures::of(self.trace),
             problems: problem_texts(self.trace),
         }

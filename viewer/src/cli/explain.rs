@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 
 use highwater_analysis::explain::{Advice, ExplainedGroup, Layers, Remedy, Removal};
-use highwater_analysis::final_oom::final_oom_on;
+use highwater_analysis::long::WindowedExplanation;
 use highwater_analysis::{Explanation, GroupKey, Metric, Moment};
 use highwater_app::figures::moment::{MomentFigures, count_of, how_much_and_when, when};
 use highwater_snapshots::Trace;
@@ -28,18 +28,26 @@ pub struct ExplainReport<'a> {
     trace: &'a Trace,
     arguments: &'a ExplainArguments,
     explanation: Explanation,
+    /// Whether the recording has uses of blocks that were not evaluated.
+    ignores_uses: bool,
 }
 
 impl<'a> ExplainReport<'a> {
     /// Creates the report of `explanation`.
     pub fn of(trace: &'a Trace, arguments: &'a ExplainArguments, explanation: Explanation) -> Self {
-        Self { trace, arguments, explanation }
+        Self { trace, arguments, explanation, ignores_uses: false }
+    }
+
+    /// Creates the report about a recording that was read in parts.
+    pub fn of_found(found: &'a WindowedExplanation, arguments: &'a ExplainArguments) -> Self {
+        let (trace, explanation) = (&found.window, found.explanation.clone());
+        Self { trace, arguments, explanation, ignores_uses: found.has_uses }
     }
 
     /// Returns the JSON object: bytes of groups and rest sum to the peak's, or with a filter to `filtered`'s.
     pub fn figures(&self) -> impl Serialize {
         let Explanation { peak, groups, filtered, .. } = &self.explanation;
-        let figures = |group: &ExplainedGroup| GroupFigures::of(group, peak, self.arguments.keys(self.trace));
+        let figures = |group: &ExplainedGroup| GroupFigures::of(group, peak, self.keys());
         ExplainFigures {
             device: peak.device.0,
             metric: peak.metric,
@@ -58,12 +66,16 @@ impl<'a> ExplainReport<'a> {
         }
     }
 
+    fn keys(&self) -> &'a [GroupKey] {
+        self.arguments.keys(!self.trace.spans.is_all_setup())
+    }
+
     /// Prints the report as text.
     pub fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
         let Explanation { peak, filtered, removals, advice, .. } = &self.explanation;
         let on = where_on(self.trace, peak.device);
         page.headline(&format!("Peak{on}: {}.", how_much_and_when(peak)))?;
-        if let Some(text) = caveats::out_of_memory(self.trace, &[peak.device]) {
+        if let Some(text) = caveats::out_of_memory(self.explanation.failed_requests) {
             page.warning(&text)?;
         }
         if let (Some(filter), Some(group)) = (self.arguments.blocks.filter.stated(), filtered) {
@@ -78,12 +90,11 @@ impl<'a> ExplainReport<'a> {
         }
         self.print_advice(page, advice)?;
         page.gap()?;
-        let is_cut = final_oom_on(self.trace, peak.device).is_some();
-        let up_to = if is_cut { " up to the failed request" } else { "" };
+        let up_to = if self.explanation.is_cut { " up to the failed request" } else { "" };
         page.line(&format!("Composition of the peak, and the peak{up_to} without each group:"))?;
         page.table(&self.table())?;
         let keys = self.explanation.groups.iter().map(|group| &group.key);
-        none_note(self.trace, self.arguments.keys(self.trace), keys).map_or(Ok(()), |note| page.hint(&note))?;
+        none_note(self.trace, self.keys(), keys).map_or(Ok(()), |note| page.hint(&note))?;
         if !removals.is_empty() {
             page.gap()?;
             let of_all = if filtered.is_some() { " of the whole peak" } else { "" };
@@ -94,6 +105,10 @@ impl<'a> ExplainReport<'a> {
         }
         if let Some(idle) = &self.explanation.idle {
             idle::print(idle, peak, page)?;
+        }
+        if self.ignores_uses {
+            page.gap()?;
+            page.line("Blocks that are live but not used again are found only in recordings that fit into memory.")?;
         }
         self.print_layers(page)?;
         caveats::print(self.trace, page)?;
@@ -128,7 +143,7 @@ impl<'a> ExplainReport<'a> {
 
     fn table(&self) -> Table {
         let Explanation { peak, groups, rest_bytes, rest_groups, filtered, .. } = &self.explanation;
-        let keys = self.arguments.keys(self.trace);
+        let keys = self.keys();
         let total = filtered.as_ref().map_or(peak.bytes, |group| group.bytes_at_peak);
         let mut columns = key_columns(keys);
         columns.extend([

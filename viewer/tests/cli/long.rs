@@ -6,6 +6,8 @@ use std::process::{Command, Output, Stdio};
 use highwater_snapshots::format::write_trace;
 use highwater_snapshots::text::trace_from_text;
 
+use serde_json::{Map, Value};
+
 use crate::binary::{folder, stderr, stdout};
 use crate::sample::shell_words;
 
@@ -34,6 +36,15 @@ const QUESTIONS: [&str; 14] = [
     "phases FILE --where category=activation --json",
 ];
 
+/// Advice with figures of replays, and idle blocks, are for recordings in memory only.
+const EXPLANATIONS: [&str; 5] = [
+    "explain FILE --json",
+    "explain FILE --by scope,op --json",
+    "explain FILE --by frame --metric active --json",
+    "explain FILE --where category=activation --json",
+    "explain FILE --by lifetime,step,size --top 3 --device 0 --json",
+];
+
 #[test]
 fn a_recording_read_in_parts_gives_the_answers_of_the_whole() {
     let (folder, bytes) = folder();
@@ -58,6 +69,21 @@ fn a_recording_read_in_parts_gives_the_answers_of_the_whole() {
             assert_eq!(parts.status.code(), whole.status.code(), "{words}");
         }
     }
+    for file in ["step.snap", "cut.snap", "damaged.snap", "steps.snap"] {
+        for question in EXPLANATIONS {
+            let words = question.replace("FILE", file);
+            let [whole, parts] = ["1000000", "0"].map(|most| {
+                let found = highwater(folder.path(), &words, most);
+                // Nothing is printed about a file that cannot be read.
+                let mut figures: Map<String, Value> = serde_json::from_str(&stdout(&found)).unwrap_or_default();
+                figures.retain(|key, _| key != "advice" && key != "idle");
+                (figures, stderr(&found), found.status.code())
+            });
+            assert_eq!(parts, whole, "{words}");
+        }
+    }
+    let text = stdout(&highwater(folder.path(), "explain step.snap", "0"));
+    assert!(text.contains("Composition of the peak") && !text.contains("replayed"), "{text}");
     let wrong = highwater(folder.path(), "peak step.snap", "many");
     assert!(stderr(&wrong).contains("HIGHWATER_RESIDENT_EVENTS=many: expected a number of events"), "{wrong:?}");
 }

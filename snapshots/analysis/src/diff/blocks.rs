@@ -86,7 +86,7 @@ impl LoneBlocks {
                 let block = sides[side].trace.blocks.get(id);
                 let coder = &mut coders[side];
                 let mut label = |key: GroupKey| {
-                    let code = coder.code(&block, key);
+                    let code = coder.code(id, key);
                     coder.label(key, code)
                 };
                 let made = block.alloc.is_some().then_some(block.alloc);

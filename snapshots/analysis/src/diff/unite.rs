@@ -8,7 +8,7 @@ use highwater_snapshots::trace::Trace;
 use super::Likeness;
 use super::function::bare_name;
 use super::pairs::pair_stacks;
-use crate::coder::Coder;
+use crate::coder::{Code, Coder};
 use crate::frames::user_line;
 use crate::group_key::GroupKey;
 
@@ -21,7 +21,7 @@ struct OwnLine {
     folder: String,
     line: u32,
     /// The side's code for the line.
-    own: u64,
+    own: Code,
     text: String,
 }
 
@@ -38,7 +38,7 @@ impl OwnLine {
 struct Values {
     key: GroupKey,
     /// By side: the shared number for the side's code.
-    of: [HashMap<u64, u64>; 2],
+    of: [HashMap<Code, u64>; 2],
     /// By shared number: the texts of both sides, and their likeness.
     rows: Vec<Value>,
     /// The shared numbers of texts.
@@ -77,11 +77,10 @@ impl<'a> Unite<'a> {
     /// Writes the shared number of each key's value for a block into `code`.
     pub(super) fn code(&mut self, side: usize, id: BlockId, code: &mut Vec<u64>) {
         code.clear();
-        let block = self.traces[side].blocks.get(id);
         for values in &mut self.values {
             let coder = &mut self.coders[side];
             let key = values.key;
-            let own = coder.code(&block, key);
+            let own = coder.code(id, key);
             code.push(values.number(side, own, || coder.label(key, own)));
         }
     }
@@ -115,9 +114,10 @@ impl<'a> Unite<'a> {
         let mut pairs: Vec<_> = pair_stacks(tables, [&stacks[0], &stacks[1]]).into_iter().collect();
         pairs.sort_unstable_by_key(|(stack, _)| *stack);
         for (a, (b, likeness)) in pairs {
-            let text = |side: usize, stack: StackId| Some(self.coders[side].label(GroupKey::Stack, u64::from(stack.0)));
+            let text =
+                |side: usize, stack: StackId| Some(self.coders[side].label(GroupKey::Stack, Code::from(stack.0)));
             let value = Value { texts: [text(0, a), text(1, b)], likeness };
-            self.values[row].unite([u64::from(a.0), u64::from(b.0)], value);
+            self.values[row].unite([Code::from(a.0), Code::from(b.0)], value);
         }
     }
 
@@ -144,10 +144,10 @@ impl<'a> Unite<'a> {
     /// The program lines of the blocks of one side, each once, in the order of their functions and line numbers.
     fn own_lines(&mut self, side: usize, blocks: &[BlockId]) -> Vec<OwnLine> {
         let tables = &self.traces[side].tables;
-        let mut lines: BTreeMap<u64, OwnLine> = BTreeMap::new();
+        let mut lines: BTreeMap<Code, OwnLine> = BTreeMap::new();
         for &id in blocks {
             let block = self.traces[side].blocks.get(id);
-            let own = self.coders[side].code(&block, GroupKey::Frame);
+            let own = self.coders[side].code(id, GroupKey::Frame);
             if lines.contains_key(&own) {
                 continue;
             }
@@ -200,7 +200,7 @@ impl Values {
     }
 
     /// Maps the codes of both sides to the same new number.
-    fn unite(&mut self, own: [u64; 2], value: Value) {
+    fn unite(&mut self, own: [Code; 2], value: Value) {
         let number = self.rows.len() as u64;
         self.rows.push(value);
         for (of, own) in self.of.iter_mut().zip(own) {
@@ -210,7 +210,7 @@ impl Values {
 
     /// The shared number for a side's code. Values that were not matched are equal if their texts are, except for
     /// stacks and lines, which would have been matched.
-    fn number(&mut self, side: usize, own: u64, text: impl FnOnce() -> String) -> u64 {
+    fn number(&mut self, side: usize, own: Code, text: impl FnOnce() -> String) -> u64 {
         if let Some(&number) = self.of[side].get(&own) {
             return number;
         }

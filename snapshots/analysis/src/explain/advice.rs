@@ -6,17 +6,14 @@
 use std::collections::HashMap;
 
 use super::Layers;
-use super::peak_context::{LEAST_PERCENT, LEAST_PERCENT_OF_STATE, PeakContext, TOP_LINES, share};
+use super::findings::{LEAST_PERCENT, LEAST_PERCENT_OF_STATE};
+use super::peak_context::{PeakContext, TOP_LINES, share};
 use super::remedy::{Advice, Remedy};
+use super::selection::is_kept_gradient;
 use super::state::is_being_created;
-use super::sums;
 use crate::between::bytes_of;
-use crate::coder::Groups;
-use crate::counterfactual::{Counterfactual, absences};
+use crate::coder::{Code, Coder};
 use crate::group_key::GroupKey;
-use crate::lifetime::Lifetime;
-use crate::metric::Metric;
-use crate::peak::Moment;
 use highwater_snapshots::alloc_rules::AllocRules;
 use highwater_snapshots::ids::{BlockId, ScopeId};
 use highwater_snapshots::trace::Trace;
@@ -27,15 +24,15 @@ use highwater_snapshots::{Category, Phase};
 const LEAST_BESIDE: u64 = 64 << 20;
 
 /// All advice, most effective first.
-pub(super) fn advise(scene: &PeakContext<'_>, of_parts: &[Counterfactual]) -> Vec<Advice> {
+pub(super) fn advise(scene: &PeakContext<'_>) -> Vec<Advice> {
     let rules = [
-        scene.fused_optimizer(of_parts),
+        scene.fused_optimizer(),
         scene.step_in_backward(),
         scene.checkpoint().or_else(|| scene.fewer_activations()),
         scene.smaller_state(),
         scene.free_after_last_use(),
-        scene.fewer_temporaries(of_parts, Phase::Forward),
-        scene.fewer_temporaries(of_parts, Phase::Backward),
+        scene.fewer_temporaries(Phase::Forward),
+        scene.fewer_temporaries(Phase::Backward),
         scene.stream_waits(),
         scene.expandable_segments(),
         scene.outside(),
@@ -57,19 +54,8 @@ pub(super) fn advise(scene: &PeakContext<'_>, of_parts: &[Counterfactual]) -> Ve
 impl PeakContext<'_> {
     /// Advice on gradients that outlive their phase, waiting for the optimizer.
     fn step_in_backward(&self) -> Option<Advice> {
-        let trace = self.trace;
-        let waits = |id: BlockId| {
-            let block = trace.blocks.get(id);
-            block.device == self.peak.device
-                && block.category == Category::Gradient
-                && matches!(Lifetime::of(trace, &block), Lifetime::Step | Lifetime::Steps | Lifetime::Kept)
-        };
-        let (_, bytes) = self.pick(waits);
-        if !self.is_much(bytes, LEAST_PERCENT) || !trace.spans.rows().iter().any(|span| span.phase == Phase::Optimizer)
-        {
-            return None;
-        }
-        let without = self.left_without(waits);
+        let (_, bytes) = self.pick(|id| is_kept_gradient(self.trace, id));
+        let without = self.findings.of_kept_gradients.filter(|_| self.findings.has_optimizer)?;
         let text = format!(
             "{} ({}) are gradients kept until the optimizer step. An optimizer step in backward updates each parameter as soon \
              as its gradient is complete, and frees the gradient at once: {}.",
@@ -107,12 +93,14 @@ impl PeakContext<'_> {
             .collect();
         let in_row = |scope: ScopeId| scope.index().is_some_and(|scope| is_in_row.get(scope) == Some(&true));
         let largest = numbers.values().copied().max().unwrap_or(0);
-        let ops = trace.tables.ops.len().max(1);
-        let again = trace.tables.ops.iter().filter(|op| in_row(op.scope)).count();
+        let all: u64 = self.findings.operations.values().sum();
+        let in_modules = self.findings.operations.iter().filter(|(scope, _)| in_row(**scope));
+        let again: u64 = in_modules.map(|(_, count)| count).sum();
         // Operations may not be recorded, and after a failed request those that would have followed are unknown.
-        let repeats = match self.failed {
-            None if again > 0 => format!(", which repeats {} of all operations", share(again as u64, ops as u64)),
-            _ => String::new(),
+        let repeats = if again > 0 && !self.has_failed {
+            format!(", which repeats {} of all operations", share(again, all))
+        } else {
+            String::new()
         };
         let text = format!(
             "{} ({}) are activations that the {} modules {row}.* keep for backward. Checkpointing keeps only their inputs \
@@ -130,34 +118,27 @@ impl PeakContext<'_> {
     /// Advice on activations by line of code, for recordings without module names.
     fn fewer_activations(&self) -> Option<Advice> {
         let trace = self.trace;
-        let device = self.peak.device;
-        let is_activation = |id: BlockId| {
-            trace.blocks.category[id.0 as usize] == Category::Activation && trace.blocks.device[id.0 as usize] == device
-        };
-        let (blocks, bytes) = self.pick(is_activation);
-        if !self.is_much(bytes, LEAST_PERCENT_OF_STATE) {
-            return None;
+        let (blocks, bytes) = self.pick(|id| trace.blocks.category[id.0 as usize] == Category::Activation);
+        let found = self.findings.of_activation_lines.as_ref()?;
+        let mut coder = Coder::new(trace);
+        let mut sums: HashMap<Code, u64> = HashMap::new();
+        for &id in &blocks {
+            let line = coder.code(id, GroupKey::Frame);
+            *sums.entry(line).or_default() += bytes_of(trace, self.peak.metric, id);
         }
-        let groups = Groups::of(trace, device, &[GroupKey::Frame], is_activation);
-        let at_peak = sums(trace, self.peak.metric, &groups.grouped, self.at_peak);
-        let mut rows: Vec<usize> = (0..at_peak.len()).filter(|&row| groups.names(row) != ["(none)"]).collect();
-        rows.sort_by_key(|&row| (std::cmp::Reverse(at_peak[row].0), row));
-        rows.retain(|&row| self.is_much(at_peak[row].0, LEAST_PERCENT));
-        let found = absences(trace, device, self.peak.metric, &[&groups.grouped], |_| false);
-        let line = |row: &usize| {
-            let left = self.left(&found[0][*row]);
+        let mut rows: Vec<(Code, u64, String)> =
+            sums.into_iter().map(|(line, bytes)| (line, bytes, coder.label(GroupKey::Frame, line))).collect();
+        rows.retain(|(_, bytes, name)| self.is_much(*bytes, LEAST_PERCENT) && name != "(none)");
+        rows.sort_by_key(|&(line, bytes, _)| (std::cmp::Reverse(bytes), line));
+        let line = |(line, held, name): &(Code, u64, String)| {
+            let left = found.without(&[*line]);
             // A line that allocates everything needs no separate figure.
-            let held = match at_peak[*row].0 {
+            let held = match *held {
                 all if all == bytes => "all".to_owned(),
                 most if share(most, bytes) == "100%" => "nearly all".to_owned(),
                 some => format_bytes(some),
             };
-            format!(
-                "{held} at {} (without them {} is {})",
-                groups.names(*row).join(" "),
-                self.the_peak(),
-                format_bytes(left.bytes)
-            )
+            format!("{held} at {name} (without them {} is {})", self.the_peak(), format_bytes(left.bytes))
         };
         let lines: Vec<String> = rows.iter().take(TOP_LINES).map(line).collect();
         let most = if lines.is_empty() { String::new() } else { format!(": {}", lines.join("; ")) };
@@ -179,7 +160,7 @@ impl PeakContext<'_> {
             return None;
         }
         let beside = match bytes.checked_div(parameters) {
-            _ if is_being_created(self.trace, self.peak, self.at_peak, self.failed) => {
+            _ if is_being_created(self.trace, self.peak, self.at_peak, self.findings.unfinished_optimizer.as_ref()) => {
                 let when = if self.is_cut { "when memory ran out" } else { "at the peak" };
                 format!(", which was still being created {when}: the complete state is larger")
             }
@@ -191,8 +172,7 @@ impl PeakContext<'_> {
             format_bytes(bytes),
             self.share(bytes),
         );
-        let is_state = |id: BlockId| self.trace.blocks.category[id.0 as usize] == Category::OptimizerState;
-        let (without, condition) = (Some(self.left_without(is_state)), Some("category=optimizer_state".to_owned()));
+        let (without, condition) = (self.findings.of_state, Some("category=optimizer_state".to_owned()));
         Some(Advice { remedy: Remedy::SmallerState, bytes, without, settings: None, condition, text })
     }
 
@@ -221,8 +201,7 @@ impl PeakContext<'_> {
     }
 
     fn stream_waits(&self) -> Option<Advice> {
-        let peak = Moment::peak(self.trace, self.series, Metric::Active);
-        let totals = self.series.before_position(self.trace, peak.position());
+        let totals = self.findings.at_active_peak;
         let bytes = totals.active - totals.allocated;
         if bytes < LEAST_BESIDE || !self.is_much(bytes, LEAST_PERCENT) {
             return None;
@@ -276,7 +255,7 @@ impl PeakContext<'_> {
     fn earlier_recording(&self) -> Option<Advice> {
         let is_unknown = |id: BlockId| {
             let block = self.trace.blocks.get(id);
-            block.is_baseline() && !block.stack.is_some() && block.category == Category::Unknown
+            block.is_from_before() && !block.stack.is_some() && block.category == Category::Unknown
         };
         let (_, bytes) = self.pick(is_unknown);
         if !self.is_much(bytes, 2 * LEAST_PERCENT_OF_STATE) {
@@ -297,9 +276,9 @@ impl PeakContext<'_> {
             let chosen = blocks.iter().filter(|id| is_one(id));
             chosen.map(|id| bytes_of(self.trace, self.peak.metric, *id)).sum()
         };
-        let freed = bytes_of_all(&|id| self.trace.blocks.free_requested[id.0 as usize].is_some());
-        let has_backward = self.trace.spans.rows().iter().any(|span| span.phase == Phase::Backward);
-        if has_backward || self.failed.is_some() || self.trace.trust.unfinished || freed * 2 < bytes_of_all(&|_| true) {
+        let freed = bytes_of_all(&|id| self.trace.blocks.get(*id).is_freed());
+        let is_cut = self.has_failed || self.trace.trust.unfinished;
+        if self.findings.has_backward || is_cut || freed * 2 < bytes_of_all(&|_| true) {
             return "";
         }
         " The recording has no backward: for inference, run forward under `torch.no_grad()`, which keeps none of \

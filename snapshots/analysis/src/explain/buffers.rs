@@ -1,6 +1,7 @@
 //! Advice on buffers that take much of a peak, such as a KV cache.
 
-use super::peak_context::{LEAST_PERCENT_OF_STATE, PeakContext, TOP_LINES};
+use super::findings::LEAST_PERCENT_OF_STATE;
+use super::peak_context::{PeakContext, TOP_LINES};
 use super::remedy::{Advice, Remedy};
 use crate::between::bytes_of;
 use crate::group_key::GroupKey;

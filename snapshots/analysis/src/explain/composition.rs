@@ -3,10 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use super::parts::Cause;
+use super::cause::Cause;
 use crate::live::LiveIndex;
 use crate::metric::Metric;
-use crate::origin::Origin;
 use crate::series::Series;
 use highwater_snapshots::trace::Trace;
 
@@ -62,7 +61,7 @@ impl Composition {
         let mut sums: BTreeMap<Cause, u64> = BTreeMap::new();
         for id in live.before_position(trace, Metric::Requested, position) {
             let block = trace.blocks.get(id);
-            let cause = Cause { category: block.category, origin: Origin::of(trace, &block) };
+            let cause = Cause::of(trace, &block);
             *sums.entry(cause).or_default() += block.requested;
         }
         let mut composition = Self { pieces: Vec::new(), metric: Metric::Requested, bytes: 0 };

@@ -8,7 +8,6 @@ use highwater_snapshots::ids::{BlockId, DeviceId, EventId};
 use highwater_snapshots::trace::Trace;
 use highwater_snapshots::units::format_bytes;
 
-use super::after;
 use crate::breakdown::{Breakdown, Grouping};
 use crate::counterfactual::Counterfactual;
 use crate::group_key::GroupKey;
@@ -52,7 +51,8 @@ impl Idle {
         };
         let by_category = sums(&[GroupKey::Category], Category::ALL.len());
         let breakdown = sums(&[GroupKey::Category, GroupKey::Scope], top);
-        let without = after(trace, series, peak.metric, &shortened_peak(trace, series.device(), &uses, peak.metric));
+        let shortened = shortened_peak(trace, series.device(), &uses, peak.metric);
+        let without = Moment::of(trace, series.device(), peak.metric, shortened.bytes, shortened.event);
         Some(Self { by_category, breakdown, without, blocks })
     }
 

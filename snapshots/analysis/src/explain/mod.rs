@@ -1,39 +1,49 @@
 //! Explains a peak: what uses the memory, the peak without each part, and advice to lower it.
 
 mod layers;
+mod cause;
 mod composition;
-mod parts;
+mod selection;
+mod recorded;
+mod removals;
 mod idle;
 mod state;
 mod remedy;
+mod findings;
 mod peak_context;
 mod temporaries;
 mod leak;
 mod buffers;
 mod advice;
 
+use std::collections::HashMap;
+
 use highwater_snapshots::ids::{BlockId, StackId};
 use highwater_snapshots::trace::Trace;
 
 use super::between::bytes_of;
-use super::coder::Groups;
-use super::counterfactual::{Counterfactual, Grouped, absences};
+use super::coder::{Code, Coder};
 use super::filter::Filter;
-use super::final_oom::{final_oom, final_oom_on};
 use super::group_key::GroupKey;
 use super::live::LiveIndex;
-use super::matches::Matches;
 use super::metric::Metric;
 use super::peak::Moment;
 use super::series::Series;
 
+pub(crate) use cause::{causes, sums_by_cause};
+pub(crate) use recorded::{FinalOom, PeakByCause, Recorded};
+pub(crate) use selection::{PeaksWithout, Selection};
+
+pub use cause::Cause;
 pub use composition::{Composition, PeakPiece};
 pub use idle::Idle;
 pub use layers::Layers;
-pub use parts::{Cause, Removal};
 pub use remedy::{Advice, Remedy};
+pub use removals::Removal;
 
-use parts::Parts;
+use findings::Findings;
+use recorded::InMemory;
+use removals::removals;
 
 /// The parameters of an explanation.
 #[derive(Clone, Copy, Debug)]
@@ -91,6 +101,10 @@ pub struct Explanation {
     pub idle: Option<Idle>,
     /// Advice to lower the peak, most effective first.
     pub advice: Vec<Advice>,
+    /// Whether the recording ends with a failed request on the device: peaks and advice cover only what precedes it.
+    pub is_cut: bool,
+    /// Number of failed requests on the device.
+    pub failed_requests: u64,
 }
 
 impl Explanation {
@@ -99,86 +113,119 @@ impl Explanation {
     /// # Panics
     /// If the metric is not a sum over blocks.
     pub fn of(trace: &Trace, series: &Series, live: &LiveIndex, query: &ExplainQuery<'_>) -> Self {
-        assert!(query.metric.is_of_blocks(), "only a metric that is a sum over blocks can be explained");
         let peak = Moment::peak(trace, series, query.metric);
         let at_peak = live.before_position(trace, query.metric, peak.position());
-        let matches = (!query.filter.is_empty()).then(|| Matches::of(trace, query.filter));
-        let is_counted = |id: BlockId| matches.as_ref().is_none_or(|matches| matches.contains(id));
-        let groups = Groups::of(trace, series.device(), query.keys, is_counted);
-        let parts = Parts::of(trace, series.device());
-        let matching = Grouped::one(trace, is_counted);
-        let columns = [&groups.grouped, parts.grouped(), &matching];
-        let found = absences(trace, series.device(), query.metric, &columns, |_| false);
-        let [of_groups, of_parts, of_matching] = &found[..] else { unreachable!("as many answers as columns") };
+        let mut recorded = InMemory::new(trace, series, live, query.metric);
+        let idle = Idle::of(trace, series, &peak, &at_peak, query.top);
+        let scene = Scene { trace, series, peak, at_peak };
+        let Ok(explanation) = Self::of_scene(&mut recorded, scene, idle, query);
+        explanation
+    }
 
-        let sums = sums(trace, query.metric, &groups.grouped, &at_peak);
-        let moment = |absence: &Counterfactual| after(trace, series, query.metric, absence);
-        let group = |number: usize| ExplainedGroup {
-            key: groups.names(number),
-            stack: groups.stack(number),
-            bytes_at_peak: sums[number].0,
-            blocks_at_peak: sums[number].1,
-            without: moment(&of_groups[number]),
+    /// Explains the peak of `scene` by what all of the recording says.
+    ///
+    /// # Panics
+    /// If the metric is not a sum over blocks.
+    pub(crate) fn of_scene<R: Recorded>(
+        recorded: &mut R,
+        scene: Scene<'_>,
+        idle: Option<Idle>,
+        query: &ExplainQuery<'_>,
+    ) -> Result<Self, R::Error> {
+        assert!(query.metric.is_of_blocks(), "only a metric that is a sum over blocks can be explained");
+        let Scene { trace, series, peak, at_peak } = scene;
+        let matching = (!query.filter.is_empty()).then_some(Selection::Matching(query.filter));
+        let selected = (Selection::Groups(query.keys, query.filter), matching);
+        let findings = Findings::gather(recorded, selected, (trace, &peak, &at_peak))?;
+
+        let counted = counted(trace, &at_peak, query.filter);
+        let mut coder = Coder::new(trace);
+        let mut rows = sums(trace, &mut coder, query, &counted);
+        let rest = rows.split_off(query.top.min(rows.len()));
+        let group = |(key, (bytes_at_peak, blocks_at_peak)): (Vec<Code>, (u64, u64))| ExplainedGroup {
+            without: *findings.of_groups.without(&key),
+            stack: stack_of(query.keys, &key),
+            key: query.keys.iter().zip(key).map(|(&key, code)| coder.label(key, code)).collect(),
+            bytes_at_peak,
+            blocks_at_peak,
         };
-        let mut numbers: Vec<usize> = (0..sums.len()).filter(|&number| sums[number].1 > 0).collect();
-        numbers.sort_by_key(|&number| (std::cmp::Reverse(sums[number].0), groups.codes(number)));
-        let rest = numbers.split_off(query.top.min(numbers.len()));
-        let filtered = matches.as_ref().map(|_| {
-            let counted = at_peak.iter().filter(|id| is_counted(**id));
-            let bytes = |id: &BlockId| bytes_of(trace, query.metric, *id);
-            ExplainedGroup {
-                key: Vec::new(),
-                stack: StackId::NONE,
-                bytes_at_peak: counted.clone().map(bytes).sum(),
-                blocks_at_peak: counted.count() as u64,
-                without: moment(&of_matching[0]),
-            }
+        let filtered = findings.of_matching.map(|without| ExplainedGroup {
+            key: Vec::new(),
+            stack: StackId::NONE,
+            bytes_at_peak: counted.iter().map(|id| bytes_of(trace, query.metric, *id)).sum(),
+            blocks_at_peak: counted.len() as u64,
+            without,
         });
         let totals = series.before_position(trace, peak.position());
-        let layers = Layers::of(&totals);
-        let removals = parts.removals(trace, (series, live), &peak, of_parts);
-        let idle = Idle::of(trace, series, &peak, &at_peak, query.top);
-        let scene = peak_context::PeakContext {
+        let by_cause = sums_by_cause(trace, query.metric, &at_peak);
+        let removals = removals(recorded, &peak, by_cause, &findings.of_causes)?;
+        let failed = recorded.final_oom();
+        let is_cut = failed.is_some_and(|failed| failed.device == series.device());
+        let context = peak_context::PeakContext {
             trace,
-            series,
             peak: &peak,
             totals: &totals,
             at_peak: &at_peak,
-            parts: &parts,
             idle: idle.as_ref(),
-            failed: final_oom(trace),
-            is_cut: final_oom_on(trace, series.device()).is_some(),
-            live,
+            findings: &findings,
+            has_failed: failed.is_some(),
+            is_cut,
         };
-        let advice = advice::advise(&scene, of_parts);
-        Self {
-            layers,
-            groups: numbers.into_iter().map(group).collect(),
-            rest_bytes: rest.iter().map(|&number| sums[number].0).sum(),
+        let advice = advice::advise(&context);
+        Ok(Self {
+            layers: Layers::of(&totals),
+            groups: rows.into_iter().map(group).collect(),
+            rest_bytes: rest.iter().map(|(_, (bytes, _))| bytes).sum(),
             rest_groups: rest.len() as u64,
             filtered,
             removals,
-            idle,
             advice,
+            is_cut,
+            failed_requests: recorded.failed_requests(),
+            idle,
             peak,
-        }
+        })
     }
 }
 
-/// Bytes and number of the blocks `at_peak`, by group.
-fn sums(trace: &Trace, metric: Metric, grouped: &Grouped, at_peak: &[BlockId]) -> Vec<(u64, u64)> {
-    let mut sums = vec![(0, 0); grouped.groups];
-    for &id in at_peak {
-        if let Some(sum) = sums.get_mut(grouped.group_of[id.0 as usize] as usize) {
-            *sum = (sum.0 + bytes_of(trace, metric, id), sum.1 + 1);
-        }
-    }
-    sums
+/// A peak, and the trace that has it: a recording, or a window of one.
+pub(crate) struct Scene<'a> {
+    pub(crate) trace: &'a Trace,
+    pub(crate) series: &'a Series,
+    /// The peak, whose event is one of the trace.
+    pub(crate) peak: Moment,
+    /// The blocks live at the peak.
+    pub(crate) at_peak: Vec<BlockId>,
 }
 
-/// The moment of the peak that remains in `absence`.
-fn after(trace: &Trace, series: &Series, metric: Metric, absence: &Counterfactual) -> Moment {
-    Moment { bytes: absence.bytes, ..Moment::at(trace, series, metric, absence.event) }
+/// Those of `blocks` that pass `filter`.
+fn counted(trace: &Trace, blocks: &[BlockId], filter: &Filter) -> Vec<BlockId> {
+    let mut matcher = filter.on(trace);
+    blocks.iter().copied().filter(|id| matcher.matches(*id)).collect()
+}
+
+/// Bytes and number of `blocks` by the keys of the query, largest first.
+fn sums(
+    trace: &Trace,
+    coder: &mut Coder<'_>,
+    query: &ExplainQuery<'_>,
+    blocks: &[BlockId],
+) -> Vec<(Vec<Code>, (u64, u64))> {
+    let mut sums: HashMap<Vec<Code>, (u64, u64)> = HashMap::new();
+    for &id in blocks {
+        let code = query.keys.iter().map(|&key| coder.code(id, key)).collect();
+        let (bytes, count) = sums.entry(code).or_default();
+        (*bytes, *count) = (*bytes + bytes_of(trace, query.metric, id), *count + 1);
+    }
+    let mut rows: Vec<(Vec<Code>, (u64, u64))> = sums.into_iter().collect();
+    rows.sort_by(|a, b| b.1.0.cmp(&a.1.0).then_with(|| a.0.cmp(&b.0)));
+    rows
+}
+
+/// The call stack of a group, if it is one of the keys.
+fn stack_of(keys: &[GroupKey], codes: &[Code]) -> StackId {
+    let of = keys.iter().zip(codes).find(|(key, _)| **key == GroupKey::Stack);
+    of.map_or(StackId::NONE, |(_, &code)| StackId(code as u32))
 }
 
 #[cfg(test)]

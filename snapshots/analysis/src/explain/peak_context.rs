@@ -1,47 +1,41 @@
 //! The input that all advice is derived from, and phrases that advice has in common.
 
-use super::after;
+use super::cause::Cause;
+use super::findings::{Findings, is_much};
 use super::idle::Idle;
-use super::parts::{Cause, Parts};
 use crate::between::bytes_of;
-use crate::counterfactual::{Counterfactual, Grouped, absences};
 use crate::group_key::GroupKey;
 use crate::holders::Holders;
-use crate::live::LiveIndex;
 use crate::metric::Totals;
 use crate::peak::Moment;
-use crate::series::Series;
 use highwater_snapshots::Phase;
-use highwater_snapshots::ids::{BlockId, EventId};
+use highwater_snapshots::ids::BlockId;
 use highwater_snapshots::trace::Trace;
 use highwater_snapshots::units::format_bytes;
 
-/// Minimum share of the peak, in percent, that is worth advice.
-pub(super) const LEAST_PERCENT: u64 = 5;
-/// Minimum share for activations and state, in percent; every training step has some.
-pub(super) const LEAST_PERCENT_OF_STATE: u64 = 10;
 /// Number of lines of code to name.
 pub(super) const TOP_LINES: usize = 3;
 
 /// The input for advice.
 pub(super) struct PeakContext<'a> {
+    /// The recording, or a window of it that has the peak.
     pub(super) trace: &'a Trace,
-    pub(super) series: &'a Series,
+    /// The peak, whose event is one of the trace.
     pub(super) peak: &'a Moment,
     pub(super) totals: &'a Totals,
     pub(super) at_peak: &'a [BlockId],
-    pub(super) parts: &'a Parts,
     pub(super) idle: Option<&'a Idle>,
-    pub(super) live: &'a LiveIndex,
-    /// The failed request with which the recording ends.
-    pub(super) failed: Option<EventId>,
+    /// What all of the recording says.
+    pub(super) findings: &'a Findings,
+    /// Whether the recording ends with a failed request, on any device.
+    pub(super) has_failed: bool,
     /// Whether that request is one of this device.
     pub(super) is_cut: bool,
 }
 
 impl PeakContext<'_> {
     pub(super) fn is_much(&self, bytes: u64, percent: u64) -> bool {
-        bytes > 0 && u128::from(bytes) * 100 >= u128::from(self.peak.bytes) * u128::from(percent)
+        is_much(bytes, self.peak.bytes, percent)
     }
 
     pub(super) fn share(&self, bytes: u64) -> String {
@@ -56,7 +50,12 @@ impl PeakContext<'_> {
     }
 
     pub(super) fn of_cause(&self, cause: Cause) -> (Vec<BlockId>, u64) {
-        self.pick(|id| self.parts.cause(id) == Some(cause))
+        self.pick(|id| Cause::of(self.trace, &self.trace.blocks.get(id)) == cause)
+    }
+
+    /// The peak without the blocks of a cause, live at the peak or not.
+    pub(super) fn without(&self, cause: Cause) -> Moment {
+        *self.findings.of_causes.without(&cause.key())
     }
 
     /// Describes how many `blocks` are live at once, with the operation that allocated most of their bytes, or else the
@@ -78,17 +77,6 @@ impl PeakContext<'_> {
             }
         }
         count
-    }
-
-    pub(super) fn left(&self, absence: &Counterfactual) -> Moment {
-        after(self.trace, self.series, self.peak.metric, absence)
-    }
-
-    /// The peak without the blocks for which `is_gone` is true, live at the peak or not.
-    pub(super) fn left_without(&self, is_gone: impl Fn(BlockId) -> bool) -> Moment {
-        let grouped = Grouped::one(self.trace, is_gone);
-        let found = absences(self.trace, self.series.device(), self.peak.metric, &[&grouped], |_| false);
-        self.left(&found[0][0])
     }
 
     /// A phrase for the peak, limited to the recorded part.

@@ -2,16 +2,16 @@
 
 use std::collections::HashSet;
 
-use super::parts::Cause;
-use super::peak_context::{LEAST_PERCENT, PeakContext};
+use super::cause::Cause;
+use super::findings::LEAST_PERCENT;
+use super::peak_context::PeakContext;
 use super::remedy::{Advice, Remedy};
-use crate::counterfactual::Counterfactual;
 use crate::origin::Origin;
 use highwater_snapshots::units::format_bytes;
 use highwater_snapshots::{Category, Phase};
 
 impl PeakContext<'_> {
-    pub(super) fn fused_optimizer(&self, of_parts: &[Counterfactual]) -> Option<Advice> {
+    pub(super) fn fused_optimizer(&self) -> Option<Advice> {
         let cause = Cause { category: Category::Temporary, origin: Origin::Phase(Phase::Optimizer) };
         let (blocks, bytes) = self.of_cause(cause);
         if !self.is_much(bytes, LEAST_PERCENT) || blocks.len() < 2 {
@@ -30,7 +30,7 @@ impl PeakContext<'_> {
             !places.insert((block.stack, self.trace.tables.op(block.op).map(|op| op.name)))
         });
         let (without, text) = if is_of_many {
-            let without = self.left(self.parts.without(cause, of_parts));
+            let without = self.without(cause);
             let text = format!(
                 "{held} A fused optimizer has none; one with foreach=False has one parameter's at a time: {}.",
                 self.peak_without(&without)
@@ -46,13 +46,13 @@ impl PeakContext<'_> {
         Some(Advice { remedy: Remedy::FusedOptimizer, bytes, without, settings: None, condition, text })
     }
 
-    pub(super) fn fewer_temporaries(&self, of_parts: &[Counterfactual], phase: Phase) -> Option<Advice> {
+    pub(super) fn fewer_temporaries(&self, phase: Phase) -> Option<Advice> {
         let cause = Cause { category: Category::Temporary, origin: Origin::Phase(phase) };
         let (blocks, bytes) = self.of_cause(cause);
         if !self.is_much(bytes, LEAST_PERCENT) {
             return None;
         }
-        let without = self.left(self.parts.without(cause, of_parts));
+        let without = self.without(cause);
         let text = format!(
             "{} ({}) are temporaries of {phase}: {}. In-place or fused operations, or parts of the batch, need fewer: {}.",
             format_bytes(bytes),

@@ -1,6 +1,7 @@
 //! Tests of explanations: sums, counterfactual peaks, and when advice is given.
 
 use super::*;
+use crate::Matches;
 use highwater_snapshots::Phase;
 use highwater_snapshots::ids::DeviceId;
 use highwater_snapshots::text::trace_from_text;

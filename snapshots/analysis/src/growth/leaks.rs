@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::between::{Question, Sum, blocks_between, bytes_of};
 use crate::frames::{stack_lines, user_line};
+use crate::lifetime::step_of;
 use crate::live::LiveIndex;
 use crate::matches::Matches;
 use crate::metric::Metric;
@@ -34,6 +35,8 @@ pub struct Leaks {
     pub lines: Vec<Leak>,
     /// The blocks that these lines keep.
     pub blocks: HashSet<BlockId>,
+    /// The origins of these blocks.
+    places: HashSet<Place>,
 }
 
 /// The origin of blocks: their stack, or without one their module and operation.
@@ -81,15 +84,15 @@ impl Leaks {
             blocks.retain(|id| matches.contains(*id));
             blocks
         };
-        Self::among(trace, metric, window, [&chosen(Question::Born), &chosen(Question::Freed)])
+        Self::among(metric, window, [(trace, &chosen(Question::Born)), (trace, &chosen(Question::Freed))])
     }
 
-    /// The leaks among the survivors of a window and the older blocks freed in it.
-    pub(super) fn among(
-        trace: &Trace,
+    /// The leaks among the survivors of a window and the older blocks freed in it, each with a trace that has them: a
+    /// recording, or windows of it.
+    pub(crate) fn among(
         metric: Metric,
         window: &StepWindow,
-        [survivors, freed]: [&[BlockId]; 2],
+        [(trace, survivors), (trace_of_freed, freed)]: [(&Trace, &[BlockId]); 2],
     ) -> Self {
         if window.steps.len() < 2 {
             return Self::default();
@@ -100,12 +103,12 @@ impl Leaks {
             let tally = by_place.entry(place(trace, id)).or_default();
             tally.blocks.push(id);
             tally.kept.add(bytes_of(trace, metric, id));
-            let step = trace.spans.at(trace.blocks.alloc[id.0 as usize]).and_then(|span| span.step);
+            let step = step_of(trace, &trace.blocks.get(id));
             tally.steps.extend(step.filter(|step| numbers.contains(step)));
         }
         for &id in freed {
-            if let Some(tally) = by_place.get_mut(&place(trace, id)) {
-                tally.freed_bytes = tally.freed_bytes.saturating_add(bytes_of(trace, metric, id));
+            if let Some(tally) = by_place.get_mut(&place(trace_of_freed, id)) {
+                tally.freed_bytes = tally.freed_bytes.saturating_add(bytes_of(trace_of_freed, metric, id));
             }
         }
         // Several stacks of one line are one leak, even if they alternate.
@@ -164,13 +167,13 @@ impl Leaks {
     /// The blocks among `blocks` that have the same origin as the leaks, whether or not they were allocated in the
     /// window.
     pub fn kept_among(&self, trace: &Trace, blocks: &[BlockId]) -> Vec<BlockId> {
-        let places: HashSet<Place> = self.blocks.iter().map(|id| place(trace, *id)).collect();
-        blocks.iter().copied().filter(|id| places.contains(&place(trace, *id))).collect()
+        blocks.iter().copied().filter(|id| self.places.contains(&place(trace, *id))).collect()
     }
 
     fn push(&mut self, line: String, window: &StepWindow, tallies: &[(Place, Tally)]) {
         let mut kept = Sum::default();
-        for (_, tally) in tallies {
+        for (place, tally) in tallies {
+            self.places.insert(*place);
             kept = kept.plus(tally.kept);
             self.blocks.extend(&tally.blocks);
         }

@@ -11,7 +11,7 @@ use highwater_snapshots::trace::Trace;
 
 use super::between::{Balance, Question, Sum, blocks_between, bytes_of};
 use super::breakdown::{Breakdown, Group, Grouping};
-use super::coder::Coder;
+use super::coder::{Code, Coder};
 use super::filter::Filter;
 use super::group_key::GroupKey;
 use super::live::LiveIndex;
@@ -23,6 +23,7 @@ use super::series::Series;
 
 pub use leaks::{Leak, Leaks};
 pub use window::{FirstStep, LastStep, StepWindow, has_steps, how_to_mark_steps};
+pub(crate) use window::{StepFacts, Steps};
 
 /// Maximum number of stacks of survivors to list.
 const STACKS: usize = 3;
@@ -136,7 +137,8 @@ impl Growth {
         freed.iter().for_each(|&id| sums.add_freed(id, bytes_of(trace, metric, id)));
         let steps =
             sums.steps(ends(trace, (series, metric), &window, (balance.get(Question::AliveAtA).bytes, &matches)));
-        let Leaks { lines: leaks, blocks: leaked } = Leaks::among(trace, metric, &window, [&survivors, &freed]);
+        let Leaks { lines: leaks, blocks: leaked, .. } =
+            Leaks::among(metric, &window, [(trace, &survivors), (trace, &freed)]);
         let grew = |id: &BlockId| sums.rows[sums.number_of[id]].grew();
         let is_told = |id: &BlockId| if leaked.is_empty() { grew(id) } else { leaked.contains(id) };
         let told: Vec<BlockId> = survivors.iter().copied().filter(is_told).collect();
@@ -242,7 +244,7 @@ struct Sums<'a> {
     window: &'a StepWindow,
     coder: Coder<'a>,
     row_of_step: HashMap<u32, usize>,
-    numbers: HashMap<Vec<u64>, usize>,
+    numbers: HashMap<Vec<Code>, usize>,
     rows: Vec<Row>,
     /// The group of each survivor.
     number_of: HashMap<BlockId, usize>,
@@ -252,7 +254,7 @@ struct Sums<'a> {
 
 #[derive(Default)]
 struct Row {
-    code: Vec<u64>,
+    code: Vec<Code>,
     survivors: Sum,
     freed: Sum,
     /// Survivors' bytes by row of the window's steps.
@@ -281,8 +283,7 @@ impl<'a> Sums<'a> {
     }
 
     fn number(&mut self, id: BlockId) -> usize {
-        let block = self.trace.blocks.get(id);
-        let code: Vec<u64> = self.keys.iter().map(|&key| self.coder.code(&block, key)).collect();
+        let code: Vec<Code> = self.keys.iter().map(|&key| self.coder.code(id, key)).collect();
         if let Some(&number) = self.numbers.get(&code) {
             return number;
         }

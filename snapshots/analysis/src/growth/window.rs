@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
 
-use crate::device_spans::{activity_in, device_spans};
+use crate::device_spans::{ActiveSpan, StepActivity, active_spans, device_spans};
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::ids::{BlockId, DeviceId};
 use highwater_snapshots::trace::Trace;
@@ -94,11 +94,110 @@ pub fn how_to_mark_steps(trace: &Trace) -> &'static str {
     }
 }
 
-/// A step of the spans.
+/// A step, as a device sees it.
 struct Run {
     step: u32,
     events: Range<usize>,
     phases: Vec<Phase>,
+}
+
+/// The steps of a device, in the order of their first events.
+pub(crate) struct Steps {
+    runs: Vec<Run>,
+    /// The number of events in the recording.
+    events: usize,
+    how_to_mark: &'static str,
+}
+
+impl Steps {
+    /// The steps of all `spans` of a recording of `events` events; `base` has its header.
+    pub(crate) fn of(spans: &[ActiveSpan], events: u64, base: &Trace) -> Self {
+        let of_device = StepActivity::of(spans.iter().map(|span| (span.step, span.activity)));
+        let mut row_of: HashMap<u32, usize> = HashMap::new();
+        let mut runs: Vec<Run> = Vec::new();
+        for span in spans.iter().filter(|span| of_device.is_of_device(span.step)) {
+            let Some(step) = span.step else { continue };
+            let row = *row_of.entry(step).or_insert(runs.len());
+            if row == runs.len() {
+                runs.push(Run { step, events: span.events.start as usize..0, phases: Vec::new() });
+            }
+            runs[row].events.end = span.events.end as usize;
+            if !runs[row].phases.contains(&span.phase) && span.activity.is_of_device() {
+                runs[row].phases.push(span.phase);
+            }
+        }
+        Self { runs, events: events as usize, how_to_mark: how_to_mark_steps(base) }
+    }
+
+    /// The events of the last two steps, of which [`StepFacts`] decide whether the last one is whole.
+    pub(crate) fn last(&self) -> Vec<Range<usize>> {
+        self.runs[self.runs.len().saturating_sub(2)..].iter().map(|run| run.events.clone()).collect()
+    }
+
+    /// Why the last step is not whole; `None` if it is, judged by the step before it. A last step in which memory ran
+    /// out on any device is cut short. So is one that has almost nothing of the previous step: neither its training
+    /// phases, nor a hundredth of its bytes. A step with which the recording ends may also lack single phases, or
+    /// contain the end of the program, which frees the model.
+    fn cut(&self, facts: &[StepFacts]) -> Option<Cut> {
+        if facts.last().is_some_and(|last| last.ran_out) {
+            return Some(Cut::OutOfMemory);
+        }
+        let ([.., before, last], [before_facts, last_facts]) = (self.runs.as_slice(), facts) else { return None };
+        let is_training = |phase: &Phase| !matches!(phase, Phase::Setup | Phase::Other);
+        let had: Vec<Phase> = before.phases.iter().copied().filter(is_training).collect();
+        let lacks: Vec<Phase> = had.iter().copied().filter(|phase| !last.phases.contains(phase)).collect();
+        let is_followed = last.events.end < self.events;
+        let frees_model = last_facts.frees_model && !before_facts.frees_model;
+        let is_empty = (!had.is_empty() && lacks.len() == had.len())
+            || last_facts.allocated.saturating_mul(100) < before_facts.allocated;
+        match is_empty || !is_followed {
+            true if frees_model => Some(Cut::FreesModel),
+            true if !lacks.is_empty() => Some(Cut::Lacks(lacks)),
+            true if is_empty => Some(Cut::AllocatesLittle),
+            _ => None,
+        }
+    }
+}
+
+/// What a device does in a step, or in a part of one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StepFacts {
+    /// A request failed, on any device.
+    ran_out: bool,
+    /// The bytes that the device allocates.
+    allocated: u64,
+    /// Parameters on the device are freed.
+    frees_model: bool,
+}
+
+impl StepFacts {
+    /// What `device` does in `events` of `trace`.
+    pub(crate) fn of(trace: &Trace, device: DeviceId, events: Range<usize>) -> Self {
+        let Trace { events: columns, blocks, .. } = trace;
+        let mut facts = Self { ran_out: columns.kind[events.clone()].contains(&EventKind::Oom), ..Self::default() };
+        for index in events.filter(|index| columns.device[*index] == device) {
+            let block = BlockId(columns.subject[index]);
+            match columns.kind[index] {
+                EventKind::Alloc => {
+                    facts.allocated = facts.allocated.saturating_add(blocks.allocated[block.0 as usize]);
+                }
+                EventKind::FreeRequested if block.is_some() => {
+                    facts.frees_model |= blocks.category[block.0 as usize] == Category::Parameter;
+                }
+                _ => {}
+            }
+        }
+        facts
+    }
+
+    /// What the device does in both.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self {
+            ran_out: self.ran_out | other.ran_out,
+            allocated: self.allocated.saturating_add(other.allocated),
+            frees_model: self.frees_model | other.frees_model,
+        }
+    }
 }
 
 impl StepWindow {
@@ -108,19 +207,25 @@ impl StepWindow {
     /// # Errors
     /// If the device has no steps, or lacks a requested one: the message lists the existing steps.
     pub fn of(trace: &Trace, device: DeviceId, from: Option<u32>, to: Option<u32>) -> Result<Self, String> {
-        let mut runs = runs(trace, device);
+        let (steps, facts) = steps(trace, device);
+        Self::among(steps, &facts, from, to)
+    }
+
+    /// The same of `steps`, of the last two of which there are `facts`.
+    ///
+    /// # Errors
+    /// As [`Self::of`].
+    pub(crate) fn among(steps: Steps, facts: &[StepFacts], from: Option<u32>, to: Option<u32>) -> Result<Self, String> {
+        let cut = steps.cut(facts);
+        let Steps { mut runs, how_to_mark, .. } = steps;
         let Some(last) = runs.len().checked_sub(1) else {
             let none = "the recording has no steps: none are marked, and no optimizer step was recognized";
-            return Err(format!("{none}; mark them {}", how_to_mark_steps(trace)));
+            return Err(format!("{none}; mark them {how_to_mark}"));
         };
         let find = |step: u32| {
             let missing = || format!("the recording has steps {} to {}", runs[0].step, runs[last].step);
             runs.iter().position(|run| run.step == step).ok_or_else(missing)
         };
-        let cut = runs.len().checked_sub(2).map_or_else(
-            || ran_out(trace, &runs[last]).then_some(Cut::OutOfMemory),
-            |before| cut(trace, device, &runs[before], &runs[last]),
-        );
         let whole = if cut.is_some() { last.saturating_sub(1) } else { last };
         let first_at = match from {
             Some(step) => (find(step)?, FirstStep::Asked),
@@ -152,11 +257,11 @@ impl StepWindow {
 
     /// The last two whole steps of `device`; `None` if it has fewer.
     pub fn last_two(trace: &Trace, device: DeviceId) -> Option<[u32; 2]> {
-        let runs = runs(trace, device);
-        let [.., before, last] = runs.as_slice() else { return None };
-        match cut(trace, device, before, last) {
+        let (steps, facts) = steps(trace, device);
+        let [.., before, last] = steps.runs.as_slice() else { return None };
+        match steps.cut(&facts) {
             None => Some([before.step, last.step]),
-            Some(_) => Some([runs[runs.len().checked_sub(3)?].step, before.step]),
+            Some(_) => Some([steps.runs[steps.runs.len().checked_sub(3)?].step, before.step]),
         }
     }
 
@@ -207,69 +312,11 @@ impl StepWindow {
     }
 }
 
-/// The steps of a device in the order of their first events.
-fn runs(trace: &Trace, device: DeviceId) -> Vec<Run> {
-    let mut row_of: HashMap<u32, usize> = HashMap::new();
-    let mut runs: Vec<Run> = Vec::new();
-    for span in device_spans(trace, device) {
-        let Some(step) = span.step else { continue };
-        let row = *row_of.entry(step).or_insert(runs.len());
-        if row == runs.len() {
-            runs.push(Run { step, events: span.first.0 as usize..0, phases: Vec::new() });
-        }
-        runs[row].events.end = span.end.0 as usize;
-        if !runs[row].phases.contains(&span.phase) && activity_in(trace, device, &span).is_of_device() {
-            runs[row].phases.push(span.phase);
-        }
-    }
-    runs
-}
-
-/// Why the last step of `device` is not whole; `None` if it is, judged by the step `before` it. A last step in which
-/// memory ran out on any device is cut short. So is one that has almost nothing of the previous step: neither its
-/// training phases, nor a hundredth of its bytes. A step with which the recording ends may also lack single phases, or
-/// contain the end of the program, which frees the model.
-fn cut(trace: &Trace, device: DeviceId, before: &Run, last: &Run) -> Option<Cut> {
-    if ran_out(trace, last) {
-        return Some(Cut::OutOfMemory);
-    }
-    let is_training = |phase: &Phase| !matches!(phase, Phase::Setup | Phase::Other);
-    let had: Vec<Phase> = before.phases.iter().copied().filter(is_training).collect();
-    let lacks: Vec<Phase> = had.iter().copied().filter(|phase| !last.phases.contains(phase)).collect();
-    let is_followed = last.events.end < trace.events.len();
-    let frees_model = || takes_model_down(trace, device, last) && !takes_model_down(trace, device, before);
-    let is_empty = (!had.is_empty() && lacks.len() == had.len())
-        || allocated(trace, device, last).saturating_mul(100) < allocated(trace, device, before);
-    match is_empty || !is_followed {
-        true if frees_model() => Some(Cut::FreesModel),
-        true if !lacks.is_empty() => Some(Cut::Lacks(lacks)),
-        true if is_empty => Some(Cut::AllocatesLittle),
-        _ => None,
-    }
-}
-
-/// Whether a request failed in a step, on any device.
-fn ran_out(trace: &Trace, step: &Run) -> bool {
-    trace.events.kind[step.events.clone()].contains(&EventKind::Oom)
-}
-
-/// The bytes that `device` allocates in a step.
-fn allocated(trace: &Trace, device: DeviceId, step: &Run) -> u64 {
-    let events = &trace.events;
-    let is_alloc = |index: &usize| events.kind[*index] == EventKind::Alloc && events.device[*index] == device;
-    let bytes = |index: usize| trace.blocks.allocated[events.subject[index] as usize];
-    step.events.clone().filter(is_alloc).map(bytes).fold(0, u64::saturating_add)
-}
-
-/// Whether parameters on `device` are freed in a step.
-fn takes_model_down(trace: &Trace, device: DeviceId, step: &Run) -> bool {
-    step.events.clone().any(|index| {
-        let block = BlockId(trace.events.subject[index]);
-        trace.events.kind[index] == EventKind::FreeRequested
-            && trace.events.device[index] == device
-            && block.is_some()
-            && trace.blocks.category[block.0 as usize] == Category::Parameter
-    })
+/// The steps of `device`, and the facts of the last two.
+fn steps(trace: &Trace, device: DeviceId) -> (Steps, Vec<StepFacts>) {
+    let steps = Steps::of(&active_spans(trace, device), trace.events.len() as u64, trace);
+    let facts = steps.last().into_iter().map(|events| StepFacts::of(trace, device, events)).collect();
+    (steps, facts)
 }
 
 #[cfg(test)]

@@ -3,6 +3,10 @@
 
 mod peaks;
 mod devices;
+mod final_oom;
+mod frontier;
+mod leaks;
+mod explain;
 
 use std::ops::{ControlFlow, Range};
 
@@ -19,6 +23,7 @@ use super::phases::{StageRow, append_rows, elsewhere, peak_of, phase_rows, stage
 use super::series::Series;
 
 pub use devices::summarize;
+pub use explain::{WindowedExplanation, explain};
 pub use peaks::peak;
 
 /// A recording, to be read part by part.

@@ -26,7 +26,7 @@ use crate::format::summary::{Death, Summarizer, Summary};
 use crate::format::tables_codec::{row_from_bytes, rows_from_bytes};
 use crate::format::walk::WalkItem;
 use crate::format::writer::{CHECKPOINT_EVENTS, LEAST_BYTES_A_BLOCK};
-use crate::ids::DeviceId;
+use crate::ids::{DeviceId, ScopeId};
 use crate::live_state::LiveState;
 use crate::metric::Metric;
 use crate::trace::{Trace, Trust};
@@ -116,6 +116,15 @@ impl Windows {
     /// Everything but events, blocks, segments and operations: the header, devices, tables, trust and problems.
     pub fn base(&self) -> &Trace {
         &self.base
+    }
+
+    /// The number of operations of each module; of none, those outside all modules.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be read, or is damaged where this reads it.
+    pub fn count_operations(&self) -> Result<hashbrown::HashMap<ScopeId, u64>> {
+        self.ops.count(&self.sections)
     }
 
     /// The summaries of all events, in order.

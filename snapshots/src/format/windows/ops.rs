@@ -6,10 +6,11 @@ use hashbrown::HashMap;
 
 use crate::error::{Error, Result};
 use crate::format::kind::SectionKind;
+use crate::format::parallel;
 use crate::format::section::Unpacker;
 use crate::format::tables_codec::rows_from_bytes;
 use crate::format::windows::sections::Sections;
-use crate::ids::OpId;
+use crate::ids::{OpId, ScopeId};
 use crate::tables::Op;
 use crate::trace::Trace;
 
@@ -64,6 +65,24 @@ impl OpSections {
         trace.blocks.op.iter_mut().for_each(find);
         trace.ooms.iter_mut().map(|oom| &mut oom.op).for_each(find);
         Ok(())
+    }
+
+    /// The number of operations of each module.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be read, or one of the sections is damaged.
+    pub(super) fn count(&self, sections: &Sections) -> Result<HashMap<ScopeId, u64>> {
+        let of_section = |(_, offset): &(u64, u64)| -> Result<HashMap<ScopeId, u64>> {
+            let mut counts = HashMap::new();
+            rows_of(sections, *offset)?.iter().for_each(|op| *counts.entry(op.scope).or_default() += 1);
+            Ok(counts)
+        };
+        let mut all: HashMap<ScopeId, u64> = HashMap::new();
+        for part in parallel::map(self.places(sections)?, || (), |(), place| of_section(place)) {
+            part?.into_iter().for_each(|(scope, count)| *all.entry(scope).or_default() += count);
+        }
+        Ok(all)
     }
 
     fn places(&self, sections: &Sections) -> Result<&[(u64, u64)]> {

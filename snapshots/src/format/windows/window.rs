@@ -74,17 +74,12 @@ impl Windows {
                 open.insert((trace.blocks.device[row], keys[row]), id);
             }
         }
-        let number_of = |trace: &Trace, id: BlockId| {
-            let block = trace.blocks.get(id);
-            let alloc = block.alloc.index().map(|row| trace.start.events + row as u64);
-            alloc.or(block.birth.map(|birth| birth.event))
-        };
         // Most live to the end.
         for (device, live) in &self.end {
             for block in live.blocks() {
                 let key = (*device, block.block.alloc.block);
                 let Some(&id) = open.get(&key) else { continue };
-                if number_of(trace, id) == block.birth.map(|birth| birth.event) && !block.block.free_requested {
+                if trace.alloc_number(id) == block.birth.map(|birth| birth.event) && !block.block.free_requested {
                     trace.blocks.category[id.0 as usize] = block.block.alloc.category;
                     open.remove(&key);
                 }

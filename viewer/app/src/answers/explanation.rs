@@ -2,9 +2,10 @@
 
 use highwater_analysis::explain::{Advice, ExplainQuery, Remedy};
 use highwater_analysis::final_oom::{final_oom, final_oom_on};
+use highwater_analysis::long::{self, Parts, Watch, WindowedExplanation};
 use highwater_analysis::{Explanation, LiveIndex, Metric, Series};
 use highwater_snapshots::units::format_bytes;
-use highwater_snapshots::{DeviceId, Trace};
+use highwater_snapshots::{DeviceId, Error, Trace};
 
 use super::plan::AdvicePeaks;
 use super::prediction::Change;
@@ -21,6 +22,26 @@ pub fn explain(trace: &Trace, series: &Series, live: &LiveIndex, query: &Explain
         explanation.advice.iter_mut().for_each(|advice| add_peaks(advice, &peaks, trace, series));
     }
     explanation
+}
+
+/// Explains the peak of a recording that is read in parts, as [`explain`] does, but without replays.
+///
+/// # Errors
+///
+/// As [`long::explain`].
+pub fn explain_in_parts(
+    parts: Parts<'_>,
+    device: DeviceId,
+    query: &ExplainQuery<'_>,
+    watch: Watch<'_>,
+) -> Result<WindowedExplanation, Error> {
+    let mut found = long::explain(parts, device, query, watch)?;
+    for advice in &mut found.explanation.advice {
+        if let Some(settings) = advice.settings {
+            advice.text.push_str(&format!(" {settings} may leave fewer free; not tested: the recording is too long."));
+        }
+    }
+    Ok(found)
 }
 
 /// Adds the peak that the remedy of `advice` leaves.

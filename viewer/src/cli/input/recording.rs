@@ -82,8 +82,8 @@ fn refuse_if_too_long(file: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::Usage(format!(
-        "{} has {} events: to hold them takes about {} of memory, and {} are available. `highwater info`, `peak` and \
-         `phases` read it in parts (`info` without --where), and `highwater {0}` shows it in parts",
+        "{} has {} events: to hold them takes about {} of memory, and {} are available. `highwater info`, `peak`, \
+         `phases` and `explain` read it in parts (`info` without --where), and `highwater {0}` shows it in parts",
         file.display(),
         format_count(events),
         format_bytes(needed),

@@ -3,7 +3,6 @@
 use std::io;
 
 use highwater_app::figures::moment::count_of;
-use highwater_snapshots::event::EventKind;
 use highwater_snapshots::trace::Trust;
 use highwater_snapshots::units::format_count;
 use highwater_snapshots::{DeviceId, Trace};
@@ -73,17 +72,11 @@ fn warn(text: &str, page: &mut Page<'_>) -> io::Result<()> {
 
 /// Returns how many requests failed on `devices`.
 pub fn failed_requests(trace: &Trace, devices: &[DeviceId]) -> u64 {
-    if trace.ooms.is_empty() {
-        return 0;
-    }
-    let is_failed = |(kind, device): &(&EventKind, &DeviceId)| **kind == EventKind::Oom && devices.contains(device);
-    trace.events.kind.iter().zip(&trace.events.device).filter(is_failed).count() as u64
+    devices.iter().map(|device| trace.failed_requests(*device)).sum()
 }
 
-/// Returns a warning that requests failed on `devices`, so that peaks and advice hold only up to there; `None` if none
-/// did.
-pub fn out_of_memory(trace: &Trace, devices: &[DeviceId]) -> Option<String> {
-    let failed = failed_requests(trace, devices);
+/// Returns a warning that `failed` requests failed, so that peaks and advice hold only up to there; `None` if none did.
+pub fn out_of_memory(failed: u64) -> Option<String> {
     let requests = count_of(failed, "request");
     (failed > 0).then(|| {
         format!("Out of memory: {requests} failed, so the run may need more than was recorded; see `highwater oom`.")

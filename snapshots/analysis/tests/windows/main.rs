@@ -1,7 +1,9 @@
 //! A window of a recording has the totals, lifetimes and origins of the whole.
 
+mod program;
+mod explanations;
+
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 use highwater_analysis::long::{Parts, WindowedMoment, stages, summarize};
 use highwater_analysis::peak::Query;
@@ -10,184 +12,12 @@ use highwater_analysis::replay::Replay;
 use highwater_analysis::{
     Filter, GroupKey, Lifetime, LiveIndex, Metric, Moment, Origin, Peak, Series, Totals, summary,
 };
-use highwater_snapshots::event::{Alloc, Event, Oom, Range, What};
-use highwater_snapshots::format::{EndFacts, SnapWriter, Windows, read_bytes, write_trace};
-use highwater_snapshots::tables::Op;
+use highwater_snapshots::format::{Windows, read_bytes, write_trace};
 use highwater_snapshots::text::trace_from_text;
-use highwater_snapshots::trace::{Header, Trace};
-use highwater_snapshots::{
-    BlockId, Category, DeviceId, EventId, OpId, Phase, Pool, ScopeId, StackId, StartingBlock, StartingState, StreamId,
-    StringId,
-};
+use highwater_snapshots::trace::Trace;
+use highwater_snapshots::{BlockId, Category, DeviceId, EventId};
 
-/// A sequence of numbers that looks random and is the same every time.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % end
-    }
-}
-
-/// A program that allocates and frees on two devices, contradicts itself at times, and has steps.
-struct Program {
-    numbers: Numbers,
-    /// Blocks by device: key, and whether the free was requested.
-    live: [Vec<(u64, bool)>; 2],
-    segments: Vec<(DeviceId, Range)>,
-    next_block: u64,
-    next_op: u32,
-    events: Vec<Event>,
-}
-
-fn alloc(block: u64, requested: u64, category: Category, op: OpId) -> Alloc {
-    Alloc {
-        block,
-        address: block << 12,
-        requested,
-        allocated: requested.next_multiple_of(512),
-        stream: StreamId(block % 3),
-        pool: Pool::Small,
-        category,
-        op,
-        scope: ScopeId::NONE,
-    }
-}
-
-impl Program {
-    fn push(&mut self, device: DeviceId, what: What) {
-        let time_ns = self.events.len() as u64 * 10;
-        self.events.push(Event { time_ns, device, stack: StackId::NONE, what });
-    }
-
-    fn go_on(&mut self, step: u32) {
-        let row = self.numbers.below(2) as usize;
-        let device = DeviceId(row as u16);
-        let count = self.live[row].len() as u64;
-        match self.numbers.below(40) {
-            0..16 => {
-                let category = Category::ALL[self.numbers.below(9) as usize];
-                let requested = self.numbers.below(5000);
-                self.push(device, What::Alloc(alloc(self.next_block, requested, category, OpId(self.next_op))));
-                self.live[row].push((self.next_block, false));
-                self.next_block += 1;
-            }
-            16..28 if count > 0 => {
-                // Mostly recent blocks, sometimes old ones.
-                let back = if self.numbers.below(6) == 0 { self.numbers.below(count) } else { count - 1 };
-                let (key, is_requested) = self.live[row][back as usize];
-                if !is_requested {
-                    self.push(device, What::FreeRequested(key));
-                }
-                if self.numbers.below(4) > 0 {
-                    self.push(device, What::FreeCompleted(key));
-                    self.live[row].remove(back as usize);
-                } else {
-                    self.live[row][back as usize].1 = true;
-                }
-            }
-            28 if count > 0 => {
-                // A category that is given after the free is not looked for.
-                let (key, is_requested) = self.live[row][self.numbers.below(count) as usize];
-                if !is_requested {
-                    self.push(device, What::Tag(key, Category::Gradient));
-                }
-            }
-            29 => {
-                let range = Range {
-                    address: self.numbers.below(64) << 21,
-                    bytes: 2 << 20,
-                    stream: StreamId(0),
-                    pool: Pool::Large,
-                };
-                self.push(device, What::SegmentAlloc(range));
-                self.segments.push((device, range));
-            }
-            30 if !self.segments.is_empty() => {
-                let place = self.numbers.below(self.segments.len() as u64) as usize;
-                let (device, range) = self.segments.remove(place);
-                self.push(device, What::SegmentFree(range));
-            }
-            31 => self.push(device, What::DeviceUsed(1000 + u64::from(step))),
-            32 => self.push(device, What::FreeRequested(1 << 50)),
-            33 => self.push(
-                device,
-                What::Oom(Oom {
-                    requested: 9,
-                    device_free: 1,
-                    stream: None,
-                    op: OpId(self.next_op),
-                    scope: ScopeId::NONE,
-                }),
-            ),
-            34 if count > 0 => {
-                // The free of the former block is missing.
-                let key = self.live[row][self.numbers.below(count) as usize].0;
-                self.live[row].retain(|(other, _)| *other != key);
-                self.live[row].push((key, false));
-                self.push(device, What::Alloc(alloc(key, 77, Category::Input, OpId::NONE)));
-            }
-            35 => self.push(
-                device,
-                What::SegmentFree(Range { address: 1 << 60, bytes: 512, stream: StreamId(0), pool: Pool::Small }),
-            ),
-            36 if count > 0 => {
-                let key = self.live[row][self.numbers.below(count) as usize].0;
-                self.push(device, What::Used(key));
-            }
-            _ => self.next_op += 1,
-        }
-    }
-}
-
-/// A recording of about `steps` × 600 events, and its bytes.
-fn recording(seed: u64, steps: u32, is_finished: bool) -> Vec<u8> {
-    let numbers = Numbers(seed);
-    let mut program = Program {
-        numbers,
-        live: [Vec::new(), Vec::new()],
-        segments: Vec::new(),
-        next_block: 100,
-        next_op: 0,
-        events: Vec::new(),
-    };
-    let mut state = StartingState { device: DeviceId(0), ..StartingState::default() };
-    for key in 0..20 {
-        let alloc = alloc(key, 300 + key, Category::Parameter, OpId::NONE);
-        state.blocks.push(StartingBlock { alloc, stack: StackId::NONE, free_requested: key == 7 });
-        program.live[0].push((key, key == 7));
-    }
-    let mut writer = SnapWriter::new(Vec::new(), &Header::default()).unwrap();
-    writer.set_checkpoint_interval(600);
-    writer.append_strings(&["linear", "add"]).unwrap();
-    writer.write_starting_state(&state).unwrap();
-    for step in 0..steps {
-        program.push(DeviceId(0), What::Step(step));
-        for phase in [Phase::Forward, Phase::Backward, Phase::Forward, Phase::Optimizer] {
-            program.push(DeviceId(0), What::Phase(phase));
-            for _ in 0..program.numbers.below(300) {
-                program.go_on(step);
-            }
-        }
-        if step % 5 == 4 {
-            program.push(DeviceId(0), What::Phase(Phase::Setup));
-        }
-        let known = writer.rows(highwater_snapshots::format::SectionKind::Ops) as u32;
-        let op = |number: u32| Op { name: StringId(number % 2), scope: ScopeId::NONE, stack: StackId::NONE };
-        let ops: Vec<Op> = (known..=program.next_op).map(op).collect();
-        writer.append_ops(&ops).unwrap();
-        for events in program.events[writer.events() as usize..].chunks(170) {
-            writer.write_events(events).unwrap();
-        }
-    }
-    if is_finished { writer.finish(&EndFacts::default()).unwrap() } else { writer.get_ref().clone() }
-}
-
-fn open(bytes: &[u8]) -> Windows {
-    let bytes: Arc<[u8]> = bytes.into();
-    Windows::open(Arc::new(bytes), &mut |_| ControlFlow::Continue(())).unwrap()
-}
+use program::{Numbers, open, recording};
 
 /// The totals of a device before the first event and after each.
 fn totals(trace: &Trace, device: DeviceId) -> Vec<Totals> {

@@ -1,0 +1,281 @@
+//! Explains the peak of a recording that is read in parts.
+
+use std::ops::Range;
+
+use hashbrown::HashMap;
+use highwater_snapshots::event::EventKind;
+use highwater_snapshots::format::Windows;
+use highwater_snapshots::ids::{BlockId, DeviceId, EventId, ScopeId};
+use highwater_snapshots::trace::Trace;
+use highwater_snapshots::{Phase, Result};
+
+use super::final_oom::final_oom;
+use super::frontier::Frontier;
+use super::leaks::leaks;
+use super::{Parts, Watch, WindowedMoment, check_count, each_part, peak};
+use crate::coder::Code;
+use crate::counterfactual::{Counterfactual, Grouped, absences};
+use crate::device_spans::{ActiveSpan, active_spans};
+use crate::explain::{
+    Cause, ExplainQuery, Explanation, FinalOom, PeakByCause, PeaksWithout, Recorded, Scene, Selection, causes,
+    sums_by_cause,
+};
+use crate::growth::Leaks;
+use crate::live::LiveIndex;
+use crate::metric::{Metric, Totals};
+use crate::peak::Moment;
+use crate::series::Series;
+
+/// Events that are read from the peak on: more than an optimizer step has.
+const EVENTS_FROM_PEAK: u64 = 1 << 19;
+
+/// The explanation of a peak, and the window of events that begins with it.
+#[derive(Debug)]
+pub struct WindowedExplanation {
+    /// The explanation; its events are numbered over the whole recording. It has no idle blocks.
+    pub explanation: Explanation,
+    /// The window.
+    pub window: Trace,
+    /// Whether the recording has uses of blocks, from which idle blocks could be found.
+    pub has_uses: bool,
+}
+
+/// Explains the peak of `device`, as [`Explanation::of`] does, except for idle blocks.
+///
+/// # Errors
+///
+/// Fails if a window cannot be read, or with [`Error::Cancelled`](highwater_snapshots::Error::Cancelled) if `watch`
+/// breaks.
+///
+/// # Panics
+///
+/// If the metric is not a sum over blocks.
+pub fn explain(
+    parts: Parts<'_>,
+    device: DeviceId,
+    query: &ExplainQuery<'_>,
+    watch: Watch<'_>,
+) -> Result<WindowedExplanation> {
+    check_count(parts.windows)?;
+    let windows = parts.windows;
+    let peak = peak(windows, device, query.metric)?;
+    let start = peak.number().unwrap_or(0);
+    let window = windows.window(start..start + EVENTS_FROM_PEAK)?;
+    let (series, live) = (Series::build(&window, device), LiveIndex::build(&window, device));
+    let local = Moment { event: peak.event.map(|_| EventId(0)), events_before: start, ..peak };
+    let at_peak = live.before_position(&window, query.metric, local.position());
+    let scene = Scene { trace: &window, series: &series, peak: local, at_peak };
+    let mut recorded = InParts {
+        parts,
+        device,
+        metric: query.metric,
+        watch,
+        failed: final_oom(windows)?,
+        spans: Vec::new(),
+        frontiers: Vec::new(),
+    };
+    let mut explanation = Explanation::of_scene(&mut recorded, scene, None, query)?;
+    explanation.peak = peak;
+    let has_uses = count(windows, device, EventKind::Used) > 0;
+    Ok(WindowedExplanation { explanation, window, has_uses })
+}
+
+/// The number of events of a kind on `device`.
+fn count(windows: &Windows, device: DeviceId, kind: EventKind) -> u64 {
+    let rows = windows.summaries().iter().flat_map(|row| &row.devices).filter(|row| row.device == device);
+    rows.map(|row| u64::from(row.counts[kind as usize])).sum()
+}
+
+/// A recording that is read in parts.
+struct InParts<'a, 'w> {
+    parts: Parts<'a>,
+    device: DeviceId,
+    metric: Metric,
+    watch: Watch<'w>,
+    failed: Option<(u64, DeviceId)>,
+    /// The steps and phases, once all parts were read.
+    spans: Vec<ActiveSpan>,
+    /// The events of each part, and its moments that matter.
+    frontiers: Vec<(Range<u64>, Frontier)>,
+}
+
+/// What a part of the recording says.
+struct PartFound {
+    events: Range<u64>,
+    /// The largest total.
+    peak: Moment,
+    /// By selection: the largest total without each group.
+    without: Vec<HashMap<Vec<Code>, Moment>>,
+    /// The moments that matter without some causes, if they are a selection.
+    frontier: Option<Frontier>,
+    spans: Vec<ActiveSpan>,
+}
+
+impl PartFound {
+    fn of(trace: &Trace, device: DeviceId, metric: Metric, selections: &[Selection<'_>]) -> Self {
+        let grouped: Vec<(Grouped, Vec<Vec<Code>>)> =
+            selections.iter().map(|selection| selection.group(trace, device)).collect();
+        let none = Grouped { group_of: Vec::new(), groups: 1 };
+        let columns: Vec<&Grouped> = grouped.iter().map(|(grouped, _)| grouped).chain([&none]).collect();
+        let mut found = absences(trace, device, metric, &columns, |_| false);
+        let of_none = found.pop().and_then(|none| none.first().copied()).unwrap_or_default();
+        let is_by_cause = |(selection, _): &(&Selection<'_>, _)| matches!(selection, Selection::Causes);
+        let by_cause = selections.iter().zip(&grouped).find(is_by_cause).map(|(_, (grouped, _))| &grouped.group_of);
+        let moment = |absence: &Counterfactual| moment(trace, device, metric, absence);
+        let peaks = |((_, codes), found): (&(Grouped, Vec<Vec<Code>>), Vec<Counterfactual>)| {
+            codes.iter().cloned().zip(found.iter().map(moment)).collect()
+        };
+        let mut spans = active_spans(trace, device);
+        let start = trace.start.events;
+        spans.iter_mut().for_each(|span| span.events = span.events.start + start..span.events.end + start);
+        Self {
+            events: start..start + trace.events.len() as u64,
+            peak: moment(&of_none),
+            without: grouped.iter().zip(found).map(peaks).collect(),
+            frontier: by_cause.map(|causes| Frontier::of(trace, device, metric, causes)),
+            spans,
+        }
+    }
+}
+
+/// The moment of an absence, its event numbered over the whole recording.
+fn moment(trace: &Trace, device: DeviceId, metric: Metric, absence: &Counterfactual) -> Moment {
+    let number = |event: EventId| EventId::from_index(trace.number(event) as usize);
+    let local = Moment::of(trace, device, metric, absence.bytes, absence.event);
+    Moment { event: absence.event.map(number), events_before: 0, ..local }
+}
+
+/// The largest totals of all parts so far.
+#[derive(Default)]
+struct Merged {
+    without: Vec<HashMap<Vec<Code>, Moment>>,
+    peak: Option<Moment>,
+}
+
+impl Merged {
+    /// Adds the part that follows. A group that a part does not have leaves its whole total.
+    fn take(&mut self, part: &PartFound) {
+        self.without.resize_with(part.without.len(), HashMap::new);
+        for (all, found) in self.without.iter_mut().zip(&part.without) {
+            for (key, best) in all.iter_mut() {
+                let next = found.get(key).unwrap_or(&part.peak);
+                if next.bytes > best.bytes {
+                    *best = *next;
+                }
+            }
+            for (key, next) in found {
+                let earlier = self.peak.filter(|earlier| earlier.bytes >= next.bytes);
+                all.entry_ref(key.as_slice()).or_insert_with(|| earlier.unwrap_or(*next));
+            }
+        }
+        if self.peak.is_none_or(|peak| part.peak.bytes > peak.bytes) {
+            self.peak = Some(part.peak);
+        }
+    }
+}
+
+impl InParts<'_, '_> {
+    fn windows(&self) -> &Windows {
+        self.parts.windows
+    }
+}
+
+impl Recorded for InParts<'_, '_> {
+    type Error = highwater_snapshots::Error;
+
+    fn without(&mut self, selections: &[Selection<'_>]) -> Result<Vec<PeaksWithout>> {
+        let (device, metric) = (self.device, self.metric);
+        let mut merged = Merged::default();
+        let (spans, frontiers) = (&mut self.spans, &mut self.frontiers);
+        let map = |trace: Trace| PartFound::of(&trace, device, metric, selections);
+        let take = |part: PartFound| {
+            merged.take(&part);
+            if let Some(frontier) = part.frontier {
+                frontiers.push((part.events, frontier));
+                append(spans, part.spans);
+            }
+        };
+        each_part(self.parts, map, take, self.watch)?;
+        let none = Moment::of(self.windows().base(), device, metric, 0, None);
+        let peak = merged.peak.unwrap_or(none);
+        merged.without.resize_with(selections.len(), HashMap::new);
+        Ok(merged.without.into_iter().map(|found| PeaksWithout::new(found, peak)).collect())
+    }
+
+    fn without_causes(&mut self, gone: &[Cause], further: &[Cause]) -> Result<(PeakByCause, Vec<u64>)> {
+        let (device, metric) = (self.device, self.metric);
+        let largest = |gone: &[Cause]| {
+            let parts = self.frontiers.iter().map(|(_, frontier)| frontier.largest_without(gone)).enumerate();
+            // The first of the largest.
+            parts.max_by_key(|(row, bytes)| (*bytes, std::cmp::Reverse(*row)))
+        };
+        let left = further.iter().map(|cause| {
+            let all: Vec<Cause> = gone.iter().chain([cause]).copied().collect();
+            largest(&all).map_or(0, |(_, bytes)| bytes)
+        });
+        let left = left.collect();
+        let events = largest(gone).map_or(0..0, |(row, _)| self.frontiers[row].0.clone());
+        let trace = self.windows().window(events)?;
+        let group_of = causes(&trace, device);
+        let numbers: Vec<u32> = gone.iter().map(|cause| cause.number() as u32).collect();
+        let is_gone = |id: BlockId| numbers.contains(&group_of[id.0 as usize]);
+        let none = Grouped { group_of: Vec::new(), groups: 1 };
+        let found = absences(&trace, device, metric, &[&none], is_gone)[0][0];
+        let position = found.event.map_or(0, |event| event.0 as usize + 1);
+        let at_peak = LiveIndex::build(&trace, device).before_position(&trace, metric, position);
+        let peak = moment(&trace, device, metric, &found);
+        Ok((PeakByCause { peak, bytes: sums_by_cause(&trace, metric, &at_peak) }, left))
+    }
+
+    fn has_phase(&self, phase: Phase) -> bool {
+        self.spans.iter().any(|span| span.phase == phase)
+    }
+
+    fn at_active_peak(&mut self) -> Result<Totals> {
+        let peak = peak(self.windows(), self.device, Metric::Active)?;
+        let found = WindowedMoment::at(self.windows(), self.device, Metric::Active, peak.number())?;
+        let series = Series::build(&found.window, self.device);
+        Ok(series.before_position(&found.window, usize::from(peak.event.is_some())))
+    }
+
+    fn final_oom(&self) -> Option<FinalOom> {
+        self.failed.map(|(_, device)| FinalOom { device })
+    }
+
+    fn failed_requests(&self) -> u64 {
+        count(self.windows(), self.device, EventKind::Oom)
+    }
+
+    fn unfinished_optimizer(&mut self) -> Result<Option<Range<u64>>> {
+        let windows = self.windows();
+        let last = || windows.events().checked_sub(1).filter(|_| windows.base().trust.unfinished);
+        let Some(event) = self.failed.map(|(event, _)| event).or_else(last) else { return Ok(None) };
+        let window = windows.window(event..event + 1)?;
+        let stage = window.stage_at(EventId(0)).filter(|stage| stage.phase == Phase::Optimizer);
+        Ok(stage.map(|stage| {
+            let later = self.spans.iter().find(|span| span.events.contains(&event));
+            stage.since..later.map_or(event + 1, |span| span.events.end)
+        }))
+    }
+
+    fn leaks(&mut self) -> Result<Option<Leaks>> {
+        leaks(self.parts.windows, (self.device, self.metric), &self.spans)
+    }
+
+    fn operations(&mut self) -> Result<HashMap<ScopeId, u64>> {
+        self.windows().count_operations()
+    }
+}
+
+/// Adds the spans of the part that follows.
+fn append(spans: &mut Vec<ActiveSpan>, more: Vec<ActiveSpan>) {
+    for next in more {
+        match spans.last_mut().filter(|last| (last.step, last.phase) == (next.step, next.phase)) {
+            Some(last) => {
+                last.events.end = next.events.end;
+                last.activity = last.activity.and(next.activity);
+            }
+            None => spans.push(next),
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! The moments of a part of a recording at which a total can be largest once the blocks of some causes are left out.
+//!
+//! At each moment, every cause has some bytes. Whatever causes are left out, the sum of the others is largest at a moment
+//! that no other one exceeds or equals in every cause. Training repeats itself, so few moments are left: those are kept.
+
+use hashbrown::HashMap;
+use highwater_snapshots::ids::DeviceId;
+use highwater_snapshots::trace::Trace;
+
+use crate::counterfactual::NO_GROUP;
+use crate::explain::Cause;
+use crate::metric::Metric;
+use crate::replay::{Effect, baseline_effects, effects};
+
+/// Bytes by cause at the moments that are left.
+#[derive(Clone, Debug)]
+pub(super) struct Frontier {
+    /// The causes that may be left out; one column each, after that of all others.
+    causes: Vec<Cause>,
+    /// The moments, one after another.
+    rows: Vec<u64>,
+}
+
+impl Frontier {
+    /// The frontier of `metric` on `device` over all moments of `trace`; `causes` has the number of the cause of each
+    /// block.
+    pub(super) fn of(trace: &Trace, device: DeviceId, metric: Metric, causes: &[u32]) -> Self {
+        let mut is_there = [false; Cause::COUNT];
+        for cause in causes.iter().filter(|cause| **cause != NO_GROUP) {
+            is_there[*cause as usize] = true;
+        }
+        let found: Vec<Cause> =
+            Cause::all().filter(|cause| is_there[cause.number()] && cause.is_dispensable()).collect();
+        let mut column_of = [0; Cause::COUNT];
+        found.iter().enumerate().for_each(|(column, cause)| column_of[cause.number()] = column + 1);
+        let column_of: Vec<usize> =
+            causes.iter().map(|cause| column_of.get(*cause as usize).copied().unwrap_or(0)).collect();
+
+        let sizes = if metric == Metric::Requested { &trace.blocks.requested } else { &trace.blocks.allocated };
+        let mut moments = Moments::new(found.len() + 1);
+        let change = |moments: &mut Moments, effect: Effect| {
+            if let Some((row, begins)) = effect.of_block(metric) {
+                moments.change(column_of[row], sizes[row], begins);
+            }
+        };
+        baseline_effects(trace, device, |effect| change(&mut moments, effect));
+        for index in (0..trace.events.len()).filter(|index| trace.events.device[*index] == device) {
+            // One event may begin a block and end others: only the state after it counts.
+            let mut ends = false;
+            effects(trace, index, |effect| ends |= effect.of_block(metric).is_some_and(|(_, begins)| !begins));
+            if ends {
+                moments.before_end();
+            }
+            effects(trace, index, |effect| change(&mut moments, effect));
+        }
+        moments.before_end();
+        moments.reduce();
+        Self { causes: found, rows: moments.rows }
+    }
+
+    /// The largest total without the blocks of `gone`.
+    pub(super) fn largest_without(&self, gone: &[Cause]) -> u64 {
+        let is_left: Vec<bool> =
+            std::iter::once(true).chain(self.causes.iter().map(|cause| !gone.contains(cause))).collect();
+        let sum = |row: &[u64]| row.iter().zip(&is_left).filter(|(_, is_left)| **is_left).map(|(bytes, _)| bytes).sum();
+        self.rows.chunks_exact(is_left.len()).map(sum).max().unwrap_or(0)
+    }
+}
+
+/// Moments are compared with each other when there are this many.
+const MOST_ROWS: usize = 1 << 15;
+
+/// Collects moments while a recording is gone through.
+struct Moments {
+    now: Vec<u64>,
+    /// A number that depends on all of `now`.
+    hash: u64,
+    has_grown: bool,
+    rows: Vec<u64>,
+    /// The row of each hash.
+    seen: HashMap<u64, usize>,
+    /// The number of rows at which they are compared with each other.
+    most_rows: usize,
+}
+
+/// The weight of a column in the hash: odd, and with few bits in common with others.
+fn weight(column: usize) -> u64 {
+    (column as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
+}
+
+impl Moments {
+    fn new(width: usize) -> Self {
+        Self {
+            now: vec![0; width],
+            hash: 0,
+            has_grown: true,
+            rows: Vec::new(),
+            seen: HashMap::new(),
+            most_rows: MOST_ROWS,
+        }
+    }
+
+    fn change(&mut self, column: usize, bytes: u64, grows: bool) {
+        let change = bytes.wrapping_mul(weight(column));
+        if grows {
+            self.now[column] += bytes;
+            self.hash = self.hash.wrapping_add(change);
+            self.has_grown = true;
+        } else {
+            self.now[column] -= bytes;
+            self.hash = self.hash.wrapping_sub(change);
+        }
+    }
+
+    /// Takes the present moment, before a block ends: one after which another block begins is exceeded by the next.
+    fn before_end(&mut self) {
+        if !std::mem::take(&mut self.has_grown) {
+            return;
+        }
+        let width = self.now.len();
+        let row = self.rows.len() / width;
+        let known = *self.seen.entry(self.hash).or_insert(row);
+        if known < row && self.rows[known * width..(known + 1) * width] == self.now[..] {
+            return;
+        }
+        self.rows.extend_from_slice(&self.now);
+        if row >= self.most_rows {
+            self.reduce();
+            self.most_rows = MOST_ROWS.max(2 * self.rows.len() / width);
+        }
+    }
+
+    /// Keeps the moments that no other one exceeds or equals in every column.
+    fn reduce(&mut self) {
+        let width = self.now.len();
+        let mut rows: Vec<&[u64]> = self.rows.chunks_exact(width).collect();
+        // A moment can only be exceeded by one of a larger sum.
+        rows.sort_by_cached_key(|row| std::cmp::Reverse(row.iter().map(|bytes| u128::from(*bytes)).sum::<u128>()));
+        let mut kept: Vec<&[u64]> = Vec::new();
+        for row in rows {
+            let is_exceeded = |by: &&[u64]| by.iter().zip(row).all(|(by, own)| by >= own);
+            if !kept.iter().any(is_exceeded) {
+                kept.push(row);
+            }
+        }
+        let kept = kept.concat();
+        self.rows = kept;
+        self.seen.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::counterfactual::{Grouped, absences};
+    use crate::explain::causes;
+    use highwater_snapshots::ids::BlockId;
+    use highwater_snapshots::text::trace_from_text;
+
+    #[test]
+    fn without_any_causes_it_has_the_peak_of_the_definition() {
+        let mut text = String::from("baseline w 1000/1024 parameter\n");
+        for step in 0..3_u32 {
+            text += &format!("step {step}\nphase forward\nalloc a{step} 700 activation\nalloc t{step} 300 temporary\n");
+            text += &format!(
+                "free t{step}\nphase backward\nalloc u{step} 100 temporary\nalloc g{step} {} gradient\n",
+                500 + step
+            );
+            text += &format!(
+                "free u{step}\nfree a{step}\nphase optimizer\nalloc o{step} 600 temporary\nfree o{step}\nfree g{step}\n"
+            );
+        }
+        let trace = trace_from_text(&text).unwrap();
+        let device = DeviceId(0);
+        let group_of = causes(&trace, device);
+        let frontier = Frontier::of(&trace, device, Metric::Requested, &group_of);
+        let found: Vec<Cause> = Cause::all().filter(|cause| group_of.contains(&(cause.number() as u32))).collect();
+        let dispensable: Vec<Cause> = found.into_iter().filter(|cause| cause.is_dispensable()).collect();
+        assert_eq!((dispensable.len(), frontier.rows.len() / 6), (5, 3), "steps that repeat add no moments");
+        for set in 0_u32..1 << dispensable.len() {
+            let gone: Vec<Cause> = dispensable
+                .iter()
+                .enumerate()
+                .filter(|(row, _)| set >> row & 1 == 1)
+                .map(|(_, cause)| *cause)
+                .collect();
+            let is_gone = |id: BlockId| gone.iter().any(|cause| cause.number() as u32 == group_of[id.0 as usize]);
+            let none = Grouped { group_of: Vec::new(), groups: 1 };
+            let expected = absences(&trace, device, Metric::Requested, &[&none], is_gone)[0][0].bytes;
+            assert_eq!(frontier.largest_without(&gone), expected, "without {gone:?}");
+        }
+    }
+}
