@@ -1,8 +1,10 @@
 //! File names of recordings, chosen so that files of different ranks and processes never collide.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
+
+use highwater_snapshots::rotation::with_part;
 
 /// Rank and world size of this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,17 +43,6 @@ impl Rank {
     }
 }
 
-/// Returns `path` with `part` inserted before the extension: `step.snap` becomes `step.rank3.snap`.
-fn with_part(path: &Path, part: &str) -> PathBuf {
-    let mut name = OsString::from(path.file_stem().unwrap_or(OsStr::new("recording")));
-    name.push(format!(".{part}"));
-    if let Some(ending) = path.extension() {
-        name.push(".");
-        name.push(ending);
-    }
-    path.with_file_name(name)
-}
-
 /// Returns the file that the process of `rank` writes to for the given `path`, a separate one for each of several
 /// ranks. A path whose name already contains the rank is returned unchanged.
 pub fn for_rank(path: &Path, rank: Rank) -> PathBuf {
@@ -59,17 +50,6 @@ pub fn for_rank(path: &Path, rank: Rank) -> PathBuf {
     let part = format!("rank{rank}");
     let says_it = path.file_stem().is_some_and(|stem| stem.to_string_lossy().ends_with(&format!(".{part}")));
     if says_it { path.to_owned() } else { with_part(path, &part) }
-}
-
-/// Returns the path of the `number`th file of a rotation.
-pub(crate) fn numbered(path: &Path, number: u32) -> PathBuf {
-    with_part(path, &format!("{number:04}"))
-}
-
-/// Returns the number of the rotation file `other` of `path`; `None` if it is not one.
-pub(crate) fn number_of(path: &Path, other: &Path) -> Option<u32> {
-    let number = Path::new(other.file_stem()?).extension()?.to_str()?.parse().ok()?;
-    (numbered(path, number).file_name() == other.file_name()).then_some(number)
 }
 
 /// Returns a path unique to this process, for when several processes would write to the same file.
@@ -119,11 +99,5 @@ mod tests {
         assert_eq!(for_rank(Path::new("step.rank3.snap"), rank(3, Some(8))), Path::new("step.rank3.snap"));
         assert_eq!(for_rank(Path::new("step.rank3.snap"), rank(13, Some(20))), Path::new("step.rank3.rank13.snap"));
         assert_eq!(for_rank(path, Rank::default()), path);
-        assert_eq!(numbered(Path::new("step"), 2), Path::new("step.0002"));
-        let number = |other: &str| number_of(Path::new("runs/step.snap"), Path::new(other));
-        assert_eq!(number("runs/step.0012.snap"), Some(12));
-        for other in ["runs/step.snap", "runs/step.12.snap", "runs/other.0012.snap", "runs/step.0012.json"] {
-            assert_eq!(number(other), None, "{other}");
-        }
     }
 }

@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
 use highwater_snapshots::format::EndFacts;
+use highwater_snapshots::rotation;
 use highwater_snapshots::trace::{Header, Trust};
 
 use crate::error::{Error, Result};
 use crate::file::{self, RecordingFile};
 use crate::intake::{Batch, Intake};
 use crate::options::Rotation;
-use crate::{naming, signals};
+use crate::signals;
 
 /// A thread that completes a file and returns its path and size.
 type Completing = JoinHandle<Result<(PathBuf, u64)>>;
@@ -155,7 +156,7 @@ fn earlier(path: &Path) -> (u32, VecDeque<(PathBuf, u64)>) {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut files: Vec<(u32, PathBuf)> =
-        entries.filter_map(|entry| Some((naming::number_of(path, &entry.path())?, entry.path()))).collect();
+        entries.filter_map(|entry| Some((rotation::number_of(path, &entry.path())?, entry.path()))).collect();
     files.sort();
     let highest = files.last().map_or(0, |(number, _)| *number);
     let idle = |path: PathBuf| {
@@ -170,7 +171,7 @@ fn earlier(path: &Path) -> (u32, VecDeque<(PathBuf, u64)>) {
 fn next_file(path: &Path, number: &mut u32) -> Result<(File, PathBuf)> {
     loop {
         *number += 1;
-        let at = naming::numbered(path, *number);
+        let at = rotation::numbered(path, *number);
         match File::create_new(&at) {
             Ok(_) => return Ok((file::claim(&at)?, at)),
             Err(source) if source.kind() == std::io::ErrorKind::AlreadyExists && *number < u32::MAX => {}

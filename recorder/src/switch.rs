@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use highwater_snapshots::rotation::numbered;
+
 use crate::error::{Error, Result};
-use crate::naming;
 use crate::options::{HistoryOptions, Sink};
 use crate::recording::Recording;
 use crate::signals;
@@ -63,7 +64,7 @@ impl Switch {
                         finishing.push(Recording::finish_in_background(recording));
                     } else if on {
                         number += 1;
-                        let sink = Sink::File(naming::numbered(&path, number));
+                        let sink = Sink::File(numbered(&path, number));
                         running = begin(HistoryOptions { sink, ..options.clone() });
                     }
                 }

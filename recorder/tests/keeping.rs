@@ -1,6 +1,7 @@
 //! What keeps a recording whole and small: several files, switches from outside, a disk that is full, a path that is not
 //! writable.
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,11 +9,12 @@ use std::time::{Duration, Instant};
 
 use highwater_analysis::{Metric, Series, verify};
 use highwater_recorder::api::{self, NewBlock};
-use highwater_recorder::snapshots::format::read_file;
+use highwater_recorder::snapshots::event::EventKind;
+use highwater_recorder::snapshots::format::{Windows, read_file};
 use highwater_recorder::snapshots::trace::DeviceFacts;
-use highwater_recorder::snapshots::{StartingState, Trace};
+use highwater_recorder::snapshots::{EventId, StartingState, Trace};
 use highwater_recorder::{
-    DeviceId, Error, HistoryOptions, Level, Pool, Recording, Source, StreamId, Switch, Symbols, Trigger, scope,
+    DeviceId, Error, HistoryOptions, Level, Pool, Recording, Sink, Source, StreamId, Switch, Symbols, Trigger, scope,
 };
 
 /// The recorder is one for the process: tests that record take turns.
@@ -149,6 +151,58 @@ fn each_of_several_files_is_whole_and_begins_with_what_lives() {
     let events: u64 = traces.iter().map(|trace| trace.events.len() as u64).sum();
     let repeated = traces.len() as u64 - 1;
     assert_eq!(events, finished.counts.events + repeated, "the step is said anew in each file");
+}
+
+/// The kinds, times and steps of the events, and the requested bytes after each; without the marks at the beginning of
+/// files.
+fn story(trace: &Trace) -> Vec<(EventKind, u64, Option<u32>, u64)> {
+    let series = Series::build(trace, DeviceId(0));
+    let ids = trace.events.ids().filter(|id| trace.events.kind[id.0 as usize] != EventKind::Mark);
+    let told = |id: EventId| {
+        let row = id.0 as usize;
+        let step = trace.spans.at(id).and_then(|span| span.step);
+        (trace.events.kind[row], trace.events.time_ns[row], step, series.after(trace, id).requested)
+    };
+    ids.map(told).collect()
+}
+
+#[test]
+fn the_files_of_a_run_open_as_one_recording_also_where_the_first_are_gone() {
+    let _turn = turn();
+    let _device = device();
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let path = folder.path().join("run.snap");
+    let mut wanted = HistoryOptions { sink: Sink::Both(path.clone()), ..options(&path) }.rotate(8_000, None);
+    wanted.flush_every = Duration::from_millis(1);
+    let recording = Recording::start(wanted).expect("nothing else records");
+    for step in 0..60 {
+        train(u64::from(step) * 1000, step);
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let expected = story(&recording.finish().expect("the disk has room").trace.expect("it is also in memory"));
+    let files = files(folder.path());
+    assert!(files.len() >= 12, "{files:?}");
+    let open = |path: &Path| {
+        let found = Windows::find_rotated(path).expect("the files are of one run");
+        let windows = Windows::open_rotated(&found, &mut |_| ControlFlow::Continue(())).expect("they are whole");
+        windows.whole().expect("they are whole")
+    };
+    let all = open(&path);
+    assert!(story(&all) == expected && all.is_complete() && all.problems.is_empty(), "{:?}", all.problems);
+    assert_eq!(all.events.len() - expected.len(), files.len() - 1, "each further file begins with a mark");
+    assert!(all.blocks.ids().all(|id| all.tables.op_name(all.blocks.get(id).op) == "matmul"));
+    assert_eq!(story(&open(folder.path())), expected, "the folder stands for its files");
+    for file in &files[..8] {
+        std::fs::remove_file(file).expect("it is there");
+    }
+    let rest = open(&folder.path().join("run.*.snap"));
+    let found = story(&rest);
+    // The first file says in which step it begins.
+    assert!(found[1..] == expected[expected.len() + 1 - found.len()..], "the totals are those of the whole run");
+    let gap = "files 1 to 8 of the recording are missing: it begins with run.0009.snap, and what was live then is its \
+               baseline";
+    assert_eq!(rest.problems.iter().map(ToString::to_string).collect::<Vec<_>>(), [gap]);
+    assert!(verify::verify(&rest).is_empty(), "{:?}", verify::verify(&rest));
 }
 
 #[test]

@@ -17,6 +17,8 @@ pub mod ids;
 pub mod error;
 pub mod mapped;
 pub mod byte_source;
+#[cfg(not(target_family = "wasm"))]
+pub mod rotation;
 pub mod intern;
 pub mod line_text;
 pub mod scope_pattern;
@@ -24,6 +26,7 @@ pub mod references;
 pub mod tables;
 pub mod event;
 pub mod stage;
+pub mod merge;
 pub mod trace;
 pub mod alloc_rules;
 mod block_index;

@@ -33,6 +33,8 @@ pub mod summary;
 
 use std::io::Write as _;
 
+use highwater_snapshots::format::Windows;
+
 use self::diff::DiffReport;
 use self::events::EventsListing;
 use self::growth::GrowthReport;
@@ -61,7 +63,7 @@ pub fn on_stdout(write: impl FnOnce(&mut Page<'_>) -> Result<Status, Failure>) -
 
 /// `highwater info`.
 pub fn info(arguments: &InfoArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
-    if arguments.source.file.is_dir() {
+    if arguments.source.file.is_dir() && Windows::find_rotated(&arguments.source.file).is_none() {
         return ranks::info(arguments, page);
     }
     let file = &arguments.source.file;

@@ -9,7 +9,6 @@
 
 mod clock;
 mod devices;
-mod rows;
 mod order;
 
 use highwater_snapshots::Phase;
@@ -18,6 +17,7 @@ use highwater_snapshots::error::{Error, Problem, Result};
 use highwater_snapshots::event::{Event, EventKind, What};
 use highwater_snapshots::format::{block_keys, recorded_event, starting_states};
 use highwater_snapshots::ids::{BlockId, DeviceId, EventId, SegmentId, StackId};
+use highwater_snapshots::merge::{MergedRows, MergedTables};
 use highwater_snapshots::trace::{Annotation, Attribute, Header, Owner, Trace};
 use highwater_snapshots::units::format_count;
 
@@ -25,7 +25,6 @@ use self::clock::Clock;
 pub use self::devices::JoinedDevice;
 use self::devices::Numbers;
 use self::order::Order;
-use self::rows::{Rows, Tables};
 
 /// The header fact that names what joining dropped.
 pub const DROPPED: &str = "dropped by joining";
@@ -66,8 +65,8 @@ pub fn join(parts: &[JoinPart<'_>]) -> Result<Joined> {
     }
     let clock = Clock::of(parts);
     let numbers = Numbers::of(parts)?;
-    let mut tables = Tables::default();
-    let mapped: Vec<Rows> = parts.iter().map(|part| tables.take(&part.trace.tables)).collect();
+    let mut tables = MergedTables::default();
+    let mapped: Vec<MergedRows> = parts.iter().map(|part| tables.take(&part.trace.tables)).collect();
     let mut builder = TraceBuilder::with_capacity(parts.iter().map(|part| part.trace.events.len()).sum());
     *builder.tables() = tables.into_tables();
     builder.set_header(header(parts, clock.origin_unix_us));
@@ -209,7 +208,7 @@ fn take_trust(builder: &mut TraceBuilder, parts: &[JoinPart<'_>]) {
 /// Copies a part into the joined recording.
 struct Writer<'a> {
     part: &'a JoinPart<'a>,
-    rows: &'a Rows,
+    rows: &'a MergedRows,
     /// Whether its steps and phases are used.
     is_heard: bool,
     index: usize,

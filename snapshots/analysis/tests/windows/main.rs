@@ -2,6 +2,7 @@
 
 mod program;
 mod explanations;
+mod rotated;
 
 use std::ops::ControlFlow;
 

@@ -31,6 +31,8 @@ struct Program {
     next_block: u64,
     next_op: u32,
     events: Vec<Event>,
+    /// Whether segments are released that were not obtained, or obtained twice.
+    contradicts: bool,
 }
 
 fn alloc(block: u64, requested: u64, category: Category, op: OpId) -> Alloc {
@@ -86,7 +88,7 @@ impl Program {
                     self.push(device, What::Tag(key, Category::Gradient));
                 }
             }
-            29 => {
+            29 if self.contradicts => {
                 let range = Range {
                     address: self.numbers.below(64) << 21,
                     bytes: 2 << 20,
@@ -120,7 +122,7 @@ impl Program {
                 self.live[row].push((key, false));
                 self.push(device, What::Alloc(alloc(key, 77, Category::Input, OpId::NONE)));
             }
-            35 => self.push(
+            35 if self.contradicts => self.push(
                 device,
                 What::SegmentFree(Range { address: 1 << 60, bytes: 512, stream: StreamId(0), pool: Pool::Small }),
             ),
@@ -133,38 +135,50 @@ impl Program {
     }
 }
 
+impl Program {
+    /// A program before its first event, with the blocks that it has then.
+    fn new(seed: u64, contradicts: bool) -> (Self, StartingState) {
+        let mut program = Self {
+            numbers: Numbers(seed),
+            live: [Vec::new(), Vec::new()],
+            segments: Vec::new(),
+            next_block: 100,
+            next_op: 0,
+            events: Vec::new(),
+            contradicts,
+        };
+        let mut state = StartingState { device: DeviceId(0), ..StartingState::default() };
+        for key in 0..20 {
+            let alloc = alloc(key, 300 + key, Category::Parameter, OpId::NONE);
+            state.blocks.push(StartingBlock { alloc, stack: StackId::NONE, free_requested: key == 7 });
+            program.live[0].push((key, key == 7));
+        }
+        (program, state)
+    }
+
+    fn step(&mut self, step: u32) {
+        self.push(DeviceId(0), What::Step(step));
+        for phase in [Phase::Forward, Phase::Backward, Phase::Forward, Phase::Optimizer] {
+            self.push(DeviceId(0), What::Phase(phase));
+            for _ in 0..self.numbers.below(300) {
+                self.go_on(step);
+            }
+        }
+        if step % 5 == 4 {
+            self.push(DeviceId(0), What::Phase(Phase::Setup));
+        }
+    }
+}
+
 /// A recording of about `steps` × 600 events, and its bytes.
 pub(crate) fn recording(seed: u64, steps: u32, is_finished: bool) -> Vec<u8> {
-    let numbers = Numbers(seed);
-    let mut program = Program {
-        numbers,
-        live: [Vec::new(), Vec::new()],
-        segments: Vec::new(),
-        next_block: 100,
-        next_op: 0,
-        events: Vec::new(),
-    };
-    let mut state = StartingState { device: DeviceId(0), ..StartingState::default() };
-    for key in 0..20 {
-        let alloc = alloc(key, 300 + key, Category::Parameter, OpId::NONE);
-        state.blocks.push(StartingBlock { alloc, stack: StackId::NONE, free_requested: key == 7 });
-        program.live[0].push((key, key == 7));
-    }
+    let (mut program, state) = Program::new(seed, true);
     let mut writer = SnapWriter::new(Vec::new(), &Header::default()).unwrap();
     writer.set_checkpoint_interval(600);
     writer.append_strings(&["linear", "add"]).unwrap();
     writer.write_starting_state(&state).unwrap();
     for step in 0..steps {
-        program.push(DeviceId(0), What::Step(step));
-        for phase in [Phase::Forward, Phase::Backward, Phase::Forward, Phase::Optimizer] {
-            program.push(DeviceId(0), What::Phase(phase));
-            for _ in 0..program.numbers.below(300) {
-                program.go_on(step);
-            }
-        }
-        if step % 5 == 4 {
-            program.push(DeviceId(0), What::Phase(Phase::Setup));
-        }
+        program.step(step);
         let known = writer.rows(highwater_snapshots::format::SectionKind::Ops) as u32;
         let op = |number: u32| Op { name: StringId(number % 2), scope: ScopeId::NONE, stack: StackId::NONE };
         let ops: Vec<Op> = (known..=program.next_op).map(op).collect();
@@ -174,6 +188,13 @@ pub(crate) fn recording(seed: u64, steps: u32, is_finished: bool) -> Vec<u8> {
         }
     }
     if is_finished { writer.finish(&EndFacts::default()).unwrap() } else { writer.get_ref().clone() }
+}
+
+/// The events of a consistent program, the blocks before them, and the number of its operations.
+pub(crate) fn events(seed: u64, steps: u32) -> (Vec<Event>, StartingState, u32) {
+    let (mut program, state) = Program::new(seed, false);
+    (0..steps).for_each(|step| program.step(step));
+    (program.events, state, program.next_op + 1)
 }
 
 /// Opens a recording to read windows of it.

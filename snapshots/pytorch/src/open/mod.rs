@@ -27,6 +27,8 @@ use crate::page::read_page;
 use crate::pickle::{read_pickle, read_pickle_from};
 use crate::{RawSnapshot, assemble, recover};
 use highwater_snapshots::error::{Error, Problem, Result};
+#[cfg(not(target_family = "wasm"))]
+use highwater_snapshots::format::Windows;
 use highwater_snapshots::format::{self, Progress, sniff};
 use highwater_snapshots::mapped::Mapped;
 use highwater_snapshots::trace::Trace;
@@ -55,7 +57,8 @@ const BUFFER: usize = 256 << 10;
 /// Maximum number of bytes of gzip data expanded after a snapshot's end, in order to verify the checksum.
 const MOST_AFTER: u64 = 1 << 20;
 
-/// Opens the recording at `path`, reporting to `watch` as [`open_bytes`] does.
+/// Opens the recording at `path`, reporting to `watch` as [`open_bytes`] does. The path may be that of a recording in
+/// several files, as [`Windows::find_rotated`] finds them.
 ///
 /// If another program truncates the file meanwhile, this process is killed, as with any memory mapping; a recorder only
 /// ever appends.
@@ -64,6 +67,11 @@ const MOST_AFTER: u64 = 1 << 20;
 ///
 /// Returns an error if the file cannot be read, or in the cases of [`open_bytes`].
 pub fn open_file(path: &Path, watch: &mut dyn FnMut(Progress) -> ControlFlow<()>) -> Result<Opened> {
+    #[cfg(not(target_family = "wasm"))]
+    if let Some(files) = Windows::find_rotated(path) {
+        let trace = Windows::open_rotated(&files, &mut |_| ControlFlow::Continue(()))?.whole()?;
+        return Ok(Opened { trace, format: FileFormat { kind: FileKind::Snap, is_gzipped: false } });
+    }
     let opened = match Mapped::open(path)? {
         Mapped::Bytes(map) => open_bytes(&map, &mut |now: Progress| {
             map.forget_before(now.bytes_read);

@@ -1,13 +1,17 @@
 //! Finds checkpoints, in the file or computed from its events, and restores the state that they describe.
 
+use std::ops::ControlFlow;
+
 use crate::error::{Error, Result};
+use crate::event::Event;
 use crate::format::checkpoint::Checkpoint;
 use crate::format::kind::SectionKind;
 use crate::format::section::{HEADER_BYTES, Label, Packer, Section, SectionHeader, Unpacker};
 use crate::format::summary::{Death, Summarizer, Summary};
 use crate::format::tables_codec::{put_row, row_from_bytes};
-use crate::format::windows::sections::Sections;
+use crate::format::windows::files::{Boundary, Files};
 use crate::ids::DeviceId;
+use crate::live_state::LiveBlock;
 use crate::live_state::LiveState;
 use crate::metric::Totals;
 
@@ -26,22 +30,62 @@ struct Place {
     events: u64,
     /// The offsets of its parts, in the file or among the computed sections.
     parts: Vec<u64>,
+    /// The file that it is in.
+    file: usize,
     is_computed: bool,
 }
 
 impl Checkpoints {
-    /// The checkpoints in a file, of those with at most `events` events before them.
-    pub(super) fn in_file(sections: &Sections, events: u64) -> Self {
+    /// The checkpoints in the files.
+    pub(super) fn in_files(files: &Files) -> Self {
         let mut places: Vec<Place> = Vec::new();
-        for row in sections.of_kind(SectionKind::Checkpoint).filter(|row| row.events_before <= events) {
-            match places.last_mut().filter(|last| last.events == row.events_before) {
-                Some(last) => last.parts.push(row.offset),
-                None => {
-                    places.push(Place { events: row.events_before, parts: vec![row.offset], is_computed: false });
+        for (file, part) in files.parts().iter().enumerate() {
+            for row in part.sections.of_kind(SectionKind::Checkpoint) {
+                let events = part.first.saturating_add(row.events_before);
+                match places.last_mut().filter(|last| (last.file, last.events) == (file, events)) {
+                    Some(last) => last.parts.push(row.offset),
+                    None => places.push(Place { events, file, parts: vec![row.offset], is_computed: false }),
                 }
             }
         }
         Self { places, computed: Vec::new() }
+    }
+
+    /// Forgets the checkpoints with more than `events` events before them.
+    pub(super) fn forget_after(&mut self, events: u64) {
+        self.places.truncate(self.places.partition_point(|place| place.events <= events));
+    }
+
+    /// What is known where file number `file` begins; `None` for the first. `at_start` is what is live before the first
+    /// event.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file before it cannot be read.
+    pub(super) fn boundary<'a>(
+        &self,
+        files: &'a Files,
+        file: usize,
+        at_start: impl Fn() -> Summarizer + Copy,
+    ) -> Result<Option<&'a Boundary>> {
+        let part = &files.parts()[file];
+        part.boundary(|| {
+            let number = self.before(part.first);
+            let restored = number.map(|number| self.restore(files, number, at_start)).transpose()?;
+            let mut summarizer = restored.unwrap_or_else(at_start);
+            let from = summarizer.events();
+            let mut take = |_: u64, run: &[Event]| {
+                run.iter().for_each(|event| summarizer.take(event));
+                ControlFlow::Continue(())
+            };
+            files.read(from..part.first, &mut take)?;
+            let used = summarizer.states().map(|(device, live)| (device, live.totals().device_used));
+            let device_used = used.filter(|(_, bytes)| *bytes > 0).collect();
+            let states = summarizer.states();
+            let blocks = states.flat_map(|(device, live)| live.blocks().into_iter().map(move |block| (device, block)));
+            let birth = |(device, live): (DeviceId, LiveBlock)| Some(((device, live.block.alloc.block), live.birth?));
+            Ok(Boundary { births: blocks.filter_map(birth).collect(), stage: summarizer.stage(), device_used })
+        })
     }
 
     /// Adds a checkpoint of what `summarizer` has now.
@@ -54,7 +98,7 @@ impl Checkpoints {
             let label = Label { kind: SectionKind::Checkpoint, count: 1, first: 0 };
             self.computed.extend_from_slice(packer.pack(label, &raw)?);
         }
-        self.places.push(Place { events: summarizer.events(), parts, is_computed: true });
+        self.places.push(Place { events: summarizer.events(), file: 0, parts, is_computed: true });
         Ok(())
     }
 
@@ -88,8 +132,15 @@ impl Checkpoints {
     /// # Errors
     ///
     /// Fails if they are damaged, or contradict each other.
-    pub(super) fn parts(&self, sections: &Sections, number: usize) -> Result<Vec<Checkpoint>> {
+    pub(super) fn parts(
+        &self,
+        files: &Files,
+        number: usize,
+        at_start: impl Fn() -> Summarizer + Copy,
+    ) -> Result<Vec<Checkpoint>> {
         let place = &self.places[number];
+        let file = &files.parts()[place.file];
+        let boundary = if place.is_computed { None } else { self.boundary(files, place.file, at_start)? };
         let mut unpacker = Unpacker::new();
         let mut parts: Vec<Checkpoint> = Vec::with_capacity(place.parts.len());
         for &offset in &place.parts {
@@ -100,10 +151,13 @@ impl Checkpoints {
                 let stored = &bytes[HEADER_BYTES..][..header.stored as usize];
                 unpacker.unpack(&Section { offset, header, stored }).map(<[u8]>::to_vec)
             } else {
-                let found = sections.section(offset)?;
+                let found = file.sections.section(offset)?;
                 unpacker.unpack(&found.section()).map(<[u8]>::to_vec)
             };
-            let part: Checkpoint = raw.and_then(|raw| row_from_bytes(&raw)).map_err(damaged)?;
+            let mut part: Checkpoint = raw.and_then(|raw| row_from_bytes(&raw)).map_err(damaged)?;
+            if !place.is_computed {
+                file.renumber_checkpoint(&mut part, boundary);
+            }
             let more = place.parts.len() - parts.len() - 1;
             if part.events != place.events || part.more as usize != more {
                 return Err(damaged("its parts do not belong together".to_owned()));
@@ -113,13 +167,26 @@ impl Checkpoints {
         Ok(parts)
     }
 
+    /// Whether checkpoint `number` is the first of a file that continues another: it does not name the blocks of the one
+    /// before it that have died.
+    pub(super) fn names_no_deaths(&self, files: &Files, number: usize) -> bool {
+        let (place, before) = (&self.places[number], number.checked_sub(1).map(|before| &self.places[before]));
+        let is_first = before.is_some_and(|before| before.is_computed || before.file != place.file);
+        !place.is_computed && is_first && files.parts()[place.file].is_later()
+    }
+
     /// Restores a summarizer at checkpoint `number`.
     ///
     /// # Errors
     ///
     /// Fails if the checkpoint is damaged, or contradicts itself.
-    pub(super) fn restore(&self, sections: &Sections, number: usize) -> Result<Summarizer> {
-        let parts = self.parts(sections, number)?;
+    pub(super) fn restore(
+        &self,
+        files: &Files,
+        number: usize,
+        at_start: impl Fn() -> Summarizer + Copy,
+    ) -> Result<Summarizer> {
+        let parts = self.parts(files, number, at_start)?;
         let mut states: Vec<(DeviceId, LiveState, Totals)> = Vec::new();
         for part in &parts {
             let device = part.state.device;

@@ -33,6 +33,9 @@ struct EventSection {
 /// Takes a run of events, the first of them with its number.
 pub(super) type TakeRun<'a> = dyn FnMut(u64, &[Event]) -> ControlFlow<()> + Send + 'a;
 
+/// Changes events that were decoded, the first of them with its number.
+pub(super) type Rename<'a> = dyn Fn(u64, &mut [Event]) + Sync + 'a;
+
 impl EventSections {
     /// Finds the sections of events.
     ///
@@ -54,12 +57,18 @@ impl EventSections {
         Ok(Self { rows: rows.collect(), count })
     }
 
-    /// Calls `take` with the events of `range`, in order, until it breaks.
+    /// Calls `take` with the events of `range`, in order and changed by `rename`, until it breaks.
     ///
     /// # Errors
     ///
     /// Fails if the file cannot be read, or a section of the range is damaged.
-    pub(super) fn read(&self, sections: &Sections, range: Range<u64>, take: &mut TakeRun<'_>) -> Result<()> {
+    pub(super) fn read(
+        &self,
+        sections: &Sections,
+        range: Range<u64>,
+        rename: &Rename<'_>,
+        take: &mut TakeRun<'_>,
+    ) -> Result<()> {
         let range = range.start..range.end.min(self.count);
         if range.is_empty() {
             return Ok(());
@@ -75,7 +84,7 @@ impl EventSections {
             left = rest;
             let is_last = batch.is_empty();
             let now = std::mem::take(&mut ready);
-            let (taken, next) = parallel::join(|| pass(now, &range, take), || decode(sections, batch));
+            let (taken, next) = parallel::join(|| pass(now, &range, take), || decode(sections, batch, rename));
             if taken?.is_break() || is_last {
                 return Ok(());
             }
@@ -104,8 +113,14 @@ fn pass(ready: Vec<(u64, Result<Vec<Event>>)>, range: &Range<u64>, take: &mut Ta
     Ok(ControlFlow::Continue(()))
 }
 
-fn decode(sections: &Sections, batch: &[EventSection]) -> Vec<(u64, Result<Vec<Event>>)> {
-    parallel::map(batch, Unpacker::new, |unpacker, row| (row.first, decode_one(sections, unpacker, *row)))
+fn decode(sections: &Sections, batch: &[EventSection], rename: &Rename<'_>) -> Vec<(u64, Result<Vec<Event>>)> {
+    parallel::map(batch, Unpacker::new, |unpacker, row| {
+        let mut events = decode_one(sections, unpacker, *row);
+        if let Ok(events) = &mut events {
+            rename(row.first, events);
+        }
+        (row.first, events)
+    })
 }
 
 fn decode_one(sections: &Sections, unpacker: &mut Unpacker, row: EventSection) -> Result<Vec<Event>> {

@@ -5,42 +5,45 @@
 
 mod sections;
 mod events;
+mod base;
+mod files;
 mod ops;
 mod checkpoints;
 mod window;
 
 use std::ops::ControlFlow;
+#[cfg(not(target_family = "wasm"))]
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use crate::builder::StartingState;
 use crate::byte_source::ByteSource;
-use crate::error::{Error, Result};
+use crate::error::{Error, Problem, Result};
 use crate::event::{Event, EventKind};
-use crate::format::assemble::Assembler;
 use crate::format::kind::SectionKind;
 use crate::format::parallel;
-use crate::format::part::Part;
 use crate::format::reader::Progress;
-use crate::format::section::{FLAG_MUST_UNDERSTAND, Packer, Unpacker};
+use crate::format::section::{Packer, Unpacker};
 use crate::format::summary::{Death, Summarizer, Summary};
-use crate::format::tables_codec::{row_from_bytes, rows_from_bytes};
-use crate::format::walk::WalkItem;
+use crate::format::tables_codec::rows_from_bytes;
 use crate::format::writer::{CHECKPOINT_EVENTS, LEAST_BYTES_A_BLOCK};
 use crate::ids::{DeviceId, ScopeId};
 use crate::live_state::LiveState;
 use crate::metric::Metric;
-use crate::trace::{Trace, Trust};
+#[cfg(not(target_family = "wasm"))]
+use crate::rotation::RotatedFiles;
+use crate::trace::{Start, Trace, Trust};
 
 use checkpoints::Checkpoints;
 use events::EventSections;
+use files::{Boundary, Files, keep_last_run};
 use ops::OpSections;
 use sections::Sections;
 
 /// A recording that is read in parts.
 #[derive(Debug)]
 pub struct Windows {
-    sections: Sections,
-    events: EventSections,
+    files: Files,
     ops: OpSections,
     /// Everything but events, blocks, segments and operations.
     base: Trace,
@@ -66,13 +69,17 @@ impl Windows {
     /// Fails if it cannot be read, is no recording, is damaged, or has annotations or attributes, which only
     /// [`read_bytes`](super::read_bytes) reads; or with [`Error::Cancelled`] if `watch` breaks.
     pub fn open(source: Arc<dyn ByteSource>, watch: Watch<'_>) -> Result<Self> {
-        let sections = Sections::locate(source)?;
-        let events = EventSections::find(&sections)?;
-        Self::open_sections(sections, events, watch)
+        Self::open_files(vec![(String::new(), source)], watch)
     }
 
-    fn open_sections(sections: Sections, events: EventSections, watch: Watch<'_>) -> Result<Self> {
-        let (base, starting) = read_base(&sections, events.count)?;
+    /// Opens the files of a rotation as one recording, in their order and each with its name. All but the first begin
+    /// where the one before ends.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::open`], and if they are not of one recording.
+    pub fn open_files(sources: Vec<(String, Arc<dyn ByteSource>)>, watch: Watch<'_>) -> Result<Self> {
+        let (files, base, starting) = Files::open(sources)?;
         let mut windows = Self {
             summaries: Vec::new(),
             checkpoints: Checkpoints::default(),
@@ -80,8 +87,7 @@ impl Windows {
             end: Vec::new(),
             main_device: DeviceId::default(),
             ops: OpSections::default(),
-            sections,
-            events,
+            files,
             base,
             starting,
         };
@@ -91,15 +97,54 @@ impl Windows {
         Ok(windows)
     }
 
+    /// Finds the files of a rotation that `path` names, as [`RotatedFiles::find`] does. A folder names those of a single
+    /// run only: otherwise its files may be of several ranks.
+    #[cfg(not(target_family = "wasm"))]
+    pub fn find_rotated(path: &Path) -> Option<RotatedFiles> {
+        let is_of_one_run =
+            |files: &RotatedFiles| files.open().ok().is_some_and(|mut open| keep_last_run(&mut open).ok() == Some(0));
+        RotatedFiles::find(path).filter(|files| !path.is_dir() || is_of_one_run(files))
+    }
+
+    /// Opens the files of a rotation as one recording. Files of earlier runs, and what is before a gap, are left out.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::open_files`], and if one of them cannot be opened.
+    #[cfg(not(target_family = "wasm"))]
+    pub fn open_rotated(files: &RotatedFiles, watch: Watch<'_>) -> Result<Self> {
+        let mut sources = files.open().map_err(|(path, source)| Error::Io { doing: "open", source, path })?;
+        let others = keep_last_run(&mut sources)?;
+        let first = sources.first().map_or_else(String::new, |(name, _)| name.clone());
+        let mut windows = Self::open_files(sources, watch)?;
+        let problem = match others {
+            0 => files.gap(),
+            others => Some(format!("{others} files before {first} are of earlier runs and are left out")),
+        };
+        windows.base.problems.extend(problem.map(Problem::new));
+        windows.base.header.facts.retain(|(name, _)| name != "part");
+        Ok(windows)
+    }
+
+    /// Reads all of the recording.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::window`].
+    pub fn whole(&self) -> Result<Trace> {
+        let mut trace = self.window(0..self.files.count)?;
+        trace.start = Start::default();
+        Ok(trace)
+    }
+
     /// Opens a recording as [`Self::open`] does if it has more than `most` events; `None` if it has not.
     ///
     /// # Errors
     ///
     /// As [`Self::open`].
     pub fn open_longer(source: Arc<dyn ByteSource>, most: u64, watch: Watch<'_>) -> Result<Option<Self>> {
-        let sections = Sections::locate(source)?;
-        let events = EventSections::find(&sections)?;
-        if events.count > most { Self::open_sections(sections, events, watch).map(Some) } else { Ok(None) }
+        let sections = Sections::locate(Arc::clone(&source))?;
+        if EventSections::find(&sections)?.count > most { Self::open(source, watch).map(Some) } else { Ok(None) }
     }
 
     /// The number of events of a recording; `None` if it is unknown without reading all of it.
@@ -110,7 +155,7 @@ impl Windows {
 
     /// The number of events in the recording.
     pub fn events(&self) -> u64 {
-        self.events.count
+        self.files.count
     }
 
     /// Everything but events, blocks, segments and operations: the header, devices, tables, trust and problems.
@@ -124,7 +169,7 @@ impl Windows {
     ///
     /// Fails if the file cannot be read, or is damaged where this reads it.
     pub fn count_operations(&self) -> Result<hashbrown::HashMap<ScopeId, u64>> {
-        self.ops.count(&self.sections)
+        self.ops.count(&self.files)
     }
 
     /// The summaries of all events, in order.
@@ -160,28 +205,59 @@ impl Windows {
         counts.into_iter().any(|counts| kinds.iter().any(|kind| counts[*kind as usize] > 0))
     }
 
-    /// Reads the summaries of the file, up to its last checkpoint. None if anything is wrong with them.
+    /// Reads the summaries of the files, up to the last checkpoint, or to where anything is wrong with them.
     fn take_summaries(&mut self) {
-        let offsets: Vec<u64> = self.sections.of_kind(SectionKind::Summaries).map(|row| row.offset).collect();
-        let read = parallel::map(&offsets, Unpacker::new, |unpacker, offset| -> Result<Vec<Summary>, String> {
-            let found = self.sections.section(*offset).map_err(|why| why.to_string())?;
-            let raw = unpacker.unpack(&found.section())?;
-            rows_from_bytes(raw, found.header.count)
-        });
-        let mut rows: Vec<Summary> = Vec::new();
-        for part in read {
-            let Ok(part) = part else { return };
-            for row in part {
-                let next = rows.last().map_or(0, |last| last.first + u64::from(last.events));
-                if row.first != next || !row.is_plausible() {
-                    return;
-                }
-                rows.push(row);
+        self.checkpoints = Checkpoints::in_files(&self.files);
+        for file in 0..self.files.parts().len() {
+            let part = &self.files.parts()[file];
+            let Ok(boundary) = self.checkpoints.boundary(&self.files, file, || self.at_start()) else { break };
+            let Some(mut rows) = summaries_of(&part.sections) else { break };
+            let count = rows.last().map_or(0, |row: &Summary| row.first + u64::from(row.events));
+            if let Some(boundary) = boundary {
+                let Ok(first) = self.first_summaries(file, &rows, boundary) else { break };
+                let end = first.last().map_or(0, |row| row.first + u64::from(row.events) - part.first);
+                rows.drain(..rows.partition_point(|row| row.first < end));
+                self.summaries.extend(first);
+            }
+            for mut row in rows {
+                part.renumber_summary(&mut row, boundary);
+                self.summaries.push(row);
+            }
+            if count < part.events.count {
+                break;
             }
         }
-        let end_of = |row: &Summary| row.first + u64::from(row.events);
-        let end = rows.last().map_or(0, end_of).min(self.events.count);
-        (self.summaries, self.checkpoints) = (rows, Checkpoints::in_file(&self.sections, end));
+        let end = self.summaries.last().map_or(0, |row| row.first + u64::from(row.events));
+        self.checkpoints.forget_after(end);
+    }
+
+    /// Summarizes the first events of a file that continues another: as many as `rows`, its own summaries, have until
+    /// the memory in use on each device is sampled, and at least the first row. The file does not know the last samples
+    /// before it, and counts the step and the phase that it repeats.
+    fn first_summaries(&self, file: usize, rows: &[Summary], boundary: &Boundary) -> Result<Vec<Summary>> {
+        let part = &self.files.parts()[file];
+        let mut unknown: Vec<DeviceId> = boundary.device_used.keys().copied().collect();
+        let is_last = |row: &&Summary| {
+            let sampled = row.devices.iter().filter(|device| device.counts[EventKind::DeviceUsed as usize] > 0);
+            sampled.for_each(|device| unknown.retain(|id| *id != device.device));
+            unknown.is_empty()
+        };
+        let last = rows.iter().find(is_last).or(rows.last());
+        let end = part.first + last.map_or(0, |row| row.first + u64::from(row.events));
+        let mut summarizer = self.at_checkpoint(part.first);
+        let from = summarizer.events();
+        let mut take = |_: u64, run: &[Event]| {
+            run.iter().for_each(|event| summarizer.take(event));
+            ControlFlow::Continue(())
+        };
+        self.files.read(from..part.first, &mut take)?;
+        summarizer.end_part();
+        let mut take = |_: u64, run: &[Event]| {
+            run.iter().for_each(|event| summarizer.take(event));
+            ControlFlow::Continue(())
+        };
+        self.files.read(part.first..end, &mut take)?;
+        Ok(summarizer.end_part().0)
     }
 
     /// Restores the last checkpoint up to which there are summaries, and forgets what comes after it; begins with the
@@ -191,8 +267,9 @@ impl Windows {
             let kept = self.summaries.partition_point(|row| row.first < events);
             let end = self.summaries[..kept].last().map_or(0, |row| row.first + u64::from(row.events));
             let number = self.checkpoints.before(u64::MAX).unwrap_or(0);
-            if let Some(summarizer) =
-                (end == events).then(|| self.checkpoints.restore(&self.sections, number).ok()).flatten()
+            if let Some(summarizer) = (end == events)
+                .then(|| self.checkpoints.restore(&self.files, number, || self.at_start()).ok())
+                .flatten()
             {
                 self.summaries.truncate(kept);
                 return summarizer;
@@ -213,12 +290,12 @@ impl Windows {
     /// Summarizes the events after the last checkpoint, and makes further checkpoints of them.
     fn summarize_rest(&mut self, watch: Watch<'_>) -> Result<()> {
         let mut summarizer = self.restore_last();
-        let (first, count) = (summarizer.events(), self.events.count);
+        let (first, count) = (summarizer.events(), self.files.count);
         let (mut next, mut end) = (first + CHECKPOINT_EVENTS, 0_u64);
         let mut packer = Packer::new()?;
         let (mut failed, mut rows) = (None, Vec::new());
         let (checkpoints, summaries) = (&mut self.checkpoints, &mut rows);
-        let length = self.sections.length;
+        let length = self.files.length();
         let mut take = |_: u64, run: &[Event]| {
             run.iter().for_each(|event| summarizer.take(event));
             let done = summarizer.events();
@@ -242,13 +319,13 @@ impl Windows {
             }
             flow
         };
-        self.events.read(&self.sections, first..count, &mut take)?;
+        self.files.read(first..count, &mut take)?;
         if let Some(why) = failed {
             return Err(why);
         }
         if summarizer.events() != count {
             let what = format!("its events are {}, but {count} are claimed", summarizer.events());
-            return Err(Error::Damaged { offset: self.sections.end, what });
+            return Err(Error::Damaged { offset: length, what });
         }
         if summarizer.events() > first {
             let (rows_left, deaths) = summarizer.end_part();
@@ -289,56 +366,21 @@ impl Windows {
     }
 }
 
-/// Reads everything but events and operations, and the starting states.
-fn read_base(sections: &Sections, events: u64) -> Result<(Trace, Vec<StartingState>)> {
-    let (mut assembler, mut starting) = (Assembler::default(), Vec::new());
-    let mut unpacker = Unpacker::new();
-    for row in &sections.rows {
-        let Some(kind) = SectionKind::from_code(row.kind) else {
-            if sections.header(row.offset)?.flags & FLAG_MUST_UNDERSTAND == 0 {
-                continue;
-            }
-            let what = "a section matters here that only a newer highwater reads".to_owned();
-            return Err(Error::Damaged { offset: row.offset, what });
-        };
-        match kind {
-            SectionKind::Events | SectionKind::Ops | SectionKind::Summaries | SectionKind::Checkpoint => continue,
-            SectionKind::Annotations | SectionKind::Attributes => {
-                let what = "annotations and attributes are only read with the whole recording".to_owned();
-                return Err(Error::Damaged { offset: row.offset, what });
-            }
-            SectionKind::End => assembler.pass_events(events),
-            _ => {}
+/// The summaries of a file; `None` if anything is wrong with them.
+fn summaries_of(sections: &Sections) -> Option<Vec<Summary>> {
+    let offsets: Vec<u64> = sections.of_kind(SectionKind::Summaries).map(|row| row.offset).collect();
+    let read = parallel::map(&offsets, Unpacker::new, |unpacker, offset| -> Result<Vec<Summary>, String> {
+        let found = sections.section(*offset).map_err(|why| why.to_string())?;
+        let raw = unpacker.unpack(&found.section())?;
+        rows_from_bytes(raw, found.header.count)
+    });
+    let mut rows: Vec<Summary> = Vec::new();
+    for row in read.into_iter().collect::<Result<Vec<_>, _>>().ok()?.into_iter().flatten() {
+        let next = rows.last().map_or(0, |last| last.first + u64::from(last.events));
+        if row.first != next || !row.is_plausible() {
+            return None;
         }
-        let found = sections.section(row.offset)?;
-        let damaged = |what| Error::Damaged { offset: row.offset, what };
-        if found.header.kind() != Some(kind) {
-            return Err(damaged("the index names another kind of section than is here".to_owned()));
-        }
-        if kind == SectionKind::StartingState {
-            let raw = unpacker.unpack(&found.section()).map_err(damaged)?;
-            starting.push(row_from_bytes(raw).map_err(damaged)?);
-            continue;
-        }
-        let part = Part::from_section(&mut unpacker, &found.section());
-        assembler.take(&WalkItem::Section(found.section()), Some(part));
+        rows.push(row);
     }
-    if sections.has_index {
-        assembler.take(&WalkItem::Tail { offset: sections.length }, None);
-    } else {
-        assembler.pass_events(events);
-    }
-    let was_cut = !sections.has_index && sections.end < sections.length;
-    if was_cut {
-        let bytes = sections.length - sections.end;
-        let header = sections.header(sections.end).ok();
-        assembler.take(&WalkItem::Cut { offset: sections.end, bytes, header }, None);
-    }
-    let base = assembler.finish(sections.length, was_cut);
-    if base.trust.events_lost > 0 {
-        // The end of the recording counts events that are not here.
-        let what = "events are missing".to_owned();
-        return Err(Error::Damaged { offset: sections.end, what });
-    }
-    Ok((base, starting))
+    Some(rows)
 }

@@ -9,7 +9,7 @@ use crate::format::kind::SectionKind;
 use crate::format::parallel;
 use crate::format::section::Unpacker;
 use crate::format::tables_codec::rows_from_bytes;
-use crate::format::windows::sections::Sections;
+use crate::format::windows::files::{FilePart, Files};
 use crate::ids::{OpId, ScopeId};
 use crate::tables::Op;
 use crate::trace::Trace;
@@ -17,8 +17,18 @@ use crate::trace::Trace;
 /// The sections of operations, located when first needed.
 #[derive(Debug, Default)]
 pub(super) struct OpSections {
-    /// The number of each section's first row, and its offset.
-    rows: OnceLock<Vec<(u64, u64)>>,
+    /// The sections of all files.
+    rows: OnceLock<Vec<OpSection>>,
+}
+
+/// A section of operations.
+#[derive(Clone, Copy, Debug)]
+struct OpSection {
+    /// The number of its first row.
+    first: u64,
+    /// The number of its file.
+    file: usize,
+    offset: u64,
 }
 
 impl OpSections {
@@ -27,7 +37,7 @@ impl OpSections {
     /// # Errors
     ///
     /// Fails if the file cannot be read, or one of the sections is damaged.
-    pub(super) fn localize(&self, sections: &Sections, trace: &mut Trace) -> Result<()> {
+    pub(super) fn localize(&self, files: &Files, trace: &mut Trace) -> Result<()> {
         let blocks = trace.blocks.op.iter().copied();
         let named = blocks.chain(trace.ooms.iter().map(|oom| oom.op)).filter(|op| op.is_some());
         let mut ids: Vec<OpId> = named.collect();
@@ -35,9 +45,9 @@ impl OpSections {
         ids.dedup();
         ids.sort_unstable();
         ids.dedup();
-        let places = self.places(sections)?;
+        let places = self.places(files)?;
         if ids.is_empty()
-            && let Some(&(first, _)) = places.first()
+            && let Some(first) = places.first().map(|place| place.first)
         {
             // One shows that the recording has operations.
             ids.extend(u32::try_from(first).map(OpId));
@@ -45,17 +55,17 @@ impl OpSections {
         let mut local: HashMap<OpId, OpId> = HashMap::with_capacity(ids.len());
         let mut left = ids.as_slice();
         while let Some(&next) = left.first() {
-            let Some(section) = places.partition_point(|(first, _)| *first <= u64::from(next.0)).checked_sub(1) else {
+            let Some(section) = places.partition_point(|place| place.first <= u64::from(next.0)).checked_sub(1) else {
                 left = &left[1..];
                 continue;
             };
-            let end = places.get(section + 1).map_or(u64::MAX, |(first, _)| *first);
+            let end = places.get(section + 1).map_or(u64::MAX, |place| place.first);
             let (of_section, rest) = left.split_at(left.partition_point(|id| u64::from(id.0) < end));
             left = rest;
-            let (first, offset) = places[section];
-            let rows = rows_of(sections, offset)?;
+            let place = places[section];
+            let rows = rows_of(files, place)?;
             for &id in of_section {
-                if let Some(op) = rows.get((u64::from(id.0) - first) as usize) {
+                if let Some(op) = rows.get((u64::from(id.0) - place.first) as usize) {
                     local.insert(id, OpId::from_index(trace.tables.ops.len()));
                     trace.tables.ops.push(*op);
                 }
@@ -72,33 +82,41 @@ impl OpSections {
     /// # Errors
     ///
     /// Fails if the file cannot be read, or one of the sections is damaged.
-    pub(super) fn count(&self, sections: &Sections) -> Result<HashMap<ScopeId, u64>> {
-        let of_section = |(_, offset): &(u64, u64)| -> Result<HashMap<ScopeId, u64>> {
+    pub(super) fn count(&self, files: &Files) -> Result<HashMap<ScopeId, u64>> {
+        let of_section = |place: &OpSection| -> Result<HashMap<ScopeId, u64>> {
             let mut counts = HashMap::new();
-            rows_of(sections, *offset)?.iter().for_each(|op| *counts.entry(op.scope).or_default() += 1);
+            rows_of(files, *place)?.iter().for_each(|op| *counts.entry(op.scope).or_default() += 1);
             Ok(counts)
         };
         let mut all: HashMap<ScopeId, u64> = HashMap::new();
-        for part in parallel::map(self.places(sections)?, || (), |(), place| of_section(place)) {
+        for part in parallel::map(self.places(files)?, || (), |(), place| of_section(place)) {
             part?.into_iter().for_each(|(scope, count)| *all.entry(scope).or_default() += count);
         }
         Ok(all)
     }
 
-    fn places(&self, sections: &Sections) -> Result<&[(u64, u64)]> {
+    fn places(&self, files: &Files) -> Result<&[OpSection]> {
         if let Some(rows) = self.rows.get() {
             return Ok(rows);
         }
-        let of_kind = sections.of_kind(SectionKind::Ops);
-        let rows: Vec<(u64, u64)> =
-            of_kind.map(|row| Ok((sections.header(row.offset)?.first, row.offset))).collect::<Result<_>>()?;
+        let mut rows = Vec::new();
+        for (file, part) in files.parts().iter().enumerate() {
+            for row in part.sections.of_kind(SectionKind::Ops) {
+                let first = part.first_op + part.sections.header(row.offset)?.first;
+                rows.push(OpSection { first, file, offset: row.offset });
+            }
+        }
         Ok(self.rows.get_or_init(|| rows))
     }
 }
 
-fn rows_of(sections: &Sections, offset: u64) -> Result<Vec<Op>> {
-    let found = sections.section(offset)?;
+fn rows_of(files: &Files, place: OpSection) -> Result<Vec<Op>> {
+    let part: &FilePart = &files.parts()[place.file];
+    let found = part.sections.section(place.offset)?;
     let mut unpacker = Unpacker::new();
     let raw = unpacker.unpack(&found.section());
-    raw.and_then(|raw| rows_from_bytes(raw, found.header.count)).map_err(|what| Error::Damaged { offset, what })
+    let rows = raw.and_then(|raw| rows_from_bytes(raw, found.header.count));
+    let mut rows: Vec<Op> = rows.map_err(|what| Error::Damaged { offset: place.offset, what })?;
+    rows.iter_mut().for_each(|op| *op = part.rename_op(*op));
+    Ok(rows)
 }

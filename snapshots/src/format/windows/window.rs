@@ -33,8 +33,8 @@ impl Windows {
     ///
     /// Fails if the file cannot be read, or is damaged where this reads it.
     pub fn window(&self, events: Range<u64>) -> Result<Trace> {
-        let start = events.start.min(self.events.count);
-        let range = start..events.end.clamp(start, self.events.count);
+        let start = events.start.min(self.files.count);
+        let range = start..events.end.clamp(start, self.files.count);
         let mut summarizer = self.at_checkpoint(range.start);
         let mut window = Window::default();
         let from = summarizer.events();
@@ -48,20 +48,21 @@ impl Windows {
             }
             ControlFlow::Continue(())
         };
-        self.events.read(&self.sections, from..range.end, &mut take)?;
+        self.files.read(from..range.end, &mut take)?;
         window.begin(self, &summarizer, &range);
         let mut trace = window.builder.unwrap_or_default().finish();
         trace.main_device = self.main_device;
         trace.trust = self.base.trust.clone();
-        self.ops.localize(&self.sections, &mut trace)?;
+        self.ops.localize(&self.files, &mut trace)?;
         self.look_ahead(&mut trace, &window.keys, range.end)?;
         Ok(trace)
     }
 
     /// Restores the last whole checkpoint at or before event `number`, or begins with the recording.
-    fn at_checkpoint(&self, number: u64) -> Summarizer {
+    pub(super) fn at_checkpoint(&self, number: u64) -> Summarizer {
         let earlier = (0..self.checkpoints.before(number).map_or(0, |last| last + 1)).rev();
-        let mut restored = earlier.filter_map(|number| self.checkpoints.restore(&self.sections, number).ok());
+        let mut restored =
+            earlier.filter_map(|number| self.checkpoints.restore(&self.files, number, || self.at_start()).ok());
         restored.next().unwrap_or_else(|| self.at_start())
     }
 
@@ -87,7 +88,7 @@ impl Windows {
         }
         let mut deaths: Vec<(BlockId, Outside)> = Vec::new();
         let next = self.checkpoints.before(end).map_or(0, |number| number + 1);
-        let scanned = self.checkpoints.events(next).unwrap_or(self.events.count);
+        let scanned = self.checkpoints.events(next).unwrap_or(self.files.count);
         self.scan(trace, &mut open, &mut deaths, end..scanned)?;
         // A checkpoint names the blocks of the one before it that have died since.
         let mut number = next + 1;
@@ -95,7 +96,7 @@ impl Windows {
             let known = if number - next > FEW_CHECKPOINTS { self.all_deaths() } else { self.deaths_at(number) };
             let Ok(known) = known else {
                 // The events say the same.
-                self.scan(trace, &mut open, &mut deaths, scanned..self.events.count)?;
+                self.scan(trace, &mut open, &mut deaths, scanned..self.files.count)?;
                 break;
             };
             let is_all = number - next > FEW_CHECKPOINTS;
@@ -157,7 +158,7 @@ impl Windows {
             }
             if open.is_empty() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        self.events.read(&self.sections, range, &mut take)
+        self.files.read(range, &mut take)
     }
 
     /// Step and phase before event `number`: the end of `trace`, or a checkpoint.
@@ -172,10 +173,26 @@ impl Windows {
 
     /// The deaths that a checkpoint names, by device and key, in order.
     fn deaths_at(&self, number: usize) -> Result<Cow<'_, [Death]>> {
-        let parts = self.checkpoints.parts(&self.sections, number)?;
-        let mut deaths: Vec<Death> = parts.into_iter().flat_map(|part| part.deaths).collect();
+        let mut deaths: Vec<Death> = if self.checkpoints.names_no_deaths(&self.files, number) {
+            self.deaths_before(number)?
+        } else {
+            let parts = self.checkpoints.parts(&self.files, number, || self.at_start())?;
+            parts.into_iter().flat_map(|part| part.deaths).collect()
+        };
         deaths.sort_unstable_by_key(|death| (death.device, death.block, death.at.event));
         Ok(deaths.into())
+    }
+
+    /// The deaths between a checkpoint and the one before it, from the events.
+    fn deaths_before(&self, number: usize) -> Result<Vec<Death>> {
+        let mut summarizer = self.checkpoints.restore(&self.files, number - 1, || self.at_start())?;
+        let range = summarizer.events()..self.checkpoints.events(number).unwrap_or(self.files.count);
+        let mut take = |_: u64, run: &[Event]| {
+            run.iter().for_each(|event| summarizer.take(event));
+            ControlFlow::Continue(())
+        };
+        self.files.read(range, &mut take)?;
+        Ok(summarizer.end_part().1)
     }
 
     /// The deaths that all checkpoints name, in the same order.
@@ -238,7 +255,7 @@ impl Window {
         }
         let has_stages = windows.has_stages();
         let stage = summarizer.stage();
-        let all_events = Some(windows.events.count);
+        let all_events = Some(windows.files.count);
         builder.set_start(Start { events: range.start, all_events, stage, has_stages, devices }, births);
         self.builder = Some(builder);
     }

@@ -215,7 +215,7 @@ type Listener<'l> = &'l mut dyn FnMut(Progress) -> ControlFlow<()>;
 /// Reads and indexes `source`; the error is a sentence for the user.
 fn load(source: Source, state: &State, wake: &(dyn Fn() + Sync)) -> Result<Loaded, String> {
     let recording = match source {
-        Source::Path(path) if path.is_dir() => {
+        Source::Path(path) if path.is_dir() && !is_rotated(&path) => {
             return load_folder(&path, state, wake).map(|fleet| Loaded::Folder(Box::new(fleet)));
         }
         Source::Path(path) if let Some(recording) = load_part(&path, state, wake)? => Ok(recording),
@@ -233,13 +233,6 @@ fn load(source: Source, state: &State, wake: &(dyn Fn() + Sync)) -> Result<Loade
 /// it is damaged: reading it then finds out what is wrong.
 #[cfg(not(target_family = "wasm"))]
 fn load_part(path: &Path, state: &State, wake: &(dyn Fn() + Sync)) -> Result<Option<Recording>, String> {
-    // What is read from a pipe is gone.
-    if !path.is_file() {
-        return Ok(None);
-    }
-    let mut start = [0; 8];
-    let opened = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut start).map(|()| file));
-    let Some(file) = opened.ok().filter(|_| is_snap(&start)) else { return Ok(None) };
     state.enter("Reading");
     let mut watch = |progress: Progress| {
         state.events.store(progress.events, Ordering::Relaxed);
@@ -247,7 +240,19 @@ fn load_part(path: &Path, state: &State, wake: &(dyn Fn() + Sync)) -> Result<Opt
         wake();
         if state.is_cancelled.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    let windows = match Windows::open_longer(Arc::new(file), MOST_RESIDENT_EVENTS, &mut watch) {
+    let opened = match Windows::find_rotated(path) {
+        Some(files) => Windows::open_rotated(&files, &mut watch)
+            .map(|windows| Some(windows).filter(|windows| windows.events() > MOST_RESIDENT_EVENTS)),
+        None => {
+            // What is read from a pipe is gone.
+            let opened = path.is_file().then(|| std::fs::File::open(path).ok()).flatten();
+            let mut start = [0; 8];
+            let opened = opened.and_then(|mut file| file.read_exact(&mut start).is_ok().then_some(file));
+            let Some(file) = opened.filter(|_| is_snap(&start)) else { return Ok(None) };
+            Windows::open_longer(Arc::new(file), MOST_RESIDENT_EVENTS, &mut watch)
+        }
+    };
+    let windows = match opened {
         Ok(Some(windows)) => windows,
         Err(Error::Cancelled) => return Err(Error::Cancelled.to_string()),
         Ok(None) | Err(_) => return Ok(None),
@@ -256,6 +261,14 @@ fn load_part(path: &Path, state: &State, wake: &(dyn Fn() + Sync)) -> Result<Opt
     let run = Arc::new(Run::new(windows, path));
     let peak = run.peak_event(device, Metric::Requested);
     Ok(peak.ok().and_then(|peak| Recording::part(&run, run.around(peak)).ok()))
+}
+
+/// Whether a folder has the files of one recording.
+fn is_rotated(folder: &Path) -> bool {
+    #[cfg(not(target_family = "wasm"))]
+    return Windows::find_rotated(folder).is_some();
+    #[cfg(target_family = "wasm")]
+    return folder.as_os_str().is_empty();
 }
 
 /// Nothing is read in parts: a browser passes files as a whole.

@@ -29,19 +29,23 @@ const MOST_RESIDENT: &str = "HIGHWATER_RESIDENT_EVENTS";
 /// Fails if the setting of the environment is no number.
 pub fn open_long(file: &Path, choice: &CategoryChoice) -> Result<Option<Windows>, Failure> {
     let most = most_resident()?;
-    if choice.categories.is_some() || is_stdin(file) || !file.is_file() || !begins_as_snap(file) {
+    let rotated = Windows::find_rotated(file);
+    if choice.categories.is_some() || is_stdin(file) || rotated.is_none() && !begins_as_snap(file) {
         return Ok(None);
     }
-    let Ok(source) = File::open(file) else { return Ok(None) };
     let bar = reading_bar(format!("reading {}", file.display()));
     let mut watch = |now: Progress| {
         show(&bar, now);
         ControlFlow::Continue(())
     };
     // What is wrong with the file is reported when all of it is read.
-    let windows = Windows::open_longer(Arc::new(source), most, &mut watch).ok();
+    let windows = match rotated {
+        Some(files) => Windows::open_rotated(&files, &mut watch).ok().filter(|windows| windows.events() > most),
+        None => File::open(file)
+            .ok()
+            .and_then(|source| Windows::open_longer(Arc::new(source), most, &mut watch).ok().flatten()),
+    };
     bar.finish_and_clear();
-    let windows = windows.flatten();
     if let Some(events) = windows.as_ref().map(Windows::events).filter(|events| *events >= u64::from(u32::MAX)) {
         let text =
             "has {} events; this program numbers at most 4,294,967,294. Rotate recordings, to files of a gigabyte";
@@ -62,7 +66,8 @@ fn most_resident() -> Result<u64, Failure> {
 
 fn begins_as_snap(file: &Path) -> bool {
     let mut start = [0; 8];
-    File::open(file).and_then(|mut file| file.read_exact(&mut start)).is_ok() && is_snap(&start)
+    // What is read from a pipe is gone.
+    file.is_file() && File::open(file).and_then(|mut file| file.read_exact(&mut start)).is_ok() && is_snap(&start)
 }
 
 /// Runs `work`, which reads the recording in parts and reports the events done so far, with a progress bar. `None` if

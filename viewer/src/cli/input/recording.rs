@@ -41,7 +41,7 @@ pub fn read(file: &Path) -> Result<Recording, Failure> {
 
 /// Like [`read`], but also succeeds if no event can be read. On a terminal a bar shows the progress of a large file.
 pub fn read_any(file: &Path) -> Result<Recording, Failure> {
-    if file.is_dir() {
+    if file.is_dir() && Windows::find_rotated(file).is_none() {
         let text =
             "is a folder; name one of the recordings in it (`info`, `diff` and `convert --to parquet` take folders)";
         return Err(Failure::Usage(format!("{} {text}", file.display())));

@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 
-use highwater_snapshots::ids::{FrameId, ModuleId, OpId, ScopeId, StackId, StringId};
-use highwater_snapshots::intern::Interner;
-use highwater_snapshots::tables::{self, Frame, Op, Scope, SourceLine, Stack};
+use crate::event::{Event, What};
+use crate::ids::{FrameId, ModuleId, OpId, ScopeId, StackId, StringId};
+use crate::intern::Interner;
+use crate::tables::{self, Frame, Op, Scope, SourceLine, Stack};
 
 /// The merged tables, while being built.
 #[derive(Debug, Default)]
-pub(super) struct Tables {
+pub struct MergedTables {
     strings: Interner<String>,
     modules: Interner<(StringId, Vec<u8>, u64)>,
     frames: Vec<Frame>,
@@ -23,8 +24,8 @@ pub(super) struct Tables {
 type FrameKey = (ModuleId, u64, Vec<SourceLine>);
 
 /// The merged row of each row of one recording.
-#[derive(Debug, Default)]
-pub(super) struct Rows {
+#[derive(Clone, Debug, Default)]
+pub struct MergedRows {
     strings: Vec<StringId>,
     stacks: Vec<StackId>,
     scopes: Vec<ScopeId>,
@@ -32,31 +33,50 @@ pub(super) struct Rows {
     ops: usize,
 }
 
-impl Rows {
-    pub(super) fn string(&self, id: StringId) -> StringId {
+impl MergedRows {
+    /// The merged row of a string; none if there is none.
+    pub fn string(&self, id: StringId) -> StringId {
         id.index().and_then(|row| self.strings.get(row)).copied().unwrap_or(StringId::NONE)
     }
 
-    pub(super) fn stack(&self, id: StackId) -> StackId {
+    /// The merged row of a stack; none if there is none.
+    pub fn stack(&self, id: StackId) -> StackId {
         id.index().and_then(|row| self.stacks.get(row)).copied().unwrap_or(StackId::NONE)
     }
 
-    pub(super) fn scope(&self, id: ScopeId) -> ScopeId {
+    /// The merged row of a scope; none if there is none.
+    pub fn scope(&self, id: ScopeId) -> ScopeId {
         id.index().and_then(|row| self.scopes.get(row)).copied().unwrap_or(ScopeId::NONE)
     }
 
-    pub(super) fn op(&self, id: OpId) -> OpId {
+    /// The merged row of an operation; none if there is none.
+    pub fn op(&self, id: OpId) -> OpId {
         id.index().filter(|row| *row < self.ops).map_or(OpId::NONE, |row| OpId(self.first_op + row as u32))
+    }
+
+    /// Sets the merged row of the first operation, and the number of operations, where the tables have none of them.
+    pub fn set_operations(&mut self, first: u32, count: usize) {
+        (self.first_op, self.ops) = (first, count);
+    }
+
+    /// Makes `event` name the merged rows.
+    pub fn rename(&self, event: &mut Event) {
+        event.stack = self.stack(event.stack);
+        match &mut event.what {
+            What::Alloc(alloc) => (alloc.op, alloc.scope) = (self.op(alloc.op), self.scope(alloc.scope)),
+            What::Oom(oom) => (oom.op, oom.scope) = (self.op(oom.op), self.scope(oom.scope)),
+            What::Mark(text) => *text = self.string(*text),
+            _ => {}
+        }
     }
 }
 
-impl Tables {
+impl MergedTables {
     /// Merges the rows of one recording. References to missing rows, as in a damaged file, become none.
-    pub(super) fn take(&mut self, tables: &tables::Tables) -> Rows {
-        let mut rows = Rows::default();
+    pub fn take(&mut self, tables: &tables::Tables) -> MergedRows {
+        let mut rows = MergedRows::default();
         for text in &tables.strings {
-            let known = self.strings.position(text.as_str());
-            rows.strings.push(StringId(known.unwrap_or_else(|| self.strings.intern(text.clone()))));
+            rows.strings.push(self.string(text));
         }
         let path = |module: &tables::Module| rows.string(module.path);
         let modules: Vec<ModuleId> = tables
@@ -83,7 +103,13 @@ impl Tables {
         rows
     }
 
-    fn frame(&mut self, tables: &tables::Tables, id: FrameId, rows: &Rows, modules: &[ModuleId]) -> FrameId {
+    /// The row of `text`.
+    pub fn string(&mut self, text: &str) -> StringId {
+        let known = self.strings.position(text);
+        StringId(known.unwrap_or_else(|| self.strings.intern(text.to_owned())))
+    }
+
+    fn frame(&mut self, tables: &tables::Tables, id: FrameId, rows: &MergedRows, modules: &[ModuleId]) -> FrameId {
         let frame = tables.frames[id.0 as usize];
         let line = |line: &SourceLine| SourceLine {
             function: rows.string(line.function),
@@ -105,7 +131,7 @@ impl Tables {
     }
 
     /// Returns the finished tables.
-    pub(super) fn into_tables(self) -> tables::Tables {
+    pub fn into_tables(self) -> tables::Tables {
         let module = |(path, build_id, load_bias)| tables::Module { path, build_id, load_bias };
         tables::Tables {
             strings: self.strings.into_rows(),

@@ -1,0 +1,66 @@
+//! Reads everything of a file but its events and operations.
+
+use crate::builder::StartingState;
+use crate::error::{Error, Result};
+use crate::format::assemble::Assembler;
+use crate::format::kind::SectionKind;
+use crate::format::part::Part;
+use crate::format::section::{FLAG_MUST_UNDERSTAND, Unpacker};
+use crate::format::tables_codec::row_from_bytes;
+use crate::format::walk::WalkItem;
+use crate::format::windows::sections::Sections;
+use crate::trace::Trace;
+
+/// Reads everything but events and operations, and the starting states.
+pub(super) fn read_base(sections: &Sections, events: u64) -> Result<(Trace, Vec<StartingState>)> {
+    let (mut assembler, mut starting) = (Assembler::default(), Vec::new());
+    let mut unpacker = Unpacker::new();
+    for row in &sections.rows {
+        let Some(kind) = SectionKind::from_code(row.kind) else {
+            if sections.header(row.offset)?.flags & FLAG_MUST_UNDERSTAND == 0 {
+                continue;
+            }
+            let what = "a section matters here that only a newer highwater reads".to_owned();
+            return Err(Error::Damaged { offset: row.offset, what });
+        };
+        match kind {
+            SectionKind::Events | SectionKind::Ops | SectionKind::Summaries | SectionKind::Checkpoint => continue,
+            SectionKind::Annotations | SectionKind::Attributes => {
+                let what = "annotations and attributes are only read with the whole recording".to_owned();
+                return Err(Error::Damaged { offset: row.offset, what });
+            }
+            SectionKind::End => assembler.pass_events(events),
+            _ => {}
+        }
+        let found = sections.section(row.offset)?;
+        let damaged = |what| Error::Damaged { offset: row.offset, what };
+        if found.header.kind() != Some(kind) {
+            return Err(damaged("the index names another kind of section than is here".to_owned()));
+        }
+        if kind == SectionKind::StartingState {
+            let raw = unpacker.unpack(&found.section()).map_err(damaged)?;
+            starting.push(row_from_bytes(raw).map_err(damaged)?);
+            continue;
+        }
+        let part = Part::from_section(&mut unpacker, &found.section());
+        assembler.take(&WalkItem::Section(found.section()), Some(part));
+    }
+    if sections.has_index {
+        assembler.take(&WalkItem::Tail { offset: sections.length }, None);
+    } else {
+        assembler.pass_events(events);
+    }
+    let was_cut = !sections.has_index && sections.end < sections.length;
+    if was_cut {
+        let bytes = sections.length - sections.end;
+        let header = sections.header(sections.end).ok();
+        assembler.take(&WalkItem::Cut { offset: sections.end, bytes, header }, None);
+    }
+    let base = assembler.finish(sections.length, was_cut);
+    if base.trust.events_lost > 0 {
+        // The end of the recording counts events that are not here.
+        let what = "events are missing".to_owned();
+        return Err(Error::Damaged { offset: sections.end, what });
+    }
+    Ok((base, starting))
+}

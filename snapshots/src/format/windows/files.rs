@@ -1,0 +1,311 @@
+//! The files of a recording: one, or several that a rotation wrote one after another, each with tables of its own.
+//!
+//! A file of a rotation begins with what was live, and with events that repeat the step and the phase. What was live is
+//! known from the file before it; the repeated events are read as marks.
+
+use std::ops::{ControlFlow, Range};
+use std::sync::{Arc, OnceLock};
+
+use hashbrown::HashMap;
+
+use crate::builder::StartingState;
+use crate::byte_source::ByteSource;
+use crate::error::{Error, Problem, Result};
+use crate::event::{BlockKey, Event, What};
+use crate::format::checkpoint::Checkpoint;
+use crate::format::kind::SectionKind;
+use crate::format::section::Unpacker;
+use crate::format::summary::Summary;
+use crate::format::tables_codec::row_from_bytes;
+use crate::format::windows::base::read_base;
+use crate::format::windows::events::{EventSections, TakeRun};
+use crate::format::windows::sections::Sections;
+use crate::ids::{DeviceId, OpId, StringId};
+use crate::merge::{MergedRows, MergedTables};
+use crate::stage::{Outside, Stage};
+use crate::tables::Op;
+use crate::trace::{Header, Trace};
+
+/// Events at the start of a file that repeat the step and the phase, at most.
+const MOST_REPEATED: u32 = 2;
+
+/// The files, in order.
+#[derive(Debug)]
+pub(super) struct Files {
+    parts: Vec<FilePart>,
+    /// The number of events in all.
+    pub(super) count: u64,
+}
+
+/// One of the files.
+#[derive(Debug)]
+pub(super) struct FilePart {
+    pub(super) sections: Sections,
+    pub(super) events: EventSections,
+    /// The number of events before it.
+    pub(super) first: u64,
+    /// The number of operations before its own.
+    pub(super) first_op: u64,
+    /// `None` for the first file of several, and for the only one.
+    later: Option<Later>,
+    /// The merged rows of its tables; `None` if it is the only file.
+    rows: Option<MergedRows>,
+}
+
+/// What concerns files after the first.
+#[derive(Debug)]
+struct Later {
+    /// The events at its start that repeat the step and the phase.
+    repeated: Vec<Event>,
+    /// The mark that stands for them.
+    begins: StringId,
+    /// What the file before it leaves.
+    boundary: OnceLock<Boundary>,
+}
+
+/// What is known where a file begins.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Boundary {
+    /// The step and phase.
+    pub(super) stage: Stage,
+    /// The allocations of live blocks; those from before the recording have none.
+    pub(super) births: HashMap<(DeviceId, BlockKey), Outside>,
+    /// The last sample of the memory in use on each device.
+    pub(super) device_used: HashMap<DeviceId, u64>,
+}
+
+impl Files {
+    /// Opens the files of a recording, each with its name; returns also everything but events and operations, and the
+    /// starting states.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a file cannot be read, is damaged, or is not of the same recording as the one before it.
+    pub(super) fn open(sources: Vec<(String, Arc<dyn ByteSource>)>) -> Result<(Self, Trace, Vec<StartingState>)> {
+        let is_one = sources.len() == 1;
+        let mut files = Self { parts: Vec::new(), count: 0 };
+        let (mut tables, mut merged): (MergedTables, Option<Trace>) = (MergedTables::default(), None);
+        let (mut starting, mut next_op) = (Vec::new(), 0);
+        for (name, source) in sources {
+            let sections = Sections::locate(source)?;
+            let events = EventSections::find(&sections)?;
+            let (base, states) = read_base(&sections, events.count)?;
+            let operations = operations(&sections)?;
+            let mut part =
+                FilePart { sections, events, first: files.count, first_op: next_op, later: None, rows: None };
+            if is_one {
+                files.count = part.events.count;
+                files.parts.push(part);
+                return Ok((files, base, states));
+            }
+            let damaged = |what: &str| Error::Damaged { offset: 0, what: format!("{name}: {what}") };
+            let mut rows = tables.take(&base.tables);
+            let first_op = u32::try_from(next_op).map_err(|_| damaged("too many operations before it"))?;
+            rows.set_operations(first_op, operations as usize);
+            let began = |trace: &Trace| (trace.header.started_unix_us, trace.header.pid, trace.header.host.clone());
+            match &mut merged {
+                None => {
+                    starting = states.into_iter().map(|state| renamed_state(state, &rows)).collect();
+                    merged = Some(base);
+                }
+                Some(all) if began(all) == began(&base) => {
+                    let begins = tables.string(&format!("{name} begins"));
+                    let repeated = repeated(&part)?;
+                    part.later = Some(Later { repeated, begins, boundary: OnceLock::new() });
+                    add_base(all, base, &name);
+                }
+                Some(_) => return Err(damaged("it is of another recording")),
+            }
+            (files.count, next_op) = (files.count + part.events.count, next_op + operations);
+            part.rows = Some(rows);
+            files.parts.push(part);
+        }
+        let mut base = merged.unwrap_or_default();
+        base.tables = tables.into_tables();
+        Ok((files, base, starting))
+    }
+
+    /// The files.
+    pub(super) fn parts(&self) -> &[FilePart] {
+        &self.parts
+    }
+
+    /// The bytes of all files.
+    pub(super) fn length(&self) -> u64 {
+        self.parts.iter().map(|part| part.sections.length).sum()
+    }
+
+    /// Calls `take` with the events of `range`, in order, until it breaks.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a file cannot be read, or a section of the range is damaged.
+    pub(super) fn read(&self, range: Range<u64>, take: &mut TakeRun<'_>) -> Result<()> {
+        let is_touched = |part: &&FilePart| part.first < range.end && part.first + part.events.count > range.start;
+        for part in self.parts.iter().filter(is_touched) {
+            let local = range.start.saturating_sub(part.first)..range.end - part.first;
+            let mut is_done = false;
+            let mut take_next = |first: u64, run: &[Event]| {
+                let flow = take(part.first + first, run);
+                is_done |= flow.is_break();
+                flow
+            };
+            part.events.read(&part.sections, local, &|first, run| part.rename(first, run), &mut take_next)?;
+            if is_done {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl FilePart {
+    /// Whether what was live at its start is known from the file before it.
+    pub(super) fn is_later(&self) -> bool {
+        self.later.is_some()
+    }
+
+    /// What the file before it leaves, computed by `compute` when it is first needed.
+    pub(super) fn boundary(&self, compute: impl FnOnce() -> Result<Boundary>) -> Result<Option<&Boundary>> {
+        let Some(later) = &self.later else { return Ok(None) };
+        if later.boundary.get().is_none() {
+            let found = compute()?;
+            later.boundary.get_or_init(|| found);
+        }
+        Ok(later.boundary.get())
+    }
+
+    /// Makes events name rows of the merged tables, and those that repeat step and phase marks.
+    fn rename(&self, first: u64, run: &mut [Event]) {
+        if let Some(rows) = &self.rows {
+            run.iter_mut().for_each(|event| rows.rename(event));
+        }
+        let Some(later) = &self.later else { return };
+        let repeated = (later.repeated.len() as u64).saturating_sub(first) as usize;
+        for event in run.iter_mut().take(repeated) {
+            event.what = What::Mark(later.begins);
+        }
+    }
+
+    /// Makes a row name rows of the merged tables.
+    pub(super) fn rename_op(&self, op: Op) -> Op {
+        let Some(rows) = &self.rows else { return op };
+        Op { name: rows.string(op.name), scope: rows.scope(op.scope), stack: rows.stack(op.stack) }
+    }
+
+    /// Numbers a stage over the whole recording: one that began before this file is that of the boundary.
+    fn renumber_stage(&self, stage: Stage, boundary: Option<&Boundary>) -> Stage {
+        let repeated = self.later.as_ref().map_or(0, |later| later.repeated.len() as u64);
+        let before = boundary.map(|boundary| boundary.stage);
+        let is_older = |before: &Stage| {
+            (before.step, before.phase) == (stage.step, stage.phase) && stage.since <= repeated.saturating_sub(1)
+        };
+        before.filter(is_older).unwrap_or(Stage { since: stage.since + self.first, ..stage })
+    }
+
+    fn renumber(&self, at: Outside, boundary: Option<&Boundary>) -> Outside {
+        Outside { event: at.event + self.first, stage: self.renumber_stage(at.stage, boundary), ..at }
+    }
+
+    /// Numbers a summary of this file over the whole recording.
+    pub(super) fn renumber_summary(&self, row: &mut Summary, boundary: Option<&Boundary>) {
+        row.stage = self.renumber_stage(row.stage, boundary);
+        row.first += self.first;
+    }
+
+    /// Numbers a checkpoint of this file over the whole recording, and makes it name rows of the merged tables.
+    pub(super) fn renumber_checkpoint(&self, part: &mut Checkpoint, boundary: Option<&Boundary>) {
+        part.events += self.first;
+        part.stage = self.renumber_stage(part.stage, boundary);
+        let device = part.state.device;
+        for (birth, block) in part.births.iter_mut().zip(&part.state.blocks) {
+            let known = || boundary.and_then(|boundary| boundary.births.get(&(device, block.alloc.block)).copied());
+            *birth = birth.map(|at| self.renumber(at, boundary)).or_else(known);
+        }
+        if part.totals.device_used == 0 {
+            // Not sampled since this file began.
+            part.totals.device_used = boundary.and_then(|at| at.device_used.get(&device)).copied().unwrap_or(0);
+        }
+        part.deaths.iter_mut().for_each(|death| death.at = self.renumber(death.at, boundary));
+        if let Some(rows) = &self.rows {
+            part.state = renamed_state(std::mem::take(&mut part.state), rows);
+        }
+    }
+}
+
+/// Keeps the files of the same run as the last one: a program that is started again numbers its files on. Returns how
+/// many files before them are of other runs.
+///
+/// # Errors
+///
+/// Fails if a file cannot be read.
+pub(super) fn keep_last_run(sources: &mut Vec<(String, Arc<dyn ByteSource>)>) -> Result<usize> {
+    let runs: Vec<Run> = sources.iter().map(|(_, source)| run_of(source)).collect::<Result<_>>()?;
+    let others = runs.iter().rposition(|run| Some(run) != runs.last()).map_or(0, |row| row + 1);
+    sources.drain(..others);
+    Ok(others)
+}
+
+/// When and where a recording began: the time, the process, the host.
+type Run = (u64, u32, String);
+
+fn run_of(source: &Arc<dyn ByteSource>) -> Result<Run> {
+    let sections = Sections::locate(Arc::clone(source))?;
+    let first = sections.of_kind(SectionKind::Header).next();
+    let Some(found) = first.map(|row| sections.section(row.offset)).transpose()? else { return Ok(Run::default()) };
+    let mut unpacker = Unpacker::new();
+    let header = unpacker.unpack(&found.section()).and_then(row_from_bytes::<Header>);
+    let header = header.map_err(|what| Error::Damaged { offset: 0, what })?;
+    Ok((header.started_unix_us, header.pid, header.host))
+}
+
+/// The number of rows of operations.
+fn operations(sections: &Sections) -> Result<u64> {
+    let last = sections.of_kind(SectionKind::Ops).last();
+    let header = last.map(|row| sections.header(row.offset)).transpose()?;
+    Ok(header.map_or(0, |header| header.first.saturating_add(u64::from(header.count))))
+}
+
+/// The events at the start of a file that repeat the step and the phase: a section of their own.
+fn repeated(part: &FilePart) -> Result<Vec<Event>> {
+    let Some(first) = part.sections.of_kind(SectionKind::Events).next() else { return Ok(Vec::new()) };
+    let count = part.sections.header(first.offset)?.count;
+    let mut found = Vec::new();
+    if count > MOST_REPEATED {
+        return Ok(found);
+    }
+    let mut take = |_: u64, run: &[Event]| {
+        found.extend_from_slice(run);
+        ControlFlow::Continue(())
+    };
+    part.events.read(&part.sections, 0..u64::from(count), &|_, _| (), &mut take)?;
+    let is_repeated = |event: &Event| matches!(event.what, What::Step(_) | What::Phase(_));
+    Ok(if found.iter().all(is_repeated) { found } else { Vec::new() })
+}
+
+/// Makes a state name rows of the merged tables.
+fn renamed_state(mut state: StartingState, rows: &MergedRows) -> StartingState {
+    for block in &mut state.blocks {
+        block.stack = rows.stack(block.stack);
+        block.alloc.op = if block.alloc.op == OpId::NONE { OpId::NONE } else { rows.op(block.alloc.op) };
+        block.alloc.scope = rows.scope(block.alloc.scope);
+    }
+    state
+}
+
+/// Adds what a further file says.
+fn add_base(all: &mut Trace, base: Trace, name: &str) {
+    for facts in base.devices {
+        if all.device_facts(facts.device).is_none() {
+            all.devices.push(facts);
+        }
+    }
+    all.trust.events_lost += base.trust.events_lost;
+    all.trust.sizes_inferred += base.trust.sizes_inferred;
+    all.trust.unfinished = base.trust.unfinished;
+    all.problems.extend(base.problems.into_iter().map(|problem| Problem {
+        offset: problem.offset,
+        what: format!("{name}: {}", problem.what),
+        is_index_only: problem.is_index_only,
+    }));
+}

@@ -1,0 +1,172 @@
+//! The files of a rotation: `run.0001.snap`, `run.0002.snap` and so on, which one recording is split into.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::byte_source::ByteSource;
+
+/// Returns the path of the `number`th file of the recording `path`.
+pub fn numbered(path: &Path, number: u32) -> PathBuf {
+    with_part(path, &format!("{number:04}"))
+}
+
+/// Returns the number of `other` among the files of the recording `path`; `None` if it is not one.
+pub fn number_of(path: &Path, other: &Path) -> Option<u32> {
+    let number = Path::new(other.file_stem()?).extension()?.to_str()?.parse().ok()?;
+    (numbered(path, number).file_name() == other.file_name()).then_some(number)
+}
+
+/// Returns `path` with `part` inserted before the extension: `step.snap` becomes `step.rank3.snap`.
+pub fn with_part(path: &Path, part: &str) -> PathBuf {
+    let mut name = OsString::from(path.file_stem().unwrap_or(OsStr::new("recording")));
+    name.push(format!(".{part}"));
+    if let Some(ending) = path.extension() {
+        name.push(".");
+        name.push(ending);
+    }
+    path.with_file_name(name)
+}
+
+/// Returns the recording that `file` is one of several files of.
+fn recording_of(file: &Path) -> Option<PathBuf> {
+    let name = Path::new(file.file_stem()?);
+    let stem = Path::new(name.file_stem()?);
+    let path = file.with_file_name(match file.extension() {
+        Some(ending) => stem.with_added_extension(ending),
+        None => stem.to_owned(),
+    });
+    number_of(&path, file).map(|_| path)
+}
+
+/// The files of a rotation that are there, without a gap between them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RotatedFiles {
+    /// The path of the recording, as it was given to the recorder: `run.snap`.
+    pub path: PathBuf,
+    /// The files in order, each with its number.
+    pub files: Vec<(u32, PathBuf)>,
+    /// The numbers of earlier files that are there, but after which others are missing.
+    pub left_out: Vec<u32>,
+}
+
+impl RotatedFiles {
+    /// Finds the files that `path` names: the path that was given to the recorder, where no file is; a pattern with a
+    /// star for the number; or a folder whose only recordings are these files. `None` if it names none.
+    pub fn find(path: &Path) -> Option<Self> {
+        if path.is_dir() {
+            let paths = || Some(fs::read_dir(path).ok()?.flatten().map(|entry| entry.path()));
+            let mut recordings = paths()?.filter(|path| path.extension() == Some(OsStr::new("snap")));
+            let all = recordings.next().and_then(|first| recording_of(&first))?;
+            return recordings.all(|other| number_of(&all, &other).is_some()).then(|| Self::of(&all)).flatten();
+        }
+        if path.exists() {
+            return None;
+        }
+        let name = path.file_name()?.to_str()?;
+        let without_star = name.replacen("*.", "", 1);
+        Self::of(&path.with_file_name(without_star))
+    }
+
+    /// The recording of which all `files` are parts, in any order; `None` if they are not, or are fewer than two.
+    pub fn all_of(files: &[PathBuf]) -> Option<PathBuf> {
+        let recording = recording_of(files.first().filter(|_| files.len() > 1)?)?;
+        let is_part = |file: &PathBuf| file.parent() == recording.parent() && number_of(&recording, file).is_some();
+        files.iter().all(is_part).then_some(recording)
+    }
+
+    fn of(path: &Path) -> Option<Self> {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let entries = fs::read_dir(folder).ok()?.flatten();
+        let number = |file: PathBuf| Some((number_of(path, &file)?, path.with_file_name(file.file_name()?)));
+        let mut files: Vec<(u32, PathBuf)> = entries.filter_map(|entry| number(entry.path())).collect();
+        files.sort_unstable();
+        files.last()?;
+        let gap = files.windows(2).rposition(|pair| pair[1].0 > pair[0].0 + 1);
+        let last = files.split_off(gap.map_or(0, |gap| gap + 1));
+        let left_out = files.into_iter().map(|(number, _)| number).collect();
+        Some(Self { path: path.to_owned(), files: last, left_out })
+    }
+
+    /// Opens the files, each with its name.
+    ///
+    /// # Errors
+    ///
+    /// Fails if one of them cannot be opened, with its path.
+    pub fn open(&self) -> Result<Vec<(String, Arc<dyn ByteSource>)>, (PathBuf, io::Error)> {
+        let open = |(_, path): &(u32, PathBuf)| -> Result<(String, Arc<dyn ByteSource>), (PathBuf, io::Error)> {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let file = File::open(path).map_err(|why| (path.clone(), why))?;
+            Ok((name, Arc::new(file)))
+        };
+        self.files.iter().map(open).collect()
+    }
+
+    /// Which files are missing or left out, as a sentence; `None` if the first is there.
+    pub fn gap(&self) -> Option<String> {
+        let (first, name) = (self.files.first()?.0, numbered(&self.path, self.files.first()?.0));
+        let name = name.file_name()?.to_string_lossy().into_owned();
+        let files = |first: u32, last: u32| match first == last {
+            true => format!("file {first} of the recording is missing"),
+            false => format!("files {first} to {last} of the recording are missing"),
+        };
+        match self.left_out.last() {
+            Some(last) => Some(format!(
+                "{}: it begins with {name}, and what is before the gap is left out",
+                files(last + 1, first - 1)
+            )),
+            None if first > 1 => {
+                Some(format!("{}: it begins with {name}, and what was live then is its baseline", files(1, first - 1)))
+            }
+            None => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_a_rotation_has_a_number_of_at_least_four_digits() {
+        assert_eq!(numbered(Path::new("runs/step.snap"), 7), Path::new("runs/step.0007.snap"));
+        assert_eq!(numbered(Path::new("step"), 2), Path::new("step.0002"));
+        let number = |other: &str| number_of(Path::new("runs/step.snap"), Path::new(other));
+        assert_eq!(number("runs/step.0012.snap"), Some(12));
+        assert_eq!(number("runs/step.12345.snap"), Some(12345));
+        assert_eq!(number("runs/step.12.snap"), None);
+        assert_eq!(number("runs/other.0012.snap"), None);
+        assert_eq!(recording_of(Path::new("runs/a.rank1.0012.snap")), Some("runs/a.rank1.snap".into()));
+        assert_eq!(recording_of(Path::new("runs/step.snap")), None);
+    }
+
+    #[test]
+    fn the_files_after_the_last_gap_are_one_recording() {
+        let folder = std::env::temp_dir().join(format!("highwater-rotation-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("run.snap");
+        let make = |numbers: &[u32]| numbers.iter().for_each(|number| fs::write(numbered(&path, *number), "").unwrap());
+        make(&[1, 2, 4, 5, 6]);
+        let found = RotatedFiles::find(&path).unwrap();
+        assert_eq!(found.files.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [4, 5, 6]);
+        assert_eq!(found.left_out, [1, 2]);
+        assert!(found.gap().unwrap().starts_with("file 3 of the recording is missing: it begins with run.0004.snap"));
+        assert_eq!(RotatedFiles::find(&folder), Some(found.clone()), "a folder with nothing else");
+        assert_eq!(RotatedFiles::find(&folder.join("run.*.snap")), Some(found), "a pattern");
+        make(&[3]);
+        assert_eq!(RotatedFiles::find(&path).unwrap().gap(), None);
+        fs::remove_file(numbered(&path, 1)).unwrap();
+        let gap = RotatedFiles::find(&path).unwrap().gap().unwrap();
+        assert!(gap.starts_with("file 1 of the recording is missing: it begins with run.0002.snap"), "{gap}");
+        let names = [2, 3].map(|number| numbered(&path, number));
+        assert_eq!(RotatedFiles::all_of(&names), Some(path.clone()));
+        assert_eq!(RotatedFiles::all_of(&names[..1]), None, "a single file is opened by itself");
+        fs::write(&path, "").unwrap();
+        assert_eq!(RotatedFiles::find(&path), None, "the file itself is there");
+        fs::write(folder.join("other.snap"), "").unwrap();
+        assert_eq!(RotatedFiles::find(&folder), None, "a folder of several recordings");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}
