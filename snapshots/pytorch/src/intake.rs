@@ -221,8 +221,21 @@ impl Intake {
         self.raw.texts.intern(ids)
     }
 
-    /// Returns the row of a combination of rare fields, adding the combination if it is new.
-    fn extras(&mut self, extras: Extras) -> u32 {
+    /// Returns the row of a combination of rare fields, adding the combination if it is new. Strings that carry no
+    /// information are left out.
+    pub(crate) fn extras(&mut self, mut extras: Extras) -> u32 {
+        let first_empty = Action::NAMED.len() as u32;
+        let is_empty = |id: StringId| (first_empty..first_empty + EMPTY.len() as u32).contains(&id.0);
+        for text in [
+            &mut extras.compile_context,
+            &mut extras.user_metadata,
+            &mut extras.internal_metadata,
+            &mut extras.category,
+        ] {
+            if is_empty(*text) {
+                *text = StringId::NONE;
+            }
+        }
         if extras == Extras::default() {
             return 0;
         }
@@ -250,24 +263,7 @@ impl Intake {
                 Action::Unknown
             }
         };
-        let first_empty = Action::NAMED.len() as u32;
-        let is_empty = |id: StringId| (first_empty..first_empty + EMPTY.len() as u32).contains(&id.0);
-        for text in [
-            &mut extras.compile_context,
-            &mut extras.user_metadata,
-            &mut extras.internal_metadata,
-            &mut extras.category,
-        ] {
-            if is_empty(*text) {
-                *text = StringId::NONE;
-            }
-        }
-        self.meter.at_time(draft.time_us);
-        match action {
-            Action::Alloc => self.meter.begin(draft.size),
-            Action::FreeRequested => self.meter.end(draft.size),
-            _ => {}
-        }
+        self.meter(action, draft.time_us, draft.size);
         let address = if action == Action::Oom { draft.device_free.unwrap_or(draft.address) } else { draft.address };
         RawEvent {
             address,
@@ -277,6 +273,17 @@ impl Intake {
             stack: draft.stack,
             extras: self.extras(extras),
             action,
+        }
+    }
+
+    /// Counts an event's effect on live memory.
+    #[inline]
+    pub(crate) fn meter(&mut self, action: Action, time_us: u64, size: u64) {
+        self.meter.at_time(time_us);
+        match action {
+            Action::Alloc => self.meter.begin(size),
+            Action::FreeRequested => self.meter.end(size),
+            _ => {}
         }
     }
 

@@ -1,29 +1,33 @@
 //! Executes the pickle instructions that build values, and refuses all others.
 
-use std::ops::ControlFlow;
-
 use super::opcode as op;
 use super::runs::{Runs, run_length};
 use super::source::Source;
 use super::store::{Refusal, Store};
-use super::value::{Memos, Value};
+use super::value::{Memo, Memos, Value};
 use highwater_snapshots::error::{Error, Problem, Result};
-use highwater_snapshots::format::Progress;
-
-/// Number of instructions between two progress reports.
-const INSTRUCTIONS_A_LOOK: u32 = 1 << 16;
 
 /// The virtual machine of the pickle format: a stack with marks, and a memo.
 pub(super) struct Machine<S> {
-    source: S,
-    stack: Vec<Value>,
+    pub(super) source: S,
+    pub(super) stack: Vec<Value>,
     /// Stack position of each open mark.
-    marks: Vec<usize>,
-    memos: Memos,
+    pub(super) marks: Vec<usize>,
+    pub(super) memos: Memos,
+    /// Whether a number of the memo was stored twice.
+    pub(super) is_overwritten: bool,
     runs: Runs,
     /// The row of a list and the bytes of the lookups being appended to it; remembered if the list becomes a stack.
     open_run: Option<(u32, Vec<u8>)>,
-    store: Store,
+    pub(super) store: Store,
+}
+
+/// What the next instruction did.
+pub(super) enum Next {
+    /// It was executed.
+    Executed(u8),
+    /// It ends the pickle with this value.
+    End(Value),
 }
 
 /// Why an instruction could not be executed.
@@ -51,49 +55,29 @@ impl<S: Source> Machine<S> {
             stack: Vec::new(),
             marks: Vec::new(),
             memos: Memos::default(),
+            is_overwritten: false,
             runs: Runs::default(),
             open_run: None,
             store: Store::new(),
         }
     }
 
-    /// Runs to the end and returns the store and the top value. `bytes` is the length of the input, if known.
-    pub(super) fn run(
-        mut self,
-        bytes: Option<u64>,
-        watch: &mut dyn FnMut(Progress) -> ControlFlow<()>,
-    ) -> Result<(Store, Value)> {
-        let mut left = INSTRUCTIONS_A_LOOK;
-        loop {
-            let Some(code) = self.source.byte() else { return Err(self.end(self.source.position())) };
-            if code == op::STOP {
-                return match self.stack.pop() {
-                    Some(value) => Ok((self.store, value)),
-                    None => Err(self.wrong(code, "the pickle ends with nothing built")),
-                };
-            }
-            let start = self.source.position() - 1;
-            match self.step(code) {
-                Ok(()) => {}
-                Err(Stop::End) => return Err(self.end(start)),
-                Err(Stop::Wrong(what)) => return Err(self.wrong(code, &what)),
-                Err(Stop::Refused { name, why }) => return Err(refused(start, name, why)),
-            }
-            left -= 1;
-            if left == 0 {
-                left = INSTRUCTIONS_A_LOOK;
-                let bytes_read = self.source.position();
-                let progress = Progress {
-                    bytes_read,
-                    bytes: bytes.unwrap_or(bytes_read),
-                    events: self.store.events.len() as u64,
-                    events_in_all: None,
-                    levels: Some(self.store.intake.take_levels()),
-                };
-                if watch(progress).is_break() {
-                    return Err(Error::Cancelled);
-                }
-            }
+    /// Executes the next instruction. Returns the top value once the pickle ends.
+    #[inline(always)]
+    pub(super) fn next(&mut self) -> Result<Next> {
+        let Some(code) = self.source.byte() else { return Err(self.end(self.source.position())) };
+        if code == op::STOP {
+            return match self.stack.pop() {
+                Some(value) => Ok(Next::End(value)),
+                None => Err(self.wrong(code, "the pickle ends with nothing built")),
+            };
+        }
+        let start = self.source.position() - 1;
+        match self.step(code) {
+            Ok(()) => Ok(Next::Executed(code)),
+            Err(Stop::End) => Err(self.end(start)),
+            Err(Stop::Wrong(what)) => Err(self.wrong(code, &what)),
+            Err(Stop::Refused { name, why }) => Err(refused(start, name, why)),
         }
     }
 
@@ -305,10 +289,25 @@ impl<S: Source> Machine<S> {
 
     #[inline]
     fn get(&mut self, number: usize) -> Step {
-        let value = self.memos.get(number);
-        let value = value.ok_or_else(|| Stop::Wrong(format!("nothing was put away under {number}")))?;
+        let value = match self.memos.get(number) {
+            Some(Memo::Value(value)) => value,
+            Some(memo) => self.with_row(number, memo),
+            None => return Err(Stop::Wrong(format!("nothing was put away under {number}"))),
+        };
         self.stack.push(value);
         Ok(())
+    }
+
+    /// Gives a value of the memo a row of its own.
+    #[cold]
+    fn with_row(&mut self, number: usize, memo: Memo) -> Value {
+        let value = match memo {
+            Memo::Value(value) => value,
+            Memo::Event(event) => self.store.event_dict(event),
+            Memo::Stack(stack) => self.store.used_list(stack),
+        };
+        self.memos.put(number, value, u64::MAX);
+        value
     }
 
     /// Fills the new list on top of the stack if the bytes ahead are a run of lookups seen before.
@@ -356,7 +355,7 @@ impl<S: Source> Machine<S> {
                 [op::BINGET, number, rest @ ..] => (usize::from(*number), rest),
                 _ => break,
             };
-            let Some(value) = self.memos.get(number) else { break };
+            let Some(Memo::Value(value)) = self.memos.get(number) else { break };
             self.stack.push(value);
             left = rest;
         }
@@ -371,6 +370,7 @@ impl<S: Source> Machine<S> {
         let limit = self.source.position().max(u64::from(u8::MAX));
         if self.memos.get(number).is_some() {
             self.runs.clear();
+            self.is_overwritten = true;
         }
         match self.memos.put(number, value, limit) {
             true => Ok(()),

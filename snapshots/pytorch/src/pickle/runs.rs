@@ -40,6 +40,19 @@ pub(super) fn run_length(bytes: &[u8]) -> Option<usize> {
     }
 }
 
+/// Iterates over the numbers that a run looks up.
+pub(super) fn numbers(mut run: &[u8]) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let (number, rest) = match run {
+            [op::LONG_BINGET, a, b, c, d, rest @ ..] => (u32::from_le_bytes([*a, *b, *c, *d]) as usize, rest),
+            [op::BINGET, number, rest @ ..] => (usize::from(*number), rest),
+            _ => return None,
+        };
+        run = rest;
+        Some(number)
+    })
+}
+
 impl Runs {
     /// Returns the stack of a run that was seen before.
     #[inline]

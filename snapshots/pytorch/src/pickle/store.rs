@@ -148,6 +148,18 @@ impl Store {
         }
     }
 
+    /// Creates a list that was used as a stack.
+    pub(super) fn used_list(&mut self, stack: u32) -> Value {
+        let list = if stack == Sequences::NONE { List::Empty } else { List::Stack(stack) };
+        self.lists.push(ListSlot { list, is_used: true });
+        Value::List(self.lists.len() as u32 - 1)
+    }
+
+    /// Creates a dict that is an event.
+    pub(super) fn event_dict(&mut self, event: u32) -> Value {
+        self.closed_dict(Dict::Event(event))
+    }
+
     /// Creates a dict.
     #[inline]
     pub(super) fn new_dict(&mut self) -> Value {
@@ -161,21 +173,25 @@ impl Store {
         if let &[first, second] = items
             && let (Some(first), Some(second)) = (first.unsigned(), second.unsigned())
         {
-            if let Some(&(a, b)) = self.pairs.first()
-                && (a, b) == (first, second)
-            {
-                return Ok(Value::Pair(0));
-            }
-            let pairs = &mut self.pairs;
-            let row = *self.pair_rows.entry((first, second)).or_insert_with(|| {
-                pairs.push((first, second));
-                pairs.len() as u32 - 1
-            });
-            return Ok(Value::Pair(row));
+            return Ok(self.pair(first, second));
         }
         let list = self.new_list();
         self.append(list, items)?;
         Ok(list)
+    }
+
+    /// Creates a tuple of two integers.
+    #[inline]
+    pub(super) fn pair(&mut self, first: u64, second: u64) -> Value {
+        if self.pairs.first() == Some(&(first, second)) {
+            return Value::Pair(0);
+        }
+        let pairs = &mut self.pairs;
+        let row = *self.pair_rows.entry((first, second)).or_insert_with(|| {
+            pairs.push((first, second));
+            pairs.len() as u32 - 1
+        });
+        Value::Pair(row)
     }
 
     /// Appends `items` to a list.

@@ -1,12 +1,11 @@
 //! Values on the stack of the pickle machine. They are small and `Copy`; containers are referred to by row.
 
+use crate::Sequences;
 use highwater_snapshots::ids::StringId;
 
 /// A value. Lists and dicts may still change; their contents are in the [`Store`](super::store::Store).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Value {
-    /// Unused memo entry.
-    Nothing,
     None,
     Bool(bool),
     Int(i64),
@@ -38,7 +37,6 @@ impl Value {
     /// Returns the type's name for messages.
     pub(super) fn kind(self) -> &'static str {
         match self {
-            Self::Nothing => "nothing",
             Self::None => "None",
             Self::Bool(_) => "a bool",
             Self::Int(_) | Self::Big(_) | Self::Huge => "an integer",
@@ -52,17 +50,71 @@ impl Value {
     }
 }
 
-/// The memo: values by the number under which the file stores them.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Memos {
-    rows: Vec<Value>,
+/// What the memo has under a number.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Memo {
+    Value(Value),
+    /// A dict that is the event in this row, and has no row of its own yet.
+    Event(u32),
+    /// A list that was used as this stack, and has no row of its own yet; [`Sequences::NONE`] for an empty list.
+    Stack(u32),
 }
 
+/// The memo: values by the number under which the file stores them, four bytes each.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Memos {
+    /// A tag in the upper bits, and a row or an id in the others; 0 for an unused number.
+    rows: Vec<u32>,
+    /// Values that are not a row or an id, or not a small one.
+    wide: Vec<Value>,
+}
+
+/// Position of the tag in a row of the memo.
+const TAG: u32 = 29;
+
+/// The largest row or id beside a tag.
+const MOST: u32 = (1 << TAG) - 1;
+
+const TEXT: u32 = 1;
+const LIST: u32 = 2;
+const DICT: u32 = 3;
+const PAIR: u32 = 4;
+const EVENT: u32 = 5;
+const STACK: u32 = 6;
+const WIDE: u32 = 7;
+
+/// Stands for [`Sequences::NONE`] beside the tag [`STACK`].
+const EMPTY: u32 = MOST;
+
 impl Memos {
+    /// Returns one more than the largest number in use.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
     /// Stores `value` under the next number.
     #[inline]
     pub(super) fn push(&mut self, value: Value) {
-        self.rows.push(value);
+        let row = self.packed(value);
+        self.rows.push(row);
+    }
+
+    /// Stores an event's dict under the next number.
+    #[inline]
+    pub(super) fn push_event(&mut self, event: u32) {
+        let row = if event <= MOST { EVENT << TAG | event } else { 0 };
+        self.rows.push(row);
+    }
+
+    /// Stores the list of a stack under the next number.
+    #[inline]
+    pub(super) fn push_stack(&mut self, stack: u32) {
+        let row = match stack {
+            Sequences::NONE => EMPTY,
+            stack => stack.min(MOST),
+        };
+        self.rows.push(STACK << TAG | row);
     }
 
     /// Stores `value` under `number`. Returns `false` if `number` is new and above `limit`.
@@ -72,16 +124,54 @@ impl Memos {
             if number as u64 > limit {
                 return false;
             }
-            self.rows.resize(number + 1, Value::Nothing);
+            self.rows.resize(number + 1, 0);
         }
-        self.rows[number] = value;
+        // A value of the same number is replaced, so that a file that stores one repeatedly takes no more memory.
+        let former = self.rows[number];
+        match (former >> TAG, self.wide.get_mut((former & MOST) as usize)) {
+            (WIDE, Some(wide)) => *wide = value,
+            _ => self.rows[number] = self.packed(value),
+        }
         true
     }
 
-    /// Returns the value stored under `number`.
+    /// Returns what is stored under `number`.
     #[inline]
-    pub(super) fn get(&self, number: usize) -> Option<Value> {
-        self.rows.get(number).copied().filter(|value| !matches!(value, Value::Nothing))
+    pub(super) fn get(&self, number: usize) -> Option<Memo> {
+        let row = *self.rows.get(number)?;
+        let low = row & MOST;
+        Some(match row >> TAG {
+            TEXT => Memo::Value(Value::Text(StringId(low))),
+            LIST => Memo::Value(Value::List(low)),
+            DICT => Memo::Value(Value::Dict(low)),
+            PAIR => Memo::Value(Value::Pair(low)),
+            EVENT => Memo::Event(low),
+            STACK if low == EMPTY => Memo::Stack(Sequences::NONE),
+            STACK => Memo::Stack(low),
+            WIDE => Memo::Value(*self.wide.get(low as usize)?),
+            _ => return None,
+        })
+    }
+
+    #[inline]
+    fn packed(&mut self, value: Value) -> u32 {
+        match value {
+            Value::Text(StringId(id)) if id <= MOST => TEXT << TAG | id,
+            Value::List(row) if row <= MOST => LIST << TAG | row,
+            Value::Dict(row) if row <= MOST => DICT << TAG | row,
+            Value::Pair(row) if row <= MOST => PAIR << TAG | row,
+            value => self.widely(value),
+        }
+    }
+
+    #[cold]
+    fn widely(&mut self, value: Value) -> u32 {
+        let row = self.wide.len() as u32;
+        if row > MOST {
+            return 0;
+        }
+        self.wide.push(value);
+        WIDE << TAG | row
     }
 }
 
@@ -92,14 +182,21 @@ mod tests {
     #[test]
     fn a_memo_gives_back_what_was_put() {
         let mut memos = Memos::default();
-        let values = [Value::Float(0.5), Value::Text(StringId(3)), Value::Pair(1), Value::None];
+        let values = [Value::Float(0.5), Value::Text(StringId(3)), Value::Pair(1), Value::None, Value::Dict(u32::MAX)];
         for value in values {
             memos.push(value);
         }
         assert!(memos.put(7, Value::Dict(9), 10));
         assert!(!memos.put(70, Value::Dict(9), 10), "a number that the file cannot have reached");
-        let found: Vec<Option<Value>> = (0..9).map(|number| memos.get(number)).collect();
-        assert_eq!(found[..4], values.map(Some));
-        assert_eq!(found[4..], [None, None, None, Some(Value::Dict(9)), None]);
+        assert!(memos.put(0, Value::List(4), 0));
+        memos.push_event(5);
+        memos.push_stack(6);
+        memos.push_stack(Sequences::NONE);
+        let found: Vec<Option<Memo>> = (0..12).map(|number| memos.get(number)).collect();
+        assert_eq!(found[0], Some(Memo::Value(Value::List(4))));
+        assert_eq!(found[1..5], [1, 2, 3, 4].map(|row: usize| Some(Memo::Value(values[row]))));
+        assert_eq!(found[5..8], [None, None, Some(Memo::Value(Value::Dict(9)))]);
+        let stacks = [Memo::Stack(6), Memo::Stack(Sequences::NONE)].map(Some);
+        assert_eq!((found[8], &found[9..11], found[11]), (Some(Memo::Event(5)), &stacks[..], None));
     }
 }

@@ -115,8 +115,9 @@ impl Store {
             self.lists[row as usize].is_used = true;
             let (first, end) = (first as usize, (first + count) as usize);
             if end == self.events.len() {
-                let events = self.events.split_off(first);
-                return Ok(events);
+                // A recording of a single device is all events: splitting them off would copy them.
+                let is_all = first == 0;
+                return Ok(if is_all { std::mem::take(&mut self.events) } else { self.events.split_off(first) });
             }
             return Ok(self.events.get(first..end).map_or_else(Vec::new, <[RawEvent]>::to_vec));
         }

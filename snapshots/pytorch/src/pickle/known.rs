@@ -1,0 +1,123 @@
+//! What the memo had under its numbers at one moment, for threads that decode events while the memo grows.
+
+use hashbrown::HashMap;
+use highwater_snapshots::ids::StringId;
+
+use super::runs::Runs;
+use super::shape::{Key, Keys};
+use super::store::Store;
+use super::value::{Memo, Memos, Value};
+
+/// A value that an event's fields refer to.
+#[derive(Clone, Copy, Debug)]
+enum Fact {
+    Text(StringId),
+    Pair(u64, u64),
+}
+
+/// Strings, pairs and stacks by how the file refers to them. All of it stays true: no number was stored twice.
+#[derive(Clone, Debug)]
+pub(super) struct Known {
+    keys: Keys,
+    memos: Memos,
+    pairs: Vec<(u64, u64)>,
+    /// What was stored under numbers above those of `memos`.
+    later: HashMap<usize, Fact>,
+    pub(super) runs: Runs,
+}
+
+/// What was learned since [`Known`] was made or last updated.
+#[derive(Clone, Debug, Default)]
+pub(super) struct News {
+    facts: Vec<(usize, Fact)>,
+    /// Bytes of runs, concatenated, with the end of each and its stack.
+    bytes: Vec<u8>,
+    runs: Vec<(usize, u32)>,
+}
+
+impl Known {
+    /// Creates a copy of the memo.
+    pub(super) fn new(memos: &Memos, store: &Store) -> Self {
+        Self {
+            keys: store.keys,
+            memos: memos.clone(),
+            pairs: store.pairs.clone(),
+            later: HashMap::new(),
+            runs: Runs::default(),
+        }
+    }
+
+    /// Returns the string under `number`.
+    #[inline(always)]
+    pub(super) fn text(&self, number: usize) -> Option<StringId> {
+        match self.memos.get(number) {
+            Some(Memo::Value(Value::Text(id))) => Some(id),
+            Some(_) => None,
+            None => self.later_text(number),
+        }
+    }
+
+    #[cold]
+    fn later_text(&self, number: usize) -> Option<StringId> {
+        match self.later.get(&number) {
+            Some(&Fact::Text(id)) => Some(id),
+            _ => None,
+        }
+    }
+
+    /// Returns the key under `number`.
+    #[inline]
+    pub(super) fn key(&self, number: usize) -> Option<Key> {
+        self.keys.key(self.text(number)?)
+    }
+
+    /// Returns the pair of integers under `number`.
+    #[inline]
+    pub(super) fn pair(&self, number: usize) -> Option<(u64, u64)> {
+        match self.memos.get(number) {
+            Some(Memo::Value(Value::Pair(row))) => self.pairs.get(row as usize).copied(),
+            Some(_) => None,
+            None => match self.later.get(&number) {
+                Some(&Fact::Pair(first, second)) => Some((first, second)),
+                _ => None,
+            },
+        }
+    }
+
+    /// Adds what was learned.
+    pub(super) fn update(&mut self, news: &mut News) {
+        self.later.extend(news.facts.drain(..));
+        let mut first = 0;
+        for (end, stack) in news.runs.drain(..) {
+            if let Some(run) = news.bytes.get(first..end)
+                && self.runs.get(run).is_none()
+            {
+                self.runs.insert(run, stack);
+            }
+            first = end;
+        }
+        news.bytes.clear();
+    }
+}
+
+impl News {
+    /// Takes note of the values stored under the numbers from `first`.
+    pub(super) fn take_memos(&mut self, first: usize, memos: &Memos, store: &Store) {
+        for number in first..memos.len() {
+            match memos.get(number) {
+                Some(Memo::Value(Value::Text(id))) => self.facts.push((number, Fact::Text(id))),
+                Some(Memo::Value(Value::Pair(row))) => {
+                    let pair = store.pairs.get(row as usize);
+                    self.facts.extend(pair.map(|&(first, second)| (number, Fact::Pair(first, second))));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Takes note of the stack of a run.
+    pub(super) fn take_run(&mut self, run: &[u8], stack: u32) {
+        self.bytes.extend_from_slice(run);
+        self.runs.push((self.bytes.len(), stack));
+    }
+}
