@@ -46,23 +46,40 @@ pub(super) struct Device {
 }
 
 impl Device {
-    /// Analyzes a trace and the segments at its end.
+    /// Analyzes a trace and the segments at its end, except for the rounded sizes.
     pub(super) fn study(id: DeviceId, trace: Vec<RawEvent>, segments: &[&RawSegment], source: &Source<'_>) -> Self {
         let finals = finals(segments, source.blocks);
-        let lives = Lives::of(&trace, &finals);
         let pool_id = |event: &RawEvent| source.extras(event).pool_id;
+        let lives = Lives::of(&trace, &finals);
         let start = Start::of(&trace, segments, source.rules, pool_id);
         let mut device = Self { id, trace, lives, start, sizes: None, sizes_inferred: 0, problems: Vec::new() };
         device.tell_differences(source.has_segments);
-        // The host's allocator rounds sizes before it records them.
-        if id != HOST {
-            device.carve(source);
-        }
         device
     }
 
-    fn carve(&mut self, source: &Source<'_>) {
-        let mut layout = Layout::new(source.rules, &self.start, self.lives.baseline_by_place());
+    /// Prepares the computation of rounded sizes; `None` if they are used as recorded: the host's allocator rounds
+    /// sizes before it records them.
+    pub(super) fn layout<'a>(&self, source: &Source<'a>) -> Option<Layout<'a>> {
+        (self.id != HOST).then(|| Layout::new(source.rules, &self.start, self.lives.baseline_by_place()))
+    }
+
+    /// Computes the rounded sizes of all blocks.
+    pub(super) fn carve(&mut self, source: &Source<'_>) {
+        if let Some(mut layout) = self.layout(source) {
+            self.replay(source, &mut layout, |_| {});
+            self.set_sizes(&layout);
+            self.problems.extend(self.layout_problems(&layout));
+        }
+    }
+
+    /// Takes the sizes of the blocks so far.
+    pub(super) fn set_sizes(&mut self, layout: &Layout<'_>) {
+        self.sizes_inferred = layout.inferred;
+        self.sizes = Some(layout.bytes.clone());
+    }
+
+    /// Replays the events in `layout`; `each` is called with the rounded size of each allocation.
+    pub(super) fn replay(&self, source: &Source<'_>, layout: &mut Layout<'_>, mut each: impl FnMut(u64)) {
         let mut known = self.lives.known.iter().peekable();
         let mut allocs = 0;
         for (position, event) in self.trace.iter().enumerate() {
@@ -76,13 +93,14 @@ impl Device {
                     }
                     let is_known = known.next_if(|(alloc, _)| *alloc == allocs);
                     let exact = is_known.and_then(|(_, row)| source.blocks.get(*row as usize)).map(|block| block.size);
-                    layout.alloc(&Request {
+                    let bytes = layout.alloc(&Request {
                         address: event.address,
                         requested: event.size,
                         is_private: source.extras(event).pool_id != (0, 0),
                         // A block smaller than its request is a different block, or a damaged row.
                         exact: exact.filter(|bytes| *bytes >= event.size),
                     });
+                    each(bytes);
                     allocs += 1;
                 }
                 Action::FreeRequested | Action::FreeCompleted | Action::Free => {
@@ -98,22 +116,26 @@ impl Device {
                 _ => {}
             }
         }
-        self.sizes_inferred = layout.inferred;
+    }
+
+    /// Returns where the replayed events disagree with the allocator's rules or with the snapshot.
+    pub(super) fn layout_problems(&self, layout: &Layout<'_>) -> Vec<Problem> {
+        let mut problems = Vec::new();
         if layout.misplaced > 0 {
-            self.problem(&format!(
+            problems.push(self.problem_of(&format!(
                 "{} blocks begin where the allocator's rules leave no room: their rounded size follows from the \
                  requested one alone",
                 layout.misplaced
-            ));
+            )));
         }
         if layout.differing > 0 {
-            self.problem(&format!(
+            problems.push(self.problem_of(&format!(
                 "{} blocks have another size at the end than the allocator's rules give: other blocks, whose size is \
                  worked out, may be wrong too",
                 layout.differing
-            ));
+            )));
         }
-        self.sizes = Some(layout.bytes);
+        problems
     }
 
     /// Returns the rounded size of the device's block at `place`.
@@ -130,8 +152,12 @@ impl Device {
     }
 
     fn problem(&mut self, what: &str) {
+        self.problems.push(self.problem_of(what));
+    }
+
+    fn problem_of(&self, what: &str) -> Problem {
         let name = if self.id == HOST { "pinned host memory".to_owned() } else { format!("device {}", self.id.0) };
-        self.problems.push(Problem::new(format!("{name}: {what}")));
+        Problem::new(format!("{name}: {what}"))
     }
 
     fn tell_differences(&mut self, has_segments: bool) {

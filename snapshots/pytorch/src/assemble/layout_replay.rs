@@ -150,8 +150,13 @@ impl<'a> Layout<'a> {
         self.free.remove(address, end);
     }
 
-    /// Allocates the next block.
-    pub(super) fn alloc(&mut self, request: &Request) {
+    /// Whether the sizes of the baseline are final, whatever follows.
+    pub(super) fn is_baseline_final(&self) -> bool {
+        self.doubtful.is_empty()
+    }
+
+    /// Allocates the next block and returns its rounded size.
+    pub(super) fn alloc(&mut self, request: &Request) -> u64 {
         let Request { address, requested, is_private, exact } = *request;
         let rounded = self.rules.round(requested);
         let free = self.free.starting_at(address).or_else(|| self.grow_before(address));
@@ -184,6 +189,7 @@ impl<'a> Layout<'a> {
         self.inferred += u64::from(exact.is_none());
         self.bytes.push(bytes);
         self.segment.push(segment);
+        bytes
     }
 
     /// If a baseline block turns out to extend to `address`, grows it and returns the free range after it.

@@ -5,6 +5,8 @@
 //! [`block_matching`] determines which block each event refers to and which blocks existed before, [`start`] determines
 //! which segments existed before, and [`layout_replay`] replays how the allocator split them. Then [`merge`] merges the
 //! devices' events, and [`writer`] passes them to the builder: one event of the trace for each event of the snapshot.
+//! The blocks of a long trace of a single device are replayed on a thread of their own while its events are written,
+//! which takes their [`sizes`](mod@sizes) as they come.
 
 mod ranges;
 mod names;
@@ -13,6 +15,7 @@ mod ops;
 mod block_matching;
 mod start;
 mod layout_replay;
+mod sizes;
 mod device;
 mod merge;
 mod attributes;
@@ -43,12 +46,17 @@ use highwater_snapshots::{Trace, TraceBuilder};
 use annotations::{Mark, annotations};
 use attributes::Attributes;
 use device::{Device, HOST, Source};
+use layout_replay::Layout;
 use merge::merge;
 use names::Names;
 use ops::Ops;
+use sizes::sizes;
 use stacks::{Stacks, take_frames};
 use tags::{TagRanges, Tags};
 use writer::Writer;
+
+/// Number of events from which the sizes of blocks are computed on another thread.
+const LONG_TRACE: usize = 1 << 16;
 
 /// Assembles a trace from a snapshot. What cannot be represented is listed in the trace's problems or counted in its
 /// trust.
@@ -112,10 +120,23 @@ pub fn assemble(raw: RawSnapshot) -> Trace {
         Device::study(DeviceId(ordinal), trace, &segments, &source)
     };
     let mut devices: Vec<Device> = parts.into_par_iter().map(study).collect();
+    // The sizes of a single device's blocks are computed while its events are written.
+    let has_threads = rayon::current_num_threads() > 1 && rayon::current_thread_index().is_none();
+    let layout = match devices.as_mut_slice() {
+        [device] if events >= LONG_TRACE && has_threads => device.layout(&source),
+        _ => None,
+    };
+    let layout = layout.filter(Layout::is_baseline_final);
+    match (&layout, devices.as_mut_slice()) {
+        (Some(layout), [device]) => device.set_sizes(layout),
+        (_, devices) => devices.par_iter_mut().for_each(|device| device.carve(&source)),
+    }
+    let mut layout_problems = (0, Vec::new());
     for device in &mut devices {
         for problem in std::mem::take(&mut device.problems) {
             builder.add_problem(problem);
         }
+        layout_problems.0 = builder.problem_count();
         if let Some(problem) = run::full_ring(&run, device.id, device.trace.len()) {
             builder.add_problem(problem);
         }
@@ -137,6 +158,7 @@ pub fn assemble(raw: RawSnapshot) -> Trace {
         marks: Vec::new(),
         tags: Tags::new(run.number("extra_steps").unwrap_or(0)),
         tag_ranges: TagRanges::default(),
+        sizes: None,
         allocs: 0,
         untagged_allocs: 0,
         starting_segments: 0,
@@ -155,9 +177,33 @@ pub fn assemble(raw: RawSnapshot) -> Trace {
     let mut of_file: Vec<Mark> = of_file.collect();
     writer.take_tag_ranges(&mut of_file);
     let of_devices: Vec<&[RawEvent]> = devices.iter().map(|device| device.trace.as_slice()).collect();
-    let backwards = merge(&of_devices, |next, event| {
-        writer.tell(&devices[next.trace], next.position, event, next.time_us);
-    });
+    let write = |writer: &mut Writer<'_>| {
+        merge(&of_devices, |next, event| {
+            writer.tell(&devices[next.trace], next.position, event, next.time_us);
+        })
+    };
+    let backwards = match layout {
+        Some(mut layout) => {
+            let (mut sender, receiver) = sizes();
+            writer.sizes = Some(receiver);
+            let (of_writer, backwards, layout) = std::thread::scope(|scope| {
+                let mut writer = writer;
+                let device = &devices[0];
+                let replay = scope.spawn(move || {
+                    device.replay(&source, &mut layout, |bytes| sender.send(bytes));
+                    layout
+                });
+                let backwards = write(&mut writer);
+                writer.sizes = None;
+                (writer, backwards, replay.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            });
+            writer = of_writer;
+            writer.builder.trust().sizes_inferred += layout.inferred - devices[0].sizes_inferred;
+            layout_problems.1 = devices[0].layout_problems(&layout);
+            backwards
+        }
+        None => write(&mut writer),
+    };
     for (device, count) in devices.iter().zip(backwards).filter(|(_, count)| *count > 0) {
         let what =
             format!("device {}: {count} events are earlier than those before them: moved to their time", device.id.0);
@@ -169,6 +215,8 @@ pub fn assemble(raw: RawSnapshot) -> Trace {
     let tag_problems = writer.tag_problems();
     let Writer { builder, mut names, mut tags, .. } = writer;
     let mut trace = builder.finish();
+    let (at, problems) = layout_problems;
+    trace.problems.splice(at..at, problems);
     // The annotations' positions in the order of events are known only now.
     trace.annotations = annotations(&marks, &trace.events);
     trace.annotations.extend(tags.annotations(&mut trace.tables, &mut names, &trace.events));

@@ -316,3 +316,32 @@ fn numbers_at_the_edge_of_what_can_be_neither_panic_nor_overflow() {
     let events = actions.len() * edges.len() * edges.len();
     assert_eq!(sample.assemble().events.len(), events);
 }
+
+#[test]
+fn sizes_replayed_while_a_long_trace_is_written_are_those_replayed_before() {
+    let sample = || {
+        let (first, second) = (1 << 40, 2 << 40);
+        let mut sample = Sample::of(&[("segment_alloc", first, 12 * MIB), ("segment_alloc", second, 2 * MIB)]);
+        for round in 0..12_000 {
+            // A block that takes the rest of its segment, small ones, and some where no free block begins.
+            let (large, at) = (11 * MIB + round % 7 * MIB / 8, second + round % 3 * 512);
+            for (address, size) in [(first, large), (at, 100)] {
+                for action in ["alloc", "free_requested", "free_completed"] {
+                    sample.event(0, action, address, size);
+                }
+            }
+        }
+        sample.event(0, "alloc", second, 100);
+        sample.segment(first, &[(12 * MIB, 0, BlockState::Inactive)]);
+        sample.segment(second, &[(4096, 100, BlockState::Allocated), (2 * MIB - 4096, 0, BlockState::Inactive)]);
+        sample
+    };
+    let meanwhile = sample().assemble();
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+    let before = pool.install(|| sample().assemble());
+    assert_eq!(meanwhile.blocks.allocated, before.blocks.allocated);
+    assert_eq!(meanwhile.problems, before.problems);
+    assert_eq!(meanwhile.problems.len(), 2, "{:?}", before.problems);
+    assert_eq!(format!("{:?}", meanwhile.trust), format!("{:?}", before.trust));
+    assert_eq!(meanwhile.events.len(), before.events.len());
+}

@@ -8,6 +8,7 @@ use super::block_matching::{NOT_FINAL, Skipped};
 use super::device::{Device, Source};
 use super::names::Names;
 use super::ops::Ops;
+use super::sizes::SizeReceiver;
 use super::stacks::Stacks;
 use super::tags::{Tag, TagRanges, Tags};
 use highwater_snapshots::error::Problem;
@@ -38,6 +39,8 @@ pub(super) struct Writer<'a> {
     pub(super) tags: Tags,
     /// Tags that are names of annotations.
     pub(super) tag_ranges: TagRanges,
+    /// The rounded sizes of allocations, if they are computed meanwhile.
+    pub(super) sizes: Option<SizeReceiver>,
     pub(super) allocs: u64,
     pub(super) untagged_allocs: u64,
     /// Number of baseline segments so far, and the segments of private pools.
@@ -49,6 +52,15 @@ impl Writer<'_> {
     /// Converts a time to nanoseconds since the recording's origin.
     pub(super) fn time_ns(&self, time_us: u64) -> u64 {
         time_us.saturating_sub(self.origin_us).saturating_mul(1000)
+    }
+
+    /// Returns the rounded size of the next allocation.
+    #[inline]
+    fn allocated(&mut self, device: &Device, position: usize, requested: u64) -> u64 {
+        match &mut self.sizes {
+            Some(sizes) => sizes.next().map_or(requested, |bytes| requested.max(bytes)),
+            None => device.lives.place(position).map_or(requested, |place| device.allocated(place, requested)),
+        }
     }
 
     fn op(&mut self, forward: u32) -> OpId {
@@ -123,7 +135,7 @@ impl Writer<'_> {
                 block: key,
                 address: event.address,
                 requested: event.size,
-                allocated: device.lives.place(position).map_or(event.size, |place| device.allocated(place, event.size)),
+                allocated: self.allocated(device, position, event.size),
                 stream: StreamId(event.stream),
                 pool: device.pool(rules, event.size),
                 category: self.category(extras.category),
