@@ -41,6 +41,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use rayon::prelude::*;
+
 use super::phases::{Run, Runs, runs_of};
 use super::roles::{Role, Roles};
 use highwater_snapshots::event::EventKind;
@@ -157,9 +159,15 @@ impl<'a> Guesser<'a> {
         let failures = kinds.filter(|(_, kind)| **kind == EventKind::Oom).map(|(row, _)| EventId(row as u32)).collect();
         let mut guesser = Self { trace, roles, runs, parameter_sizes: HashSet::new(), outlines, failures };
         for id in trace.blocks.ids() {
+            let row = id.0 as usize;
+            let is_elsewhere = trace.blocks.alloc[row].is_some()
+                && !matches!(roles.role(trace.blocks.stack[row]), Role::Constructor | Role::ModelSetup);
+            if is_elsewhere && trace.blocks.category.get(row) == Some(&Category::Unknown) {
+                continue;
+            }
             let block = trace.blocks.get(id);
             let is_kept = !block.free_requested.is_some();
-            let may_be = match trace.blocks.category.get(id.0 as usize) {
+            let may_be = match trace.blocks.category.get(row) {
                 Some(Category::Unknown) if block.is_baseline() && !block.stack.is_some() => is_kept,
                 Some(Category::Unknown) if roles.role(block.stack) == Role::Constructor => is_kept,
                 Some(Category::Unknown) => {
@@ -176,7 +184,13 @@ impl<'a> Guesser<'a> {
 
     /// The category of each block, by row; [`Category::Unknown`] if there is no evidence. O(blocks).
     pub fn categories(&self) -> Vec<Category> {
-        let mut guesses: Vec<Guess> = self.trace.blocks.ids().map(|id| self.guess(id)).collect();
+        let blocks = &self.trace.blocks;
+        // A thread of a pool, which reads one of several files, would begin to read the next one while it waits.
+        let has_threads = rayon::current_num_threads() > 1 && rayon::current_thread_index().is_none();
+        let mut guesses: Vec<Guess> = match has_threads {
+            true => (0..blocks.len() as u32).into_par_iter().map(|row| self.guess(BlockId(row))).collect(),
+            false => blocks.ids().map(|id| self.guess(id)).collect(),
+        };
         self.settle_interrupted(&mut guesses);
         self.settle_collected(&mut guesses);
         self.settle_constructed(&mut guesses);
@@ -191,6 +205,13 @@ impl<'a> Guesser<'a> {
             matches!(self.roles.role(stack), Role::Forward | Role::Recompute | Role::Unknown | Role::Optimizer)
         };
         let blocks = &self.trace.blocks;
+        // Only the stacks of such blocks are counted: most recordings have none.
+        let cut_short = guesses.iter().zip(&blocks.stack).filter(|(guess, _)| guess.life == Life::CutShort);
+        let cut_short: HashSet<StackId> = cut_short.map(|(_, stack)| *stack).collect();
+        if cut_short.is_empty() {
+            return;
+        }
+        let tells = |stack: StackId| cut_short.contains(&stack) && tells(stack);
         let mut by_size: HashMap<(StackId, u64), Counts> = HashMap::new();
         let mut by_stack: HashMap<StackId, Counts> = HashMap::new();
         for (row, guess) in guesses.iter().enumerate() {
@@ -230,6 +251,12 @@ impl<'a> Guesser<'a> {
     fn settle_constructed(&self, guesses: &mut [Guess]) {
         let blocks = &self.trace.blocks;
         let place = |row: usize| (blocks.device[row], blocks.requested[row]);
+        let is_built = |row: usize| {
+            !blocks.free_requested[row].is_some() && self.roles.role(blocks.stack[row]) == Role::Constructor
+        };
+        if !(0..guesses.len()).any(is_built) {
+            return;
+        }
         let is_of_parameter = |category| matches!(category, Category::Gradient | Category::OptimizerState);
         let updated: HashSet<(DeviceId, u64)> = guesses
             .iter()
@@ -238,8 +265,7 @@ impl<'a> Guesser<'a> {
             .map(|(row, _)| place(row))
             .collect();
         for (row, guess) in guesses.iter_mut().enumerate() {
-            let is_kept = !blocks.free_requested[row].is_some();
-            if is_kept && self.roles.role(blocks.stack[row]) == Role::Constructor && updated.contains(&place(row)) {
+            if is_built(row) && updated.contains(&place(row)) {
                 guess.category = Category::Parameter;
             }
         }

@@ -158,6 +158,10 @@ impl Said {
     fn at(&mut self, event: EventId) -> (Option<Phase>, Vec<Phase>) {
         let mut passed = Vec::new();
         let was_open = !self.open.is_empty();
+        if !was_open && self.ranges.get(self.next).is_none_or(|(first, ..)| *first > event) {
+            self.has_just_ended = false;
+            return (None, passed);
+        }
         while let Some(&(first, end, phase)) = self.ranges.get(self.next)
             && first <= event
         {
