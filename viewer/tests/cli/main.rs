@@ -9,6 +9,7 @@ mod devices;
 mod partial;
 mod binary;
 mod long;
+mod rotated;
 mod convert;
 mod serve;
 #[cfg(feature = "run")]

@@ -394,6 +394,21 @@ mod tests {
     }
 
     #[test]
+    fn the_files_of_a_rotation_come_in_as_one_recording() {
+        let folder = tempfile::tempdir().unwrap();
+        for (number, text) in [(2, "alloc a 10\nalloc b 20"), (3, "baseline a 10\nbaseline b 20\nfree a\nalloc c 5")] {
+            let path = folder.path().join(format!("run.{number:04}.snap"));
+            write_trace(File::create(path).unwrap(), &trace_from_text(text).unwrap()).unwrap();
+        }
+        for path in [folder.path().to_owned(), folder.path().join("run.snap")] {
+            let LoadOutcome::Ready(recording) = wait(path) else { panic!("not read") };
+            let summary = &recording.devices[0].summary;
+            assert_eq!((summary.peaks[0].bytes, summary.end.requested, summary.allocs), (30, 25, 3));
+            assert!(recording.trace.problems[0].what.starts_with("file 1 of the recording is missing"));
+        }
+    }
+
+    #[test]
     fn content_without_a_path_comes_in_under_its_name() {
         let bytes = write_trace(Vec::new(), &trace_from_text("alloc a 10").unwrap()).unwrap();
         let (name, length) = (PathBuf::from("dropped.snap"), bytes.len() as u64);

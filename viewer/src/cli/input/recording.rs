@@ -71,12 +71,17 @@ fn refuse_if_too_long(file: &Path) -> Result<(), Failure> {
         let mut start = [0; 8];
         file.read_exact(&mut start).is_ok() && format::is_snap(&start)
     };
-    // What is read from a pipe is gone.
-    let Some(available) = available_bytes().filter(|_| file.is_file()) else { return Ok(()) };
-    let Some(source) = File::open(file).ok().and_then(|mut file| is_snap(&mut file).then_some(file)) else {
-        return Ok(());
+    let Some(available) = available_bytes() else { return Ok(()) };
+    let count = |path: &Path| {
+        // What is read from a pipe is gone.
+        let source = path.is_file().then(|| File::open(path).ok()).flatten();
+        let source = source.and_then(|mut file| is_snap(&mut file).then_some(file));
+        source.and_then(|source| Windows::count_events(Arc::new(source))).unwrap_or(0)
     };
-    let events = Windows::count_events(Arc::new(source)).unwrap_or(0);
+    let events = match Windows::find_rotated(file) {
+        Some(rotated) => rotated.files.iter().map(|(_, path)| count(path)).fold(0, u64::saturating_add),
+        None => count(file),
+    };
     let needed = events.saturating_mul(BYTES_AN_EVENT);
     if needed <= available {
         return Ok(());
