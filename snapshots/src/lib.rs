@@ -17,7 +17,6 @@ pub mod ids;
 pub mod error;
 pub mod mapped;
 pub mod byte_source;
-#[cfg(not(target_family = "wasm"))]
 pub mod rotation;
 pub mod intern;
 pub mod line_text;

@@ -1,12 +1,8 @@
 //! The files of a rotation: `run.0001.snap`, `run.0002.snap` and so on, which one recording is split into.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
-use std::io;
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-
-use crate::byte_source::ByteSource;
 
 /// Returns the path of the `number`th file of the recording `path`.
 pub fn numbered(path: &Path, number: u32) -> PathBuf {
@@ -88,20 +84,6 @@ impl RotatedFiles {
         let last = files.split_off(gap.map_or(0, |gap| gap + 1));
         let left_out = files.into_iter().map(|(number, _)| number).collect();
         Some(Self { path: path.to_owned(), files: last, left_out })
-    }
-
-    /// Opens the files, each with its name.
-    ///
-    /// # Errors
-    ///
-    /// Fails if one of them cannot be opened, with its path.
-    pub fn open(&self) -> Result<Vec<(String, Arc<dyn ByteSource>)>, (PathBuf, io::Error)> {
-        let open = |(_, path): &(u32, PathBuf)| -> Result<(String, Arc<dyn ByteSource>), (PathBuf, io::Error)> {
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let file = File::open(path).map_err(|why| (path.clone(), why))?;
-            Ok((name, Arc::new(file)))
-        };
-        self.files.iter().map(open).collect()
     }
 
     /// Which files are missing or left out, as a sentence; `None` if the first is there.

@@ -10,7 +10,7 @@ use highwater_snapshots::live_state::Mappings;
 use highwater_snapshots::references::{ATTRIBUTE, References};
 use highwater_snapshots::trace::{Annotation, Attribute, Owner, SegmentRole, Trace, Trust};
 use highwater_snapshots::units::format_count;
-use highwater_snapshots::{StartingBlock, StartingState, TraceBuilder};
+use highwater_snapshots::{Phase, StartingBlock, StartingState, TraceBuilder};
 
 /// Returns the recording of `events` alone. What is live before them becomes the baseline; the step, the phase and the
 /// memory used on the device at that moment come first, as events of their own.
@@ -68,7 +68,8 @@ impl Excerpt<'_> {
             ..trace.trust.clone()
         };
         trace.problems.iter().for_each(|problem| builder.add_problem(problem.clone()));
-        let [first, end, all] = [events.start, events.end, trace.events.len()].map(|count| format_count(count as u64));
+        let [first, end] = [events.start, events.end].map(|event| format_count(trace.start.events + event as u64));
+        let all = format_count(trace.event_count());
         let text = format!("an excerpt: events {first} to {end} of {all}, which begin at 0 here");
         builder.add_problem(Problem::new(text));
     }
@@ -157,18 +158,23 @@ impl Excerpt<'_> {
         let kinds = &trace.events.kind[..start];
         let time_ns = trace.events.time_ns[last];
         let mut push = |device, what| self.builder.push(&Event { time_ns, device, stack: StackId::NONE, what });
+        // Of a window, events before it may have set them; an explicit phase is then any that a step does not set.
+        let is_window = trace.start.events > 0;
         if let Some(span) = trace.spans.at(EventId::from_index(last)) {
-            if let Some(step) = span.step.filter(|_| kinds.contains(&EventKind::Step)) {
+            if let Some(step) = span.step.filter(|_| is_window || kinds.contains(&EventKind::Step)) {
                 push(DeviceId::default(), What::Step(step));
             }
-            if kinds.contains(&EventKind::Phase) {
+            if kinds.contains(&EventKind::Phase) || is_window && !matches!(span.phase, Phase::Setup | Phase::Other) {
                 push(DeviceId::default(), What::Phase(span.phase));
             }
         }
         for device in trace.device_ids() {
             let is_sample = |row: &usize| kinds[*row] == EventKind::DeviceUsed && trace.events.device[*row] == device;
-            if let Some(row) = (0..start).rev().find(is_sample) {
-                push(device, trace.what(EventId::from_index(row)));
+            let before = trace.start.device(device).map_or(0, |start| start.device_used);
+            match (0..start).rev().find(is_sample) {
+                Some(row) => push(device, trace.what(EventId::from_index(row))),
+                None if before > 0 => push(device, What::DeviceUsed(before)),
+                None => {}
             }
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! `cargo bench -p highwater --no-default-features --features gui --bench frame`. `HIGHWATER_BENCH_EVENTS` sets how many
 //! events, several numbers separated by commas; 100,000, 1,140,000 and 10,000,000 if unset. `HIGHWATER_BENCH_FILE` names
-//! a recording to take instead. No window is opened: the app draws into a surface of 1440 x 900 points, and its shapes
+//! a recording to take instead; of one that is too long to be held in memory, the part around the peak is shown. No window is opened: the app draws into a surface of 1440 x 900 points, and its shapes
 //! are turned into triangles as for a graphics card. Pictures are painted by other threads meanwhile.
 
 #[path = "../../../snapshots/benches/generated/mod.rs"]
@@ -10,18 +10,21 @@ mod generated;
 mod thread_time;
 
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use eframe::egui::{
     self, Event, Modifiers, MouseWheelSource, MouseWheelUnit, PointerButton, Pos2, RawInput, Rect, TouchPhase, Vec2,
     vec2,
 };
+use highwater_analysis::Metric;
 use highwater_app::command::Command;
 use highwater_app::gui::{App, Settings};
+use highwater_app::session::Recording;
+use highwater_app::session::run::{MOST_RESIDENT_EVENTS, Run};
 use highwater_pytorch::open::open_file;
-use highwater_snapshots::Trace;
-use highwater_snapshots::format::{Progress, read_bytes};
+use highwater_snapshots::format::{Progress, Windows, read_bytes};
 
 use thread_time::spent;
 
@@ -124,12 +127,23 @@ fn say(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }
 
-fn measure(name: &str, trace: Trace) {
+/// Opens the part around the peak of a recording that is too long to be held in memory, as the app does.
+fn open_part(file: &Path) -> Option<Recording> {
+    let source = std::fs::File::open(file).ok()?;
+    let mut watch = |_: Progress| std::ops::ControlFlow::Continue(());
+    let windows = Windows::open_longer(Arc::new(source), MOST_RESIDENT_EVENTS, &mut watch).ok()??;
+    let device = windows.main_device();
+    let run = Arc::new(Run::new(windows, file));
+    let peak = run.peak_event(device, Metric::Requested).ok()?;
+    Recording::part(&run, run.around(peak)).ok()
+}
+
+fn measure(name: &str, recording: impl FnOnce() -> Recording) {
     let ctx = egui::Context::default();
     let mut bench = Bench { ctx, app: App::new(Settings::default()), frames: 0 };
     bench.frame(Vec::new());
     let started = Instant::now();
-    bench.app.open_trace(name, trace);
+    bench.app.open_recording(recording());
     let indexed = started.elapsed();
     bench.settle();
     say(&format!("{name}: indices {:.0} ms, picture {:.0} ms", ms(indexed), ms(started.elapsed())));
@@ -163,9 +177,13 @@ fn ms(time: Duration) -> f64 {
 
 fn main() {
     if let Some(file) = std::env::var_os("HIGHWATER_BENCH_FILE").map(PathBuf::from) {
+        let name = file.display().to_string();
+        if let Some(part) = open_part(&file) {
+            return measure(&name, || part);
+        }
         let mut listener = |_: Progress| std::ops::ControlFlow::Continue(());
         match open_file(&file, &mut listener) {
-            Ok(opened) => measure(&file.display().to_string(), opened.trace),
+            Ok(opened) => measure(&name, || Recording::new(&name, None, opened.trace)),
             Err(why) => say(&format!("{}: {why}", file.display())),
         }
         return;
@@ -173,7 +191,7 @@ fn main() {
     for count in generated::numbers("HIGHWATER_BENCH_EVENTS", &[100_000, 1_140_000, 10_000_000]) {
         let bytes = generated::write(&generated::training(count));
         match read_bytes(&bytes) {
-            Ok(trace) => measure(&format!("{count} events"), trace),
+            Ok(trace) => measure(&format!("{count} events"), || Recording::new("generated", None, trace)),
             Err(why) => say(&format!("{count} events: {why}")),
         }
     }

@@ -70,7 +70,7 @@ impl ConvertArguments {
         (!files.is_empty()).then_some((files, out))
     }
 
-    /// Leaves out of `trace` what the options say.
+    /// Leaves out of `trace`, a recording or a window of it that has the events, what the options say.
     ///
     /// # Errors
     ///
@@ -78,13 +78,15 @@ impl ConvertArguments {
     pub fn trim(&self, trace: Trace) -> Result<Trace, Failure> {
         let mut trace = match &self.events {
             None => trace,
-            Some(events) if events.end > trace.events.len() => {
-                let (all, text) = (trace.events.len(), format!("{}..{}", events.start, events.end));
-                let all = format_count(all as u64);
+            Some(events) if events.end as u64 > trace.event_count() => {
+                let (all, text) = (format_count(trace.event_count()), format!("{}..{}", events.start, events.end));
                 let text = format!("invalid range {text} for --events: the recording has {all} events");
                 return Err(Failure::Usage(text));
             }
-            Some(events) => excerpt(&trace, events.clone()),
+            Some(events) => {
+                let before = trace.start.events as usize;
+                excerpt(&trace, events.start.saturating_sub(before)..events.end.saturating_sub(before))
+            }
         };
         if self.no_stacks {
             remove_stacks(&mut trace);

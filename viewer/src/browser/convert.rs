@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::{name_of, whole_page};
 use crate::args::ConvertArguments;
 use crate::cli::convert::out_is_missing;
-use crate::cli::input::categories::read_with;
+use crate::cli::convert::read_trimmed;
 use crate::cli::output::caveats;
 use crate::cli::output::outcome::{Failure, Status};
 use crate::cli::output::page::Page;
@@ -45,7 +45,7 @@ pub fn convert(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Stat
     super::module()?;
     let (mut recordings, mut traces): (Vec<(String, Vec<u8>)>, Vec<Trace>) = Default::default();
     for file in files {
-        let trace = arguments.trim(read_with(file, &arguments.categories)?.trace)?;
+        let trace = read_trimmed(file, arguments)?.trace;
         let content = write_trace(Vec::new(), &trace).map_err(|source| Failure::Read { file: file.clone(), source })?;
         let names: Vec<&str> = recordings.iter().map(|(name, _)| name.as_str()).collect();
         recordings.push((name_of(file, &names), content));

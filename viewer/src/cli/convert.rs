@@ -17,6 +17,7 @@ use serde::Serialize;
 
 use crate::args::ConvertArguments;
 use crate::cli::input::categories::read_with;
+use crate::cli::input::long::read_part;
 use crate::cli::input::recording::{Recording, spinner};
 use crate::cli::output::caveats;
 use crate::cli::output::outcome::{Failure, Status};
@@ -41,8 +42,7 @@ pub fn run(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status, 
         return Err(Failure::Usage(text.to_owned()));
     }
     let destination = Destination::new(out, input)?;
-    let mut recording = read_with(input, &arguments.categories)?;
-    recording.trace = arguments.trim(recording.trace)?;
+    let recording = read_trimmed(input, arguments)?;
     let trace = &recording.trace;
     let (exported, bytes) = write_to(&destination, trace)?;
     let answer = Answer { input, recording: &recording, destination: &destination, exported, bytes };
@@ -52,6 +52,22 @@ pub fn run(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status, 
         answer.print(page)?;
     }
     Ok(Status::Fine)
+}
+
+/// Reads what the options ask for of a recording; of one that is too long to be held in memory, only these events.
+///
+/// # Errors
+///
+/// Fails if the recording cannot be read, or does not have all of the events.
+pub(crate) fn read_trimmed(file: &Path, arguments: &ConvertArguments) -> Result<Recording, Failure> {
+    let events = arguments.events.as_ref().map(|events| events.start as u64..events.end as u64);
+    let mut recording = match events.map(|events| read_part(file, &arguments.categories, events)).transpose()?.flatten()
+    {
+        Some(part) => part,
+        None => read_with(file, &arguments.categories)?,
+    };
+    recording.trace = arguments.trim(recording.trace)?;
+    Ok(recording)
 }
 
 /// Writes `trace` in the format of `destination`. Returns what was written, and its bytes.

@@ -26,7 +26,8 @@ use self::column::{Column, Value};
 use self::identity::Identity;
 use crate::args::{ConvertArguments, ConvertTable};
 use crate::cli::convert::out_is_missing;
-use crate::cli::input::categories::{read_with, reader};
+use crate::cli::convert::read_trimmed;
+use crate::cli::input::categories::reader;
 use crate::cli::input::recording::{counting_bar, list, nothing_to_read, read_inputs, spinner};
 use crate::cli::output::caveats;
 use crate::cli::output::outcome::{Failure, Status};
@@ -67,8 +68,7 @@ fn one_table<'a>(arguments: &'a ConvertArguments, page: &mut Page<'_>) -> Result
     if !is_stdin(input) && same(out, input) {
         return Err(Failure::Usage(format!("IN and OUT are the same file: {}", out.display())));
     }
-    let mut recording = read_with(input, &arguments.categories)?;
-    recording.trace = arguments.trim(recording.trace)?;
+    let recording = read_trimmed(input, arguments)?;
     let trace = &recording.trace;
     if !arguments.json {
         caveats::lead(trace, "", page)?;

@@ -84,6 +84,15 @@ fn a_recording_read_in_parts_gives_the_answers_of_the_whole() {
     }
     let text = stdout(&highwater(folder.path(), "explain step.snap", "0"));
     assert!(text.contains("Composition of the peak") && !text.contains("replayed"), "{text}");
+    for file in ["step.snap", "steps.snap"] {
+        let parts = ["1000000", "0"].map(|most| {
+            let made = highwater(folder.path(), &format!("convert {file} part.snap --events 4..15 --json"), most);
+            assert!(made.status.success(), "{}", stderr(&made));
+            let told = ["info part.snap", "peak part.snap --by category,op --json", "phases part.snap --json"];
+            told.map(|question| stdout(&highwater(folder.path(), question, "1000000")))
+        });
+        assert_eq!(parts[0], parts[1], "{file}");
+    }
     let wrong = highwater(folder.path(), "peak step.snap", "many");
     assert!(stderr(&wrong).contains("HIGHWATER_RESIDENT_EVENTS=many: expected a number of events"), "{wrong:?}");
 }

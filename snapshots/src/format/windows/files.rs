@@ -14,9 +14,7 @@ use crate::error::{Error, Problem, Result};
 use crate::event::{BlockKey, Event, What};
 use crate::format::checkpoint::Checkpoint;
 use crate::format::kind::SectionKind;
-use crate::format::section::Unpacker;
 use crate::format::summary::Summary;
-use crate::format::tables_codec::row_from_bytes;
 use crate::format::windows::base::read_base;
 use crate::format::windows::events::{EventSections, TakeRun};
 use crate::format::windows::sections::Sections;
@@ -24,7 +22,7 @@ use crate::ids::{DeviceId, OpId, StringId};
 use crate::merge::{MergedRows, MergedTables};
 use crate::stage::{Outside, Stage};
 use crate::tables::Op;
-use crate::trace::{Header, Trace};
+use crate::trace::Trace;
 
 /// Events at the start of a file that repeat the step and the phase, at most.
 const MOST_REPEATED: u32 = 2;
@@ -231,32 +229,6 @@ impl FilePart {
             part.state = renamed_state(std::mem::take(&mut part.state), rows);
         }
     }
-}
-
-/// Keeps the files of the same run as the last one: a program that is started again numbers its files on. Returns how
-/// many files before them are of other runs.
-///
-/// # Errors
-///
-/// Fails if a file cannot be read.
-pub(super) fn keep_last_run(sources: &mut Vec<(String, Arc<dyn ByteSource>)>) -> Result<usize> {
-    let runs: Vec<Run> = sources.iter().map(|(_, source)| run_of(source)).collect::<Result<_>>()?;
-    let others = runs.iter().rposition(|run| Some(run) != runs.last()).map_or(0, |row| row + 1);
-    sources.drain(..others);
-    Ok(others)
-}
-
-/// When and where a recording began: the time, the process, the host.
-type Run = (u64, u32, String);
-
-fn run_of(source: &Arc<dyn ByteSource>) -> Result<Run> {
-    let sections = Sections::locate(Arc::clone(source))?;
-    let first = sections.of_kind(SectionKind::Header).next();
-    let Some(found) = first.map(|row| sections.section(row.offset)).transpose()? else { return Ok(Run::default()) };
-    let mut unpacker = Unpacker::new();
-    let header = unpacker.unpack(&found.section()).and_then(row_from_bytes::<Header>);
-    let header = header.map_err(|what| Error::Damaged { offset: 0, what })?;
-    Ok((header.started_unix_us, header.pid, header.host))
 }
 
 /// The number of rows of operations.

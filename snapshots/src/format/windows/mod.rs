@@ -10,15 +10,15 @@ mod files;
 mod ops;
 mod checkpoints;
 mod window;
+#[cfg(not(target_family = "wasm"))]
+mod rotated;
 
 use std::ops::ControlFlow;
-#[cfg(not(target_family = "wasm"))]
-use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use crate::builder::StartingState;
 use crate::byte_source::ByteSource;
-use crate::error::{Error, Problem, Result};
+use crate::error::{Error, Result};
 use crate::event::{Event, EventKind};
 use crate::format::kind::SectionKind;
 use crate::format::parallel;
@@ -30,13 +30,11 @@ use crate::format::writer::{CHECKPOINT_EVENTS, LEAST_BYTES_A_BLOCK};
 use crate::ids::{DeviceId, ScopeId};
 use crate::live_state::LiveState;
 use crate::metric::Metric;
-#[cfg(not(target_family = "wasm"))]
-use crate::rotation::RotatedFiles;
 use crate::trace::{Start, Trace, Trust};
 
 use checkpoints::Checkpoints;
 use events::EventSections;
-use files::{Boundary, Files, keep_last_run};
+use files::{Boundary, Files};
 use ops::OpSections;
 use sections::Sections;
 
@@ -94,35 +92,6 @@ impl Windows {
         windows.take_summaries();
         windows.summarize_rest(watch)?;
         windows.main_device = windows.find_main_device();
-        Ok(windows)
-    }
-
-    /// Finds the files of a rotation that `path` names, as [`RotatedFiles::find`] does. A folder names those of a single
-    /// run only: otherwise its files may be of several ranks.
-    #[cfg(not(target_family = "wasm"))]
-    pub fn find_rotated(path: &Path) -> Option<RotatedFiles> {
-        let is_of_one_run =
-            |files: &RotatedFiles| files.open().ok().is_some_and(|mut open| keep_last_run(&mut open).ok() == Some(0));
-        RotatedFiles::find(path).filter(|files| !path.is_dir() || is_of_one_run(files))
-    }
-
-    /// Opens the files of a rotation as one recording. Files of earlier runs, and what is before a gap, are left out.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::open_files`], and if one of them cannot be opened.
-    #[cfg(not(target_family = "wasm"))]
-    pub fn open_rotated(files: &RotatedFiles, watch: Watch<'_>) -> Result<Self> {
-        let mut sources = files.open().map_err(|(path, source)| Error::Io { doing: "open", source, path })?;
-        let others = keep_last_run(&mut sources)?;
-        let first = sources.first().map_or_else(String::new, |(name, _)| name.clone());
-        let mut windows = Self::open_files(sources, watch)?;
-        let problem = match others {
-            0 => files.gap(),
-            others => Some(format!("{others} files before {first} are of earlier runs and are left out")),
-        };
-        windows.base.problems.extend(problem.map(Problem::new));
-        windows.base.header.facts.retain(|(name, _)| name != "part");
         Ok(windows)
     }
 

@@ -9,13 +9,14 @@ use std::sync::Arc;
 use highwater_analysis::Metric;
 use highwater_app::files::is_stdin;
 use highwater_app::session::run::MOST_RESIDENT_EVENTS;
+use highwater_pytorch::open::{FileFormat, FileKind};
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::format::{Progress, Windows, is_snap};
 use highwater_snapshots::units::format_count;
 use highwater_snapshots::{DeviceId, Error};
 
 use crate::args::CategoryChoice;
-use crate::cli::input::recording::{choose_among, no_samples, reading_bar, show};
+use crate::cli::input::recording::{Recording, choose_among, no_samples, reading_bar, show};
 use crate::cli::output::outcome::Failure;
 
 /// Sets [`MOST_RESIDENT_EVENTS`], for machines with little memory.
@@ -53,6 +54,23 @@ pub fn open_long(file: &Path, choice: &CategoryChoice) -> Result<Option<Windows>
         return Err(Failure::Usage(format!("{} {text}", file.display())));
     }
     Ok(windows)
+}
+
+/// Reads a window of a recording that is too long to be held in memory, and the event before it; `None` if it is better
+/// read as a whole.
+///
+/// # Errors
+///
+/// Fails if the window cannot be read.
+pub fn read_part(file: &Path, choice: &CategoryChoice, events: Range<u64>) -> Result<Option<Recording>, Failure> {
+    let windows = open_long(file, choice)?.filter(|windows| events.end <= windows.events());
+    let read = |windows: Windows| {
+        let trace = windows
+            .window(events.start.saturating_sub(1)..events.end)
+            .map_err(|source| Failure::Read { file: file.to_owned(), source })?;
+        Ok(Recording { trace, format: FileFormat { kind: FileKind::Snap, is_gzipped: false } })
+    };
+    windows.map(read).transpose()
 }
 
 fn most_resident() -> Result<u64, Failure> {
