@@ -88,7 +88,7 @@ impl Files {
         }
         let (file, at) = next_file(&self.path, &mut self.number)?;
         let mut header = self.header.clone();
-        header.facts.push(("part".to_owned(), self.number.to_string()));
+        header.facts.push((rotation::PART.to_owned(), self.number.to_string()));
         let mut next = RecordingFile::begin(file, &at, &header, intake.next_op)?;
         let opening = intake.opening();
         next.carry_ops(&opening.ops);

@@ -11,6 +11,7 @@ use highwater_analysis::{Metric, Series, verify};
 use highwater_recorder::api::{self, NewBlock};
 use highwater_recorder::snapshots::event::EventKind;
 use highwater_recorder::snapshots::format::{Windows, read_file};
+use highwater_recorder::snapshots::rotation::{self, RotatedFiles};
 use highwater_recorder::snapshots::trace::DeviceFacts;
 use highwater_recorder::snapshots::{EventId, StartingState, Trace};
 use highwater_recorder::{
@@ -192,6 +193,24 @@ fn the_files_of_a_run_open_as_one_recording_also_where_the_first_are_gone() {
     assert_eq!(all.events.len() - expected.len(), files.len() - 1, "each further file begins with a mark");
     assert!(all.blocks.ids().all(|id| all.tables.op_name(all.blocks.get(id).op) == "matmul"));
     assert_eq!(story(&open(folder.path())), expected, "the folder stands for its files");
+    let problems = |trace: &Trace| trace.problems.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let next = rotation::numbered(&path, files.len() as u32 + 1);
+    std::fs::write(&next, "").expect("the test's own");
+    let all = open(&path);
+    let name = next.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    assert_eq!(problems(&all), [format!("{name} is empty and is left out")]);
+    assert!(story(&all) == expected, "a file that was only begun changes nothing");
+    std::fs::remove_file(&next).expect("it is there");
+    let whole = std::fs::read(&files[4]).expect("it is there");
+    std::fs::write(&files[4], &whole[..whole.len() * 2 / 3]).expect("the test's own");
+    let cut = open(&path);
+    let found = story(&cut);
+    assert!(
+        problems(&cut)
+            .contains(&"run.0006.snap does not continue run.0005.snap: the files before it are left out".to_owned())
+    );
+    assert!(found[1..] == expected[expected.len() + 1 - found.len()..], "no event is missing in the middle");
+    std::fs::write(&files[4], whole).expect("the test's own");
     for file in &files[..8] {
         std::fs::remove_file(file).expect("it is there");
     }
@@ -201,7 +220,7 @@ fn the_files_of_a_run_open_as_one_recording_also_where_the_first_are_gone() {
     assert!(found[1..] == expected[expected.len() + 1 - found.len()..], "the totals are those of the whole run");
     let gap = "files 1 to 8 of the recording are missing: it begins with run.0009.snap, and what was live then is its \
                baseline";
-    assert_eq!(rest.problems.iter().map(ToString::to_string).collect::<Vec<_>>(), [gap]);
+    assert_eq!(problems(&rest), [gap]);
     assert!(verify::verify(&rest).is_empty(), "{:?}", verify::verify(&rest));
 }
 
@@ -240,6 +259,11 @@ fn a_run_goes_on_after_the_files_of_the_run_before_and_counts_them_to_its_budget
     let first = run(10_000_000);
     let second = run(10_000_000);
     assert!(second > first && first.exists(), "{second:?} after {first:?}");
+    let found = RotatedFiles::find(&folder.path().join("run.snap")).expect("there are files");
+    let both = Windows::open_rotated(&found, &mut |_| ControlFlow::Continue(())).expect("they are whole");
+    let problem = both.base().problems.first().map(ToString::to_string).unwrap_or_default();
+    assert!(problem.ends_with("belong to earlier runs and are left out"), "{problem}");
+    assert_eq!(both.whole().expect("they are whole").spans.steps().len(), 10, "the steps are those of the second run");
     let third = run(40_000);
     assert!(third > second && !first.exists(), "what is old goes first");
 }

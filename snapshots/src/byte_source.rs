@@ -23,6 +23,9 @@ pub trait ByteSource: Debug + Send + Sync {
     fn read_into(&self, offset: u64, out: &mut [u8]) -> io::Result<()>;
 }
 
+/// One of the files of a recording, and its name.
+pub type NamedSource = (String, Arc<dyn ByteSource>);
+
 impl ByteSource for Arc<[u8]> {
     fn length(&self) -> io::Result<u64> {
         Ok(self.len() as u64)

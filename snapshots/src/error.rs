@@ -146,6 +146,15 @@ impl Error {
         }
     }
 
+    /// Returns the error with the name of the file in which it occurred, one of several.
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
+        match self {
+            Self::Damaged { offset, what } => Self::Damaged { offset, what: format!("{name}: {what}") },
+            other => other,
+        }
+    }
+
     /// Returns the error with `path` as its file, if it has none.
     pub fn with_path(self, path: &Path) -> Self {
         match self {

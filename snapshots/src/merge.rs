@@ -51,7 +51,8 @@ impl MergedRows {
 
     /// The merged row of an operation; none if there is none.
     pub fn op(&self, id: OpId) -> OpId {
-        id.index().filter(|row| *row < self.ops).map_or(OpId::NONE, |row| OpId(self.first_op + row as u32))
+        let row = id.index().filter(|row| *row < self.ops);
+        row.and_then(|row| self.first_op.checked_add(row as u32)).map_or(OpId::NONE, OpId)
     }
 
     /// Sets the merged row of the first operation, and the number of operations, where the tables have none of them.

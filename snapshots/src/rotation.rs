@@ -4,6 +4,9 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// The fact of a header that has the number of the file, in all files but the first of a run.
+pub const PART: &str = "part";
+
 /// Returns the path of the `number`th file of the recording `path`.
 pub fn numbered(path: &Path, number: u32) -> PathBuf {
     with_part(path, &format!("{number:04}"))
@@ -37,6 +40,9 @@ fn recording_of(file: &Path) -> Option<PathBuf> {
     number_of(&path, file).map(|_| path)
 }
 
+/// The endings of files that may be recordings.
+const RECORDINGS: [&str; 6] = ["snap", "pickle", "pkl", "json", "html", "gz"];
+
 /// The files of a rotation that are there, without a gap between them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RotatedFiles {
@@ -50,13 +56,17 @@ pub struct RotatedFiles {
 
 impl RotatedFiles {
     /// Finds the files that `path` names: the path that was given to the recorder, where no file is; a pattern with a
-    /// star for the number; or a folder whose only recordings are these files. `None` if it names none.
+    /// star for the number; or a folder whose only recordings are these files, without other folders in it. `None` if it names none.
     pub fn find(path: &Path) -> Option<Self> {
         if path.is_dir() {
-            let paths = || Some(fs::read_dir(path).ok()?.flatten().map(|entry| entry.path()));
-            let mut recordings = paths()?.filter(|path| path.extension() == Some(OsStr::new("snap")));
-            let all = recordings.next().and_then(|first| recording_of(&first))?;
-            return recordings.all(|other| number_of(&all, &other).is_some()).then(|| Self::of(&all)).flatten();
+            let entries = || Some(fs::read_dir(path).ok()?.flatten().map(|entry| entry.path()));
+            let all = entries()?
+                .find_map(|file| recording_of(&file).filter(|all| all.extension() == Some("snap".as_ref())))?;
+            let is_other = |file: PathBuf| {
+                let ending = file.extension().and_then(OsStr::to_str).unwrap_or_default();
+                (file.is_dir() || RECORDINGS.contains(&ending)) && number_of(&all, &file).is_none()
+            };
+            return (!entries()?.any(is_other)).then(|| Self::of(&all)).flatten();
         }
         if path.exists() {
             return None;
@@ -70,7 +80,8 @@ impl RotatedFiles {
     pub fn all_of(files: &[PathBuf]) -> Option<PathBuf> {
         let recording = recording_of(files.first().filter(|_| files.len() > 1)?)?;
         let is_part = |file: &PathBuf| file.parent() == recording.parent() && number_of(&recording, file).is_some();
-        files.iter().all(is_part).then_some(recording)
+        let is_snap = recording.extension() == Some("snap".as_ref());
+        (is_snap && files.iter().all(is_part)).then_some(recording)
     }
 
     fn of(path: &Path) -> Option<Self> {
@@ -147,8 +158,14 @@ mod tests {
         assert_eq!(RotatedFiles::all_of(&names[..1]), None, "a single file is opened by itself");
         fs::write(&path, "").unwrap();
         assert_eq!(RotatedFiles::find(&path), None, "the file itself is there");
+        fs::remove_file(&path).unwrap();
         fs::write(folder.join("other.snap"), "").unwrap();
         assert_eq!(RotatedFiles::find(&folder), None, "a folder of several recordings");
+        fs::remove_file(folder.join("other.snap")).unwrap();
+        fs::write(folder.join("rank0.pickle"), "").unwrap();
+        assert_eq!(RotatedFiles::find(&folder), None, "a folder with recordings of another kind");
+        let pickles = [1, 2].map(|number| folder.join(format!("mem.000{number}.pickle")));
+        assert_eq!(RotatedFiles::all_of(&pickles), None, "only .snap files are rotated");
         fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -39,7 +39,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser as _};
 #[cfg(feature = "gui")]
 use highwater_app::example::Examples;
-use highwater_snapshots::rotation::RotatedFiles;
+use highwater_snapshots::format::Windows;
 use highwater_snapshots::suggest::did_you_mean;
 
 use crate::args::{Arguments, Command};
@@ -127,7 +127,7 @@ enum Summary {
 /// Opens the app, or prints why not and a summary.
 fn open(files: &[PathBuf], summary: Summary) -> Result<Status, Failure> {
     // As a shell expands `run.*.snap`.
-    let recording = RotatedFiles::all_of(files);
+    let recording = Windows::rotated_of(files);
     let files = recording.as_ref().map_or(files, std::slice::from_ref);
     if let Some(file) = files.iter().find(|file| is_mistyped_command(file)) {
         let commands = Arguments::command();

@@ -164,7 +164,8 @@ impl Excerpt<'_> {
             if let Some(step) = span.step.filter(|_| is_window || kinds.contains(&EventKind::Step)) {
                 push(DeviceId::default(), What::Step(step));
             }
-            if kinds.contains(&EventKind::Phase) || is_window && !matches!(span.phase, Phase::Setup | Phase::Other) {
+            let is_default = span.phase == if span.step.is_some() { Phase::Other } else { Phase::Setup };
+            if kinds.contains(&EventKind::Phase) || is_window && !is_default {
                 push(DeviceId::default(), What::Phase(span.phase));
             }
         }

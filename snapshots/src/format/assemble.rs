@@ -76,6 +76,11 @@ impl Assembler {
         self.measured.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
+    /// The number of events that the file should have and has not: not those that its recorder lost.
+    pub(super) fn missing_events(&self) -> u64 {
+        self.events_lost
+    }
+
     /// Whether the recording was marked as finished.
     pub(super) fn is_finished(&self) -> bool {
         self.end.is_some()

@@ -186,7 +186,9 @@ impl Browser {
         // Whatever was reported before this call has arrived with its answer.
         self.value("0");
         let is_complaint = |event: &&Value| match event["method"].as_str().unwrap_or_default() {
-            "Runtime.exceptionThrown" | "Network.loadingFailed" => true,
+            "Runtime.exceptionThrown" => true,
+            // A page that is left cancels its own requests.
+            "Network.loadingFailed" => event["params"]["canceled"] != true,
             "Runtime.consoleAPICalled" => {
                 ["error", "warning", "assert"].iter().any(|kind| event["params"]["type"] == *kind)
             }

@@ -95,8 +95,8 @@ struct InParts<'a, 'w> {
     failed: Option<(u64, DeviceId)>,
     /// The steps and phases, once all parts were read.
     spans: Vec<ActiveSpan>,
-    /// The events of each part, and its moments that matter.
-    frontiers: Vec<(Range<u64>, Frontier)>,
+    /// The events of each part, and its moments that matter; `None` if these are too many.
+    frontiers: Vec<(Range<u64>, Option<Frontier>)>,
 }
 
 /// What a part of the recording says.
@@ -106,8 +106,8 @@ struct PartFound {
     peak: Moment,
     /// By selection: the largest total without each group.
     without: Vec<HashMap<Vec<Code>, Moment>>,
-    /// The moments that matter without some causes, if they are a selection.
-    frontier: Option<Frontier>,
+    /// The moments that matter without some causes, if they are a selection, and not too many.
+    frontier: Option<Option<Frontier>>,
     spans: Vec<ActiveSpan>,
 }
 
@@ -204,21 +204,34 @@ impl Recorded for InParts<'_, '_> {
 
     fn without_causes(&mut self, gone: &[Cause], further: &[Cause]) -> Result<(PeakByCause, Vec<u64>)> {
         let (device, metric) = (self.device, self.metric);
-        let largest = |gone: &[Cause]| {
-            let parts = self.frontiers.iter().map(|(_, frontier)| frontier.largest_without(gone)).enumerate();
-            // The first of the largest.
-            parts.max_by_key(|(row, bytes)| (*bytes, std::cmp::Reverse(*row)))
-        };
-        let left = further.iter().map(|cause| {
-            let all: Vec<Cause> = gone.iter().chain([cause]).copied().collect();
-            largest(&all).map_or(0, |(_, bytes)| bytes)
-        });
-        let left = left.collect();
-        let events = largest(gone).map_or(0..0, |(row, _)| self.frontiers[row].0.clone());
+        // By part: the largest total without `gone`, and without each further cause as well.
+        let mut by_part: Vec<Largest> = Vec::with_capacity(self.frontiers.len());
+        for (events, frontier) in &self.frontiers {
+            by_part.push(match frontier {
+                Some(frontier) => {
+                    let with = |cause: &Cause| gone.iter().chain([cause]).copied().collect::<Vec<Cause>>();
+                    let further = further.iter().map(|cause| frontier.largest_without(&with(cause)));
+                    (frontier.largest_without(gone), further.collect())
+                }
+                None => {
+                    let trace = self.windows().window(events.clone())?;
+                    let grouped = Grouped { group_of: causes(&trace, device), groups: Cause::COUNT };
+                    let is_gone = |id: BlockId| is_of(gone, grouped.group_of[id.0 as usize]);
+                    let none = Grouped { group_of: Vec::new(), groups: 1 };
+                    let found = absences(&trace, device, metric, &[&grouped, &none], is_gone);
+                    let further = further.iter().map(|cause| found[0][cause.number()].bytes);
+                    (found[1][0].bytes, further.collect())
+                }
+            });
+        }
+        let largest = |of: &dyn Fn(&Largest) -> u64| by_part.iter().map(of).max().unwrap_or(0);
+        let left = (0..further.len()).map(|row| largest(&|part| part.1[row])).collect();
+        let most = largest(&|part| part.0);
+        let first = by_part.iter().position(|part| part.0 == most);
+        let events = first.map_or(0..0, |row| self.frontiers[row].0.clone());
         let trace = self.windows().window(events)?;
         let group_of = causes(&trace, device);
-        let numbers: Vec<u32> = gone.iter().map(|cause| cause.number() as u32).collect();
-        let is_gone = |id: BlockId| numbers.contains(&group_of[id.0 as usize]);
+        let is_gone = |id: BlockId| is_of(gone, group_of[id.0 as usize]);
         let none = Grouped { group_of: Vec::new(), groups: 1 };
         let found = absences(&trace, device, metric, &[&none], is_gone)[0][0];
         let position = found.event.map_or(0, |event| event.0 as usize + 1);
@@ -265,6 +278,14 @@ impl Recorded for InParts<'_, '_> {
     fn operations(&mut self) -> Result<HashMap<ScopeId, u64>> {
         self.windows().count_operations()
     }
+}
+
+/// The largest total of a part without some causes, and without each further cause as well.
+type Largest = (u64, Vec<u64>);
+
+/// Whether a block whose cause has this number is of one of `causes`.
+fn is_of(causes: &[Cause], number: u32) -> bool {
+    causes.iter().any(|cause| cause.number() as u32 == number)
 }
 
 /// Adds the spans of the part that follows.

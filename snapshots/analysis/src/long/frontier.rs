@@ -23,8 +23,8 @@ pub(super) struct Frontier {
 
 impl Frontier {
     /// The frontier of `metric` on `device` over all moments of `trace`; `causes` has the number of the cause of each
-    /// block.
-    pub(super) fn of(trace: &Trace, device: DeviceId, metric: Metric, causes: &[u32]) -> Self {
+    /// block. `None` if too many moments are left.
+    pub(super) fn of(trace: &Trace, device: DeviceId, metric: Metric, causes: &[u32]) -> Option<Self> {
         let mut is_there = [false; Cause::COUNT];
         for cause in causes.iter().filter(|cause| **cause != NO_GROUP) {
             is_there[*cause as usize] = true;
@@ -50,12 +50,15 @@ impl Frontier {
             effects(trace, index, |effect| ends |= effect.of_block(metric).is_some_and(|(_, begins)| !begins));
             if ends {
                 moments.before_end();
+                if moments.are_many {
+                    return None;
+                }
             }
             effects(trace, index, |effect| change(&mut moments, effect));
         }
         moments.before_end();
         moments.reduce();
-        Self { causes: found, rows: moments.rows }
+        (!moments.are_many).then_some(Self { causes: found, rows: moments.rows })
     }
 
     /// The largest total without the blocks of `gone`.
@@ -68,7 +71,9 @@ impl Frontier {
 }
 
 /// Moments are compared with each other when there are this many.
-const MOST_ROWS: usize = 1 << 15;
+const MOST_ROWS: usize = 1 << 14;
+/// A part of which more moments are left is read again for each question.
+const MOST_LEFT: usize = 1 << 11;
 
 /// Collects moments while a recording is gone through.
 struct Moments {
@@ -79,8 +84,8 @@ struct Moments {
     rows: Vec<u64>,
     /// The row of each hash.
     seen: HashMap<u64, usize>,
-    /// The number of rows at which they are compared with each other.
-    most_rows: usize,
+    /// Whether more moments are left than is worth comparing.
+    are_many: bool,
 }
 
 /// The weight of a column in the hash: odd, and with few bits in common with others.
@@ -90,14 +95,7 @@ fn weight(column: usize) -> u64 {
 
 impl Moments {
     fn new(width: usize) -> Self {
-        Self {
-            now: vec![0; width],
-            hash: 0,
-            has_grown: true,
-            rows: Vec::new(),
-            seen: HashMap::new(),
-            most_rows: MOST_ROWS,
-        }
+        Self { now: vec![0; width], hash: 0, has_grown: true, rows: Vec::new(), seen: HashMap::new(), are_many: false }
     }
 
     fn change(&mut self, column: usize, bytes: u64, grows: bool) {
@@ -124,9 +122,8 @@ impl Moments {
             return;
         }
         self.rows.extend_from_slice(&self.now);
-        if row >= self.most_rows {
+        if row >= MOST_ROWS {
             self.reduce();
-            self.most_rows = MOST_ROWS.max(2 * self.rows.len() / width);
         }
     }
 
@@ -141,6 +138,10 @@ impl Moments {
             let is_exceeded = |by: &&[u64]| by.iter().zip(row).all(|(by, own)| by >= own);
             if !kept.iter().any(is_exceeded) {
                 kept.push(row);
+            }
+            if kept.len() > MOST_LEFT {
+                self.are_many = true;
+                break;
             }
         }
         let kept = kept.concat();
@@ -173,7 +174,7 @@ mod tests {
         let trace = trace_from_text(&text).unwrap();
         let device = DeviceId(0);
         let group_of = causes(&trace, device);
-        let frontier = Frontier::of(&trace, device, Metric::Requested, &group_of);
+        let frontier = Frontier::of(&trace, device, Metric::Requested, &group_of).expect("few moments are left");
         let found: Vec<Cause> = Cause::all().filter(|cause| group_of.contains(&(cause.number() as u32))).collect();
         let dispensable: Vec<Cause> = found.into_iter().filter(|cause| cause.is_dispensable()).collect();
         assert_eq!((dispensable.len(), frontier.rows.len() / 6), (5, 3), "steps that repeat add no moments");
@@ -189,5 +190,14 @@ mod tests {
             let expected = absences(&trace, device, Metric::Requested, &[&none], is_gone)[0][0].bytes;
             assert_eq!(frontier.largest_without(&gone), expected, "without {gone:?}");
         }
+    }
+
+    #[test]
+    fn moments_none_of_which_exceeds_another_are_too_many() {
+        let falls: String = (0..3000).map(|n| format!("alloc a{n} 1 activation\n")).collect();
+        let rises = (0..3000).map(|n| format!("alloc g{n} 1 gradient\nfree a{n}\n"));
+        let trace = trace_from_text(&(falls + &rises.collect::<String>())).unwrap();
+        let group_of = causes(&trace, DeviceId(0));
+        assert!(Frontier::of(&trace, DeviceId(0), Metric::Requested, &group_of).is_none());
     }
 }

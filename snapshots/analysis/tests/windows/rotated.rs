@@ -144,5 +144,5 @@ fn a_file_of_another_recording_is_refused() {
         ("file".to_owned(), source)
     });
     let refused = Windows::open_files(sources.collect(), &mut |_| ControlFlow::Continue(())).unwrap_err();
-    assert!(refused.to_string().contains("it is of another recording"), "{refused}");
+    assert!(refused.to_string().contains("it belongs to another recording"), "{refused}");
 }

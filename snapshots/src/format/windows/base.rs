@@ -56,9 +56,9 @@ pub(super) fn read_base(sections: &Sections, events: u64) -> Result<(Trace, Vec<
         let header = sections.header(sections.end).ok();
         assembler.take(&WalkItem::Cut { offset: sections.end, bytes, header }, None);
     }
+    let missing = assembler.missing_events();
     let base = assembler.finish(sections.length, was_cut);
-    if base.trust.events_lost > 0 {
-        // The end of the recording counts events that are not here.
+    if missing > 0 {
         let what = "events are missing".to_owned();
         return Err(Error::Damaged { offset: sections.end, what });
     }

@@ -5,11 +5,12 @@ use std::ops::ControlFlow;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::format::checkpoint::Checkpoint;
+use crate::format::index::IndexRow;
 use crate::format::kind::SectionKind;
 use crate::format::section::{HEADER_BYTES, Label, Packer, Section, SectionHeader, Unpacker};
 use crate::format::summary::{Death, Summarizer, Summary};
 use crate::format::tables_codec::{put_row, row_from_bytes};
-use crate::format::windows::files::{Boundary, Files};
+use crate::format::windows::files::{Boundary, Files, live_of};
 use crate::ids::DeviceId;
 use crate::live_state::LiveBlock;
 use crate::live_state::LiveState;
@@ -40,7 +41,9 @@ impl Checkpoints {
     pub(super) fn in_files(files: &Files) -> Self {
         let mut places: Vec<Place> = Vec::new();
         for (file, part) in files.parts().iter().enumerate() {
-            for row in part.sections.of_kind(SectionKind::Checkpoint) {
+            // A hostile file may claim any place.
+            let is_inside = |row: &&IndexRow| (1..=part.events.count).contains(&row.events_before);
+            for row in part.sections.of_kind(SectionKind::Checkpoint).filter(is_inside) {
                 let events = part.first.saturating_add(row.events_before);
                 match places.last_mut().filter(|last| (last.file, last.events) == (file, events)) {
                     Some(last) => last.parts.push(row.offset),
@@ -70,7 +73,9 @@ impl Checkpoints {
     ) -> Result<Option<&'a Boundary>> {
         let part = &files.parts()[file];
         part.boundary(|| {
-            let number = self.before(part.first);
+            let is_before =
+                |place: &Place| if place.is_computed { place.events <= part.first } else { place.file < file };
+            let number = self.places.partition_point(is_before).checked_sub(1);
             let restored = number.map(|number| self.restore(files, number, at_start)).transpose()?;
             let mut summarizer = restored.unwrap_or_else(at_start);
             let from = summarizer.events();
@@ -81,10 +86,11 @@ impl Checkpoints {
             files.read(from..part.first, &mut take)?;
             let used = summarizer.states().map(|(device, live)| (device, live.totals().device_used));
             let device_used = used.filter(|(_, bytes)| *bytes > 0).collect();
+            let live = summarizer.states().map(|(device, live)| live_of(&live.state(device))).collect();
             let states = summarizer.states();
             let blocks = states.flat_map(|(device, live)| live.blocks().into_iter().map(move |block| (device, block)));
             let birth = |(device, live): (DeviceId, LiveBlock)| Some(((device, live.block.alloc.block), live.birth?));
-            Ok(Boundary { births: blocks.filter_map(birth).collect(), stage: summarizer.stage(), device_used })
+            Ok(Boundary { births: blocks.filter_map(birth).collect(), stage: summarizer.stage(), device_used, live })
         })
     }
 

@@ -4,12 +4,12 @@
 //! known from the file before it; the repeated events are read as marks.
 
 use std::ops::{ControlFlow, Range};
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use hashbrown::HashMap;
 
 use crate::builder::StartingState;
-use crate::byte_source::ByteSource;
+use crate::byte_source::NamedSource;
 use crate::error::{Error, Problem, Result};
 use crate::event::{BlockKey, Event, What};
 use crate::format::checkpoint::Checkpoint;
@@ -57,6 +57,8 @@ struct Later {
     repeated: Vec<Event>,
     /// The mark that stands for them.
     begins: StringId,
+    /// What the file says was live on each device.
+    live: Vec<LiveCount>,
     /// What the file before it leaves.
     boundary: OnceLock<Boundary>,
 }
@@ -70,6 +72,17 @@ pub(super) struct Boundary {
     pub(super) births: HashMap<(DeviceId, BlockKey), Outside>,
     /// The last sample of the memory in use on each device.
     pub(super) device_used: HashMap<DeviceId, u64>,
+    /// What is live on each device.
+    pub(super) live: Vec<LiveCount>,
+}
+
+/// A device, and the number and requested bytes of its blocks that are live or wait for a stream.
+pub(super) type LiveCount = (DeviceId, u64, u64);
+
+/// Counts the blocks of a state.
+pub(super) fn live_of(state: &StartingState) -> LiveCount {
+    let bytes = state.blocks.iter().map(|block| block.alloc.requested).fold(0, u64::saturating_add);
+    (state.device, state.blocks.len() as u64, bytes)
 }
 
 impl Files {
@@ -79,16 +92,17 @@ impl Files {
     /// # Errors
     ///
     /// Fails if a file cannot be read, is damaged, or is not of the same recording as the one before it.
-    pub(super) fn open(sources: Vec<(String, Arc<dyn ByteSource>)>) -> Result<(Self, Trace, Vec<StartingState>)> {
+    pub(super) fn open(sources: Vec<NamedSource>) -> Result<(Self, Trace, Vec<StartingState>)> {
         let is_one = sources.len() == 1;
         let mut files = Self { parts: Vec::new(), count: 0 };
         let (mut tables, mut merged): (MergedTables, Option<Trace>) = (MergedTables::default(), None);
         let (mut starting, mut next_op) = (Vec::new(), 0);
         for (name, source) in sources {
-            let sections = Sections::locate(source)?;
-            let events = EventSections::find(&sections)?;
-            let (base, states) = read_base(&sections, events.count)?;
-            let operations = operations(&sections)?;
+            let named = |why: Error| if is_one { why } else { why.named(&name) };
+            let sections = Sections::locate(source).map_err(named)?;
+            let events = EventSections::find(&sections).map_err(named)?;
+            let (base, states) = read_base(&sections, events.count).map_err(named)?;
+            let operations = operations(&sections).map_err(named)?;
             let mut part =
                 FilePart { sections, events, first: files.count, first_op: next_op, later: None, rows: None };
             if is_one {
@@ -108,13 +122,15 @@ impl Files {
                 }
                 Some(all) if began(all) == began(&base) => {
                     let begins = tables.string(&format!("{name} begins"));
-                    let repeated = repeated(&part)?;
-                    part.later = Some(Later { repeated, begins, boundary: OnceLock::new() });
+                    let repeated = repeated(&part).map_err(named)?;
+                    let live = states.iter().map(live_of).collect();
+                    part.later = Some(Later { repeated, begins, live, boundary: OnceLock::new() });
                     add_base(all, base, &name);
                 }
-                Some(_) => return Err(damaged("it is of another recording")),
+                Some(_) => return Err(damaged("it belongs to another recording")),
             }
-            (files.count, next_op) = (files.count + part.events.count, next_op + operations);
+            let counted = files.count.checked_add(part.events.count).zip(next_op.checked_add(operations));
+            (files.count, next_op) = counted.ok_or_else(|| damaged("it claims more events than can be counted"))?;
             part.rows = Some(rows);
             files.parts.push(part);
         }
@@ -173,6 +189,16 @@ impl FilePart {
         Ok(later.boundary.get())
     }
 
+    /// Whether the file begins with what was live at the end of the file before it.
+    pub(super) fn continues(&self, boundary: &Boundary) -> bool {
+        let some = |counts: &[LiveCount]| {
+            let mut counts: Vec<LiveCount> = counts.iter().copied().filter(|(_, blocks, _)| *blocks > 0).collect();
+            counts.sort_unstable();
+            counts
+        };
+        self.later.as_ref().is_none_or(|later| some(&later.live) == some(&boundary.live))
+    }
+
     /// Makes events name rows of the merged tables, and those that repeat step and phase marks.
     fn rename(&self, first: u64, run: &mut [Event]) {
         if let Some(rows) = &self.rows {
@@ -198,22 +224,22 @@ impl FilePart {
         let is_older = |before: &Stage| {
             (before.step, before.phase) == (stage.step, stage.phase) && stage.since <= repeated.saturating_sub(1)
         };
-        before.filter(is_older).unwrap_or(Stage { since: stage.since + self.first, ..stage })
+        before.filter(is_older).unwrap_or(Stage { since: stage.since.saturating_add(self.first), ..stage })
     }
 
     fn renumber(&self, at: Outside, boundary: Option<&Boundary>) -> Outside {
-        Outside { event: at.event + self.first, stage: self.renumber_stage(at.stage, boundary), ..at }
+        Outside { event: at.event.saturating_add(self.first), stage: self.renumber_stage(at.stage, boundary), ..at }
     }
 
     /// Numbers a summary of this file over the whole recording.
     pub(super) fn renumber_summary(&self, row: &mut Summary, boundary: Option<&Boundary>) {
         row.stage = self.renumber_stage(row.stage, boundary);
-        row.first += self.first;
+        row.first = row.first.saturating_add(self.first);
     }
 
     /// Numbers a checkpoint of this file over the whole recording, and makes it name rows of the merged tables.
     pub(super) fn renumber_checkpoint(&self, part: &mut Checkpoint, boundary: Option<&Boundary>) {
-        part.events += self.first;
+        part.events = part.events.saturating_add(self.first);
         part.stage = self.renumber_stage(part.stage, boundary);
         let device = part.state.device;
         for (birth, block) in part.births.iter_mut().zip(&part.state.blocks) {
@@ -265,7 +291,7 @@ fn renamed_state(mut state: StartingState, rows: &MergedRows) -> StartingState {
     state
 }
 
-/// Adds what a further file says.
+/// Adds the devices, losses and problems of a further file.
 fn add_base(all: &mut Trace, base: Trace, name: &str) {
     for facts in base.devices {
         if all.device_facts(facts.device).is_none() {
@@ -274,7 +300,7 @@ fn add_base(all: &mut Trace, base: Trace, name: &str) {
     }
     all.trust.events_lost += base.trust.events_lost;
     all.trust.sizes_inferred += base.trust.sizes_inferred;
-    all.trust.unfinished = base.trust.unfinished;
+    all.trust.unfinished |= base.trust.unfinished;
     all.problems.extend(base.problems.into_iter().map(|problem| Problem {
         offset: problem.offset,
         what: format!("{name}: {}", problem.what),

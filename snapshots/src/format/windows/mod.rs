@@ -17,7 +17,7 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
 
 use crate::builder::StartingState;
-use crate::byte_source::ByteSource;
+use crate::byte_source::{ByteSource, NamedSource};
 use crate::error::{Error, Result};
 use crate::event::{Event, EventKind};
 use crate::format::kind::SectionKind;
@@ -76,7 +76,7 @@ impl Windows {
     /// # Errors
     ///
     /// As [`Self::open`], and if they are not of one recording.
-    pub fn open_files(sources: Vec<(String, Arc<dyn ByteSource>)>, watch: Watch<'_>) -> Result<Self> {
+    pub fn open_files(sources: Vec<NamedSource>, watch: Watch<'_>) -> Result<Self> {
         let (files, base, starting) = Files::open(sources)?;
         let mut windows = Self {
             summaries: Vec::new(),
@@ -182,6 +182,9 @@ impl Windows {
             let Ok(boundary) = self.checkpoints.boundary(&self.files, file, || self.at_start()) else { break };
             let Some(mut rows) = summaries_of(&part.sections) else { break };
             let count = rows.last().map_or(0, |row: &Summary| row.first + u64::from(row.events));
+            if count > part.events.count {
+                break;
+            }
             if let Some(boundary) = boundary {
                 let Ok(first) = self.first_summaries(file, &rows, boundary) else { break };
                 let end = first.last().map_or(0, |row| row.first + u64::from(row.events) - part.first);
@@ -198,6 +201,22 @@ impl Windows {
         }
         let end = self.summaries.last().map_or(0, |row| row.first + u64::from(row.events));
         self.checkpoints.forget_after(end);
+    }
+
+    /// The first file that does not begin with what was live at the end of the one before it.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a file cannot be read.
+    #[cfg(not(target_family = "wasm"))]
+    fn first_that_does_not_continue(&self) -> Result<Option<usize>> {
+        for (file, part) in self.files.parts().iter().enumerate().skip(1) {
+            let boundary = self.checkpoints.boundary(&self.files, file, || self.at_start())?;
+            if boundary.is_some_and(|boundary| !part.continues(boundary)) {
+                return Ok(Some(file));
+            }
+        }
+        Ok(None)
     }
 
     /// Summarizes the first events of a file that continues another: as many as `rows`, its own summaries, have until

@@ -102,7 +102,7 @@ impl OpSections {
         let mut rows = Vec::new();
         for (file, part) in files.parts().iter().enumerate() {
             for row in part.sections.of_kind(SectionKind::Ops) {
-                let first = part.first_op + part.sections.header(row.offset)?.first;
+                let first = part.first_op.saturating_add(part.sections.header(row.offset)?.first);
                 rows.push(OpSection { first, file, offset: row.offset });
             }
         }

@@ -5,76 +5,123 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{Watch, Windows};
-use crate::byte_source::ByteSource;
+use crate::byte_source::{ByteSource, NamedSource};
 use crate::error::{Error, Problem, Result};
 use crate::format::kind::SectionKind;
 use crate::format::section::Unpacker;
 use crate::format::tables_codec::row_from_bytes;
 use crate::format::windows::sections::Sections;
-use crate::rotation::RotatedFiles;
+use crate::rotation::{PART, RotatedFiles};
 use crate::trace::Header;
 
 impl Windows {
     /// Finds the files of a rotation that `path` names, as [`RotatedFiles::find`] does. A folder names those of a single
     /// run only: otherwise its files may be of several ranks.
     pub fn find_rotated(path: &Path) -> Option<RotatedFiles> {
-        let is_of_one_run =
-            |files: &RotatedFiles| open(files).is_ok_and(|mut open| keep_last_run(&mut open).ok() == Some(0));
-        RotatedFiles::find(path).filter(|files| !path.is_dir() || is_of_one_run(files))
+        RotatedFiles::find(path).filter(|files| !path.is_dir() || is_one_run(files))
     }
 
-    /// Opens the files of a rotation as one recording. Files of earlier runs, and what is before a gap, are left out.
+    /// The recording whose files are all of `files`, and no others; `None` if they are not of a single run.
+    pub fn rotated_of(files: &[PathBuf]) -> Option<PathBuf> {
+        let recording = RotatedFiles::all_of(files)?;
+        let found = RotatedFiles::find(&recording)?;
+        (found.files.len() == files.len() && is_one_run(&found)).then_some(recording)
+    }
+
+    /// Opens the files of a rotation as one recording. Files of earlier runs, what is before a gap, and files that have
+    /// not even a header are left out, which is a problem of the recording.
     ///
     /// # Errors
     ///
     /// As [`Self::open_files`], and if one of them cannot be opened.
     pub fn open_rotated(files: &RotatedFiles, watch: Watch<'_>) -> Result<Self> {
-        let mut sources = open(files)?;
-        let others = keep_last_run(&mut sources)?;
+        let Run { mut sources, others, empty, begins_run } = last_run(files)?;
+        let mut problems: Vec<String> = empty.iter().map(|name| format!("{name} is empty and is left out")).collect();
         let first = sources.first().map_or_else(String::new, |(name, _)| name.clone());
-        let mut windows = Self::open_files(sources, watch)?;
-        let problem = match others {
-            0 => files.gap(),
-            others => Some(format!("{others} files before {first} are of earlier runs and are left out")),
+        if others > 0 {
+            problems.push(format!("files before {first} belong to earlier runs and are left out"));
+        } else if !begins_run {
+            problems.extend(files.gap());
+        }
+        let mut windows = loop {
+            let names: Vec<String> = sources.iter().map(|(name, _)| name.clone()).collect();
+            let windows = Self::open_files(sources.clone(), watch)?;
+            let Some(broken) = windows.first_that_does_not_continue()? else { break windows };
+            problems.push(format!(
+                "{} does not continue {}: the files before it are left out",
+                names[broken],
+                names[broken - 1]
+            ));
+            sources.drain(..broken);
         };
-        windows.base.problems.extend(problem.map(Problem::new));
-        windows.base.header.facts.retain(|(name, _)| name != "part");
+        windows.base.problems.extend(problems.into_iter().map(Problem::new));
+        windows.base.header.facts.retain(|(name, _)| name != PART);
         Ok(windows)
     }
 }
 
-/// Opens the files, each with its name.
-fn open(files: &RotatedFiles) -> Result<Vec<(String, Arc<dyn ByteSource>)>> {
-    let open = |(_, path): &(u32, PathBuf)| -> Result<(String, Arc<dyn ByteSource>)> {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let file = File::open(path).map_err(|source| Error::Io { doing: "open", source, path: path.clone() })?;
-        Ok((name, Arc::new(file)))
-    };
-    files.files.iter().map(open).collect()
+/// The files of the last run.
+struct Run {
+    /// The files, each with its name.
+    sources: Vec<NamedSource>,
+    /// The number of files before them that are of other runs.
+    others: usize,
+    /// The names of files after them that have no header.
+    empty: Vec<String>,
+    /// Whether the first of them is the first of its run.
+    begins_run: bool,
 }
 
-/// Keeps the files of the same run as the last one: a program that is started again numbers its files on. Returns how
-/// many files before them are of other runs.
+fn is_one_run(files: &RotatedFiles) -> bool {
+    files.files.len() > 1 && last_run(files).is_ok_and(|run| run.others == 0)
+}
+
+/// Opens the files that are of the same run as the last one: a program that is started again numbers its files on.
 ///
 /// # Errors
 ///
-/// Fails if a file cannot be read.
-fn keep_last_run(sources: &mut Vec<(String, Arc<dyn ByteSource>)>) -> Result<usize> {
-    let runs: Vec<Run> = sources.iter().map(|(_, source)| run_of(source)).collect::<Result<_>>()?;
-    let others = runs.iter().rposition(|run| Some(run) != runs.last()).map_or(0, |row| row + 1);
-    sources.drain(..others);
-    Ok(others)
+/// Fails if a file cannot be read, or if none has a header.
+fn last_run(files: &RotatedFiles) -> Result<Run> {
+    let mut sources: Vec<(u32, Option<Header>, NamedSource)> = Vec::new();
+    for (number, path) in &files.files {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let file = File::open(path).map_err(|source| Error::Io { doing: "open", source, path: path.clone() })?;
+        let source: Arc<dyn ByteSource> = Arc::new(file);
+        sources.push((*number, header_of(&source).map_err(|why| why.named(&name))?, (name, source)));
+    }
+    let mut empty = Vec::new();
+    while let Some((.., (name, _))) = sources.pop_if(|(_, header, _)| header.is_none()) {
+        empty.push(name);
+    }
+    if sources.is_empty() {
+        return Err(Error::Empty);
+    }
+    let began = |header: &Header| (header.started_unix_us, header.pid, header.host.clone());
+    let continues = |pair: &[(u32, Option<Header>, _)]| {
+        let ((_, Some(before), _), (number, Some(header), _)) = (&pair[0], &pair[1]) else { return false };
+        part_of(header) == Some(*number) && began(before) == began(header)
+    };
+    let others = sources.windows(2).rposition(|pair| !continues(pair)).map_or(0, |row| row + 1);
+    let first = sources[others].1.as_ref();
+    let begins_run = first.is_none_or(|header| part_of(header).is_none());
+    let sources = sources.into_iter().skip(others).map(|(.., source)| source).collect();
+    Ok(Run { sources, others, empty, begins_run })
 }
 
-/// When and where a recording began: the time, the process, the host.
-type Run = (u64, u32, String);
+/// The number of a file that is not the first of its run.
+fn part_of(header: &Header) -> Option<u32> {
+    header.facts.iter().find(|(name, _)| name == PART).and_then(|(_, number)| number.parse().ok())
+}
 
-fn run_of(source: &Arc<dyn ByteSource>) -> Result<Run> {
-    let sections = Sections::locate(Arc::clone(source))?;
+/// The header of a file; `None` if it has none yet.
+fn header_of(source: &Arc<dyn ByteSource>) -> Result<Option<Header>> {
+    let sections = match Sections::locate(Arc::clone(source)) {
+        Err(Error::Empty) => return Ok(None),
+        sections => sections?,
+    };
     let first = sections.of_kind(SectionKind::Header).next();
-    let Some(found) = first.map(|row| sections.section(row.offset)).transpose()? else { return Ok(Run::default()) };
+    let Some(found) = first.map(|row| sections.section(row.offset)).transpose()? else { return Ok(None) };
     let mut unpacker = Unpacker::new();
     let header = unpacker.unpack(&found.section()).and_then(row_from_bytes::<Header>);
-    let header = header.map_err(|what| Error::Damaged { offset: 0, what })?;
-    Ok((header.started_unix_us, header.pid, header.host))
+    header.map(Some).map_err(|what| Error::Damaged { offset: 0, what })
 }

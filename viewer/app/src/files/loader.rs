@@ -353,6 +353,7 @@ mod tests {
 
     use super::*;
     use highwater_snapshots::format::write_trace;
+    use highwater_snapshots::rotation::PART;
     use highwater_snapshots::text::trace_from_text;
 
     fn wait(path: PathBuf) -> LoadOutcome {
@@ -398,7 +399,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for (number, text) in [(2, "alloc a 10\nalloc b 20"), (3, "baseline a 10\nbaseline b 20\nfree a\nalloc c 5")] {
             let path = folder.path().join(format!("run.{number:04}.snap"));
-            write_trace(File::create(path).unwrap(), &trace_from_text(text).unwrap()).unwrap();
+            let mut trace = trace_from_text(text).unwrap();
+            trace.header.facts.push((PART.to_owned(), number.to_string()));
+            write_trace(File::create(path).unwrap(), &trace).unwrap();
         }
         for path in [folder.path().to_owned(), folder.path().join("run.snap")] {
             let LoadOutcome::Ready(recording) = wait(path) else { panic!("not read") };
