@@ -41,11 +41,12 @@ const ARROWS: [(&str, &str, &[&str]); 13] = [
 ];
 
 /// What tests, benchmarks and examples of some packages read recordings with.
-const FOR_TESTS: [(&str, &[&str]); 4] = [
+const FOR_TESTS: [(&str, &[&str]); 5] = [
     ("snapshots/analysis", &["highwater-pytorch"]),
     ("snapshots/pytorch", &["highwater-analysis"]),
     ("recorder", &["highwater-analysis"]),
     ("engine", &["highwater-analysis", "highwater-pytorch"]),
+    ("viewer", &["highwater-recorder"]),
 ];
 
 /// Stands in for CUDA's libraries in the tests of these packages, and in nothing that runs outside of tests.

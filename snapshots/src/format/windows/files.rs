@@ -15,8 +15,8 @@ use crate::event::{BlockKey, Event, What};
 use crate::format::checkpoint::Checkpoint;
 use crate::format::kind::SectionKind;
 use crate::format::summary::Summary;
-use crate::format::windows::base::read_base;
 use crate::format::windows::events::{EventSections, TakeRun};
+use crate::format::windows::file_facts::read_file_facts;
 use crate::format::windows::sections::Sections;
 use crate::ids::{DeviceId, OpId, StringId};
 use crate::merge::{MergedRows, MergedTables};
@@ -101,7 +101,7 @@ impl Files {
             let named = |why: Error| if is_one { why } else { why.named(&name) };
             let sections = Sections::locate(source).map_err(named)?;
             let events = EventSections::find(&sections).map_err(named)?;
-            let (base, states) = read_base(&sections, events.count).map_err(named)?;
+            let (base, states) = read_file_facts(&sections, events.count).map_err(named)?;
             let operations = operations(&sections).map_err(named)?;
             let mut part =
                 FilePart { sections, events, first: files.count, first_op: next_op, later: None, rows: None };

@@ -5,7 +5,7 @@
 
 mod sections;
 mod events;
-mod base;
+mod file_facts;
 mod files;
 mod ops;
 mod checkpoints;

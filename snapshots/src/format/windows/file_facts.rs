@@ -12,7 +12,7 @@ use crate::format::windows::sections::Sections;
 use crate::trace::Trace;
 
 /// Reads everything but events and operations, and the starting states.
-pub(super) fn read_base(sections: &Sections, events: u64) -> Result<(Trace, Vec<StartingState>)> {
+pub(super) fn read_file_facts(sections: &Sections, events: u64) -> Result<(Trace, Vec<StartingState>)> {
     let (mut assembler, mut starting) = (Assembler::default(), Vec::new());
     let mut unpacker = Unpacker::new();
     for row in &sections.rows {
