@@ -8,9 +8,9 @@
 //! ```
 //!
 //! The machine only builds values: an instruction that would import or call something stops reading with
-//! [`Error::Refused`](highwater_snapshots::Error::Refused). A dict with the keys of an event, a frame, a segment or a
+//! [`Error::Refused`]. A dict with the keys of an event, a frame, a segment or a
 //! block becomes a row of fixed size as soon as it is filled, which keeps memory use small; a list of frames becomes
-//! the index of a stack. Of a file in memory, the events of traces are decoded [`ahead`] of the machine. Memory use is
+//! the index of a stack. Of a file in memory, the events of traces are decoded ahead of the machine (`ahead`). Memory use is
 //! bounded by the number of bytes read, whatever lengths and numbers the file claims.
 
 mod opcode;
@@ -57,7 +57,7 @@ type Watch<'w> = &'w mut dyn FnMut(Progress) -> ControlFlow<()>;
 /// # Errors
 ///
 /// Returns an error if the pickle is damaged, is not a snapshot or has an instruction that is refused, and
-/// [`Error::Cancelled`](highwater_snapshots::Error::Cancelled) if `watch` stops reading.
+/// [`Error::Cancelled`] if `watch` stops reading.
 pub fn read_pickle(bytes: &[u8], watch: &mut dyn FnMut(Progress) -> ControlFlow<()>) -> Result<RawSnapshot> {
     read_divided(bytes, Division::for_threads(), INSTRUCTIONS_A_LOOK, watch)
 }

@@ -203,13 +203,12 @@ impl Windows {
         self.checkpoints.forget_after(end);
     }
 
-    /// The first file that does not begin with what was live at the end of the one before it.
+    /// The number of the first file of several that does not begin with what was live at the end of the one before it.
     ///
     /// # Errors
     ///
     /// Fails if a file cannot be read.
-    #[cfg(not(target_family = "wasm"))]
-    fn first_that_does_not_continue(&self) -> Result<Option<usize>> {
+    pub fn first_that_does_not_continue(&self) -> Result<Option<usize>> {
         for (file, part) in self.files.parts().iter().enumerate().skip(1) {
             let boundary = self.checkpoints.boundary(&self.files, file, || self.at_start())?;
             if boundary.is_some_and(|boundary| !part.continues(boundary)) {
