@@ -108,6 +108,19 @@ fn train(from: u64, step: u32) {
     }
 }
 
+/// Trains at least `steps` steps, and until `is_enough`: how many events go to a file depends on when the background
+/// thread looks. Returns the number of blocks.
+fn train_until(steps: u32, is_enough: impl Fn() -> bool) -> u64 {
+    for step in 0..5_000 {
+        if step >= steps && is_enough() {
+            return u64::from(step) * 1000;
+        }
+        train(u64::from(step) * 1000, step);
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    panic!("5,000 steps were not enough");
+}
+
 #[test]
 fn each_of_several_files_is_whole_and_begins_with_what_lives() {
     let _turn = turn();
@@ -116,16 +129,12 @@ fn each_of_several_files_is_whole_and_begins_with_what_lives() {
     let mut wanted = options(&folder.path().join("run.snap")).rotate(40_000, None);
     wanted.flush_every = Duration::from_millis(1);
     let recording = Recording::start(wanted).expect("nothing else records");
-    for step in 0..40 {
-        train(u64::from(step) * 1000, step);
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    let blocks = train_until(40, || files(folder.path()).len() > 2);
     let finished = recording.finish().expect("the disk has room");
     let files = files(folder.path());
-    assert!(files.len() > 2, "{files:?}");
     assert_eq!(finished.file.as_ref(), files.last());
     let traces: Vec<Trace> = files.iter().map(|file| open(file)).collect();
-    assert!(traces.iter().map(|trace| trace.blocks.len()).sum::<usize>() >= 40_000);
+    assert!(traces.iter().map(|trace| trace.blocks.len() as u64).sum::<u64>() >= blocks);
     let mut former_end = 0;
     for (trace, file) in traces.iter().zip(&files) {
         assert!(!trace.trust.unfinished && trace.trust.unmatched_frees == 0, "{}", file.display());
@@ -147,7 +156,7 @@ fn each_of_several_files_is_whole_and_begins_with_what_lives() {
             "it knows the step that it begins in"
         );
     }
-    let stays: u64 = (0..40_000).filter(|block| block % 10 == 0).map(requested).sum();
+    let stays: u64 = (0..blocks).filter(|block| block % 10 == 0).map(requested).sum();
     assert_eq!(former_end, stays);
     let events: u64 = traces.iter().map(|trace| trace.events.len() as u64).sum();
     let repeated = traces.len() as u64 - 1;
@@ -156,15 +165,15 @@ fn each_of_several_files_is_whole_and_begins_with_what_lives() {
 
 /// The kinds, times and steps of the events, and the requested bytes after each; without the marks at the beginning of
 /// files.
-fn story(trace: &Trace) -> Vec<(EventKind, u64, Option<u32>, u64)> {
+fn events_with_totals(trace: &Trace) -> Vec<(EventKind, u64, Option<u32>, u64)> {
     let series = Series::build(trace, DeviceId(0));
     let ids = trace.events.ids().filter(|id| trace.events.kind[id.0 as usize] != EventKind::Mark);
-    let told = |id: EventId| {
+    let row_of = |id: EventId| {
         let row = id.0 as usize;
         let step = trace.spans.at(id).and_then(|span| span.step);
         (trace.events.kind[row], trace.events.time_ns[row], step, series.after(trace, id).requested)
     };
-    ids.map(told).collect()
+    ids.map(row_of).collect()
 }
 
 #[test]
@@ -176,11 +185,9 @@ fn the_files_of_a_run_open_as_one_recording_also_where_the_first_are_gone() {
     let mut wanted = HistoryOptions { sink: Sink::Both(path.clone()), ..options(&path) }.rotate(8_000, None);
     wanted.flush_every = Duration::from_millis(1);
     let recording = Recording::start(wanted).expect("nothing else records");
-    for step in 0..60 {
-        train(u64::from(step) * 1000, step);
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    let expected = story(&recording.finish().expect("the disk has room").trace.expect("it is also in memory"));
+    train_until(60, || files(folder.path()).len() > 12);
+    let expected =
+        events_with_totals(&recording.finish().expect("the disk has room").trace.expect("it is also in memory"));
     let files = files(folder.path());
     assert!(files.len() >= 12, "{files:?}");
     let open = |path: &Path| {
@@ -189,22 +196,22 @@ fn the_files_of_a_run_open_as_one_recording_also_where_the_first_are_gone() {
         windows.whole().expect("they are whole")
     };
     let all = open(&path);
-    assert!(story(&all) == expected && all.is_complete() && all.problems.is_empty(), "{:?}", all.problems);
+    assert!(events_with_totals(&all) == expected && all.is_complete() && all.problems.is_empty(), "{:?}", all.problems);
     assert_eq!(all.events.len() - expected.len(), files.len() - 1, "each further file begins with a mark");
     assert!(all.blocks.ids().all(|id| all.tables.op_name(all.blocks.get(id).op) == "matmul"));
-    assert_eq!(story(&open(folder.path())), expected, "the folder stands for its files");
+    assert_eq!(events_with_totals(&open(folder.path())), expected, "the folder stands for its files");
     let problems = |trace: &Trace| trace.problems.iter().map(ToString::to_string).collect::<Vec<_>>();
     let next = rotation::numbered(&path, files.len() as u32 + 1);
     std::fs::write(&next, "").expect("the test's own");
     let all = open(&path);
     let name = next.file_name().unwrap_or_default().to_string_lossy().into_owned();
     assert_eq!(problems(&all), [format!("{name} is empty and is left out")]);
-    assert!(story(&all) == expected, "a file that was only begun changes nothing");
+    assert!(events_with_totals(&all) == expected, "a file that was only begun changes nothing");
     std::fs::remove_file(&next).expect("it is there");
     let whole = std::fs::read(&files[4]).expect("it is there");
     std::fs::write(&files[4], &whole[..whole.len() * 2 / 3]).expect("the test's own");
     let cut = open(&path);
-    let found = story(&cut);
+    let found = events_with_totals(&cut);
     assert!(
         problems(&cut)
             .contains(&"run.0006.snap does not continue run.0005.snap: the files before it are left out".to_owned())
@@ -215,7 +222,7 @@ fn the_files_of_a_run_open_as_one_recording_also_where_the_first_are_gone() {
         std::fs::remove_file(file).expect("it is there");
     }
     let rest = open(&folder.path().join("run.*.snap"));
-    let found = story(&rest);
+    let found = events_with_totals(&rest);
     // The first file says in which step it begins.
     assert!(found[1..] == expected[expected.len() + 1 - found.len()..], "the totals are those of the whole run");
     let gap = "files 1 to 8 of the recording are missing: it begins with run.0009.snap, and what was live then is its \
@@ -276,18 +283,15 @@ fn the_oldest_files_go_when_the_disk_shall_hold_no_more() {
     let mut wanted = options(&folder.path().join("run.snap")).rotate(20_000, Some(60_000));
     wanted.flush_every = Duration::from_millis(1);
     let recording = Recording::start(wanted).expect("nothing else records");
-    for step in 0..60 {
-        train(u64::from(step) * 1000, step);
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    let first = folder.path().join("run.0001.snap");
+    let blocks = train_until(60, || !first.exists() && !files(folder.path()).is_empty());
     let finished = recording.finish().expect("the disk has room");
     let files = files(folder.path());
-    assert!(!files[0].ends_with("run.0001.snap"), "the first is gone: {files:?}");
     assert_eq!(finished.file.as_ref(), files.last());
     let sizes: Vec<u64> = files.iter().map(|file| std::fs::metadata(file).map_or(0, |facts| facts.len())).collect();
     // The last may be larger than it should, by what is written at a time.
     assert!(sizes.iter().sum::<u64>() <= 60_000 || sizes.len() == 1, "{sizes:?} bytes");
-    let stays: u64 = (0..60_000).filter(|block| block % 10 == 0).map(requested).sum();
+    let stays: u64 = (0..blocks).filter(|block| block % 10 == 0).map(requested).sum();
     let last = open(files.last().expect("there are some"));
     let series = Series::build(&last, DeviceId(0));
     assert_eq!(series.end(&last).requested, stays);

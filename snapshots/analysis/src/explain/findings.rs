@@ -1,4 +1,4 @@
-//! What all of a recording says about the parts of a peak that are large enough for advice.
+//! Collects figures over a whole recording about the parts of a peak, as far as they are large enough for advice.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -36,7 +36,7 @@ pub(super) struct LeakAtPeak {
     pub(super) without: Moment,
 }
 
-/// What all of the recording says.
+/// Figures over the whole recording that a peak's explanation and advice need.
 pub(super) struct Findings {
     /// The peaks without each group of the query.
     pub(super) of_groups: PeaksWithout,
@@ -62,8 +62,8 @@ pub(super) struct Findings {
 }
 
 impl Findings {
-    /// Asks for the peaks without the groups of `queried`, and for what the blocks `at_peak` of `trace` make worth
-    /// knowing.
+    /// Asks for the peaks without `groups` and without the blocks of `matching`, and for what advice needs on parts of
+    /// the peak that are large enough. `trace` has the blocks that are live at the peak.
     pub(super) fn gather<'a, R: Recorded>(
         recorded: &mut R,
         (groups, matching): (Selection<'a>, Option<Selection<'a>>),
@@ -89,21 +89,25 @@ impl Findings {
         let gradients = ask(has_gradients.then_some(Selection::KeptGradients));
         let state = ask(has_state.then_some(Selection::Category(Category::OptimizerState)));
         let lines = ask(has_activations.then_some(Selection::ActivationLines));
-        let found = recorded.without(&selections)?;
+        let mut found = recorded.without(&selections)?;
         let one = |number: Option<usize>| number.map(|number| *found[number].without_all());
+        let (of_matching, of_kept_gradients, of_state) = (one(matching), one(gradients), one(state));
+        // The last selection is taken first, so that the places of the others stay.
+        let of_activation_lines = lines.map(|number| found.remove(number));
+        let (of_causes, of_groups) = (found.remove(1), found.remove(0));
         Ok(Self {
-            of_matching: one(matching),
-            of_kept_gradients: one(gradients),
-            of_state: one(state),
-            of_activation_lines: lines.map(|number| found[number].clone()),
+            of_groups,
+            of_causes,
+            of_matching,
+            of_kept_gradients,
+            of_state,
+            of_activation_lines,
             leak: find_leak(recorded, (trace, peak, at_peak))?,
             at_active_peak: recorded.at_active_peak()?,
             has_backward: recorded.has_phase(Phase::Backward),
             has_optimizer: recorded.has_phase(Phase::Optimizer),
             unfinished_optimizer: recorded.unfinished_optimizer()?,
             operations: if has_activations { recorded.operations()? } else { HashMap::new() },
-            of_groups: found[0].clone(),
-            of_causes: found[1].clone(),
         })
     }
 }

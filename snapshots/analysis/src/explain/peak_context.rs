@@ -25,7 +25,7 @@ pub(super) struct PeakContext<'a> {
     pub(super) totals: &'a Totals,
     pub(super) at_peak: &'a [BlockId],
     pub(super) idle: Option<&'a Idle>,
-    /// What all of the recording says.
+    /// Figures over the whole recording.
     pub(super) findings: &'a Findings,
     /// Whether the recording ends with a failed request, on any device.
     pub(super) has_failed: bool,

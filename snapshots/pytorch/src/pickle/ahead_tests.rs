@@ -284,7 +284,7 @@ impl Writer {
         }
     }
 
-    /// Returns a snapshot of devices with so many events each.
+    /// Returns a snapshot with one device for each number of events.
     fn snapshot(mut self, devices: &[usize]) -> Vec<u8> {
         self.begin(opcode::EMPTY_DICT);
         self.op(opcode::MARK);

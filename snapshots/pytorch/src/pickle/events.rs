@@ -415,7 +415,7 @@ impl<'a> EventReader<'a> {
             self.at += length + 1;
             return self.stack(run);
         }
-        // The start of a frame of the file is no part of the run.
+        // A run does not include the instruction that starts a frame of the pickle.
         self.joined.clear();
         loop {
             match self.code()? {

@@ -81,7 +81,7 @@ pub(super) struct Step {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum StepKind {
-    /// The next so many rows; `number` is that under which the first value is stored, if the file says it.
+    /// A number of rows; `number` is the memo number of their first value, if the file states it.
     Events { count: u32, number: Option<usize> },
     /// A batch of items ends and the next begins.
     Batch,

@@ -1,9 +1,6 @@
 //! Finds checkpoints, in the file or computed from its events, and restores the state that they describe.
 
-use std::ops::ControlFlow;
-
 use crate::error::{Error, Result};
-use crate::event::Event;
 use crate::format::checkpoint::Checkpoint;
 use crate::format::index::IndexRow;
 use crate::format::kind::SectionKind;
@@ -78,12 +75,7 @@ impl Checkpoints {
             let number = self.places.partition_point(is_before).checked_sub(1);
             let restored = number.map(|number| self.restore(files, number, at_start)).transpose()?;
             let mut summarizer = restored.unwrap_or_else(at_start);
-            let from = summarizer.events();
-            let mut take = |_: u64, run: &[Event]| {
-                run.iter().for_each(|event| summarizer.take(event));
-                ControlFlow::Continue(())
-            };
-            files.read(from..part.first, &mut take)?;
+            files.summarize(&mut summarizer, part.first)?;
             let used = summarizer.states().map(|(device, live)| (device, live.totals().device_used));
             let device_used = used.filter(|(_, bytes)| *bytes > 0).collect();
             let live = summarizer.states().map(|(device, live)| live_of(&live.state(device))).collect();

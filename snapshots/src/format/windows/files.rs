@@ -1,7 +1,8 @@
 //! The files of a recording: one, or several that a rotation wrote one after another, each with tables of its own.
 //!
-//! A file of a rotation begins with what was live, and with events that repeat the step and the phase. What was live is
-//! known from the file before it; the repeated events are read as marks.
+//! Every file after the first begins with a starting state, and with events that repeat the current step and phase. The
+//! state is already known from the end of the previous file, so it only serves as a check; the repeated events are read
+//! as marks.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::OnceLock;
@@ -14,11 +15,11 @@ use crate::error::{Error, Problem, Result};
 use crate::event::{BlockKey, Event, What};
 use crate::format::checkpoint::Checkpoint;
 use crate::format::kind::SectionKind;
-use crate::format::summary::Summary;
+use crate::format::summary::{Summarizer, Summary};
 use crate::format::windows::events::{EventSections, TakeRun};
 use crate::format::windows::file_facts::read_file_facts;
 use crate::format::windows::sections::Sections;
-use crate::ids::{DeviceId, OpId, StringId};
+use crate::ids::{DeviceId, StringId};
 use crate::merge::{MergedRows, MergedTables};
 use crate::stage::{Outside, Stage};
 use crate::tables::Op;
@@ -142,6 +143,20 @@ impl Files {
     /// The files.
     pub(super) fn parts(&self) -> &[FilePart] {
         &self.parts
+    }
+
+    /// Summarizes further events, up to event `end`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::read`].
+    pub(super) fn summarize(&self, summarizer: &mut Summarizer, end: u64) -> Result<()> {
+        let start = summarizer.events();
+        let mut take = |_: u64, run: &[Event]| {
+            run.iter().for_each(|event| summarizer.take(event));
+            ControlFlow::Continue(())
+        };
+        self.read(start..end, &mut take)
     }
 
     /// The bytes of all files.
@@ -285,8 +300,7 @@ fn repeated(part: &FilePart) -> Result<Vec<Event>> {
 fn renamed_state(mut state: StartingState, rows: &MergedRows) -> StartingState {
     for block in &mut state.blocks {
         block.stack = rows.stack(block.stack);
-        block.alloc.op = if block.alloc.op == OpId::NONE { OpId::NONE } else { rows.op(block.alloc.op) };
-        block.alloc.scope = rows.scope(block.alloc.scope);
+        (block.alloc.op, block.alloc.scope) = (rows.op(block.alloc.op), rows.scope(block.alloc.scope));
     }
     state
 }
@@ -298,9 +312,10 @@ fn add_base(all: &mut Trace, base: Trace, name: &str) {
             all.devices.push(facts);
         }
     }
-    all.trust.events_lost += base.trust.events_lost;
-    all.trust.sizes_inferred += base.trust.sizes_inferred;
-    all.trust.unfinished |= base.trust.unfinished;
+    let trust = &mut all.trust;
+    trust.events_lost = trust.events_lost.saturating_add(base.trust.events_lost);
+    trust.sizes_inferred = trust.sizes_inferred.saturating_add(base.trust.sizes_inferred);
+    trust.unfinished |= base.trust.unfinished;
     all.problems.extend(base.problems.into_iter().map(|problem| Problem {
         offset: problem.offset,
         what: format!("{name}: {}", problem.what),

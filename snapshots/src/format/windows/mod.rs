@@ -232,18 +232,9 @@ impl Windows {
         let last = rows.iter().find(is_last).or(rows.last());
         let end = part.first + last.map_or(0, |row| row.first + u64::from(row.events));
         let mut summarizer = self.at_checkpoint(part.first);
-        let from = summarizer.events();
-        let mut take = |_: u64, run: &[Event]| {
-            run.iter().for_each(|event| summarizer.take(event));
-            ControlFlow::Continue(())
-        };
-        self.files.read(from..part.first, &mut take)?;
+        self.files.summarize(&mut summarizer, part.first)?;
         summarizer.end_part();
-        let mut take = |_: u64, run: &[Event]| {
-            run.iter().for_each(|event| summarizer.take(event));
-            ControlFlow::Continue(())
-        };
-        self.files.read(part.first..end, &mut take)?;
+        self.files.summarize(&mut summarizer, end)?;
         Ok(summarizer.end_part().0)
     }
 

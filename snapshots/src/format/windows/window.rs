@@ -186,12 +186,7 @@ impl Windows {
     /// The deaths between a checkpoint and the one before it, from the events.
     fn deaths_before(&self, number: usize) -> Result<Vec<Death>> {
         let mut summarizer = self.checkpoints.restore(&self.files, number - 1, || self.at_start())?;
-        let range = summarizer.events()..self.checkpoints.events(number).unwrap_or(self.files.count);
-        let mut take = |_: u64, run: &[Event]| {
-            run.iter().for_each(|event| summarizer.take(event));
-            ControlFlow::Continue(())
-        };
-        self.files.read(range, &mut take)?;
+        self.files.summarize(&mut summarizer, self.checkpoints.events(number).unwrap_or(self.files.count))?;
         Ok(summarizer.end_part().1)
     }
 
