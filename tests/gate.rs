@@ -1,8 +1,8 @@
 //! If one layer of a model is widened, the exceeded budget names that layer.
 
-use highwater_analysis::budget::{Allowance, Budget, Outcome, check};
+use highwater_analysis::budget::{Allowance, Budget, Checked, Outcome, check};
 use highwater_analysis::diff::Asked;
-use highwater_analysis::growth::{Growth, GrowthQuery, StepWindow};
+use highwater_analysis::growth::{Growth, GrowthQuery, StepRange, StepWindow};
 use highwater_analysis::{Filter, GroupKey, LiveIndex, Metric, Series};
 use highwater_engine::nn::{Child, Filling, Init, LinearFilling, Mlp, Module, Sequence, Visitor};
 use highwater_engine::optim::{AdamW, Form, Optimizer, RuleOptimizer};
@@ -67,8 +67,10 @@ impl Run {
     }
 
     fn check(&self, baseline: Option<&Self>, budget: Budget) -> Outcome {
-        let mut outcomes = check(self.asked(), baseline.map(Self::asked), Metric::Requested, &[budget]);
-        outcomes.remove(0).expect("it can be measured")
+        let checked = |run: &Self| Checked::in_memory(run.asked(), Metric::Requested);
+        let baseline = baseline.map(checked);
+        let outcomes = check(&checked(self), baseline.as_ref(), &[budget]).expect("it is in memory");
+        outcomes.into_iter().next().expect("there is one budget").expect("it can be measured")
     }
 }
 
@@ -145,7 +147,7 @@ fn what_every_step_leaves_behind_is_measured_to_the_byte_and_named() {
         "{text}"
     );
     let query = GrowthQuery { metric: Metric::Requested, keys: &[GroupKey::Scope], top: 1, filter: &Filter::default() };
-    let window = StepWindow::of(&leaky.trace, leaky.trace.main_device(), None, None).expect("it has steps");
+    let window = StepWindow::of(&leaky.trace, leaky.trace.main_device(), StepRange::default()).expect("it has steps");
     let growth = Growth::of(&leaky.trace, (&leaky.series, &leaky.live), window, &query);
     assert_eq!((growth.window.from(), growth.window.to(), growth.net()), (1, 3, 12_000));
 }

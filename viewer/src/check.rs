@@ -1,18 +1,21 @@
 //! Runs `highwater check`: reads recordings and budgets, draws the picture, and prints the report.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use highwater_analysis::GroupKey;
 use highwater_app::files::destination::{io_error, same, write_whole};
 use highwater_app::files::is_stdin;
 use highwater_app::session::Recording;
-use highwater_snapshots::Trace;
+use highwater_snapshots::format::Windows;
+use highwater_snapshots::{Error, Trace};
 
 use crate::args::{CheckArguments, DeviceChoice, PictureBy, PictureSize, RenderArguments, Source};
 use crate::cli::budgets::Budgets;
 use crate::cli::check::CheckReport;
+use crate::cli::check_input::CheckInput;
 use crate::cli::input::categories::read_with;
+use crate::cli::input::long::{in_parts, open_long};
 use crate::cli::output::caveats;
 use crate::cli::output::markdown::markdown;
 use crate::cli::output::outcome::{Failure, Status};
@@ -26,25 +29,48 @@ pub fn run(arguments: &CheckArguments, page: &mut Page<'_>) -> Result<Status, Fa
     check_destinations(arguments, &budgets)?;
     let rendering = arguments.picture.as_deref().map(|picture| rendering(arguments, &budgets, picture));
     let drawing = rendering.as_ref().map(Drawing::of).transpose().map_err(of_picture)?;
-    let read = |file: &Path| -> Result<Read, Failure> {
-        Ok(Read::new(file, read_with(file, &arguments.categories)?.trace, drawing.is_some()))
-    };
-    let recording = read(&arguments.source.file)?;
-    let baseline = budgets.baseline.as_deref().map(read).transpose()?;
+    let files = std::iter::once(arguments.source.file.as_path()).chain(budgets.baseline.as_deref());
+    let how = if drawing.is_some() { Reading::ForDrawing } else { Reading::InParts };
+    let read = |how| files.clone().map(|file| Read::of(file, arguments, how)).collect::<Result<Vec<_>, _>>();
+    let recordings = read(how)?;
     if let Some(drawing) = &drawing {
-        let sides: Vec<_> = baseline.iter().chain([&recording]).filter_map(Read::drawable).collect();
+        let sides: Vec<_> = recordings.iter().rev().filter_map(Read::drawable).collect();
         drawing.draw(&sides).map_err(of_picture)?;
     }
-    let (trace, baseline) = (recording.trace(), baseline.as_ref().map(Read::trace));
-    let report = CheckReport::of(trace, baseline, &budgets, arguments)?;
+    let outcome = answer(&recordings, &budgets, arguments, page);
+    if !matches!(outcome, Err(Failure::Read { source: Error::Damaged { .. }, .. })) {
+        return outcome;
+    }
+    // What is wrong is reported when all of it is read.
+    answer(&read(Reading::Whole)?, &budgets, arguments, page)
+}
+
+/// Checks the first of `recordings`; the second is the baseline, if there is one.
+fn answer(
+    recordings: &[Read],
+    budgets: &Budgets,
+    arguments: &CheckArguments,
+    page: &mut Page<'_>,
+) -> Result<Status, Failure> {
+    let report = CheckReport::of(recordings[0].input(), recordings.get(1).map(Read::input), budgets, arguments)?;
+    print(&report, recordings, arguments, page)
+}
+
+/// Prints the report about `recordings`: the checked one, and the baseline if there is one.
+fn print(
+    report: &CheckReport<'_>,
+    recordings: &[Read],
+    arguments: &CheckArguments,
+    page: &mut Page<'_>,
+) -> Result<Status, Failure> {
     let is_markdown_only = arguments.markdown.as_deref().is_some_and(is_stdin);
     if let Some(file) = &arguments.markdown {
         let picture = arguments.picture.as_deref().map(|picture| from_file(picture, file));
-        let what = match budgets.baseline {
-            Some(_) => "The baseline, the recording, and what makes the difference",
-            None => "The recording's timeline",
+        let what = match recordings {
+            [_, _] => "The baseline, the recording, and what makes the difference",
+            _ => "The recording's timeline",
         };
-        let text = markdown(&report, picture.as_deref().map(|picture| (what, picture)));
+        let text = markdown(report, picture.as_deref().map(|picture| (what, picture)));
         if is_markdown_only {
             page.raw().write_all(text.as_bytes())?;
         } else {
@@ -54,9 +80,8 @@ pub fn run(arguments: &CheckArguments, page: &mut Page<'_>) -> Result<Status, Fa
     if arguments.source.json {
         page.json(&report.figures())?;
     } else if !is_markdown_only {
-        caveats::lead(trace, "", page)?;
-        if let Some(baseline) = baseline {
-            caveats::lead(baseline, "Baseline", page)?;
+        for (recording, name) in recordings.iter().zip(["", "Baseline"]) {
+            caveats::lead(recording.facts(), name, page)?;
         }
         report.print(page)?;
         if arguments.github {
@@ -83,27 +108,59 @@ fn check_destinations(arguments: &CheckArguments, budgets: &Budgets) -> Result<(
     Ok(())
 }
 
-/// A recording, with the data for drawing if there is a picture.
+/// How recordings are read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reading {
+    /// Long ones in parts.
+    InParts,
+    /// As a whole.
+    Whole,
+    /// As a whole, with the data for drawing.
+    ForDrawing,
+}
+
+/// A recording that was read, or is read in parts.
 enum Read {
-    Plain(Box<Trace>),
+    Whole(Box<Trace>),
     Drawable(Arc<Recording>),
+    /// A recording that is read in parts, its file, and a window of it without events.
+    Parts(Box<Windows>, PathBuf, Box<Trace>),
 }
 
 impl Read {
-    fn new(file: &Path, trace: Trace, is_drawn: bool) -> Self {
-        if is_drawn { Self::Drawable(render::recording(file, trace)) } else { Self::Plain(Box::new(trace)) }
+    fn of(file: &Path, arguments: &CheckArguments, how: Reading) -> Result<Self, Failure> {
+        if how == Reading::InParts
+            && let Some(windows) = open_long(file, &arguments.categories)?
+            && let Some(facts) = in_parts(&windows, file, |_| windows.window(0..0))?
+        {
+            return Ok(Self::Parts(Box::new(windows), file.to_owned(), Box::new(facts)));
+        }
+        let trace = read_with(file, &arguments.categories)?.trace;
+        Ok(match how {
+            Reading::ForDrawing => Self::Drawable(render::recording(file, trace)),
+            Reading::Whole | Reading::InParts => Self::Whole(Box::new(trace)),
+        })
     }
 
-    fn trace(&self) -> &Trace {
+    fn input(&self) -> CheckInput<'_> {
         match self {
-            Self::Plain(trace) => trace,
+            Self::Whole(trace) => CheckInput::Memory(trace),
+            Self::Drawable(recording) => CheckInput::Memory(&recording.trace),
+            Self::Parts(windows, file, facts) => CheckInput::Parts { windows, facts, file },
+        }
+    }
+
+    /// The recording, or a window of it without events.
+    fn facts(&self) -> &Trace {
+        match self {
+            Self::Whole(trace) | Self::Parts(_, _, trace) => trace,
             Self::Drawable(recording) => &recording.trace,
         }
     }
 
     fn drawable(&self) -> Option<Arc<Recording>> {
         match self {
-            Self::Plain(_) => None,
+            Self::Whole(_) | Self::Parts(..) => None,
             Self::Drawable(recording) => Some(Arc::clone(recording)),
         }
     }

@@ -92,12 +92,12 @@ pub struct Sum {
 }
 
 impl Sum {
-    pub(super) fn add(&mut self, bytes: u64) {
+    pub(crate) fn add(&mut self, bytes: u64) {
         self.bytes += bytes;
         self.blocks += 1;
     }
 
-    pub(super) fn plus(self, other: Self) -> Self {
+    pub(crate) fn plus(self, other: Self) -> Self {
         Self { bytes: self.bytes + other.bytes, blocks: self.blocks + other.blocks }
     }
 }

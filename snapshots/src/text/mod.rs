@@ -106,13 +106,13 @@ pub fn event_text(trace: &Trace, id: EventId) -> String {
         Subject::Block(block) if kind == EventKind::Alloc => {
             format!("{name} {}", block_text(trace, block, stack))
         }
-        Subject::Block(block) => format!("{name} b{}{device}{}", block.0, stack_text(trace, stack)),
+        Subject::Block(block) => format!("{name} b{}{device}{}", trace.block_number(block).0, stack_text(trace, stack)),
         Subject::Unmatched => format!("{name} ?{device}{}", stack_text(trace, stack)),
         Subject::Segment(segment) => {
             let range = range_text(&trace.segments.get(segment).range);
             format!("{name} {range}{device}{}", stack_text(trace, stack))
         }
-        Subject::Tag(block, category) => format!("{name} b{} {category}{device}", block.0),
+        Subject::Tag(block, category) => format!("{name} b{} {category}{device}", trace.block_number(block).0),
         Subject::Oom(row) => {
             let oom = &trace.ooms[row];
             let context = context_text(trace, oom.op, oom.scope);
@@ -133,7 +133,7 @@ fn block_text(trace: &Trace, id: BlockId, stack: StackId) -> String {
     let stream = if block.stream.0 == 0 { String::new() } else { format!(" stream={}", block.stream.0) };
     format!(
         "b{} {}/{} {}{context} {}{stream}{}{}",
-        id.0,
+        trace.block_number(id).0,
         block.requested,
         block.allocated,
         block.category,

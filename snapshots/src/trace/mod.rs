@@ -20,7 +20,7 @@ pub use step_names::{TAGGED_PHASE, TAGGED_STEP};
 
 use crate::error::Problem;
 use crate::event::{EventKind, Oom, What};
-use crate::ids::{BlockId, DeviceId, EventId, SegmentId, StringId};
+use crate::ids::{BlockId, DeviceId, EventId, OpId, SegmentId, StringId};
 use crate::stage::Stage;
 use crate::tables::Tables;
 use crate::{Category, Phase};
@@ -135,6 +135,16 @@ impl Trace {
         let alloc = self.blocks.alloc[row];
         let birth = || self.blocks.births.get(row).copied().flatten().map(|birth| birth.event);
         if alloc.is_some() { Some(self.number(alloc)) } else { birth() }
+    }
+
+    /// The number of a block in the recording.
+    pub fn block_number(&self, id: BlockId) -> BlockId {
+        self.start.blocks.get(id.0 as usize).copied().unwrap_or(id)
+    }
+
+    /// The number of an operation in the recording.
+    pub fn op_number(&self, id: OpId) -> OpId {
+        self.start.ops.get(id.0 as usize).copied().unwrap_or(id)
     }
 
     /// The number of requests on `device` that failed.

@@ -1,6 +1,6 @@
 //! What precedes the first event of a trace that is a window of a longer recording.
 
-use crate::ids::DeviceId;
+use crate::ids::{BlockId, DeviceId, OpId};
 use crate::stage::Stage;
 
 /// What precedes the first event; of a whole recording, nothing.
@@ -16,6 +16,10 @@ pub struct Start {
     pub has_stages: bool,
     /// Each device of the recording, with what differs from the sum of the baseline.
     pub devices: Vec<DeviceStart>,
+    /// The numbers that the blocks have in the recording, by row; empty if unknown, or if they are the rows.
+    pub blocks: Vec<BlockId>,
+    /// The numbers that the operations have in the recording, by row; empty if they are the rows.
+    pub ops: Vec<OpId>,
 }
 
 /// What a device has at the start, in addition to its blocks and segments.

@@ -5,19 +5,18 @@ use std::io;
 use highwater_analysis::between::bytes_of;
 use highwater_analysis::budget::{AlikeGroups, Budget, Differences, Outcome, check, culprit_keys};
 use highwater_analysis::diff::{Asked, DiffQuery};
-use highwater_analysis::final_oom::final_oom;
-use highwater_analysis::{Diff, Filter, GroupKey, LiveIndex, Metric, Moment, Series};
+use highwater_analysis::{Diff, Filter, GroupKey, Moment};
 use highwater_app::figures::moment::{count_of, when};
 use highwater_snapshots::units::{format_bytes, format_signed_bytes};
-use highwater_snapshots::{Category, DeviceId, Trace};
+use highwater_snapshots::{Category, DeviceId, Error, Trace};
 use serde::Serialize;
 
 use super::budgets::Budgets;
 use super::check_advice::advice;
 use super::check_figures::{CheckFigures, DifferenceFigures, RuleFigures, Unmeasured};
+use super::check_input::{CheckInput, device_of_baseline, measured_devices};
 use crate::args::{CheckArguments, Given};
-use crate::cli::input::devices::{covered, on_device, phrase};
-use crate::cli::input::recording::check_metric;
+use crate::cli::input::devices::{on_device, phrase};
 use crate::cli::output::caveats::{self, TrustFigures, problem_texts};
 use crate::cli::output::outcome::{Failure, Status};
 use crate::cli::output::page::Page;
@@ -29,7 +28,11 @@ use crate::cli::output::table::{Column, Table};
 pub struct CheckReport<'a> {
     pub(super) arguments: &'a CheckArguments,
     pub(super) budgets: &'a Budgets,
+    input: CheckInput<'a>,
+    /// The recording, or a window of it without events.
     pub(super) trace: &'a Trace,
+    /// The number of requests that failed on the devices.
+    failed_requests: u64,
     /// The devices that are measured.
     pub(super) devices: Vec<DeviceId>,
     /// The result of each budget on each device that has what it limits, device by device.
@@ -48,31 +51,35 @@ pub struct CheckReport<'a> {
 }
 
 impl<'a> CheckReport<'a> {
-    /// Measures every device of `trace` that the options select and, if there is one, the baseline's.
+    /// Measures every device of a recording that the options select and, if there is one, the baseline's.
     pub fn of(
-        trace: &'a Trace,
-        baseline: Option<&'a Trace>,
+        input: CheckInput<'a>,
+        baseline: Option<CheckInput<'a>>,
         budgets: &'a Budgets,
         arguments: &'a CheckArguments,
     ) -> Result<Self, Failure> {
+        let trace = input.facts();
         let [category, place, _] = culprit_keys(trace);
+        let devices = measured_devices(input, arguments.device, budgets.metric)?;
         let mut report = Self {
             arguments,
             budgets,
+            input,
             trace,
-            devices: measured_devices(trace, arguments.device, budgets.metric)?,
+            failed_requests: input.failed_requests(&devices),
+            devices,
             outcomes: Vec::new(),
             unmeasured: Vec::new(),
             differences: Vec::new(),
             unknown: Vec::new(),
-            ran_out: final_oom(trace).map(|event| trace.events.device[event.0 as usize]),
+            ran_out: input.ran_out()?,
             keys: [category, place],
-            baseline,
+            baseline: baseline.map(CheckInput::facts),
         };
         let mut refused: Vec<Vec<(DeviceId, String)>> = vec![Vec::new(); budgets.rows.len()];
         let mut is_measured = vec![false; budgets.rows.len()];
         for device in report.devices.clone() {
-            for (row, outcome) in report.measure(device)?.into_iter().enumerate() {
+            for (row, outcome) in report.measure(device, baseline)?.into_iter().enumerate() {
                 match outcome {
                     Ok(outcome) => {
                         is_measured[row] = true;
@@ -92,41 +99,57 @@ impl<'a> CheckReport<'a> {
     }
 
     /// Measures the budgets on `device`, and the differences from the baseline there.
-    fn measure(&mut self, device: DeviceId) -> Result<Vec<Result<Outcome, String>>, Failure> {
-        let (trace, metric) = (self.trace, self.budgets.metric);
-        let other_device = match self.baseline {
-            Some(baseline) => device_of_baseline(baseline, trace, device, self.budgets)?,
+    fn measure(
+        &mut self,
+        device: DeviceId,
+        baseline: Option<CheckInput<'_>>,
+    ) -> Result<Vec<Result<Outcome, String>>, Failure> {
+        let (input, metric) = (self.input, self.budgets.metric);
+        let other_device = match baseline {
+            Some(baseline) => device_of_baseline(baseline, input.facts(), device, self.budgets)?,
             None => None,
         };
-        let index =
-            |trace: &Trace, device| rayon::join(|| Series::build(trace, device), || LiveIndex::build(trace, device));
-        let (own, other) = rayon::join(
-            || index(trace, device),
-            || self.baseline.zip(other_device).map(|(trace, device)| index(trace, device)),
-        );
-        let asked = Asked { trace, series: &own.0, live: &own.1 };
-        let other = self.baseline.zip(other.as_ref()).map(|(trace, (series, live))| Asked { trace, series, live });
-        if let Some(other) = other {
-            let moments = [other, asked].map(|asked| Moment::peak(asked.trace, asked.series, metric));
+        let other = baseline.zip(other_device);
+        let (own_index, other_index) =
+            rayon::join(|| input.index(device), || other.and_then(|(baseline, device)| baseline.index(device)));
+        let own = input.checked(device, self.budgets, own_index.as_ref())?;
+        let other = other.map(|(baseline, device)| baseline.checked(device, self.budgets, other_index.as_ref()));
+        let other = other.transpose()?;
+        let unreadable = |why: Error| input.unreadable(why);
+        let peak = own.peak(metric).map_err(unreadable)?;
+        if let Some(other) = &other {
             let query = DiffQuery { keys: &self.keys, top: usize::MAX, filter: &Filter::default() };
-            let differences = Differences::of(&Diff::of([other, asked], moments, &query), self.arguments.top);
-            self.differences.push((device, differences));
+            let before = other.peak(metric).map_err(unreadable)?;
+            let diff = other
+                .at(&before, |a, moment_a| own.at(&peak, |b, moment_b| Diff::of([a, b], [moment_a, moment_b], &query)));
+            let diff = diff.and_then(|diff| diff).map_err(unreadable)?;
+            self.differences.push((device, Differences::of(&diff, self.arguments.top)));
         }
-        let outcomes = check(asked, other, metric, &self.budgets.rows);
+        let outcomes = check(&own, other.as_ref(), &self.budgets.rows).map_err(unreadable)?;
         let has_room = |outcome: &Outcome| match outcome.budget {
             Budget::Category(category, limit) if category != Category::Unknown => {
                 limit - outcome.actual_bytes.min(limit)
             }
             _ => u64::MAX,
         };
-        let peak = Moment::peak(trace, asked.series, metric);
-        let at_peak = asked.live.before_position(trace, metric, peak.position());
-        let of_unknown = at_peak.iter().filter(|id| trace.blocks.category[id.0 as usize] == Category::Unknown);
-        let unknown: u64 = of_unknown.map(|id| bytes_of(trace, metric, *id)).sum();
+        let unknown = own.at(&peak, |Asked { trace, live, .. }, moment| {
+            let at_peak = live.before_position(trace, metric, moment.position());
+            let of_unknown = at_peak.iter().filter(|id| trace.blocks.category[id.0 as usize] == Category::Unknown);
+            of_unknown.map(|id| bytes_of(trace, metric, *id)).sum::<u64>()
+        });
+        let unknown = unknown.map_err(unreadable)?;
         if outcomes.iter().flatten().any(|outcome| !outcome.is_broken() && unknown > has_room(outcome)) {
             self.unknown.push((device, unknown, peak.bytes));
         }
         Ok(outcomes)
+    }
+
+    /// Returns what recomputing modules gives for an exceeded budget, of a recording in memory.
+    pub(super) fn advice(&self, outcome: &Outcome) -> Option<String> {
+        match self.input {
+            CheckInput::Memory(trace) => advice(outcome, self.budgets.metric, trace),
+            CheckInput::Parts { .. } => None,
+        }
     }
 
     /// Returns whether all budgets are met, and none of them on a device on which the recording ends in an
@@ -181,7 +204,7 @@ impl<'a> CheckReport<'a> {
             );
         }
         if broken.is_empty() {
-            let until = if self.failed_requests() > 0 { ", up to the request that failed" } else { "" };
+            let until = if self.failed_requests > 0 { ", up to the request that failed" } else { "" };
             if !self.unmeasured.is_empty() {
                 return format!("Passed: {}{until}.", self.met_by_devices());
             }
@@ -210,17 +233,13 @@ impl<'a> CheckReport<'a> {
         parts.iter().map(part).collect::<Vec<_>>().join("; ")
     }
 
-    fn failed_requests(&self) -> u64 {
-        caveats::failed_requests(self.trace, &self.devices)
-    }
-
     /// Returns what limits the verdict: requests that failed, and blocks of unknown category.
     pub(super) fn warnings(&self) -> Vec<String> {
         let unknown = self.unknown.iter().map(|(device, bytes, peak)| {
             let (on, size, whole) = (on_device(self.trace, *device), format_bytes(*bytes), format_bytes(*peak));
             format!("{on}{size} of the peak, {whole}, are of unknown category: they count for no category's budget.")
         });
-        caveats::out_of_memory(caveats::failed_requests(self.trace, &self.devices)).into_iter().chain(unknown).collect()
+        caveats::out_of_memory(self.failed_requests).into_iter().chain(unknown).collect()
     }
 
     /// Returns the result of a budget in one word.
@@ -251,7 +270,9 @@ impl<'a> CheckReport<'a> {
     /// Returns the JSON object.
     pub fn figures(&self) -> impl Serialize {
         let rows = |outcomes: &mut dyn Iterator<Item = &Outcome>| -> Vec<RuleFigures> {
-            outcomes.map(|outcome| RuleFigures::of(outcome, self.budgets.metric, self.trace)).collect()
+            outcomes
+                .map(|outcome| RuleFigures::of(outcome, self.budgets.metric, self.trace, self.advice(outcome)))
+                .collect()
         };
         let figures = |(device, all): &(DeviceId, Differences)| DifferenceFigures::of(*device, all, self.keys);
         CheckFigures {
@@ -267,7 +288,7 @@ impl<'a> CheckReport<'a> {
             metric: self.budgets.metric,
             differences: self.differences.iter().map(figures).find(|figures| figures.device == self.default_device().0),
             differences_by_device: self.differences.iter().map(figures).collect(),
-            oom: caveats::out_of_memory(caveats::failed_requests(self.trace, &self.devices)),
+            oom: caveats::out_of_memory(self.failed_requests),
             trust: TrustFigures::of(self.trace),
             problems: problem_texts(self.trace),
         }
@@ -286,7 +307,7 @@ impl<'a> CheckReport<'a> {
             if let Some(culprit) = &outcome.culprit {
                 page.broken(2, &format!("{}.", culprit.text)).iter().try_for_each(|line| page.line(line))?;
             }
-            if let Some(text) = advice(outcome, self.budgets.metric, self.trace) {
+            if let Some(text) = self.advice(outcome) {
                 page.broken(2, &text).iter().try_for_each(|line| page.line(line))?;
             }
         }
@@ -412,53 +433,6 @@ impl<'a> CheckReport<'a> {
             }
         }
     }
-}
-
-/// Returns the devices on which `metric` is measured: those that a verdict covers, except those without samples of it
-/// if others have some.
-fn measured_devices(trace: &Trace, wanted: Option<u16>, metric: Metric) -> Result<Vec<DeviceId>, Failure> {
-    let covered = covered(trace, wanted)?;
-    let has_metric = |device: &DeviceId| check_metric(trace, *device, metric).is_ok();
-    let measured: Vec<DeviceId> = covered.iter().copied().filter(has_metric).collect();
-    match covered.first() {
-        Some(first) if measured.is_empty() => check_metric(trace, *first, metric).map(|()| measured),
-        _ => Ok(measured),
-    }
-}
-
-/// Returns the device of `baseline` to compare `device` of `trace` with: the one with the same number, or the only one
-/// if both have just one.
-///
-/// # Errors
-///
-/// Fails if there is none and a budget needs it.
-fn device_of_baseline(
-    baseline: &Trace,
-    trace: &Trace,
-    device: DeviceId,
-    budgets: &Budgets,
-) -> Result<Option<DeviceId>, Failure> {
-    let (known, own) = (baseline.device_ids(), trace.device_ids());
-    let found = match known.as_slice() {
-        _ if known.contains(&device) => Some(device),
-        [one] if own.len() == 1 => Some(*one),
-        _ => None,
-    };
-    if let Some(found) = found {
-        check_metric(baseline, found, budgets.metric).map_err(|failure| match failure {
-            Failure::Usage(text) => Failure::Usage(format!("baseline: {text}")),
-            other => other,
-        })?;
-    } else if budgets.rows.iter().any(|budget| matches!(budget, Budget::Growth(_))) {
-        let have: Vec<String> = known.iter().map(|device| device.0.to_string()).collect();
-        let have = if have.is_empty() { "none".to_owned() } else { have.join(", ") };
-        let text = format!(
-            "baseline: the recording has no device {}; it has {have}; name one that both have with --device N",
-            device.0
-        );
-        return Err(Failure::Usage(text));
-    }
-    Ok(found)
 }
 
 /// Formats an error message for the page of a run on GitHub.

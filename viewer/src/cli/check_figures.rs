@@ -8,7 +8,6 @@ use highwater_app::figures::moment::MomentFigures;
 use highwater_snapshots::{DeviceId, Trace};
 use serde::Serialize;
 
-use super::check_advice::advice;
 use crate::cli::output::caveats::TrustFigures;
 
 #[derive(Debug, Serialize)]
@@ -59,7 +58,7 @@ pub(super) struct RuleFigures {
 }
 
 impl RuleFigures {
-    pub(super) fn of(outcome: &Outcome, metric: Metric, trace: &Trace) -> Self {
+    pub(super) fn of(outcome: &Outcome, metric: Metric, trace: &Trace, advice: Option<String>) -> Self {
         Self {
             rule: outcome.budget.to_string(),
             device: outcome.moment.device.0,
@@ -72,7 +71,7 @@ impl RuleFigures {
             moment: MomentFigures::of(trace, &outcome.moment),
             culprit: outcome.culprit.as_ref().map(|culprit| culprit.text.clone()),
             culprit_group: outcome.culprit.as_ref().map(CulpritFigures::of),
-            advice: advice(outcome, metric, trace),
+            advice,
         }
     }
 }

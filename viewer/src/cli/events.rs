@@ -2,21 +2,23 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 
 use highwater_analysis::filter::BlockFilter;
 use highwater_app::figures::moment::micros_since_1970;
+use highwater_snapshots::format::Windows;
 use highwater_snapshots::line_text::shorten_line;
 use highwater_snapshots::references::readable;
 use highwater_snapshots::text::event_text;
 use highwater_snapshots::trace::{Owner, Subject};
 use highwater_snapshots::units::format_count;
-use highwater_snapshots::{BlockId, DeviceId, EventId, StackId, Trace};
+use highwater_snapshots::{BlockId, DeviceId, Error, EventId, StackId, Trace};
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
 use crate::args::EventsArguments;
 use crate::cli::input::devices::{on_device, on_devices};
+use crate::cli::input::long;
 use crate::cli::input::recording::choose_device;
 use crate::cli::output::caveats::{self, problem_texts};
 use crate::cli::output::outcome::Failure;
@@ -24,29 +26,83 @@ use crate::cli::output::page::Page;
 use crate::cli::output::shell::next_with;
 use crate::cli::output::table::cut;
 
-/// The requested events.
+/// The requested events of a recording in memory, or of one that is read in parts.
 #[derive(Debug)]
 pub struct EventsListing<'a> {
+    /// The recording, or a part of one that is read in parts.
     trace: &'a Trace,
+    /// Reads the recording in parts; `None` if `trace` is all of it.
+    windows: Option<&'a Windows>,
     /// The stack of each event, taken out of the trace so that an event's text does not include it.
     stacks: Vec<StackId>,
     arguments: &'a EventsArguments,
     device: Option<DeviceId>,
     /// `None` if there are no events.
     range: Option<RangeInclusive<u32>>,
+    /// The time of the last event.
+    last_time_ns: u64,
 }
 
 /// Maximum number of stacks whose JSON is cached: many events share few stacks.
 const STACKS_KEPT: usize = 10_000;
 
+/// Events that are read at once of a recording that is read in parts.
+const EVENTS_AT_ONCE: u64 = 1 << 19;
+
+/// Events in memory, their stacks taken out.
+#[derive(Clone, Copy)]
+struct Part<'a> {
+    trace: &'a Trace,
+    stacks: &'a [StackId],
+}
+
+impl Part<'_> {
+    fn stack(&self, id: EventId) -> StackId {
+        self.stacks[id.0 as usize]
+    }
+}
+
+/// Takes the stacks out of the events of `trace`.
+fn take_stacks(trace: &mut Trace) -> Vec<StackId> {
+    let none = vec![StackId::NONE; trace.events.len()];
+    std::mem::replace(&mut trace.events.stack, none)
+}
+
 impl<'a> EventsListing<'a> {
     /// Selects events of `trace`, and takes the stacks out of them.
     pub fn of(trace: &'a mut Trace, arguments: &'a EventsArguments) -> Result<Self, Failure> {
         let device = arguments.device.map(|_| choose_device(trace, arguments.device)).transpose()?;
-        let range = event_range(trace.events.len(), arguments)?;
-        let none = vec![StackId::NONE; trace.events.len()];
-        let stacks = std::mem::replace(&mut trace.events.stack, none);
-        Ok(Self { trace, stacks, arguments, device, range })
+        let range = event_range(trace.events.len() as u64, arguments)?;
+        let stacks = take_stacks(trace);
+        let last = range.as_ref().and_then(|range| trace.events.time_of(EventId(*range.end())));
+        Ok(Self { trace, windows: None, stacks, arguments, device, range, last_time_ns: last.unwrap_or(0) })
+    }
+
+    /// Selects events of a recording that is read in parts; `first` has the first of them.
+    pub fn in_parts(windows: &'a Windows, first: &'a Trace, arguments: &'a EventsArguments) -> Result<Self, Failure> {
+        let device = arguments.device.map(|_| long::choose_device(windows, arguments.device)).transpose()?;
+        let range = event_range(windows.events(), arguments)?;
+        let last = range.as_ref().map_or(0, |range| u64::from(*range.end()));
+        let last = windows.window(last..last + 1).map_err(|why| unreadable(arguments, why))?;
+        let last_time_ns = last.events.time_ns.first().copied().unwrap_or(0);
+        Ok(Self { trace: first, windows: Some(windows), stacks: Vec::new(), arguments, device, range, last_time_ns })
+    }
+
+    /// Reads the first events that are asked for of a recording that is read in parts. `None` if they are damaged.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the recording cannot be read.
+    pub fn first(windows: &Windows, arguments: &EventsArguments) -> Result<Option<Trace>, Failure> {
+        let end = arguments.to.map_or(u64::MAX, |to| u64::from(to) + 1);
+        let start = u64::from(arguments.from);
+        let events = start..end.clamp(start, start + EVENTS_AT_ONCE);
+        long::in_parts(windows, &arguments.source.file, |_| windows.window(events))
+    }
+
+    /// The recording, or a part of one that is read in parts.
+    pub fn trace(&self) -> &Trace {
+        self.trace
     }
 
     /// Writes one JSON object, one event per line.
@@ -55,17 +111,17 @@ impl<'a> EventsListing<'a> {
         write!(page.raw(), "{{\"problems\": {problems},\n\"events\": [")?;
         let mut separator = "\n";
         let mut texts: HashMap<StackId, Box<RawValue>> = HashMap::new();
-        self.each(|id| {
+        self.each(|part, id| {
             write!(page.raw(), "{separator}")?;
             if texts.len() >= STACKS_KEPT {
                 texts.clear();
             }
-            let stack = self.stacks[id.0 as usize];
+            let stack = part.stack(id);
             let stack = match texts.entry(stack) {
                 Entry::Occupied(known) => known.into_mut(),
-                Entry::Vacant(new) => new.insert(to_raw_value(&self.trace.tables.stack_text(stack))?),
+                Entry::Vacant(new) => new.insert(to_raw_value(&part.trace.tables.stack_text(stack))?),
             };
-            serde_json::to_writer(page.raw(), &EventFigures::of(self.trace, id, stack))?;
+            serde_json::to_writer(page.raw(), &EventFigures::of(part.trace, id, stack))?;
             separator = ",\n";
             Ok(())
         })?;
@@ -75,7 +131,7 @@ impl<'a> EventsListing<'a> {
 
     /// Writes a table.
     pub fn print(&self, page: &mut Page<'_>) -> Result<(), Failure> {
-        let count = format_count(self.trace.events.len() as u64);
+        let count = format_count(self.windows.map_or(self.trace.events.len() as u64, Windows::events));
         let Some(range) = &self.range else {
             page.headline("No events: the recording contains only a state.")?;
             return Ok(caveats::print(self.trace, page)?);
@@ -93,24 +149,26 @@ impl<'a> EventsListing<'a> {
         ))?;
         page.gap()?;
         let number_width = format_count(last).len().max("event".len());
-        let time_width = self.seconds(EventId(*range.end())).len().max("seconds".len());
+        let time_width = seconds(self.last_time_ns).len().max("seconds".len());
         page.hint(&format!("  {:>number_width$}  {:>time_width$}  {:<14}  what", "event", "seconds", "kind"))?;
         let mut last_listed = None;
-        self.each(|id| {
-            last_listed = Some(id);
-            let kind = self.trace.events.kind[id.0 as usize].name();
-            let text = event_text(self.trace, id);
+        self.each(|part, id| {
+            let (trace, number) = (part.trace, part.trace.number(id));
+            let is_everywhere = trace.is_everywhere(id);
+            last_listed = Some((number, (!is_everywhere).then(|| trace.events.device[id.0 as usize])));
+            let kind = trace.events.kind[id.0 as usize].name();
+            let text = event_text(trace, id);
             let what = text.strip_prefix(kind).unwrap_or(&text).trim_start();
-            let (number, seconds) = (format_count(u64::from(id.0)), self.seconds(id));
+            let (number, seconds) = (format_count(number), seconds(trace.events.time_of(id).unwrap_or(0)));
             let line = format!("  {number:>number_width$}  {seconds:>time_width$}  {kind:<14}  {what}");
             page.line(&page.width().map_or_else(|| line.clone(), |width| cut(&line, width)))?;
             if self.arguments.stacks {
                 let indent = " ".repeat(number_width + time_width + 6);
-                for frame in self.trace.tables.stack_text(self.stacks[id.0 as usize]) {
+                for frame in trace.tables.stack_text(part.stack(id)) {
                     let room = page.width().map_or(usize::MAX, |width| width.saturating_sub(indent.len() + 2).max(40));
                     page.line(&format!("{indent}< {}", shorten_line(&frame, room)))?;
                 }
-                let attributes = attributes_of(self.trace, id).into_iter();
+                let attributes = attributes_of(trace, id).into_iter();
                 for (name, value) in attributes.flat_map(|(name, value)| readable(name, value)) {
                     page.line(&format!("{indent}{name}: {value}"))?;
                 }
@@ -126,17 +184,16 @@ impl<'a> EventsListing<'a> {
         Ok(())
     }
 
-    /// Returns a command that shows the memory after the last listed event.
-    fn hint(&self, last_listed: Option<EventId>) -> String {
+    /// Returns a command that shows the memory after the last listed event, of which the number and the device are
+    /// given.
+    fn hint(&self, last_listed: Option<(u64, Option<DeviceId>)>) -> String {
         let (files, given) = ([self.arguments.source.file.as_path()], self.arguments.given());
-        let Some(event) = last_listed else {
+        let Some((number, device)) = last_listed else {
             return next_with(&["peak"], &files, &[], &given, "for what is using memory at the peak");
         };
-        let has_devices = self.trace.device_ids().len() > 1 && !self.trace.is_everywhere(event);
-        let device = has_devices.then(|| self.trace.events.device[event.0 as usize].0);
-        let number = event.0.to_string();
+        let device = device.filter(|_| self.trace.device_ids().len() > 1).map(|device| device.0);
         let what_for = "for what is using memory after this event";
-        next_with(&["peak"], &files, &["--at", &number], &given.on_device(device), what_for)
+        next_with(&["peak"], &files, &["--at", &number.to_string()], &given.on_device(device), what_for)
     }
 
     fn restriction(&self) -> String {
@@ -151,37 +208,69 @@ impl<'a> EventsListing<'a> {
         if parts.is_empty() { String::new() } else { format!(", those {}", parts.join(" and ")) }
     }
 
-    /// Seconds since the recording's origin.
-    fn seconds(&self, id: EventId) -> String {
-        let micros = self.trace.events.time_of(id).unwrap_or(0) / 1000;
-        format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000)
+    fn each(&self, mut take: impl FnMut(Part<'_>, EventId) -> Result<(), Failure>) -> Result<(), Failure> {
+        let Some(range) = &self.range else { return Ok(()) };
+        let Some(windows) = self.windows else {
+            return self.each_of(Part { trace: self.trace, stacks: &self.stacks }, range.clone(), &mut take);
+        };
+        let end = u64::from(*range.end()) + 1;
+        let mut start = u64::from(*range.start());
+        while start < end {
+            let read = |events: Range<u64>| {
+                let mut trace = windows.window(events)?;
+                windows.number_blocks(&mut trace)?;
+                Ok(trace)
+            };
+            let mut trace =
+                read(start..end.min(start + EVENTS_AT_ONCE)).map_err(|why| unreadable(self.arguments, why))?;
+            let stacks = take_stacks(&mut trace);
+            let Some(last) = trace.events.len().checked_sub(1) else { break };
+            self.each_of(Part { trace: &trace, stacks: &stacks }, 0..=last as u32, &mut take)?;
+            start += EVENTS_AT_ONCE;
+        }
+        Ok(())
     }
 
-    fn each(&self, mut take: impl FnMut(EventId) -> Result<(), Failure>) -> Result<(), Failure> {
+    /// Calls `take` with the events of `range` that are to be listed.
+    fn each_of(
+        &self,
+        part: Part<'_>,
+        range: RangeInclusive<u32>,
+        take: &mut impl FnMut(Part<'_>, EventId) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
         let filter = &self.arguments.blocks.filter.filter;
-        let mut matcher = (!filter.is_empty()).then(|| filter.on(self.trace));
-        for number in self.range.clone().into_iter().flatten() {
-            if self.is_chosen(EventId(number), matcher.as_mut()) {
-                take(EventId(number))?;
+        let mut matcher = (!filter.is_empty()).then(|| filter.on(part.trace));
+        for number in range {
+            if self.is_chosen(part.trace, EventId(number), matcher.as_mut()) {
+                take(part, EventId(number))?;
             }
         }
         Ok(())
     }
 
-    fn is_chosen(&self, id: EventId, matcher: Option<&mut BlockFilter<'_>>) -> bool {
+    fn is_chosen(&self, trace: &Trace, id: EventId, matcher: Option<&mut BlockFilter<'_>>) -> bool {
         let row = id.0 as usize;
-        let kind = self.trace.events.kind[row];
+        let kind = trace.events.kind[row];
         let is_of_kind = self.arguments.kind.is_empty() || self.arguments.kind.contains(&kind);
-        let is_there =
-            self.device.is_none_or(|device| self.trace.events.device[row] == device || self.trace.is_everywhere(id));
+        let is_there = self.device.is_none_or(|device| trace.events.device[row] == device || trace.is_everywhere(id));
         is_of_kind
             && is_there
-            && matcher.is_none_or(|matcher| block_of(self.trace, id).is_some_and(|block| matcher.matches(block)))
+            && matcher.is_none_or(|matcher| block_of(trace, id).is_some_and(|block| matcher.matches(block)))
     }
 }
 
+/// Seconds since the recording's origin.
+fn seconds(time_ns: u64) -> String {
+    let micros = time_ns / 1000;
+    format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000)
+}
+
+fn unreadable(arguments: &EventsArguments, source: Error) -> Failure {
+    Failure::Read { file: arguments.source.file.clone(), source }
+}
+
 /// Returns the numbers of the events to list.
-fn event_range(count: usize, arguments: &EventsArguments) -> Result<Option<RangeInclusive<u32>>, Failure> {
+fn event_range(count: u64, arguments: &EventsArguments) -> Result<Option<RangeInclusive<u32>>, Failure> {
     let Some(last) = count.checked_sub(1).map(|last| last as u32) else {
         return Ok(None);
     };
@@ -212,7 +301,7 @@ fn attributes_of(trace: &Trace, id: EventId) -> BTreeMap<&str, &str> {
 /// One event of `events --json`. Fields that do not apply to its kind are null.
 #[derive(Debug, Serialize)]
 struct EventFigures<'a> {
-    index: u32,
+    index: u64,
     kind: &'static str,
     time_us: u64,
     device: u16,
@@ -243,7 +332,7 @@ impl<'a> EventFigures<'a> {
         let row = id.0 as usize;
         let span = trace.spans.at(id);
         let mut figures = Self {
-            index: id.0,
+            index: trace.number(id),
             kind: trace.events.kind[row].name(),
             time_us: micros_since_1970(trace, trace.events.time_ns[row]),
             device: trace.events.device[row].0,
@@ -292,7 +381,7 @@ impl<'a> EventFigures<'a> {
 
     fn set_block(&mut self, trace: &'a Trace, id: BlockId) {
         let block = trace.blocks.get(id);
-        self.block = Some(id.0);
+        self.block = Some(trace.block_number(id).0);
         self.address = Some(block.address);
         self.size = Some(block.requested);
         self.allocated = Some(block.allocated);
@@ -304,7 +393,7 @@ impl<'a> EventFigures<'a> {
 
     fn set_context(&mut self, trace: &'a Trace, op: highwater_snapshots::OpId, scope: highwater_snapshots::ScopeId) {
         self.op = Some(trace.tables.op_name(op)).filter(|name| !name.is_empty());
-        self.op_id = op.is_some().then_some(op.0);
+        self.op_id = op.is_some().then(|| trace.op_number(op).0);
         self.scope = scope.is_some().then(|| trace.tables.scope_path(scope));
     }
 }

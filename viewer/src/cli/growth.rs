@@ -4,10 +4,14 @@ use std::io;
 
 use highwater_analysis::between::Sum;
 use highwater_analysis::frames::short_stack;
-use highwater_analysis::growth::{FirstStep, Growth, GrowthQuery, Leak, StepWindow, has_steps, how_to_mark_steps};
+use highwater_analysis::growth::{
+    Bound, FirstStep, Growth, GrowthQuery, Leak, NoWindow, StepRange, StepWindow, how_to_mark_steps,
+};
+use highwater_analysis::long::{Parts, growth};
 use highwater_analysis::{GroupKey, LiveIndex, Question, Series};
 use highwater_app::figures::leaks::leak_texts;
 use highwater_app::figures::moment::{PeakFigure, count_of};
+use highwater_snapshots::format::Windows;
 use highwater_snapshots::units::{format_bytes, format_count, format_signed_bytes};
 use highwater_snapshots::{DeviceId, Trace};
 use serde::Serialize;
@@ -17,6 +21,7 @@ use super::growth_figures::{
 };
 use crate::args::GrowthArguments;
 use crate::cli::input::devices::on_device;
+use crate::cli::input::long;
 use crate::cli::input::recording::choose_device;
 use crate::cli::output::caveats::{self, TrustFigures, problem_texts};
 use crate::cli::output::key_cells::{key_cells, key_columns};
@@ -44,46 +49,62 @@ pub struct GrowthReport<'a> {
     capacity: Option<u64>,
 }
 
+/// The growth of the devices of a recording that is read in parts, the chosen device first.
+#[derive(Debug)]
+pub struct FoundGrowth {
+    /// The recording without its events.
+    pub window: Trace,
+    devices: Vec<Result<Growth, NoWindow>>,
+}
+
 impl<'a> GrowthReport<'a> {
     /// Computes the report of `trace`.
     pub fn of(trace: &'a Trace, arguments: &'a GrowthArguments) -> Result<Self, Failure> {
         let device = choose_device(trace, arguments.device.device)?;
-        let is_asked = arguments.from_step.is_some() || arguments.to_step.is_some();
-        let window_of = |device| {
-            if has_steps(trace, device) || is_asked {
-                StepWindow::of(trace, device, arguments.from_step, arguments.to_step)
-            } else {
-                Ok(StepWindow::without_steps(trace))
-            }
-        };
-        // Guessed categories would split the memory kept by one line.
-        let by_default = match (trace.tables.scopes.is_empty(), trace.trust.categories_guessed) {
-            (false, _) => vec![GroupKey::Category, GroupKey::Scope],
-            (true, false) => vec![GroupKey::Category, GroupKey::Frame],
-            (true, true) => vec![GroupKey::Frame],
-        };
-        let keys = arguments.by.as_ref().map_or(by_default, |by| by.0.clone());
-        let query = GrowthQuery {
-            metric: arguments.metric,
-            keys: &keys,
-            top: arguments.top,
-            filter: &arguments.blocks.filter.filter,
-        };
-        let of_device = |(device, window)| {
+        let keys = keys(trace, arguments);
+        let of_device = |device: DeviceId| {
+            let window = StepWindow::of_any(trace, device, steps(arguments))?;
             let (series, live) = rayon::join(|| Series::build(trace, device), || LiveIndex::build(trace, device));
-            Growth::of(trace, (&series, &live), window, &query)
+            Ok(Growth::of(trace, (&series, &live), window, &query(&keys, arguments)))
         };
-        let growth = of_device((device, window_of(device).map_err(|why| refused(trace, device, arguments, &why))?));
-        let others = match arguments.device.device {
-            Some(_) => Vec::new(),
-            // A device without these steps is left out.
-            None => {
-                let others = trace.device_ids().into_iter().filter(|other| *other != device);
-                others.filter_map(|other| Some((other, window_of(other).ok()?))).map(of_device).collect()
-            }
-        };
-        let capacity = trace.device_facts(device).map(|facts| facts.capacity_bytes).filter(|bytes| *bytes > 0);
-        Ok(Self { trace, arguments, keys, growth, others, capacity })
+        let devices = measured_devices(device, trace.device_ids(), arguments).into_iter().map(of_device).collect();
+        Self::of_devices(trace, devices, arguments)
+    }
+
+    /// Measures the growth in a recording that is read in parts. `None` if it is damaged.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the arguments ask for what the recording does not have, or if it cannot be read.
+    pub fn find(windows: &Windows, arguments: &GrowthArguments) -> Result<Option<FoundGrowth>, Failure> {
+        let device = long::choose_device(windows, arguments.device.device)?;
+        let devices = measured_devices(device, windows.device_ids(), arguments);
+        let keys = keys(windows.base(), arguments);
+        long::in_parts(windows, &arguments.source.file, |watch| {
+            let query = query(&keys, arguments);
+            let devices = growth(Parts::of(windows), &devices, steps(arguments), &query, watch)?;
+            Ok(FoundGrowth { window: windows.window(0..0)?, devices })
+        })
+    }
+
+    /// Creates the report about growth that was measured in parts.
+    pub fn of_found(found: &'a FoundGrowth, arguments: &'a GrowthArguments) -> Result<Self, Failure> {
+        Self::of_devices(&found.window, found.devices.clone(), arguments)
+    }
+
+    /// Creates the report about the growth of devices, the chosen one first.
+    fn of_devices(
+        trace: &'a Trace,
+        devices: Vec<Result<Growth, NoWindow>>,
+        arguments: &'a GrowthArguments,
+    ) -> Result<Self, Failure> {
+        let mut devices = devices.into_iter();
+        let growth = devices.next().expect("a device was chosen").map_err(|no| refused(&no))?;
+        // A device without these steps is left out.
+        let others = devices.flatten().collect();
+        let facts = trace.device_facts(growth.start.device);
+        let capacity = facts.map(|facts| facts.capacity_bytes).filter(|bytes| *bytes > 0);
+        Ok(Self { trace, arguments, keys: keys(trace, arguments), growth, others, capacity })
     }
 
     /// Returns the JSON object: survivors minus freed bytes is `growth_bytes`, and so is the sum of groups and rest.
@@ -369,17 +390,40 @@ impl<'a> GrowthReport<'a> {
     }
 }
 
-/// Returns the error if there is no such window of steps, with the option that requested it.
-fn refused(trace: &Trace, device: DeviceId, arguments: &GrowthArguments, why: &str) -> Failure {
-    let from = arguments
-        .from_step
-        .filter(|_| arguments.to_step.is_none() || StepWindow::of(trace, device, arguments.from_step, None).is_err());
-    let option = match (from, arguments.to_step) {
-        (Some(step), _) => format!("--from-step {step}: "),
-        (None, Some(step)) => format!("--to-step {step}: "),
-        (None, None) => String::new(),
+/// Returns the grouping keys.
+fn keys(trace: &Trace, arguments: &GrowthArguments) -> Vec<GroupKey> {
+    // Guessed categories would split the memory kept by one line.
+    let by_default = match (trace.tables.scopes.is_empty(), trace.trust.categories_guessed) {
+        (false, _) => vec![GroupKey::Category, GroupKey::Scope],
+        (true, false) => vec![GroupKey::Category, GroupKey::Frame],
+        (true, true) => vec![GroupKey::Frame],
     };
-    Failure::Usage(format!("{option}{why}"))
+    arguments.by.as_ref().map_or(by_default, |by| by.0.clone())
+}
+
+fn query<'a>(keys: &'a [GroupKey], arguments: &'a GrowthArguments) -> GrowthQuery<'a> {
+    let filter = &arguments.blocks.filter.filter;
+    GrowthQuery { metric: arguments.metric, keys, top: arguments.top, filter }
+}
+
+fn steps(arguments: &GrowthArguments) -> StepRange {
+    StepRange { from: arguments.from_step, to: arguments.to_step }
+}
+
+/// Returns `device`, and the other devices unless it was requested.
+fn measured_devices(device: DeviceId, all: Vec<DeviceId>, arguments: &GrowthArguments) -> Vec<DeviceId> {
+    let is_measured = |other: &DeviceId| *other != device && arguments.device.device.is_none();
+    std::iter::once(device).chain(all.into_iter().filter(is_measured)).collect()
+}
+
+/// Returns the error if there is no such window of steps, with the option that requested it.
+fn refused(refused: &NoWindow) -> Failure {
+    let option = match refused.step {
+        Some(Bound::From(step)) => format!("--from-step {step}: "),
+        Some(Bound::To(step)) => format!("--to-step {step}: "),
+        None => String::new(),
+    };
+    Failure::Usage(format!("{option}{}", refused.why))
 }
 
 fn span(window: &StepWindow) -> String {

@@ -20,6 +20,7 @@ pub mod oom;
 pub mod budgets;
 mod check_advice;
 mod check_figures;
+pub mod check_input;
 pub mod check;
 pub mod events;
 pub mod verify;
@@ -133,6 +134,12 @@ pub fn diff(arguments: &DiffArguments, page: &mut Page<'_>) -> Result<Status, Fa
 
 /// `highwater growth`.
 pub fn growth(arguments: &GrowthArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+    if let Some(windows) = open_long(&arguments.source.file, &arguments.categories)?
+        && let Some(found) = GrowthReport::find(&windows, arguments)?
+    {
+        let report = GrowthReport::of_found(&found, arguments)?;
+        return answer(&found.window, arguments.source.json, page, || report.figures(), |page| report.print(page));
+    }
     let recording = read_with(&arguments.source.file, &arguments.categories)?;
     let report = GrowthReport::of(&recording.trace, arguments)?;
     answer(&recording.trace, arguments.source.json, page, || report.figures(), |page| report.print(page))
@@ -140,14 +147,22 @@ pub fn growth(arguments: &GrowthArguments, page: &mut Page<'_>) -> Result<Status
 
 /// `highwater events`.
 pub fn events(arguments: &EventsArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
-    let mut recording = read_with(&arguments.source.file, &arguments.categories)?;
-    if !arguments.source.json {
-        caveats::lead(&recording.trace, "", page)?;
+    let file = &arguments.source.file;
+    if let Some(windows) = open_long(file, &arguments.categories)?
+        && let Some(first) = EventsListing::first(&windows, arguments)?
+    {
+        return list(&EventsListing::in_parts(&windows, &first, arguments)?, arguments, page);
     }
+    let mut recording = read_with(file, &arguments.categories)?;
     let listing = EventsListing::of(&mut recording.trace, arguments)?;
+    list(&listing, arguments, page)
+}
+
+fn list(listing: &EventsListing<'_>, arguments: &EventsArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     if arguments.source.json {
         listing.write_json(page)?;
     } else {
+        caveats::lead(listing.trace(), "", page)?;
         listing.print(page)?;
     }
     Ok(Status::Fine)

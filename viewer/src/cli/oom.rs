@@ -9,14 +9,12 @@ use highwater_analysis::holders::{Holder, Holders};
 use highwater_app::answers::oom_analysis::{OomAnalysis, Outcome, Remedy, Trials};
 use highwater_app::figures::moment::{count_of, micros_since_1970, when};
 use highwater_app::figures::requests::{requested, stream_text};
-use highwater_snapshots::event::EventKind;
 use highwater_snapshots::units::{format_bytes, format_bytes_apart, format_count};
-use highwater_snapshots::{EventId, StackId, Trace};
+use highwater_snapshots::{DeviceId, StackId, Trace};
 use serde::Serialize;
 
 use crate::args::OomArguments;
 use crate::cli::input::devices::where_on;
-use crate::cli::input::recording::choose_device;
 use crate::cli::output::caveats::{self, TrustFigures, problem_texts};
 use crate::cli::output::key_cells::key_columns;
 use crate::cli::output::outcome::Failure;
@@ -30,26 +28,41 @@ const TOLD_EVENTS: usize = 20;
 /// The selected failed requests.
 #[derive(Debug)]
 pub struct Selected {
-    /// The failed requests that are shown.
-    pub shown: Vec<EventId>,
-    /// The failed requests that are only counted.
-    pub others: Vec<EventId>,
+    /// The numbers of the failed requests that are shown, and their devices.
+    pub shown: Vec<(u64, DeviceId)>,
+    /// The numbers of the failed requests that are only counted.
+    pub others: Vec<u64>,
 }
 
-/// Returns the failed requests selected by `arguments`.
-pub fn selected(trace: &Trace, arguments: &OomArguments) -> Result<Selected, Failure> {
-    let wanted = arguments.device.map(|device| choose_device(trace, Some(device))).transpose()?;
-    let is_one = |row: &usize| {
-        trace.events.kind[*row] == EventKind::Oom && wanted.is_none_or(|device| trace.events.device[*row] == device)
-    };
-    let mut shown: Vec<EventId> = (0..trace.events.len()).filter(is_one).map(EventId::from_index).collect();
+/// Returns those of `all` failed requests, each with its device, that `arguments` select; `device` is the requested one.
+pub fn selected(
+    all: &[(u64, DeviceId)],
+    device: Option<DeviceId>,
+    arguments: &OomArguments,
+) -> Result<Selected, Failure> {
+    let is_one = |(_, of): &&(u64, DeviceId)| device.is_none_or(|device| *of == device);
+    let mut shown: Vec<(u64, DeviceId)> = all.iter().filter(is_one).copied().collect();
     let mut others = Vec::new();
-    match arguments.event {
-        Some(number) if shown.contains(&EventId(number)) => shown = vec![EventId(number)],
-        Some(number) => return Err(not_one(number, &shown)),
+    let number = arguments.event.map(u64::from);
+    match number.map(|number| (number, shown.iter().find(|(event, _)| *event == number).copied())) {
+        Some((_, Some(found))) => shown = vec![found],
+        Some((number, None)) => return Err(not_one(number, &numbers(&shown))),
         None => others = shown.split_off(arguments.top.min(shown.len())),
     }
-    Ok(Selected { shown, others })
+    Ok(Selected { shown, others: numbers(&others) })
+}
+
+fn numbers(requests: &[(u64, DeviceId)]) -> Vec<u64> {
+    requests.iter().map(|(number, _)| *number).collect()
+}
+
+/// A failed request, its event numbered over the whole recording, and its stack.
+#[derive(Debug)]
+pub struct Case {
+    /// The analysis.
+    pub analysis: OomAnalysis,
+    /// The stack of the request.
+    pub stack: StackId,
 }
 
 /// The report, as text and as JSON.
@@ -57,14 +70,14 @@ pub fn selected(trace: &Trace, arguments: &OomArguments) -> Result<Selected, Fai
 pub struct OomReport<'a> {
     trace: &'a Trace,
     arguments: &'a OomArguments,
-    cases: Vec<OomAnalysis>,
+    cases: Vec<Case>,
     /// Failed requests that are only counted.
-    others: Vec<EventId>,
+    others: Vec<u64>,
 }
 
 impl<'a> OomReport<'a> {
-    /// Creates the report of `cases`.
-    pub fn of(trace: &'a Trace, arguments: &'a OomArguments, cases: Vec<OomAnalysis>, others: Vec<EventId>) -> Self {
+    /// Creates the report of `cases`; of a recording that is read in parts, `trace` is a window of it.
+    pub fn of(trace: &'a Trace, arguments: &'a OomArguments, cases: Vec<Case>, others: Vec<u64>) -> Self {
         Self { trace, arguments, cases, others }
     }
 
@@ -72,7 +85,7 @@ impl<'a> OomReport<'a> {
     pub fn figures(&self) -> impl Serialize {
         OomFigures {
             ooms: self.cases.iter().map(|case| CaseFigures::of(self.trace, case)).collect(),
-            rest_events: self.others.iter().map(|event| event.0).collect(),
+            rest_events: self.others.clone(),
             trust: TrustFigures::of(self.trace),
             problems: problem_texts(self.trace),
         }
@@ -102,12 +115,12 @@ impl<'a> OomReport<'a> {
 
     /// Prints the request, how full the device was, its largest groups, the cause and what would have helped; then the
     /// figures.
-    fn print_case(&self, case: &OomAnalysis, page: &mut Page<'_>) -> io::Result<()> {
+    fn print_case(&self, case: &Case, page: &mut Page<'_>) -> io::Result<()> {
         let trace = self.trace;
+        let Case { analysis: case, stack } = case;
         let event = case.request.event;
-        let stack = trace.events.stack[event.0 as usize];
         let on = where_on(trace, case.device);
-        let (asked, fill) = (requested(trace, case), case.fill());
+        let (asked, fill) = (requested(trace, case, *stack), case.fill());
         let when = when(Some(event), case.step, (!trace.spans.is_all_setup()).then_some(case.phase));
         let lead = format!("Out of memory{on}: {asked}, {when}; {fill}.");
         page.headline(&lead)?;
@@ -124,12 +137,12 @@ impl<'a> OomReport<'a> {
             page.line(&text)?;
             page.table(&way_out_table(way_out))?;
         }
-        print_stack(trace, stack, page)
+        print_stack(trace, *stack, page)
     }
 
     fn hint(&self) -> String {
         let (files, given) = ([self.arguments.source.file.as_path()], self.arguments.given());
-        let Some(case) = self.cases.first() else {
+        let Some(Case { analysis: case, .. }) = self.cases.first() else {
             return next_with(&["explain"], &files, &[], &given, "for the peak, and what would lower it");
         };
         let given = given.on_device((self.trace.device_ids().len() > 1).then_some(case.device.0));
@@ -144,7 +157,7 @@ impl<'a> OomReport<'a> {
     }
 }
 
-fn not_one(number: u32, known: &[EventId]) -> Failure {
+fn not_one(number: u64, known: &[u64]) -> Failure {
     if known.is_empty() {
         return Failure::Usage(format!("--event {number}: no request failed in this recording"));
     }
@@ -153,8 +166,8 @@ fn not_one(number: u32, known: &[EventId]) -> Failure {
 }
 
 /// Formats event numbers: `event 15,059`, `events 3; 15,059; …`.
-fn event_numbers(events: &[EventId]) -> String {
-    let numbers: Vec<String> = events.iter().take(TOLD_EVENTS).map(|event| format_count(u64::from(event.0))).collect();
+fn event_numbers(events: &[u64]) -> String {
+    let numbers: Vec<String> = events.iter().take(TOLD_EVENTS).map(|event| format_count(*event)).collect();
     let more = if events.len() > TOLD_EVENTS { "; …" } else { "" };
     format!("{} {}{more}", if events.len() == 1 { "event" } else { "events" }, numbers.join("; "))
 }
@@ -257,7 +270,7 @@ fn print_stack(trace: &Trace, stack: StackId, page: &mut Page<'_>) -> io::Result
 struct OomFigures {
     ooms: Vec<CaseFigures>,
     /// Failed requests that are only counted.
-    rest_events: Vec<u32>,
+    rest_events: Vec<u64>,
     trust: TrustFigures,
     problems: Vec<String>,
 }
@@ -302,7 +315,7 @@ struct CaseFigures {
 }
 
 impl CaseFigures {
-    fn of(trace: &Trace, case: &OomAnalysis) -> Self {
+    fn of(trace: &Trace, Case { analysis: case, stack }: &Case) -> Self {
         let request = &case.request;
         let stated = [
             Some(case.cause_text()),
@@ -319,7 +332,7 @@ impl CaseFigures {
             phase: case.phase.name(),
             op: request.op.clone(),
             scope: request.scope.clone(),
-            stack: trace.tables.stack_text(trace.events.stack[request.event.0 as usize]),
+            stack: trace.tables.stack_text(*stack),
             requested_bytes: request.requested,
             rounded_bytes: request.rounded,
             pool: request.pool.name(),

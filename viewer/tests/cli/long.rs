@@ -19,7 +19,7 @@ fn highwater(folder: &Path, words: &str, most: &str) -> Output {
     command.output().unwrap()
 }
 
-const QUESTIONS: [&str; 14] = [
+const QUESTIONS: [&str; 36] = [
     "info FILE",
     "info FILE --json",
     "info FILE --device 0 --json",
@@ -34,6 +34,28 @@ const QUESTIONS: [&str; 14] = [
     "phases FILE",
     "phases FILE --metric active --json",
     "phases FILE --where category=activation --json",
+    "growth FILE",
+    "growth FILE --json",
+    "growth FILE --from-step 0 --by stack,op --json",
+    "growth FILE --where category=activation --metric allocated --device 0",
+    "growth FILE --from-step 9",
+    "growth FILE --to-step 9",
+    "events FILE --json",
+    "events FILE --from 3 --to 9 --stacks",
+    "events FILE --from 2 --kind alloc,free_requested --json",
+    "events FILE --where size>=1 --device 0",
+    "events FILE --from 12 --to 5",
+    "events FILE --from 1000000",
+    "oom FILE",
+    "oom FILE --json",
+    "oom FILE --event 3",
+    "oom FILE --device 0 --top 1",
+    "check FILE --max-peak 1GiB",
+    "check FILE --max-reserved 1 --max activation=1 --max-phase forward=1 --json",
+    "check FILE --max-step-growth 1 --metric allocated",
+    "check FILE --max-growth 0% --baseline step.snap --top 3",
+    "check FILE --max-growth 1% --baseline FILE --max-peak 1 --metric active --json",
+    "check FILE --max-phase recompute=1",
 ];
 
 /// Advice with figures of replays, and idle blocks, are for recordings in memory only.

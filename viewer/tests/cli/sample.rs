@@ -4,6 +4,7 @@ use clap::Parser as _;
 use highwater::args::{self, Arguments};
 use highwater::cli::budgets::Budgets;
 use highwater::cli::check::CheckReport;
+use highwater::cli::check_input::CheckInput;
 use highwater::cli::diff::DiffReport;
 use highwater::cli::events::EventsListing;
 use highwater::cli::growth::GrowthReport;
@@ -174,7 +175,9 @@ fn answer_on(trace: Trace, words: &str, width: Option<usize>) -> Result<String, 
         args::Command::Check(arguments) => {
             let budgets = Budgets::of(&arguments)?;
             let other = budgets.baseline.is_some().then(other_trace);
-            let report = CheckReport::of(&recording.trace, other.as_ref(), &budgets, &arguments)?;
+            let [own, other] = [Some(&recording.trace), other.as_ref()].map(|trace| trace.map(CheckInput::Memory));
+            let own = own.expect("it was read");
+            let report = CheckReport::of(own, other, &budgets, &arguments)?;
             if arguments.source.json {
                 page.json(&report.figures())?;
             } else {

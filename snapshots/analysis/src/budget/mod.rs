@@ -1,6 +1,8 @@
 //! Checks a recording against memory budgets and finds the cause if one is exceeded.
 
 mod allowance;
+mod largest;
+mod checked;
 mod measure;
 mod entries;
 mod alike;
@@ -8,19 +10,19 @@ mod culprit;
 
 use std::fmt;
 
-use super::diff::Asked;
-use super::growth::{FirstStep, Growth, GrowthQuery, StepWindow};
+use super::growth::{FirstStep, Growth, GrowthQuery};
 use super::metric::Metric;
 use super::peak::Moment;
-use highwater_snapshots::{Category, Phase};
+use highwater_snapshots::{Category, Phase, Result};
 
 pub use alike::{AlikeGroups, Differences};
 pub use allowance::Allowance;
+pub use checked::Checked;
 pub use culprit::Culprit;
 pub use entries::culprit_keys;
 
 use culprit::{Circumstance, of_steps};
-use measure::Measure;
+use measure::{Measured, Measurement};
 
 /// A memory budget. All sizes in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,29 +100,37 @@ impl Outcome {
 }
 
 /// Measures each of `budgets` on a recording and finds the cause of each exceeded one: what grew most since `baseline`,
-/// or without one what uses most. Returns one result per budget; an error is the reason why the budget cannot be
+/// or without one what uses most. Returns one result per budget; an inner error is the reason why the budget cannot be
 /// measured.
+///
+/// # Errors
+///
+/// Fails if a window of a recording that is read in parts cannot be read.
 pub fn check(
-    asked: Asked<'_>,
-    baseline: Option<Asked<'_>>,
-    metric: Metric,
+    own: &Checked<'_>,
+    baseline: Option<&Checked<'_>>,
     budgets: &[Budget],
-) -> Vec<Result<Outcome, String>> {
-    let (own, other) = (Measure::new(asked, metric), baseline.map(|asked| Measure::new(asked, metric)));
-    let one = |budget: &Budget| match budget {
-        Budget::StepGrowth(limit) => step_growth(asked, baseline, metric, *limit),
-        budget => measured(&own, other.as_ref(), *budget),
+) -> Result<Vec<Measurement<Outcome>>> {
+    let one = |budget: &Budget| {
+        let outcome = match budget {
+            Budget::StepGrowth(limit) => step_growth(own, baseline, *limit)?,
+            budget => measured(own, baseline, *budget)?,
+        };
+        Ok(outcome.map_err(|why| format!("{budget}: {why}")))
     };
-    budgets.iter().map(|budget| one(budget).map_err(|why| format!("{budget}: {why}"))).collect()
+    budgets.iter().map(one).collect()
 }
 
-fn measured(own: &Measure<'_>, other: Option<&Measure<'_>>, budget: Budget) -> Result<Outcome, String> {
-    let found = own.of(&budget)?;
+fn measured(own: &Checked<'_>, other: Option<&Checked<'_>>, budget: Budget) -> Result<Measurement<Outcome>> {
+    let found = match own.measure(&budget)? {
+        Ok(found) => found,
+        Err(why) => return Ok(Err(why)),
+    };
     // A value that the baseline lacks, such as a phase, is still measured.
-    let before = other.and_then(|other| other.of(&budget).ok());
+    let before = other.map(|other| other.measure(&budget)).transpose()?.and_then(Measurement::ok);
     let limit_bytes = match (budget, &before) {
         (Budget::Growth(allowance), Some(before)) => before.bytes.saturating_add(allowance.of(before.bytes)),
-        (Budget::Growth(_), None) => return Err("no baseline recording to compare with".to_owned()),
+        (Budget::Growth(_), None) => return Ok(Err("no baseline recording to compare with".to_owned())),
         (
             Budget::Peak(limit)
             | Budget::Reserved(limit)
@@ -130,52 +140,66 @@ fn measured(own: &Measure<'_>, other: Option<&Measure<'_>>, budget: Budget) -> R
             _,
         ) => limit,
     };
-    let culprit = (found.bytes > limit_bytes).then(|| {
+    let culprit = if found.bytes > limit_bytes {
         let circumstance = Circumstance::of(&budget);
-        let before = other.zip(before.as_ref()).filter(|(_, before)| before.bytes < found.bytes);
-        match before {
-            Some((other, before)) => circumstance.grown([other.asked, own.asked], [before, &found]),
-            None => circumstance.held(own.asked, &found),
+        let local = |measured: &Measured, moment| Measured { moment, ..measured.clone() };
+        match other.zip(before.as_ref()).filter(|(_, before)| before.bytes < found.bytes) {
+            Some((other, before)) => other.at(&before.moment, |a, moment_a| {
+                own.at(&found.moment, |b, moment_b| {
+                    circumstance.grown([a, b], [&local(before, moment_a), &local(&found, moment_b)])
+                })
+            })??,
+            None => own.at(&found.moment, |asked, moment| circumstance.held(asked, &local(&found, moment)))?,
         }
-    });
-    Ok(Outcome {
+    } else {
+        None
+    };
+    Ok(Ok(Outcome {
         budget,
         limit_bytes,
         actual_bytes: found.bytes,
         baseline_bytes: before.map(|before| before.bytes),
         moment: found.moment,
-        culprit: culprit.flatten(),
-    })
+        culprit,
+    }))
 }
 
-fn step_growth(asked: Asked<'_>, baseline: Option<Asked<'_>>, metric: Metric, limit: u64) -> Result<Outcome, String> {
+fn step_growth(own: &Checked<'_>, baseline: Option<&Checked<'_>>, limit: u64) -> Result<Measurement<Outcome>> {
+    let metric = own.metric();
     if !metric.is_of_blocks() {
-        return Err(format!("{metric} is not a sum over blocks, so its growth per step cannot be measured"));
+        return Ok(Err(format!("{metric} is not a sum over blocks, so its growth per step cannot be measured")));
     }
-    let keys = culprit_keys(asked.trace);
+    let keys = culprit_keys(own.facts());
     let filter = super::filter::Filter::default();
     let query = GrowthQuery { metric, keys: &keys, top: 1, filter: &filter };
-    let growth_of = |asked: Asked<'_>| {
-        let window = StepWindow::of(asked.trace, asked.series.device(), None, None)?;
+    let growth_of = |checked: &Checked<'_>| -> Result<Measurement<Growth>> {
+        let window = match checked.step_window()? {
+            Ok(window) => window,
+            Err(no) => return Ok(Err(no.why)),
+        };
         if !window.is_whole() {
-            return Err(window.reasons().join(" ").trim_end_matches('.').to_owned());
+            return Ok(Err(window.reasons().join(" ").trim_end_matches('.').to_owned()));
         }
         if window.first == FirstStep::Only {
             let why = "the recording has one whole step, and a first step allocates what later steps reuse: record more steps";
-            return Err(why.to_owned());
+            return Ok(Err(why.to_owned()));
         }
-        Ok::<_, String>(Growth::of(asked.trace, (asked.series, asked.live), window, &query))
+        checked.growth(window, &query).map(Ok)
     };
-    let growth = growth_of(asked)?;
+    let growth = match growth_of(own)? {
+        Ok(growth) => growth,
+        Err(why) => return Ok(Err(why)),
+    };
+    let before = baseline.map(growth_of).transpose()?.and_then(Measurement::ok);
     let actual_bytes = growth.bytes_per_step();
-    Ok(Outcome {
+    Ok(Ok(Outcome {
         budget: Budget::StepGrowth(limit),
         limit_bytes: limit,
         actual_bytes,
-        baseline_bytes: baseline.and_then(|asked| growth_of(asked).ok()).map(|growth| growth.bytes_per_step()),
+        baseline_bytes: before.map(|growth| growth.bytes_per_step()),
         moment: growth.end,
         culprit: if actual_bytes > limit { of_steps(&growth, keys[1]) } else { None },
-    })
+    }))
 }
 
 #[cfg(test)]

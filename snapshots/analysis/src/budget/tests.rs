@@ -1,6 +1,7 @@
 //! Tests of budgets on small recordings: measured values and named causes.
 
 use super::*;
+use crate::diff::Asked;
 use crate::{LiveIndex, Series};
 use highwater_snapshots::DeviceId;
 use highwater_snapshots::text::trace_from_text;
@@ -23,9 +24,17 @@ impl Run {
         Asked { trace: &self.trace, series: &self.series, live: &self.live }
     }
 
+    fn checked(&self, metric: Metric) -> Checked<'_> {
+        Checked::in_memory(self.asked(), metric)
+    }
+
+    fn check_all(&self, baseline: Option<&Self>, metric: Metric, budgets: &[Budget]) -> Vec<Measurement<Outcome>> {
+        let baseline = baseline.map(|run| run.checked(metric));
+        check(&self.checked(metric), baseline.as_ref(), budgets).unwrap()
+    }
+
     fn check(&self, baseline: Option<&Self>, budget: Budget) -> Outcome {
-        let baseline = baseline.map(Self::asked);
-        check(self.asked(), baseline, Metric::Requested, &[budget]).remove(0).unwrap()
+        self.check_all(baseline, Metric::Requested, &[budget]).remove(0).unwrap()
     }
 
     fn blame(&self, baseline: Option<&Self>, budget: Budget) -> String {
@@ -152,7 +161,7 @@ fn a_category_of_one_place_is_blamed_without_a_share() {
 #[test]
 fn what_cannot_be_measured_is_refused() {
     let run = Run::of(&net(2, 100, ""));
-    let why = |metric, budget| check(run.asked(), None, metric, &[budget]).remove(0).unwrap_err();
+    let why = |metric, budget| run.check_all(None, metric, &[budget]).remove(0).unwrap_err();
     assert!(why(Metric::Requested, Budget::Phase(Phase::ZeroGrad, 1)).contains("it has forward, backward"));
     assert!(why(Metric::Requested, Budget::Growth(Allowance::Bytes(1))).starts_with("max-growth: no baseline"));
     assert!(
@@ -160,9 +169,9 @@ fn what_cannot_be_measured_is_refused() {
     );
     assert!(why(Metric::Reserved, Budget::StepGrowth(1)).contains("not a sum over blocks"));
     let nameless = Run::of("alloc a 5 < main");
-    let refused = check(nameless.asked(), None, Metric::Requested, &[Budget::Category(Category::Gradient, 1)]);
+    let refused = nameless.check_all(None, Metric::Requested, &[Budget::Category(Category::Gradient, 1)]);
     assert!(refused[0].as_ref().unwrap_err().contains("has no categories"));
-    let refused = check(nameless.asked(), None, Metric::Requested, &[Budget::StepGrowth(1)]);
+    let refused = nameless.check_all(None, Metric::Requested, &[Budget::StepGrowth(1)]);
     assert!(refused[0].as_ref().unwrap_err().contains("no steps"));
     assert!(why(Metric::Requested, Budget::StepGrowth(1)).contains("one whole step"), "the first is none to tell by");
 }

@@ -11,7 +11,7 @@ use crate::coder::Code;
 use crate::counterfactual::{Counterfactual, Grouped, absences};
 use crate::filter::Filter;
 use crate::final_oom::final_oom;
-use crate::growth::{Leaks, StepWindow};
+use crate::growth::{Leaks, StepRange, StepWindow};
 use crate::live::LiveIndex;
 use crate::matches::Matches;
 use crate::metric::{Metric, Totals};
@@ -149,7 +149,8 @@ impl Recorded for InMemory<'_> {
     }
 
     fn leaks(&mut self) -> Result<Option<Leaks>, Infallible> {
-        let window = StepWindow::of(self.trace, self.series.device(), None, None).ok().filter(StepWindow::is_whole);
+        let window =
+            StepWindow::of(self.trace, self.series.device(), StepRange::default()).ok().filter(StepWindow::is_whole);
         let matches = Matches::of(self.trace, &Filter::default());
         Ok(window.map(|window| Leaks::of(self.trace, self.live, self.metric, &window, &matches)))
     }

@@ -14,6 +14,7 @@ use super::breakdown::{Breakdown, Group, Grouping};
 use super::coder::{Code, Coder};
 use super::filter::Filter;
 use super::group_key::GroupKey;
+use super::lifetime::step_of;
 use super::live::LiveIndex;
 use super::matches::Matches;
 use super::metric::Metric;
@@ -22,7 +23,7 @@ use super::replay::effects;
 use super::series::Series;
 
 pub use leaks::{Leak, Leaks};
-pub use window::{FirstStep, LastStep, StepWindow, has_steps, how_to_mark_steps};
+pub use window::{Bound, FirstStep, LastStep, NoWindow, StepRange, StepWindow, how_to_mark_steps};
 pub(crate) use window::{StepFacts, Steps};
 
 /// Maximum number of stacks of survivors to list.
@@ -109,6 +110,24 @@ pub struct Growth {
     pub stacks: Vec<Group>,
 }
 
+/// What a window of steps leaves and frees among the counted blocks of a device.
+pub(crate) struct Change<'a> {
+    /// The blocks allocated in the window and live at its end, and a trace that has them.
+    pub survivors: (&'a Trace, &'a [BlockId]),
+    /// The blocks live before the window and freed in it, and a trace that has them.
+    pub freed: (&'a Trace, &'a [BlockId]),
+    /// The blocks by class.
+    pub balance: Balance,
+    /// Bytes live in the blocks after each step of the window.
+    pub end_bytes: Vec<u64>,
+    /// See [`Growth::start`].
+    pub start: Moment,
+    /// See [`Growth::end`].
+    pub end: Moment,
+    /// See [`Growth::last_peak`].
+    pub last_peak: Moment,
+}
+
 impl Growth {
     /// Measures growth on the device of `series` over `window`. Costs the blocks live at its start or allocated in it,
     /// and its events.
@@ -132,13 +151,33 @@ impl Growth {
         };
         let (survivors, freed) = (chosen(Question::Born), chosen(Question::Freed));
         let balance = Balance::of(trace, live, metric, events.clone(), |id| matches.contains(id));
-        let mut sums = Sums::new(trace, query.keys, &window);
+        let at = |position: usize| Moment::at(trace, series, metric, position.checked_sub(1).map(EventId::from_index));
+        let last = window.last_events();
+        let start_of_last = at(last.start);
+        let last_peak =
+            series.largest(trace, metric, last).map(|(_, event)| Moment::at(trace, series, metric, Some(event)));
+        let change = Change {
+            survivors: (trace, &survivors),
+            freed: (trace, &freed),
+            balance,
+            end_bytes: ends(trace, (series, metric), &window, (balance.get(Question::AliveAtA).bytes, &matches)),
+            start: at(events.start),
+            end: at(events.end),
+            last_peak: last_peak.filter(|peak| peak.bytes >= start_of_last.bytes).unwrap_or(start_of_last),
+        };
+        Self::of_change(change, window, query)
+    }
+
+    /// Measures the growth that a change is.
+    pub(crate) fn of_change(change: Change<'_>, window: StepWindow, query: &GrowthQuery<'_>) -> Self {
+        let metric = query.metric;
+        let (trace, survivors) = change.survivors;
+        let mut sums = Sums::new([trace, change.freed.0], query.keys, &window);
         survivors.iter().for_each(|&id| sums.add_survivor(id, bytes_of(trace, metric, id)));
-        freed.iter().for_each(|&id| sums.add_freed(id, bytes_of(trace, metric, id)));
-        let steps =
-            sums.steps(ends(trace, (series, metric), &window, (balance.get(Question::AliveAtA).bytes, &matches)));
+        change.freed.1.iter().for_each(|&id| sums.add_freed(id, bytes_of(change.freed.0, metric, id)));
+        let steps = sums.steps(change.end_bytes);
         let Leaks { lines: leaks, blocks: leaked, .. } =
-            Leaks::among(metric, &window, [(trace, &survivors), (trace, &freed)]);
+            Leaks::among(metric, &window, [change.survivors, change.freed]);
         let grew = |id: &BlockId| sums.rows[sums.number_of[id]].grew();
         let is_told = |id: &BlockId| if leaked.is_empty() { grew(id) } else { leaked.contains(id) };
         let told: Vec<BlockId> = survivors.iter().copied().filter(is_told).collect();
@@ -147,21 +186,16 @@ impl Growth {
         let recurring = total(leaks.iter().map(|leak| leak.kept));
         let mut numbers = sums.ranked();
         let rest = numbers.split_off(query.top.min(numbers.len()));
-        let at = |position: usize| Moment::at(trace, series, metric, position.checked_sub(1).map(EventId::from_index));
-        let last = window.steps.last().map_or(events.clone(), |(_, events)| events.clone());
-        let start_of_last = at(last.start);
-        let last_peak =
-            series.largest(trace, metric, last).map(|(_, event)| Moment::at(trace, series, metric, Some(event)));
         let groups = numbers.into_iter().map(|number| sums.group(number)).collect();
         let (rest_survivors, rest_freed) = (
             total(rest.iter().map(|&row| sums.rows[row].survivors)),
             total(rest.iter().map(|&row| sums.rows[row].freed)),
         );
         Self {
-            start: at(events.start),
-            end: at(events.end),
-            last_peak: last_peak.filter(|peak| peak.bytes >= start_of_last.bytes).unwrap_or(start_of_last),
-            balance,
+            start: change.start,
+            end: change.end,
+            last_peak: change.last_peak,
+            balance: change.balance,
             steps,
             groups,
             rest_survivors,
@@ -239,10 +273,13 @@ fn ends(
 
 /// Sums by group and by step.
 struct Sums<'a> {
+    /// The trace of the survivors.
     trace: &'a Trace,
     keys: &'a [GroupKey],
     window: &'a StepWindow,
     coder: Coder<'a>,
+    /// The coder of the freed blocks, if these are of another trace.
+    coder_of_freed: Option<Coder<'a>>,
     row_of_step: HashMap<u32, usize>,
     numbers: HashMap<Vec<Code>, usize>,
     rows: Vec<Row>,
@@ -268,12 +305,14 @@ impl Row {
 }
 
 impl<'a> Sums<'a> {
-    fn new(trace: &'a Trace, keys: &'a [GroupKey], window: &'a StepWindow) -> Self {
+    /// Prepares sums of survivors and of freed blocks, each of its trace.
+    fn new([trace, of_freed]: [&'a Trace; 2], keys: &'a [GroupKey], window: &'a StepWindow) -> Self {
         Self {
             trace,
             keys,
             window,
             coder: Coder::new(trace),
+            coder_of_freed: (!std::ptr::eq(trace, of_freed)).then(|| Coder::new(of_freed)),
             row_of_step: window.steps.iter().enumerate().map(|(row, (step, _))| (*step, row)).collect(),
             numbers: HashMap::new(),
             rows: Vec::new(),
@@ -282,8 +321,7 @@ impl<'a> Sums<'a> {
         }
     }
 
-    fn number(&mut self, id: BlockId) -> usize {
-        let code: Vec<Code> = self.keys.iter().map(|&key| self.coder.code(id, key)).collect();
+    fn number(&mut self, code: Vec<Code>) -> usize {
         if let Some(&number) = self.numbers.get(&code) {
             return number;
         }
@@ -293,9 +331,10 @@ impl<'a> Sums<'a> {
     }
 
     fn add_survivor(&mut self, id: BlockId, bytes: u64) {
-        let number = self.number(id);
+        let code = self.keys.iter().map(|&key| self.coder.code(id, key)).collect();
+        let number = self.number(code);
         self.number_of.insert(id, number);
-        let step = self.trace.spans.at(self.trace.blocks.alloc[id.0 as usize]).and_then(|span| span.step);
+        let step = step_of(self.trace, &self.trace.blocks.get(id));
         let step = step.and_then(|step| self.row_of_step.get(&step).copied());
         let row = &mut self.rows[number];
         row.survivors.add(bytes);
@@ -306,7 +345,9 @@ impl<'a> Sums<'a> {
     }
 
     fn add_freed(&mut self, id: BlockId, bytes: u64) {
-        let number = self.number(id);
+        let coder = self.coder_of_freed.as_mut().unwrap_or(&mut self.coder);
+        let code = self.keys.iter().map(|&key| coder.code(id, key)).collect();
+        let number = self.number(code);
         self.rows[number].freed.add(bytes);
     }
 

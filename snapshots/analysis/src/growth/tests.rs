@@ -18,7 +18,7 @@ impl Asked {
     }
 
     fn growth(&self, metric: Metric, filter: &str, keys: &[GroupKey]) -> Growth {
-        let window = StepWindow::of(&self.trace, DeviceId(0), None, None).unwrap();
+        let window = StepWindow::of(&self.trace, DeviceId(0), StepRange::default()).unwrap();
         let filter: Filter = filter.parse().unwrap();
         let query = GrowthQuery { metric, keys, top: 2, filter: &filter };
         Growth::of(&self.trace, (&self.series, &self.live), window, &query)
@@ -149,10 +149,10 @@ fn what_is_replaced_or_kept_once_is_no_leak() {
 #[test]
 fn without_steps_the_whole_recording_is_counted_and_no_growth_per_step_is_claimed() {
     let asked = Asked::of("baseline w 10 < main\nalloc a 100 < train.py:9 log\nalloc b 30 < train.py:9 log\nfree b\n");
-    assert!(!has_steps(&asked.trace, DeviceId(0)) && StepWindow::of(&asked.trace, DeviceId(0), None, None).is_err());
+    assert!(StepWindow::of(&asked.trace, DeviceId(0), StepRange::default()).is_err());
     let filter = Filter::default();
     let query = GrowthQuery { metric: Metric::Requested, keys: &[GroupKey::Frame], top: 9, filter: &filter };
-    let window = StepWindow::without_steps(&asked.trace);
+    let window = StepWindow::of_any(&asked.trace, DeviceId(0), StepRange::default()).unwrap();
     let growth = Growth::of(&asked.trace, (&asked.series, &asked.live), window, &query);
     assert_eq!((growth.net(), growth.step_count(), growth.leaks.len(), growth.steps_until(1000)), (100, 0, 0, None));
     assert_eq!((growth.start.bytes, growth.end.bytes, growth.last_peak.bytes), (10, 110, 140));
@@ -171,13 +171,18 @@ fn a_leak_of_each_of_a_devices_steps_is_found_though_it_pauses_while_another_wor
     let trace = trace_from_text(&text).unwrap();
     let device = DeviceId(1);
     let (series, live) = (Series::build(&trace, device), LiveIndex::build(&trace, device));
-    let window = StepWindow::of(&trace, device, None, None).unwrap();
+    let window = StepWindow::of(&trace, device, StepRange::default()).unwrap();
     assert_eq!((window.from(), window.to(), window.steps.len()), (2, 6, 3));
     let filter = Filter::default();
     let query = GrowthQuery { metric: Metric::Requested, keys: &[GroupKey::Frame], top: 2, filter: &filter };
     let growth = Growth::of(&trace, (&series, &live), window, &query);
     assert_eq!((growth.leaks.len(), growth.leaks[0].bytes_per_step, growth.bytes_per_step()), (1, 100, 100));
-    assert!(StepWindow::of(&trace, device, Some(3), None).unwrap_err().contains("the recording has steps"));
+    assert!(
+        StepWindow::of(&trace, device, StepRange { from: Some(3), to: None })
+            .unwrap_err()
+            .why
+            .contains("the recording has steps")
+    );
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
 
-use crate::device_spans::{ActiveSpan, StepActivity, active_spans, device_spans};
+use crate::device_spans::{ActiveSpan, StepActivity, active_spans};
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::ids::{BlockId, DeviceId};
 use highwater_snapshots::trace::Trace;
@@ -81,9 +81,37 @@ pub struct StepWindow {
     pub last: LastStep,
 }
 
-/// Whether `device` has steps, marked or guessed.
-pub fn has_steps(trace: &Trace, device: DeviceId) -> bool {
-    device_spans(trace, device).iter().any(|span| span.step.is_some())
+/// The steps that were requested: the first and the last one, each by its number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StepRange {
+    /// The first step.
+    pub from: Option<u32>,
+    /// The last step.
+    pub to: Option<u32>,
+}
+
+/// Why there is no window of steps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoWindow {
+    /// The requested step that is the reason; `None` if the recording has no steps, and none were requested.
+    pub step: Option<Bound>,
+    /// The reason.
+    pub why: String,
+}
+
+impl From<NoWindow> for String {
+    fn from(refused: NoWindow) -> Self {
+        refused.why
+    }
+}
+
+/// A requested bound of a window of steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// The first step.
+    From(u32),
+    /// The last step.
+    To(u32),
 }
 
 /// How to mark the steps of the program that was recorded.
@@ -201,39 +229,64 @@ impl StepFacts {
 }
 
 impl StepWindow {
-    /// The steps of `device` from `from` to `to`. By default from the second whole step, since the first allocates what
-    /// later steps reuse, to the last whole step.
+    /// The requested steps of `device`. By default from the second whole step, since the first allocates what later
+    /// steps reuse, to the last whole step.
     ///
     /// # Errors
     /// If the device has no steps, or lacks a requested one: the message lists the existing steps.
-    pub fn of(trace: &Trace, device: DeviceId, from: Option<u32>, to: Option<u32>) -> Result<Self, String> {
+    pub fn of(trace: &Trace, device: DeviceId, range: StepRange) -> Result<Self, NoWindow> {
         let (steps, facts) = steps(trace, device);
-        Self::among(steps, &facts, from, to)
+        Self::among(steps, &facts, range)
+    }
+
+    /// The requested steps of `device`, or all events if it has no steps and none are requested: what survives them can
+    /// be measured, growth per step cannot.
+    ///
+    /// # Errors
+    /// If the device lacks a requested step.
+    pub fn of_any(trace: &Trace, device: DeviceId, range: StepRange) -> Result<Self, NoWindow> {
+        let (steps, facts) = steps(trace, device);
+        Self::among_any(steps, &facts, range)
     }
 
     /// The same of `steps`, of the last two of which there are `facts`.
     ///
     /// # Errors
+    /// As [`Self::of_any`].
+    pub(crate) fn among_any(steps: Steps, facts: &[StepFacts], range: StepRange) -> Result<Self, NoWindow> {
+        if steps.runs.is_empty() && range == StepRange::default() {
+            let (first, last) = (FirstStep::Asked, LastStep::Asked);
+            return Ok(Self { steps: Vec::new(), events: 0..steps.events, first, last });
+        }
+        Self::among(steps, facts, range)
+    }
+
+    /// The requested steps among `steps`, of the last two of which there are `facts`.
+    ///
+    /// # Errors
     /// As [`Self::of`].
-    pub(crate) fn among(steps: Steps, facts: &[StepFacts], from: Option<u32>, to: Option<u32>) -> Result<Self, String> {
+    pub(crate) fn among(steps: Steps, facts: &[StepFacts], range: StepRange) -> Result<Self, NoWindow> {
+        let StepRange { from, to } = range;
         let cut = steps.cut(facts);
         let Steps { mut runs, how_to_mark, .. } = steps;
         let Some(last) = runs.len().checked_sub(1) else {
             let none = "the recording has no steps: none are marked, and no optimizer step was recognized";
-            return Err(format!("{none}; mark them {how_to_mark}"));
+            let step = from.map(Bound::From).or(to.map(Bound::To));
+            return Err(NoWindow { step, why: format!("{none}; mark them {how_to_mark}") });
         };
-        let find = |step: u32| {
+        let find = |step: u32, bound: fn(u32) -> Bound| {
             let missing = || format!("the recording has steps {} to {}", runs[0].step, runs[last].step);
-            runs.iter().position(|run| run.step == step).ok_or_else(missing)
+            let found = runs.iter().position(|run| run.step == step);
+            found.ok_or_else(|| NoWindow { step: Some(bound(step)), why: missing() })
         };
         let whole = if cut.is_some() { last.saturating_sub(1) } else { last };
         let first_at = match from {
-            Some(step) => (find(step)?, FirstStep::Asked),
+            Some(step) => (find(step, Bound::From)?, FirstStep::Asked),
             None if whole > 0 => (1, FirstStep::AfterFirst),
             None => (0, FirstStep::Only),
         };
         let last_at = match to {
-            Some(step) => (find(step)?, LastStep::Asked),
+            Some(step) => (find(step, Bound::To)?, LastStep::Asked),
             None => match cut {
                 Some(cut) if last == 0 => (last, LastStep::OnlyCut(cut)),
                 Some(cut) if whole >= first_at.0 => (whole, LastStep::Whole(cut)),
@@ -246,7 +299,9 @@ impl StepWindow {
             _ => first_at,
         };
         if first_at.0 > last_at.0 {
-            return Err(format!("step {} comes after step {}", runs[first_at.0].step, runs[last_at.0].step));
+            let [first, last] = [first_at.0, last_at.0].map(|row| runs[row].step);
+            let step = to.map(Bound::To).or(from.map(Bound::From));
+            return Err(NoWindow { step, why: format!("step {first} comes after step {last}") });
         }
         runs.truncate(last_at.0 + 1);
         let steps: Vec<(u32, Range<usize>)> = runs.drain(first_at.0..).map(|run| (run.step, run.events)).collect();
@@ -265,11 +320,6 @@ impl StepWindow {
         }
     }
 
-    /// All events of a recording without steps: what survives them can be measured, growth per step cannot.
-    pub fn without_steps(trace: &Trace) -> Self {
-        Self { steps: Vec::new(), events: 0..trace.events.len(), first: FirstStep::Asked, last: LastStep::Asked }
-    }
-
     /// Whether the window has a whole step; false if the only step is cut short.
     pub fn is_whole(&self) -> bool {
         !matches!(self.last, LastStep::OnlyCut(_))
@@ -283,6 +333,11 @@ impl StepWindow {
     /// The number of the last step.
     pub fn to(&self) -> u32 {
         self.steps.last().map_or(0, |(step, _)| *step)
+    }
+
+    /// The events of the last step; without steps, all events.
+    pub(crate) fn last_events(&self) -> Range<usize> {
+        self.steps.last().map_or(self.events.clone(), |(_, events)| events.clone())
     }
 
     /// From the first event of the first step to one past the last event of the last step.
@@ -335,7 +390,7 @@ mod tests {
     }
 
     fn window(steps: &[&str], from: Option<u32>, to: Option<u32>) -> (u32, u32, FirstStep, LastStep) {
-        let window = StepWindow::of(&trace(steps), DeviceId(0), from, to).unwrap();
+        let window = StepWindow::of(&trace(steps), DeviceId(0), StepRange { from, to }).unwrap();
         (window.from(), window.to(), window.first, window.last)
     }
 
@@ -356,7 +411,7 @@ mod tests {
     #[test]
     fn a_step_in_which_memory_ran_out_is_cut() {
         let text = "step 0\nphase forward\nalloc a 1\nstep 1\nphase forward\nalloc b 1\noom 5 free=0\nalloc c 1\n";
-        let window = StepWindow::of(&trace_from_text(text).unwrap(), DeviceId(0), None, None).unwrap();
+        let window = StepWindow::of(&trace_from_text(text).unwrap(), DeviceId(0), StepRange::default()).unwrap();
         assert_eq!((window.to(), &window.last), (0, &LastStep::Whole(Cut::OutOfMemory)));
         assert_eq!(window.reasons()[1], "Counted to step 0: the next step runs out of memory.");
     }
@@ -365,7 +420,9 @@ mod tests {
     fn a_step_into_which_the_end_of_the_program_falls_is_cut() {
         let step = "phase forward\nalloc a 1\nfree a\n";
         let text = format!("baseline w 5 parameter\nstep 0\n{step}step 1\n{step}step 2\n{step}");
-        let last = |text: &str| StepWindow::of(&trace_from_text(text).unwrap(), DeviceId(0), None, None).unwrap().to();
+        let last = |text: &str| {
+            StepWindow::of(&trace_from_text(text).unwrap(), DeviceId(0), StepRange::default()).unwrap().to()
+        };
         assert_eq!((last(&text), last(&format!("{text}free w\n"))), (2, 1));
         assert_eq!(last(&format!("{text}phase setup\nfree w\n")), 2, "what comes after the steps belongs to none");
     }
@@ -373,7 +430,7 @@ mod tests {
     #[test]
     fn the_only_step_is_no_whole_one_where_memory_ran_out_in_it() {
         let text = "alloc w 1\nstep 3\nphase forward\nalloc a 1\noom 5 free=0\nfree a\nfree w\n";
-        let window = StepWindow::of(&trace_from_text(text).unwrap(), DeviceId(0), None, None).unwrap();
+        let window = StepWindow::of(&trace_from_text(text).unwrap(), DeviceId(0), StepRange::default()).unwrap();
         assert!(!window.is_whole());
         assert_eq!(window.reasons(), ["The only step, 3, runs out of memory: growth per step is unknown."]);
         assert!(StepWindow::last_two(&trace_from_text(text).unwrap(), DeviceId(0)).is_none());
@@ -388,7 +445,7 @@ mod tests {
             )
         };
         let last = |text: &str| {
-            let window = StepWindow::of(&trace_from_text(text).unwrap(), DeviceId(0), None, None).unwrap();
+            let window = StepWindow::of(&trace_from_text(text).unwrap(), DeviceId(0), StepRange::default()).unwrap();
             (window.to(), window.last)
         };
         let steps = |device: u16| (0..3).map(|number| step(number, device)).collect::<String>();
@@ -409,9 +466,13 @@ mod tests {
 
     #[test]
     fn steps_that_are_not_there_are_told_with_those_that_are() {
-        let why = |from, to| StepWindow::of(&trace(&["forward"; 3]), DeviceId(0), from, to).unwrap_err();
-        assert!(why(Some(3), None).contains("the recording has steps 10 to 12"));
-        assert!(why(Some(12), Some(11)).contains("step 12 comes after step 11"));
-        assert!(StepWindow::of(&trace(&[]), DeviceId(0), None, None).unwrap_err().contains("no steps"));
+        let why = |from, to| StepWindow::of(&trace(&["forward"; 3]), DeviceId(0), StepRange { from, to }).unwrap_err();
+        let missing = why(Some(3), None);
+        assert!(missing.step == Some(Bound::From(3)) && missing.why.contains("the recording has steps 10 to 12"));
+        assert_eq!(why(Some(3), Some(4)).step, Some(Bound::From(3)));
+        assert_eq!(why(Some(11), Some(4)).step, Some(Bound::To(4)));
+        let reversed = why(Some(12), Some(11));
+        assert!(reversed.step == Some(Bound::To(11)) && reversed.why.contains("step 12 comes after step 11"));
+        assert!(StepWindow::of(&trace(&[]), DeviceId(0), StepRange::default()).unwrap_err().why.contains("no steps"));
     }
 }

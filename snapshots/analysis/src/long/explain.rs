@@ -9,13 +9,14 @@ use highwater_snapshots::ids::{BlockId, DeviceId, EventId, ScopeId};
 use highwater_snapshots::trace::Trace;
 use highwater_snapshots::{Phase, Result};
 
-use super::final_oom::final_oom;
+use super::failed_requests::final_oom;
 use super::frontier::Frontier;
 use super::leaks::leaks;
+use super::spans::{append, spans_of};
 use super::{Parts, Watch, WindowedMoment, check_count, each_part, peak};
 use crate::coder::Code;
 use crate::counterfactual::{Counterfactual, Grouped, absences};
-use crate::device_spans::{ActiveSpan, active_spans};
+use crate::device_spans::ActiveSpan;
 use crate::explain::{
     Cause, ExplainQuery, Explanation, FinalOom, PeakByCause, PeaksWithout, Recorded, Scene, Selection, causes,
     sums_by_cause,
@@ -99,7 +100,7 @@ struct InParts<'a, 'w> {
     frontiers: Vec<(Range<u64>, Option<Frontier>)>,
 }
 
-/// What a part of the recording says.
+/// The figures of one part of the recording.
 struct PartFound {
     events: Range<u64>,
     /// The largest total.
@@ -125,15 +126,13 @@ impl PartFound {
         let peaks = |((_, codes), found): (&(Grouped, Vec<Vec<Code>>), Vec<Counterfactual>)| {
             codes.iter().cloned().zip(found.iter().map(moment)).collect()
         };
-        let mut spans = active_spans(trace, device);
         let start = trace.start.events;
-        spans.iter_mut().for_each(|span| span.events = span.events.start + start..span.events.end + start);
         Self {
             events: start..start + trace.events.len() as u64,
             peak: moment(&of_none),
             without: grouped.iter().zip(found).map(peaks).collect(),
             frontier: by_cause.map(|causes| Frontier::of(trace, device, metric, causes)),
-            spans,
+            spans: spans_of(trace, device),
         }
     }
 }
@@ -286,17 +285,4 @@ type Largest = (u64, Vec<u64>);
 /// Whether a block whose cause has this number is of one of `causes`.
 fn is_of(causes: &[Cause], number: u32) -> bool {
     causes.iter().any(|cause| cause.number() as u32 == number)
-}
-
-/// Adds the spans of the part that follows.
-fn append(spans: &mut Vec<ActiveSpan>, more: Vec<ActiveSpan>) {
-    for next in more {
-        match spans.last_mut().filter(|last| (last.step, last.phase) == (next.step, next.phase)) {
-            Some(last) => {
-                last.events.end = next.events.end;
-                last.activity = last.activity.and(next.activity);
-            }
-            None => spans.push(next),
-        }
-    }
 }

@@ -3,9 +3,12 @@
 
 mod peaks;
 mod devices;
-mod final_oom;
+mod failed_requests;
 mod frontier;
+mod spans;
+mod between;
 mod leaks;
+mod growth;
 mod explain;
 
 use std::ops::{ControlFlow, Range};
@@ -24,7 +27,11 @@ use super::series::Series;
 
 pub use devices::summarize;
 pub use explain::{WindowedExplanation, explain};
+pub use failed_requests::{failed_requests, final_oom};
+pub(crate) use growth::History;
+pub use growth::growth;
 pub use peaks::peak;
+pub(crate) use spans::spans_of;
 
 /// A recording, to be read part by part.
 #[derive(Clone, Copy, Debug)]

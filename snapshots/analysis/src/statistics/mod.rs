@@ -16,7 +16,7 @@ use highwater_snapshots::event::EventKind;
 use highwater_snapshots::ids::{BlockId, DeviceId, ScopeId};
 use highwater_snapshots::trace::Trace;
 
-use super::growth::{Leaks, StepWindow};
+use super::growth::{Leaks, StepRange, StepWindow};
 use super::lifetime::Lifetime;
 use super::live::LiveIndex;
 use super::matches::Matches;
@@ -145,7 +145,7 @@ fn leaking(
     metric: Metric,
     matches: &Matches,
 ) -> (Vec<u32>, HashSet<(Category, ScopeId)>) {
-    let Ok(window) = StepWindow::of(trace, live.device(), None, None) else { return Default::default() };
+    let Ok(window) = StepWindow::of(trace, live.device(), StepRange::default()) else { return Default::default() };
     let metric = if metric.is_of_blocks() { metric } else { Metric::Allocated };
     let leaks = Leaks::of(trace, live, metric, &window, matches);
     let blocks = leaks.blocks.iter().map(|id| id.0 as usize);

@@ -9,7 +9,7 @@ use highwater_snapshots::format::{Windows, read_bytes, write_trace};
 use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::trace::Trace;
 
-use crate::program::{open, recording};
+use crate::program::{open, recording, training};
 
 const KEYS: [&[GroupKey]; 4] = [
     &[GroupKey::Category, GroupKey::Phase],
@@ -55,30 +55,6 @@ fn read_in_parts_a_peak_has_the_explanation_of_the_whole() {
         let bytes = recording(seed, 8, seed % 2 == 0);
         compare(&read_bytes(&bytes).unwrap(), &open(&bytes), 500 + seed);
     }
-}
-
-/// Training steps, the events of one of which are in `extra`.
-fn training(steps: u32, extra: impl Fn(u32) -> String) -> String {
-    let mut text = String::from("alloc w 1000 parameter @model\nalloc k 900 buffer @model\n");
-    for step in 0..steps {
-        text += &format!("step {step}\nphase forward\n");
-        for layer in 0..3 {
-            text += &format!("alloc a{layer} 400 activation #linear @model.layers.{layer}\n");
-            text += &format!("alloc t{layer} 300 temporary #linear @model.layers.{layer}\nfree t{layer}\n");
-        }
-        text += "phase backward\n";
-        for layer in (0..3).rev() {
-            text += &format!("alloc g{layer} 250 gradient @model.layers.{layer}\nfree a{layer}\n");
-        }
-        text += "phase optimizer\n";
-        if step == 0 {
-            text += "alloc m 700 optimizer_state\nalloc v 700 optimizer_state\n";
-        }
-        text += "alloc s 600 temporary #sqrt\nalloc r 500 temporary #sqrt\n";
-        text += &extra(step);
-        text += "free r\nfree s\nfree g0\nfree g1\nfree g2\n";
-    }
-    text
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! A window of a recording has the totals, lifetimes and origins of the whole.
 
 mod program;
+mod budgets;
+mod growth;
 mod explanations;
 mod rotated;
 

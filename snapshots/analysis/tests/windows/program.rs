@@ -202,3 +202,27 @@ pub(crate) fn open(bytes: &[u8]) -> Windows {
     let bytes: Arc<[u8]> = bytes.into();
     Windows::open(Arc::new(bytes), &mut |_| ControlFlow::Continue(())).unwrap()
 }
+
+/// Training steps, the events of one of which are in `extra`.
+pub(crate) fn training(steps: u32, extra: impl Fn(u32) -> String) -> String {
+    let mut text = String::from("alloc w 1000 parameter @model\nalloc k 900 buffer @model\n");
+    for step in 0..steps {
+        text += &format!("step {step}\nphase forward\n");
+        for layer in 0..3 {
+            text += &format!("alloc a{layer} 400 activation #linear @model.layers.{layer}\n");
+            text += &format!("alloc t{layer} 300 temporary #linear @model.layers.{layer}\nfree t{layer}\n");
+        }
+        text += "phase backward\n";
+        for layer in (0..3).rev() {
+            text += &format!("alloc g{layer} 250 gradient @model.layers.{layer}\nfree a{layer}\n");
+        }
+        text += "phase optimizer\n";
+        if step == 0 {
+            text += "alloc m 700 optimizer_state\nalloc v 700 optimizer_state\n";
+        }
+        text += "alloc s 600 temporary #sqrt\nalloc r 500 temporary #sqrt\n";
+        text += &extra(step);
+        text += "free r\nfree s\nfree g0\nfree g1\nfree g2\n";
+    }
+    text
+}

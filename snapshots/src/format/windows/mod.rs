@@ -10,6 +10,7 @@ mod files;
 mod ops;
 mod checkpoints;
 mod window;
+mod numbers;
 #[cfg(not(target_family = "wasm"))]
 mod rotated;
 
@@ -102,7 +103,7 @@ impl Windows {
     /// As [`Self::window`].
     pub fn whole(&self) -> Result<Trace> {
         let mut trace = self.window(0..self.files.count)?;
-        trace.start = Start::default();
+        trace.start = Start { ops: trace.start.ops, ..Start::default() };
         Ok(trace)
     }
 

@@ -68,6 +68,7 @@ impl OpSections {
                 if let Some(op) = rows.get((u64::from(id.0) - place.first) as usize) {
                     local.insert(id, OpId::from_index(trace.tables.ops.len()));
                     trace.tables.ops.push(*op);
+                    trace.start.ops.push(id);
                 }
             }
         }

@@ -251,7 +251,8 @@ impl Window {
         let has_stages = windows.has_stages();
         let stage = summarizer.stage();
         let all_events = Some(windows.files.count);
-        builder.set_start(Start { events: range.start, all_events, stage, has_stages, devices }, births);
+        let start = Start { events: range.start, all_events, stage, has_stages, devices, ..Start::default() };
+        builder.set_start(start, births);
         self.builder = Some(builder);
     }
 

@@ -143,6 +143,21 @@ impl OomAnalysis {
         Self { request, device, step, phase, holders, way_out, trials, is_pytorch }
     }
 
+    /// Returns the analysis with its events numbered as in a recording that has `events` events before the trace.
+    pub fn numbered_after(mut self, events: u64) -> Self {
+        let number = |event: EventId| EventId::from_index((u64::from(event.0) + events) as usize);
+        self.request.event = number(self.request.event);
+        if let Ok(trials) = &mut self.trials {
+            trials.divergence = trials.divergence.map(number);
+            for trial in &mut trials.results {
+                if let Outcome::FailsEarlier(event) = &mut trial.outcome {
+                    *event = number(*event);
+                }
+            }
+        }
+        self
+    }
+
     /// Returns the cause: confirmed by replay if possible, else the suspected one.
     pub fn cause(&self) -> Verdict {
         self.trials.as_ref().ok().and_then(Trials::cause).unwrap_or(self.request.suspected)

@@ -2,18 +2,17 @@
 
 use highwater_analysis::addresses::FailedRequest;
 use highwater_analysis::frames::user_line;
-use highwater_snapshots::Trace;
 use highwater_snapshots::tables::SourceLine;
 use highwater_snapshots::units::{format_bytes, format_bytes_apart};
+use highwater_snapshots::{StackId, Trace};
 
 use super::moment::when;
 use crate::answers::oom_analysis::OomAnalysis;
 use crate::answers::request_failure::RequestFailure;
 
-/// Formats a request: `512 MiB requested by matmul of net.fc`, or `512 MiB requested at train.py:12 step` if no
-/// operation is known.
-pub fn requested(trace: &Trace, case: &OomAnalysis) -> String {
-    let stack = trace.events.stack[case.request.event.0 as usize];
+/// Formats a request, made at `stack`: `512 MiB requested by matmul of net.fc`, or `512 MiB requested at
+/// train.py:12 step` if no operation is known.
+pub fn requested(trace: &Trace, case: &OomAnalysis, stack: StackId) -> String {
     let by = match (case.by(), user_line(&trace.tables, stack)) {
         (by, Some(line)) if by.is_empty() => format!(" at {}", place(trace, &line)),
         (by, _) => by,

@@ -99,6 +99,23 @@ pub fn in_parts<T>(
     file: &Path,
     work: impl FnOnce(&mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<T, Error>,
 ) -> Result<Option<T>, Failure> {
+    match with_progress(windows, file, work) {
+        Ok(done) => Ok(Some(done)),
+        Err(Error::Damaged { .. }) => Ok(None),
+        Err(source) => Err(Failure::Read { file: file.to_owned(), source }),
+    }
+}
+
+/// Runs `work`, which reads the recording in parts and reports the events done so far, with a progress bar.
+///
+/// # Errors
+///
+/// Fails as `work` does.
+pub fn with_progress<T>(
+    windows: &Windows,
+    file: &Path,
+    work: impl FnOnce(&mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<T, Error>,
+) -> Result<T, Error> {
     let bar = reading_bar(format!("reading {}", file.display()));
     let events = windows.events();
     let mut watch = |done: u64| {
@@ -107,11 +124,7 @@ pub fn in_parts<T>(
     };
     let done = work(&mut watch);
     bar.finish_and_clear();
-    match done {
-        Ok(done) => Ok(Some(done)),
-        Err(Error::Damaged { .. }) => Ok(None),
-        Err(source) => Err(Failure::Read { file: file.to_owned(), source }),
-    }
+    done
 }
 
 /// Returns the requested device, which must be in the recording, else the default one.

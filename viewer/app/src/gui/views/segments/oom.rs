@@ -104,7 +104,8 @@ fn words_ui(ui: &mut Ui, failed: &FailedRequest, analysis: Option<&OomAnalysis>,
         });
         return;
     };
-    let headline = format!("{}: {}.", requested(paint.trace, analysis), analysis.fill());
+    let stack = paint.trace.events.stack[failed.event.0 as usize];
+    let headline = format!("{}: {}.", requested(paint.trace, analysis, stack), analysis.fill());
     ui.add(Label::new(RichText::new(headline).strong()).wrap());
     ui.spacing_mut().item_spacing.y = 1.0;
     // Possible fixes come right after the cause, so that a low panel shows both without scrolling.

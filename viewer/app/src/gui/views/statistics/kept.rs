@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use highwater_analysis::frames::stack_lines;
-use highwater_analysis::growth::{Leaks, StepWindow};
+use highwater_analysis::growth::{Leaks, StepRange, StepWindow};
 use highwater_analysis::holders::Holders;
 use highwater_analysis::lifetime::Lifetime;
 use highwater_analysis::{GroupKey, LiveIndex, Matches, Metric};
@@ -26,7 +26,7 @@ const LISTED_STEPS: usize = 12;
 /// growth`, and every source line with its kept bytes.
 pub(super) fn kept(trace: &Trace, absent: &Absent, live: &LiveIndex, metric: Metric, matches: &Matches) -> Sheet {
     let metric = drawn_metric(metric);
-    let window = StepWindow::of(trace, live.device(), None, None).ok();
+    let window = StepWindow::of(trace, live.device(), StepRange::default()).ok();
     let leaks = window.as_ref().map(|window| Leaks::of(trace, live, metric, window, matches)).unwrap_or_default();
     let is_kept = |id: &BlockId| {
         let block = trace.blocks.get(*id);

@@ -1,9 +1,10 @@
-//! Finds the failed request with which a recording ends.
+//! Finds the failed requests of a recording, and the one with which it ends.
 
 use highwater_snapshots::Result;
 use highwater_snapshots::event::EventKind;
-use highwater_snapshots::format::Windows;
-use highwater_snapshots::ids::DeviceId;
+use highwater_snapshots::format::{Summary, Windows};
+use highwater_snapshots::ids::{DeviceId, EventId};
+use rayon::prelude::*;
 
 use crate::final_oom::{Recovery, last_oom};
 
@@ -15,7 +16,7 @@ const EVENTS: u64 = 1 << 16;
 /// # Errors
 ///
 /// Fails if a window cannot be read.
-pub(super) fn final_oom(windows: &Windows) -> Result<Option<(u64, DeviceId)>> {
+pub fn final_oom(windows: &Windows) -> Result<Option<(u64, DeviceId)>> {
     let failed = windows.summaries().iter().rev().filter(|row| {
         let mut devices = row.devices.iter().filter(|device| !windows.base().is_host_memory(device.device));
         devices.any(|device| device.counts[EventKind::Oom as usize] > 0)
@@ -34,4 +35,21 @@ pub(super) fn final_oom(windows: &Windows) -> Result<Option<(u64, DeviceId)>> {
         return Ok((!recovery.is_complete()).then_some(found));
     }
     Ok(None)
+}
+
+/// The numbers of all failed requests, in order, and their devices.
+///
+/// # Errors
+///
+/// Fails if a window cannot be read.
+pub fn failed_requests(windows: &Windows) -> Result<Vec<(u64, DeviceId)>> {
+    let has_any = |row: &&Summary| row.devices.iter().any(|device| device.counts[EventKind::Oom as usize] > 0);
+    let rows: Vec<&Summary> = windows.summaries().iter().filter(has_any).collect();
+    let of_row = |row: &&Summary| -> Result<Vec<(u64, DeviceId)>> {
+        let part = windows.window(row.first..row.first + u64::from(row.events))?;
+        let events = (0..part.events.len()).filter(|event| part.events.kind[*event] == EventKind::Oom);
+        Ok(events.map(|event| (part.number(EventId::from_index(event)), part.events.device[event])).collect())
+    };
+    let found: Vec<Vec<(u64, DeviceId)>> = rows.par_iter().map(of_row).collect::<Result<_>>()?;
+    Ok(found.concat())
 }

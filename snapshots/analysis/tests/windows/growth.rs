@@ -1,0 +1,84 @@
+//! Growth per step of a recording that is read in parts is that of the whole.
+
+use std::ops::ControlFlow;
+
+use highwater_analysis::growth::{Growth, GrowthQuery, NoWindow, StepRange, StepWindow};
+use highwater_analysis::long::{self, Parts};
+use highwater_analysis::{Filter, GroupKey, LiveIndex, Metric, Series};
+use highwater_snapshots::DeviceId;
+use highwater_snapshots::format::{Windows, read_bytes, write_trace};
+use highwater_snapshots::text::trace_from_text;
+use highwater_snapshots::trace::Trace;
+
+use crate::program::{open, recording, training};
+
+const KEYS: [&[GroupKey]; 4] = [
+    &[GroupKey::Category, GroupKey::Scope],
+    &[GroupKey::Stack],
+    &[GroupKey::Frame, GroupKey::Step],
+    &[GroupKey::Lifetime, GroupKey::Phase],
+];
+
+/// Compares the growth on all devices, by all keys, over the requested steps; returns what was found on each.
+fn compare(whole: &Trace, windows: &Windows, events: u64, range: StepRange) -> Vec<Result<Growth, NoWindow>> {
+    let devices: Vec<DeviceId> = whole.device_ids();
+    let filters: [Filter; 2] = [Filter::default(), "category=activation,unknown".parse().unwrap()];
+    let mut all = Vec::new();
+    for metric in Metric::OF_BLOCKS {
+        // When the free of a block that waits for a stream was requested is not known in a window.
+        let keys = KEYS.into_iter().filter(|keys| metric != Metric::Active || !keys.contains(&GroupKey::Lifetime));
+        for (keys, filter) in keys.zip(filters.iter().cycle()) {
+            let query = GrowthQuery { metric, keys, top: 3, filter };
+            let of_device = |device: &DeviceId| {
+                let (series, live) = (Series::build(whole, *device), LiveIndex::build(whole, *device));
+                let window = StepWindow::of_any(whole, *device, range)?;
+                let mut growth = Growth::of(whole, (&series, &live), window, &query);
+                // Stacks of windows have the same numbers, but the traces are others.
+                growth.groups.sort_by(|a, b| a.key.cmp(&b.key));
+                Ok(growth)
+            };
+            let expected: Vec<Result<Growth, NoWindow>> = devices.iter().map(of_device).collect();
+            let parts = Parts { windows, events };
+            let mut found = long::growth(parts, &devices, range, &query, &mut |_| ControlFlow::Continue(())).unwrap();
+            for growth in found.iter_mut().flatten() {
+                growth.groups.sort_by(|a, b| a.key.cmp(&b.key));
+            }
+            assert_eq!(found, expected, "{metric} by {keys:?} in parts of {events} events");
+            all.extend(found);
+        }
+    }
+    all
+}
+
+#[test]
+fn read_in_parts_a_recording_has_the_growth_of_the_whole() {
+    for seed in 0..2 {
+        let bytes = recording(seed, 8, seed % 2 == 0);
+        let whole = read_bytes(&bytes).unwrap();
+        for range in [(None, None), (Some(1), Some(4)), (Some(9999), None)] {
+            compare(&whole, &open(&bytes), 500 + seed, StepRange { from: range.0, to: range.1 });
+        }
+    }
+}
+
+#[test]
+fn read_in_parts_a_training_run_has_the_leaks_of_the_whole() {
+    let leak = |step: u32| format!("alloc leak{step} 900 < train.py:7 step\n");
+    let fails = |step: u32| if step == 4 { "oom 5000 free=1\nfree v\n".to_owned() } else { leak(step) };
+    let runs = [
+        training(6, leak),
+        training(5, fails),
+        training(6, leak).replace("step ", "step 4"),
+        "alloc a 5000 activation\nalloc b 700 activation\nfree a\nalloc c 900\n".to_owned(),
+    ];
+    let mut leaks = 0;
+    for text in runs {
+        let whole = trace_from_text(&text).unwrap();
+        let windows = open(&write_trace(Vec::new(), &whole).unwrap());
+        for events in [3, 17, 1000] {
+            let found = compare(&whole, &windows, events, StepRange::default());
+            leaks += found.iter().flatten().filter(|growth| !growth.leaks.is_empty()).count();
+        }
+    }
+    assert!(leaks > 0, "no leak was found");
+}
