@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use highwater_app::figures::moment::count_of;
 use highwater_app::figures::ranks::passed_by;
-use highwater_snapshots::Trace;
 use highwater_snapshots::units::{format_bytes, format_count};
 use serde::Serialize;
 
@@ -22,15 +21,16 @@ const TOLD: usize = 8;
 pub(super) struct Written {
     rank: Option<u32>,
     file: PathBuf,
-    events: usize,
-    blocks: usize,
+    events: u64,
+    blocks: u64,
     bytes: u64,
 }
 
 impl Written {
-    /// Returns the entry of `trace`, which was read from `file` and takes this many bytes in its tables.
-    pub(super) fn of(rank: Option<u32>, file: PathBuf, trace: &Trace, bytes: u64) -> Self {
-        Self { rank, file, events: trace.events.len(), blocks: trace.blocks.len(), bytes }
+    /// Returns the entry of a recording of `[events, blocks]`, which was read from `file` and takes this many bytes in
+    /// its tables.
+    pub(super) fn of(rank: Option<u32>, file: PathBuf, [events, blocks]: [u64; 2], bytes: u64) -> Self {
+        Self { rank, file, events, blocks, bytes }
     }
 }
 
@@ -50,8 +50,8 @@ pub(super) struct Answer<'a> {
 #[derive(Debug, Serialize)]
 pub(super) struct Figures<'a> {
     file: String,
-    events: usize,
-    blocks: usize,
+    events: u64,
+    blocks: u64,
     bytes: u64,
     recordings: &'a [Written],
     unread: Vec<Unread<'a>>,
@@ -67,7 +67,7 @@ struct Unread<'a> {
 }
 
 impl Answer<'_> {
-    fn sum(&self, of: impl Fn(&Written) -> usize) -> usize {
+    fn sum(&self, of: impl Fn(&Written) -> u64) -> u64 {
         self.written.iter().map(of).sum()
     }
 
@@ -91,7 +91,7 @@ impl Answer<'_> {
     pub(super) fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
         let out = self.out.display().to_string();
         let [events, blocks] = [self.sum(|written| written.events), self.sum(|written| written.blocks)];
-        let what = format!("{}, {}", count_of(events as u64, "event"), count_of(blocks as u64, "block"));
+        let what = format!("{}, {}", count_of(events, "event"), count_of(blocks, "block"));
         let of = if self.arguments.to.is_some() {
             format!(" of {}", count_of(self.written.len() as u64, "recording"))
         } else {
@@ -110,8 +110,8 @@ impl Answer<'_> {
             table.push(vec![
                 written.rank.map_or_else(|| "-".to_owned(), |rank| rank.to_string()),
                 written.file.display().to_string(),
-                format_count(written.events as u64),
-                format_count(written.blocks as u64),
+                format_count(written.events),
+                format_count(written.blocks),
                 format_bytes(written.bytes),
             ]);
         }

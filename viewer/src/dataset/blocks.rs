@@ -1,5 +1,6 @@
 //! The table with a row for each block.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use highwater_analysis::Lifetime;
@@ -13,37 +14,117 @@ use super::column::{Column, Value, number};
 use super::identity::Identity;
 use super::texts::Texts;
 
-/// The rows of a recording.
+/// The rows of a recording, or of a part of one: the blocks that the part allocates.
 pub(super) struct BlockRows<'a> {
     trace: &'a Trace,
     identity: &'a Identity,
     texts: Texts,
+    /// The number of blocks that belong to earlier parts.
+    before: usize,
+    /// The ends of blocks that outlive the part; `None` for a whole recording.
+    ends: Option<&'a LaterEnds>,
+}
+
+/// An event by its number in the recording, and its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Numbered {
+    number: u64,
+    time_ns: u64,
+}
+
+/// The end of a block after the part that allocates it.
+#[derive(Clone, Copy, Debug, Default)]
+struct End {
+    free_requested: Option<Numbered>,
+    free_completed: Option<Numbered>,
+    last_use: Option<Numbered>,
+}
+
+/// The ends of blocks that outlive the part that allocates them, by their numbers.
+#[derive(Debug, Default)]
+pub(super) struct LaterEnds(HashMap<BlockId, End>);
+
+impl LaterEnds {
+    /// What happens in `trace`, a window whose blocks are numbered, to the blocks of earlier parts.
+    pub(super) fn of(trace: &Trace) -> Self {
+        let mut ends = HashMap::new();
+        if trace.start.events > 0 {
+            for id in (0..rows_before(trace)).map(BlockId::from_index) {
+                let block = trace.blocks.get(id);
+                // An earlier part has the request of what waits for a stream.
+                let requested = (!trace.was_waiting_at_start(id)).then_some(block.free_requested);
+                let end = End {
+                    free_requested: requested.and_then(|event| numbered(trace, event)),
+                    free_completed: numbered(trace, block.free_completed),
+                    last_use: numbered(trace, block.last_use),
+                };
+                if end.free_requested.or(end.free_completed).or(end.last_use).is_some() {
+                    ends.insert(trace.block_number(id), end);
+                }
+            }
+        }
+        Self(ends)
+    }
+
+    /// Adds the ends in a part that follows.
+    pub(super) fn append(&mut self, part: Self) {
+        for (block, end) in part.0 {
+            let known = self.0.entry(block).or_default();
+            known.free_requested = known.free_requested.or(end.free_requested);
+            known.free_completed = known.free_completed.or(end.free_completed);
+            known.last_use = end.last_use.or(known.last_use);
+        }
+    }
+}
+
+/// The number of blocks that `trace` does not allocate.
+fn rows_before(trace: &Trace) -> usize {
+    trace.blocks.alloc.partition_point(|alloc| !alloc.is_some())
+}
+
+fn numbered(trace: &Trace, event: EventId) -> Option<Numbered> {
+    Some(Numbered { time_ns: trace.events.time_of(event)?, number: trace.number(event) })
 }
 
 impl<'a> BlockRows<'a> {
-    pub(super) fn new(trace: &'a Trace, identity: &'a Identity) -> Self {
-        Self { trace, identity, texts: Texts::default() }
+    /// The rows of `trace`; if it is a part of a recording, `ends` has those of blocks that outlive it.
+    pub(super) fn new(trace: &'a Trace, identity: &'a Identity, ends: Option<&'a LaterEnds>) -> Self {
+        let before = if trace.start.events == 0 { 0 } else { rows_before(trace) };
+        Self { trace, identity, texts: Texts::default(), before, ends }
+    }
+
+    fn id(&self, row: usize) -> BlockId {
+        BlockId::from_index(self.before + row)
     }
 
     fn block(&self, row: usize) -> Block {
-        self.trace.blocks.get(BlockId::from_index(row))
+        self.trace.blocks.get(self.id(row))
     }
 
-    fn time(&self, event: EventId) -> Option<i64> {
-        Some(self.identity.unix_ns(self.trace.events.time_of(event)?))
+    fn time(&self, event: Numbered) -> i64 {
+        self.identity.unix_ns(event.time_ns)
     }
 
-    /// Returns the event at which a block's free was requested; -1 if that was before the first event.
-    fn free_event(&self, row: usize) -> Option<i64> {
-        if self.trace.was_waiting_at_start(BlockId::from_index(row)) {
-            return Some(-1);
+    fn end(&self, row: usize) -> End {
+        let found = self.ends.and_then(|ends| ends.0.get(&self.trace.block_number(self.id(row))));
+        found.copied().unwrap_or_default()
+    }
+
+    fn alloc(&self, row: usize) -> Option<Numbered> {
+        numbered(self.trace, self.block(row).alloc)
+    }
+
+    /// Returns the event at which a block's free was requested in the recording.
+    fn free_requested(&self, row: usize) -> Option<Numbered> {
+        if self.trace.was_waiting_at_start(self.id(row)) {
+            return None;
         }
-        event_number(self.block(row).free_requested)
+        numbered(self.trace, self.block(row).free_requested).or(self.end(row).free_requested)
     }
 }
 
-fn event_number(event: EventId) -> Option<i64> {
-    event.is_some().then_some(i64::from(event.0))
+fn event_number(event: Option<Numbered>) -> Option<i64> {
+    event.and_then(|event| number(event.number))
 }
 
 impl Rows for BlockRows<'_> {
@@ -52,7 +133,7 @@ impl Rows for BlockRows<'_> {
     }
 
     fn len(&self) -> usize {
-        self.trace.blocks.len()
+        self.trace.blocks.len() - self.before
     }
 
     fn enter(&mut self, _rows: Range<usize>) {
@@ -69,7 +150,7 @@ pub(super) fn columns<'a>() -> Vec<Column<BlockRows<'a>>> {
         Column::always(
             "block",
             "The number of the block in the recording, as in events",
-            Running(|_, row| Some(row as i64)),
+            Running(|r, row| Some(i64::from(r.trace.block_number(r.id(row)).0))),
         ),
         Column::always("device", "The device", Number(|r, row| Some(i64::from(r.block(row).device.0)))),
         Column::or_null(
@@ -83,31 +164,23 @@ pub(super) fn columns<'a>() -> Vec<Column<BlockRows<'a>>> {
         Column::always(
             "category",
             "What it is for: parameter, gradient, activation …",
-            Text(|r, row| Some(r.texts.fixed(r.trace.blocks.category[row].name()))),
+            Text(|r, row| Some(r.texts.fixed(r.block(row).category.name()))),
         ),
         Column::or_null(
             "op_id",
             "The number of the forward operation that requested it, in execution order",
             Number(|r, row| {
                 let op = r.block(row).op;
-                op.is_some().then_some(i64::from(op.0))
+                op.is_some().then(|| i64::from(r.trace.op_number(op).0))
             }),
         ),
-        Column::or_null(
-            "op",
-            "Its name: linear, layer_norm …",
-            Text(|r, row| r.texts.op(r.trace, r.trace.blocks.op[row])),
-        ),
+        Column::or_null("op", "Its name: linear, layer_norm …", Text(|r, row| r.texts.op(r.trace, r.block(row).op))),
         Column::or_null(
             "scope",
             "The module path in which it was allocated: encoder.layers.3.mlp",
-            Text(|r, row| r.texts.scope(r.trace, r.trace.blocks.scope[row])),
+            Text(|r, row| r.texts.scope(r.trace, r.block(row).scope)),
         ),
-        Column::always(
-            "pool",
-            "The allocator's pool",
-            Text(|r, row| Some(r.texts.fixed(r.trace.blocks.pool[row].name()))),
-        ),
+        Column::always("pool", "The allocator's pool", Text(|r, row| Some(r.texts.fixed(r.block(row).pool.name())))),
         Column::or_null(
             "step",
             "The training step in which it was allocated, from 0",
@@ -127,51 +200,56 @@ pub(super) fn columns<'a>() -> Vec<Column<BlockRows<'a>>> {
         Column::always(
             "alloc_event",
             "The event that allocated it; -1 for blocks from before the first event",
-            Running(|r, row| Some(event_number(r.block(row).alloc).unwrap_or(-1))),
+            Running(|r, row| Some(event_number(r.alloc(row)).unwrap_or(-1))),
         ),
         Column::or_null(
             "free_event",
             "The event by which its free was requested, from which on it is not live; null while it lives",
-            Running(|r, row| r.free_event(row)),
+            Running(|r, row| match r.trace.was_waiting_at_start(r.id(row)) {
+                // It was requested before the first event.
+                true => Some(-1),
+                false => event_number(r.free_requested(row)),
+            }),
         ),
         Column::or_null(
             "free_completed_event",
             "The event by which its memory came back, from which on it is not active",
-            Running(|r, row| event_number(r.block(row).free_completed)),
+            Running(|r, row| {
+                event_number(numbered(r.trace, r.block(row).free_completed).or(r.end(row).free_completed))
+            }),
         ),
         Column::or_null(
             "last_use_event",
             "The event of its last use, where the recording says uses",
-            Running(|r, row| event_number(r.block(row).last_use)),
+            Running(|r, row| event_number(r.end(row).last_use.or(numbered(r.trace, r.block(row).last_use)))),
         ),
         Column::or_null(
             "alloc_time_ns",
             "The time of its allocation, in nanoseconds since 1970",
-            Running(|r, row| r.time(r.block(row).alloc)),
+            Running(|r, row| r.alloc(row).map(|event| r.time(event))),
         ),
         Column::or_null(
             "free_time_ns",
             "When its free was requested",
-            Running(|r, row| r.time(r.block(row).free_requested)),
+            Running(|r, row| r.free_requested(row).map(|event| r.time(event))),
         ),
         Column::or_null(
             "lifetime_ns",
             "How long it lived, where both are known",
             Running(|r, row| {
-                let block = r.block(row);
-                let (made, freed) = (r.time(block.alloc)?, r.time(block.free_requested)?);
+                let (made, freed) = (r.time(r.alloc(row)?), r.time(r.free_requested(row)?));
                 Some(freed.saturating_sub(made))
             }),
         ),
         Column::or_null(
             "frame",
             "The innermost line of its stack that is the program's own: file:line function",
-            Text(|r, row| r.texts.frame(r.trace, r.trace.blocks.stack[row])),
+            Text(|r, row| r.texts.frame(r.trace, r.block(row).stack)),
         ),
         Column::or_null(
             "stack",
             "The stack that allocated it: lines as function (file:line), outermost first, with ; between them",
-            Text(|r, row| r.texts.stack(r.trace, r.trace.blocks.stack[row])),
+            Text(|r, row| r.texts.stack(r.trace, r.block(row).stack)),
         ),
     ]
 }

@@ -18,6 +18,8 @@ pub(super) struct EventRows<'a> {
     identity: &'a Identity,
     texts: Texts,
     devices: Vec<DeviceId>,
+    /// The number of rows before the first event: one for each device, but none in a later part of a recording.
+    before: usize,
     /// The totals of each device after the last row that was entered.
     now: Vec<Totals>,
     /// The rows at hand, and the totals after each; none where the row is of no device.
@@ -40,6 +42,7 @@ impl<'a> EventRows<'a> {
             identity,
             texts: Texts::default(),
             now: devices.iter().map(start).collect(),
+            before: if trace.start.events == 0 { devices.len() } else { 0 },
             devices,
             entered: 0..0,
             totals: Vec::new(),
@@ -49,7 +52,7 @@ impl<'a> EventRows<'a> {
 
     /// The event of a row; none for the state before the first.
     fn event(&self, row: usize) -> Option<EventId> {
-        row.checked_sub(self.devices.len()).map(EventId::from_index)
+        row.checked_sub(self.before).map(EventId::from_index)
     }
 
     /// The device of a row; `None` if it concerns every device.
@@ -97,7 +100,7 @@ impl Rows for EventRows<'_> {
     }
 
     fn len(&self) -> usize {
-        self.devices.len() + self.trace.events.len()
+        self.before + self.trace.events.len()
     }
 
     fn enter(&mut self, rows: Range<usize>) {
@@ -128,7 +131,7 @@ pub(super) fn columns<'a>() -> Vec<Column<EventRows<'a>>> {
         Column::always(
             "event",
             "Its number; -1 for the state before the first, of which each device has a row",
-            Running(|r, row| Some(r.event(row).map_or(-1, |event| i64::from(event.0)))),
+            Running(|r, row| Some(r.event(row).map_or(-1, |event| r.trace.number(event) as i64))),
         ),
         Column::always(
             "time_ns",
@@ -175,7 +178,7 @@ pub(super) fn columns<'a>() -> Vec<Column<EventRows<'a>>> {
         Column::or_null(
             "block",
             "The block that the event is about, as in blocks",
-            Running(|r, row| r.block(row).map(|block| i64::from(block.0))),
+            Running(|r, row| r.block(row).map(|block| i64::from(r.trace.block_number(block).0))),
         ),
         Column::or_null(
             "address",
@@ -213,7 +216,7 @@ pub(super) fn columns<'a>() -> Vec<Column<EventRows<'a>>> {
             "The number of the forward operation that requested the block, in execution order",
             Number(|r, row| {
                 let op = r.trace.blocks.op[r.block(row)?.0 as usize];
-                op.is_some().then_some(i64::from(op.0))
+                op.is_some().then(|| i64::from(r.trace.op_number(op).0))
             }),
         ),
         Column::or_null(

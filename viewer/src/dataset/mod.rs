@@ -7,6 +7,7 @@ mod identity;
 mod events;
 mod blocks;
 mod table;
+mod parts;
 mod answer;
 
 use std::collections::BTreeMap;
@@ -15,19 +16,24 @@ use std::io::{self, Write};
 use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 
+use highwater_analysis::excerpt::remove_stacks;
 use highwater_app::files::destination::{Partial, io_error, same, write_folder, write_whole};
 use highwater_app::files::fleet::{Fleet, Origin, on_workers};
 use highwater_app::files::is_stdin;
+use highwater_snapshots::event::EventKind;
+use highwater_snapshots::format::Windows;
 use highwater_snapshots::{Error, Trace};
 use parquet::errors::ParquetError;
 
 use self::answer::{Answer, Written};
 use self::column::{Column, Value};
 use self::identity::Identity;
+use self::parts::InParts;
 use crate::args::{ConvertArguments, ConvertTable};
 use crate::cli::convert::out_is_missing;
 use crate::cli::convert::read_trimmed;
 use crate::cli::input::categories::reader;
+use crate::cli::input::long::{open_long, with_progress};
 use crate::cli::input::recording::{counting_bar, list, nothing_to_read, read_inputs, spinner};
 use crate::cli::output::caveats;
 use crate::cli::output::outcome::{Failure, Status};
@@ -68,25 +74,80 @@ fn one_table<'a>(arguments: &'a ConvertArguments, page: &mut Page<'_>) -> Result
     if !is_stdin(input) && same(out, input) {
         return Err(Failure::Usage(format!("IN and OUT are the same file: {}", out.display())));
     }
-    let recording = read_trimmed(input, arguments)?;
-    let trace = &recording.trace;
+    let source = if arguments.events.is_some() { None } else { Source::in_parts(input, arguments)? };
+    let source = match source {
+        Some(parts) => parts,
+        None => Source::Memory(Box::new(read_trimmed(input, arguments)?.trace)),
+    };
+    let facts = source.facts();
     if !arguments.json {
-        caveats::lead(trace, "", page)?;
+        caveats::lead(facts, "", page)?;
     }
-    let turning = spinner(format!("writing {}", out.display()));
-    let rank = trace.header.rank.map(|rank| (rank, Origin::Recorded));
-    let identity = Identity::of(&name_of(input), rank, trace);
-    let written = write_whole(out, |file| {
-        let written = match arguments.table.unwrap_or_default() {
-            ConvertTable::Events => write_events(file, trace, &identity, &with_rank(events::columns())),
-            ConvertTable::Blocks => write_blocks(file, trace, &identity, &with_rank(blocks::columns())),
-        };
-        written.map_err(parquet_error)
-    });
-    turning.finish_and_clear();
-    let ((), bytes) = written?;
-    let written = Written::of(identity.rank.map(|(rank, _)| rank), input.clone(), trace, bytes);
-    Ok(Answer { arguments, out, written: vec![written], unread: Vec::new(), skipped: 0, lost: lost(trace) })
+    let rank = facts.header.rank.map(|rank| (rank, Origin::Recorded));
+    let identity = Identity::of(&name_of(input), rank, facts);
+    let table = arguments.table.unwrap_or_default();
+    let ((), bytes) = write_whole(out, |file| match &source {
+        Source::Memory(trace) => {
+            let turning = spinner(format!("writing {}", out.display()));
+            let written = match table {
+                ConvertTable::Events => write_events(file, trace, &identity, &with_rank(events::columns())),
+                ConvertTable::Blocks => write_blocks(file, trace, &identity, &with_rank(blocks::columns())),
+            };
+            turning.finish_and_clear();
+            written.map_err(parquet_error)
+        }
+        Source::Parts(windows, facts) => {
+            let no_stacks = arguments.no_stacks;
+            let tables =
+                InParts { windows, facts, identity: &identity, has_rank: true, no_stacks, events: parts::EVENTS };
+            with_progress(windows, input, |watch| match table {
+                ConvertTable::Events => tables.write_events(file, watch),
+                ConvertTable::Blocks => tables.write_blocks(file, watch),
+            })
+        }
+    })?;
+    let written = Written::of(identity.rank.map(|(rank, _)| rank), input.clone(), source.counts(), bytes);
+    Ok(Answer { arguments, out, written: vec![written], unread: Vec::new(), skipped: 0, lost: lost(source.facts()) })
+}
+
+/// A recording to write: in memory, or read in parts, with a window without events.
+enum Source {
+    Memory(Box<Trace>),
+    Parts(Box<Windows>, Box<Trace>),
+}
+
+impl Source {
+    /// Opens a recording that is too long to be held in memory. `None` if it is better read as a whole.
+    fn in_parts(file: &Path, arguments: &ConvertArguments) -> Result<Option<Self>, Failure> {
+        let Some(windows) = open_long(file, &arguments.categories)? else { return Ok(None) };
+        let facts = windows.window(0..0);
+        let Ok(mut facts) = facts else { return Ok(None) };
+        if arguments.no_stacks {
+            remove_stacks(&mut facts);
+        }
+        Ok(Some(Self::Parts(Box::new(windows), Box::new(facts))))
+    }
+
+    /// The recording, or a window of it without events.
+    fn facts(&self) -> &Trace {
+        match self {
+            Self::Memory(trace) | Self::Parts(_, trace) => trace,
+        }
+    }
+
+    /// The number of events and of blocks.
+    fn counts(&self) -> [u64; 2] {
+        match self {
+            Self::Memory(trace) => [trace.events.len() as u64, trace.blocks.len() as u64],
+            Self::Parts(windows, facts) => [windows.events(), facts.blocks.len() as u64 + allocations(windows)],
+        }
+    }
+}
+
+/// The number of allocations in a recording.
+fn allocations(windows: &Windows) -> u64 {
+    let devices = windows.summaries().iter().flat_map(|row| &row.devices);
+    devices.map(|device| u64::from(device.counts[EventKind::Alloc as usize])).sum()
 }
 
 /// Writes both tables of all recordings into a folder, partitioned by rank.
@@ -110,7 +171,15 @@ fn data_set(arguments: &ConvertArguments) -> Result<Answer<'_>, Failure> {
     }
     let open = reader(&arguments.categories)?;
     let inputs = list(files)?;
-    let fleet = read_inputs(&inputs, |file| open(file).map(|recording| recording.trace));
+    let open = |file: &Path| match Source::in_parts(file, arguments) {
+        Ok(Some(parts)) => Ok(parts),
+        _ => open(file).map(|recording| Source::Memory(Box::new(recording.trace))),
+    };
+    let fleet = read_inputs(&inputs, |file| {
+        Ok(match open(file)? {
+            Source::Memory(trace) | Source::Parts(_, trace) => *trace,
+        })
+    });
     if fleet.ranks.is_empty() {
         return Err(Failure::Usage(nothing_to_read(&fleet)));
     }
@@ -152,30 +221,47 @@ fn write_rank(
     row: usize,
     part: &str,
     folder: &Partial<'_>,
-    open: &(impl Fn(&Path) -> Result<crate::cli::input::recording::Recording, Error> + Sync),
+    open: &(impl Fn(&Path) -> Result<Source, Error> + Sync),
 ) -> Result<Outcome, Failure> {
     let rank = &fleet.ranks[row];
-    let trace = match open(&rank.path) {
-        Ok(recording) => recording.trace,
+    let source = match open(&rank.path) {
+        Ok(source) => source,
         Err(why) => return Ok(Err((rank.path.clone(), why.to_string()))),
     };
-    let identity = Identity::of(&rank.name, rank.number().map(|number| (number, rank.origin)), &trace);
+    let facts = source.facts();
+    let identity = Identity::of(&rank.name, rank.number().map(|number| (number, rank.origin)), facts);
     let partition = rank.number().map_or_else(|| UNKNOWN_RANK.to_owned(), |number| number.to_string());
     let place = |table: &str| PathBuf::from(table).join(format!("rank={partition}")).join(part);
-    let (events, blocks) = rayon::join(
-        || {
-            folder.write(&place("events"), |out| {
-                write_events(out, &trace, &identity, &events::columns()).map_err(parquet_error)
-            })
-        },
-        || {
-            folder.write(&place("blocks"), |out| {
-                write_blocks(out, &trace, &identity, &blocks::columns()).map_err(parquet_error)
-            })
-        },
-    );
+    let (events, blocks) = match &source {
+        Source::Memory(trace) => rayon::join(
+            || {
+                folder.write(&place("events"), |out| {
+                    write_events(out, trace, &identity, &events::columns()).map_err(parquet_error)
+                })
+            },
+            || {
+                folder.write(&place("blocks"), |out| {
+                    write_blocks(out, trace, &identity, &blocks::columns()).map_err(parquet_error)
+                })
+            },
+        ),
+        // Its parts are read several at a time.
+        Source::Parts(windows, facts) => {
+            let tables = InParts {
+                windows,
+                facts,
+                identity: &identity,
+                has_rank: false,
+                no_stacks: false,
+                events: parts::EVENTS,
+            };
+            let watch = &mut |_| ControlFlow::Continue(());
+            let events = folder.write(&place("events"), |out| tables.write_events(out, watch));
+            (events, folder.write(&place("blocks"), |out| tables.write_blocks(out, watch)))
+        }
+    };
     let bytes = events? + blocks?;
-    Ok(Ok((Written::of(rank.number(), rank.path.clone(), &trace, bytes), lost(&trace))))
+    Ok(Ok((Written::of(rank.number(), rank.path.clone(), source.counts(), bytes), lost(facts))))
 }
 
 /// Returns the file name of each recording in the folder of its rank.
@@ -204,7 +290,7 @@ fn write_blocks<'a>(
     identity: &'a Identity,
     columns: &[Column<blocks::BlockRows<'a>>],
 ) -> Result<(), ParquetError> {
-    table::write(out, blocks::BlockRows::new(trace, identity), columns, identity.metadata(trace))
+    table::write(out, blocks::BlockRows::new(trace, identity, None), columns, identity.metadata(trace))
 }
 
 /// Returns the columns of a single file: no folder gives its rank.

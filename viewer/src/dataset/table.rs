@@ -30,30 +30,53 @@ const TOLD_TEXT: usize = 64;
 /// Writes `rows` with `columns` and `metadata` to `out`.
 pub(super) fn write<V: Rows, W: Write + Send>(
     out: W,
-    mut rows: V,
+    rows: V,
     columns: &[Column<V>],
     metadata: Vec<KeyValue>,
 ) -> Result<()> {
-    let mut file = SerializedFileWriter::new(out, schema(columns)?, Arc::new(properties(columns, metadata)?))?;
-    let whole = rows.len();
-    for start in (0..whole).step_by(GROUP) {
-        let range = start..whole.min(start + GROUP);
-        rows.enter(range.clone());
-        let mut group = file.next_row_group()?;
-        for column in columns {
-            let Some(mut writer) = group.next_column()? else {
-                return Err(ParquetError::General(format!("the schema has no column '{}'", column.name)));
-            };
-            for batch in range.clone().step_by(BATCH) {
-                let batch = batch..range.end.min(batch + BATCH);
-                column.write(writer.untyped(), &mut rows, batch)?;
-            }
-            writer.close()?;
-        }
-        group.close()?;
+    let mut file = TableFile::new(out, columns, metadata)?;
+    file.append(rows, columns)?;
+    file.finish()
+}
+
+/// A table that is written part by part.
+pub(super) struct TableFile<W: Write + Send> {
+    file: SerializedFileWriter<W>,
+}
+
+impl<W: Write + Send> TableFile<W> {
+    /// Begins a table with `columns` and `metadata`.
+    pub(super) fn new<V>(out: W, columns: &[Column<V>], metadata: Vec<KeyValue>) -> Result<Self> {
+        let properties = Arc::new(properties(columns, metadata)?);
+        Ok(Self { file: SerializedFileWriter::new(out, schema(columns)?, properties)? })
     }
-    file.close()?;
-    Ok(())
+
+    /// Adds `rows` to the table, which has the same columns.
+    pub(super) fn append<V: Rows>(&mut self, mut rows: V, columns: &[Column<V>]) -> Result<()> {
+        let whole = rows.len();
+        for start in (0..whole).step_by(GROUP) {
+            let range = start..whole.min(start + GROUP);
+            rows.enter(range.clone());
+            let mut group = self.file.next_row_group()?;
+            for column in columns {
+                let Some(mut writer) = group.next_column()? else {
+                    return Err(ParquetError::General(format!("the schema has no column '{}'", column.name)));
+                };
+                for batch in range.clone().step_by(BATCH) {
+                    let batch = batch..range.end.min(batch + BATCH);
+                    column.write(writer.untyped(), &mut rows, batch)?;
+                }
+                writer.close()?;
+            }
+            group.close()?;
+        }
+        Ok(())
+    }
+
+    /// Completes the file.
+    pub(super) fn finish(self) -> Result<()> {
+        self.file.close().map(|_| ())
+    }
 }
 
 fn properties<V>(columns: &[Column<V>], metadata: Vec<KeyValue>) -> Result<WriterProperties> {

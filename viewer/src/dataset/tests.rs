@@ -1,11 +1,13 @@
 //! Tests of the tables, read again by Parquet's own reader and compared with the recording.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes_of_file::{numbers_of, rows_of};
 use highwater_analysis::Metric;
 use highwater_analysis::Series;
 use highwater_analysis::live::LiveIndex;
+use highwater_snapshots::format::write_trace;
 use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::{DeviceId, EventId};
 
@@ -79,6 +81,20 @@ fn tables(trace: &Trace) -> [Vec<BTreeMap<String, Field>>; 2] {
     [rows_of(&events_file), rows_of(&blocks_file)]
 }
 
+/// Returns both tables of `trace`, written from parts of `events` events.
+fn tables_of_parts(trace: &Trace, events: u64) -> [Vec<BTreeMap<String, Field>>; 2] {
+    let source: Arc<[u8]> = write_trace(Vec::new(), trace).unwrap().into();
+    let windows = Windows::open(Arc::new(source), &mut |_| ControlFlow::Continue(())).unwrap();
+    let facts = windows.window(0..0).unwrap();
+    let identity = Identity::of("step.snap", Some((3, Origin::Recorded)), &facts);
+    let (windows, facts, identity) = (&windows, &facts, &identity);
+    let tables = InParts { windows, facts, identity, has_rank: true, no_stacks: false, events };
+    let (mut events_file, mut blocks_file) = (Vec::new(), Vec::new());
+    tables.write_events(&mut events_file, &mut |_| ControlFlow::Continue(())).unwrap();
+    tables.write_blocks(&mut blocks_file, &mut |_| ControlFlow::Continue(())).unwrap();
+    [rows_of(&events_file), rows_of(&blocks_file)]
+}
+
 fn long(row: &BTreeMap<String, Field>, name: &str) -> Option<i64> {
     match &row[name] {
         Field::Long(value) => Some(*value),
@@ -92,6 +108,25 @@ fn text<'a>(row: &'a BTreeMap<String, Field>, name: &str) -> &'a str {
         Field::Str(value) => value,
         Field::Null => "",
         other => panic!("{name}: {other:?}"),
+    }
+}
+
+#[test]
+fn a_recording_read_in_parts_has_the_tables_of_the_whole() {
+    let uses = "alloc a 100 < f\nalloc b 50\nused a\nfree b\nalloc c 10\nused a\nfree a\nalloc d 7\nused d\n";
+    let steps: String = (0..9).map(|step| format!("step {step}\n{uses}free c\nfree d\n")).collect();
+    for text in [TEXT, uses, &steps] {
+        let trace = trace_from_text(text).unwrap();
+        let expected = tables(&trace);
+        for events in [1, 2, 5, 1000] {
+            let found = tables_of_parts(&trace, events);
+            for (found, expected) in found.iter().zip(&expected) {
+                assert_eq!(found.len(), expected.len());
+                for (found, expected) in found.iter().zip(expected) {
+                    assert_eq!(found, expected, "in parts of {events} events");
+                }
+            }
+        }
     }
 }
 

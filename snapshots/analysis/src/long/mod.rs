@@ -81,12 +81,30 @@ pub fn each_part<T: Send>(
     mut take: impl FnMut(T),
     watch: Watch<'_>,
 ) -> Result<()> {
+    let take = |part| {
+        take(part);
+        Ok(())
+    };
+    try_each_part(parts, |trace| Ok(map(trace)), take, watch)
+}
+
+/// The same, where `map` and `take` may fail.
+///
+/// # Errors
+///
+/// As [`each_part`], and as `map` and `take`.
+pub fn try_each_part<T: Send>(
+    parts: Parts<'_>,
+    map: impl Fn(Trace) -> Result<T> + Sync,
+    mut take: impl FnMut(T) -> Result<()>,
+    watch: Watch<'_>,
+) -> Result<()> {
     let windows = parts.windows;
     for batch in parts.ranges().chunks(rayon::current_num_threads()) {
-        let part = |range: &Range<u64>| windows.window(range.clone()).map(&map);
+        let part = |range: &Range<u64>| windows.window(range.clone()).and_then(&map);
         let mapped: Vec<Result<T>> = batch.par_iter().map(part).collect();
         for part in mapped {
-            take(part?);
+            take(part?)?;
         }
         let done = batch.last().map_or(0, |range| range.end);
         if watch(done).is_break() {
