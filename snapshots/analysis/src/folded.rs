@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};
 
-use highwater_snapshots::ids::{EventId, StackId};
+use highwater_snapshots::ids::StackId;
 use highwater_snapshots::trace::Trace;
 use highwater_snapshots::units::{format_bytes, format_count};
 
@@ -57,8 +57,8 @@ fn line(trace: &Trace, stack: StackId) -> String {
 }
 
 fn lost(trace: &Trace, peak: &Moment) -> String {
-    let when = match peak.event {
-        Some(EventId(event)) => format!("after event {}", format_count(u64::from(event))),
+    let when = match peak.number() {
+        Some(event) => format!("after event {}", format_count(event)),
         None => "before the first event".to_owned(),
     };
     let bytes = format_bytes(peak.bytes);

@@ -45,7 +45,7 @@ pub fn write_trace<W: Write>(out: W, trace: &Trace) -> Result<W> {
     writer.finish(&EndFacts { trust: trace.trust.clone(), problems })
 }
 
-fn write_tables<W: Write>(writer: &mut SnapWriter<W>, tables: &Tables) -> Result<()> {
+pub(super) fn write_tables<W: Write>(writer: &mut SnapWriter<W>, tables: &Tables) -> Result<()> {
     writer.append_strings(&tables.strings)?;
     writer.append_modules(&tables.modules)?;
     writer.append_frames(&tables.frames)?;

@@ -4,21 +4,24 @@ use std::io;
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use highwater_analysis::Metric;
 use highwater_analysis::folded::write_folded;
+use highwater_analysis::long::{WindowedMoment, peak};
 use highwater_app::figures::moment::count_of;
 use highwater_app::files::destination::{Destination, Kind, io_error};
 use highwater_app::files::is_stdin;
 use highwater_pytorch::export::{Exported, write_json, write_pickle};
+use highwater_pytorch::open::{FileFormat, FileKind};
 use highwater_snapshots::Trace;
-use highwater_snapshots::format::write_trace;
+use highwater_snapshots::format::{Progress, Windows, write_trace};
 use highwater_snapshots::units::format_bytes;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::args::ConvertArguments;
 use crate::cli::input::categories::read_with;
-use crate::cli::input::long::read_part;
-use crate::cli::input::recording::{Recording, spinner};
+use crate::cli::input::long::{self, open_long, read_part};
+use crate::cli::input::recording::{Recording, reading_bar, show, spinner};
 use crate::cli::output::caveats;
 use crate::cli::output::outcome::{Failure, Status};
 use crate::cli::output::page::Page;
@@ -42,9 +45,14 @@ pub fn run(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status, 
         return Err(Failure::Usage(text.to_owned()));
     }
     let destination = Destination::new(out, input)?;
-    let recording = read_trimmed(input, arguments)?;
-    let trace = &recording.trace;
-    let (exported, bytes) = write_to(&destination, trace)?;
+    let (recording, (exported, bytes)) = match write_parts(input, &destination, arguments)? {
+        Some(written) => written,
+        None => {
+            let recording = read_trimmed(input, arguments)?;
+            let written = write_to(&destination, &recording.trace)?;
+            (recording, written)
+        }
+    };
     let answer = Answer { input, recording: &recording, destination: &destination, exported, bytes };
     if arguments.json {
         page.json(&answer.figures())?;
@@ -52,6 +60,49 @@ pub fn run(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status, 
         answer.print(page)?;
     }
     Ok(Status::Fine)
+}
+
+/// Writes a recording that is too long to be held in memory, where the format needs only a part of it at a time. Returns
+/// a window of it, what was written, and its bytes; `None` if it must be read as a whole.
+fn write_parts(
+    input: &Path,
+    destination: &Destination,
+    arguments: &ConvertArguments,
+) -> Result<Option<(Recording, (Exported, u64))>, Failure> {
+    let is_partial = matches!(destination.kind, Kind::Snap | Kind::Folded);
+    if !is_partial || arguments.events.is_some() || arguments.no_stacks {
+        return Ok(None);
+    }
+    let Some(windows) = open_long(input, &arguments.categories)? else { return Ok(None) };
+    let events = windows.events();
+    let window = in_parts(input, &windows, destination.kind)?;
+    let Some(trace) = window else { return Ok(None) };
+    let bar = reading_bar(format!("writing {}", destination.path.display()));
+    let mut watch = |now: Progress| {
+        show(&bar, now);
+        ControlFlow::Continue(())
+    };
+    let written = destination.write(|out| match destination.kind {
+        Kind::Folded => Ok(vec![write_folded(out, &trace).map_err(io_error)?]),
+        _ => windows.copy(out, &mut watch).map(|_| Vec::new()),
+    });
+    bar.finish_and_clear();
+    let (lost, bytes) = written?;
+    let format = FileFormat { kind: FileKind::Snap, is_gzipped: false };
+    Ok(Some((Recording { trace, format }, (Exported { events, lost }, bytes))))
+}
+
+/// The window that a format needs: the peak of requested bytes on the main device, or no events. `None` if it is
+/// damaged.
+fn in_parts(input: &Path, windows: &Windows, kind: Kind) -> Result<Option<Trace>, Failure> {
+    long::in_parts(windows, input, |_| match kind {
+        Kind::Folded => {
+            let (device, metric) = (windows.main_device(), Metric::Requested);
+            let peak = peak(windows, device, metric)?;
+            Ok(WindowedMoment::at(windows, device, metric, peak.number())?.window)
+        }
+        _ => windows.window(0..0),
+    })
 }
 
 /// Reads what the options ask for of a recording; of one that is too long to be held in memory, only these events.

@@ -10,10 +10,19 @@ use crate::sample::{answer, json, shell_words, trace};
 
 /// Runs the binary in `folder`, with no display.
 pub(crate) fn highwater(folder: &Path, words: &str) -> Output {
+    command(folder, words).output().unwrap()
+}
+
+/// The same; recordings of more than `most` events are read in parts.
+pub(crate) fn highwater_with(folder: &Path, words: &str, most: &str) -> Output {
+    command(folder, words).env("HIGHWATER_RESIDENT_EVENTS", most).output().unwrap()
+}
+
+fn command(folder: &Path, words: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_highwater"));
     command.current_dir(folder).args(shell_words(words));
     command.env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY").stdin(Stdio::null());
-    command.output().unwrap()
+    command
 }
 
 pub(crate) fn stderr(output: &Output) -> String {

@@ -1,23 +1,11 @@
 //! Long: a recording that is read in parts gives the answers of one that is read as a whole.
 
-use std::path::Path;
-use std::process::{Command, Output, Stdio};
-
 use highwater_snapshots::format::write_trace;
 use highwater_snapshots::text::trace_from_text;
 
 use serde_json::{Map, Value};
 
-use crate::binary::{folder, stderr, stdout};
-use crate::sample::shell_words;
-
-/// Runs the binary in `folder`; recordings of more than `most` events are read in parts.
-fn highwater(folder: &Path, words: &str, most: &str) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_highwater"));
-    command.current_dir(folder).args(shell_words(words)).stdin(Stdio::null());
-    command.env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY").env("HIGHWATER_RESIDENT_EVENTS", most);
-    command.output().unwrap()
-}
+use crate::binary::{folder, highwater_with, stderr, stdout};
 
 const QUESTIONS: [&str; 36] = [
     "info FILE",
@@ -85,7 +73,7 @@ fn a_recording_read_in_parts_gives_the_answers_of_the_whole() {
     for file in ["step.snap", "cut.snap", "damaged.snap", "steps.snap"] {
         for question in QUESTIONS {
             let words = question.replace("FILE", file);
-            let [whole, parts] = ["1000000", "0"].map(|most| highwater(folder.path(), &words, most));
+            let [whole, parts] = ["1000000", "0"].map(|most| highwater_with(folder.path(), &words, most));
             assert_eq!(stdout(&parts), stdout(&whole), "{words}");
             assert_eq!(stderr(&parts), stderr(&whole), "{words}");
             assert_eq!(parts.status.code(), whole.status.code(), "{words}");
@@ -95,7 +83,7 @@ fn a_recording_read_in_parts_gives_the_answers_of_the_whole() {
         for question in EXPLANATIONS {
             let words = question.replace("FILE", file);
             let [whole, parts] = ["1000000", "0"].map(|most| {
-                let found = highwater(folder.path(), &words, most);
+                let found = highwater_with(folder.path(), &words, most);
                 // Nothing is printed about a file that cannot be read.
                 let mut figures: Map<String, Value> = serde_json::from_str(&stdout(&found)).unwrap_or_default();
                 figures.retain(|key, _| key != "advice" && key != "idle");
@@ -104,17 +92,33 @@ fn a_recording_read_in_parts_gives_the_answers_of_the_whole() {
             assert_eq!(parts, whole, "{words}");
         }
     }
-    let text = stdout(&highwater(folder.path(), "explain step.snap", "0"));
+    let text = stdout(&highwater_with(folder.path(), "explain step.snap", "0"));
     assert!(text.contains("Composition of the peak") && !text.contains("replayed"), "{text}");
     for file in ["step.snap", "steps.snap"] {
         let parts = ["1000000", "0"].map(|most| {
-            let made = highwater(folder.path(), &format!("convert {file} part.snap --events 4..15 --json"), most);
+            let made = highwater_with(folder.path(), &format!("convert {file} part.snap --events 4..15 --json"), most);
             assert!(made.status.success(), "{}", stderr(&made));
             let told = ["info part.snap", "peak part.snap --by category,op --json", "phases part.snap --json"];
-            told.map(|question| stdout(&highwater(folder.path(), question, "1000000")))
+            told.map(|question| stdout(&highwater_with(folder.path(), question, "1000000")))
         });
         assert_eq!(parts[0], parts[1], "{file}");
     }
-    let wrong = highwater(folder.path(), "peak step.snap", "many");
+    for file in ["step.snap", "steps.snap"] {
+        let parts = ["1000000", "0"].map(|most| {
+            for to in ["copy.snap", "copy.folded", "events.parquet", "blocks.parquet --table blocks"] {
+                let made = highwater_with(folder.path(), &format!("convert {file} {to}"), most);
+                assert!(made.status.success(), "{}", stderr(&made));
+            }
+            let asked = ["info copy.snap --json", "peak copy.snap --by stack,op --json", "events copy.snap --json"];
+            let answers = asked.map(|question| stdout(&highwater_with(folder.path(), question, "1000000")));
+            let read = |name: &str| std::fs::read(folder.path().join(name)).unwrap();
+            (answers, read("copy.folded"))
+        });
+        assert!(parts[0] == parts[1], "{file}");
+        let made = highwater_with(folder.path(), &format!("convert {file} copy.folded"), "0");
+        let whole = highwater_with(folder.path(), &format!("convert {file} copy.folded"), "1000000");
+        assert_eq!(stdout(&made), stdout(&whole), "{file}");
+    }
+    let wrong = highwater_with(folder.path(), "peak step.snap", "many");
     assert!(stderr(&wrong).contains("HIGHWATER_RESIDENT_EVENTS=many: expected a number of events"), "{wrong:?}");
 }

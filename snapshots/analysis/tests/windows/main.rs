@@ -16,7 +16,7 @@ use highwater_analysis::{
     Filter, GroupKey, Lifetime, LiveIndex, Metric, Moment, Origin, Peak, Series, Totals, summary,
 };
 use highwater_snapshots::format::{Windows, read_bytes, write_trace};
-use highwater_snapshots::text::trace_from_text;
+use highwater_snapshots::text::{event_text, text_from_trace, trace_from_text};
 use highwater_snapshots::trace::Trace;
 use highwater_snapshots::{BlockId, Category, DeviceId, EventId};
 
@@ -114,6 +114,35 @@ fn every_window_has_the_totals_lifetimes_and_origins_of_the_whole() {
         }
         compare(&whole, &windows, 0, count as usize);
         compare(&whole, &windows, count as usize, count as usize);
+    }
+}
+
+#[test]
+fn a_copy_is_the_recording_and_the_blocks_of_its_windows_have_the_numbers_of_the_whole() {
+    for seed in 0..3 {
+        let bytes = recording(seed, 8, seed % 2 == 0);
+        let (whole, windows) = (read_bytes(&bytes).unwrap(), open(&bytes));
+        let copy = windows.copy(Vec::new(), &mut |_| ControlFlow::Continue(())).unwrap();
+        let copied = read_bytes(&copy).unwrap();
+        assert!(text_from_trace(&copied) == text_from_trace(&whole) && copied.trust == whole.trust, "seed {seed}");
+        let count = windows.events();
+        let mut numbers = Numbers(seed);
+        for _ in 0..6 {
+            let start = numbers.below(count);
+            let mut window = windows.window(start..start + numbers.below(900)).unwrap();
+            windows.number_blocks(&mut window).unwrap();
+            for id in window.events.ids() {
+                let number = EventId::from_index(window.number(id) as usize);
+                assert_eq!(event_text(&window, id), event_text(&whole, number), "event {}", number.0);
+            }
+            for id in window.blocks.ids() {
+                let [found, expected] = [(&window, id), (&whole, window.block_number(id))].map(|(trace, id)| {
+                    let block = trace.blocks.get(id);
+                    (block.address, block.requested, trace.op_number(block.op), trace.alloc_number(id))
+                });
+                assert_eq!(found, expected, "block {}", window.block_number(id).0);
+            }
+        }
     }
 }
 

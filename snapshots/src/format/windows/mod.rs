@@ -11,6 +11,7 @@ mod ops;
 mod checkpoints;
 mod window;
 mod numbers;
+mod copy;
 #[cfg(not(target_family = "wasm"))]
 mod rotated;
 

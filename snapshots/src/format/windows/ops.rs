@@ -96,6 +96,27 @@ impl OpSections {
         Ok(all)
     }
 
+    /// Calls `each` with the operations of every section, in the order of their numbers.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be read, one of the sections is damaged or missing, or `each` fails.
+    pub(super) fn each_section(&self, files: &Files, mut each: impl FnMut(Vec<Op>) -> Result<()>) -> Result<()> {
+        let mut next = 0;
+        for place in self.places(files)? {
+            if place.first > next {
+                let what = format!("operations {next} to {} are missing", place.first - 1);
+                return Err(Error::Damaged { offset: place.offset, what });
+            }
+            let mut rows = rows_of(files, *place)?;
+            // Files of a rotation repeat operations of the one before.
+            rows.drain(..((next - place.first) as usize).min(rows.len()));
+            next += rows.len() as u64;
+            each(rows)?;
+        }
+        Ok(())
+    }
+
     fn places(&self, files: &Files) -> Result<&[OpSection]> {
         if let Some(rows) = self.rows.get() {
             return Ok(rows);
