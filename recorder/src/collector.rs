@@ -212,11 +212,11 @@ impl Collector {
         self.last_write = Instant::now();
         let lost = self.lost();
         let Some(files) = &mut self.files else { return };
-        let batch = self.intake.take_batch();
+        let mut batch = self.intake.take_batch();
         if batch.is_empty() {
             return;
         }
-        let mut written = files.write(&batch);
+        let mut written = files.write(&mut batch);
         if written.is_err() {
             self.lost_to_file += batch.events.len() as u64;
         } else {
@@ -229,6 +229,7 @@ impl Collector {
             ));
             self.fail(why);
         }
+        self.intake.return_batch(batch);
     }
 
     /// Gives up the file; recording in memory continues.

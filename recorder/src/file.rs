@@ -80,9 +80,9 @@ impl RecordingFile {
         self.whole_bytes
     }
 
-    /// Appends a batch: tables first, then the rows that refer to them. After an error the file ends with the previous
-    /// batch.
-    pub(crate) fn write(&mut self, batch: &Batch) -> Result<()> {
+    /// Appends a batch: tables first, then the rows that refer to them. Its events then have the ids of the file. After an
+    /// error the file ends with the previous batch.
+    pub(crate) fn write(&mut self, batch: &mut Batch) -> Result<()> {
         let written = self.append(batch);
         if written.is_ok() {
             self.whole_bytes = self.writer.bytes_written();
@@ -93,19 +93,21 @@ impl RecordingFile {
         written
     }
 
-    fn append(&mut self, batch: &Batch) -> Result<()> {
+    fn append(&mut self, batch: &mut Batch) -> Result<()> {
         for facts in &batch.facts {
             self.writer.write_device(facts)?;
         }
         self.exporter.add_ops(&batch.ops);
         let states: Vec<_> = batch.states.iter().map(|state| self.exporter.starting_state(state)).collect();
-        let events: Vec<_> = batch.events.iter().map(|event| self.exporter.event(event)).collect();
+        for event in &mut batch.events {
+            *event = self.exporter.event(event);
+        }
         self.write_rows()?;
         for state in &states {
             self.writer.write_starting_state(state)?;
         }
-        if !events.is_empty() {
-            self.writer.write_events(&events)?;
+        if !batch.events.is_empty() {
+            self.writer.write_events(&batch.events)?;
         }
         Ok(self.writer.flush()?)
     }

@@ -64,7 +64,7 @@ impl History {
                 self.samples.retain(|sample| sample.device != oldest.device);
                 self.samples.push(oldest);
             }
-            _ => drop(self.base.entry(oldest.device).or_default().apply(&oldest, 0, Stage::default())),
+            _ => drop(self.base.entry(oldest.device).or_default().apply(&oldest, 0, &Stage::default())),
         }
     }
 

@@ -32,7 +32,18 @@ pub(crate) struct Opening {
 /// A file that begins in the middle contains this many preceding operations, and those that live blocks refer to.
 const RECENT_OPS: u32 = 65_536;
 
+/// Events that a batch has room for while it is empty, at most.
+const EMPTY_BATCH_EVENTS: usize = 32_768;
+
 impl Batch {
+    fn clear(&mut self) {
+        self.facts.clear();
+        self.states.clear();
+        self.ops.clear();
+        self.events.clear();
+        self.events.shrink_to(EMPTY_BATCH_EVENTS);
+    }
+
     /// Returns whether there is nothing to write.
     pub(crate) fn is_empty(&self) -> bool {
         self.facts.is_empty() && self.states.is_empty() && self.ops.is_empty() && self.events.is_empty()
@@ -106,6 +117,14 @@ impl Intake {
     /// Takes what is waiting to be written to the file.
     pub(crate) fn take_batch(&mut self) -> Batch {
         self.batch.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Takes a written batch back: the next one uses its memory.
+    pub(crate) fn return_batch(&mut self, mut written: Batch) {
+        written.clear();
+        if let Some(batch) = self.batch.as_mut().filter(|batch| batch.is_empty()) {
+            *batch = written;
+        }
     }
 
     /// Stops collecting batches, because the file has failed.
@@ -291,7 +310,7 @@ impl Intake {
             What::Mark(_) => {}
             _ => {
                 if let Some(live) = &mut self.live {
-                    live.entry(event.device).or_default().apply(&event, 0, Stage::default());
+                    live.entry(event.device).or_default().apply(&event, 0, &Stage::default());
                 }
             }
         }

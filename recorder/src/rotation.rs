@@ -75,8 +75,8 @@ impl Files {
         self.current.path()
     }
 
-    /// Appends a batch to the current file.
-    pub(crate) fn write(&mut self, batch: &Batch) -> Result<()> {
+    /// Appends a batch to the current file, as [`RecordingFile::write`] does.
+    pub(crate) fn write(&mut self, batch: &mut Batch) -> Result<()> {
         self.current.write(batch)
     }
 
@@ -90,9 +90,9 @@ impl Files {
         let mut header = self.header.clone();
         header.facts.push((rotation::PART.to_owned(), self.number.to_string()));
         let mut next = RecordingFile::begin(file, &at, &header, intake.next_op)?;
-        let opening = intake.opening();
+        let mut opening = intake.opening();
         next.carry_ops(&opening.ops);
-        next.write(&opening.batch)?;
+        next.write(&mut opening.batch)?;
         self.began_bytes = next.bytes();
         let former = std::mem::replace(&mut self.current, next);
         // The next file continues without a gap, so only the losses reported here are missing.

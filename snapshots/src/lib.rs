@@ -31,6 +31,7 @@ pub mod alloc_rules;
 mod block_index;
 pub mod live_bytes;
 pub mod builder;
+mod live_blocks;
 pub mod live_state;
 pub mod format;
 pub mod symbols;

@@ -7,19 +7,12 @@ use crate::builder::{StartingBlock, StartingState};
 use crate::category::Category;
 use crate::event::{BlockKey, Event, Range, What};
 use crate::ids::DeviceId;
+pub use crate::live_blocks::LiveBlock;
+use crate::live_blocks::LiveBlocks;
 use crate::metric::Totals;
 use crate::stage::{Outside, Stage};
 use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
-
-/// A live block, and when it was allocated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LiveBlock {
-    /// The block.
-    pub block: StartingBlock,
-    /// Its allocation; none if it was live before the recording.
-    pub birth: Option<Outside>,
-}
 
 /// A block whose life has ended: its free was requested, or is missing and was made up for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +83,7 @@ pub struct Contradictions {
 pub struct LiveState {
     segments: HashMap<u64, Range>,
     mappings: Mappings,
-    blocks: HashMap<BlockKey, LiveBlock>,
+    blocks: LiveBlocks,
     totals: Totals,
     /// Requested bytes of live blocks by category.
     by_category: [u64; Category::ALL.len()],
@@ -117,21 +110,21 @@ impl LiveState {
             self.mappings.map(*range);
         }
         for block in &state.blocks {
-            self.add(LiveBlock { block: *block, birth: None });
+            self.add(&LiveBlock { block: *block, birth: None });
         }
     }
 
     /// Applies event number `number` of the recording, which is of this device and happens in `stage`. Returns the block
     /// that is no longer live.
     #[inline]
-    pub fn apply(&mut self, event: &Event, number: u64, stage: Stage) -> Option<Ended> {
+    pub fn apply(&mut self, event: &Event, number: u64, stage: &Stage) -> Option<Ended> {
         match event.what {
             What::Alloc(alloc) => {
                 let block = StartingBlock { alloc, stack: event.stack, free_requested: false };
-                let birth = Some(Outside { event: number, time_ns: event.time_ns, stage });
-                return self.add(LiveBlock { block, birth });
+                let birth = Some(Outside { event: number, time_ns: event.time_ns, stage: *stage });
+                return self.add(&LiveBlock { block, birth });
             }
-            What::FreeRequested(key) => match self.blocks.get_mut(&key) {
+            What::FreeRequested(key) => match self.blocks.get_mut(key) {
                 Some(live) if !live.block.free_requested => {
                     live.block.free_requested = true;
                     let (block, ended) = (live.block, Ended::of(live));
@@ -140,11 +133,11 @@ impl LiveState {
                 }
                 _ => self.contradictions.unmatched_frees += 1,
             },
-            What::FreeCompleted(key) => match self.blocks.remove(&key) {
+            What::FreeCompleted(key) => match self.blocks.remove(key).copied() {
                 Some(live) => return self.complete(&live),
                 None => self.contradictions.unmatched_frees += 1,
             },
-            What::Tag(key, category) => match self.blocks.get_mut(&key) {
+            What::Tag(key, category) => match self.blocks.get_mut(key) {
                 Some(LiveBlock { block, .. }) => {
                     let former = std::mem::replace(&mut block.alloc.category, category);
                     if !block.free_requested {
@@ -157,7 +150,7 @@ impl LiveState {
                 None => self.contradictions.unmatched_frees += 1,
             },
             What::Used(key) => {
-                if self.blocks.get(&key).is_none_or(|live| live.block.free_requested) {
+                if self.blocks.get(key).is_none_or(|live| live.block.free_requested) {
                     self.contradictions.unmatched_uses += 1;
                 }
             }
@@ -192,7 +185,7 @@ impl LiveState {
 
     /// Whether the block is live, or waits for another stream.
     pub fn has(&self, key: BlockKey) -> bool {
-        self.blocks.contains_key(&key)
+        self.blocks.get(key).is_some()
     }
 
     /// The totals now.
@@ -207,14 +200,14 @@ impl LiveState {
 
     /// Returns the live blocks in the order of their allocations, those from before the recording by key.
     pub fn blocks(&self) -> Vec<LiveBlock> {
-        let mut blocks: Vec<LiveBlock> = self.blocks.values().copied().collect();
+        let mut blocks: Vec<LiveBlock> = self.blocks.iter().copied().collect();
         blocks.sort_unstable_by_key(|live| (live.birth.map(|birth| birth.event), live.block.alloc.block));
         blocks
     }
 
     /// Returns the state as one that a recording of `device` can begin with: blocks by key, ranges by address.
     pub fn state(&self, device: DeviceId) -> StartingState {
-        let mut blocks: Vec<StartingBlock> = self.blocks.values().map(|live| live.block).collect();
+        let mut blocks: Vec<StartingBlock> = self.blocks.iter().map(|live| live.block).collect();
         blocks.sort_unstable_by_key(|block| block.alloc.block);
         StartingState { device, segments: self.segments(), mappings: self.mappings.ranges(), blocks }
     }
@@ -233,9 +226,9 @@ impl LiveState {
 
     /// Adds a block that is live, or waits for another stream. Returns the block that it proves to be freed: one of the
     /// same key.
-    pub fn add(&mut self, live: LiveBlock) -> Option<Ended> {
+    pub fn add(&mut self, live: &LiveBlock) -> Option<Ended> {
         let StartingBlock { alloc, free_requested, .. } = live.block;
-        let former = self.blocks.insert(alloc.block, live);
+        let former = self.blocks.insert(live);
         let ended = former.and_then(|former| {
             self.contradictions.repeated_allocs += 1;
             self.complete(&former)

@@ -103,7 +103,7 @@ impl Checkpoint {
         let ranges = StartingState { blocks: Vec::new(), ..self.state.clone() };
         live.begin(&ranges);
         for (&block, &birth) in self.state.blocks.iter().zip(&self.births) {
-            live.add(LiveBlock { block, birth });
+            live.add(&LiveBlock { block, birth });
         }
         Ok(())
     }

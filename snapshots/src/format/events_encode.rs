@@ -34,27 +34,24 @@ impl EventEncoder {
     pub(super) fn encode(&mut self, events: &[Event], out: &mut Vec<u8>) {
         self.columns.clear();
         self.former = Former::default();
-        self.address_shift = address_shift(events);
-        let has_devices = events.iter().any(|event| event.device != DeviceId(0));
-        let has_stacks = events.iter().any(|event| event.stack != StackId::NONE);
-        let has_streams = events.iter().any(|event| matches!(event.what, What::Alloc(alloc) if alloc.stream.0 != 0));
-        let has_oom_streams = events.iter().any(|event| matches!(event.what, What::Oom(oom) if oom.stream.is_some()));
+        let facts = ChunkFacts::of(events);
+        self.address_shift = facts.address_shift();
         for event in events {
             self.columns.get(Column::Kind).push(event.what.kind() as u8);
             put_signed(self.columns.get(Column::Time), event.time_ns.wrapping_sub(self.former.time) as i64);
             self.former.time = event.time_ns;
-            if has_devices {
+            if facts.has_devices {
                 put(self.columns.get(Column::Device), u64::from(event.device.0));
             }
-            if has_stacks {
+            if facts.has_stacks {
                 put_handle(self.columns.get(Column::Stack), &mut self.former.stack, event.stack.0);
             }
             self.put_what(&event.what);
         }
-        if !has_streams {
+        if !facts.has_streams {
             self.columns.get(Column::Stream).clear();
         }
-        if !has_oom_streams {
+        if !facts.has_oom_streams {
             self.columns.get(Column::OomStream).clear();
         }
         self.columns.write_payload(out);
@@ -134,11 +131,37 @@ fn put_handle(out: &mut Vec<u8>, former: &mut u32, handle: u32) {
     }
 }
 
-/// The largest power of two that divides every address of an alloc.
-fn address_shift(events: &[Event]) -> u32 {
-    let addresses = events.iter().filter_map(|event| match event.what {
-        What::Alloc(alloc) => Some(alloc.address),
-        _ => None,
-    });
-    addresses.fold(0, |all, address| all | address).trailing_zeros().min(63)
+/// What decides how a chunk is encoded, found in one pass over it.
+#[derive(Clone, Copy, Debug, Default)]
+struct ChunkFacts {
+    has_devices: bool,
+    has_stacks: bool,
+    has_streams: bool,
+    has_oom_streams: bool,
+    /// The bits that are set in the address of any alloc.
+    addresses: u64,
+}
+
+impl ChunkFacts {
+    fn of(events: &[Event]) -> Self {
+        let mut facts = Self::default();
+        for event in events {
+            facts.has_devices |= event.device != DeviceId(0);
+            facts.has_stacks |= event.stack != StackId::NONE;
+            match event.what {
+                What::Alloc(alloc) => {
+                    facts.has_streams |= alloc.stream.0 != 0;
+                    facts.addresses |= alloc.address;
+                }
+                What::Oom(oom) => facts.has_oom_streams |= oom.stream.is_some(),
+                _ => {}
+            }
+        }
+        facts
+    }
+
+    /// The largest power of two that divides every address of an alloc.
+    fn address_shift(&self) -> u32 {
+        self.addresses.trailing_zeros().min(63)
+    }
 }

@@ -99,6 +99,8 @@ pub struct Summarizer {
 struct Device {
     live: LiveState,
     summary: DeviceSummary,
+    /// The smallest and the largest time of the row's events other than steps and phases; as in [`NO_TIMES`] without any.
+    times_ns: (u64, u64),
     /// The largest requested total was reached by the last change, and its categories are not yet noted.
     is_rising: bool,
 }
@@ -110,17 +112,17 @@ impl Device {
         let now = Metric::ALL.map(|metric| Extreme { bytes: totals.get(metric), after: 0 });
         let by_category = *self.live.by_category();
         self.summary = DeviceSummary { device, largest: now, smallest: now, by_category, ..DeviceSummary::default() };
+        self.times_ns = NO_TIMES;
         self.is_rising = false;
     }
 
     /// Applies event number `number`, after which `after` events of the row have happened.
     #[inline]
-    fn take(&mut self, event: &Event, number: u64, stage: Stage, after: u32) -> Option<Ended> {
+    fn take(&mut self, event: &Event, number: u64, stage: &Stage, after: u32) -> Option<Ended> {
         let kind = event.what.kind();
         self.summary.counts[kind as usize] += 1;
-        if !matches!(kind, EventKind::Step | EventKind::Phase) {
-            let (smallest, largest) = self.summary.times_ns.unwrap_or((event.time_ns, event.time_ns));
-            self.summary.times_ns = Some((smallest.min(event.time_ns), largest.max(event.time_ns)));
+        if !is_stage(kind) {
+            self.times_ns = widened(self.times_ns, event.time_ns);
         }
         if self.is_rising && self.changes_parts(&event.what) {
             self.note_categories();
@@ -165,6 +167,7 @@ impl Device {
         if self.is_rising {
             self.note_categories();
         }
+        self.summary.times_ns = (self.times_ns != NO_TIMES).then_some(self.times_ns);
         self.summary.end = *self.live.totals();
         self.summary.contradictions = self.live.take_contradictions();
         std::mem::take(&mut self.summary)
@@ -224,18 +227,52 @@ impl Summarizer {
 
     /// Adds what is live on a device before the first event.
     pub fn begin(&mut self, state: &StartingState) {
-        let Some(device) = self.device(state.device) else { return };
+        let Some(device) = device(&mut self.devices, state.device) else { return };
         device.live.begin(state);
         device.begin_row(state.device);
     }
 
-    /// Takes the next event.
-    #[inline]
-    pub fn take(&mut self, event: &Event) {
-        let number = self.row.first + u64::from(self.row.events);
-        let stage = self.stage.after(&event.what, number);
-        self.stage = stage;
-        if let What::Step(step) = event.what {
+    /// Takes the next events.
+    pub fn take(&mut self, events: &[Event]) {
+        let mut left = events;
+        while !left.is_empty() {
+            let room = (STRIDE - self.row.events) as usize;
+            let (run, rest) = left.split_at(room.min(left.len()));
+            self.take_into_row(run);
+            if self.row.events == STRIDE {
+                self.end_row();
+            }
+            left = rest;
+        }
+    }
+
+    /// Takes events that all fit into the row.
+    fn take_into_row(&mut self, run: &[Event]) {
+        let first = self.events();
+        let mut times = if self.row.events == 0 { NO_TIMES } else { self.row.times_ns };
+        for (event, position) in run.iter().zip(self.row.events..) {
+            let number = first + u64::from(position - self.row.events);
+            times = widened(times, event.time_ns);
+            // Copying the stage for every event would cost more than all the rest.
+            if is_stage(event.what.kind()) {
+                self.begin_stage(&event.what, number);
+            }
+            let Some(device) = device(&mut self.devices, event.device) else { continue };
+            let Some(ended) = device.take(event, number, &self.stage, position + 1) else { continue };
+            if self.checkpoint > 0 && ended.birth.is_none_or(|birth| birth < self.checkpoint) {
+                let at = Outside { event: number, time_ns: event.time_ns, stage: self.stage };
+                self.deaths.push(Death { device: event.device, block: ended.block, category: ended.category, at });
+            }
+        }
+        self.row.times_ns = times;
+        self.row.events += run.len() as u32;
+    }
+
+    /// Begins the step or phase that `what` is, event number `number`.
+    #[cold]
+    fn begin_stage(&mut self, what: &What, number: u64) {
+        self.stage = self.stage.after(what, number);
+        if let What::Step(step) = *what {
             match self.row.largest_step {
                 Some(largest) if step <= largest => self.row.repeated_steps += 1,
                 _ => {
@@ -243,24 +280,6 @@ impl Summarizer {
                     self.row.largest_step = Some(step);
                 }
             }
-        }
-        let times = &mut self.row.times_ns;
-        *times = match self.row.events {
-            0 => (event.time_ns, event.time_ns),
-            _ => (times.0.min(event.time_ns), times.1.max(event.time_ns)),
-        };
-        self.row.events += 1;
-        let after = self.row.events;
-        let checkpoint = self.checkpoint;
-        let ended = self.device(event.device).and_then(|device| device.take(event, number, stage, after));
-        if let Some(Ended { block, category, .. }) =
-            ended.filter(|ended| checkpoint > 0 && ended.birth.is_none_or(|birth| birth < checkpoint))
-        {
-            let at = Outside { event: number, time_ns: event.time_ns, stage };
-            self.deaths.push(Death { device: event.device, block, category, at });
-        }
-        if after == STRIDE {
-            self.end_row();
         }
     }
 
@@ -294,7 +313,7 @@ impl Summarizer {
     pub(super) fn resume(row: Summary, states: Vec<(DeviceId, LiveState)>) -> Self {
         let mut summarizer = Self { stage: row.stage, checkpoint: row.first, row, ..Self::default() };
         for (id, live) in states {
-            if let Some(device) = summarizer.device(id) {
+            if let Some(device) = device(&mut summarizer.devices, id) {
                 device.live = live;
                 device.begin_row(id);
             }
@@ -328,20 +347,39 @@ impl Summarizer {
         }
         self.rows.push(row);
     }
+}
 
-    fn device(&mut self, id: DeviceId) -> Option<&mut Device> {
-        let ordinal = usize::from(id.0);
-        if ordinal >= MOST_DEVICES {
-            return None;
-        }
-        if ordinal >= self.devices.len() {
-            self.devices.resize_with(ordinal + 1, || None);
-        }
-        let device = self.devices[ordinal].get_or_insert_with(|| {
-            let mut device = Box::<Device>::default();
-            device.begin_row(id);
-            device
-        });
-        Some(device)
+/// The device with this ordinal, if a recording can have it.
+#[inline]
+fn device(devices: &mut Vec<Option<Box<Device>>>, id: DeviceId) -> Option<&mut Device> {
+    let ordinal = usize::from(id.0);
+    if devices.get(ordinal).is_none_or(Option::is_none) {
+        add_device(devices, id)?;
     }
+    devices[ordinal].as_deref_mut()
+}
+
+#[cold]
+fn add_device(devices: &mut Vec<Option<Box<Device>>>, id: DeviceId) -> Option<()> {
+    let ordinal = usize::from(id.0);
+    if ordinal >= MOST_DEVICES {
+        return None;
+    }
+    if ordinal >= devices.len() {
+        devices.resize_with(ordinal + 1, || None);
+    }
+    devices[ordinal].get_or_insert_default().begin_row(id);
+    Some(())
+}
+
+fn is_stage(kind: EventKind) -> bool {
+    matches!(kind, EventKind::Step | EventKind::Phase)
+}
+
+/// The smallest and largest of no times.
+const NO_TIMES: (u64, u64) = (u64::MAX, 0);
+
+/// The smallest and largest time once `time` is among them.
+fn widened((smallest, largest): (u64, u64), time: u64) -> (u64, u64) {
+    (smallest.min(time), largest.max(time))
 }

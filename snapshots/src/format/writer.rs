@@ -240,7 +240,7 @@ impl<W: Write> SnapWriter<W> {
             let written = self.write_section(SectionKind::Events, chunk.len(), &raw);
             self.raw = raw;
             written?;
-            chunk.iter().for_each(|event| self.summarizer.take(event));
+            self.summarizer.take(chunk);
             let is_due = self.events() - self.last.events >= self.checkpoint_events;
             if is_due && (!self.saves_space || self.stream.offset - self.last.end >= self.least_bytes()) {
                 self.write_checkpoint()?;

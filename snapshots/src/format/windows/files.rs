@@ -153,7 +153,7 @@ impl Files {
     pub(super) fn summarize(&self, summarizer: &mut Summarizer, end: u64) -> Result<()> {
         let start = summarizer.events();
         let mut take = |_: u64, run: &[Event]| {
-            run.iter().for_each(|event| summarizer.take(event));
+            summarizer.take(run);
             ControlFlow::Continue(())
         };
         self.read(start..end, &mut take)

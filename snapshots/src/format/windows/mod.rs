@@ -277,7 +277,7 @@ impl Windows {
         let (checkpoints, summaries) = (&mut self.checkpoints, &mut rows);
         let length = self.files.length();
         let mut take = |_: u64, run: &[Event]| {
-            run.iter().for_each(|event| summarizer.take(event));
+            summarizer.take(run);
             let done = summarizer.events();
             let share = u128::from(done - first) * u128::from(length) / u128::from((count - first).max(1));
             let share = share as u64;

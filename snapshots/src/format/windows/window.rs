@@ -41,7 +41,7 @@ impl Windows {
         let mut take = |first: u64, run: &[Event]| {
             let before = (range.start.saturating_sub(first) as usize).min(run.len());
             let (before, run) = run.split_at(before);
-            before.iter().for_each(|event| summarizer.take(event));
+            summarizer.take(before);
             if !run.is_empty() {
                 window.begin(self, &summarizer, &range);
                 run.iter().for_each(|event| window.push(event));
