@@ -89,6 +89,10 @@ commands! {
     PreviousStep = "Previous step", "Show the previous training step.", ["PageUp"], "iteration";
     /// The step after this one.
     NextStep = "Next step", "Show the next training step.", ["PageDown"], "iteration";
+    /// A step by its number.
+    GoToStep = "Go to step…",
+        "Show a training step by its number; in the search for commands, also by: step 1200.",
+        ["Ctrl+G"], "iteration number jump";
     /// The part before this one.
     PreviousPart = "Previous part",
         "Show the previous part of a recording that is too long to be shown at once.",
@@ -400,6 +404,7 @@ mod tests {
             ("version", Command::About),
             ("filter", Command::Search),
             ("gpu", Command::NextDevice),
+            ("go to step", Command::GoToStep),
         ];
         for (text, command) in first {
             assert_eq!(Command::search(text).first(), Some(&command), "{text}");

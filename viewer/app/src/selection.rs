@@ -1,6 +1,7 @@
 //! The state of a view apart from drawing: device, total, axis, visible range, pinned block.
 
 mod travel;
+mod steps;
 
 use std::ops::Range;
 

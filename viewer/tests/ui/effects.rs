@@ -62,6 +62,7 @@ pub(crate) fn effect(command: Command) -> Effect {
         }
         C::PreviousStep => Effect(One, &[C::NextStep, C::NextStep], |was, is| is.right() == was.left()),
         C::NextStep => Effect(One, &[C::PreviousStep], |was, is| is.left() == was.right()),
+        C::GoToStep => Effect(One, &[], |_, is| is.tells("Go to step") && is.is_typing),
         C::PreviousPart => Effect(Part, &[], |_, is| is.tells("events 0 to 9 of 30 are shown")),
         C::NextPart => Effect(Part, &[], |_, is| is.tells("events 20 to 29 of 30 are shown")),
         C::PreviousPeak => Effect(One, &[], |was, is| is.moment < was.moment && is.tells(PINNED)),

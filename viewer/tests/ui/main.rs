@@ -9,6 +9,7 @@ mod steering;
 mod finding;
 mod seen;
 mod layout;
+mod long;
 mod effects;
 mod commands;
 mod tree;

@@ -10,6 +10,7 @@ mod between;
 mod leaks;
 mod growth;
 mod explain;
+mod steps;
 
 use std::ops::{ControlFlow, Range};
 
@@ -32,6 +33,7 @@ pub(crate) use growth::History;
 pub use growth::growth;
 pub use peaks::peak;
 pub(crate) use spans::spans_of;
+pub use steps::{FoundStep, SoughtStep, find_step};
 
 /// A recording, to be read part by part.
 #[derive(Clone, Copy, Debug)]

@@ -15,7 +15,7 @@ mod copy;
 #[cfg(not(target_family = "wasm"))]
 mod rotated;
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, OnceLock};
 
 use crate::builder::StartingState;
@@ -122,6 +122,19 @@ impl Windows {
     pub fn count_events(source: Arc<dyn ByteSource>) -> Option<u64> {
         let sections = Sections::locate(source).ok()?;
         EventSections::find(&sections).ok().map(|events| events.count)
+    }
+
+    /// Calls `take` with the events of `range` in order, in runs, each with the number of its first, until it breaks.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be read, or is damaged where this reads it.
+    pub fn read(
+        &self,
+        range: Range<u64>,
+        take: &mut (dyn FnMut(u64, &[Event]) -> ControlFlow<()> + Send),
+    ) -> Result<()> {
+        self.files.read(range, take)
     }
 
     /// The number of events in the recording.

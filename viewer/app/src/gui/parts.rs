@@ -1,10 +1,11 @@
 //! Moves through a recording that is too long to be held in memory, part by part.
 
 use eframe::egui::{Context, Frame, Margin, Panel, Ui};
+use highwater_analysis::long::SoughtStep;
 
 use crate::command::Command;
 use crate::gui::open_file::OpenFile;
-use crate::gui::views::run::{Part, Wanted};
+use crate::gui::views::run::{Goal, Part, Wanted};
 
 impl OpenFile {
     /// Shows the whole of a long recording, and reads the part that the user chooses.
@@ -30,7 +31,7 @@ impl OpenFile {
     pub(super) fn show_part(&mut self, part: Result<Part, String>) {
         match part {
             Err(why) => self.notice = Some(format!("This part cannot be read: {why}")),
-            Ok(Part { recording, event }) => {
+            Ok(Part { recording, goal }) => {
                 if let Some(recording) = recording {
                     self.replace(recording, true);
                     self.selection.pin = None;
@@ -38,8 +39,14 @@ impl OpenFile {
                     self.selection.fit(&self.recording);
                     self.forget_visits();
                 }
-                if let Some(event) = event {
-                    self.go_to_event(event);
+                match goal {
+                    Goal::Everything | Goal::NoStep(None) => {}
+                    Goal::Peak(event) => self.go_to_event(event),
+                    Goal::Step(event) => {
+                        let first = event.saturating_sub(self.recording.events().start) as u32;
+                        self.selection.show_step(&self.recording, first);
+                    }
+                    Goal::NoStep(Some(number)) => self.notice = Some(no_step(number)),
                 }
             }
         }
@@ -55,6 +62,21 @@ impl OpenFile {
         if index.peak(&recording.trace, selection.metric).position() != moment {
             selection.go_to_moment(recording, moment);
         }
+    }
+
+    /// Shows a step by its number: the next one in view or later, else the first.
+    pub fn go_to_step(&mut self, ctx: &Context, number: u32) {
+        let seconds = ctx.input(|input| input.time);
+        self.note(false, seconds);
+        self.timeline.rest_pointer();
+        if let Some(run) = self.recording.run.clone() {
+            let shown = self.recording.events();
+            let from = shown.start + u64::from(self.selection.first_event_to_search(&self.recording));
+            self.run.ask(ctx, &run, Wanted::Step(SoughtStep::Number { number, from }, shown));
+        } else if !self.selection.go_to_step_number(&self.recording, number) {
+            self.notice = Some(no_step(number));
+        }
+        self.note(false, seconds);
     }
 
     /// Carries out a command that leads to another part of a long recording; returns whether it does.
@@ -73,6 +95,12 @@ impl OpenFile {
                 let start = shown.start.saturating_sub(length);
                 run.within(start..start + length)
             }
+            Command::PreviousStep | Command::NextStep => {
+                let by = if command == Command::NextStep { 1 } else { -1 };
+                let Some(sought) = self.selection.step_elsewhere(&self.recording, by) else { return false };
+                self.run.ask(ctx, &run, Wanted::Step(sought, shown));
+                return true;
+            }
             _ => return false,
         };
         if events != shown {
@@ -80,4 +108,8 @@ impl OpenFile {
         }
         true
     }
+}
+
+fn no_step(number: u32) -> String {
+    format!("This recording has no step {number}.")
 }

@@ -35,7 +35,10 @@ impl OpenFile {
             Command::NextDevice => self.recording.devices.len() > 1,
             Command::ZoomToBlock | Command::BlockAbove | Command::BlockBelow => has_block,
             Command::Unpin => self.selection.pin.is_some(),
-            Command::PreviousStep | Command::NextStep => !self.recording.steps.is_empty(),
+            Command::PreviousStep | Command::NextStep | Command::GoToStep => match &self.recording.run {
+                Some(run) => run.has_steps(),
+                None => !self.recording.steps.is_empty(),
+            },
             Command::PreviousOom | Command::NextOom => !self.recording.regions.ooms.is_empty(),
             Command::ColourByScope | Command::DeeperScope | Command::ShallowerScope => has(GroupKey::Scope),
             Command::ColourByOp => has(GroupKey::Op),
@@ -56,7 +59,7 @@ impl OpenFile {
         match command {
             Command::NextPart | Command::PreviousPart => Some("All of the recording is shown.".to_owned()),
             Command::NextDevice => Some("The recording has only one device.".to_owned()),
-            Command::PreviousStep | Command::NextStep => lacks(GroupKey::Step),
+            Command::PreviousStep | Command::NextStep | Command::GoToStep => lacks(GroupKey::Step),
             Command::PreviousOom | Command::NextOom => Some("No request failed in this recording.".to_owned()),
             Command::ColourByScope | Command::DeeperScope | Command::ShallowerScope => lacks(GroupKey::Scope),
             Command::ColourByOp => lacks(GroupKey::Op),

@@ -5,15 +5,13 @@ use std::ops::Range;
 use highwater_analysis::Metric;
 use highwater_snapshots::BlockId;
 
-use super::{FLATTEST, HEADROOM, LEAST_ROOM, NARROWEST, Pin, Selection, View, moments_after, within};
+use super::{FLATTEST, HEADROOM, LEAST_ROOM, NARROWEST, Pin, Selection, View, within};
 use crate::session::Recording;
 
 /// Moments are close to the peak if the total is at most one part in this many below it.
 const PEAK_PART: u64 = 50;
 /// The least distance from the peak, in moments, that counts as close to it.
 const LEAST_AROUND_PEAK: usize = 8;
-/// Largest distance, in units of the axis, between the ends of views that count as the same.
-const SAME_VIEW: f64 = 0.25;
 /// The view extends this many times as far on each side as the moments close to the peak.
 const PEAK_ROOM: usize = 4;
 
@@ -86,39 +84,6 @@ impl Selection {
         let end = freed.index().map_or(whole.x.end, |index| self.x_of(trace, index + 1));
         let room = ((end - first) * 0.1).max(LEAST_ROOM);
         self.show(recording, View { x: first - room..end + room, y: self.view.y.clone() });
-    }
-
-    /// Shows the step after (or before, for -1) the one that is shown; the nearest one if none is shown alone. Shows
-    /// the part of a step within the device's moments; steps without any are skipped.
-    pub fn go_to_step(&mut self, recording: &Recording, by: i64) {
-        let steps = self.steps_on_device(recording);
-        let middle = (self.view.x.start + self.view.x.end) / 2.0;
-        let now = (steps.partition_point(|x| x.start <= middle) as i64 - 1).max(0);
-        let is_in_view = |x: &Range<f64>| {
-            (x.start - self.view.x.start).abs() < SAME_VIEW && (x.end - self.view.x.end).abs() < SAME_VIEW
-        };
-        let is_alone = steps.get(now as usize).is_some_and(is_in_view);
-        let target = if is_alone { now + by } else { now }.clamp(0, (steps.len() as i64 - 1).max(0));
-        if let Some(x) = steps.get(target as usize) {
-            self.show(recording, View { x: x.clone(), y: self.view.y.clone() });
-        }
-    }
-
-    /// Returns the steps that overlap the device's moments, each as the view that shows it.
-    fn steps_on_device(&self, recording: &Recording) -> Vec<Range<f64>> {
-        let whole = self.whole(recording).x;
-        let moments = &recording.devices[self.device].moments;
-        let has_moments = |events: &Range<u32>| {
-            let shown = moments_after(events);
-            shown.start < moments.end && shown.end > moments.start
-        };
-        let steps = recording.steps.iter().filter(|(_, events)| has_moments(events));
-        steps
-            .map(|(_, events)| {
-                let x = self.x_of_events(&recording.trace, events.clone());
-                within(&(x.start.max(whole.start)..x.end.min(whole.end)), &whole, NARROWEST)
-            })
-            .collect()
     }
 
     /// Shows `view`, clipped to the recording.
@@ -234,37 +199,6 @@ mod tests {
         assert!(x.contains(&4.5) && y.contains(&200.0));
         selection.zoom(&recording, [1e12, 1e12], [4.5, 200.0]);
         assert_eq!(*selection.view(), whole);
-    }
-
-    #[test]
-    fn steps_of_a_device_are_shown_one_after_the_other_within_its_moments() {
-        let text = "
-            step 0
-            alloc x 10
-            alloc a 10 device=1
-            step 1
-            alloc b 10 device=1
-            step 2
-            alloc c 10 device=1
-            step 3
-            alloc y 10
-        ";
-        let recording = Recording::new("test", None, trace_from_text(text).unwrap());
-        let mut selection = Selection::new(&recording);
-        selection.set_device(&recording, 1);
-        assert_eq!(selection.view().x, 2.0..8.0);
-        let mut seen = Vec::new();
-        for by in [-1, -1, -1, 1, 1, 1] {
-            selection.go_to_step(&recording, by);
-            seen.push(selection.view().x.clone());
-        }
-        // From everything to the step in the middle; nothing is left of the step that begins after the device's end.
-        assert_eq!(seen, [4.0..6.0, 2.0..4.0, 2.0..4.0, 4.0..6.0, 6.0..8.0, 6.0..8.0]);
-        selection.set_axis(&recording, Axis::Time);
-        for expected in [2, 1, 0] {
-            assert_eq!(selection.view().x, selection.steps_on_device(&recording)[expected]);
-            selection.go_to_step(&recording, -1);
-        }
     }
 
     #[test]

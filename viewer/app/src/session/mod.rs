@@ -89,6 +89,15 @@ impl Recording {
         first..first + self.trace.events.len() as u64
     }
 
+    /// Whether a step with these events, numbered within the recording, begins before it or may end after it.
+    pub fn cuts_off(&self, number: u32, events: &Range<u32>) -> bool {
+        let Some(run) = &self.run else { return false };
+        let start = &self.trace.start;
+        let begins_before = events.start == 0 && start.events > 0 && start.stage.step == Some(number);
+        let is_last = events.end as usize >= self.trace.events.len();
+        begins_before || is_last && self.events().end < run.events()
+    }
+
     /// Returns the row of the default device.
     pub fn main_device(&self) -> usize {
         let main = self.trace.main_device();

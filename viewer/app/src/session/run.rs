@@ -69,6 +69,11 @@ impl Run {
         rows[row].stage.step.or(rows[row].largest_step)
     }
 
+    /// Whether it has steps.
+    pub fn has_steps(&self) -> bool {
+        self.windows.summaries().last().is_some_and(|row| row.largest_step.is_some())
+    }
+
     /// The event at which the total is largest; 0 if that is before the first.
     ///
     /// # Errors
@@ -89,6 +94,15 @@ impl Run {
         let middle = wanted.start + (wanted.end - wanted.start) / 2;
         let start = middle.saturating_sub(length / 2).min(self.events() - length);
         start..start + length
+    }
+
+    /// The part of about `length` events with all of `step` in its middle, or with as much of its beginning as can be
+    /// shown.
+    pub fn around_step(&self, step: &Range<u64>, length: u64) -> Range<u64> {
+        let needed = step.end.saturating_sub(step.start).min(MOST_EVENTS);
+        let length = length.clamp(needed, MOST_EVENTS);
+        let start = step.start.saturating_sub((length - needed) / 2);
+        self.within(start..start.saturating_add(length))
     }
 
     /// The largest total of a device in each of `count` equal parts of the run, to within the events of a summary.
@@ -170,5 +184,14 @@ mod tests {
         assert_eq!(run.around(7000), 0..events);
         assert_eq!(run.within(0..10), 0..10);
         assert_eq!(run.within(events - 5..events + 5), events - 10..events);
+    }
+
+    #[test]
+    fn a_step_is_shown_whole_in_the_middle_of_a_part() {
+        let run = run();
+        assert_eq!(run.around_step(&(1000..1100), 500), 800..1300);
+        assert_eq!(run.around_step(&(1000..2000), 500), 1000..2000, "longer than the part before");
+        assert_eq!(run.around_step(&(0..100), 500), 0..500);
+        assert_eq!(run.around_step(&(19_950..20_000), 500), 19_500..20_000);
     }
 }

@@ -16,6 +16,7 @@ use crate::gui::window::failure;
 use crate::gui::window::palette::Choice;
 use crate::gui::window::path_field::Entered;
 use crate::gui::window::preview::preview_ui;
+use crate::gui::window::step_field::EnteredStep;
 use crate::gui::window::tabs::{Tab, TabAction, tabs_ui};
 use crate::gui::window::top_bar;
 use crate::gui::window::top_bar::Picked;
@@ -174,6 +175,7 @@ impl App {
         self.palette_ui(ui);
         self.help = self.help.filter(|help| help.help_ui(ui));
         self.path_field_ui(ui);
+        self.step_field_ui(ui);
         drop_hint_ui(ui);
     }
 
@@ -186,6 +188,15 @@ impl App {
         }
     }
 
+    fn step_field_ui(&mut self, ui: &Ui) {
+        let Some(mut field) = self.step_field.take() else { return };
+        match field.step_field_ui(ui) {
+            EnteredStep::None => self.step_field = Some(field),
+            EnteredStep::Cancelled => {}
+            EnteredStep::Step(number) => self.go_to_step(ui.ctx(), number),
+        }
+    }
+
     fn palette_ui(&mut self, ui: &Ui) {
         let Some(mut palette) = self.palette.take() else {
             return;
@@ -194,6 +205,7 @@ impl App {
             Choice::None => self.palette = Some(palette),
             Choice::Closed => {}
             Choice::Run(command) => self.run(ui.ctx(), command),
+            Choice::Step(number) => self.go_to_step(ui.ctx(), number),
         }
     }
 }

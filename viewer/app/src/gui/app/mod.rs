@@ -37,6 +37,7 @@ use crate::gui::window::palette::Palette;
 use crate::gui::window::path_field::PathField;
 use crate::gui::window::saving::{Saving, Task};
 use crate::gui::window::settings::Settings;
+use crate::gui::window::step_field::StepField;
 use crate::gui::window::welcome::Welcome;
 use crate::session::Recording;
 use arrivals::Inbox;
@@ -80,6 +81,7 @@ pub struct App {
     /// Open file dialogs.
     asking: Vec<Asking>,
     path_field: Option<PathField>,
+    step_field: Option<StepField>,
     help: Option<Help>,
     /// The title of the window.
     title: String,
@@ -297,6 +299,7 @@ impl App {
             Command::Close => self.close(self.current),
             Command::Quit => ctx.send_viewport_cmd(ViewportCommand::Close),
             Command::Palette => self.palette = Some(Palette::default()),
+            Command::GoToStep => self.step_field = Some(StepField::default()),
             Command::ShowKeys => self.help = Some(Help::Keys),
             Command::About => self.help = Some(Help::About),
             Command::ColourByCategory => self.settings.colour_by = ColourBy::Category,
@@ -345,6 +348,21 @@ impl App {
         ctx.request_repaint();
     }
 
+    /// Whether nothing lies over the views that takes the keys.
+    fn takes_keys(&self) -> bool {
+        self.palette.is_none() && self.path_field.is_none() && self.step_field.is_none() && self.help.is_none()
+    }
+
+    /// Shows a step of the recording in front by its number.
+    fn go_to_step(&mut self, ctx: &egui::Context, number: u32) {
+        self.leave_comparison();
+        self.said.clear();
+        if let Some(file) = self.files.get_mut(self.current) {
+            file.go_to_step(ctx, number);
+        }
+        ctx.request_repaint();
+    }
+
     /// Draws the window and handles input.
     pub fn app_ui(&mut self, ui: &mut Ui) {
         let ctx = ui.ctx().clone();
@@ -356,7 +374,7 @@ impl App {
         }
         self.take_news(&ctx);
         self.title_window(&ctx);
-        if self.palette.is_none() && self.path_field.is_none() && self.help.is_none() {
+        if self.takes_keys() {
             for command in keys::pressed(&ctx) {
                 if self.can(command) {
                     self.run(&ctx, command);

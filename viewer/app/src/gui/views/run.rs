@@ -1,14 +1,15 @@
 //! The whole of a long recording, above the timeline of the part that is shown: its largest totals, and the part as a
 //! brush that can be moved or drawn anew.
 
-use std::ops::Range;
-use std::sync::Arc;
+use std::ops::{ControlFlow, Range};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::sync::{Arc, Weak};
 
 use eframe::egui::{
     Align2, Context, CursorIcon, FontId, Painter, Pos2, Rect, Role, Sense, Stroke, Ui, WidgetInfo, pos2, vec2,
 };
 use highwater_analysis::Metric;
+use highwater_analysis::long::{SoughtStep, find_step};
 use highwater_snapshots::units::{format_bytes, format_count};
 use highwater_snapshots::{Category, DeviceId};
 
@@ -37,6 +38,8 @@ type Key = (DeviceId, Metric, usize);
 struct Coming {
     wanted: Wanted,
     read: Receiver<Result<Part, String>>,
+    /// While it exists, the part is wanted.
+    _wish: Arc<()>,
 }
 
 /// What is to be shown.
@@ -46,6 +49,8 @@ pub enum Wanted {
     Events(Range<u64>),
     /// The peak of a total, while this part is shown.
     Peak(DeviceId, Metric, Range<u64>),
+    /// A step, while this part is shown.
+    Step(SoughtStep, Range<u64>),
 }
 
 /// A part that was read.
@@ -53,19 +58,45 @@ pub enum Wanted {
 pub struct Part {
     /// The part; `None` if it is the one that is shown already.
     pub recording: Option<Recording>,
-    /// The event to go to, by its number in the whole recording.
-    pub event: Option<u64>,
+    /// What to show of it.
+    pub goal: Goal,
 }
 
-/// Reads what is wanted of `run`.
-fn read_part(run: &Arc<Run>, wanted: Wanted) -> Result<Part, String> {
+/// What to show of a part. Events are numbered over the whole recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Goal {
+    /// All of it.
+    Everything,
+    /// The event of the peak.
+    Peak(u64),
+    /// The step that begins at this event.
+    Step(u64),
+    /// What is shown already: there is no step of this number, or no other one.
+    NoStep(Option<u32>),
+}
+
+/// Reads what is wanted of `run`, until nobody has a `wish` for it any more.
+fn read_part(run: &Arc<Run>, wanted: Wanted, wish: &Weak<()>) -> Result<Part, String> {
     match wanted {
-        Wanted::Events(events) => Ok(Part { recording: Some(Recording::part(run, events)?), event: None }),
+        Wanted::Events(events) => Ok(Part { recording: Some(Recording::part(run, events)?), goal: Goal::Everything }),
         Wanted::Peak(device, metric, shown) => {
             let event = run.peak_event(device, metric).map_err(|why| why.to_string())?;
             let is_shown = shown.contains(&event);
             let recording = if is_shown { None } else { Some(Recording::part(run, run.around(event))?) };
-            Ok(Part { recording, event: Some(event) })
+            Ok(Part { recording, goal: Goal::Peak(event) })
+        }
+        Wanted::Step(sought, shown) => {
+            let mut watch =
+                |_| if wish.strong_count() > 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
+            let found = find_step(run.windows(), sought, &mut watch).map_err(|why| why.to_string())?;
+            let Some(step) = found else {
+                let number = if let SoughtStep::Number { number, .. } = sought { Some(number) } else { None };
+                return Ok(Part { recording: None, goal: Goal::NoStep(number) });
+            };
+            let is_shown = shown.start <= step.events.start && step.events.end <= shown.end;
+            let part = run.around_step(&step.events, shown.end - shown.start);
+            let recording = if is_shown || part == shown { None } else { Some(Recording::part(run, part)?) };
+            Ok(Part { recording, goal: Goal::Step(step.events.start) })
         }
     }
 }
@@ -79,15 +110,17 @@ impl RunView {
         let (sender, read) = channel();
         let (failed, ctx) = (sender.clone(), ctx.clone());
         let (shared, asked) = (Arc::clone(run), wanted.clone());
+        let wish = Arc::new(());
+        let is_wanted = Arc::downgrade(&wish);
         let work = move || {
             // The window may be closed, or wait for another part by now.
-            let _ = sender.send(read_part(&shared, asked));
+            let _ = sender.send(read_part(&shared, asked, &is_wanted));
             ctx.request_repaint();
         };
         if let Err(why) = background::start("highwater-part", work) {
             let _ = failed.send(Err(format!("cannot start a thread to read it: {why}")));
         }
-        self.coming = Some(Coming { wanted, read });
+        self.coming = Some(Coming { wanted, read, _wish: wish });
     }
 
     /// The part that was asked for, or why it cannot be read, once.
@@ -150,7 +183,7 @@ impl RunView {
         if let Some(coming) = &self.coming {
             let middle = match &coming.wanted {
                 Wanted::Events(events) => place.x(events.start + (events.end - events.start) / 2),
-                Wanted::Peak(..) => rect.center().x,
+                Wanted::Peak(..) | Wanted::Step(..) => rect.center().x,
             };
             let font = FontId::proportional(11.0);
             painter.text(pos2(middle, rect.center().y), Align2::CENTER_CENTER, "reading…", font, shades.cursor);

@@ -5,6 +5,7 @@ use eframe::egui::{self, Align2, Id, Key, Label, Modal, Modifiers, RichText, Scr
 use crate::command::Command;
 use crate::gui::widgets::keys;
 use crate::gui::widgets::theme;
+use crate::gui::window::step_field::step_number;
 
 /// Distance of the palette from the window's upper edge, in points.
 const PALETTE_TOP: f32 = 60.0;
@@ -24,13 +25,17 @@ pub enum Choice {
     Closed,
     /// A command was chosen.
     Run(Command),
+    /// A step was named.
+    Step(u32),
 }
 
 impl Palette {
     /// Shows the palette; `is_usable` returns whether a command can be run now.
     pub fn palette_ui(&mut self, ui: &Ui, is_usable: impl Fn(Command) -> bool) -> Choice {
-        let found: Vec<Command> =
-            Command::search(&self.text).into_iter().filter(|command| is_usable(*command)).collect();
+        let step = step_of(&self.text);
+        let named = if step.is_some() { vec![Command::GoToStep] } else { Command::search(&self.text) };
+        let found: Vec<Command> = named.into_iter().filter(|command| is_usable(*command)).collect();
+        let chosen_as = |command: Command| step.map_or(Choice::Run(command), Choice::Step);
         self.chosen = self.chosen.min(found.len().saturating_sub(1));
         let mut choice = Choice::None;
         // The upper edge stays in place for any number of matches.
@@ -54,13 +59,14 @@ impl Palette {
             let mut about = found.get(self.chosen).copied();
             ScrollArea::vertical().max_height(most).show(ui, |ui| {
                 for (row, &command) in found.iter().enumerate() {
-                    let name = egui::Button::selectable(row == self.chosen, command.name());
+                    let name = step.map_or_else(|| command.name().to_owned(), |step| format!("Go to step {step}"));
+                    let name = egui::Button::selectable(row == self.chosen, name);
                     let response = ui.add_sized([ui.available_width(), 22.0], name.shortcut_text(keys::first(command)));
                     if response.hovered() {
                         about = Some(command);
                     }
                     if response.clicked() {
-                        choice = Choice::Run(command);
+                        choice = chosen_as(command);
                     }
                 }
                 if found.is_empty() {
@@ -73,9 +79,28 @@ impl Palette {
                 ui.add(Label::new(RichText::new(command.tooltip()).weak()).wrap());
             }
             if let Some(&command) = found.get(self.chosen).filter(|_| enter) {
-                choice = Choice::Run(command);
+                choice = chosen_as(command);
             }
         });
         if modal.should_close() && matches!(choice, Choice::None) { Choice::Closed } else { choice }
+    }
+}
+
+/// The number in words that name a step: `step 1200`.
+fn step_of(text: &str) -> Option<u32> {
+    let (words, number) = text.trim().rsplit_once(' ')?;
+    let names_step = matches!(words.trim().to_lowercase().as_str(), "step" | "to step" | "go to step" | "iteration");
+    step_number(number).filter(|_| names_step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_that_end_with_a_number_name_a_step() {
+        assert_eq!(step_of("step 1200"), Some(1200));
+        assert_eq!(step_of(" go to step 1,200 "), Some(1200));
+        assert_eq!(["step", "1200", "step twelve", "next step 4", "step 99999999999"].map(step_of), [None; 5]);
     }
 }

@@ -69,7 +69,15 @@ const MENUS: [(&str, &[&[Command]]); 6] = {
             &[
                 &[C::Undo, C::Redo],
                 &[C::GoToPeak, C::PreviousPeak, C::NextPeak, C::PreviousOom, C::NextOom],
-                &[C::PreviousStep, C::NextStep, C::PreviousPart, C::NextPart, C::PreviousEvent, C::NextEvent],
+                &[
+                    C::PreviousStep,
+                    C::NextStep,
+                    C::GoToStep,
+                    C::PreviousPart,
+                    C::NextPart,
+                    C::PreviousEvent,
+                    C::NextEvent,
+                ],
                 &[C::PanLeft, C::PanRight, C::PanUp, C::PanDown],
                 &[C::LargestBlock, C::BlockAbove, C::BlockBelow, C::ZoomToBlock, C::Unpin],
             ],

@@ -46,6 +46,7 @@ impl DiffView {
             // Commands that need facts of a single recording.
             C::Undo
             | C::Redo
+            | C::GoToStep
             | C::PreviousPeak
             | C::NextPeak
             | C::PreviousOom
