@@ -9,8 +9,10 @@ use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable as _;
 use highwater_app::command::Command;
 use highwater_app::gui::App;
+use highwater_app::selection::Pin;
 use highwater_app::session::Recording;
 use highwater_app::session::run::Run;
+use highwater_snapshots::BlockId;
 use highwater_snapshots::format::{Windows, write_trace};
 use highwater_snapshots::text::trace_from_text;
 
@@ -104,4 +106,18 @@ fn a_step_is_gone_to_by_its_number_over_the_whole_recording() {
     by_palette(&mut harness, "step 99");
     harness.get_by_label("This recording has no step 99.");
     assert_eq!(shown(&harness), (70..100, 80..90));
+}
+
+#[test]
+fn blocks_from_before_a_part_are_not_said_to_be_from_before_the_recording() {
+    let mut harness = part(25..55);
+    harness.get_by_label_contains("2.15 KiB live before this part");
+    let file = harness.state_mut().current_mut().unwrap();
+    file.selection.pin = Some(Pin { block: Some(BlockId(21)), moment: 0 });
+    run(&mut harness, Command::ShowBlock);
+    harness.get_by_label_contains("Live from step 2 other, event 24 to the end");
+    run(&mut harness, Command::ShowMoment);
+    harness.get_by_label_contains("before event 25");
+    let harness = part(0..30);
+    assert!(harness.query_by_label_contains("live before").is_none());
 }

@@ -15,7 +15,7 @@ use crate::gui::views::segments::SegmentsView;
 use crate::gui::views::timeline::{Stacking, Timeline, TimelineLook, drawn_metric};
 use crate::gui::widgets::legend;
 use crate::gui::widgets::theme::Shades;
-use crate::gui::widgets::words::{has_losses, when};
+use crate::gui::widgets::words::{before, has_losses, when};
 use crate::selection::{Axis, Selection};
 use crate::session::Recording;
 
@@ -104,7 +104,7 @@ impl Sheet {
         let summary = &self.recording.devices[self.selection.device].summary;
         let mut facts = vec![count_of(summary.events, "event"), count_of(summary.allocs, "allocation")];
         if summary.baseline_bytes > 0 {
-            facts.push(format!("{} live before the recording", format_bytes(summary.baseline_bytes)));
+            facts.push(format!("{} live {}", format_bytes(summary.baseline_bytes), before(trace)));
         }
         if summary.oom_events > 0 {
             facts.push(format!("{} failed (out of memory)", count_of(summary.oom_events, "request")));

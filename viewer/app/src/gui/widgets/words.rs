@@ -8,10 +8,18 @@ use highwater_snapshots::{BlockId, EventId, Trace};
 
 use crate::figures::moment::count_of;
 
+/// What precedes the events of `trace`, which may be a part of a long recording.
+pub fn before(trace: &Trace) -> &'static str {
+    if trace.start.events > 0 { "before this part" } else { "before the recording" }
+}
+
 /// The position of a moment: `step 1, optimizer, event 2,345`.
 pub fn when(moment: &Moment) -> String {
     let Some(event) = moment.number() else {
-        return "before the first event".to_owned();
+        return match moment.events_before {
+            0 => "before the first event".to_owned(),
+            first => format!("before event {}", format_count(first)),
+        };
     };
     let step = moment.step.map_or_else(String::new, |step| format!("step {step}, "));
     let phase = moment.known_phase().map_or_else(String::new, |phase| format!("{phase}, "));
@@ -50,7 +58,7 @@ pub fn size(block: &Block, metric: Metric) -> u64 {
 pub fn life(trace: &Trace, id: BlockId) -> String {
     // The free of such a block was requested before the recording, so that it has no event.
     if trace.was_waiting_at_start(id) {
-        return "Freed before the recording, waiting for a stream".to_owned();
+        return format!("Freed {}, waiting for a stream", before(trace));
     }
     let block = trace.blocks.get(id);
     let made = match block.birth {

@@ -5,7 +5,7 @@ use highwater_snapshots::units::{format_bytes, format_count};
 
 use crate::command::Command;
 use crate::gui::widgets::theme::Shades;
-use crate::gui::widgets::words::{failed_requests, has_losses};
+use crate::gui::widgets::words::{before, failed_requests, has_losses};
 use crate::session::Recording;
 
 /// Largest share of the bar's width for the file's name.
@@ -101,7 +101,7 @@ fn facts(recording: &Recording, device: usize) -> Vec<String> {
     });
     facts.push(format!("{} allocations", format_count(summary.allocs)));
     if summary.baseline_bytes > 0 {
-        facts.push(format!("{} live before the recording", format_bytes(summary.baseline_bytes)));
+        facts.push(format!("{} live {}", format_bytes(summary.baseline_bytes), before(&recording.trace)));
     }
     facts
 }

@@ -12,7 +12,7 @@ use highwater_snapshots::{BlockId, EventId, StackId, Trace};
 use crate::gui::filter::condition;
 use crate::gui::views::colouring::short_line;
 use crate::gui::widgets::legend::share;
-use crate::gui::widgets::words::{event_text, life, outside, phase, size, title};
+use crate::gui::widgets::words::{before, event_text, life, outside, phase, size, title};
 use crate::session::{DeviceIndex, Recording};
 
 /// An origin that may have allocated other blocks too.
@@ -106,7 +106,7 @@ fn rows(trace: &Trace, id: BlockId, block: &Block, was_waiting: bool) -> Vec<(St
     }
     rows.push(("Last used at", last_use(trace, block)));
     let freed = if was_waiting {
-        "before the recording".to_owned()
+        before(trace).to_owned()
     } else {
         let freed = || event_text(trace, requested, "not in the recording");
         block.death.map_or_else(freed, |death| outside(&death))
@@ -173,10 +173,8 @@ fn weight(recording: &Recording, id: BlockId, block: &Block, metric: Metric) -> 
     };
     let mut rows = vec![("Share at the peak".to_owned(), at_peak)];
     if let Some((most, at)) = highest(trace, index, metric, holds) {
-        let at = at.map_or_else(
-            || "before the recording".to_owned(),
-            |event| format!("event {}", format_count(trace.number(event))),
-        );
+        let at =
+            at.map_or_else(|| before(trace).to_owned(), |event| format!("event {}", format_count(trace.number(event))));
         let told = format!("{} of {}, {at}", share(bytes, most), format_bytes(most));
         rows.push(("Largest share".to_owned(), told));
     }

@@ -8,7 +8,7 @@ use highwater_snapshots::units::format_bytes;
 use super::SAMPLES;
 use crate::answers::outliers::{Standing, standings};
 use crate::files::fleet::Fleet;
-use crate::gui::widgets::words::failed_requests;
+use crate::gui::widgets::words::{before, failed_requests};
 use crate::session::Recording;
 
 /// One device of one file.
@@ -30,6 +30,8 @@ pub(super) struct Cell {
     pub(super) short: String,
     pub(super) peak: u64,
     pub(super) baseline: u64,
+    /// What that is before: the recording, or the part of it that is shown.
+    pub(super) before: &'static str,
     pub(super) capacity: u64,
     /// Number of failed requests.
     pub(super) failed: u64,
@@ -85,7 +87,7 @@ impl Cell {
             words += &format!(", {share:.0}% of {}", format_bytes(self.capacity));
         }
         if self.baseline > 0 {
-            words += &format!("; {} of it were live before the recording", format_bytes(self.baseline));
+            words += &format!("; {} of it were live {}", format_bytes(self.baseline), self.before);
         }
         words += ".";
         if self.failed > 0 {
@@ -124,6 +126,7 @@ fn of_fleet(fleet: &Fleet, metric: Metric) -> Vec<Cell> {
             short: rank.number().map_or_else(|| rank.name.clone(), |rank| rank.to_string()),
             peak,
             baseline: look.baseline.get(metric).min(peak),
+            before: "before the recording",
             capacity: look.summary.capacity_bytes,
             failed: rank.devices.iter().map(|look| look.summary.oom_events).sum(),
             standing: Standing::Usual,
@@ -158,6 +161,7 @@ fn of_files(files: &[&Arc<Recording>], metric: Metric) -> Vec<Cell> {
                     short,
                     peak,
                     baseline: index.series.baseline().get(metric).min(peak),
+                    before: before(&recording.trace),
                     capacity: index.summary.capacity_bytes,
                     failed: index.summary.oom_events,
                     standing: Standing::Usual,

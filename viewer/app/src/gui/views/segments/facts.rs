@@ -5,7 +5,7 @@ use highwater_analysis::addresses::{Content, HeldSegment, Piece};
 use highwater_snapshots::units::{format_bytes, format_count};
 
 use crate::figures::moment::count_of;
-use highwater_snapshots::{BlockId, Trace};
+use highwater_snapshots::{BlockId, EventId, Trace};
 
 use crate::gui::widgets::theme;
 use crate::gui::widgets::theme::swatch_ui;
@@ -26,9 +26,11 @@ pub(super) fn content_lines(
         Some(Content::Waiting(block)) => block_lines(trace, block, "waiting for a stream: "),
     };
     let place = address.map_or_else(String::new, |address| format!("address {address:#x}, "));
-    let moment = moment
-        .checked_sub(1)
-        .map_or("before the first event".to_owned(), |event| format!("after event {}", format_count(event as u64)));
+    let moment = match (moment.checked_sub(1), trace.start.events) {
+        (Some(event), _) => format!("after event {}", format_count(trace.number(EventId::from_index(event)))),
+        (None, 0) => "before the first event".to_owned(),
+        (None, first) => format!("before event {}", format_count(first)),
+    };
     lines.push(format!("{place}{moment}"));
     lines
 }
