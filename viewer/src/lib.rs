@@ -192,7 +192,9 @@ fn show_app(files: &[PathBuf]) -> Result<Option<String>, Failure> {
         return Ok(Some("there is no display (neither DISPLAY nor WAYLAND_DISPLAY is set)".to_owned()));
     }
     let examples = Examples { list: record::EXAMPLES, record: record::example };
-    Ok(highwater_app::gui::run(files.to_vec(), examples)?.map(|why| format!("the app cannot be shown ({why})")))
+    let most_resident = cli::input::long::most_resident()?;
+    Ok(highwater_app::gui::run(files.to_vec(), examples, most_resident)?
+        .map(|why| format!("the app cannot be shown ({why})")))
 }
 
 /// Returns that this build has no app.

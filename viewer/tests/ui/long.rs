@@ -1,34 +1,41 @@
 //! Tests of recordings that are too long to be held in memory, of which parts are shown.
 
+use std::fs::File;
 use std::ops::{ControlFlow, Range};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use eframe::egui::{Key, Modifiers, Role};
+use eframe::egui::{Key, Modifiers, Role, Vec2};
 use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable as _;
 use highwater_app::command::Command;
-use highwater_app::gui::App;
+use highwater_app::gui::{App, Settings};
 use highwater_app::selection::Pin;
 use highwater_app::session::Recording;
 use highwater_app::session::run::Run;
-use highwater_snapshots::BlockId;
-use highwater_snapshots::format::{Windows, write_trace};
+use highwater_snapshots::event::Event;
+use highwater_snapshots::format::{EndFacts, SnapWriter, Windows, write_trace};
 use highwater_snapshots::text::trace_from_text;
+use highwater_snapshots::{BlockId, EventId, StackId, Trace};
 
-use super::harness::{chord, harness, press, run, settle, view};
+use super::harness::{chord, harness, open, press, run, settle, view};
 
 /// Twelve steps of ten events each, the last four after a restart.
 const STEPS: [u32; 12] = [0, 1, 2, 3, 4, 5, 6, 7, 5, 6, 7, 8];
 
-/// The app with the part `events` of a long recording of [`STEPS`].
-fn part(events: Range<u64>) -> Harness<'static, App> {
+/// A recording of [`STEPS`].
+fn steps() -> Trace {
     let step = |(place, number): (usize, &u32)| {
         let blocks: String = (0..9).map(|block| format!("alloc b{place}_{block} 100\n")).collect();
         format!("step {number}\n{blocks}")
     };
-    let text: String = STEPS.iter().enumerate().map(step).collect();
-    let bytes: Arc<[u8]> = write_trace(Vec::new(), &trace_from_text(&text).unwrap()).unwrap().into();
+    trace_from_text(&STEPS.iter().enumerate().map(step).collect::<String>()).unwrap()
+}
+
+/// The app with the part `events` of a long recording of [`STEPS`].
+fn part(events: Range<u64>) -> Harness<'static, App> {
+    let bytes: Arc<[u8]> = write_trace(Vec::new(), &steps()).unwrap().into();
     let windows = Windows::open(Arc::new(bytes), &mut |_| ControlFlow::Continue(())).unwrap();
     let long = Arc::new(Run::new(windows, Path::new("long.snap")));
     let mut harness = harness(None);
@@ -120,4 +127,94 @@ fn blocks_from_before_a_part_are_not_said_to_be_from_before_the_recording() {
     harness.get_by_label_contains("before event 25");
     let harness = part(0..30);
     assert!(harness.query_by_label_contains("live before").is_none());
+}
+
+/// A file that its program is still writing.
+struct Growing {
+    trace: Trace,
+    writer: SnapWriter<File>,
+    written: usize,
+}
+
+impl Growing {
+    fn start(path: &Path) -> Self {
+        let trace = steps();
+        let writer = SnapWriter::create(path, &trace.header).unwrap();
+        Self { trace, writer, written: 0 }
+    }
+
+    /// Writes the events up to the one of number `end`.
+    fn write(&mut self, end: usize) {
+        let event = |row: usize| {
+            let (events, what) = (&self.trace.events, self.trace.what(EventId::from_index(row)));
+            Event { time_ns: events.time_ns[row], device: events.device[row], stack: StackId::NONE, what }
+        };
+        let events: Vec<Event> = (self.written..end).map(event).collect();
+        self.writer.write_events(&events).unwrap();
+        self.written = end;
+    }
+}
+
+/// The app with the file at `path` open, which shows parts of recordings of more than 30 events.
+fn growing(path: &Path) -> Harness<'static, App> {
+    let app = App::new(Settings::default()).with_most_resident(30);
+    let builder = Harness::builder().with_size(Vec2::new(1000.0, 640.0)).with_max_steps(16);
+    let mut harness = builder.build_ui_state(|ui, app: &mut App| app.app_ui(ui), app);
+    open(&mut harness, path);
+    harness
+}
+
+/// Runs frames until the window says `text`.
+fn wait_for(harness: &mut Harness<'_, App>, text: &str) {
+    while harness.query_by_label_contains(text).is_none() {
+        std::thread::sleep(Duration::from_millis(10));
+        settle(harness);
+    }
+}
+
+#[test]
+fn a_long_file_is_followed_and_the_view_stays_unless_it_is_at_the_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("growing.snap");
+    let mut file = Growing::start(&path);
+    file.write(40);
+    let mut harness = growing(&path);
+    assert_eq!(shown(&harness), (0..40, 0..40));
+    file.write(60);
+    wait_for(&mut harness, "events 20 to 59 of 60 are shown");
+    assert_eq!(shown(&harness), (20..60, 20..60), "all of a part of the same length, at the end");
+    run(&mut harness, Command::NextStep);
+    assert_eq!(shown(&harness), (20..60, 30..40));
+    file.write(70);
+    wait_for(&mut harness, "events 20 to 59 of 70 are shown");
+    wait_for(&mut harness, "40 of 70 events");
+    assert_eq!(shown(&harness), (20..60, 30..40), "what is looked at stays");
+    run(&mut harness, Command::NextPart);
+    let last = shown(&harness);
+    file.write(80);
+    file.writer.finish(&EndFacts::default()).unwrap();
+    wait_for(&mut harness, "growing.snap is complete");
+    wait_for(&mut harness, "events 40 to 79 of 80 are shown");
+    assert_eq!((last, shown(&harness)), ((30..70, 30..70), (40..80, 40..80)));
+}
+
+#[test]
+fn a_followed_file_that_becomes_too_long_is_shown_in_parts() {
+    let folder = tempfile::tempdir().unwrap();
+    for (is_zoomed, in_view) in [(false, [0..50, 10..60]), (true, [0..10, 0..10])] {
+        let path = folder.path().join(format!("growing-{is_zoomed}.snap"));
+        let mut file = Growing::start(&path);
+        file.write(20);
+        let mut harness = growing(&path);
+        if is_zoomed {
+            run(&mut harness, Command::NextStep);
+            assert_eq!(shown(&harness), (0..20, 0..10));
+        }
+        file.write(50);
+        wait_for(&mut harness, "events 0 to 49 of 50 are shown");
+        assert_eq!(shown(&harness), (0..50, in_view[0].clone()));
+        file.write(60);
+        wait_for(&mut harness, if is_zoomed { "events 0 to 49 of 60" } else { "events 10 to 59 of 60" });
+        assert_eq!(shown(&harness).1, in_view[1]);
+    }
 }

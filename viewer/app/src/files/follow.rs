@@ -1,34 +1,19 @@
 //! Follows a `.snap` file that is still being written: watches its path, or is given its bytes as they arrive.
 
 mod feed;
+mod watcher;
 
-use std::fs::{File, Metadata};
-use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
 use highwater_snapshots::format::Follower;
-use web_time::Instant;
 
 use self::feed::Feed;
+use self::watcher::{Stop, Watcher};
 use crate::background;
 use crate::session::Recording;
-
-/// Time between two looks at the file's length.
-const LOOK: Duration = Duration::from_millis(250);
-
-/// A new recording takes this share of the time at most: building one is followed by a rest three times as long.
-const REST: u32 = 3;
-
-/// A finished recording whose index has not come after so long is taken as it is.
-const PATIENCE: Duration = Duration::from_secs(2);
-
-/// Bytes that are read at a time.
-const PORTION: usize = 1 << 20;
-
-/// First bytes of the file by which it is known again.
-const START: usize = 4096;
+use crate::session::run::Run;
 
 /// News of a file that is followed.
 #[derive(Debug)]
@@ -37,6 +22,12 @@ pub enum Followed {
     Grown(Box<Recording>),
     /// Its program has finished it: the whole recording. Nothing comes after.
     Finished(Box<Recording>),
+    /// It is now too long to be held in memory, and is read in parts.
+    Long(Arc<Run>),
+    /// The long recording has grown.
+    Lengthened,
+    /// The program has finished the long recording. Nothing comes after.
+    Completed,
     /// Nothing more is written, although it is not finished. Nothing comes after.
     Abandoned,
     /// It cannot be followed any further: why, and what to do, in a sentence. Nothing comes after.
@@ -64,15 +55,27 @@ enum Input {
 }
 
 impl Following {
-    /// Starts to follow `path`, of which `events` events are known. `wake` is called, on the following thread, when
-    /// there is something new.
-    pub fn start(path: PathBuf, events: usize, wake: impl Fn() + Send + 'static) -> Self {
+    /// Starts to follow the file of `recording`, which is read in parts once it has more than `most_resident` events.
+    /// `wake` is called, on the following thread, when there is something new. `None` if the recording has no file.
+    pub fn start(recording: &Recording, most_resident: u64, wake: impl Fn() + Send + 'static) -> Option<Self> {
+        let events = recording.trace.events.len();
+        let path = recording.path.clone()?;
+        Some(Self::watch(path, events, (recording.run.clone(), most_resident), wake))
+    }
+
+    fn watch(
+        path: PathBuf,
+        known: usize,
+        (run, most_resident): (Option<Arc<Run>>, u64),
+        wake: impl Fn() + Send + 'static,
+    ) -> Self {
         let (outbox, news) = channel();
         let (stop, stopped) = channel();
         let (from, failed) = (path.clone(), outbox.clone());
         let work = move || {
             let watch = std::panic::AssertUnwindSafe(|| {
-                Watcher { path: &from, known: events, stopped: &stopped, outbox: &outbox, wake: &wake }.watch()
+                let (stopped, outbox, wake) = (&stopped, &outbox, &wake);
+                Watcher { path: &from, known, run, most_resident, stopped, outbox, wake }.watch()
             });
             let end = std::panic::catch_unwind(watch).unwrap_or_else(|_| {
                 Err(Stop::Lost("cannot read the file: internal error; please report it".to_owned()))
@@ -134,10 +137,11 @@ impl Following {
                     self.is_abandoned = true;
                     return last;
                 }
-                Ok(end @ (Followed::Finished(_) | Followed::Abandoned | Followed::Lost(_))) => {
+                Ok(end @ (Followed::Finished(_) | Followed::Completed | Followed::Abandoned | Followed::Lost(_))) => {
                     self.has_ended = true;
                     return Some(end);
                 }
+                Ok(Followed::Long(run)) => return Some(Followed::Long(run)),
                 Ok(grown) => last = Some(grown),
                 Err(TryRecvError::Empty) => return last,
                 Err(TryRecvError::Disconnected) => {
@@ -150,153 +154,24 @@ impl Following {
     }
 }
 
-/// Why watching ends.
-enum Stop {
-    /// Nobody wants to know any more.
-    Unwanted,
-    /// The file is not what it was.
-    Lost(String),
-}
-
-struct Watcher<'a> {
-    path: &'a Path,
-    /// Events of the recording that is shown.
-    known: usize,
-    stopped: &'a Receiver<()>,
-    outbox: &'a Sender<Followed>,
-    wake: &'a dyn Fn(),
-}
-
-impl Watcher<'_> {
-    fn watch(mut self) -> Result<(), Stop> {
-        let mut file = File::open(self.path).map_err(|why| self.lost(&format!("cannot open the file: {why}")))?;
-        let mut follower = Follower::new();
-        let mut start = Vec::new();
-        let mut finished_since: Option<Instant> = None;
-        loop {
-            let length = self.look(&file, follower.bytes_fed())?;
-            let begun = Instant::now();
-            if length > follower.bytes_fed() {
-                self.recognise(&mut file, &start, follower.bytes_fed())?;
-                self.feed(&mut file, &mut follower, &mut start, length)?;
-                finished_since = None;
-            }
-            // The end of a recording says more than its events; its index follows it at once.
-            let is_finished = follower.is_whole()
-                || follower.is_finished() && finished_since.get_or_insert_with(Instant::now).elapsed() >= PATIENCE;
-            if is_finished {
-                return self.tell(Followed::Finished(Box::new(self.recording(&follower))));
-            }
-            if follower.events() > self.known {
-                self.known = follower.events();
-                self.tell(Followed::Grown(Box::new(self.recording(&follower))))?;
-            }
-            self.rest(LOOK.max(begun.elapsed() * REST))?;
-        }
-    }
-
-    /// The length of the file, which must be the one that was opened, and not shorter than what was read of it.
-    fn look(&self, file: &File, read: u64) -> Result<u64, Stop> {
-        let facts = file.metadata().map_err(|why| self.lost(&format!("cannot read the file's size: {why}")))?;
-        let now = std::fs::metadata(self.path).map_err(|_| self.lost("it is missing: it was moved or deleted"))?;
-        if !is_same_file(&facts, &now) {
-            return Err(self.lost("another file has replaced it; press F5 to read that one"));
-        }
-        if facts.len() < read {
-            let what =
-                format!("the file was truncated to {} of {read} bytes; press F5 to read what is left", facts.len());
-            return Err(self.lost(&what));
-        }
-        Ok(facts.len())
-    }
-
-    /// Makes sure that the file still begins as it did: its program may have started anew.
-    fn recognise(&self, file: &mut File, start: &[u8], read: u64) -> Result<(), Stop> {
-        if read == 0 {
-            return Ok(());
-        }
-        let mut now = vec![0; start.len()];
-        let same = file.seek(SeekFrom::Start(0)).and_then(|_| file.read_exact(&mut now));
-        match same {
-            Ok(()) if now == start => Ok(()),
-            Ok(()) => Err(self.lost("the file was overwritten; press F5 to read the new recording")),
-            Err(why) => Err(self.lost(&format!("cannot read the file: {why}"))),
-        }
-    }
-
-    /// Feeds the bytes from those that were fed up to `length`.
-    fn feed(&self, file: &mut File, follower: &mut Follower, start: &mut Vec<u8>, length: u64) -> Result<(), Stop> {
-        let mut portion = vec![0; PORTION];
-        let sought = file.seek(SeekFrom::Start(follower.bytes_fed()));
-        sought.map_err(|why| self.lost(&format!("cannot read the file: {why}")))?;
-        while follower.bytes_fed() < length {
-            let most = usize::try_from(length - follower.bytes_fed()).unwrap_or(PORTION).min(PORTION);
-            let taken = file.read(&mut portion[..most]);
-            let taken = taken.map_err(|why| self.lost(&format!("cannot read the file: {why}")))?;
-            if taken == 0 {
-                break;
-            }
-            let bytes = &portion[..taken];
-            start.extend_from_slice(&bytes[..taken.min(START.saturating_sub(start.len()))]);
-            follower.feed(bytes).map_err(|why| self.lost(&why.to_string()))?;
-            self.check()?;
-        }
-        Ok(())
-    }
-
-    fn recording(&self, follower: &Follower) -> Recording {
-        recording(self.path, follower)
-    }
-
-    fn tell(&self, news: Followed) -> Result<(), Stop> {
-        self.outbox.send(news).map_err(|_| Stop::Unwanted)?;
-        (self.wake)();
-        Ok(())
-    }
-
-    fn check(&self) -> Result<(), Stop> {
-        if self.stopped.try_recv() == Err(TryRecvError::Disconnected) { Err(Stop::Unwanted) } else { Ok(()) }
-    }
-
-    /// Waits, unless the receiver is gone.
-    fn rest(&self, time: Duration) -> Result<(), Stop> {
-        match self.stopped.recv_timeout(time) {
-            Err(RecvTimeoutError::Timeout) => Ok(()),
-            _ => Err(Stop::Unwanted),
-        }
-    }
-
-    fn lost(&self, why: &str) -> Stop {
-        Stop::Lost(format!("stopped following {}: {why}", self.path.display()))
-    }
-}
-
 /// The recording at `path` so far.
 fn recording(path: &Path, follower: &Follower) -> Recording {
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
     Recording::new(name, Some(path.to_owned()), follower.trace())
 }
 
-/// Whether both describe the same file, as reported by the system.
-#[cfg(unix)]
-fn is_same_file(one: &Metadata, other: &Metadata) -> bool {
-    use std::os::unix::fs::MetadataExt as _;
-    (one.dev(), one.ino()) == (other.dev(), other.ino())
-}
-
-/// Whether both describe the same file, as reported by the system.
-#[cfg(not(unix))]
-fn is_same_file(one: &Metadata, other: &Metadata) -> bool {
-    one.created().ok() == other.created().ok()
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::sync::mpsc::RecvTimeoutError;
+    use std::time::Duration;
+
     use super::*;
+    use highwater_analysis::Metric;
     use highwater_snapshots::event::Event;
     use highwater_snapshots::format::{EndFacts, SnapWriter, write_trace};
     use highwater_snapshots::text::trace_from_text;
-    use highwater_snapshots::{EventId, Trace};
+    use highwater_snapshots::{DeviceId, EventId, Trace};
 
     /// Writes a recording of the text notation event by event.
     struct Slowly {
@@ -337,8 +212,14 @@ mod tests {
     }
 
     fn follow(path: &Path, known: usize) -> (Following, Receiver<()>) {
+        follow_up_to(path, known, u64::MAX)
+    }
+
+    /// Follows a file that is read in parts if it has more than `most_resident` events.
+    fn follow_up_to(path: &Path, known: usize, most_resident: u64) -> (Following, Receiver<()>) {
         let (wake, woken) = channel();
-        (Following::start(path.to_owned(), known, move || wake.send(()).unwrap_or_default()), woken)
+        let wake = move || wake.send(()).unwrap_or_default();
+        (Following::watch(path.to_owned(), known, (None, most_resident), wake), woken)
     }
 
     fn peak(recording: &Recording) -> u64 {
@@ -405,12 +286,36 @@ mod tests {
                     break;
                 }
                 Followed::Lost(why) => panic!("{why}"),
-                Followed::Abandoned => panic!("it is finished"),
+                other => panic!("it is finished, but {other:?}"),
             }
         }
         assert_eq!((peak(&recording), recording.trace.trust.unfinished), (90, false));
         assert_eq!(recording.trace.problems, []);
         assert!(following.has_ended() && following.poll().is_none());
+    }
+
+    #[test]
+    fn a_file_that_becomes_long_is_not_held_in_memory_and_its_summaries_grow() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.snap");
+        let mut slowly = Slowly::start(&path, TEXT);
+        slowly.write(2);
+        let (mut following, woken) = follow_up_to(&path, 2, 3);
+        slowly.write(2);
+        let run = loop {
+            match next(&mut following, &woken) {
+                Followed::Long(run) => break run,
+                Followed::Grown(recording) => assert!(recording.trace.events.len() <= 3),
+                other => panic!("it becomes long, but {other:?}"),
+            }
+        };
+        assert_eq!((run.events(), run.is_unfinished()), (4, true));
+        slowly.write(1);
+        let Followed::Lengthened = next(&mut following, &woken) else { panic!("it grows") };
+        assert_eq!((run.events(), run.peak_event(DeviceId(0), Metric::Requested).unwrap()), (5, 4));
+        slowly.writer.finish(&EndFacts::default()).unwrap();
+        let Followed::Completed = next(&mut following, &woken) else { panic!("it is finished") };
+        assert!(following.has_ended() && following.poll().is_none() && !run.is_unfinished());
     }
 
     /// Follows a recording of one event, does something to the file, and gives what is told.

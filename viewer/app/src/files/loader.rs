@@ -27,7 +27,7 @@ use crate::files::is_stdin;
 use crate::files::preview::Preview;
 use crate::session::Recording;
 #[cfg(not(target_family = "wasm"))]
-use crate::session::run::{MOST_RESIDENT_EVENTS, Run};
+use crate::session::run::Run;
 
 /// Where a recording is read from.
 pub enum Source {
@@ -124,13 +124,15 @@ pub enum LoadOutcome {
 }
 
 impl Loading {
-    /// Starts to read `source`. `wake` is called, on the reading thread, when something is new.
-    pub fn start(source: Source, wake: impl Fn() + Send + Sync + 'static) -> Self {
+    /// Starts to read `source`; of a recording of more than `most_resident` events, a part. `wake` is called, on the
+    /// reading thread, when something is new.
+    pub fn start(source: Source, most_resident: u64, wake: impl Fn() + Send + Sync + 'static) -> Self {
         let (state, path) = (Arc::new(State::new()), source.path().to_owned());
         let (sender, outcome) = channel();
         let (shared, failed) = (Arc::clone(&state), sender.clone());
         let work = move || {
-            let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| load(source, &shared, &wake)));
+            let load = || load(source, most_resident, &shared, &wake);
+            let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(load));
             let broken = "the reader failed on this file; please report it, with the file if you can";
             // The window may be closed by now, so a failure to send is ignored.
             let _ = sender.send(read.unwrap_or_else(|_| Err(broken.to_owned())));
@@ -213,12 +215,12 @@ fn sentence(error: &Error) -> String {
 type Listener<'l> = &'l mut dyn FnMut(Progress) -> ControlFlow<()>;
 
 /// Reads and indexes `source`; the error is a sentence for the user.
-fn load(source: Source, state: &State, wake: &(dyn Fn() + Sync)) -> Result<Loaded, String> {
+fn load(source: Source, most: u64, state: &State, wake: &(dyn Fn() + Sync)) -> Result<Loaded, String> {
     let recording = match source {
         Source::Path(path) if path.is_dir() && !is_rotated(&path) => {
             return load_folder(&path, state, wake).map(|fleet| Loaded::Folder(Box::new(fleet)));
         }
-        Source::Path(path) if let Some(recording) = load_part(&path, state, wake)? => Ok(recording),
+        Source::Path(path) if let Some(recording) = load_part(&path, most, state, wake)? => Ok(recording),
         Source::Path(path) => load_with(&path, state, wake, |listener| {
             if is_stdin(&path) { open_stream(std::io::stdin().lock(), listener) } else { open_file(&path, listener) }
         }),
@@ -232,7 +234,7 @@ fn load(source: Source, state: &State, wake: &(dyn Fn() + Sync)) -> Result<Loade
 /// Reads the part around the peak of a `.snap` file that is too long to be read as a whole. `None` if it is not, also if
 /// it is damaged: reading it then finds out what is wrong.
 #[cfg(not(target_family = "wasm"))]
-fn load_part(path: &Path, state: &State, wake: &(dyn Fn() + Sync)) -> Result<Option<Recording>, String> {
+fn load_part(path: &Path, most: u64, state: &State, wake: &(dyn Fn() + Sync)) -> Result<Option<Recording>, String> {
     state.enter("Reading");
     let mut watch = |progress: Progress| {
         state.events.store(progress.events, Ordering::Relaxed);
@@ -242,14 +244,14 @@ fn load_part(path: &Path, state: &State, wake: &(dyn Fn() + Sync)) -> Result<Opt
     };
     let opened = match Windows::find_rotated(path) {
         Some(files) => Windows::open_rotated(&files, &mut watch)
-            .map(|windows| Some(windows).filter(|windows| windows.events() > MOST_RESIDENT_EVENTS)),
+            .map(|windows| Some(windows).filter(|windows| windows.events() > most)),
         None => {
             // What is read from a pipe is gone.
             let opened = path.is_file().then(|| std::fs::File::open(path).ok()).flatten();
             let mut start = [0; 8];
             let opened = opened.and_then(|mut file| file.read_exact(&mut start).is_ok().then_some(file));
             let Some(file) = opened.filter(|_| is_snap(&start)) else { return Ok(None) };
-            Windows::open_longer(Arc::new(file), MOST_RESIDENT_EVENTS, &mut watch)
+            Windows::open_longer(Arc::new(file), most, &mut watch)
         }
     };
     let windows = match opened {
@@ -273,7 +275,7 @@ fn is_rotated(folder: &Path) -> bool {
 
 /// Nothing is read in parts: a browser passes files as a whole.
 #[cfg(target_family = "wasm")]
-fn load_part(_: &Path, _: &State, _: &(dyn Fn() + Sync)) -> Result<Option<Recording>, String> {
+fn load_part(_: &Path, _: u64, _: &State, _: &(dyn Fn() + Sync)) -> Result<Option<Recording>, String> {
     Ok(None)
 }
 
@@ -362,7 +364,7 @@ mod tests {
 
     fn wait_for(source: Source) -> LoadOutcome {
         let (sender, woken) = channel();
-        let loading = Loading::start(source, move || sender.send(()).unwrap_or_default());
+        let loading = Loading::start(source, u64::MAX, move || sender.send(()).unwrap_or_default());
         loop {
             match loading.poll() {
                 LoadOutcome::Pending => woken.recv().unwrap(),
@@ -462,7 +464,7 @@ mod tests {
     fn a_reading_that_is_called_off_gives_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let (sender, woken) = channel();
-        let loading = Loading::start(Source::Path(folder.path().join("gone.snap")), move || {
+        let loading = Loading::start(Source::Path(folder.path().join("gone.snap")), u64::MAX, move || {
             sender.send(()).unwrap_or_default();
         });
         loading.cancel();

@@ -16,13 +16,14 @@ const PACKAGES: &str = "libx11-6 libx11-xcb1 libxcursor1 libxi6 libxkbcommon-x11
 const WAYLAND_PACKAGES: &str =
     "libwayland-client0 libwayland-cursor0 libwayland-egl1 libxkbcommon0 libegl1 libgl1-mesa-dri";
 
-/// Opens the window with `files`, or with a first screen that offers `examples`, and returns when it is closed. If no window can be opened, returns a message with the
+/// Opens the window with `files`, or with a first screen that offers `examples`, and returns when it is closed. Shows
+/// parts of recordings of more than `most_resident` events. If no window can be opened, returns a message with the
 /// missing requirements.
 ///
 /// # Errors
 ///
 /// Fails if the app fails after its window was opened.
-pub fn run(files: Vec<PathBuf>, examples: Examples) -> Result<Option<String>, Failure> {
+pub fn run(files: Vec<PathBuf>, examples: Examples, most_resident: u64) -> Result<Option<String>, Failure> {
     let viewport = egui::ViewportBuilder::default()
         .with_title("Highwater")
         .with_app_id("highwater")
@@ -34,7 +35,8 @@ pub fn run(files: Vec<PathBuf>, examples: Examples) -> Result<Option<String>, Fa
     let has_begun = Arc::clone(&is_shown);
     let create = move |context: &eframe::CreationContext<'_>| {
         let settings = context.storage.and_then(|storage| eframe::get_value(storage, eframe::APP_KEY));
-        let mut app = App::new(settings.unwrap_or_default()).with_examples(examples);
+        let mut app = App::new(settings.unwrap_or_default());
+        app = app.with_examples(examples).with_most_resident(most_resident);
         for file in &files {
             app.open(&context.egui_ctx, file);
         }

@@ -36,6 +36,7 @@ use crate::gui::window::top_bar::{self, BarChange, Shown};
 use crate::history::History;
 use crate::selection::Selection;
 use crate::session::Recording;
+use crate::session::run::MOST_RESIDENT_EVENTS;
 
 pub use tables::WriteTable;
 
@@ -76,6 +77,8 @@ pub struct OpenFile {
     pub(super) peaks: Peaks,
     /// The whole of a long recording.
     pub(super) run: RunView,
+    /// While its file is followed, a recording of more events is read in parts.
+    pub(super) most_resident: u64,
 }
 
 impl OpenFile {
@@ -104,6 +107,7 @@ impl OpenFile {
             following: None,
             peaks: Peaks::default(),
             run: RunView::default(),
+            most_resident: MOST_RESIDENT_EVENTS,
             recording,
         }
     }
@@ -114,10 +118,6 @@ impl OpenFile {
         let run = |recording: &Recording| recording.run.as_ref().map(Arc::as_ptr);
         if run(&recording) != run(&self.recording) {
             self.run = RunView::default();
-        }
-        if recording.run.is_some() {
-            // All of a long recording would be held in memory.
-            self.following = None;
         }
         self.selection = self.selection.carried_over(&self.recording, &recording);
         let former = std::mem::replace(&mut self.recording, Arc::new(recording));
@@ -174,7 +174,7 @@ impl OpenFile {
     /// Waits until all that is shown is computed. For tests and pictures without a window.
     pub fn wait(&mut self, ctx: &egui::Context) {
         if let Some(part) = self.run.wait() {
-            self.show_part(part);
+            self.show_part(ctx, part);
         }
         self.search.wait();
         self.shares.wait();
@@ -206,11 +206,8 @@ impl OpenFile {
 
     /// Reads new events while the file is being written.
     pub fn follow(&mut self, ctx: &egui::Context) {
-        if let Some(path) = self.recording.path.clone() {
-            let wake = ctx.clone();
-            let events = self.recording.trace.events.len();
-            self.following = Some(Following::start(path, events, move || wake.request_repaint()));
-        }
+        let wake = ctx.clone();
+        self.following = Following::start(&self.recording, self.most_resident, move || wake.request_repaint());
     }
 
     /// Takes the message of a view.
@@ -252,7 +249,7 @@ impl OpenFile {
 
     /// Shows tool bar, views and timeline.
     pub fn file_ui(&mut self, ui: &mut Ui, settings: &mut Settings) -> Option<Command> {
-        self.take_part();
+        self.take_part(ui.ctx());
         self.timeline.receive(ui.ctx());
         self.search.receive(ui.ctx(), &self.recording);
         self.go_to_awaited_peak();

@@ -1,11 +1,16 @@
 //! Moves through a recording that is too long to be held in memory, part by part.
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use eframe::egui::{Context, Frame, Margin, Panel, Ui};
 use highwater_analysis::long::SoughtStep;
 
 use crate::command::Command;
 use crate::gui::open_file::OpenFile;
 use crate::gui::views::run::{Goal, Part, Wanted};
+use crate::selection::View;
+use crate::session::run::Run;
 
 impl OpenFile {
     /// Shows the whole of a long recording, and reads the part that the user chooses.
@@ -21,14 +26,14 @@ impl OpenFile {
     }
 
     /// Shows the part that was asked for, once it is read.
-    pub(super) fn take_part(&mut self) {
+    pub(super) fn take_part(&mut self, ctx: &Context) {
         if let Some(part) = self.run.take() {
-            self.show_part(part);
+            self.show_part(ctx, part);
         }
     }
 
     /// Shows a part that was read.
-    pub(super) fn show_part(&mut self, part: Result<Part, String>) {
+    pub(super) fn show_part(&mut self, ctx: &Context, part: Result<Part, String>) {
         match part {
             Err(why) => self.notice = Some(format!("This part cannot be read: {why}")),
             Ok(Part { recording, goal }) => {
@@ -36,11 +41,20 @@ impl OpenFile {
                     self.replace(recording, true);
                     self.selection.pin = None;
                     self.selection.marks = [None; 2];
-                    self.selection.fit(&self.recording);
+                    if !matches!(goal, Goal::View(_)) {
+                        self.selection.fit(&self.recording);
+                    }
                     self.forget_visits();
                 }
                 match goal {
                     Goal::Everything | Goal::NoStep(None) => {}
+                    Goal::View(events) => {
+                        self.show_events(&events);
+                        if self.following.is_none() {
+                            // It may have been finished while this part was read.
+                            self.lengthen(ctx);
+                        }
+                    }
                     Goal::Peak(event) => self.go_to_event(event),
                     Goal::Step(event) => {
                         let first = event.saturating_sub(self.recording.events().start) as u32;
@@ -50,6 +64,47 @@ impl OpenFile {
                 }
             }
         }
+    }
+
+    /// Shows these events, numbered over the whole recording.
+    fn show_events(&mut self, events: &Range<u64>) {
+        let first = self.recording.events().start;
+        let local = |event: u64| event.saturating_sub(first).min(u64::from(u32::MAX)) as u32;
+        let x = self.selection.x_of_events(&self.recording.trace, local(events.start)..local(events.end));
+        let y = self.selection.view().y.clone();
+        self.selection.show(&self.recording, View { x, y });
+    }
+
+    /// Shows a part of the recording, which has become too long to be held in memory: what is in view.
+    pub(super) fn become_long(&mut self, ctx: &Context, run: &Arc<Run>) {
+        let view = self.view_of_run();
+        let length = Run::length_around(&view);
+        let is_all = self.selection.view().x == self.selection.whole(&self.recording).x;
+        let wanted = match self.selection.is_at_end(&self.recording) {
+            true => Wanted::End { length, in_view: if is_all { length } else { view.end - view.start } },
+            false => Wanted::View(run.around_step(&view, length), view),
+        };
+        self.run.ask(ctx, run, wanted);
+    }
+
+    /// Shows what was added to a long recording if the end was in view.
+    pub(super) fn lengthen(&mut self, ctx: &Context) {
+        let Some(run) = self.recording.run.clone() else { return };
+        let shown = self.recording.events();
+        let was_last = shown.end == self.recording.trace.event_count();
+        let is_at_end = was_last && self.selection.is_at_end(&self.recording);
+        // What the user asked for comes first.
+        if is_at_end && run.events() > shown.end && !self.run.is_busy() {
+            let view = self.view_of_run();
+            self.run.ask(ctx, &run, Wanted::End { length: shown.end - shown.start, in_view: view.end - view.start });
+        }
+    }
+
+    /// The events in view, numbered over the whole recording.
+    fn view_of_run(&self) -> Range<u64> {
+        let first = self.recording.events().start;
+        let view = self.selection.events_in_view(&self.recording);
+        first + u64::from(view.start)..first + u64::from(view.end)
     }
 
     /// Goes to an event, by its number in the whole recording, that is the peak of the whole.

@@ -28,9 +28,11 @@ impl OpenFile {
         match command {
             Command::Reload => self.recording.path.is_some(),
             Command::ToggleFollow => {
-                let can_grow = self.recording.run.is_none() && self.recording.trace.trust.unfinished;
-                let can_grow = can_grow && self.recording.path.is_some();
-                self.following.is_some() || can_grow
+                let is_unfinished = match &self.recording.run {
+                    Some(run) => run.is_unfinished(),
+                    None => self.recording.trace.trust.unfinished,
+                };
+                self.following.is_some() || is_unfinished && self.recording.path.is_some()
             }
             Command::NextDevice => self.recording.devices.len() > 1,
             Command::ZoomToBlock | Command::BlockAbove | Command::BlockBelow => has_block,

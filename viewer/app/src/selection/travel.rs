@@ -5,7 +5,7 @@ use std::ops::Range;
 use highwater_analysis::Metric;
 use highwater_snapshots::BlockId;
 
-use super::{FLATTEST, HEADROOM, LEAST_ROOM, NARROWEST, Pin, Selection, View, within};
+use super::{Axis, FLATTEST, HEADROOM, LEAST_ROOM, NARROWEST, Pin, Selection, View, within};
 use crate::session::Recording;
 
 /// Moments are close to the peak if the total is at most one part in this many below it.
@@ -100,6 +100,23 @@ impl Selection {
         self.show(recording, View { x: first - room..end + room, y: self.view.y.clone() });
     }
 
+    /// Returns the events in view.
+    pub fn events_in_view(&self, recording: &Recording) -> Range<u32> {
+        let trace = &recording.trace;
+        let first = self.moment_at(trace, self.view.x.start).saturating_sub(1) as u32;
+        let end = match self.axis {
+            Axis::Event => (self.view.x.end as usize).saturating_sub(1),
+            Axis::Time => self.moment_at(trace, self.view.x.end),
+        };
+        first..(end.min(trace.events.len()) as u32).max(first + 1)
+    }
+
+    /// Returns whether the view reaches the end of the recording.
+    pub fn is_at_end(&self, recording: &Recording) -> bool {
+        let whole = self.whole(recording).x;
+        whole.end - self.view.x.end <= (whole.end - whole.start) * 1e-9
+    }
+
     /// Pins the moment after `moment` events, and brings it into view if necessary.
     pub fn go_to_moment(&mut self, recording: &Recording, moment: usize) {
         let block = self.pin.and_then(|pin| pin.block);
@@ -145,7 +162,6 @@ impl Selection {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::selection::Axis;
     use crate::selection::tests::recording;
     use highwater_snapshots::text::trace_from_text;
 
@@ -233,6 +249,19 @@ mod tests {
         assert_eq!(selection.view().y.end, 100.0 * (1.0 + HEADROOM));
         selection.set_metric(&recording, Metric::Reserved);
         assert_eq!(selection.view().y.end, 5000.0 * (1.0 + HEADROOM));
+    }
+
+    #[test]
+    fn the_events_in_view_lead_back_to_the_view() {
+        let recording = recording();
+        let mut selection = Selection::new(&recording);
+        let x_of =
+            |selection: &Selection| selection.x_of_events(&recording.trace, selection.events_in_view(&recording));
+        assert_eq!((x_of(&selection), selection.is_at_end(&recording)), (selection.view().x.clone(), true));
+        for x in [0.0..4.0, 2.0..5.0, 3.0..8.0] {
+            selection.show(&recording, View { x: x.clone(), y: 0.0..1000.0 });
+            assert_eq!((x_of(&selection), selection.is_at_end(&recording)), (x.clone(), x.end == 8.0));
+        }
     }
 
     #[test]

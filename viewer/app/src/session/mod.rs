@@ -10,12 +10,13 @@ use std::sync::Arc;
 
 use highwater_analysis::summary::{self, DeviceSummary};
 use highwater_analysis::{LiveIndex, Metric, Moment, Series};
+use highwater_snapshots::format::Windows;
 use highwater_snapshots::{DeviceId, EventId, Trace};
 use rayon::prelude::*;
 
 use self::absent::Absent;
 use self::regions::Regions;
-use self::run::Run;
+use self::run::{MOST_EVENTS, Run};
 
 /// A recording in the app: immutable, shared between the window and the threads that draw.
 #[derive(Debug)]
@@ -78,7 +79,23 @@ impl Recording {
     ///
     /// Fails with a sentence if the file cannot be read.
     pub fn part(run: &Arc<Run>, events: Range<u64>) -> Result<Self, String> {
-        let trace = run.windows().window(events).map_err(|why| why.to_string())?;
+        Self::read(run, &run.windows(), events)
+    }
+
+    /// Reads the last part of `length` events of a long recording, and builds its indices.
+    ///
+    /// # Errors
+    ///
+    /// Fails with a sentence if the file cannot be read.
+    pub fn last_part(run: &Arc<Run>, length: u64) -> Result<Self, String> {
+        // Its file may grow meanwhile.
+        let windows = run.windows();
+        let end = windows.events();
+        Self::read(run, &windows, end.saturating_sub(length.min(MOST_EVENTS))..end)
+    }
+
+    fn read(run: &Arc<Run>, windows: &Windows, events: Range<u64>) -> Result<Self, String> {
+        let trace = windows.window(events).map_err(|why| why.to_string())?;
         let whole = Self::new(run.name(), Some(run.path().to_owned()), trace);
         Ok(Self { run: Some(Arc::clone(run)), ..whole })
     }

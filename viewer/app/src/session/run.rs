@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use highwater_analysis::Metric;
 use highwater_analysis::long::peak;
@@ -17,11 +18,13 @@ const FIRST_EVENTS: u64 = 1 << 19;
 /// Events of a part, at most.
 pub const MOST_EVENTS: u64 = 4 << 20;
 
-/// A long recording.
+/// A long recording. Its file may grow; parts that were read stay as they are.
 #[derive(Debug)]
 pub struct Run {
-    windows: Windows,
+    windows: RwLock<Arc<Windows>>,
     path: PathBuf,
+    /// Whether all of it is one file, and not several of a rotation.
+    is_one_file: bool,
 }
 
 /// The largest total of a part of a run, as a column of a picture.
@@ -38,7 +41,8 @@ pub struct RunColumn {
 impl Run {
     /// A run that is read by `windows` from the file at `path`.
     pub fn new(windows: Windows, path: &Path) -> Self {
-        Self { windows, path: path.to_owned() }
+        let windows = RwLock::new(Arc::new(windows));
+        Self { windows, path: path.to_owned(), is_one_file: path.is_file() }
     }
 
     /// Its file.
@@ -52,26 +56,37 @@ impl Run {
         name.to_string_lossy().into_owned()
     }
 
-    /// How to read parts of it.
-    pub fn windows(&self) -> &Windows {
-        &self.windows
+    /// How to read parts of it, as far as its file had been written when it was last opened.
+    pub fn windows(&self) -> Arc<Windows> {
+        Arc::clone(&self.windows.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Continues with `windows`, which read more of the same file.
+    pub fn extend(&self, windows: Windows) {
+        *self.windows.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(windows);
+    }
+
+    /// Whether its program has not finished it, and it is in one file, which can be followed.
+    pub fn is_unfinished(&self) -> bool {
+        self.is_one_file && self.windows().base().trust.unfinished
     }
 
     /// The number of its events.
     pub fn events(&self) -> u64 {
-        self.windows.events()
+        self.windows().events()
     }
 
     /// The number of the last step that has begun by event `event`.
     pub fn step_at(&self, event: u64) -> Option<u32> {
-        let rows = self.windows.summaries();
+        let windows = self.windows();
+        let rows = windows.summaries();
         let row = rows.partition_point(|row| row.first <= event).checked_sub(1)?;
         rows[row].stage.step.or(rows[row].largest_step)
     }
 
     /// Whether it has steps.
     pub fn has_steps(&self) -> bool {
-        self.windows.summaries().last().is_some_and(|row| row.largest_step.is_some())
+        self.windows().summaries().last().is_some_and(|row| row.largest_step.is_some())
     }
 
     /// The event at which the total is largest; 0 if that is before the first.
@@ -80,7 +95,7 @@ impl Run {
     ///
     /// Fails if the file cannot be read.
     pub fn peak_event(&self, device: DeviceId, metric: Metric) -> Result<u64> {
-        Ok(peak(&self.windows, device, metric)?.event.map_or(0, |event| u64::from(event.0)))
+        Ok(peak(&self.windows(), device, metric)?.event.map_or(0, |event| u64::from(event.0)))
     }
 
     /// The part around an event that is shown when the recording is opened, or when the event is gone to.
@@ -90,10 +105,16 @@ impl Run {
 
     /// The part of the length of `wanted`, or of the longest that can be shown, moved into the recording.
     pub fn within(&self, wanted: Range<u64>) -> Range<u64> {
-        let length = (wanted.end - wanted.start).clamp(1, MOST_EVENTS).min(self.events());
+        let events = self.events();
+        let length = (wanted.end - wanted.start).clamp(1, MOST_EVENTS).min(events);
         let middle = wanted.start + (wanted.end - wanted.start) / 2;
-        let start = middle.saturating_sub(length / 2).min(self.events() - length);
+        let start = middle.saturating_sub(length / 2).min(events - length);
         start..start + length
+    }
+
+    /// The number of events that are shown instead of all once these are too many: those in view, with what is around.
+    pub fn length_around(view: &Range<u64>) -> u64 {
+        view.end.saturating_sub(view.start).clamp(FIRST_EVENTS, MOST_EVENTS)
     }
 
     /// The part of about `length` events with all of `step` in its middle, or with as much of its beginning as can be
@@ -107,8 +128,9 @@ impl Run {
 
     /// The largest total of a device in each of `count` equal parts of the run, to within the events of a summary.
     pub fn columns(&self, device: DeviceId, metric: Metric, count: usize) -> Vec<RunColumn> {
-        let rows = self.windows.summaries();
-        let events = self.events().max(1);
+        let windows = self.windows();
+        let rows = windows.summaries();
+        let events = windows.events().max(1);
         let column_of = |event: u64| (u128::from(event) * count as u128 / u128::from(events)) as usize;
         let mut columns: Vec<Option<RunColumn>> = vec![None; count];
         let mut before = RunColumn::default();

@@ -73,7 +73,12 @@ pub fn read_part(file: &Path, choice: &CategoryChoice, events: Range<u64>) -> Re
     windows.map(read).transpose()
 }
 
-fn most_resident() -> Result<u64, Failure> {
+/// Recordings of more events are read in parts.
+///
+/// # Errors
+///
+/// Fails if the setting of the environment is no number.
+pub fn most_resident() -> Result<u64, Failure> {
     match std::env::var(MOST_RESIDENT) {
         Err(_) => Ok(MOST_RESIDENT_EVENTS),
         Ok(text) => {

@@ -71,7 +71,7 @@ impl App {
             }
         }
         self.take_arriving(ctx);
-        self.take_followed();
+        self.take_followed(ctx);
         self.take_predicted(ctx);
         if let Some(recorded) = self.example.as_ref().and_then(Running::poll) {
             match (recorded, self.example.take()) {
@@ -177,6 +177,8 @@ impl App {
                     }
                 }
                 Some(Followed::Finished(recording)) => self.show(ctx, *recording),
+                // Bytes that are fed are held in memory.
+                Some(Followed::Long(_) | Followed::Lengthened | Followed::Completed) => {}
                 Some(Followed::Abandoned) => {
                     let why = "no event was recorded, and the file does not grow any more".to_owned();
                     self.failures.push((following.path().to_owned(), why));
@@ -190,15 +192,22 @@ impl App {
     }
 
     /// Reports on files that are still being written.
-    fn take_followed(&mut self) {
+    fn take_followed(&mut self, ctx: &egui::Context) {
         for (row, file) in self.files.iter_mut().enumerate() {
             let is_in_front = row == self.current;
             match file.following.as_mut().and_then(|following| following.poll()) {
                 Some(Followed::Grown(recording)) => file.replace(*recording, is_in_front),
                 Some(Followed::Finished(recording)) => {
-                    self.said.push(format!("{} is complete: the program has finished writing it", recording.name));
+                    self.said.push(complete(&recording.name));
                     file.following = None;
                     file.replace(*recording, is_in_front);
+                }
+                Some(Followed::Long(run)) => file.become_long(ctx, &run),
+                Some(Followed::Lengthened) => file.lengthen(ctx),
+                Some(Followed::Completed) => {
+                    self.said.push(complete(&file.recording.name));
+                    file.following = None;
+                    file.lengthen(ctx);
                 }
                 Some(Followed::Abandoned) => {
                     file.following = None;
@@ -272,4 +281,9 @@ impl App {
             (Ask::Save(_), Chosen::Cancelled | Chosen::Arriving) => {}
         }
     }
+}
+
+/// What is said when a recording is finished.
+fn complete(name: &str) -> String {
+    format!("{name} is complete: the program has finished writing it")
 }

@@ -40,6 +40,7 @@ use crate::gui::window::settings::Settings;
 use crate::gui::window::step_field::StepField;
 use crate::gui::window::welcome::Welcome;
 use crate::session::Recording;
+use crate::session::run::MOST_RESIDENT_EVENTS;
 use arrivals::Inbox;
 use comparing::Comparing;
 use folder::Folder;
@@ -110,6 +111,8 @@ pub struct App {
     shown_link: String,
     /// Messages to the user, shown until they are dismissed or the next command.
     said: Vec<String>,
+    /// Recordings of more events are read in parts, if that is not the default.
+    most_resident: Option<u64>,
     is_styled: bool,
 }
 
@@ -127,6 +130,16 @@ impl App {
     /// The same, with these file dialogs.
     pub fn with_dialogs(self, dialogs: Dialogs) -> Self {
         Self { dialogs, ..self }
+    }
+
+    /// The same, with recordings of more than `events` events read in parts.
+    pub fn with_most_resident(self, events: u64) -> Self {
+        Self { most_resident: Some(events), ..self }
+    }
+
+    /// Recordings of more events are read in parts.
+    fn most_resident(&self) -> u64 {
+        self.most_resident.unwrap_or(MOST_RESIDENT_EVENTS)
     }
 
     /// The settings to save for the next start.
@@ -170,7 +183,7 @@ impl App {
     fn load(&mut self, ctx: &egui::Context, source: Source) {
         if self.loading.iter().all(|loading| loading.path() != source.path()) {
             let wake = ctx.clone();
-            self.loading.push(Loading::start(source, move || wake.request_repaint()));
+            self.loading.push(Loading::start(source, self.most_resident(), move || wake.request_repaint()));
         }
     }
 
@@ -195,6 +208,10 @@ impl App {
         let row = recording.path.as_deref().and_then(|path| self.row_of(path));
         if let Some(row) = row {
             self.files[row].replace(recording, row == self.current);
+            if self.files[row].following.is_some() && self.files[row].recording.run.is_some() {
+                // What was read before is followed no more.
+                self.files[row].follow(ctx);
+            }
             if self.compares_next {
                 self.compare_opened(ctx, row);
             }
@@ -205,6 +222,7 @@ impl App {
             (self.settings.colour_by, self.settings.stacking) = (colour_by, stacking);
         }
         let mut file = OpenFile::new(recording, look.as_ref());
+        file.most_resident = self.most_resident();
         if is_being_written(&file.recording) {
             file.follow(ctx);
         }
@@ -414,8 +432,11 @@ const FRESH: Duration = Duration::from_secs(60);
 fn is_being_written(recording: &Recording) -> bool {
     let changed = recording.path.as_deref().and_then(|path| std::fs::metadata(path).ok()?.modified().ok());
     let is_fresh = changed.is_some_and(|time| time.elapsed().is_ok_and(|age| age < FRESH));
-    // A long recording is not followed: all of it would be held in memory.
-    recording.run.is_none() && recording.trace.trust.unfinished && is_fresh
+    let is_unfinished = match &recording.run {
+        Some(run) => run.is_unfinished(),
+        None => recording.trace.trust.unfinished,
+    };
+    is_unfinished && is_fresh
 }
 
 impl eframe::App for App {

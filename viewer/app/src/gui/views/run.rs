@@ -31,7 +31,7 @@ pub struct RunView {
     coming: Option<Coming>,
 }
 
-type Key = (DeviceId, Metric, usize);
+type Key = (DeviceId, Metric, usize, u64);
 
 /// A part that is being read.
 #[derive(Debug)]
@@ -47,6 +47,15 @@ struct Coming {
 pub enum Wanted {
     /// A part.
     Events(Range<u64>),
+    /// A part, of which these events are in view.
+    View(Range<u64>, Range<u64>),
+    /// The last part of a length, of which so many events at the end are in view.
+    End {
+        /// The length of the part.
+        length: u64,
+        /// The number of events in view.
+        in_view: u64,
+    },
     /// The peak of a total, while this part is shown.
     Peak(DeviceId, Metric, Range<u64>),
     /// A step, while this part is shown.
@@ -63,10 +72,12 @@ pub struct Part {
 }
 
 /// What to show of a part. Events are numbered over the whole recording.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Goal {
     /// All of it.
     Everything,
+    /// These events.
+    View(Range<u64>),
     /// The event of the peak.
     Peak(u64),
     /// The step that begins at this event.
@@ -79,6 +90,15 @@ pub enum Goal {
 fn read_part(run: &Arc<Run>, wanted: Wanted, wish: &Weak<()>) -> Result<Part, String> {
     match wanted {
         Wanted::Events(events) => Ok(Part { recording: Some(Recording::part(run, events)?), goal: Goal::Everything }),
+        Wanted::View(events, view) => {
+            Ok(Part { recording: Some(Recording::part(run, events)?), goal: Goal::View(view) })
+        }
+        Wanted::End { length, in_view } => {
+            let recording = Recording::last_part(run, length)?;
+            let Range { start, end } = recording.events();
+            let view = end.saturating_sub(in_view).max(start)..end;
+            Ok(Part { recording: Some(recording), goal: Goal::View(view) })
+        }
         Wanted::Peak(device, metric, shown) => {
             let event = run.peak_event(device, metric).map_err(|why| why.to_string())?;
             let is_shown = shown.contains(&event);
@@ -88,7 +108,7 @@ fn read_part(run: &Arc<Run>, wanted: Wanted, wish: &Weak<()>) -> Result<Part, St
         Wanted::Step(sought, shown) => {
             let mut watch =
                 |_| if wish.strong_count() > 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
-            let found = find_step(run.windows(), sought, &mut watch).map_err(|why| why.to_string())?;
+            let found = find_step(&run.windows(), sought, &mut watch).map_err(|why| why.to_string())?;
             let Some(step) = found else {
                 let number = if let SoughtStep::Number { number, .. } = sought { Some(number) } else { None };
                 return Ok(Part { recording: None, goal: Goal::NoStep(number) });
@@ -163,7 +183,7 @@ impl RunView {
         response.widget_info(|| WidgetInfo::labeled(Role::Slider, true, label(run, shown)));
         let rect = Rect::from_min_max(pos2(whole.left() + theme::AXIS_WIDTH, whole.top() + 2.0), whole.max);
         let count = (rect.width() * ui.ctx().pixels_per_point()).max(1.0) as usize;
-        let key = (device, metric, count);
+        let key = (device, metric, count, run.events());
         if self.columns.as_ref().is_none_or(|(known, _)| *known != key) {
             self.columns = Some((key, run.columns(device, metric, count)));
         }
@@ -182,7 +202,10 @@ impl RunView {
         }
         if let Some(coming) = &self.coming {
             let middle = match &coming.wanted {
-                Wanted::Events(events) => place.x(events.start + (events.end - events.start) / 2),
+                Wanted::Events(events) | Wanted::View(events, _) => {
+                    place.x(events.start + (events.end - events.start) / 2)
+                }
+                Wanted::End { .. } => rect.right() - 30.0,
                 Wanted::Peak(..) | Wanted::Step(..) => rect.center().x,
             };
             let font = FontId::proportional(11.0);

@@ -93,8 +93,8 @@ fn facts(recording: &Recording, device: usize) -> Vec<String> {
     }
     let all = recording.trace.events.len() as u64;
     facts.push(match recording.devices.len() {
-        _ if recording.run.is_some() => {
-            format!("{} of {} events", format_count(all), format_count(recording.trace.event_count()))
+        _ if let Some(run) = &recording.run => {
+            format!("{} of {} events", format_count(all), format_count(run.events()))
         }
         0 | 1 => format!("{} events", format_count(all)),
         _ => format!("{} of {} events", format_count(summary.events), format_count(all)),

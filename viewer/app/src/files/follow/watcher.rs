@@ -1,0 +1,240 @@
+//! Watches a file that grows: reads all of it until it is too long to be held in memory, then only its summaries.
+
+use std::fs::{File, Metadata};
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError};
+use std::time::Duration;
+
+use highwater_snapshots::format::{Follower, Windows};
+use web_time::Instant;
+
+use super::{Followed, recording};
+use crate::session::run::Run;
+
+/// Time between two looks at the file's length.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// Time between two looks at a long file: each opens it again, and may lead to another part being read.
+const LOOK_AT_LONG: Duration = Duration::from_secs(1);
+
+/// Reading what is new takes this share of the time at most: it is followed by a rest three times as long.
+const REST: u32 = 3;
+
+/// A finished recording whose index has not come after so long is taken as it is.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Bytes that are read at a time.
+const PORTION: usize = 1 << 20;
+
+/// First bytes of the file by which it is known again.
+const START: usize = 4096;
+
+/// Why watching ends.
+pub(super) enum Stop {
+    /// Nobody wants to know any more.
+    Unwanted,
+    /// The file is not what it was.
+    Lost(String),
+}
+
+pub(super) struct Watcher<'a> {
+    pub(super) path: &'a Path,
+    /// Events of the recording that is shown.
+    pub(super) known: usize,
+    /// The long recording that is shown.
+    pub(super) run: Option<Arc<Run>>,
+    /// Recordings of more events are not held in memory.
+    pub(super) most_resident: u64,
+    pub(super) stopped: &'a Receiver<()>,
+    pub(super) outbox: &'a Sender<Followed>,
+    pub(super) wake: &'a dyn Fn(),
+}
+
+impl Watcher<'_> {
+    pub(super) fn watch(mut self) -> Result<(), Stop> {
+        let mut file = File::open(self.path).map_err(|why| self.lost(&format!("cannot open the file: {why}")))?;
+        let mut start = Vec::new();
+        if self.run.is_none() {
+            let Some(run) = self.watch_whole(&mut file, &mut start)? else { return Ok(()) };
+            self.tell(Followed::Long(Arc::clone(&run)))?;
+            self.run = Some(run);
+        }
+        match self.run.clone() {
+            Some(run) => self.watch_run(&mut file, &mut start, &run),
+            None => Ok(()),
+        }
+    }
+
+    /// Watches a recording that is held in memory, until it is finished or, then with a result, too long for that.
+    fn watch_whole(&mut self, file: &mut File, start: &mut Vec<u8>) -> Result<Option<Arc<Run>>, Stop> {
+        let mut follower = Follower::new();
+        let mut finished_since: Option<Instant> = None;
+        loop {
+            let length = self.look(file, follower.bytes_fed())?;
+            let begun = Instant::now();
+            if length > follower.bytes_fed() {
+                self.recognise(file, start, follower.bytes_fed())?;
+                self.feed(file, &mut follower, start, length)?;
+                finished_since = None;
+            }
+            if follower.events() as u64 > self.most_resident {
+                match self.open_windows() {
+                    Ok(windows) => return Ok(Some(Arc::new(Run::new(windows, self.path)))),
+                    // Such as one with annotations, which are not read in parts.
+                    Err(_) => self.most_resident = u64::MAX,
+                }
+            }
+            // The end of a recording says more than its events; its index follows it at once.
+            let is_finished = follower.is_whole()
+                || follower.is_finished() && finished_since.get_or_insert_with(Instant::now).elapsed() >= PATIENCE;
+            if is_finished {
+                self.tell(Followed::Finished(Box::new(recording(self.path, &follower))))?;
+                return Ok(None);
+            }
+            if follower.events() > self.known {
+                self.known = follower.events();
+                self.tell(Followed::Grown(Box::new(recording(self.path, &follower))))?;
+            }
+            self.rest(LOOK.max(begun.elapsed() * REST))?;
+        }
+    }
+
+    /// Watches a long recording: its summaries are read again when it has grown.
+    fn watch_run(&self, file: &mut File, start: &mut Vec<u8>, run: &Run) -> Result<(), Stop> {
+        let mut read = 0;
+        let mut finished_since: Option<Instant> = None;
+        loop {
+            let length = self.look(file, read)?;
+            let begun = Instant::now();
+            if length > read {
+                self.recognise(file, start, read)?;
+                if start.is_empty() {
+                    *start = vec![0; START.min(usize::try_from(length).unwrap_or(START))];
+                    let filled = file.seek(SeekFrom::Start(0)).and_then(|_| file.read_exact(start));
+                    filled.map_err(|why| self.lost(&format!("cannot read the file: {why}")))?;
+                }
+                let windows = self.open_windows().map_err(|why| self.lost(&why))?;
+                read = length;
+                let (before, base) = (run.events(), windows.base());
+                let is_finished = !base.trust.unfinished;
+                let is_whole = is_finished && base.problems.iter().all(|problem| !problem.is_index_only);
+                finished_since = is_finished.then(Instant::now);
+                run.extend(windows);
+                if is_whole {
+                    return self.tell(Followed::Completed);
+                }
+                if run.events() > before {
+                    self.tell(Followed::Lengthened)?;
+                }
+            }
+            if finished_since.is_some_and(|since| since.elapsed() >= PATIENCE) {
+                return self.tell(Followed::Completed);
+            }
+            self.rest(LOOK_AT_LONG.max(begun.elapsed() * REST))?;
+        }
+    }
+
+    /// Opens the file as it is now, to read parts of it; the error is a sentence.
+    #[cfg(not(target_family = "wasm"))]
+    fn open_windows(&self) -> Result<Windows, String> {
+        let file = File::open(self.path).map_err(|why| format!("cannot open the file: {why}"))?;
+        let mut watch = |_| std::ops::ControlFlow::Continue(());
+        Windows::open(Arc::new(file), &mut watch).map_err(|why| why.to_string())
+    }
+
+    /// Nothing is read in parts: a browser has no files.
+    #[cfg(target_family = "wasm")]
+    fn open_windows(&self) -> Result<Windows, String> {
+        Err(format!("cannot open {}: a browser has no files", self.path.display()))
+    }
+
+    /// The length of the file, which must be the one that was opened, and not shorter than what was read of it.
+    fn look(&self, file: &File, read: u64) -> Result<u64, Stop> {
+        let facts = file.metadata().map_err(|why| self.lost(&format!("cannot read the file's size: {why}")))?;
+        let now = std::fs::metadata(self.path).map_err(|_| self.lost("it is missing: it was moved or deleted"))?;
+        if !is_same_file(&facts, &now) {
+            return Err(self.lost("another file has replaced it; press F5 to read that one"));
+        }
+        if facts.len() < read {
+            let what =
+                format!("the file was truncated to {} of {read} bytes; press F5 to read what is left", facts.len());
+            return Err(self.lost(&what));
+        }
+        Ok(facts.len())
+    }
+
+    /// Makes sure that the file still begins as it did: its program may have started anew.
+    fn recognise(&self, file: &mut File, start: &[u8], read: u64) -> Result<(), Stop> {
+        if read == 0 {
+            return Ok(());
+        }
+        let mut now = vec![0; start.len()];
+        let same = file.seek(SeekFrom::Start(0)).and_then(|_| file.read_exact(&mut now));
+        match same {
+            Ok(()) if now == start => Ok(()),
+            Ok(()) => Err(self.lost("the file was overwritten; press F5 to read the new recording")),
+            Err(why) => Err(self.lost(&format!("cannot read the file: {why}"))),
+        }
+    }
+
+    /// Feeds the bytes from those that were fed up to `length`, or until the recording is too long.
+    fn feed(&self, file: &mut File, follower: &mut Follower, start: &mut Vec<u8>, length: u64) -> Result<(), Stop> {
+        let mut portion = vec![0; PORTION];
+        let sought = file.seek(SeekFrom::Start(follower.bytes_fed()));
+        sought.map_err(|why| self.lost(&format!("cannot read the file: {why}")))?;
+        while follower.bytes_fed() < length {
+            let most = usize::try_from(length - follower.bytes_fed()).unwrap_or(PORTION).min(PORTION);
+            let taken = file.read(&mut portion[..most]);
+            let taken = taken.map_err(|why| self.lost(&format!("cannot read the file: {why}")))?;
+            if taken == 0 {
+                break;
+            }
+            let bytes = &portion[..taken];
+            start.extend_from_slice(&bytes[..taken.min(START.saturating_sub(start.len()))]);
+            follower.feed(bytes).map_err(|why| self.lost(&why.to_string()))?;
+            self.check()?;
+            if follower.events() as u64 > self.most_resident {
+                // The rest is not to be held in memory.
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn tell(&self, news: Followed) -> Result<(), Stop> {
+        self.outbox.send(news).map_err(|_| Stop::Unwanted)?;
+        (self.wake)();
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), Stop> {
+        if self.stopped.try_recv() == Err(TryRecvError::Disconnected) { Err(Stop::Unwanted) } else { Ok(()) }
+    }
+
+    /// Waits, unless the receiver is gone.
+    fn rest(&self, time: Duration) -> Result<(), Stop> {
+        match self.stopped.recv_timeout(time) {
+            Err(RecvTimeoutError::Timeout) => Ok(()),
+            _ => Err(Stop::Unwanted),
+        }
+    }
+
+    fn lost(&self, why: &str) -> Stop {
+        Stop::Lost(format!("stopped following {}: {why}", self.path.display()))
+    }
+}
+
+/// Whether both describe the same file, as reported by the system.
+#[cfg(unix)]
+fn is_same_file(one: &Metadata, other: &Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
+/// Whether both describe the same file, as reported by the system.
+#[cfg(not(unix))]
+fn is_same_file(one: &Metadata, other: &Metadata) -> bool {
+    one.created().ok() == other.created().ok()
+}
