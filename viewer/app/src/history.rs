@@ -38,6 +38,12 @@ impl<T: Clone + PartialEq> History<T> {
         self.forward.clear();
     }
 
+    /// Takes `now` for the present state without a change that could be undone, such as after the recording has grown.
+    pub fn amend(&mut self, now: T) {
+        self.now = now;
+        self.moved = None;
+    }
+
     /// Goes back: returns the state before the present one, which becomes the present one; `None` at the beginning.
     pub fn back(&mut self) -> Option<T> {
         let before = self.back.pop()?;
@@ -91,6 +97,16 @@ mod tests {
         }
         assert_eq!([history.back(), history.back(), history.back()], [Some(3), Some(0), None]);
         assert_eq!(history.forward(), Some(3));
+    }
+
+    #[test]
+    fn an_amended_state_is_no_change_of_its_own() {
+        let mut history = History::new(0);
+        history.note(&1, false, 0.0);
+        history.amend(5);
+        history.note(&5, false, 0.0);
+        history.note(&6, false, 0.0);
+        assert_eq!([history.back(), history.back(), history.back()], [Some(5), Some(0), None]);
     }
 
     #[test]

@@ -218,3 +218,29 @@ fn a_followed_file_that_becomes_too_long_is_shown_in_parts() {
         assert_eq!(shown(&harness).1, in_view[1]);
     }
 }
+
+#[test]
+fn undo_returns_to_the_part_that_was_shown_before() {
+    let mut harness = part(25..55);
+    run(&mut harness, Command::NextStep);
+    run(&mut harness, Command::NextPart);
+    run(&mut harness, Command::LargestBlock);
+    let pin = harness.state().current().unwrap().selection.pin;
+    run(&mut harness, Command::PreviousPart);
+    let seen = |harness: &Harness<'_, App>| shown(harness);
+    assert_eq!(seen(&harness), (25..55, 25..55));
+    let mut back = Vec::new();
+    for command in [Command::Undo, Command::Undo, Command::Undo, Command::Redo, Command::Redo] {
+        run(&mut harness, command);
+        back.push((shown(&harness), harness.state().current().unwrap().selection.pin));
+    }
+    let expected = [
+        ((55..85, 55..85), pin),
+        ((55..85, 55..85), None),
+        ((25..55, 30..40), None),
+        ((55..85, 55..85), None),
+        ((55..85, 55..85), pin),
+    ];
+    assert_eq!(back, expected);
+    assert!(pin.is_some());
+}

@@ -2,6 +2,7 @@
 
 mod tables;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use eframe::egui::{self, CentralPanel, Frame, Margin, Panel, ScrollArea, Ui};
@@ -43,8 +44,10 @@ pub use tables::WriteTable;
 /// The state that Undo restores.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Visit {
-    selection: Selection,
-    search: String,
+    pub(super) selection: Selection,
+    pub(super) search: String,
+    /// The events of the part that is shown, numbered over the whole recording.
+    pub(super) part: Range<u64>,
 }
 
 /// An open recording.
@@ -77,6 +80,8 @@ pub struct OpenFile {
     pub(super) peaks: Peaks,
     /// The whole of a long recording.
     pub(super) run: RunView,
+    /// What Undo or Redo shows once the part is read.
+    pub(super) returning: Option<Visit>,
     /// While its file is followed, a recording of more events is read in parts.
     pub(super) most_resident: u64,
 }
@@ -90,7 +95,11 @@ impl OpenFile {
             look.apply(&recording, &mut selection);
         }
         Self {
-            history: History::new(Visit { selection: selection.clone(), search: String::new() }),
+            history: History::new(Visit {
+                selection: selection.clone(),
+                search: String::new(),
+                part: recording.events(),
+            }),
             selection,
             timeline: Timeline::default(),
             panel: MomentPanel::default(),
@@ -107,6 +116,7 @@ impl OpenFile {
             following: None,
             peaks: Peaks::default(),
             run: RunView::default(),
+            returning: None,
             most_resident: MOST_RESIDENT_EVENTS,
             recording,
         }
@@ -116,8 +126,10 @@ impl OpenFile {
     /// pinned block, which may be a different one now.
     pub fn replace(&mut self, recording: Recording, is_in_front: bool) {
         let run = |recording: &Recording| recording.run.as_ref().map(Arc::as_ptr);
-        if run(&recording) != run(&self.recording) {
+        let is_same_run = recording.run.is_some() && run(&recording) == run(&self.recording);
+        if !is_same_run {
             self.run = RunView::default();
+            self.returning = None;
         }
         self.selection = self.selection.carried_over(&self.recording, &recording);
         let former = std::mem::replace(&mut self.recording, Arc::new(recording));
@@ -132,7 +144,9 @@ impl OpenFile {
         }
         discard(former, held);
         self.search.renew(&self.recording);
-        self.history = History::new(self.visit());
+        if !is_same_run {
+            self.history = History::new(self.visit());
+        }
         self.peaks = Peaks::default();
         // Their results are of the previous recording.
         self.segments = SegmentsView::default();
@@ -190,9 +204,10 @@ impl OpenFile {
         self.timeline.wait(ctx);
     }
 
-    /// Begins the history of Undo with what is shown now.
-    pub(super) fn forget_visits(&mut self) {
-        self.history = History::new(self.visit());
+    /// Takes what is shown now for what was shown before the recording grew.
+    pub(super) fn amend_visit(&mut self) {
+        let visit = self.visit();
+        self.history.amend(visit);
     }
 
     /// Undo and redo history.
@@ -201,7 +216,8 @@ impl OpenFile {
     }
 
     fn visit(&self) -> Visit {
-        Visit { selection: self.selection.clone(), search: self.search.text().to_owned() }
+        let (selection, search) = (self.selection.clone(), self.search.text().to_owned());
+        Visit { selection, search, part: self.recording.events() }
     }
 
     /// Reads new events while the file is being written.
@@ -229,6 +245,10 @@ impl OpenFile {
 
     /// Records the current view for Undo. `is_movement` is set for movements that may continue, such as dragging.
     pub(super) fn note(&mut self, is_movement: bool, seconds: f64) {
+        if self.returning.is_some() {
+            // What is to be shown is not there yet.
+            return;
+        }
         let visit = self.visit();
         self.history.note(&visit, is_movement, seconds);
     }
@@ -236,9 +256,8 @@ impl OpenFile {
     /// Undoes the last change of the view, or redoes it.
     pub(super) fn travel(&mut self, ctx: &egui::Context, is_back: bool) {
         let visit = if is_back { self.history.back() } else { self.history.forward() };
-        if let Some(Visit { selection, search }) = visit {
-            self.selection = selection;
-            self.search_for(ctx, &search);
+        if let Some(visit) = visit {
+            self.return_to(ctx, visit);
         }
     }
 

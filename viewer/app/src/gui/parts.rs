@@ -7,7 +7,7 @@ use eframe::egui::{Context, Frame, Margin, Panel, Ui};
 use highwater_analysis::long::SoughtStep;
 
 use crate::command::Command;
-use crate::gui::open_file::OpenFile;
+use crate::gui::open_file::{OpenFile, Visit};
 use crate::gui::views::run::{Goal, Part, Wanted};
 use crate::selection::View;
 use crate::session::run::Run;
@@ -21,7 +21,7 @@ impl OpenFile {
         let frame = Frame::side_top_panel(ui.style()).inner_margin(Margin::symmetric(8, 4));
         let chosen = Panel::top("run").frame(frame).show(ui, |ui| self.run.run_ui(ui, &run, &shown, of)).inner;
         if let Some(events) = chosen {
-            self.run.ask(ui.ctx(), &run, Wanted::Events(events));
+            self.ask_for(ui.ctx(), &run, Wanted::Events(events));
         }
     }
 
@@ -34,6 +34,7 @@ impl OpenFile {
 
     /// Shows a part that was read.
     pub(super) fn show_part(&mut self, ctx: &Context, part: Result<Part, String>) {
+        let returning = self.returning.take();
         match part {
             Err(why) => self.notice = Some(format!("This part cannot be read: {why}")),
             Ok(Part { recording, goal }) => {
@@ -44,12 +45,17 @@ impl OpenFile {
                     if !matches!(goal, Goal::View(_)) {
                         self.selection.fit(&self.recording);
                     }
-                    self.forget_visits();
                 }
                 match goal {
                     Goal::Everything | Goal::NoStep(None) => {}
+                    Goal::Visit => {
+                        if let Some(visit) = returning {
+                            self.show_visit(ctx, visit);
+                        }
+                    }
                     Goal::View(events) => {
                         self.show_events(&events);
+                        self.amend_visit();
                         if self.following.is_none() {
                             // It may have been finished while this part was read.
                             self.lengthen(ctx);
@@ -75,6 +81,35 @@ impl OpenFile {
         self.selection.show(&self.recording, View { x, y });
     }
 
+    /// Reads a part to be shown.
+    fn ask_for(&mut self, ctx: &Context, run: &Arc<Run>, wanted: Wanted) {
+        self.returning = None;
+        self.run.ask(ctx, run, wanted);
+    }
+
+    /// Shows what was shown before, once its part is read.
+    pub(super) fn return_to(&mut self, ctx: &Context, visit: Visit) {
+        match self.recording.run.clone().filter(|_| visit.part != self.recording.events()) {
+            Some(run) => {
+                self.ask_for(ctx, &run, Wanted::Visit(visit.part.clone()));
+                self.returning = Some(visit);
+            }
+            None => {
+                self.run.cancel();
+                self.returning = None;
+                self.show_visit(ctx, visit);
+            }
+        }
+    }
+
+    fn show_visit(&mut self, ctx: &Context, Visit { selection, search, .. }: Visit) {
+        // A part of a file that has grown may have other devices.
+        if selection.device < self.recording.devices.len() {
+            self.selection = selection;
+        }
+        self.search_for(ctx, &search);
+    }
+
     /// Shows a part of the recording, which has become too long to be held in memory: what is in view.
     pub(super) fn become_long(&mut self, ctx: &Context, run: &Arc<Run>) {
         let view = self.view_of_run();
@@ -84,7 +119,7 @@ impl OpenFile {
             true => Wanted::End { length, in_view: if is_all { length } else { view.end - view.start } },
             false => Wanted::View(run.around_step(&view, length), view),
         };
-        self.run.ask(ctx, run, wanted);
+        self.ask_for(ctx, run, wanted);
     }
 
     /// Shows what was added to a long recording if the end was in view.
@@ -96,7 +131,7 @@ impl OpenFile {
         // What the user asked for comes first.
         if is_at_end && run.events() > shown.end && !self.run.is_busy() {
             let view = self.view_of_run();
-            self.run.ask(ctx, &run, Wanted::End { length: shown.end - shown.start, in_view: view.end - view.start });
+            self.ask_for(ctx, &run, Wanted::End { length: shown.end - shown.start, in_view: view.end - view.start });
         }
     }
 
@@ -127,7 +162,7 @@ impl OpenFile {
         if let Some(run) = self.recording.run.clone() {
             let shown = self.recording.events();
             let from = shown.start + u64::from(self.selection.first_event_to_search(&self.recording));
-            self.run.ask(ctx, &run, Wanted::Step(SoughtStep::Number { number, from }, shown));
+            self.ask_for(ctx, &run, Wanted::Step(SoughtStep::Number { number, from }, shown));
         } else if !self.selection.go_to_step_number(&self.recording, number) {
             self.notice = Some(no_step(number));
         }
@@ -142,7 +177,7 @@ impl OpenFile {
         let events = match command {
             Command::GoToPeak => {
                 let device = self.recording.devices[self.selection.device].device;
-                self.run.ask(ctx, &run, Wanted::Peak(device, self.selection.metric, shown));
+                self.ask_for(ctx, &run, Wanted::Peak(device, self.selection.metric, shown));
                 return true;
             }
             Command::NextPart => run.within(shown.end..shown.end + length),
@@ -153,13 +188,13 @@ impl OpenFile {
             Command::PreviousStep | Command::NextStep => {
                 let by = if command == Command::NextStep { 1 } else { -1 };
                 let Some(sought) = self.selection.step_elsewhere(&self.recording, by) else { return false };
-                self.run.ask(ctx, &run, Wanted::Step(sought, shown));
+                self.ask_for(ctx, &run, Wanted::Step(sought, shown));
                 return true;
             }
             _ => return false,
         };
         if events != shown {
-            self.run.ask(ctx, &run, Wanted::Events(events));
+            self.ask_for(ctx, &run, Wanted::Events(events));
         }
         true
     }

@@ -47,6 +47,8 @@ struct Coming {
 pub enum Wanted {
     /// A part.
     Events(Range<u64>),
+    /// A part that was shown before.
+    Visit(Range<u64>),
     /// A part, of which these events are in view.
     View(Range<u64>, Range<u64>),
     /// The last part of a length, of which so many events at the end are in view.
@@ -76,6 +78,8 @@ pub struct Part {
 pub enum Goal {
     /// All of it.
     Everything,
+    /// What was shown of it before.
+    Visit,
     /// These events.
     View(Range<u64>),
     /// The event of the peak.
@@ -90,6 +94,7 @@ pub enum Goal {
 fn read_part(run: &Arc<Run>, wanted: Wanted, wish: &Weak<()>) -> Result<Part, String> {
     match wanted {
         Wanted::Events(events) => Ok(Part { recording: Some(Recording::part(run, events)?), goal: Goal::Everything }),
+        Wanted::Visit(events) => Ok(Part { recording: Some(Recording::part(run, events)?), goal: Goal::Visit }),
         Wanted::View(events, view) => {
             Ok(Part { recording: Some(Recording::part(run, events)?), goal: Goal::View(view) })
         }
@@ -141,6 +146,11 @@ impl RunView {
             let _ = failed.send(Err(format!("cannot start a thread to read it: {why}")));
         }
         self.coming = Some(Coming { wanted, read, _wish: wish });
+    }
+
+    /// Calls off what was asked for.
+    pub fn cancel(&mut self) {
+        self.coming = None;
     }
 
     /// The part that was asked for, or why it cannot be read, once.
@@ -202,7 +212,7 @@ impl RunView {
         }
         if let Some(coming) = &self.coming {
             let middle = match &coming.wanted {
-                Wanted::Events(events) | Wanted::View(events, _) => {
+                Wanted::Events(events) | Wanted::Visit(events) | Wanted::View(events, _) => {
                     place.x(events.start + (events.end - events.start) / 2)
                 }
                 Wanted::End { .. } => rect.right() - 30.0,
