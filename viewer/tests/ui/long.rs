@@ -35,7 +35,12 @@ fn steps() -> Trace {
 
 /// The app with the part `events` of a long recording of [`STEPS`].
 fn part(events: Range<u64>) -> Harness<'static, App> {
-    let bytes: Arc<[u8]> = write_trace(Vec::new(), &steps()).unwrap().into();
+    part_of(&steps(), events)
+}
+
+/// The app with the part `events` of `trace` as a long recording.
+fn part_of(trace: &Trace, events: Range<u64>) -> Harness<'static, App> {
+    let bytes: Arc<[u8]> = write_trace(Vec::new(), trace).unwrap().into();
     let windows = Windows::open(Arc::new(bytes), &mut |_| ControlFlow::Continue(())).unwrap();
     let long = Arc::new(Run::new(windows, Path::new("long.snap")));
     let mut harness = harness(None);
@@ -85,10 +90,10 @@ fn steps_go_on_in_the_neighbouring_parts() {
 #[test]
 fn the_first_and_the_last_step_stay_where_there_are_no_others() {
     let mut harness = part(0..30);
-    [Command::PreviousStep; 4].map(|command| run(&mut harness, command));
+    (0..4).for_each(|_| run(&mut harness, Command::PreviousStep));
     assert_eq!(shown(&harness), (0..30, 0..10));
     let mut harness = part(90..120);
-    [Command::NextStep; 4].map(|command| run(&mut harness, command));
+    (0..4).for_each(|_| run(&mut harness, Command::NextStep));
     assert_eq!(shown(&harness), (90..120, 110..120));
 }
 
@@ -111,7 +116,7 @@ fn a_step_is_gone_to_by_its_number_over_the_whole_recording() {
     by_palette(&mut harness, "step 5");
     assert_eq!(shown(&harness), (70..100, 80..90));
     by_palette(&mut harness, "step 99");
-    harness.get_by_label("This recording has no step 99.");
+    wait_for(&mut harness, "This recording has no step 99.");
     assert_eq!(shown(&harness), (70..100, 80..90));
 }
 
@@ -216,6 +221,11 @@ fn a_followed_file_that_becomes_too_long_is_shown_in_parts() {
         file.write(60);
         wait_for(&mut harness, if is_zoomed { "events 0 to 49 of 60" } else { "events 10 to 59 of 60" });
         assert_eq!(shown(&harness).1, in_view[1]);
+        run(&mut harness, Command::LargestBlock);
+        let was = (shown(&harness), harness.state().current().unwrap().selection.pin);
+        file.writer.finish(&EndFacts::default()).unwrap();
+        wait_for(&mut harness, "complete recording");
+        assert_eq!((shown(&harness), harness.state().current().unwrap().selection.pin), was);
     }
 }
 
@@ -227,8 +237,7 @@ fn undo_returns_to_the_part_that_was_shown_before() {
     run(&mut harness, Command::LargestBlock);
     let pin = harness.state().current().unwrap().selection.pin;
     run(&mut harness, Command::PreviousPart);
-    let seen = |harness: &Harness<'_, App>| shown(harness);
-    assert_eq!(seen(&harness), (25..55, 25..55));
+    assert_eq!(shown(&harness), (25..55, 25..55));
     let mut back = Vec::new();
     for command in [Command::Undo, Command::Undo, Command::Undo, Command::Redo, Command::Redo] {
         run(&mut harness, command);
@@ -243,4 +252,22 @@ fn undo_returns_to_the_part_that_was_shown_before() {
     ];
     assert_eq!(back, expected);
     assert!(pin.is_some());
+}
+
+#[test]
+fn failed_requests_are_gone_to_in_other_parts() {
+    let failed = [5, 20, 21, 70];
+    let event = |n: usize| if failed.contains(&n) { "oom 10\n".to_owned() } else { format!("alloc b{n} 1\n") };
+    let trace = trace_from_text(&(0..90).map(event).collect::<String>()).unwrap();
+    let mut harness = part_of(&trace, 15..45);
+    let mut seen = Vec::new();
+    for command in [Command::PreviousOom, Command::PreviousOom, Command::PreviousOom, Command::NextOom] {
+        run(&mut harness, command);
+        seen.push(harness.state().current().unwrap().moment().0.number());
+    }
+    assert_eq!(seen, [21, 20, 5, 20].map(Some));
+    let mut harness = part_of(&trace, 40..60);
+    run(&mut harness, Command::NextOom);
+    run(&mut harness, Command::NextOom);
+    assert_eq!(harness.state().current().unwrap().moment().0.number(), Some(5), "after the last comes the first");
 }

@@ -28,7 +28,7 @@ use super::series::Series;
 
 pub use devices::summarize;
 pub use explain::{WindowedExplanation, explain};
-pub use failed_requests::{failed_requests, final_oom};
+pub use failed_requests::{failed_requests, final_oom, find_failed_request, has_failed_requests};
 pub(crate) use growth::History;
 pub use growth::growth;
 pub use peaks::peak;

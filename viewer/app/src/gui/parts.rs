@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use eframe::egui::{Context, Frame, Margin, Panel, Ui};
 use highwater_analysis::long::SoughtStep;
+use highwater_snapshots::DeviceId;
 
 use crate::command::Command;
 use crate::gui::open_file::{OpenFile, Visit};
 use crate::gui::views::run::{Goal, Part, Wanted};
 use crate::selection::View;
-use crate::session::run::Run;
+use crate::session::run::{FIRST_EVENTS, Run};
 
 impl OpenFile {
     /// Shows the whole of a long recording, and reads the part that the user chooses.
@@ -35,19 +36,24 @@ impl OpenFile {
     /// Shows a part that was read.
     pub(super) fn show_part(&mut self, ctx: &Context, part: Result<Part, String>) {
         let returning = self.returning.take();
+        // A message is shown in the next frame.
+        ctx.request_repaint();
         match part {
             Err(why) => self.notice = Some(format!("This part cannot be read: {why}")),
             Ok(Part { recording, goal }) => {
                 if let Some(recording) = recording {
+                    // The same part has the same blocks and moments.
+                    let is_same = recording.events() == self.recording.events();
+                    let (pin, marks) =
+                        if is_same { (self.selection.pin, self.selection.marks) } else { Default::default() };
                     self.replace(recording, true);
-                    self.selection.pin = None;
-                    self.selection.marks = [None; 2];
+                    (self.selection.pin, self.selection.marks) = (pin, marks);
                     if !matches!(goal, Goal::View(_)) {
                         self.selection.fit(&self.recording);
                     }
                 }
                 match goal {
-                    Goal::Everything | Goal::NoStep(None) => {}
+                    Goal::Everything | Goal::Nothing => {}
                     Goal::Visit => {
                         if let Some(visit) = returning {
                             self.show_visit(ctx, visit);
@@ -56,17 +62,24 @@ impl OpenFile {
                     Goal::View(events) => {
                         self.show_events(&events);
                         self.amend_visit();
-                        if self.following.is_none() {
-                            // It may have been finished while this part was read.
-                            self.lengthen(ctx);
-                        }
                     }
                     Goal::Peak(event) => self.go_to_event(event),
+                    Goal::FailedRequest(event) => {
+                        let moment = event.saturating_sub(self.recording.events().start) as usize + 1;
+                        let ooms = &self.recording.regions.ooms;
+                        if let Some(&oom) = ooms.iter().find(|(_, known)| *known == moment) {
+                            self.show_oom(oom);
+                        }
+                    }
                     Goal::Step(event) => {
                         let first = event.saturating_sub(self.recording.events().start) as u32;
                         self.selection.show_step(&self.recording, first);
                     }
-                    Goal::NoStep(Some(number)) => self.notice = Some(no_step(number)),
+                    Goal::NoStep(number) => self.notice = Some(no_step(number)),
+                }
+                if self.following.is_none() {
+                    // It may have been finished while this part was read.
+                    self.renew_part(ctx);
                 }
             }
         }
@@ -116,22 +129,30 @@ impl OpenFile {
         let length = Run::length_around(&view);
         let is_all = self.selection.view().x == self.selection.whole(&self.recording).x;
         let wanted = match self.selection.is_at_end(&self.recording) {
-            true => Wanted::End { length, in_view: if is_all { length } else { view.end - view.start } },
+            _ if is_all => Wanted::End { length: FIRST_EVENTS, in_view: FIRST_EVENTS },
+            true => Wanted::End { length, in_view: view.end - view.start },
             false => Wanted::View(run.around_step(&view, length), view),
         };
         self.ask_for(ctx, run, wanted);
     }
 
-    /// Shows what was added to a long recording if the end was in view.
-    pub(super) fn lengthen(&mut self, ctx: &Context) {
+    /// After a long recording has grown, reads the last part anew if the end was in view; once the recording is finished,
+    /// any part, of which it was not known.
+    pub(super) fn renew_part(&mut self, ctx: &Context) {
         let Some(run) = self.recording.run.clone() else { return };
         let shown = self.recording.events();
         let was_last = shown.end == self.recording.trace.event_count();
         let is_at_end = was_last && self.selection.is_at_end(&self.recording);
+        let is_stale = self.recording.trace.trust.unfinished && !run.windows().base().trust.unfinished;
         // What the user asked for comes first.
-        if is_at_end && run.events() > shown.end && !self.run.is_busy() {
-            let view = self.view_of_run();
+        if self.run.is_busy() {
+            return;
+        }
+        let view = self.view_of_run();
+        if is_at_end && run.events() > shown.end {
             self.ask_for(ctx, &run, Wanted::End { length: shown.end - shown.start, in_view: view.end - view.start });
+        } else if is_stale {
+            self.ask_for(ctx, &run, Wanted::View(shown, view));
         }
     }
 
@@ -189,6 +210,20 @@ impl OpenFile {
                 let by = if command == Command::NextStep { 1 } else { -1 };
                 let Some(sought) = self.selection.step_elsewhere(&self.recording, by) else { return false };
                 self.ask_for(ctx, &run, Wanted::Step(sought, shown));
+                return true;
+            }
+            Command::PreviousOom | Command::NextOom => {
+                let is_forward = command == Command::NextOom;
+                let (position, ooms) = (self.moment().0.position(), &self.recording.regions.ooms);
+                let has_other = |(_, moment): &(DeviceId, usize)| match is_forward {
+                    true => *moment > position,
+                    false => *moment < position,
+                };
+                if ooms.iter().any(has_other) {
+                    return false;
+                }
+                let from = if is_forward { shown.end } else { shown.start };
+                self.ask_for(ctx, &run, Wanted::FailedRequest { from, is_forward, shown });
                 return true;
             }
             _ => return false,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use eframe::egui::Context;
 use highwater_analysis::GroupKey;
-use highwater_snapshots::BlockId;
+use highwater_snapshots::{BlockId, DeviceId};
 
 use crate::command::Command;
 use crate::gui::open_file::OpenFile;
@@ -41,7 +41,10 @@ impl OpenFile {
                 Some(run) => run.has_steps(),
                 None => !self.recording.steps.is_empty(),
             },
-            Command::PreviousOom | Command::NextOom => !self.recording.regions.ooms.is_empty(),
+            Command::PreviousOom | Command::NextOom => match &self.recording.run {
+                Some(run) => run.has_failed_requests(),
+                None => !self.recording.regions.ooms.is_empty(),
+            },
             Command::ColourByScope | Command::DeeperScope | Command::ShallowerScope => has(GroupKey::Scope),
             Command::ColourByOp => has(GroupKey::Op),
             Command::ColourByCallSite => has(GroupKey::Frame),
@@ -220,7 +223,13 @@ impl OpenFile {
             let before = ooms.partition_point(|(_, moment)| *moment < position);
             before.checked_sub(1).and_then(|row| ooms.get(row)).or(ooms.last())
         };
-        let Some(&(device, moment)) = target else { return };
+        if let Some(&oom) = target {
+            self.show_oom(oom);
+        }
+    }
+
+    /// Pins a failed request, and shows its device.
+    pub(super) fn show_oom(&mut self, (device, moment): (DeviceId, usize)) {
         if let Some(row) = self.recording.devices.iter().position(|index| index.device == device) {
             self.choose_device(row);
             self.selection.go_to_moment(&self.recording, moment);

@@ -258,9 +258,9 @@ mod tests {
         let x_of =
             |selection: &Selection| selection.x_of_events(&recording.trace, selection.events_in_view(&recording));
         assert_eq!((x_of(&selection), selection.is_at_end(&recording)), (selection.view().x.clone(), true));
-        for x in [0.0..4.0, 2.0..5.0, 3.0..8.0] {
+        for x in [0.0..4.0, 2.0..5.0, 3.0..10.0] {
             selection.show(&recording, View { x: x.clone(), y: 0.0..1000.0 });
-            assert_eq!((x_of(&selection), selection.is_at_end(&recording)), (x.clone(), x.end == 8.0));
+            assert_eq!((x_of(&selection), selection.is_at_end(&recording)), (x.clone(), x.end == 10.0));
         }
     }
 

@@ -2,10 +2,11 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use highwater_analysis::Metric;
-use highwater_analysis::long::peak;
+use highwater_analysis::long::{has_failed_requests, peak};
 use highwater_snapshots::format::{Summary, Windows};
 use highwater_snapshots::{Category, DeviceId, Result};
 
@@ -13,7 +14,7 @@ use highwater_snapshots::{Category, DeviceId, Result};
 pub const MOST_RESIDENT_EVENTS: u64 = 8 << 20;
 
 /// Events of the part that is shown first.
-const FIRST_EVENTS: u64 = 1 << 19;
+pub const FIRST_EVENTS: u64 = 1 << 19;
 
 /// Events of a part, at most.
 pub const MOST_EVENTS: u64 = 4 << 20;
@@ -22,6 +23,8 @@ pub const MOST_EVENTS: u64 = 4 << 20;
 #[derive(Debug)]
 pub struct Run {
     windows: RwLock<Arc<Windows>>,
+    /// Whether any request failed, as far as is known.
+    has_failed_requests: AtomicBool,
     path: PathBuf,
     /// Whether all of it is one file, and not several of a rotation.
     is_one_file: bool,
@@ -41,8 +44,12 @@ pub struct RunColumn {
 impl Run {
     /// A run that is read by `windows` from the file at `path`.
     pub fn new(windows: Windows, path: &Path) -> Self {
-        let windows = RwLock::new(Arc::new(windows));
-        Self { windows, path: path.to_owned(), is_one_file: path.is_file() }
+        Self {
+            has_failed_requests: has_failed_requests(&windows).into(),
+            windows: RwLock::new(Arc::new(windows)),
+            path: path.to_owned(),
+            is_one_file: path.is_file(),
+        }
     }
 
     /// Its file.
@@ -63,6 +70,7 @@ impl Run {
 
     /// Continues with `windows`, which read more of the same file.
     pub fn extend(&self, windows: Windows) {
+        self.has_failed_requests.store(has_failed_requests(&windows), Ordering::Relaxed);
         *self.windows.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(windows);
     }
 
@@ -87,6 +95,11 @@ impl Run {
     /// Whether it has steps.
     pub fn has_steps(&self) -> bool {
         self.windows().summaries().last().is_some_and(|row| row.largest_step.is_some())
+    }
+
+    /// Whether any request failed.
+    pub fn has_failed_requests(&self) -> bool {
+        self.has_failed_requests.load(Ordering::Relaxed)
     }
 
     /// The event at which the total is largest; 0 if that is before the first.
@@ -214,6 +227,7 @@ mod tests {
         assert_eq!(run.around_step(&(1000..1100), 500), 800..1300);
         assert_eq!(run.around_step(&(1000..2000), 500), 1000..2000, "longer than the part before");
         assert_eq!(run.around_step(&(0..100), 500), 0..500);
-        assert_eq!(run.around_step(&(19_950..20_000), 500), 19_500..20_000);
+        let end = run.events();
+        assert_eq!(run.around_step(&(end - 50..end), 500), end - 500..end);
     }
 }

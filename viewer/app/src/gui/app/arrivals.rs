@@ -203,11 +203,11 @@ impl App {
                     file.replace(*recording, is_in_front);
                 }
                 Some(Followed::Long(run)) => file.become_long(ctx, &run),
-                Some(Followed::Lengthened) => file.lengthen(ctx),
+                Some(Followed::Lengthened) => file.renew_part(ctx),
                 Some(Followed::Completed) => {
                     self.said.push(complete(&file.recording.name));
                     file.following = None;
-                    file.lengthen(ctx);
+                    file.renew_part(ctx);
                 }
                 Some(Followed::Abandoned) => {
                     file.following = None;

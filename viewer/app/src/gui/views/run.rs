@@ -9,7 +9,7 @@ use eframe::egui::{
     Align2, Context, CursorIcon, FontId, Painter, Pos2, Rect, Role, Sense, Stroke, Ui, WidgetInfo, pos2, vec2,
 };
 use highwater_analysis::Metric;
-use highwater_analysis::long::{SoughtStep, find_step};
+use highwater_analysis::long::{SoughtStep, find_failed_request, find_step};
 use highwater_snapshots::units::{format_bytes, format_count};
 use highwater_snapshots::{Category, DeviceId};
 
@@ -62,6 +62,15 @@ pub enum Wanted {
     Peak(DeviceId, Metric, Range<u64>),
     /// A step, while this part is shown.
     Step(SoughtStep, Range<u64>),
+    /// The first failed request at an event or later, or, if not `is_forward`, the last before it.
+    FailedRequest {
+        /// The event.
+        from: u64,
+        /// Whether it is the first one after.
+        is_forward: bool,
+        /// The part that is shown.
+        shown: Range<u64>,
+    },
 }
 
 /// A part that was read.
@@ -86,8 +95,12 @@ pub enum Goal {
     Peak(u64),
     /// The step that begins at this event.
     Step(u64),
-    /// What is shown already: there is no step of this number, or no other one.
-    NoStep(Option<u32>),
+    /// The request that failed at this event.
+    FailedRequest(u64),
+    /// What is shown already: there is no step of this number.
+    NoStep(u32),
+    /// What is shown already: there is no other.
+    Nothing,
 }
 
 /// Reads what is wanted of `run`, until nobody has a `wish` for it any more.
@@ -110,13 +123,22 @@ fn read_part(run: &Arc<Run>, wanted: Wanted, wish: &Weak<()>) -> Result<Part, St
             let recording = if is_shown { None } else { Some(Recording::part(run, run.around(event))?) };
             Ok(Part { recording, goal: Goal::Peak(event) })
         }
+        Wanted::FailedRequest { from, is_forward, shown } => {
+            let found = find_failed_request(&run.windows(), from, is_forward).map_err(|why| why.to_string())?;
+            let Some(event) = found else { return Ok(Part { recording: None, goal: Goal::Nothing }) };
+            let recording = if shown.contains(&event) { None } else { Some(Recording::part(run, run.around(event))?) };
+            Ok(Part { recording, goal: Goal::FailedRequest(event) })
+        }
         Wanted::Step(sought, shown) => {
             let mut watch =
                 |_| if wish.strong_count() > 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
             let found = find_step(&run.windows(), sought, &mut watch).map_err(|why| why.to_string())?;
             let Some(step) = found else {
-                let number = if let SoughtStep::Number { number, .. } = sought { Some(number) } else { None };
-                return Ok(Part { recording: None, goal: Goal::NoStep(number) });
+                let goal = match sought {
+                    SoughtStep::Number { number, .. } => Goal::NoStep(number),
+                    SoughtStep::After(_) | SoughtStep::Before(_) => Goal::Nothing,
+                };
+                return Ok(Part { recording: None, goal });
             };
             let is_shown = shown.start <= step.events.start && step.events.end <= shown.end;
             let part = run.around_step(&step.events, shown.end - shown.start);
@@ -213,13 +235,16 @@ impl RunView {
         if let Some(coming) = &self.coming {
             let middle = match &coming.wanted {
                 Wanted::Events(events) | Wanted::Visit(events) | Wanted::View(events, _) => {
-                    place.x(events.start + (events.end - events.start) / 2)
+                    Some(place.x(events.start + (events.end - events.start) / 2))
                 }
-                Wanted::End { .. } => rect.right() - 30.0,
-                Wanted::Peak(..) | Wanted::Step(..) => rect.center().x,
+                // A file that grows is not to flicker.
+                Wanted::End { .. } => None,
+                Wanted::Peak(..) | Wanted::Step(..) | Wanted::FailedRequest { .. } => Some(rect.center().x),
             };
-            let font = FontId::proportional(11.0);
-            painter.text(pos2(middle, rect.center().y), Align2::CENTER_CENTER, "reading…", font, shades.cursor);
+            if let Some(middle) = middle {
+                let font = FontId::proportional(11.0);
+                painter.text(pos2(middle, rect.center().y), Align2::CENTER_CENTER, "reading…", font, shades.cursor);
+            }
         }
         if let Some(pointer) = response.hover_pos() {
             ui.set_cursor_icon(CursorIcon::Crosshair);
