@@ -192,7 +192,7 @@ fn the_files_of_a_run_open_as_one_recording_also_where_the_first_are_gone() {
     assert!(files.len() >= 12, "{files:?}");
     let open = |path: &Path| {
         let found = Windows::find_rotated(path).expect("the files are of one run");
-        let windows = Windows::open_rotated(&found, &mut |_| ControlFlow::Continue(())).expect("they are whole");
+        let windows = Windows::open_rotated(&found, &(), &mut |_| ControlFlow::Continue(())).expect("they are whole");
         windows.whole().expect("they are whole")
     };
     let all = open(&path);
@@ -267,7 +267,7 @@ fn a_run_goes_on_after_the_files_of_the_run_before_and_counts_them_to_its_budget
     let second = run(10_000_000);
     assert!(second > first && first.exists(), "{second:?} after {first:?}");
     let found = RotatedFiles::find(&folder.path().join("run.snap")).expect("there are files");
-    let both = Windows::open_rotated(&found, &mut |_| ControlFlow::Continue(())).expect("they are whole");
+    let both = Windows::open_rotated(&found, &(), &mut |_| ControlFlow::Continue(())).expect("they are whole");
     let problem = both.base().problems.first().map(ToString::to_string).unwrap_or_default();
     assert!(problem.ends_with("belong to earlier runs and are left out"), "{problem}");
     assert_eq!(both.whole().expect("they are whole").spans.steps().len(), 10, "the steps are those of the second run");

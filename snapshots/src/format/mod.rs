@@ -67,5 +67,5 @@ pub use tables_codec::{EndFacts, Symbols};
 pub use walk::{WalkItem, Walker};
 pub use whole::write_trace;
 pub use whole::{block_keys, recorded_event, starting_states};
-pub use windows::Windows;
+pub use windows::{ComputedStore, Windows};
 pub use writer::SnapWriter;

@@ -4,6 +4,8 @@ use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+use highwater_app::files::computed_cache::cache_folder;
+
 use crate::cli::output::outcome::Failure;
 
 /// The library embedded in the binary; empty if it was built without.
@@ -76,13 +78,6 @@ impl Library {
         all.push(&self.path);
         all
     }
-}
-
-/// Returns the user's cache folder.
-fn cache_folder() -> Option<PathBuf> {
-    let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let cache = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")))?;
-    Some(cache.join("highwater"))
 }
 
 /// Writes `content` into `folder` under a name derived from it, unless it is there. Other processes see all of it or

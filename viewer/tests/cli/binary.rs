@@ -13,9 +13,10 @@ pub(crate) fn highwater(folder: &Path, words: &str) -> Output {
     command(folder, words).output().unwrap()
 }
 
-/// The same; recordings of more than `most` events are read in parts.
+/// The same; recordings of more than `most` events are read in parts, and the user's cache is in `folder`.
 pub(crate) fn highwater_with(folder: &Path, words: &str, most: &str) -> Output {
-    command(folder, words).env("HIGHWATER_RESIDENT_EVENTS", most).output().unwrap()
+    let mut command = command(folder, words);
+    command.env("HIGHWATER_RESIDENT_EVENTS", most).env("XDG_CACHE_HOME", folder.join("cache")).output().unwrap()
 }
 
 fn command(folder: &Path, words: &str) -> Command {

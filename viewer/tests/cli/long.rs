@@ -5,7 +5,7 @@ use highwater_snapshots::text::trace_from_text;
 
 use serde_json::{Map, Value};
 
-use crate::binary::{folder, highwater_with, stderr, stdout};
+use crate::binary::{folder, highwater_with, names, stderr, stdout};
 
 const QUESTIONS: [&str; 36] = [
     "info FILE",
@@ -121,4 +121,33 @@ fn a_recording_read_in_parts_gives_the_answers_of_the_whole() {
     }
     let wrong = highwater_with(folder.path(), "peak step.snap", "many");
     assert!(stderr(&wrong).contains("HIGHWATER_RESIDENT_EVENTS=many: expected a number of events"), "{wrong:?}");
+}
+
+#[test]
+fn computed_summaries_are_kept_in_the_users_cache_until_the_recording_changes() {
+    let (folder, bytes) = folder();
+    let cache = folder.path().join("cache/highwater/summaries");
+    let info = |most| stdout(&highwater_with(folder.path(), "info step.snap", most));
+    let expected = info("1000000");
+    assert!(!cache.exists(), "a recording that fits in memory needs none");
+    assert_eq!(info("0"), expected);
+    let [entry] = &names(&cache)[..] else { panic!("{:?}", names(&cache)) };
+    let entry = cache.join(entry);
+    let kept = std::fs::read(&entry).unwrap();
+    let end = kept.len() - 1;
+    for damaged in [&kept[..end], b"", &[&kept[..end], b"."].concat()] {
+        std::fs::write(&entry, damaged).unwrap();
+        assert_eq!(info("0"), expected);
+        assert_eq!(std::fs::read(&entry).unwrap(), kept);
+    }
+    let text = "step 0\nalloc a 70\nalloc b 30\nfree a\n";
+    std::fs::write(folder.path().join("step.snap"), write_trace(Vec::new(), &trace_from_text(text).unwrap()).unwrap())
+        .unwrap();
+    assert_eq!(info("0"), info("1000000"));
+    assert_eq!(names(&cache).len(), 1);
+    assert_ne!(std::fs::read(&entry).unwrap(), kept);
+    std::fs::write(folder.path().join("step.snap"), bytes).unwrap();
+    std::fs::remove_dir_all(&cache).unwrap();
+    std::fs::write(&cache, "a file where the folder should be").unwrap();
+    assert_eq!(info("0"), expected);
 }

@@ -52,12 +52,10 @@ fn compare(whole: &Trace, windows: &Windows, events: u64, range: StepRange) -> V
 
 #[test]
 fn read_in_parts_a_recording_has_the_growth_of_the_whole() {
-    for seed in 0..2 {
-        let bytes = recording(seed, 8, seed % 2 == 0);
-        let whole = read_bytes(&bytes).unwrap();
-        for range in [(None, None), (Some(1), Some(4)), (Some(9999), None)] {
-            compare(&whole, &open(&bytes), 500 + seed, StepRange { from: range.0, to: range.1 });
-        }
+    let bytes = recording(2, 5, true);
+    let whole = read_bytes(&bytes).unwrap();
+    for range in [(None, None), (Some(1), Some(3)), (Some(9999), None)] {
+        compare(&whole, &open(&bytes), 500, StepRange { from: range.0, to: range.1 });
     }
 }
 

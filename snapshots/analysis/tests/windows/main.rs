@@ -3,6 +3,7 @@
 mod program;
 mod budgets;
 mod growth;
+mod computed;
 mod explanations;
 mod rotated;
 

@@ -90,7 +90,7 @@ fn rotated(seed: u64, steps: u32, begins: &[usize], missing: usize) -> (Vec<u8>,
 fn open(files: &[Vec<u8>]) -> Windows {
     let source = |bytes: &Vec<u8>| -> Arc<dyn ByteSource> { Arc::new(Arc::<[u8]>::from(bytes.as_slice())) };
     let sources = files.iter().enumerate().map(|(number, bytes)| (number.to_string(), source(bytes)));
-    Windows::open_files(sources.collect(), &mut |_| ControlFlow::Continue(())).unwrap()
+    Windows::open_files(sources.collect(), &(), &mut |_| ControlFlow::Continue(())).unwrap()
 }
 
 fn check(seed: u64, begins: &[usize], missing: usize) {
@@ -143,6 +143,6 @@ fn a_file_of_another_recording_is_refused() {
         let source: Arc<dyn ByteSource> = Arc::new(Arc::<[u8]>::from(bytes.as_slice()));
         ("file".to_owned(), source)
     });
-    let refused = Windows::open_files(sources.collect(), &mut |_| ControlFlow::Continue(())).unwrap_err();
+    let refused = Windows::open_files(sources.collect(), &(), &mut |_| ControlFlow::Continue(())).unwrap_err();
     assert!(refused.to_string().contains("it belongs to another recording"), "{refused}");
 }

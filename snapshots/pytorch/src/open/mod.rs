@@ -69,7 +69,7 @@ const MOST_AFTER: u64 = 1 << 20;
 pub fn open_file(path: &Path, watch: &mut dyn FnMut(Progress) -> ControlFlow<()>) -> Result<Opened> {
     #[cfg(not(target_family = "wasm"))]
     if let Some(files) = Windows::find_rotated(path) {
-        let trace = Windows::open_rotated(&files, &mut |_| ControlFlow::Continue(()))?.whole()?;
+        let trace = Windows::open_rotated(&files, &(), &mut |_| ControlFlow::Continue(()))?.whole()?;
         return Ok(Opened { trace, format: FileFormat { kind: FileKind::Snap, is_gzipped: false } });
     }
     let opened = match Mapped::open(path)? {

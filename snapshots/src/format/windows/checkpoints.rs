@@ -93,11 +93,29 @@ impl Checkpoints {
             raw.clear();
             put_row(&mut raw, &part)?;
             parts.push(self.computed.len() as u64);
-            let label = Label { kind: SectionKind::Checkpoint, count: 1, first: 0 };
+            let label = Label { kind: SectionKind::Checkpoint, count: 1, first: summarizer.events() };
             self.computed.extend_from_slice(packer.pack(label, &raw)?);
         }
         self.places.push(Place { events: summarizer.events(), file: 0, parts, is_computed: true });
         Ok(())
+    }
+
+    /// The sections of the checkpoints that were added.
+    pub(super) fn added(&self) -> &[u8] {
+        &self.computed
+    }
+
+    /// Adds the checkpoints that were computed earlier, the sections of which are in `bytes`.
+    pub(super) fn extend(&mut self, checkpoints: Vec<(u64, Vec<u64>)>, bytes: Vec<u8>) {
+        let place = |(events, parts)| Place { events, file: 0, parts, is_computed: true };
+        self.places.extend(checkpoints.into_iter().map(place));
+        self.computed = bytes;
+    }
+
+    /// Forgets all computed checkpoints.
+    pub(super) fn forget_computed(&mut self) {
+        self.places.retain(|place| !place.is_computed);
+        self.computed = Vec::new();
     }
 
     /// The number of the last checkpoint with at most `events` events before it.

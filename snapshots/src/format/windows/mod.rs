@@ -8,7 +8,9 @@ mod events;
 mod file_facts;
 mod files;
 mod ops;
+mod computed;
 mod checkpoints;
+mod rest;
 mod window;
 mod numbers;
 mod copy;
@@ -20,21 +22,23 @@ use std::sync::{Arc, OnceLock};
 
 use crate::builder::StartingState;
 use crate::byte_source::{ByteSource, NamedSource};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::event::{Event, EventKind};
 use crate::format::kind::SectionKind;
 use crate::format::parallel;
 use crate::format::reader::Progress;
-use crate::format::section::{Packer, Unpacker};
+use crate::format::section::Unpacker;
 use crate::format::summary::{Death, Summarizer, Summary};
 use crate::format::tables_codec::rows_from_bytes;
-use crate::format::writer::{CHECKPOINT_EVENTS, LEAST_BYTES_A_BLOCK};
 use crate::ids::{DeviceId, ScopeId};
 use crate::live_state::LiveState;
 use crate::metric::Metric;
-use crate::trace::{Start, Trace, Trust};
+use crate::trace::{Start, Trace};
+
+pub use computed::ComputedStore;
 
 use checkpoints::Checkpoints;
+use computed::end_of;
 use events::EventSections;
 use files::{Boundary, Files};
 use ops::OpSections;
@@ -69,16 +73,17 @@ impl Windows {
     /// Fails if it cannot be read, is no recording, is damaged, or has annotations or attributes, which only
     /// [`read_bytes`](super::read_bytes) reads; or with [`Error::Cancelled`] if `watch` breaks.
     pub fn open(source: Arc<dyn ByteSource>, watch: Watch<'_>) -> Result<Self> {
-        Self::open_files(vec![(String::new(), source)], watch)
+        Self::open_files(vec![(String::new(), source)], &(), watch)
     }
 
     /// Opens the files of a rotation as one recording, in their order and each with its name. All but the first begin
-    /// where the one before ends.
+    /// where the one before ends. What has to be computed because the files lack it is taken from `store`, or else is
+    /// saved there.
     ///
     /// # Errors
     ///
     /// As [`Self::open`], and if they are not of one recording.
-    pub fn open_files(sources: Vec<NamedSource>, watch: Watch<'_>) -> Result<Self> {
+    pub fn open_files(sources: Vec<NamedSource>, store: &dyn ComputedStore, watch: Watch<'_>) -> Result<Self> {
         let (files, base, starting) = Files::open(sources)?;
         let mut windows = Self {
             summaries: Vec::new(),
@@ -92,7 +97,7 @@ impl Windows {
             starting,
         };
         windows.take_summaries();
-        windows.summarize_rest(watch)?;
+        windows.summarize_rest(store, watch)?;
         windows.main_device = windows.find_main_device();
         Ok(windows)
     }
@@ -108,14 +113,20 @@ impl Windows {
         Ok(trace)
     }
 
-    /// Opens a recording as [`Self::open`] does if it has more than `most` events; `None` if it has not.
+    /// Opens a recording as [`Self::open_files`] does if it has more than `most` events; `None` if it has not.
     ///
     /// # Errors
     ///
     /// As [`Self::open`].
-    pub fn open_longer(source: Arc<dyn ByteSource>, most: u64, watch: Watch<'_>) -> Result<Option<Self>> {
+    pub fn open_longer(
+        source: Arc<dyn ByteSource>,
+        most: u64,
+        store: &dyn ComputedStore,
+        watch: Watch<'_>,
+    ) -> Result<Option<Self>> {
         let sections = Sections::locate(Arc::clone(&source))?;
-        if EventSections::find(&sections)?.count > most { Self::open(source, watch).map(Some) } else { Ok(None) }
+        let is_longer = EventSections::find(&sections)?.count > most;
+        is_longer.then(|| Self::open_files(vec![(String::new(), source)], store, watch)).transpose()
     }
 
     /// The number of events of a recording; `None` if it is unknown without reading all of it.
@@ -253,99 +264,11 @@ impl Windows {
         Ok(summarizer.end_part().0)
     }
 
-    /// Restores the last checkpoint up to which there are summaries, and forgets what comes after it; begins with the
-    /// recording if there is none.
-    fn restore_last(&mut self) -> Summarizer {
-        while let Some(events) = self.checkpoints.last_events() {
-            let kept = self.summaries.partition_point(|row| row.first < events);
-            let end = self.summaries[..kept].last().map_or(0, |row| row.first + u64::from(row.events));
-            let number = self.checkpoints.before(u64::MAX).unwrap_or(0);
-            if let Some(summarizer) = (end == events)
-                .then(|| self.checkpoints.restore(&self.files, number, || self.at_start()).ok())
-                .flatten()
-            {
-                self.summaries.truncate(kept);
-                return summarizer;
-            }
-            self.checkpoints.forget_last();
-        }
-        self.summaries.clear();
-        self.at_start()
-    }
-
     /// What is live before the first event.
     fn at_start(&self) -> Summarizer {
         let mut summarizer = Summarizer::default();
         self.starting.iter().for_each(|state| summarizer.begin(state));
         summarizer
-    }
-
-    /// Summarizes the events after the last checkpoint, and makes further checkpoints of them.
-    fn summarize_rest(&mut self, watch: Watch<'_>) -> Result<()> {
-        let mut summarizer = self.restore_last();
-        let (first, count) = (summarizer.events(), self.files.count);
-        let (mut next, mut end) = (first + CHECKPOINT_EVENTS, 0_u64);
-        let mut packer = Packer::new()?;
-        let (mut failed, mut rows) = (None, Vec::new());
-        let (checkpoints, summaries) = (&mut self.checkpoints, &mut rows);
-        let length = self.files.length();
-        let mut take = |_: u64, run: &[Event]| {
-            summarizer.take(run);
-            let done = summarizer.events();
-            let share = u128::from(done - first) * u128::from(length) / u128::from((count - first).max(1));
-            let share = share as u64;
-            // As a writer does, so that checkpoints take little beside the file.
-            if done >= next && share - end >= summarizer.live_blocks() * LEAST_BYTES_A_BLOCK {
-                (next, end) = (done + CHECKPOINT_EVENTS, share);
-                let (rows, deaths) = summarizer.end_part();
-                summaries.extend(rows);
-                if let Err(why) = checkpoints.add(&summarizer, &deaths, &mut packer) {
-                    failed = Some(why);
-                    return ControlFlow::Break(());
-                }
-            }
-            let progress =
-                Progress { bytes_read: share, bytes: length, events: done, events_in_all: Some(count), levels: None };
-            let flow = watch(progress);
-            if flow.is_break() {
-                failed = Some(Error::Cancelled);
-            }
-            flow
-        };
-        self.files.read(first..count, &mut take)?;
-        if let Some(why) = failed {
-            return Err(why);
-        }
-        if summarizer.events() != count {
-            let what = format!("its events are {}, but {count} are claimed", summarizer.events());
-            return Err(Error::Damaged { offset: length, what });
-        }
-        if summarizer.events() > first {
-            let (rows_left, deaths) = summarizer.end_part();
-            rows.extend(rows_left);
-            self.checkpoints.add(&summarizer, &deaths, &mut packer)?;
-        }
-        self.summaries.append(&mut rows);
-        self.end = summarizer.states().map(|(device, live)| (device, live.clone())).collect();
-        self.take_trust();
-        Ok(())
-    }
-
-    /// Counts the contradictions of the events.
-    fn take_trust(&mut self) {
-        let devices = self.summaries.iter().flat_map(|row| &row.devices);
-        let mut counted = Trust::default();
-        for found in devices.map(|device| device.contradictions) {
-            counted.unmatched_frees += u64::from(found.unmatched_frees);
-            counted.repeated_allocs += u64::from(found.repeated_allocs);
-            counted.unmatched_uses += u64::from(found.unmatched_uses);
-            counted.unmatched_releases += u64::from(found.unmatched_releases);
-        }
-        let trust = &mut self.base.trust;
-        trust.unmatched_frees = trust.unmatched_frees.max(counted.unmatched_frees);
-        trust.repeated_allocs = trust.repeated_allocs.max(counted.repeated_allocs);
-        trust.unmatched_releases = trust.unmatched_releases.max(counted.unmatched_releases);
-        trust.unmatched_uses = counted.unmatched_uses;
     }
 
     fn find_main_device(&self) -> DeviceId {
@@ -367,13 +290,6 @@ fn summaries_of(sections: &Sections) -> Option<Vec<Summary>> {
         let raw = unpacker.unpack(&found.section())?;
         rows_from_bytes(raw, found.header.count)
     });
-    let mut rows: Vec<Summary> = Vec::new();
-    for row in read.into_iter().collect::<Result<Vec<_>, _>>().ok()?.into_iter().flatten() {
-        let next = rows.last().map_or(0, |last| last.first + u64::from(last.events));
-        if row.first != next || !row.is_plausible() {
-            return None;
-        }
-        rows.push(row);
-    }
-    Some(rows)
+    let rows: Vec<Summary> = read.into_iter().collect::<Result<Vec<_>, _>>().ok()?.concat();
+    end_of(&rows, 0).map(|_| rows)
 }

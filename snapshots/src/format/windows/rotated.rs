@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Watch, Windows};
+use super::{ComputedStore, Watch, Windows};
 use crate::byte_source::{ByteSource, NamedSource};
 use crate::error::{Error, Problem, Result};
 use crate::format::kind::SectionKind;
@@ -34,7 +34,7 @@ impl Windows {
     /// # Errors
     ///
     /// As [`Self::open_files`], and if one of them cannot be opened.
-    pub fn open_rotated(files: &RotatedFiles, watch: Watch<'_>) -> Result<Self> {
+    pub fn open_rotated(files: &RotatedFiles, store: &dyn ComputedStore, watch: Watch<'_>) -> Result<Self> {
         let Run { mut sources, others, empty, begins_run } = last_run(files)?;
         let mut problems: Vec<String> = empty.iter().map(|name| format!("{name} is empty and is left out")).collect();
         let first = sources.first().map_or_else(String::new, |(name, _)| name.clone());
@@ -45,7 +45,7 @@ impl Windows {
         }
         let mut windows = loop {
             let names: Vec<String> = sources.iter().map(|(name, _)| name.clone()).collect();
-            let windows = Self::open_files(sources.clone(), watch)?;
+            let windows = Self::open_files(sources.clone(), store, watch)?;
             let Some(broken) = windows.first_that_does_not_continue()? else { break windows };
             problems.push(format!(
                 "{} does not continue {}: the files before it are left out",

@@ -17,13 +17,15 @@ use highwater_snapshots::Error;
 use highwater_snapshots::Trace;
 use highwater_snapshots::format::Progress;
 #[cfg(not(target_family = "wasm"))]
-use highwater_snapshots::format::{Windows, is_snap};
+use highwater_snapshots::format::Windows;
 use highwater_snapshots::yielding::yield_if_due;
 use web_time::Instant;
 
 use crate::background;
 use crate::files::fleet::{Fleet, Inputs};
 use crate::files::is_stdin;
+#[cfg(not(target_family = "wasm"))]
+use crate::files::long::open_long;
 use crate::files::preview::Preview;
 use crate::session::Recording;
 #[cfg(not(target_family = "wasm"))]
@@ -242,19 +244,7 @@ fn load_part(path: &Path, most: u64, state: &State, wake: &(dyn Fn() + Sync)) ->
         wake();
         if state.is_cancelled.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    let opened = match Windows::find_rotated(path) {
-        Some(files) => Windows::open_rotated(&files, &mut watch)
-            .map(|windows| Some(windows).filter(|windows| windows.events() > most)),
-        None => {
-            // What is read from a pipe is gone.
-            let opened = path.is_file().then(|| std::fs::File::open(path).ok()).flatten();
-            let mut start = [0; 8];
-            let opened = opened.and_then(|mut file| file.read_exact(&mut start).is_ok().then_some(file));
-            let Some(file) = opened.filter(|_| is_snap(&start)) else { return Ok(None) };
-            Windows::open_longer(Arc::new(file), most, &mut watch)
-        }
-    };
-    let windows = match opened {
+    let windows = match open_long(path, most, &mut watch) {
         Ok(Some(windows)) => windows,
         Err(Error::Cancelled) => return Err(Error::Cancelled.to_string()),
         Ok(None) | Err(_) => return Ok(None),

@@ -12,6 +12,10 @@ pub mod output;
 pub mod output;
 pub mod preview;
 pub mod fleet;
+#[cfg(not(target_family = "wasm"))]
+pub mod computed_cache;
+#[cfg(not(target_family = "wasm"))]
+pub mod long;
 pub mod loader;
 pub mod follow;
 #[cfg(not(target_family = "wasm"))]

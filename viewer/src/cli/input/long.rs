@@ -1,17 +1,14 @@
 //! Opens recordings that are too long to be held in memory, to be read in parts.
 
-use std::fs::File;
-use std::io::Read;
 use std::ops::{ControlFlow, Range};
 use std::path::Path;
-use std::sync::Arc;
 
 use highwater_analysis::Metric;
-use highwater_app::files::is_stdin;
+use highwater_app::files::{self, is_stdin};
 use highwater_app::session::run::MOST_RESIDENT_EVENTS;
 use highwater_pytorch::open::{FileFormat, FileKind};
 use highwater_snapshots::event::EventKind;
-use highwater_snapshots::format::{Progress, Windows, is_snap};
+use highwater_snapshots::format::{Progress, Windows};
 use highwater_snapshots::units::format_count;
 use highwater_snapshots::{DeviceId, Error};
 
@@ -30,8 +27,7 @@ const MOST_RESIDENT: &str = "HIGHWATER_RESIDENT_EVENTS";
 /// Fails if the setting of the environment is no number.
 pub fn open_long(file: &Path, choice: &CategoryChoice) -> Result<Option<Windows>, Failure> {
     let most = most_resident()?;
-    let rotated = Windows::find_rotated(file);
-    if choice.categories.is_some() || is_stdin(file) || rotated.is_none() && !begins_as_snap(file) {
+    if choice.categories.is_some() || is_stdin(file) {
         return Ok(None);
     }
     let bar = reading_bar(format!("reading {}", file.display()));
@@ -40,12 +36,7 @@ pub fn open_long(file: &Path, choice: &CategoryChoice) -> Result<Option<Windows>
         ControlFlow::Continue(())
     };
     // What is wrong with the file is reported when all of it is read.
-    let windows = match rotated {
-        Some(files) => Windows::open_rotated(&files, &mut watch).ok().filter(|windows| windows.events() > most),
-        None => File::open(file)
-            .ok()
-            .and_then(|source| Windows::open_longer(Arc::new(source), most, &mut watch).ok().flatten()),
-    };
+    let windows = files::long::open_long(file, most, &mut watch).ok().flatten();
     bar.finish_and_clear();
     if let Some(events) = windows.as_ref().map(Windows::events).filter(|events| *events >= u64::from(u32::MAX)) {
         let text =
@@ -85,12 +76,6 @@ pub fn most_resident() -> Result<u64, Failure> {
             text.parse().map_err(|_| Failure::Usage(format!("{MOST_RESIDENT}={text}: expected a number of events")))
         }
     }
-}
-
-fn begins_as_snap(file: &Path) -> bool {
-    let mut start = [0; 8];
-    // What is read from a pipe is gone.
-    file.is_file() && File::open(file).and_then(|mut file| file.read_exact(&mut start)).is_ok() && is_snap(&start)
 }
 
 /// Runs `work`, which reads the recording in parts and reports the events done so far, with a progress bar. `None` if

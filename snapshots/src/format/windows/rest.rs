@@ -1,0 +1,142 @@
+//! Completes the summaries and checkpoints of recordings that lack them, wholly or from some event on.
+
+use std::ops::ControlFlow;
+
+use super::{Watch, Windows};
+use crate::error::{Error, Result};
+use crate::event::Event;
+use crate::format::reader::Progress;
+use crate::format::section::Packer;
+use crate::format::summary::Summarizer;
+use crate::format::windows::computed::{Computed, ComputedStore};
+use crate::format::writer::{CHECKPOINT_EVENTS, LEAST_BYTES_A_BLOCK};
+use crate::trace::Trust;
+
+impl Windows {
+    /// Completes summaries and checkpoints: with those that `store` has for the events after the last checkpoint, or else
+    /// from these events.
+    pub(super) fn summarize_rest(&mut self, store: &dyn ComputedStore, watch: Watch<'_>) -> Result<()> {
+        let at_last = self.restore_last();
+        let rest = at_last.events()..self.files.count;
+        let is_kept = store.is_for(rest.end - rest.start);
+        let loaded = if is_kept { store.load() } else { None };
+        let taken =
+            loaded.and_then(|bytes| Computed::decode(bytes, &rest)).and_then(|loaded| self.take_computed(loaded));
+        let summarizer = match taken {
+            Some(summarizer) => summarizer,
+            None => {
+                let (first, mut packer) = (self.summaries.len(), Packer::new()?);
+                let summarizer = self.compute_rest(at_last, &mut packer, watch)?;
+                if is_kept {
+                    let (rows, checkpoints) = (&self.summaries[first..], self.checkpoints.added());
+                    store.save(&Computed::encode(rows, checkpoints, rest.end, &mut packer)?);
+                }
+                summarizer
+            }
+        };
+        self.end = summarizer.states().map(|(device, live)| (device, live.clone())).collect();
+        self.take_trust();
+        Ok(())
+    }
+
+    /// Takes what was computed earlier, if the state at the last event can be restored from it.
+    fn take_computed(&mut self, computed: Computed) -> Option<Summarizer> {
+        self.checkpoints.extend(computed.checkpoints, computed.bytes);
+        let last = self.checkpoints.count() - 1;
+        let Ok(summarizer) = self.checkpoints.restore(&self.files, last, || self.at_start()) else {
+            self.checkpoints.forget_computed();
+            return None;
+        };
+        self.summaries.extend(computed.summaries);
+        Some(summarizer)
+    }
+
+    /// Restores the last checkpoint up to which there are summaries, and forgets what comes after it; begins with the
+    /// recording if there is none.
+    fn restore_last(&mut self) -> Summarizer {
+        while let Some(events) = self.checkpoints.last_events() {
+            let kept = self.summaries.partition_point(|row| row.first < events);
+            let end = self.summaries[..kept].last().map_or(0, |row| row.first + u64::from(row.events));
+            let number = self.checkpoints.before(u64::MAX).unwrap_or(0);
+            if let Some(summarizer) = (end == events)
+                .then(|| self.checkpoints.restore(&self.files, number, || self.at_start()).ok())
+                .flatten()
+            {
+                self.summaries.truncate(kept);
+                return summarizer;
+            }
+            self.checkpoints.forget_last();
+        }
+        self.summaries.clear();
+        self.at_start()
+    }
+
+    /// Summarizes the events after the last checkpoint, at which `summarizer` is, and makes further checkpoints of them.
+    fn compute_rest(
+        &mut self,
+        mut summarizer: Summarizer,
+        packer: &mut Packer,
+        watch: Watch<'_>,
+    ) -> Result<Summarizer> {
+        let (first, count) = (summarizer.events(), self.files.count);
+        let (mut next, mut end) = (first + CHECKPOINT_EVENTS, 0_u64);
+        let (mut failed, mut rows) = (None, Vec::new());
+        let (checkpoints, summaries) = (&mut self.checkpoints, &mut rows);
+        let length = self.files.length();
+        let mut take = |_: u64, run: &[Event]| {
+            summarizer.take(run);
+            let done = summarizer.events();
+            let share = u128::from(done - first) * u128::from(length) / u128::from((count - first).max(1));
+            let share = share as u64;
+            // As a writer does, so that checkpoints take little beside the file.
+            if done >= next && share - end >= summarizer.live_blocks() * LEAST_BYTES_A_BLOCK {
+                (next, end) = (done + CHECKPOINT_EVENTS, share);
+                let (rows, deaths) = summarizer.end_part();
+                summaries.extend(rows);
+                if let Err(why) = checkpoints.add(&summarizer, &deaths, packer) {
+                    failed = Some(why);
+                    return ControlFlow::Break(());
+                }
+            }
+            let progress =
+                Progress { bytes_read: share, bytes: length, events: done, events_in_all: Some(count), levels: None };
+            let flow = watch(progress);
+            if flow.is_break() {
+                failed = Some(Error::Cancelled);
+            }
+            flow
+        };
+        self.files.read(first..count, &mut take)?;
+        if let Some(why) = failed {
+            return Err(why);
+        }
+        if summarizer.events() != count {
+            let what = format!("its events are {}, but {count} are claimed", summarizer.events());
+            return Err(Error::Damaged { offset: length, what });
+        }
+        if summarizer.events() > first {
+            let (rows_left, deaths) = summarizer.end_part();
+            rows.extend(rows_left);
+            self.checkpoints.add(&summarizer, &deaths, packer)?;
+        }
+        self.summaries.append(&mut rows);
+        Ok(summarizer)
+    }
+
+    /// Counts the contradictions of the events.
+    fn take_trust(&mut self) {
+        let devices = self.summaries.iter().flat_map(|row| &row.devices);
+        let mut counted = Trust::default();
+        for found in devices.map(|device| device.contradictions) {
+            counted.unmatched_frees += u64::from(found.unmatched_frees);
+            counted.repeated_allocs += u64::from(found.repeated_allocs);
+            counted.unmatched_uses += u64::from(found.unmatched_uses);
+            counted.unmatched_releases += u64::from(found.unmatched_releases);
+        }
+        let trust = &mut self.base.trust;
+        trust.unmatched_frees = trust.unmatched_frees.max(counted.unmatched_frees);
+        trust.repeated_allocs = trust.repeated_allocs.max(counted.repeated_allocs);
+        trust.unmatched_releases = trust.unmatched_releases.max(counted.unmatched_releases);
+        trust.unmatched_uses = counted.unmatched_uses;
+    }
+}

@@ -1,0 +1,190 @@
+//! Keeps the summaries of long recordings that have none in the user's cache folder, so that only their first opening
+//! reads all events.
+
+use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use flate2::Crc;
+use highwater_snapshots::format::ComputedStore;
+
+/// The recordings whose summaries are kept, at most.
+const MOST_ENTRIES: usize = 64;
+
+/// The bytes of all entries, at most.
+const MOST_BYTES: u64 = 1 << 30;
+
+/// The bytes at the end of a recording that are compared.
+const COMPARED_BYTES: u64 = 1 << 16;
+
+/// The place in the cache for one recording.
+#[derive(Debug)]
+pub(crate) struct ComputedCache {
+    entry: PathBuf,
+    /// The start of the entry: an entry that begins otherwise is of another version of the program, or of what the
+    /// recording was before.
+    head: Vec<u8>,
+    most_events: u64,
+}
+
+impl ComputedCache {
+    /// The place in `folder` for the recording in `files`, if computing its summaries takes more than `most_events`
+    /// events.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a file cannot be read.
+    pub(crate) fn new(folder: &Path, files: &[&Path], most_events: u64) -> io::Result<Self> {
+        let mut head = format!("summaries of highwater {}\n", env!("CARGO_PKG_VERSION"));
+        let mut names = DefaultHasher::new();
+        for file in files {
+            let path = fs::canonicalize(file)?;
+            path.hash(&mut names);
+            head.push_str(&format!("{path:?} {}\n", identity(&path)?));
+        }
+        head.push('\n');
+        let entry = folder.join(format!("{:016x}.summaries", names.finish()));
+        Ok(Self { entry, head: head.into_bytes(), most_events })
+    }
+
+    fn read(&self) -> io::Result<Option<Vec<u8>>> {
+        let mut file = File::open(&self.entry)?;
+        let mut start = vec![0; self.head.len()];
+        file.read_exact(&mut start)?;
+        if start != self.head {
+            return Ok(None);
+        }
+        let mut rest = Vec::new();
+        file.read_to_end(&mut rest)?;
+        // Entries that were used last are kept longest.
+        drop(file.set_modified(SystemTime::now()));
+        Ok(Some(rest))
+    }
+
+    fn write(&self, computed: &[u8]) -> io::Result<()> {
+        let folder = self.entry.parent().unwrap_or(Path::new("."));
+        fs::create_dir_all(folder)?;
+        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        file.write_all(&self.head)?;
+        file.write_all(computed)?;
+        file.persist(&self.entry)?;
+        keep_to(folder, MOST_ENTRIES, MOST_BYTES)
+    }
+}
+
+impl ComputedStore for ComputedCache {
+    fn is_for(&self, events: u64) -> bool {
+        events > self.most_events
+    }
+
+    fn load(&self) -> Option<Vec<u8>> {
+        self.read().ok().flatten()
+    }
+
+    fn save(&self, computed: &[u8]) {
+        // A cache that cannot be written only costs time at the next opening.
+        drop(self.write(computed));
+    }
+}
+
+/// What differs once a file has changed: its length, its time of modification and the checksum of its end.
+fn identity(path: &Path) -> io::Result<String> {
+    let mut file = File::open(path)?;
+    let facts = file.metadata()?;
+    let modified = facts.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+    file.seek(SeekFrom::Start(facts.len().saturating_sub(COMPARED_BYTES)))?;
+    let mut end = Vec::new();
+    file.take(COMPARED_BYTES).read_to_end(&mut end)?;
+    let mut crc = Crc::new();
+    crc.update(&end);
+    Ok(format!("{} {modified} {:08x}", facts.len(), crc.sum()))
+}
+
+/// Removes the entries that were used longest ago until at most `most` are left, of `bytes` bytes together.
+fn keep_to(folder: &Path, most: usize, bytes: u64) -> io::Result<()> {
+    let mut entries = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let facts = entry.metadata()?;
+        entries.push((facts.modified()?, facts.len(), entry.path()));
+    }
+    entries.sort_unstable_by(|a, b| b.cmp(a));
+    let mut sum = 0_u64;
+    for (number, (_, length, path)) in entries.into_iter().enumerate() {
+        sum = sum.saturating_add(length);
+        if number >= most || sum > bytes {
+            fs::remove_file(path)?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the folder of this program in the user's cache folder, if there is one.
+pub fn cache_folder() -> Option<PathBuf> {
+    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path: &PathBuf| path.is_absolute());
+    if let Some(folder) = absolute("XDG_CACHE_HOME") {
+        return Some(folder.join("highwater"));
+    }
+    if cfg!(windows) {
+        return Some(absolute("LOCALAPPDATA")?.join("highwater").join("cache"));
+    }
+    let in_home = if cfg!(target_os = "macos") { "Library/Caches" } else { ".cache" };
+    Some(absolute("HOME")?.join(in_home).join("highwater"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cache(folder: &Path, files: &[&Path]) -> ComputedCache {
+        ComputedCache::new(&folder.join("cache"), files, 10).unwrap()
+    }
+
+    #[test]
+    fn what_is_saved_is_loaded_until_the_recording_changes() {
+        let folder = tempfile::tempdir().unwrap();
+        let recordings = ["a.snap", "b.snap"].map(|name| folder.path().join(name));
+        let files: Vec<&Path> = recordings.iter().map(PathBuf::as_path).collect();
+        recordings.iter().for_each(|file| fs::write(file, "first").unwrap());
+        let before = cache(folder.path(), &files);
+        assert!(before.is_for(11) && !before.is_for(10));
+        assert_eq!(before.load(), None);
+        before.save(b"computed");
+        assert_eq!(cache(folder.path(), &files).load().as_deref(), Some(&b"computed"[..]));
+        assert_eq!(cache(folder.path(), &files[1..]).load(), None, "of other files");
+        fs::write(&recordings[1], "other").unwrap();
+        let after = cache(folder.path(), &files);
+        assert_eq!(after.load(), None, "as long, but changed");
+        after.save(b"again");
+        assert_eq!(after.load().as_deref(), Some(&b"again"[..]));
+        assert_eq!(before.load(), None);
+        assert_eq!(fs::read_dir(folder.path().join("cache")).unwrap().count(), 1, "the former entry is replaced");
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_written_is_no_error() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let cache = ComputedCache::new(file.path(), &[file.path()], 0).unwrap();
+        cache.save(b"computed");
+        assert_eq!(cache.load(), None);
+    }
+
+    #[test]
+    fn entries_used_longest_ago_are_removed_beyond_the_limits() {
+        let folder = tempfile::tempdir().unwrap();
+        let names = ["a", "b", "c", "d"];
+        for (name, second) in names.iter().zip([3, 1, 4, 2]) {
+            let path = folder.path().join(name);
+            fs::write(&path, "12345").unwrap();
+            let time = UNIX_EPOCH + std::time::Duration::from_secs(1000 + second);
+            File::options().write(true).open(path).unwrap().set_modified(time).unwrap();
+        }
+        let left = || names.into_iter().filter(|name| folder.path().join(name).exists()).collect::<String>();
+        keep_to(folder.path(), 3, 1000).unwrap();
+        assert_eq!(left(), "acd");
+        keep_to(folder.path(), 3, 12).unwrap();
+        assert_eq!(left(), "ac");
+    }
+}
