@@ -66,10 +66,13 @@ impl Run {
         Asked { trace: &self.trace, series: &self.series, live: &self.live }
     }
 
+    fn checked(&self) -> Checked<'_> {
+        Checked::in_memory(self.asked(), Metric::Requested)
+    }
+
     fn check(&self, baseline: Option<&Self>, budget: Budget) -> Outcome {
-        let checked = |run: &Self| Checked::in_memory(run.asked(), Metric::Requested);
-        let baseline = baseline.map(checked);
-        let outcomes = check(&checked(self), baseline.as_ref(), &[budget]).expect("it is in memory");
+        let baseline = baseline.map(Self::checked);
+        let outcomes = check(&self.checked(), baseline.as_ref(), &[budget]).expect("it is in memory");
         outcomes.into_iter().next().expect("there is one budget").expect("it can be measured")
     }
 }

@@ -62,13 +62,16 @@ pub fn run(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status, 
     Ok(Status::Fine)
 }
 
+/// What was written, and its bytes.
+type Written = (Exported, u64);
+
 /// Writes a recording that is too long to be held in memory, where the format needs only a part of it at a time. Returns
 /// a window of it, what was written, and its bytes; `None` if it must be read as a whole.
 fn write_parts(
     input: &Path,
     destination: &Destination,
     arguments: &ConvertArguments,
-) -> Result<Option<(Recording, (Exported, u64))>, Failure> {
+) -> Result<Option<(Recording, Written)>, Failure> {
     let is_partial = matches!(destination.kind, Kind::Snap | Kind::Folded);
     if !is_partial || arguments.events.is_some() || arguments.no_stacks {
         return Ok(None);
@@ -122,7 +125,7 @@ pub(crate) fn read_trimmed(file: &Path, arguments: &ConvertArguments) -> Result<
 }
 
 /// Writes `trace` in the format of `destination`. Returns what was written, and its bytes.
-pub(super) fn write_to(destination: &Destination, trace: &Trace) -> Result<(Exported, u64), Failure> {
+pub(super) fn write_to(destination: &Destination, trace: &Trace) -> Result<Written, Failure> {
     let progress = progress_bar(destination, trace);
     let written = destination.write(|out| {
         let mut tell = |events: u64| {
