@@ -71,7 +71,8 @@ impl Windows {
     /// # Errors
     ///
     /// Fails if it cannot be read, is no recording, is damaged, or has annotations or attributes, which only
-    /// [`read_bytes`](super::read_bytes) reads; or with [`Error::Cancelled`] if `watch` breaks.
+    /// [`read_bytes`](super::read_bytes) reads; or with [`Error::Cancelled`](crate::Error::Cancelled) if `watch`
+    /// breaks.
     pub fn open(source: Arc<dyn ByteSource>, watch: Watch<'_>) -> Result<Self> {
         Self::open_files(vec![(String::new(), source)], &(), watch)
     }
