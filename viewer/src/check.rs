@@ -41,7 +41,7 @@ pub fn run(arguments: &CheckArguments, page: &mut Page<'_>) -> Result<Status, Fa
     if !matches!(outcome, Err(Failure::Read { source: Error::Damaged { .. }, .. })) {
         return outcome;
     }
-    // What is wrong is reported when all of it is read.
+    // The whole is read for the report on the damage.
     answer(&read(Reading::Whole)?, &budgets, arguments, page)
 }
 

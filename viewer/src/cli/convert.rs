@@ -12,9 +12,9 @@ use highwater_app::files::destination::{Destination, Kind, io_error};
 use highwater_app::files::is_stdin;
 use highwater_pytorch::export::{Exported, write_json, write_pickle};
 use highwater_pytorch::open::{FileFormat, FileKind};
-use highwater_snapshots::Trace;
 use highwater_snapshots::format::{Progress, Windows, write_trace};
 use highwater_snapshots::units::format_bytes;
+use highwater_snapshots::{Error, Trace};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
@@ -66,7 +66,7 @@ pub fn run(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status, 
 type Written = (Exported, u64);
 
 /// Writes a recording that is too long to be held in memory, where the format needs only a part of it at a time. Returns
-/// a window of it, what was written, and its bytes; `None` if it must be read as a whole.
+/// a window of it, what was written, and its bytes; `None` if it must be read as a whole, or is damaged.
 fn write_parts(
     input: &Path,
     destination: &Destination,
@@ -85,11 +85,18 @@ fn write_parts(
         show(&bar, now);
         ControlFlow::Continue(())
     };
-    let written = destination.write(|out| match destination.kind {
-        Kind::Folded => Ok(vec![write_folded(out, &trace).map_err(io_error)?]),
-        _ => windows.copy(out, &mut watch).map(|_| Vec::new()),
+    let mut is_damaged = false;
+    let written = destination.write(|out| {
+        let written = match destination.kind {
+            Kind::Folded => write_folded(out, &trace).map(|lost| vec![lost]).map_err(io_error),
+            _ => windows.copy(out, &mut watch).map(|_| Vec::new()),
+        };
+        written.inspect_err(|why| is_damaged = matches!(why, Error::Damaged { .. }))
     });
     bar.finish_and_clear();
+    if is_damaged {
+        return Ok(None);
+    }
     let (lost, bytes) = written?;
     let format = FileFormat { kind: FileKind::Snap, is_gzipped: false };
     Ok(Some((Recording { trace, format }, (Exported { events, lost }, bytes))))

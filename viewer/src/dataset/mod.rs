@@ -74,40 +74,59 @@ fn one_table<'a>(arguments: &'a ConvertArguments, page: &mut Page<'_>) -> Result
     if !is_stdin(input) && same(out, input) {
         return Err(Failure::Usage(format!("IN and OUT are the same file: {}", out.display())));
     }
-    let source = if arguments.events.is_some() { None } else { Source::in_parts(input, arguments)? };
-    let source = match source {
-        Some(parts) => parts,
-        None => Source::Memory(Box::new(read_trimmed(input, arguments)?.trace)),
-    };
-    let facts = source.facts();
-    if !arguments.json {
-        caveats::lead(facts, "", page)?;
+    let parts = if arguments.events.is_some() { None } else { Source::in_parts(input, arguments)? };
+    let whole = || read_trimmed(input, arguments).map(|recording| Source::Memory(Box::new(recording.trace)));
+    let (mut source, mut is_damaged) = (parts.map_or_else(whole, Ok)?, false);
+    let mut written = write_one(&source, (input, out), arguments, &mut is_damaged);
+    if is_damaged {
+        // What is left of a damaged recording is known only when all of it is read.
+        source = whole()?;
+        written = write_one(&source, (input, out), arguments, &mut is_damaged);
     }
+    let (rank, bytes) = written?;
+    if !arguments.json {
+        caveats::lead(source.facts(), "", page)?;
+    }
+    let written = Written::of(rank, input.clone(), source.counts(), bytes);
+    Ok(Answer { arguments, out, written: vec![written], unread: Vec::new(), skipped: 0, lost: lost(source.facts()) })
+}
+
+/// Writes the chosen table of the recording `input`, and sets whether it is damaged. Returns the rank, and the file's
+/// length.
+fn write_one(
+    source: &Source,
+    (input, out): (&Path, &Path),
+    arguments: &ConvertArguments,
+    is_damaged: &mut bool,
+) -> Result<(Option<u32>, u64), Failure> {
+    let facts = source.facts();
     let rank = facts.header.rank.map(|rank| (rank, Origin::Recorded));
     let identity = Identity::of(&name_of(input), rank, facts);
     let table = arguments.table.unwrap_or_default();
-    let ((), bytes) = write_whole(out, |file| match &source {
-        Source::Memory(trace) => {
-            let turning = spinner(format!("writing {}", out.display()));
-            let written = match table {
-                ConvertTable::Events => write_events(file, trace, &identity, &with_rank(events::columns())),
-                ConvertTable::Blocks => write_blocks(file, trace, &identity, &with_rank(blocks::columns())),
-            };
-            turning.finish_and_clear();
-            written.map_err(parquet_error)
-        }
-        Source::Parts(windows, facts) => {
-            let no_stacks = arguments.no_stacks;
-            let tables =
-                InParts { windows, facts, identity: &identity, has_rank: true, no_stacks, events: parts::EVENTS };
-            with_progress(windows, input, |watch| match table {
-                ConvertTable::Events => tables.write_events(file, watch),
-                ConvertTable::Blocks => tables.write_blocks(file, watch),
-            })
-        }
+    let ((), bytes) = write_whole(out, |file| {
+        let written = match source {
+            Source::Memory(trace) => {
+                let turning = spinner(format!("writing {}", out.display()));
+                let written = match table {
+                    ConvertTable::Events => write_events(file, trace, &identity, &with_rank(events::columns())),
+                    ConvertTable::Blocks => write_blocks(file, trace, &identity, &with_rank(blocks::columns())),
+                };
+                turning.finish_and_clear();
+                written.map_err(parquet_error)
+            }
+            Source::Parts(windows, facts) => {
+                let (no_stacks, events) = (arguments.no_stacks, parts::EVENTS);
+                let tables = InParts { windows, facts, identity: &identity, has_rank: true, no_stacks, events };
+                with_progress(windows, input, |watch| match table {
+                    ConvertTable::Events => tables.write_events(file, watch),
+                    ConvertTable::Blocks => tables.write_blocks(file, watch),
+                })
+            }
+        };
+        *is_damaged = matches!(written, Err(Error::Damaged { .. }));
+        written
     })?;
-    let written = Written::of(identity.rank.map(|(rank, _)| rank), input.clone(), source.counts(), bytes);
-    Ok(Answer { arguments, out, written: vec![written], unread: Vec::new(), skipped: 0, lost: lost(source.facts()) })
+    Ok((identity.rank.map(|(rank, _)| rank), bytes))
 }
 
 /// A recording to write: in memory, or read in parts, with a window without events.

@@ -103,7 +103,7 @@ fn a_recording_read_in_parts_gives_the_answers_of_the_whole() {
         });
         assert_eq!(parts[0], parts[1], "{file}");
     }
-    for file in ["step.snap", "steps.snap"] {
+    for file in ["step.snap", "damaged.snap", "steps.snap"] {
         let parts = ["1000000", "0"].map(|most| {
             let tables = ["events.parquet", "blocks.parquet --table blocks"].into_iter();
             let tables = tables.filter(|_| cfg!(feature = "parquet"));

@@ -90,7 +90,7 @@ pub struct StepRange {
     pub to: Option<u32>,
 }
 
-/// Why there is no window of steps.
+/// The error for steps that cannot be selected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoWindow {
     /// The requested step that is the reason; `None` if the recording has no steps, and none were requested.

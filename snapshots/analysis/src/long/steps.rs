@@ -203,7 +203,7 @@ mod tests {
 
     use super::*;
 
-    /// Steps with these numbers, each with so many allocations; `None` is setup.
+    /// A recording of steps, each given by its number and its number of allocations; `None` is setup.
     fn windows(steps: &[(Option<u32>, usize)]) -> Windows {
         let mut text = String::new();
         for (place, (number, allocations)) in steps.iter().enumerate() {

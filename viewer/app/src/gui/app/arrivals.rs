@@ -283,7 +283,7 @@ impl App {
     }
 }
 
-/// What is said when a recording is finished.
+/// The message for a recording that is finished.
 fn complete(name: &str) -> String {
     format!("{name} is complete: the program has finished writing it")
 }

@@ -51,7 +51,7 @@ pub enum Wanted {
     Visit(Range<u64>),
     /// A part, of which these events are in view.
     View(Range<u64>, Range<u64>),
-    /// The last part of a length, of which so many events at the end are in view.
+    /// The last part of the recording: its length, and the number of events in view at its end.
     End {
         /// The length of the part.
         length: u64,
@@ -97,7 +97,7 @@ pub enum Goal {
     Step(u64),
     /// The request that failed at this event.
     FailedRequest(u64),
-    /// What is shown already: there is no step of this number.
+    /// The part that is shown, since there is no step of this number.
     NoStep(u32),
     /// What is shown already: there is no other.
     Nothing,
