@@ -165,7 +165,7 @@ fn highest(rows: &[PhaseRow]) -> &PhaseRow {
 }
 
 fn at_peak(row: &PhaseRow, category: Category) -> u64 {
-    row.at_peak.iter().find(|(found, _)| *found == category).map_or(0, |(_, bytes)| *bytes)
+    row.at_peak.get(category)
 }
 
 const PARAMETERS: u64 = 1_217_306_528;

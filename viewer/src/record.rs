@@ -25,7 +25,7 @@ use crate::cli::output::page::Page;
 use crate::cli::output::shell::next_command;
 use crate::cli::output::table::{Column, Table};
 use crate::cli::peaks::{peak_figures, peaks_table};
-use crate::cli::phases::{RowFigures, table as phases_table};
+use crate::cli::phases::{RowFigures, print_rows};
 
 /// Number of phases shown of a run of many steps.
 const PHASES_SHOWN: usize = 25;
@@ -193,7 +193,7 @@ impl<'a> Answer<'a> {
         page.table(&peaks_table(&self.summary))?;
         page.gap()?;
         let shown = self.phases.len().min(PHASES_SHOWN);
-        page.table(&phases_table(&self.phases, shown, Metric::Requested, true))?;
+        print_rows(&self.phases, shown, Metric::Requested, true, page)?;
         if shown < self.phases.len() {
             let more = format_count((self.phases.len() - shown) as u64);
             page.line(&format!("  … and {more} more; `highwater phases {file_name}` lists them"))?;

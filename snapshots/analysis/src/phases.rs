@@ -32,9 +32,27 @@ pub struct PhaseRow {
     pub peak_event: Option<EventId>,
     /// The total after the last event.
     pub end_bytes: u64,
-    /// Bytes by category at the peak, largest first: of blocks only, so less than the peak for `reserved` and
-    /// `device_used`.
-    pub at_peak: Vec<(Category, u64)>,
+    /// Bytes by category at the peak: of blocks only, so less than the peak for `reserved` and `device_used`.
+    pub at_peak: CategoryBytes,
+}
+
+/// Bytes by category.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CategoryBytes([u64; Category::ALL.len()]);
+
+impl CategoryBytes {
+    /// The bytes of one category.
+    pub fn get(&self, category: Category) -> u64 {
+        self.0[category as usize]
+    }
+
+    /// The categories that have bytes, largest first.
+    pub fn ranked(&self) -> Vec<(Category, u64)> {
+        let rows = Category::ALL.iter().map(|&category| (category, self.get(category)));
+        let mut rows: Vec<(Category, u64)> = rows.filter(|(_, bytes)| *bytes > 0).collect();
+        rows.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+        rows
+    }
 }
 
 /// A run of events of one step and phase, as one device sees it; or a part of such a run.
@@ -57,7 +75,7 @@ pub struct StageRow {
     /// The total after the last event.
     pub end_bytes: u64,
     /// Bytes by category at the peak.
-    at_peak: [u64; Category::ALL.len()],
+    at_peak: CategoryBytes,
 }
 
 /// The runs of events of one step and phase, in order, as `device` sees them.
@@ -143,7 +161,7 @@ pub fn phase_rows(rows: Vec<StageRow>) -> Vec<PhaseRow> {
         peak_bytes: row.peak_bytes,
         peak_event: row.peak_event.map(id),
         end_bytes: row.end_bytes,
-        at_peak: ranked(&row.at_peak),
+        at_peak: row.at_peak,
     };
     rows.into_iter().filter(is_phase).map(phase).collect()
 }
@@ -189,12 +207,12 @@ pub fn elsewhere(phases: &[PhaseRow], peak: &Moment) -> Vec<Moment> {
 struct Held {
     device: DeviceId,
     metric: Metric,
-    bytes: [u64; Category::ALL.len()],
+    bytes: CategoryBytes,
 }
 
 impl Held {
     fn new(trace: &Trace, device: DeviceId, metric: Metric) -> Self {
-        let mut held = Self { device, metric, bytes: [0; Category::ALL.len()] };
+        let mut held = Self { device, metric, bytes: CategoryBytes::default() };
         baseline_effects(trace, device, |effect| held.take(trace, effect));
         held
     }
@@ -207,9 +225,9 @@ impl Held {
         };
         let category = |row: usize| trace.blocks.category[row] as usize;
         match effect {
-            Effect::Begins(row) => self.bytes[category(row)] += size(row),
-            Effect::EndsLive(row) if ends_at_request => self.bytes[category(row)] -= size(row),
-            Effect::EndsActive(row) if !ends_at_request => self.bytes[category(row)] -= size(row),
+            Effect::Begins(row) => self.bytes.0[category(row)] += size(row),
+            Effect::EndsLive(row) if ends_at_request => self.bytes.0[category(row)] -= size(row),
+            Effect::EndsActive(row) if !ends_at_request => self.bytes.0[category(row)] -= size(row),
             _ => {}
         }
     }
@@ -228,12 +246,4 @@ impl Held {
         });
         has_effect
     }
-}
-
-/// The categories with their bytes, largest first.
-fn ranked(bytes: &[u64; Category::ALL.len()]) -> Vec<(Category, u64)> {
-    let rows = Category::ALL.iter().map(|&category| (category, bytes[category as usize]));
-    let mut rows: Vec<(Category, u64)> = rows.filter(|(_, bytes)| *bytes > 0).collect();
-    rows.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
-    rows
 }

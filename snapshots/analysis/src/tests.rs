@@ -159,7 +159,7 @@ fn phases_have_start_peak_and_end_and_say_what_the_peak_was_made_of() {
         .iter()
         .map(|row| {
             let made_of: Vec<String> =
-                row.at_peak.iter().map(|(category, bytes)| format!("{category} {bytes}")).collect();
+                row.at_peak.ranked().iter().map(|(category, bytes)| format!("{category} {bytes}")).collect();
             let step = row.step.map_or("-".to_owned(), |step| step.to_string());
             format!(
                 "{step} {}: {} {} {} [{}]",

@@ -110,11 +110,10 @@ impl<'a> CheckReport<'a> {
             None => None,
         };
         let other = baseline.zip(other_device);
-        let (own_index, other_index) =
-            rayon::join(|| input.index(device), || other.and_then(|(baseline, device)| baseline.index(device)));
-        let own = input.checked(device, self.budgets, own_index.as_ref())?;
-        let other = other.map(|(baseline, device)| baseline.checked(device, self.budgets, other_index.as_ref()));
-        let other = other.transpose()?;
+        let (own, other) =
+            rayon::join(|| input.indexed(device), || other.map(|(baseline, device)| baseline.indexed(device)));
+        let own = own.checked(self.budgets)?;
+        let other = other.as_ref().map(|other| other.checked(self.budgets)).transpose()?;
         let unreadable = |why: Error| input.unreadable(why);
         let peak = own.peak(metric).map_err(unreadable)?;
         if let Some(other) = &other {

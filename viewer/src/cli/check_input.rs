@@ -34,9 +34,6 @@ pub enum CheckInput<'a> {
     },
 }
 
-/// The index of a device of a recording in memory.
-pub(super) type Index = (Series, LiveIndex);
-
 impl<'a> CheckInput<'a> {
     /// The recording, or a window of it without events.
     pub(super) fn facts(self) -> &'a Trace {
@@ -75,36 +72,14 @@ impl<'a> CheckInput<'a> {
         }
     }
 
-    pub(super) fn index(self, device: DeviceId) -> Option<Index> {
+    /// Prepares to measure `device`.
+    pub(super) fn indexed(self, device: DeviceId) -> Indexed<'a> {
         match self {
             Self::Memory(trace) => {
-                Some(rayon::join(|| Series::build(trace, device), || LiveIndex::build(trace, device)))
+                let (series, live) = rayon::join(|| Series::build(trace, device), || LiveIndex::build(trace, device));
+                Indexed::Memory(trace, Box::new((series, live)))
             }
-            Self::Parts { .. } => None,
-        }
-    }
-
-    /// Prepares to measure `device`; `index` is its index if the recording is in memory.
-    pub(super) fn checked<'b>(
-        self,
-        device: DeviceId,
-        budgets: &Budgets,
-        index: Option<&'b Index>,
-    ) -> Result<Checked<'b>, Failure>
-    where
-        'a: 'b,
-    {
-        match (self, index) {
-            (Self::Parts { windows, file, .. }, _) => {
-                let checked = long::with_progress(windows, file, |watch| {
-                    Checked::in_parts(Parts::of(windows), device, budgets.metric, &budgets.rows, watch)
-                });
-                checked.map_err(|why| self.unreadable(why))
-            }
-            (Self::Memory(trace), Some((series, live))) => {
-                Ok(Checked::in_memory(Asked { trace, series, live }, budgets.metric))
-            }
-            (Self::Memory(_), None) => unreachable!("a recording in memory has an index"),
+            Self::Parts { windows, file, .. } => Indexed::Parts { windows, device, file },
         }
     }
 
@@ -114,6 +89,39 @@ impl<'a> CheckInput<'a> {
             Self::Parts { file, .. } => file.to_owned(),
         };
         Failure::Read { file, source }
+    }
+}
+
+/// One device of a recording to check.
+pub(super) enum Indexed<'a> {
+    /// In memory, with its indices.
+    Memory(&'a Trace, Box<(Series, LiveIndex)>),
+    /// Read in parts.
+    Parts {
+        /// Reads the parts.
+        windows: &'a Windows,
+        /// The device.
+        device: DeviceId,
+        /// The file.
+        file: &'a Path,
+    },
+}
+
+impl Indexed<'_> {
+    /// Measures what `budgets` need beyond the indices.
+    pub(super) fn checked(&self, budgets: &Budgets) -> Result<Checked<'_>, Failure> {
+        match self {
+            Self::Memory(trace, index) => {
+                let (series, live) = &**index;
+                Ok(Checked::in_memory(Asked { trace, series, live }, budgets.metric))
+            }
+            Self::Parts { windows, device, file } => {
+                let checked = long::with_progress(windows, file, |watch| {
+                    Checked::in_parts(Parts::of(windows), *device, budgets.metric, &budgets.rows, watch)
+                });
+                checked.map_err(|source| Failure::Read { file: file.to_path_buf(), source })
+            }
+        }
     }
 }
 

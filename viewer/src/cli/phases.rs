@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use std::io;
 
 use highwater_analysis::long::{Parts, WindowedMoment, stages};
-use highwater_analysis::phases::{PhaseRow, phase_rows, phases};
+use highwater_analysis::phases::{CategoryBytes, PhaseRow, phase_rows, phases};
 use highwater_analysis::{Metric, Moment, Series};
 use highwater_app::figures::moment::{count_of, how_much_and_when};
 use highwater_snapshots::format::Windows;
 use highwater_snapshots::units::format_bytes;
-use highwater_snapshots::{Category, DeviceId, Trace};
+use highwater_snapshots::{DeviceId, Trace};
 use serde::{Serialize, Serializer};
 
 use crate::args::PhasesArguments;
@@ -21,7 +21,7 @@ use crate::cli::output::caveats::{self, TrustFigures, problem_texts};
 use crate::cli::output::outcome::Failure;
 use crate::cli::output::page::Page;
 use crate::cli::output::shell::next_with;
-use crate::cli::output::table::{Column, Table, bar};
+use crate::cli::output::table::{Column, bar};
 
 /// The report, as text and as JSON.
 #[derive(Debug)]
@@ -107,7 +107,7 @@ impl<'a> PhasesReport<'a> {
             page.line(&format!("Counting only blocks with {filter}."))?;
         }
         page.gap()?;
-        page.table(&table(&self.rows, self.rows.len(), self.arguments.metric, is_marked))?;
+        print_rows(&self.rows, self.rows.len(), self.arguments.metric, is_marked, page)?;
         caveats::print(self.trace, page)?;
         page.gap()?;
         let (files, given) = ([self.arguments.source.file.as_path()], self.arguments.given());
@@ -138,12 +138,18 @@ fn check_filter(arguments: &PhasesArguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the first `shown` of the rows, whose sizes are of `metric`, as a table. An arrow marks the first that reaches
+/// Prints the first `shown` of the rows, whose sizes are of `metric`, as a table. An arrow marks the first that reaches
 /// the peak of all. Unless the recording `is_marked`, its only phase has no name.
-pub fn table(rows: &[PhaseRow], shown: usize, metric: Metric, is_marked: bool) -> Table {
+pub fn print_rows(
+    rows: &[PhaseRow],
+    shown: usize,
+    metric: Metric,
+    is_marked: bool,
+    page: &mut Page<'_>,
+) -> io::Result<()> {
     let highest = rows.iter().map(|row| row.peak_bytes).max().unwrap_or(0);
     let peak = rows.iter().position(|row| row.peak_bytes == highest);
-    let mut table = Table::new(vec![
+    let columns = vec![
         Column::number("step"),
         Column::text("phase"),
         Column::number("start"),
@@ -151,10 +157,10 @@ pub fn table(rows: &[PhaseRow], shown: usize, metric: Metric, is_marked: bool) -
         Column::text("").optional(),
         Column::number("end"),
         Column::text("at its peak").entries(),
-    ]);
-    for (number, row) in rows.iter().take(shown).enumerate() {
+    ];
+    let cells = |(number, row): (usize, &PhaseRow)| {
         let mark = if Some(number) == peak && rows.len() > 1 { " ◀" } else { "" };
-        table.push(vec![
+        vec![
             row.step.map_or_else(|| "-".to_owned(), |step| step.to_string()),
             if is_marked { row.phase.name() } else { "-" }.to_owned(),
             format_bytes(row.start_bytes),
@@ -162,19 +168,20 @@ pub fn table(rows: &[PhaseRow], shown: usize, metric: Metric, is_marked: bool) -
             format!("{}{mark}", bar(row.peak_bytes, highest, 6)),
             format_bytes(row.end_bytes),
             made_of(row, metric),
-        ]);
-    }
-    table
+        ]
+    };
+    page.long_table(columns, || rows.iter().take(shown).enumerate().map(cells))
 }
 
 /// Formats the composition of a peak, largest part first, including the bytes outside blocks.
 fn made_of(row: &PhaseRow, metric: Metric) -> String {
-    let in_blocks: u64 = row.at_peak.iter().map(|(_, bytes)| bytes).sum();
+    let by_category = row.at_peak.ranked();
+    let in_blocks: u64 = by_category.iter().map(|(_, bytes)| bytes).sum();
     let outside = match metric {
         Metric::Reserved => "(free in segments)",
         _ => "(outside blocks)",
     };
-    let mut parts: Vec<(&str, u64)> = row.at_peak.iter().map(|(category, bytes)| (category.name(), *bytes)).collect();
+    let mut parts: Vec<(&str, u64)> = by_category.iter().map(|(category, bytes)| (category.name(), *bytes)).collect();
     parts.push((outside, row.peak_bytes.saturating_sub(in_blocks)));
     parts.retain(|(_, bytes)| *bytes > 0);
     parts.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
@@ -199,7 +206,7 @@ impl Serialize for RowFigures<'_> {
             peak_bytes: row.peak_bytes,
             peak_event: row.peak_event.map(|event| event.0),
             end_bytes: row.end_bytes,
-            at_peak: &row.at_peak,
+            at_peak: row.at_peak,
         }))
     }
 }
@@ -218,7 +225,7 @@ pub struct PhasesFigures<'a> {
 
 /// One row of it.
 #[derive(Debug, Serialize)]
-struct PhaseFigures<'a> {
+struct PhaseFigures {
     step: Option<u32>,
     phase: &'static str,
     first_event: u32,
@@ -228,9 +235,9 @@ struct PhaseFigures<'a> {
     peak_event: Option<u32>,
     end_bytes: u64,
     #[serde(serialize_with = "as_map")]
-    at_peak: &'a [(Category, u64)],
+    at_peak: CategoryBytes,
 }
 
-fn as_map<S: Serializer>(pairs: &[(Category, u64)], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_map(pairs.iter().map(|(category, bytes)| (category.name(), bytes)))
+fn as_map<S: Serializer>(bytes: &CategoryBytes, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(bytes.ranked().iter().map(|(category, bytes)| (category.name(), bytes)))
 }

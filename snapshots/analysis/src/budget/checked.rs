@@ -51,8 +51,8 @@ impl<'a> Checked<'a> {
         Self { source: Source::Memory(asked), metric, phases: OnceCell::new(), categories: OnceCell::new() }
     }
 
-    /// Measures `metric` of `device` in a recording that is read in parts; goes through all of it for the steps and
-    /// phases, and again if `budgets` limit categories.
+    /// Measures `metric` of `device` in a recording that is read in parts. Peaks are known from its summaries; for
+    /// `budgets` of phases, categories and growth per step, all of it is read.
     ///
     /// # Errors
     ///
@@ -65,28 +65,40 @@ impl<'a> Checked<'a> {
         budgets: &[Budget],
         watch: Watch<'_>,
     ) -> Result<Self> {
-        let of_blocks = if metric.is_of_blocks() { metric } else { Metric::Requested };
-        let mut rows: Vec<StageRow> = Vec::new();
-        let (mut history, mut has_categories, mut is_empty) = (History::default(), false, true);
-        let map = |trace: Trace| {
-            let history = History::of(&trace, device, of_blocks, &Matches::of(&trace, &Filter::default()));
-            let is_known = trace.blocks.category.iter().any(|known| *known != Category::Unknown);
-            (history, stage_rows(&trace, device, metric), is_known, trace.blocks.is_empty())
-        };
-        let take = |(part, more, is_known, part_is_empty): (History, Vec<StageRow>, bool, bool)| {
-            history.append(part);
-            append_rows(&mut rows, more);
-            has_categories |= is_known;
-            is_empty &= part_is_empty;
-        };
-        each_part(parts, map, take, watch)?;
-        let mut categories = LargestByCategory::default();
-        if budgets.iter().any(|budget| matches!(budget, Budget::Category(..))) && metric.is_of_blocks() {
-            let (_, after_first_step) = first_step(&history.spans);
-            let map = |trace: Trace| LargestByCategory::of(&trace, device, metric, after_first_step);
-            each_part(parts, map, |part| categories.append(&part, after_first_step), watch)?;
+        let any = |is_one: fn(&Budget) -> bool| budgets.iter().any(is_one);
+        let limits_phases = any(|budget| matches!(budget, Budget::Phase(..)));
+        let limits_categories = any(|budget| matches!(budget, Budget::Category(..))) && metric.is_of_blocks();
+        let limits_growth = any(|budget| matches!(budget, Budget::StepGrowth(_)));
+        let (mut rows, mut history): (Vec<StageRow>, History) = Default::default();
+        if limits_phases || limits_categories || limits_growth {
+            let of_blocks = if metric.is_of_blocks() { metric } else { Metric::Requested };
+            let map = |trace: Trace| {
+                let history = History::of(&trace, device, of_blocks, &Matches::of(&trace, &Filter::default()));
+                (history, if limits_phases { stage_rows(&trace, device, metric) } else { Vec::new() })
+            };
+            let take = |(part, more): (History, Vec<StageRow>)| {
+                history.append(part);
+                append_rows(&mut rows, more);
+            };
+            each_part(parts, map, take, watch)?;
         }
-        let has_categories = has_categories || is_empty;
+        let mut categories = LargestByCategory::default();
+        let (mut is_any_known, mut is_empty) = (false, true);
+        if limits_categories {
+            let (_, after_first_step) = first_step(&history.spans);
+            let map = |trace: Trace| {
+                let is_known = trace.blocks.category.iter().any(|known| *known != Category::Unknown);
+                let largest = LargestByCategory::of(&trace, device, metric, after_first_step);
+                (largest, is_known, trace.blocks.is_empty())
+            };
+            let take = |(part, is_known, part_is_empty): (LargestByCategory, bool, bool)| {
+                categories.append(&part, after_first_step);
+                is_any_known |= is_known;
+                is_empty &= part_is_empty;
+            };
+            each_part(parts, map, take, watch)?;
+        }
+        let has_categories = is_any_known || is_empty;
         let source = InParts { windows: parts.windows, device, history, has_categories };
         Ok(Self {
             source: Source::Parts(Box::new(source)),

@@ -262,8 +262,8 @@ mod tests {
     #[test]
     fn a_number_that_repeats_is_found_after_the_place_else_from_the_start() {
         let (windows, expected) = restarted();
-        for from in [0, 1, 5001, 20_000, 30_000, 47_000, 52_000, windows.events()] {
-            for number in 0..55 {
+        for from in [0, 5001, 30_000, 52_000, windows.events()] {
+            for number in (0..55).step_by(3) {
                 let steps = || expected.iter().filter(|step| step.number == number);
                 let wanted = steps().find(|step| step.events.start >= from).or(steps().next()).cloned();
                 assert_eq!(find(&windows, SoughtStep::Number { number, from }), wanted, "step {number} from {from}");

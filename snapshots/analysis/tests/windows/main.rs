@@ -256,7 +256,7 @@ fn summaries_have_the_extremes_of_their_events() {
 #[test]
 fn a_damaged_summary_or_checkpoint_is_computed_again() {
     use highwater_snapshots::format::{Index, SectionKind};
-    let bytes = recording(3, 40, true);
+    let bytes = recording(3, 14, true);
     let whole = open(&bytes);
     let index = Index::from_bytes(&bytes).unwrap();
     let kinds = [SectionKind::Summaries.code(), SectionKind::Checkpoint.code()];

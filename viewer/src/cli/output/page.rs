@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use highwater_snapshots::line_text::shorten_line;
 
-use crate::cli::output::table::Table;
+use crate::cli::output::table::{Column, Table};
 use crate::cli::output::terminal::columns;
 use crate::cli::output::wrap::wrapped;
 
@@ -115,6 +115,16 @@ impl<'a> Page<'a> {
             self.styled(if position == 0 { DIM } else { "" }, line)?;
         }
         Ok(())
+    }
+
+    /// Prints a table of `rows` that are formatted twice instead of kept, as [`Table::stream`] does.
+    pub fn long_table<R: Iterator<Item = Vec<String>>>(
+        &mut self,
+        columns: Vec<Column>,
+        rows: impl Fn() -> R,
+    ) -> io::Result<()> {
+        let mut style = DIM;
+        Table::stream(columns, rows, self.width, |line| self.styled(std::mem::take(&mut style), line))
     }
 
     /// Prints one JSON object and a line end.

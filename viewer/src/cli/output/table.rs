@@ -1,5 +1,7 @@
 //! Tables with aligned columns, no wider than the page.
 
+use std::io;
+
 use highwater_snapshots::line_text::{LineText, shorten_line, unique_suffixes};
 use highwater_snapshots::units::format_bytes;
 
@@ -36,12 +38,14 @@ pub struct Column {
     align: Align,
     fit: Fit,
     is_optional: bool,
+    /// The position of its cells in a row.
+    at: usize,
 }
 
 impl Column {
     /// A column of text.
     pub fn text(title: &'static str) -> Self {
-        Self { title, align: Align::Left, fit: Fit::Never, is_optional: false }
+        Self { title, align: Align::Left, fit: Fit::Never, is_optional: false, at: 0 }
     }
 
     /// A column of numbers.
@@ -95,6 +99,7 @@ const COMFORTABLE: usize = 24;
 impl Table {
     /// Creates a table without rows.
     pub fn new(columns: Vec<Column>) -> Self {
+        let columns = columns.into_iter().enumerate().map(|(at, column)| Column { at, ..column }).collect();
         Self { columns, rows: Vec::new() }
     }
 
@@ -108,48 +113,69 @@ impl Table {
     /// allow it. If it would be wider, source lines lose the folders that do not distinguish them, then optional
     /// columns are left out, then cells are shortened.
     pub fn lines(&self, page_width: Option<usize>) -> Vec<String> {
-        let table = self.without_empty();
-        let is_wide = |page: &usize| line_width(&table.widths(None)) > *page;
-        match page_width.filter(is_wide) {
-            Some(page) => table.fitted(page).lines_within(Some(page)),
-            None => table.lines_within(None),
-        }
+        let (table, widths) = self.clone().laid_out(page_width);
+        let rows = table.rows.iter().flat_map(|row| table.row_lines(row, &widths));
+        table.titles(&widths).into_iter().chain(rows).collect()
     }
 
-    /// Returns the table without the optional columns that are empty.
-    fn without_empty(&self) -> Self {
-        let mut table = self.clone();
-        for at in (0..self.columns.len()).rev().filter(|&at| self.columns[at].is_optional) {
-            if self.rows.iter().all(|row| row.get(at).is_none_or(String::is_empty)) {
-                table.remove(at);
+    /// Passes the lines of a table with more `rows` than are kept to `take`, as [`Table::lines`] returns them, but
+    /// source lines keep their folders. The rows are made twice: to be measured and to be passed on.
+    ///
+    /// # Errors
+    ///
+    /// As `take`.
+    pub fn stream<R: Iterator<Item = Vec<String>>>(
+        columns: Vec<Column>,
+        rows: impl Fn() -> R,
+        page_width: Option<usize>,
+        mut take: impl FnMut(&str) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut widest = vec![String::new(); columns.len()];
+        for row in rows() {
+            for (widest, cell) in widest.iter_mut().zip(row) {
+                if length(&cell) > length(widest) {
+                    *widest = cell;
+                }
             }
         }
-        table
+        let mut table = Self::new(columns);
+        table.push(widest);
+        let (table, widths) = table.laid_out(page_width);
+        table.titles(&widths).iter().try_for_each(|line| take(line))?;
+        rows().try_for_each(|row| table.row_lines(&row, &widths).iter().try_for_each(|line| take(line)))
     }
 
-    fn remove(&mut self, at: usize) {
-        self.columns.remove(at);
-        self.rows.iter_mut().filter(|row| row.len() > at).for_each(|row| {
-            row.remove(at);
-        });
+    /// Leaves out columns and shortens paths so that the table fits the page; returns the widths of its columns too.
+    fn laid_out(mut self, page_width: Option<usize>) -> (Self, Vec<usize>) {
+        let rows = &self.rows;
+        let is_empty = |at: usize| rows.iter().all(|row| row.get(at).is_none_or(String::is_empty));
+        self.columns.retain(|column| !column.is_optional || !is_empty(column.at));
+        let is_wide = |page: &usize| line_width(&self.widths(None)) > *page;
+        let page_width = page_width.filter(is_wide);
+        let table = match page_width {
+            Some(page) => self.fitted(page),
+            None => self,
+        };
+        let widths = table.widths(page_width);
+        (table, widths)
     }
 
     fn fitted(mut self, page: usize) -> Self {
         let table = &mut self;
         for at in 0..table.columns.len() {
             if table.columns[at].fit == Fit::SourceLine {
-                table.shorten_paths(at);
+                table.shorten_paths(table.columns[at].at);
             }
         }
         while line_width(&table.least_widths(COMFORTABLE)) > page
             && let Some(at) = table.columns.iter().rposition(|column| column.is_optional)
         {
-            table.remove(at);
+            table.columns.remove(at);
         }
         self
     }
 
-    /// Removes from column `at` the folders that all source lines of a name share.
+    /// Removes from the cells at `at` the folders that all source lines of a name share.
     fn shorten_paths(&mut self, at: usize) {
         let cells = self.rows.iter().filter_map(|row| row.get(at));
         let lines: Vec<&str> = cells.flat_map(|cell| cell.lines()).collect();
@@ -164,7 +190,7 @@ impl Table {
     fn least_widths(&self, least: usize) -> Vec<usize> {
         let of = |(at, width): (usize, usize)| match self.columns[at].fit {
             Fit::SourceLine => {
-                let cells = self.rows.iter().filter_map(|row| row.get(at));
+                let cells = self.rows.iter().filter_map(|row| row.get(self.columns[at].at));
                 let places = cells.flat_map(|cell| cell.lines()).map(place_width);
                 places.max().unwrap_or(0).max(least).min(width)
             }
@@ -174,17 +200,20 @@ impl Table {
         self.widths(None).into_iter().enumerate().map(of).collect()
     }
 
-    fn lines_within(&self, page_width: Option<usize>) -> Vec<String> {
-        let widths = self.widths(page_width);
-        let titles: Vec<String> = self.columns.iter().map(|column| column.title.to_owned()).collect();
-        let rows = self.rows.iter().flat_map(|row| self.row_lines(row, &widths));
-        self.row_lines(&titles, &widths).into_iter().chain(rows).collect()
+    fn titles(&self, widths: &[usize]) -> Vec<String> {
+        let mut titles = Vec::new();
+        for column in &self.columns {
+            titles.resize(column.at, String::new());
+            titles.push(column.title.to_owned());
+        }
+        self.row_lines(&titles, widths)
     }
 
     fn widths(&self, page_width: Option<usize>) -> Vec<usize> {
         let mut widths: Vec<usize> = self.columns.iter().map(|column| length(column.title)).collect();
         for row in &self.rows {
-            for (width, cell) in widths.iter_mut().zip(row) {
+            for (width, column) in widths.iter_mut().zip(&self.columns) {
+                let Some(cell) = row.get(column.at) else { continue };
                 *width = cell.lines().map(length).max().unwrap_or(0).max(*width);
             }
         }
@@ -205,7 +234,7 @@ impl Table {
 
     fn row_lines(&self, cells: &[String], widths: &[usize]) -> Vec<String> {
         let fitted = |(at, column): (usize, &Column)| -> Vec<String> {
-            let lines = cells.get(at).map(|cell| cell.lines()).into_iter().flatten();
+            let lines = cells.get(column.at).map(|cell| cell.lines()).into_iter().flatten();
             let fit = |line: &str| match column.fit {
                 Fit::SourceLine => vec![shorten_line(line, widths[at]).into_owned()],
                 Fit::Entries => vec![cut_entries(line, widths[at])],
@@ -381,6 +410,30 @@ mod tests {
         let mut kept = Table::new(vec![Column::text("name"), Column::text("lost")]);
         kept.push(vec!["a".into()]);
         assert_eq!(kept.lines(None)[0], "  name  lost", "a column that is not optional stays");
+    }
+
+    #[test]
+    fn a_streamed_table_has_the_lines_of_one_in_memory() {
+        let columns = || {
+            let [phase, lost, bar] = ["phase", "lost", ""].map(|title| Column::text(title).optional());
+            vec![Column::number("step"), lost, phase, bar, Column::text("at its peak").entries()]
+        };
+        let row = |step: u32| {
+            let bar = "█".repeat(step as usize % 3);
+            let parts = format!("parameter {step} MiB, gradient {} KiB, others 3 MiB", step * 999);
+            vec![step.to_string(), String::new(), "forward".to_owned(), bar, parts]
+        };
+        let mut table = Table::new(columns());
+        (0..200).for_each(|step| table.push(row(step)));
+        for width in [None, Some(20), Some(40), Some(60), Some(200)] {
+            let mut lines = Vec::new();
+            let take = |line: &str| {
+                lines.push(line.to_owned());
+                Ok(())
+            };
+            Table::stream(columns(), || (0..200).map(row), width, take).unwrap();
+            assert_eq!(lines, table.lines(width), "{width:?}");
+        }
     }
 
     #[test]
