@@ -4,11 +4,13 @@
 //! where there is none yet. A recording that is there is never written again.
 
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use highwater_snapshots::format::{read_bytes, read_file};
+use highwater_snapshots::format::{Index, SectionKind, Windows, read_bytes, read_file};
 
-use crate::made::{described, write_step};
+use crate::made::{described, write_step, write_summarized_step};
 use crate::strange::whole;
 
 fn folder() -> PathBuf {
@@ -53,6 +55,18 @@ fn a_recording_of_version_1_1_with_annotations_and_attributes_reads_as_ever() {
 #[test]
 fn a_recording_of_version_1_2_with_uses_reads_as_ever() {
     check("used", || write_step(true));
+}
+
+#[test]
+fn a_recording_of_version_1_4_with_summaries_reads_as_ever() {
+    check("summarized", write_summarized_step);
+    let bytes: Arc<[u8]> = fs::read(folder().join("summarized.snap")).unwrap().into();
+    let index = Index::from_bytes(&bytes).unwrap();
+    let of_kind = |kind: SectionKind| index.rows.iter().filter(|row| row.kind == kind.code()).count();
+    assert!(of_kind(SectionKind::Summaries) > 2 && of_kind(SectionKind::Checkpoint) > 2);
+    let (store, mut watch) = ((), |_| ControlFlow::Continue(()));
+    let windows = Windows::open_files(vec![(String::new(), Arc::new(Arc::clone(&bytes)))], &store, &mut watch).unwrap();
+    assert_eq!(described(&windows.whole().unwrap()), described(&read_bytes(&bytes).unwrap()));
 }
 
 fn of_earlier_versions() -> Vec<u8> {

@@ -82,7 +82,19 @@ pub(crate) const STEP_CHUNKS: [usize; 4] = [2, 16, 210, 11];
 /// Writes a small recording as a recorder does: tables before the events that name them, events in several sections,
 /// symbols last. Every section kind is there, and every event kind; `finish` says whether the end is too.
 pub(crate) fn write_step(finish: bool) -> Vec<u8> {
+    write(finish, None)
+}
+
+/// Writes the same recording with summaries and checkpoints, and without annotations and attributes.
+pub(crate) fn write_summarized_step() -> Vec<u8> {
+    write(true, Some(16))
+}
+
+fn write(finish: bool, checkpoint_interval: Option<u64>) -> Vec<u8> {
     let mut writer = SnapWriter::new(Vec::new(), &header()).unwrap();
+    if let Some(events) = checkpoint_interval {
+        writer.set_checkpoint_interval(events);
+    }
     let device = |device, name: &str| DeviceFacts {
         device: DeviceId(device),
         name: name.to_owned(),
@@ -121,7 +133,9 @@ pub(crate) fn write_step(finish: bool) -> Vec<u8> {
         Symbols { frame: FrameId(1), lines: vec![line(8, 40), line(7, 12)] },
     ];
     writer.append_symbols(&symbols).unwrap();
-    append_annotations(&mut writer, &events);
+    if checkpoint_interval.is_none() {
+        append_annotations(&mut writer, &events);
+    }
     if !finish {
         return writer.get_ref().clone();
     }
