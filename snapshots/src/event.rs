@@ -22,6 +22,12 @@ macro_rules! kinds {
                 match self { $(Self::$variant => $text,)+ }
             }
 
+            /// Whether a device with an event of the kind is active: anything but the marks of steps and phases, and
+            /// samples of the memory in use.
+            pub const fn is_activity(self) -> bool {
+                !matches!(self, Self::Step | Self::Phase | Self::DeviceUsed)
+            }
+
             /// The kind stored as `code`, if there is one.
             #[inline]
             pub fn from_code(code: u8) -> Option<Self> {

@@ -7,7 +7,6 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use highwater_snapshots::Phase;
-use highwater_snapshots::event::EventKind;
 use highwater_snapshots::ids::DeviceId;
 use highwater_snapshots::trace::{Span, Trace};
 
@@ -109,7 +108,7 @@ pub(super) fn activity_in(trace: &Trace, device: DeviceId, span: &Span) -> Activ
     let mut activity = Activity::default();
     let events = span.first.0 as usize..span.end.0 as usize;
     for (kind, at) in trace.events.kind[events.clone()].iter().zip(&trace.events.device[events]) {
-        if matches!(kind, EventKind::Step | EventKind::Phase | EventKind::DeviceUsed) {
+        if !kind.is_activity() {
             continue;
         }
         if *at == device {

@@ -65,12 +65,14 @@ section_kinds! {
     Summaries = 16 "summaries",
     /// What is live after a number of events, or a part of it. Since version 1.4.
     Checkpoint = 17 "checkpoint",
+    /// Rows of the steps in which devices are active. Since version 1.5.
+    StepActivity = 18 "step_activity",
 }
 
 impl SectionKind {
     /// Whether its content repeats facts of other sections, so that nothing is lost with it.
     pub const fn is_repeated(self) -> bool {
-        matches!(self, Self::Footer | Self::Summaries | Self::Checkpoint)
+        matches!(self, Self::Footer | Self::Summaries | Self::Checkpoint | Self::StepActivity)
     }
 }
 

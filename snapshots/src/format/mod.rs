@@ -33,6 +33,7 @@ mod events_encode;
 mod events_decode;
 mod sniff;
 mod summary;
+mod step_activity;
 mod checkpoint;
 mod writer;
 mod whole;
@@ -62,6 +63,7 @@ pub use section::{
     MOST_RAW_BYTES, Section, SectionHeader,
 };
 pub use sniff::{MAGIC, PREAMBLE_BYTES, VERSION_MAJOR, VERSION_MINOR, is_snap, sniff};
+pub use step_activity::{ActiveSteps, StepActivity, count_steps};
 pub use summary::{Death, DeviceSummary, Extreme, STRIDE, Summarizer, Summary};
 pub use tables_codec::{EndFacts, Symbols};
 pub use walk::{WalkItem, Walker};

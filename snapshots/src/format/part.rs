@@ -56,7 +56,9 @@ impl Part {
             SectionKind::StartingState => Self::StartingState(Box::new(row_from_bytes(raw)?)),
             SectionKind::Events => Self::Events(decode_events(raw, count)?),
             SectionKind::End => Self::End(Box::new(row_from_bytes(raw)?)),
-            SectionKind::Footer | SectionKind::Summaries | SectionKind::Checkpoint => Self::Repeated,
+            SectionKind::Footer | SectionKind::Summaries | SectionKind::Checkpoint | SectionKind::StepActivity => {
+                Self::Repeated
+            }
             SectionKind::Annotations => Self::Annotations(rows_from_bytes(raw, count)?),
             SectionKind::Attributes => Self::Attributes(rows_from_bytes(raw, count)?),
         })

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::builder::StartingState;
 use crate::category::Category;
 use crate::event::{BlockKey, Event, EventKind, What};
+use crate::format::step_activity::{ActiveSteps, StepActivity};
 use crate::ids::DeviceId;
 use crate::live_state::{Contradictions, Ended, LiveState};
 use crate::metric::{Metric, Totals};
@@ -14,7 +15,7 @@ use crate::stage::{Outside, Stage};
 pub const STRIDE: u32 = 4096;
 
 /// Devices have ordinals below this, as in a trace.
-const MOST_DEVICES: usize = 256;
+pub(super) const MOST_DEVICES: usize = 256;
 
 /// A summary of consecutive events.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +36,9 @@ pub struct Summary {
     pub stage: Stage,
     /// What happened on each device, by ordinal; devices without anything live, and without events, are left out.
     pub devices: Vec<DeviceSummary>,
+    /// Which steps devices are active in; `None` if it is unknown. A section of its own has it.
+    #[serde(skip)]
+    pub step_activity: Option<StepActivity>,
 }
 
 /// A summary of consecutive events on one device.
@@ -88,6 +92,11 @@ pub struct Summarizer {
     devices: Vec<Option<Box<Device>>>,
     stage: Stage,
     row: Summary,
+    /// The steps of the row in which any device is active.
+    active_steps: ActiveSteps,
+    /// How often the step has changed in the row, and how often to a step.
+    step_changes: u32,
+    steps_begun: u32,
     rows: Vec<Summary>,
     /// The number of events before the last checkpoint.
     checkpoint: u64,
@@ -103,6 +112,10 @@ struct Device {
     times_ns: (u64, u64),
     /// The largest requested total was reached by the last change, and its categories are not yet noted.
     is_rising: bool,
+    /// The steps of the row in which the device is active, and the number of its active events before the step last
+    /// changed.
+    active_steps: ActiveSteps,
+    active_before: u32,
 }
 
 impl Device {
@@ -114,6 +127,21 @@ impl Device {
         self.summary = DeviceSummary { device, largest: now, smallest: now, by_category, ..DeviceSummary::default() };
         self.times_ns = NO_TIMES;
         self.is_rising = false;
+        (self.active_steps, self.active_before) = Default::default();
+    }
+
+    /// Whether the device has been active since the step last changed.
+    fn is_active(&self) -> bool {
+        self.summary.active_events() > self.active_before
+    }
+
+    /// Ends a part of the row without a change of the step, as [`ActiveSteps::end`] does; returns whether the device was
+    /// active in it.
+    fn end_step(&mut self, is_first: bool, is_step: bool) -> bool {
+        let is_active = self.is_active();
+        self.active_before = self.summary.active_events();
+        self.active_steps.end(is_active, is_first, is_step);
+        is_active
     }
 
     /// Applies event number `number`, after which `after` events of the row have happened.
@@ -201,6 +229,12 @@ impl DeviceSummary {
         EventKind::ALL.iter().filter(|kind| !carried.contains(kind) && !unmatched.contains(kind)).any(count)
     }
 
+    /// The number of events that make the device active.
+    fn active_events(&self) -> u32 {
+        let kinds = EventKind::ALL.iter().filter(|kind| kind.is_activity());
+        kinds.map(|kind| self.counts[*kind as usize]).sum()
+    }
+
     /// Whether nothing lives and nothing happened.
     fn is_idle(&self) -> bool {
         self.counts.iter().all(|count| *count == 0) && self.end == Totals::default()
@@ -271,7 +305,16 @@ impl Summarizer {
     /// Begins the step or phase that `what` is, event number `number`.
     #[cold]
     fn begin_stage(&mut self, what: &What, number: u64) {
-        self.stage = self.stage.after(what, number);
+        let stage = self.stage.after(what, number);
+        if stage.step != self.stage.step {
+            let (is_first, is_step) = (self.step_changes == 0, self.stage.step.is_some());
+            let devices = self.devices.iter_mut().flatten();
+            let is_active = devices.fold(false, |any, device| device.end_step(is_first, is_step) | any);
+            self.active_steps.end(is_active, is_first, is_step);
+            self.step_changes += 1;
+            self.steps_begun += u32::from(stage.step.is_some());
+        }
+        self.stage = stage;
         if let What::Step(step) = *what {
             match self.row.largest_step {
                 Some(largest) if step <= largest => self.row.repeated_steps += 1,
@@ -337,14 +380,26 @@ impl Summarizer {
         self.row.first = row.first + u64::from(row.events);
         self.row.largest_step = row.largest_step;
         self.row.times_ns = row.times_ns;
+        let changes = std::mem::take(&mut self.step_changes) > 0;
+        let begun = std::mem::take(&mut self.steps_begun);
+        let mut activity =
+            StepActivity { changes, begun, any: std::mem::take(&mut self.active_steps), devices: Vec::new() };
+        let mut is_any_active = false;
         for (ordinal, device) in self.devices.iter_mut().enumerate() {
             let Some(device) = device else { continue };
+            is_any_active |= device.is_active();
+            device.active_steps.end_row(device.is_active(), !changes);
+            if device.active_steps != ActiveSteps::default() {
+                activity.devices.push((DeviceId(ordinal as u16), device.active_steps));
+            }
             let summary = device.end_row();
             if !summary.is_idle() {
                 row.devices.push(summary);
             }
             device.begin_row(DeviceId(ordinal as u16));
         }
+        activity.any.end_row(is_any_active, !changes);
+        row.step_activity = Some(activity);
         self.rows.push(row);
     }
 }

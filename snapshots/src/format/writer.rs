@@ -12,6 +12,7 @@ use super::index::{IndexRow, tail_bytes};
 use super::kind::SectionKind;
 use super::section::{CHUNK_EVENTS, Label, MOST_RAW_BYTES, Packer, SectionHeader};
 use super::sniff::preamble;
+use super::step_activity::StepActivityRow;
 use super::summary::Summarizer;
 use super::tables_codec::{EndFacts, FrameRow, ScopeRow, StackRow, Symbols, put_row};
 use crate::builder::StartingState;
@@ -262,6 +263,7 @@ impl<W: Write> SnapWriter<W> {
         let start = self.stream.offset;
         let (rows, deaths) = self.summarizer.end_part();
         self.append(SectionKind::Summaries, &rows, |_, row| Some(row))?;
+        self.append(SectionKind::StepActivity, &rows, |_, row| StepActivityRow::of(row))?;
         for part in Checkpoint::of(&self.summarizer, &deaths) {
             self.write_row(SectionKind::Checkpoint, &part)?;
         }

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use highwater_snapshots::format::{Index, SectionKind, Windows, read_bytes, read_file};
+use highwater_snapshots::format::{Index, SectionKind, Windows, count_steps, read_bytes, read_file};
 
 use crate::made::{described, write_step, write_summarized_step};
 use crate::strange::whole;
@@ -59,14 +59,28 @@ fn a_recording_of_version_1_2_with_uses_reads_as_ever() {
 
 #[test]
 fn a_recording_of_version_1_4_with_summaries_reads_as_ever() {
-    check("summarized", write_summarized_step);
-    let bytes: Arc<[u8]> = fs::read(folder().join("summarized.snap")).unwrap().into();
+    check("summarized", of_earlier_versions);
+    let windows = summarized("summarized");
+    assert!(windows.summaries().iter().all(|row| row.step_activity.is_none()));
+}
+
+#[test]
+fn a_recording_of_version_1_5_with_step_activity_reads_as_ever() {
+    check("step_activity", write_summarized_step);
+    let windows = summarized("step_activity");
+    assert_eq!(count_steps(windows.summaries(), &windows.device_ids()), Some(vec![1, 1]));
+}
+
+/// Opens a recording that has summaries, to be read in parts.
+fn summarized(name: &str) -> Windows {
+    let bytes: Arc<[u8]> = fs::read(folder().join(format!("{name}.snap"))).unwrap().into();
     let index = Index::from_bytes(&bytes).unwrap();
     let of_kind = |kind: SectionKind| index.rows.iter().filter(|row| row.kind == kind.code()).count();
     assert!(of_kind(SectionKind::Summaries) > 2 && of_kind(SectionKind::Checkpoint) > 2);
     let (store, mut watch) = ((), |_| ControlFlow::Continue(()));
     let windows = Windows::open_files(vec![(String::new(), Arc::new(Arc::clone(&bytes)))], &store, &mut watch).unwrap();
     assert_eq!(described(&windows.whole().unwrap()), described(&read_bytes(&bytes).unwrap()));
+    windows
 }
 
 fn of_earlier_versions() -> Vec<u8> {

@@ -2,6 +2,7 @@
 
 use highwater_snapshots::Result;
 use highwater_snapshots::event::EventKind;
+use highwater_snapshots::format::count_steps;
 use highwater_snapshots::ids::DeviceId;
 
 use super::peaks::peak;
@@ -58,6 +59,9 @@ pub fn summarize(parts: Parts<'_>, watch: Watch<'_>) -> Result<Vec<DeviceSummary
 /// The number of steps of each device.
 fn steps(parts: Parts<'_>, devices: &[DeviceId], watch: Watch<'_>) -> Result<Vec<u64>> {
     let rows = parts.windows.summaries();
+    if let Some(counts) = count_steps(rows, devices) {
+        return Ok(counts);
+    }
     if devices.len() < 2 && rows.iter().all(|row| row.repeated_steps == 0) {
         // Every step is one of the device.
         let count = rows.iter().map(|row| u64::from(row.steps)).sum();

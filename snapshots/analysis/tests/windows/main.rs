@@ -6,6 +6,7 @@ mod growth;
 mod computed;
 mod explanations;
 mod rotated;
+mod steps;
 
 use std::ops::ControlFlow;
 
@@ -259,7 +260,7 @@ fn a_damaged_summary_or_checkpoint_is_computed_again() {
     let bytes = recording(3, 14, true);
     let whole = open(&bytes);
     let index = Index::from_bytes(&bytes).unwrap();
-    let kinds = [SectionKind::Summaries.code(), SectionKind::Checkpoint.code()];
+    let kinds = [SectionKind::Summaries, SectionKind::Checkpoint, SectionKind::StepActivity].map(SectionKind::code);
     let rows: Vec<_> = index.rows.iter().filter(|row| kinds.contains(&row.kind)).collect();
     assert!(rows.len() > 8, "{} summaries and checkpoints", rows.len());
     for row in rows {

@@ -9,7 +9,7 @@ use highwater_analysis::phases::{phase_rows, phases};
 use highwater_analysis::{Metric, summary};
 use highwater_snapshots::byte_source::ByteSource;
 use highwater_snapshots::event::{Event, What};
-use highwater_snapshots::format::{EndFacts, SnapWriter, Windows, read_bytes};
+use highwater_snapshots::format::{EndFacts, SnapWriter, Windows, count_steps, read_bytes};
 use highwater_snapshots::live_state::LiveState;
 use highwater_snapshots::stage::Stage;
 use highwater_snapshots::tables::Op;
@@ -109,6 +109,7 @@ fn check(seed: u64, begins: &[usize], missing: usize) {
     let all = windows.whole().unwrap();
     assert_eq!(summary::summarize(&all), summary::summarize(&whole));
     let parts = Parts { windows: &windows, events: 700 };
+    assert!(count_steps(windows.summaries(), &whole.device_ids()).is_some(), "counted without reading events");
     assert_eq!(summarize(parts, &mut |_| ControlFlow::Continue(())).unwrap(), summary::summarize(&whole));
     for device in whole.device_ids() {
         for metric in Metric::ALL {

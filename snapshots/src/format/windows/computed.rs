@@ -6,6 +6,7 @@ use crate::error::Result;
 use crate::format::kind::SectionKind;
 use crate::format::section::{Label, Packer, Unpacker};
 use crate::format::sniff::{PREAMBLE_BYTES, preamble};
+use crate::format::step_activity::StepActivityRow;
 use crate::format::summary::Summary;
 use crate::format::tables_codec::{EndFacts, put_row, rows_from_bytes};
 use crate::format::walk::{WalkItem, Walker};
@@ -55,6 +56,11 @@ impl Computed {
             rows.iter().try_for_each(|row| put_row(&mut raw, row))?;
             let label = Label { kind: SectionKind::Summaries, count: rows.len() as u32, first: 0 };
             out.extend_from_slice(packer.pack(label, &raw)?);
+            raw.clear();
+            let activity: Vec<StepActivityRow> = rows.iter().filter_map(StepActivityRow::of).collect();
+            activity.iter().try_for_each(|row| put_row(&mut raw, row))?;
+            let label = Label { kind: SectionKind::StepActivity, count: activity.len() as u32, first: 0 };
+            out.extend_from_slice(packer.pack(label, &raw)?);
         }
         out.extend_from_slice(checkpoints);
         raw.clear();
@@ -78,6 +84,11 @@ impl Computed {
                 SectionKind::Summaries => {
                     let raw = unpacker.unpack(&section).ok()?;
                     summaries.extend(rows_from_bytes::<Summary>(raw, header.count).ok()?);
+                }
+                SectionKind::StepActivity => {
+                    let raw = unpacker.unpack(&section).ok()?;
+                    let rows = rows_from_bytes::<StepActivityRow>(raw, header.count).ok()?;
+                    rows.into_iter().for_each(|row| row.add_to(&mut summaries));
                 }
                 SectionKind::Checkpoint => match checkpoints.last_mut().filter(|last| last.0 == header.first) {
                     Some((_, parts)) => parts.push(section.offset),

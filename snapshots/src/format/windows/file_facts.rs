@@ -24,7 +24,8 @@ pub(super) fn read_file_facts(sections: &Sections, events: u64) -> Result<(Trace
             return Err(Error::Damaged { offset: row.offset, what });
         };
         match kind {
-            SectionKind::Events | SectionKind::Ops | SectionKind::Summaries | SectionKind::Checkpoint => continue,
+            SectionKind::Events | SectionKind::Ops => continue,
+            _ if kind.is_repeated() => continue,
             SectionKind::Annotations | SectionKind::Attributes => {
                 let what = "annotations and attributes are only read with the whole recording".to_owned();
                 return Err(Error::Damaged { offset: row.offset, what });

@@ -20,6 +20,8 @@ mod rotated;
 use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, OnceLock};
 
+use serde::de::DeserializeOwned;
+
 use crate::builder::StartingState;
 use crate::byte_source::{ByteSource, NamedSource};
 use crate::error::Result;
@@ -28,6 +30,7 @@ use crate::format::kind::SectionKind;
 use crate::format::parallel;
 use crate::format::reader::Progress;
 use crate::format::section::Unpacker;
+use crate::format::step_activity::StepActivityRow;
 use crate::format::summary::{Death, Summarizer, Summary};
 use crate::format::tables_codec::rows_from_bytes;
 use crate::ids::{DeviceId, ScopeId};
@@ -285,12 +288,20 @@ impl Windows {
 
 /// The summaries of a file; `None` if anything is wrong with them.
 fn summaries_of(sections: &Sections) -> Option<Vec<Summary>> {
-    let offsets: Vec<u64> = sections.of_kind(SectionKind::Summaries).map(|row| row.offset).collect();
-    let read = parallel::map(&offsets, Unpacker::new, |unpacker, offset| -> Result<Vec<Summary>, String> {
+    let read = rows_of::<Summary>(sections, SectionKind::Summaries);
+    let mut rows = read.into_iter().collect::<Result<Vec<_>, _>>().ok()?.concat();
+    end_of(&rows, 0)?;
+    let activity = rows_of::<StepActivityRow>(sections, SectionKind::StepActivity);
+    activity.into_iter().flatten().flatten().for_each(|activity| activity.add_to(&mut rows));
+    Some(rows)
+}
+
+/// The rows of each section of a kind.
+fn rows_of<T: DeserializeOwned + Send>(sections: &Sections, kind: SectionKind) -> Vec<Result<Vec<T>, String>> {
+    let offsets: Vec<u64> = sections.of_kind(kind).map(|row| row.offset).collect();
+    parallel::map(&offsets, Unpacker::new, |unpacker, offset| -> Result<Vec<T>, String> {
         let found = sections.section(*offset).map_err(|why| why.to_string())?;
         let raw = unpacker.unpack(&found.section())?;
         rows_from_bytes(raw, found.header.count)
-    });
-    let rows: Vec<Summary> = read.into_iter().collect::<Result<Vec<_>, _>>().ok()?.concat();
-    end_of(&rows, 0).map(|_| rows)
+    })
 }

@@ -1,0 +1,120 @@
+//! Which steps devices are active in, row by row of summaries, so that the steps of each device can be counted without
+//! reading events.
+
+use hashbrown::HashMap;
+use serde::{Deserialize, Serialize};
+
+use crate::format::summary::{MOST_DEVICES, Summary};
+use crate::ids::DeviceId;
+
+/// The steps of a row of events in which a device, or any device, is active: has an event of a
+/// [kind that counts](crate::event::EventKind::is_activity).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActiveSteps {
+    /// Whether it is active before the step first changes.
+    pub first: bool,
+    /// The number of steps that begin and end in the row in which it is active.
+    pub inner: u32,
+    /// Whether it is active after the step last changes; `false` if it does not change.
+    pub last: bool,
+}
+
+impl ActiveSteps {
+    /// Ends a part of the row without a change of the step, which `is_first` or not, and `is_step` unless it is outside
+    /// all steps.
+    pub(super) fn end(&mut self, is_active: bool, is_first: bool, is_step: bool) {
+        if is_first {
+            self.first = is_active;
+        } else {
+            self.inner += u32::from(is_active && is_step);
+        }
+    }
+
+    /// Ends the row.
+    pub(super) fn end_row(&mut self, is_active: bool, is_first: bool) {
+        *(if is_first { &mut self.first } else { &mut self.last }) = is_active;
+    }
+}
+
+/// The activity in the steps of a row of events.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepActivity {
+    /// Whether the step changes among the events, also to none.
+    pub changes: bool,
+    /// How often it changes to a step.
+    pub begun: u32,
+    /// The steps in which any device is active.
+    pub any: ActiveSteps,
+    /// The same for each device, by ordinal; devices without activity are left out.
+    pub devices: Vec<(DeviceId, ActiveSteps)>,
+}
+
+/// The activity in a row of events, as files have it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct StepActivityRow {
+    /// The number of events before them.
+    pub(super) first: u64,
+    pub(super) activity: StepActivity,
+}
+
+impl StepActivityRow {
+    /// The row of `summary`, which is not read from a file.
+    pub(super) fn of(summary: &Summary) -> Option<Self> {
+        summary.step_activity.clone().map(|activity| Self { first: summary.first, activity })
+    }
+
+    /// Adds it to its row of `summaries`, unless there is none, or it claims what no recording can have.
+    pub(super) fn add_to(self, summaries: &mut [Summary]) {
+        let Ok(row) = summaries.binary_search_by_key(&self.first, |row| row.first) else { return };
+        let events = summaries[row].events;
+        let StepActivity { any, devices, .. } = &self.activity;
+        let is_plausible = |(device, steps): &(DeviceId, ActiveSteps)| {
+            usize::from(device.0) < MOST_DEVICES && steps.inner <= any.inner
+        };
+        if any.inner <= events && devices.is_sorted_by(|a, b| a.0 < b.0) && devices.iter().all(is_plausible) {
+            summaries[row].step_activity = Some(self.activity);
+        }
+    }
+}
+
+/// The number of steps of each of `devices`: those in which it is active, or no device is. `None` if `rows`, all of a
+/// recording, do not say so: those of files before version 1.5, and where a step begins whose number is not the largest so far.
+pub fn count_steps(rows: &[Summary], devices: &[DeviceId]) -> Option<Vec<u64>> {
+    let mut counts: HashMap<DeviceId, u64> = HashMap::new();
+    let (mut steps, mut active_steps) = (0, 0);
+    let (mut is_in_step, mut any) = (false, false);
+    let mut active: Vec<DeviceId> = Vec::new();
+    let mut end_step = |active: &mut Vec<DeviceId>, any: &mut bool, counts: &mut HashMap<DeviceId, u64>| {
+        active_steps += u64::from(std::mem::take(any));
+        active.sort_unstable();
+        active.dedup();
+        active.drain(..).for_each(|device| *counts.entry(device).or_default() += 1);
+    };
+    let mut inner = 0;
+    for row in rows {
+        // Otherwise the recording comes back to a step, or goes back to one that it has not had.
+        let activity = row.step_activity.as_ref().filter(|activity| activity.begun == row.steps)?;
+        steps += u64::from(row.steps);
+        if is_in_step {
+            any |= activity.any.first;
+            active.extend(activity.devices.iter().filter(|(_, steps)| steps.first).map(|(device, _)| *device));
+        }
+        if !activity.changes {
+            continue;
+        }
+        end_step(&mut active, &mut any, &mut counts);
+        inner += u64::from(activity.any.inner);
+        activity
+            .devices
+            .iter()
+            .for_each(|(device, steps)| *counts.entry(*device).or_default() += u64::from(steps.inner));
+        is_in_step = row.stage.step.is_some();
+        if is_in_step {
+            any = activity.any.last;
+            active.extend(activity.devices.iter().filter(|(_, steps)| steps.last).map(|(device, _)| *device));
+        }
+    }
+    end_step(&mut active, &mut any, &mut counts);
+    let of_none = steps - (active_steps + inner).min(steps);
+    Some(devices.iter().map(|device| counts.get(device).copied().unwrap_or(0) + of_none).collect())
+}
