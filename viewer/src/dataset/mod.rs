@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 use highwater_analysis::excerpt::remove_stacks;
 use highwater_app::files::destination::{Partial, io_error, same, write_folder, write_whole};
-use highwater_app::files::fleet::{Fleet, Origin, on_workers};
+use highwater_app::files::fleet::{Fleet, Origin, Rank, on_workers};
 use highwater_app::files::is_stdin;
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::format::Windows;
@@ -188,11 +188,12 @@ fn data_set(arguments: &ConvertArguments) -> Result<Answer<'_>, Failure> {
         let text = format!("{}: exists and is not an empty folder; name a new one, or remove it", out.display());
         return Err(Failure::Usage(text));
     }
-    let open = reader(&arguments.categories)?;
+    let read = reader(&arguments.categories)?;
     let inputs = list(files)?;
+    let whole = |file: &Path| read(file).map(|recording| Source::Memory(Box::new(recording.trace)));
     let open = |file: &Path| match Source::in_parts(file, arguments) {
         Ok(Some(parts)) => Ok(parts),
-        _ => open(file).map(|recording| Source::Memory(Box::new(recording.trace))),
+        _ => whole(file),
     };
     let fleet = read_inputs(&inputs, |file| {
         Ok(match open(file)? {
@@ -206,7 +207,7 @@ fn data_set(arguments: &ConvertArguments) -> Result<Answer<'_>, Failure> {
     let bar = counting_bar(format!("writing {}", out.display()), fleet.ranks.len());
     let outcome = write_folder(out, |folder| {
         let outcomes = on_workers(fleet.ranks.len(), |row| {
-            let outcome = write_rank(&fleet, row, &parts[row], folder, &open);
+            let outcome = write_rank(&fleet, row, &parts[row], folder, (&open, &whole));
             bar.inc(1);
             let flow = if outcome.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
             (outcome, flow)
@@ -240,18 +241,40 @@ fn write_rank(
     row: usize,
     part: &str,
     folder: &Partial<'_>,
-    open: &(impl Fn(&Path) -> Result<Source, Error> + Sync),
+    (open, whole): (impl Fn(&Path) -> Result<Source, Error>, impl Fn(&Path) -> Result<Source, Error>),
 ) -> Result<Outcome, Failure> {
     let rank = &fleet.ranks[row];
-    let source = match open(&rank.path) {
+    let unread = |why: Error| (rank.path.clone(), why.to_string());
+    let mut source = match open(&rank.path) {
         Ok(source) => source,
-        Err(why) => return Ok(Err((rank.path.clone(), why.to_string()))),
+        Err(why) => return Ok(Err(unread(why))),
     };
-    let facts = source.facts();
-    let identity = Identity::of(&rank.name, rank.number().map(|number| (number, rank.origin)), facts);
+    let mut is_damaged = false;
+    let mut bytes = write_tables(&source, rank, part, folder, &mut is_damaged);
+    if is_damaged {
+        // What is left of a damaged recording is known only when all of it is read.
+        source = match whole(&rank.path) {
+            Ok(source) => source,
+            Err(why) => return Ok(Err(unread(why))),
+        };
+        bytes = write_tables(&source, rank, part, folder, &mut is_damaged);
+    }
+    let written = Written::of(rank.number(), rank.path.clone(), source.counts(), bytes?);
+    Ok(Ok((written, lost(source.facts()))))
+}
+
+/// Writes both tables of a recording, and sets whether it is damaged; returns their length.
+fn write_tables(
+    source: &Source,
+    rank: &Rank,
+    part: &str,
+    folder: &Partial<'_>,
+    is_damaged: &mut bool,
+) -> Result<u64, Failure> {
+    let identity = Identity::of(&rank.name, rank.number().map(|number| (number, rank.origin)), source.facts());
     let partition = rank.number().map_or_else(|| UNKNOWN_RANK.to_owned(), |number| number.to_string());
     let place = |table: &str| PathBuf::from(table).join(format!("rank={partition}")).join(part);
-    let (events, blocks) = match &source {
+    let (events, blocks) = match source {
         Source::Memory(trace) => rayon::join(
             || {
                 folder.write(&place("events"), |out| {
@@ -275,18 +298,21 @@ fn write_rank(
                 events: parts::EVENTS,
             };
             let watch = &mut |_| ControlFlow::Continue(());
-            let events = folder.write(&place("events"), |out| tables.write_events(out, watch));
-            (events, folder.write(&place("blocks"), |out| tables.write_blocks(out, watch)))
+            let mut noted = |written| {
+                *is_damaged |= matches!(written, Err(Error::Damaged { .. }));
+                written
+            };
+            let events = folder.write(&place("events"), |out| noted(tables.write_events(out, watch)))?;
+            (Ok(events), folder.write(&place("blocks"), |out| noted(tables.write_blocks(out, watch))))
         }
     };
-    let bytes = events? + blocks?;
-    Ok(Ok((Written::of(rank.number(), rank.path.clone(), source.counts(), bytes), lost(facts))))
+    Ok(events? + blocks?)
 }
 
 /// Returns the file name of each recording in the folder of its rank.
 fn parts(fleet: &Fleet) -> Vec<String> {
     let mut counts: BTreeMap<Option<u32>, usize> = BTreeMap::new();
-    let name = |rank: &highwater_app::files::fleet::Rank| {
+    let name = |rank: &Rank| {
         let count = counts.entry(rank.number()).or_default();
         *count += 1;
         format!("part-{}.parquet", *count - 1)

@@ -120,6 +120,16 @@ fn a_recording_read_in_parts_gives_the_answers_of_the_whole() {
         let made = highwater_with(folder.path(), &format!("convert {file} copy.folded"), "0");
         let whole = highwater_with(folder.path(), &format!("convert {file} copy.folded"), "1000000");
         assert_eq!(stdout(&made), stdout(&whole), "{file}");
+        if cfg!(feature = "parquet") {
+            let sets = ["1000000", "0"].map(|most| {
+                let made = highwater_with(folder.path(), &format!("convert {file} --to parquet set"), most);
+                std::fs::remove_dir_all(folder.path().join("set")).unwrap();
+                let counts = stdout(&made).lines().filter(|line| line.contains("events")).collect::<String>();
+                assert!(!counts.is_empty(), "{made:?}");
+                (counts, stderr(&made), made.status.code())
+            });
+            assert_eq!(sets[0], sets[1], "{file}");
+        }
     }
     let wrong = highwater_with(folder.path(), "peak step.snap", "many");
     assert!(stderr(&wrong).contains("HIGHWATER_RESIDENT_EVENTS=many: expected a number of events"), "{wrong:?}");

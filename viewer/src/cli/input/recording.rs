@@ -87,8 +87,9 @@ fn refuse_if_too_long(file: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::Usage(format!(
-        "{} has {} events: to hold them takes about {} of memory, and {} are available. `highwater info`, `peak`, \
-         `phases` and `explain` read it in parts (`info` without --where), and `highwater {0}` shows it in parts",
+        "{} has {} events: to hold them takes about {} of memory, and {} are available. `highwater convert {0} \
+         part.snap --events FROM..TO` cuts out a part. `highwater info`, `peak`, `phases`, `explain`, `growth`, `check`, \
+         `oom` and `events` read it in parts (`info` without --where), and `highwater {0}` shows it in parts",
         file.display(),
         format_count(events),
         format_bytes(needed),
