@@ -5,6 +5,7 @@ mod made;
 mod roundtrip;
 mod corrupt;
 mod hostile;
+mod hostile_windows;
 mod follow;
 mod golden;
 mod spec;
