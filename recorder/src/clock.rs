@@ -90,6 +90,9 @@ impl Pair {
 /// Minimum distance between two readings, if possible: a thousand times as long as reading both clocks takes.
 const FAR_NS: u64 = 10_000_000;
 
+/// One nanosecond a tick.
+const ONE: u64 = 1 << 32;
+
 /// Converts event timestamps to nanoseconds since a recording began.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
@@ -97,6 +100,8 @@ pub(crate) struct Clock {
     start_ns: u64,
     former: Pair,
     last: Pair,
+    /// Nanoseconds a tick between these readings, in units of 2^-32.
+    rate: u64,
     /// Unix time of the start, in microseconds.
     pub(crate) started_unix_us: u64,
 }
@@ -110,7 +115,7 @@ impl Clock {
         source::choose();
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let now = Pair::now();
-        Self { start_ns: now.ns, former: now, last: now, started_unix_us: since_epoch.as_micros() as u64 }
+        Self { start_ns: now.ns, former: now, last: now, rate: ONE, started_unix_us: since_epoch.as_micros() as u64 }
     }
 
     /// Reads both clocks again: timestamps taken up to now lie between the previous reading and this one.
@@ -119,7 +124,7 @@ impl Clock {
         if now.ticks <= self.last.ticks || now.ns <= self.last.ns {
             // On some machines the counter restarts after sleep.
             if now.ticks < self.last.ticks {
-                (self.former, self.last) = (now, now);
+                (self.former, self.last, self.rate) = (now, now, ONE);
             }
             return;
         }
@@ -128,17 +133,17 @@ impl Clock {
             self.former = self.last;
         }
         self.last = now;
+        let run = now.ticks.saturating_sub(self.former.ticks).max(1);
+        let rise = now.ns.saturating_sub(self.former.ns);
+        // Rounded down, so that times before a reading are not after it.
+        self.rate = u64::try_from((u128::from(rise) << 32) / u128::from(run)).unwrap_or(u64::MAX);
     }
 
     /// Converts a timestamp to nanoseconds since the recording began.
     #[inline]
     pub(crate) fn ns(&self, ticks: u64) -> u64 {
         let Pair { ticks: from, ns } = self.former;
-        let (run, rise) = (self.last.ticks.saturating_sub(from), self.last.ns.saturating_sub(ns));
-        let since = |ticks: u64| match run {
-            0 => ticks,
-            run => (u128::from(ticks) * u128::from(rise) / u128::from(run)) as u64,
-        };
+        let since = |ticks: u64| ((u128::from(ticks) * u128::from(self.rate)) >> 32) as u64;
         let at = match ticks.checked_sub(from) {
             Some(after) => ns.saturating_add(since(after)),
             None => ns.saturating_sub(since(from - ticks)),

@@ -31,8 +31,9 @@ pub(crate) struct Exporter {
     first_op: u32,
     /// Rows of operations from before the first.
     carried: HashMap<OpId, OpId>,
-    string_rows: HashMap<StringId, StringId>,
-    scope_rows: HashMap<ScopeId, ScopeId>,
+    /// Rows by process-wide id; none for what has no row yet.
+    string_rows: Vec<StringId>,
+    scope_rows: Vec<ScopeId>,
     /// Rows by the depot's index; [`StackId::NONE`] for stacks that have no row yet.
     stack_rows: Vec<StackId>,
     nodes: Vec<depot::Node>,
@@ -106,24 +107,36 @@ impl Exporter {
     }
 
     fn name(&mut self, id: StringId) -> StringId {
-        if let Some(&row) = self.string_rows.get(&id) {
+        let index = id.0 as usize;
+        if let Some(&row) = self.string_rows.get(index).filter(|row| row.is_some()) {
             return row;
         }
         let text = names::with(|names| names.text(id).to_owned());
         let row = self.text(&text);
-        self.string_rows.insert(id, row);
+        // No name, or an unknown one.
+        if text.is_empty() {
+            return row;
+        }
+        if index >= self.string_rows.len() {
+            self.string_rows.resize(index + 1, StringId::NONE);
+        }
+        self.string_rows[index] = row;
         row
     }
 
     fn scope(&mut self, id: ScopeId) -> ScopeId {
-        if let Some(&row) = self.scope_rows.get(&id) {
+        let Some(index) = id.index() else { return ScopeId::NONE };
+        if let Some(&row) = self.scope_rows.get(index).filter(|row| row.is_some()) {
             return row;
         }
         let Some(scope) = names::with(|names| names.scope_row(id)) else { return ScopeId::NONE };
         let row = Scope { parent: self.scope(scope.parent), name: self.name(scope.name) };
         self.scopes.push(row);
         let row = ScopeId::from_index(self.scopes.len() - 1);
-        self.scope_rows.insert(id, row);
+        if index >= self.scope_rows.len() {
+            self.scope_rows.resize(index + 1, ScopeId::NONE);
+        }
+        self.scope_rows[index] = row;
         row
     }
 
