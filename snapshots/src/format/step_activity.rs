@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::format::summary::{MOST_DEVICES, Summary};
 use crate::ids::DeviceId;
 
-/// The steps of a row of events in which a device, or any device, is active: has an event of a
-/// [kind that counts](crate::event::EventKind::is_activity).
+/// The steps in a row of events in which a device, or any device, is active: has an event whose kind
+/// [is activity](crate::event::EventKind::is_activity).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActiveSteps {
     /// Whether it is active before the step first changes.
@@ -20,8 +20,8 @@ pub struct ActiveSteps {
 }
 
 impl ActiveSteps {
-    /// Ends a part of the row without a change of the step, which `is_first` or not, and `is_step` unless it is outside
-    /// all steps.
+    /// Ends a part of the row between two changes of the step. `is_first` is true for the first part of the row,
+    /// `is_step` for parts within a step.
     pub(super) fn end(&mut self, is_active: bool, is_first: bool, is_step: bool) {
         if is_first {
             self.first = is_active;
@@ -30,7 +30,7 @@ impl ActiveSteps {
         }
     }
 
-    /// Ends the row.
+    /// Ends the last part of the row, which may also be the first.
     pub(super) fn end_row(&mut self, is_active: bool, is_first: bool) {
         *(if is_first { &mut self.first } else { &mut self.last }) = is_active;
     }
@@ -39,9 +39,9 @@ impl ActiveSteps {
 /// The activity in the steps of a row of events.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepActivity {
-    /// Whether the step changes among the events, also to none.
+    /// Whether a step begins or ends among the events.
     pub changes: bool,
-    /// How often it changes to a step.
+    /// The number of steps that begin among the events.
     pub begun: u32,
     /// The steps in which any device is active.
     pub any: ActiveSteps,
@@ -58,12 +58,12 @@ pub(super) struct StepActivityRow {
 }
 
 impl StepActivityRow {
-    /// The row of `summary`, which is not read from a file.
+    /// The row of `summary`; `None` if its activity is unknown.
     pub(super) fn of(summary: &Summary) -> Option<Self> {
         summary.step_activity.clone().map(|activity| Self { first: summary.first, activity })
     }
 
-    /// Adds it to its row of `summaries`, unless there is none, or it claims what no recording can have.
+    /// Adds the activity to the summary of the same events. Activity that no recording can have is ignored.
     pub(super) fn add_to(self, summaries: &mut [Summary]) {
         let Ok(row) = summaries.binary_search_by_key(&self.first, |row| row.first) else { return };
         let events = summaries[row].events;
@@ -77,8 +77,9 @@ impl StepActivityRow {
     }
 }
 
-/// The number of steps of each of `devices`: those in which it is active, or no device is. `None` if `rows`, all of a
-/// recording, do not say so: those of files before version 1.5, and where a step begins whose number is not the largest so far.
+/// Counts the steps of each of `devices`: those in which the device is active, and those in which no device is. `rows`
+/// are all summaries of a recording. `None` if they are not enough: in files before version 1.5 of the format, and if a
+/// step begins whose number is not the largest so far.
 pub fn count_steps(rows: &[Summary], devices: &[DeviceId]) -> Option<Vec<u64>> {
     let mut counts: HashMap<DeviceId, u64> = HashMap::new();
     let (mut steps, mut active_steps) = (0, 0);
@@ -92,7 +93,7 @@ pub fn count_steps(rows: &[Summary], devices: &[DeviceId]) -> Option<Vec<u64>> {
     };
     let mut inner = 0;
     for row in rows {
-        // Otherwise the recording comes back to a step, or goes back to one that it has not had.
+        // Otherwise a step begins that may have been counted before.
         let activity = row.step_activity.as_ref().filter(|activity| activity.begun == row.steps)?;
         steps += u64::from(row.steps);
         if is_in_step {

@@ -55,8 +55,8 @@ fn a_file_that_is_changed_anywhere_is_read_in_parts_or_refused_without_a_panic()
         for (place, change) in places.zip([0x01, 0xff, 0x80, 0x10].into_iter().cycle()) {
             let mut file = bytes.clone();
             file[place] ^= change;
-            let mended = section(&file[start..start + HEADER_BYTES], &file[start + HEADER_BYTES..end]);
-            file[start..end].copy_from_slice(&mended);
+            let with_checksums = section(&file[start..start + HEADER_BYTES], &file[start + HEADER_BYTES..end]);
+            file[start..end].copy_from_slice(&with_checksums);
             changed += 1;
             opened += usize::from(read_in_parts(&file));
         }

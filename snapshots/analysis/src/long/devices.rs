@@ -63,7 +63,7 @@ fn steps(parts: Parts<'_>, devices: &[DeviceId], watch: Watch<'_>) -> Result<Vec
         return Ok(counts);
     }
     if devices.len() < 2 && rows.iter().all(|row| row.repeated_steps == 0) {
-        // Every step is one of the device.
+        // Files before version 1.5: every step is one of the device.
         let count = rows.iter().map(|row| u64::from(row.steps)).sum();
         return Ok(vec![count; devices.len()]);
     }

@@ -97,7 +97,7 @@ pub enum Goal {
     Step(u64),
     /// The request that failed at this event.
     FailedRequest(u64),
-    /// The part that is shown, since there is no step of this number.
+    /// Keep the part that is shown: the recording has no step of this number.
     NoStep(u32),
     /// What is shown already: there is no other.
     Nothing,
