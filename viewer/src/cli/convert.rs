@@ -12,9 +12,9 @@ use highwater_app::files::destination::{Destination, Kind, io_error};
 use highwater_app::files::is_stdin;
 use highwater_pytorch::export::{Exported, write_json, write_pickle};
 use highwater_pytorch::open::{FileFormat, FileKind};
+use highwater_snapshots::Trace;
 use highwater_snapshots::format::{Progress, Windows, write_trace};
 use highwater_snapshots::units::format_bytes;
-use highwater_snapshots::{Error, Trace};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
@@ -85,19 +85,15 @@ fn write_parts(
         show(&bar, now);
         ControlFlow::Continue(())
     };
-    let mut is_damaged = false;
-    let written = destination.write(|out| {
-        let written = match destination.kind {
-            Kind::Folded => write_folded(out, &trace).map(|lost| vec![lost]).map_err(io_error),
-            _ => windows.copy(out, &mut watch).map(|_| Vec::new()),
-        };
-        written.inspect_err(|why| is_damaged = matches!(why, Error::Damaged { .. }))
+    let written = destination.write(|out| match destination.kind {
+        Kind::Folded => write_folded(out, &trace).map(|lost| vec![lost]).map_err(io_error),
+        _ => windows.copy(out, &mut watch).map(|_| Vec::new()),
     });
     bar.finish_and_clear();
-    if is_damaged {
-        return Ok(None);
-    }
-    let (lost, bytes) = written?;
+    let (lost, bytes) = match written {
+        Err(Failure::Damaged(_)) => return Ok(None),
+        written => written?,
+    };
     let format = FileFormat { kind: FileKind::Snap, is_gzipped: false };
     Ok(Some((Recording { trace, format }, (Exported { events, lost }, bytes))))
 }

@@ -76,12 +76,12 @@ fn one_table<'a>(arguments: &'a ConvertArguments, page: &mut Page<'_>) -> Result
     }
     let parts = if arguments.events.is_some() { None } else { Source::in_parts(input, arguments)? };
     let whole = || read_trimmed(input, arguments).map(|recording| Source::Memory(Box::new(recording.trace)));
-    let (mut source, mut is_damaged) = (parts.map_or_else(whole, Ok)?, false);
-    let mut written = write_one(&source, (input, out), arguments, &mut is_damaged);
-    if is_damaged {
+    let mut source = parts.map_or_else(whole, Ok)?;
+    let mut written = write_one(&source, (input, out), arguments);
+    if let Err(Failure::Damaged(_)) = written {
         // What is left of a damaged recording is known only when all of it is read.
         source = whole()?;
-        written = write_one(&source, (input, out), arguments, &mut is_damaged);
+        written = write_one(&source, (input, out), arguments);
     }
     let (rank, bytes) = written?;
     if !arguments.json {
@@ -91,40 +91,34 @@ fn one_table<'a>(arguments: &'a ConvertArguments, page: &mut Page<'_>) -> Result
     Ok(Answer { arguments, out, written: vec![written], unread: Vec::new(), skipped: 0, lost: lost(source.facts()) })
 }
 
-/// Writes the chosen table of the recording `input`, and sets whether it is damaged. Returns the rank, and the file's
-/// length.
+/// Writes the chosen table of the recording `input`. Returns the rank, and the file's length.
 fn write_one(
     source: &Source,
     (input, out): (&Path, &Path),
     arguments: &ConvertArguments,
-    is_damaged: &mut bool,
 ) -> Result<(Option<u32>, u64), Failure> {
     let facts = source.facts();
     let rank = facts.header.rank.map(|rank| (rank, Origin::Recorded));
     let identity = Identity::of(&name_of(input), rank, facts);
     let table = arguments.table.unwrap_or_default();
-    let ((), bytes) = write_whole(out, |file| {
-        let written = match source {
-            Source::Memory(trace) => {
-                let turning = spinner(format!("writing {}", out.display()));
-                let written = match table {
-                    ConvertTable::Events => write_events(file, trace, &identity, &with_rank(events::columns())),
-                    ConvertTable::Blocks => write_blocks(file, trace, &identity, &with_rank(blocks::columns())),
-                };
-                turning.finish_and_clear();
-                written.map_err(parquet_error)
-            }
-            Source::Parts(windows, facts) => {
-                let (no_stacks, events) = (arguments.no_stacks, parts::EVENTS);
-                let tables = InParts { windows, facts, identity: &identity, has_rank: true, no_stacks, events };
-                with_progress(windows, input, |watch| match table {
-                    ConvertTable::Events => tables.write_events(file, watch),
-                    ConvertTable::Blocks => tables.write_blocks(file, watch),
-                })
-            }
-        };
-        *is_damaged = matches!(written, Err(Error::Damaged { .. }));
-        written
+    let ((), bytes) = write_whole(out, |file| match source {
+        Source::Memory(trace) => {
+            let turning = spinner(format!("writing {}", out.display()));
+            let written = match table {
+                ConvertTable::Events => write_events(file, trace, &identity, &with_rank(events::columns())),
+                ConvertTable::Blocks => write_blocks(file, trace, &identity, &with_rank(blocks::columns())),
+            };
+            turning.finish_and_clear();
+            written.map_err(parquet_error)
+        }
+        Source::Parts(windows, facts) => {
+            let (no_stacks, events) = (arguments.no_stacks, parts::EVENTS);
+            let tables = InParts { windows, facts, identity: &identity, has_rank: true, no_stacks, events };
+            with_progress(windows, input, |watch| match table {
+                ConvertTable::Events => tables.write_events(file, watch),
+                ConvertTable::Blocks => tables.write_blocks(file, watch),
+            })
+        }
     })?;
     Ok((identity.rank.map(|(rank, _)| rank), bytes))
 }
@@ -249,28 +243,21 @@ fn write_rank(
         Ok(source) => source,
         Err(why) => return Ok(Err(unread(why))),
     };
-    let mut is_damaged = false;
-    let mut bytes = write_tables(&source, rank, part, folder, &mut is_damaged);
-    if is_damaged {
+    let mut bytes = write_tables(&source, rank, part, folder);
+    if let Err(Failure::Damaged(_)) = bytes {
         // What is left of a damaged recording is known only when all of it is read.
         source = match whole(&rank.path) {
             Ok(source) => source,
             Err(why) => return Ok(Err(unread(why))),
         };
-        bytes = write_tables(&source, rank, part, folder, &mut is_damaged);
+        bytes = write_tables(&source, rank, part, folder);
     }
     let written = Written::of(rank.number(), rank.path.clone(), source.counts(), bytes?);
     Ok(Ok((written, lost(source.facts()))))
 }
 
-/// Writes both tables of a recording, and sets whether it is damaged; returns their length.
-fn write_tables(
-    source: &Source,
-    rank: &Rank,
-    part: &str,
-    folder: &Partial<'_>,
-    is_damaged: &mut bool,
-) -> Result<u64, Failure> {
+/// Writes both tables of a recording; returns their length.
+fn write_tables(source: &Source, rank: &Rank, part: &str, folder: &Partial<'_>) -> Result<u64, Failure> {
     let identity = Identity::of(&rank.name, rank.number().map(|number| (number, rank.origin)), source.facts());
     let partition = rank.number().map_or_else(|| UNKNOWN_RANK.to_owned(), |number| number.to_string());
     let place = |table: &str| PathBuf::from(table).join(format!("rank={partition}")).join(part);
@@ -298,12 +285,8 @@ fn write_tables(
                 events: parts::EVENTS,
             };
             let watch = &mut |_| ControlFlow::Continue(());
-            let mut noted = |written| {
-                *is_damaged |= matches!(written, Err(Error::Damaged { .. }));
-                written
-            };
-            let events = folder.write(&place("events"), |out| noted(tables.write_events(out, watch)))?;
-            (Ok(events), folder.write(&place("blocks"), |out| noted(tables.write_blocks(out, watch))))
+            let events = folder.write(&place("events"), |out| tables.write_events(out, watch))?;
+            (Ok(events), folder.write(&place("blocks"), |out| tables.write_blocks(out, watch)))
         }
     };
     Ok(events? + blocks?)

@@ -219,6 +219,7 @@ fn cannot_write(path: &Path, why: &dyn std::fmt::Display) -> Failure {
 fn not_written(path: &Path, error: Error) -> Failure {
     match error {
         Error::Io { source, .. } => cannot_write(path, &source),
+        Error::Damaged { .. } => Failure::Damaged(format!("cannot write {}: {error}", path.display())),
         error => cannot_write(path, &error),
     }
 }

@@ -31,6 +31,9 @@ pub enum Failure {
     /// A file could not be written; nothing of it is left.
     #[error("{0}")]
     Write(String),
+    /// A file could not be written because the recording that it is made of is damaged; nothing of it is left.
+    #[error("{0}")]
+    Damaged(String),
     /// The user stopped the program; nothing is left of what was being written.
     #[error("stopped: {} was not written", file.display())]
     Stopped {
