@@ -80,7 +80,7 @@ pub fn name_of(file: &Path, others: &[&str]) -> String {
 /// Returns a page that loads its scripts, and the recordings, from the server that it came from.
 pub fn served_page(recordings: &[Listed]) -> String {
     let list = list(recordings);
-    format!("{START}{list}<script src=\"app.js\"></script>\n<script src=\"page.js\"></script>\n</body>\n</html>\n")
+    format!("{START}{list}<script src=\"page.js\"></script>\n<script src=\"app.js\"></script>\n</body>\n</html>\n")
 }
 
 /// Returns a page that needs nothing else: `recordings` are names and contents of .snap files.
@@ -117,10 +117,10 @@ pub fn whole_page(recordings: &[(String, Vec<u8>)]) -> Result<String, Failure> {
     for (row, (_, content)) in recordings.iter().enumerate() {
         data(&element(row), &gzip(content)?);
     }
-    for script in [script.as_str(), SCRIPT] {
+    for script in [SCRIPT, script.as_str()] {
         page += &format!("<script>{}</script>\n", script.replace("</script", "<\\/script"));
     }
-    page += "<script>highwater.start();</script>\n</body>\n</html>\n";
+    page += "</body>\n</html>\n";
     Ok(page)
 }
 

@@ -27,6 +27,26 @@ const highwater = (() => {
   let page;
   let isInterrupted = false;
 
+  // While jobs run and the user waits for them, frames are at least this far apart, in milliseconds: where pages are drawn
+  // in software, a frame takes as long as most jobs. The user does not wait within this time after the last input.
+  const frameDistance = 250;
+  const inputTime = 500;
+  let isRunning = false;
+  let drawn = 0;
+  let touched = -inputTime;
+  const nextFrame = requestAnimationFrame.bind(window);
+  window.requestAnimationFrame = (draw) => {
+    const drawIfDue = (time) => {
+      if (isRunning && time > touched + inputTime && time < drawn + frameDistance) return nextFrame(drawIfDue);
+      drawn = time;
+      draw(time);
+    };
+    return nextFrame(drawIfDue);
+  };
+  for (const kind of ["keydown", "keyup", "pointerdown", "pointermove", "pointerup", "wheel", "touchmove", "resize"]) {
+    addEventListener(kind, (event) => (touched = event.timeStamp), { capture: true, passive: true });
+  }
+
   // Lets the browser draw a frame and handle input before what comes after `await turn()`.
   const waiting = [];
   const turns = new MessageChannel();
@@ -113,26 +133,27 @@ const highwater = (() => {
   };
 
   // Expands what an element of the page carries as base64 of gzip, and removes it.
-  const unpack = async (id) => {
+  const unpack = async (id, type) => {
     const element = document.getElementById(id);
     const packed = await fetch(`data:application/octet-stream;base64,${element.textContent.trim()}`);
     element.remove();
-    return new Response(packed.body.pipeThrough(new DecompressionStream("gzip")));
+    return new Response(packed.body.pipeThrough(new DecompressionStream("gzip")), { headers: { "Content-Type": type } });
   };
 
+  // Recordings arrive, and the module is compiled, while the browser reads its other script.
+  const recordings = JSON.parse(document.getElementById("recordings").textContent);
+  const isWhole = document.getElementById("module") !== null;
+  const module = WebAssembly.compileStreaming(isWhole ? unpack("module", "application/wasm") : fetch("app.wasm"));
+  const arriving = recordings.map(({ url, element, growing }) => {
+    if (growing) return null;
+    const arrival = element ? unpack(element, "application/octet-stream") : fetched(url);
+    return arrival.then((response) => response.arrayBuffer());
+  });
+  // Whoever waits for them reports their failures.
+  for (const promise of [module, ...arriving]) promise?.catch(() => {});
+
   const main = async () => {
-    const recordings = JSON.parse(document.getElementById("recordings").textContent);
-    const isWhole = document.getElementById("module") !== null;
-    // Recordings arrive while the app is compiled.
-    const arriving = recordings.map(({ url, element, growing }) => {
-      if (growing) return null;
-      const arrival = element ? unpack(element) : fetched(url);
-      const buffer = arrival.then((response) => response.arrayBuffer());
-      buffer.catch(() => {});
-      return buffer;
-    });
-    const module = isWhole ? unpack("module").then((response) => response.arrayBuffer()) : fetch("app.wasm");
-    await wasm_bindgen({ module_or_path: module });
+    await wasm_bindgen({ module_or_path: await module });
     page = await wasm_bindgen.start(document.getElementById("app"));
     show("");
     const followLink = () => location.hash && page.follow_link(location.hash);
@@ -152,6 +173,8 @@ const highwater = (() => {
     if (document.body.dataset.compare) page.compare();
   };
 
+  addEventListener("DOMContentLoaded", () => main().catch(fail));
+
   const fail = (why) => {
     const panic = page && page.panic_message();
     if (page) show(`The app has stopped: ${panic || why}. Reload the page; if it happens again, please report it.`);
@@ -161,12 +184,15 @@ const highwater = (() => {
   return {
     // Runs the waiting jobs after the current frame.
     async call_run_jobs() {
+      isRunning = true;
+      drawn = performance.now();
       try {
         do await turn();
         while (await wasm_bindgen.run_jobs(false, !canSuspend));
       } catch (why) {
         fail(why);
       }
+      isRunning = false;
     },
 
     // Suspends a job until the page has had its turn. Waiting pictures are drawn first, each of them to its end: jobs
@@ -247,9 +273,5 @@ const highwater = (() => {
 
     // The table of a view that is shown, as CSV.
     table: (view) => page.table(view),
-
-    start() {
-      main().catch(fail);
-    },
   };
 })();

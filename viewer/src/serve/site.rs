@@ -87,7 +87,7 @@ impl Site {
                 let page = browser::served_page(&self.listed()).into_bytes();
                 Response::new(200, "text/html; charset=utf-8", Body::Bytes(page))
             }
-            "page.js" => Response::new(200, script, Body::Bytes(format!("{SCRIPT}highwater.start();\n").into_bytes())),
+            "page.js" => Response::new(200, script, Body::Static(SCRIPT.as_bytes())),
             "app.js" => Response::new(200, script, Body::Static(module()?.loader)).with("Content-Encoding", "gzip"),
             "app.wasm" => {
                 Response::new(200, "application/wasm", Body::Static(module()?.wasm)).with("Content-Encoding", "gzip")

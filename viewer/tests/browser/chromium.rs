@@ -91,6 +91,16 @@ impl Browser {
         self.call("Page.navigate", &json!({"url": url}));
     }
 
+    /// Loads the page again, and waits until the former one is left.
+    pub(crate) fn reload(&mut self) {
+        self.value("window.isLeft = true");
+        self.call("Page.reload", &json!({}));
+        let is_new = json!({"expression": "window.isLeft === undefined", "returnByValue": true});
+        while self.call("Runtime.evaluate", &is_new)["result"]["value"] != true {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// The value of a script's expression, which may be a promise.
     pub(crate) fn value(&mut self, expression: &str) -> Value {
         let parameters = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});

@@ -190,7 +190,7 @@ fn a_recording_that_is_being_written_grows_in_the_page() {
     assert!(before < 70_000 && last["front"]["events"] == 70_000, "{before} {last}");
     assert_eq!(last["front"]["peak_bytes"], json(folder.path(), &["peak", "whole.snap", "--json"])["bytes"]);
     // A page that is opened after the program has ended has nothing to wait for.
-    browser.value("location.reload()");
+    browser.reload();
     browser.state(|now| now["front"]["events"] == 70_000 && now["front"]["is_growing"] == false);
     assert_eq!(browser.value("document.getElementById('status').textContent"), "");
     assert_eq!(browser.complaints(), [""; 0]);

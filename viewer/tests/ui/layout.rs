@@ -8,7 +8,7 @@ use highwater_app::gui::App;
 use highwater_snapshots::Trace;
 use highwater_snapshots::text::trace_from_text;
 
-use super::harness::{STEPS, harness, run, settle};
+use super::harness::{STEPS, harness, run, settle, steps};
 
 /// A recording with all that the status line can say: a long name, failed requests, two devices, facts that limit trust.
 fn crowded() -> Trace {
@@ -181,4 +181,19 @@ fn the_bottom_line_has_the_device_first_and_then_the_file() {
     let file = left("File: a-recording");
     assert!(left("device 1  ·") < file && file < left("2 requests failed on device 1"));
     assert!(left("2 requests failed on device 1") < left("events are missing"));
+}
+
+#[test]
+fn the_timeline_has_its_final_size_in_the_first_frame() {
+    let mut harness = harness(None);
+    // As in a window and in a browser.
+    harness.ctx.options_mut(|options| options.max_passes = 2.try_into().unwrap());
+    harness.set_size(Vec2::new(1440.0, 900.0));
+    harness.run_steps(2);
+    harness.state_mut().open_trace("steps.snap", steps());
+    harness.run_steps(1);
+    let rect = |harness: &Harness<'_, App>| harness.state().current().unwrap().timeline.frame().unwrap().rect;
+    let first = rect(&harness);
+    settle(&mut harness);
+    assert_eq!(first, rect(&harness));
 }

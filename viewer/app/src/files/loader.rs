@@ -195,7 +195,7 @@ impl Drop for Loading {
 }
 
 /// The window is woken no more often: it has other things to do than to show progress.
-const BETWEEN_PICTURES: Duration = Duration::from_millis(50);
+const BETWEEN_PICTURES: Duration = Duration::from_millis(100);
 
 /// The problem, and what to do about it.
 fn sentence(error: &Error) -> String {

@@ -268,6 +268,9 @@ impl OpenFile {
 
     /// Shows tool bar, views and timeline.
     pub fn file_ui(&mut self, ui: &mut Ui, settings: &mut Settings) -> Option<Command> {
+        if self.timeline.frame().is_none() {
+            ui.ctx().request_discard("the sizes of the panels are not known yet");
+        }
         self.take_part(ui.ctx());
         self.timeline.receive(ui.ctx());
         self.search.receive(ui.ctx(), &self.recording);

@@ -120,7 +120,7 @@ impl App {
         });
     }
 
-    /// The content while no recording is open: a preview of the file being read, or the welcome page.
+    /// The content while no recording is open: a preview of the file being read, once there is one, or the welcome page.
     pub(super) fn empty_ui(&mut self, ui: &mut Ui) {
         let early = self.loading.iter().find_map(|loading| Some((loading.path(), loading.preview()?)));
         match early {
@@ -128,6 +128,7 @@ impl App {
                 let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
                 preview_ui(ui, &name, &preview);
             }
+            None if self.is_loading() => {}
             None => self.welcome_ui(ui),
         }
     }

@@ -78,10 +78,14 @@ impl Shares {
         self.worker.ask_once(ctx, asked);
     }
 
-    /// Shows the legend in at most `most_rows` rows, with the latest known shares until new ones are ready.
+    /// Shows the legend in at most `most_rows` rows, with the latest known shares until new ones are ready; an empty row
+    /// until there are any, so that the timeline below rarely changes its size.
     pub fn legend_ui(&self, ui: &mut Ui, most_rows: usize) {
-        if let Some((asked, sums)) = &self.known {
-            legend_ui(ui, &asked.colouring, sums, most_rows);
+        match &self.known {
+            Some((asked, sums)) => legend_ui(ui, &asked.colouring, sums, most_rows),
+            None => {
+                ui.horizontal_wrapped(|ui| ui.allocate_space(vec2(0.0, theme::ROW_HEIGHT)));
+            }
         }
     }
 

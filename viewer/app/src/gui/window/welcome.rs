@@ -205,7 +205,6 @@ fn seen_ui(ui: &mut Ui) {
 pub fn loading_ui(ui: &mut Ui, loading: &Loading) -> bool {
     let (stage, share) = loading.progress();
     ui.horizontal(|ui| {
-        ui.spinner();
         let name = file_name(loading.path());
         ui.label(format!("{stage}: {name}")).on_hover_text(loading.path().display().to_string());
         ui.add(ProgressBar::new(share).desired_width(180.0).show_percentage());

@@ -375,7 +375,8 @@ impl Timeline {
         }
     }
 
-    /// Requests the pictures of the visible part and of the whole recording.
+    /// Requests the pictures of the visible part and of the whole recording, unless this pass is discarded: then the
+    /// size of the plot is not final.
     fn ask(
         &mut self,
         ctx: &egui::Context,
@@ -384,6 +385,9 @@ impl Timeline {
         selection: &Selection,
         look: &TimelineLook,
     ) {
+        if ctx.will_discard() {
+            return;
+        }
         let request = |view: &View, [width, height]: [usize; 2]| {
             let across = match selection.axis() {
                 Axis::Event => Across::Moments(view.x.clone()),

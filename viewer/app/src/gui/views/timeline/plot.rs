@@ -98,7 +98,9 @@ pub(crate) fn ruled<'a>(
         .allow_double_click_reset(false)
         .x_grid_spacer(marks_of(&across))
         .y_grid_spacer(marks_of(&up))
-        .custom_x_axes(vec![AxisHints::new_x().formatter(labels_of(&across, &labelled))])
+        .custom_x_axes(vec![
+            AxisHints::new_x().formatter(labels_of(&across, &labelled)).min_thickness(theme::AXIS_HEIGHT),
+        ])
         .custom_y_axes(vec![
             AxisHints::new_y().formatter(labels_of(&up, &(f64::MIN..f64::MAX))).min_thickness(theme::AXIS_WIDTH),
         ])
