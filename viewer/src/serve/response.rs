@@ -79,7 +79,10 @@ impl Response {
         )?;
         write!(out, "Content-Security-Policy: {POLICY}\r\nX-Content-Type-Options: nosniff\r\n")?;
         write!(out, "Referrer-Policy: no-referrer\r\nCross-Origin-Resource-Policy: same-origin\r\n")?;
-        write!(out, "Cross-Origin-Opener-Policy: same-origin\r\nCache-Control: no-store\r\n")?;
+        write!(out, "Cross-Origin-Opener-Policy: same-origin\r\n")?;
+        // Parts of this program stay the same under their addresses, which another start of the server does not use.
+        let is_part = matches!((self.status, &self.body), (200, Body::Static(_)));
+        write!(out, "Cache-Control: {}\r\n", if is_part { "private, max-age=604800, immutable" } else { "no-store" })?;
         for (name, value) in &self.fields {
             write!(out, "{name}: {value}\r\n")?;
         }

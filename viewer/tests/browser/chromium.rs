@@ -1,61 +1,44 @@
 //! Chromium without a window, driven over its debugging protocol.
 
-use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader};
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
-use tungstenite::stream::MaybeTlsStream;
-use tungstenite::{Message, WebSocket};
 
-/// The longest that anything may take.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Names of the program.
-const PROGRAMS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
+use super::connection::{Connection, find};
+use super::page::Page;
 
 /// Returns the path of the browser; `None` if there is none.
 pub(crate) fn program() -> Option<PathBuf> {
-    let folders = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&folders)
-        .flat_map(|folder| PROGRAMS.map(|name| folder.join(name)))
-        .find(|path| path.is_file())
+    find(&["chromium", "chromium-browser", "google-chrome"])
 }
 
 /// A browser with one page.
-pub(crate) struct Browser {
+pub(crate) struct Chromium {
     child: Child,
-    socket: WebSocket<MaybeTlsStream<TcpStream>>,
+    connection: Connection,
     session: String,
-    sent: u64,
-    /// Events that came while an answer was waited for.
-    events: VecDeque<Value>,
     _profile: tempfile::TempDir,
 }
 
-impl Browser {
-    /// Starts `program`.
-    pub(crate) fn start(program: &Path) -> Self {
+impl Chromium {
+    /// Starts `program` with these arguments in addition.
+    pub(crate) fn start(program: &Path, arguments: &[&str]) -> Self {
         let profile = tempfile::tempdir().unwrap();
         let mut command = Command::new(program);
         command.args(["--headless", "--no-sandbox", "--no-first-run", "--remote-debugging-port=0", "--disable-quic"]);
         command.args(["--disable-background-networking", "--disable-component-update", "--disable-sync"]);
         command.args(["--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--window-size=1440,900"]);
-        command.arg(format!("--user-data-dir={}", profile.path().display())).arg("about:blank");
+        command.arg(format!("--user-data-dir={}", profile.path().display())).args(arguments).arg("about:blank");
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
         let address = lines.into_iter().find_map(|line| line.split("listening on ").nth(1).map(str::to_owned));
-        let (socket, _) = tungstenite::connect(address.expect("the browser says where it listens").trim()).unwrap();
-        if let MaybeTlsStream::Plain(stream) = socket.get_ref() {
-            stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        }
-        let (session, events) = (String::new(), VecDeque::new());
-        let mut browser = Self { child, socket, session, sent: 0, events, _profile: profile };
+        let connection = Connection::open(address.expect("the browser says where it listens").trim());
+        let mut browser = Self { child, connection, session: String::new(), _profile: profile };
         let target = browser.call("Target.createTarget", &json!({"url": "about:blank"}));
         let attach = json!({"targetId": target["targetId"], "flatten": true});
         let session = browser.call("Target.attachToTarget", &attach);
@@ -68,27 +51,11 @@ impl Browser {
 
     /// Calls a method of the protocol, and returns its result.
     pub(crate) fn call(&mut self, method: &str, parameters: &Value) -> Value {
-        self.sent += 1;
-        let mut message = json!({"id": self.sent, "method": method, "params": parameters});
+        let mut message = json!({"method": method, "params": parameters});
         if !self.session.is_empty() {
             message["sessionId"] = self.session.clone().into();
         }
-        self.socket.send(Message::text(message.to_string())).unwrap();
-        loop {
-            let Message::Text(text) = self.socket.read().expect("the browser answers") else { continue };
-            let answer: Value = serde_json::from_str(&text).unwrap();
-            if answer["id"] != self.sent {
-                self.events.push_back(answer);
-                continue;
-            }
-            assert!(answer.get("error").is_none(), "{method}: {answer}");
-            return answer["result"].clone();
-        }
-    }
-
-    /// Opens `url`.
-    pub(crate) fn open(&mut self, url: &str) {
-        self.call("Page.navigate", &json!({"url": url}));
+        self.connection.call(message)
     }
 
     /// Loads the page again, and waits until the former one is left.
@@ -99,48 +66,6 @@ impl Browser {
         while self.call("Runtime.evaluate", &is_new)["result"]["value"] != true {
             std::thread::sleep(Duration::from_millis(20));
         }
-    }
-
-    /// The value of a script's expression, which may be a promise.
-    pub(crate) fn value(&mut self, expression: &str) -> Value {
-        let parameters = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
-        let answer = self.call("Runtime.evaluate", &parameters);
-        assert!(answer.get("exceptionDetails").is_none(), "{expression}: {answer}");
-        answer["result"]["value"].clone()
-    }
-
-    /// What the app shows, once `is_reached` holds of it.
-    pub(crate) fn state(&mut self, is_reached: impl Fn(&Value) -> bool) -> Value {
-        let begun = Instant::now();
-        loop {
-            let state = self.value("typeof highwater === 'undefined' ? null : highwater.state()");
-            if !state.is_null() && is_reached(&state) {
-                return state;
-            }
-            let text = self.value("document.getElementById('status')?.textContent");
-            assert!(begun.elapsed() < PATIENCE, "not reached: {state}; the page says {text}; {:?}", self.complaints());
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-
-    /// The table of a view, as CSV, once it is complete.
-    pub(crate) fn table(&mut self, view: &str) -> String {
-        let begun = Instant::now();
-        let expression = format!("(() => {{ try {{ return highwater.table('{view}') }} catch {{ return null }} }})()");
-        loop {
-            if let Some(table) = self.value(&expression).as_str() {
-                return table.to_owned();
-            }
-            assert!(begun.elapsed() < PATIENCE, "no table of {view}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-
-    /// The same, once all that is shown is complete.
-    pub(crate) fn rested(&mut self) -> Value {
-        self.state(|state| {
-            state["is_busy"] == false && (state["front"]["has_picture"] == true || state["is_comparing"] == true)
-        })
     }
 
     /// Presses a key with a character, as on a keyboard; `modifiers`: 2 for Ctrl.
@@ -190,9 +115,21 @@ impl Browser {
         let answer = self.call("Page.captureScreenshot", &json!({"format": "png"}));
         BASE64_STANDARD.decode(answer["data"].as_str().unwrap()).unwrap()
     }
+}
 
-    /// Errors and warnings in the console, uncaught exceptions, and requests that failed.
-    pub(crate) fn complaints(&mut self) -> Vec<String> {
+impl Page for Chromium {
+    fn open(&mut self, url: &str) {
+        self.call("Page.navigate", &json!({"url": url}));
+    }
+
+    fn value(&mut self, expression: &str) -> Value {
+        let parameters = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
+        let answer = self.call("Runtime.evaluate", &parameters);
+        assert!(answer.get("exceptionDetails").is_none(), "{expression}: {answer}");
+        answer["result"]["value"].clone()
+    }
+
+    fn complaints(&mut self) -> Vec<String> {
         // Whatever was reported before this call has arrived with its answer.
         self.value("0");
         let is_complaint = |event: &&Value| match event["method"].as_str().unwrap_or_default() {
@@ -205,11 +142,11 @@ impl Browser {
             "Log.entryAdded" => ["error", "warning"].iter().any(|level| event["params"]["entry"]["level"] == *level),
             _ => false,
         };
-        self.events.iter().filter(is_complaint).map(ToString::to_string).collect()
+        self.connection.events.iter().filter(is_complaint).map(ToString::to_string).collect()
     }
 }
 
-impl Drop for Browser {
+impl Drop for Chromium {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -1,6 +1,14 @@
 //! Browser: the app in a page, in Chromium. Skipped without it, or in a build without the app for browsers.
 
+mod connection;
+mod page;
+#[cfg(target_os = "linux")]
+mod screen;
 mod chromium;
+#[cfg(target_os = "linux")]
+mod firefox;
+#[cfg(target_os = "linux")]
+mod times;
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
@@ -11,13 +19,18 @@ use highwater_snapshots::format::write_trace;
 use highwater_snapshots::text::trace_from_text;
 use serde_json::Value;
 
-use chromium::Browser;
+use chromium::Chromium;
+use page::Page as _;
 
 /// Recordings of PyTorch, if there are any.
 const SAMPLES: &str = "HIGHWATER_TORCH_SAMPLES";
 
-/// If set, nothing is skipped.
+/// If set, the tests in Chromium are not skipped.
 const REQUIRED: &str = "HIGHWATER_REQUIRE_BROWSER";
+
+/// If set, the test in Firefox is not skipped.
+#[cfg(target_os = "linux")]
+const FIREFOX_REQUIRED: &str = "HIGHWATER_REQUIRE_FIREFOX";
 
 /// A training step of two layers, whose peak is in backward.
 const STEP: &str = "
@@ -52,21 +65,33 @@ fn write(path: &Path, text: &str) -> Vec<u8> {
     bytes
 }
 
-/// A folder with `step.snap`, and a browser; `None` if the app cannot be shown here.
+/// Reports that a test was skipped, and why, which is a failure where `required` is set.
 #[expect(clippy::print_stderr, reason = "tells that a test was skipped, and why")]
-fn begin() -> Option<(tempfile::TempDir, Browser)> {
+fn skip(required: &str, why: &str) {
+    assert!(std::env::var_os(required).is_none(), "{why}");
+    eprintln!("skipped: {why}");
+}
+
+/// A folder with `step.snap`; `None` in a build without the app for browsers.
+fn folder() -> Option<tempfile::TempDir> {
     let folder = tempfile::tempdir().unwrap();
     write(&folder.path().join("step.snap"), STEP);
     let probe = highwater(folder.path(), &["convert", "step.snap", "step.html"]);
-    let program = chromium::program();
-    let why = match &program {
-        _ if !probe.status.success() => String::from_utf8_lossy(&probe.stderr).into_owned(),
-        None => "there is no Chromium".to_owned(),
-        Some(program) => return Some((folder, Browser::start(program))),
+    if !probe.status.success() {
+        skip(REQUIRED, &String::from_utf8_lossy(&probe.stderr));
+        return None;
+    }
+    Some(folder)
+}
+
+/// The same, and a browser.
+fn begin() -> Option<(tempfile::TempDir, Chromium)> {
+    let folder = folder()?;
+    let Some(program) = chromium::program() else {
+        skip(REQUIRED, "there is no Chromium");
+        return None;
     };
-    assert!(std::env::var_os(REQUIRED).is_none(), "{why}");
-    eprintln!("skipped: {why}");
-    None
+    Some((folder, Chromium::start(&program, &[])))
 }
 
 /// A running `highwater serve`.
@@ -143,8 +168,7 @@ fn a_served_recording_is_shown_searched_compared_and_predicted() {
     let table = browser.table("explain");
     assert!(table.contains("gradient"), "{table}");
     browser.drop_files(&[&other]);
-    let both =
-        browser.state(|now| now["recordings"].as_array().is_some_and(|all| all.len() == 2) && now["is_busy"] == false);
+    let both = browser.rested_with(2);
     assert_eq!(both["front"]["name"], "other.snap");
     assert_eq!(both["front"]["peak_bytes"], json(folder.path(), &["peak", "other.snap", "--json"])["bytes"]);
     browser.press('c', 0);
@@ -213,50 +237,23 @@ fn what_is_no_recording_is_refused_and_the_page_goes_on() {
     assert_eq!(browser.complaints(), [""; 0]);
 }
 
-/// Prints how long a large recording takes; see docs/web.md.
+#[cfg(target_os = "linux")]
 #[test]
-#[ignore = "a measurement: run it alone, in release"]
-#[expect(clippy::print_stdout, reason = "its output is its purpose")]
-fn times_of_a_large_recording() {
-    let Some((folder, mut browser)) = begin() else { return };
-    let recorded = highwater(folder.path(), &["record", "vit-l-16", "--steps", "322", "--out", "large.snap"]);
-    assert!(recorded.status.success(), "{}", String::from_utf8_lossy(&recorded.stderr));
-    assert!(highwater(folder.path(), &["convert", "large.snap", "large.pickle"]).status.success());
-    assert!(highwater(folder.path(), &["convert", "large.snap", "large.html"]).status.success());
-    let size = |name: &str| std::fs::metadata(folder.path().join(name)).unwrap().len();
-    for name in ["large.snap", "large.pickle", "large.html", "step.html"] {
-        println!("{name}: {} bytes", size(name));
-    }
-    let begun = Instant::now();
-    let drawn = highwater(folder.path(), &["render", "large.snap", "--out", "large.png"]);
-    println!("desktop: large.snap read and drawn in {:?}", begun.elapsed());
-    assert!(drawn.status.success());
-    let server = Server::start(folder.path(), &["large.snap"]);
-    let file = format!("file://{}/large.html", folder.path().display());
-    for (what, url) in [("served", &server.url), ("served, again", &server.url), ("as one file", &file)] {
-        browser.open("about:blank");
-        let begun = Instant::now();
-        browser.open(url);
-        let state = browser.rested();
-        println!("{what}: {} events, picture after {:?}", state["front"]["events"], begun.elapsed());
-    }
-    browser.open(&server.url);
-    browser.rested();
-    browser.value("window.spent = []; const raf = requestAnimationFrame; window.requestAnimationFrame = (call) => raf((time) => { const begun = performance.now(); call(time); spent.push(performance.now() - begun); }); 0");
-    for notches in [1; 30].into_iter().chain([-1; 30]) {
-        browser.wheel([500, 400], notches);
-        browser.value("new Promise(done => setTimeout(done, 50))");
-    }
-    println!("frames while zooming, ms: median, 95 %, longest of how many: {}", browser.value("spent.sort((a, b) => a - b); `${[0.5, 0.95, 1].map(part => spent[Math.min(spent.length - 1, Math.floor(spent.length * part))].toFixed(1))} of ${spent.length}`"));
-    let heap = browser.value("performance.memory.usedJSHeapSize");
-    println!("memory of the page: {heap} bytes");
+fn firefox_shows_and_opens_recordings() {
+    let Some(folder) = folder() else { return };
+    let Some(mut browser) = firefox::Firefox::start() else {
+        return skip(FIREFOX_REQUIRED, "there is no Firefox, or no Xvfb");
+    };
+    let other = folder.path().join("other.snap");
+    write(&other, &STEP.replace("alloc y 9000000", "alloc y 19000000"));
     let server = Server::start(folder.path(), &["step.snap"]);
     browser.open(&server.url);
-    browser.rested();
-    let begun = Instant::now();
-    browser.drop_files(&[&folder.path().join("large.pickle")]);
-    browser.state(|now| now["recordings"].as_array().is_some_and(|all| all.len() == 2) && now["is_busy"] == false);
-    println!("pickle dropped on the page: picture after {:?}", begun.elapsed());
+    let state = browser.rested();
+    assert_eq!(state["front"]["peak_bytes"], json(folder.path(), &["peak", "step.snap", "--json"])["bytes"]);
+    browser.choose(&other);
+    let both = browser.rested_with(2);
+    assert_eq!(both["front"]["peak_bytes"], json(folder.path(), &["peak", "other.snap", "--json"])["bytes"]);
+    assert_eq!(browser.complaints(), [""; 0]);
 }
 
 /// The lines of a table without its header, as cells.

@@ -111,11 +111,13 @@ fn the_page_and_the_recordings_are_served_and_the_way_there_is_printed() {
     assert!(!head.contains("Access-Control"), "other sites may read nothing: {head}");
     let (status, head, _) = server.get("app.wasm", "");
     assert!(status == 200 && head.contains("application/wasm") && head.contains("Content-Encoding: gzip"), "{head}");
+    assert!(head.contains("Cache-Control: private"), "a reload does not transfer it again: {head}");
     assert_eq!(server.get("page.js", "").0, 200);
     assert_eq!(server.get("recording/0", "").2, bytes);
     // A pickle is sent as a recording.
     let (_, head, converted) = server.get("recording/1", "");
     assert!(converted.starts_with(&bytes[..8]) && head.contains("Highwater-Growing: no"), "{head}");
+    assert!(head.contains("Cache-Control: no-store"), "recordings are kept nowhere: {head}");
     let (status, head, part) = server.get("recording/0", "Range: bytes=10-19\r\n");
     assert_eq!((status, part.as_slice()), (206, &bytes[10..20]));
     assert!(head.contains(&format!("Content-Range: bytes 10-19/{}", bytes.len())), "{head}");
