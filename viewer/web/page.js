@@ -2,13 +2,17 @@
 "use strict";
 
 // Without promise integration (JSPI) no job is suspended: each then runs in one piece, between two frames.
-const canSuspend = "Suspending" in WebAssembly;
+const engine = globalThis.WebAssembly ?? {};
+const canSuspend = "Suspending" in engine;
 if (!canSuspend) {
-  WebAssembly.Suspending = function () {
+  engine.Suspending = function () {
     return () => undefined;
   };
-  WebAssembly.promising = (call) => async (...values) => call(...values);
+  engine.promising = (call) => async (...values) => call(...values);
 }
+
+// The other script makes an address out of its own, which it has not in a cell of a notebook, and needs for nothing.
+Object.defineProperty(document, "currentScript", { value: null, configurable: true });
 
 // Keys that the app uses. Browsers leave it those that they can; not Ctrl+W, Ctrl+T, Ctrl+N, Ctrl+Tab.
 addEventListener(
@@ -23,28 +27,38 @@ addEventListener(
   { capture: true },
 );
 
-const highwater = (() => {
+var highwater = (() => {
   let page;
   let isInterrupted = false;
 
-  // While jobs run and the user waits for them, frames are at least this far apart, in milliseconds: where pages are drawn
-  // in software, a frame takes as long as most jobs. The user does not wait within this time after the last input.
+  // While jobs run, frames are at least this far apart, in milliseconds: where pages are drawn in software, a frame takes
+  // as long as most jobs. For a while after the last input every frame is drawn, so that moving the view stays smooth.
   const frameDistance = 250;
-  const inputTime = 500;
-  let isRunning = false;
-  let drawn = 0;
-  let touched = -inputTime;
-  const nextFrame = requestAnimationFrame.bind(window);
+  const smoothTime = 500;
+  let areJobsRunning = false;
+  let jobsBegun = 0;
+  let lastFrame = 0;
+  let lastInput = -smoothTime;
+  const [nextFrame, cancelFrame] = [requestAnimationFrame.bind(window), cancelAnimationFrame.bind(window)];
+  // Frames that were put off: the number that the caller knows, and the present one.
+  const putOff = new Map();
   window.requestAnimationFrame = (draw) => {
     const drawIfDue = (time) => {
-      if (isRunning && time > touched + inputTime && time < drawn + frameDistance) return nextFrame(drawIfDue);
-      drawn = time;
+      const isEarly = time !== lastFrame && time < Math.max(lastFrame, jobsBegun) + frameDistance;
+      if (areJobsRunning && isEarly && time > lastInput + smoothTime) return putOff.set(number, nextFrame(drawIfDue));
+      putOff.delete(number);
+      lastFrame = time;
       draw(time);
     };
-    return nextFrame(drawIfDue);
+    const number = nextFrame(drawIfDue);
+    return number;
+  };
+  window.cancelAnimationFrame = (number) => {
+    cancelFrame(putOff.get(number) ?? number);
+    putOff.delete(number);
   };
   for (const kind of ["keydown", "keyup", "pointerdown", "pointermove", "pointerup", "wheel", "touchmove", "resize"]) {
-    addEventListener(kind, (event) => (touched = event.timeStamp), { capture: true, passive: true });
+    addEventListener(kind, (event) => (lastInput = event.timeStamp), { capture: true, passive: true });
   }
 
   // Lets the browser draw a frame and handle input before what comes after `await turn()`.
@@ -82,6 +96,7 @@ const highwater = (() => {
 
   const show = (text) => {
     const status = document.getElementById("status");
+    status.className = "";
     status.textContent = text;
     status.hidden = text === "";
   };
@@ -143,7 +158,11 @@ const highwater = (() => {
   // Recordings arrive, and the module is compiled, while the browser reads its other script.
   const recordings = JSON.parse(document.getElementById("recordings").textContent);
   const isWhole = document.getElementById("module") !== null;
-  const module = WebAssembly.compileStreaming(isWhole ? unpack("module", "application/wasm") : fetch("app.wasm"));
+  const compiled = async () => {
+    const arrival = isWhole ? unpack("module", "application/wasm") : fetch("app.wasm");
+    return WebAssembly.compileStreaming(arrival);
+  };
+  const module = compiled();
   const arriving = recordings.map(({ url, element, growing }) => {
     if (growing) return null;
     const arrival = element ? unpack(element, "application/octet-stream") : fetched(url);
@@ -170,6 +189,8 @@ const highwater = (() => {
         page.fail(recording.name, why.message);
       }
     }
+    // The app has them now.
+    arriving.length = 0;
     if (document.body.dataset.compare) page.compare();
   };
 
@@ -184,15 +205,16 @@ const highwater = (() => {
   return {
     // Runs the waiting jobs after the current frame.
     async call_run_jobs() {
-      isRunning = true;
-      drawn = performance.now();
+      areJobsRunning = true;
+      jobsBegun = performance.now();
       try {
         do await turn();
         while (await wasm_bindgen.run_jobs(false, !canSuspend));
       } catch (why) {
         fail(why);
+      } finally {
+        areJobsRunning = false;
       }
-      isRunning = false;
     },
 
     // Suspends a job until the page has had its turn. Waiting pictures are drawn first, each of them to its end: jobs

@@ -32,6 +32,8 @@ pub(super) struct Response {
     status: u16,
     fields: Vec<(&'static str, String)>,
     body: Body,
+    /// How long the client may keep it.
+    caching: &'static str,
     /// Whether the body is left out, but not its length.
     pub(super) is_head: bool,
 }
@@ -39,17 +41,23 @@ pub(super) struct Response {
 impl Response {
     pub(super) fn new(status: u16, content_type: &str, body: Body) -> Self {
         let fields = vec![("Content-Type", content_type.to_owned())];
-        Self { status, fields, body, is_head: false }
+        Self { status, fields, body, caching: "no-store", is_head: false }
     }
 
     /// An answer with nothing but a status.
     pub(super) fn refusal(status: u16) -> Self {
-        Self { status, fields: Vec::new(), body: Body::Static(&[]), is_head: false }
+        Self { status, fields: Vec::new(), body: Body::Static(&[]), caching: "no-store", is_head: false }
     }
 
     /// An answer with a status and the reason for it.
     pub(super) fn explained(status: u16, reason: &'static str) -> Self {
         Self::new(status, "text/plain; charset=utf-8", Body::Static(reason.as_bytes()))
+    }
+
+    /// The same, for what stays the same under its address: another start of the server has other addresses.
+    pub(super) fn kept(mut self) -> Self {
+        self.caching = "private, max-age=604800, immutable";
+        self
     }
 
     /// The same, with another header field.
@@ -79,10 +87,7 @@ impl Response {
         )?;
         write!(out, "Content-Security-Policy: {POLICY}\r\nX-Content-Type-Options: nosniff\r\n")?;
         write!(out, "Referrer-Policy: no-referrer\r\nCross-Origin-Resource-Policy: same-origin\r\n")?;
-        write!(out, "Cross-Origin-Opener-Policy: same-origin\r\n")?;
-        // Parts of this program stay the same under their addresses, which another start of the server does not use.
-        let is_part = matches!((self.status, &self.body), (200, Body::Static(_)));
-        write!(out, "Cache-Control: {}\r\n", if is_part { "private, max-age=604800, immutable" } else { "no-store" })?;
+        write!(out, "Cross-Origin-Opener-Policy: same-origin\r\nCache-Control: {}\r\n", self.caching)?;
         for (name, value) in &self.fields {
             write!(out, "{name}: {value}\r\n")?;
         }

@@ -82,16 +82,17 @@ impl Site {
     fn find(&self, path: &str, request: &Request) -> Option<Response> {
         let script = "text/javascript; charset=utf-8";
         let module = || browser::module().ok();
+        let packed = |kind: &str, part: &'static [u8]| {
+            Response::new(200, kind, Body::Static(part)).kept().with("Content-Encoding", "gzip")
+        };
         Some(match path {
             "" => {
                 let page = browser::served_page(&self.listed()).into_bytes();
                 Response::new(200, "text/html; charset=utf-8", Body::Bytes(page))
             }
-            "page.js" => Response::new(200, script, Body::Static(SCRIPT.as_bytes())),
-            "app.js" => Response::new(200, script, Body::Static(module()?.loader)).with("Content-Encoding", "gzip"),
-            "app.wasm" => {
-                Response::new(200, "application/wasm", Body::Static(module()?.wasm)).with("Content-Encoding", "gzip")
-            }
+            "page.js" => Response::new(200, script, Body::Static(SCRIPT.as_bytes())).kept(),
+            "app.js" => packed(script, module()?.loader),
+            "app.wasm" => packed("application/wasm", module()?.wasm),
             _ => {
                 let number: usize = path.strip_prefix("recording/")?.parse().ok()?;
                 let served = self.recordings.get(number)?;

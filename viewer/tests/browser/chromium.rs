@@ -3,7 +3,6 @@
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -60,12 +59,9 @@ impl Chromium {
 
     /// Loads the page again, and waits until the former one is left.
     pub(crate) fn reload(&mut self) {
-        self.value("window.isLeft = true");
+        let known = self.connection.events.len();
         self.call("Page.reload", &json!({}));
-        let is_new = json!({"expression": "window.isLeft === undefined", "returnByValue": true});
-        while self.call("Runtime.evaluate", &is_new)["result"]["value"] != true {
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        self.connection.wait_for("Page.frameNavigated", known);
     }
 
     /// Presses a key with a character, as on a keyboard; `modifiers`: 2 for Ctrl.

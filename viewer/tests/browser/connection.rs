@@ -52,4 +52,12 @@ impl Connection {
             return answer["result"].clone();
         }
     }
+
+    /// Waits for an event of this name after the first `known` events.
+    pub(crate) fn wait_for(&mut self, name: &str, known: usize) {
+        while self.events[known..].iter().all(|event| event["method"] != name) {
+            let Message::Text(text) = self.socket.read().expect("the browser reports it") else { continue };
+            self.events.push(serde_json::from_str(&text).unwrap());
+        }
+    }
 }

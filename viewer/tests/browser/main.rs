@@ -1,4 +1,4 @@
-//! Browser: the app in a page, in Chromium. Skipped without it, or in a build without the app for browsers.
+//! Browser: the app in a page, in Chromium and Firefox. Skipped without them, or in a build without the app for browsers.
 
 mod connection;
 mod page;
@@ -20,6 +20,7 @@ use highwater_snapshots::text::trace_from_text;
 use serde_json::Value;
 
 use chromium::Chromium;
+use connection::PATIENCE;
 use page::Page as _;
 
 /// Recordings of PyTorch, if there are any.
@@ -72,13 +73,13 @@ fn skip(required: &str, why: &str) {
     eprintln!("skipped: {why}");
 }
 
-/// A folder with `step.snap`; `None` in a build without the app for browsers.
-fn folder() -> Option<tempfile::TempDir> {
+/// A folder with `step.snap` and `step.html`; `None` in a build without the app for browsers.
+fn folder(required: &str) -> Option<tempfile::TempDir> {
     let folder = tempfile::tempdir().unwrap();
     write(&folder.path().join("step.snap"), STEP);
     let probe = highwater(folder.path(), &["convert", "step.snap", "step.html"]);
     if !probe.status.success() {
-        skip(REQUIRED, &String::from_utf8_lossy(&probe.stderr));
+        skip(required, &String::from_utf8_lossy(&probe.stderr));
         return None;
     }
     Some(folder)
@@ -86,7 +87,7 @@ fn folder() -> Option<tempfile::TempDir> {
 
 /// The same, and a browser.
 fn begin() -> Option<(tempfile::TempDir, Chromium)> {
-    let folder = folder()?;
+    let folder = folder(REQUIRED)?;
     let Some(program) = chromium::program() else {
         skip(REQUIRED, "there is no Chromium");
         return None;
@@ -196,6 +197,29 @@ fn a_page_alone_opens_without_any_network() {
 }
 
 #[test]
+fn a_notebook_shows_a_page_within_a_cell() {
+    let Some((folder, mut browser)) = begin() else { return };
+    let page = std::fs::read_to_string(folder.path().join("step.html")).unwrap();
+    let page = page.replace('&', "&amp;").replace('"', "&quot;");
+    let cell = format!("<iframe srcdoc=\"{page}\" width=\"1200\" height=\"700\"></iframe>");
+    std::fs::write(folder.path().join("notebook.html"), cell).unwrap();
+    browser.open(&format!("file://{}/notebook.html", folder.path().display()));
+    let begun = Instant::now();
+    loop {
+        let state = browser.value("frames[0]?.highwater?.state() ?? null");
+        if state["front"]["has_picture"] == true {
+            let peak = json(folder.path(), &["peak", "step.snap", "--json"]);
+            assert_eq!(state["front"]["peak_bytes"], peak["bytes"]);
+            break;
+        }
+        let text = browser.value("frames[0]?.document.getElementById('status')?.textContent");
+        assert!(begun.elapsed() < PATIENCE, "no picture; the page says {text}; {:?}", browser.complaints());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(browser.complaints(), [""; 0]);
+}
+
+#[test]
 fn a_recording_that_is_being_written_grows_in_the_page() {
     let Some((folder, mut browser)) = begin() else { return };
     let (live, whole) = (folder.path().join("live.snap"), folder.path().join("whole.snap"));
@@ -240,7 +264,7 @@ fn what_is_no_recording_is_refused_and_the_page_goes_on() {
 #[cfg(target_os = "linux")]
 #[test]
 fn firefox_shows_and_opens_recordings() {
-    let Some(folder) = folder() else { return };
+    let Some(folder) = folder(FIREFOX_REQUIRED) else { return };
     let Some(mut browser) = firefox::Firefox::start() else {
         return skip(FIREFOX_REQUIRED, "there is no Firefox, or no Xvfb");
     };
@@ -253,6 +277,8 @@ fn firefox_shows_and_opens_recordings() {
     browser.choose(&other);
     let both = browser.rested_with(2);
     assert_eq!(both["front"]["peak_bytes"], json(folder.path(), &["peak", "other.snap", "--json"])["bytes"]);
+    browser.open(&format!("file://{}/step.html", folder.path().display()));
+    assert_eq!(browser.rested()["front"]["peak_bytes"], state["front"]["peak_bytes"]);
     assert_eq!(browser.complaints(), [""; 0]);
 }
 

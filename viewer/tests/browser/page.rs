@@ -14,7 +14,7 @@ pub(crate) trait Page {
     /// The value of a script's expression, which may be a promise.
     fn value(&mut self, expression: &str) -> Value;
 
-    /// Errors and warnings in the console, uncaught exceptions, and requests that failed.
+    /// Errors and warnings in the console, uncaught exceptions, and in Chromium also requests that failed.
     fn complaints(&mut self) -> Vec<String>;
 
     /// What the app shows, once `is_reached` holds of it.

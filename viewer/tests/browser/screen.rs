@@ -34,6 +34,7 @@ impl Screen {
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut number = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut number).unwrap();
+        assert!(!number.trim().is_empty(), "Xvfb ended at once");
         Some(Self { child, display: format!(":{}", number.trim()), folder })
     }
 

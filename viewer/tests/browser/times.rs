@@ -21,9 +21,13 @@ const PYTORCH_PAGE: &str = "HIGHWATER_PYTORCH_PAGE";
 /// Each time is the median of so many.
 const RUNS: usize = 7;
 
-/// Counts the frames' scripts while zooming, in milliseconds.
-const COUNT_FRAMES: &str = "window.spent = []; const raf = requestAnimationFrame; window.requestAnimationFrame = (call) => raf((time) => { const begun = performance.now(); call(time); spent.push(performance.now() - begun); }); 0";
+/// Measures the scripts of each frame from now on, in milliseconds.
+const MEASURE_FRAMES: &str = "window.spent = []; const raf = requestAnimationFrame; window.requestAnimationFrame = (call) => raf((time) => { const begun = performance.now(); call(time); spent.push(performance.now() - begun); }); 0";
+/// Their median, their 95th percentile, and the longest, of how many.
 const FRAMES: &str = "spent.sort((a, b) => a - b); `${[0.5, 0.95, 1].map(part => spent[Math.min(spent.length - 1, Math.floor(spent.length * part))].toFixed(1))} of ${spent.length}`";
+
+/// Waits until the page has shown what it has drawn.
+const TWO_FRAMES: &str = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))";
 
 fn median(mut times: Vec<Duration>) -> Duration {
     times.sort_unstable();
@@ -31,7 +35,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
 }
 
 /// From the start of the desktop app until its window is complete.
-fn of_the_desktop(folder: &Path, file: &str, screen: &Screen) -> Duration {
+fn desktop_time(folder: &Path, file: &str, screen: &Screen) -> Duration {
     let run = || {
         let begun = Instant::now();
         let mut command = Command::new(env!("CARGO_BIN_EXE_highwater"));
@@ -46,14 +50,15 @@ fn of_the_desktop(folder: &Path, file: &str, screen: &Screen) -> Duration {
     median((0..RUNS).map(|_| run()).collect())
 }
 
-/// From the request of the page until it is complete.
-fn of_a_page(browser: &mut impl Page, url: &str) -> Duration {
+/// From the request of the page until it is complete and shown.
+fn page_time(browser: &mut impl Page, url: &str) -> Duration {
     let mut run = || {
         browser.open("about:blank");
         std::thread::sleep(Duration::from_millis(500));
         let begun = Instant::now();
         browser.open(url);
         browser.rested();
+        browser.value(TWO_FRAMES);
         begun.elapsed()
     };
     median((0..RUNS).map(|_| run()).collect())
@@ -74,7 +79,7 @@ fn page_memory() -> u64 {
 }
 
 /// From dropping `file` on PyTorch's page until it has drawn its blocks; how many those are of how many.
-fn of_pytorchs_page(program: &Path, page: &Path, file: &Path) -> (Duration, Value, u64) {
+fn pytorch_page_time(program: &Path, page: &Path, file: &Path) -> (Duration, Value, u64) {
     // Its scripts are modules, which a page from the disk may not load otherwise.
     let mut browser = Chromium::start(program, &["--allow-file-access-from-files"]);
     browser.open(&format!("file://{}/index.html", page.display()));
@@ -86,7 +91,7 @@ fn of_pytorchs_page(program: &Path, page: &Path, file: &Path) -> (Duration, Valu
     while browser.value("document.querySelectorAll('svg polygon').length").as_u64().unwrap_or_default() < 1000 {
         std::thread::sleep(Duration::from_millis(10));
     }
-    browser.value("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))");
+    browser.value(TWO_FRAMES);
     let time = begun.elapsed();
     let detail = browser.value("document.body.innerText.match(/Detail: .*/)?.[0]");
     (time, detail, page_memory())
@@ -109,22 +114,18 @@ fn times_of_a_large_recording() {
     }
     let server = Server::start(folder, &["large.snap"]);
     let screen = Screen::start();
-    let mut firefox = Firefox::start();
     println!("until large.snap is shown, all of the window; medians of {RUNS}:");
-    let native = screen.as_ref().map(|screen| of_the_desktop(folder, "large.snap", screen));
+    let native = screen.as_ref().map(|screen| desktop_time(folder, "large.snap", screen));
     println!("  desktop app: {native:?}");
     let file = format!("file://{}/large.html", folder.display());
     for (what, url) in [("served", &server.url), ("as one file", &file)] {
-        let time = of_a_page(&mut browser, url);
+        let time = page_time(&mut browser, url);
         let times = native.map(|native| time.as_secs_f64() / native.as_secs_f64());
         println!("  Chromium, {what}: {time:?}, {times:.2?} times the desktop app; page of {} bytes", page_memory());
     }
-    if let Some(firefox) = &mut firefox {
-        println!("  Firefox, served: {:?}", of_a_page(firefox, &server.url));
-    }
     browser.open(&server.url);
     browser.rested();
-    browser.value(COUNT_FRAMES);
+    browser.value(MEASURE_FRAMES);
     for notches in [1; 30].into_iter().chain([-1; 30]) {
         browser.wheel([500, 400], notches);
         browser.value("new Promise((done) => setTimeout(done, 50))");
@@ -134,19 +135,20 @@ fn times_of_a_large_recording() {
     let begun = Instant::now();
     browser.drop_files(&[&pickle]);
     browser.rested_with(2);
+    browser.value(TWO_FRAMES);
     println!("  Chromium: {:?}; page of {} bytes", begun.elapsed(), page_memory());
     drop(browser);
-    if let Some(mut firefox) = firefox {
-        firefox.open(&server.url);
-        firefox.rested();
+    if let Some(mut firefox) = Firefox::start() {
+        println!("  Firefox, large.snap served: {:?}", page_time(&mut firefox, &server.url));
         let begun = Instant::now();
         firefox.choose(&pickle);
         firefox.rested_with(2);
-        println!("  Firefox: {:?}", begun.elapsed());
+        firefox.value(TWO_FRAMES);
+        println!("  Firefox, dropped: {:?}", begun.elapsed());
     }
     let page = std::env::var_os(PYTORCH_PAGE).map(PathBuf::from);
     if let (Some(page), Some(program)) = (page, chromium::program()) {
-        let (time, detail, memory) = of_pytorchs_page(&program, &page, &pickle);
+        let (time, detail, memory) = pytorch_page_time(&program, &page, &pickle);
         println!("  PyTorch's page in Chromium: {time:?}; page of {memory} bytes; {detail}");
     }
 }

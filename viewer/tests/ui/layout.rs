@@ -186,8 +186,6 @@ fn the_bottom_line_has_the_device_first_and_then_the_file() {
 #[test]
 fn the_timeline_has_its_final_size_in_the_first_frame() {
     let mut harness = harness(None);
-    // As in a window and in a browser.
-    harness.ctx.options_mut(|options| options.max_passes = 2.try_into().unwrap());
     harness.set_size(Vec2::new(1440.0, 900.0));
     harness.run_steps(2);
     harness.state_mut().open_trace("steps.snap", steps());

@@ -129,11 +129,11 @@ impl Loading {
     /// Starts to read `source`; of a recording of more than `most_resident` events, a part. `wake` is called, on the
     /// reading thread, when something is new.
     pub fn start(source: Source, most_resident: u64, wake: impl Fn() + Send + Sync + 'static) -> Self {
-        let (state, path) = (Arc::new(State::new()), source.path().to_owned());
+        let (state, path, wake) = (Arc::new(State::new()), source.path().to_owned(), Arc::new(wake));
         let (sender, outcome) = channel();
-        let (shared, failed) = (Arc::clone(&state), sender.clone());
+        let (shared, failed, woken) = (Arc::clone(&state), sender.clone(), Arc::clone(&wake));
         let work = move || {
-            let load = || load(source, most_resident, &shared, &wake);
+            let load = || load(source, most_resident, &shared, &*wake);
             let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(load));
             let broken = "the reader failed on this file; please report it, with the file if you can";
             // The window may be closed by now, so a failure to send is ignored.
@@ -142,6 +142,7 @@ impl Loading {
         };
         if let Err(why) = background::start("highwater-load", work) {
             let _ = failed.send(Err(format!("cannot start a thread to read it: {why}")));
+            woken();
         }
         Self { path, state, outcome }
     }
@@ -195,7 +196,7 @@ impl Drop for Loading {
 }
 
 /// The window is woken no more often: it has other things to do than to show progress.
-const BETWEEN_PICTURES: Duration = Duration::from_millis(100);
+const BETWEEN_WAKES: Duration = Duration::from_millis(100);
 
 /// The problem, and what to do about it.
 fn sentence(error: &Error) -> String {
@@ -320,7 +321,7 @@ fn load_with(
         state.events.store(progress.events, Ordering::Relaxed);
         state.is_at(progress.bytes_read, progress.bytes);
         state.preview.lock().unwrap_or_else(PoisonError::into_inner).take(progress);
-        if woken.elapsed() >= BETWEEN_PICTURES {
+        if woken.elapsed() >= BETWEEN_WAKES {
             woken = Instant::now();
             wake();
         }

@@ -1,7 +1,6 @@
 //! The app in a browser: starts it in a page, and passes on what the page sends. `web/page.js` is the other side.
 
 use std::io::Read;
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::mpsc::Sender;
 
@@ -69,8 +68,6 @@ pub async fn start(canvas: HtmlCanvasElement) -> Result<Page, JsValue> {
     let (sender, receiver) = std::sync::mpsc::channel();
     let create = move |context: &eframe::CreationContext<'_>| {
         let settings = context.storage.and_then(|storage| eframe::get_value(storage, eframe::APP_KEY));
-        // As eframe has it for windows: layouts that depend on themselves settle before they are shown.
-        context.egui_ctx.options_mut(|options| options.max_passes = NonZeroUsize::new(2).unwrap_or(NonZeroUsize::MIN));
         let app = App::new(settings.unwrap_or_default());
         // The receiver waits for it.
         let _ = sender.send((app.inbox(), context.egui_ctx.clone()));

@@ -16,8 +16,6 @@ pub const LANE_HEIGHT: f32 = 18.0;
 pub const OVERVIEW_HEIGHT: f32 = 58.0;
 /// Width of the byte axis, in points: room for `1023.75 MiB`.
 pub const AXIS_WIDTH: f32 = 72.0;
-/// Height of the labels of the time or event axis, in points, known before they are laid out.
-pub const AXIS_HEIGHT: f32 = 15.0;
 /// Width of the side panel when first shown, in points.
 pub const PANEL_WIDTH: f32 = 360.0;
 /// Least distance between two labelled ticks of the time or event axis, in points.

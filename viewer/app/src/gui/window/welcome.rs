@@ -205,6 +205,10 @@ fn seen_ui(ui: &mut Ui) {
 pub fn loading_ui(ui: &mut Ui, loading: &Loading) -> bool {
     let (stage, share) = loading.progress();
     ui.horizontal(|ui| {
+        // Repaints the window all the time, so it is shown only as long as the bar stands still.
+        if share == 0.0 {
+            ui.spinner();
+        }
         let name = file_name(loading.path());
         ui.label(format!("{stage}: {name}")).on_hover_text(loading.path().display().to_string());
         ui.add(ProgressBar::new(share).desired_width(180.0).show_percentage());

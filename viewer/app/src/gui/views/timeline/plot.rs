@@ -12,6 +12,9 @@ use crate::gui::widgets::theme::{self, Shades};
 use crate::selection::{Selection, View};
 use crate::session::Recording;
 
+/// Height of the labels of the time or event axis, in points, known before they are laid out.
+const AXIS_HEIGHT: f32 = 15.0;
+
 impl Timeline {
     /// Axes and lines. The plot's own bounds follow the selection: it moves nothing by itself.
     pub(super) fn plot_ui(
@@ -98,9 +101,7 @@ pub(crate) fn ruled<'a>(
         .allow_double_click_reset(false)
         .x_grid_spacer(marks_of(&across))
         .y_grid_spacer(marks_of(&up))
-        .custom_x_axes(vec![
-            AxisHints::new_x().formatter(labels_of(&across, &labelled)).min_thickness(theme::AXIS_HEIGHT),
-        ])
+        .custom_x_axes(vec![AxisHints::new_x().formatter(labels_of(&across, &labelled)).min_thickness(AXIS_HEIGHT)])
         .custom_y_axes(vec![
             AxisHints::new_y().formatter(labels_of(&up, &(f64::MIN..f64::MAX))).min_thickness(theme::AXIS_WIDTH),
         ])
