@@ -11,7 +11,7 @@ if (!canSuspend) {
   engine.promising = (call) => async (...values) => call(...values);
 }
 
-// The other script makes an address out of its own, which it has not in a cell of a notebook, and needs for nothing.
+// The other script reads its own address, which it does not need, and which does not exist in a cell of a notebook.
 Object.defineProperty(document, "currentScript", { value: null, configurable: true });
 
 // Keys that the app uses. Browsers leave it those that they can; not Ctrl+W, Ctrl+T, Ctrl+N, Ctrl+Tab.
@@ -155,7 +155,7 @@ var highwater = (() => {
     return new Response(packed.body.pipeThrough(new DecompressionStream("gzip")), { headers: { "Content-Type": type } });
   };
 
-  // Recordings arrive, and the module is compiled, while the browser reads its other script.
+  // Recordings arrive, and the module is compiled, while the browser reads the other script.
   const recordings = JSON.parse(document.getElementById("recordings").textContent);
   const isWhole = document.getElementById("module") !== null;
   const compiled = async () => {
