@@ -173,7 +173,10 @@ var highwater = (() => {
 
   const main = async () => {
     await wasm_bindgen({ module_or_path: await module });
-    page = await wasm_bindgen.start(document.getElementById("app"));
+    const canvas = document.getElementById("app");
+    // The app finds this context. It smooths edges itself, and covers all of the canvas.
+    canvas.getContext("webgl2", { alpha: false, antialias: false, depth: false });
+    page = await wasm_bindgen.start(canvas);
     show("");
     const followLink = () => location.hash && page.follow_link(location.hash);
     addEventListener("hashchange", followLink);
