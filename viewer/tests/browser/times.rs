@@ -18,12 +18,12 @@ const PICKLE: &str = "HIGHWATER_LARGE_PICKLE";
 /// A folder with PyTorch's page as `index.html`, with its scripts.
 const PYTORCH_PAGE: &str = "HIGHWATER_PYTORCH_PAGE";
 
-/// Each time is the median of so many.
+/// Number of runs whose median is printed.
 const RUNS: usize = 7;
 
 /// Measures the scripts of each frame from now on, in milliseconds.
 const MEASURE_FRAMES: &str = "window.spent = []; const raf = requestAnimationFrame; window.requestAnimationFrame = (call) => raf((time) => { const begun = performance.now(); call(time); spent.push(performance.now() - begun); }); 0";
-/// Their median, their 95th percentile, and the longest, of how many.
+/// The median, the 95th percentile and the maximum of these times, and their number.
 const FRAMES: &str = "spent.sort((a, b) => a - b); `${[0.5, 0.95, 1].map(part => spent[Math.min(spent.length - 1, Math.floor(spent.length * part))].toFixed(1))} of ${spent.length}`";
 
 /// Waits until the page has shown what it has drawn.
@@ -64,7 +64,7 @@ fn page_time(browser: &mut impl Page, url: &str) -> Duration {
     median((0..RUNS).map(|_| run()).collect())
 }
 
-/// Bytes that the process of the page has for itself: of all that browsers run for pages, the largest.
+/// Private memory of the page's process, in bytes: the largest of all processes that browsers run for pages.
 fn page_memory() -> u64 {
     let processes = std::fs::read_dir("/proc").unwrap().filter_map(|entry| Some(entry.ok()?.path()));
     let memory = processes.filter_map(|process| {
@@ -78,7 +78,8 @@ fn page_memory() -> u64 {
     1024 * memory.max().unwrap_or_default()
 }
 
-/// From dropping `file` on PyTorch's page until it has drawn its blocks; how many those are of how many.
+/// The time from dropping `file` on PyTorch's page until it has drawn its blocks, the page's text about their number, and
+/// its memory in bytes.
 fn pytorch_page_time(program: &Path, page: &Path, file: &Path) -> (Duration, Value, u64) {
     // Its scripts are modules, which a page from the disk may not load otherwise.
     let mut browser = Chromium::start(program, &["--allow-file-access-from-files"]);
