@@ -8,23 +8,19 @@
 PyTorch is imported only when a recording starts.
 """
 
-from typing import TYPE_CHECKING
-
 from ._binary import HighwaterError
 from ._binary import version as _version
+from ._recording import record_memory_history
 from .snapshot import Snapshot
-
-if TYPE_CHECKING:
-    from ._recording import record_memory_history
 
 __all__ = ["HighwaterError", "Snapshot", "record_memory_history"]
 
 
-def __getattr__(name):
-    if name == "record_memory_history":
-        from ._recording import record_memory_history
+def __dir__():
+    return sorted([*globals(), "__version__"])
 
-        return record_memory_history
+
+def __getattr__(name):
     if name == "__version__":
         return _version()
     raise AttributeError(f"module 'highwater' has no attribute {name!r}")

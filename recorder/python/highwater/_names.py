@@ -13,27 +13,36 @@ _PARALLEL = {"DistributedDataParallel", "DataParallel", "FullyShardedDataParalle
 class ModuleNames:
     """The names of the modules of one recording.
 
-    `model` is the model, or a dict of models by name. Without it, the first module with parameters that is called
-    outside of others is the model, and further ones are named by their types. With `depth`, modules further down have
-    the name of the module at that depth around them.
+    `models` are pairs of name and module; these keep their names where they are part of others. Without them, the first
+    module with parameters that is called outside of others is the model, and further ones are named by their types. With
+    `depth`, modules further down have the name of the module at that depth around them.
     """
 
-    def __init__(self, model=None, depth=None):
+    def __init__(self, models=(), depth=None):
         self.by_id = {}
         self._compiled = set()
         self._depth = depth
         self._references = {}
         self._roots = []
-        if isinstance(model, dict):
-            for name, root in model.items():
-                self._add_root(name, root)
-        elif model is not None:
-            self._add_root("", model)
+        self._given = {id(root): name for name, root in models}
+        for name, root in models:
+            self._add_root(name, root)
 
     def roots(self):
         """Returns the models with their names: those that still exist."""
         self._roots = [(name, reference) for name, reference in self._roots if reference() is not None]
         return [(name, reference()) for name, reference in self._roots]
+
+    def trees(self):
+        """Returns the modules of each model with their names, by the model's name."""
+        return {name: self._tree(name, root) for name, root in self.roots()}
+
+    def _tree(self, name, root):
+        modules = list(root.modules())
+        if any(id(module) not in self.by_id for module in modules):
+            # Added since, and not called yet.
+            self._name_tree(name, root)
+        return [(module, self.by_id.get(id(module), "")) for module in modules]
 
     def add(self, module, around, is_outermost):
         """Names a module that is called for the first time, within the module named `around`.
@@ -79,17 +88,27 @@ class ModuleNames:
     def _add_root(self, name, root):
         inside = {id(module) for module in root.modules()}
         # Those that were called before the model that they are part of.
-        self._roots = [(name, known) for name, known in self._roots if id(known()) not in inside]
+        is_given = self._given.__contains__
+        self._roots = [row for row in self._roots if is_given(id(row[1]())) or id(row[1]()) not in inside]
         self._roots.append((name, weakref.ref(root)))
         self._name_tree(name, root)
 
     def _name_tree(self, prefix, root):
         is_parallel = type(root).__name__ in _PARALLEL
+        # Given modules within this one, by their paths.
+        given = {}
         for path, module in root.named_modules():
+            if module is not root and id(module) in self._given:
+                given[path] = self._given[id(module)]
+            outer, start = path, prefix
+            while outer and outer not in given:
+                outer = outer.rpartition(".")[0]
+            if outer:
+                path, start = path[len(outer) + 1 :], given[outer]
             parts = [part for part in path.split(".") if part and part not in _WRAPPED]
-            if is_parallel and parts and parts[0] == "module":
+            if is_parallel and not outer and parts and parts[0] == "module":
                 del parts[0]
-            name = self._cut(".".join(filter(None, [prefix, *parts])))
+            name = self._cut(".".join(filter(None, [start, *parts])))
             self._set(module, name)
             if "_orig_mod" in module.__dict__.get("_modules", {}):
                 self._compiled.add(name)
@@ -102,7 +121,7 @@ class ModuleNames:
                 return
 
     def _root_name(self, root):
-        inside = {id(module) for module in root.modules()}
+        inside = {id(module) for module in root.modules()}.difference(self._given)
         taken = {name for name, known in self.roots() if id(known) not in inside}
         if "" not in taken and any(True for _ in root.parameters()):
             return ""

@@ -54,6 +54,8 @@ class References:
         self._storages = {}
         self._reduced = {}
         self._lines = []
+        # Why the references of some of the program are not followed.
+        self._reasons = {}
         self._own_count = self._argument_count = 0
 
     def begin_step(self, is_recorded):
@@ -67,6 +69,12 @@ class References:
     def stop(self):
         """Stops following."""
         self._is_wanted = False
+
+    def notes(self):
+        """Yields why references were not followed, as a sentence."""
+        if self._reasons:
+            reasons = "; ".join(self._reasons)
+            yield f"references to tensors were not followed everywhere, so that recomputed modules are estimates: {reasons}"
 
     def devices(self):
         """Returns the devices of which there are facts."""
@@ -150,20 +158,18 @@ class References:
     def _add(self, line):
         if len(self._lines) >= MOST_LINES:
             self._is_wanted = False
+            self._reasons["the first step has too many"] = True
             self._lines.clear()
         if self._is_wanted:
             self._lines.append(line)
 
     def _can_run(self):
-        if not self._is_wanted or self._is_running or not torch.is_grad_enabled() or _is_compiled():
+        if not self._is_wanted or self._is_running or not torch.is_grad_enabled():
             return False
-        if _top_hooks(False) is not None or not _hooks._saved_tensors_hooks_is_enabled():
-            # The program has hooks of its own, such as `save_on_cpu`, or does not allow any.
-            return False
-        functorch = getattr(torch._C, "_functorch", None)
-        if functorch is not None and functorch.peek_interpreter_stack() is not None:
-            return False
-        return not torch.cuda.is_current_stream_capturing()
+        reason = _why_not()
+        if reason is not None:
+            self._reasons[reason] = True
+        return reason is None
 
     def _push(self):
         """Begins to save aliases, except where the program allows no hooks or has an autograd function of its own.
@@ -309,6 +315,20 @@ class _Saved:
         if self.storage is not None:
             with contextlib.suppress(Exception):
                 self.references._release(self)
+
+
+def _why_not():
+    """Returns why the program does not allow its references to be followed now; None if it does."""
+    functorch = getattr(torch._C, "_functorch", None)
+    if _is_compiled():
+        return "torch.compile is in use"
+    if _top_hooks(False) is not None:
+        return "the program has hooks of its own for saved tensors, such as save_on_cpu"
+    if not _hooks._saved_tensors_hooks_is_enabled():
+        return "the program does not allow hooks for saved tensors"
+    if functorch is not None and functorch.peek_interpreter_stack() is not None:
+        return "the program transforms functions with torch.func"
+    return "a CUDA graph is captured" if torch.cuda.is_current_stream_capturing() else None
 
 
 def _is_followed(value):

@@ -65,7 +65,7 @@ class Tags:
 
     def begin_step(self, step):
         """Tags what is allocated from now on with `step`."""
-        phases = ("forward", "backward", "recompute", "optimizer", "other")
+        phases = ("forward", "backward", "recompute", "optimizer", "eval", "other")
         self._prefixes = {phase: '{"step":%d,"phase":"%s","scope":' % (step, phase) for phase in phases}
         thread = self.threads.current
         self.set(thread, thread.phase, thread.scope)

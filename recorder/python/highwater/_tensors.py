@@ -4,22 +4,24 @@ import torch
 from torch.nn.parameter import is_lazy
 
 
-def parameter_names(roots):
-    """Returns the name of each parameter by its `id`. `roots` are pairs of name and module."""
-    names = {}
-    for prefix, root in roots:
-        for name, parameter in root.named_parameters(prefix=prefix):
-            names.setdefault(id(parameter), name)
-    return names
+def parameter_names(trees):
+    """Returns the name of each parameter by its `id`: that of its module and its own."""
+    named = {}
+    for tree in trees:
+        for module, name in tree:
+            for own, parameter in module._parameters.items():
+                named.setdefault(id(parameter), f"{name}.{own}".lstrip("."))
+    return named
 
 
-def live_tensors(roots, optimizers, names):
+def live_tensors(trees, optimizers, named):
     """Returns `[address, bytes, category, name]` of parameters, gradients, buffers and optimizer state.
 
-    `names` are those of parameters. A storage is listed once, under the name that comes first.
+    `trees` are the modules of each model with their names, `named` the names of parameters. A storage is listed once,
+    under the name that comes first.
     """
     rows, seen = [], set()
-    for tensor, category, name in _tensors(roots, optimizers, names):
+    for tensor, category, name in _tensors(trees, optimizers, named):
         for storage in _storages(tensor):
             address = storage.data_ptr()
             if address and address not in seen:
@@ -39,20 +41,24 @@ def _storages(tensor):
     return [tensor.untyped_storage()] if tensor.layout == torch.strided else []
 
 
-def _tensors(roots, optimizers, names):
-    for prefix, root in roots:
-        for name, parameter in root.named_parameters(prefix=prefix):
-            yield parameter, "parameter", name
-            yield parameter.grad, "gradient", name
-        for name, buffer in root.named_buffers(prefix=prefix):
-            yield buffer, "buffer", name
+def _tensors(trees, optimizers, named):
+    for tree in trees:
+        for module, owner in tree:
+            for parameter in module._parameters.values():
+                if parameter is not None:
+                    yield parameter, "parameter", named[id(parameter)]
+                    yield parameter.grad, "gradient", named[id(parameter)]
+            for own, buffer in module._buffers.items():
+                yield buffer, "buffer", f"{owner}.{own}".lstrip(".")
     for optimizer in optimizers:
         # Also those of parameters that are in no model.
         for group in optimizer.param_groups:
             for parameter in group["params"]:
-                name = names.get(id(parameter), "")
+                name = named.get(id(parameter), "")
                 yield parameter, "parameter", name
                 yield parameter.grad, "gradient", name
         for parameter, state in optimizer.state.items():
             for key, tensor in state.items() if isinstance(state, dict) else ():
-                yield tensor, "optimizer_state", f"{names.get(id(parameter), '')}.{key}"
+                # The last dot separates the two.
+                own = str(key).replace(".", "_")
+                yield tensor, "optimizer_state", f"{named.get(id(parameter), '')}.{own}"

@@ -144,6 +144,7 @@ class TestRecording:
         stem = re.sub("[^A-Za-z0-9_.]+", "-", test_id)[-_LONGEST_NAME:].strip("-")
         self._name = f"{stem}-{digest}.snap"
         self._run = self._folder = None
+        self._is_kept = False
         self.path = None
         # Why there is no file.
         self.problem = None
@@ -155,6 +156,7 @@ class TestRecording:
 
             self._folder = tempfile.mkdtemp(prefix="highwater-")
             run = record_memory_history(os.path.join(self._folder, self._name), stacks="python", context="alloc")
+            run._gives_hints = False
             run.__enter__()
             self._run = run
         except Exception as error:  # noqa: BLE001
@@ -198,12 +200,17 @@ class TestRecording:
         Raises:
             HighwaterError: the program failed.
         """
-        return _binary.run(["oom", self.path]).rstrip()
+        return self.without_removed(_binary.run(["oom", self.path]).rstrip())
+
+    def without_removed(self, text):
+        """Returns a text of the program without its `Next:` paragraph, which names the file, unless that is kept."""
+        return text if self._is_kept else re.sub(r"(?ms)^\s*Next: .*?(\n\s*\n|\Z)", "", text).rstrip()
 
     def keep(self, folder):
         """Moves the file to `folder`."""
         os.makedirs(folder, exist_ok=True)
         self.path = shutil.move(self.path, os.path.join(folder, os.path.basename(self.path)))
+        self._is_kept = True
 
     def remove(self):
         """Removes what `keep` has not moved."""

@@ -8,11 +8,15 @@ which the module changes. The engine runs the nodes of a device from the highest
 so the hooks tag that thread.
 
 **Recomputation** (activation checkpointing) is forward within backward.
+
+**Evaluation** is forward of a module in evaluation mode without gradients. It begins no step.
 """
 
 import contextlib
+import functools
 import sys
 import threading
+import types
 import weakref
 
 import torch
@@ -21,6 +25,7 @@ from torch.optim import optimizer as _optimizers
 
 from . import _graph
 from ._references import References
+from ._steps import Steps
 
 # Numbers of nodes are forgotten in batches of this size: the graphs of long ago are gone.
 _MOST_NODES = 200_000
@@ -38,6 +43,7 @@ class Tracker:
         # Steps that were counted before the program ended its first.
         self.extra_steps = 0
         self.notes = {}
+        self._steps = Steps()
         self._tags = tags
         self._names = names
         self.references = References(lambda: tags.threads.current.scope)
@@ -45,7 +51,6 @@ class Tracker:
         self._optimizers = []
         self._is_active = False
         self._is_counting = True
-        self._is_stepped = False
         self._is_optimizer_compiled = False
         self._has_owners = False
         self._devices = None
@@ -63,6 +68,10 @@ class Tracker:
             torch.autograd.Variable, "_execution_engine", Engine(torch.autograd.Variable._execution_engine, self)
         )
         self._patch_checkpoints()
+        for owner in (torch.nn.Module, torch.optim.Optimizer):
+            self._patch(owner, "zero_grad", self._around_zero_grad(owner.zero_grad))
+        self._patch(torch.no_grad, "__exit__", self._around_exit(torch.no_grad.__exit__))
+        self._patch(torch.inference_mode, "__exit__", self._around_exit(torch.inference_mode.__exit__))
         for handle in (
             _optimizers.register_optimizer_step_pre_hook(self._enter_optimizer),
             _optimizers.register_optimizer_step_post_hook(self._leave_optimizer),
@@ -71,15 +80,19 @@ class Tracker:
 
     def stop(self):
         """Undoes everything that `start` did."""
+        self.leave()
+        self._tags.clear()
+        # The program's own error must not be replaced by one of a device that has failed.
+        with contextlib.suppress(Exception):
+            self._clear_engine()
+
+    def leave(self):
+        """Undoes what changes the program, and nothing that needs the device."""
         self._is_active = False
         self.references.stop()
         for undo in reversed(self._undo):
             undo()
         self._undo.clear()
-        self._tags.clear()
-        # The program's own error must not be replaced by one of a device that has failed.
-        with contextlib.suppress(Exception):
-            self._clear_engine()
 
     def step(self):
         """Ends a step, where the program says so: from now on only there."""
@@ -93,10 +106,15 @@ class Tracker:
         if self._is_optimizer_compiled:
             yield "an optimizer is compiled: what it allocates has the phase 'other'"
         yield from self.notes.values()
+        yield from self.references.notes()
+
+    def hints(self):
+        """Returns what the program could do for better steps, as sentences."""
+        return self._steps.hints() if self._is_counting else ()
 
     def _end_step(self):
         self.step_number += 1
-        self._is_stepped = False
+        self._steps.end()
         self._on_step(self.step_number - self.extra_steps)
         self._tags.begin_step(self.step_number)
 
@@ -116,6 +134,14 @@ class Tracker:
     def _around_call(self, original):
         tags, names, threads = self._tags, self._names.by_id, self._tags.threads
         references = self.references
+        is_plain = original is getattr(torch.nn.Module, "_wrapped_call_impl", None)
+
+        def target(module):
+            # What PyTorch's own wrapper calls, in whose place this one is in tracebacks.
+            if is_plain:
+                compiled = module._compiled_call_impl
+                return module._call_impl if compiled is None else compiled
+            return types.MethodType(original, module)
 
         # Positional: the program may have arguments of these names.
         def call(module, /, *args, **kwargs):
@@ -128,46 +154,74 @@ class Tracker:
                     scope = self._names.add(module, thread.scope, is_outermost=False)
                 outer = thread.scope
                 if scope is None or scope == outer:
-                    return original(module, *args, **kwargs)
+                    run = target(module)
+                    return run(*args, **kwargs)
                 self._note_nodes(thread, scope)
                 tags.set(thread, thread.phase, scope)
                 references.enter(scope, args, kwargs)
+                run = target(module)
                 try:
-                    return original(module, *args, **kwargs)
+                    return run(*args, **kwargs)
                 finally:
                     references.leave(args)
                     self._note_nodes(thread, outer)
                     tags.set(thread, thread.phase, outer)
             is_again = _graph_task() != -1
+            phase = "recompute" if is_again else _phase_of(module)
             if not is_again:
-                self._begin_forward(thread)
+                self._begin_forward(thread, phase)
             if scope is None:
                 scope = self._names.add(module, thread.scope, is_outermost=not is_again)
+            run = target(module)
             if scope is None:
-                return original(module, *args, **kwargs)
+                return run(*args, **kwargs)
             first = _next_node()
             if is_again:
-                with self._inside(thread, "recompute", scope):
-                    result = original(module, *args, **kwargs)
+                with self._inside(thread, phase, scope):
+                    result = run(*args, **kwargs)
             else:
-                with self._inside(thread, "forward", scope), references.forward():
+                with self._inside(thread, phase, scope), references.forward():
                     references.enter(scope, args, kwargs)
-                    result = original(module, *args, **kwargs)
+                    result = run(*args, **kwargs)
                     references.leave(args)
                 # The loss is computed outside of the model.
-                tags.set(thread, "forward", thread.scope)
+                tags.set(thread, phase, thread.scope)
                 if _next_node() != first:
                     self._forward_threads.add(thread)
             return result
 
         return call
 
-    def _begin_forward(self, thread):
-        if self._is_stepped and self._is_counting:
+    def _begin_forward(self, thread, phase):
+        if self._steps.begins_with(phase) and self._is_counting:
             self._end_step()
         self._drop_failed_optimizers(thread)
         if not self._tags.is_metadata and threading.get_ident() != self._thread_number:
             self.notes["threads"] = "PyTorch records tags of one thread: those of others have its modules"
+
+    def _around_zero_grad(self, original):
+        @functools.wraps(original)
+        def zero_grad(owner, /, *args, **kwargs):
+            if self._is_active and not _is_compiling():
+                thread = self._tags.threads.current
+                if not thread.optimizers and self._steps.begins_with("zero_grad") and self._is_counting:
+                    self._end_step()
+            return original(owner, *args, **kwargs)
+
+        return zero_grad
+
+    def _around_exit(self, original):
+        """Ends an evaluation where gradients are enabled again."""
+
+        @functools.wraps(original)
+        def leave(context, /, *error):
+            original(context, *error)
+            if self._is_active and not _is_compiling():
+                thread = self._tags.threads.current
+                if thread.phase == "eval" and not thread.is_inside and torch.is_grad_enabled():
+                    self._tags.set(thread, "other", thread.scope)
+
+        return leave
 
     def _drop_failed_optimizers(self, thread):
         if thread.optimizers and not _is_running(thread.optimizers[-1][0]):
@@ -248,11 +302,12 @@ class Tracker:
         self._tags.set(thread, "optimizer", thread.scope)
 
     def _leave_optimizer(self, optimizer, args, kwargs):
-        self._is_stepped = True
+        self._steps.is_stepped = True
         if _is_compiling():
             # Assignments take effect when the compiled step runs; other calls would break its graph.
             self._is_optimizer_compiled = True
             return
+        self._steps.note_optimizer(optimizer)
         thread = self._tags.threads.current
         outer_phase = thread.optimizers.pop()[1] if thread.optimizers else "other"
         # Outside of modules, forward is over.
@@ -275,6 +330,7 @@ class Tracker:
         nodes = _graph.graph(outputs)
         handles = self._hook_nodes(thread, outputs, nodes, is_partial=bool(inputs))
         is_nested = thread.is_inside or _graph_task() != -1
+        self._steps.backwards += not is_nested
         self._drop_failed_optimizers(thread)
         is_inside, outer, outer_phase = thread.is_inside, thread.scope, thread.phase
         # Nodes of the CPU run on this thread.
@@ -382,6 +438,11 @@ class Engine:
 
     def __getattr__(self, name):
         return getattr(self._engine, name)
+
+
+def _phase_of(module):
+    """The phase of a module that is called outside of others."""
+    return "forward" if torch.is_grad_enabled() or getattr(module, "training", True) else "eval"
 
 
 def _is_running(frame_id):

@@ -29,8 +29,9 @@ _MARKERS = {
     "limit_gpu_leaks": "limit_gpu_leaks(limit, *, warmups=0, device=0, record=True): fail the test if more CUDA memory "
     "than the limit stays allocated after it; warmups: number of calls of the test before",
 }
-# Property of a test whose baseline was written: the path.
-_WRITTEN = "highwater_baseline_written"
+# Property of a test with a baseline: one of the states and the file name.
+_BASELINE = "highwater_baseline"
+_COMPARED, _WRITTEN, _MISSING = "compared", "written", "missing"
 
 _PeakLimit = namedtuple("_PeakLimit", "limit text metric device record")
 _LeakLimit = namedtuple("_LeakLimit", "limit text warmups device record")
@@ -141,6 +142,19 @@ def cuda_memory():
 # The test.
 
 
+def _test_id(item):
+    """The id of a test, by which its files are named: beside baselines it does not depend on where pytest's root is.
+
+    `--highwater-baseline DIR` moves the root if DIR exists, since pytest takes it for a path of tests.
+    """
+    folder = item.config.getoption("highwater_baseline")
+    if not folder:
+        return item.nodeid
+    relative = os.path.relpath(item.path, os.path.dirname(os.path.abspath(folder)))
+    parts = [part for part in relative.split(os.sep) if part != os.pardir]
+    return "::".join(["/".join(parts), item.nodeid.partition("::")[2]])
+
+
 def pytest_runtest_setup(item):
     limits = _limits(item)
     why = why_unavailable(limits.devices) if limits else None
@@ -158,7 +172,7 @@ def _run_test(item):
     for name in ("last_type", "last_value", "last_traceback", "last_exc"):
         if hasattr(sys, name):
             delattr(sys, name)
-    recording = TestRecording(item.nodeid)
+    recording = TestRecording(_test_id(item))
     if limits.is_recorded:
         recording.start()
     else:
@@ -229,7 +243,7 @@ def _check(item, limits, recording, before, measured, grown):
     item.add_report_section("call", "highwater", "\n".join([*section, _keep(item, recording)]))
     text = "\n".join(failures)
     # The program's text names the file, which `_keep` has moved.
-    return text.replace(recorded, recording.path) if recorded else text
+    return recording.without_removed(text.replace(recorded, recording.path)) if recorded else text
 
 
 def _largest(recording, section, heading, **question):
@@ -264,7 +278,7 @@ def _explain_error(item, recording, error):
     """Returns the section of a test that failed by itself."""
     import torch
 
-    lines = []
+    lines, kept = [], _keep(item, recording)
     if isinstance(error, torch.cuda.OutOfMemoryError) and recording.path is not None:
         try:
             lines.append(recording.explain_oom())
@@ -272,7 +286,7 @@ def _explain_error(item, recording, error):
             lines.append(f"Out of memory, not explained: {failure}")
     elif isinstance(error, RuntimeError) and "recording is active" in str(error):
         lines.append("Tests with memory limits are recorded: a test that records memory itself needs record=False.")
-    return "\n".join([*lines, _keep(item, recording)])
+    return "\n".join([*lines, kept])
 
 
 def _compare(item, recording, is_passed):
@@ -281,12 +295,13 @@ def _compare(item, recording, is_passed):
     if recording.path is None:
         return f"the comparison with the baseline failed: no recording: {recording.problem}"
     base = os.path.join(config.getoption("highwater_baseline"), os.path.basename(recording.path))
-    if not os.path.exists(base):
-        if is_passed:
-            os.makedirs(os.path.dirname(base), exist_ok=True)
-            shutil.copyfile(recording.path, base)
-            # A property of the test, so that it gets from the workers of pytest-xdist to the process with the terminal.
-            item.user_properties.append((_WRITTEN, base))
+    state = _COMPARED if os.path.exists(base) else _WRITTEN if is_passed else _MISSING
+    # A property of the test, so that it gets from the workers of pytest-xdist to the process with the terminal.
+    item.user_properties.append((_BASELINE, f"{state} {os.path.basename(base)}"))
+    if state == _WRITTEN:
+        os.makedirs(os.path.dirname(base), exist_ok=True)
+        shutil.copyfile(recording.path, base)
+    if state != _COMPARED:
         return None
     command = ["check", recording.path, "--baseline", base, "--max-growth", config.getoption("highwater_max_growth")]
     try:
@@ -298,8 +313,25 @@ def _compare(item, recording, is_passed):
     return f"more memory than the baseline {base} (remove that file to accept it)\n{text}"
 
 
-def pytest_terminal_summary(terminalreporter):
-    for report in terminalreporter.getreports("passed"):
-        for name, path in report.user_properties if report.when == "call" else ():
-            if name == _WRITTEN:
-                terminalreporter.write_line(f"highwater: baseline written: {path}")
+def pytest_terminal_summary(terminalreporter, config):
+    folder = config.getoption("highwater_baseline")
+    if not folder:
+        return
+    reports = [report for word in ("passed", "failed") for report in terminalreporter.getreports(word)]
+    properties = [row for report in reports if report.when == "call" for row in report.user_properties]
+    states = [value.split(" ", 1) for name, value in properties if name == _BASELINE]
+    say = terminalreporter.write_line
+    for name in sorted(name for state, name in states if state == _WRITTEN):
+        say(f"highwater: baseline written: {os.path.join(folder, name)}")
+    missing = sum(state != _COMPARED for state, _ in states)
+    if missing:
+        say(f"highwater: {_count_of(missing, 'test has', 'tests have')} no baseline in {folder}, and no comparison")
+    known = {name for _, name in states}
+    files = os.listdir(folder) if os.path.isdir(folder) else []
+    others = sum(name.endswith(".snap") and name not in known for name in files)
+    if others:
+        say(f"highwater: {_count_of(others, 'baseline belongs', 'baselines belong')} to no test of this run: {folder}")
+
+
+def _count_of(count, one, several):
+    return f"{count} {one if count == 1 else several}"

@@ -7,14 +7,19 @@ import html
 import json
 import os
 import tempfile
-from collections.abc import Iterable
-from typing import Any, Union
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, Union
 
 from . import _binary
+from ._server import Server
+
+if TYPE_CHECKING:
+    from . import _results
 
 # One key, as `"scope,phase"`, or several.
 Keys = Union[str, Iterable[str]]
 PathLike = Union[str, "os.PathLike[str]"]
+Metric = Literal["requested", "allocated", "active", "reserved", "device_used"]
 
 
 def _keys(by: Keys | None) -> str | None:
@@ -27,6 +32,10 @@ def _patterns(patterns: Keys | None) -> list[str]:
 
 def _size(size: str | int | None) -> str | None:
     return f"{size}B" if isinstance(size, int) else size
+
+
+def _sizes(limits: Mapping[str, str | int] | None) -> list[str]:
+    return [f"{name}={_size(size)}" for name, size in (limits or {}).items()]
 
 
 class _Page:
@@ -57,12 +66,12 @@ class Snapshot:
     """
 
     def __init__(self, path: PathLike) -> None:
-        self.path: str = os.fspath(path)
+        self.path: str = os.path.expanduser(os.fspath(path))
 
     def __repr__(self) -> str:
         return f"Snapshot({self.path!r})"
 
-    def _ask(self, command: str, *files: str, **options: Any) -> dict[str, Any]:
+    def _ask(self, command: str, *files: str, **options: Any) -> Any:
         arguments = [command, self.path, *files, "--json"]
         for name, value in options.items():
             if value is not None:
@@ -70,7 +79,7 @@ class Snapshot:
                     arguments += ["--" + name.replace("_", "-"), str(one)]
         return json.loads(_binary.run(arguments))
 
-    def info(self) -> dict[str, Any]:
+    def info(self) -> _results.Info:
         """Returns the peaks of all totals, by device, and how far they can be trusted.
 
         >>> snapshot.info()["devices"][0]["peaks"]["allocated"]["bytes"]
@@ -85,9 +94,9 @@ class Snapshot:
         top: int | None = None,
         where: str | None = None,
         device: int | None = None,
-        metric: str | None = None,
+        metric: Metric | None = None,
         at: int | str | None = None,
-    ) -> dict[str, Any]:
+    ) -> _results.Peak:
         """Returns what uses the memory at the peak, or after the event `at`, grouped by the keys `by`.
 
         The bytes of `groups` and `rest_bytes` sum to `bytes`.
@@ -98,18 +107,27 @@ class Snapshot:
         return self._ask("peak", by=_keys(by), top=top, where=where, device=device, metric=metric, at=at)
 
     def phases(
-        self, *, where: str | None = None, device: int | None = None, metric: str | None = None
-    ) -> dict[str, Any]:
-        """Returns the memory of each step and phase.
+        self,
+        *,
+        steps: int | Iterable[int] | None = None,
+        where: str | None = None,
+        device: int | None = None,
+        metric: Metric | None = None,
+    ) -> _results.Phases:
+        """Returns the memory of each step and phase; of `steps` alone, such as 3 or `range(2, 5)`.
 
         >>> max(row["peak_bytes"] for row in snapshot.phases()["rows"])
         5368709120
         """
-        return self._ask("phases", where=where, device=device, metric=metric)
+        answer = self._ask("phases", where=where, device=device, metric=metric)
+        if steps is not None:
+            wanted = {steps} if isinstance(steps, int) else set(steps)
+            answer["rows"] = [row for row in answer["rows"] if row["step"] in wanted]
+        return answer
 
     def explain(
         self, by: Keys | None = None, *, top: int | None = None, where: str | None = None, device: int | None = None
-    ) -> dict[str, Any]:
+    ) -> _results.Explanation:
         """Returns the composition of the peak, the peak without each group, and advice.
 
         >>> snapshot.explain(by="scope:2")["advice"]
@@ -133,7 +151,7 @@ class Snapshot:
         top: int | None = None,
         where: str | None = None,
         at: str | None = None,
-    ) -> dict[str, Any]:
+    ) -> _results.Difference:
         """Returns the differences to `other`, whose bytes are `b_bytes`; those of this recording are `a_bytes`.
 
         >>> Snapshot("main.snap").diff("branch.snap", by="scope")["delta_bytes"]
@@ -152,7 +170,7 @@ class Snapshot:
         checkpoint: Keys | None = None,
         device: int | None = None,
         out: PathLike | None = None,
-    ) -> dict[str, Any]:
+    ) -> _results.WhatIf:
         """Returns the peaks of a replay with something changed; `checkpoint` are patterns of modules to recompute.
 
         `out` is a file to which the changed recording is written.
@@ -170,7 +188,7 @@ class Snapshot:
         reserve: str | int | None = None,
         forbid: str | None = None,
         modules: Keys | None = None,
-    ) -> dict[str, Any]:
+    ) -> _results.Plan:
         """Returns the cheapest changes with which a step fits the device memory `budget`, and the lines to apply them.
 
         `modules` are patterns of those that may be recomputed.
@@ -181,6 +199,56 @@ class Snapshot:
         """
         options = {"reserve": _size(reserve), "forbid": forbid, "modules": _patterns(modules)}
         return self._ask("plan", budget=_size(budget), **options)
+
+    def check(
+        self,
+        *,
+        max_peak: str | int | None = None,
+        max_reserved: str | int | None = None,
+        max: Mapping[str, str | int] | None = None,
+        max_phase: Mapping[str, str | int] | None = None,
+        max_step_growth: str | int | None = None,
+        baseline: Snapshot | PathLike | None = None,
+        max_growth: str | int | None = None,
+        budgets: PathLike | None = None,
+        metric: Metric | None = None,
+        device: int | None = None,
+    ) -> _results.Check:
+        """Checks the recording against budgets; `max` and `max_phase` have one for each category and phase.
+
+        >>> snapshot.check(max_peak="5GiB", max={"activation": "2GiB"})["passed"]
+        True
+        """
+        limits = {"max_peak": _size(max_peak), "max_reserved": _size(max_reserved)}
+        limits |= {"max": _sizes(max), "max_phase": _sizes(max_phase), "max_step_growth": _size(max_step_growth)}
+        path = baseline.path if isinstance(baseline, Snapshot) else baseline
+        compared = {"baseline": path, "max_growth": _size(max_growth), "budgets": budgets}
+        return self._ask("check", **limits, **compared, metric=metric, device=device)
+
+    def events(
+        self,
+        first: int = 0,
+        last: int | None = None,
+        *,
+        kind: Keys | None = None,
+        where: str | None = None,
+        device: int | None = None,
+    ) -> _results.Events:
+        """Returns the events from number `first` to number `last`, of the kinds `kind`.
+
+        >>> snapshot.events(kind="alloc", where="size>=1GiB")["events"][0]["stack"][0]
+        'train.py:12 step'
+        """
+        options = {"from": first, "to": last, "kind": _keys(kind)}
+        return self._ask("events", **options, where=where, device=device)
+
+    def serve(self, *, port: int | None = None, host: str | None = None) -> Server:
+        """Serves the app with the recording to browsers, until `stop()` or the end of the program.
+
+        >>> snapshot.serve().url
+        'http://127.0.0.1:41799/...'
+        """
+        return Server(self.path, port=port, host=host)
 
     def render(self, out: PathLike, *, view: str | None = None, size: str | None = None) -> str:
         """Draws a view to the PNG or SVG file `out`; returns its path.

@@ -265,7 +265,7 @@ def test_a_program_that_allows_no_hooks_and_parameters_whose_data_is_exchanged_r
 def test_a_program_without_steps_keeps_no_facts_of_evaluation(torch, tmp_path):
     model = torch.nn.Linear(64, 64).cuda()
     with highwater.record_memory_history(tmp_path / "step.snap") as run:
-        references = run._tracker.references
+        references = run._session._tracker.references
         with torch.no_grad():
             for _ in range(10):
                 model(torch.ones(8, 64, device="cuda"))

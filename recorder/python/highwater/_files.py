@@ -1,0 +1,148 @@
+"""Names, writes and converts the files of recordings.
+
+A file is written under a name of its own, and moved when it is complete. The file that the program asked for is
+replaced; any other name, such as that of `step.oom.snap`, replaces an earlier recording and nothing else.
+"""
+
+import contextlib
+import os
+import pickle
+import secrets
+import stat
+
+from . import _binary
+from ._warn import warn
+
+_SUFFIXES = (".snap", ".pickle", ".pkl", ".json", ".folded", ".html", ".parquet")
+_PICKLES = (".pickle", ".pkl")
+_SNAP_MAGIC = b"\x89HWS\r\n\x1a\n"
+# Part of each pickle that is written here.
+RUN_KEY = "highwater_run"
+
+
+def split(path):
+    """Returns a path without its suffix, and the suffix: `.gz` together with the one before it."""
+    stem, suffix = os.path.splitext(path)
+    if suffix == ".gz":
+        stem, inner = os.path.splitext(stem)
+        suffix = inner + suffix
+    return stem, suffix
+
+
+def resolve(path):
+    """Returns the absolute path of a recording, `~` expanded; without a suffix it gets `.snap`.
+
+    Raises:
+        TypeError, ValueError: not a path of a recording.
+        OSError: there cannot be a file of this path.
+    """
+    try:
+        asked = os.fspath(path)
+    except TypeError:
+        use = "; a decorator needs parentheses: @record_memory_history()" if callable(path) else ""
+        raise TypeError(f"path={path!r}: expected the path of a file{use}") from None
+    if not isinstance(asked, str):
+        asked = os.fsdecode(asked)
+    if not asked:
+        raise ValueError("path='': expected the path of a file")
+    whole = os.path.abspath(os.path.expanduser(asked))
+    if asked.endswith(("/", os.sep)) or os.path.isdir(whole):
+        raise IsADirectoryError(f"cannot record to {asked}: it is a folder; name a file in it")
+    stem, suffix = split(whole)
+    if suffix and suffix.removesuffix(".gz") not in _SUFFIXES:
+        raise ValueError(f"path={asked!r}: unknown suffix {suffix!r}: expected one of {', '.join(_SUFFIXES)}")
+    whole = stem + (suffix or ".snap")
+    if os.path.exists(whole) and not stat.S_ISREG(os.stat(whole).st_mode):
+        raise ValueError(f"cannot record to {asked}: it exists but is not a regular file")
+    folder = os.path.dirname(whole)
+    if not os.path.isdir(folder) and "{rank}" not in folder:
+        raise FileNotFoundError(f"cannot record to {asked}: there is no folder {folder}")
+    return whole
+
+
+def of_rank(path, rank, world_size):
+    """Returns the path of a rank's file."""
+    if "{rank}" in path:
+        return path.replace("{rank}", str(rank))
+    return beside(path, f"rank{rank}") if world_size > 1 else path
+
+
+def beside(path, word):
+    """Returns the path of a further file of a recording: `step.oom.snap`."""
+    stem, suffix = split(path)
+    return f"{stem}.{word}{suffix}"
+
+
+def write(snapshot, path, *, is_asked, convert, keep_pickle):
+    """Writes PyTorch's snapshot to `path`, converted by its suffix; returns the path of the file.
+
+    Without conversion, or if it fails, the file is the pickle beside `path`. `is_asked` tells whether the program named
+    `path` itself.
+
+    Raises:
+        OSError: the file cannot be written; nothing is left of it.
+    """
+    stem, suffix = split(path)
+    folder, name = os.path.split(stem)
+    hidden = os.path.join(folder, f".{name}.{secrets.token_hex(4)}")
+    pickled, converted = hidden + ".pickle", hidden + suffix
+    beside_it = path if suffix in _PICKLES else stem + ".pickle"
+    try:
+        with open(pickled, "xb") as file:
+            # The newest protocol that PyTorch's own page reads.
+            pickle.dump(snapshot, file, protocol=4)
+        if not convert or suffix in _PICKLES:
+            return _place(pickled, beside_it, is_asked and beside_it == path)
+        try:
+            _binary.run(["convert", pickled, converted])
+        except (_binary.HighwaterError, OSError) as error:
+            kept = _place(pickled, beside_it, False)
+            reason = str(error).replace(pickled, kept)
+            warn(f"cannot convert {kept}, which is kept: {reason}")
+            return kept
+        if keep_pickle:
+            _place(pickled, beside_it, False)
+        return _place(converted, path, is_asked)
+    finally:
+        for left in (pickled, converted):
+            with contextlib.suppress(OSError):
+                os.remove(left)
+
+
+def _place(temporary, path, is_asked):
+    """Moves a complete file to `path`, or to the next name that is free; returns where it is."""
+    if is_asked:
+        # A link keeps leading to the file.
+        path = os.path.realpath(path)
+    else:
+        stem, suffix = split(path)
+        taken, number = path, 1
+        while os.path.lexists(path) and not _is_recording(path):
+            number += 1
+            path = f"{stem}-{number}{suffix}"
+        if number > 1:
+            warn(f"{taken} is not a recording and stays as it is: wrote {path}")
+    os.replace(temporary, path)
+    return path
+
+
+def _is_recording(path):
+    """Whether a file was written by a recording."""
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        if os.path.islink(path) or not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            return False
+        first = file.read(len(_SNAP_MAGIC))
+        if first == _SNAP_MAGIC:
+            return True
+        if first[:1] == b"\x80":
+            return _holds(file, RUN_KEY.encode())
+    return False
+
+
+def _holds(file, text):
+    last = b""
+    while part := file.read(1 << 20):
+        if text in last + part:
+            return True
+        last = part[-len(text) :]
+    return False

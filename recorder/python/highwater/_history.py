@@ -1,0 +1,62 @@
+"""PyTorch's recorder, of which a process has one: the program may use it as well."""
+
+import functools
+
+import torch
+
+from ._warn import warn
+
+_is_enabled = getattr(torch._C, "_cuda_isHistoryEnabled", lambda: False)
+
+
+class History:
+    """Switches PyTorch's recorder on and off.
+
+    A history that the program records itself is kept: it has the program's settings, and goes on after the recording.
+    """
+
+    def __init__(self, settings):
+        self._settings = settings
+        self._is_programs = _is_enabled()
+        self._is_on = False
+        self._original = torch.cuda.memory._record_memory_history
+        self._replacement = self._around(self._original)
+        torch.cuda.memory._record_memory_history = self._replacement
+        if self._is_programs:
+            warn("PyTorch's memory history is being recorded by the program already: it goes on, and has the program's settings")
+
+    def start(self):
+        """Starts to record."""
+        self._is_on = True
+        if not self._is_programs:
+            self._original("all", **self._settings)
+
+    def stop(self):
+        """Ends and forgets what was recorded."""
+        self._is_on = False
+        if not self._is_programs:
+            self._original(None)
+
+    def close(self):
+        """Leaves the recorder to the program."""
+        self.stop()
+        self.leave()
+
+    def leave(self):
+        """Undoes what changes the program."""
+        if torch.cuda.memory._record_memory_history is self._replacement:
+            torch.cuda.memory._record_memory_history = self._original
+
+    def _around(self, original):
+        @functools.wraps(original)
+        def record(enabled="all", *args, **kwargs):
+            was_programs, self._is_programs = self._is_programs, enabled is not None
+            if not self._is_on or (was_programs and self._is_programs):
+                return original(enabled, *args, **kwargs)
+            if self._is_programs:
+                warn("PyTorch's memory history is started by the program during a recording, whose settings it has until the program changes them")
+            # What the program ends is recorded until the end of the recording.
+            return None
+
+        return record
+

@@ -1,0 +1,288 @@
+"""A recording while it is active."""
+
+import contextlib
+import gc
+import os
+import socket
+import sys
+import time
+
+import torch
+
+from . import _files, _tags
+from ._history import History
+from ._names import ModuleNames
+from ._signals import Termination
+from ._tags import Tags
+from ._tensors import live_tensors, parameter_names
+from ._tracker import Tracker
+from ._warn import warn
+
+# PyTorch has one recorder for the process.
+_active = None
+# An observer of out-of-memory errors cannot be removed again: there is one for all recordings.
+_has_observer = False
+_FOLDER = os.path.dirname(Tracker.start.__code__.co_filename)
+
+
+class Session:
+    """The recording of a process from `begin` to `end`; `on_path` is called with the path of each file.
+
+    `models` are pairs of name and module, `options` those of `record_memory_history`.
+    """
+
+    @classmethod
+    def begin(cls, path, models, options, on_path):
+        """Begins a recording; None if nothing can be recorded, which a warning says.
+
+        Raises:
+            RuntimeError: another recording is active.
+        """
+        if _active is not None:
+            raise RuntimeError("a recording is active: PyTorch has one recorder for each process; end the first one")
+        if not torch.cuda.is_available():
+            warn("CUDA is not available; nothing is recorded")
+            return None
+        if torch.cuda.get_allocator_backend() != "native":
+            warn("only PyTorch's own allocator records; nothing is recorded")
+            return None
+        # An observer attached before would crash PyTorch.
+        torch.cuda.init()
+        return cls(path, models, options, on_path)
+
+    def __init__(self, path, models, options, on_path):
+        global _active
+        self._path, self._options, self._on_path = path, options, on_path
+        # Wrappers such as a compiled module may have no other owner.
+        self._models = models
+        self._kind = kind = _tags.kind()
+        if kind is None:
+            warn(f"PyTorch {torch.__version__} has no tags: modules are not recorded (2.6 or later)")
+        self._names = ModuleNames(models, options["depth"])
+        self._early_tensors = []
+        self._listed_roots = set()
+        self._listed_names = {}
+        self._tracker = Tracker(Tags(kind), self._names, self._begin_step, self._list_tensors)
+        self._termination = Termination(self._write_before_exit)
+        self._is_recording = self._is_over = self._is_writing = False
+        self._has_written = self._has_dumped_oom = False
+        self._last_step = -1
+        recorder = {name: options[name] for name in ("context", "stacks", "max_entries")}
+        self._history = History(recorder)
+        _active = self
+        try:
+            if options["on_oom"]:
+                _attach_observer()
+            self._termination.start()
+            self._begin_step(0)
+            if kind is not None:
+                self._tracker.start()
+        except BaseException:
+            self._close()
+            raise
+
+    def end(self, error, gives_hints):
+        """Ends the recording, with the type of the exception that ends it, or None."""
+        if _active is not self:
+            # In a process that was forked off: the recording is its parent's.
+            return
+        try:
+            is_oom = error is not None and issubclass(error, torch.cuda.OutOfMemoryError)
+            if self._is_recording and not (is_oom and self._has_dumped_oom):
+                self._dump_quietly("end" if error is None else "exception")
+            if error is None:
+                for hint in self._tracker.hints() if gives_hints else ():
+                    warn(hint)
+                if not (self._has_written or self._is_recording or self._is_over):
+                    warn(f"no file was written: no step was in {self._options['steps']}")
+        finally:
+            self._close()
+
+    def discard(self):
+        """Ends the recording without a file."""
+        if _active is self:
+            self._close()
+
+    def leave(self):
+        """Stops recording in a process that was forked off, and leaves the file to its parent."""
+        self._tracker.leave()
+        self._history.leave()
+        self._termination.stop()
+
+    def step(self):
+        """Ends a step."""
+        if _active is self:
+            self._tracker.step()
+
+    def dump(self, path):
+        """Writes what was recorded so far to `path`, by default the recording's; returns the path of the file."""
+        if _active is not self:
+            raise RuntimeError("no recording is active in this process: its parent records")
+        if not self._is_recording:
+            raise RuntimeError(f"nothing is being recorded: this step is not in {self._options['steps']}")
+        return self._write("dump", path or self._path)
+
+    def _close(self):
+        global _active
+        try:
+            self._tracker.stop()
+        finally:
+            self._termination.stop()
+            self._history.close()
+            self._models = _active = None
+
+    def _begin_step(self, number):
+        steps = self._options["steps"]
+        if steps is not None and number <= self._last_step:
+            # The program has ended its first step, which had been taken for several.
+            self._is_recording = self._is_over = False
+            self._history.stop()
+        self._last_step = number
+        is_wanted = steps is None or number in steps
+        if is_wanted and not self._is_recording and not self._is_over:
+            self._is_recording = True
+            self._history.start()
+        elif self._is_recording and not is_wanted:
+            self._dump_quietly("end")
+            self._is_recording, self._is_over = False, True
+            self._history.stop()
+        self._tracker.references.begin_step(self._is_recording and self._options["references"])
+
+    def _list_tensors(self, optimizer):
+        """Lists what an optimizer works on after its first step: the model may be gone at the end."""
+        now = time.time_ns() // 1000
+        new = []
+        if len(self._names.roots()) != len(self._listed_roots):
+            trees = self._names.trees()
+            self._listed_names = parameter_names(trees.values())
+            new = [tree for name, tree in trees.items() if name not in self._listed_roots]
+            self._listed_roots.update(trees)
+        for row in live_tensors(new, [optimizer], self._listed_names):
+            # Gradients are freed too soon for a match by time.
+            if row[2] != "gradient":
+                self._early_tensors.append([*row, now])
+
+    def _snapshot(self, reason):
+        """Returns PyTorch's snapshot with facts about this program."""
+        snapshot = torch.cuda.memory._snapshot()
+        tracker = self._tracker
+        rank, world_size = _rank()
+        notes = list(self._notes())
+        try:
+            trees = self._names.trees().values()
+            tensors = live_tensors(trees, tracker.optimizers(), parameter_names(trees))
+        except Exception as error:  # noqa: BLE001
+            # Of a module or an optimizer that overrides what lists its tensors.
+            tensors = []
+            notes.append(f"the tensors that were live at the end are not known: {error}")
+        run = {
+            "version": 1,
+            "reason": reason,
+            # A plain string: the type of `torch.__version__` would be pickled as a class.
+            "torch": str(torch.__version__),
+            "cuda": str(torch.version.cuda),
+            "tags": str(self._kind),
+            "rank": rank,
+            "world_size": world_size,
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "program": " ".join(sys.argv),
+            "package": _FOLDER,
+            "max_entries": self._options["max_entries"],
+            "stacks": str(self._options["stacks"]),
+            "extra_steps": tracker.extra_steps,
+            "notes": "\n".join(notes),
+            "tensors": self._early_tensors + tensors,
+            "references": tracker.references.text(),
+        }
+        for device in tracker.references.devices():
+            run[f"device.{device}.allocations"] = torch.cuda.memory_stats(device)["allocation.all.allocated"]
+        for device in range(torch.cuda.device_count()):
+            # Asking for the properties of a device that is not used would create a context on it.
+            if torch.cuda.memory_reserved(device) or device == torch.cuda.current_device():
+                run[f"device.{device}.name"] = torch.cuda.get_device_name(device)
+                run[f"device.{device}.total_bytes"] = torch.cuda.get_device_properties(device).total_memory
+        snapshot[_files.RUN_KEY] = run
+        return snapshot
+
+    def _notes(self):
+        compiled = [name or "the model" for name in self._names.compiled_names()]
+        if compiled:
+            yield f"compiled by torch.compile, so that their submodules are not distinguished: {', '.join(compiled)}"
+        yield from self._tracker.all_notes()
+        yield from self._tracker.hints()
+
+    def _write(self, reason, path):
+        """Writes the recording; returns the path of the file."""
+        options, was_collecting = self._options, gc.isenabled()
+        self._is_writing = True
+        # A snapshot has millions of objects, none of which is garbage.
+        gc.disable()
+        try:
+            ranked = _files.of_rank(path, *_rank())
+            is_asked = "{rank}" in path or (ranked == path and reason != "oom")
+            how = {"convert": options["convert"], "keep_pickle": options["keep_pickle"]}
+            written = _files.write(self._snapshot(reason), ranked, is_asked=is_asked, **how)
+            self._has_written = True
+            self._on_path(written)
+            return written
+        finally:
+            self._is_writing = False
+            if was_collecting:
+                gc.enable()
+            self._termination.deliver()
+
+    def _dump_quietly(self, reason):
+        """Writes the recording; an error is a warning, so that neither the program nor its own error is lost."""
+        path = _files.beside(self._path, "oom") if reason == "oom" else self._path
+        try:
+            self._write(reason, path)
+        except Exception as error:  # noqa: BLE001
+            warn(f"cannot write {path}: {error}")
+
+    def _write_before_exit(self):
+        """Writes the recording before the process is terminated; returns False if it is being written just now."""
+        if self._is_writing:
+            return False
+        if _active is self and self._is_recording:
+            self._dump_quietly("SIGTERM")
+        return True
+
+    def observe_oom(self):
+        """Writes the recording, the first time that an allocation fails."""
+        if self._options["on_oom"] and self._is_recording and not self._has_dumped_oom:
+            self._has_dumped_oom = True
+            self._dump_quietly("oom")
+
+
+def _attach_observer():
+    global _has_observer
+    if not _has_observer:
+        _has_observer = True
+        torch._C._cuda_attach_out_of_memory_observer(_observe_oom)
+
+
+def _observe_oom(device, requested, total, free):
+    # Raising here would hide the error of the program.
+    with contextlib.suppress(Exception):
+        if _active is not None:
+            _active.observe_oom()
+
+
+def _leave_in_child():
+    global _active
+    session, _active = _active, None
+    if session is not None:
+        with contextlib.suppress(Exception):
+            session.leave()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_in_child)
+
+
+def _rank():
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return torch.distributed.get_rank(), torch.distributed.get_world_size()
+    numbers = os.environ.get("RANK", ""), os.environ.get("WORLD_SIZE", "")
+    return tuple(map(int, numbers)) if all(number.isdecimal() for number in numbers) else (0, 1)

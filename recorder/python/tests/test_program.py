@@ -1,0 +1,189 @@
+"""What a recording leaves of its program, and what it takes from it: nothing."""
+
+import asyncio
+import gc
+import inspect
+import os
+import pickle
+import subprocess
+import sys
+import traceback
+import weakref
+
+import pytest
+from tags import tagged_allocations
+
+import highwater
+
+
+def step(torch, model, optimizer=None):
+    model(torch.zeros(4, 8, device="cuda")).sum().backward()
+    if optimizer is not None:
+        optimizer.step()
+
+
+def test_nothing_of_the_program_is_kept_after_the_end(torch, tmp_path):
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8)).cuda()
+    optimizer = torch.optim.Adam(model.parameters())
+    with highwater.record_memory_history(tmp_path / "step.snap", model=model, convert=False) as run:
+        step(torch, model, optimizer)
+    kept = weakref.ref(model), weakref.ref(optimizer)
+    del model, optimizer
+    gc.collect()
+    assert [reference() for reference in kept] == [None, None]
+    assert torch.cuda.memory_allocated() == 0 and run.path
+
+
+def test_a_decorator_keeps_no_model_and_names_it_in_every_call(torch, tmp_path):
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8)).cuda()
+
+    @highwater.record_memory_history(tmp_path / "step.snap", model={"net": model}, convert=False)
+    def train(model):
+        step(torch, model)
+
+    for _ in range(2):
+        train(model)
+        with open(tmp_path / "step.pickle", "rb") as file:
+            assert "net.0" in {tag.get("scope") for _, tag in tagged_allocations(pickle.load(file))}
+    kept = weakref.ref(model)
+    del model
+    gc.collect()
+    assert kept() is None
+
+
+def scopes_of(path):
+    with open(path, "rb") as file:
+        return {tag.get("scope") for _, tag in tagged_allocations(pickle.load(file))}
+
+
+def test_generators_and_coroutines_are_recorded_from_their_first_line_to_their_last(torch, tmp_path):
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8)).cuda()
+    record = highwater.record_memory_history(tmp_path / "step.snap", convert=False)
+
+    @record
+    def losses(count):
+        for _ in range(count):
+            sent = yield model(torch.zeros(4, 8, device="cuda")).sum().item()
+            assert sent is None
+        return "end"
+
+    @record
+    async def train():
+        await asyncio.sleep(0)
+        step(torch, model)
+        return 7
+
+    assert inspect.isgeneratorfunction(losses) and inspect.iscoroutinefunction(train)
+    assert len(list(losses(3))) == 3
+    assert "0" in scopes_of(tmp_path / "step.pickle")
+    (tmp_path / "step.pickle").unlink()
+    assert asyncio.run(train()) == 7
+    assert "0" in scopes_of(tmp_path / "step.pickle")
+    # One that is left early.
+    (tmp_path / "step.pickle").unlink()
+    for _ in losses(3):
+        break
+    gc.collect()
+    assert (tmp_path / "step.pickle").exists()
+
+
+def test_what_cannot_be_decorated_is_refused():
+    record = highwater.record_memory_history()
+
+    async def batches():
+        yield 1
+
+    for what, name in [(batches, "an asynchronous generator"), (type("Net", (), {}), "a class")]:
+        with pytest.raises(TypeError, match=f"cannot decorate {name}"):
+            record(what)
+
+
+@pytest.mark.parametrize(
+    "name, value",
+    [
+        ("depth", -1), ("depth", "x"), ("depth", 1.5), ("depth", True),
+        ("max_entries", -1), ("max_entries", 0), ("max_entries", None), ("max_entries", 1e6),
+        ("context", "bogus"), ("stacks", None), ("stacks", "cpp"),
+        ("steps", 3), ("steps", range(0, 4, 2)), ("steps", range(0)), ("steps", range(-2, 2)),
+        ("references", "no"), ("on_oom", None), ("convert", "yes"), ("keep_pickle", 2),
+        ("model", ["net"]), ("model", dict), ("model", {}), ("model", {1: None}),
+    ],
+)  # fmt: skip
+def test_a_wrong_argument_is_refused_at_the_start_by_its_name(name, value):
+    with pytest.raises((ValueError, TypeError), match=f"{name}="):
+        highwater.record_memory_history(**{name: value})
+
+
+def test_a_list_of_modules_and_a_class_are_no_model(torch):
+    for model in ([torch.nn.Linear(2, 2)], torch.nn.Linear, {"a": torch.nn.Linear}):
+        with pytest.raises(TypeError, match="model="):
+            highwater.record_memory_history(model=model)
+
+
+def test_the_package_shows_what_it_has_without_torch():
+    text = (
+        "import sys; sys.modules['torch'] = None; import highwater, pydoc\n"
+        "assert {'record_memory_history', 'Snapshot', '__version__'} <= set(dir(highwater))\n"
+        "assert 'max_entries' in pydoc.render_doc(highwater.record_memory_history)\n"
+        "with highwater.record_memory_history('step.snap'): pass\n"
+    )
+    environment = {"PYTHONPATH": os.path.dirname(os.path.dirname(highwater.__file__))}
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, env=environment)
+    assert done.stderr.splitlines()[-1].endswith("recording needs PyTorch; run `pip install torch`"), done.stderr
+
+
+def test_a_history_that_the_program_records_itself_is_kept_with_its_settings(torch, tmp_path):
+    torch.cuda.memory._record_memory_history("all", context="all", max_entries=7000)
+    try:
+        before = torch.ones(1000, device="cuda")
+        with pytest.warns(UserWarning, match="history is being recorded by the program already"):
+            with highwater.record_memory_history(tmp_path / "step.snap", convert=False):
+                within = torch.ones(2000, device="cuda")
+        after = torch.ones(3000, device="cuda")
+        sizes = [event["size"] for event in torch.cuda.memory._snapshot()["device_traces"][0]]
+        assert {4000, 8000, 12000} <= set(sizes)
+    finally:
+        torch.cuda.memory._record_memory_history(None)
+    del before, within, after
+    with open(tmp_path / "step.pickle", "rb") as file:
+        assert 8000 in [event["size"] for event in pickle.load(file)["device_traces"][0]]
+
+
+def test_a_history_that_the_program_starts_or_ends_within_a_recording_loses_nothing_of_either(torch, tmp_path):
+    record = torch.cuda.memory._record_memory_history
+    with highwater.record_memory_history(tmp_path / "step.snap", convert=False):
+        first = torch.ones(1000, device="cuda")
+        with pytest.warns(UserWarning, match="started by the program during a recording"):
+            torch.cuda.memory._record_memory_history(max_entries=100)
+        second = torch.ones(2000, device="cuda")
+        torch.cuda.memory._record_memory_history(None)
+        third = torch.ones(3000, device="cuda")
+    assert torch.cuda.memory._record_memory_history is record
+    assert not torch._C._cuda_isHistoryEnabled()
+    with open(tmp_path / "step.pickle", "rb") as file:
+        sizes = [event["size"] for event in pickle.load(file)["device_traces"][0]]
+    assert {4000, 8000, 12000} <= set(sizes)
+    with highwater.record_memory_history(tmp_path / "step.snap", convert=False):
+        with pytest.warns(UserWarning, match="started by the program"):
+            torch.cuda.memory._record_memory_history()
+    assert torch._C._cuda_isHistoryEnabled(), "the program's own goes on"
+    torch.cuda.memory._record_memory_history(None)
+    del first, second, third
+
+
+def test_a_traceback_through_modules_has_no_more_frames_than_without_a_recording(torch, tmp_path):
+    class Fails(torch.nn.Module):
+        def forward(self, x):
+            raise KeyError("the program's own")
+
+    model = torch.nn.Sequential(torch.nn.Sequential(torch.nn.Sequential(Fails()))).cuda()
+
+    def depth():
+        try:
+            model(torch.zeros(4, device="cuda"))
+        except KeyError as error:
+            return len(traceback.extract_tb(error.__traceback__))
+
+    without = depth()
+    with highwater.record_memory_history(tmp_path / "step.snap", convert=False):
+        assert depth() == without
