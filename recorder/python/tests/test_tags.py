@@ -311,3 +311,97 @@ def test_a_part_that_is_called_before_its_model_gets_the_models_names(torch, rec
 
     scopes = [tag["scope"] for _, tag in tagged_allocations(record(train))]
     assert scopes[0] == "0" and {"0.0", "1"} <= set(scopes[1:])
+
+
+def scopes_by_category(snapshot):
+    """The modules of the tensors that are live at the end, and those of allocations, by category or phase."""
+    found = collections.defaultdict(set)
+    for _, tag in tagged_allocations(snapshot):
+        found[tag["phase"]].add(tag["scope"])
+    for _, _, category, name, *_ in snapshot["highwater_run"]["tensors"]:
+        module = name.rpartition(".")[0]
+        found[category].add(module.rpartition(".")[0] if category == "optimizer_state" else module)
+    return found
+
+
+def test_depth_is_the_same_for_parameters_gradients_states_and_activations(torch, record):
+    from models import Gpt
+
+    model = Gpt().cuda()
+    optimizer = torch.optim.Adam(model.parameters())
+
+    def train(_):
+        model.loss().backward()
+        optimizer.step()
+
+    found = scopes_by_category(record(train, depth=1))
+    modules = {"embedding", "blocks", "head"}
+    assert found["parameter"] == found["gradient"] == found["optimizer_state"] == modules
+    assert found["forward"] - {""} == found["backward"] - {""} == modules
+
+
+def test_given_names_hold_where_a_parent_is_called(torch, record):
+    class Gan(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.g = torch.nn.Sequential(torch.nn.Linear(8, 8))
+            self.d = torch.nn.Sequential(torch.nn.Linear(8, 8))
+            self.scale = torch.nn.Linear(8, 8)
+
+        def forward(self, x):
+            return self.scale(self.d(self.g(x)))
+
+    gan = Gan().cuda()
+    optimizer = torch.optim.Adam(gan.parameters())
+
+    def train(_):
+        gan(torch.zeros(4, 8, device="cuda")).sum().backward()
+        optimizer.step()
+
+    found = scopes_by_category(record(train, model={"generator": gan.g, "critic": gan.d}))
+    modules = {"generator.0", "critic.0", "scale"}
+    assert found["parameter"] == found["gradient"] == found["optimizer_state"] == modules
+    assert found["forward"] - {""} == modules
+
+
+def test_names_have_no_part_of_wrappers_such_as_compiled_modules(torch, record):
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.blocks = torch.nn.ModuleList(
+                torch.compile(torch.nn.Sequential(torch.nn.Linear(8, 8)), backend="aot_eager") for _ in range(2)
+            )
+
+        def forward(self, x):
+            for block in self.blocks:
+                x = block(x)
+            return x
+
+    model = Net().cuda()
+    optimizer = torch.optim.Adam(model.parameters())
+
+    def train(_):
+        model(torch.zeros(4, 8, device="cuda")).sum().backward()
+        optimizer.step()
+
+    found = scopes_by_category(record(train))
+    assert found["parameter"] == found["gradient"] == found["optimizer_state"] == {"blocks.0.0", "blocks.1.0"}
+    assert not any("_orig_mod" in scope for scopes in found.values() for scope in scopes)
+
+
+def test_evaluation_without_gradients_runs_in_compiled_modules_too(torch, record):
+    model = torch.compile(torch.nn.Sequential(torch.nn.Linear(8, 8)).cuda(), backend="aot_eager")
+
+    @torch.compile(backend="aot_eager")
+    def evaluate(x):
+        with torch.no_grad():
+            return (x * 2).sum()
+
+    def run(_):
+        x = torch.zeros(4, 8, device="cuda")
+        model.eval()
+        with torch.no_grad():
+            model(x)
+        evaluate(x)
+
+    assert "eval" in {tag["phase"] for _, tag in tagged_allocations(record(run))}

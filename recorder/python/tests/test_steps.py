@@ -1,0 +1,218 @@
+"""Steps, evaluation and the hints about steps, of loops as people write them."""
+
+import warnings
+
+import pytest
+from tags import tagged_allocations
+
+import highwater
+
+
+@pytest.fixture
+def net(torch):
+    """A model, its optimizer, and calls of it whose batch size tells them apart: a call allocates 32 bytes a row."""
+
+    class Net:
+        model = torch.nn.Linear(8, 8).cuda()
+        optimizer = torch.optim.SGD(model.parameters(), momentum=0.9)
+
+        def forward(self, rows):
+            return self.model(torch.zeros(rows, 8, device="cuda"))
+
+        def train(self, rows):
+            self.model.train()
+            self.forward(rows).sum().backward()
+
+        def evaluate(self, rows, batches=2):
+            self.model.eval()
+            with torch.no_grad():
+                for _ in range(batches):
+                    self.forward(rows)
+
+    return Net()
+
+
+def stages(snapshot, rows):
+    """The steps and phases of what has so many rows of 32 bytes, in order."""
+    found = [(tag["step"], tag["phase"]) for event, tag in tagged_allocations(snapshot) if event["size"] == 32 * rows]
+    return list(dict.fromkeys(found))
+
+
+def test_an_evaluation_is_a_phase_of_its_own_and_begins_no_step(torch, record, net):
+    def loop(_):
+        for _ in range(4):
+            net.train(100)
+            net.optimizer.step()
+            net.optimizer.zero_grad()
+            net.evaluate(200)
+        net.evaluate(300)
+
+    snapshot = record(loop)
+    assert {step for step, phase in stages(snapshot, 100) if phase == "forward"} == {0, 1, 2, 3}
+    assert [stage for stage in stages(snapshot, 200) if stage[1] != "other"] == [(step, "eval") for step in range(4)]
+    assert (3, "eval") in stages(snapshot, 300)
+    assert all(phase in ("eval", "other") for _, phase in stages(snapshot, 200))
+
+
+@pytest.mark.parametrize("name", ["no_grad", "inference_mode"])
+def test_evaluation_ends_where_gradients_are_enabled_again(torch, record, net, name):
+    @getattr(torch, name)()
+    def evaluate():
+        kept = net.forward(200)
+        torch.ones(8 * 300, device="cuda")
+        return kept
+
+    def loop(_):
+        net.train(100)
+        net.optimizer.step()
+        net.model.eval()
+        evaluate()
+        torch.ones(8 * 400, device="cuda")
+
+    snapshot = record(loop)
+    assert (stages(snapshot, 300), stages(snapshot, 400)) == ([(0, "eval")], [(0, "other")])
+
+
+def test_training_mode_without_gradients_and_evaluation_mode_with_them_are_forward(torch, record, net):
+    def loop(_):
+        with torch.no_grad():
+            net.model.train()
+            net.forward(200)
+        net.model.eval()
+        net.forward(300).sum().backward()
+
+    snapshot = record(loop)
+    assert (0, "forward") in stages(snapshot, 200) and (0, "forward") in stages(snapshot, 300)
+    assert "eval" not in {tag["phase"] for _, tag in tagged_allocations(snapshot)}
+
+
+def test_a_teacher_that_runs_first_in_each_step_belongs_to_the_step_that_begins(torch, record, net):
+    teacher = torch.nn.Linear(8, 8).cuda().eval()
+
+    def loop(_):
+        for _ in range(3):
+            with torch.no_grad():
+                teacher(torch.zeros(200, 8, device="cuda"))
+            net.train(100)
+            net.optimizer.step()
+
+    found = [stage for stage in stages(record(loop), 200) if stage[1] == "eval"]
+    assert found == [(0, "eval"), (1, "eval"), (2, "eval")]
+
+
+def test_an_evaluation_before_training_moves_no_later_one(torch, record, net):
+    def loop(_):
+        net.evaluate(200)
+        for _ in range(3):
+            net.train(100)
+            net.optimizer.step()
+            net.evaluate(200)
+
+    found = [step for step, phase in stages(record(loop), 200) if phase == "eval"]
+    assert found == [0, 1, 2]
+
+
+def grad_frees(torch, net, snapshot):
+    """The step in which each gradient of the weight is freed, by the tags of the events."""
+    import json
+
+    is_made, steps = {}, []
+    tags = {id(event): tag for event, tag in tagged_allocations(snapshot)}
+    for event in snapshot["device_traces"][0]:
+        if event["action"] == "alloc":
+            is_made[event["addr"]] = event["size"] == 8 * 8 * 4 and tags[id(event)]["phase"] == "backward"
+        elif event["action"] == "free_requested" and is_made.get(event["addr"]):
+            steps.append(json.loads(event["user_metadata"])["step"])
+    return steps
+
+
+@pytest.mark.parametrize("of_model", [False, True])
+def test_gradients_that_are_dropped_at_the_start_of_the_loop_belong_to_the_step_that_begins(
+    torch, record, net, of_model
+):
+    def loop(_):
+        for _ in range(4):
+            (net.model if of_model else net.optimizer).zero_grad()
+            net.train(100)
+            net.optimizer.step()
+
+    if torch.__version__ >= "2.10":
+        assert grad_frees(torch, net, record(loop)) == [1, 2, 3]
+
+
+def test_gradients_that_are_dropped_at_the_end_of_the_loop_belong_to_the_step_that_ends(torch, record, net):
+    def loop(_):
+        net.optimizer.zero_grad()
+        for _ in range(4):
+            net.train(100)
+            net.optimizer.step()
+            net.optimizer.zero_grad()
+
+    if torch.__version__ >= "2.10":
+        assert grad_frees(torch, net, record(loop)) == [0, 1, 2, 3]
+
+
+def hints_of(torch, tmp_path, loop):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with highwater.record_memory_history(tmp_path / "step.snap", convert=False) as run:
+            loop(run)
+    return [str(row.message) for row in caught if "run.step()" in str(row.message)]
+
+
+def test_optimizers_that_take_turns_give_a_hint_at_the_end_and_in_the_file(torch, tmp_path, record, net):
+    other = torch.optim.SGD(net.model.parameters())
+
+    def gan(run, step=lambda: None):
+        for _ in range(4):
+            for optimizer in (net.optimizer, other):
+                optimizer.zero_grad()
+                net.train(100)
+                optimizer.step()
+            step()
+
+    (hint,) = hints_of(torch, tmp_path, gan)
+    assert "several optimizers take turns" in hint and "8 in all" in hint
+    assert "take turns" in record(gan)["highwater_run"]["notes"]
+    assert hints_of(torch, tmp_path, lambda run: gan(run, run.step)) == []
+
+
+def test_a_loop_without_an_optimizer_gives_a_hint(torch, tmp_path, net):
+    def by_hand(run, step=lambda: None):
+        for _ in range(4):
+            net.train(100)
+            with torch.no_grad():
+                for parameter in net.model.parameters():
+                    parameter -= 0.1 * parameter.grad
+                    parameter.grad = None
+            step()
+
+    (hint,) = hints_of(torch, tmp_path, by_hand)
+    assert "all 4 backward passes are in one step" in hint
+    assert hints_of(torch, tmp_path, lambda run: by_hand(run, run.step)) == []
+
+
+def test_usual_loops_give_no_hint(torch, tmp_path, net):
+    other = torch.optim.Adam(net.model.parameters())
+
+    def both(_):
+        for _ in range(3):
+            net.train(100)
+            net.optimizer.step()
+            other.step()
+
+    def accumulated(_):
+        for row in range(8):
+            net.train(100)
+            if row % 4 == 3:
+                net.optimizer.step()
+                net.optimizer.zero_grad()
+
+    def compiled(_):
+        step = torch.compile(net.optimizer.step, backend="aot_eager")
+        for _ in range(3):
+            net.train(100)
+            step()
+
+    for loop in (both, accumulated, compiled, lambda run: net.evaluate(100), lambda run: net.train(100)):
+        assert hints_of(torch, tmp_path, loop) == []
