@@ -16,8 +16,10 @@ import weakref
 
 import torch
 
-# Steps that are followed: the first may differ from all others.
+# Steps that are followed in any case: the first may differ from all others.
 MOST_STEPS = 2
+# Shapes of inputs with which a further step is followed.
+MOST_SHAPES = 16
 # Facts that are kept. A program without steps would have ever more; then nothing is followed.
 MOST_LINES = 200_000
 # How often a storage's count is read in vain; from then on only the end of one of its tensors is noticed.
@@ -47,7 +49,9 @@ class References:
     def __init__(self, scope):
         self._scope = scope
         self._steps = 0
-        self._is_wanted = False
+        # The shapes of the inputs of followed steps, but for the first.
+        self._shapes = set()
+        self._is_wanted = self._is_undecided = False
         self._is_running = False
         self._paused_thread = None
         self._open = {}
@@ -60,7 +64,9 @@ class References:
 
     def begin_step(self, is_recorded):
         """Begins a step; the first recorded ones are followed."""
-        self._is_wanted = is_recorded and self._steps < MOST_STEPS and is_available()
+        can_follow = is_recorded and is_available()
+        self._is_wanted = can_follow and self._steps < MOST_STEPS
+        self._is_undecided = can_follow and self._steps > 0
         self._steps += is_recorded
         self._reduced.clear()
         if self._is_wanted and not self._argument_count:
@@ -68,7 +74,7 @@ class References:
 
     def stop(self):
         """Stops following."""
-        self._is_wanted = False
+        self._is_wanted = self._is_undecided = False
 
     def notes(self):
         """Yields why references were not followed, as a sentence."""
@@ -94,8 +100,9 @@ class References:
         return "\n".join(" ".join("-" if part is None else str(part) for part in line) for line in self._lines)
 
     @contextlib.contextmanager
-    def forward(self):
-        """Follows what is saved within."""
+    def forward(self, args, kwargs):
+        """Follows what is saved within a call with these arguments."""
+        self._decide(args, kwargs)
         if not self._can_run():
             yield
             return
@@ -158,10 +165,20 @@ class References:
     def _add(self, line):
         if len(self._lines) >= MOST_LINES:
             self._is_wanted = False
-            self._reasons["the first step has too many"] = True
+            self._reasons["a step has too many"] = True
             self._lines.clear()
         if self._is_wanted:
             self._lines.append(line)
+
+    def _decide(self, args, kwargs):
+        """Decides at the first call of a step whether it is followed: it is if its inputs have new shapes."""
+        if not self._is_undecided or not torch.is_grad_enabled():
+            return
+        self._is_undecided = False
+        shapes = _shapes((args, kwargs))
+        if shapes not in self._shapes and len(self._shapes) < MOST_SHAPES:
+            self._shapes.add(shapes)
+            self._is_wanted = len(self._lines) < MOST_LINES // 2
 
     def _can_run(self):
         if not self._is_wanted or self._is_running or not torch.is_grad_enabled():
@@ -315,6 +332,16 @@ class _Saved:
         if self.storage is not None:
             with contextlib.suppress(Exception):
                 self.references._release(self)
+
+
+def _shapes(value, depth=0):
+    """Returns the shapes and dtypes of the tensors in arguments."""
+    if isinstance(value, torch.Tensor):
+        return tuple(value.shape), value.dtype
+    if isinstance(value, (list, tuple, dict)) and depth < 3:
+        values = value.values() if isinstance(value, dict) else value
+        return tuple(_shapes(one, depth + 1) for one in values)
+    return type(value)
 
 
 def _why_not():

@@ -180,7 +180,7 @@ class Tracker:
                 with self._inside(thread, phase, scope):
                     result = run(*args, **kwargs)
             else:
-                with self._inside(thread, phase, scope), references.forward():
+                with self._inside(thread, phase, scope), references.forward(args, kwargs):
                     references.enter(scope, args, kwargs)
                     result = run(*args, **kwargs)
                     references.leave(args)

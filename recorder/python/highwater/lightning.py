@@ -23,7 +23,7 @@ def _callback_class():
 
 
 class MemoryHistory(_callback_class()):
-    """Records the memory of `Trainer.fit`; each batch is a step.
+    """Records the memory of `Trainer.fit`; each batch is a step, with the validation that follows it.
 
     `path` and `options` are those of `highwater.record_memory_history`; `model` defaults to the module that is trained.
     After the fit, `path` is the file that was written.
@@ -32,15 +32,18 @@ class MemoryHistory(_callback_class()):
     def __init__(self, path="memory.snap", **options):
         super().__init__()
         self.path, self._options = path, options
-        self._asked_path, self._run = path, None
+        self._asked_path, self._run, self._has_begun = path, None, False
 
     def on_fit_start(self, trainer, pl_module):
+        self._has_begun = False
         self._run = record_memory_history(self._asked_path, **{"model": pl_module, **self._options})
         self._run.__enter__()
 
-    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
-        if self._run is not None:
+    def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
+        # What follows a batch, such as a validation, belongs to it.
+        if self._run is not None and self._has_begun:
             self._run.step()
+        self._has_begun = True
 
     def on_exception(self, trainer, pl_module, exception):
         self._end(type(exception), exception, exception.__traceback__)

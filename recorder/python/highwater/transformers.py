@@ -12,7 +12,8 @@ from . import record_memory_history
 
 
 class MemoryHistory(TrainerCallback):
-    """Records the memory of `Trainer.train`; each optimizer step is a step.
+    """Records the memory of `Trainer.train`; each optimizer step is a step, with the evaluation that follows
+    it.
 
     `path` and `options` are those of `highwater.record_memory_history`; `model` defaults to the model that is trained.
     After the training, `path` is the file that was written. The Trainer has no event for an exception: after one, the
@@ -22,19 +23,21 @@ class MemoryHistory(TrainerCallback):
 
     def __init__(self, path="memory.snap", **options):
         self.path, self._options = path, options
-        self._asked_path, self._run = path, None
+        self._asked_path, self._run, self._has_begun = path, None, False
 
     def on_train_begin(self, args, state, control, model=None, **kwargs):
         # An earlier training has failed: `auto_find_batch_size` starts again after an out-of-memory error.
         self._end()
         run = record_memory_history(self._asked_path, **{"model": model, **self._options})
         run.__enter__()
-        self._run = run
+        self._run, self._has_begun = run, False
         atexit.register(self._end)
 
-    def on_step_end(self, args, state, control, **kwargs):
-        if self._run is not None:
+    def on_step_begin(self, args, state, control, **kwargs):
+        # What follows a step, such as an evaluation, belongs to it.
+        if self._run is not None and self._has_begun:
             self._run.step()
+        self._has_begun = True
 
     def on_train_end(self, args, state, control, **kwargs):
         self._end()

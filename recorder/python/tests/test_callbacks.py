@@ -89,8 +89,8 @@ def test_lightning_records_a_fit_with_its_model_and_batches(lightning, recording
     callback = lightning("fit.snap", depth=2)
     assert recordings == []
     callback.on_fit_start("trainer", "model")
-    for batch in range(2):
-        callback.on_train_batch_end("trainer", "model", None, None, batch)
+    for batch in range(3):
+        callback.on_train_batch_start("trainer", "model", None, batch)
     callback.on_fit_end("trainer", "model")
     (recording,) = recordings
     assert recording.asked_path == "fit.snap" and recording.options == {"model": "model", "depth": 2}
@@ -117,7 +117,7 @@ def test_a_second_fit_records_to_the_same_path(lightning, recordings):
 
 def test_lightning_events_outside_of_a_fit_do_nothing(lightning, recordings):
     callback = lightning()
-    callback.on_train_batch_end("trainer", "model", None, None, 0)
+    callback.on_train_batch_start("trainer", "model", None, 0)
     callback.on_exception("trainer", "model", ValueError())
     callback.on_fit_end("trainer", "model")
     assert recordings == []
@@ -145,9 +145,10 @@ def test_transformers_records_a_training_with_its_model_and_steps(transformers, 
     callback = transformers("train.snap", stacks="all")
     nothing = SimpleNamespace()
     callback.on_train_begin(nothing, nothing, nothing, model="model", optimizer="optimizer")
-    callback.on_step_end(nothing, nothing, nothing, model="model")
+    for _ in range(2):
+        callback.on_step_begin(nothing, nothing, nothing, model="model")
     callback.on_train_end(nothing, nothing, nothing)
-    callback.on_step_end(nothing, nothing, nothing, model="model")
+    callback.on_step_begin(nothing, nothing, nothing, model="model")
     (recording,) = recordings
     assert recording.asked_path == "train.snap" and recording.options == {"model": "model", "stacks": "all"}
     assert recording.calls == ["enter", "step", (None, None, None)]
