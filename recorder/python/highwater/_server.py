@@ -22,6 +22,7 @@ class Server:
     """
 
     def __init__(self, path: str, *, port: int | None = None, host: str | None = None) -> None:
+        self.url = ""
         arguments = [_binary.path(), "serve", path]
         for name, value in (("--port", port), ("--host", host)):
             arguments += [] if value is None else [name, str(value)]
@@ -35,7 +36,7 @@ class Server:
         if found is None:
             message = self._process.communicate()[1].strip()
             raise _binary.HighwaterError(message or "highwater serve: no address was printed")
-        self.url: str = found.group()
+        self.url = found.group()
         atexit.register(self.stop)
 
     def stop(self) -> None:

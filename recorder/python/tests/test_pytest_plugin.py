@@ -134,14 +134,18 @@ def run(pytester, monkeypatch, program):
     pytester.makepyfile(torch=textwrap.dedent(FAKE_TORCH))
     pytester.syspathinsert()
 
-    def run(text, *arguments):
-        pytester.makepyfile(test_it=textwrap.dedent(text))
+    def files(*arguments):
         options = "-p", "highwater.pytest_plugin", "-p", "no:cacheprovider", "--strict-markers"
         result = pytester.runpytest_inprocess(*options, *arguments)
         assert list(temporary.iterdir()) == [], "temporary recordings are removed"
         assert FakeRecording.active is None
         return result
 
+    def run(text, *arguments):
+        pytester.makepyfile(test_it=textwrap.dedent(text))
+        return files(*arguments)
+
+    run.files = files
     return run
 
 
@@ -407,6 +411,65 @@ def test_a_test_over_its_baseline_fails_with_the_text_of_the_check(run, pytester
 def test_a_failed_test_writes_no_baseline(run, pytester):
     run(LIMITED.format(limit=1, size=20), "--highwater-baseline", "base").assert_outcomes(failed=1)
     assert not (pytester.path / "base").exists()
+
+
+def test_a_baseline_folder_that_exists_changes_no_name_although_it_moves_the_root(run, pytester, program):
+    tests = pytester.mkdir("project") / "tests"
+    tests.mkdir()
+    text = textwrap.dedent(LIMITED.format(limit=100, size=20))
+    (tests / "test_it.py").write_text(text)
+    for number in range(2):
+        result = run.files("project/tests", "--highwater-baseline", "elsewhere/base")
+        result.assert_outcomes(passed=1)
+        assert len(list((pytester.path / "elsewhere" / "base").iterdir())) == 1
+        assert len(program.commands) == number, "the second one compares"
+    result.stdout.no_fnmatch_line("highwater: *")
+
+
+def test_tests_of_one_name_in_two_folders_have_baselines_of_their_own(pytester, run, program):
+    for folder in ("a", "b"):
+        (pytester.mkdir(folder) / f"test_{folder}.py").write_text(textwrap.dedent(LIMITED.format(limit=100, size=20)))
+        (pytester.path / folder / "__init__.py").touch()
+    run.files("a", "b", "--highwater-baseline=base").assert_outcomes(passed=2)
+    assert len(list((pytester.path / "base").iterdir())) == 2
+
+
+def test_baselines_without_a_test_and_tests_without_a_baseline_are_counted(run, pytester, program):
+    (pytester.mkdir("base") / "test_gone-12345678.snap").touch()
+    result = run(LIMITED.format(limit=100, size=20), "--highwater-baseline", "base")
+    result.stdout.fnmatch_lines(
+        [
+            "highwater: 1 test has no baseline in base, and no comparison",
+            "highwater: 1 baseline belongs to no test of this run: base",
+        ]
+    )
+    result = run(LIMITED.format(limit=1, size=20), "--highwater-baseline", "base")
+    result.stdout.no_fnmatch_line("*has no baseline*")
+    result = run(LIMITED.format(limit=100, size=20), "--highwater-baseline", "new")
+    result.stdout.fnmatch_lines(["highwater: 1 test has no baseline in new, and no comparison"])
+
+
+@pytest.mark.parametrize("options", [(), ("--highwater-dir", "kept")])
+def test_what_to_run_next_names_a_file_that_is_still_there(run, pytester, program, options, monkeypatch):
+    def answer(arguments, **_):
+        return f"The device was full.\n\nNext: highwater peak {arguments[1]}   for what uses it\n"
+
+    monkeypatch.setattr(_binary, "run", answer)
+    text = """
+        import pytest, torch
+
+        @pytest.mark.max_memory(10)
+        def test_it():
+            raise torch.cuda.OutOfMemoryError("full")
+    """
+    result = run(text, *options)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["The device was full."])
+    if options:
+        (kept,) = (pytester.path / "kept").iterdir()
+        result.stdout.fnmatch_lines([f"Next: highwater peak kept/{kept.name} *"])
+    else:
+        result.stdout.no_fnmatch_line("*Next:*")
 
 
 def test_a_baseline_needs_recordings(run):

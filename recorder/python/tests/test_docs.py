@@ -1,0 +1,142 @@
+"""Every command and every line of Python in the pages for users of PyTorch runs as it stands."""
+
+import os
+import re
+import shlex
+import subprocess
+
+import pytest
+
+import highwater
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..")
+PAGES = ("README.md", "docs/pytorch.md")
+
+# Commands that are not run here, by how they begin, and why.
+ELSEWHERE = {
+    "cargo run": ".ci/run runs it as the page has it",
+    "cargo test": ".ci/run runs it as the page has it",
+    "cargo install": "an optimized build takes longer than all tests",
+    "cargo page": ".ci/run runs it",
+    "rustup target": ".ci/run runs it",
+    "apt install": ".ci/run installs the same packages",
+    "pip install": "an optimized build takes longer than all tests; the page says so",
+    "cd recorder/python": "see maturin",
+    "maturin build": "an optimized build takes longer than all tests; the page says so",
+    "python recorder/python/benches/cost.py": "a benchmark of minutes",
+    "highwater run": "Linux with a CUDA driver; tests/run.rs runs it over the simulated one",
+    "highwater record": "models of many gigabytes; viewer/tests/cli/record.rs runs them smaller",
+    "highwater serve": "does not end; `Snapshot.serve` is tested below",
+    "highwater --help": "viewer/tests/cli",
+}
+
+
+def read(page):
+    with open(os.path.join(ROOT, page), encoding="utf-8") as file:
+        return file.read()
+
+
+def blocks(page, language):
+    """The blocks of code of a language; "" for commands."""
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", read(page), re.MULTILINE | re.DOTALL)
+    return [text for known, text in found if known == language]
+
+
+def commands(page):
+    """The commands of a page: lines of blocks, and quoted ones in sentences and tables."""
+    text = read(page)
+    lines = [line.split("   ")[0] for block in blocks(page, "") for line in block.splitlines()]
+    quoted = re.findall(r"`((?:highwater|cargo|pip|python|maturin|rustup) [^`]+)`", re.sub(r"(?ms)^```.*?^```", "", text))
+    return [line.strip() for line in [*lines, *quoted] if line.strip()]
+
+
+@pytest.fixture
+def recordings(torch, tmp_path, monkeypatch):
+    """A folder with the files that the pages name."""
+    from models import Gpt
+
+    monkeypatch.chdir(tmp_path)
+    model = Gpt(blocks=2).cuda()
+    optimizer = torch.optim.AdamW(model.parameters())
+    with highwater.record_memory_history("step.snap", keep_pickle=True) as run:
+        for _ in range(3):
+            model.loss().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        run._session.observe_oom()
+    os.rename("step.pickle", "snapshot.pickle")
+    os.rename("step.oom.snap", "run.oom.snap")
+    os.mkdir("ranks")
+    for name in ("a.snap", "b.snap", "main.snap", "before.snap", "ranks/a.snap", "ranks/b.snap"):
+        os.link("step.snap", name)
+    return tmp_path
+
+
+def has_page():
+    """Whether the program has the app for browsers."""
+    done = subprocess.run([highwater._binary.path(), "convert", "step.snap", "page.html"], capture_output=True)
+    return done.returncode == 0
+
+
+def test_every_command_of_the_pages_runs(recordings):
+    ran = 0
+    for line in {line: None for page in PAGES for line in commands(page)}:
+        if any(line.startswith(known) for known in ELSEWHERE):
+            continue
+        words = shlex.split(line.replace("FOLDER", "ranks").replace("FILE", "step.snap"), comments=True)
+        assert words[0] == "highwater", f"neither run here nor in the list of those that are not: {line}"
+        if len(words) == 1 or words[1].endswith((".snap", ".pickle")):
+            # Opens the app, which needs a display.
+            continue
+        # Alone, the name of a command.
+        words += ["--help"] if len(words) == 2 else []
+        done = subprocess.run([highwater._binary.path(), *words[1:]], capture_output=True, text=True)
+        # Status 1 is an answer: a plan or a budget does not fit.
+        is_without_page = "no app for browsers" in done.stderr and not has_page()
+        assert done.returncode in (0, 1) or is_without_page, f"{line}\n{done.stderr}"
+        ran += 1
+    assert ran > 12
+
+
+def test_every_line_of_python_in_the_pages_runs(torch, recordings, capsys):
+    from types import SimpleNamespace
+
+    model = torch.nn.Linear(8, 8).cuda()
+    trainer = SimpleNamespace(fit=lambda: model(torch.zeros(4, 8, device="cuda")))
+    names = {"torch": torch, "batches": [1], "train_step": lambda batch: trainer.fit(), "trainer": trainer}
+    for page in PAGES:
+        for text in blocks(page, "python"):
+            text = text if has_page() else text.replace("snapshot.serve().url", "")
+            code = compile(text, page, "exec")
+            # Lightning and transformers are not installed; pytest's tests are run by pytest.
+            if "Trainer(" not in text and "def test_" not in text:
+                exec(code, {"highwater": highwater, **names})
+
+
+def test_a_server_answers_until_it_is_stopped(recordings):
+    from urllib.request import urlopen
+
+    if not has_page():
+        pytest.skip("this program has no app for browsers: cargo page")
+    with highwater.Snapshot("step.snap").serve() as server:
+        with urlopen(server.url, timeout=30) as answer:
+            assert answer.status == 200
+        process = server._process
+        assert process.poll() is None
+    assert process.poll() is not None
+    with pytest.raises(highwater.HighwaterError):
+        highwater.Snapshot("missing.snap").serve()
+
+
+def test_checks_events_and_steps_of_a_recording_are_answered(recordings):
+    snapshot = highwater.Snapshot("step.snap")
+    assert snapshot.check(max_peak="1TiB", max={"activation": 2**40}, max_phase={"forward": "1TiB"})["passed"]
+    broken = snapshot.check(max_peak=1)
+    assert not broken["passed"] and broken["broken"][0]["limit_bytes"] == 1
+    assert snapshot.check(baseline=highwater.Snapshot("a.snap"), max_growth="1%")["passed"]
+    events = snapshot.events(10, 19)["events"]
+    assert [event["index"] for event in events] == list(range(10, 20))
+    assert {event["kind"] for event in snapshot.events(kind=["alloc"])["events"]} == {"alloc"}
+    rows = snapshot.phases()["rows"]
+    assert [row["step"] for row in snapshot.phases(steps=1)["rows"]] == [1] * sum(row["step"] == 1 for row in rows)
+    assert {row["step"] for row in snapshot.phases(steps=range(1, 3))["rows"]} == {1, 2}
