@@ -16,6 +16,7 @@ from ._warn import warn
 _SUFFIXES = (".snap", ".pickle", ".pkl", ".json", ".folded", ".html", ".parquet")
 _PICKLES = (".pickle", ".pkl")
 _SNAP_MAGIC = b"\x89HWS\r\n\x1a\n"
+_PAGE_TITLE = b"<title>Highwater</title>"
 # Part of each pickle that is written here.
 RUN_KEY = "highwater_run"
 
@@ -111,23 +112,26 @@ def write(snapshot, path, *, is_asked, convert, keep_pickle):
 
 def _place(temporary, path, is_asked):
     """Moves a complete file to `path`, or to the next name that is free; returns where it is."""
-    if is_asked:
-        # A link keeps leading to the file.
-        path = os.path.realpath(path)
-    else:
-        stem, suffix = split(path)
-        taken, number = path, 1
-        while os.path.lexists(path) and not _is_recording(path):
-            number += 1
-            path = f"{stem}-{number}{suffix}"
-        if number > 1:
-            warn(f"{taken} is not a recording and stays as it is: wrote {path}")
+    # A link keeps leading to the file.
+    path = os.path.realpath(path) if is_asked else derived(path)
     os.replace(temporary, path)
     return path
 
 
+def derived(path):
+    """Returns a path that the program did not name itself, or the next one if there is another file than a recording."""
+    stem, suffix = split(path)
+    taken, number = path, 1
+    while os.path.lexists(path) and not _is_recording(path):
+        number += 1
+        path = f"{stem}-{number}{suffix}"
+    if number > 1:
+        warn(f"{taken} is not a recording and stays as it is: writing {path}")
+    return path
+
+
 def _is_recording(path):
-    """Whether a file was written by a recording."""
+    """Whether a file is a recording of this package, or a page with one."""
     with contextlib.suppress(OSError), open(path, "rb") as file:
         if os.path.islink(path) or not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             return False
@@ -136,6 +140,8 @@ def _is_recording(path):
             return True
         if first[:1] == b"\x80":
             return _holds(file, RUN_KEY.encode())
+        if first[:1] == b"<":
+            return _PAGE_TITLE in file.read(1000)
     return False
 
 

@@ -23,7 +23,10 @@ class History:
         self._replacement = self._around(self._original)
         torch.cuda.memory._record_memory_history = self._replacement
         if self._is_programs:
-            warn("PyTorch's memory history is being recorded by the program already: it goes on, and has the program's settings")
+            warn(
+                "PyTorch's memory history is being recorded by the program already: it keeps the program's settings, "
+                "and goes on after the recording"
+            )
 
     def start(self):
         """Starts to record."""
@@ -54,9 +57,11 @@ class History:
             if not self._is_on or (was_programs and self._is_programs):
                 return original(enabled, *args, **kwargs)
             if self._is_programs:
-                warn("PyTorch's memory history is started by the program during a recording, whose settings it has until the program changes them")
+                warn(
+                    "PyTorch's memory history is started by the program during a recording: it has the recording's "
+                    "settings, and goes on after the recording"
+                )
             # What the program ends is recorded until the end of the recording.
             return None
 
         return record
-

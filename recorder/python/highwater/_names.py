@@ -14,8 +14,8 @@ class ModuleNames:
     """The names of the modules of one recording.
 
     `models` are pairs of name and module; these keep their names where they are part of others. Without them, the first
-    module with parameters that is called outside of others is the model, and further ones are named by their types. With
-    `depth`, modules further down have the name of the module at that depth around them.
+    module with parameters that is called outside of others is the model, and further ones are named by their types.
+    With `depth`, modules further down have the name of the module at that depth around them.
     """
 
     def __init__(self, models=(), depth=None):

@@ -127,25 +127,36 @@ class record_memory_history(contextlib.AbstractContextManager):
         if inspect.isasyncgenfunction(function) or inspect.isclass(function):
             what = "a class" if inspect.isclass(function) else "an asynchronous generator"
             raise TypeError(f"record_memory_history cannot decorate {what}: use the `with` statement in it")
+        run: Any
         if inspect.iscoroutinefunction(function):
-
-            async def run(*args: Any, **kwargs: Any) -> Any:
-                with self:
-                    return await function(*args, **kwargs)
-
+            run = self._around_coroutine(function)
         elif inspect.isgeneratorfunction(function):
-
-            def run(*args: Any, **kwargs: Any) -> Any:
-                with self:
-                    return (yield from function(*args, **kwargs))
-
+            run = self._around_generator(function)
         else:
+            run = self._around_function(function)
+        wrapped: Any = functools.wraps(function)(run)
+        return wrapped
 
-            def run(*args: Any, **kwargs: Any) -> Any:
-                with self:
-                    return function(*args, **kwargs)
+    def _around_function(self, function):
+        def run(*args, **kwargs):
+            with self:
+                return function(*args, **kwargs)
 
-        return functools.wraps(function)(run)
+        return run
+
+    def _around_generator(self, function):
+        def run(*args, **kwargs):
+            with self:
+                return (yield from function(*args, **kwargs))
+
+        return run
+
+    def _around_coroutine(self, function):
+        async def run(*args, **kwargs):
+            with self:
+                return await function(*args, **kwargs)
+
+        return run
 
     def step(self) -> None:
         """Ends a step. Call it where the recording cannot tell: with several optimizers, or with none.

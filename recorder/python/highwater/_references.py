@@ -80,7 +80,8 @@ class References:
         """Yields why references were not followed, as a sentence."""
         if self._reasons:
             reasons = "; ".join(self._reasons)
-            yield f"references to tensors were not followed everywhere, so that recomputed modules are estimates: {reasons}"
+            what = "references to tensors were not followed everywhere, so that recomputed modules are estimates"
+            yield f"{what}: {reasons}"
 
     def devices(self):
         """Returns the devices of which there are facts."""
@@ -198,6 +199,8 @@ class References:
 
         def run(function, *args, **kwargs):
             is_paused = self._pause()
+            if is_paused and not function.__module__.startswith("torch."):
+                self._reasons[f"the autograd function {function.__name__} keeps its own tensors"] = True
             try:
                 return apply.__get__(None, function)(*args, **kwargs)
             finally:
@@ -350,7 +353,7 @@ def _why_not():
     if _is_compiled():
         return "torch.compile is in use"
     if _top_hooks(False) is not None:
-        return "the program has hooks of its own for saved tensors, such as save_on_cpu"
+        return "the program has hooks of its own for saved tensors, such as those of checkpoint or save_on_cpu"
     if not _hooks._saved_tensors_hooks_is_enabled():
         return "the program does not allow hooks for saved tensors"
     if functorch is not None and functorch.peek_interpreter_stack() is not None:

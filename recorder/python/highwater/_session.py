@@ -164,8 +164,9 @@ class Session:
 
     def _snapshot(self, reason):
         """Returns PyTorch's snapshot with facts about this program."""
-        snapshot = torch.cuda.memory._snapshot()
         tracker = self._tracker
+        last_step = tracker.step_number if reason == "oom" else tracker.last_step()
+        snapshot = torch.cuda.memory._snapshot()
         rank, world_size = _rank()
         notes = list(self._notes())
         try:
@@ -191,6 +192,7 @@ class Session:
             "max_entries": self._options["max_entries"],
             "stacks": str(self._options["stacks"]),
             "extra_steps": tracker.extra_steps,
+            "last_step": last_step,
             "notes": "\n".join(notes),
             "tensors": self._early_tensors + tensors,
             "references": tracker.references.text(),

@@ -57,13 +57,13 @@ class Steps:
         """Yields why the number of steps may not be the program's, as a sentence."""
         if self._takes_turns:
             yield (
-                f"several optimizers take turns, and each turn is counted as a step, {self._count} in all: call run.step() "
-                "at the end of each training step"
+                f"several optimizers take turns, and each turn is counted as a step, {self._count} in all: call "
+                "run.step() at the end of each training step"
             )
         elif not (self._seen or self.is_stepped) and self._count == 1 and self.backwards > 1:
             yield (
-                f"no optimizer of torch.optim has run, so that all {self.backwards} backward passes are in one step: call "
-                "run.step() at the end of each training step"
+                f"no optimizer of torch.optim has run, so that all {self.backwards} backward passes are in one step: "
+                "call run.step() at the end of each training step"
             )
 
 

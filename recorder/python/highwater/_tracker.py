@@ -43,6 +43,8 @@ class Tracker:
         # Steps that were counted before the program ended its first.
         self.extra_steps = 0
         self.notes = {}
+        # At the end of the last step that the program has ended.
+        self._allocations_before = None
         self._steps = Steps()
         self._tags = tags
         self._names = names
@@ -100,6 +102,12 @@ class Tracker:
             self._is_counting = False
             self.extra_steps = self.step_number
         self._end_step()
+        self._allocations_before = _allocations()
+
+    def last_step(self):
+        """Returns the number of the last step: one that the program has begun lacks allocations if it was the end."""
+        is_begun = self._allocations_before is None or _allocations() != self._allocations_before
+        return self.step_number if is_begun else self.step_number - 1
 
     def all_notes(self):
         """Returns what is not known of the modules, as sentences."""
@@ -438,6 +446,12 @@ class Engine:
 
     def __getattr__(self, name):
         return getattr(self._engine, name)
+
+
+def _allocations():
+    """Returns the number of allocations on all devices since the program began."""
+    devices = (device for device in range(torch.cuda.device_count()) if torch.cuda.memory_reserved(device))
+    return sum(torch._C._cuda_memoryStats(device)["allocation"]["all"]["allocated"] for device in devices)
 
 
 def _phase_of(module):

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Union
 
-from . import _binary
+from . import _binary, _files
 from ._server import Server
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ class Snapshot:
         >>> snapshot.check(max_peak="5GiB", max={"activation": "2GiB"})["passed"]
         True
         """
-        limits = {"max_peak": _size(max_peak), "max_reserved": _size(max_reserved)}
+        limits: dict[str, Any] = {"max_peak": _size(max_peak), "max_reserved": _size(max_reserved)}
         limits |= {"max": _sizes(max), "max_phase": _sizes(max_phase), "max_step_growth": _size(max_step_growth)}
         path = baseline.path if isinstance(baseline, Snapshot) else baseline
         compared = {"baseline": path, "max_growth": _size(max_growth), "budgets": budgets}
@@ -281,7 +281,7 @@ class Snapshot:
         >>> Snapshot("step.snap").to_html()
         'step.html'
         """
-        page = os.path.splitext(self.path)[0] + ".html" if out is None else os.fspath(out)
+        page = _files.derived(_files.split(self.path)[0] + ".html") if out is None else os.fspath(out)
         options = ["--events", f"{events[0]}..{events[1]}"] if events else []
         _binary.run(["convert", self.path, page, *options, *(["--no-stacks"] if no_stacks else [])])
         return page

@@ -46,7 +46,9 @@ def commands(page):
     """The commands of a page: lines of blocks, and quoted ones in sentences and tables."""
     text = read(page)
     lines = [line.split("   ")[0] for block in blocks(page, "") for line in block.splitlines()]
-    quoted = re.findall(r"`((?:highwater|cargo|pip|python|maturin|rustup) [^`]+)`", re.sub(r"(?ms)^```.*?^```", "", text))
+    quoted = re.findall(
+        r"`((?:highwater|cargo|pip|python|maturin|rustup) [^`]+)`", re.sub(r"(?ms)^```.*?^```", "", text)
+    )
     return [line.strip() for line in [*lines, *quoted] if line.strip()]
 
 

@@ -89,6 +89,19 @@ def test_a_link_leads_to_the_recording_as_before(torch, tmp_path, convert):
     assert (tmp_path / "latest.snap").is_symlink() and (tmp_path / "real" / "step.snap").is_file()
 
 
+def test_a_page_beside_a_recording_replaces_pages_only(tmp_path, monkeypatch):
+    def run(arguments, **options):
+        with open(arguments[2], "wb") as file:
+            file.write(b"<!DOCTYPE html><title>Highwater</title>")
+
+    monkeypatch.setattr(highwater._binary, "run", run)
+    snapshot = highwater.Snapshot(tmp_path / "step.snap")
+    assert snapshot.to_html() == snapshot.to_html() == str(tmp_path / "step.html")
+    (tmp_path / "step.html").write_bytes(PRECIOUS)
+    assert snapshot.to_html() == str(tmp_path / "step-2.html")
+    assert (tmp_path / "step.html").read_bytes() == PRECIOUS
+
+
 FULL_DISK = """
 import resource, sys, torch, highwater
 x = torch.ones(8, device="cuda")
@@ -165,7 +178,9 @@ assert signal.getsignal(signal.SIGTERM) == signal.SIG_IGN
 """
 
 
-@pytest.mark.parametrize("how, status, said", [("default", -signal.SIGTERM, ""), ("handled", 3, "handled\n"), ("ignored", 0, "")])
+@pytest.mark.parametrize(
+    "how, status, said", [("default", -signal.SIGTERM, ""), ("handled", 3, "handled\n"), ("ignored", 0, "")]
+)
 def test_sigterm_writes_the_recording_and_then_does_what_it_did(torch, tmp_path, how, status, said):
     done = run_program(TERMINATED, how, tmp_path / "step.snap")
     assert (done.returncode, done.stdout) == (status, said), done.stderr
@@ -176,7 +191,7 @@ def test_sigterm_writes_the_recording_and_then_does_what_it_did(torch, tmp_path,
 
 def test_sigterm_while_the_recording_is_written_waits_for_it(torch, tmp_path):
     text = TERMINATED.replace("    os.kill", "    import pickle\n    dump = pickle.dump\n").replace(
-        "(os.getpid(), signal.SIGTERM)\n    assert how == \"ignored\"",
+        '(os.getpid(), signal.SIGTERM)\n    assert how == "ignored"',
         "    def slow(*args, **kwargs):\n        os.kill(os.getpid(), signal.SIGTERM)\n        dump(*args, **kwargs)\n"
         "    pickle.dump = slow",
     )
