@@ -77,6 +77,8 @@ vocabulary!(
         ZeroGrad = "zero_grad",
         /// Anything else.
         Other = "other",
+        /// Evaluating a model: forward without gradients, which begins no step.
+        Eval = "eval",
     }
 );
 

@@ -91,6 +91,7 @@ fn phase_by_words(name: &str) -> Option<Phase> {
             () if is(&["zerograd"]) || (is(&["grad"]) && before.eq_ignore_ascii_case("zero")) => Some(Phase::ZeroGrad),
             () if is(&["forward", "fwd"]) => Some(Phase::Forward),
             () if is(&["backward", "bwd"]) => Some(Phase::Backward),
+            () if is(&["eval", "evaluate", "evaluation", "validate", "validation"]) => Some(Phase::Eval),
             () => None,
         };
         if let Some(phase) = phase {
@@ -100,6 +101,10 @@ fn phase_by_words(name: &str) -> Option<Phase> {
     }
     if said[Phase::ZeroGrad as usize] {
         said[Phase::Optimizer as usize] = false;
+    }
+    if said[Phase::Eval as usize] {
+        // `eval_forward`
+        said[Phase::Forward as usize] = false;
     }
     let mut phases = Phase::ALL.iter().filter(|phase| said[**phase as usize]);
     let phase = phases.next().copied();
@@ -180,6 +185,8 @@ mod tests {
             ("FWD 3", Phase::Forward),
             ("loss.backward()", Phase::Backward),
             ("bwd", Phase::Backward),
+            ("validation_step 3", Phase::Eval),
+            ("EvalForward", Phase::Eval),
         ];
         for (name, phase) in said {
             assert_eq!(Meaning::of(name), Meaning { phase: Some(phase), ..Meaning::default() }, "{name}");

@@ -8,7 +8,13 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use highwater_snapshots::format::{Index, SectionKind, Windows, count_steps, read_bytes, read_file};
+use highwater_snapshots::Phase;
+use highwater_snapshots::event::{Event, What};
+use highwater_snapshots::format::{
+    EndFacts, Index, SectionKind, SnapWriter, Windows, count_steps, read_bytes, read_file,
+};
+use highwater_snapshots::ids::{DeviceId, StackId};
+use highwater_snapshots::trace::Header;
 
 use crate::made::{described, write_step, write_summarized_step};
 use crate::strange::whole;
@@ -69,6 +75,19 @@ fn a_recording_of_version_1_5_with_step_activity_reads_as_ever() {
     check("step_activity", write_summarized_step);
     let windows = summarized("step_activity");
     assert_eq!(count_steps(windows.summaries(), &windows.device_ids()), Some(vec![1, 1]));
+}
+
+#[test]
+fn a_recording_of_version_1_6_with_an_evaluation_reads_as_ever() {
+    check("evaluation", || {
+        let event = |time_ns, what| Event { time_ns, device: DeviceId(0), stack: StackId::NONE, what };
+        let phases = [Phase::Forward, Phase::Eval, Phase::Other].map(What::Phase);
+        let events: Vec<Event> =
+            [What::Step(0)].into_iter().chain(phases).zip(0..).map(|(what, at)| event(at, what)).collect();
+        let mut writer = SnapWriter::new(Vec::new(), &Header::default()).unwrap();
+        writer.write_events(&events).unwrap();
+        writer.finish(&EndFacts::default()).unwrap()
+    });
 }
 
 /// Opens a recording that has summaries, to be read in parts.

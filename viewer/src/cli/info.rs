@@ -12,7 +12,7 @@ use highwater_app::figures::moment::{PeakFigure, count_of, how_much_and_when, mi
 use highwater_app::figures::requests::failure_text;
 use highwater_pytorch::open::{FileFormat, FileKind};
 use highwater_snapshots::format::Windows;
-use highwater_snapshots::trace::Annotation;
+use highwater_snapshots::trace::{Annotation, NOTE};
 use highwater_snapshots::units::{format_bytes, format_count, format_duration};
 use highwater_snapshots::{EventId, Trace};
 use serde::Serialize;
@@ -108,7 +108,8 @@ impl<'a> InfoReport<'a> {
             clock: header.clock.clone(),
             level: header.level.clone(),
             ring_capacity: header.ring_capacity,
-            facts: header.facts.iter().cloned().collect(),
+            facts: header.facts.iter().filter(|(name, _)| name != NOTE).cloned().collect(),
+            notes: header.notes().map(str::to_owned).collect(),
             events: self.trace.event_count(),
             annotations: self.trace.annotations.len(),
             filter: self.arguments.blocks.filter.stated().map(str::to_owned),
@@ -214,7 +215,7 @@ impl<'a> InfoReport<'a> {
         let count = format_count(self.trace.event_count());
         fact(page, "events", &format!("{count}{}{}", length.unwrap_or_default(), ring.unwrap_or_default()))?;
         fact(page, "annotated", &self.annotations())?;
-        for (name, value) in &header.facts {
+        for (name, value) in header.facts.iter().filter(|(name, _)| name != NOTE) {
             fact(page, name, value)?;
         }
         Ok(())
@@ -323,6 +324,8 @@ pub struct InfoFigures {
     #[serde(skip_serializing_if = "Option::is_none")]
     filter: Option<String>,
     devices: Vec<DeviceFigures>,
+    /// What the recorder noted about the recording.
+    notes: Vec<String>,
     problems: Vec<String>,
 }
 

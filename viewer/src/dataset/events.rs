@@ -169,7 +169,7 @@ pub(super) fn columns<'a>() -> Vec<Column<EventRows<'a>>> {
         ),
         Column::always(
             "phase",
-            "setup, forward, backward, optimizer, zero_grad or other",
+            "setup, forward, backward, optimizer, zero_grad, eval or other",
             Text(|r, row| {
                 let phase = r.span(row).map_or(highwater_snapshots::Phase::Setup, |span| span.phase);
                 Some(r.texts.fixed(phase.name()))

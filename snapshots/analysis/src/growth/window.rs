@@ -171,7 +171,7 @@ impl Steps {
             return Some(Cut::OutOfMemory);
         }
         let ([.., before, last], [before_facts, last_facts]) = (self.runs.as_slice(), facts) else { return None };
-        let is_training = |phase: &Phase| !matches!(phase, Phase::Setup | Phase::Other);
+        let is_training = |phase: &Phase| !matches!(phase, Phase::Setup | Phase::Other | Phase::Eval);
         let had: Vec<Phase> = before.phases.iter().copied().filter(is_training).collect();
         let lacks: Vec<Phase> = had.iter().copied().filter(|phase| !last.phases.contains(phase)).collect();
         let is_followed = last.events.end < self.events;

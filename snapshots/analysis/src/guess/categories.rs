@@ -336,6 +336,11 @@ impl<'a> Guesser<'a> {
             },
             Role::Backward => self.of_backward(block, runs, made, freed),
             Role::Bare if run.phase == Phase::Backward => self.of_backward(block, runs, made, freed),
+            // Nothing is saved for backward.
+            Role::Forward | Role::Bare | Role::Unknown if run.phase == Phase::Eval => match freed {
+                Freed::InRun => Category::Temporary,
+                _ => Category::Unknown,
+            },
             Role::Forward => of_forward(outline, made, freed),
             Role::Bare | Role::Unknown => match run.phase {
                 Phase::Forward => of_forward(outline, made, freed),
@@ -486,7 +491,7 @@ impl Outline {
             match run.phase {
                 Phase::Forward => next_forward = Some(position),
                 // These runs do not separate a block from the next forward.
-                Phase::Setup | Phase::Other | Phase::ZeroGrad => {}
+                Phase::Setup | Phase::Other | Phase::ZeroGrad | Phase::Eval => {}
                 Phase::Backward | Phase::Optimizer => next_forward = None,
             }
         }

@@ -4,7 +4,7 @@
 //! phase before it. In order of precedence:
 //!
 //! 1. Recorded phases count: phase events, and the ranges that PyTorch itself marks as `Optimizer.step#…` and
-//!    `Optimizer.zero_grad#…`.
+//!    `Optimizer.zero_grad#…`. Evaluation is known from recorded phases only.
 //! 2. The stack of an allocation has a [`Role`]. So has the stack of a free, unless it is only the stack of the
 //!    allocation again, which PyTorch repeats when it records no stacks of frees.
 //! 3. An allocation without Python frames is backward, once forward has run, or if an optimizer runs next: autograd's
@@ -183,7 +183,8 @@ impl Said {
 /// The phase of a range called `name`: our names of phases, and PyTorch's own marks.
 fn phase_of_name(name: &str) -> Option<Phase> {
     match Phase::from_name(name) {
-        Some(phase @ (Phase::Forward | Phase::Backward | Phase::Optimizer | Phase::ZeroGrad)) => Some(phase),
+        Some(Phase::Setup | Phase::Other) => None,
+        Some(phase) => Some(phase),
         _ if name.starts_with("Optimizer.step#") => Some(Phase::Optimizer),
         _ if name.starts_with("Optimizer.zero_grad#") => Some(Phase::ZeroGrad),
         _ => None,

@@ -87,14 +87,11 @@ pub fn assemble(raw: RawSnapshot) -> Trace {
         builder.add_problem(problem);
     }
     parts.tell_refused(&mut builder);
-    for note in run::notes(&run) {
-        builder.add_problem(note);
-    }
 
     let tables = builder.tables();
     tables.strings = strings;
     take_frames(tables, &frames);
-    let stacks = Stacks::take(tables, &frame_lists);
+    let stacks = Stacks::take(tables, &frame_lists, run.value("package").unwrap_or_default());
     drop((frames, frame_lists));
     let level = match (stacks.is_empty(), events) {
         (false, _) => "stacks",

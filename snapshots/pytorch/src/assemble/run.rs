@@ -7,12 +7,23 @@ use highwater_snapshots::Category;
 use highwater_snapshots::error::Problem;
 use highwater_snapshots::ids::{DeviceId, EventId, ScopeId};
 use highwater_snapshots::tables::Tables;
-use highwater_snapshots::trace::{DeviceFacts, Header, Trace};
+use highwater_snapshots::trace::{DeviceFacts, Header, NOTE, Trace};
 use highwater_snapshots::units::format_count;
 
 /// Values that have their own places.
-const PLACED: [&str; 10] =
-    ["version", "rank", "world_size", "host", "pid", "program", "max_entries", "notes", "extra_steps", "references"];
+const PLACED: [&str; 11] = [
+    "version",
+    "rank",
+    "world_size",
+    "host",
+    "pid",
+    "program",
+    "max_entries",
+    "notes",
+    "extra_steps",
+    "references",
+    "package",
+];
 /// The beginning of the names of values about a device: `device.0.name`, `device.0.total_bytes`.
 const DEVICE: &str = "device.";
 
@@ -23,7 +34,8 @@ const CLOCKS_DIFFER_NS: u64 = 1_000_000;
 pub(super) fn header(run: &RunFacts) -> Header {
     let text = |name: &str| run.value(name).unwrap_or_default().to_owned();
     let is_placed = |name: &str| PLACED.contains(&name) || name.starts_with(DEVICE);
-    let others = run.values.iter().filter(|(name, _)| !is_placed(name));
+    let others = run.values.iter().filter(|(name, _)| !is_placed(name)).cloned();
+    let notes = run.value("notes").unwrap_or_default().lines().map(|note| (NOTE.to_owned(), note.to_owned()));
     Header {
         program: text("program"),
         host: text("host"),
@@ -32,7 +44,7 @@ pub(super) fn header(run: &RunFacts) -> Header {
         rank: run.number("rank").filter(|_| run.number::<u32>("world_size").is_some_and(|world| world > 1)),
         world_size: run.number("world_size"),
         ring_capacity: run.number("max_entries"),
-        facts: others.cloned().collect(),
+        facts: others.chain(notes).collect(),
         ..Header::default()
     }
 }
@@ -43,11 +55,6 @@ pub(super) fn with_facts(facts: DeviceFacts, run: &RunFacts) -> DeviceFacts {
     let name = run.value(&of_device("name")).map_or_else(|| facts.name.clone(), str::to_owned);
     let capacity_bytes = run.number(&of_device("total_bytes")).unwrap_or(facts.capacity_bytes);
     DeviceFacts { name, capacity_bytes, ..facts }
-}
-
-/// What the program noted about the recording, a line each.
-pub(super) fn notes(run: &RunFacts) -> impl Iterator<Item = Problem> {
-    run.value("notes").unwrap_or_default().lines().map(Problem::new)
 }
 
 /// A ring of `run`'s capacity that `events` of a device have filled.
@@ -157,6 +164,15 @@ mod tests {
             (Some(3), Some(8), "node7")
         );
         assert_eq!(trace.devices[0].capacity_bytes, 1024);
+    }
+
+    #[test]
+    fn notes_of_the_package_are_notes_of_the_header_and_no_problems() {
+        let mut sample = Sample::of(&[]);
+        sample.intake.run_value("notes", "compiled: net\nsteps: 2");
+        let trace = sample.assemble();
+        assert_eq!(trace.header.notes().collect::<Vec<_>>(), ["compiled: net", "steps: 2"]);
+        assert_eq!(trace.problems, []);
     }
 
     #[test]

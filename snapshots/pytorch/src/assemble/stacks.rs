@@ -36,14 +36,34 @@ pub(super) fn take_frames(tables: &mut Tables, frames: &[RawFrame]) {
     }
 }
 
+/// Returns which frames are of files in the folder `package`; nothing if there is no such folder.
+fn own_frames(tables: &Tables, package: &str) -> Vec<bool> {
+    if package.is_empty() {
+        return Vec::new();
+    }
+    let is_inside = |file: &str| file.strip_prefix(package).is_some_and(|rest| rest.starts_with(['/', '\\']));
+    let is_own: Vec<bool> = tables.strings.iter().map(|text| is_inside(text)).collect();
+    let lines = |frame: &Frame| &tables.lines[frame.first_line as usize..][..frame.line_count as usize];
+    let is_of = |line: &SourceLine| line.file.index().is_some_and(|row| is_own.get(row) == Some(&true));
+    tables.frames.iter().map(|frame| lines(frame).iter().any(is_of)).collect()
+}
+
 impl Stacks {
-    /// Adds every list to the tables' tree. The lists have their innermost frame first.
-    pub(super) fn take(tables: &mut Tables, lists: &Sequences) -> Self {
+    /// Adds every list to the tables' tree, without the frames of files in the folder `package`, which is that of the
+    /// recorder; empty if there is none. The lists have their innermost frame first.
+    pub(super) fn take(tables: &mut Tables, lists: &Sequences, package: &str) -> Self {
+        let is_own = own_frames(tables, package);
+        let mut others = Vec::new();
         let mut stacks = Self { ids: Vec::with_capacity(lists.len()), ..Self::default() };
         // Successive lists share most of their outer frames, which then need no lookup.
         let mut path: Vec<(u32, StackId)> = Vec::new();
         for number in 0..lists.len() {
-            let list = lists.get(number as u32);
+            let mut list = lists.get(number as u32);
+            if !is_own.is_empty() {
+                others.clear();
+                others.extend(list.iter().copied().filter(|frame| is_own.get(*frame as usize) != Some(&true)));
+                list = &others;
+            }
             let kept = &list[..list.len().min(MOST_FRAMES)];
             stacks.cut += u64::from(kept.len() < list.len());
             let shared = kept.iter().rev().zip(&path).take_while(|(frame, known)| **frame == known.0).count();
@@ -89,7 +109,7 @@ mod tests {
             lists.intern(list);
         }
         let mut tables = Tables::default();
-        let stacks = Stacks::take(&mut tables, &lists);
+        let stacks = Stacks::take(&mut tables, &lists, "");
         assert_eq!(tables.stacks.len(), 5);
         let frames = |number| tables.stack_frames(stacks.id(number)).map(|frame| frame.0).collect::<Vec<_>>();
         assert_eq!(frames(0), [3, 2, 1]);
@@ -106,10 +126,24 @@ mod tests {
         let deep: Vec<u32> = (0..3000).collect();
         lists.intern(&deep);
         let mut tables = Tables::default();
-        let stacks = Stacks::take(&mut tables, &lists);
+        let stacks = Stacks::take(&mut tables, &lists, "");
         let frames: Vec<u32> = tables.stack_frames(stacks.id(0)).map(|frame| frame.0).collect();
         assert_eq!(frames, deep[..MOST_FRAMES]);
         assert_eq!(stacks.cut, 1);
+    }
+
+    #[test]
+    fn frames_of_the_recorder_are_left_out_wherever_it_lies() {
+        let strings = ["f", "/app.pyz/highwater/_tracker.py", "/app.pyz/highwaters.py"].map(String::from).to_vec();
+        let mut tables = Tables { strings, ..Tables::default() };
+        let frame = |file| RawFrame { name: StringId(0), file: StringId(file), line: 1, fx: StringId::NONE };
+        take_frames(&mut tables, &[frame(1), frame(2)]);
+        let mut lists = Sequences::default();
+        lists.intern(&[0, 1, 0]);
+        lists.intern(&[0]);
+        let stacks = Stacks::take(&mut tables, &lists, "/app.pyz/highwater");
+        assert_eq!(tables.stack_frames(stacks.id(0)).collect::<Vec<_>>(), [FrameId(1)]);
+        assert_eq!(stacks.id(1), StackId::NONE);
     }
 
     #[test]

@@ -20,6 +20,9 @@ pub struct TrustFigures {
     phases_guessed: bool,
     /// Uses of blocks that were not live, which only readers count.
     unmatched_uses: u64,
+    /// What the recorder noted about the recording.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<String>,
 }
 
 impl TrustFigures {
@@ -30,6 +33,7 @@ impl TrustFigures {
             facts: trace.trust.clone(),
             phases_guessed: trace.phases_are_guessed(),
             unmatched_uses: trace.trust.unmatched_uses,
+            notes: trace.header.notes().map(str::to_owned).collect(),
         }
     }
 }
@@ -94,7 +98,7 @@ pub fn print(trace: &Trace, page: &mut Page<'_>) -> io::Result<()> {
 /// Prints the same for one of several recordings, named `name`.
 pub fn print_of(trace: &Trace, name: &str, page: &mut Page<'_>) -> io::Result<()> {
     let bare = bare_stacks(trace);
-    if trace.is_complete() && trace.problems.is_empty() && bare.is_none() {
+    if trace.is_complete() && trace.problems.is_empty() && trace.header.notes().next().is_none() && bare.is_none() {
         return Ok(());
     }
     let of = if name.is_empty() { String::new() } else { format!(" of {name}") };
@@ -112,6 +116,11 @@ pub fn print_of(trace: &Trace, name: &str, page: &mut Page<'_>) -> io::Result<()
     let routine = trace.routine_sentences();
     if !routine.is_empty() {
         for line in page.broken(0, &format!("Note{of}: {}.", routine.join("; "))) {
+            page.hint(&line)?;
+        }
+    }
+    for note in trace.header.notes() {
+        for line in page.broken(0, &format!("Note{of}: {note}.")) {
             page.hint(&line)?;
         }
     }

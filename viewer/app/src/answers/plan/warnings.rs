@@ -11,6 +11,7 @@ pub fn warnings(trace: &Trace, device: DeviceId, step: &Recorded) -> Vec<String>
     warnings.extend(trace.problems.iter().map(|problem| format!("Problem: {problem}")));
     let routine = trace.routine_sentences();
     warnings.extend((!routine.is_empty()).then(|| format!("Note: {}.", routine.join("; "))));
+    warnings.extend(trace.header.notes().map(|note| format!("Note: {note}.")));
     if trace.device_ids().len() > 1 {
         let most = if device == trace.main_device() { ", which needs the most memory of several" } else { "" };
         warnings.push(format!("The plan is for device {}{most}.", device.0));

@@ -114,7 +114,8 @@ impl Sheet {
         }
         let sentences = trace.trust_sentences();
         let problems = trace.problems.iter().map(|problem| problem.what.clone());
-        let doubts: Vec<String> = sentences.into_iter().chain(problems).collect();
+        let notes = trace.header.notes().map(str::to_owned);
+        let doubts: Vec<String> = sentences.into_iter().chain(problems).chain(notes).collect();
         let colour = if has_losses(trace) { Shades::in_ui(ui).warning } else { Shades::in_ui(ui).faint };
         let trust = match doubts.as_slice() {
             [] => "complete recording: every number is exact".to_owned(),

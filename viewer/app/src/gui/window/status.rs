@@ -130,7 +130,8 @@ impl Trust {
     fn of(recording: &Recording) -> Self {
         let trace = &recording.trace;
         let problems = trace.problems.iter().map(|problem| problem.what.clone());
-        let sentences: Vec<String> = trace.trust_sentences().into_iter().chain(problems).collect();
+        let notes = trace.header.notes().map(str::to_owned);
+        let sentences: Vec<String> = trace.trust_sentences().into_iter().chain(problems).chain(notes).collect();
         let is_warning = has_losses(trace);
         let thing = if is_warning { "warning" } else { "note" };
         let plural = if sentences.len() == 1 { "" } else { "s" };

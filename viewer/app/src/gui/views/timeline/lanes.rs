@@ -211,6 +211,7 @@ const fn short(phase: Phase) -> &'static str {
         Phase::Backward => "bwd",
         Phase::Optimizer => "opt",
         Phase::ZeroGrad => "zero",
+        Phase::Eval => "eval",
         Phase::Other => "…",
     }
 }
