@@ -19,18 +19,17 @@ pub fn format_bytes(bytes: u64) -> String {
     format!("{bytes} B")
 }
 
-/// A size that is needed, so that [`parse_bytes`] of the text is never less than `bytes`: as [`format_bytes`] where that is
-/// exact, else rounded up to whole MiB, or to whole KiB below one MiB: `40.50 GiB`, `40974 MiB`.
+/// A size that is needed, so that [`parse_bytes`] of the text is never less than `bytes`: in the unit and with the decimals
+/// of [`format_bytes`], rounded up: `40.50 GiB`, `40.02 GiB`.
 pub fn format_required_bytes(bytes: u64) -> String {
-    let is_exact = |text: &str, bytes: u64| parse_bytes(text) == Ok(bytes);
-    let plain = format_bytes(bytes);
-    if is_exact(&plain, bytes) {
-        return plain;
+    let Some((unit, size)) = STEPS[2..].iter().find(|(_, size)| bytes >= *size) else {
+        return format_bytes(bytes);
+    };
+    let hundredths = (u128::from(bytes) * 100).div_ceil(u128::from(*size));
+    match (hundredths / 100, hundredths % 100) {
+        (whole, 0) => format!("{whole} {unit}"),
+        (whole, part) => format!("{whole}.{part:02} {unit}"),
     }
-    let (unit, size) = if bytes > 1 << 20 { ("MiB", 1 << 20) } else { ("KiB", 1 << 10) };
-    let units = bytes.div_ceil(size);
-    let rounded = units.checked_mul(size).map(|up| (format_bytes(up), up));
-    rounded.filter(|(text, up)| is_exact(text, *up)).map_or_else(|| format!("{units} {unit}"), |(text, _)| text)
 }
 
 /// A size as a word that [`parse_bytes`] reads back exactly: `24GiB`, `28.6GiB`, `40974MiB`, `1000B`.
@@ -201,12 +200,13 @@ mod tests {
             (0, "0 B"),
             (1000, "1000 B"),
             (3 << 19, "1.50 MiB"),
-            (1025, "2 KiB"),
-            ((1 << 20) - 1, "1 MiB"),
+            (1025, "1.01 KiB"),
+            ((1 << 20) - 1, "1024 KiB"),
             (81 << 29, "40.50 GiB"),
-            ((40 << 30) + (14 << 20), "40974 MiB"),
+            ((40 << 30) + (14 << 20), "40.02 GiB"),
+            (85_362 << 20, "83.37 GiB"),
             ((40 << 30) - 1, "40 GiB"),
-            ((1 << 40) + 1, "1048577 MiB"),
+            ((1 << 40) + 1, "1.01 TiB"),
         ] {
             assert_eq!(format_required_bytes(bytes), text);
             assert!(parse_bytes(text).unwrap() >= bytes, "{text}");

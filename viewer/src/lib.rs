@@ -14,6 +14,7 @@ pub mod record;
 pub mod record;
 pub mod whatif;
 pub mod oom;
+pub mod plan;
 pub mod explain;
 #[cfg(feature = "parquet")]
 pub mod dataset;
@@ -26,7 +27,6 @@ pub mod render;
 #[path = "render_disabled.rs"]
 pub mod render;
 pub mod check;
-pub mod plan;
 pub mod run;
 pub mod browser;
 pub mod serve;
@@ -191,7 +191,7 @@ fn show_app(files: &[PathBuf]) -> Result<Option<String>, Failure> {
     if needs_server && !is_set("DISPLAY") && !is_set("WAYLAND_DISPLAY") {
         return Ok(Some("there is no display (neither DISPLAY nor WAYLAND_DISPLAY is set)".to_owned()));
     }
-    let examples = Examples { list: record::EXAMPLES, record: record::example };
+    let examples = Examples { list: record::EXAMPLES, record: record::example, rerun: plan::RERUN };
     let most_resident = cli::input::long::most_resident()?;
     Ok(highwater_app::gui::run(files.to_vec(), examples, most_resident)?
         .map(|why| format!("the app cannot be shown ({why})")))

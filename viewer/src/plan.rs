@@ -10,14 +10,10 @@ mod maximize;
 use std::path::Path;
 use std::sync::Arc;
 
-#[cfg(feature = "engine")]
-use highwater_analysis::final_oom::final_oom;
-#[cfg(feature = "engine")]
-use highwater_analysis::{Metric, Series};
 use highwater_app::answers::plan::{
-    Allowance, Plan, Query, Recorded, Search, TrainingStep, plan_with, search, warnings,
+    Allowance, Plan, Query, Recorded, RerunOf, Search, Setup, TrainingStep, plan_with, search,
 };
-use highwater_app::figures::planned::{Budget, Proof};
+use highwater_app::figures::planned::Budget;
 use highwater_snapshots::units::{format_bytes, format_required_bytes};
 
 #[cfg(feature = "engine")]
@@ -33,7 +29,17 @@ use crate::cli::output::page::Page;
 use crate::cli::output::shell::quoted;
 use crate::cli::plan::{PlanContext, PlanReport};
 #[cfg(feature = "engine")]
-use highwater_app::answers::plan::{Forbidden, Setup, rust};
+use highwater_app::answers::plan::Forbidden;
+
+/// Runs built-in steps again, for the plans of the app.
+#[cfg(feature = "engine")]
+pub const RERUN: Option<RerunOf> = Some(|trace| {
+    let step = Rerun::of_recording(trace, &[])?;
+    Some(step.map(|step| Box::new(step) as Box<dyn TrainingStep + Send>))
+});
+/// This build has no engine to run a step with.
+#[cfg(not(feature = "engine"))]
+pub const RERUN: Option<RerunOf> = None;
 
 /// Searches a plan and prints it.
 pub fn run(arguments: &PlanArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
@@ -50,20 +56,17 @@ pub fn run(arguments: &PlanArguments, page: &mut Page<'_>) -> Result<Status, Fai
     } else {
         report.print(page)?;
     }
-    Ok(if report.fits() { Status::Fine } else { Status::Broken })
+    // That the step fits is not known of a recording in which a request failed, so it does not pass either.
+    Ok(if report.fits() == Some(true) { Status::Fine } else { Status::Broken })
 }
 
 /// Plans the step in `file`: by running it again if it is a built-in one, or else by replaying the recording.
 fn of_file(file: &Path, arguments: &PlanArguments) -> Result<PlanReport, Failure> {
-    let recording = read_with(file, &arguments.categories)?;
-    let trace = recording.trace;
-    let device = trace.main_device();
+    let trace = Arc::new(read_with(file, &arguments.categories)?.trace);
     #[cfg(feature = "engine")]
     if let Some(step) = Rerun::of_recording(&trace, &arguments.modules) {
-        let recorded = Series::build(&trace, device).peak(&trace, Metric::Requested).0;
-        let is_whole = final_oom(&trace).is_none();
         let step = step.map_err(Failure::Usage)?.timed(arguments.roofline());
-        return of_rerun(&step, arguments, is_whole.then_some(recorded));
+        return of_rerun(&step, arguments);
     }
     if arguments.maximize.is_some() {
         let text = "--maximize needs a step that can be run again with another size: a recording of `highwater record`";
@@ -74,12 +77,21 @@ fn of_file(file: &Path, arguments: &PlanArguments) -> Result<PlanReport, Failure
                     `highwater record`, or --scenario";
         return Err(Failure::Usage(text.to_owned()));
     }
-    let trace = Arc::new(trace);
-    let step = Recorded::new(Arc::clone(&trace), device, &arguments.modules).map_err(Failure::Usage)?;
+    let device = trace.main_device();
+    let step = Recorded::new(trace, device, &arguments.modules).map_err(Failure::Usage)?;
     let found = searched(&step, arguments)?;
-    let paste = found.best().map(|plan| step.code(&plan.setup)).unwrap_or_default();
-    let warnings = warnings(&trace, device, &step);
-    report(&step, found, arguments, Proof::Replayed, None, paste, warnings)
+    let setup = found.best().map(|plan| plan.setup.clone());
+    report(&step, found, arguments, Applied { setup, ..Applied::default() })
+}
+
+/// What a report applies, and what limits it beside the step's own warnings.
+#[derive(Default)]
+struct Applied {
+    /// The changes to make, if any.
+    setup: Option<Setup>,
+    /// The command that records the step with them.
+    command: Option<String>,
+    warnings: Vec<String>,
 }
 
 fn searched(step: &dyn TrainingStep, arguments: &PlanArguments) -> Result<Search, Failure> {
@@ -112,15 +124,14 @@ fn report(
     step: &dyn TrainingStep,
     found: Search,
     arguments: &PlanArguments,
-    proof: Proof,
-    command: Option<String>,
-    paste: Vec<String>,
-    warnings: Vec<String>,
+    applied: Applied,
 ) -> Result<PlanReport, Failure> {
+    let Applied { setup, command, mut warnings } = applied;
     let budget = Budget { bytes: arguments.budget, reserve: arguments.reserve };
     let possible = if found.plans.is_empty() { with_allowances(step, arguments)? } else { Vec::new() };
-    let roofline = arguments.roofline();
-    let context = PlanContext { budget, proof, command, paste, warnings, possible, roofline };
+    let code = setup.map(|setup| step.code(&setup)).transpose().map_err(Failure::Usage)?.unwrap_or_default();
+    warnings.splice(0..0, step.warnings(&found.as_is));
+    let context = PlanContext { budget, command, code, warnings, possible, roofline: arguments.roofline() };
     PlanReport::of(step, found, context).map_err(Failure::Usage)
 }
 
@@ -128,7 +139,7 @@ fn report(
 fn of_scenario(arguments: &PlanArguments) -> Result<PlanReport, Failure> {
     let step = Rerun::of_scenario(&arguments.training, &arguments.modules).map_err(Failure::Usage)?;
     let step = step.timed(arguments.roofline());
-    of_rerun(&step, arguments, None)
+    of_rerun(&step, arguments)
 }
 
 /// Fails: this build has no scenarios.
@@ -137,23 +148,15 @@ fn of_scenario(_arguments: &PlanArguments) -> Result<PlanReport, Failure> {
     Err(Failure::Usage("give a recording: this build has no engine to run a scenario with".to_owned()))
 }
 
-/// Plans a step that can be run again; `recorded` is the recorded peak of requested bytes, if it is known.
+/// Plans a step that can be run again.
 #[cfg(feature = "engine")]
-fn of_rerun(step: &Rerun, arguments: &PlanArguments, recorded: Option<u64>) -> Result<PlanReport, Failure> {
+fn of_rerun(step: &Rerun, arguments: &PlanArguments) -> Result<PlanReport, Failure> {
     if let Some(which) = arguments.maximize {
         return maximized(step, which, arguments);
     }
     let found = searched(step, arguments)?;
-    let mut warnings = Vec::new();
-    if let Some(recorded) = recorded.filter(|bytes| *bytes != found.as_is.requested) {
-        let [recorded, now] = [recorded, found.as_is.requested].map(format_bytes);
-        warnings.push(format!(
-            "The recording peaks at {recorded}, but the step at {now} when it is run again: another version made the \
-             recording, and the plan is for this one."
-        ));
-    }
     let setup = found.best().map(|plan| plan.setup.clone());
-    of_setup(step, found, arguments, setup, warnings)
+    of_setup(step, found, arguments, setup, Vec::new())
 }
 
 /// Finds the largest size of `step` with which some plan fits, and that plan.
@@ -193,9 +196,5 @@ fn of_setup(
         let words = step.command(setup, arguments.budget - arguments.reserve);
         words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
     });
-    let paste = match setup {
-        Some(setup) => rust(&setup, &step.program(&setup).map_err(Failure::Usage)?),
-        None => Vec::new(),
-    };
-    report(step, found, arguments, Proof::Rerun(step.steps()), command, paste, warnings)
+    report(step, found, arguments, Applied { setup, command, warnings })
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use highwater_analysis::Metric;
 use highwater_analysis::long::{Parts, stages, summarize};
@@ -49,6 +50,20 @@ pub const EXAMPLES: &[Example] = &[
     },
 ];
 
+/// Held by those who record a built-in step, and read by those who only run one: the recorder is one for the process, and
+/// the app does both on several threads.
+static TURN: RwLock<()> = RwLock::new(());
+
+/// Waits until no other built-in step is recorded or run.
+pub(crate) fn recording_turn() -> RwLockWriteGuard<'static, ()> {
+    TURN.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits until no built-in step is recorded.
+pub(crate) fn running_turn() -> RwLockReadGuard<'static, ()> {
+    TURN.read().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Records the scenario `name` with its defaults on the accounting device into `file`.
 ///
 /// # Errors
@@ -56,6 +71,7 @@ pub const EXAMPLES: &[Example] = &[
 /// Returns a sentence for the user.
 pub fn example(name: &str, file: &Path) -> Result<(), String> {
     let options = Options { steps: 2, ..Options::default() };
+    let _turn = recording_turn();
     scenario::record(name, &options, file).map(drop).map_err(|why| format!("cannot record {name}: {why}"))
 }
 
@@ -68,7 +84,9 @@ pub fn run(arguments: &RecordArguments, page: &mut Page<'_>) -> Result<Status, F
     let name = arguments.scenario.as_deref().unwrap_or_default();
     let file = arguments.file();
     let turning = spinner(format!("recording {name}"));
+    let turn = recording_turn();
     let report = scenario::record(name, &arguments.options(), &file);
+    drop(turn);
     turning.finish_and_clear();
     let report = report.map_err(|error| Failure::Record(error.to_string()))?;
     let answer = Answer::read(name, &file, &report)?;

@@ -32,6 +32,7 @@ use crate::cli::output::caveats;
 use crate::cli::output::outcome::{Failure, Status};
 use crate::cli::output::page::Page;
 use crate::cli::output::shell::next_command;
+use crate::plan::RERUN;
 
 /// Reads the recording, draws it, and prints what was written.
 pub fn run(arguments: &RenderArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
@@ -156,10 +157,9 @@ fn draw(
     };
     let conditions = arguments.blocks.filter.stated().unwrap_or_default();
     let bar = spinner(format!("drawing {}", arguments.out.display()));
-    let mut sheet = Sheet::new(Arc::clone(recording), selection, look, conditions).grouped_by(keys);
-    if let Some(budget) = arguments.budget {
-        sheet = sheet.planned_as(PlanView::for_budget(budget));
-    }
+    let plan = arguments.budget.map_or_else(PlanView::default, PlanView::for_budget).with_rerun(RERUN);
+    let sheet = Sheet::new(Arc::clone(recording), selection, look, conditions);
+    let mut sheet = sheet.grouped_by(keys).planned_as(plan);
     let title = sheet.title(view);
     let written = save_view(&arguments.out, paper, &title, |ui| sheet.sheet_ui(ui, view));
     bar.finish_and_clear();

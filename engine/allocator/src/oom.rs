@@ -66,21 +66,18 @@ pub struct Unusable {
     pub waiting: u64,
 }
 
-/// A remedy for an out-of-memory error.
+/// Advice on an out-of-memory error, as far as the allocator's state decides it. Whether other settings or streams, or
+/// fewer live blocks, would have helped, only a replay of a recording shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
     /// The request alone is larger than the device.
     LargerThanDevice,
     /// The memory fraction prevents the request, not the device.
     RaiseMemoryFraction,
-    /// Free fragments amount to this many bytes; expandable segments, which are off, could use them.
-    ExpandableSegments(u64),
-    /// The caches of other streams amount to this many bytes.
-    FewerStreams(u64),
-    /// This much device memory is used outside this allocator.
+    /// This much device memory is used outside this allocator, which is what the request lacks.
     OtherUsers(u64),
-    /// The memory is filled by live blocks.
-    FewerLiveBytes,
+    /// `highwater oom` tests remedies on a recording.
+    AnalyseRecording,
 }
 
 impl OomReport {
@@ -94,8 +91,7 @@ impl OomReport {
         self.device_total.saturating_sub(self.device_free).saturating_sub(self.reserved)
     }
 
-    fn advise(&self, heap: &Heap, request: &Request) -> Vec<Advice> {
-        let can_expand = !heap.config.expandable_segments() && heap.driver.page_bytes().is_some();
+    fn advise(&self, request: &Request) -> Vec<Advice> {
         let mut advice = Vec::new();
         if self.segment > self.device_total {
             return vec![Advice::LargerThanDevice];
@@ -106,19 +102,11 @@ impl OomReport {
         {
             advice.push(Advice::RaiseMemoryFraction);
         }
-        let available = self.device_free.min(self.limit.map_or(u64::MAX, |limit| limit.saturating_sub(self.reserved)));
-        let Unusable { fragmented, other_stream, .. } = self.unusable;
-        if can_expand && fragmented > 0 && available.saturating_add(fragmented) >= self.rounded {
-            advice.push(Advice::ExpandableSegments(fragmented));
-        }
-        if other_stream > 0 && available.saturating_add(fragmented + other_stream) >= self.rounded {
-            advice.push(Advice::FewerStreams(other_stream));
-        }
         if !device_has_it && self.outside() >= self.segment - self.device_free {
             advice.push(Advice::OtherUsers(self.outside()));
         }
         if self.allocated > 0 {
-            advice.push(Advice::FewerLiveBytes);
+            advice.push(Advice::AnalyseRecording);
         }
         advice
     }
@@ -170,7 +158,7 @@ impl Heap {
             unusable,
             advice: Vec::new(),
         };
-        report.advice = report.advise(self, request);
+        report.advice = report.advise(request);
         Ok(report)
     }
 }
@@ -239,14 +227,6 @@ impl fmt::Display for Advice {
             Self::RaiseMemoryFraction => {
                 f.write_str("the device has the memory, the limit forbids it: raise per_process_memory_fraction")
             }
-            Self::ExpandableSegments(held) => write!(
-                f,
-                "fragments hold {}: with expandable_segments:True, free ranges can grow instead of staying too small",
-                format_bytes(*held)
-            ),
-            Self::FewerStreams(held) => {
-                write!(f, "other streams' caches hold {}: allocate on fewer streams", format_bytes(*held))
-            }
             Self::OtherUsers(held) => {
                 write!(
                     f,
@@ -254,8 +234,8 @@ impl fmt::Display for Advice {
                     format_bytes(*held)
                 )
             }
-            Self::FewerLiveBytes => f.write_str(
-                "live blocks fill the memory: a recording shows which; smaller batches or checkpointing reduce them",
+            Self::AnalyseRecording => f.write_str(
+                "record the run: `highwater oom` shows what fills the memory, and tests what would have helped",
             ),
         }
     }

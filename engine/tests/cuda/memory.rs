@@ -48,7 +48,7 @@ fn a_full_device_gives_back_its_cache_and_then_says_who_has_the_memory() {
             assert_eq!((report.outside(), report.limit), (CONTEXT, None));
             assert_eq!((report.requested, report.segment), (12 * MIB, 12 * MIB));
             assert_eq!((report.allocated, report.reserved), (90 * MIB, 90 * MIB));
-            assert_eq!(report.advice, [Advice::FewerLiveBytes]);
+            assert_eq!(report.advice, [Advice::AnalyseRecording]);
             let told = report.to_string();
             assert!(told.starts_with("out of memory on device 0 (Highwater stand-in): 12 MiB requested"), "{told}");
             assert!(told.contains("100 MiB total, 2 MiB free, 8 MiB used outside this allocator"), "{told}");

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use highwater_recorder::api::{self, DeviceClaim};
 use highwater_recorder::snapshots::StartingState;
-use highwater_recorder::snapshots::trace::{DeviceFacts, PINNED_DEVICE, PINNED_DRIVER};
+use highwater_recorder::snapshots::trace::{DRIVER_CALLS, DeviceFacts, PINNED_DEVICE, PINNED_DRIVER};
 use highwater_recorder::{DeviceId, Source, Throttle};
 
 use crate::driver::Driver;
@@ -86,7 +86,8 @@ impl Known {
             Owner::Pinned => (PINNED_DEVICE, "pinned host memory".to_owned(), host_bytes(), PINNED_DRIVER.to_owned()),
         };
         let claim = DeviceClaim::new(Some(wish));
-        let settings = vec![("recorded".to_owned(), "calls of the CUDA driver".to_owned())];
+        let (name_of_setting, calls) = DRIVER_CALLS;
+        let settings = vec![(name_of_setting.to_owned(), calls.to_owned())];
         let facts = DeviceFacts { device: claim.id(), name, capacity_bytes, driver: called, settings };
         Self { claim, facts, sampling: Throttle::new() }
     }

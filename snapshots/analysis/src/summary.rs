@@ -6,6 +6,7 @@ use highwater_snapshots::event::EventKind;
 use highwater_snapshots::ids::DeviceId;
 use highwater_snapshots::trace::Trace;
 
+use super::capacity::Capacity;
 use super::device_spans::device_steps;
 use super::metric::{Metric, Totals};
 use super::peak::Moment;
@@ -20,6 +21,8 @@ pub struct DeviceSummary {
     pub name: String,
     /// Device memory in bytes; 0 if unknown.
     pub capacity_bytes: u64,
+    /// Whether that is not recorded, but inferred from a failed request.
+    pub capacity_is_inferred: bool,
     /// Number of its events, including its marks, but not steps and phases.
     pub events: u64,
     /// Number of alloc events.
@@ -55,6 +58,7 @@ pub fn summarize(trace: &Trace) -> Vec<DeviceSummary> {
 pub fn of_device(trace: &Trace, series: &Series) -> DeviceSummary {
     let device = series.device();
     let facts = trace.device_facts(device);
+    let capacity = Capacity::of(trace, series);
     let (counts, times) = count(trace, device);
     let baseline_segments = trace.segments.alloc.partition_point(|alloc| !alloc.is_some());
     let baseline_segments =
@@ -64,7 +68,8 @@ pub fn of_device(trace: &Trace, series: &Series) -> DeviceSummary {
     DeviceSummary {
         device,
         name: facts.map_or_else(String::new, |facts| facts.name.clone()),
-        capacity_bytes: facts.map_or(0, |facts| facts.capacity_bytes),
+        capacity_bytes: capacity.map_or(0, |capacity| capacity.bytes),
+        capacity_is_inferred: capacity.is_some_and(|capacity| capacity.is_inferred),
         events: counts.iter().sum(),
         allocs: counts[EventKind::Alloc as usize],
         frees: counts[EventKind::FreeRequested as usize],

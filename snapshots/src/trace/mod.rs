@@ -1,5 +1,6 @@
 //! A whole recording in memory, immutable once built. All analysis works on it.
 
+mod allocator;
 mod annotations;
 mod blocks;
 mod events;
@@ -9,6 +10,7 @@ mod start;
 mod step_names;
 mod spans;
 
+pub use allocator::{Allocator, DRIVER_CALLS};
 pub use annotations::{Annotation, Attribute, Owner};
 pub use blocks::{Block, Blocks};
 pub use events::Events;

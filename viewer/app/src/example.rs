@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use web_time::Instant;
 
+use crate::answers::plan::RerunOf;
 use crate::background;
 
 /// A training step that the first screen offers.
@@ -26,12 +27,14 @@ pub struct Examples {
     pub list: &'static [Example],
     /// Records the example of this name to this file. The error is a sentence for the user.
     pub record: fn(&str, &Path) -> Result<(), String>,
+    /// Runs the step of a recording again with changes; `None` if this build cannot.
+    pub rerun: Option<RerunOf>,
 }
 
 impl Default for Examples {
     /// No examples.
     fn default() -> Self {
-        Self { list: &[], record: |name, _| Err(format!("this build cannot record {name}")) }
+        Self { list: &[], record: |name, _| Err(format!("this build cannot record {name}")), rerun: None }
     }
 }
 

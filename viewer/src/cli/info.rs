@@ -8,6 +8,7 @@ use highwater_analysis::long::{Parts, summarize as summarize_parts};
 use highwater_analysis::summary::{DeviceSummary, summarize};
 use highwater_analysis::{Metric, Totals};
 use highwater_app::answers::request_failure::RequestFailure;
+use highwater_app::figures::device::capacity_text;
 use highwater_app::figures::moment::{PeakFigure, count_of, how_much_and_when, micros_since_1970, utc};
 use highwater_app::figures::requests::failure_text;
 use highwater_pytorch::open::{FileFormat, FileKind};
@@ -237,7 +238,7 @@ impl<'a> InfoReport<'a> {
     fn print_device(&self, summary: &DeviceSummary, page: &mut Page<'_>) -> io::Result<()> {
         let facts = self.trace.device_facts(summary.device);
         let driver = facts.map_or("", |facts| facts.driver.as_str());
-        let capacity = if summary.capacity_bytes > 0 { format_bytes(summary.capacity_bytes) } else { String::new() };
+        let capacity = capacity_text(summary).unwrap_or_default();
         let known: Vec<&str> =
             [summary.name.as_str(), &capacity, driver].into_iter().filter(|text| !text.is_empty()).collect();
         let known = if known.is_empty() { "nothing known".to_owned() } else { known.join(", ") };
@@ -337,6 +338,8 @@ struct DeviceFigures {
     driver: String,
     settings: BTreeMap<String, String>,
     capacity_bytes: u64,
+    /// Whether that is not recorded, but what the allocator had and what was free when a request failed.
+    capacity_is_inferred: bool,
     events: u64,
     allocs: u64,
     frees: u64,
@@ -362,6 +365,7 @@ impl DeviceFigures {
             driver: facts.map_or_else(String::new, |facts| facts.driver.clone()),
             settings: facts.map(|facts| facts.settings.iter().cloned().collect()).unwrap_or_default(),
             capacity_bytes: summary.capacity_bytes,
+            capacity_is_inferred: summary.capacity_is_inferred,
             events: summary.events,
             allocs: summary.allocs,
             frees: summary.frees,

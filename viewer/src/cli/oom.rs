@@ -224,30 +224,36 @@ fn way_out_table(way_out: &Holders) -> Table {
     table
 }
 
-/// The sizes around a failed request.
+/// The sizes around a failed request; those of segments only for an allocator that has them.
 fn facts(request: &FailedRequest) -> Table {
     let mut table = Table::new(vec![Column::text("at that moment"), Column::number("bytes"), Column::text("")]);
-    let mut row = |name: &str, bytes: u64, note: String| table.push(vec![name.to_owned(), format_bytes(bytes), note]);
-    let stream = stream_text(request).map_or_else(String::new, |stream| format!(", {stream}"));
-    row("request, rounded", request.rounded, format!("of the {} pool{stream}", request.pool));
-    row(
-        "largest free range of its pool",
-        request.holes.first().map_or(0, |hole| hole.bytes),
-        holes_text(&request.holes),
-    );
-    let of_device = request.capacity.map_or_else(String::new, |all| format!("of {}", format_bytes(all)));
-    let [needed, free] = format_bytes_apart([request.from_driver, request.device_free]);
-    table.push(vec!["needed from the driver".to_owned(), needed, String::new()]);
-    table.push(vec!["free on the device".to_owned(), free, of_device]);
-    let mut row = |name: &str, bytes: u64, note: String| table.push(vec![name.to_owned(), format_bytes(bytes), note]);
-    row("reserved", request.reserved, String::new());
-    row("  in live blocks", request.allocated, String::new());
-    row("  freed, waiting for a stream", request.waiting, String::new());
-    row("  free in the request's pool and stream", request.free_in_pool, String::new());
-    row("  free in other pools or streams", request.free_elsewhere, String::new());
-    if let Some(outside) = request.outside {
-        row("outside the allocator", outside, String::new());
+    let mut row = |name: &str, bytes: String, note: String| table.push(vec![name.to_owned(), bytes, note]);
+    let is_caching = request.allocator.has_settings();
+    if is_caching {
+        let stream = stream_text(request).map_or_else(String::new, |stream| format!(", {stream}"));
+        row("request, rounded", format_bytes(request.rounded), format!("of the {} pool{stream}", request.pool));
+        let largest = request.holes.first().map_or(0, |hole| hole.bytes);
+        row("largest free range of its pool", format_bytes(largest), holes_text(&request.holes));
     }
+    let memory = request.device_memory();
+    let inferred = if memory.is_inferred { ", inferred from the failure" } else { "" };
+    let [needed, free] = format_bytes_apart([request.from_driver, request.device_free]);
+    row(if is_caching { "needed from the driver" } else { "request" }, needed, String::new());
+    row("free on the device", free, format!("of {}{inferred}", format_bytes(memory.bytes)));
+    let plain = |name: &'static str, bytes: u64| (name, bytes);
+    let rows = if is_caching {
+        vec![
+            plain("reserved", request.reserved),
+            plain("  in live blocks", request.allocated),
+            plain("  freed, waiting for a stream", request.waiting),
+            plain("  free in the request's pool and stream", request.free_in_pool),
+            plain("  free in other pools or streams", request.free_elsewhere),
+        ]
+    } else {
+        vec![plain("in live blocks", request.allocated)]
+    };
+    let outside = request.outside.map(|bytes| plain("outside the allocator", bytes));
+    rows.into_iter().chain(outside).for_each(|(name, bytes)| row(name, format_bytes(bytes), String::new()));
     table
 }
 
@@ -293,6 +299,8 @@ struct CaseFigures {
     from_driver_bytes: u64,
     device_free_bytes: u64,
     capacity_bytes: Option<u64>,
+    /// Whether that is not recorded, but what the allocator had and what was free at the failure.
+    capacity_is_inferred: bool,
     outside_bytes: Option<u64>,
     reserved_bytes: u64,
     allocated_bytes: u64,
@@ -340,7 +348,8 @@ impl CaseFigures {
             stream_is_guessed: request.stream_is_guessed,
             from_driver_bytes: request.from_driver,
             device_free_bytes: request.device_free,
-            capacity_bytes: request.capacity,
+            capacity_bytes: Some(request.device_memory().bytes),
+            capacity_is_inferred: request.device_memory().is_inferred,
             outside_bytes: request.outside,
             reserved_bytes: request.reserved,
             allocated_bytes: request.allocated,

@@ -3,10 +3,10 @@
 use std::io;
 
 use highwater_app::answers::plan::{
-    Allowance, Plan, PlanLine, Search, TrainingStep, Trial, composition, micros, name, names,
+    Allowance, Code, Plan, PlanLine, Proof, Reach, Search, TrainingStep, Trial, composition, micros, name, names,
 };
 use highwater_app::figures::planned::{
-    Budget, NOT_OPTIMAL, Proof, answer, assumptions, costs, large_enough, least, less_work, proven, sharding, shares,
+    Budget, NOT_OPTIMAL, answer, assumptions, costs, large_enough, least, less_work, proven, sharding, shares,
 };
 use highwater_snapshots::units::{format_bytes, format_count};
 use serde::Serialize;
@@ -29,8 +29,8 @@ pub struct PlanReport {
     proof: Proof,
     /// The command that records the step with the plan.
     command: Option<String>,
-    /// The lines to paste.
-    paste: Vec<String>,
+    /// What applies the plan.
+    code: Code,
     assumptions: Vec<String>,
     warnings: Vec<String>,
     possible: Vec<(Allowance, Plan)>,
@@ -45,12 +45,10 @@ pub struct PlanReport {
 pub struct PlanContext {
     /// The budget.
     pub budget: Budget,
-    /// How plans are proven.
-    pub proof: Proof,
     /// The command that records the step with the plan.
     pub command: Option<String>,
-    /// The lines to paste.
-    pub paste: Vec<String>,
+    /// What applies the plan.
+    pub code: Code,
     /// What limits the answer.
     pub warnings: Vec<String>,
     /// If nothing fits, the plans that further changes would make possible.
@@ -66,14 +64,15 @@ impl PlanReport {
     ///
     /// Returns why the step cannot be run.
     pub fn of(step: &dyn TrainingStep, search: Search, context: PlanContext) -> Result<Self, String> {
-        let PlanContext { budget, proof, command, paste, warnings, possible, roofline } = context;
+        let PlanContext { budget, command, code, warnings, possible, roofline } = context;
+        let proof = step.proof();
         let best = search.best().map(|plan| plan.setup.clone());
         let mut lines = best.as_ref().map(|setup| PlanLine::all(step, setup)).transpose()?.unwrap_or_default();
         if let (Some(last), Some(plan)) = (lines.last_mut(), search.best()) {
             // On a device of the budget, as the answer says; the lines before may not fit there.
             last.trial = plan.trial;
         }
-        let assumptions = assumptions(step.evidence(), best.as_ref());
+        let assumptions = assumptions(step, best.as_ref());
         let mut at_minimum = Vec::new();
         if search.plans.is_empty() {
             at_minimum = composition(&step.recording(&search.minimum.setup)?);
@@ -85,7 +84,7 @@ impl PlanReport {
             at_minimum,
             proof,
             command,
-            paste,
+            code,
             assumptions,
             warnings,
             possible,
@@ -99,25 +98,28 @@ impl PlanReport {
         Self { maximized: Some((which, size)), ..self }
     }
 
-    /// Returns whether some plan fits.
-    pub fn fits(&self) -> bool {
-        !self.search.plans.is_empty()
+    /// Returns whether some plan fits, as [`Search::fits`] does.
+    pub fn fits(&self) -> Option<bool> {
+        self.search.fits()
     }
 
     /// Returns the JSON object.
     pub fn figures(&self) -> impl Serialize + '_ {
-        let Search { as_is, plans, minimum, combinations, trials, is_optimal, .. } = &self.search;
+        let Search { as_is, plans, minimum, combinations, trials, is_optimal, reach, .. } = &self.search;
         PlanFigures {
             budget_bytes: self.budget.bytes,
             reserve_bytes: self.budget.reserve,
             fits: self.fits(),
-            fits_as_is: self.search.fits_as_is,
+            fits_as_is: self.search.fits_as_is && *reach == Reach::End,
+            reach: reach.name(),
+            gets_past_failure: (*reach == Reach::FailedRequest).then_some(!plans.is_empty()),
             proof: match self.proof {
                 Proof::Rerun(_) => "rerun",
                 Proof::Replayed => "replayed",
             },
             command: self.command.as_deref(),
-            lines: &self.paste,
+            lines: &self.code.lines,
+            environment: self.code.environment.iter().cloned().collect(),
             gpu: self.roofline.map(|roofline| roofline.gpu.name),
             estimated_step_us: self.step_time()[1],
             work_share: plans.first().map(|plan| self.work_share(plan)),
@@ -133,7 +135,7 @@ impl PlanReport {
                 device_bytes: minimum.device_bytes.map(|bytes| bytes.saturating_add(self.budget.reserve)),
                 is_exact: minimum.is_exact,
             },
-            maximized: self.maximized.filter(|_| self.fits()).map(|(_, size)| size),
+            maximized: self.maximized.filter(|_| !plans.is_empty()).map(|(_, size)| size),
             spare_bytes: plans.first().map(|plan| self.budget.capacity().saturating_sub(plan.trial.reserved)),
             searched: SearchedFigures { combinations: *combinations, trials: *trials, is_optimal: *is_optimal },
             assumptions: &self.assumptions,
@@ -168,7 +170,7 @@ impl PlanReport {
 
     /// Prints the report as text.
     pub fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
-        if let Some((which, size)) = self.maximized.filter(|_| self.fits()) {
+        if let Some((which, size)) = self.maximized.filter(|_| !self.search.plans.is_empty()) {
             page.headline(&format!("The largest {} that fits is {}.", which.name(), format_count(size as u64)))?;
         }
         match self.search.plans.first() {
@@ -192,17 +194,17 @@ impl PlanReport {
         for text in assumptions.chain(self.warnings.iter().cloned()) {
             page.broken(0, &text).iter().try_for_each(|line| page.warning(line))?;
         }
-        if !self.paste.is_empty() {
+        let parts =
+            [("Set in the environment:", self.code.environment_words()), ("To apply it:", self.code.lines.clone())];
+        for (title, lines) in parts.into_iter().filter(|(_, lines)| !lines.is_empty()) {
             page.gap()?;
-            page.line("To apply it:")?;
-            for line in &self.paste {
-                page.line(&format!("  {line}"))?;
-            }
+            page.line(title)?;
+            lines.iter().try_for_each(|line| page.line(&format!("  {line}")))?;
         }
         page.gap()?;
         match &self.command {
             Some(command) => page.hint(&format!("Next: {command}   to record the step with the plan")),
-            None if !self.paste.is_empty() => {
+            None if self.code != Code::default() => {
                 page.hint("Next: apply it, record the step again, and compare the two with `highwater diff`")
             }
             None => Ok(()),
@@ -215,7 +217,7 @@ impl PlanReport {
     }
 
     fn print_plan(&self, plan: &Plan, page: &mut Page<'_>) -> io::Result<()> {
-        let Search { plans, minimum, is_optimal, .. } = &self.search;
+        let Search { plans, is_optimal, reach, .. } = &self.search;
         page.headline(&answer(&self.search, self.budget))?;
         page.gap()?;
         let mut columns = vec![Column::text("change").wrapped(), Column::text("costs")];
@@ -234,7 +236,7 @@ impl PlanReport {
             table.push(row);
         }
         page.table(&table)?;
-        page.line(&proven(self.proof, plan, self.budget))?;
+        page.line(&proven(self.proof, *reach, plan, self.budget))?;
         if !is_optimal {
             page.warning(NOT_OPTIMAL)?;
         }
@@ -254,13 +256,13 @@ impl PlanReport {
             page.table(&table)?;
         }
         page.gap()?;
-        page.line(&least(minimum))
+        page.line(&least(&self.search))
     }
 
     fn print_nothing(&self, page: &mut Page<'_>) -> io::Result<()> {
         let minimum = &self.search.minimum;
         page.headline(&answer(&self.search, self.budget))?;
-        if let Some(text) = large_enough(minimum, self.budget) {
+        if let Some(text) = large_enough(&self.search, self.budget) {
             page.line(&text)?;
         }
         for (allowance, plan) in &self.possible {

@@ -1,5 +1,7 @@
 //! The JSON object of `highwater plan`.
 
+use std::collections::BTreeMap;
+
 use highwater_app::answers::plan::{Class, PlanLine, Trial};
 use serde::Serialize;
 
@@ -8,11 +10,19 @@ use serde::Serialize;
 pub(super) struct PlanFigures<'a> {
     pub(super) budget_bytes: u64,
     pub(super) reserve_bytes: u64,
-    pub(super) fits: bool,
+    /// Null if a request failed in the recording, and what would have followed was not recorded.
+    pub(super) fits: Option<bool>,
     pub(super) fits_as_is: bool,
+    /// How far the figures go: `end`, or `failed_request`.
+    pub(super) reach: &'static str,
+    /// Whether every recorded request succeeds with the plan, if the figures go only so far.
+    pub(super) gets_past_failure: Option<bool>,
     pub(super) proof: &'static str,
     pub(super) command: Option<&'a str>,
+    /// Python or Rust, which runs as it stands.
     pub(super) lines: &'a [String],
+    /// Environment variables to set before the program starts.
+    pub(super) environment: BTreeMap<String, String>,
     /// The GPU that times are estimated for, if they are.
     pub(super) gpu: Option<&'static str>,
     /// The time of a step with the plan, or as it is if nothing is changed.

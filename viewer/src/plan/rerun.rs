@@ -1,23 +1,29 @@
 //! Built-in training steps, run again with changes on the accounting device.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use clap::Parser as _;
+use highwater_analysis::final_oom::final_oom;
 use highwater_analysis::plan::{Candidate, candidates_of, model};
 use highwater_analysis::recompute::modules;
+use highwater_analysis::{Metric, Series};
 use highwater_app::answers::plan::{
-    Allowance, Change, Forbidden, Model, Setup, TrainingStep, Trial, Work, record_words,
+    Allowance, Change, Changed, Code, Forbidden, Model, Proof, Setup, TrainingStep, Trial, Work, aligned, record_words,
+    rust,
 };
 use highwater_engine::DType;
 use highwater_engine::backend::cost::{self, Costs, PrimitiveCost};
 use highwater_engine::optim::Form;
 use highwater_engine::scenario::{self, Checkpoint, DeviceChoice, OptimizerKind, Options, Session};
 use highwater_snapshots::scope_pattern::ScopePattern;
-use highwater_snapshots::{ScopeId, Trace};
+use highwater_snapshots::units::format_bytes;
+use highwater_snapshots::{DeviceId, ScopeId, Trace};
 use rayon::prelude::*;
 
 use crate::args::{Arguments, Command, Maximize, ScenarioArguments};
 use crate::gpu::{Arithmetic, Roofline};
+use crate::record::{recording_turn, running_turn};
 
 /// More than any step needs.
 const UNLIMITED: u64 = 1 << 50;
@@ -40,6 +46,8 @@ pub(super) struct Rerun {
     modules: Vec<(String, u64)>,
     /// What the time of a step is estimated from, if that is asked for.
     roofline: Option<Roofline>,
+    /// The recording that it was read from.
+    recorded: Option<Arc<Trace>>,
 }
 
 /// The work of a step, and whether it fits.
@@ -66,11 +74,22 @@ impl Rerun {
         };
         let options =
             Options { device, capacity: None, uses: false, costs: false, steps: options.steps.max(1), ..options };
+        let turn = running_turn();
         let session = Session::start(name, &Options { capacity: Some(UNLIMITED), ..options.clone() });
-        let session = session.map_err(|error| error.to_string())?;
-        let (batch, loss_is_mean) = (session.batch(), session.loss_is_mean());
+        let (batch, loss_is_mean) =
+            session.map(|session| (session.batch(), session.loss_is_mean())).map_err(|error| error.to_string())?;
+        drop(turn);
         let (name, candidates) = (name.to_owned(), candidates.to_vec());
-        let mut step = Self { name, options, batch, loss_is_mean, candidates, modules: Vec::new(), roofline: None };
+        let mut step = Self {
+            name,
+            options,
+            batch,
+            loss_is_mean,
+            candidates,
+            modules: Vec::new(),
+            roofline: None,
+            recorded: None,
+        };
         if scenario::all().iter().any(|info| info.name == step.name && info.options.contains(&"--checkpoint")) {
             step.modules = step.priced()?;
         }
@@ -103,9 +122,10 @@ impl Rerun {
     }
 
     /// Sets up the scenario that `trace` is a recording of; `None` if it is of another program.
-    pub(super) fn of_recording(trace: &Trace, candidates: &[ScopePattern]) -> Option<Result<Self, String>> {
+    pub(super) fn of_recording(trace: &Arc<Trace>, candidates: &[ScopePattern]) -> Option<Result<Self, String>> {
         let (name, options) = Self::options_of(trace)?;
-        Some(Self::new(&name, options, candidates))
+        let step = Self::new(&name, options, candidates);
+        Some(step.map(|step| Self { recorded: Some(Arc::clone(trace)), ..step }))
     }
 
     /// Also estimates the time of a step, if there is something to estimate it from.
@@ -162,11 +182,6 @@ impl Rerun {
         self.loss_is_mean
     }
 
-    /// Returns the number of steps of a run.
-    pub(super) fn steps(&self) -> u32 {
-        self.options.steps
-    }
-
     /// Returns the optimizer; `None` if parameters are not updated.
     pub(super) fn optimizer(&self) -> Option<OptimizerKind> {
         self.options.optimizer.or_else(|| scenario::optimizer_of(&self.name))
@@ -220,6 +235,7 @@ impl Rerun {
     }
 
     fn run(&self, options: &Options, steps: u32) -> Result<Ran, String> {
+        let _turn = running_turn();
         let mut session = match Session::start(&self.name, options) {
             Ok(session) => session,
             Err(error) if error.is_out_of_memory() => return Ok(Ran::FAILED),
@@ -255,6 +271,7 @@ impl Rerun {
     ///
     /// Returns why it cannot be run or recorded.
     fn record(&self, options: &Options) -> Result<Trace, String> {
+        let _turn = recording_turn();
         scenario::trace(&self.name, options).map_err(|error| error.to_string())
     }
 }
@@ -361,7 +378,7 @@ impl TrainingStep for Rerun {
         let (paths, candidates): (Vec<String>, Vec<Candidate>) =
             known.map(|(path, scope, cost)| (path.clone(), Candidate { scope, cost: cost.max(1) })).unzip();
         let program = model(&trace, trace.main_device(), &candidates);
-        Ok(Model { modules: paths, program })
+        Ok(Model { modules: paths, program, surcharges: Vec::new() })
     }
 
     fn trial(&self, setup: &Setup, capacity: Option<u64>) -> Result<Trial, String> {
@@ -372,5 +389,41 @@ impl TrainingStep for Rerun {
 
     fn recording(&self, setup: &Setup) -> Result<Trace, String> {
         self.record(&self.with(setup, None))
+    }
+
+    fn changed(&self, setup: &Setup, capacity: Option<u64>) -> Result<Changed, String> {
+        let trace = self.record(&self.with(setup, capacity))?;
+        let source = self.recorded.as_ref().map_or_else(Vec::new, |recorded| aligned(recorded, &trace));
+        let failure = final_oom(&trace).and_then(|event| source.get(event.index()?).copied());
+        Ok(Changed { trace, source, failure })
+    }
+
+    fn code(&self, setup: &Setup) -> Result<Code, String> {
+        Ok(rust(setup, &self.program(setup)?))
+    }
+
+    fn device(&self) -> DeviceId {
+        self.recorded.as_ref().map_or(DeviceId(0), |trace| trace.main_device())
+    }
+
+    fn proof(&self) -> Proof {
+        Proof::Rerun(self.options.steps)
+    }
+
+    fn warnings(&self, as_is: &Trial) -> Vec<String> {
+        let whole = self.recorded.as_ref().filter(|trace| final_oom(trace).is_none());
+        let recorded = whole.map(|trace| Series::build(trace, trace.main_device()).peak(trace, Metric::Requested).0);
+        let other = recorded.filter(|bytes| *bytes != as_is.requested).map(|recorded| {
+            let [recorded, now] = [recorded, as_is.requested].map(format_bytes);
+            format!(
+                "The recording peaks at {recorded}, but the step at {now} when it is run again: another version made the \
+                 recording, and the plan is for this one."
+            )
+        });
+        other.into_iter().collect()
+    }
+
+    fn assumptions(&self, _: &Setup) -> Vec<String> {
+        Vec::new()
     }
 }

@@ -6,6 +6,7 @@ use highwater_app::answers::plan::{Change, RustProgram, Setup};
 use highwater_engine::scenario::{OptimizerKind, Options, Session};
 
 use super::rerun::Rerun;
+use crate::record::running_turn;
 
 impl Rerun {
     /// Returns what the lines that apply `setup` depend on.
@@ -52,6 +53,7 @@ impl Rerun {
     fn frozen(&self, setup: &Setup) -> Result<Vec<String>, String> {
         let trained = |setup: &Setup| -> Result<BTreeSet<String>, String> {
             let options = Options { optimizer_in_backward: false, ..self.with(setup, None) };
+            let _turn = running_turn();
             let mut session = Session::start(self.name(), &options).map_err(|error| error.to_string())?;
             let gradients = session.gradients().map_err(|error| error.to_string())?;
             Ok(gradients.into_iter().map(|(path, _)| path).collect())

@@ -32,6 +32,8 @@ mod whatif;
 #[cfg(feature = "engine")]
 mod plan;
 #[cfg(feature = "engine")]
+mod verdicts;
+#[cfg(feature = "engine")]
 mod pasted_lines;
 #[cfg(feature = "engine")]
 mod cuda;

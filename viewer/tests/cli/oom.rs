@@ -137,6 +137,66 @@ fn a_limit_below_the_device_is_named() {
     assert_eq!(remedy(&oom, "expandable_segments:True"), Some(false));
 }
 
+/// Remedies follow from the recorded allocator.
+#[test]
+fn an_allocator_without_settings_gets_no_advice_on_settings() {
+    let arena = || {
+        let text = format!("{}oom {} free={}\n", alloc("a", 60, "< main"), 8 * MIB, 4 * MIB);
+        let mut trace = trace_from_text(&text).unwrap();
+        trace.devices = vec![DeviceFacts { capacity_bytes: 64 * MIB, ..DeviceFacts::default() }];
+        trace
+    };
+    let driver = || {
+        let text = format!("segment_alloc 0x0 {0}\nalloc a {0} < main\noom {1} free={2}\n", 60 * MIB, 8 * MIB, 4 * MIB);
+        let mut trace = trace_from_text(&text).unwrap();
+        let (name, value) = highwater_snapshots::trace::DRIVER_CALLS;
+        let settings = vec![(name.to_owned(), value.to_owned())];
+        trace.devices = vec![DeviceFacts { capacity_bytes: 64 * MIB, settings, ..DeviceFacts::default() }];
+        trace
+    };
+    for trace in [arena as fn() -> Trace, driver] {
+        let oom = only(&trace());
+        assert_eq!((&oom["verdict"], &oom["verdict_is_tested"]), (&"capacity".into(), &false.into()), "{oom}");
+        assert_eq!((&oom["outside_bytes"], &oom["from_driver_bytes"]), (&0.into(), &(8 * MIB).into()), "{oom}");
+        for words in ["oom a.snap", "whatif a.snap", "explain a.snap", "plan a.snap --budget 64MiB"] {
+            let told = match words.split_once(' ') {
+                Some(("plan", _)) => {
+                    let folder = tempfile::tempdir().unwrap();
+                    let bytes = highwater_snapshots::format::write_trace(Vec::new(), &trace()).unwrap();
+                    std::fs::write(folder.path().join("a.snap"), bytes).unwrap();
+                    crate::binary::stdout(&crate::binary::highwater(folder.path(), words))
+                }
+                _ => answer(trace(), words).unwrap(),
+            };
+            assert!(!told.contains("expandable") && !told.contains("max_split"), "{words}: {told}");
+            assert!(
+                !told.contains("PyTorch does not") && !told.contains("per_process_memory_fraction"),
+                "{words}: {told}"
+            );
+        }
+    }
+}
+
+/// As of PyTorch's snapshots.
+#[test]
+fn the_memory_that_a_failed_request_shows_is_the_capacity_in_every_answer() {
+    let mut trace = run_out(&full(), None);
+    trace.devices[0].capacity_bytes = 0;
+    let oom = only(&trace);
+    assert_eq!((&oom["capacity_bytes"], &oom["capacity_is_inferred"]), (&(100 * MIB).into(), &true.into()), "{oom}");
+    assert_eq!(remedy(&oom, "10 MiB more device memory (110 MiB in all)"), Some(true));
+    let device = &json(trace.clone(), "info a.snap --json")["devices"][0];
+    assert_eq!(
+        (&device["capacity_bytes"], &device["capacity_is_inferred"]),
+        (&(100 * MIB).into(), &true.into()),
+        "{device}"
+    );
+    let told = answer(trace.clone(), "info a.snap").unwrap();
+    assert!(told.contains("100 MiB (inferred)"), "{told}");
+    let told = answer(trace, "whatif a.snap --alloc-conf expandable_segments:True").unwrap();
+    assert!(told.contains("Memory: 100 MiB, the reserved and free memory when the recorded request failed."), "{told}");
+}
+
 #[test]
 fn what_cannot_be_replayed_is_marked_as_a_guess() {
     let oom = only(&trace_from_text("alloc a 1024\noom 4096 free=0").unwrap());

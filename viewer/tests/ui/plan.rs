@@ -7,6 +7,7 @@ use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use highwater::args::{Arguments, Command as Subcommand};
 use highwater::cli::output::page::Page;
 use highwater_app::gui::App;
+use highwater_snapshots::Trace;
 use highwater_snapshots::format::write_trace;
 use highwater_snapshots::text::trace_from_text;
 
@@ -44,9 +45,13 @@ const STEP: &str = "
 
 /// The lines that `highwater plan` prints for that recording.
 fn printed(budget: &str) -> Vec<String> {
+    printed_of(&trace_from_text(STEP).unwrap(), budget)
+}
+
+fn printed_of(trace: &Trace, budget: &str) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("step.snap");
-    std::fs::write(&file, write_trace(Vec::new(), &trace_from_text(STEP).unwrap()).unwrap()).unwrap();
+    std::fs::write(&file, write_trace(Vec::new(), trace).unwrap()).unwrap();
     let words = ["highwater", "plan", file.to_str().unwrap(), "--budget", budget];
     let Some(Subcommand::Plan(arguments)) = Arguments::try_parse_from(words).unwrap().command else { panic!() };
     let mut out = Vec::new();
@@ -56,7 +61,11 @@ fn printed(budget: &str) -> Vec<String> {
 
 /// The app with that recording and the plan below the timeline, for `budget`.
 fn planned(budget: &str, size: Vec2) -> Harness<'static, App> {
-    let mut harness = harness(Some(trace_from_text(STEP).unwrap()));
+    planned_of(trace_from_text(STEP).unwrap(), budget, size)
+}
+
+fn planned_of(trace: Trace, budget: &str, size: Vec2) -> Harness<'static, App> {
+    let mut harness = harness(Some(trace));
     harness.set_size(size);
     chord(&mut harness, Modifiers::COMMAND, Key::B);
     assert!(harness.get_by_role_and_label(Role::TextInput, "Budget").is_focused(), "its key leads into the budget");
@@ -82,6 +91,48 @@ fn typing_a_budget_gives_the_plan_of_the_command_line() {
             harness.get_by_label(line.trim_start_matches(['!', '*', ' ']));
         }
     }
+}
+
+/// A built-in step that runs out of memory on a device of 16 MiB; `program` is said to have recorded it.
+#[cfg(feature = "engine")]
+fn failed(program: &str) -> Trace {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("oom.snap");
+    let words = format!("{RECORD} --capacity 16MiB --out {}", file.display());
+    let Some(Subcommand::Record(arguments)) = Arguments::try_parse_from(words.split(' ')).unwrap().command else {
+        panic!()
+    };
+    highwater::record::run(&arguments, &mut Page::plain(&mut Vec::new())).unwrap();
+    let mut trace = highwater_snapshots::format::read_file(&file).unwrap();
+    trace.header.program = program.to_owned();
+    trace
+}
+
+#[cfg(feature = "engine")]
+const RECORD: &str = "highwater record gpt2 --batch 4 --seq 128 --width 128 --layers 4 --heads 2 --vocab 500 --steps 2";
+
+/// The command line runs a built-in step again, and so does the app: a recording that ends early does not decide alone.
+#[cfg(feature = "engine")]
+#[test]
+fn a_step_that_ran_out_of_memory_has_one_plan_in_the_app_and_on_the_command_line() {
+    for program in [&format!("{RECORD} --capacity 16MiB"), "train.py"] {
+        let trace = failed(program);
+        let headline = printed_of(&trace, "20MiB")[0].clone();
+        assert_eq!(headline.starts_with("Fits in 20 MiB with "), program != "train.py", "{headline}");
+        assert!(program != "train.py" || headline.contains("the step may need more"), "{headline}");
+        planned_of(trace, "20MiB", Vec2::new(1500.0, 1000.0)).get_by_label(&headline);
+    }
+}
+
+/// As of PyTorch's snapshots, which lack the size of the device.
+#[cfg(feature = "engine")]
+#[test]
+fn the_budget_to_begin_with_is_the_memory_that_a_failed_request_shows() {
+    let mut trace = failed("train.py");
+    trace.devices[0].capacity_bytes = 0;
+    let mut harness = harness(Some(trace));
+    chord(&mut harness, Modifiers::COMMAND, Key::B);
+    harness.get_by_label("Suggested: 16 MiB, the memory that the allocator could use when a request failed.");
 }
 
 #[test]

@@ -138,6 +138,8 @@ pub struct Replay {
     pub death: Option<Death>,
     /// Requests that failed in the recording and succeed in the replay.
     pub rescued: Vec<EventId>,
+    /// Times that the allocator released its whole cache for a request, as PyTorch counts `num_alloc_retries`.
+    pub retries: u64,
     /// The first release of each run of releases that the program must have requested, since without them the next
     /// request would have been served from the cache; only with [`Answers::AsRecorded`].
     pub emptied: Vec<EventId>,

@@ -80,10 +80,22 @@ impl Run<'_> {
             }
         }
         self.conclude();
+        let retries = self.pools.all().map(|pool| pool.stats().num_alloc_retries).sum();
         let (trace, source) = self.output.finish();
         let Outcome { divergence, largest_difference, placed_elsewhere, death, rescued, assumptions, emptied, .. } =
             self.replay;
-        Replay { trace, source, divergence, largest_difference, placed_elsewhere, death, rescued, assumptions, emptied }
+        Replay {
+            trace,
+            source,
+            divergence,
+            largest_difference,
+            placed_elsewhere,
+            death,
+            rescued,
+            retries,
+            assumptions,
+            emptied,
+        }
     }
 
     fn conclude(&mut self) {

@@ -34,7 +34,7 @@ fn out_of_memory_gives_the_cache_back_and_tries_again_before_it_fails() {
               allocated  62 MiB for 61 MiB requested
               cached     0 B = 0 B fragmented (largest free range 0 B) + 0 B of other streams + 0 B in the other pool
               tried      waiting for all streams; 0 B of cache released to the driver
-              advice     live blocks fill the memory: a recording shows which; smaller batches or checkpointing reduce them
+              advice     record the run: `highwater oom` shows what fills the memory, and tests what would have helped
             num_alloc_retries = 2
             num_ooms = 1
               segment_free 30M at 1+0
@@ -94,7 +94,7 @@ fn a_memory_fraction_limits_what_is_reserved() {
               cached     0 B = 0 B fragmented (largest free range 0 B) + 0 B of other streams + 0 B in the other pool
               tried      waiting for all streams; 0 B of cache released to the driver
               advice     the device has the memory, the limit forbids it: raise per_process_memory_fraction
-              advice     live blocks fill the memory: a recording shows which; smaller batches or checkpointing reduce them
+              advice     record the run: `highwater oom` shows what fills the memory, and tests what would have helped
               segment_alloc 20M at 2+0
             c: 2M at 2+0
         "#]],
@@ -250,8 +250,7 @@ fn an_out_of_memory_report_says_where_the_memory_is_and_what_would_help() {
               allocated  45.00 MiB for 45.00 MiB requested
               cached     27.00 MiB = 8 MiB fragmented (largest free range 6 MiB) + 17 MiB of other streams + 2.00 MiB in the other pool
               tried      waiting for all streams; 0 B of cache released to the driver
-              advice     other streams' caches hold 17 MiB: allocate on fewer streams
-              advice     live blocks fill the memory: a recording shows which; smaller batches or checkpointing reduce them
+              advice     record the run: `highwater oom` shows what fills the memory, and tests what would have helped
             y: out of memory on device 0 (accounting device): 19 MiB requested
               request    19 MiB rounded to 19 MiB; 20 MiB needed from the driver; stream 0, large pool
               device     100 MiB total, 18 MiB free, 10 MiB used outside this allocator
@@ -259,10 +258,8 @@ fn an_out_of_memory_report_says_where_the_memory_is_and_what_would_help() {
               allocated  45.00 MiB for 45.00 MiB requested
               cached     27.00 MiB = 8 MiB fragmented (largest free range 6 MiB) + 17 MiB of other streams + 2.00 MiB in the other pool
               tried      waiting for all streams; 0 B of cache released to the driver
-              advice     fragments hold 8 MiB: with expandable_segments:True, free ranges can grow instead of staying too small
-              advice     other streams' caches hold 17 MiB: allocate on fewer streams
               advice     10 MiB of the device is used outside this allocator: look for other processes
-              advice     live blocks fill the memory: a recording shows which; smaller batches or checkpointing reduce them
+              advice     record the run: `highwater oom` shows what fills the memory, and tests what would have helped
         "#]],
     );
 }
@@ -290,7 +287,7 @@ fn a_report_gives_only_advice_that_applies() {
               cached     0 B = 0 B fragmented (largest free range 0 B) + 0 B of other streams + 0 B in the other pool
               tried      waiting for all streams; 0 B of cache released to the driver
               advice     the device has the memory, the limit forbids it: raise per_process_memory_fraction
-              advice     live blocks fill the memory: a recording shows which; smaller batches or checkpointing reduce them
+              advice     record the run: `highwater oom` shows what fills the memory, and tests what would have helped
             c: out of memory on device 0 (accounting device): 101 MiB requested
               request    101 MiB rounded to 101 MiB; 120 MiB needed from the driver; stream 0, large pool
               device     100 MiB total, 80 MiB free, 0 B used outside this allocator
@@ -307,7 +304,7 @@ fn a_report_gives_only_advice_that_applies() {
               cached     0 B = 0 B fragmented (largest free range 0 B) + 0 B of other streams + 0 B in the other pool
               tried      waiting for all streams; 0 B of cache released to the driver
               advice     75 MiB of the device is used outside this allocator: look for other processes
-              advice     live blocks fill the memory: a recording shows which; smaller batches or checkpointing reduce them
+              advice     record the run: `highwater oom` shows what fills the memory, and tests what would have helped
         "#]],
     );
 }

@@ -8,13 +8,14 @@ use super::eviction_window::{EvictionWindow, eviction_window};
 use super::extents::{AddressIndex, Home};
 use super::map::{AddressMap, Content, HeldSegment};
 use super::release::{Release, release};
+use crate::capacity::{Capacity, obtained};
 use crate::live::LiveIndex;
 use crate::series::Series;
 use highwater_snapshots::alloc_rules::AllocRules;
 use highwater_snapshots::category::Pool;
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::ids::{BlockId, EventId, StreamId};
-use highwater_snapshots::trace::Trace;
+use highwater_snapshots::trace::{Allocator, Trace};
 use highwater_snapshots::units::{format_bytes, format_bytes_apart};
 
 /// Number of free ranges to list.
@@ -154,6 +155,11 @@ pub struct FailedRequest {
     pub capacity: Option<u64>,
     /// Memory used by others on the device or by the driver itself; `None` if the capacity is unknown.
     pub outside: Option<u64>,
+    /// The allocator that the request was made of.
+    #[serde(skip)]
+    pub allocator: Allocator,
+    /// What the allocator had obtained from the device: what is reserved, or in blocks if it has no segments.
+    pub obtained: u64,
     /// Reserved from the driver.
     pub reserved: u64,
     /// Allocated by live blocks.
@@ -193,7 +199,9 @@ impl FailedRequest {
         let facts = trace.device_facts(index.device());
         let rules = AllocRules::of(facts);
         let map = AddressMap::at(trace, index, live, series, row);
-        let rounded = rules.round(oom.requested);
+        let allocator = trace.allocator(index.device());
+        let is_caching = allocator.has_settings();
+        let rounded = if is_caching { rules.round(oom.requested) } else { oom.requested };
         let pool = rules.pool(rounded);
         let stream = oom.stream.or_else(|| stream_before(trace, index, row));
         let homes: BTreeSet<Home> = map.segments.iter().map(|segment| segment.home).collect();
@@ -201,7 +209,8 @@ impl FailedRequest {
         holes.sort_by_key(|hole| (std::cmp::Reverse(hole.bytes), hole.address));
         let capacity = facts.map(|facts| facts.capacity_bytes).filter(|bytes| *bytes > 0);
         let totals = map.totals;
-        let outside = capacity.map(|all| all.saturating_sub(oom.device_free).saturating_sub(totals.reserved));
+        let had = obtained(totals);
+        let outside = capacity.map(|all| all.saturating_sub(oom.device_free).saturating_sub(had));
         let mut failed = Self {
             event,
             time_ns: trace.events.time_of(event),
@@ -212,10 +221,12 @@ impl FailedRequest {
             pool,
             stream,
             stream_is_guessed: oom.stream.is_none(),
-            from_driver: rules.from_driver(rounded),
+            from_driver: if is_caching { rules.from_driver(rounded) } else { rounded },
             device_free: oom.device_free,
             capacity,
             outside,
+            obtained: had,
+            allocator,
             reserved: totals.reserved,
             allocated: totals.allocated,
             waiting: totals.active.saturating_sub(totals.allocated),
@@ -237,6 +248,12 @@ impl FailedRequest {
         failed.find_ways_out(trace, &map, &rules);
         failed.holes.truncate(SHOWN_HOLES);
         Some(failed)
+    }
+
+    /// The memory of the device: as recorded, or inferred from this failure.
+    pub fn device_memory(&self) -> Capacity {
+        let recorded = self.capacity.map(|bytes| Capacity { bytes, is_inferred: false });
+        recorded.unwrap_or_else(|| Capacity::at_failure(self.obtained, self.device_free))
     }
 
     /// Bytes missing from the largest free range for the request.
@@ -283,12 +300,20 @@ impl FailedRequest {
             return (Verdict::Capacity, why);
         }
         if self.from_driver <= self.device_free {
-            let why = format!(
-                "the driver had {} free, and {} were needed: a limit such as per_process_memory_fraction, or memory that \
-                 the driver cannot provide in one piece",
-                device_free.clone(),
-                bytes(self.from_driver)
-            );
+            let (had, cause) = match self.allocator {
+                Allocator::Caching => (
+                    "the driver had",
+                    "a limit such as per_process_memory_fraction, or memory that the driver cannot provide in one piece",
+                ),
+                Allocator::Driver => {
+                    ("the driver had", "memory that it cannot provide in one piece, or a limit of the process")
+                }
+                Allocator::Other => {
+                    ("the allocator had", "memory that it cannot provide in one piece, or a limit of its own")
+                }
+            };
+            let why =
+                format!("{had} {} free, and {} were needed: {cause}", device_free.clone(), bytes(self.from_driver));
             return (Verdict::Limit, why);
         }
         if let Some(hole) = own {
@@ -345,11 +370,16 @@ impl FailedRequest {
             );
             return (Verdict::Elsewhere, why);
         }
-        let free = format!(
-            "{} are free in segments and {} on the device",
-            bytes(idle - self.device_free),
-            device_free.clone()
-        );
+        let free = match self.allocator {
+            Allocator::Caching => {
+                format!(
+                    "{} are free in segments and {} on the device",
+                    bytes(idle - self.device_free),
+                    device_free.clone()
+                )
+            }
+            Allocator::Driver | Allocator::Other => format!("{} are free", device_free.clone()),
+        };
         if idle.saturating_add(self.waiting) >= needed {
             let why =
                 format!("{free}; with the {} waiting for another stream, that would be enough", bytes(self.waiting));
@@ -371,7 +401,7 @@ impl FailedRequest {
         let (live, waiting) = map.stray_bytes();
         if live + waiting > 0 {
             let note = format!("{} of blocks are outside all recorded segments", bytes(live + waiting));
-            self.notes.push(note);
+            self.notes.extend((self.allocator != Allocator::Other).then_some(note));
         }
     }
 

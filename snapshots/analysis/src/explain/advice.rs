@@ -220,9 +220,10 @@ impl PeakContext<'_> {
         let reserved = self.totals.reserved;
         // At the explained peak, as in its layers.
         let bytes = reserved.checked_sub(self.totals.active)?;
-        let facts = self.trace.device_facts(self.peak.device);
-        if AllocRules::of(facts).is_expandable || bytes < LEAST_BESIDE || u128::from(bytes) * 10 < u128::from(reserved)
-        {
+        let device = self.peak.device;
+        let can_expand = self.trace.allocator(device).has_settings()
+            && !AllocRules::of(self.trace.device_facts(device)).is_expandable;
+        if !can_expand || bytes < LEAST_BESIDE || u128::from(bytes) * 10 < u128::from(reserved) {
             return None;
         }
         let text = format!(

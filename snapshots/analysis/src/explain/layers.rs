@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::capacity::obtained;
 use crate::metric::Totals;
 
 /// The totals at a moment as a sum: the requested bytes, and what each outer layer adds. All in bytes.
@@ -28,7 +29,7 @@ impl Layers {
             rounding: totals.allocated.checked_sub(totals.requested)?,
             waiting: totals.active.checked_sub(totals.allocated)?,
             free_in_segments: totals.reserved.checked_sub(totals.active)?,
-            outside: totals.device_used.checked_sub(totals.reserved).filter(|_| totals.device_used > 0),
+            outside: totals.device_used.checked_sub(obtained(*totals)).filter(|_| totals.device_used > 0),
         })
     }
 }

@@ -2,14 +2,17 @@
 
 use highwater_snapshots::Result;
 use highwater_snapshots::event::EventKind;
-use highwater_snapshots::format::count_steps;
+use highwater_snapshots::format::{Windows, count_steps};
 use highwater_snapshots::ids::DeviceId;
 
+use super::failed_requests::failed_requests;
 use super::peaks::peak;
 use super::{Parts, Watch, each_part};
+use crate::capacity::Capacity;
 use crate::device_spans::{StepActivity, activity_in};
 use crate::metric::Metric;
 use crate::replay::Replay;
+use crate::series::Series;
 use crate::summary::DeviceSummary;
 
 /// Summarizes every device, as [`summarize`](crate::summary::summarize) does.
@@ -30,6 +33,10 @@ pub fn summarize(parts: Parts<'_>, watch: Watch<'_>) -> Result<Vec<DeviceSummary
         let is_sampled = count(EventKind::DeviceUsed) > 0;
         let metrics = metrics.filter(|metric| *metric != Metric::DeviceUsed || is_sampled);
         let facts = windows.base().device_facts(device);
+        let capacity = match Capacity::recorded(windows.base(), device) {
+            None if count(EventKind::Oom) > 0 => inferred(windows, device)?,
+            recorded => recorded,
+        };
         let baseline = Replay::new(&start, device).totals();
         let is_ours = |row: &usize| start.segments.device[*row] == device;
         let segments = (0..start.segments.len()).filter(is_ours).count() as u64;
@@ -38,7 +45,8 @@ pub fn summarize(parts: Parts<'_>, watch: Watch<'_>) -> Result<Vec<DeviceSummary
         Ok(DeviceSummary {
             device,
             name: facts.map_or_else(String::new, |facts| facts.name.clone()),
-            capacity_bytes: facts.map_or(0, |facts| facts.capacity_bytes),
+            capacity_bytes: capacity.map_or(0, |capacity| capacity.bytes),
+            capacity_is_inferred: capacity.is_some_and(|capacity| capacity.is_inferred),
             events: kinds.map(|kind| count(*kind)).sum(),
             allocs: count(EventKind::Alloc),
             frees: count(EventKind::FreeRequested),
@@ -54,6 +62,17 @@ pub fn summarize(parts: Parts<'_>, watch: Watch<'_>) -> Result<Vec<DeviceSummary
         })
     };
     devices.iter().zip(steps).map(summary).collect()
+}
+
+/// The memory of a device that its failed requests show.
+fn inferred(windows: &Windows, device: DeviceId) -> Result<Option<Capacity>> {
+    let failed = failed_requests(windows)?.into_iter().filter(|(_, of)| *of == device);
+    let mut most = None;
+    for (event, _) in failed {
+        let window = windows.window(event..event + 1)?;
+        most = most.max(Capacity::of(&window, &Series::build(&window, device)));
+    }
+    Ok(most)
 }
 
 /// The number of steps of each device.

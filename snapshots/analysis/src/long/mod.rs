@@ -2,8 +2,8 @@
 //! other. The answers are those that the whole recording would give, with events numbered over all of it.
 
 mod peaks;
-mod devices;
 mod failed_requests;
+mod devices;
 mod frontier;
 mod spans;
 mod between;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use highwater_snapshots::event::EventKind;
 use highwater_snapshots::{BlockId, DeviceId, ScopeId, Trace};
 
 use super::solve::{Choice, Program};
@@ -37,7 +38,14 @@ pub fn model(trace: &Trace, device: DeviceId, candidates: &[Candidate]) -> Progr
         }
     }
     let excludes = excludes(trace, candidates);
-    rows(&totals, candidates, &changes, excludes)
+    rows(&totals, &failed_requests(trace, device), candidates, (&changes, excludes))
+}
+
+/// The states at which a request failed, each with its requested bytes: where it succeeds, they are live for a moment.
+fn failed_requests(trace: &Trace, device: DeviceId) -> Vec<(u32, u64)> {
+    let events = &trace.events;
+    let rows = (0..events.len()).filter(|row| events.kind[*row] == EventKind::Oom && events.device[*row] == device);
+    rows.filter_map(|row| Some((row as u32, trace.ooms.get(events.subject[row] as usize)?.requested))).collect()
 }
 
 /// The requested bytes before each event, and after the last.
@@ -127,7 +135,12 @@ impl Changes {
 }
 
 /// Combines states between which nothing changes into rows, and rows with the same changes into one.
-fn rows(totals: &[u64], candidates: &[Candidate], changes: &[Changes], excludes: Vec<Vec<u32>>) -> Program {
+fn rows(
+    totals: &[u64],
+    failed: &[(u32, u64)],
+    candidates: &[Candidate],
+    (changes, excludes): (&[Changes], Vec<Vec<u32>>),
+) -> Program {
     let end = totals.len() as u32;
     let spans = |one: &Changes| -> Vec<(u32, u32, i64)> {
         one.spans.iter().copied().filter(|(first, last, _)| first < last).collect()
@@ -154,17 +167,21 @@ fn rows(totals: &[u64], candidates: &[Candidate], changes: &[Changes], excludes:
         });
         deltas.push(sums.filter(|(_, bytes)| *bytes != 0).collect());
     }
-    // Within a recomputation, which is between two events.
-    for (index, one) in changes.iter().enumerate() {
-        for (state, most) in &one.repeats {
-            let (row, inside) = (row_of(*state) as u32, base.len() as u32);
-            base.push(totals[*state as usize]);
-            for (other, of_rows) in deltas.iter_mut().enumerate() {
-                let found = of_rows.binary_search_by_key(&row, |(row, _)| *row);
-                let here = found.map_or(0, |place| of_rows[place].1) + if other == index { *most } else { 0 };
-                if here != 0 {
-                    of_rows.push((inside, here));
-                }
+    // Moments between two events: within a recomputation, and while a request is served that failed when recorded.
+    let repeats = changes
+        .iter()
+        .enumerate()
+        .flat_map(|(index, one)| one.repeats.iter().map(move |(state, most)| (*state, 0, Some((index, *most)))));
+    let served = failed.iter().map(|(state, requested)| (*state, *requested, None));
+    for (state, requested, repeated) in repeats.chain(served) {
+        let (row, inside) = (row_of(state) as u32, base.len() as u32);
+        base.push(totals[state as usize].saturating_add(requested));
+        for (other, of_rows) in deltas.iter_mut().enumerate() {
+            let found = of_rows.binary_search_by_key(&row, |(row, _)| *row);
+            let own = repeated.filter(|(index, _)| *index == other).map_or(0, |(_, most)| most);
+            let here = found.map_or(0, |place| of_rows[place].1) + own;
+            if here != 0 {
+                of_rows.push((inside, here));
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use highwater_snapshots::alloc_rules::AllocRules;
 use highwater_snapshots::event::{Alloc, Event, EventKind, What};
 use highwater_snapshots::trace::{Annotation, Attribute, Owner, SegmentRole, Subject};
 use highwater_snapshots::{
@@ -15,6 +16,20 @@ use super::effect::{Effect, Repeat};
 enum Action {
     Free(BlockId),
     Repeat(Repeat),
+    Add(Addition),
+}
+
+/// A block that is added to a recording, and stays until its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Addition {
+    /// The event before which it is allocated.
+    pub before: EventId,
+    /// The block whose stream, module, operation and call stack it has.
+    pub like: BlockId,
+    /// Its requested bytes.
+    pub requested: u64,
+    /// Its category.
+    pub category: Category,
 }
 
 /// A recording with some modules recomputed.
@@ -40,6 +55,14 @@ impl Recomputed {
 pub fn apply(trace: &Trace, device: DeviceId, effects: &[Effect]) -> Recomputed {
     let changes = Changes::of(trace, effects);
     Rebuilt::new(trace, device, &changes).finish()
+}
+
+/// Returns the recording of `device` in `trace` with further blocks, at the addresses of none: replay it to get those that
+/// they would have.
+pub fn with_additions(trace: &Trace, device: DeviceId, additions: &[Addition]) -> Recomputed {
+    let mut actions: Vec<(u32, Action)> = additions.iter().map(|one| (one.before.0, Action::Add(*one))).collect();
+    actions.sort_by_key(|(position, _)| *position);
+    Rebuilt::new(trace, device, &Changes { actions, moved: HashSet::new() }).finish()
 }
 
 /// The changes of all effects.
@@ -201,10 +224,19 @@ impl<'a> Rebuilt<'a> {
                     self.free(row, key);
                 }
             }
+            Action::Add(Addition { like, requested, category, .. }) => {
+                let original = self.trace.blocks.get(like);
+                let block = self.new_key();
+                let rules = AllocRules::of(self.trace.device_facts(self.device));
+                let allocated = rules.round(requested);
+                let pool = rules.pool(allocated);
+                let alloc =
+                    Alloc { block, address: 0, requested, allocated, pool, category, ..original.as_alloc(like) };
+                self.push(row, original.stack, What::Alloc(alloc));
+            }
             Action::Repeat(Repeat::Alloc(block)) => {
                 let original = self.trace.blocks.get(block);
-                let key = self.next_key;
-                self.next_key += 1;
+                let key = self.new_key();
                 self.repeated.insert(block, key);
                 let category = match original.category {
                     Category::Activation => Category::Activation,
@@ -214,6 +246,11 @@ impl<'a> Rebuilt<'a> {
                 self.push(row, original.stack, What::Alloc(alloc));
             }
         }
+    }
+
+    fn new_key(&mut self) -> u64 {
+        self.next_key += 1;
+        self.next_key - 1
     }
 
     fn free(&mut self, row: usize, key: u64) {

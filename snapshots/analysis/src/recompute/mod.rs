@@ -33,7 +33,7 @@ mod tests;
 #[cfg(test)]
 mod referenced_tests;
 
-pub use apply::{Recomputed, apply};
+pub use apply::{Addition, Recomputed, apply, with_additions};
 pub use calls::{Call, calls};
 pub use effect::{Effect, Repeat};
 pub use finder::effects;

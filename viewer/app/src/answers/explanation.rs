@@ -19,6 +19,10 @@ pub fn explain(trace: &Trace, series: &Series, live: &LiveIndex, query: &Explain
     let is_changed = |advice: &Advice| matches!(advice.remedy, Remedy::Checkpoint | Remedy::FusedOptimizer);
     if query.metric == Metric::Requested && explanation.advice.iter().any(is_changed) {
         let peaks = AdvicePeaks::of(trace, series.device());
+        let peak = series.peak(trace, Metric::Requested).0;
+        // A fused optimizer of PyTorch keeps a counter for each parameter, which may be more than the temporaries.
+        let is_worse = peaks.fused.is_some_and(|fused| fused.requested >= peak);
+        explanation.advice.retain(|advice| advice.remedy != Remedy::FusedOptimizer || !is_worse);
         explanation.advice.iter_mut().for_each(|advice| add_peaks(advice, &peaks, trace, series));
     }
     explanation

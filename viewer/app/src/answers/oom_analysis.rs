@@ -171,9 +171,8 @@ impl OomAnalysis {
 
     /// Formats how full the device was: `2.96 GiB of 4 GiB allocated in live blocks`.
     pub fn fill(&self) -> String {
-        let FailedRequest { allocated, capacity, reserved, device_free, .. } = self.request;
-        let all = capacity.unwrap_or_else(|| reserved.saturating_add(device_free));
-        format!("{} of {} allocated in live blocks", format_bytes(allocated), format_bytes(all))
+        let [allocated, all] = [self.request.allocated, self.request.device_memory().bytes].map(format_bytes);
+        format!("{allocated} of {all} allocated in live blocks")
     }
 
     /// Formats who made the request: `by matmul of net.fc`, with a space before it; empty if unknown.
@@ -199,7 +198,7 @@ impl OomAnalysis {
                 let event = format_count(u64::from(event.0));
                 format!("Probable cause: {cause}. The replay differs from the recording from event {event} on.")
             }
-            Ok(_) => format!("Probable cause: {cause}. The request succeeds with no remedy in a replay."),
+            Ok(_) => format!("Probable cause: {cause}. No remedy that was tried lets the request succeed in a replay."),
             Err(why) => format!("Probable cause: {cause}. Not tested: {why}."),
         }
     }
@@ -240,11 +239,10 @@ impl OomAnalysis {
         let trials = self.trials.as_ref().ok()?;
         let mut met: Vec<&Remedy> = trials.met().filter(|remedy| is_listed(remedy)).collect();
         met.sort_by_key(|remedy| effort(remedy));
-        let mut listed: Vec<String> = met.iter().map(|one| self.name(one)).collect();
-        let settings = met.iter().position(|one| matches!(one, Remedy::Settings(_))).filter(|_| self.is_pytorch);
-        if let Some(first) = settings {
-            listed[first].insert_str(0, "PYTORCH_CUDA_ALLOC_CONF=");
-        }
+        let mut listed = self.names(&met);
+        let settings = met.iter().find(|one| matches!(one, Remedy::Settings(_))).filter(|_| self.is_pytorch);
+        let first = settings.and_then(|one| listed.iter_mut().find(|name| name.starts_with(&self.name(one))));
+        first.into_iter().for_each(|name| name.insert_str(0, "PYTORCH_CUDA_ALLOC_CONF="));
         (!listed.is_empty())
             .then(|| format!("Would have let the request succeed{}: {}.", trials.in_replay(), listed.join("; ")))
     }
@@ -253,8 +251,26 @@ impl OomAnalysis {
     pub fn does_not_help(&self) -> Option<String> {
         let trials = self.trials.as_ref().ok()?;
         let failed = trials.results.iter().filter(|trial| trial.outcome != Outcome::Met && is_listed(&trial.remedy));
-        let listed: Vec<String> = failed.map(|trial| self.name(&trial.remedy)).collect();
+        let listed = self.names(&failed.map(|trial| &trial.remedy).collect::<Vec<_>>());
         (!listed.is_empty()).then(|| format!("Would not have helped{}: {}.", trials.in_replay(), listed.join("; ")))
+    }
+
+    /// Returns remedies as noun phrases, with the values of one setting in one: `max_split_size_mb:512 (or 128)`.
+    fn names(&self, remedies: &[&Remedy]) -> Vec<String> {
+        let key = |remedy: &Remedy| match remedy {
+            Remedy::Settings(text) => text.split_once(':').map(|(key, value)| (key.to_owned(), value.to_owned())),
+            _ => None,
+        };
+        let is_same = |one: &&Remedy, other: &&Remedy| match (key(one), key(other)) {
+            (Some((one, _)), Some((other, _))) => one == other,
+            _ => false,
+        };
+        let named = |alike: &[&Remedy]| {
+            let others: Vec<String> = alike[1..].iter().filter_map(|one| Some(key(one)?.1)).collect();
+            let or = if others.is_empty() { String::new() } else { format!(" (or {})", others.join(", ")) };
+            format!("{}{or}", self.name(alike[0]))
+        };
+        remedies.chunk_by(is_same).map(named).collect()
     }
 
     /// Returns a remedy as a noun phrase.
@@ -276,8 +292,9 @@ impl OomAnalysis {
                 .get(*row)
                 .map_or_else(String::new, |group| format!("freeing {}", group.key.join(" "))),
             Remedy::MoreMemory(bytes) => {
-                let all = self.request.capacity.map(|all| format!(" ({} in all)", format_required_bytes(all + bytes)));
-                format!("{} more device memory{}", format_required_bytes(*bytes), all.unwrap_or_default())
+                let all = self.request.device_memory().bytes.saturating_add(*bytes);
+                let [bytes, all] = [*bytes, all].map(format_required_bytes);
+                format!("{bytes} more device memory ({all} in all)")
             }
         }
     }

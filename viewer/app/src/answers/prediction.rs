@@ -36,7 +36,7 @@ pub fn suggested_capacity(trace: &Trace, prediction: &Prediction) -> Option<&'st
     if final_oom(trace).is_none() {
         return sizes.rfind(|(_, bytes)| (allocated..reserved).contains(bytes)).map(|(size, _)| size);
     }
-    let device = trace.device_facts(prediction.device).map_or(0, |facts| facts.capacity_bytes);
+    let device = prediction.measured.summary.capacity_bytes;
     // A device sold as 40 GiB reports a little less.
     let is_larger = |bytes: u64| bytes - bytes / 16 > device.max(reserved);
     sizes.find(|(_, bytes)| is_larger(*bytes)).map(|(size, _)| size)
@@ -255,12 +255,12 @@ pub struct Changed {
 }
 
 impl Changed {
-    /// Returns whether the program fits; `None` if the recording ends before that is known.
+    /// Returns whether the program fits; `None` if the recording ends before that is known, or if a request that failed in
+    /// it succeeds, since the program would have gone on differently.
     pub fn fits(&self) -> Option<bool> {
-        match (&self.oom, self.ends_in_oom) {
-            (Some(_), _) => Some(false),
-            (None, Some(_)) => None,
-            (None, None) => Some(true),
+        match self.oom {
+            Some(_) => Some(false),
+            None => (self.ends_in_oom.is_none() && self.rescued.is_empty()).then_some(true),
         }
     }
 }

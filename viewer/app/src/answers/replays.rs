@@ -1,18 +1,18 @@
 //! Predictions and out-of-memory analyses, made by replaying a recording through the allocator with a change.
 
 mod capacity;
+mod settings;
 mod trials;
 mod replayer;
 
+pub use highwater_allocator::replay::Replay;
 pub use replayer::{Edited, Replayer};
 
 use std::sync::Arc;
 
 use highwater_allocator::AccountingDriver;
 use highwater_allocator::AllocConfig;
-use highwater_allocator::replay::{
-    Answers, BlockOverride, Plan, Replay, Share, Target, TieBreak, recorded_config, replay,
-};
+use highwater_allocator::replay::{Answers, BlockOverride, Plan, Share, Target, TieBreak, recorded_config, replay};
 use highwater_analysis::addresses::FailedRequest;
 use highwater_analysis::final_oom::final_oom;
 use highwater_analysis::{LastUses, LiveIndex, Metric, Moment, Series};
@@ -21,15 +21,12 @@ use highwater_snapshots::{DeviceId, EventId, Trace};
 use rayon::prelude::*;
 
 use self::capacity::{Bound, recorded_total, smallest_that_fits};
+use self::settings::worth_trying;
 use crate::answers::oom_analysis::OomAnalysis;
 use crate::answers::prediction::{
     Change, Changed, Concerned, Deviation, Failed, Figures, Prediction, Tried, Unchanged,
 };
 use crate::answers::recomputation::recompute;
-
-/// Settings that are tried if none are given.
-const COMMON: [&str; 4] =
-    ["expandable_segments:True", "expandable_segments:False", "max_split_size_mb:128", "roundup_power2_divisions:8"];
 
 /// Checks whether `settings` can be applied to the settings recorded for `device`.
 ///
@@ -99,7 +96,7 @@ pub fn predict(trace: &Trace, change: &Change) -> Result<Prediction, String> {
         let bound = Bound::of(trace, &series, change);
         (Some(base.replay_changed(change, &changed_config, bound, &series, last_uses.as_ref())), Vec::new())
     } else {
-        (None, base.try_common())
+        (None, base.try_settings())
     };
     Ok(Prediction { device, measured, recorded_conf: config.to_string(), unchanged, changed, tried })
 }
@@ -130,7 +127,9 @@ fn replay_unchanged(
     strange: Vec<String>,
 ) -> (Unchanged, TieBreak, Vec<EventId>) {
     let (chosen, tie_break) = follow(trace, device, config, None);
-    let Replay { trace: replayed, divergence, largest_difference, placed_elsewhere, assumptions, emptied, .. } = chosen;
+    let Replay { trace: replayed, divergence, largest_difference, placed_elsewhere, mut assumptions, emptied, .. } =
+        chosen;
+    assumptions.extend(trace.allocator(device).assumption().map(str::to_owned));
     let divergence = divergence.map(|divergence| Deviation {
         event: divergence.event,
         text: divergence.difference.to_string(),
@@ -234,7 +233,8 @@ impl Base<'_> {
             let device_total = given.or_else(|| recorded_total(self.trace, self.device));
             replay(self.trace, &Plan { device_total, starts_anew: plan.starts_anew || overflows, ..plan })
         };
-        let Replay { trace, source, death, rescued, assumptions, .. } = within(bound.bytes);
+        let Replay { trace, source, death, rescued, mut assumptions, .. } = within(bound.bytes);
+        assumptions.extend(self.trace.allocator(self.device).assumption().map(str::to_owned));
         let figures = Figures::of(&trace, self.device);
         let ends_in_oom = final_oom(self.trace);
         let unbounded = death.as_ref().map(|_| within(None)).filter(|unbounded| unbounded.death.is_none());
@@ -287,17 +287,19 @@ impl Base<'_> {
         }
     }
 
-    fn try_common(&self) -> Vec<Tried> {
-        let configs = COMMON.iter().filter_map(|text| Some((*text, self.recorded.with(text).ok()?)));
-        let others: Vec<(&str, AllocConfig)> = configs.filter(|(_, config)| config != self.recorded).collect();
+    /// Replays with each of the settings that are worth a trial.
+    fn try_settings(&self) -> Vec<Tried> {
+        let worth_trying = worth_trying(self.trace, self.device).into_iter();
+        let configs = worth_trying.filter_map(|text| Some((self.recorded.with(&text).ok()?, text)));
+        let others: Vec<(AllocConfig, String)> = configs.filter(|(config, _)| config != self.recorded).collect();
         let ends_in_oom = final_oom(self.trace);
-        let tried = |(asked, config): &(&str, AllocConfig)| {
+        let tried = |(config, asked): &(AllocConfig, String)| {
             let plan = self.plan(config, self.recorded_capacity, None);
             let Replay { trace, death, rescued, .. } = replay(self.trace, &plan);
             let oom = death.map(|death| death.event);
             let figures = Figures::of(&trace, self.device);
             let gets_past_failure = oom.is_none() && ends_in_oom.is_some_and(|event| rescued.contains(&event));
-            Tried { asked: (*asked).to_owned(), alloc_conf: config.to_string(), figures, oom, gets_past_failure }
+            Tried { asked: asked.clone(), alloc_conf: config.to_string(), figures, oom, gets_past_failure }
         };
         others.par_iter().map(tried).collect()
     }

@@ -1,5 +1,6 @@
 //! Figures and sentences that the app and the command line both show.
 
+pub mod device;
 pub mod moment;
 pub mod predicted;
 pub mod planned;

@@ -4,19 +4,10 @@ use highwater_analysis::recompute::Evidence;
 use highwater_snapshots::units::{format_bytes, format_count, format_required_bytes};
 
 use super::moment::count_of;
-use crate::answers::plan::{Class, Minimum, Plan, Search, Setup, Trial, name, sharded};
+use crate::answers::plan::{Class, Minimum, Plan, Proof, Reach, Search, Setup, TrainingStep, Trial, name, sharded};
 
 /// Printed if a search for modules ended at its limit.
 pub const NOT_OPTIMAL: &str = "The search for modules ended at its limit: a cheaper set may exist.";
-
-/// How a plan is proven.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Proof {
-    /// The step was run on a device of the budget, for this number of steps.
-    Rerun(u32),
-    /// The changed recording was replayed through the allocator of such a device.
-    Replayed,
-}
 
 /// A budget.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,56 +36,77 @@ impl Budget {
 /// Returns the answer, as a sentence.
 pub fn answer(search: &Search, budget: Budget) -> String {
     match search.plans.first() {
-        _ if search.fits_as_is => fits_as_is(&search.as_is, budget),
-        Some(plan) => fits(&plan.setup, &plan.trial, &search.as_is, budget),
-        None => does_not_fit(&search.minimum, budget),
+        _ if search.fits_as_is => fits_as_is(search, budget),
+        Some(plan) => fits(&plan.setup, &plan.trial, search, budget),
+        None => does_not_fit(search, budget),
     }
 }
 
-fn fits_as_is(as_is: &Trial, budget: Budget) -> String {
-    let Trial { requested, reserved, .. } = *as_is;
-    format!(
-        "Fits in {} as it is: {} requested and {} reserved at the peak, {} free.",
-        budget.text(),
-        format_bytes(requested),
-        format_bytes(reserved),
-        format_bytes(budget.capacity().saturating_sub(reserved))
-    )
+fn fits_as_is(search: &Search, budget: Budget) -> String {
+    let Trial { requested, reserved, .. } = search.as_is;
+    let [requested, reserved, free] =
+        [requested, reserved, budget.capacity().saturating_sub(reserved)].map(format_bytes);
+    let budget = budget.text();
+    match search.reach {
+        Reach::End => {
+            format!(
+                "Fits in {budget} as it is: {requested} requested and {reserved} reserved at the peak, {free} free."
+            )
+        }
+        Reach::FailedRequest => format!(
+            "Gets past the request that failed in {budget} as it is; the step may need more. Up to there: {requested} \
+             requested and {reserved} reserved at the peak, {free} free."
+        ),
+    }
 }
 
-/// Returns that the step fits with `setup`, as a sentence.
-pub fn fits(setup: &Setup, trial: &Trial, as_is: &Trial, budget: Budget) -> String {
-    format!(
-        "Fits in {} with {}: {} requested at the peak, {} before.",
-        budget.text(),
-        name(setup),
-        format_bytes(trial.requested),
-        format_bytes(as_is.requested)
-    )
+/// Returns that the step fits with `setup`, as a sentence; as far as `search` can tell.
+pub fn fits(setup: &Setup, trial: &Trial, search: &Search, budget: Budget) -> String {
+    let [requested, before] = [trial.requested, search.as_is.requested].map(format_bytes);
+    let (budget, name) = (budget.text(), name(setup));
+    match search.reach {
+        Reach::End => format!("Fits in {budget} with {name}: {requested} requested at the peak, {before} before."),
+        Reach::FailedRequest => format!(
+            "Gets past the request that failed in {budget} with {name}; the step may need more. Up to there: {requested} \
+             requested at the peak, {before} before."
+        ),
+    }
 }
 
-fn does_not_fit(minimum: &Minimum, budget: Budget) -> String {
+fn does_not_fit(search: &Search, budget: Budget) -> String {
+    let minimum = &search.minimum;
     let at_least = if minimum.is_exact { "the least" } else { "the least that was found" };
     format!(
-        "Does not fit in {}: {at_least} is {} ({} bytes) requested at the peak, with {}.",
+        "Does not fit in {}: {at_least} is {} ({} bytes) requested at the peak{}, with {}.",
         budget.text(),
         format_bytes(minimum.requested),
         format_count(minimum.requested),
+        up_to(search.reach),
         name(&minimum.setup)
     )
+}
+
+/// Returns what figures cover, as an addition to a sentence.
+pub fn up_to(reach: Reach) -> &'static str {
+    match reach {
+        Reach::End => "",
+        Reach::FailedRequest => " up to the request that failed",
+    }
 }
 
 /// Returns that a step that fits would also fit with less work; `None` if it would not.
 pub fn less_work(search: &Search) -> Option<String> {
     let plan = search.best().filter(|_| search.fits_as_is)?;
-    Some(format!("It would also fit with less work: {}.", name(&plan.setup)))
+    let also = if search.reach == Reach::End { "It would also fit" } else { "It would also get there" };
+    Some(format!("{also} with less work: {}.", name(&plan.setup)))
 }
 
 /// Returns how `plan` is proven, as a sentence.
-pub fn proven(proof: Proof, plan: &Plan, budget: Budget) -> String {
+pub fn proven(proof: Proof, reach: Reach, plan: &Plan, budget: Budget) -> String {
     let device = format_required_bytes(budget.capacity());
     let retries = match plan.trial.retries {
         0 => "no cached memory had to be released".to_owned(),
+        1 => "all cached memory was released once, which takes time".to_owned(),
         times => format!("all cached memory was released {}, which takes time", count_of(times, "time")),
     };
     match proof {
@@ -103,20 +115,33 @@ pub fn proven(proof: Proof, plan: &Plan, budget: Budget) -> String {
             count_of(u64::from(steps), "step")
         ),
         Proof::Replayed => {
-            format!("Replayed: with these changes, the recording succeeds on a device of {device}.")
+            let what = match reach {
+                Reach::End => "the recording succeeds",
+                Reach::FailedRequest => "every recorded request succeeds",
+            };
+            format!("Replayed: with these changes, {what} on a device of {device}; {retries}.")
         }
     }
 }
 
 /// Returns the least memory that can be reached, as a sentence.
-pub fn least(minimum: &Minimum) -> String {
-    format!("Lowest peak found: {} requested, with {}.", format_bytes(minimum.requested), name(&minimum.setup))
+pub fn least(search: &Search) -> String {
+    let Minimum { requested, setup, .. } = &search.minimum;
+    let up_to = up_to(search.reach);
+    format!("Lowest peak found: {} requested{up_to}, with {}.", format_bytes(*requested), name(setup))
 }
 
 /// Returns a device that is large enough for the least memory, as a sentence; `None` if there is none.
-pub fn large_enough(minimum: &Minimum, budget: Budget) -> Option<String> {
-    let size = format_required_bytes(minimum.device_bytes?.saturating_add(budget.reserve));
-    Some(format!("With these changes it runs on a device of {size}."))
+pub fn large_enough(search: &Search, budget: Budget) -> Option<String> {
+    let size = format_required_bytes(search.minimum.device_bytes?.saturating_add(budget.reserve));
+    Some(match search.reach {
+        Reach::End => format!("With these changes it runs on a device of {size}, reserved memory included."),
+        Reach::FailedRequest => {
+            format!(
+                "With these changes a device of {size}, reserved memory included, gets past the request that failed."
+            )
+        }
+    })
 }
 
 /// Returns over how many ranks the optimizer state would have to be sharded, as a sentence; `None` if no number would do.
@@ -150,12 +175,12 @@ fn percent(proof: Proof, share: f64) -> String {
     format!("{about}+{:.1} %", share * 100.0)
 }
 
-/// Returns what the plan `setup` assumes, a clause each; nothing without a plan. A plan that is replayed
-/// rests on `evidence`.
-pub fn assumptions(evidence: Option<Evidence>, setup: Option<&Setup>) -> Vec<String> {
+/// Returns what the plan `setup` of `step` assumes, a clause each; nothing of changes without a plan.
+pub fn assumptions(step: &dyn TrainingStep, setup: Option<&Setup>) -> Vec<String> {
     let changes = setup.iter().flat_map(|setup| &setup.changes);
     let mut all: Vec<String> = changes.filter_map(|change| change.assumption()).map(str::to_owned).collect();
-    if let Some(evidence) = evidence {
+    all.extend(step.assumptions(setup.unwrap_or(&Setup::default())));
+    if let Some(evidence) = step.evidence() {
         all.push(evidence.assumption().to_owned());
         if evidence == Evidence::Lifetimes {
             let text = "the program may free blocks of forward in another order than the replay and so reserve more: keep a \

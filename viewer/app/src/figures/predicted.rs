@@ -15,19 +15,28 @@ pub const NO_BLOCK: &str = "No block matches the conditions: nothing is changed.
 pub const LOWEST_ADDRESS: &str = "Of free ranges of equal size the replay takes the one at the lowest address (PyTorch up to about version 2.6), \
      because this reproduces the recorded addresses.";
 
+/// Maximum number of settings that are named after the best.
+const MOST_OTHERS: usize = 2;
+
 /// Names the tried settings that help: those that get past the request with which the recording ends, or else those
 /// that lower the peak of reserved memory.
 pub fn what_helps(prediction: &Prediction) -> String {
     let Prediction { measured, unchanged, tried, .. } = prediction;
+    if tried.is_empty() {
+        return "No settings are tried: the allocator of the recording has none.".to_owned();
+    }
     let name = |one: &&Tried| if one.alloc_conf.is_empty() { "default".to_owned() } else { one.alloc_conf.clone() };
     let always_fails = measured.summary.oom_events > 0 && tried.iter().all(|one| one.oom.is_some());
     if always_fails || tried.iter().any(|one| one.gets_past_failure) {
-        let past: Vec<String> = tried.iter().filter(|one| one.gets_past_failure).map(|one| name(&one)).collect();
-        return match past.as_slice() {
-            [] => "None of the tried settings gets past the failed request.".to_owned(),
-            [one] => format!("{one} gets past the failed request."),
-            all => format!("{} each get past the failed request.", all.join("; ")),
+        let mut past: Vec<&Tried> = tried.iter().filter(|one| one.gets_past_failure).collect();
+        past.sort_by_key(|one| one.figures.peak_bytes(Metric::Reserved));
+        let Some((best, others)) = past.split_first() else {
+            return "None of the tried settings gets past the failed request.".to_owned();
         };
+        let reserved = format_bytes(best.figures.peak_bytes(Metric::Reserved));
+        let others: Vec<String> = others.iter().map(name).collect();
+        let so_do = if others.is_empty() { String::new() } else { format!("; so do {}", others.join(", ")) };
+        return format!("{} gets past the failed request, with {reserved} reserved{so_do}.", name(best));
     }
     let [recorded, replayed] = [measured, &unchanged.figures].map(|one| one.peak_bytes(Metric::Reserved));
     // A recording without segments has no reserved memory.
@@ -41,7 +50,7 @@ pub fn what_helps(prediction: &Prediction) -> String {
     };
     let less = format_bytes(recorded - reserved(best));
     let other = |one: &&Tried| format!("; {} by {}", name(one), format_bytes(recorded - reserved(one)));
-    let also: String = others.iter().map(other).collect();
+    let also: String = others.iter().take(MOST_OTHERS).map(other).collect();
     format!(
         "{} lowers the peak of reserved memory by {less}, from {} to {}{also}.",
         name(best),
@@ -77,29 +86,20 @@ pub fn verdict(prediction: &Prediction, changed: &Changed, change: &str, changes
         );
     }
     let peaks = peaks_text(prediction, changed);
-    if changed.ends_in_oom.is_some() {
-        let (known, unknown) = if changed.rescued.is_empty() {
-            ("Fits as far as recorded", "the recording ends in an out-of-memory error of another device")
-        } else {
-            ("Gets past the recorded failure", "what comes after was not recorded")
+    if changed.fits().is_none() {
+        let (known, unknown) = match (changed.rescued.is_empty(), changed.ends_in_oom.is_some()) {
+            (true, _) => {
+                ("All recorded requests succeed", "the recording ends in an out-of-memory error of another device")
+            }
+            (false, true) => ("Gets past the recorded failure", "what comes after was not recorded"),
+            (false, false) => {
+                ("Gets past the recorded failures", "what the program would have done next was not recorded")
+            }
         };
         return format!("{known} {change}; {unknown}. {} Up to there: {peaks}.", lower_bound(changed));
     }
-    let fits = match (changes_capacity, changed.rescued.is_empty()) {
-        (true, true) => "Fits. ",
-        (true, false) => "All recorded requests fit. ",
-        (false, true) => "Runs to the end of the recording. ",
-        (false, false) => "",
-    };
-    let rescued = match changed.rescued.len() {
-        0 => String::new(),
-        1 => " The failed request succeeds; what the program would have done next was not recorded.".to_owned(),
-        more => format!(
-            " {} failed requests succeed; what the program would have done next was not recorded.",
-            format_count(more as u64)
-        ),
-    };
-    format!("{fits}{}{}: {peaks}.{rescued}", change[..1].to_uppercase(), &change[1..])
+    let fits = if changes_capacity { "Fits. " } else { "Runs to the end of the recording. " };
+    format!("{fits}{}{}: {peaks}.", change[..1].to_uppercase(), &change[1..])
 }
 
 /// Formats a change as a condition: `with 24 GiB of memory`, `without category=gradient`.

@@ -455,7 +455,7 @@ impl OpenFile {
         let is_sampled = index.summary.peaks.iter().any(|peak| peak.metric == Metric::DeviceUsed);
         // A low timeline needs the room itself.
         if ui.available_height() >= theme::LEAST_WITH_TOTALS {
-            legend::lines_ui(ui, &totals, index.summary.capacity_bytes, is_sampled);
+            legend::lines_ui(ui, &totals, &index.summary, is_sampled);
         }
         ui.add_space(2.0);
     }

@@ -10,7 +10,8 @@ use highwater_snapshots::{DeviceId, Trace};
 
 use super::change::Change;
 use super::recorded::Recorded;
-use super::step::{Setup, TrainingStep, Trial};
+use super::setup::Setup;
+use super::step::{TrainingStep, Trial};
 
 /// Recordings of more events are not replayed: the peak of recomputed modules is then that of their linear program, which
 /// is the same, and costs one pass over the events instead of several.

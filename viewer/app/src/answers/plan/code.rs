@@ -5,33 +5,105 @@ use std::collections::{BTreeMap, BTreeSet};
 use highwater_snapshots::scope_pattern::ScopePattern;
 
 use super::change::Change;
-use super::step::Setup;
+use super::setup::Setup;
 
-/// Returns the lines of Python and of a shell that apply `setup` to a program whose allocator has the settings `recorded`.
-pub fn python(setup: &Setup, recorded: &str) -> Vec<String> {
-    let mut lines = Vec::new();
+/// What applies a plan to a program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Code {
+    /// Environment variables that are set before the program starts, and their values.
+    pub environment: Vec<(String, String)>,
+    /// Lines of the program's language, which run as they are where the program has a `model` and an `optimizer`.
+    pub lines: Vec<String>,
+}
+
+impl Code {
+    /// Returns the environment variables as words of a shell: `NAME=value`.
+    pub fn environment_words(&self) -> Vec<String> {
+        self.environment.iter().map(|(name, value)| format!("{name}={value}")).collect()
+    }
+}
+
+/// What is assumed if modules with running statistics are recomputed.
+pub(super) const STATISTICS: &str = "the lines that recompute modules with batch normalization are used as they are: without them the \
+                              second forward updates running statistics once more";
+
+/// Returns what applies `setup` to a program of PyTorch whose allocator has the settings `recorded`. `statistics` are the
+/// paths of modules that update running statistics in forward.
+pub fn python(setup: &Setup, recorded: &str, statistics: &BTreeSet<String>) -> Code {
+    let mut code = Code::default();
     if let Some(settings) = &setup.settings {
         let all = if recorded.is_empty() { settings.clone() } else { format!("{recorded},{settings}") };
-        lines.extend([format!("export PYTORCH_CUDA_ALLOC_CONF={all}   # before the program starts"), String::new()]);
+        code.environment.push(("PYTORCH_CUDA_ALLOC_CONF".to_owned(), all));
     }
+    let lines = &mut code.lines;
     if setup.changes.contains(&Change::Fused) {
-        lines.push("optimizer = torch.optim.AdamW(…, fused=True)   # or your optimizer".to_owned());
+        lines.extend(FUSED.map(str::to_owned));
     }
-    let modules = setup.recomputed.as_deref().unwrap_or_default();
-    if !modules.is_empty() {
-        lines.extend(["import functools", "from torch.utils.checkpoint import checkpoint", ""].map(str::to_owned));
-        lines.push("for path in [".to_owned());
-        lines.extend(modules.chunks(6).map(|paths| {
+    let (updating, others): (Vec<&String>, Vec<&String>) =
+        setup.recomputed.iter().flatten().partition(|path| statistics.contains(*path));
+    if updating.is_empty() && others.is_empty() {
+        return code;
+    }
+    if !lines.is_empty() {
+        lines.push(String::new());
+    }
+    let imports = ["import functools", "from torch.utils.checkpoint import checkpoint"];
+    if updating.is_empty() {
+        lines.extend(imports.map(str::to_owned));
+    } else {
+        lines.extend(["import contextlib", imports[0], "import torch", imports[1]].map(str::to_owned));
+        lines.push(String::new());
+        lines.extend(KEEP_STATISTICS.map(str::to_owned));
+    }
+    for (paths, applied) in [(others, &RECOMPUTE[..]), (updating, &RECOMPUTE_KEEPING[..])] {
+        if paths.is_empty() {
+            continue;
+        }
+        lines.extend([String::new(), "for path in [".to_owned()]);
+        lines.extend(paths.chunks(6).map(|paths| {
             let quoted: Vec<String> = paths.iter().map(|path| format!("\"{path}\"")).collect();
             format!("    {},", quoted.join(", "))
         }));
         lines.push("]:".to_owned());
-        lines.push("    module = model.get_submodule(path)".to_owned());
-        lines
-            .push("    module.forward = functools.partial(checkpoint, module.forward, use_reentrant=False)".to_owned());
+        lines.extend(applied.iter().map(|line| (*line).to_owned()));
     }
-    lines
+    code
 }
+
+/// Makes an optimizer fused that has not stepped yet.
+const FUSED: [&str; 3] = [
+    "# Before the first step, or pass fused=True where the optimizer is made:",
+    "for group in optimizer.param_groups:",
+    "    group.update(foreach=False, fused=True)",
+];
+/// Recomputes the module at `path`.
+const RECOMPUTE: [&str; 2] = [
+    "    module = model.get_submodule(path)",
+    "    module.forward = functools.partial(checkpoint, module.forward, use_reentrant=False)",
+];
+/// The same, without updating its running statistics once more.
+const RECOMPUTE_KEEPING: [&str; 5] = [
+    "    module = model.get_submodule(path)",
+    "    contexts = functools.partial(lambda module: (contextlib.nullcontext(), keep_statistics(module)), module)",
+    "    module.forward = functools.partial(",
+    "        checkpoint, module.forward, use_reentrant=False, context_fn=contexts",
+    "    )",
+];
+/// Keeps the running statistics within a module as they are.
+const KEEP_STATISTICS: [&str; 12] = [
+    "@contextlib.contextmanager",
+    "def keep_statistics(module):",
+    "    norms = [part for part in module.modules() if isinstance(part, torch.nn.modules.batchnorm._NormBase)]",
+    "    kept = [(norm.momentum, norm.num_batches_tracked) for norm in norms]",
+    "    for norm in norms:",
+    "        norm.momentum, norm.num_batches_tracked = 0.0, None",
+    "    try:",
+    "        yield",
+    "    finally:",
+    "        for norm, (momentum, count) in zip(norms, kept):",
+    "            norm.momentum, norm.num_batches_tracked = momentum, count",
+    "",
+];
 
 /// What the lines of Rust depend on, beside the changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -70,7 +142,7 @@ impl RustProgram {
 
 /// Returns the lines of Rust that apply `setup` to `program`, which trains a `model` of the engine. The lines that import
 /// names come first.
-pub fn rust(setup: &Setup, program: &RustProgram) -> Vec<String> {
+pub fn rust(setup: &Setup, program: &RustProgram) -> Code {
     let (mut imports, mut lines) = (Imports::default(), Vec::new());
     let has = |change: Change| setup.changes.contains(&change);
     if let Some(settings) = &setup.settings {
@@ -135,7 +207,7 @@ pub fn rust(setup: &Setup, program: &RustProgram) -> Vec<String> {
     let mut all = imports.lines();
     all.extend((!all.is_empty()).then(String::new));
     all.extend(lines);
-    all
+    Code { environment: Vec::new(), lines: all }
 }
 
 /// The engine's crate.
@@ -203,12 +275,20 @@ mod tests {
             alloc_conf: "max_split_size_mb:64".to_owned(),
             ..RustProgram::default()
         };
-        assert_eq!(rust(&setup, &program), expected);
+        assert_eq!(rust(&setup, &program).lines, expected);
         let split = Setup { changes: vec![Change::MicroBatches(4)], ..Setup::default() };
         let line = "loss.backward()?; // for each of 4 equal parts of the batch, before the optimizer's step";
-        assert_eq!(rust(&split, &program), [line], "a loss that is a sum");
-        let lines = python(&Setup { changes: vec![Change::Fused], ..setup }, "max_split_size_mb:64");
-        assert!(lines[0].starts_with("export PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:64,expandable_segments:True"));
-        assert!(lines.contains(&"    \"h.0\", \"h.1\",".to_owned()), "{lines:?}");
+        assert_eq!(rust(&split, &program).lines, [line], "a loss that is a sum");
+        let updating = BTreeSet::from(["h.1".to_owned()]);
+        let Code { environment, lines } =
+            python(&Setup { changes: vec![Change::Fused], ..setup }, "max_split_size_mb:64", &updating);
+        let conf = "max_split_size_mb:64,expandable_segments:True".to_owned();
+        assert_eq!(environment, [("PYTORCH_CUDA_ALLOC_CONF".to_owned(), conf)]);
+        let at = |text: &str| lines.iter().position(|line| line == text).unwrap_or_else(|| panic!("{text}: {lines:?}"));
+        assert!(
+            at("    group.update(foreach=False, fused=True)") < at("    \"h.0\",")
+                && at("    \"h.0\",") < at("    \"h.1\",")
+        );
+        assert_eq!(lines.iter().filter(|line| line.contains("context_fn=contexts")).count(), 1, "{lines:?}");
     }
 }

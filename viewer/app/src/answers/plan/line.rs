@@ -5,7 +5,8 @@ use highwater_snapshots::Phase;
 use highwater_snapshots::scope_pattern::ScopePattern;
 
 use super::change::Class;
-use super::step::{Setup, TrainingStep, Trial};
+use super::setup::Setup;
+use super::step::{TrainingStep, Trial};
 
 /// One change of a plan, and the memory once it and those before it are made.
 #[derive(Clone, Debug)]

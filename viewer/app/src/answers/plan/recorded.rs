@@ -1,11 +1,11 @@
 //! Recorded training steps: changes are made to the recording, which is then replayed through the allocator.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use highwater_analysis::plan::{Candidate, candidates_of, model};
-use highwater_analysis::recompute::{Evidence, Members, calls, effects, modules};
+use highwater_analysis::recompute::{Addition, Evidence, Members, calls, effects, modules};
 use highwater_analysis::{Metric, Series};
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::scope_pattern::ScopePattern;
@@ -13,12 +13,18 @@ use highwater_snapshots::trace::Subject;
 use highwater_snapshots::{BlockId, Category, DeviceId, EventId, Phase, ScopeId, Trace};
 
 use super::change::{Allowance, Change, Forbidden};
-use super::code::{self, RustProgram};
-use super::step::{Model, Setup, TrainingStep, Trial, Work};
-use crate::answers::replays::{Edited, Replayer};
+use super::code::{self, Code, RustProgram};
+use super::setup::Setup;
+use super::step::{Changed, Model, Proof, Reach, TrainingStep, Trial, Work};
+use super::warnings::{NO_MODULES, warnings};
+use crate::answers::replays::{Edited, Replay, Replayer};
 
 /// Maximum number of events of which a replay is quick.
 const MOST_QUICK_EVENTS: usize = 500_000;
+/// Requested bytes of the counter of steps of one parameter.
+const COUNTER_BYTES: u64 = 4;
+/// Bytes of the buffer of a normalization in which PyTorch counts batches.
+const BATCHES_BYTES: u64 = 8;
 
 /// A recording of a training step on one device.
 #[derive(Clone)]
@@ -30,19 +36,10 @@ pub struct Recorded {
     /// The bytes that forward allocates, of all and of each candidate: the estimate of their work.
     forward_bytes: (u64, HashMap<String, u64>),
     has_temporaries: bool,
+    /// Those candidates that contain a layer with running statistics, which a recomputation updates once more.
+    statistics: BTreeSet<String>,
     /// The last changed recording, before its replay.
     last: RefCell<Option<(Setup, Edited)>>,
-}
-
-/// A changed recording, replayed.
-#[derive(Debug)]
-pub struct Changed {
-    /// The replayed recording, up to its end.
-    pub trace: Trace,
-    /// The recorded event that each of its events comes from; non-decreasing.
-    pub source: Vec<EventId>,
-    /// The recorded event of the request that fails, at which the replay ends; `None` if every request succeeds.
-    pub failure: Option<EventId>,
 }
 
 impl Recorded {
@@ -56,40 +53,14 @@ impl Recorded {
         let candidates = candidates_of(&trace, patterns)?;
         let forward_bytes = forward_bytes(&trace, device, &candidates);
         let has_temporaries = trace.blocks.ids().any(|block| is_temporary_of_optimizer(&trace, device, block));
-        Ok(Self { trace, device, replayer, candidates, forward_bytes, has_temporaries, last: RefCell::default() })
-    }
-
-    /// Returns the device.
-    pub fn device(&self) -> DeviceId {
-        self.device
-    }
-
-    /// Returns whether there are modules that can be recomputed.
-    pub fn has_modules(&self) -> bool {
-        !self.candidates.is_empty()
+        let statistics = with_statistics(&trace, &candidates);
+        let last = RefCell::default();
+        Ok(Self { trace, device, replayer, candidates, forward_bytes, has_temporaries, statistics, last })
     }
 
     /// Returns whether there are temporaries that a fused optimizer does not have.
     pub fn can_fuse(&self) -> bool {
         self.has_temporaries
-    }
-
-    /// Returns the lines to paste that apply `setup`: in Rust for a step of `highwater record`, else in Python.
-    pub fn code(&self, setup: &Setup) -> Vec<String> {
-        match record_words(&self.trace) {
-            Some(_) => {
-                let rule = "AdamW".to_owned();
-                let alloc_conf = self.replayer.settings();
-                code::rust(setup, &RustProgram { rule, loss_is_mean: true, alloc_conf, ..RustProgram::default() })
-            }
-            None => code::python(setup, &self.replayer.settings()),
-        }
-    }
-
-    /// Returns the additional share of the step's FLOPs if the module `path` is recomputed, estimated.
-    pub fn share_of(&self, path: &str) -> Option<f64> {
-        let work = |flops: u64| Work { flops, ..Work::default() };
-        work(*self.forward_bytes.1.get(path)?).shares(self.work(&[]))[0]
     }
 
     /// Returns the work of a step in which the modules `recomputed` are.
@@ -100,17 +71,10 @@ impl Recorded {
         Work { flops: forward.saturating_mul(3).saturating_add(more), ..Work::default() }
     }
 
-    /// Replays the recording with `setup`, on a device of `capacity` bytes or on one that is large enough.
-    ///
-    /// # Errors
-    ///
-    /// Returns what is wrong with the settings.
-    pub fn changed(&self, setup: &Setup, capacity: Option<u64>) -> Result<Changed, String> {
+    fn replay(&self, setup: &Setup, capacity: Option<u64>) -> Result<(Edited, Replay), String> {
         let edited = self.edited(setup);
         let replay = self.replayer.replay(&edited, setup.settings.as_deref(), capacity)?;
-        let source = replay.source.into_iter().map(|event| edited.recorded(event)).collect();
-        let failure = replay.death.map(|death| edited.recorded(death.event));
-        Ok(Changed { trace: replay.trace, source, failure })
+        Ok((edited, replay))
     }
 
     /// Returns the recording with the changes of `setup`, apart from the allocator's settings.
@@ -125,6 +89,10 @@ impl Recorded {
             let is_removed = |block: BlockId| is_temporary_of_optimizer(trace, self.device, block);
             let removed: Vec<bool> = trace.blocks.ids().map(is_removed).collect();
             edited = self.replayer.without(&edited, &removed);
+            let counters = step_counters(&edited.trace, self.device);
+            if !counters.is_empty() {
+                edited = self.replayer.with_additions(&edited, &counters);
+            }
         }
         let chosen = setup.recomputed.as_deref().unwrap_or_default();
         if !chosen.is_empty() {
@@ -160,6 +128,63 @@ fn is_temporary_of_optimizer(trace: &Trace, device: DeviceId, block: BlockId) ->
         && trace.spans.at(alloc).is_some_and(|span| span.phase == Phase::Optimizer)
 }
 
+/// Returns the step counters that a fused Adam of PyTorch has in the memory of `device` and that `trace` lacks: one for
+/// each parameter, allocated before its other states. None for other optimizers, which do not have two states of equal
+/// size for each parameter.
+fn step_counters(trace: &Trace, device: DeviceId) -> Vec<Addition> {
+    if !trace.header.recorder.starts_with("PyTorch") {
+        return Vec::new();
+    }
+    let blocks = &trace.blocks;
+    let is_state = |row: usize| blocks.device[row] == device && blocks.category[row] == Category::OptimizerState;
+    let mut alike: BTreeMap<(ScopeId, u64), Vec<BlockId>> = BTreeMap::new();
+    for block in blocks.ids().filter(|block| is_state(block.0 as usize)) {
+        let row = block.0 as usize;
+        alike.entry((blocks.scope[row], blocks.requested[row])).or_default().push(block);
+    }
+    let has_two_each = alike.values().all(|states| states.len().is_multiple_of(2));
+    let counters: usize =
+        alike.iter().filter(|((_, bytes), _)| *bytes == COUNTER_BYTES).map(|(_, all)| all.len()).sum();
+    let all: usize = alike.values().map(Vec::len).sum();
+    // Those of a single number have the size of a counter as well, but are few.
+    if !has_two_each || counters * 3 >= all {
+        return Vec::new();
+    }
+    let firsts = alike.values().flat_map(|states| states.iter().step_by(2).copied());
+    let before = |block: BlockId| Some(blocks.alloc[block.0 as usize]).filter(|event| event.is_some());
+    let addition = |like: BlockId| Addition {
+        before: before(like).unwrap_or(EventId(0)),
+        like,
+        requested: COUNTER_BYTES,
+        category: Category::OptimizerState,
+    };
+    let mut counters: Vec<Addition> = firsts.map(addition).collect();
+    counters.sort_by_key(|one| (one.before, one.like));
+    counters
+}
+
+/// Returns the paths of those `candidates` in which a layer of PyTorch keeps running statistics: its buffers are two of
+/// equal size and the number of batches. The engine does not update them in a recomputation.
+fn with_statistics(trace: &Trace, candidates: &[(ScopeId, String)]) -> BTreeSet<String> {
+    if !trace.header.recorder.starts_with("PyTorch") {
+        return BTreeSet::new();
+    }
+    let blocks = &trace.blocks;
+    let mut buffers: BTreeMap<ScopeId, Vec<u64>> = BTreeMap::new();
+    for block in blocks.ids().filter(|block| blocks.category[block.0 as usize] == Category::Buffer) {
+        let row = block.0 as usize;
+        buffers.entry(blocks.scope[row]).or_default().push(blocks.requested[row]);
+    }
+    let has_statistics = |sizes: &[u64]| {
+        let is_pair = |size: &u64| *size != BATCHES_BYTES && sizes.iter().filter(|other| *other == size).count() == 2;
+        sizes.contains(&BATCHES_BYTES) && sizes.iter().any(is_pair)
+    };
+    let norms = buffers.iter().filter(|(scope, sizes)| scope.is_some() && has_statistics(sizes));
+    let norms: Vec<String> = norms.map(|(scope, _)| format!("{}.", trace.tables.scope_path(*scope))).collect();
+    let paths = candidates.iter().map(|(_, path)| path);
+    paths.filter(|path| norms.iter().any(|norm| norm.starts_with(&format!("{path}.")))).cloned().collect()
+}
+
 /// Returns the bytes that forward allocates in a recording, and those of each candidate.
 fn forward_bytes(trace: &Trace, device: DeviceId, candidates: &[(ScopeId, String)]) -> (u64, HashMap<String, u64>) {
     let requested = |block: BlockId| trace.blocks.requested[block.0 as usize];
@@ -193,32 +218,91 @@ impl TrainingStep for Recorded {
         let scopes: HashMap<String, ScopeId> = modules(&trace).into_iter().map(|(scope, path)| (path, scope)).collect();
         let cost = |path: &str| self.forward_bytes.1.get(path).copied().unwrap_or(0).max(1);
         let known = self.candidates.iter().filter_map(|(_, path)| Some((path.clone(), *scopes.get(path)?)));
+        let known: Vec<(String, ScopeId)> = known.collect();
+        // A module with running statistics comes after all without, whatever these cost.
+        let most: u64 = known.iter().map(|(path, _)| cost(path)).sum();
+        let surcharge = |path: &str| if self.statistics.contains(path) { most } else { 0 };
+        let surcharges = known.iter().map(|(path, _)| surcharge(path)).collect();
         let (modules, candidates): (Vec<String>, Vec<Candidate>) = known
+            .into_iter()
             .map(|(path, scope)| {
-                let cost = cost(&path);
+                let cost = cost(&path) + surcharge(&path);
                 (path, Candidate { scope, cost })
             })
             .unzip();
-        Ok(Model { modules, program: model(&trace, self.device, &candidates) })
+        Ok(Model { modules, program: model(&trace, self.device, &candidates), surcharges })
     }
 
     fn trial(&self, setup: &Setup, capacity: Option<u64>) -> Result<Trial, String> {
-        let Changed { trace, failure, .. } = self.changed(setup, capacity)?;
+        let (_, Replay { trace, death, retries, .. }) = self.replay(setup, capacity)?;
         let series = Series::build(&trace, self.device);
         let peak = |metric: Metric| series.peak(&trace, metric).0;
         Ok(Trial {
-            fits: failure.is_none(),
+            fits: death.is_none(),
             requested: peak(Metric::Requested),
             allocated: peak(Metric::Allocated),
             reserved: peak(Metric::Reserved),
-            retries: 0,
+            retries,
             estimated_ns: None,
             work: self.work(setup.recomputed.as_deref().unwrap_or_default()),
         })
     }
 
     fn recording(&self, setup: &Setup) -> Result<Trace, String> {
-        Ok(self.changed(setup, None)?.trace)
+        Ok(self.replay(setup, None)?.1.trace)
+    }
+
+    fn changed(&self, setup: &Setup, capacity: Option<u64>) -> Result<Changed, String> {
+        let (edited, replay) = self.replay(setup, capacity)?;
+        let source = replay.source.into_iter().map(|event| edited.recorded(event)).collect();
+        let failure = replay.death.map(|death| edited.recorded(death.event));
+        Ok(Changed { trace: replay.trace, source, failure })
+    }
+
+    fn code(&self, setup: &Setup) -> Result<Code, String> {
+        let alloc_conf = self.replayer.settings();
+        Ok(match record_words(&self.trace) {
+            Some(_) => {
+                let rule = "AdamW".to_owned();
+                code::rust(setup, &RustProgram { rule, loss_is_mean: true, alloc_conf, ..RustProgram::default() })
+            }
+            None => code::python(setup, &alloc_conf, &self.statistics),
+        })
+    }
+
+    fn device(&self) -> DeviceId {
+        self.device
+    }
+
+    fn proof(&self) -> Proof {
+        Proof::Replayed
+    }
+
+    fn reach(&self) -> Reach {
+        let is_gpu = |row: &usize| !self.trace.is_host_memory(self.trace.events.device[*row]);
+        let failed = |row: &usize| self.trace.events.kind[*row] == EventKind::Oom && is_gpu(row);
+        if (0..self.trace.events.len()).any(|row| failed(&row)) { Reach::FailedRequest } else { Reach::End }
+    }
+
+    fn warnings(&self, _: &Trial) -> Vec<String> {
+        let mut all = warnings(&self.trace, self.device);
+        all.extend(self.candidates.is_empty().then(|| NO_MODULES.to_owned()));
+        all
+    }
+
+    fn assumptions(&self, setup: &Setup) -> Vec<String> {
+        let updates = setup.recomputed.iter().flatten().any(|path| self.statistics.contains(path));
+        let statistics = updates.then(|| code::STATISTICS.to_owned());
+        statistics.into_iter().chain(self.trace.allocator(self.device).assumption().map(str::to_owned)).collect()
+    }
+
+    fn has_settings(&self) -> bool {
+        self.trace.allocator(self.device).has_settings()
+    }
+
+    fn share_of(&self, path: &str) -> Option<f64> {
+        let work = |flops: u64| Work { flops, ..Work::default() };
+        work(*self.forward_bytes.1.get(path)?).shares(self.work(&[]))[0]
     }
 
     fn is_quick(&self) -> bool {

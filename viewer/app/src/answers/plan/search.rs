@@ -9,7 +9,8 @@ use std::cmp::Reverse;
 use highwater_analysis::plan::Solution;
 
 use super::change::{Allowance, Change, Class, Forbidden};
-use super::step::{Model, Setup, TrainingStep, Trial, Work};
+use super::setup::Setup;
+use super::step::{Model, Reach, TrainingStep, Trial, Work};
 
 /// Settings that need less reserved memory for the same blocks.
 const EXPANDABLE: &str = "expandable_segments:True";
@@ -27,6 +28,8 @@ pub struct Plan {
     pub class: Class,
     /// The work beyond that of the unchanged step, in [units](super::Work::units).
     pub cost: u64,
+    /// What ranks the plan behind others of its class, as [`Model::surcharges`](super::Model::surcharges).
+    pub surcharge: u64,
     /// The run on a device of the budget.
     pub trial: Trial,
 }
@@ -74,9 +77,21 @@ pub struct Search {
     pub trials: usize,
     /// Whether nothing cheaper exists in these combinations. Otherwise a search for modules ended at its limit.
     pub is_optimal: bool,
+    /// How far the trials go.
+    pub reach: Reach,
 }
 
 impl Search {
+    /// Returns whether the step fits, as it is or with a plan; `None` if a request failed in the recording, and what would
+    /// have followed was not recorded.
+    pub fn fits(&self) -> Option<bool> {
+        match (self.plans.is_empty() && !self.fits_as_is, self.reach) {
+            (true, _) => Some(false),
+            (false, Reach::End) => Some(true),
+            (false, Reach::FailedRequest) => None,
+        }
+    }
+
     /// Returns the plan to make: the cheapest, unless the step fits as it is and does no more work.
     pub fn best(&self) -> Option<&Plan> {
         let work = self.as_is.work.beyond(self.base).units();
@@ -116,25 +131,39 @@ pub fn search(step: &dyn TrainingStep, query: &Query) -> Result<Search, String> 
             model.program.choices.clear();
         }
         let solution = model.program.minimum();
+        let setup = setup_of(&changes, &model, &solution);
+        let surcharge = model.surcharge(setup.recomputed.iter().flatten());
         let lowest = Lowest {
             peak: solution.peak,
             class,
-            cost: cost.saturating_add(solution.cost),
+            cost: cost.saturating_add(solution.cost.saturating_sub(surcharge)),
             is_exact: solution.is_optimal,
         };
-        let setup = setup_of(&changes, &model, &solution);
         if minimum.as_ref().is_none_or(|(least, _)| lowest < *least) {
             minimum = Some((lowest, setup.clone()));
         }
         if let Some(plan) = bench.cheapest(&changes, cost, &model)? {
             let lower = bench.fitting(&setup)?.filter(|(_, trial)| trial.requested < plan.trial.requested);
-            let other =
-                lower.map(|(setup, trial)| Plan { class: class.max(Class::Slower), cost: lowest.cost, setup, trial });
+            let other = lower.map(|(setup, trial)| Plan {
+                class: class.max(Class::Slower),
+                cost: lowest.cost,
+                surcharge,
+                setup,
+                trial,
+            });
             plans.push(plan);
             plans.extend(other);
         }
     }
     let (lowest, mut setup) = minimum.ok_or("the step has nothing to change")?;
+    // Where the prediction of a set is an estimate, its trial decides, and a plan may need less.
+    let mut requested = bench.trial(&setup, None)?.requested;
+    let is_exact = lowest.is_exact && requested == lowest.peak;
+    if let Some(plan) = plans.iter().min_by_key(|plan| plan.trial.requested)
+        && plan.trial.requested < requested
+    {
+        (requested, setup) = (plan.trial.requested, plan.setup.clone());
+    }
     let mut device_bytes = None;
     if plans.is_empty()
         && let Some((bytes, settings)) = bench.smallest_device(&setup)?
@@ -142,7 +171,7 @@ pub fn search(step: &dyn TrainingStep, query: &Query) -> Result<Search, String> 
         device_bytes = Some(bytes);
         setup.settings = settings;
     }
-    let minimum = Minimum { requested: lowest.peak, setup, device_bytes, is_exact: lowest.is_exact };
+    let minimum = Minimum { requested, setup, device_bytes, is_exact };
     let Bench { trials, is_optimal, .. } = bench;
     Ok(Search {
         as_is,
@@ -153,6 +182,7 @@ pub fn search(step: &dyn TrainingStep, query: &Query) -> Result<Search, String> 
         combinations: count,
         trials,
         is_optimal,
+        reach: step.reach(),
     })
 }
 
@@ -205,7 +235,7 @@ fn setup_of(changes: &[Change], model: &Model, solution: &Solution) -> Setup {
 fn undominated(mut plans: Vec<Plan>) -> Vec<Plan> {
     plans.sort_by_key(|plan| {
         let assumptions = plan.setup.changes.iter().filter(|change| change.assumption().is_some()).count();
-        (plan.class, plan.cost, assumptions, plan.setup.size(), plan.trial.requested)
+        (plan.class, plan.surcharge, plan.cost, assumptions, plan.setup.size(), plan.trial.requested)
     });
     let mut least = u64::MAX;
     plans.retain(|plan| {
@@ -231,6 +261,10 @@ impl Bench<'_> {
         self.step.trial(setup, capacity)
     }
 
+    fn can_change_settings(&self) -> bool {
+        self.step.has_settings() && !self.query.forbidden.contains(&Forbidden::Settings)
+    }
+
     /// Returns the cheapest modules to recompute with `changes`, whose own cost is `cost`.
     fn cheapest(&mut self, changes: &[Change], cost: u64, model: &Model) -> Result<Option<Plan>, String> {
         let mut limit = self.query.capacity;
@@ -242,8 +276,11 @@ impl Bench<'_> {
                 let (setup, trial, spared) = self.minimal(setup, trial, model)?;
                 let recomputes = setup.recomputed.as_ref().is_some_and(|modules| !modules.is_empty());
                 let class = if recomputes { Class::Slower } else { Class::Free };
-                let cost = cost.saturating_add(solution.cost).saturating_sub(spared);
-                return Ok(Some(Plan { class: class.max(class_of(changes)), cost, setup, trial }));
+                let chosen = solution.chosen.iter().filter_map(|choice| model.modules.get(*choice as usize));
+                let work = solution.cost.saturating_sub(model.surcharge(chosen));
+                let cost = cost.saturating_add(work).saturating_sub(spared);
+                let surcharge = model.surcharge(setup.recomputed.iter().flatten());
+                return Ok(Some(Plan { class: class.max(class_of(changes)), cost, surcharge, setup, trial }));
             }
             let Some(lower) = solution.peak.checked_sub(1) else { return Ok(None) };
             limit = lower;
@@ -269,7 +306,7 @@ impl Bench<'_> {
             let found = self.trial(&other, Some(self.query.capacity))?;
             if found.fits {
                 (setup, trial) = (other, found);
-                spared += cost_of(&path);
+                spared += cost_of(&path).saturating_sub(model.surcharge([&path]));
             }
         }
         Ok((setup, trial, spared))
@@ -282,7 +319,7 @@ impl Bench<'_> {
         if as_is.fits && as_is.retries == 0 {
             return Ok(Some((setup.clone(), as_is)));
         }
-        if self.query.forbidden.contains(&Forbidden::Settings) {
+        if !self.can_change_settings() {
             return Ok(as_is.fits.then(|| (setup.clone(), as_is)));
         }
         let expandable = Setup { settings: Some(EXPANDABLE.to_owned()), ..setup.clone() };
@@ -294,7 +331,7 @@ impl Bench<'_> {
     /// Returns the smallest device on which `setup` runs, and with which settings; the search is a bisection.
     fn smallest_device(&mut self, setup: &Setup) -> Result<Option<(u64, Option<String>)>, String> {
         let mut smallest: Option<(u64, Option<String>)> = None;
-        let others = (!self.query.forbidden.contains(&Forbidden::Settings)).then(|| Some(EXPANDABLE.to_owned()));
+        let others = self.can_change_settings().then(|| Some(EXPANDABLE.to_owned()));
         for settings in [None].into_iter().chain(others) {
             let setup = Setup { settings, ..setup.clone() };
             let whole = self.trial(&setup, None)?;

@@ -1,10 +1,58 @@
 //! A training step whose memory with changes can be found: by running it, or by replaying its recording.
 
+use std::sync::Arc;
+
 use highwater_analysis::plan::Program;
 use highwater_analysis::recompute::Evidence;
-use highwater_snapshots::Trace;
+use highwater_snapshots::{DeviceId, EventId, Trace};
 
 use super::change::{Allowance, Change, Forbidden};
+use super::code::Code;
+use super::setup::Setup;
+
+/// Returns the step that a recording is of if it can be run again, which is tried before its recording is replayed; `None`
+/// if it cannot.
+pub type RerunOf = fn(&Arc<Trace>) -> Option<Result<Box<dyn TrainingStep + Send>, String>>;
+
+/// How a plan is proven.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Proof {
+    /// The step was run on a device of the budget, for this number of steps.
+    Rerun(u32),
+    /// The changed recording was replayed through the allocator of such a device.
+    Replayed,
+}
+
+/// How far trials go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reach {
+    /// To the end of the run.
+    #[default]
+    End,
+    /// To a request that failed in the recording: what would have followed was not recorded.
+    FailedRequest,
+}
+
+impl Reach {
+    /// Returns the name, as in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::End => "end",
+            Self::FailedRequest => "failed_request",
+        }
+    }
+}
+
+/// A changed recording, by events of the recorded one.
+#[derive(Debug)]
+pub struct Changed {
+    /// The changed recording, up to its end.
+    pub trace: Trace,
+    /// The recorded event that each of its events comes from; non-decreasing.
+    pub source: Vec<EventId>,
+    /// The recorded event of the request that fails, at which it ends; `None` if every request succeeds.
+    pub failure: Option<EventId>,
+}
 
 /// A training step.
 pub trait TrainingStep {
@@ -32,6 +80,48 @@ pub trait TrainingStep {
     /// Returns why there is none.
     fn recording(&self, setup: &Setup) -> Result<Trace, String>;
 
+    /// Returns the changed recording with `setup`: with `capacity`, on a device of so many bytes, and else on one that is
+    /// large enough.
+    ///
+    /// # Errors
+    ///
+    /// Returns why there is none.
+    fn changed(&self, setup: &Setup, capacity: Option<u64>) -> Result<Changed, String>;
+
+    /// Returns the lines that apply `setup`.
+    ///
+    /// # Errors
+    ///
+    /// Returns why they are unknown.
+    fn code(&self, setup: &Setup) -> Result<Code, String>;
+
+    /// Returns the device.
+    fn device(&self) -> DeviceId;
+
+    /// Returns how trials prove a plan.
+    fn proof(&self) -> Proof;
+
+    /// Returns how far trials go.
+    fn reach(&self) -> Reach {
+        Reach::End
+    }
+
+    /// Returns what limits a plan, a sentence each, if the unchanged step has the memory `as_is`.
+    fn warnings(&self, as_is: &Trial) -> Vec<String>;
+
+    /// Returns what a plan assumes about the recorded program, apart from its changes, a clause each.
+    fn assumptions(&self, setup: &Setup) -> Vec<String>;
+
+    /// Returns whether the allocator has settings to change.
+    fn has_settings(&self) -> bool {
+        true
+    }
+
+    /// Returns the additional share of the step's FLOPs if the module `path` is recomputed; `None` if it is not estimated.
+    fn share_of(&self, _path: &str) -> Option<f64> {
+        None
+    }
+
     /// Returns whether a trial takes so little time that there may be one for each module.
     fn is_quick(&self) -> bool {
         true
@@ -43,24 +133,6 @@ pub trait TrainingStep {
     }
 }
 
-/// What is changed of a training step.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Setup {
-    /// The changes, apart from the following.
-    pub changes: Vec<Change>,
-    /// The paths of the recomputed modules; `None` for those that are recomputed already.
-    pub recomputed: Option<Vec<String>>,
-    /// Further settings of the allocator.
-    pub settings: Option<String>,
-}
-
-impl Setup {
-    /// Returns the number of changes, each recomputed module counted as one.
-    pub fn size(&self) -> usize {
-        self.changes.len() + self.recomputed.as_ref().map_or(0, Vec::len) + usize::from(self.settings.is_some())
-    }
-}
-
 /// The memory of every set of recomputed modules.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
@@ -68,6 +140,17 @@ pub struct Model {
     pub modules: Vec<String>,
     /// The requested bytes; its choices are the modules. Costs are in units of work.
     pub program: Program,
+    /// The part of each module's cost that is no work, but ranks it behind others; empty if there is none.
+    pub surcharges: Vec<u64>,
+}
+
+impl Model {
+    /// Returns the surcharges of the modules with these `paths`.
+    pub fn surcharge<'a>(&self, paths: impl IntoIterator<Item = &'a String>) -> u64 {
+        let index = |path: &String| self.modules.iter().position(|module| module == path);
+        let of = |path: &String| self.surcharges.get(index(path)?).copied();
+        paths.into_iter().filter_map(of).fold(0, u64::saturating_add)
+    }
 }
 
 /// The result of a run.

@@ -3,10 +3,12 @@
 use highwater_analysis::final_oom::final_oom;
 use highwater_snapshots::{DeviceId, Trace};
 
-use super::recorded::Recorded;
+/// Returned if no module can be recomputed.
+pub(super) const NO_MODULES: &str = "No module can be recomputed, since the recording has no module paths: record with \
+                              `highwater.record_memory_history` in Python, or with scopes in Rust.";
 
-/// Returns what limits a plan for `device` of `trace`, a sentence each, which `step` is made of.
-pub fn warnings(trace: &Trace, device: DeviceId, step: &Recorded) -> Vec<String> {
+/// Returns what limits a plan for `device` of `trace`, a sentence each.
+pub fn warnings(trace: &Trace, device: DeviceId) -> Vec<String> {
     let mut warnings: Vec<String> = trace.trust.limits().into_iter().map(|text| format!("Trust: {text}.")).collect();
     warnings.extend(trace.problems.iter().map(|problem| format!("Problem: {problem}")));
     let routine = trace.routine_sentences();
@@ -19,13 +21,6 @@ pub fn warnings(trace: &Trace, device: DeviceId, step: &Recorded) -> Vec<String>
     if final_oom(trace).is_some() {
         warnings.push(
             "The recording ends out of memory, so a plan is proven only up to there: the step may need more."
-                .to_owned(),
-        );
-    }
-    if !step.has_modules() {
-        warnings.push(
-            "No module can be recomputed, since the recording has no module paths: record with \
-             `highwater.record_memory_history` in Python, or with scopes in Rust."
                 .to_owned(),
         );
     }

@@ -1,5 +1,6 @@
 //! The memory that an allocator may use in a replay, and the smallest device on which a replay succeeds.
 
+use highwater_analysis::capacity::{Capacity, obtained};
 use highwater_analysis::{Metric, Series};
 use highwater_snapshots::trace::Subject;
 use highwater_snapshots::units::{format_bytes, format_required_bytes};
@@ -44,7 +45,7 @@ impl Bound {
             _ => None,
         });
         if let Some((event, free)) = failed {
-            let capacity = series.after(trace, event).reserved.saturating_add(free);
+            let capacity = Capacity::at_failure(obtained(series.after(trace, event)), free).bytes;
             let bytes = format_required_bytes(capacity);
             let from = format!("{bytes}, the reserved and free memory when the recorded request failed");
             return Self { bytes: Some(capacity), outside: 0, from };
@@ -61,7 +62,7 @@ impl Bound {
 
 /// Returns the size of `device`, if it is recorded.
 pub(super) fn recorded_total(trace: &Trace, device: DeviceId) -> Option<u64> {
-    trace.device_facts(device).map(|facts| facts.capacity_bytes).filter(|bytes| *bytes > 0)
+    Capacity::recorded(trace, device).map(|capacity| capacity.bytes)
 }
 
 /// Returns the bytes of the device in use outside the allocator when most of it is in use; 0 if that was not sampled.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use highwater_allocator::AllocConfig;
 use highwater_allocator::replay::{Answers, BlockOverride, Plan, Replay, TieBreak, recorded_config, replay};
 use highwater_analysis::Series;
-use highwater_analysis::recompute::{Effect, Recomputed, apply};
+use highwater_analysis::recompute::{Addition, Effect, Recomputed, apply, with_additions};
 use highwater_snapshots::trace::PINNED_DRIVER;
 use highwater_snapshots::{DeviceId, EventId, Trace};
 
@@ -82,7 +82,17 @@ impl Replayer {
 
     /// Returns `recording` with modules recomputed by `effects`.
     pub fn recomputed(&self, recording: &Edited, effects: &[Effect]) -> Edited {
-        let Recomputed { trace, source, places } = apply(&recording.trace, self.device, effects);
+        self.rebuilt(recording, apply(&recording.trace, self.device, effects))
+    }
+
+    /// Returns `recording` with further blocks.
+    pub fn with_additions(&self, recording: &Edited, additions: &[Addition]) -> Edited {
+        self.rebuilt(recording, with_additions(&recording.trace, self.device, additions))
+    }
+
+    /// Returns `recording` after a change that made `rebuilt` of it.
+    fn rebuilt(&self, recording: &Edited, rebuilt: Recomputed) -> Edited {
+        let Recomputed { trace, source, places } = rebuilt;
         let place = |event: &EventId| event.index().and_then(|row| places.get(row)).copied().unwrap_or_default();
         Edited { emptied: recording.emptied.iter().map(place).collect(), ..recording.then(trace, &source) }
     }

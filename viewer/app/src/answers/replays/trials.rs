@@ -5,20 +5,15 @@ use highwater_allocator::replay::{Answers, Before, BlockOverride, Plan, Replay, 
 use highwater_analysis::addresses::FailedRequest;
 use highwater_analysis::holders::Holders;
 use highwater_analysis::{Metric, Series};
-use highwater_snapshots::trace::Subject;
+use highwater_snapshots::trace::{Allocator, Subject};
 use highwater_snapshots::{BlockId, DeviceId, EventId, StreamId, Trace};
 use rayon::prelude::*;
 
-use super::{Base, follow, recorded_total};
+use super::{Base, follow, recorded_total, worth_trying};
 use crate::answers::oom_analysis::{Outcome, Remedy, Trial, Trials};
 
-/// Settings that are applied to the recorded ones, each with the key that must be at its default.
-const SETTINGS: [(&str, &str); 4] = [
-    ("expandable_segments", "expandable_segments:True"),
-    ("max_split_size_mb", "max_split_size_mb:128"),
-    ("max_split_size_mb", "max_split_size_mb:512"),
-    ("garbage_collection_threshold", "garbage_collection_threshold:0.8"),
-];
+/// Settings that are tried if the usable share of the device is limited: only then are segments garbage collected.
+const COLLECTING: &str = "garbage_collection_threshold:0.8";
 /// Recorded settings that may be the cause.
 const KEYS: [&str; 5] = [
     "expandable_segments",
@@ -48,6 +43,9 @@ pub(super) fn test(
     let has_segments = trace.events.ids().any(|event| {
         trace.events.device[event.0 as usize] == device && matches!(trace.subject(event), Subject::Segment(_))
     });
+    if request.allocator == Allocator::Driver {
+        return Err("the driver itself served each block, and how it places them is not known".to_owned());
+    }
     if !has_segments && request.homes.is_empty() {
         return Err("the recording has no segments".to_owned());
     }
@@ -163,13 +161,12 @@ impl Bench<'_> {
                 list.push((Remedy::WithoutSetting(key), Try { config: Some(config), ..Try::default() }));
             }
         }
-        for (key, text) in SETTINGS {
-            let is_default = recorded.without(key) == *recorded;
-            // Segments are garbage collected only if the usable share of the device is limited.
-            let has_effect = key != "garbage_collection_threshold" || recorded.memory_fraction() < 1.0;
-            if let Some(config) = recorded.with(text).ok().filter(|_| is_default && has_effect) {
-                list.push((Remedy::Settings(text.to_owned()), Try { config: Some(config), ..Try::default() }));
-            }
+        let collecting = (recorded.memory_fraction() < 1.0).then(|| COLLECTING.to_owned());
+        for text in worth_trying(self.base.trace, self.base.device).into_iter().chain(collecting) {
+            // Recorded settings are tested by leaving them out.
+            let is_default = text.split_once(':').is_some_and(|(key, _)| recorded.without(key) == *recorded);
+            let config = recorded.with(&text).ok().filter(|config| is_default && config != recorded);
+            list.extend(config.map(|config| (Remedy::Settings(text), Try { config: Some(config), ..Try::default() })));
         }
         list.push((Remedy::EmptyCache, Try { before: Before::EmptyCache, ..Try::default() }));
         if self.request.waiting > 0 {

@@ -26,6 +26,7 @@ use crate::files::loader::{Loading, Source};
 use crate::gui::host;
 use crate::gui::open_file::OpenFile;
 use crate::gui::views::colouring::ColourBy;
+use crate::gui::views::plan::PlanView;
 use crate::gui::views::ranks::Ranks;
 use crate::gui::views::timeline::Stacking;
 use crate::gui::widgets::keys;
@@ -223,6 +224,7 @@ impl App {
         }
         let mut file = OpenFile::new(recording, look.as_ref());
         file.most_resident = self.most_resident();
+        file.plan = PlanView::default().with_rerun(self.examples.rerun);
         if is_being_written(&file.recording) {
             file.follow(ctx);
         }

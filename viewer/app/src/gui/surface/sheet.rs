@@ -6,6 +6,7 @@ use eframe::egui::{Align, Label, Layout, RichText, Ui};
 use highwater_analysis::{Filter, GroupKey, Metric, Moment};
 use highwater_snapshots::units::format_bytes;
 
+use crate::figures::device::capacity_text;
 use crate::figures::moment::count_of;
 use crate::gui::view_context::Reason;
 use crate::gui::views::explain::ExplainView;
@@ -84,8 +85,8 @@ impl Sheet {
         let summary = &self.recording.devices[self.selection.device].summary;
         ui.horizontal(|ui| {
             let mut device = self.recording.device_label(self.selection.device);
-            if summary.capacity_bytes > 0 {
-                device += &format!(", {}", format_bytes(summary.capacity_bytes));
+            if let Some(capacity) = capacity_text(summary) {
+                device += &format!(", {capacity}");
             }
             // Laid out from the right, so that a long name is truncated and the device stays.
             ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
@@ -167,7 +168,7 @@ impl Sheet {
         let index = &self.recording.devices[self.selection.device];
         let totals = index.series.before_position(&self.recording.trace, position);
         let is_sampled = index.summary.peaks.iter().any(|peak| peak.metric == Metric::DeviceUsed);
-        legend::lines_ui(ui, &totals, index.summary.capacity_bytes, is_sampled);
+        legend::lines_ui(ui, &totals, &index.summary, is_sampled);
         ui.add_space(2.0);
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use eframe::egui::{
     Color32, Context, FontId, Galley, Painter, Rect, Response, Role, Sense, Stroke, Ui, Vec2, WidgetInfo, pos2, vec2,
 };
+use highwater_analysis::summary::DeviceSummary;
 use highwater_analysis::{Metric, Totals};
 use highwater_snapshots::units::format_bytes;
 
@@ -166,11 +167,12 @@ fn rows_of(widths: impl Iterator<Item = f32>, available: f32) -> usize {
 }
 
 /// Shows the legend of the lines over the bands, with each total at the moment.
-pub fn lines_ui(ui: &mut Ui, totals: &Totals, capacity: u64, is_sampled: bool) {
+pub fn lines_ui(ui: &mut Ui, totals: &Totals, summary: &DeviceSummary, is_sampled: bool) {
     let shades = Shades::in_ui(ui);
     let metrics = Metric::ALL.into_iter().filter(|metric| *metric != Metric::DeviceUsed || is_sampled);
     let lines = metrics.map(|metric| (metric.name(), shades.metric(metric), totals.get(metric)));
-    let capacity = (capacity > 0).then(|| ("capacity", shades.capacity(), capacity));
+    let name = if summary.capacity_is_inferred { "capacity (inferred)" } else { "capacity" };
+    let capacity = (summary.capacity_bytes > 0).then(|| (name, shades.capacity(), summary.capacity_bytes));
     ui.horizontal_wrapped(|ui| {
         ui.spacing_mut().item_spacing = vec2(0.0, 2.0);
         for (name, stroke, bytes) in lines.chain(capacity) {

@@ -4,6 +4,7 @@ use eframe::egui::{Align, FontSelection, Label, Layout, Link, RichText, Role, Te
 use highwater_snapshots::units::{format_bytes, format_count};
 
 use crate::command::Command;
+use crate::figures::device::capacity_text;
 use crate::gui::widgets::theme::Shades;
 use crate::gui::widgets::words::{before, failed_requests, has_losses};
 use crate::session::Recording;
@@ -88,9 +89,7 @@ fn failed_ui(ui: &mut Ui, text: String) -> Option<Command> {
 fn facts(recording: &Recording, device: usize) -> Vec<String> {
     let summary = &recording.devices[device].summary;
     let mut facts = vec![recording.device_label(device)];
-    if summary.capacity_bytes > 0 {
-        facts.push(format_bytes(summary.capacity_bytes));
-    }
+    facts.extend(capacity_text(summary));
     let all = recording.trace.events.len() as u64;
     facts.push(match recording.devices.len() {
         _ if let Some(run) = &recording.run => {

@@ -3,6 +3,7 @@
 use eframe::egui::{TextEdit, Ui};
 use highwater_analysis::Metric;
 use highwater_analysis::final_oom::final_oom;
+use highwater_analysis::summary::DeviceSummary;
 use highwater_snapshots::units::{format_exact_bytes, parse_bytes, parse_size};
 
 use crate::answers::prediction::DEVICE_SIZES;
@@ -17,28 +18,32 @@ const NEAR: [u64; 2] = [9, 10];
 /// Width of a field, in points.
 const FIELD_WIDTH: f32 = 84.0;
 
-/// Returns the budget to begin with, and where it comes from: the device's memory if the recording ended out of memory or
-/// needs nearly all of it, else a common device that is smaller than the recorded peak, or nine tenths of that peak.
+/// Returns the budget to begin with, and where it comes from: the device's memory if a request failed on it or the
+/// recording needs nearly all of it, else a common device that is smaller than the recorded peak, or nine tenths of that
+/// peak.
 pub(super) fn default_budget(context: &ViewContext<'_>) -> (u64, &'static str) {
     let (trace, index) = (&context.recording.trace, context.index());
-    let capacity = index.summary.capacity_bytes;
+    let DeviceSummary { capacity_bytes: capacity, capacity_is_inferred, oom_events, .. } = index.summary;
     let [allocated, reserved] = [Metric::Allocated, Metric::Reserved].map(|metric| index.peak(trace, metric).bytes);
     let peak = allocated.max(reserved);
     let nearly_all = |of: u64| of / NEAR[1] * NEAR[0];
-    if capacity > 0 && (final_oom(trace).is_some() || peak >= nearly_all(capacity)) {
+    if capacity_is_inferred {
+        return (capacity, "the memory that the allocator could use when a request failed");
+    }
+    if capacity > 0 && (oom_events > 0 || final_oom(trace).is_some() || peak >= nearly_all(capacity)) {
         return (capacity, "the device's memory");
     }
     let sizes = DEVICE_SIZES.iter().filter_map(|(size, _)| parse_bytes(size).ok());
     match sizes.filter(|size| (peak / 2..peak).contains(size)).max() {
         Some(size) => (size, "the largest common device below the recorded peak"),
-        None => (whole_mebibytes(nearly_all(peak)).max(1), "nine tenths of the recorded peak"),
+        None => (rounded_down(nearly_all(peak)).max(1), "nine tenths of the recorded peak"),
     }
 }
 
-/// `bytes` without a part of a MiB, if there is one left.
-fn whole_mebibytes(bytes: u64) -> u64 {
-    let whole = bytes >> 20 << 20;
-    if whole > 0 { whole } else { bytes }
+/// `bytes` without a part of a quarter of a GiB, or of a MiB, if there is one left: sizes that are written exactly.
+fn rounded_down(bytes: u64) -> u64 {
+    let whole = |shift: u32| Some(bytes >> shift << shift).filter(|whole| *whole >= 4 << shift);
+    whole(28).or_else(|| whole(20)).unwrap_or(bytes)
 }
 
 /// The next common device beyond `bytes`: larger, or smaller. `None` if there is none.

@@ -6,11 +6,11 @@ use std::sync::{Arc, Weak};
 
 use highwater_analysis::Metric;
 use highwater_analysis::recompute::Evidence;
-use highwater_snapshots::Trace;
+use highwater_snapshots::{DeviceId, Trace};
 
 use crate::answers::plan::{
-    Allowance, Change, Changed, Forbidden, Model, PlanLine, Query, Recorded, Search, Setup, TrainingStep, Trial,
-    composition, record_words, search, warnings,
+    Allowance, Change, Changed, Code, Forbidden, Model, PlanLine, Proof, Query, Reach, Recorded, RerunOf, Search,
+    Setup, TrainingStep, Trial, composition, record_words, search,
 };
 use crate::figures::planned::{Budget, assumptions};
 use crate::gui::views::predicted::PredictedRun;
@@ -61,7 +61,9 @@ pub(super) struct Found {
     pub(super) shares: HashMap<String, f64>,
     /// What limits the plan, in sentences.
     pub(super) warnings: Vec<String>,
-    /// Whether the command line can run the step again.
+    /// How plans are proven.
+    pub(super) proof: Proof,
+    /// Whether the command line runs the step again, which was not possible here.
     pub(super) can_rerun: bool,
 }
 
@@ -87,18 +89,31 @@ pub(super) struct Chosen {
     pub(super) trial: Trial,
     pub(super) run: Arc<PredictedRun>,
     /// The lines to paste.
-    pub(super) code: Vec<String>,
+    pub(super) code: Code,
     pub(super) assumptions: Vec<String>,
 }
 
 /// Answers questions; keeps what a recording and a budget have in common.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub(super) struct Planner {
-    step: Option<(Weak<Recording>, usize, Recorded)>,
+    rerun: Option<RerunOf>,
+    step: Option<(Weak<Recording>, usize, Box<dyn TrainingStep + Send>)>,
     found: Option<(Budget, Arc<Found>)>,
 }
 
+impl Clone for Planner {
+    /// A planner that keeps nothing yet.
+    fn clone(&self) -> Self {
+        Self::new(self.rerun)
+    }
+}
+
 impl Planner {
+    /// A planner that runs steps again with `rerun` if it can, and else replays recordings.
+    pub(super) fn new(rerun: Option<RerunOf>) -> Self {
+        Self { rerun, ..Self::default() }
+    }
+
     /// Answers `asked`; `None` if cancelled.
     pub(super) fn answer(&mut self, asked: Asked, cancel: &Cancel) -> Option<Answer> {
         let Asked { recording, key, replays } = asked;
@@ -116,18 +131,22 @@ impl Planner {
     ) -> Result<Planned, String> {
         let trace = &recording.trace;
         let is_same =
-            |(of, device, _): &(Weak<Recording>, usize, Recorded)| Weak::ptr_eq(of, &key.of) && *device == key.device;
+            |(of, device, _): &(Weak<Recording>, usize, _)| Weak::ptr_eq(of, &key.of) && *device == key.device;
         let index = recording.devices.get(key.device).ok_or("the recording has no such device")?;
         if index.peak(trace, Metric::Requested).bytes == 0 {
             return Err("the recording has no allocations on this device".to_owned());
         }
         let device = index.device;
         if !self.step.as_ref().is_some_and(is_same) {
-            let step = Recorded::new(Arc::clone(trace), device, &[])?;
+            let rerun = self.rerun.filter(|_| device == trace.main_device()).and_then(|rerun| rerun(trace));
+            let step: Box<dyn TrainingStep + Send> = match rerun {
+                Some(step) => step?,
+                None => Box::new(Recorded::new(Arc::clone(trace), device, &[])?),
+            };
             (self.step, self.found) = (Some((Weak::clone(&key.of), key.device, step)), None);
         }
-        let Some((_, _, recorded)) = &self.step else { return Err("the recording cannot be replayed".to_owned()) };
-        let step = Watched { step: recorded, replays, cancel };
+        let Some((_, _, step)) = &self.step else { return Err("the recording cannot be replayed".to_owned()) };
+        let step = Watched { step: &**step, replays, cancel };
         let known = self.found.as_ref().filter(|(budget, _)| *budget == key.budget);
         let found = match known {
             Some((_, found)) => Arc::clone(found),
@@ -147,14 +166,15 @@ fn found_in(trace: &Trace, step: &Watched<'_>, budget: Budget) -> Result<Found, 
         if search.plans.is_empty() { composition(&step.recording(&search.minimum.setup)?) } else { Vec::new() };
     let setups = search.plans.iter().map(|plan| &plan.setup).chain([&search.minimum.setup]);
     let modules = setups.flat_map(|setup| setup.recomputed.iter().flatten());
-    let shares = modules.filter_map(|path| Some((path.clone(), step.step.share_of(path)?))).collect();
-    let warnings = warnings(trace, step.step.device(), step.step);
-    Ok(Found { search, at_minimum, shares, warnings, can_rerun: record_words(trace).is_some() })
+    let shares = modules.filter_map(|path| Some((path.clone(), step.share_of(path)?))).collect();
+    let (warnings, proof) = (step.warnings(&search.as_is), step.proof());
+    let can_rerun = proof == Proof::Replayed && record_words(trace).is_some();
+    Ok(Found { search, at_minimum, shares, warnings, proof, can_rerun })
 }
 
 /// A recorded step that gives up once its answer is not wanted any more, and counts its replays.
 struct Watched<'a> {
-    step: &'a Recorded,
+    step: &'a dyn TrainingStep,
     replays: &'a AtomicUsize,
     cancel: &'a Cancel,
 }
@@ -167,21 +187,12 @@ impl Watched<'_> {
 
     fn chosen(&self, setup: Setup, budget: Budget) -> Result<Chosen, String> {
         let lines = PlanLine::all(self, &setup)?;
-        let within = |capacity: Option<u64>| -> Result<Changed, String> {
-            self.go_on()?;
-            self.step.changed(&setup, capacity)
-        };
-        let mut changed = within(Some(budget.capacity()))?;
-        let fits = changed.failure.is_none();
-        if !fits {
-            changed = within(None)?;
-        }
-        let Changed { trace, source, failure } = changed;
-        let run = Arc::new(PredictedRun::of(Arc::new(trace), source, self.step.device(), failure));
-        let [requested, allocated, reserved] =
-            [Metric::Requested, Metric::Allocated, Metric::Reserved].map(|metric| run.peak(metric).bytes);
-        let trial = Trial { fits, requested, allocated, reserved, ..Trial::default() };
-        let (code, assumptions) = (self.step.code(&setup), assumptions(self.step.evidence(), Some(&setup)));
+        let within = self.trial(&setup, Some(budget.capacity()))?;
+        let capacity = within.fits.then(|| budget.capacity());
+        let trial = if within.fits { within } else { Trial { fits: false, ..self.trial(&setup, None)? } };
+        let Changed { trace, source, failure } = self.changed(&setup, capacity)?;
+        let run = Arc::new(PredictedRun::of(Arc::new(trace), source, self.device(), failure));
+        let (code, assumptions) = (self.code(&setup)?, assumptions(self, Some(&setup)));
         Ok(Chosen { setup, lines, trial, run, code, assumptions })
     }
 }
@@ -204,6 +215,43 @@ impl TrainingStep for Watched<'_> {
     fn recording(&self, setup: &Setup) -> Result<Trace, String> {
         self.go_on()?;
         self.step.recording(setup)
+    }
+
+    fn changed(&self, setup: &Setup, capacity: Option<u64>) -> Result<Changed, String> {
+        self.go_on()?;
+        self.step.changed(setup, capacity)
+    }
+
+    fn code(&self, setup: &Setup) -> Result<Code, String> {
+        self.step.code(setup)
+    }
+
+    fn device(&self) -> DeviceId {
+        self.step.device()
+    }
+
+    fn proof(&self) -> Proof {
+        self.step.proof()
+    }
+
+    fn reach(&self) -> Reach {
+        self.step.reach()
+    }
+
+    fn warnings(&self, as_is: &Trial) -> Vec<String> {
+        self.step.warnings(as_is)
+    }
+
+    fn assumptions(&self, setup: &Setup) -> Vec<String> {
+        self.step.assumptions(setup)
+    }
+
+    fn has_settings(&self) -> bool {
+        self.step.has_settings()
+    }
+
+    fn share_of(&self, path: &str) -> Option<f64> {
+        self.step.share_of(path)
     }
 
     fn is_quick(&self) -> bool {

@@ -15,7 +15,7 @@ use eframe::egui::{self, ScrollArea, Ui};
 use highwater_analysis::Metric;
 use highwater_snapshots::units::{format_bytes, format_required_bytes};
 
-use crate::answers::plan::{Setup, name};
+use crate::answers::plan::{Reach, RerunOf, Setup, name};
 use crate::figures::moment::count_of;
 use crate::figures::planned::{self, Budget};
 use crate::files::discard::discard;
@@ -61,6 +61,8 @@ pub struct PlanView {
     switches: Switches,
     /// The changes that the user has chosen instead of those of the search.
     chosen: Option<Setup>,
+    /// Runs steps again, where that is possible.
+    rerun: Option<RerunOf>,
     worker: Worker<Asked, Answer>,
     /// The recording and device of the last question.
     asked: Option<(Weak<Recording>, usize)>,
@@ -78,7 +80,8 @@ impl Default for PlanView {
             from: None,
             switches: Switches::default(),
             chosen: None,
-            worker: worker(),
+            rerun: None,
+            worker: worker(None),
             asked: None,
             replays: Arc::default(),
             shown: None,
@@ -87,8 +90,8 @@ impl Default for PlanView {
     }
 }
 
-fn worker() -> Worker<Asked, Answer> {
-    let mut planner = Planner::default();
+fn worker(rerun: Option<RerunOf>) -> Worker<Asked, Answer> {
+    let mut planner = Planner::new(rerun);
     Worker::new("highwater-plan", move |asked, cancel| planner.answer(asked, cancel))
 }
 
@@ -98,12 +101,18 @@ impl PlanView {
         Self::of(Budget { bytes, reserve: 0 }, None)
     }
 
+    /// The same, which runs steps again with `rerun` where that is possible, and else replays recordings.
+    pub fn with_rerun(self, rerun: Option<RerunOf>) -> Self {
+        Self { rerun, worker: worker(rerun), ..self }
+    }
+
     /// A view of the same budget and changes, for a picture.
     pub fn same(&self) -> Self {
-        match self.from {
+        let view = match self.from {
             Some(_) => Self { chosen: self.chosen.clone(), switches: self.switches.clone(), ..Self::default() },
             None => Self { switches: self.switches.clone(), ..Self::of(self.budget, self.chosen.clone()) },
-        }
+        };
+        view.with_rerun(self.rerun)
     }
 
     fn of(budget: Budget, chosen: Option<Setup>) -> Self {
@@ -134,7 +143,7 @@ impl PlanView {
 
     /// Forgets the recording, so that its memory is freed. The budget stays.
     pub fn forget(&mut self) {
-        (self.worker, self.asked, self.chosen) = (worker(), None, None);
+        (self.worker, self.asked, self.chosen) = (worker(self.rerun), None, None);
         self.discard_shown();
     }
 
@@ -197,16 +206,19 @@ impl PlanView {
         let Planned { found, chosen } = planned;
         let (search, budget) = (&found.search, answer.key.budget);
         let (text, fits) = match answer.key.chosen {
-            None => (planned::answer(search, budget), search.fits_as_is || !search.plans.is_empty()),
-            Some(_) if chosen.trial.fits => (planned::fits(&chosen.setup, &chosen.trial, &search.as_is, budget), true),
-            Some(_) => (does_not_fit(chosen, budget), false),
+            None => (planned::answer(search, budget), search.fits()),
+            Some(_) if chosen.trial.fits => {
+                let fits = (search.reach == Reach::End).then_some(true);
+                (planned::fits(&chosen.setup, &chosen.trial, search, budget), fits)
+            }
+            Some(_) => (does_not_fit(chosen, search.reach, budget), Some(false)),
         };
         let is_chosen = answer.key.chosen.is_some();
         ui.scope(|ui| {
             if is_former {
                 ui.multiply_opacity(FORMER_OPACITY);
             }
-            answer_ui(ui, &text, if fits { shades.strong } else { shades.warning });
+            answer_ui(ui, &text, if fits == Some(true) { shades.strong } else { shades.warning });
         });
         if is_chosen {
             let back = ui.small_button("Back to the plan").on_hover_text("Make the changes that the search found.");
@@ -254,7 +266,7 @@ impl PlanView {
     fn switches_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) {
         let Some(Answer { outcome: Ok(Planned { found, chosen }), .. }) = &self.shown else { return };
         let is_current = chosen.setup == self.switches.setup();
-        if self.switches.switches_ui(ui, is_current.then_some(&**chosen), &found.shares) {
+        if self.switches.switches_ui(ui, is_current.then_some(&**chosen), found) {
             self.chosen = Some(self.switches.setup()).filter(|setup| *setup != found.setup());
             self.ask(ui.ctx(), context);
         }
@@ -265,7 +277,7 @@ impl PlanView {
         let Some(answer) = &self.shown else { return };
         let Ok(planned) = &answer.outcome else { return };
         notes::proof_ui(ui, &planned.found, &answer.key);
-        let picked = others::others_ui(ui, &planned.found.search, &self.switches.setup());
+        let picked = others::others_ui(ui, &planned.found, &self.switches.setup());
         notes::code_ui(ui, &planned.chosen.code);
         notes::notes_ui(ui, planned, answer.key.budget);
         if let Some(setup) = picked {
@@ -337,13 +349,14 @@ impl PlanView {
 }
 
 /// Returns that the chosen changes do not fit, as a sentence.
-fn does_not_fit(chosen: &job::Chosen, budget: Budget) -> String {
+fn does_not_fit(chosen: &job::Chosen, reach: Reach, budget: Budget) -> String {
     format!(
-        "Does not fit in {} with {}: {} requested and {} reserved at the peak.",
+        "Does not fit in {} with {}: {} requested and {} reserved at the peak{}.",
         budget.text(),
         name(&chosen.setup),
         format_bytes(chosen.trial.requested),
-        format_bytes(chosen.trial.reserved)
+        format_bytes(chosen.trial.reserved),
+        planned::up_to(reach)
     )
 }
 

@@ -4,8 +4,8 @@ use eframe::egui::{Role, TextEdit, TextStyle, Ui, WidgetInfo};
 use highwater_snapshots::units::{format_bytes, format_exact_bytes};
 
 use super::job::{Found, Key, Planned};
-use crate::answers::plan::Plan;
-use crate::figures::planned::{self, Budget, NOT_OPTIMAL, Proof};
+use crate::answers::plan::Code;
+use crate::figures::planned::{self, Budget, NOT_OPTIMAL};
 use crate::gui::widgets::note::{note_ui, warning_ui};
 
 /// Shows how the answer is proven, and the least that can be reached.
@@ -15,25 +15,19 @@ pub(super) fn proof_ui(ui: &mut Ui, found: &Found, key: &Key) {
         note_ui(ui, &text);
     }
     let Some(plan) = search.plans.first() else { return nothing_ui(ui, found, budget) };
-    if !search.fits_as_is {
-        proven_ui(ui, plan, key);
+    if !search.fits_as_is && key.chosen.is_none() {
+        note_ui(ui, &planned::proven(found.proof, search.reach, plan, budget));
     }
     if !search.is_optimal {
         warning_ui(ui, NOT_OPTIMAL);
     }
-    note_ui(ui, &planned::least(&search.minimum));
-}
-
-fn proven_ui(ui: &mut Ui, plan: &Plan, key: &Key) {
-    if key.chosen.is_none() {
-        note_ui(ui, &planned::proven(Proof::Replayed, plan, key.budget));
-    }
+    note_ui(ui, &planned::least(search));
 }
 
 /// Shows what the lowest peak consists of, and what would be enough.
 fn nothing_ui(ui: &mut Ui, found: &Found, budget: Budget) {
     let minimum = &found.search.minimum;
-    let large_enough = planned::large_enough(minimum, budget);
+    let large_enough = planned::large_enough(&found.search, budget);
     let sharding = planned::sharding(&found.at_minimum, minimum, budget);
     for text in large_enough.into_iter().chain(sharding) {
         note_ui(ui, &text);
@@ -45,24 +39,32 @@ fn nothing_ui(ui: &mut Ui, found: &Found, budget: Budget) {
     }
 }
 
-/// Shows the lines to paste, with a button that copies them; nothing if there are none.
-pub(super) fn code_ui(ui: &mut Ui, code: &[String]) {
-    if code.is_empty() {
-        return;
+/// Shows what applies the plan, each part with a button that copies it; nothing if there is none.
+pub(super) fn code_ui(ui: &mut Ui, code: &Code) {
+    let environment = ("Set in the environment", "the environment of the plan", code.environment_words());
+    let lines = ("To apply it", "the lines that apply the plan", code.lines.clone());
+    for (title, what, lines) in [environment, lines] {
+        if !lines.is_empty() {
+            lines_ui(ui, (title, what), &lines);
+        }
     }
-    let text = code.join("\n");
+}
+
+/// Shows `lines` under a title, with a button that copies `what` they are.
+fn lines_ui(ui: &mut Ui, (title, what): (&str, &str), lines: &[String]) {
+    let text = lines.join("\n");
     let title = ui.horizontal(|ui| {
-        let title = ui.strong("To apply it");
+        let title = ui.strong(title);
         let copy = ui.small_button("Copy").on_hover_text("Copy these lines.");
-        copy.widget_info(|| WidgetInfo::labeled(Role::Button, true, "Copy the lines that apply the plan"));
+        copy.widget_info(|| WidgetInfo::labeled(Role::Button, true, format!("Copy {what}")));
         if copy.clicked() {
             ui.ctx().copy_text(text.clone());
         }
         title.id
     });
-    let mut lines = text.as_str();
-    let shown = TextEdit::multiline(&mut lines).font(TextStyle::Monospace).desired_width(f32::INFINITY);
-    ui.add(shown.desired_rows(code.len())).labelled_by(title.inner);
+    let mut shown = text.as_str();
+    let field = TextEdit::multiline(&mut shown).font(TextStyle::Monospace).desired_width(f32::INFINITY);
+    ui.add(field.desired_rows(lines.len())).labelled_by(title.inner);
 }
 
 /// Shows what the plan assumes, and what limits it.
@@ -77,7 +79,7 @@ pub(super) fn notes_ui(ui: &mut Ui, planned: &Planned, budget: Budget) {
             ui,
             &format!(
                 "Recorded by `highwater record`: `highwater plan FILE --budget {budget}{reserve}` runs the step again, \
-                 gives exact figures, and tries more changes."
+                 beyond a request that failed, gives exact figures, and tries more changes."
             ),
         );
     }

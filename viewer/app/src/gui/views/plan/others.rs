@@ -3,14 +3,15 @@
 use eframe::egui::{Grid, Ui, vec2};
 use highwater_snapshots::units::format_bytes;
 
-use super::job::Chosen;
+use super::job::{Chosen, Found};
 use super::switches::{name_ui, name_width};
-use crate::answers::plan::{Search, Setup, name};
-use crate::figures::planned::{Proof, costs, shares};
+use crate::answers::plan::{Setup, name};
+use crate::figures::planned::{costs, shares};
 use crate::gui::widgets::table::{Column, csv};
 
 /// Shows all plans, if there are several. Returns the changes of one that the user picks. `now` are those in view.
-pub(super) fn others_ui(ui: &mut Ui, search: &Search, now: &Setup) -> Option<Setup> {
+pub(super) fn others_ui(ui: &mut Ui, found: &Found, now: &Setup) -> Option<Setup> {
+    let search = &found.search;
     if search.plans.len() < 2 {
         return None;
     }
@@ -26,7 +27,7 @@ pub(super) fn others_ui(ui: &mut Ui, search: &Search, now: &Setup) -> Option<Set
             if name_ui(ui, width, |ui| ui.radio(is_shown, name(&plan.setup)).clicked()) {
                 picked = Some(plan.setup.clone());
             }
-            ui.label(costs(Proof::Replayed, plan.class, shares(search, plan)));
+            ui.label(costs(found.proof, plan.class, shares(search, plan)));
             ui.label(format_bytes(plan.trial.requested));
             ui.label(format_bytes(plan.trial.reserved));
             ui.end_row();

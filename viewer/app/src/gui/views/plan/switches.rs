@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use eframe::egui::{Checkbox, Grid, Role, Ui, WidgetInfo, vec2};
 use highwater_snapshots::units::format_bytes;
 
-use super::job::Chosen;
-use crate::answers::plan::{Change, PlanLine, Setup, recomputed};
-use crate::figures::planned::{Proof, costs};
+use super::job::{Chosen, Found};
+use crate::answers::plan::{Change, PlanLine, Proof, Setup, recomputed};
+use crate::figures::planned::costs;
 
 /// Least width at which the phase of the peak is shown, in points.
 const ROOM_FOR_PLACE: f32 = 560.0;
@@ -65,7 +65,7 @@ impl Switches {
 
     /// Shows the switches. Returns whether one was switched. `chosen` are the figures of the changes that are on; `None`
     /// while they are computed.
-    pub(super) fn switches_ui(&mut self, ui: &mut Ui, chosen: Option<&Chosen>, shares: &HashMap<String, f64>) -> bool {
+    pub(super) fn switches_ui(&mut self, ui: &mut Ui, chosen: Option<&Chosen>, found: &Found) -> bool {
         if self.is_empty() {
             return false;
         }
@@ -84,7 +84,7 @@ impl Switches {
             for (change, is_on) in &mut self.changes {
                 let line = next(*is_on);
                 is_switched |= name_ui(ui, width, |ui| ui.checkbox(is_on, change.name()).changed());
-                figures_ui(ui, *is_on, line, has_place);
+                figures_ui(ui, *is_on, line.map(|line| (line, found.proof)), has_place);
             }
             if !self.modules.is_empty() {
                 let on = self.modules.iter().filter(|(_, is_on)| *is_on).count();
@@ -96,18 +96,18 @@ impl Switches {
                     is_switched = true;
                     self.modules.iter_mut().for_each(|(_, module)| *module = is_on);
                 }
-                figures_ui(ui, on > 0, line, has_place);
+                figures_ui(ui, on > 0, line.map(|line| (line, found.proof)), has_place);
                 let words = if self.is_open { "Hide single modules" } else { "Single modules" };
                 self.is_open ^= ui.small_button(words).on_hover_text("Leave single modules out.").clicked();
                 ui.end_row();
                 if self.is_open {
-                    is_switched |= self.modules_ui(ui, shares, columns);
+                    is_switched |= self.modules_ui(ui, &found.shares, columns);
                 }
             }
             if let Some((settings, is_on)) = &mut self.settings {
                 let line = next(*is_on);
                 is_switched |= name_ui(ui, width, |ui| ui.checkbox(is_on, settings.as_str()).changed());
-                figures_ui(ui, *is_on, line, has_place);
+                figures_ui(ui, *is_on, line.map(|line| (line, found.proof)), has_place);
             }
         });
         if is_switched {
@@ -152,10 +152,10 @@ pub(super) fn name_ui<R>(ui: &mut Ui, width: f32, show: impl FnOnce(&mut Ui) -> 
 }
 
 /// The cells of a change after its switch.
-fn figures_ui(ui: &mut Ui, is_on: bool, line: Option<&PlanLine>, has_place: bool) {
+fn figures_ui(ui: &mut Ui, is_on: bool, line: Option<(&PlanLine, Proof)>, has_place: bool) {
     let cells = match line {
-        Some(line) => {
-            let costs = costs(Proof::Replayed, line.class, line.shares);
+        Some((line, proof)) => {
+            let costs = costs(proof, line.class, line.shares);
             let class = line.class.about();
             let cost = ui.label(&costs).on_hover_text(class);
             if costs != class {

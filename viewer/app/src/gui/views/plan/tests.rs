@@ -161,6 +161,7 @@ fn a_recording_without_module_paths_says_what_to_record() {
 fn limits_of_the_recording_are_named() {
     let failed = step(4).split("phase backward").next().unwrap().to_owned() + "oom 67108864 free=0\n";
     let mut harness = harness(&failed);
+    harness.get_by_label_contains("Gets past the request that failed in 400 MiB with ");
     harness.get_by_label_contains("The recording ends out of memory, so a plan is proven only up to there");
     let two = step(4) + "alloc other 4096 activation device=1\n";
     let next = ViewHarness::new(&two, ());
@@ -195,7 +196,10 @@ fn a_recording_of_the_command_line_points_to_the_exact_figures() {
     settle(&mut harness);
     enter(&mut harness, "640MiB");
     harness.get_by_label_contains("`highwater plan FILE --budget 640MiB` runs the step again");
-    assert!(chosen(&harness).code.iter().any(|line| line.starts_with("checkpoint_scopes(")), "its lines are Rust");
+    assert!(
+        chosen(&harness).code.lines.iter().any(|line| line.starts_with("checkpoint_scopes(")),
+        "its lines are Rust"
+    );
 }
 
 #[test]
@@ -252,7 +256,7 @@ fn another_plan_can_be_chosen_and_its_lines_copied() {
         OutputCommand::CopyText(text) => Some(text.clone()),
         _ => None,
     });
-    assert_eq!(copied, Some(chosen(&harness).code.join("\n")));
+    assert_eq!(copied, Some(chosen(&harness).code.lines.join("\n")));
 }
 
 #[test]

@@ -1,0 +1,81 @@
+//! The memory of a device: as recorded, or inferred from requests that failed.
+
+use highwater_snapshots::event::EventKind;
+use highwater_snapshots::ids::{DeviceId, EventId};
+use highwater_snapshots::trace::Trace;
+
+use super::metric::Totals;
+use super::series::Series;
+
+/// The memory of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Capacity {
+    /// In bytes.
+    pub bytes: u64,
+    /// Whether the recording lacks it: then it is what the allocator had and what was free when a request failed, without
+    /// what others used.
+    pub is_inferred: bool,
+}
+
+impl Capacity {
+    /// The memory of the device of `series`; `None` if it is neither recorded nor can be inferred.
+    pub fn of(trace: &Trace, series: &Series) -> Option<Self> {
+        let device = series.device();
+        let rows = (0..trace.events.len())
+            .filter(|row| trace.events.kind[*row] == EventKind::Oom && trace.events.device[*row] == device);
+        let failed = rows.filter_map(|row| {
+            let free = trace.ooms.get(trace.events.subject[row] as usize)?.device_free;
+            Some(Self::at_failure(obtained(series.after(trace, EventId::from_index(row))), free))
+        });
+        Self::recorded(trace, device).or_else(|| failed.max())
+    }
+
+    /// The recorded memory of `device`.
+    pub fn recorded(trace: &Trace, device: DeviceId) -> Option<Self> {
+        let facts = trace.device_facts(device).filter(|facts| facts.capacity_bytes > 0)?;
+        Some(Self { bytes: facts.capacity_bytes, is_inferred: false })
+    }
+
+    /// The memory inferred from a failed request: what the allocator had `obtained`, and what the driver reported as
+    /// `free`.
+    pub fn at_failure(obtained: u64, free: u64) -> Self {
+        Self { bytes: obtained.saturating_add(free), is_inferred: true }
+    }
+}
+
+/// The bytes that an allocator has obtained from its device: what is reserved, or, of an allocator that has no segments,
+/// what is in blocks.
+pub fn obtained(totals: Totals) -> u64 {
+    totals.reserved.max(totals.active)
+}
+
+#[cfg(test)]
+mod tests {
+    use highwater_snapshots::text::trace_from_text;
+    use highwater_snapshots::trace::DeviceFacts;
+
+    use super::*;
+
+    const FAILED: &str = "segment_alloc 0x0 20971520 large\nalloc a 10485760 large\noom 52428800 free=1048576\n";
+
+    fn of(text: &str, recorded: u64) -> Option<Capacity> {
+        let mut trace = trace_from_text(text).unwrap();
+        trace.devices = vec![DeviceFacts { capacity_bytes: recorded, ..DeviceFacts::default() }];
+        Capacity::of(&trace, &Series::build(&trace, DeviceId(0)))
+    }
+
+    #[test]
+    fn the_recorded_memory_of_a_device_comes_before_what_a_failed_request_shows() {
+        assert_eq!(of(FAILED, 1 << 30), Some(Capacity { bytes: 1 << 30, is_inferred: false }));
+        assert_eq!(of(FAILED, 0), Some(Capacity { bytes: 21 << 20, is_inferred: true }), "reserved and free");
+        let again = format!("{FAILED}segment_alloc 0x2000000 2097152 small\noom 5 free=0\n");
+        assert_eq!(of(&again, 0).map(|capacity| capacity.bytes), Some(22 << 20), "the most that it had");
+        assert_eq!(of("alloc a 1024", 0), None);
+    }
+
+    #[test]
+    fn an_allocator_without_segments_has_the_bytes_of_its_blocks() {
+        let arena = "alloc a 62914560\noom 8388608 free=4194304\n";
+        assert_eq!(of(arena, 0).map(|capacity| capacity.bytes), Some(64 << 20));
+    }
+}

@@ -1,0 +1,78 @@
+//! Which allocator served a recorded device, so that advice follows from it.
+
+use super::Trace;
+use crate::ids::DeviceId;
+
+/// The setting of devices on which a program's calls of the CUDA driver were recorded, and its value.
+pub const DRIVER_CALLS: (&str, &str) = ("recorded", "calls of the CUDA driver");
+
+/// The allocator of a recorded device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allocator {
+    /// PyTorch's caching allocator, or one that follows its rules, such as this project's.
+    Caching,
+    /// The CUDA driver itself, which was called for each block.
+    Driver,
+    /// Another one, which reports no segments, such as an arena.
+    Other,
+}
+
+impl Allocator {
+    /// Whether it takes the settings of PyTorch's allocator, such as expandable segments.
+    pub fn has_settings(self) -> bool {
+        self == Self::Caching
+    }
+
+    /// Returns what a replay of its requests assumes, as a clause; `None` for an allocator whose rules are replayed.
+    pub fn assumption(self) -> Option<&'static str> {
+        match self {
+            Self::Caching => None,
+            Self::Driver => Some(
+                "blocks are served as by PyTorch's caching allocator, though the recorded program called the driver for each",
+            ),
+            Self::Other => Some(
+                "blocks are served as by PyTorch's caching allocator, though the recorded one has no segments: another one",
+            ),
+        }
+    }
+}
+
+impl Trace {
+    /// The allocator that served `device`.
+    pub fn allocator(&self, device: DeviceId) -> Allocator {
+        let settings = self.device_facts(device).map_or(&[][..], |facts| &facts.settings);
+        if settings.iter().any(|(name, value)| (name.as_str(), value.as_str()) == DRIVER_CALLS) {
+            return Allocator::Driver;
+        }
+        let is_set = settings.iter().any(|(name, _)| name.to_ascii_lowercase().ends_with("alloc_conf"));
+        let has_segments = || self.segments.device.contains(&device);
+        if is_set || self.header.recorder.starts_with("PyTorch") || has_segments() {
+            return Allocator::Caching;
+        }
+        Allocator::Other
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::trace_from_text;
+    use crate::trace::DeviceFacts;
+
+    #[test]
+    fn the_allocator_follows_from_the_recorder_the_settings_and_the_segments() {
+        let of = |text: &str, recorder: &str, settings: &[(&str, &str)]| {
+            let mut trace = trace_from_text(text).unwrap();
+            trace.header.recorder = recorder.to_owned();
+            let settings = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+            trace.devices = vec![DeviceFacts { settings, ..DeviceFacts::default() }];
+            trace.allocator(DeviceId(0))
+        };
+        let segment = "segment_alloc 0x0 2097152 small\nalloc a 512";
+        assert_eq!(of("alloc a 512", "highwater 0.1.0", &[]), Allocator::Other);
+        assert_eq!(of("alloc a 512", "highwater 0.1.0", &[("alloc_conf", "")]), Allocator::Caching);
+        assert_eq!(of("alloc a 512", "PyTorch 2.9", &[]), Allocator::Caching);
+        assert_eq!(of(segment, "", &[]), Allocator::Caching);
+        assert_eq!(of(segment, "highwater 0.1.0", &[DRIVER_CALLS]), Allocator::Driver);
+    }
+}

@@ -1,0 +1,21 @@
+//! What is changed of a training step.
+
+use super::change::Change;
+
+/// What is changed of a training step.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Setup {
+    /// The changes, apart from the following.
+    pub changes: Vec<Change>,
+    /// The paths of the recomputed modules; `None` for those that are recomputed already.
+    pub recomputed: Option<Vec<String>>,
+    /// Further settings of the allocator.
+    pub settings: Option<String>,
+}
+
+impl Setup {
+    /// Returns the number of changes, each recomputed module counted as one.
+    pub fn size(&self) -> usize {
+        self.changes.len() + self.recomputed.as_ref().map_or(0, Vec::len) + usize::from(self.settings.is_some())
+    }
+}

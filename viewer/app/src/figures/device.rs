@@ -1,0 +1,10 @@
+//! Facts about a device, as text.
+
+use highwater_analysis::summary::DeviceSummary;
+use highwater_snapshots::units::format_bytes;
+
+/// Formats the memory of a device: `80 GiB`, `78.51 GiB (inferred)`; `None` if it is unknown.
+pub fn capacity_text(summary: &DeviceSummary) -> Option<String> {
+    let inferred = if summary.capacity_is_inferred { " (inferred)" } else { "" };
+    (summary.capacity_bytes > 0).then(|| format!("{}{inferred}", format_bytes(summary.capacity_bytes)))
+}
