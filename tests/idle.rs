@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use highwater_analysis::explain::{ExplainQuery, Remedy};
-use highwater_analysis::{Explanation, Filter, GroupKey, LiveIndex, Metric, Series};
+use highwater_analysis::{Explanation, Filter, GroupKey, LiveIndex, Metric, Series, Siblings};
 use highwater_engine::nn::{Init, Linear, Module};
 use highwater_engine::optim::{Sgd, run_in_backward};
 use highwater_engine::scenario::{self, DeviceChoice, Options};
@@ -18,7 +18,8 @@ fn explain(trace: &Trace) -> Explanation {
     let device = trace.main_device();
     let (series, live) = (Series::build(trace, device), LiveIndex::build(trace, device));
     let (keys, filter) = ([GroupKey::Category], Filter::default());
-    let query = ExplainQuery { metric: Metric::Requested, keys: &keys, top: 5, filter: &filter };
+    let query =
+        ExplainQuery { metric: Metric::Requested, keys: &keys, top: 5, filter: &filter, siblings: Siblings::Each };
     Explanation::of(trace, &series, &live, &query)
 }
 

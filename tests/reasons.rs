@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use highwater_analysis::diff::{Asked, DiffAt, DiffGroup, DiffQuery};
 use highwater_analysis::explain::{ExplainQuery, Remedy};
-use highwater_analysis::{Diff, Explanation, Filter, GroupKey, LiveIndex, Metric, Origin, Series};
+use highwater_analysis::{Diff, Explanation, Filter, GroupKey, LiveIndex, Metric, Origin, Series, Siblings};
 use highwater_engine::scenario::{self, Options};
 use highwater_snapshots::format::read_file;
 use highwater_snapshots::{Category, Phase, Trace};
@@ -30,7 +30,8 @@ impl Run {
     fn explain(&self, filter: &str) -> Explanation {
         let filter: Filter = filter.parse().expect("the filter is one");
         let keys = [GroupKey::Category, GroupKey::Phase];
-        let query = ExplainQuery { metric: Metric::Requested, keys: &keys, top: 20, filter: &filter };
+        let query =
+            ExplainQuery { metric: Metric::Requested, keys: &keys, top: 20, filter: &filter, siblings: Siblings::Each };
         Explanation::of(&self.trace, &self.series, &self.live, &query)
     }
 
@@ -65,7 +66,7 @@ fn a_peak_without_gradients_and_temporaries_is_that_of_a_step_within_backward() 
     let diff = Diff::of(
         [plain.asked(), within.asked()],
         [&plain, &within].map(|run| DiffAt::Peak.find(run.asked(), Metric::Requested).expect("there is a peak")),
-        &DiffQuery { keys: &[GroupKey::Category], top: 3, filter: &Filter::default() },
+        &DiffQuery { keys: &[GroupKey::Category], top: 3, filter: &Filter::default(), siblings: Siblings::Each },
     );
     let listed: i128 = diff.groups.iter().map(DiffGroup::delta).sum();
     let rest = i128::from(diff.rest_bytes[1]) - i128::from(diff.rest_bytes[0]);

@@ -45,7 +45,7 @@ use std::sync::LazyLock;
 
 use clap::{Args, Parser, Subcommand};
 use highwater_analysis::guess::RULES;
-use highwater_analysis::{GroupKey, Metric};
+use highwater_analysis::{GroupKey, Metric, Siblings};
 use highwater_snapshots::event::EventKind;
 
 use values::{kind_parser, metric_parser};
@@ -150,6 +150,21 @@ pub struct BlockChoice {
     pub filter: Where,
 }
 
+/// How modules are listed.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct ModuleChoice {
+    /// List each module: by default, modules that are equal but for a number in their paths, such as layers, are one row
+    #[arg(long)]
+    pub each: bool,
+}
+
+impl ModuleChoice {
+    /// Whether equal modules are one row.
+    pub fn siblings(self) -> Siblings {
+        if self.each { Siblings::Each } else { Siblings::Merged }
+    }
+}
+
 /// The long help of `--categories`.
 static CATEGORIES_HELP: LazyLock<String> = LazyLock::new(|| {
     format!(
@@ -210,6 +225,9 @@ pub struct PeakArguments {
     /// Number of groups to list; the others are summed up
     #[arg(long, value_name = "K", default_value_t = TOP)]
     pub top: usize,
+    /// The modules.
+    #[command(flatten)]
+    pub modules: ModuleChoice,
     /// The blocks.
     #[command(flatten)]
     pub blocks: BlockChoice,
@@ -306,6 +324,7 @@ impl PeakArguments {
             at: None,
             by: GroupKeys(vec![GroupKey::Category]),
             top: TOP,
+            modules: ModuleChoice::default(),
             blocks: BlockChoice::default(),
             categories: CategoryChoice::default(),
         }

@@ -38,6 +38,7 @@ fn find(windows: &Windows, arguments: &ExplainArguments) -> Result<Option<Window
         keys: arguments.keys(windows.has_stages()),
         top: arguments.top,
         filter: &arguments.blocks.filter.filter,
+        siblings: arguments.modules.siblings(),
     };
     long::in_parts(windows, &arguments.source.file, |watch| explain_in_parts(Parts::of(windows), device, &query, watch))
 }
@@ -51,6 +52,7 @@ pub fn report<'a>(trace: &'a Trace, arguments: &'a ExplainArguments) -> Result<E
         keys: arguments.keys(!trace.spans.is_all_setup()),
         top: arguments.top,
         filter: &arguments.blocks.filter.filter,
+        siblings: arguments.modules.siblings(),
     };
     Ok(ExplainReport::of(trace, arguments, explain(trace, &series, &live, &query)))
 }

@@ -286,6 +286,7 @@ fn colour_by(colours: PictureColours, recording: &Recording) -> Result<ColourBy,
         PictureColours::Stack => ColourBy::CallSite,
         PictureColours::Lifetime => ColourBy::Lifetime,
         PictureColours::Stream => ColourBy::Stream,
+        PictureColours::Pool => ColourBy::Pool,
     })
 }
 

@@ -136,7 +136,8 @@ class ModuleNames:
 
     def _set(self, module, name):
         number = id(module)
-        self.by_id[number] = name
+        # The model itself has no path.
+        self.by_id[number] = name or _class_name(module)
         if number not in self._references:
             # The number may be another module's after this one is gone.
             self._references[number] = weakref.ref(module, lambda _: self._forget(number))
@@ -144,3 +145,12 @@ class ModuleNames:
     def _forget(self, number):
         self.by_id.pop(number, None)
         self._references.pop(number, None)
+
+
+def _class_name(module):
+    """Returns the class of a module, or of what it wraps."""
+    parts = module.__dict__.get("_modules", {})
+    inner = parts.get("_orig_mod")
+    if inner is None and type(module).__name__ in _PARALLEL:
+        inner = parts.get("module")
+    return type(module).__name__ if inner is None else _class_name(inner)

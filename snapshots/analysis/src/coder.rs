@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 
-use highwater_snapshots::ids::{BlockId, DeviceId, StackId, StringId};
+use highwater_snapshots::ids::{BlockId, DeviceId, ScopeId, StackId, StreamId, StringId};
 use highwater_snapshots::tables::SourceLine;
 use highwater_snapshots::trace::Trace;
 use highwater_snapshots::units::format_exact_bytes;
 
-use super::alike_stacks::AlikeStacks;
+use super::alike::{AlikeLines, AlikeScopes, AlikeStacks};
+use super::beside::{Beside, SegmentKind};
 use super::counterfactual::{Grouped, NO_GROUP};
 use super::frames::user_line;
 use super::group_key::GroupKey;
@@ -20,6 +21,52 @@ pub(super) type Code = u128;
 
 /// The code of no step, and of no source line.
 const NONE: Code = Code::MAX;
+
+/// Set in the codes of bytes that belong to no block: above all codes of blocks but [`NONE`].
+const BESIDE: Code = 1 << 100;
+/// Set in the code of the size of a segment in which bytes are free.
+const IN_SEGMENTS: Code = 1 << 101;
+
+/// The code of the value of `key` that bytes beside blocks have: their name, unless segments have such a value too.
+pub(super) fn code_beside(beside: Beside, key: GroupKey) -> Code {
+    let place = match beside {
+        Beside::Free(place) => place,
+        Beside::LessThanReserved | Beside::Outside => None,
+    };
+    match (key, place) {
+        (GroupKey::Pool, Some(SegmentKind { pool, .. })) => Code::from(pool.code()),
+        (GroupKey::Stream, Some(SegmentKind { stream, .. })) => Code::from(stream.0),
+        (GroupKey::Size, Some(SegmentKind { bytes, .. })) => IN_SEGMENTS | Code::from(bytes),
+        _ => {
+            let is_same = |other: &Beside| other.name() == beside.name();
+            BESIDE | BESIDE_BLOCKS.iter().position(is_same).unwrap_or(0) as Code
+        }
+    }
+}
+
+/// The code of a value that segments do not have.
+const NO_VALUE: Code = BESIDE | 0xff;
+
+/// What is known of a segment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SegmentValues {
+    pub(super) pool: BlockPool,
+    pub(super) stream: StreamId,
+    pub(super) bytes: u64,
+    /// The stack that obtained it.
+    pub(super) stack: StackId,
+    /// The step in which it was obtained.
+    pub(super) step: Option<u32>,
+}
+
+/// The kinds of bytes beside blocks, by code.
+const BESIDE_BLOCKS: [Beside; 3] = [Beside::Free(None), Beside::Outside, Beside::LessThanReserved];
+
+/// The call stack among the values of `keys`; none if stacks are no key, or of bytes beside blocks.
+pub(super) fn stack_of(keys: &[GroupKey], codes: &[Code]) -> StackId {
+    let of = keys.iter().zip(codes).find(|(key, _)| **key == GroupKey::Stack);
+    of.and_then(|(_, code)| u32::try_from(*code).ok()).map_or(StackId::NONE, StackId)
+}
 
 /// The code of a source line.
 fn code_of_line(line: &SourceLine) -> Code {
@@ -38,14 +85,17 @@ pub(super) struct Coder<'a> {
     origins: Origins<'a>,
     /// The code of the user line of each stack seen so far.
     line_of: HashMap<StackId, Code>,
-    /// Built when a stack is first encoded.
-    alike: Option<AlikeStacks>,
+    /// What reads the same, found when a value of such a key is first encoded.
+    lines: Option<AlikeLines>,
+    stacks: Option<AlikeStacks>,
+    scopes: Option<AlikeScopes>,
 }
 
 impl<'a> Coder<'a> {
     /// Creates a coder for the blocks of `trace`.
     pub(super) fn new(trace: &'a Trace) -> Self {
-        Self { trace, pools: Pools::of(trace), origins: Origins::new(trace), line_of: HashMap::new(), alike: None }
+        let (pools, origins) = (Pools::of(trace), Origins::new(trace));
+        Self { trace, pools, origins, line_of: HashMap::new(), lines: None, stacks: None, scopes: None }
     }
 
     /// The code of the value of `key` that block `id` has.
@@ -54,26 +104,62 @@ impl<'a> Coder<'a> {
         let (blocks, row) = (&trace.blocks, id.0 as usize);
         match key {
             GroupKey::Category => Code::from(blocks.category[row] as u8),
-            GroupKey::Op => Code::from(trace.tables.op(blocks.op[row]).map_or(StringId::NONE, |op| op.name).0),
-            GroupKey::Scope => Code::from(blocks.scope[row].0),
+            GroupKey::Op => {
+                let name = trace.tables.op(blocks.op[row]).map_or(StringId::NONE, |op| op.name);
+                // An empty name reads as none.
+                Code::from(if trace.tables.string(name).is_empty() { StringId::NONE } else { name }.0)
+            }
+            GroupKey::Scope => self.code_of_scope(blocks.scope[row]),
             GroupKey::ScopeTo(depth) => {
-                Code::from(trace.tables.scope_to_depth(blocks.scope[row], usize::from(depth)).0)
+                self.code_of_scope(trace.tables.scope_to_depth(blocks.scope[row], usize::from(depth)))
             }
             GroupKey::Phase => self.origins.of(id).code() as Code,
             GroupKey::Step => step_of(trace, &blocks.get(id)).map_or(NONE, Code::from),
-            GroupKey::Stack => {
-                let alike = self.alike.get_or_insert_with(|| AlikeStacks::of(&trace.tables));
-                Code::from(alike.first(blocks.stack[row]).0)
-            }
-            GroupKey::Frame => *self
-                .line_of
-                .entry(blocks.stack[row])
-                .or_insert_with(|| user_line(&trace.tables, blocks.stack[row]).as_ref().map_or(NONE, code_of_line)),
+            GroupKey::Stack => self.code_of_stack(blocks.stack[row]),
+            GroupKey::Frame => self.code_of_frame(blocks.stack[row]),
             GroupKey::Size => Code::from(blocks.requested[row]),
             GroupKey::Stream => Code::from(blocks.stream[row].0),
             GroupKey::Pool => Code::from(self.pools.pool(trace, &blocks.get(id)).code()),
             GroupKey::Lifetime => Lifetime::of(trace, &blocks.get(id)) as Code,
         }
+    }
+
+    /// The code of the value of `key` that a segment has.
+    pub(super) fn code_of_segment(&mut self, segment: &SegmentValues, key: GroupKey) -> Code {
+        match key {
+            GroupKey::Pool => Code::from(segment.pool.code()),
+            GroupKey::Stream => Code::from(segment.stream.0),
+            GroupKey::Size => Code::from(segment.bytes),
+            GroupKey::Step => segment.step.map_or(NONE, Code::from),
+            GroupKey::Stack => self.code_of_stack(segment.stack),
+            GroupKey::Frame => self.code_of_frame(segment.stack),
+            GroupKey::Category
+            | GroupKey::Op
+            | GroupKey::Scope
+            | GroupKey::ScopeTo(_)
+            | GroupKey::Phase
+            | GroupKey::Lifetime => NO_VALUE,
+        }
+    }
+
+    fn code_of_stack(&mut self, stack: StackId) -> Code {
+        let tables = &self.trace.tables;
+        let lines = self.lines.get_or_insert_with(|| AlikeLines::of(tables));
+        let stacks = self.stacks.get_or_insert_with(|| AlikeStacks::of(tables, lines));
+        Code::from(stacks.first(stack).0)
+    }
+
+    fn code_of_frame(&mut self, stack: StackId) -> Code {
+        let tables = &self.trace.tables;
+        *self.line_of.entry(stack).or_insert_with(|| {
+            let lines = self.lines.get_or_insert_with(|| AlikeLines::of(tables));
+            user_line(tables, stack).map_or(NONE, |line| code_of_line(&lines.first(line)))
+        })
+    }
+
+    fn code_of_scope(&mut self, scope: ScopeId) -> Code {
+        let scopes = self.scopes.get_or_insert_with(|| AlikeScopes::of(&self.trace.tables));
+        Code::from(scopes.first(scope).0)
     }
 
     /// The text of a code.
@@ -83,15 +169,18 @@ impl<'a> Coder<'a> {
             if text.is_empty() { "(none)".to_owned() } else { text.to_owned() }
         };
         match key {
+            GroupKey::Step | GroupKey::Frame if code == NONE => "(none)".to_owned(),
+            _ if code & BESIDE > 0 => {
+                let beside = BESIDE_BLOCKS.get((code & !BESIDE) as usize);
+                name_of(beside.map(|beside| beside.name()))
+            }
+            GroupKey::Size if code & IN_SEGMENTS > 0 => free_in(code as u64),
             GroupKey::Category => {
                 name_of(highwater_snapshots::Category::from_code(code as u8).map(highwater_snapshots::Category::name))
             }
             GroupKey::Op => or_none(tables.string(StringId(code as u32))),
-            GroupKey::Scope | GroupKey::ScopeTo(_) => {
-                or_none(&tables.scope_path(highwater_snapshots::ScopeId(code as u32)))
-            }
+            GroupKey::Scope | GroupKey::ScopeTo(_) => or_none(&tables.scope_path(ScopeId(code as u32))),
             GroupKey::Phase => Origin::from_code(code as usize).name().to_owned(),
-            GroupKey::Step | GroupKey::Frame if code == NONE => "(none)".to_owned(),
             GroupKey::Step | GroupKey::Stream => code.to_string(),
             GroupKey::Stack => or_none(&tables.stack_text(StackId(code as u32)).join("\n")),
             GroupKey::Frame => tables.line_text(&line_of_code(code)),
@@ -107,10 +196,15 @@ fn name_of(name: Option<&'static str>) -> String {
 }
 
 /// Formats a size so that two different sizes never read the same: `689.75 MiB`, `16400 KiB`.
-fn exact_size(bytes: u64) -> String {
+pub(super) fn exact_size(bytes: u64) -> String {
     let text = format_exact_bytes(bytes);
     let unit = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     format!("{} {}", &text[..unit], &text[unit..])
+}
+
+/// The name of what is free in segments of a size.
+pub(super) fn free_in(segment_bytes: u64) -> String {
+    format!("(free in segments of {})", exact_size(segment_bytes))
 }
 
 /// The blocks of a device in groups, each with its key values.

@@ -4,13 +4,15 @@ use highwater_snapshots::ids::{DeviceId, EventId};
 use highwater_snapshots::trace::Trace;
 use highwater_snapshots::{BlockId, Phase};
 
+use super::beside::beside_blocks;
 use super::breakdown::{Breakdown, Grouping};
 use super::device_spans::device_steps;
 use super::filter::Filter;
 use super::group_key::GroupKey;
 use super::live::LiveIndex;
-use super::metric::{Metric, Totals};
+use super::metric::Metric;
 use super::series::Series;
+use super::siblings::Siblings;
 
 /// A moment of a recording: the state right after an event, or before the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,10 +115,10 @@ pub struct Peak {
 impl Peak {
     /// Breaks down the memory at `moment` by `keys`, counting the blocks that pass `filter`.
     ///
-    /// For `reserved` and `device_used`, which are not sums over blocks, the bytes outside blocks are groups of their
-    /// own, so that the groups still add up; a filter leaves them out.
+    /// For `reserved` and `device_used`, which are not sums over blocks, the bytes outside blocks are in the groups of
+    /// the segments that they lie in, or in groups of their own, so that the groups still add up; a filter leaves them
+    /// out.
     pub fn at(trace: &Trace, live: &LiveIndex, series: &Series, moment: Moment, query: &Query<'_>) -> Self {
-        let totals = series.before_position(trace, moment.position());
         let mut blocks: Vec<BlockId> = live.before_position(trace, moment.metric, moment.position());
         if !query.filter.is_empty() {
             let mut filter = query.filter.on(trace);
@@ -124,30 +126,15 @@ impl Peak {
         }
         let mut beside = Vec::new();
         if query.filter.is_empty() {
-            let (is_split, bytes) = beside_blocks(moment.metric, &totals);
+            let (is_split, bytes) = beside_blocks(trace, (series, live), moment.metric, moment.position());
             beside = bytes;
             if !is_split {
                 blocks.clear();
             }
         }
-        let grouping = Grouping { keys: query.keys, beside: &beside, top: query.top };
+        let grouping = Grouping { keys: query.keys, beside: &beside, top: query.top, siblings: query.siblings };
         Self { moment, breakdown: Breakdown::of(trace, moment.metric, &blocks, &grouping) }
     }
-}
-
-/// The bytes of `metric` that belong to no block, by name, and whether blocks account for the remaining bytes. They do
-/// not if the driver reports less than is reserved, since no split of that can be true. Empty for metrics that are sums
-/// over blocks.
-pub fn beside_blocks(metric: Metric, totals: &Totals) -> (bool, Vec<(&'static str, u64)>) {
-    if metric.is_of_blocks() {
-        return (true, Vec::new());
-    }
-    let held = if metric == Metric::Reserved { totals.reserved } else { totals.device_used };
-    if held < totals.reserved || totals.reserved < totals.active {
-        return (false, vec![("(less than reserved)", held)]);
-    }
-    let free = ("(free in segments)", totals.reserved - totals.active);
-    (true, vec![free, ("(outside the allocator)", held - totals.reserved)])
 }
 
 /// How a moment is broken down.
@@ -159,4 +146,6 @@ pub struct Query<'a> {
     pub top: usize,
     /// The blocks to count.
     pub filter: &'a Filter,
+    /// Whether equal modules are one group.
+    pub siblings: Siblings,
 }

@@ -135,16 +135,68 @@ impl StageRow {
         self.end_bytes = next.end_bytes;
     }
 
-    /// Whether memory stays as it is, and no other device works: the result of an optimizer that needs no memory.
+    /// Whether memory stays as it is in a phase of training, and no other device works: that it needs no memory is a
+    /// result.
     fn is_answer(&self) -> bool {
-        self.stage.phase == Phase::Optimizer && self.stage.step.is_some() && self.activity.is_of_device()
+        let is_training = !matches!(self.stage.phase, Phase::Setup | Phase::Other);
+        is_training && self.stage.step.is_some() && self.activity.is_of_device()
     }
 }
 
-/// The phases of `device`, in order. Phases without allocations or frees are left out, except optimizer phases of its
-/// steps, where no memory is a result, unless another device works in them.
+/// The phases of `device`, in order. What is no phase of a step is left out where nothing is allocated or freed, and so
+/// are phases in which only other devices work.
 pub fn phases(trace: &Trace, device: DeviceId, metric: Metric) -> Vec<PhaseRow> {
-    phase_rows(stage_rows(trace, device, metric))
+    let mut rows = phase_rows(stage_rows(trace, device, metric));
+    for row in eventless(trace, device, metric) {
+        let is_known = |known: &PhaseRow| (known.step, known.phase) == (row.step, row.phase);
+        if row.step.is_some() && !rows.iter().any(is_known) {
+            let after = rows.partition_point(|known| known.first < row.first);
+            rows.insert(after, row);
+        }
+    }
+    rows
+}
+
+/// The phases that ran between two events, as the annotations of a program say: an optimizer that needs no memory makes
+/// no event. Each has the total at that moment from start to end, and begins with the event after it.
+fn eventless(trace: &Trace, device: DeviceId, metric: Metric) -> Vec<PhaseRow> {
+    let mut found: Vec<(usize, Phase)> = Vec::new();
+    for annotation in trace.annotations.iter().filter(|annotation| annotation.first == annotation.end) {
+        let phase = trace.phase_named(annotation.name).filter(|_| !annotation.is_guessed);
+        let position = (annotation.first.0 as usize).min(trace.events.len());
+        found.extend(phase.map(|phase| (position, phase)));
+    }
+    if found.is_empty() {
+        return Vec::new();
+    }
+    found.sort_unstable();
+    found.dedup();
+    let steps = StepActivity::of(trace.spans.rows().iter().map(|span| (span.step, activity_in(trace, device, span))));
+    let mut replay = Replay::new(trace, device);
+    let mut held = Held::new(trace, device, metric);
+    let row = |(position, phase): (usize, Phase)| {
+        while replay.position() < position
+            && let Some(event) = replay.step()
+        {
+            held.apply(trace, event);
+        }
+        // It belongs to the step of the event before it.
+        let last = EventId::from_index(position.checked_sub(1)?);
+        let step = trace.spans.at(last).and_then(|span| span.step);
+        let bytes = replay.totals().get(metric);
+        steps.is_of_device(step).then_some(PhaseRow {
+            step,
+            phase,
+            first: EventId::from_index(position),
+            last,
+            start_bytes: bytes,
+            peak_bytes: bytes,
+            peak_event: None,
+            end_bytes: bytes,
+            at_peak: held.bytes,
+        })
+    };
+    found.into_iter().filter_map(row).collect()
 }
 
 /// The phases among all rows of a recording of fewer than 2³² events, as [`phases`] selects them.

@@ -6,6 +6,8 @@ use highwater_snapshots::category::Pool;
 use highwater_snapshots::ids::DeviceId;
 use highwater_snapshots::trace::{Block, Owner, Trace};
 
+use super::addresses::Home;
+
 /// A pool of the allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BlockPool {
@@ -19,6 +21,16 @@ pub enum BlockPool {
 const PRIVATE: u64 = 1 << 63;
 
 impl BlockPool {
+    /// The pool that a segment serves.
+    pub fn of_home(home: &Home) -> Self {
+        home.private.and_then(private).unwrap_or(Self::Shared(home.pool))
+    }
+
+    /// Whether it is a private pool of a captured graph, or of the program.
+    pub fn is_private(self) -> bool {
+        matches!(self, Self::Private(..))
+    }
+
     /// The pool as a number.
     pub fn code(self) -> u64 {
         match self {
@@ -148,7 +160,12 @@ mod tests {
             assert_eq!(found, expected, "{filter:?}");
         }
         let ids: Vec<BlockId> = trace.blocks.ids().collect();
-        let grouping = crate::breakdown::Grouping { keys: &[crate::GroupKey::Pool], beside: &[], top: 9 };
+        let grouping = crate::breakdown::Grouping {
+            keys: &[crate::GroupKey::Pool],
+            beside: &[],
+            top: 9,
+            siblings: crate::Siblings::Each,
+        };
         let groups = crate::Breakdown::of(&trace, crate::Metric::Requested, &ids, &grouping).groups;
         let named: Vec<(String, u64)> = groups.iter().map(|group| (group.key.join(","), group.bytes)).collect();
         assert_eq!(named, [("(0,2)".to_owned(), 600), ("(0,1)".to_owned(), 512), ("large".to_owned(), 7)]);

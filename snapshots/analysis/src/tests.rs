@@ -106,7 +106,7 @@ fn the_groups_of_a_moment_add_up_to_its_bytes_for_every_metric_and_key() {
         for &key in GroupKey::ALL {
             for event in trace.events.ids() {
                 let moment = Moment::at(&trace, &series, metric, Some(event));
-                let query = Query { keys: &[key, GroupKey::Size], top: 1, filter: &filter };
+                let query = Query { keys: &[key, GroupKey::Size], top: 1, filter: &filter, siblings: Siblings::Each };
                 let Breakdown { total, groups, rest_bytes, .. } =
                     Peak::at(&trace, &live, &series, moment, &query).breakdown;
                 let sum: u64 = groups.iter().map(|group| group.bytes).sum::<u64>() + rest_bytes;
@@ -125,7 +125,7 @@ fn a_peak_is_taken_apart_by_category_and_phase() {
     let apart = |filter: &str| {
         let filter: Filter = filter.parse().expect("a filter");
         let keys = [GroupKey::Category, GroupKey::Phase];
-        let query = Query { keys: &keys, top: 9, filter: &filter };
+        let query = Query { keys: &keys, top: 9, filter: &filter, siblings: Siblings::Each };
         let breakdown = Peak::at(&trace, &live, &series, moment, &query).breakdown;
         breakdown.groups.iter().map(|group| format!("{} {}", group.key.join(","), group.bytes)).collect::<Vec<_>>()
     };

@@ -312,6 +312,11 @@ impl Trace {
         step_names::Meaning::of(self.tables.string(name)) != step_names::Meaning::default()
     }
 
+    /// The phase that an annotation called `name` is; `None` if it is none.
+    pub fn phase_named(&self, name: StringId) -> Option<Phase> {
+        step_names::Meaning::of(self.tables.string(name)).phase
+    }
+
     /// Returns whether annotation `name` is made from tags of allocations: it says no more than steps and phases do.
     pub fn is_tag(&self, name: StringId) -> bool {
         let name = self.tables.string(name);

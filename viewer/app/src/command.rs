@@ -185,6 +185,10 @@ commands! {
         ["5"], "color";
     /// Colour by stream.
     ColourByStream = "Colour by stream", "The stream that the blocks were allocated on.", ["6"], "color cuda";
+    /// Colour by pool.
+    ColourByPool = "Colour by pool",
+        "The allocator's pool, such as the private pool of a captured graph.",
+        ["7"], "color cuda graph";
     /// Tell modules apart further down.
     DeeperScope = "Modules one level deeper",
         "Group modules by one more part of their path.",

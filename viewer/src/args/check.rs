@@ -44,9 +44,12 @@ pub struct CheckArguments {
     /// Limit of the growth per step, on average from the second to the last whole step: 0B allows no leak
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub max_step_growth: Option<u64>,
+    /// Limit of the growth of reserved memory per step, on average over the same steps
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub max_reserved_growth: Option<u64>,
     /// TOML file of budgets; options on the command line take precedence
     ///
-    /// peak, reserved, step_growth = a size ("5 GiB", or a number of bytes); growth = "5%" or a size; baseline = a file,
+    /// peak, reserved, step_growth, reserved_growth = a size ("5 GiB", or a number of bytes); growth = "5%" or a size; baseline = a file,
     /// from the folder of this one; metric = as in --metric; tables `category` and `phase` with a size for each name.
     #[arg(long, value_name = "FILE")]
     pub budgets: Option<PathBuf>,

@@ -6,7 +6,7 @@ use clap::Args;
 use highwater_analysis::{GroupKey, Metric};
 
 use super::values::{ComparedAt, GroupKeys, metric_parser};
-use super::{BlockChoice, CategoryChoice};
+use super::{BlockChoice, CategoryChoice, ModuleChoice};
 
 /// Default number of groups.
 const TOP: usize = 20;
@@ -45,6 +45,9 @@ pub struct DiffArguments {
     /// Number of single blocks to list that only one side has
     #[arg(long = "blocks", value_name = "K", default_value_t = 0)]
     pub lone_blocks: usize,
+    /// The modules.
+    #[command(flatten)]
+    pub modules: ModuleChoice,
     /// The blocks.
     #[command(flatten)]
     pub blocks: BlockChoice,

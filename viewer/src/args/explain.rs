@@ -4,7 +4,7 @@ use clap::Args;
 use highwater_analysis::{GroupKey, Metric};
 
 use super::values::{GroupKeys, block_metric_parser};
-use super::{BlockChoice, CategoryChoice, DeviceChoice, Source};
+use super::{BlockChoice, CategoryChoice, DeviceChoice, ModuleChoice, Source};
 
 /// Default number of groups.
 const TOP: usize = 12;
@@ -30,6 +30,9 @@ pub struct ExplainArguments {
     /// Number of groups to list; the others are summed up
     #[arg(long, value_name = "K", default_value_t = TOP)]
     pub top: usize,
+    /// The modules.
+    #[command(flatten)]
+    pub modules: ModuleChoice,
     /// The blocks.
     #[command(flatten)]
     pub blocks: BlockChoice,

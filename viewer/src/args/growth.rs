@@ -3,7 +3,7 @@
 use clap::Args;
 use highwater_analysis::Metric;
 
-use super::values::{GroupKeys, block_metric_parser};
+use super::values::{GroupKeys, growing_metric_parser};
 use super::{BlockChoice, CategoryChoice, DeviceChoice, Source};
 
 /// Default number of groups.
@@ -24,11 +24,12 @@ pub struct GrowthArguments {
     /// The device.
     #[command(flatten)]
     pub device: DeviceChoice,
-    /// Memory total: requested, allocated or active
-    #[arg(long, value_name = "M", default_value = "requested", value_parser = block_metric_parser())]
+    /// Memory total: requested, allocated, active or reserved; of reserved memory, segments are counted
+    #[arg(long, value_name = "M", default_value = "requested", value_parser = growing_metric_parser())]
     pub metric: Metric,
     /// Grouping keys, comma-separated: category, op, scope:DEPTH, phase, step, stack, frame, size, stream, pool, lifetime
-    /// [default: category,scope; category,frame where the recording names no modules; frame where categories are guessed]
+    /// [default: category,scope; category,frame where the recording names no modules; frame where categories are guessed;
+    /// of reserved memory pool,frame]
     #[arg(long, value_name = "KEYS")]
     pub by: Option<GroupKeys>,
     /// Number of groups to list, the largest growth first; the others are summed up

@@ -152,6 +152,8 @@ pub enum PictureColours {
     Lifetime,
     /// The stream.
     Stream,
+    /// The allocator's pool.
+    Pool,
 }
 
 impl FromStr for PictureColours {
@@ -175,7 +177,8 @@ impl FromStr for PictureColours {
             "stack" | "frame" => Ok(Self::Stack),
             "lifetime" => Ok(Self::Lifetime),
             "stream" => Ok(Self::Stream),
-            _ => Err("keys are category, scope, scope:N, op, stack, lifetime, stream".to_owned()),
+            "pool" => Ok(Self::Pool),
+            _ => Err("keys are category, scope, scope:N, op, stack, lifetime, stream, pool".to_owned()),
         }
     }
 }

@@ -166,6 +166,12 @@ pub(super) fn metric_parser() -> impl TypedValueParser<Value = Metric> {
     parser_of(&Metric::ALL)
 }
 
+/// Returns a parser of metrics that consist of blocks or of segments.
+pub(super) fn growing_metric_parser() -> impl TypedValueParser<Value = Metric> {
+    let [requested, allocated, active] = Metric::OF_BLOCKS;
+    parser_of(&[requested, allocated, active, Metric::Reserved])
+}
+
 /// Returns a parser of metrics that are sums over blocks.
 pub(super) fn block_metric_parser() -> impl TypedValueParser<Value = Metric> {
     parser_of(&Metric::OF_BLOCKS)

@@ -34,6 +34,7 @@ struct BudgetsFile {
     reserved: Option<Size>,
     growth: Option<Size>,
     step_growth: Option<Size>,
+    reserved_growth: Option<Size>,
     #[serde(default)]
     category: BTreeMap<String, Size>,
     #[serde(default)]
@@ -78,6 +79,7 @@ impl Budgets {
             arguments.max_reserved.map(Budget::Reserved),
             arguments.max_growth.map(Budget::Growth),
             arguments.max_step_growth.map(Budget::StepGrowth),
+            arguments.max_reserved_growth.map(Budget::ReservedGrowth),
         ];
         let stated = stated.into_iter().flatten();
         let of_categories = arguments.max.iter().map(|limit| Budget::Category(limit.0, limit.1));
@@ -95,7 +97,7 @@ impl Budgets {
     fn refuse_what_is_missing(&self, arguments: &CheckArguments) -> Result<(), Failure> {
         if self.rows.is_empty() {
             let text = "nothing to check: give --max-peak SIZE, --max-reserved SIZE, --max CATEGORY=SIZE, \
-                        --max-phase PHASE=SIZE, --max-step-growth SIZE, --baseline FILE --max-growth PCT, or --budgets FILE";
+                        --max-phase PHASE=SIZE, --max-step-growth SIZE, --max-reserved-growth SIZE, --baseline FILE --max-growth PCT, or --budgets FILE";
             return Err(Failure::Usage(text.to_owned()));
         }
         let needs_baseline = self.rows.iter().any(|budget| matches!(budget, Budget::Growth(_)));
@@ -148,6 +150,7 @@ impl Budgets {
         let growth = file.growth.as_ref().map(Size::allowance).transpose().map_err(|why| named("growth", why))?;
         rows.extend(growth.map(Budget::Growth));
         rows.extend(bytes("step_growth", &file.step_growth)?.map(Budget::StepGrowth));
+        rows.extend(bytes("reserved_growth", &file.reserved_growth)?.map(Budget::ReservedGrowth));
         Ok(Self { rows, metric, baseline: file.baseline.map(|file| folder.join(file)) })
     }
 }
@@ -168,6 +171,7 @@ fn rank(budget: &Budget) -> (u8, u8) {
         Budget::Category(category, _) => (3, *category as u8),
         Budget::Phase(phase, _) => (4, *phase as u8),
         Budget::StepGrowth(_) => (5, 0),
+        Budget::ReservedGrowth(_) => (6, 0),
     }
 }
 
@@ -180,7 +184,7 @@ mod tests {
     #[test]
     fn a_file_of_budgets_is_read_with_units_and_from_its_own_folder() {
         let text = "# main branch\nmetric = \"allocated\"\nbaseline = \"main.snap\"\npeak = \"5 GiB\"\ngrowth = \"2.5%\"\n\
-                    step_growth = 0\n[category]\nactivation = 1048576\n[phase]\noptimizer = \"1MiB\"\n";
+                    step_growth = 0\nreserved_growth = \"2 MiB\"\n[category]\nactivation = 1048576\n[phase]\noptimizer = \"1MiB\"\n";
         let budgets = Budgets::parse(text, Path::new("ci")).unwrap();
         assert_eq!((budgets.metric, budgets.baseline), (Metric::Allocated, Some(PathBuf::from("ci/main.snap"))));
         let expected = [
@@ -189,6 +193,7 @@ mod tests {
             Budget::Phase(Phase::Optimizer, 1 << 20),
             Budget::Growth(Allowance::Share(2_500_000)),
             Budget::StepGrowth(0),
+            Budget::ReservedGrowth(2 << 20),
         ];
         assert_eq!(budgets.rows, expected);
     }

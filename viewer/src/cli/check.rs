@@ -3,9 +3,9 @@
 use std::io;
 
 use highwater_analysis::between::bytes_of;
-use highwater_analysis::budget::{AlikeGroups, Budget, Differences, Outcome, check, culprit_keys};
-use highwater_analysis::diff::{Asked, DiffQuery};
-use highwater_analysis::{Diff, Filter, GroupKey, Moment};
+use highwater_analysis::budget::{Budget, Differences, Outcome, check, culprit_keys};
+use highwater_analysis::diff::{Asked, DiffGroup, DiffQuery};
+use highwater_analysis::{Diff, Filter, GroupKey, Moment, Siblings};
 use highwater_app::figures::moment::{count_of, when};
 use highwater_snapshots::units::{format_bytes, format_signed_bytes};
 use highwater_snapshots::{Category, DeviceId, Error, Trace};
@@ -117,7 +117,8 @@ impl<'a> CheckReport<'a> {
         let unreadable = |why: Error| input.unreadable(why);
         let peak = own.peak(metric).map_err(unreadable)?;
         if let Some(other) = &other {
-            let query = DiffQuery { keys: &self.keys, top: usize::MAX, filter: &Filter::default() };
+            let filter = Filter::default();
+            let query = DiffQuery { keys: &self.keys, top: usize::MAX, filter: &filter, siblings: Siblings::Merged };
             let before = other.peak(metric).map_err(unreadable)?;
             let diff = other
                 .at(&before, |a, moment_a| own.at(&peak, |b, moment_b| Diff::of([a, b], [moment_a, moment_b], &query)));
@@ -165,7 +166,7 @@ impl<'a> CheckReport<'a> {
 
     fn is_undecided(&self, outcome: &Outcome) -> bool {
         !outcome.is_broken()
-            && !matches!(outcome.budget, Budget::StepGrowth(_))
+            && !matches!(outcome.budget, Budget::StepGrowth(_) | Budget::ReservedGrowth(_))
             && self.ran_out == Some(outcome.moment.device)
     }
 
@@ -393,7 +394,7 @@ impl<'a> CheckReport<'a> {
             table.push(names);
         };
         for row in &differences.rows {
-            push(named(row), [row.before, row.now]);
+            push(named(row), [row.a_bytes, row.b_bytes]);
         }
         if differences.rest_groups > 0 {
             push(vec![count_of(differences.rest_groups, "more group")], differences.rest_bytes);
@@ -426,6 +427,10 @@ impl<'a> CheckReport<'a> {
             (None, false) if self.broken().any(|outcome| matches!(outcome.budget, Budget::StepGrowth(_))) => {
                 next_with(&["growth"], &[file], &[], &given, "for what is kept from step to step")
             }
+            (None, false) if self.broken().any(|outcome| matches!(outcome.budget, Budget::ReservedGrowth(_))) => {
+                let options = ["--metric", "reserved"];
+                next_with(&["growth"], &[file], &options, &given.without("metric"), "for the segments that are kept")
+            }
             (None, false) => next_with(&["explain"], &[file], &[], &given, "for what could be done about the peak"),
             (None, true) => {
                 next_with(&["peak"], &[file], &["--by", place], &given, "for what is using memory at the peak")
@@ -440,11 +445,11 @@ fn github_error(rule: &str, text: &str) -> String {
     format!("::error title=highwater check {rule}::{escaped}")
 }
 
-/// Returns the names of groups, with their number if there are several.
-pub(super) fn named(row: &AlikeGroups) -> Vec<String> {
+/// Returns the names of a row, with the number of its modules if there are several.
+pub(super) fn named(row: &DiffGroup) -> Vec<String> {
     let mut names = row.key.clone();
-    if let (Some(last), 2..) = (names.last_mut(), row.groups) {
-        *last = format!("{last} ({} alike)", row.groups);
+    if let (Some(last), 2..) = (names.last_mut(), row.members.len()) {
+        *last = format!("{last} ({} alike)", row.members.len());
     }
     names
 }

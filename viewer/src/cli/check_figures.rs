@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use highwater_analysis::budget::{AlikeGroups, Culprit, Differences, Outcome};
+use highwater_analysis::budget::{Culprit, Differences, Outcome};
+use highwater_analysis::diff::DiffGroup;
 use highwater_analysis::{GroupKey, Metric};
 use highwater_app::figures::moment::MomentFigures;
 use highwater_snapshots::{DeviceId, Trace};
@@ -120,12 +121,12 @@ pub(super) struct GroupFigures {
 
 impl DifferenceFigures {
     pub(super) fn of(device: DeviceId, all: &Differences, keys: [GroupKey; 2]) -> Self {
-        let row = |row: &AlikeGroups| GroupFigures {
+        let row = |row: &DiffGroup| GroupFigures {
             key: row.key.join(", "),
             keys: keys.iter().map(|key| key.name()).zip(row.key.iter().cloned()).collect(),
-            groups: row.groups,
-            baseline_bytes: row.before,
-            bytes: row.now,
+            groups: row.members.len().max(1) as u64,
+            baseline_bytes: row.a_bytes,
+            bytes: row.b_bytes,
             delta_bytes: row.delta(),
         };
         let delta = |[before, now]: [u64; 2]| i128::from(now) - i128::from(before);

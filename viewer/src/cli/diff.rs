@@ -12,7 +12,7 @@ use highwater_analysis::final_oom::final_oom_on;
 use highwater_analysis::phases::PhaseRow;
 use highwater_analysis::{Diff, GroupKey, LiveIndex, Series};
 use highwater_app::figures::moment::{count_of, when};
-use highwater_snapshots::units::{format_bytes, format_signed_bytes};
+use highwater_snapshots::units::{format_bytes, format_count, format_signed_bytes};
 use highwater_snapshots::{DeviceId, Phase, Trace};
 use serde::Serialize;
 
@@ -61,7 +61,12 @@ impl<'a> DiffReport<'a> {
             let missing = || missing_step(at[side], side, traces[side], devices[side]);
             at[side].find(asked[side], arguments.metric).ok_or_else(missing)
         };
-        let query = DiffQuery { keys: &arguments.by.0, top: arguments.top, filter: &arguments.blocks.filter.filter };
+        let query = DiffQuery {
+            keys: &arguments.by.0,
+            top: arguments.top,
+            filter: &arguments.blocks.filter.filter,
+            siblings: arguments.modules.siblings(),
+        };
         let moments = [find(0)?, find(1)?];
         let wanted = arguments.lone_blocks;
         let lone = (wanted > 0).then(|| LoneBlocks::of(asked, &moments, &query, wanted));
@@ -244,15 +249,17 @@ impl<'a> DiffReport<'a> {
             Column::number("B"),
             Column::number("difference"),
             Column::text("").optional(),
+            Column::text("").optional(),
         ]);
         let mut table = Table::new(columns);
-        let mut row = |mut names: Vec<String>, [a, b]: [u64; 2], change: String| {
+        let mut row = |mut names: Vec<String>, [a, b]: [u64; 2], [change, each]: [String; 2]| {
             names.resize(keys.len(), String::new());
             names.extend([
                 format_bytes(a),
                 format_bytes(b),
                 format_signed_bytes(i128::from(b) - i128::from(a)),
                 change,
+                each,
             ]);
             table.push(names);
         };
@@ -265,16 +272,20 @@ impl<'a> DiffReport<'a> {
                 Likeness::Equal => change,
                 likeness => format!("{change} ({})", likeness.name()).trim_start().to_owned(),
             };
-            row(group.key.clone(), [group.a_bytes, group.b_bytes], change);
+            let each = match group.members.len() {
+                0 => String::new(),
+                members => format!("{} modules", format_count(members as u64)),
+            };
+            row(group.key.clone(), [group.a_bytes, group.b_bytes], [change, each]);
         }
         if self.comparison.diff.rest_groups > 0 {
             row(
                 vec![count_of(self.comparison.diff.rest_groups, "more group")],
                 self.comparison.diff.rest_bytes,
-                String::new(),
+                Default::default(),
             );
         }
-        row(vec!["total".to_owned()], [self.comparison.diff.a_bytes, self.comparison.diff.b_bytes], String::new());
+        row(vec!["total".to_owned()], [self.comparison.diff.a_bytes, self.comparison.diff.b_bytes], Default::default());
         table
     }
 

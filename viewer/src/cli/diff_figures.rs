@@ -115,21 +115,33 @@ struct GroupFigures {
     b_blocks: u64,
     change: Change,
     likeness: Likeness,
+    /// The equal modules that are one group, each with the same share of all sums.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    members: Vec<Self>,
 }
 
 impl GroupFigures {
     fn of(group: &DiffGroup, keys: &[GroupKey]) -> Self {
-        let named = keys.iter().zip(&group.key).map(|(key, value)| (key.name(), value.clone()));
+        let count = group.members.len().max(1) as u64;
+        let member = |key: &Vec<String>| Self::of_one(group, keys, (key, count), Vec::new());
+        let members = group.members.iter().map(member).collect();
+        Self::of_one(group, keys, (&group.key, 1), members)
+    }
+
+    /// Returns the figures of one of `count` equal parts of a group.
+    fn of_one(group: &DiffGroup, keys: &[GroupKey], (key, count): (&Vec<String>, u64), members: Vec<Self>) -> Self {
+        let named = keys.iter().zip(key).map(|(key, value)| (key.name(), value.clone()));
         Self {
-            key: group.key.join(", "),
+            key: key.join(", "),
             keys: named.collect(),
-            a_bytes: group.a_bytes,
-            b_bytes: group.b_bytes,
-            delta_bytes: group.delta(),
-            a_blocks: group.a_blocks,
-            b_blocks: group.b_blocks,
+            a_bytes: group.a_bytes / count,
+            b_bytes: group.b_bytes / count,
+            delta_bytes: group.delta() / i128::from(count),
+            a_blocks: group.a_blocks / count,
+            b_blocks: group.b_blocks / count,
             change: group.change(),
             likeness: group.likeness,
+            members,
         }
     }
 }

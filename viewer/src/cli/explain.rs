@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::io;
 
+use highwater_analysis::beside::SegmentKind;
 use highwater_analysis::explain::{Advice, ExplainedGroup, Layers, Remedy, Removal};
 use highwater_analysis::long::WindowedExplanation;
-use highwater_analysis::{Explanation, GroupKey, Metric, Moment};
+use highwater_analysis::pools::BlockPool;
+use highwater_analysis::{Beside, Explanation, GroupKey, Metric, Moment};
 use highwater_app::figures::moment::{MomentFigures, count_of, how_much_and_when, when};
 use highwater_snapshots::Trace;
 use highwater_snapshots::units::{format_bytes, format_count};
@@ -16,7 +18,7 @@ use crate::args::ExplainArguments;
 use crate::cli::input::devices::where_on;
 use crate::cli::input::recording::origin_keys;
 use crate::cli::output::caveats::{self, TrustFigures, problem_texts};
-use crate::cli::output::key_cells::{key_cells, key_columns, none_note};
+use crate::cli::output::key_cells::{each_text, key_cells, key_columns, none_note};
 use crate::cli::output::page::Page;
 use crate::cli::output::shell::next_with;
 use crate::cli::output::table::{Column, Table, bytes_cells, percent};
@@ -53,6 +55,7 @@ impl<'a> ExplainReport<'a> {
             metric: peak.metric,
             peak: MomentFigures::of(self.trace, peak),
             layers: self.explanation.layers,
+            free_in_segments: free_places(&self.explanation.beside).map(FreeFigures::of).collect(),
             filter: self.arguments.blocks.filter.stated().map(str::to_owned),
             filtered: filtered.as_ref().map(figures),
             groups: groups.iter().map(figures).collect(),
@@ -151,6 +154,8 @@ impl<'a> ExplainReport<'a> {
             Column::number("share").optional(),
             Column::text("").optional(),
         ]);
+        let has_members = groups.iter().any(|group| !group.members.is_empty());
+        columns.extend(has_members.then(|| Column::text("each").optional()));
         columns.push(Column::number("blocks").optional());
         columns.extend([Column::number("without it"), Column::number("saves")]);
         columns.push(Column::text("new peak in"));
@@ -158,6 +163,7 @@ impl<'a> ExplainReport<'a> {
         let cells = key_cells(self.trace, keys, groups.iter().map(|group| (&group.key, group.stack)));
         for (group, mut row) in groups.iter().zip(cells) {
             row.extend(bytes_cells(group.bytes_at_peak, total));
+            row.extend(has_members.then(|| each_text(group.bytes_at_peak, group.members.len())));
             row.push(format_count(group.blocks_at_peak));
             row.extend([format_bytes(group.without.bytes), format_bytes(group.saved_bytes(peak))]);
             row.push(place(&group.without));
@@ -167,7 +173,7 @@ impl<'a> ExplainReport<'a> {
             let mut row = vec![name];
             row.resize(keys.len(), String::new());
             row.extend(bytes_cells(bytes, total));
-            row.resize(keys.len() + 7, String::new());
+            row.resize(keys.len() + 7 + usize::from(has_members), String::new());
             table.push(row);
         };
         if *rest_groups > 0 {
@@ -212,7 +218,31 @@ impl<'a> ExplainReport<'a> {
             None => format!("{} reserved", format_bytes(reserved)),
         };
         page.gap()?;
-        page.line(&format!("At that moment: {} = {all}.", parts.join(" + ")))
+        page.line(&format!("At that moment: {} = {all}.", parts.join(" + ")))?;
+        self.print_free(page)
+    }
+
+    /// Prints where bytes are free in segments, if that is in more than one pool or stream.
+    fn print_free(&self, page: &mut Page<'_>) -> io::Result<()> {
+        let mut free: BTreeMap<(BlockPool, u64), u64> = BTreeMap::new();
+        for (place, bytes) in free_places(&self.explanation.beside) {
+            *free.entry((place.pool, place.stream.0)).or_default() += bytes;
+        }
+        if free.len() < 2 {
+            return Ok(());
+        }
+        let mut rows: Vec<((BlockPool, u64), u64)> = free.into_iter().collect();
+        rows.sort_by_key(|(place, bytes)| (std::cmp::Reverse(*bytes), *place));
+        let mut table =
+            Table::new(vec![Column::text("free in segments of pool"), Column::text("stream"), Column::number("bytes")]);
+        for ((pool, stream), bytes) in rows.iter().take(MOST_POOLS) {
+            table.push(vec![pool.to_string(), stream.to_string(), format_bytes(*bytes)]);
+        }
+        if let Some(rest @ [_, ..]) = rows.get(MOST_POOLS..) {
+            let bytes = rest.iter().map(|(_, bytes)| bytes).sum();
+            table.push(vec![count_of(rest.len() as u64, "more"), String::new(), format_bytes(bytes)]);
+        }
+        page.table(&table)
     }
 
     fn hint(&self) -> String {
@@ -229,6 +259,17 @@ impl<'a> ExplainReport<'a> {
             None => next_with(&["explain"], &files, &["--by", "frame"], &given, "for the lines of code behind it"),
         }
     }
+}
+
+/// Maximum number of pools and streams that are listed.
+const MOST_POOLS: usize = 12;
+
+/// Returns the free bytes of segments whose pool is known.
+fn free_places(beside: &[(Beside, u64)]) -> impl Iterator<Item = (SegmentKind, u64)> {
+    beside.iter().filter_map(|(beside, bytes)| match beside {
+        Beside::Free(Some(place)) => Some((*place, *bytes)),
+        _ => None,
+    })
 }
 
 /// Formats a moment's phase and step: `backward, step 1`.
@@ -249,6 +290,9 @@ struct ExplainFigures {
     metric: Metric,
     peak: MomentFigures,
     layers: Option<Layers>,
+    /// The free bytes of segments by pool, stream and size.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    free_in_segments: Vec<FreeFigures>,
     #[serde(skip_serializing_if = "Option::is_none")]
     filter: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -265,6 +309,20 @@ struct ExplainFigures {
 }
 
 #[derive(Debug, Serialize)]
+struct FreeFigures {
+    pool: String,
+    stream: u64,
+    segment_bytes: u64,
+    bytes: u64,
+}
+
+impl FreeFigures {
+    fn of((place, bytes): (SegmentKind, u64)) -> Self {
+        Self { pool: place.pool.to_string(), stream: place.stream.0, segment_bytes: place.bytes, bytes }
+    }
+}
+
+#[derive(Debug, Serialize)]
 struct GroupFigures {
     /// The values of all keys, joined.
     key: String,
@@ -277,6 +335,9 @@ struct GroupFigures {
     new_peak_event: Option<u32>,
     new_peak_step: Option<u32>,
     new_peak_phase: &'static str,
+    /// The equal modules that are one group: the names of each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    members: Vec<String>,
 }
 
 impl GroupFigures {
@@ -292,6 +353,7 @@ impl GroupFigures {
             new_peak_event: group.without.event.map(|event| event.0),
             new_peak_step: group.without.step,
             new_peak_phase: group.without.phase.name(),
+            members: group.members.iter().map(|key| key.join(", ")).collect(),
         }
     }
 }

@@ -4,21 +4,21 @@ use std::io;
 
 use highwater_analysis::between::Sum;
 use highwater_analysis::frames::short_stack;
-use highwater_analysis::growth::{
-    Bound, FirstStep, Growth, GrowthQuery, Leak, NoWindow, StepRange, StepWindow, how_to_mark_steps,
-};
+use highwater_analysis::growth::{FirstStep, Growth, GrowthQuery, Leak, NoWindow, StepWindow, how_to_mark_steps};
 use highwater_analysis::long::{Parts, growth};
-use highwater_analysis::{GroupKey, LiveIndex, Question, Series};
+use highwater_analysis::{GroupKey, LiveIndex, Metric, Question, Series};
 use highwater_app::figures::leaks::leak_texts;
 use highwater_app::figures::moment::{PeakFigure, count_of};
+use highwater_snapshots::Trace;
 use highwater_snapshots::format::Windows;
 use highwater_snapshots::units::{format_bytes, format_count, format_signed_bytes};
-use highwater_snapshots::{DeviceId, Trace};
 use serde::Serialize;
 
 use super::growth_figures::{
-    DeviceFigures, GroupFigures, GrowthFigures, LeakFigures, ProjectionFigures, StackFigures, StepFigures,
+    CauseFigures, DeviceFigures, GroupFigures, GrowthFigures, LeakFigures, ProjectionFigures, ReservedFigures,
+    StackFigures, StepFigures,
 };
+use super::growth_query::{check_filter, keys, measured_devices, query, refused, reserved_query, steps};
 use crate::args::GrowthArguments;
 use crate::cli::input::devices::on_device;
 use crate::cli::input::long;
@@ -45,6 +45,8 @@ pub struct GrowthReport<'a> {
     growth: Growth,
     /// The other devices, if none was given.
     others: Vec<Growth>,
+    /// The growth of reserved memory on the same devices, if that of blocks was asked for.
+    reserved: Vec<Growth>,
     /// The device's memory; `None` if unknown.
     capacity: Option<u64>,
 }
@@ -55,6 +57,8 @@ pub struct FoundGrowth {
     /// The recording without its events.
     pub window: Trace,
     devices: Vec<Result<Growth, NoWindow>>,
+    /// The growth of reserved memory.
+    reserved: Vec<Result<Growth, NoWindow>>,
 }
 
 impl<'a> GrowthReport<'a> {
@@ -62,13 +66,18 @@ impl<'a> GrowthReport<'a> {
     pub fn of(trace: &'a Trace, arguments: &'a GrowthArguments) -> Result<Self, Failure> {
         let device = choose_device(trace, arguments.device.device)?;
         let keys = keys(trace, arguments);
-        let of_device = |device: DeviceId| {
-            let window = StepWindow::of_any(trace, device, steps(arguments))?;
+        check_filter(arguments)?;
+        let (mut devices, mut reserved) = (Vec::new(), Vec::new());
+        for device in measured_devices(device, trace.device_ids(), arguments) {
+            let window = StepWindow::of_any(trace, device, steps(arguments));
             let (series, live) = rayon::join(|| Series::build(trace, device), || LiveIndex::build(trace, device));
-            Ok(Growth::of(trace, (&series, &live), window, &query(&keys, arguments)))
-        };
-        let devices = measured_devices(device, trace.device_ids(), arguments).into_iter().map(of_device).collect();
-        Self::of_devices(trace, devices, arguments)
+            let measure = |query: &GrowthQuery<'_>| {
+                window.clone().map(|window| Growth::of(trace, (&series, &live), window, query))
+            };
+            devices.push(measure(&query(&keys, arguments)));
+            reserved.extend(reserved_query(arguments).map(|query| measure(&query)));
+        }
+        Self::of_devices(trace, (devices, reserved), arguments)
     }
 
     /// Measures the growth in a recording that is read in parts. `None` if it is damaged.
@@ -77,25 +86,28 @@ impl<'a> GrowthReport<'a> {
     ///
     /// Fails if the arguments ask for what the recording does not have, or if it cannot be read.
     pub fn find(windows: &Windows, arguments: &GrowthArguments) -> Result<Option<FoundGrowth>, Failure> {
+        check_filter(arguments)?;
         let device = long::choose_device(windows, arguments.device.device)?;
         let devices = measured_devices(device, windows.device_ids(), arguments);
         let keys = keys(windows.base(), arguments);
         long::in_parts(windows, &arguments.source.file, |watch| {
-            let query = query(&keys, arguments);
-            let devices = growth(Parts::of(windows), &devices, steps(arguments), &query, watch)?;
-            Ok(FoundGrowth { window: windows.window(0..0)?, devices })
+            let queries: Vec<GrowthQuery<'_>> =
+                std::iter::once(query(&keys, arguments)).chain(reserved_query(arguments)).collect();
+            let mut found = growth(Parts::of(windows), &devices, steps(arguments), &queries, watch)?.into_iter();
+            let (devices, reserved) = (found.next().unwrap_or_default(), found.next().unwrap_or_default());
+            Ok(FoundGrowth { window: windows.window(0..0)?, devices, reserved })
         })
     }
 
     /// Creates the report about growth that was measured in parts.
     pub fn of_found(found: &'a FoundGrowth, arguments: &'a GrowthArguments) -> Result<Self, Failure> {
-        Self::of_devices(&found.window, found.devices.clone(), arguments)
+        Self::of_devices(&found.window, (found.devices.clone(), found.reserved.clone()), arguments)
     }
 
     /// Creates the report about the growth of devices, the chosen one first.
     fn of_devices(
         trace: &'a Trace,
-        devices: Vec<Result<Growth, NoWindow>>,
+        (devices, reserved): (Vec<Result<Growth, NoWindow>>, Vec<Result<Growth, NoWindow>>),
         arguments: &'a GrowthArguments,
     ) -> Result<Self, Failure> {
         let mut devices = devices.into_iter();
@@ -104,7 +116,8 @@ impl<'a> GrowthReport<'a> {
         let others = devices.flatten().collect();
         let facts = trace.device_facts(growth.start.device);
         let capacity = facts.map(|facts| facts.capacity_bytes).filter(|bytes| *bytes > 0);
-        Ok(Self { trace, arguments, keys: keys(trace, arguments), growth, others, capacity })
+        let reserved = reserved.into_iter().flatten().collect();
+        Ok(Self { trace, arguments, keys: keys(trace, arguments), growth, others, reserved, capacity })
     }
 
     /// Returns the JSON object: survivors minus freed bytes is `growth_bytes`, and so is the sum of groups and rest.
@@ -126,6 +139,8 @@ impl<'a> GrowthReport<'a> {
             bytes_per_step: self.has_steps().then(|| self.growth.bytes_per_step()),
             recurring_bytes: self.growth.recurring.bytes,
             leaks: self.leaks(&self.growth),
+            causes: self.growth.causes.iter().map(CauseFigures::of).collect(),
+            reserved: self.reserved_of(&self.growth).map(ReservedFigures::of),
             devices: self.all().map(|growth| self.device_figures(growth)).collect(),
             extrapolation: self.projection(),
             rows: self.growth.steps.iter().map(StepFigures::of).collect(),
@@ -187,7 +202,17 @@ impl<'a> GrowthReport<'a> {
             growth_bytes: growth.net(),
             bytes_per_step: (growth.step_count() > 0).then(|| growth.bytes_per_step()),
             leaks: self.leaks(growth),
+            reserved: self.reserved_of(growth).map(ReservedFigures::of),
         }
+    }
+
+    /// Returns the growth of reserved memory on the device of `growth`, unless that is what was measured.
+    fn reserved_of(&self, growth: &Growth) -> Option<&Growth> {
+        self.reserved.iter().find(|reserved| reserved.start.device == growth.start.device)
+    }
+
+    fn measures_segments(&self) -> bool {
+        self.arguments.metric == Metric::Reserved
     }
 
     /// Prints the report as text.
@@ -206,8 +231,14 @@ impl<'a> GrowthReport<'a> {
             return self.print_end(page);
         }
         page.line(&format!("{}{}", on_device(self.trace, self.growth.start.device), self.identity()))?;
+        for cause in &self.growth.causes {
+            page.line(&format!("Of this, {}.", cause.text()))?;
+        }
         if self.growth.leaks.is_empty() && self.growth.net() > 0 && self.growth.step_count() > 1 {
-            page.line("No leak: no source line leaves memory in every step.")?;
+            page.line(match self.measures_segments() {
+                true => "No source line obtains a segment that is kept in every step.",
+                false => "No leak: no source line leaves memory in every step.",
+            })?;
         }
         if let Some(projection) = self.projection() {
             page.line(&projection.text())?;
@@ -221,7 +252,10 @@ impl<'a> GrowthReport<'a> {
         }
         page.gap()?;
         let allocated = if self.has_steps() { "in these steps" } else { "in the recording" };
-        page.line(&format!("Allocated {allocated} and still live, by group:"))?;
+        page.line(&match self.measures_segments() {
+            true => format!("Segments obtained {allocated} and still reserved, by group:"),
+            false => format!("Allocated {allocated} and still live, by group:"),
+        })?;
         page.table(&self.table())?;
         self.print_stacks(page)?;
         self.print_end(page)
@@ -239,9 +273,27 @@ impl<'a> GrowthReport<'a> {
             0 | 1 => String::new(),
             _ => format!("Device {}: ", growth.start.device.0),
         };
-        let leaks = leak_texts(&growth.leaks, &growth.window);
+        let leaks = if self.measures_segments() { Vec::new() } else { leak_texts(&growth.leaks, &growth.window) };
         let mut lines: Vec<String> = leaks.into_iter().map(|text| format!("{device}{text}")).collect();
         lines.push(format!("{device}{}", self.headline(growth)));
+        if self.measures_segments() {
+            let of_line = |leak: &Leak| {
+                let (line, each) = (&leak.line, format_bytes(leak.bytes_per_step));
+                format!("{device}{line} obtains segments that are kept in every step, {each} a step on average.")
+            };
+            lines.extend(growth.leaks.iter().map(of_line));
+        }
+        // What a verdict on live memory does not cover.
+        let reserved = self.reserved_of(growth).filter(|reserved| reserved.net() > 0 && reserved.step_count() > 1);
+        if let Some(reserved) = reserved.filter(|_| growth.net() <= 0 && growth.window.is_whole()) {
+            let first = reserved.causes.first().map_or_else(String::new, |cause| format!(": {}", cause.text()));
+            lines.push(format!(
+                "{device}But reserved memory grows by {} in these steps, {} a step on average{first}. `growth --metric \
+                 reserved` shows more.",
+                format_bytes(u64::try_from(reserved.net()).unwrap_or(u64::MAX)),
+                format_bytes(reserved.bytes_per_step()),
+            ));
+        }
         lines
     }
 
@@ -249,6 +301,7 @@ impl<'a> GrowthReport<'a> {
         let net = growth.net();
         let which = match self.arguments.blocks.filter.stated() {
             Some(filter) => format!("Live memory in blocks with {filter}"),
+            None if self.measures_segments() => "Reserved memory".to_owned(),
             None => "Live memory".to_owned(),
         };
         // An incomplete step says nothing about growth.
@@ -274,17 +327,26 @@ impl<'a> GrowthReport<'a> {
     fn identity(&self) -> String {
         let balance = &self.growth.balance;
         let [start, end] = [Question::AliveAtA, Question::AliveAtB].map(|of| balance.get(of).bytes);
-        let allocated = if self.has_steps() { "allocated in these steps" } else { "allocated in the recording" };
+        let when = if self.has_steps() { "in these steps" } else { "in the recording" };
+        let (noun, born, freed, total) = match self.measures_segments() {
+            true => {
+                ("segment", format!("obtained {when} is still reserved"), "was released", "Reserved memory".to_owned())
+            }
+            false => {
+                let total = format!("Live memory ({})", self.growth.start.metric);
+                ("block", format!("allocated {when} is still live"), "was freed", total)
+            }
+        };
         let part = |sum: Sum, what: &str| {
-            let text = || format!("{} {what} ({})", format_bytes(sum.bytes), count_of(sum.blocks, "block"));
+            let text = || format!("{} {what} ({})", format_bytes(sum.bytes), count_of(sum.blocks, noun));
             (sum.bytes > 0).then(text)
         };
-        let born = part(balance.born, &format!("{allocated} is still live"));
-        let parts: Vec<String> = born.into_iter().chain(part(balance.freed, "from before was freed")).collect();
+        let born = part(balance.born, &born);
+        let freed = part(balance.freed, &format!("from before {freed}"));
+        let parts: Vec<String> = born.into_iter().chain(freed).collect();
         let parts = if parts.is_empty() { String::new() } else { format!("{}. ", parts.join("; ")) };
         format!(
-            "{parts}Live memory ({}): {} before, {} after, {}.",
-            self.growth.start.metric,
+            "{parts}{total}: {} before, {} after, {}.",
             format_bytes(start),
             format_bytes(end),
             format_signed_bytes(self.growth.net()),
@@ -292,7 +354,11 @@ impl<'a> GrowthReport<'a> {
     }
 
     fn steps(&self) -> Table {
-        let columns = ["live after step", "change", "still live at end", "blocks"].map(Column::number);
+        let columns = match self.measures_segments() {
+            true => ["reserved after step", "change", "still reserved at end", "segments"],
+            false => ["live after step", "change", "still live at end", "blocks"],
+        };
+        let columns = columns.map(Column::number);
         let mut table = Table::new([Column::text("step")].into_iter().chain(columns).collect());
         let rows = &self.growth.steps;
         let is_shown = |at: usize| rows.len() <= 2 * SHOWN_STEPS || at < SHOWN_STEPS || at + SHOWN_STEPS >= rows.len();
@@ -318,8 +384,12 @@ impl<'a> GrowthReport<'a> {
 
     fn table(&self) -> Table {
         let mut columns = key_columns(&self.keys);
-        columns.extend([Column::number("still live"), Column::number("blocks").optional()]);
-        columns.extend([Column::number("freed from before").optional(), Column::number("growth")]);
+        let [still, each, gone] = match self.measures_segments() {
+            true => ["still reserved", "segments", "released from before"],
+            false => ["still live", "blocks", "freed from before"],
+        };
+        columns.extend([Column::number(still), Column::number(each).optional()]);
+        columns.extend([Column::number(gone).optional(), Column::number("growth")]);
         if self.has_steps() {
             columns.extend([Column::number("in steps"), Column::number("minimum per step").optional()]);
         }
@@ -356,8 +426,11 @@ impl<'a> GrowthReport<'a> {
         }
         for group in &self.growth.stacks {
             page.gap()?;
-            let blocks = count_of(group.blocks, "block");
-            page.line(&format!("{} in {blocks} allocated at", format_bytes(group.bytes)))?;
+            let what = match self.measures_segments() {
+                true => format!("{} obtained at", count_of(group.blocks, "segment")),
+                false => format!("{} allocated at", count_of(group.blocks, "block")),
+            };
+            page.line(&format!("{} in {what}", format_bytes(group.bytes)))?;
             for line in short_stack(&self.trace.tables, group.stack) {
                 page.source_line(2, &line)?;
             }
@@ -370,6 +443,11 @@ impl<'a> GrowthReport<'a> {
         let balance = &self.growth.balance;
         if balance.born.blocks == 0 && balance.freed.blocks == 0 {
             return next_with(&["phases"], &files, &[], &given, "for what each step and phase did");
+        }
+        if self.measures_segments() {
+            let options = ["--metric", "reserved", "--at", "end", "--by", "pool,stream,size"];
+            let given = given.without("metric");
+            return next_with(&["peak"], &files, &options, &given, "for all reserved memory by pool and stream");
         }
         if !self.keys.contains(&GroupKey::Stack) {
             let options = ["--by", "stack"];
@@ -388,42 +466,6 @@ impl<'a> GrowthReport<'a> {
         let options = ["--at", &a, "--at-b", &b];
         next_with(&["diff"], &files, &options, &given, "for the ends of two steps side by side")
     }
-}
-
-/// Returns the grouping keys.
-fn keys(trace: &Trace, arguments: &GrowthArguments) -> Vec<GroupKey> {
-    // Guessed categories would split the memory kept by one line.
-    let by_default = match (trace.tables.scopes.is_empty(), trace.trust.categories_guessed) {
-        (false, _) => vec![GroupKey::Category, GroupKey::Scope],
-        (true, false) => vec![GroupKey::Category, GroupKey::Frame],
-        (true, true) => vec![GroupKey::Frame],
-    };
-    arguments.by.as_ref().map_or(by_default, |by| by.0.clone())
-}
-
-fn query<'a>(keys: &'a [GroupKey], arguments: &'a GrowthArguments) -> GrowthQuery<'a> {
-    let filter = &arguments.blocks.filter.filter;
-    GrowthQuery { metric: arguments.metric, keys, top: arguments.top, filter }
-}
-
-fn steps(arguments: &GrowthArguments) -> StepRange {
-    StepRange { from: arguments.from_step, to: arguments.to_step }
-}
-
-/// Returns `device`, and the other devices unless it was requested.
-fn measured_devices(device: DeviceId, all: Vec<DeviceId>, arguments: &GrowthArguments) -> Vec<DeviceId> {
-    let is_measured = |other: &DeviceId| *other != device && arguments.device.device.is_none();
-    std::iter::once(device).chain(all.into_iter().filter(is_measured)).collect()
-}
-
-/// Returns the error if there is no such window of steps, with the option that requested it.
-fn refused(refused: &NoWindow) -> Failure {
-    let option = match refused.step {
-        Some(Bound::From(step)) => format!("--from-step {step}: "),
-        Some(Bound::To(step)) => format!("--to-step {step}: "),
-        None => String::new(),
-    };
-    Failure::Usage(format!("{option}{}", refused.why))
 }
 
 fn span(window: &StepWindow) -> String {

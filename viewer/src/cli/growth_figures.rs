@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use highwater_analysis::between::Sum;
-use highwater_analysis::growth::{GrownGroup, StepGrowth};
+use highwater_analysis::growth::{GrownGroup, Growth, Kept, KeptBecause, StepGrowth};
 use highwater_analysis::{GroupKey, Metric};
 use highwater_app::figures::moment::{PeakFigure, count_of};
 use highwater_snapshots::units::format_bytes;
@@ -31,6 +31,12 @@ pub(super) struct GrowthFigures {
     pub(super) bytes_per_step: Option<u64>,
     pub(super) recurring_bytes: u64,
     pub(super) leaks: Vec<LeakFigures>,
+    /// Of reserved memory, why what was obtained is kept: all survivors.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) causes: Vec<CauseFigures>,
+    /// The growth of reserved memory, beside that of blocks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) reserved: Option<ReservedFigures>,
     pub(super) devices: Vec<DeviceFigures>,
     pub(super) extrapolation: Option<ProjectionFigures>,
     pub(super) rows: Vec<StepFigures>,
@@ -60,6 +66,55 @@ pub(super) struct DeviceFigures {
     pub(super) growth_bytes: i128,
     pub(super) bytes_per_step: Option<u64>,
     pub(super) leaks: Vec<LeakFigures>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) reserved: Option<ReservedFigures>,
+}
+
+/// Segments that are kept for one reason.
+#[derive(Debug, Serialize)]
+pub(super) struct CauseFigures {
+    pub(super) cause: KeptBecause,
+    pub(super) bytes: u64,
+    pub(super) segments: u64,
+    pub(super) streams: Vec<u64>,
+    pub(super) pools: Vec<String>,
+    /// What one stream or pool would need instead of all of these, which are never in use at the same time.
+    pub(super) shared_bytes: Option<u64>,
+    pub(super) text: String,
+}
+
+impl CauseFigures {
+    /// Returns the figures of `kept`.
+    pub(super) fn of(kept: &Kept) -> Self {
+        Self {
+            cause: kept.because,
+            bytes: kept.sum.bytes,
+            segments: kept.sum.blocks,
+            streams: kept.streams.clone(),
+            pools: kept.pools.iter().map(ToString::to_string).collect(),
+            shared_bytes: kept.shared_bytes,
+            text: kept.text(),
+        }
+    }
+}
+
+/// The growth of reserved memory.
+#[derive(Debug, Serialize)]
+pub(super) struct ReservedFigures {
+    pub(super) growth_bytes: i128,
+    pub(super) bytes_per_step: Option<u64>,
+    pub(super) causes: Vec<CauseFigures>,
+}
+
+impl ReservedFigures {
+    /// Returns the figures of `growth`.
+    pub(super) fn of(growth: &Growth) -> Self {
+        Self {
+            growth_bytes: growth.net(),
+            bytes_per_step: (growth.step_count() > 0).then(|| growth.bytes_per_step()),
+            causes: growth.causes.iter().map(CauseFigures::of).collect(),
+        }
+    }
 }
 
 /// An extrapolation with the same growth in every further step.

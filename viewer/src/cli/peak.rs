@@ -3,22 +3,23 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use highwater_analysis::long::{Parts, WindowedMoment, stages};
+use highwater_analysis::long::{Parts, WindowedMoment, each_part, stages};
 use highwater_analysis::peak::Query;
 use highwater_analysis::phases::reached_elsewhere;
-use highwater_analysis::{Group, GroupKey, LiveIndex, Metric, Moment, Peak, Series};
+use highwater_analysis::{Filter, Group, GroupKey, LiveIndex, Metric, Moment, Peak, Series, Siblings, Together};
 use highwater_app::figures::moment::{count_of, elsewhere_text, how_much_and_when, micros_since_1970, when};
 use highwater_snapshots::format::Windows;
 use highwater_snapshots::units::{format_bytes, format_count};
 use highwater_snapshots::{EventId, Trace};
 use serde::Serialize;
 
+use super::pools::{PoolFigures, PoolsReport};
 use crate::args::{At, Given, PeakArguments};
 use crate::cli::input::devices::{on_device, where_on};
 use crate::cli::input::long;
 use crate::cli::input::recording::{check_metric, choose_device, origin_keys};
 use crate::cli::output::caveats::{self, TrustFigures, problem_texts};
-use crate::cli::output::key_cells::{key_cells, key_columns, none_note};
+use crate::cli::output::key_cells::{each_text, key_cells, key_columns, none_note};
 use crate::cli::output::outcome::Failure;
 use crate::cli::output::page::Page;
 use crate::cli::output::shell::next_with;
@@ -32,6 +33,31 @@ pub struct PeakReport<'a> {
     peak: Peak,
     /// Other moments with the same peak.
     elsewhere: Vec<Moment>,
+    /// The pools, if reserved memory is grouped by them.
+    pools: Option<PoolsReport>,
+}
+
+/// Returns whether pools are compared: reserved memory is grouped by pool.
+fn compares_pools(arguments: &PeakArguments) -> bool {
+    !arguments.metric.is_of_blocks()
+        && arguments.by.0.contains(&GroupKey::Pool)
+        && arguments.blocks.filter.filter.is_empty()
+}
+
+fn query(arguments: &PeakArguments) -> Query<'_> {
+    Query {
+        keys: &arguments.by.0,
+        top: arguments.top,
+        filter: &arguments.blocks.filter.filter,
+        siblings: arguments.modules.siblings(),
+    }
+}
+
+/// The query for all pools.
+const BY_POOL: &[GroupKey] = &[GroupKey::Pool];
+
+fn by_pool(filter: &Filter) -> Query<'_> {
+    Query { keys: BY_POOL, top: usize::MAX, filter, siblings: Siblings::Each }
 }
 
 impl<'a> PeakReport<'a> {
@@ -46,8 +72,12 @@ impl<'a> PeakReport<'a> {
         };
         let elsewhere = if arguments.at.is_none() { reached_elsewhere(trace, &moment) } else { Vec::new() };
         let live = LiveIndex::build(trace, device);
-        let query = Query { keys: &arguments.by.0, top: arguments.top, filter: &arguments.blocks.filter.filter };
-        Ok(Self { trace, arguments, peak: Peak::at(trace, &live, &series, moment, &query), elsewhere })
+        let pools = compares_pools(arguments).then(|| {
+            let peak = Peak::at(trace, &live, &series, moment, &by_pool(&arguments.blocks.filter.filter));
+            PoolsReport::of(&peak.breakdown, Together::of_pools(trace, device))
+        });
+        let peak = Peak::at(trace, &live, &series, moment, &query(arguments));
+        Ok(Self { trace, arguments, peak, elsewhere, pools })
     }
 
     /// Finds the moment that the report of a recording read in parts is about.
@@ -61,25 +91,33 @@ impl<'a> PeakReport<'a> {
         long::check_metric(windows, device, metric)?;
         let number = |event: EventId| u64::from(event.0);
         let at = arguments.at.map(|at| event_of(windows.events(), at)).transpose()?;
-        long::in_parts(windows, &arguments.source.file, |watch| match at {
-            Some(event) => {
-                let at = WindowedMoment::at(windows, device, metric, event.map(number))?;
-                Ok(FoundPeak { at, elsewhere: Vec::new() })
+        long::in_parts(windows, &arguments.source.file, |watch| {
+            let mut together = compares_pools(arguments).then(Together::default);
+            if let Some(together) = &mut together {
+                let map = |part: Trace| Together::of_pools(&part, device);
+                each_part(Parts::of(windows), map, |part| together.append(part), &mut *watch)?;
             }
-            None => {
-                let rows = stages(Parts::of(windows), device, metric, |_| {}, watch)?;
-                let at = WindowedMoment::peak(windows, device, metric, &rows)?;
-                let elsewhere = at.elsewhere(rows);
-                Ok(FoundPeak { at, elsewhere })
-            }
+            let (at, elsewhere) = match at {
+                Some(event) => (WindowedMoment::at(windows, device, metric, event.map(number))?, Vec::new()),
+                None => {
+                    let rows = stages(Parts::of(windows), device, metric, |_| {}, watch)?;
+                    let at = WindowedMoment::peak(windows, device, metric, &rows)?;
+                    let elsewhere = at.elsewhere(rows);
+                    (at, elsewhere)
+                }
+            };
+            Ok(FoundPeak { at, elsewhere, together })
         })
     }
 
     /// Creates the report about a moment that was found.
     pub fn of_found(found: &'a FoundPeak, arguments: &'a PeakArguments) -> Self {
-        let query = Query { keys: &arguments.by.0, top: arguments.top, filter: &arguments.blocks.filter.filter };
-        let (trace, peak, elsewhere) = (&found.at.window, found.at.breakdown(&query), found.elsewhere.clone());
-        Self { trace, arguments, peak, elsewhere }
+        let (trace, elsewhere) = (&found.at.window, found.elsewhere.clone());
+        let pools = found.together.as_ref().map(|together| {
+            let peak = found.at.breakdown(&by_pool(&arguments.blocks.filter.filter));
+            PoolsReport::of(&peak.breakdown, together.clone())
+        });
+        Self { trace, arguments, peak: found.at.breakdown(&query(arguments)), elsewhere, pools }
     }
 
     /// Returns the JSON object: groups and rest sum to `bytes`, or with a filter to `filtered_bytes`.
@@ -97,9 +135,14 @@ impl<'a> PeakReport<'a> {
             reached_elsewhere: self.elsewhere.iter().map(ElsewhereFigures::of).collect(),
             filter: filter.map(str::to_owned),
             filtered_bytes: filter.map(|_| breakdown.total),
-            groups: breakdown.groups.iter().map(|group| GroupFigures::of(group, &self.arguments.by.0)).collect(),
+            groups: breakdown
+                .groups
+                .iter()
+                .map(|group| GroupFigures::of(group, &self.arguments.by.0, moment.metric))
+                .collect(),
             rest_bytes: breakdown.rest_bytes,
             rest_groups: breakdown.rest_groups,
+            pools: self.pools.as_ref().map(PoolsReport::figures),
             trust: TrustFigures::of(self.trace),
             problems: problem_texts(self.trace),
         }
@@ -132,6 +175,9 @@ impl<'a> PeakReport<'a> {
             page.table(&self.table())?;
             let keys = breakdown.groups.iter().map(|group| &group.key);
             none_note(self.trace, &self.arguments.by.0, keys).map_or(Ok(()), |note| page.hint(&note))?;
+            for line in self.pools.iter().flat_map(PoolsReport::lines) {
+                page.line(&line)?;
+            }
         } else {
             page.line("No block matches.")?;
         }
@@ -148,26 +194,39 @@ impl<'a> PeakReport<'a> {
     fn table(&self) -> Table {
         let breakdown = &self.peak.breakdown;
         let keys = &self.arguments.by.0;
+        let groups = &breakdown.groups;
+        let has_members = groups.iter().any(|group| !group.members.is_empty());
+        // Free bytes have a row of their own unless they are in the rows of pools, streams or sizes.
+        let has_free = groups.iter().any(|group| group.free_bytes > 0 && group.free_bytes < group.bytes);
         let mut columns = key_columns(keys);
         columns.extend([Column::number("bytes"), Column::number("share"), Column::text("").optional()]);
+        columns.extend(has_members.then(|| Column::text("each").optional()));
+        columns.extend(has_free.then(|| Column::number("free")));
         columns.push(Column::number("blocks"));
         let mut table = Table::new(columns);
-        let mut row = |mut names: Vec<String>, bytes: u64, blocks: Option<u64>, has_bar: bool| {
+        let mut row = |mut names: Vec<String>, (bytes, bar): (u64, String), others: [String; 3]| {
+            let [each, free, blocks] = others;
             names.resize(keys.len(), String::new());
-            let bar = if has_bar { bar(bytes, breakdown.total, 20) } else { String::new() };
-            let blocks = blocks.map_or_else(String::new, format_count);
-            names.extend([format_bytes(bytes), percent(bytes, breakdown.total), bar, blocks]);
+            names.extend([format_bytes(bytes), percent(bytes, breakdown.total), bar]);
+            names.extend(has_members.then_some(each));
+            names.extend(has_free.then_some(free));
+            names.push(blocks);
             table.push(names);
         };
-        let groups = breakdown.groups.iter().map(|group| (&group.key, group.stack));
-        for (group, names) in breakdown.groups.iter().zip(key_cells(self.trace, keys, groups)) {
-            row(names, group.bytes, (group.blocks > 0).then_some(group.blocks), true);
+        let bar = |bytes| (bytes, bar(bytes, breakdown.total, 20));
+        let none = || [String::new(), String::new(), String::new()];
+        let cells = key_cells(self.trace, keys, groups.iter().map(|group| (&group.key, group.stack)));
+        for (group, names) in groups.iter().zip(cells) {
+            let free = (group.free_bytes > 0).then(|| format_bytes(group.free_bytes));
+            let blocks = (group.blocks > 0).then(|| format_count(group.blocks));
+            let each = each_text(group.bytes, group.members.len());
+            row(names, bar(group.bytes), [each, free.unwrap_or_default(), blocks.unwrap_or_default()]);
         }
         if breakdown.rest_groups > 0 {
             let name = count_of(breakdown.rest_groups, "more group");
-            row(vec![name], breakdown.rest_bytes, None, true);
+            row(vec![name], bar(breakdown.rest_bytes), none());
         }
-        row(vec!["total".to_owned()], breakdown.total, None, false);
+        row(vec!["total".to_owned()], (breakdown.total, String::new()), none());
         table
     }
 
@@ -197,6 +256,8 @@ pub struct FoundPeak {
     pub at: WindowedMoment,
     /// Other moments with the same peak.
     elsewhere: Vec<Moment>,
+    /// The pools that were in use at the same time, if they are compared.
+    together: Option<Together>,
 }
 
 /// Another moment with the same peak.
@@ -246,6 +307,8 @@ struct PeakFigures {
     groups: Vec<GroupFigures>,
     rest_bytes: u64,
     rest_groups: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pools: Option<Vec<PoolFigures>>,
     trust: TrustFigures,
     problems: Vec<String>,
 }
@@ -258,11 +321,29 @@ struct GroupFigures {
     keys: BTreeMap<&'static str, String>,
     bytes: u64,
     blocks: u64,
+    /// Of the bytes, those that are free in segments; only of totals that have such.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    free_bytes: Option<u64>,
+    /// The equal modules that are one group, each with the same share of bytes and blocks.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    members: Vec<Self>,
 }
 
 impl GroupFigures {
-    fn of(group: &Group, keys: &[GroupKey]) -> Self {
-        let named = keys.iter().zip(&group.key).map(|(key, value)| (key.name(), value.clone()));
-        Self { key: group.key.join(", "), keys: named.collect(), bytes: group.bytes, blocks: group.blocks }
+    fn of(group: &Group, keys: &[GroupKey], metric: Metric) -> Self {
+        let one = |values: &[String], count: u64, members: Vec<Self>| {
+            let named = keys.iter().zip(values).map(|(key, value)| (key.name(), value.clone()));
+            Self {
+                key: values.join(", "),
+                keys: named.collect(),
+                bytes: group.bytes / count,
+                blocks: group.blocks / count,
+                free_bytes: (!metric.is_of_blocks()).then_some(group.free_bytes / count),
+                members,
+            }
+        };
+        let count = group.members.len().max(1) as u64;
+        let members = group.members.iter().map(|values| one(values, count, Vec::new())).collect();
+        one(&group.key, 1, members)
     }
 }

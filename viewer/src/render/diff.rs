@@ -123,6 +123,7 @@ fn colours_of(arguments: &RenderArguments, keys: &[GroupKey]) -> PictureColours 
         Some(GroupKey::Stack | GroupKey::Frame) => PictureColours::Stack,
         Some(GroupKey::Lifetime) => PictureColours::Lifetime,
         Some(GroupKey::Stream) => PictureColours::Stream,
+        Some(GroupKey::Pool) => PictureColours::Pool,
         _ => PictureColours::Category,
     }
 }

@@ -9,6 +9,7 @@ mod devices;
 mod partial;
 mod binary;
 mod long;
+mod reserved;
 mod rotated;
 mod convert;
 mod serve;

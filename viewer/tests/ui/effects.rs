@@ -99,6 +99,7 @@ pub(crate) fn effect(command: Command) -> Effect {
         C::ColourByCallSite => Effect(One, &[], |_, is| coloured(is, ColourBy::CallSite, "step 53%")),
         C::ColourByLifetime => Effect(One, &[], |_, is| coloured(is, ColourBy::Lifetime, "within a step 20%")),
         C::ColourByStream => Effect(One, &[], |_, is| coloured(is, ColourBy::Stream, "stream 0 100%")),
+        C::ColourByPool => Effect(One, &[], |_, is| coloured(is, ColourBy::Pool, "large 100%")),
         C::DeeperScope => Effect(One, &[C::ColourByScope], |_, is| coloured(is, ColourBy::Scope(2), "net.fc1 100%")),
         C::ShallowerScope => {
             Effect(One, &[C::ColourByScope, C::DeeperScope], |_, is| coloured(is, ColourBy::Scope(1), "net 100%"))

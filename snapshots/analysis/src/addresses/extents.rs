@@ -80,14 +80,7 @@ pub struct AddressIndex {
 impl AddressIndex {
     /// Builds the index from the segments of `device`, which are few, and collects its failed requests.
     pub fn build(trace: &Trace, device: DeviceId) -> Self {
-        let mut walk = Walk { trace, held: BTreeMap::new(), extents: Vec::new() };
-        for (moment, row, is_obtained) in changes(trace, device) {
-            match is_obtained {
-                true => walk.obtain(row, moment),
-                false => walk.give_back(&span_of(trace, row), moment),
-            }
-        }
-        let mut extents = walk.finish();
+        let mut extents = extents_of(changes(trace, device));
         let growing = growing_of(&mut extents);
         extents.sort_by_key(|extent| (extent.moments.start, extent.addresses.start));
         Self { device, extents, growing, ooms: ooms_of(trace, device) }
@@ -119,8 +112,28 @@ impl AddressIndex {
     }
 }
 
-/// The changes of segments, in order: the first moment after the change, the row, and whether memory was obtained.
-fn changes(trace: &Trace, device: DeviceId) -> Vec<(usize, SegmentId, bool)> {
+/// A change of the reserved ranges.
+#[derive(Clone, Debug)]
+pub(crate) struct Change {
+    /// The first moment after it.
+    pub(crate) moment: usize,
+    pub(crate) addresses: Range<u64>,
+    /// What was obtained; `None` if the range was released.
+    pub(crate) obtained: Option<Obtained>,
+}
+
+/// A range that was obtained.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Obtained {
+    pub(crate) home: Home,
+    /// Its row in the table of segments.
+    pub(crate) row: SegmentId,
+    /// Whether it is mapped into an expandable segment.
+    pub(crate) is_mapping: bool,
+}
+
+/// The changes of segments of a trace, in order.
+pub(crate) fn changes(trace: &Trace, device: DeviceId) -> Vec<Change> {
     let segments = &trace.segments;
     let mut changes = Vec::new();
     for id in segments.ids() {
@@ -129,13 +142,32 @@ fn changes(trace: &Trace, device: DeviceId) -> Vec<(usize, SegmentId, bool)> {
             continue;
         }
         let moment = segments.alloc[row].index().map_or(0, |event| event + 1);
-        changes.push((moment, id, segments.role[row] != SegmentRole::Unmapping));
+        let (range, role) = (segments.range[row], segments.role[row]);
+        let obtained = || {
+            let home = Home { private: private_pool(trace, id), pool: range.pool, stream: range.stream };
+            Obtained { home, row: id, is_mapping: role == SegmentRole::Mapping }
+        };
+        let addresses = range.address..range.address.saturating_add(range.bytes);
+        let obtained = (role != SegmentRole::Unmapping).then(obtained);
+        changes.push(Change { moment, addresses: addresses.clone(), obtained });
         if let Some(event) = segments.free[row].index() {
-            changes.push((event + 1, id, false));
+            changes.push(Change { moment: event + 1, addresses, obtained: None });
         }
     }
-    changes.sort_by_key(|(moment, ..)| *moment);
+    changes.sort_by_key(|change| change.moment);
     changes
+}
+
+/// The ranges that `changes`, which are in order, reserve over time.
+pub(crate) fn extents_of(changes: Vec<Change>) -> Vec<Extent> {
+    let mut walk = Walk { held: BTreeMap::new(), extents: Vec::new() };
+    for Change { moment, addresses, obtained } in changes {
+        match obtained {
+            Some(obtained) => walk.obtain(addresses, obtained, moment),
+            None => walk.give_back(&addresses, moment),
+        }
+    }
+    walk.finish()
 }
 
 fn ooms_of(trace: &Trace, device: DeviceId) -> Vec<EventId> {
@@ -147,31 +179,22 @@ fn ooms_of(trace: &Trace, device: DeviceId) -> Vec<EventId> {
     ooms.map(|(index, _)| EventId::from_index(index)).collect()
 }
 
-fn span_of(trace: &Trace, row: SegmentId) -> Range<u64> {
-    let range = trace.segments.range[row.0 as usize];
-    range.address..range.address.saturating_add(range.bytes)
-}
-
 /// The state between two changes.
-struct Walk<'a> {
-    trace: &'a Trace,
+struct Walk {
     /// The currently reserved ranges by start address, disjoint. `moments` is still open.
     held: BTreeMap<u64, Extent>,
     /// The ranges that are no longer reserved.
     extents: Vec<Extent>,
 }
 
-impl Walk<'_> {
-    fn obtain(&mut self, row: SegmentId, moment: usize) {
-        let addresses = span_of(self.trace, row);
+impl Walk {
+    fn obtain(&mut self, addresses: Range<u64>, obtained: Obtained, moment: usize) {
         if addresses.is_empty() {
             return;
         }
         // An overlap can only mean that a release is missing.
         self.give_back(&addresses, moment);
-        let range = self.trace.segments.range[row.0 as usize];
-        let home = Home { private: private_pool(self.trace, row), pool: range.pool, stream: range.stream };
-        let is_mapping = self.trace.segments.role[row.0 as usize] == SegmentRole::Mapping;
+        let Obtained { home, row, is_mapping } = obtained;
         // The expandable segment is determined once all mappings are known.
         let growing = is_mapping.then_some(u32::MAX);
         let extent = Extent { addresses, moments: moment..usize::MAX, home, row, growing };

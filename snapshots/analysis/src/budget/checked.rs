@@ -41,6 +41,8 @@ struct InParts<'a> {
     windows: &'a Windows,
     device: DeviceId,
     history: History,
+    /// The steps and segments, if the growth of reserved memory is limited.
+    reserved: History,
     /// Whether the recording has blocks of a known category.
     has_categories: bool,
 }
@@ -69,15 +71,21 @@ impl<'a> Checked<'a> {
         let limits_phases = any(|budget| matches!(budget, Budget::Phase(..)));
         let limits_categories = any(|budget| matches!(budget, Budget::Category(..))) && metric.is_of_blocks();
         let limits_growth = any(|budget| matches!(budget, Budget::StepGrowth(_)));
-        let (mut rows, mut history): (Vec<StageRow>, History) = Default::default();
-        if limits_phases || limits_categories || limits_growth {
+        let limits_reserved =
+            any(|budget| matches!(budget, Budget::ReservedGrowth(_))) || limits_growth && metric == Metric::Reserved;
+        let (mut rows, mut history, mut reserved): (Vec<StageRow>, History, History) = Default::default();
+        if limits_phases || limits_categories || limits_growth || limits_reserved {
             let of_blocks = if metric.is_of_blocks() { metric } else { Metric::Requested };
             let map = |trace: Trace| {
-                let history = History::of(&trace, device, of_blocks, &Matches::of(&trace, &Filter::default()));
-                (history, if limits_phases { stage_rows(&trace, device, metric) } else { Vec::new() })
+                let matches = Matches::of(&trace, &Filter::default());
+                let history = |metric| History::of(&trace, device, metric, &matches);
+                let reserved = if limits_reserved { history(Metric::Reserved) } else { History::default() };
+                let rows = if limits_phases { stage_rows(&trace, device, metric) } else { Vec::new() };
+                (history(of_blocks), reserved, rows)
             };
-            let take = |(part, more): (History, Vec<StageRow>)| {
+            let take = |(part, of_segments, more): (History, History, Vec<StageRow>)| {
                 history.append(part);
+                reserved.append(of_segments);
                 append_rows(&mut rows, more);
             };
             each_part(parts, map, take, watch)?;
@@ -99,7 +107,7 @@ impl<'a> Checked<'a> {
             each_part(parts, map, take, watch)?;
         }
         let has_categories = is_any_known || is_empty;
-        let source = InParts { windows: parts.windows, device, history, has_categories };
+        let source = InParts { windows: parts.windows, device, history, reserved, has_categories };
         Ok(Self {
             source: Source::Parts(Box::new(source)),
             metric,
@@ -215,7 +223,10 @@ impl<'a> Checked<'a> {
     pub(super) fn growth(&self, window: StepWindow, query: &GrowthQuery<'_>) -> Result<Growth> {
         match &self.source {
             Source::Memory(asked) => Ok(Growth::of(asked.trace, (asked.series, asked.live), window, query)),
-            Source::Parts(parts) => parts.history.growth(parts.windows, parts.device, window, query),
+            Source::Parts(parts) => {
+                let history = if query.metric == Metric::Reserved { &parts.reserved } else { &parts.history };
+                history.growth(parts.windows, parts.device, window, query)
+            }
         }
     }
 }

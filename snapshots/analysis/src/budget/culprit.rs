@@ -7,8 +7,9 @@ use super::entries::{Entry, culprit_keys, leading_place, place_of};
 use super::measure::Measured;
 use crate::diff::{Asked, Diff, DiffQuery};
 use crate::group_key::GroupKey;
-use crate::growth::Growth;
+use crate::growth::{Growth, Kept};
 use crate::peak::{Moment, Peak, Query};
+use crate::siblings::Siblings;
 use highwater_snapshots::line_text::unique_suffixes;
 use highwater_snapshots::units::{format_bytes, format_count};
 
@@ -40,7 +41,7 @@ pub(super) struct Circumstance {
 impl Circumstance {
     pub(super) fn of(budget: &Budget) -> Self {
         let at = match budget {
-            Budget::Reserved(_) => "at the peak of reserved".to_owned(),
+            Budget::Reserved(_) | Budget::ReservedGrowth(_) => "at the peak of reserved".to_owned(),
             Budget::Category(category, _) => format!("at the maximum of {}", category.name().replace('_', " ")),
             Budget::Phase(phase, _) => format!("at the peak of {phase}"),
             Budget::Peak(_) | Budget::Growth(_) | Budget::StepGrowth(_) => "at the peak".to_owned(),
@@ -51,7 +52,7 @@ impl Circumstance {
     /// The blocks that grew most since the baseline; `None` if nothing grew.
     pub(super) fn grown(&self, asked: [Asked<'_>; 2], [before, now]: [&Measured; 2]) -> Option<Culprit> {
         let keys = culprit_keys(asked[1].trace);
-        let query = DiffQuery { keys: &keys, top: usize::MAX, filter: &now.filter };
+        let query = DiffQuery { keys: &keys, top: usize::MAX, filter: &now.filter, siblings: Siblings::Each };
         let diff = Diff::of(asked, [before.moment, now.moment], &query);
         let entries: Vec<Entry> =
             diff.groups.iter().map(|group| Entry::new(&group.key, keys[1], [group.a_bytes, group.b_bytes])).collect();
@@ -80,7 +81,7 @@ impl Circumstance {
     /// The blocks that use most.
     pub(super) fn held(&self, asked: Asked<'_>, now: &Measured) -> Option<Culprit> {
         let keys = culprit_keys(asked.trace);
-        let query = Query { keys: &keys, top: usize::MAX, filter: &now.filter };
+        let query = Query { keys: &keys, top: usize::MAX, filter: &now.filter, siblings: Siblings::Each };
         let peak = Peak::at(asked.trace, asked.live, asked.series, now.moment, &query);
         let groups = &peak.breakdown.groups;
         let entries: Vec<Entry> =
@@ -106,11 +107,30 @@ impl Circumstance {
     }
 }
 
+/// The segments that are kept, and the lines that obtain them.
+pub(super) fn of_segments(growth: &Growth) -> Option<Culprit> {
+    let largest = growth.causes.first()?;
+    let mut text = growth.causes.iter().map(Kept::text).collect::<Vec<_>>().join("; ");
+    if !growth.leaks.is_empty() {
+        text += &format!("; {}", leak_lines(growth, "obtain"));
+    }
+    Some(Culprit {
+        category: String::new(),
+        place: growth.leaks.first().map(|leak| leak.line.clone()).unwrap_or_default(),
+        op: String::new(),
+        bytes: largest.sum.bytes,
+        baseline_bytes: None,
+        text,
+    })
+}
+
 /// The blocks that survive the steps of `growth`, which must be grouped by [`culprit_keys`] with `place` in the middle:
-/// its leaks, unless they are all in one group, else the group that grew most.
+/// its leaks as `growth` names them, unless these have no lines and are all in one group; else the group that grew
+/// most.
 pub(super) fn of_steps(growth: &Growth, place: GroupKey) -> Option<Culprit> {
     let group = growth.groups.first().filter(|group| group.net() > 0)?;
-    if !growth.leaks.is_empty() && growth.recurring != group.survivors {
+    let has_lines = growth.leaks.iter().any(|leak| leak.stack.is_some());
+    if !growth.leaks.is_empty() && (has_lines || growth.recurring != group.survivors) {
         return of_leaks(growth, &group.key);
     }
     let entry = Entry::new(&group.key, place, [0, group.survivors.bytes]);
@@ -142,6 +162,21 @@ pub(super) fn of_steps(growth: &Growth, place: GroupKey) -> Option<Culprit> {
 
 /// The lines that keep memory of every step; `key` is the group that keeps most.
 fn of_leaks(growth: &Growth, key: &[String]) -> Option<Culprit> {
+    let kept = growth.recurring;
+    let text = format!(
+        "{}; in all {} in {} over {}",
+        leak_lines(growth, "keep"),
+        format_bytes(kept.bytes),
+        count(kept.blocks, "block"),
+        count(growth.step_count() as u64, "step"),
+    );
+    let category = key.first().cloned().unwrap_or_default();
+    let place = growth.leaks.first()?.line.clone();
+    Some(Culprit { category, place, op: String::new(), bytes: kept.bytes, baseline_bytes: None, text })
+}
+
+/// The lines that keep memory of every step, or obtain it in every step.
+fn leak_lines(growth: &Growth, verb: &str) -> String {
     let leaks = &growth.leaks;
     let lines = unique_suffixes(&leaks.iter().map(|leak| leak.line.as_str()).collect::<Vec<_>>());
     let each = leaks.iter().zip(lines).take(SHOWN_LEAKS);
@@ -150,19 +185,8 @@ fn of_leaks(growth: &Growth, key: &[String]) -> Option<Culprit> {
     if let Some(more) = leaks.len().checked_sub(SHOWN_LEAKS).filter(|more| *more > 0) {
         told.push(count(more as u64, "more line"));
     }
-    let kept = growth.recurring;
-    let text = format!(
-        "{} keep{} memory of every step: {}; in all {} in {} over {}",
-        count(leaks.len() as u64, "line"),
-        if leaks.len() == 1 { "s" } else { "" },
-        told.join(", "),
-        format_bytes(kept.bytes),
-        count(kept.blocks, "block"),
-        count(growth.step_count() as u64, "step"),
-    );
-    let category = key.first().cloned().unwrap_or_default();
-    let place = leaks.first()?.line.clone();
-    Some(Culprit { category, place, op: String::new(), bytes: kept.bytes, baseline_bytes: None, text })
+    let s = if leaks.len() == 1 { "s" } else { "" };
+    format!("{} {verb}{s} memory of every step: {}", count(leaks.len() as u64, "line"), told.join(", "))
 }
 
 /// The main place and operation within one category.

@@ -33,7 +33,7 @@ impl Checked<'_> {
         };
         match budget {
             Budget::Peak(_) | Budget::Growth(_) | Budget::StepGrowth(_) => peak(self.metric()),
-            Budget::Reserved(_) => peak(Metric::Reserved),
+            Budget::Reserved(_) | Budget::ReservedGrowth(_) => peak(Metric::Reserved),
             Budget::Category(category, _) => self.category(*category),
             Budget::Phase(phase, _) => self.phase(*phase),
         }

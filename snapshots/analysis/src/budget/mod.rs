@@ -5,7 +5,7 @@ mod largest;
 mod checked;
 mod measure;
 mod entries;
-mod alike;
+mod differences;
 mod culprit;
 
 use std::fmt;
@@ -15,13 +15,13 @@ use super::metric::Metric;
 use super::peak::Moment;
 use highwater_snapshots::{Category, Phase, Result};
 
-pub use alike::{AlikeGroups, Differences};
 pub use allowance::Allowance;
 pub use checked::Checked;
 pub use culprit::Culprit;
+pub use differences::Differences;
 pub use entries::culprit_keys;
 
-use culprit::{Circumstance, of_steps};
+use culprit::{Circumstance, of_segments, of_steps};
 use measure::{Measured, Measurement};
 
 /// A memory budget. All sizes in bytes.
@@ -39,6 +39,8 @@ pub enum Budget {
     Growth(Allowance),
     /// Limits the average growth per step over the steps that count.
     StepGrowth(u64),
+    /// Limits the average growth of reserved memory per step over these steps.
+    ReservedGrowth(u64),
 }
 
 /// Formats the name as on the command line: `max-peak`, `max activation`, `max-phase backward`.
@@ -51,6 +53,7 @@ impl fmt::Display for Budget {
             Self::Phase(phase, _) => write!(f, "max-phase {phase}"),
             Self::Growth(_) => f.write_str("max-growth"),
             Self::StepGrowth(_) => f.write_str("max-step-growth"),
+            Self::ReservedGrowth(_) => f.write_str("max-reserved-growth"),
         }
     }
 }
@@ -66,6 +69,7 @@ impl Budget {
             Self::Phase(phase, _) => format!("peak of {total} in {phase}"),
             Self::Growth(allowance) => format!("peak of {total}, at most {allowance} above the baseline"),
             Self::StepGrowth(_) => format!("growth of {total} per step"),
+            Self::ReservedGrowth(_) => "growth of reserved per step".to_owned(),
         }
     }
 }
@@ -113,7 +117,7 @@ pub fn check(
 ) -> Result<Vec<Measurement<Outcome>>> {
     let one = |budget: &Budget| {
         let outcome = match budget {
-            Budget::StepGrowth(limit) => step_growth(own, baseline, *limit)?,
+            Budget::StepGrowth(_) | Budget::ReservedGrowth(_) => step_growth(own, baseline, *budget)?,
             budget => measured(own, baseline, *budget)?,
         };
         Ok(outcome.map_err(|why| format!("{budget}: {why}")))
@@ -136,7 +140,8 @@ fn measured(own: &Checked<'_>, other: Option<&Checked<'_>>, budget: Budget) -> R
             | Budget::Reserved(limit)
             | Budget::Category(_, limit)
             | Budget::Phase(_, limit)
-            | Budget::StepGrowth(limit),
+            | Budget::StepGrowth(limit)
+            | Budget::ReservedGrowth(limit),
             _,
         ) => limit,
     };
@@ -164,9 +169,13 @@ fn measured(own: &Checked<'_>, other: Option<&Checked<'_>>, budget: Budget) -> R
     }))
 }
 
-fn step_growth(own: &Checked<'_>, baseline: Option<&Checked<'_>>, limit: u64) -> Result<Measurement<Outcome>> {
-    let metric = own.metric();
-    if !metric.is_of_blocks() {
+fn step_growth(own: &Checked<'_>, baseline: Option<&Checked<'_>>, budget: Budget) -> Result<Measurement<Outcome>> {
+    let (metric, limit) = match budget {
+        Budget::ReservedGrowth(limit) => (Metric::Reserved, limit),
+        Budget::StepGrowth(limit) => (own.metric(), limit),
+        _ => return Ok(Err("it limits no growth per step".to_owned())),
+    };
+    if metric == Metric::DeviceUsed {
         return Ok(Err(format!("{metric} is not a sum over blocks, so its growth per step cannot be measured")));
     }
     let keys = culprit_keys(own.facts());
@@ -193,12 +202,16 @@ fn step_growth(own: &Checked<'_>, baseline: Option<&Checked<'_>>, limit: u64) ->
     let before = baseline.map(growth_of).transpose()?.and_then(Measurement::ok);
     let actual_bytes = growth.bytes_per_step();
     Ok(Ok(Outcome {
-        budget: Budget::StepGrowth(limit),
+        budget,
         limit_bytes: limit,
         actual_bytes,
         baseline_bytes: before.map(|growth| growth.bytes_per_step()),
         moment: growth.end,
-        culprit: if actual_bytes > limit { of_steps(&growth, keys[1]) } else { None },
+        culprit: match actual_bytes > limit {
+            true if metric == Metric::Reserved => of_segments(&growth),
+            true => of_steps(&growth, keys[1]),
+            false => None,
+        },
     }))
 }
 

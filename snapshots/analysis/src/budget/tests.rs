@@ -167,7 +167,7 @@ fn what_cannot_be_measured_is_refused() {
     assert!(
         why(Metric::Reserved, Budget::Category(Category::Gradient, 1)).contains("max gradient: reserved is not a sum")
     );
-    assert!(why(Metric::Reserved, Budget::StepGrowth(1)).contains("not a sum over blocks"));
+    assert!(why(Metric::DeviceUsed, Budget::StepGrowth(1)).contains("not a sum over blocks"));
     let nameless = Run::of("alloc a 5 < main");
     let refused = nameless.check_all(None, Metric::Requested, &[Budget::Category(Category::Gradient, 1)]);
     assert!(refused[0].as_ref().unwrap_err().contains("has no categories"));
@@ -201,6 +201,48 @@ fn memory_that_survives_every_step_is_measured_by_step() {
         "activations of scope `cache` were kept by every step, 100 B or more each: 300 B in 3 blocks over 3 steps, by op `append`"
     );
     assert!(!run.check(None, Budget::StepGrowth(100)).is_broken());
+    // A line is named as `growth` names it.
+    let run = Run::of(&text.replace("activation #append @cache", "unknown < train.py:10 remember < main"));
+    let text = run.blame(None, Budget::StepGrowth(99));
+    assert!(text.starts_with("1 line keeps memory of every step: `train.py:10 remember` 100 B a step"), "{text}");
+}
+
+#[test]
+fn growth_of_reserved_memory_is_measured_by_step_and_blames_streams_and_lines() {
+    let step = |step: u64| {
+        let line = "< loader.py:9 prefetch < main";
+        format!(
+            "step {step}\nphase forward\nsegment_alloc {} 4096 stream={step} {line}\nalloc a{step} 512 {line}\n\
+             free a{step}\n",
+            step << 20
+        )
+    };
+    let run = Run::of(&(0..4).map(step).collect::<String>());
+    let grown = run.check(None, Budget::ReservedGrowth(4095));
+    assert_eq!((grown.actual_bytes, grown.is_broken()), (4096, true));
+    let text = grown.culprit.unwrap().text;
+    assert!(text.contains("cached for 3 streams") && text.contains("1 line obtains memory of every step"), "{text}");
+    assert!(!run.check(None, Budget::ReservedGrowth(4096)).is_broken());
+}
+
+#[test]
+fn a_phase_that_ran_without_an_event_is_measured_with_what_is_live_then() {
+    let text = "
+        alloc w 100 parameter
+        begin \"ProfilerStep#0\"
+        begin \"forward\"
+        alloc a 50 activation
+        end \"forward\"
+        begin \"Optimizer.step#AdamW.step\"
+        end \"Optimizer.step#AdamW.step\"
+        free a
+        end \"ProfilerStep#0\"
+    ";
+    let run = Run::of(text);
+    let found = run.check(None, Budget::Phase(Phase::Optimizer, 150));
+    assert_eq!((found.actual_bytes, found.is_broken(), found.moment.phase), (150, false, Phase::Optimizer));
+    assert_eq!(found.moment.event, Some(highwater_snapshots::EventId(1)));
+    assert!(run.check(None, Budget::Phase(Phase::Optimizer, 149)).is_broken());
 }
 
 #[test]
@@ -226,24 +268,25 @@ fn every_line_of_a_leak_is_blamed_with_what_it_keeps_of_a_step() {
 
 #[test]
 fn layers_that_differ_alike_are_one_row_and_rows_and_rest_add_up() {
-    use crate::diff::{Diff, DiffQuery};
+    use crate::Siblings;
+    use crate::diff::{Diff, DiffGroup, DiffQuery};
     let (before, now) =
         (Run::of(&net(6, 100, "")), Run::of(&net(6, 400, "").replace(" 500 activation", " 600 activation")));
     let moments = [&before, &now].map(|run| Moment::peak(&run.trace, &run.series, Metric::Requested));
     let keys = culprit_keys(&now.trace);
-    let query = DiffQuery { keys: &keys[..2], top: usize::MAX, filter: &crate::Filter::default() };
+    let query =
+        DiffQuery { keys: &keys[..2], top: usize::MAX, filter: &crate::Filter::default(), siblings: Siblings::Merged };
     let diff = Diff::of([before.asked(), now.asked()], moments, &query);
     let differences = Differences::of(&diff, 10);
-    let told: Vec<(String, u64, i128)> =
-        differences.rows.iter().map(|row| (row.key.join(" "), row.groups, row.delta())).collect();
-    assert_eq!(told[0], ("activation blocks.2.mlp".to_owned(), 1, 9000));
-    assert!(told.contains(&("activation blocks.*.norm".to_owned(), 6, 600)), "{told:?}");
+    let told: Vec<(String, usize, i128)> =
+        differences.rows.iter().map(|row| (row.key.join(" "), row.members.len(), row.delta())).collect();
+    assert_eq!(told[0], ("activation blocks.2.mlp".to_owned(), 0, 9000));
+    assert!(told.contains(&("activation blocks.{0-5}.norm".to_owned(), 6, 600)), "{told:?}");
     for top in [0, 1, 10] {
         let differences = Differences::of(&diff, top);
-        let sum: i128 = differences.rows.iter().map(AlikeGroups::delta).sum();
+        let sum: i128 = differences.rows.iter().map(DiffGroup::delta).sum();
         let [was, is] = differences.rest_bytes.map(i128::from);
         assert_eq!(sum + is - was, diff.delta());
-        let groups: u64 = differences.rows.iter().map(|row| row.groups).sum();
-        assert_eq!(groups + differences.rest_groups, diff.groups.len() as u64);
+        assert_eq!(differences.rows.len() as u64 + differences.rest_groups, diff.groups.len() as u64);
     }
 }

@@ -1,9 +1,11 @@
 //! Normalizes function names for comparing stacks: without what a compiler adds.
 
-/// The name of a function without the compiler's hash (`::h0123456789abcdef`) and closure numbers, and with its type
-/// parameters replaced by one: `vit::Block<_>::forward::{{closure}}`.
+use highwater_snapshots::line_text::function_text;
+
+/// The name of a function as it is shown, without the compiler's hash (`::h0123456789abcdef`), and with its type
+/// parameters replaced by one: `vit::Block<_>::forward`.
 pub(super) fn bare_name(name: &str) -> String {
-    let name = without_hash(name);
+    let name = function_text(without_hash(name));
     let mut bare = String::with_capacity(name.len());
     let mut depth = 0_usize;
     let mut before = ' ';
@@ -22,7 +24,7 @@ pub(super) fn bare_name(name: &str) -> String {
         }
         before = c;
     }
-    without_numbers(&bare)
+    bare
 }
 
 fn without_hash(name: &str) -> &str {
@@ -30,28 +32,6 @@ fn without_hash(name: &str) -> &str {
         Some((head, hash)) if hash.len() == 16 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()) => head,
         _ => name,
     }
-}
-
-/// `{{closure}}#3`, `{closure#3}` and `<lambda>.3` without the number, which changes when another one is added before.
-fn without_numbers(name: &str) -> String {
-    let mut out = String::with_capacity(name.len());
-    let mut rest = name;
-    while let Some(at) = rest.find("closure") {
-        let (head, tail) = rest.split_at(at + "closure".len());
-        out.push_str(head);
-        let number = tail.strip_prefix("}}#").or_else(|| tail.strip_prefix('#'));
-        rest = match number {
-            Some(number) => {
-                if tail.starts_with("}}") {
-                    out.push_str("}}");
-                }
-                number.trim_start_matches(|c: char| c.is_ascii_digit())
-            }
-            None => tail,
-        };
-    }
-    out.push_str(rest);
-    out
 }
 
 #[cfg(test)]
@@ -66,8 +46,8 @@ mod tests {
             ("net::Block<f32, 3>::forward", "net::Block<_>::forward"),
             ("run::<Vec<Option<u8>>>::go", "run::<_>::go"),
             ("<net::Block as Module>::forward", "<net::Block as Module>::forward"),
-            ("step::{{closure}}#12", "step::{{closure}}"),
-            ("step::{closure#2}::inner", "step::{closure}::inner"),
+            ("step::{{closure}}#12", "step"),
+            ("step::{closure#2}::inner", "step::inner"),
             ("map<fn(u8) -> u8>::call", "map<_>::call"),
             ("at::native::add(at::Tensor const&)", "at::native::add(at::Tensor const&)"),
             ("_call_impl", "_call_impl"),

@@ -17,14 +17,16 @@ use std::collections::HashMap;
 use highwater_snapshots::ids::{BlockId, DeviceId, StackId};
 use highwater_snapshots::trace::Trace;
 
+use super::beside::{Beside, beside_blocks};
 use super::between::bytes_of;
 use super::filter::Filter;
 use super::group_key::GroupKey;
 use super::growth::StepWindow;
 use super::live::LiveIndex;
 use super::metric::Metric;
-use super::peak::{Moment, beside_blocks};
+use super::peak::Moment;
 use super::series::Series;
+use super::siblings::{Merged, Siblings, merge, module_at};
 
 pub use blocks::{LoneBlock, LoneBlocks};
 pub use comparison::Comparison;
@@ -54,6 +56,8 @@ pub struct DiffQuery<'a> {
     pub top: usize,
     /// The blocks to compare, on both sides.
     pub filter: &'a Filter,
+    /// Whether equal modules are one group.
+    pub siblings: Siblings,
 }
 
 /// How the two sides of a group were matched.
@@ -144,6 +148,8 @@ pub struct DiffGroup {
     pub b_blocks: u64,
     /// How the two sides were matched.
     pub likeness: Likeness,
+    /// The key values of each of the equal modules that are one group; empty if it is of one.
+    pub members: Vec<Vec<String>>,
 }
 
 impl DiffGroup {
@@ -201,8 +207,13 @@ impl Diff {
                 }
             }
         }
-        let mut groups: Vec<DiffGroup> = beside(&of_a, &of_b, query.keys.len());
-        groups.extend(sums.into_iter().map(|(code, sum)| {
+        for (side, found) in [&of_a, &of_b].into_iter().enumerate() {
+            for &(beside, bytes) in &found.beside {
+                unite.code_beside(side, beside, &mut code);
+                sums.entry(code.clone()).or_default().bytes[side] += bytes;
+            }
+        }
+        let group = |(code, sum): (Vec<u64>, Sums)| {
             let (key, former_key, likeness) = unite.names(&code, sum.blocks);
             let ([a_bytes, b_bytes], [a_blocks, b_blocks]) = (sum.bytes, sum.blocks);
             DiffGroup {
@@ -214,12 +225,19 @@ impl Diff {
                 a_blocks,
                 b_blocks,
                 likeness,
+                members: Vec::new(),
             }
-        }));
-        groups.sort_by(|x, y| {
+        };
+        let mut groups: Vec<DiffGroup> = sums.into_iter().map(group).collect();
+        let by_difference = |x: &DiffGroup, y: &DiffGroup| {
             let rank = |group: &DiffGroup| (group.delta().unsigned_abs(), group.a_bytes.max(group.b_bytes));
             rank(y).cmp(&rank(x)).then_with(|| x.key.cmp(&y.key))
-        });
+        };
+        groups.sort_by(by_difference);
+        if let Some(at) = module_at(query.keys).filter(|_| query.siblings == Siblings::Merged) {
+            groups = merged(groups, at);
+            groups.sort_by(by_difference);
+        }
         let all = |of: fn(&DiffGroup) -> u64| groups.iter().map(of).sum();
         let (a_bytes, b_bytes) = (all(|group| group.a_bytes), all(|group| group.b_bytes));
         let mut diff = Self { a, b, a_bytes, b_bytes, groups, rest_bytes: [0, 0], rest_groups: 0 };
@@ -235,6 +253,29 @@ impl Diff {
         self.rest_bytes[1] += rest_of(|group| group.b_bytes);
         self.rest_groups += rest.len() as u64;
     }
+}
+
+/// Merges `groups` that are equal but for a number in their module paths, which are at `at` of their keys.
+fn merged(groups: Vec<DiffGroup>, at: usize) -> Vec<DiffGroup> {
+    let rows = groups.iter().map(|group| {
+        let mut others = group.key.clone();
+        let path = others.swap_remove(at);
+        let bytes = [group.a_bytes, group.b_bytes, group.a_blocks, group.b_blocks];
+        (path, (others, group.former_key.clone(), bytes, group.likeness))
+    });
+    let group = |Merged { path, rows }: Merged| {
+        let count = rows.len() as u64;
+        let mut group = groups[rows[0]].clone();
+        if count > 1 {
+            group.key[at] = path;
+            group.members = rows.iter().map(|row| groups[*row].key.clone()).collect();
+        }
+        for sum in [&mut group.a_bytes, &mut group.b_bytes, &mut group.a_blocks, &mut group.b_blocks] {
+            *sum *= count;
+        }
+        group
+    };
+    merge(rows).into_iter().map(group).collect()
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -256,8 +297,8 @@ impl Sums {
 /// The memory of one side at its moment.
 struct Found {
     blocks: Vec<BlockId>,
-    /// Bytes that belong to no block, by name.
-    beside: Vec<(&'static str, u64)>,
+    /// Bytes that belong to no block.
+    beside: Vec<(Beside, u64)>,
 }
 
 fn blocks_at(asked: Asked<'_>, moment: &Moment, filter: &Filter) -> Found {
@@ -268,31 +309,11 @@ fn blocks_at(asked: Asked<'_>, moment: &Moment, filter: &Filter) -> Found {
         blocks.retain(|&id| matcher.matches(id));
         return Found { blocks, beside: Vec::new() };
     }
-    let (is_split, beside) = beside_blocks(moment.metric, &series.before_position(trace, moment.position()));
+    let (is_split, beside) = beside_blocks(trace, (series, live), moment.metric, moment.position());
     if !is_split {
         blocks.clear();
     }
     Found { blocks, beside }
-}
-
-/// Groups for the bytes that belong to no block.
-fn beside(a: &Found, b: &Found, keys: usize) -> Vec<DiffGroup> {
-    let mut names: Vec<&'static str> = a.beside.iter().chain(&b.beside).map(|(name, _)| *name).collect();
-    names.sort_unstable();
-    names.dedup();
-    let bytes =
-        |found: &Found, name: &str| found.beside.iter().filter(|(of, _)| *of == name).map(|(_, bytes)| bytes).sum();
-    let group = |name: &'static str| DiffGroup {
-        key: vec![name.to_owned(); keys],
-        former_key: None,
-        stacks: [StackId::NONE; 2],
-        a_bytes: bytes(a, name),
-        b_bytes: bytes(b, name),
-        a_blocks: 0,
-        b_blocks: 0,
-        likeness: Likeness::Equal,
-    };
-    names.into_iter().map(group).filter(|group| group.a_bytes > 0 || group.b_bytes > 0).collect()
 }
 
 /// A moment to compare.

@@ -26,7 +26,7 @@ fn diff_at(a: &str, b: &str, keys: &[GroupKey], at: [DiffAt; 2], metric: Metric,
     let (a, b) = (Held::of(a), Held::of(b));
     let filter: Filter = filter.parse().expect("the filter is one");
     let moments = [at[0].find(a.asked(), metric).unwrap(), at[1].find(b.asked(), metric).unwrap()];
-    Diff::of([a.asked(), b.asked()], moments, &DiffQuery { keys, top: 100, filter: &filter })
+    Diff::of([a.asked(), b.asked()], moments, &DiffQuery { keys, top: 100, filter: &filter, siblings: Siblings::Each })
 }
 
 fn diff(a: &str, b: &str, keys: &[GroupKey]) -> Diff {
@@ -211,7 +211,7 @@ fn single_blocks_are_those_without_their_like_on_the_other_side() {
     let (a, b) = (Held::of(a), Held::of(b));
     let (filter, metric) = (Filter::default(), Metric::Requested);
     let moments = [&a, &b].map(|held| DiffAt::Peak.find(held.asked(), metric).unwrap());
-    let query = DiffQuery { keys: &[GroupKey::Category], top: 10, filter: &filter };
+    let query = DiffQuery { keys: &[GroupKey::Category], top: 10, filter: &filter, siblings: Siblings::Each };
     let lone = LoneBlocks::of([a.asked(), b.asked()], &moments, &query, 3);
     let told: Vec<_> = lone.blocks.iter().map(|one| (one.side, one.bytes, one.category.as_str())).collect();
     assert_eq!(told, [(1, 30, "activation"), (0, 10, "activation"), (0, 7, "input")]);
@@ -219,4 +219,37 @@ fn single_blocks_are_those_without_their_like_on_the_other_side() {
     assert_eq!((lone.blocks[0].scope.as_str(), lone.blocks[0].made), ("net", Some(highwater_snapshots::EventId(2))));
     let diff = Diff::of([a.asked(), b.asked()], moments, &query);
     assert_eq!(diff.delta(), i128::from(lone.bytes[1]) - i128::from(lone.bytes[0]));
+}
+
+#[test]
+fn stacks_and_lines_that_read_the_same_are_one_row_of_both_sides() {
+    let a = "alloc x 10 < net.rs:7 net::run::{closure#1} < main\nalloc y 20 < net.rs:7 net::run::{closure#2} < main";
+    let b = "alloc y 25 < net.rs:7 net::run::{closure#2} < main\nalloc z 1 < net.rs:7 net::run < main";
+    for key in [GroupKey::Stack, GroupKey::Frame] {
+        for (a, b) in [(a, b), (b, a), (a, a)] {
+            let diff = diff(a, b, &[key]);
+            assert_eq!(diff.groups.len(), 1, "{:?}", diff.groups);
+            assert_eq!((diff.groups[0].likeness, &diff.groups[0].former_key), (Likeness::Equal, &None));
+        }
+    }
+}
+
+#[test]
+fn equal_modules_are_one_row_whose_members_are_named() {
+    let net = |bytes: [u64; 3]| -> String {
+        let block = |(at, bytes): (usize, u64)| format!("alloc a{at} {bytes} activation @h.{at}.mlp\n");
+        bytes.into_iter().enumerate().map(block).collect()
+    };
+    let (a, b) = (Held::of(&net([10, 10, 10])), Held::of(&net([12, 12, 13])));
+    let moments = [&a, &b].map(|held| Moment::peak(&held.trace, &held.series, Metric::Requested));
+    let filter = Filter::default();
+    let rows = |siblings| {
+        let query = DiffQuery { keys: &[GroupKey::Scope], top: 9, filter: &filter, siblings };
+        let diff = Diff::of([a.asked(), b.asked()], moments, &query);
+        let row = |group: &DiffGroup| (group.key[0].clone(), group.a_bytes, group.b_bytes, group.members.len());
+        diff.groups.iter().map(row).collect::<Vec<_>>()
+    };
+    let row = |name: &str, a, b, members| (name.to_owned(), a, b, members);
+    assert_eq!(rows(Siblings::Merged), [row("h.{0-1}.mlp", 20, 24, 2), row("h.2.mlp", 10, 13, 0)]);
+    assert_eq!(rows(Siblings::Each).len(), 3);
 }

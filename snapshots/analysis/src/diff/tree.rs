@@ -165,7 +165,7 @@ fn function_of(line: &str) -> String {
 mod tests {
     use super::*;
     use crate::diff::{Asked, DiffAt, DiffQuery};
-    use crate::{Diff, Filter, LiveIndex, Metric, Series};
+    use crate::{Diff, Filter, LiveIndex, Metric, Series, Siblings};
     use highwater_snapshots::text::trace_from_text;
     use highwater_snapshots::{DeviceId, Trace};
 
@@ -174,7 +174,9 @@ mod tests {
         let index = traces.map(|trace| (Series::build(trace, DeviceId(0)), LiveIndex::build(trace, DeviceId(0))));
         let sides = [0, 1].map(|side| Asked { trace: traces[side], series: &index[side].0, live: &index[side].1 });
         let moments = sides.map(|asked| DiffAt::Peak.find(asked, Metric::Requested).unwrap());
-        let diff = Diff::of(sides, moments, &DiffQuery { keys, top: usize::MAX, filter: &Filter::default() });
+        let filter = Filter::default();
+        let query = DiffQuery { keys, top: usize::MAX, filter: &filter, siblings: Siblings::Each };
+        let diff = Diff::of(sides, moments, &query);
         let stacks = StackText { tables: traces.map(|trace| &trace.tables), hides_internals };
         let tree = DiffTree::of(&diff.groups, keys, &stacks);
         (diff, tree)

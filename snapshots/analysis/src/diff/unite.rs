@@ -8,7 +8,8 @@ use highwater_snapshots::trace::Trace;
 use super::Likeness;
 use super::function::bare_name;
 use super::pairs::pair_stacks;
-use crate::coder::{Code, Coder};
+use crate::beside::Beside;
+use crate::coder::{Code, Coder, code_beside};
 use crate::frames::user_line;
 use crate::group_key::GroupKey;
 
@@ -85,6 +86,16 @@ impl<'a> Unite<'a> {
         }
     }
 
+    /// Writes the shared number of each key's value for bytes that belong to no block into `code`.
+    pub(super) fn code_beside(&mut self, side: usize, beside: Beside, code: &mut Vec<u64>) {
+        code.clear();
+        for values in &mut self.values {
+            let own = code_beside(beside, values.key);
+            let label = self.coders[side].label(values.key, own);
+            code.push(values.number_of_text(side, own, label.clone(), label));
+        }
+    }
+
     /// The key values of a group in B, or in A if B has none; those in A, if both sides have blocks and the values
     /// differ; and the likeness of the sides.
     pub(super) fn names(&self, code: &[u64], blocks: [u64; 2]) -> (Vec<String>, Option<Vec<String>>, Likeness) {
@@ -106,10 +117,13 @@ impl<'a> Unite<'a> {
     }
 
     fn unite_stacks(&mut self, row: usize, blocks: [&[BlockId]; 2]) {
-        let stacks = [0, 1].map(|side| -> HashSet<StackId> {
-            let columns = &self.traces[side].blocks;
-            blocks[side].iter().map(|id| columns.stack[id.0 as usize]).filter(|stack| stack.is_some()).collect()
-        });
+        // Of stacks that read the same, the one that stands for them.
+        let mut stacks_of = |side: usize| -> HashSet<StackId> {
+            let coder = &mut self.coders[side];
+            let stacks = blocks[side].iter().map(|id| StackId(coder.code(*id, GroupKey::Stack) as u32));
+            stacks.filter(|stack| stack.is_some()).collect()
+        };
+        let stacks = [stacks_of(0), stacks_of(1)];
         let tables = self.traces.map(|trace| &trace.tables);
         let mut pairs: Vec<_> = pair_stacks(tables, [&stacks[0], &stacks[1]]).into_iter().collect();
         pairs.sort_unstable_by_key(|(stack, _)| *stack);
@@ -215,13 +229,18 @@ impl Values {
             return number;
         }
         let text = text();
-        let by_side = if matches!(self.key, GroupKey::Stack | GroupKey::Frame) && text != "(none)" {
+        let identity = if matches!(self.key, GroupKey::Stack | GroupKey::Frame) && text != "(none)" {
             format!("{side} {own}")
         } else {
             text.clone()
         };
+        self.number_of_text(side, own, identity, text)
+    }
+
+    /// The shared number for a side's code, whose value is equal to others of the same identity.
+    fn number_of_text(&mut self, side: usize, own: Code, identity: String, text: String) -> u64 {
         let next = self.rows.len() as u64;
-        let number = *self.texts.entry(by_side).or_insert(next);
+        let number = *self.texts.entry(identity).or_insert(next);
         if number == next {
             self.rows.push(Value::default());
         }

@@ -16,6 +16,7 @@ use crate::metric::Metric;
 use crate::peak::Moment;
 use crate::replay::{Effect, baseline_effects, effects};
 use crate::series::Series;
+use crate::siblings::Siblings;
 
 /// Number of categories that are listed individually.
 const TOLD: usize = 3;
@@ -47,7 +48,7 @@ impl Idle {
         };
         let blocks: Vec<BlockId> = at_peak.iter().copied().filter(|id| is_idle(*id)).collect();
         let sums = |keys: &[GroupKey], top: usize| {
-            Breakdown::of(trace, peak.metric, &blocks, &Grouping { keys, beside: &[], top })
+            Breakdown::of(trace, peak.metric, &blocks, &Grouping { keys, beside: &[], top, siblings: Siblings::Each })
         };
         let by_category = sums(&[GroupKey::Category], Category::ALL.len());
         let breakdown = sums(&[GroupKey::Category, GroupKey::Scope], top);

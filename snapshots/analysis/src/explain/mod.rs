@@ -21,18 +21,20 @@ use std::collections::HashMap;
 use highwater_snapshots::ids::{BlockId, StackId};
 use highwater_snapshots::trace::Trace;
 
+use super::beside::{Beside, beside_blocks};
 use super::between::bytes_of;
-use super::coder::{Code, Coder};
+use super::coder::{Code, Coder, stack_of};
 use super::filter::Filter;
 use super::group_key::GroupKey;
 use super::live::LiveIndex;
-use super::metric::Metric;
+use super::metric::{Metric, Totals};
 use super::peak::Moment;
 use super::series::Series;
+use super::siblings::{Merged, Siblings, merge, module_at};
 
 pub(crate) use cause::{causes, sums_by_cause};
 pub(crate) use recorded::{FinalOom, PeakByCause, Recorded};
-pub(crate) use selection::{PeaksWithout, Selection};
+pub(crate) use selection::{Joined, PeaksWithout, Selection};
 
 pub use cause::Cause;
 pub use composition::{Composition, PeakPiece};
@@ -56,6 +58,8 @@ pub struct ExplainQuery<'a> {
     pub top: usize,
     /// The blocks to group.
     pub filter: &'a Filter,
+    /// Whether equal modules are one group.
+    pub siblings: Siblings,
 }
 
 /// Blocks of the peak that share all key values, and the peak without all such blocks.
@@ -71,6 +75,8 @@ pub struct ExplainedGroup {
     pub blocks_at_peak: u64,
     /// The peak without these blocks.
     pub without: Moment,
+    /// The key values of each of the equal modules that are one group; empty if it is of one.
+    pub members: Vec<Vec<String>>,
 }
 
 impl ExplainedGroup {
@@ -87,6 +93,8 @@ pub struct Explanation {
     pub peak: Moment,
     /// The five totals at that moment; `None` if the recording contradicts itself.
     pub layers: Option<Layers>,
+    /// What of `reserved` and `device_used` belongs to no block at that moment.
+    pub beside: Vec<(Beside, u64)>,
     /// The groups of blocks at the peak, largest first.
     pub groups: Vec<ExplainedGroup>,
     /// Bytes of the groups that are not listed.
@@ -117,7 +125,7 @@ impl Explanation {
         let at_peak = live.before_position(trace, query.metric, peak.position());
         let mut recorded = InMemory::new(trace, series, live, query.metric);
         let idle = Idle::of(trace, series, &peak, &at_peak, query.top);
-        let scene = Scene { trace, series, peak, at_peak };
+        let scene = Scene { trace, series, live, peak, at_peak };
         let Ok(explanation) = Self::of_scene(&mut recorded, scene, idle, query);
         explanation
     }
@@ -133,21 +141,36 @@ impl Explanation {
         query: &ExplainQuery<'_>,
     ) -> Result<Self, R::Error> {
         assert!(query.metric.is_of_blocks(), "only a metric that is a sum over blocks can be explained");
-        let Scene { trace, series, peak, at_peak } = scene;
-        let matching = (!query.filter.is_empty()).then_some(Selection::Matching(query.filter));
-        let selected = (Selection::Groups(query.keys, query.filter), matching);
-        let findings = Findings::gather(recorded, selected, (trace, &peak, &at_peak))?;
-
+        let Scene { trace, series, live, peak, at_peak } = scene;
         let counted = counted(trace, &at_peak, query.filter);
         let mut coder = Coder::new(trace);
-        let mut rows = sums(trace, &mut coder, query, &counted);
+        let sums = sums(trace, &mut coder, query, &counted);
+        let mut rows = rows_of(&coder, sums, query);
+        let joined: Joined = rows.iter().flat_map(Row::joined).collect();
+        let matching = (!query.filter.is_empty()).then_some(Selection::Matching(query.filter));
+        let selected = (Selection::Groups { keys: query.keys, filter: query.filter, joined: &joined }, matching);
+        let findings = Findings::gather(recorded, selected, (trace, &peak, &at_peak))?;
+
         let rest = rows.split_off(query.top.min(rows.len()));
-        let group = |(key, (bytes_at_peak, blocks_at_peak)): (Vec<Code>, (u64, u64))| ExplainedGroup {
-            without: *findings.of_groups.without(&key),
-            stack: stack_of(query.keys, &key),
-            key: query.keys.iter().zip(key).map(|(&key, code)| coder.label(key, code)).collect(),
-            bytes_at_peak,
-            blocks_at_peak,
+        let named = |codes: &Vec<Code>| -> Vec<String> {
+            query.keys.iter().zip(codes).map(|(&key, &code)| coder.label(key, code)).collect()
+        };
+        let group = |Row { codes, path, sum: (bytes_at_peak, blocks_at_peak) }: Row| {
+            let mut members: Vec<Vec<String>> = codes.iter().map(named).collect();
+            let mut key = members.first().cloned().unwrap_or_default();
+            match (path, module_at(query.keys)) {
+                (Some(path), Some(at)) => key[at] = path,
+                _ => members.clear(),
+            }
+            let first = codes.first().map_or(&[][..], Vec::as_slice);
+            ExplainedGroup {
+                without: *findings.of_groups.without(first),
+                stack: stack_of(query.keys, first),
+                key,
+                bytes_at_peak,
+                blocks_at_peak,
+                members,
+            }
         };
         let filtered = findings.of_matching.map(|without| ExplainedGroup {
             key: Vec::new(),
@@ -155,6 +178,7 @@ impl Explanation {
             bytes_at_peak: counted.iter().map(|id| bytes_of(trace, query.metric, *id)).sum(),
             blocks_at_peak: counted.len() as u64,
             without,
+            members: Vec::new(),
         });
         let totals = series.before_position(trace, peak.position());
         let by_cause = sums_by_cause(trace, query.metric, &at_peak);
@@ -174,8 +198,9 @@ impl Explanation {
         let advice = advice::advise(&context);
         Ok(Self {
             layers: Layers::of(&totals),
+            beside: beside_blocks(trace, (series, live), outermost(&totals), peak.position()).1,
             groups: rows.into_iter().map(group).collect(),
-            rest_bytes: rest.iter().map(|(_, (bytes, _))| bytes).sum(),
+            rest_bytes: rest.iter().map(|row| row.sum.0).sum(),
             rest_groups: rest.len() as u64,
             filtered,
             removals,
@@ -188,10 +213,16 @@ impl Explanation {
     }
 }
 
+/// The outermost total that the recording has.
+fn outermost(totals: &Totals) -> Metric {
+    if totals.device_used < totals.reserved { Metric::Reserved } else { Metric::DeviceUsed }
+}
+
 /// A peak, and the trace that has it: a recording, or a window of one.
 pub(crate) struct Scene<'a> {
     pub(crate) trace: &'a Trace,
     pub(crate) series: &'a Series,
+    pub(crate) live: &'a LiveIndex,
     /// The peak, whose event is one of the trace.
     pub(crate) peak: Moment,
     /// The blocks live at the peak.
@@ -222,10 +253,40 @@ fn sums(
     rows
 }
 
-/// The call stack of a group, if it is one of the keys.
-fn stack_of(keys: &[GroupKey], codes: &[Code]) -> StackId {
-    let of = keys.iter().zip(codes).find(|(key, _)| **key == GroupKey::Stack);
-    of.map_or(StackId::NONE, |(_, &code)| StackId(code as u32))
+/// Groups that are listed as one: the codes of each, the path that reads for all of several modules, and the bytes and
+/// the number of blocks.
+struct Row {
+    codes: Vec<Vec<Code>>,
+    path: Option<String>,
+    sum: (u64, u64),
+}
+
+impl Row {
+    /// The codes of all groups but the first, each with those of the first.
+    fn joined(&self) -> Vec<(Vec<Code>, Vec<Code>)> {
+        let first = self.codes.first().cloned().unwrap_or_default();
+        self.codes.iter().skip(1).map(|codes| (codes.clone(), first.clone())).collect()
+    }
+}
+
+/// The rows of `groups`, which are sorted: one for each, or one for equal modules.
+fn rows_of(coder: &Coder<'_>, groups: Vec<(Vec<Code>, (u64, u64))>, query: &ExplainQuery<'_>) -> Vec<Row> {
+    let Some(at) = module_at(query.keys).filter(|_| query.siblings == Siblings::Merged) else {
+        return groups.into_iter().map(|(codes, sum)| Row { codes: vec![codes], path: None, sum }).collect();
+    };
+    let paths = groups.iter().map(|(codes, sum)| {
+        let mut others = codes.clone();
+        let path = coder.label(query.keys[at], others.swap_remove(at));
+        (path, (others, *sum))
+    });
+    let row = |Merged { path, rows }: Merged| {
+        let (count, (bytes, blocks)) = (rows.len() as u64, groups[rows[0]].1);
+        let codes = rows.iter().map(|row| groups[*row].0.clone()).collect();
+        Row { codes, path: (count > 1).then_some(path), sum: (bytes * count, blocks * count) }
+    };
+    let mut rows: Vec<Row> = merge(paths).into_iter().map(row).collect();
+    rows.sort_by_key(|row| std::cmp::Reverse(row.sum.0));
+    rows
 }
 
 #[cfg(test)]

@@ -16,11 +16,14 @@ use highwater_snapshots::Category;
 use highwater_snapshots::ids::{BlockId, DeviceId};
 use highwater_snapshots::trace::Trace;
 
+/// Groups that are one with another: the codes of each, and those of the one that stands for them.
+pub(crate) type Joined = HashMap<Vec<Code>, Vec<Code>>;
+
 /// The blocks of a device whose absence is examined: in groups, or as one group with an empty key.
 #[derive(Clone, Debug)]
 pub(crate) enum Selection<'a> {
-    /// Those that pass the filter, by keys.
-    Groups(&'a [GroupKey], &'a Filter),
+    /// Those that pass the filter, by keys, some groups joined to one.
+    Groups { keys: &'a [GroupKey], filter: &'a Filter, joined: &'a Joined },
     /// All, by cause.
     Causes,
     /// Those that pass the filter.
@@ -44,14 +47,12 @@ impl Selection<'_> {
             (Grouped::one(trace, is_ours), vec![Vec::new()])
         };
         match self {
-            Self::Groups(keys, filter) if filter.is_empty() => {
-                let Groups { grouped, codes } = Groups::of(trace, device, keys, |_| true);
-                (grouped, codes)
+            Self::Groups { keys, filter, joined } if filter.is_empty() => {
+                join(Groups::of(trace, device, keys, |_| true), joined)
             }
-            Self::Groups(keys, filter) => {
+            Self::Groups { keys, filter, joined } => {
                 let matches = Matches::of(trace, filter);
-                let Groups { grouped, codes } = Groups::of(trace, device, keys, |id| matches.contains(id));
-                (grouped, codes)
+                join(Groups::of(trace, device, keys, |id| matches.contains(id)), joined)
             }
             Self::Causes => {
                 let group_of = causes(trace, device);
@@ -73,6 +74,29 @@ impl Selection<'_> {
             Self::Allocated(events) => one(&|id| trace.alloc_number(id).is_some_and(|event| events.contains(&event))),
         }
     }
+}
+
+/// The groups with those of `joined` as one.
+fn join(groups: Groups, joined: &Joined) -> (Grouped, Vec<Vec<Code>>) {
+    let Groups { mut grouped, codes } = groups;
+    if joined.is_empty() {
+        return (grouped, codes);
+    }
+    let mut kept: Vec<Vec<Code>> = Vec::new();
+    let mut number_of: HashMap<Vec<Code>, u32> = HashMap::new();
+    let number = |codes: Vec<Code>| {
+        let codes = joined.get(&codes).cloned().unwrap_or(codes);
+        *number_of.entry(codes.clone()).or_insert_with(|| {
+            kept.push(codes);
+            kept.len() as u32 - 1
+        })
+    };
+    let numbers: Vec<u32> = codes.into_iter().map(number).collect();
+    for group in grouped.group_of.iter_mut().filter(|group| **group != NO_GROUP) {
+        *group = numbers[*group as usize];
+    }
+    grouped.groups = kept.len();
+    (grouped, kept)
 }
 
 /// Whether a block is a gradient that outlives its phase.

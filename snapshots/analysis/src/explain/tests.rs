@@ -15,7 +15,7 @@ fn explain(text: &str, keys: &[GroupKey], filter: &str) -> (Trace, Explanation) 
 fn explain_device(trace: &Trace, device: DeviceId, keys: &[GroupKey], filter: &str) -> Explanation {
     let (series, live) = (Series::build(trace, device), LiveIndex::build(trace, device));
     let filter: Filter = filter.parse().expect("the filter is one");
-    let query = ExplainQuery { metric: Metric::Requested, keys, top: 3, filter: &filter };
+    let query = ExplainQuery { metric: Metric::Requested, keys, top: 3, filter: &filter, siblings: Siblings::Merged };
     Explanation::of(trace, &series, &live, &query)
 }
 

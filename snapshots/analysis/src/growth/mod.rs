@@ -3,6 +3,7 @@
 
 mod window;
 mod leaks;
+mod reserved;
 
 use std::collections::HashMap;
 
@@ -11,7 +12,7 @@ use highwater_snapshots::trace::Trace;
 
 use super::between::{Balance, Question, Sum, blocks_between, bytes_of};
 use super::breakdown::{Breakdown, Group, Grouping};
-use super::coder::{Code, Coder};
+use super::coder::{Code, Coder, SegmentValues, stack_of};
 use super::filter::Filter;
 use super::group_key::GroupKey;
 use super::lifetime::step_of;
@@ -21,8 +22,11 @@ use super::metric::Metric;
 use super::peak::Moment;
 use super::replay::effects;
 use super::series::Series;
+use super::siblings::Siblings;
 
 pub use leaks::{Leak, Leaks};
+pub use reserved::{Kept, KeptBecause};
+pub(crate) use reserved::{SegmentHistory, WindowEnd, streams_in};
 pub use window::{Bound, FirstStep, LastStep, NoWindow, StepRange, StepWindow, how_to_mark_steps};
 pub(crate) use window::{StepFacts, Steps};
 
@@ -32,7 +36,8 @@ const STACKS: usize = 3;
 /// What growth to measure.
 #[derive(Clone, Copy, Debug)]
 pub struct GrowthQuery<'a> {
-    /// The total to measure: one that is a sum over blocks.
+    /// The total to measure: one that is a sum over blocks, or reserved memory. Of that, segments stand for blocks, and
+    /// all are counted.
     pub metric: Metric,
     /// The keys to group by.
     pub keys: &'a [GroupKey],
@@ -104,10 +109,35 @@ pub struct Growth {
     pub rest_groups: u64,
     /// The source lines that keep memory of every step, by stack, independent of the keys.
     pub leaks: Vec<Leak>,
+    /// Of reserved memory, the reasons why segments are kept, largest first: all survivors.
+    pub causes: Vec<Kept>,
     /// The blocks that these lines keep.
     pub recurring: Sum,
     /// The stacks that allocated most of these, or without leaks, of everything that grew.
     pub stacks: Vec<Group>,
+}
+
+/// The moments between which growth is measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Measured {
+    /// See [`Growth::start`].
+    pub start: Moment,
+    /// See [`Growth::end`].
+    pub end: Moment,
+    /// See [`Growth::last_peak`].
+    pub last_peak: Moment,
+}
+
+impl Measured {
+    fn of(trace: &Trace, series: &Series, metric: Metric, window: &StepWindow) -> Self {
+        let at = |position: usize| Moment::at(trace, series, metric, position.checked_sub(1).map(EventId::from_index));
+        let (events, last) = (window.events(), window.last_events());
+        let start_of_last = at(last.start);
+        let last_peak =
+            series.largest(trace, metric, last).map(|(_, event)| Moment::at(trace, series, metric, Some(event)));
+        let last_peak = last_peak.filter(|peak| peak.bytes >= start_of_last.bytes).unwrap_or(start_of_last);
+        Self { start: at(events.start), end: at(events.end), last_peak }
+    }
 }
 
 /// What a window of steps leaves and frees among the counted blocks of a device.
@@ -120,20 +150,27 @@ pub(crate) struct Change<'a> {
     pub balance: Balance,
     /// Bytes live in the blocks after each step of the window.
     pub end_bytes: Vec<u64>,
-    /// See [`Growth::start`].
-    pub start: Moment,
-    /// See [`Growth::end`].
-    pub end: Moment,
-    /// See [`Growth::last_peak`].
-    pub last_peak: Moment,
+    /// The moments.
+    pub measured: Measured,
+}
+
+/// The sums of which growth consists.
+struct Found<'a> {
+    sums: Sums<'a>,
+    measured: Measured,
+    end_bytes: Vec<u64>,
+    balance: Balance,
+    leaks: Vec<Leak>,
+    causes: Vec<Kept>,
+    stacks: Vec<Group>,
 }
 
 impl Growth {
-    /// Measures growth on the device of `series` over `window`. Costs the blocks live at its start or allocated in it,
-    /// and its events.
+    /// Measures growth on the device of `series` over `window`: of blocks, or of segments for reserved memory. Costs the
+    /// blocks live at its start or allocated in it, and its events; for reserved memory, all events.
     ///
     /// # Panics
-    /// If the metric is not a sum over blocks.
+    /// If the metric is neither a sum over blocks nor reserved memory.
     pub fn of(
         trace: &Trace,
         (series, live): (&Series, &LiveIndex),
@@ -141,9 +178,15 @@ impl Growth {
         query: &GrowthQuery<'_>,
     ) -> Self {
         let metric = query.metric;
-        assert!(metric.is_of_blocks(), "only a metric that is a sum over blocks has growth by blocks");
-        let matches = Matches::of(trace, query.filter);
         let events = window.events();
+        let measured = Measured::of(trace, series, metric, &window);
+        if metric == Metric::Reserved {
+            let streams = streams_in(trace, series.device(), window.last_events());
+            let end = WindowEnd::at(trace, (series, live), events.end, streams);
+            return SegmentHistory::of(trace, series.device()).growth(window, measured, &end, query);
+        }
+        assert!(metric.is_of_blocks(), "only blocks and segments grow");
+        let matches = Matches::of(trace, query.filter);
         let chosen = |question| {
             let mut blocks = blocks_between(trace, live, metric, events.clone(), question);
             blocks.retain(|id| matches.contains(*id));
@@ -151,19 +194,12 @@ impl Growth {
         };
         let (survivors, freed) = (chosen(Question::Born), chosen(Question::Freed));
         let balance = Balance::of(trace, live, metric, events.clone(), |id| matches.contains(id));
-        let at = |position: usize| Moment::at(trace, series, metric, position.checked_sub(1).map(EventId::from_index));
-        let last = window.last_events();
-        let start_of_last = at(last.start);
-        let last_peak =
-            series.largest(trace, metric, last).map(|(_, event)| Moment::at(trace, series, metric, Some(event)));
         let change = Change {
             survivors: (trace, &survivors),
             freed: (trace, &freed),
             balance,
             end_bytes: ends(trace, (series, metric), &window, (balance.get(Question::AliveAtA).bytes, &matches)),
-            start: at(events.start),
-            end: at(events.end),
-            last_peak: last_peak.filter(|peak| peak.bytes >= start_of_last.bytes).unwrap_or(start_of_last),
+            measured,
         };
         Self::of_change(change, window, query)
     }
@@ -171,40 +207,57 @@ impl Growth {
     /// Measures the growth that a change is.
     pub(crate) fn of_change(change: Change<'_>, window: StepWindow, query: &GrowthQuery<'_>) -> Self {
         let metric = query.metric;
-        let (trace, survivors) = change.survivors;
-        let mut sums = Sums::new([trace, change.freed.0], query.keys, &window);
-        survivors.iter().for_each(|&id| sums.add_survivor(id, bytes_of(trace, metric, id)));
-        change.freed.1.iter().for_each(|&id| sums.add_freed(id, bytes_of(change.freed.0, metric, id)));
-        let steps = sums.steps(change.end_bytes);
+        let ((trace, survivors), (trace_of_freed, freed)) = (change.survivors, change.freed);
+        let mut sums = Sums::new([trace, trace_of_freed], query.keys, window);
+        let mut number_of: HashMap<BlockId, usize> = HashMap::with_capacity(survivors.len());
+        for &id in survivors {
+            let code = query.keys.iter().map(|&key| sums.coder.code(id, key)).collect();
+            let step = step_of(trace, &trace.blocks.get(id));
+            number_of.insert(id, sums.add_survivor(code, step, bytes_of(trace, metric, id)));
+        }
+        for &id in freed {
+            let coder = sums.coder_of_freed.as_mut().unwrap_or(&mut sums.coder);
+            let code = query.keys.iter().map(|&key| coder.code(id, key)).collect();
+            sums.add_freed(code, bytes_of(trace_of_freed, metric, id));
+        }
         let Leaks { lines: leaks, blocks: leaked, .. } =
-            Leaks::among(metric, &window, [change.survivors, change.freed]);
-        let grew = |id: &BlockId| sums.rows[sums.number_of[id]].grew();
+            Leaks::among(metric, &sums.window, [change.survivors, change.freed]);
+        let grew = |id: &BlockId| sums.rows[number_of[id]].grew();
         let is_told = |id: &BlockId| if leaked.is_empty() { grew(id) } else { leaked.contains(id) };
         let told: Vec<BlockId> = survivors.iter().copied().filter(is_told).collect();
-        let grouping = Grouping { keys: &[GroupKey::Stack], beside: &[], top: STACKS };
+        let grouping = Grouping { keys: &[GroupKey::Stack], beside: &[], top: STACKS, siblings: Siblings::Each };
         let stacks = Breakdown::of(trace, metric, &told, &grouping).groups;
-        let recurring = total(leaks.iter().map(|leak| leak.kept));
+        let Change { balance, end_bytes, measured, .. } = change;
+        let found = Found { sums, measured, end_bytes, balance, leaks, causes: Vec::new(), stacks };
+        Self::of_found(found, query.top)
+    }
+
+    fn of_found(found: Found<'_>, top: usize) -> Self {
+        let Found { sums, measured, end_bytes, balance, leaks, causes, mut stacks } = found;
+        let steps = sums.steps(end_bytes);
         let mut numbers = sums.ranked();
-        let rest = numbers.split_off(query.top.min(numbers.len()));
+        let rest = numbers.split_off(top.min(numbers.len()));
         let groups = numbers.into_iter().map(|number| sums.group(number)).collect();
         let (rest_survivors, rest_freed) = (
             total(rest.iter().map(|&row| sums.rows[row].survivors)),
             total(rest.iter().map(|&row| sums.rows[row].freed)),
         );
+        stacks.retain(|group| group.stack.is_some());
         Self {
-            start: change.start,
-            end: change.end,
-            last_peak: change.last_peak,
-            balance: change.balance,
+            start: measured.start,
+            end: measured.end,
+            last_peak: measured.last_peak,
+            balance,
             steps,
             groups,
             rest_survivors,
             rest_freed,
             rest_groups: rest.len() as u64,
+            recurring: total(leaks.iter().map(|leak| leak.kept)),
             leaks,
-            recurring,
-            stacks: stacks.into_iter().filter(|group| group.stack.is_some()).collect(),
-            window,
+            causes,
+            stacks,
+            window: sums.window,
         }
     }
 
@@ -273,18 +326,14 @@ fn ends(
 
 /// Sums by group and by step.
 struct Sums<'a> {
-    /// The trace of the survivors.
-    trace: &'a Trace,
     keys: &'a [GroupKey],
-    window: &'a StepWindow,
+    window: StepWindow,
     coder: Coder<'a>,
     /// The coder of the freed blocks, if these are of another trace.
     coder_of_freed: Option<Coder<'a>>,
     row_of_step: HashMap<u32, usize>,
     numbers: HashMap<Vec<Code>, usize>,
     rows: Vec<Row>,
-    /// The group of each survivor.
-    number_of: HashMap<BlockId, usize>,
     /// By row of the window's steps; the last row is for blocks allocated between them.
     by_step: Vec<Sum>,
 }
@@ -306,18 +355,16 @@ impl Row {
 
 impl<'a> Sums<'a> {
     /// Prepares sums of survivors and of freed blocks, each of its trace.
-    fn new([trace, of_freed]: [&'a Trace; 2], keys: &'a [GroupKey], window: &'a StepWindow) -> Self {
+    fn new([trace, of_freed]: [&'a Trace; 2], keys: &'a [GroupKey], window: StepWindow) -> Self {
         Self {
-            trace,
             keys,
-            window,
             coder: Coder::new(trace),
             coder_of_freed: (!std::ptr::eq(trace, of_freed)).then(|| Coder::new(of_freed)),
             row_of_step: window.steps.iter().enumerate().map(|(row, (step, _))| (*step, row)).collect(),
             numbers: HashMap::new(),
             rows: Vec::new(),
-            number_of: HashMap::new(),
             by_step: vec![Sum::default(); window.steps.len() + 1],
+            window,
         }
     }
 
@@ -330,11 +377,13 @@ impl<'a> Sums<'a> {
         self.rows.len() - 1
     }
 
-    fn add_survivor(&mut self, id: BlockId, bytes: u64) {
-        let code = self.keys.iter().map(|&key| self.coder.code(id, key)).collect();
+    fn code_of_segment(&mut self, values: &SegmentValues) -> Vec<Code> {
+        self.keys.iter().map(|&key| self.coder.code_of_segment(values, key)).collect()
+    }
+
+    /// Adds what was allocated in `step`, and returns the number of its group.
+    fn add_survivor(&mut self, code: Vec<Code>, step: Option<u32>, bytes: u64) -> usize {
         let number = self.number(code);
-        self.number_of.insert(id, number);
-        let step = step_of(self.trace, &self.trace.blocks.get(id));
         let step = step.and_then(|step| self.row_of_step.get(&step).copied());
         let row = &mut self.rows[number];
         row.survivors.add(bytes);
@@ -342,11 +391,10 @@ impl<'a> Sums<'a> {
             *row.by_step.entry(step).or_default() += bytes;
         }
         self.by_step[step.unwrap_or(self.window.steps.len())].add(bytes);
+        number
     }
 
-    fn add_freed(&mut self, id: BlockId, bytes: u64) {
-        let coder = self.coder_of_freed.as_mut().unwrap_or(&mut self.coder);
-        let code = self.keys.iter().map(|&key| coder.code(id, key)).collect();
+    fn add_freed(&mut self, code: Vec<Code>, bytes: u64) {
         let number = self.number(code);
         self.rows[number].freed.add(bytes);
     }
@@ -382,13 +430,12 @@ impl<'a> Sums<'a> {
 
     fn group(&self, number: usize) -> GrownGroup {
         let row = &self.rows[number];
-        let stack_at = self.keys.iter().position(|key| *key == GroupKey::Stack);
         let is_of_all_steps = row.by_step.len() == self.window.steps.len();
         let least = row.by_step.values().min().copied().filter(|_| is_of_all_steps);
         GrownGroup {
             // Names are built only for listed groups: a recording may have a million stacks.
             key: self.keys.iter().zip(&row.code).map(|(&key, &code)| self.coder.label(key, code)).collect(),
-            stack: stack_at.map_or(StackId::NONE, |at| StackId(row.code[at] as u32)),
+            stack: stack_of(self.keys, &row.code),
             survivors: row.survivors,
             freed: row.freed,
             steps: row.by_step.len(),
@@ -400,3 +447,5 @@ impl<'a> Sums<'a> {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod reserved_tests;

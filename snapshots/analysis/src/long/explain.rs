@@ -65,7 +65,7 @@ pub fn explain(
     let (series, live) = (Series::build(&window, device), LiveIndex::build(&window, device));
     let local = Moment { event: peak.event.map(|_| EventId(0)), events_before: start, ..peak };
     let at_peak = live.before_position(&window, query.metric, local.position());
-    let scene = Scene { trace: &window, series: &series, peak: local, at_peak };
+    let scene = Scene { trace: &window, series: &series, live: &live, peak: local, at_peak };
     let mut recorded = InParts {
         parts,
         device,

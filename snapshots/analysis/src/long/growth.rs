@@ -1,5 +1,6 @@
 //! Measures growth per step in a recording that is read in parts.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use highwater_snapshots::Result;
@@ -13,15 +14,23 @@ use super::spans::{append, spans_of};
 use super::{Parts, Watch, WindowedMoment, check_count, each_part};
 use crate::between::{Balance, Sum, bytes_of};
 use crate::device_spans::ActiveSpan;
-use crate::growth::{Change, Growth, GrowthQuery, NoWindow, StepFacts, StepRange, StepWindow, Steps};
+use crate::growth::{
+    Change, Growth, GrowthQuery, Measured, NoWindow, SegmentHistory, StepFacts, StepRange, StepWindow, Steps,
+    WindowEnd, streams_in,
+};
+use crate::live::LiveIndex;
 use crate::matches::Matches;
 use crate::metric::Metric;
 use crate::peak::Moment;
 use crate::replay::{baseline_effects, effects};
 use crate::series::Series;
 
+/// What was found on each device.
+pub type OfDevices = Vec<Result<Growth, NoWindow>>;
+
 /// Measures the growth of each of `devices` over the requested steps, or over the whole recording if it has no steps
-/// and none are requested, as [`Growth::of`] does over a [`StepWindow::of_any`].
+/// and none are requested, as [`Growth::of`] does over a [`StepWindow::of_any`]. Returns the answers to each of
+/// `queries`, for which the recording is read once.
 ///
 /// # Errors
 ///
@@ -30,29 +39,35 @@ use crate::series::Series;
 ///
 /// # Panics
 ///
-/// If the metric is not a sum over blocks.
+/// If a metric is `device_used`, which consists neither of blocks nor of segments.
 pub fn growth(
     parts: Parts<'_>,
     devices: &[DeviceId],
     range: StepRange,
-    query: &GrowthQuery<'_>,
+    queries: &[GrowthQuery<'_>],
     watch: Watch<'_>,
-) -> Result<Vec<Result<Growth, NoWindow>>> {
-    assert!(query.metric.is_of_blocks(), "only a metric that is a sum over blocks has growth by blocks");
+) -> Result<Vec<OfDevices>> {
+    assert!(queries.iter().all(|query| query.metric != Metric::DeviceUsed), "only blocks and segments grow");
     check_count(parts.windows)?;
-    let mut whole: Vec<History> = devices.iter().map(|_| History::default()).collect();
+    let asked: Vec<(&GrowthQuery<'_>, DeviceId)> =
+        queries.iter().flat_map(|query| devices.iter().map(move |device| (query, *device))).collect();
+    let mut whole: Vec<History> = asked.iter().map(|_| History::default()).collect();
     let map = |trace: Trace| {
-        let matches = Matches::of(&trace, query.filter);
-        devices.iter().map(|device| History::of(&trace, *device, query.metric, &matches)).collect::<Vec<_>>()
+        let matches: Vec<Matches> = queries.iter().map(|query| Matches::of(&trace, query.filter)).collect();
+        let history = |(row, (query, device)): (usize, &(&GrowthQuery<'_>, DeviceId))| {
+            History::of(&trace, *device, query.metric, &matches[row / devices.len()])
+        };
+        asked.iter().enumerate().map(history).collect::<Vec<_>>()
     };
     let take = |part: Vec<History>| whole.iter_mut().zip(part).for_each(|(whole, part)| whole.append(part));
     each_part(parts, map, take, watch)?;
-    let of_device = |(device, history): (&DeviceId, History)| {
+    let of_device = |((query, device), history): (&(&GrowthQuery<'_>, DeviceId), History)| {
         let (steps, facts) = history.steps(parts.windows, *device)?;
         let window = StepWindow::among_any(steps, &facts, range);
         window.map_or_else(|no| Ok(Err(no)), |window| history.growth(parts.windows, *device, window, query).map(Ok))
     };
-    devices.iter().zip(whole).map(of_device).collect()
+    let mut found = asked.iter().zip(whole).map(of_device).collect::<Result<OfDevices>>()?.into_iter();
+    Ok(queries.iter().map(|_| found.by_ref().take(devices.len()).collect()).collect())
 }
 
 /// What a device does in a recording, or in a part of one.
@@ -62,6 +77,8 @@ pub(crate) struct History {
     pub(crate) spans: Vec<ActiveSpan>,
     /// The states at the bounds of spans and parts, in order.
     states: Vec<State>,
+    /// The segments, if reserved memory is measured.
+    segments: SegmentHistory,
 }
 
 /// The counted blocks at a moment.
@@ -76,8 +93,13 @@ struct State {
 }
 
 impl History {
-    /// What `device` does in a window.
+    /// What `device` does in a window, of which `metric` is measured: blocks that pass a filter, or for reserved memory,
+    /// segments.
     pub(crate) fn of(trace: &Trace, device: DeviceId, metric: Metric, matches: &Matches) -> Self {
+        if metric == Metric::Reserved {
+            let (spans, segments) = (spans_of(trace, device), SegmentHistory::of(trace, device));
+            return Self { spans, states: Vec::new(), segments };
+        }
         let start = trace.start.events;
         let spans = spans_of(trace, device);
         let mut bounds: Vec<u64> = spans.iter().flat_map(|span| [span.events.start, span.events.end]).collect();
@@ -114,12 +136,13 @@ impl History {
             now.events = bound;
             states.push(now);
         }
-        Self { spans, states }
+        Self { spans, states, segments: SegmentHistory::default() }
     }
 
     /// Adds the part that follows.
     pub(crate) fn append(&mut self, part: Self) {
         append(&mut self.spans, part.spans);
+        self.segments.append(part.segments);
         let born = self.states.last().map_or(Sum::default(), |last| last.born);
         let is_first = self.states.is_empty();
         // A part begins with the state in which the one before it ends.
@@ -158,6 +181,23 @@ impl History {
         let metric = query.metric;
         let numbers = |events: &Range<usize>| events.start as u64..events.end as u64;
         let events = numbers(&window.events());
+        let at = |number: u64| {
+            let found = WindowedMoment::at(windows, device, metric, number.checked_sub(1));
+            found.map(|found| found.moment)
+        };
+        let last = numbers(&window.last_events());
+        let measured = Measured {
+            start: at(events.start)?,
+            end: at(events.end)?,
+            last_peak: largest(windows, (device, metric), at(last.start)?, last.clone())?,
+        };
+        if metric == Metric::Reserved {
+            let streams = streams(windows, device, last)?;
+            let end = windows.window(events.end..events.end)?;
+            let (series, live) = (Series::build(&end, device), LiveIndex::build(&end, device));
+            let end = WindowEnd::at(&end, (&series, &live), 0, streams);
+            return Ok(self.segments.growth(window, measured, &end, query));
+        }
         let Ends { before, freed, kept, after, born } = Ends::of(windows, (device, metric), query.filter, &events)?;
         let sum = |trace: &Trace, blocks: &[BlockId]| {
             let bytes = blocks.iter().map(|id| bytes_of(trace, metric, *id)).sum();
@@ -171,23 +211,12 @@ impl History {
             until = until.max(step.end as u64);
             self.state(until).live_bytes
         });
-        let at = |number: u64| {
-            let found = WindowedMoment::at(windows, device, metric, number.checked_sub(1));
-            found.map(|found| found.moment)
-        };
         let change = Change {
             survivors: (&after, &born),
             freed: (&before, &freed),
             balance,
             end_bytes: end_bytes.collect(),
-            start: at(events.start)?,
-            end: at(events.end)?,
-            last_peak: largest(
-                windows,
-                (device, metric),
-                at(window.last_events().start as u64)?,
-                numbers(&window.last_events()),
-            )?,
+            measured,
         };
         Ok(Growth::of_change(change, window, query))
     }
@@ -197,6 +226,17 @@ impl History {
         let [before, after] = [events.start, events.end].map(|events| self.state(events).born);
         Sum { bytes: after.bytes - before.bytes, blocks: after.blocks - before.blocks }
     }
+}
+
+/// The streams on which `device` allocates in `events`.
+fn streams(windows: &Windows, device: DeviceId, events: Range<u64>) -> Result<BTreeSet<u64>> {
+    let (mut streams, mut next) = (BTreeSet::new(), events.start);
+    while next < events.end {
+        let trace = windows.window(next..events.end.min(next + EVENTS))?;
+        streams.extend(streams_in(&trace, device, 0..trace.events.len()));
+        next += EVENTS;
+    }
+    Ok(streams)
 }
 
 /// The moment of `events` at which the total is largest, unless it is larger at `start`, before them.

@@ -30,7 +30,7 @@ pub use devices::summarize;
 pub use explain::{WindowedExplanation, explain};
 pub use failed_requests::{failed_requests, final_oom, find_failed_request, has_failed_requests};
 pub(crate) use growth::History;
-pub use growth::growth;
+pub use growth::{OfDevices, growth};
 pub use peaks::peak;
 pub(crate) use spans::spans_of;
 pub use steps::{FoundStep, SoughtStep, find_step};

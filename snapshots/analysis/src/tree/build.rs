@@ -3,6 +3,7 @@
 use hashbrown::HashMap;
 use rayon::slice::ParallelSliceMut;
 
+use crate::beside::Beside;
 use crate::between::bytes_of;
 use crate::group_key::GroupKey;
 use crate::lifetime::Lifetime;
@@ -44,16 +45,10 @@ pub(super) const NO_CODE: u64 = u64::MAX;
 
 impl Tree {
     /// Builds the tree of `blocks`, which must be distinct, with their bytes as counted by `metric`. `beside` holds
-    /// bytes that belong to no block, each a named child of the root.
+    /// bytes that belong to no block: below the pool and the stream that they have, or below the root.
     ///
     /// Takes one step per block and key, and one per line or part of each distinct stack or module path.
-    pub fn of(
-        trace: &Trace,
-        metric: Metric,
-        blocks: Vec<BlockId>,
-        beside: &[(&'static str, u64)],
-        query: TreeQuery,
-    ) -> Self {
+    pub fn of(trace: &Trace, metric: Metric, blocks: Vec<BlockId>, beside: &[(Beside, u64)], query: TreeQuery) -> Self {
         let mut builder = Builder::new(trace, &query);
         let mut chains = vec![0_u32; blocks.len()];
         for &key in &query.keys {
@@ -70,11 +65,9 @@ impl Tree {
             node.own_bytes += bytes_of(trace, metric, id);
             node.own_blocks += 1;
         }
-        let mut names = Vec::new();
-        for &(name, bytes) in beside.iter().filter(|(_, bytes)| *bytes > 0) {
-            let row = builder.child(NodeId::ROOT, Part::Beside(names.len() as u8), 0, LineRole::Program);
+        for &(beside, bytes) in beside.iter().filter(|(_, bytes)| *bytes > 0) {
+            let row = builder.beside(beside);
             builder.nodes[row.row()].own_bytes += bytes;
-            names.push(name);
         }
         let Builder { mut nodes, lines, mut levels, .. } = builder;
         for row in (0..nodes.len()).rev() {
@@ -92,7 +85,7 @@ impl Tree {
             (chain.start, chain.end) = (place[chain.start.row()], place[chain.end.row()]);
         }
         let ends = ends.into_iter().map(|end| place[end.row()]).collect();
-        Self { query, nodes, lines, beside: names, levels, blocks, ends }
+        Self { query, nodes, lines, levels, blocks, ends }
     }
 }
 
@@ -196,7 +189,11 @@ impl<'a> Builder<'a> {
             TreeKey::Block => u64::from(id.0),
             TreeKey::By(key) => match key {
                 GroupKey::Category => u64::from(blocks.category[row] as u8),
-                GroupKey::Op => u64::from(trace.tables.op(blocks.op[row]).map_or(StringId::NONE, |op| op.name).0),
+                GroupKey::Op => {
+                    let name = trace.tables.op(blocks.op[row]).map_or(StringId::NONE, |op| op.name);
+                    // An empty name reads as none.
+                    u64::from(if trace.tables.string(name).is_empty() { StringId::NONE } else { name }.0)
+                }
                 GroupKey::Scope => u64::from(blocks.scope[row].0),
                 GroupKey::ScopeTo(depth) => {
                     u64::from(trace.tables.scope_to_depth(blocks.scope[row], usize::from(depth)).0)
@@ -264,6 +261,28 @@ impl<'a> Builder<'a> {
             }
         };
         self.child(start, part, level, LineRole::Program)
+    }
+
+    /// The node of bytes that belong to no block: each level for which they have no value names them, but only once.
+    fn beside(&mut self, beside: Beside) -> NodeId {
+        let place = match beside {
+            Beside::Free(place) => place,
+            Beside::LessThanReserved | Beside::Outside => None,
+        };
+        let keys = &self.query.keys;
+        let (mut at, mut is_named) = (NodeId::ROOT, false);
+        for (level, key) in keys.iter().enumerate() {
+            let part = match (key, place) {
+                (TreeKey::By(GroupKey::Pool), Some(place)) => Part::Pool(place.pool),
+                (TreeKey::By(GroupKey::Stream), Some(place)) => Part::Stream(place.stream.0),
+                (TreeKey::By(GroupKey::Size), Some(place)) => Part::FreeIn(place.bytes),
+                _ if is_named => continue,
+                _ => Part::Beside(beside.name()),
+            };
+            is_named |= matches!(part, Part::Beside(_) | Part::FreeIn(_));
+            at = self.child(at, part, level as u8, LineRole::Program);
+        }
+        if is_named { at } else { self.child(at, Part::Beside(beside.name()), keys.len() as u8, LineRole::Program) }
     }
 
     fn child(&mut self, parent: NodeId, part: Part, level: u8, role: LineRole) -> NodeId {

@@ -16,21 +16,29 @@ impl Tree {
     /// The condition that selects exactly the blocks of `id` among this tree's, if `--where` can express it in readable
     /// length. `None` for the root, which needs no condition.
     pub fn condition(&self, trace: &Trace, id: NodeId) -> Option<String> {
-        let path = self.path(id);
-        let deepest = self.node(*path.last()?).level;
+        self.condition_of(trace, &[id])
+    }
+
+    /// The condition that selects exactly the blocks of all `ids`, which differ in their module paths only.
+    pub fn condition_of(&self, trace: &Trace, ids: &[NodeId]) -> Option<String> {
+        let paths: Vec<Vec<NodeId>> = ids.iter().map(|id| self.path(*id)).collect();
+        let deepest = self.node(*paths.first()?.last()?).level;
         let mut terms = Vec::new();
-        let mut start = NodeId::ROOT;
+        let mut starts = vec![NodeId::ROOT];
         for row in 0..=deepest {
             let level = self.levels.get(usize::from(row))?;
-            let last = *path.iter().rev().find(|at| self.node(**at).level == row)?;
+            let last_of = |path: &Vec<NodeId>| path.iter().rev().find(|at| self.node(**at).level == row).copied();
+            let lasts = paths.iter().map(last_of).collect::<Option<Vec<NodeId>>>()?;
             let (mut members, mut others) = (Vec::new(), Vec::new());
-            for chain in level.chains.iter().filter(|chain| chain.start == start) {
+            for chain in level.chains.iter().filter(|chain| starts.contains(&chain.start)) {
                 // A path that continues to the next level has ended here for this level.
-                let is_member = if row < deepest { chain.end == last } else { self.is_within(chain.end, last) };
-                if is_member { members.push(chain) } else { others.push(chain) }
+                let is_end = |last: &NodeId| {
+                    if row < deepest { chain.end == *last } else { self.is_within(chain.end, *last) }
+                };
+                if lasts.iter().any(is_end) { members.push(chain) } else { others.push(chain) }
             }
-            terms.push(self.term(trace, level, last, &members, &others)?);
-            start = last;
+            terms.push(self.term(trace, level, *lasts.first()?, &members, &others)?);
+            starts = lasts;
         }
         Some(terms.join(" "))
     }
@@ -45,7 +53,7 @@ impl Tree {
     ) -> Option<String> {
         let tables = &trace.tables;
         match self.node(last).part {
-            Part::All | Part::Beside(_) | Part::Block(_) => None,
+            Part::All | Part::Beside(_) | Part::FreeIn(_) | Part::Block(_) => None,
             Part::Category(category) => Some(format!("category={category}")),
             Part::Phase(origin) => Some(format!("phase={}", origin.word())),
             Part::Pool(pool) => Some(format!("pool={}", quoted(&pool.to_string())?)),

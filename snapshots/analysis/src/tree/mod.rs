@@ -118,7 +118,6 @@ pub struct Tree {
     /// Parents before their children, siblings together.
     nodes: Vec<Node>,
     lines: Lines,
-    beside: Vec<&'static str>,
     levels: Vec<Level>,
     blocks: Vec<BlockId>,
     /// The node at which each block ends.
@@ -176,7 +175,7 @@ impl Tree {
 
     /// The name of `id`: a category, a part of a module path, a line of a stack.
     pub fn name(&self, tables: &Tables, id: NodeId) -> String {
-        self.node(id).part.name(tables, &self.lines, &self.beside)
+        self.node(id).part.name(tables, &self.lines)
     }
 
     /// The nodes within `top` at which blocks end, or that hold bytes outside blocks: they are disjoint and add up to

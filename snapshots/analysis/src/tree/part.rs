@@ -5,9 +5,9 @@ use std::cmp::Ordering;
 use highwater_snapshots::Category;
 use highwater_snapshots::ids::{BlockId, StringId};
 use highwater_snapshots::tables::Tables;
-use highwater_snapshots::units::format_bytes;
 
 use super::lines::Lines;
+use crate::coder::{exact_size, free_in};
 use crate::lifetime::Lifetime;
 use crate::origin::Origin;
 use crate::pools::BlockPool;
@@ -17,8 +17,10 @@ use crate::pools::BlockPool;
 pub enum Part {
     /// The root: all blocks.
     All,
-    /// Bytes that belong to no block, as an index into the tree's names for them.
-    Beside(u8),
+    /// Bytes that belong to no block, by name.
+    Beside(&'static str),
+    /// Bytes that are free in segments of this size.
+    FreeIn(u64),
     /// The category.
     Category(Category),
     /// The phase of the allocation.
@@ -44,11 +46,12 @@ pub enum Part {
 }
 
 impl Part {
-    pub(super) fn name(self, tables: &Tables, lines: &Lines, beside: &[&'static str]) -> String {
+    pub(super) fn name(self, tables: &Tables, lines: &Lines) -> String {
         let or_none = |text: &str| if text.is_empty() { "(none)".to_owned() } else { text.to_owned() };
         match self {
             Self::All => "all".to_owned(),
-            Self::Beside(row) => beside.get(usize::from(row)).copied().unwrap_or_default().to_owned(),
+            Self::Beside(name) => name.to_owned(),
+            Self::FreeIn(bytes) => free_in(bytes),
             Self::Category(category) => category.name().to_owned(),
             Self::Phase(origin) => origin.name().to_owned(),
             Self::Pool(pool) => pool.to_string(),
@@ -72,10 +75,4 @@ impl Part {
         };
         by_name.then_with(|| self.cmp(&other))
     }
-}
-
-/// Formats a size so that two different sizes never read the same: binary units where exact, else bytes.
-fn exact_size(bytes: u64) -> String {
-    let text = format_bytes(bytes);
-    if text.contains('.') { format!("{bytes} B") } else { text }
 }

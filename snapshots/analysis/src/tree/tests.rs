@@ -1,9 +1,12 @@
 //! Checks trees of small traces against sums computed by hand, and their conditions against the filter.
 
 use super::*;
-use crate::{Filter, Metric};
+use crate::beside::SegmentKind;
+use crate::pools::BlockPool;
+use crate::{Beside, Filter, Metric};
 use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::trace::Trace;
+use highwater_snapshots::{Pool, StreamId};
 
 /// Blocks 0 to 8: baseline weights, two layers and a sibling whose name has the same prefix, Python lines and lines
 /// below.
@@ -170,7 +173,7 @@ fn children_and_own_bytes_add_up_for_every_key_and_metric() {
         let bytes = if metric == Metric::Requested { &trace.blocks.requested } else { &trace.blocks.allocated };
         for query in all_queries() {
             let blocks: Vec<BlockId> = trace.blocks.ids().collect();
-            let tree = Tree::of(&trace, metric, blocks.clone(), &[("(outside)", 77)], query);
+            let tree = Tree::of(&trace, metric, blocks.clone(), &[(Beside::Outside, 77)], query);
             assert_eq!(tree.total(), bytes.iter().sum::<u64>() + 77);
             assert_eq!(tree.blocks_of(NodeId::ROOT), blocks);
             for id in tree.ids() {
@@ -249,4 +252,52 @@ fn an_empty_set_is_a_root_with_nothing_below() {
     let tree = Tree::of(&trace, Metric::Requested, Vec::new(), &[], TreeQuery::default());
     assert_eq!((tree.total(), tree.len(), tree.is_empty()), (0, 1, true));
     assert!(tree.ends(NodeId::ROOT).is_empty() && tree.stack_of(NodeId::ROOT).is_none());
+}
+
+#[test]
+fn free_bytes_are_below_the_pool_and_stream_of_their_segment_and_named_once() {
+    let trace = trace_from_text("alloc a 100\nalloc b 50 small stream=3").unwrap();
+    let place = SegmentKind { pool: BlockPool::Shared(Pool::Large), stream: StreamId(3), bytes: 2 << 20 };
+    let beside = [(Beside::Free(Some(place)), 7), (Beside::Outside, 2)];
+    let drawn_by = |keys: &str| {
+        let keys = keys.split(',').map(|name| TreeKey::all().find(|key| key.name() == name).unwrap()).collect();
+        let query = TreeQuery { keys, ..TreeQuery::default() };
+        let blocks = trace.blocks.ids().collect();
+        drawn(&trace, &Tree::of(&trace, Metric::Allocated, blocks, &beside, query))
+    };
+    assert_eq!(
+        drawn_by("pool"),
+        [
+            "all 159/0 2",
+            "  large 107/100 1",
+            "    (free in segments) 7/7 0",
+            "  small 50/50 1",
+            "  (outside the allocator) 2/2 0",
+        ]
+    );
+    let by_size = drawn_by("stream,size");
+    assert!(by_size.contains(&"  3 57/0 1".to_owned()), "{by_size:?}");
+    assert!(by_size.contains(&"    (free in segments of 2 MiB) 7/7 0".to_owned()), "{by_size:?}");
+    let by_category = drawn_by("category,pool");
+    let at = by_category.iter().position(|line| line == "  (free in segments) 7/0 0").unwrap();
+    assert_eq!(by_category[at + 1], "    large 7/7 0");
+    assert_eq!(drawn_by("category,block").iter().filter(|line| line.contains("(free in segments)")).count(), 1);
+}
+
+#[test]
+fn a_condition_of_several_modules_selects_exactly_their_blocks() {
+    let trace = net();
+    let tree = tree_of(&trace, "scope,category", |_| ());
+    let leaf = |path: [&str; 4]| {
+        let step = |at: Option<NodeId>, name: &&str| {
+            tree.node(at?).children().find(|child| tree.name(&trace.tables, *child) == *name)
+        };
+        path.iter().fold(Some(NodeId::ROOT), step).unwrap()
+    };
+    let nodes = [leaf(["net", "layers", "0", "activation"]), leaf(["net", "layers", "10", "activation"])];
+    let condition = tree.condition_of(&trace, &nodes).unwrap();
+    let filter: Filter = condition.parse().unwrap();
+    let mut filter = filter.on(&trace);
+    let found: Vec<BlockId> = trace.blocks.ids().filter(|id| filter.matches(*id)).collect();
+    assert_eq!(found, [BlockId(2), BlockId(4)], "{condition}");
 }

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use highwater_analysis::explain::{Advice, ExplainQuery, Remedy};
 use highwater_analysis::long::{self, Parts};
-use highwater_analysis::{Explanation, Filter, GroupKey, LiveIndex, Metric, Series};
+use highwater_analysis::{Explanation, Filter, GroupKey, LiveIndex, Metric, Series, Siblings};
 use highwater_snapshots::format::{Windows, read_bytes, write_trace};
 use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::trace::Trace;
@@ -28,7 +28,7 @@ fn compare(whole: &Trace, windows: &Windows, events: u64) -> Vec<Remedy> {
         for metric in Metric::OF_BLOCKS {
             let filtered = KEYS[metric as usize % KEYS.len()];
             for (keys, filter) in KEYS.into_iter().map(|keys| (keys, &none)).chain([(filtered, &some)]) {
-                let query = ExplainQuery { metric, keys, top: 7, filter };
+                let query = ExplainQuery { metric, keys, top: 7, filter, siblings: Siblings::Merged };
                 let mut expected = Explanation::of(whole, &series, &live, &query);
                 // Last uses are not looked for in parts.
                 expected.idle = None;

@@ -24,7 +24,7 @@ fn compare(whole: &Trace, windows: &Windows, events: u64, range: StepRange) -> V
     let devices: Vec<DeviceId> = whole.device_ids();
     let filters: [Filter; 2] = [Filter::default(), "category=activation,unknown".parse().unwrap()];
     let mut all = Vec::new();
-    for metric in Metric::OF_BLOCKS {
+    for metric in Metric::OF_BLOCKS.into_iter().chain([Metric::Reserved]) {
         // When the free of a block that waits for a stream was requested is not known in a window.
         let keys = KEYS.into_iter().filter(|keys| metric != Metric::Active || !keys.contains(&GroupKey::Lifetime));
         for (keys, filter) in keys.zip(filters.iter().cycle()) {
@@ -39,7 +39,8 @@ fn compare(whole: &Trace, windows: &Windows, events: u64, range: StepRange) -> V
             };
             let expected: Vec<Result<Growth, NoWindow>> = devices.iter().map(of_device).collect();
             let parts = Parts { windows, events };
-            let mut found = long::growth(parts, &devices, range, &query, &mut |_| ControlFlow::Continue(())).unwrap();
+            let watch = &mut |_| ControlFlow::Continue(());
+            let mut found = long::growth(parts, &devices, range, &[query], watch).unwrap().remove(0);
             for growth in found.iter_mut().flatten() {
                 growth.groups.sort_by(|a, b| a.key.cmp(&b.key));
             }

@@ -15,7 +15,7 @@ use highwater_analysis::peak::Query;
 use highwater_analysis::phases::{phase_rows, phases, reached_elsewhere};
 use highwater_analysis::replay::Replay;
 use highwater_analysis::{
-    Filter, GroupKey, Lifetime, LiveIndex, Metric, Moment, Origin, Peak, Series, Totals, summary,
+    Filter, GroupKey, Lifetime, LiveIndex, Metric, Moment, Origin, Peak, Series, Siblings, Totals, summary,
 };
 use highwater_snapshots::format::{Windows, read_bytes, write_trace};
 use highwater_snapshots::text::{event_text, text_from_trace, trace_from_text};
@@ -166,7 +166,7 @@ fn read_in_parts_a_recording_has_the_phases_and_peaks_of_the_whole() {
                 assert_eq!(found.moment, peak);
                 let live = LiveIndex::build(&whole, device);
                 let keys = [GroupKey::Category, GroupKey::Phase, GroupKey::Step, GroupKey::Lifetime, GroupKey::Op];
-                let query = Query { keys: &keys, top: 1000, filter: &Filter::default() };
+                let query = Query { keys: &keys, top: 1000, filter: &Filter::default(), siblings: Siblings::Merged };
                 // The lifetime of a block that waits for a stream depends on when its free was requested, which a window
                 // does not know.
                 if metric != Metric::Active && metric != Metric::Reserved && metric != Metric::DeviceUsed {

@@ -23,7 +23,7 @@ use crate::gui::views::plan::PlanView;
 use crate::gui::views::run::RunView;
 use crate::gui::views::segments::{SegmentsView, Under};
 use crate::gui::views::statistics::StatisticsView;
-use crate::gui::views::timeline::{Timeline, TimelineLook, drawn_metric};
+use crate::gui::views::timeline::{Timeline, TimelineLook};
 use crate::gui::views::whatif::{Predicted, WhatIfView};
 use crate::gui::widgets::layout::{Bottom, Side};
 use crate::gui::widgets::legend;
@@ -442,7 +442,7 @@ impl OpenFile {
             let asked = Asked {
                 recording: Arc::clone(&self.recording),
                 device: self.selection.device,
-                metric: drawn_metric(self.selection.metric),
+                metric: self.selection.metric,
                 moment: position,
                 colouring: Arc::clone(&picture.colouring),
             };

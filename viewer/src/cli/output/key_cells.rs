@@ -2,6 +2,7 @@
 
 use highwater_analysis::GroupKey;
 use highwater_analysis::frames::short_stacks;
+use highwater_snapshots::units::{format_bytes, format_count};
 use highwater_snapshots::{StackId, Trace};
 
 use crate::cli::output::table::Column;
@@ -30,6 +31,15 @@ pub fn key_cells<'a>(
         }
     }
     rows
+}
+
+/// Returns the size of each of `members` equal modules that have `bytes` in all: `32 × 416.83 MiB`. Empty if the row is of
+/// one.
+pub fn each_text(bytes: u64, members: usize) -> String {
+    match members as u64 {
+        0 | 1 => String::new(),
+        members => format!("{} × {}", format_count(members), format_bytes(bytes / members)),
+    }
 }
 
 /// Explains the value `(none)` of the first key that has it in one of `groups`; `None` if there is none.

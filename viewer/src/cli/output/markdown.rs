@@ -90,7 +90,7 @@ fn push_difference(out: &mut String, key: GroupKey, differences: &Differences) {
     for group in &differences.rows {
         let names = named(group);
         let part = |at: usize| names.get(at).map_or_else(String::new, |name| code(name));
-        row(&part(0), &part(1), [group.before, group.now]);
+        row(&part(0), &part(1), [group.a_bytes, group.b_bytes]);
     }
     if differences.rest_groups > 0 {
         row(&count_of(differences.rest_groups, "more group"), "", differences.rest_bytes);

@@ -140,6 +140,7 @@ fn name_of_colours(by: ColourBy) -> String {
         ColourBy::CallSite => "stack".to_owned(),
         ColourBy::Lifetime => "lifetime".to_owned(),
         ColourBy::Stream => "stream".to_owned(),
+        ColourBy::Pool => "pool".to_owned(),
     }
 }
 
@@ -150,6 +151,7 @@ fn colours_named(name: &str) -> Option<ColourBy> {
         "stack" => ColourBy::CallSite,
         "lifetime" => ColourBy::Lifetime,
         "stream" => ColourBy::Stream,
+        "pool" => ColourBy::Pool,
         other => ColourBy::Scope(other.strip_prefix("scope:")?.parse().ok().filter(|depth| *depth > 0)?),
     })
 }

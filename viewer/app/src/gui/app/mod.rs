@@ -328,6 +328,7 @@ impl App {
             Command::ColourByCallSite => self.settings.colour_by = ColourBy::CallSite,
             Command::ColourByLifetime => self.settings.colour_by = ColourBy::Lifetime,
             Command::ColourByStream => self.settings.colour_by = ColourBy::Stream,
+            Command::ColourByPool => self.settings.colour_by = ColourBy::Pool,
             Command::DeeperScope => {
                 self.settings.colour_by = ColourBy::Scope((depth + 1).min(deepest));
             }

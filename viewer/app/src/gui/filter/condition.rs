@@ -10,6 +10,16 @@ pub fn is(key: &str, text: &str) -> Option<String> {
     Some(format!("{key}~\"{part}\""))
 }
 
+/// Maximum number of values in one condition; more would be unreadable.
+const MOST_VALUES: usize = 16;
+
+/// The condition that `key` equals one of `texts`; `None` if they cannot be written, or are too many.
+pub fn is_any<'a>(key: &str, texts: impl ExactSizeIterator<Item = &'a str>) -> Option<String> {
+    let texts = Some(texts).filter(|texts| texts.len() <= MOST_VALUES)?;
+    let quoted = texts.map(|text| (!text.contains('"')).then(|| format!("\"{text}\"")));
+    Some(format!("{key}={}", quoted.collect::<Option<Vec<String>>>()?.join(",")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -30,5 +40,7 @@ mod tests {
         assert_eq!(found(""), [2]);
         assert_eq!(is("frame", "f(\"long name\", x)").as_deref(), Some("frame~\"long name\""));
         assert_eq!(is("frame", "\"\""), None);
+        assert_eq!(is_any("scope", ["h.0", "h.1"].into_iter()).as_deref(), Some("scope=\"h.0\",\"h.1\""));
+        assert_eq!(is_any("scope", ["h"; 17].into_iter()), None);
     }
 }

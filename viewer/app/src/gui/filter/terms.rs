@@ -15,6 +15,19 @@ pub fn condition_of(keys: &[GroupKey], values: &[String]) -> Option<String> {
     terms.filter(|terms| !terms.is_empty()).map(|terms| terms.join(" "))
 }
 
+/// The condition for the blocks of a group of equal modules, or of one: `members` are the values of each of several.
+pub fn condition_of_all(keys: &[GroupKey], values: &[String], members: &[Vec<String>]) -> Option<String> {
+    if members.is_empty() {
+        return condition_of(keys, values);
+    }
+    let term = |(at, (key, value)): (usize, (&GroupKey, &String))| match key {
+        GroupKey::Scope => condition::is_any(key.name(), members.iter().map(|values| values[at].as_str())),
+        key => term(*key, value),
+    };
+    let terms: Option<Vec<String>> = keys.iter().zip(values).enumerate().map(term).collect();
+    terms.map(|terms| terms.join(" "))
+}
+
 fn term(key: GroupKey, value: &str) -> Option<String> {
     let name = key.name();
     let known = Some(value).filter(|value| *value != NONE);
@@ -43,8 +56,17 @@ fn term(key: GroupKey, value: &str) -> Option<String> {
 mod tests {
     use super::*;
     use highwater_analysis::explain::ExplainQuery;
-    use highwater_analysis::{Explanation, Filter, LiveIndex, Matches, Metric, Series};
+    use highwater_analysis::{Explanation, Filter, LiveIndex, Matches, Metric, Series, Siblings};
     use highwater_snapshots::text::trace_from_text;
+
+    #[test]
+    fn the_condition_of_equal_modules_names_each_of_them() {
+        let row = |category: &str, scope: &str| vec![category.to_owned(), scope.to_owned()];
+        let members = [row("activation", "h.0"), row("activation", "h.1")];
+        let keys = [GroupKey::Category, GroupKey::Scope];
+        let condition = condition_of_all(&keys, &row("activation", "h.{0-1}"), &members);
+        assert_eq!(condition.as_deref(), Some("category=activation scope=\"h.0\",\"h.1\""));
+    }
 
     #[test]
     fn the_condition_of_every_group_is_met_by_its_blocks_alone() {
@@ -68,7 +90,13 @@ mod tests {
         let filter = Filter::default();
         for &key in GroupKey::ALL {
             let keys = [key];
-            let query = ExplainQuery { metric: Metric::Requested, keys: &keys, top: 100, filter: &filter };
+            let query = ExplainQuery {
+                metric: Metric::Requested,
+                keys: &keys,
+                top: 100,
+                filter: &filter,
+                siblings: Siblings::Each,
+            };
             let explanation = Explanation::of(&trace, &series, &live, &query);
             assert!(!explanation.groups.is_empty());
             for group in &explanation.groups {

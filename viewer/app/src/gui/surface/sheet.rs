@@ -160,11 +160,11 @@ impl Sheet {
         let at_peak = legend::Asked {
             recording: Arc::clone(&self.recording),
             device: self.selection.device,
-            metric: drawn,
+            metric: self.selection.metric,
             moment: position,
             colouring: Arc::clone(&picture.colouring),
         };
-        legend::legend_ui(ui, &picture.colouring, &at_peak.bytes_by_entry(), usize::MAX);
+        legend::legend_ui(ui, &at_peak.entries(), usize::MAX);
         let index = &self.recording.devices[self.selection.device];
         let totals = index.series.before_position(&self.recording.trace, position);
         let is_sampled = index.summary.peaks.iter().any(|peak| peak.metric == Metric::DeviceUsed);

@@ -1,7 +1,7 @@
 //! The views that a sheet can show, by name.
 
 use eframe::egui::{CentralPanel, Frame, Margin, Panel, Rect, RichText, Ui, UiBuilder};
-use highwater_analysis::{GroupKey, TreeKey};
+use highwater_analysis::{GroupKey, Siblings, TreeKey};
 
 use super::sheet::Sheet;
 use crate::gui::view_context::{Reason, ViewContext};
@@ -42,6 +42,7 @@ const TABLE: Choices = Choices {
     second: None,
     hides_internals: true,
     is_inverted: false,
+    siblings: Siblings::Merged,
 };
 const TREEMAP: Choices = Choices { look: MomentLook::Treemap, second: Some(TreeKey::By(GroupKey::Scope)), ..TABLE };
 const FLAME: Choices = Choices { look: MomentLook::Flame, first: TreeKey::By(GroupKey::Stack), ..TABLE };

@@ -1,14 +1,14 @@
 //! Assigns a colour to each block, and builds the legend of these colours.
 
-use std::collections::HashMap;
-
 use std::sync::Arc;
 
 use eframe::egui::Color32;
 use highwater_analysis::Lifetime;
 use highwater_analysis::frames::user_line;
-use highwater_analysis::{Matches, Metric};
-use highwater_snapshots::line_text::LineText;
+use highwater_analysis::pools::{BlockPool, Pools};
+use highwater_analysis::{Beside, Matches, Metric};
+use highwater_snapshots::intern::Interner;
+use highwater_snapshots::line_text::{LineText, unique_suffixes};
 use highwater_snapshots::tables::SourceLine;
 use highwater_snapshots::yielding::tick;
 use highwater_snapshots::{BlockId, Category, DeviceId, OpId, ScopeId, StackId, StringId, Trace};
@@ -33,6 +33,8 @@ pub enum ColourBy {
     Lifetime,
     /// The stream.
     Stream,
+    /// The allocator's pool.
+    Pool,
 }
 
 impl ColourBy {
@@ -46,6 +48,7 @@ impl ColourBy {
             Self::CallSite => "call site".to_owned(),
             Self::Lifetime => "lifetime".to_owned(),
             Self::Stream => "stream".to_owned(),
+            Self::Pool => "pool".to_owned(),
         }
     }
 }
@@ -68,6 +71,7 @@ pub struct Colouring {
     entry_of: Vec<u8>,
     /// The blocks that match the filter.
     matches: Arc<Matches>,
+    by: ColourBy,
 }
 
 /// Fewest blocks for which another thread pays off.
@@ -89,7 +93,8 @@ impl Colouring {
         order.retain(|code| weights[*code].blocks > 0);
         let mut entries: Vec<Entry> = Vec::with_capacity(order.len() + 1);
         let named = order.iter().filter(|code| !coder.is_none(**code)).count();
-        for &code in &order {
+        let names = coder.names(&order);
+        for (&code, name) in order.iter().zip(names) {
             let colour = match by {
                 ColourBy::Category => {
                     Category::ALL.get(code).map_or(theme::NEUTRAL, |category| theme::category(*category))
@@ -97,7 +102,7 @@ impl Colouring {
                 _ if coder.is_none(code) => theme::NEUTRAL,
                 _ => theme::entry(entries.iter().filter(|entry| entry.colour != theme::NEUTRAL).count(), named),
             };
-            entries.push(Entry { name: coder.name(code), colour });
+            entries.push(Entry { name, colour });
         }
         let rest = entries.len() as u8;
         let mut rows = vec![rest; weights.len()];
@@ -114,7 +119,7 @@ impl Colouring {
         if has_rest {
             entries.push(Entry { name: "(all others)".to_owned(), colour: theme::NEUTRAL });
         }
-        Self { entries, entry_of, matches: Arc::clone(matches) }
+        Self { entries, entry_of, matches: Arc::clone(matches), by }
     }
 
     /// The block's legend colour, or grey if it is filtered out or on another device.
@@ -126,6 +131,17 @@ impl Colouring {
     /// The block's colour where its band can be distinguished from its neighbours'.
     pub fn instance_colour(&self, block: BlockId) -> Color32 {
         theme::instance(self.colour(block), block.0 as usize)
+    }
+
+    /// The legend entry of bytes that belong to no block: that of their stream or pool, if these are coloured.
+    pub fn entry_beside(&self, beside: Beside) -> Option<usize> {
+        let Beside::Free(Some(place)) = beside else { return None };
+        let name = match self.by {
+            ColourBy::Stream => stream_name(place.stream.0),
+            ColourBy::Pool => place.pool.to_string(),
+            _ => return None,
+        };
+        self.entries.iter().position(|entry| entry.name == name)
     }
 
     /// The block's legend entry; past the end for blocks of other devices without one.
@@ -208,16 +224,19 @@ struct Coder<'a> {
     code_of: Vec<u32>,
     /// The meaning of each code, as a row of another table; `u32::MAX` for none.
     meant: Vec<u32>,
-    /// Distinct source lines.
-    lines: Vec<SourceLine>,
-    /// Distinct streams, in order.
-    streams: Vec<u64>,
+    /// Distinct texts of source lines.
+    lines: Vec<String>,
+    /// Distinct streams, or codes of pools, in order.
+    numbers: Vec<u64>,
+    /// The pools, if these are coloured.
+    pools: Pools,
 }
 
 impl<'a> Coder<'a> {
     fn new(trace: &'a Trace, by: ColourBy) -> Self {
-        let mut coder =
-            Self { trace, by, code_of: Vec::new(), meant: Vec::new(), lines: Vec::new(), streams: Vec::new() };
+        let pools = if by == ColourBy::Pool { Pools::of(trace) } else { Pools::default() };
+        let (code_of, meant, lines, numbers) = Default::default();
+        let mut coder = Self { trace, by, code_of, meant, lines, numbers, pools };
         let tables = &trace.tables;
         match by {
             ColourBy::Category => coder.meant = (0..Category::ALL.len() as u32).collect(),
@@ -231,18 +250,19 @@ impl<'a> Coder<'a> {
                 coder.number(ops.map(|op| tables.op(op).map_or(u32::MAX, |op| op.name.0)));
             }
             ColourBy::CallSite => coder.find_lines(),
-            ColourBy::Stream => {
-                let blocks = trace.blocks.stream.par_chunks(RUN);
-                let met = blocks.flat_map_iter(|streams| {
-                    let mut streams: Vec<u64> = streams.iter().map(|stream| stream.0).collect();
-                    streams.sort_unstable();
-                    streams.dedup();
-                    streams
+            ColourBy::Stream | ColourBy::Pool => {
+                let rows: Vec<usize> = (0..trace.blocks.len()).collect();
+                let met = rows.par_chunks(RUN).flat_map_iter(|rows| {
+                    let mut numbers: Vec<u64> = rows.iter().map(|row| coder.number_of(*row)).collect();
+                    numbers.sort_unstable();
+                    numbers.dedup();
+                    numbers
                 });
-                coder.streams = met.collect();
-                coder.streams.sort_unstable();
-                coder.streams.dedup();
-                coder.meant = (0..coder.streams.len() as u32).collect();
+                let mut numbers: Vec<u64> = met.collect();
+                numbers.sort_unstable();
+                numbers.dedup();
+                coder.meant = (0..numbers.len() as u32).collect();
+                coder.numbers = numbers;
             }
         }
         coder
@@ -258,6 +278,14 @@ impl<'a> Coder<'a> {
         self.code_of = meanings.iter().map(code).collect();
     }
 
+    /// The stream or the pool of the block in `row`.
+    fn number_of(&self, row: usize) -> u64 {
+        match self.by {
+            ColourBy::Pool => self.pools.pool(self.trace, &self.trace.blocks.get(BlockId(row as u32))).code(),
+            _ => self.trace.blocks.stream[row].0,
+        }
+    }
+
     /// Finds the program's line of every stack that a block has.
     fn find_lines(&mut self) {
         let (tables, stacks) = (&self.trace.tables, &self.trace.blocks.stack);
@@ -269,17 +297,13 @@ impl<'a> Coder<'a> {
         }
         let line_of = |(row, is_met): (usize, &bool)| is_met.then(|| user_line(tables, StackId(row as u32))).flatten();
         let found: Vec<Option<SourceLine>> = is_met.par_iter().enumerate().with_min_len(64).map(line_of).collect();
-        let mut rows: HashMap<SourceLine, u32> = HashMap::new();
-        let lines = &mut self.lines;
+        // Lines that read the same are one.
+        let mut lines: Interner<String> = Interner::default();
         let mut meanings: Vec<u32> = Vec::with_capacity(found.len() + 1);
         for line in found {
-            meanings.push(line.map_or(u32::MAX, |line| {
-                *rows.entry(line).or_insert_with(|| {
-                    lines.push(line);
-                    lines.len() as u32 - 1
-                })
-            }));
+            meanings.push(line.map_or(u32::MAX, |line| lines.intern(tables.line_text(&line))));
         }
+        self.lines = lines.into_rows();
         meanings.push(u32::MAX);
         self.number(meanings.into_iter());
     }
@@ -303,13 +327,22 @@ impl<'a> Coder<'a> {
             ColourBy::Op => of_table(blocks.op[row].0),
             ColourBy::CallSite => of_table(blocks.stack[row].0),
             ColourBy::Lifetime => Lifetime::of(self.trace, &blocks.get(BlockId(row as u32))) as usize,
-            ColourBy::Stream => self.streams.partition_point(|stream| *stream < blocks.stream[row].0),
+            ColourBy::Stream | ColourBy::Pool => {
+                let number = self.number_of(row);
+                self.numbers.partition_point(|other| *other < number)
+            }
         }
     }
 
     /// Whether `code` stands for "no value".
     fn is_none(&self, code: usize) -> bool {
         self.meant.get(code) == Some(&u32::MAX)
+    }
+
+    /// The names of `codes`; of lines, with as many folders as distinguish them.
+    fn names(&self, codes: &[usize]) -> Vec<String> {
+        let names: Vec<String> = codes.iter().map(|code| self.name(*code)).collect();
+        if self.by == ColourBy::CallSite { unique_suffixes(&names) } else { names }
     }
 
     fn name(&self, code: usize) -> String {
@@ -321,12 +354,17 @@ impl<'a> Coder<'a> {
         match self.by {
             ColourBy::Category => Category::ALL[code].name().to_owned(),
             ColourBy::Lifetime => Lifetime::ALL[code].name().to_owned(),
-            ColourBy::Stream => format!("stream {}", self.streams[code]),
+            ColourBy::Stream => stream_name(self.numbers[code]),
+            ColourBy::Pool => BlockPool::from_code(self.numbers[code]).to_string(),
             ColourBy::Scope(_) => tables.scope_path(ScopeId(meant)),
             ColourBy::Op => tables.string(StringId(meant)).to_owned(),
-            ColourBy::CallSite => short_line(&tables.line_text(&self.lines[meant as usize])),
+            ColourBy::CallSite => self.lines[meant as usize].clone(),
         }
     }
+}
+
+fn stream_name(stream: u64) -> String {
+    format!("stream {stream}")
 }
 
 /// `folder/file.py:184 function` with the leading folders left out.
@@ -366,6 +404,7 @@ mod tests {
         assert_eq!(names(ColourBy::Op), ["(none)", "linear", "relu"]);
         assert_eq!(names(ColourBy::CallSite), ["(none)", "forward", "backward"]);
         assert_eq!(names(ColourBy::Stream), ["stream 0"]);
+        assert_eq!(names(ColourBy::Pool), ["large"]);
     }
 
     #[test]

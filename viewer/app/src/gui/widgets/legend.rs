@@ -5,11 +5,12 @@ use std::sync::Arc;
 use eframe::egui::{
     Color32, Context, FontId, Galley, Painter, Rect, Response, Role, Sense, Stroke, Ui, Vec2, WidgetInfo, pos2, vec2,
 };
+use highwater_analysis::beside::beside_blocks;
 use highwater_analysis::summary::DeviceSummary;
 use highwater_analysis::{Metric, Totals};
 use highwater_snapshots::units::format_bytes;
 
-use crate::gui::views::colouring::Colouring;
+use crate::gui::views::colouring::{Colouring, Entry};
 use crate::gui::widgets::theme::{self, Shades};
 use crate::gui::widgets::worker::Worker;
 use crate::session::Recording;
@@ -21,7 +22,7 @@ pub struct Asked {
     pub recording: Arc<Recording>,
     /// Row of the device.
     pub device: usize,
-    /// The drawn total.
+    /// The total that is shown.
     pub metric: Metric,
     /// Events that have happened by then.
     pub moment: usize,
@@ -38,34 +39,41 @@ impl PartialEq for Asked {
 }
 
 impl Asked {
-    /// The bytes of each legend entry; they add up to the total.
-    pub fn bytes_by_entry(&self) -> Vec<u64> {
+    /// The legend entries with their bytes, followed by entries for bytes that belong to no block; they add up to the
+    /// total.
+    pub fn entries(&self) -> Vec<(Entry, u64)> {
         let trace = &self.recording.trace;
         let blocks = &trace.blocks;
         let sizes = if self.metric == Metric::Requested { &blocks.requested } else { &blocks.allocated };
-        let mut sums = vec![0; self.colouring.entries.len()];
-        for block in self.recording.devices[self.device].live.before_position(trace, self.metric, self.moment) {
-            if let Some(sum) = sums.get_mut(self.colouring.entry(block)) {
+        let index = &self.recording.devices[self.device];
+        let (is_split, beside) = beside_blocks(trace, (&index.series, &index.live), self.metric, self.moment);
+        let mut entries: Vec<(Entry, u64)> = self.colouring.entries.iter().map(|entry| (entry.clone(), 0)).collect();
+        for block in index.live.before_position(trace, self.metric, self.moment).into_iter().filter(|_| is_split) {
+            if let Some((_, sum)) = entries.get_mut(self.colouring.entry(block)) {
                 *sum += sizes[block.0 as usize];
             }
         }
-        sums
+        for (beside, bytes) in beside {
+            let own = || entries.iter().position(|(entry, _)| entry.name == beside.name());
+            match self.colouring.entry_beside(beside).or_else(own) {
+                Some(row) => entries[row].1 += bytes,
+                None => entries.push((Entry { name: beside.name().to_owned(), colour: theme::NEUTRAL }, bytes)),
+            }
+        }
+        entries
     }
 }
 
 /// The legend's shares, computed on a background thread: a moment may have a million live blocks.
 #[derive(Debug)]
 pub struct Shares {
-    worker: Worker<Asked, (Asked, Vec<u64>)>,
-    known: Option<(Asked, Vec<u64>)>,
+    worker: Worker<Asked, Vec<(Entry, u64)>>,
+    known: Option<Vec<(Entry, u64)>>,
 }
 
 impl Default for Shares {
     fn default() -> Self {
-        let worker = Worker::new("highwater-legend", |asked: Asked, _| {
-            let sums = asked.bytes_by_entry();
-            Some((asked, sums))
-        });
+        let worker = Worker::new("highwater-legend", |asked: Asked, _| Some(asked.entries()));
         Self { worker, known: None }
     }
 }
@@ -83,7 +91,7 @@ impl Shares {
     /// until there are any, so that the timeline below rarely changes its size.
     pub fn legend_ui(&self, ui: &mut Ui, most_rows: usize) {
         match &self.known {
-            Some((asked, sums)) => legend_ui(ui, &asked.colouring, sums, most_rows),
+            Some(entries) => legend_ui(ui, entries, most_rows),
             None => {
                 ui.horizontal_wrapped(|ui| ui.allocate_space(vec2(0.0, theme::ROW_HEIGHT)));
             }
@@ -105,9 +113,9 @@ impl Shares {
 
 /// Shows the legend with each entry's share, wrapped into at most `most_rows` rows. If there is not enough room, the
 /// smallest entries are counted in a last one, which lists them when hovered.
-pub fn legend_ui(ui: &mut Ui, colouring: &Colouring, sums: &[u64], most_rows: usize) {
+pub fn legend_ui(ui: &mut Ui, entries: &[(Entry, u64)], most_rows: usize) {
+    let sums: Vec<u64> = entries.iter().map(|(_, bytes)| *bytes).collect();
     let total = sums.iter().sum();
-    let entries: Vec<_> = colouring.entries.iter().zip(sums.iter().copied()).collect();
     let chips: Vec<Chip> =
         entries.iter().map(|(entry, bytes)| Chip::new(ui, &entry.name, &share(*bytes, total), *bytes > 0)).collect();
     let widths: Vec<f32> = chips.iter().map(Chip::width).collect();
@@ -118,12 +126,12 @@ pub fn legend_ui(ui: &mut Ui, colouring: &Colouring, sums: &[u64], most_rows: us
         let shown = widths.iter().zip(shown).filter(|(_, is_shown)| **is_shown).map(|(width, _)| *width);
         rows_of(shown.chain(last), ui.available_width()) <= most_rows
     };
-    let shown = largest_that_fit(sums, fits);
+    let shown = largest_that_fit(&sums, fits);
     ui.horizontal_wrapped(|ui| {
         ui.spacing_mut().item_spacing = vec2(0.0, 2.0);
         let mut left_out = Vec::new();
         for ((chip, (entry, bytes)), is_shown) in chips.into_iter().zip(entries).zip(shown) {
-            let exact = format!("{}: {} of {}", entry.name, format_bytes(bytes), format_bytes(total));
+            let exact = format!("{}: {} of {}", entry.name, format_bytes(*bytes), format_bytes(total));
             if !is_shown {
                 left_out.push(exact);
                 continue;

@@ -60,6 +60,7 @@ const MENUS: [(&str, &[&[Command]]); 6] = {
                     C::ColourByCallSite,
                     C::ColourByLifetime,
                     C::ColourByStream,
+                    C::ColourByPool,
                 ],
                 &[C::DeeperScope, C::ShallowerScope, C::ToggleStacking],
             ],
@@ -260,7 +261,7 @@ pub fn metrics_of(recording: &Recording, device: usize) -> Vec<Metric> {
 /// The colourings; those that apply to no block of the recording are greyed out.
 fn colourings_of(recording: &Recording) -> Vec<ColourBy> {
     let scopes = (1..=recording.deepest_scope.max(1)).map(ColourBy::Scope);
-    let rest = [ColourBy::Op, ColourBy::CallSite, ColourBy::Lifetime, ColourBy::Stream];
+    let rest = [ColourBy::Op, ColourBy::CallSite, ColourBy::Lifetime, ColourBy::Stream, ColourBy::Pool];
     std::iter::once(ColourBy::Category).chain(scopes).chain(rest).collect()
 }
 

@@ -3,12 +3,19 @@
 use highwater_analysis::diff::DiffGroup;
 use highwater_analysis::{GroupKey, Lifetime, Origin};
 
-use crate::gui::filter::condition::is;
+use crate::gui::filter::condition::{is, is_any};
 
 /// The conditions for the blocks of `group` in A and B; `None` if they cannot be expressed.
 pub(super) fn of_group(group: &DiffGroup, keys: &[GroupKey]) -> Option<[String; 2]> {
     let of = |values: &[String]| -> Option<String> {
-        let terms: Option<Vec<String>> = keys.iter().zip(values).map(|(key, value)| term(*key, value)).collect();
+        let term = |(at, (key, value)): (usize, (&GroupKey, &String))| match key {
+            // Equal modules are one group.
+            GroupKey::Scope if !group.members.is_empty() => {
+                is_any(key.name(), group.members.iter().map(|values| values[at].as_str()))
+            }
+            key => term(*key, value),
+        };
+        let terms: Option<Vec<String>> = keys.iter().zip(values).enumerate().map(term).collect();
         Some(terms?.join(" "))
     };
     let b = of(&group.key)?;
@@ -43,7 +50,7 @@ const NONE: &str = "(none)";
 #[cfg(test)]
 mod tests {
     use highwater_analysis::diff::{Asked, DiffAt, DiffQuery};
-    use highwater_analysis::{Diff, Filter, LiveIndex, Matches, Metric, Series};
+    use highwater_analysis::{Diff, Filter, LiveIndex, Matches, Metric, Series, Siblings};
     use highwater_snapshots::text::trace_from_text;
     use highwater_snapshots::{BlockId, DeviceId};
 
@@ -61,7 +68,7 @@ mod tests {
         ];
         for key in GroupKey::ALL {
             let filter = Filter::default();
-            let query = DiffQuery { keys: &[*key], top: usize::MAX, filter: &filter };
+            let query = DiffQuery { keys: &[*key], top: usize::MAX, filter: &filter, siblings: Siblings::Each };
             let moments = asked.map(|asked| DiffAt::Peak.find(asked, Metric::Requested).unwrap());
             let diff = Diff::of(asked, moments, &query);
             for group in &diff.groups {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use highwater_analysis::diff::{Asked, Comparison, DiffAt, DiffQuery, DiffTree, StackText};
-use highwater_analysis::{Filter, GroupKey, Metric, Moment};
+use highwater_analysis::{Filter, GroupKey, Metric, Moment, Siblings};
 
 use super::sheets::Sheet;
 use crate::session::{DeviceIndex, Recording};
@@ -108,7 +108,8 @@ pub(super) struct Answer {
 impl Answer {
     pub(super) fn to(question: &Question) -> Self {
         let [a, b] = &question.halves;
-        let query = DiffQuery { keys: &question.keys, top: usize::MAX, filter: &question.filter };
+        let query =
+            DiffQuery { keys: &question.keys, top: usize::MAX, filter: &question.filter, siblings: Siblings::Merged };
         let mut comparison = Comparison::of([a.asked(), b.asked()], [a.moment, b.moment], &query);
         let tables = [&a.recording.trace.tables, &b.recording.trace.tables];
         let text = StackText { tables, hides_internals: question.hides_internals };

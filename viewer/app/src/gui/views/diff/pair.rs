@@ -9,7 +9,7 @@ use highwater_snapshots::units::{format_bytes, format_signed_bytes};
 
 use super::alignment::Alignment;
 use crate::gui::filter::search::Search;
-use crate::gui::views::timeline::{Timeline, TimelineLook, drawn_metric};
+use crate::gui::views::timeline::{Timeline, TimelineLook};
 use crate::gui::widgets::legend::{Asked, Shares};
 use crate::gui::widgets::theme::{self, Shades};
 use crate::gui::widgets::words::when;
@@ -308,7 +308,7 @@ impl Pair {
             let asked = Asked {
                 recording: Arc::clone(recording),
                 device: side.selection.device,
-                metric: drawn_metric(shown.metric),
+                metric: shown.metric,
                 moment: position,
                 colouring: Arc::clone(&picture.colouring),
             };

@@ -5,12 +5,12 @@ use std::sync::{Arc, Weak};
 use highwater_analysis::explain::{Composition, ExplainQuery, ExplainedGroup};
 use highwater_analysis::frames::short_stack;
 use highwater_analysis::phases::reached_elsewhere;
-use highwater_analysis::{Explanation, Filter, GroupKey, Metric, Moment};
+use highwater_analysis::{Explanation, Filter, GroupKey, Metric, Moment, Siblings};
 use highwater_snapshots::Trace;
 
 use crate::answers::explanation::explain;
 use crate::figures::moment::elsewhere_text;
-use crate::gui::filter::terms::condition_of;
+use crate::gui::filter::terms::condition_of_all;
 use crate::gui::views::colouring::short_line;
 use crate::gui::widgets::worker::Cancel;
 use crate::session::Recording;
@@ -95,8 +95,18 @@ impl Row {
         }
         Self {
             names,
-            in_full: group.key.clone(),
-            condition: condition_of(keys, &group.key),
+            in_full: match group.members.as_slice() {
+                [] => group.key.clone(),
+                members => {
+                    let of_key = |at: usize| {
+                        let mut values: Vec<&str> = members.iter().map(|values| values[at].as_str()).collect();
+                        values.dedup();
+                        values.join("\n")
+                    };
+                    (0..keys.len()).map(of_key).collect()
+                }
+            },
+            condition: condition_of_all(keys, &group.key, &group.members),
             bytes: group.bytes_at_peak,
             blocks: group.blocks_at_peak,
             without: group.without,
@@ -127,7 +137,8 @@ impl Explained {
         let trace = &recording.trace;
         let index = recording.devices.get(key.device)?;
         let keys = key.keys.list();
-        let query = ExplainQuery { metric: key.metric, keys: &keys, top: MOST_GROUPS, filter: &key.filter };
+        let siblings = Siblings::Merged;
+        let query = ExplainQuery { metric: key.metric, keys: &keys, top: MOST_GROUPS, filter: &key.filter, siblings };
         let mut explanation = explain(trace, &index.series, &index.live, &query);
         if cancel.is_cancelled() {
             return None;

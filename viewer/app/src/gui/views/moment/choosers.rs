@@ -5,7 +5,7 @@ use std::ops::Range;
 use eframe::egui::{ComboBox, Grid, Label, RichText, Role, Ui, WidgetInfo};
 use highwater_analysis::between::Question;
 use highwater_analysis::tree::NodeId;
-use highwater_analysis::{Balance, GroupKey, TreeKey};
+use highwater_analysis::{Balance, GroupKey, Siblings, TreeKey};
 use highwater_snapshots::units::{format_bytes, format_signed_bytes};
 
 use super::job::Answer;
@@ -57,12 +57,16 @@ pub struct Choices {
     pub hides_internals: bool,
     /// Whether stacks start with the innermost frame.
     pub is_inverted: bool,
+    /// Whether equal modules are one row of the table.
+    #[serde(default)]
+    pub siblings: Siblings,
 }
 
 impl Default for Choices {
     fn default() -> Self {
         let first = TreeKey::By(GroupKey::Category);
-        Self { look: MomentLook::Table, first, second: None, hides_internals: true, is_inverted: false }
+        let (look, siblings) = (MomentLook::Table, Siblings::Merged);
+        Self { look, first, second: None, hides_internals: true, is_inverted: false, siblings }
     }
 }
 
@@ -72,6 +76,12 @@ impl Choices {
         let has = |key: &TreeKey| absent_reason(absent, *key).is_none();
         let first = if has(&self.first) { self.first } else { Self::default().first };
         Self { first, second: self.second.filter(has), ..self }
+    }
+
+    /// Whether one of the keys is the module.
+    pub fn is_of_modules(&self) -> bool {
+        let is_module = |key: &TreeKey| matches!(key, TreeKey::By(GroupKey::Scope | GroupKey::ScopeTo(_)));
+        is_module(&self.first) || self.second.as_ref().is_some_and(is_module)
     }
 
     /// Whether one of the keys is the stack.
@@ -106,6 +116,12 @@ pub(super) fn choices_ui(ui: &mut Ui, choices: &mut Choices, recording: &Recordi
             key_ui(ui, ["then", "Then group by"], &mut choices.second, &seconds, absent);
         }
     });
+    if choices.is_of_modules() && choices.look == MomentLook::Table {
+        let mut is_each = choices.siblings == Siblings::Each;
+        ui.checkbox(&mut is_each, "Each module")
+            .on_hover_text("List each of equal modules whose paths differ only in a number, such as layers.");
+        choices.siblings = if is_each { Siblings::Each } else { Siblings::Merged };
+    }
     if choices.is_of_stacks() {
         ui.horizontal_wrapped(|ui| {
             ui.checkbox(&mut choices.hides_internals, "Hide internals")

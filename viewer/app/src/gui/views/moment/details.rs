@@ -2,6 +2,7 @@
 
 use eframe::egui::{Align, Label, Layout, RichText, Ui};
 use highwater_analysis::between::bytes_of;
+use highwater_analysis::tree::NodeId;
 use highwater_snapshots::BlockId;
 use highwater_snapshots::units::format_bytes;
 
@@ -50,10 +51,13 @@ pub(super) fn details_ui(ui: &mut Ui, answer: &Answer, chosen: &Chosen, state: &
             if ui.small_button("Close").on_hover_text("Clear the selection.").clicked() {
                 ask = Some(Ask::Close);
             }
-            ui.strong(format_bytes(node.bytes));
+            let nodes = answer.nodes(&chosen.node);
+            ui.strong(format_bytes(node.bytes * nodes.len() as u64));
             ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
-                let full = names::in_full(recording, &answer.tree, chosen.node).join("\n").replace("; ", "\n");
-                let name = names::label(recording, &answer.tree, chosen.node);
+                let full = |id: &NodeId| names::in_full(recording, &answer.tree, *id).join("\n").replace("; ", "\n");
+                let full = nodes.iter().map(full).collect::<Vec<_>>().join("\n");
+                let own = answer.labels.get(&chosen.node).filter(|_| nodes.len() > 1).cloned();
+                let name = own.unwrap_or_else(|| names::label(recording, &answer.tree, chosen.node));
                 ui.add(Label::new(RichText::new(name).strong()).truncate()).on_hover_text(full);
             });
         });

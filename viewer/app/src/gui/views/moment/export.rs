@@ -5,15 +5,17 @@ use highwater_analysis::tree::NodeId;
 use super::job::Answer;
 use super::names;
 
-/// The rows of the table in their order: a column for each key, then bytes and blocks, which add up to the total.
+/// The rows of the table in their order, each of equal modules: a column for each key, then bytes and blocks, which add up to the total.
 pub(super) fn rows_csv(answer: &Answer) -> String {
     let (recording, tree) = (&answer.request.source.recording, &answer.tree);
     let keys: Vec<&str> = tree.query().keys.iter().map(|key| key.name()).collect();
     let mut out = format!("{},bytes,blocks\n", keys.join(","));
     for &id in answer.rows.iter() {
-        let node = tree.node(id);
-        push_names(&mut out, &names::in_full(recording, tree, id), keys.len());
-        out += &format!("{},{}\n", node.own_bytes, node.own_blocks);
+        for id in answer.nodes(&id) {
+            let node = tree.node(*id);
+            push_names(&mut out, &names::in_full(recording, tree, *id), keys.len());
+            out += &format!("{},{}\n", node.own_bytes, node.own_blocks);
+        }
     }
     let focus = tree.node(answer.focus);
     push_names(&mut out, &["total".to_owned()], keys.len());

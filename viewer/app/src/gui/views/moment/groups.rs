@@ -56,7 +56,11 @@ pub(super) fn groups_ui(ui: &mut Ui, answer: &Answer, state: &mut TableState) ->
         .scope_builder(UiBuilder::new().id_salt("rows").max_rect(place), |ui| {
             let recording = &answer.request.source.recording;
             let tip = |row: usize, column: usize| {
-                let in_full = || names::in_full(recording, &answer.tree, rows[row]).join("\n").replace("; ", "\n");
+                let in_full = || {
+                    let full =
+                        |id: &NodeId| names::in_full(recording, &answer.tree, *id).join("\n").replace("; ", "\n");
+                    answer.nodes(&rows[row]).iter().map(full).collect::<Vec<_>>().join("\n")
+                };
                 (column == 0).then(in_full).filter(|text| !text.is_empty())
             };
             let cell = |row: usize, column: usize| cell(answer, rows[row], column);
@@ -76,12 +80,17 @@ pub(super) fn groups_ui(ui: &mut Ui, answer: &Answer, state: &mut TableState) ->
 fn cell(answer: &Answer, id: NodeId, column: usize) -> Cell {
     let (recording, tree) = (&answer.request.source.recording, &answer.tree);
     let node = tree.node(id);
+    let (own_bytes, own_blocks) = answer.own(id);
     match column {
         0 => {
             let mut text = match answer.labels.get(&id) {
                 Some(label) => label.clone(),
                 None => names::label(recording, tree, id),
             };
+            if let [_, _, ..] = answer.nodes(&id) {
+                let count = answer.nodes(&id).len();
+                text = format!("{text}  {count} × {}", format_bytes(node.own_bytes));
+            }
             if let Part::Block(block) = node.part {
                 let maker = names::maker(&recording.trace, block);
                 if !maker.is_empty() {
@@ -92,17 +101,11 @@ fn cell(answer: &Answer, id: NodeId, column: usize) -> Cell {
             let swatch = has_fixed_colour.then(|| tile::colour(answer, What::Node(id)));
             let most = answer.most.max(1);
             let keeps_end = matches!(node.part, Part::Scope(_));
-            Cell {
-                text,
-                swatch,
-                share: Some((node.own_bytes as f64 / most as f64) as f32),
-                keeps_end,
-                ..Cell::default()
-            }
+            Cell { text, swatch, share: Some((own_bytes as f64 / most as f64) as f32), keeps_end, ..Cell::default() }
         }
-        1 => format_bytes(node.own_bytes).into(),
-        2 => share(node.own_bytes, tree.node(answer.focus).bytes).into(),
-        _ => highwater_snapshots::units::format_count(u64::from(node.own_blocks)).into(),
+        1 => format_bytes(own_bytes).into(),
+        2 => share(own_bytes, tree.node(answer.focus).bytes).into(),
+        _ => highwater_snapshots::units::format_count(own_blocks).into(),
     }
 }
 

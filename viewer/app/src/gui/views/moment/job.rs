@@ -1,12 +1,12 @@
 //! Computes the panel's content on a background thread: the tree, its rows in order, and the selected nodes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use highwater_analysis::beside::beside_blocks;
 use highwater_analysis::between::{Balance, Question, blocks_between, bytes_of};
-use highwater_analysis::peak::beside_blocks;
 use highwater_analysis::tree::{NodeId, Part};
-use highwater_analysis::{Matches, Metric, Tree, TreeQuery};
+use highwater_analysis::{Matches, Metric, Siblings, Tree, TreeQuery};
 use highwater_snapshots::{BlockId, StackId};
 use rayon::slice::ParallelSliceMut as _;
 
@@ -72,6 +72,8 @@ pub(super) struct Request {
     pub(super) chosen: Option<Place>,
     /// The order of rows, and whether it is descending.
     pub(super) order: (Order, bool),
+    /// Whether equal modules are one row.
+    pub(super) siblings: Siblings,
 }
 
 /// The selected node.
@@ -92,15 +94,31 @@ pub(super) struct Answer {
     pub(super) request: Request,
     pub(super) tree: Arc<Tree>,
     pub(super) focus: NodeId,
-    /// The nodes within the focus that have own blocks, in the requested order.
+    /// The nodes within the focus that have own blocks, in the requested order; of equal modules the first.
     pub(super) rows: Arc<Vec<NodeId>>,
-    /// Distinct labels for rows that would otherwise have equal ones.
+    /// By the first of equal modules, all of them.
+    pub(super) members: Arc<HashMap<NodeId, Vec<NodeId>>>,
+    /// Distinct labels for rows that would otherwise have equal ones, and those of several modules.
     pub(super) labels: Arc<HashMap<NodeId, String>>,
     /// The bytes of the largest row.
     pub(super) most: u64,
     pub(super) chosen: Option<Chosen>,
     /// The sums of all questions, for a range.
     pub(super) balance: Option<Balance>,
+}
+
+impl Answer {
+    /// The nodes that the row of `id` stands for.
+    pub(super) fn nodes<'a>(&'a self, id: &'a NodeId) -> &'a [NodeId] {
+        self.members.get(id).map_or(std::slice::from_ref(id), Vec::as_slice)
+    }
+
+    /// The bytes and blocks of the row of `id`, without those of nodes below.
+    pub(super) fn own(&self, id: NodeId) -> (u64, u64) {
+        let node = self.tree.node(id);
+        let count = self.nodes(&id).len() as u64;
+        (node.own_bytes * count, u64::from(node.own_blocks) * count)
+    }
 }
 
 /// Computes answers; reuses parts of the last one that did not change.
@@ -123,23 +141,37 @@ impl Clerk {
             None => Arc::new(tree_of(&request.source, request.query.clone())),
         };
         let focus = find(&tree, request, &request.focus).0;
-        let same_rows = last.as_ref().filter(|last| last.focus == focus && last.request.order == request.order);
+        let same_focus = last.as_ref().filter(|last| last.focus == focus && last.request.siblings == request.siblings);
+        let recording = &request.source.recording;
+        let (members, labels) = match same_focus {
+            Some(last) => (Arc::clone(&last.members), Arc::clone(&last.labels)),
+            None => {
+                let ends = tree.ends(focus);
+                let mut labels = names::labels_apart(recording, &tree, &ends);
+                let mut members = HashMap::new();
+                if request.siblings == Siblings::Merged {
+                    for (label, nodes) in names::siblings(recording, &tree, &ends) {
+                        labels.insert(nodes[0], label);
+                        members.insert(nodes[0], nodes);
+                    }
+                }
+                (Arc::new(members), Arc::new(labels))
+            }
+        };
+        let same_rows = same_focus.filter(|last| last.request.order == request.order);
         let rows = match same_rows {
             Some(last) => Arc::clone(&last.rows),
-            None => Arc::new(rows_of(&tree, request, focus)),
+            None => Arc::new(rows_of(&tree, request, focus, (&members, &labels))),
         };
-        let same_labels = last.as_ref().filter(|last| last.focus == focus);
-        let labels = match same_labels {
-            Some(last) => Arc::clone(&last.labels),
-            None => Arc::new(names::labels_apart(&request.source.recording, &tree, &rows)),
-        };
-        let same_choice = last.filter(|last| last.request.chosen == request.chosen);
+        let same_choice =
+            last.filter(|last| last.request.chosen == request.chosen && last.request.siblings == request.siblings);
         let chosen = match same_choice {
             Some(last) => last.chosen,
-            None => chosen_of(&tree, request),
+            None => chosen_of(&tree, request, &members),
         };
-        let most = rows.iter().map(|id| tree.node(*id).own_bytes).max().unwrap_or(0);
-        let answer = Answer { request: request.clone(), tree, focus, rows, labels, most, chosen, balance };
+        let mut answer =
+            Answer { request: request.clone(), tree, focus, rows, members, labels, most: 0, chosen, balance };
+        answer.most = answer.rows.iter().map(|id| answer.own(*id).0).max().unwrap_or(0);
         self.last = Some(answer.clone());
         answer
     }
@@ -160,7 +192,7 @@ fn tree_of(source: &Source, query: TreeQuery) -> Tree {
         When::Moment(position) => {
             let mut blocks = index.live.before_position(trace, source.metric, position);
             if source.matches.is_all() {
-                let (is_split, bytes) = beside_blocks(source.metric, &index.series.before_position(trace, position));
+                let (is_split, bytes) = beside_blocks(trace, (&index.series, &index.live), source.metric, position);
                 beside = bytes;
                 if !is_split {
                     blocks.clear();
@@ -207,17 +239,28 @@ fn find(tree: &Tree, request: &Request, place: &Place) -> (NodeId, bool) {
     (at, true)
 }
 
-fn rows_of(tree: &Tree, request: &Request, focus: NodeId) -> Vec<NodeId> {
+fn rows_of(
+    tree: &Tree,
+    request: &Request,
+    focus: NodeId,
+    (members, labels): (&HashMap<NodeId, Vec<NodeId>>, &HashMap<NodeId, String>),
+) -> Vec<NodeId> {
     let mut rows = tree.ends(focus);
+    if !members.is_empty() {
+        let others: HashSet<NodeId> = members.values().flat_map(|nodes| &nodes[1..]).copied().collect();
+        rows.retain(|id| !others.contains(id));
+    }
     let (order, is_falling) = request.order;
     // A row ends at its own blocks: nodes below have their own rows.
-    let bytes = |id: &NodeId| tree.node(*id).own_bytes;
+    let count = |id: &NodeId| members.get(id).map_or(1, |nodes| nodes.len() as u64);
+    let bytes = |id: &NodeId| tree.node(*id).own_bytes * count(id);
     match order {
         Order::Bytes => rows.par_sort_by_key(|id| std::cmp::Reverse(bytes(id))),
         Order::Blocks => {
-            rows.par_sort_by_key(|id| (std::cmp::Reverse(tree.node(*id).own_blocks), std::cmp::Reverse(bytes(id))));
+            let blocks = |id: &NodeId| u64::from(tree.node(*id).own_blocks) * count(id);
+            rows.par_sort_by_key(|id| (std::cmp::Reverse(blocks(id)), std::cmp::Reverse(bytes(id))));
         }
-        Order::Name => sort_by_name(tree, request, &mut rows),
+        Order::Name => sort_by_name(tree, request, labels, &mut rows),
     }
     // Names are ascending by default, numbers descending.
     if is_falling == (order == Order::Name) {
@@ -227,7 +270,7 @@ fn rows_of(tree: &Tree, request: &Request, focus: NodeId) -> Vec<NodeId> {
 }
 
 /// Sorts by name; single blocks, of which there may be millions, by the name of their parent and their number.
-fn sort_by_name(tree: &Tree, request: &Request, rows: &mut [NodeId]) {
+fn sort_by_name(tree: &Tree, request: &Request, labels: &HashMap<NodeId, String>, rows: &mut [NodeId]) {
     let holder = |id: &NodeId| match tree.node(*id).part {
         Part::Block(block) => (tree.node(*id).parent, block.0),
         _ => (*id, 0),
@@ -236,8 +279,8 @@ fn sort_by_name(tree: &Tree, request: &Request, rows: &mut [NodeId]) {
     holders.sort_unstable();
     holders.dedup();
     let recording = &request.source.recording;
-    let mut named: Vec<(String, NodeId)> =
-        holders.into_iter().map(|id| (names::label(recording, tree, id), id)).collect();
+    let label = |id: NodeId| labels.get(&id).cloned().unwrap_or_else(|| names::label(recording, tree, id));
+    let mut named: Vec<(String, NodeId)> = holders.into_iter().map(|id| (label(id), id)).collect();
     named.sort();
     let rank: HashMap<NodeId, usize> = named.iter().enumerate().map(|(rank, (_, id))| (*id, rank)).collect();
     rows.sort_by_key(|id| {
@@ -246,14 +289,15 @@ fn sort_by_name(tree: &Tree, request: &Request, rows: &mut [NodeId]) {
     });
 }
 
-fn chosen_of(tree: &Tree, request: &Request) -> Option<Chosen> {
+fn chosen_of(tree: &Tree, request: &Request, members: &HashMap<NodeId, Vec<NodeId>>) -> Option<Chosen> {
     let (node, is_meant) = find(tree, request, request.chosen.as_ref()?);
     if !is_meant {
         return None;
     }
     let (trace, metric) = (&request.source.recording.trace, request.source.metric);
-    let mut blocks = tree.blocks_of(node);
+    let nodes = members.get(&node).map_or(std::slice::from_ref(&node), Vec::as_slice);
+    let mut blocks: Vec<BlockId> = nodes.iter().flat_map(|node| tree.blocks_of(*node)).collect();
     blocks.par_sort_by_key(|id| (std::cmp::Reverse(bytes_of(trace, metric, *id)), *id));
-    let condition = tree.condition(trace, node);
+    let condition = tree.condition_of(trace, nodes);
     Some(Chosen { node, blocks, condition, stack: tree.stack_of(node).filter(|stack| stack.is_some()) })
 }

@@ -173,7 +173,7 @@ impl MomentPanel {
             Some(marks) if self.shows_range => When::Between(marks.start, marks.end, self.question),
             _ => When::Moment(context.moment.position()),
         };
-        let Choices { first, second, hides_internals, is_inverted, .. } = self.choices;
+        let Choices { first, second, hides_internals, is_inverted, siblings, .. } = self.choices;
         let is_of_stacks = self.choices.is_of_stacks();
         Request {
             source: Source {
@@ -191,6 +191,7 @@ impl MomentPanel {
             focus: self.focus.clone(),
             chosen: self.chosen.clone(),
             order: groups::order_of(&self.table),
+            siblings,
         }
     }
 
@@ -308,10 +309,12 @@ impl MomentPanel {
                 }
                 (self.chosen, self.blocks) = (Some(place(id)), TableState::default());
             }
-            Act::Filter(id) => match answer.tree.condition(&answer.request.source.recording.trace, id) {
-                Some(condition) => actions.push(Action::Where(condition)),
-                None => actions.push(Action::Tell("No search condition selects exactly these blocks.".to_owned())),
-            },
+            Act::Filter(id) => {
+                match answer.tree.condition_of(&answer.request.source.recording.trace, answer.nodes(&id)) {
+                    Some(condition) => actions.push(Action::Where(condition)),
+                    None => actions.push(Action::Tell("No search condition selects exactly these blocks.".to_owned())),
+                }
+            }
         }
     }
 }

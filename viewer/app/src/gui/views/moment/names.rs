@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use highwater_analysis::frames::user_line;
+use highwater_analysis::siblings::{Merged, merge};
 use highwater_analysis::tree::{NodeId, Part};
 use highwater_analysis::{GroupKey, Tree, TreeKey};
 use highwater_snapshots::{BlockId, Trace};
@@ -84,6 +85,41 @@ pub(super) fn labels_apart(recording: &Recording, tree: &Tree, rows: &[NodeId]) 
         }
     }
     labels
+}
+
+/// The rows that are equal modules, whose paths differ only in a number: their label, and at least two nodes.
+pub(super) fn siblings(recording: &Recording, tree: &Tree, rows: &[NodeId]) -> Vec<(String, Vec<NodeId>)> {
+    let is_module = |key: &TreeKey| matches!(key, TreeKey::By(GroupKey::Scope | GroupKey::ScopeTo(_)));
+    let keys = &tree.query().keys;
+    // Single blocks are rows of their own.
+    let Some(at) = keys.iter().position(is_module).filter(|_| !keys.contains(&TreeKey::Block)) else {
+        return Vec::new();
+    };
+    let row = |id: &NodeId| {
+        let node = tree.node(*id);
+        let mut names = in_full(recording, tree, *id);
+        let path = if at < names.len() { names.remove(at) } else { String::new() };
+        (path, (names, node.own_bytes, node.own_blocks, node.level))
+    };
+    let merged = merge(rows.iter().map(row)).into_iter().filter(|merged| merged.rows.len() > 1);
+    let named = |Merged { path, rows: members }: Merged| {
+        let nodes: Vec<NodeId> = members.into_iter().map(|row| rows[row]).collect();
+        let mut names: Vec<String> = levels(tree, nodes[0])
+            .iter()
+            .map(|level| match level.as_slice() {
+                [.., last] if matches!(tree.node(*last).part, Part::Line(_)) => {
+                    plain(recording, tree, innermost_first(tree, level)[0])
+                }
+                [.., last] => plain(recording, tree, *last),
+                [] => String::new(),
+            })
+            .collect();
+        if let Some(name) = names.get_mut(at) {
+            *name = path;
+        }
+        (names.join(" · "), nodes)
+    };
+    merged.map(named).collect()
 }
 
 /// The frames of the stack that leads to `id`, the innermost first.

@@ -3,7 +3,7 @@
 use eframe::egui::{Key, Modifiers, Rect, Vec2, pos2, vec2};
 use egui_kittest::Harness;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
-use highwater_analysis::{Filter, GroupKey, Metric, TreeKey};
+use highwater_analysis::{Filter, GroupKey, Metric, Siblings, TreeKey};
 use highwater_snapshots::BlockId;
 use highwater_snapshots::text::trace_from_text;
 
@@ -340,4 +340,24 @@ fn stacks_with_one_innermost_line_are_told_apart_by_the_first_caller_that_differ
         ];
         assert_eq!(names, expected, "inverted: {is_inverted}");
     }
+}
+
+#[test]
+fn equal_layers_are_one_row_of_the_table_unless_each_is_asked_for() {
+    let layer = |at: u64, bytes: u64| format!("alloc a{at} {bytes} activation @h.{at}.mlp\n");
+    let text: String = (0..4).map(|at| layer(at, if at == 3 { 7 } else { 500 })).collect();
+    let mut bench = Bench::new(&text).by(MomentLook::Table, GroupKey::Scope, None);
+    let answer = bench.answer();
+    let first = answer.rows[0];
+    assert_eq!((answer.rows.len(), answer.own(first), answer.most), (2, (1500, 3), 1500));
+    assert_eq!(answer.labels[&first], "h.{0-2}.mlp");
+    let condition = answer.tree.condition_of(&bench.recording.trace, answer.nodes(&first)).unwrap();
+    let matches = Matches::of(&bench.recording.trace, &condition.parse().unwrap());
+    let found: Vec<BlockId> = bench.recording.trace.blocks.ids().filter(|id| matches.contains(*id)).collect();
+    assert_eq!(found, [BlockId(0), BlockId(1), BlockId(2)], "{condition}");
+    assert_eq!(bench.csv().lines().count(), 6, "each is a line of its own: {}", bench.csv());
+    let mut harness = bench.shown();
+    harness.get_by_label_contains("h.{0-2}.mlp  3 × 500 B");
+    harness.state_mut().panel.choices.siblings = Siblings::Each;
+    assert_eq!(harness.state_mut().answer().rows.len(), 4);
 }

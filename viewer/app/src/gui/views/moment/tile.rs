@@ -110,7 +110,9 @@ pub(super) fn colour(answer: &Answer, what: What) -> Color32 {
             theme::instance(theme::category(category), block.0 as usize)
         }
         Part::Phase(Origin::Phase(phase)) => theme::entry(phase as usize, 6),
-        Part::All | Part::Beside(_) | Part::Line(None) | Part::Step(None) | Part::Phase(_) => theme::NEUTRAL,
+        Part::All | Part::Beside(_) | Part::FreeIn(_) | Part::Line(None) | Part::Step(None) | Part::Phase(_) => {
+            theme::NEUTRAL
+        }
         Part::Line(Some(_)) if is_stack => theme::instance(theme::role(node.role), id.0 as usize),
         Part::Lifetime(lifetime) => theme::entry(lifetime as usize, Lifetime::ALL.len()),
         Part::Pool(BlockPool::Shared(pool)) => theme::entry(pool as usize, 2),
