@@ -27,6 +27,7 @@ use crate::args::Maximize;
 use crate::args::PlanArguments;
 use crate::cli::input::categories::read_with;
 use crate::cli::input::recording::spinner;
+use crate::cli::output::caveats;
 use crate::cli::output::outcome::{Failure, Status};
 use crate::cli::output::page::Page;
 #[cfg(feature = "engine")]
@@ -42,7 +43,7 @@ pub fn run(arguments: &PlanArguments, page: &mut Page<'_>) -> Result<Status, Fai
         return Err(Failure::Usage(format!("--reserve {reserve} leaves nothing of the budget of {budget}")));
     }
     let report = match &arguments.file {
-        Some(file) => of_file(file, arguments)?,
+        Some(file) => of_file(file, arguments, page)?,
         None => of_scenario(arguments)?,
     };
     if arguments.json {
@@ -54,8 +55,11 @@ pub fn run(arguments: &PlanArguments, page: &mut Page<'_>) -> Result<Status, Fai
 }
 
 /// Plans the step in `file`: by running it again if it is a built-in one, or else by replaying the recording.
-fn of_file(file: &Path, arguments: &PlanArguments) -> Result<PlanReport, Failure> {
+fn of_file(file: &Path, arguments: &PlanArguments, page: &mut Page<'_>) -> Result<PlanReport, Failure> {
     let recording = read_with(file, &arguments.categories)?;
+    if !arguments.json {
+        caveats::lead(&recording.trace, "", page)?;
+    }
     let trace = recording.trace;
     let device = trace.main_device();
     #[cfg(feature = "engine")]

@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 use std::io;
 
+use highwater_analysis::breakdown::Breakdown;
+use highwater_analysis::growth::Leaks;
 use highwater_analysis::long::{Parts, WindowedMoment, stages};
 use highwater_analysis::peak::Query;
 use highwater_analysis::phases::reached_elsewhere;
 use highwater_analysis::{Group, GroupKey, LiveIndex, Metric, Moment, Peak, Series};
-use highwater_app::figures::moment::{count_of, elsewhere_text, how_much_and_when, micros_since_1970, when};
+use highwater_app::figures::leaks::leak_lines;
+use highwater_app::figures::moment::{count_of, elsewhere_text, how_much_and_when, micros_since_1970, peak_name, when};
 use highwater_snapshots::format::Windows;
 use highwater_snapshots::units::{format_bytes, format_count};
 use highwater_snapshots::{EventId, Trace};
@@ -32,6 +35,15 @@ pub struct PeakReport<'a> {
     peak: Peak,
     /// Other moments with the same peak.
     elsewhere: Vec<Moment>,
+    /// What leaks, and what of it is live at the moment.
+    leaks: Option<LeaksAt>,
+}
+
+/// The leaks of a recording, and their blocks at a moment.
+#[derive(Debug)]
+struct LeaksAt {
+    leaks: Leaks,
+    at_moment: Breakdown,
 }
 
 impl<'a> PeakReport<'a> {
@@ -47,7 +59,24 @@ impl<'a> PeakReport<'a> {
         let elsewhere = if arguments.at.is_none() { reached_elsewhere(trace, &moment) } else { Vec::new() };
         let live = LiveIndex::build(trace, device);
         let query = Query { keys: &arguments.by.0, top: arguments.top, filter: &arguments.blocks.filter.filter };
-        Ok(Self { trace, arguments, peak: Peak::at(trace, &live, &series, moment, &query), elsewhere })
+        let leaks = Leaks::of_recording(trace, device, &live, Metric::Requested);
+        let leaks = leaks.filter(|leaks| !leaks.lines.is_empty()).map(|leaks| {
+            let at_moment = leaks.breakdown(trace, &live, &moment, &query);
+            LeaksAt { leaks, at_moment }
+        });
+        Ok(Self { trace, arguments, peak: Peak::at(trace, &live, &series, moment, &query), elsewhere, leaks })
+    }
+
+    /// Returns the bytes of the leaks at the moment, if there are any.
+    fn leaked_bytes(&self) -> Option<u64> {
+        self.leaks.as_ref().map(|leaks| leaks.at_moment.total).filter(|bytes| *bytes > 0)
+    }
+
+    /// Returns the bytes of `group` that leak.
+    fn leaked(&self, group: &Group) -> u64 {
+        let same = |other: &&Group| other.key == group.key;
+        let groups = self.leaks.iter().flat_map(|leaks| &leaks.at_moment.groups);
+        groups.filter(same).map(|leaked| leaked.bytes).sum()
     }
 
     /// Finds the moment that the report of a recording read in parts is about.
@@ -79,7 +108,7 @@ impl<'a> PeakReport<'a> {
     pub fn of_found(found: &'a FoundPeak, arguments: &'a PeakArguments) -> Self {
         let query = Query { keys: &arguments.by.0, top: arguments.top, filter: &arguments.blocks.filter.filter };
         let (trace, peak, elsewhere) = (&found.at.window, found.at.breakdown(&query), found.elsewhere.clone());
-        Self { trace, arguments, peak, elsewhere }
+        Self { trace, arguments, peak, elsewhere, leaks: None }
     }
 
     /// Returns the JSON object: groups and rest sum to `bytes`, or with a filter to `filtered_bytes`.
@@ -97,7 +126,8 @@ impl<'a> PeakReport<'a> {
             reached_elsewhere: self.elsewhere.iter().map(ElsewhereFigures::of).collect(),
             filter: filter.map(str::to_owned),
             filtered_bytes: filter.map(|_| breakdown.total),
-            groups: breakdown.groups.iter().map(|group| GroupFigures::of(group, &self.arguments.by.0)).collect(),
+            leaked_bytes: self.leaked_bytes().unwrap_or(0),
+            groups: breakdown.groups.iter().map(|group| self.group_figures(group)).collect(),
             rest_bytes: breakdown.rest_bytes,
             rest_groups: breakdown.rest_groups,
             trust: TrustFigures::of(self.trace),
@@ -111,11 +141,11 @@ impl<'a> PeakReport<'a> {
         match self.arguments.at {
             None => {
                 let on = where_on(self.trace, moment.device);
-                page.headline(&format!("Peak{on}: {}.", how_much_and_when(moment)))?;
+                page.headline(&format!("{}{on}: {}.", peak_name(moment), how_much_and_when(moment)))?;
                 self.print_elsewhere(page)?;
             }
             Some(_) => {
-                let when = when(moment.event, moment.step, moment.known_phase());
+                let when = when(moment);
                 let metric = moment.metric.name().replace('_', " ");
                 let when = when[..1].to_uppercase() + &when[1..];
                 let on = on_device(self.trace, moment.device);
@@ -125,6 +155,16 @@ impl<'a> PeakReport<'a> {
         if let Some(filter) = self.arguments.blocks.filter.stated() {
             let share = percent(breakdown.total, moment.bytes);
             page.line(&format!("Of these, {} ({share}) are in blocks with {filter}.", format_bytes(breakdown.total)))?;
+        }
+        if let (Some(leaks), Some(bytes)) = (&self.leaks, self.leaked_bytes()) {
+            page.line(&format!(
+                "Of these, {} ({}) leak from earlier steps:",
+                format_bytes(bytes),
+                percent(bytes, moment.bytes)
+            ))?;
+            for text in leak_lines(&leaks.leaks.lines) {
+                page.broken(2, &text).iter().try_for_each(|line| page.line(line))?;
+            }
         }
         page.gap()?;
         let has_match = !breakdown.groups.is_empty();
@@ -151,24 +191,35 @@ impl<'a> PeakReport<'a> {
         let mut columns = key_columns(keys);
         columns.extend([Column::number("bytes"), Column::number("share"), Column::text("").optional()]);
         columns.push(Column::number("blocks"));
+        if self.leaked_bytes().is_some() {
+            columns.push(Column::number("leaking"));
+        }
         let mut table = Table::new(columns);
-        let mut row = |mut names: Vec<String>, bytes: u64, blocks: Option<u64>, has_bar: bool| {
+        let mut row = |mut names: Vec<String>, bytes: u64, (blocks, leaked): (Option<u64>, u64), has_bar: bool| {
             names.resize(keys.len(), String::new());
             let bar = if has_bar { bar(bytes, breakdown.total, 20) } else { String::new() };
             let blocks = blocks.map_or_else(String::new, format_count);
             names.extend([format_bytes(bytes), percent(bytes, breakdown.total), bar, blocks]);
+            if self.leaked_bytes().is_some() {
+                names.push(if leaked > 0 { format_bytes(leaked) } else { String::new() });
+            }
             table.push(names);
         };
         let groups = breakdown.groups.iter().map(|group| (&group.key, group.stack));
         for (group, names) in breakdown.groups.iter().zip(key_cells(self.trace, keys, groups)) {
-            row(names, group.bytes, (group.blocks > 0).then_some(group.blocks), true);
+            let blocks = (group.blocks > 0).then_some(group.blocks);
+            row(names, group.bytes, (blocks, self.leaked(group)), true);
         }
         if breakdown.rest_groups > 0 {
             let name = count_of(breakdown.rest_groups, "more group");
-            row(vec![name], breakdown.rest_bytes, None, true);
+            row(vec![name], breakdown.rest_bytes, (None, 0), true);
         }
-        row(vec!["total".to_owned()], breakdown.total, None, false);
+        row(vec!["total".to_owned()], breakdown.total, (None, self.leaked_bytes().unwrap_or(0)), false);
         table
+    }
+
+    fn group_figures(&self, group: &Group) -> GroupFigures {
+        GroupFigures { leaked_bytes: self.leaked(group), ..GroupFigures::of(group, &self.arguments.by.0) }
     }
 
     fn hint(&self) -> String {
@@ -243,6 +294,8 @@ struct PeakFigures {
     filter: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     filtered_bytes: Option<u64>,
+    /// Bytes of blocks that earlier steps left, from lines that leave some in every step.
+    leaked_bytes: u64,
     groups: Vec<GroupFigures>,
     rest_bytes: u64,
     rest_groups: u64,
@@ -258,11 +311,18 @@ struct GroupFigures {
     keys: BTreeMap<&'static str, String>,
     bytes: u64,
     blocks: u64,
+    leaked_bytes: u64,
 }
 
 impl GroupFigures {
     fn of(group: &Group, keys: &[GroupKey]) -> Self {
         let named = keys.iter().zip(&group.key).map(|(key, value)| (key.name(), value.clone()));
-        Self { key: group.key.join(", "), keys: named.collect(), bytes: group.bytes, blocks: group.blocks }
+        Self {
+            key: group.key.join(", "),
+            keys: named.collect(),
+            bytes: group.bytes,
+            blocks: group.blocks,
+            leaked_bytes: 0,
+        }
     }
 }
