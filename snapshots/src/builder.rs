@@ -1,6 +1,7 @@
 //! Builds a trace from events as recorded and checks every invariant. There is no other way to build one.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use crate::block_index::BlockIndex;
 use crate::error::Problem;
@@ -8,8 +9,9 @@ use crate::event::{Alloc, BlockKey, Event, Range, What};
 use crate::ids::{BlockId, DeviceId, EventId, SegmentId, StackId};
 use crate::live_bytes::{LiveBytes, LiveBytesMeter};
 use crate::stage::Outside;
+use crate::sum_rule::SumRule;
 use crate::tables::Tables;
-use crate::trace::{Annotation, Attribute, DeviceFacts, Header, SegmentRole, Start, Trace};
+use crate::trace::{Annotation, Attribute, DeviceFacts, DeviceUse, Header, SegmentRole, Start, Trace};
 
 /// A device's blocks and segments at the moment at which its events begin.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -60,13 +62,16 @@ pub struct TraceBuilder {
 struct DeviceState {
     keys: BlockIndex,
     /// Reserved segments by address.
-    held: HashMap<u64, SegmentId>,
+    held: BTreeMap<u64, SegmentId>,
     /// Requested bytes of live blocks.
     requested: u64,
     /// The largest value of `requested` so far.
     peak: u64,
+    /// Whether it has a block, a segment or a failed request.
+    has_memory: bool,
     /// Whether a request failed.
     ran_out: bool,
+    sums: SumRule,
 }
 
 impl DeviceState {
@@ -213,13 +218,10 @@ impl TraceBuilder {
             return;
         }
         for &range in &state.segments {
-            let range = self.bounded_range(range);
-            let id = self.trace.segments.push(device, range, SegmentRole::Segment, EventId::NONE);
-            self.device(device).held.insert(range.address, id);
+            self.add_segment(device, range, EventId::NONE);
         }
         for &range in &state.mappings {
-            let range = self.bounded_range(range);
-            self.trace.segments.push(device, range, SegmentRole::Mapping, EventId::NONE);
+            self.add_mapping(device, range, EventId::NONE);
         }
         for block in &state.blocks {
             let alloc = self.bounded_alloc(&block.alloc);
@@ -230,8 +232,36 @@ impl TraceBuilder {
             } else {
                 self.begin(device, alloc.requested);
             }
-            self.device(device).keys.insert(alloc.block, id);
+            let of_device = self.device(device);
+            of_device.keys.insert(alloc.block, id);
+            of_device.has_memory = true;
+            of_device.sums.begin(alloc.allocated, 0);
         }
+    }
+
+    fn add_segment(&mut self, device: DeviceId, range: Range, event: EventId) -> SegmentId {
+        let range = self.bounded_range(range);
+        let id = self.trace.segments.push(device, range, SegmentRole::Segment, event);
+        self.device(device);
+        let Self { devices, trace, .. } = self;
+        let state = &mut devices[usize::from(device.0)];
+        let below = state.held.range(..=range.address).next_back();
+        let above = state.held.range((Bound::Excluded(range.address), Bound::Unbounded)).next();
+        for (_, other) in below.into_iter().chain(above) {
+            state.sums.compare(range, trace.segments.range[other.0 as usize]);
+        }
+        state.held.insert(range.address, id);
+        state.has_memory = true;
+        state.sums.reserve(range.bytes);
+        id
+    }
+
+    fn add_mapping(&mut self, device: DeviceId, range: Range, event: EventId) -> SegmentId {
+        let range = self.bounded_range(range);
+        let state = self.device(device);
+        state.has_memory = true;
+        state.sums.reserve(range.bytes);
+        self.trace.segments.push(device, range, SegmentRole::Mapping, event)
     }
 
     /// Takes the next event. Events that contradict those before them are kept, and counted under
@@ -247,19 +277,12 @@ impl TraceBuilder {
             What::Alloc(alloc) => self.take_alloc(device, &alloc, event.stack, id).0,
             What::FreeRequested(key) => self.take_free_requested(device, key, id).0,
             What::FreeCompleted(key) => self.take_free_completed(device, key, id).0,
-            What::SegmentAlloc(range) => {
-                let range = self.bounded_range(range);
-                let row = self.trace.segments.push(device, range, SegmentRole::Segment, id);
-                self.device(device).held.insert(range.address, row);
-                row.0
-            }
+            What::SegmentAlloc(range) => self.add_segment(device, range, id).0,
             What::SegmentFree(range) => self.take_segment_free(device, range, id).0,
-            What::SegmentMap(range) => {
-                let range = self.bounded_range(range);
-                self.trace.segments.push(device, range, SegmentRole::Mapping, id).0
-            }
+            What::SegmentMap(range) => self.add_mapping(device, range, id).0,
             What::SegmentUnmap(range) => {
                 let range = self.bounded_range(range);
+                self.device(device).sums.release(range.bytes, id.0 as usize + 1);
                 self.trace.segments.push(device, range, SegmentRole::Unmapping, id).0
             }
             What::Tag(key, category) => {
@@ -271,7 +294,8 @@ impl TraceBuilder {
                 push_row(&mut self.trace.tags, (block, category))
             }
             What::Oom(oom) => {
-                self.device(device).ran_out = true;
+                let state = self.device(device);
+                (state.ran_out, state.has_memory) = (true, true);
                 push_row(&mut self.trace.ooms, oom)
             }
             What::DeviceUsed(bytes) => push_row(&mut self.trace.device_used, bytes),
@@ -299,7 +323,10 @@ impl TraceBuilder {
         }
         let alloc = self.bounded_alloc(alloc);
         let id = self.trace.blocks.push(device, &alloc, stack, event);
-        self.device(device).keys.insert(alloc.block, id);
+        let state = self.device(device);
+        state.keys.insert(alloc.block, id);
+        state.has_memory = true;
+        state.sums.begin(alloc.allocated, event.0 as usize + 1);
         self.begin(device, alloc.requested);
         id
     }
@@ -325,6 +352,8 @@ impl TraceBuilder {
             self.end(row);
         }
         self.trace.blocks.free_completed[row] = event;
+        let (device, bytes) = (self.trace.blocks.device[row], self.trace.blocks.allocated[row]);
+        self.device(device).sums.end(bytes);
     }
 
     fn take_free_requested(&mut self, device: DeviceId, key: BlockKey, event: EventId) -> BlockId {
@@ -381,6 +410,8 @@ impl TraceBuilder {
             }
         };
         self.trace.segments.free[row.0 as usize] = event;
+        let bytes = self.trace.segments.range[row.0 as usize].bytes;
+        self.device(device).sums.release(bytes, event.0 as usize + 1);
         row
     }
 
@@ -397,18 +428,40 @@ impl TraceBuilder {
             self.add_problem(Problem::new(what));
         }
         self.trace.attributes.sort_by_key(|attribute| attribute.owner);
-        self.trace.main_device = self.main_device();
+        self.check_sums();
+        self.trace.device_uses = self.device_uses();
+        let has_times = self.trace.header.started_unix_us > 0 || self.trace.events.time_ns.iter().any(|time| *time > 0);
+        self.trace.has_times = has_times;
         self.trace.refresh_spans();
         self.trace
     }
 
-    fn main_device(&self) -> DeviceId {
-        let rank = |id: &DeviceId| {
-            let state = self.devices.get(usize::from(id.0));
-            let (ran_out, peak) = state.map_or((false, 0), |state| (state.ran_out, state.peak));
-            (!self.trace.is_host_memory(*id), ran_out, peak, std::cmp::Reverse(*id))
+    /// Notes where blocks do not fit into the segments; not where events are known to be missing, nor in a window, whose
+    /// recording was checked as a whole.
+    fn check_sums(&mut self) {
+        let Trace { trust, start, .. } = &self.trace;
+        if trust.events_lost > 0 || trust.unmatched_releases > 0 || start.all_events.is_some() {
+            return;
+        }
+        for device in self.trace.device_ids() {
+            let Some(state) = self.devices.get(usize::from(device.0)) else { continue };
+            let found = state.sums.problems(device);
+            // A file may contain the problems that were found when it was written.
+            self.trace.problems.retain(|known| found.iter().all(|problem| problem.what != known.what));
+            self.trace.problems.extend(found);
+        }
+    }
+
+    fn device_uses(&self) -> Vec<DeviceUse> {
+        let of = |device: DeviceId| {
+            let is_host = self.trace.is_host_memory(device);
+            let state = self.devices.get(usize::from(device.0));
+            state.map_or(DeviceUse { device, is_host, ..DeviceUse::default() }, |state| {
+                let DeviceState { has_memory, ran_out, peak, .. } = *state;
+                DeviceUse { device, is_host, has_memory, ran_out, peak }
+            })
         };
-        self.trace.device_ids().into_iter().max_by_key(rank).unwrap_or_default()
+        self.trace.device_ids().into_iter().map(of).collect()
     }
 }
 

@@ -176,17 +176,26 @@ pub struct Problem {
     /// Only the index at the end of the file, or a summary, is missing or damaged: the recording was read in full.
     #[serde(skip)]
     pub is_index_only: bool,
+    /// Totals contradict each other: blocks do not fit into the segments, or sums in the file are wrong. Not stored in
+    /// files: found when a trace is built.
+    #[serde(skip)]
+    pub is_of_sums: bool,
 }
 
 impl Problem {
     /// A problem of the whole recording.
     pub fn new(what: impl Into<String>) -> Self {
-        Self { offset: None, what: what.into(), is_index_only: false }
+        Self { offset: None, what: what.into(), is_index_only: false, is_of_sums: false }
     }
 
     /// A problem at byte `offset` of the file.
     pub fn at(offset: u64, what: impl Into<String>) -> Self {
         Self { offset: Some(offset), ..Self::new(what) }
+    }
+
+    /// A contradiction between totals.
+    pub fn of_sums(what: impl Into<String>) -> Self {
+        Self { is_of_sums: true, ..Self::new(what) }
     }
 
     /// The index of a file ends, or is damaged, at byte `offset`; the file lacks nothing else.

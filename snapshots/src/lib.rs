@@ -30,6 +30,7 @@ pub mod trace;
 pub mod alloc_rules;
 mod block_index;
 pub mod live_bytes;
+mod sum_rule;
 pub mod builder;
 mod live_blocks;
 pub mod live_state;

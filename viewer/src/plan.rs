@@ -23,6 +23,7 @@ use crate::args::Maximize;
 use crate::args::PlanArguments;
 use crate::cli::input::categories::read_with;
 use crate::cli::input::recording::spinner;
+use crate::cli::output::caveats;
 use crate::cli::output::outcome::{Failure, Status};
 use crate::cli::output::page::Page;
 #[cfg(feature = "engine")]
@@ -48,7 +49,7 @@ pub fn run(arguments: &PlanArguments, page: &mut Page<'_>) -> Result<Status, Fai
         return Err(Failure::Usage(format!("--reserve {reserve} leaves nothing of the budget of {budget}")));
     }
     let report = match &arguments.file {
-        Some(file) => of_file(file, arguments)?,
+        Some(file) => of_file(file, arguments, page)?,
         None => of_scenario(arguments)?,
     };
     if arguments.json {
@@ -61,8 +62,11 @@ pub fn run(arguments: &PlanArguments, page: &mut Page<'_>) -> Result<Status, Fai
 }
 
 /// Plans the step in `file`: by running it again if it is a built-in one, or else by replaying the recording.
-fn of_file(file: &Path, arguments: &PlanArguments) -> Result<PlanReport, Failure> {
+fn of_file(file: &Path, arguments: &PlanArguments, page: &mut Page<'_>) -> Result<PlanReport, Failure> {
     let trace = Arc::new(read_with(file, &arguments.categories)?.trace);
+    if !arguments.json {
+        caveats::lead(&trace, "", page)?;
+    }
     #[cfg(feature = "engine")]
     if let Some(step) = Rerun::of_recording(&trace, &arguments.modules) {
         let step = step.map_err(Failure::Usage)?.timed(arguments.roofline());

@@ -231,12 +231,22 @@ fn check_destination(out: &Path, input: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Chooses the horizontal axis, which the recording must have.
+fn set_axis(selection: &mut Selection, arguments: &RenderArguments, recording: &Recording) -> Result<(), Failure> {
+    let is_time = arguments.axis == PictureAxis::Time;
+    if is_time && !recording.trace.has_times() {
+        return Err(Failure::Usage("--axis time: the recording has no times; use --axis event".to_owned()));
+    }
+    selection.set_axis(recording, if is_time { Axis::Time } else { Axis::Event });
+    Ok(())
+}
+
 fn selection_of(arguments: &RenderArguments, recording: &Recording, device: DeviceId) -> Result<Selection, Failure> {
     let mut selection = Selection::new(recording);
     let row = recording.devices.iter().position(|index| index.device == device);
     selection.set_device(recording, row.unwrap_or(selection.device));
     selection.set_metric(recording, arguments.metric);
-    selection.set_axis(recording, if arguments.axis == PictureAxis::Time { Axis::Time } else { Axis::Event });
+    set_axis(&mut selection, arguments, recording)?;
     if let Some(PictureAt::Event(at)) = arguments.at {
         let count = recording.trace.events.len();
         if at as usize >= count {

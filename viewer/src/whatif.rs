@@ -2,11 +2,11 @@
 
 use highwater_app::answers::prediction::Prediction;
 use highwater_app::answers::replays::predict;
-use highwater_snapshots::trace::PINNED_DRIVER;
-use highwater_snapshots::{DeviceId, Trace};
+use highwater_snapshots::Trace;
 
 use crate::args::WhatIfArguments;
 use crate::cli::input::categories::read_with;
+use crate::cli::input::devices::covered;
 use crate::cli::input::recording::{choose_device, spinner};
 use crate::cli::output::answer::answer;
 use crate::cli::output::outcome::{Failure, Status};
@@ -27,17 +27,10 @@ pub fn run(arguments: &WhatIfArguments, page: &mut Page<'_>) -> Result<Status, F
 pub fn report<'a>(trace: &'a Trace, arguments: &'a WhatIfArguments) -> Result<WhatIfReport<'a>, Failure> {
     let wanted = arguments.device.device;
     let devices = match wanted {
-        None if arguments.capacity.is_some() => gpus(trace),
+        None if arguments.capacity.is_some() => covered(trace, wanted)?,
         _ => vec![choose_device(trace, wanted)?],
     };
     let predictions: Result<Vec<Prediction>, String> =
         devices.iter().map(|device| predict(trace, &arguments.change(*device))).collect();
     WhatIfReport::of(trace, arguments, predictions.map_err(Failure::Usage)?)
-}
-
-/// Returns the devices whose size can be changed: all but host memory; the main one if there are no others.
-fn gpus(trace: &Trace) -> Vec<DeviceId> {
-    let is_gpu = |device: &DeviceId| trace.device_facts(*device).is_none_or(|facts| facts.driver != PINNED_DRIVER);
-    let devices: Vec<DeviceId> = trace.device_ids().into_iter().filter(is_gpu).collect();
-    if devices.is_empty() { vec![trace.main_device()] } else { devices }
 }

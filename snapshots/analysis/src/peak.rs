@@ -35,6 +35,8 @@ pub struct Moment {
     pub phase: Phase,
     /// Whether the recording has steps or phases. Without any, the phase is always setup and carries no information.
     pub has_phase: bool,
+    /// Whether the recording has no events, only this state.
+    pub is_state: bool,
 }
 
 impl Moment {
@@ -53,10 +55,11 @@ impl Moment {
             bytes,
             event,
             events_before: trace.start.events,
-            time_ns: event.and_then(|id| trace.events.time_of(id)),
+            time_ns: event.and_then(|id| trace.time_of(id)),
             step: span.and_then(|span| span.step),
             phase: span.map_or(Phase::Setup, |span| span.phase),
             has_phase: !trace.spans.is_all_setup(),
+            is_state: trace.is_state(),
         }
     }
 

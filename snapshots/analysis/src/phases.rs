@@ -240,7 +240,7 @@ pub fn peak_of(rows: &[StageRow]) -> Option<(u64, &StageRow)> {
 pub fn reached_elsewhere(trace: &Trace, peak: &Moment) -> Vec<Moment> {
     let mut moments = elsewhere(&phases(trace, peak.device, peak.metric), peak);
     for moment in &mut moments {
-        moment.time_ns = moment.event.and_then(|event| trace.events.time_of(event));
+        moment.time_ns = moment.event.and_then(|event| trace.time_of(event));
     }
     moments
 }

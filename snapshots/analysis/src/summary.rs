@@ -60,6 +60,7 @@ pub fn of_device(trace: &Trace, series: &Series) -> DeviceSummary {
     let facts = trace.device_facts(device);
     let capacity = Capacity::of(trace, series);
     let (counts, times) = count(trace, device);
+    let times = times.filter(|_| trace.has_times());
     let baseline_segments = trace.segments.alloc.partition_point(|alloc| !alloc.is_some());
     let baseline_segments =
         trace.segments.device[..baseline_segments].iter().filter(|at| **at == device).count() as u64;

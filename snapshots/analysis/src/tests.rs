@@ -390,6 +390,31 @@ fn host_memory_is_the_default_device_only_where_there_is_nothing_else() {
 }
 
 #[test]
+fn blocks_that_exceed_their_segments_and_segments_that_overlap_are_problems() {
+    let problems = |text: &str| -> Vec<String> {
+        let trace = trace_from_text(text).expect("the text is right");
+        assert!(trace.problems.iter().all(|problem| problem.is_of_sums));
+        trace.problems.into_iter().map(|problem| problem.what).collect()
+    };
+    let none: [&str; 0] = [];
+    assert_eq!(problems("segment_alloc 0x0 2048\nalloc a 2048\nfree a\nsegment_free 0x0 2048"), none);
+    assert_eq!(problems("alloc a 5000"), none, "a recorder may know no segments");
+    let exceeded =
+        "device 0: live blocks exceed the segments from event 3 on, by up to 1 KiB: 2 KiB active, 1 KiB reserved";
+    // A block that waits for a stream takes its place.
+    let waiting = "segment_alloc 0x0 1024\nalloc a 1024\nfree_requested a\nalloc b 512\nalloc c 512\n";
+    assert_eq!(problems(waiting), [exceeded]);
+    assert_eq!(problems(&format!("{waiting}free_completed a\nfree b\nfree c")), [exceeded]);
+    let released = problems("segment_alloc 0x0 1024\nalloc a 512\nsegment_free 0x0 1024");
+    assert!(released[0].contains("from event 2 on, by up to 512 B: 512 B active, 0 B reserved"), "{released:?}");
+    let overlap = "device 0: segments at 0x0 (2 KiB) and 0x400 (2 KiB) overlap: reserved is too high";
+    assert_eq!(problems("segment_alloc 0x0 2048\nsegment_alloc 0x400 2048"), [overlap]);
+    assert_eq!(problems("segment_alloc 0x400 2048\nsegment_alloc 0x0 1024"), none);
+    assert_eq!(problems("segment_alloc 0x0 2048\nsegment_free 0x0 2048\nsegment_alloc 0x400 2048"), none);
+    assert_eq!(problems("segment_alloc 0x0 2048\nsegment_alloc 0x400 2048 device=1"), none);
+}
+
+#[test]
 fn text_reads_back_as_it_was_written_and_mistakes_name_their_line() {
     let once = text_from_trace(&two_steps());
     let again = text_from_trace(&trace_from_text(&once).expect("our own text"));

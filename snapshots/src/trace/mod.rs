@@ -3,6 +3,7 @@
 mod allocator;
 mod annotations;
 mod blocks;
+mod device_use;
 mod events;
 mod facts;
 mod segments;
@@ -13,6 +14,8 @@ mod spans;
 pub use allocator::{Allocator, DRIVER_CALLS};
 pub use annotations::{Annotation, Attribute, Owner};
 pub use blocks::{Block, Blocks};
+pub use device_use::DeviceUse;
+pub(crate) use device_use::{covered_devices, main_device};
 pub use events::Events;
 pub use facts::{DeviceFacts, HEAP_DEVICE, Header, NOTE, PINNED_DEVICE, PINNED_DRIVER, Trust};
 pub use segments::{Segment, SegmentRole, Segments};
@@ -68,8 +71,10 @@ pub struct Trace {
     pub problems: Vec<Problem>,
     /// What precedes the first event, if the trace is a window of a longer recording.
     pub start: Start,
-    /// The default device, chosen once when the trace is built.
-    pub(crate) main_device: DeviceId,
+    /// What the recording has of each device, counted once when the trace is built.
+    pub(crate) device_uses: Vec<DeviceUse>,
+    /// Whether the recording has times.
+    pub(crate) has_times: bool,
 }
 
 /// An event with its subject looked up.
@@ -156,6 +161,11 @@ impl Trace {
         }
         let events = self.events.kind.iter().zip(&self.events.device);
         events.filter(|(kind, at)| **kind == EventKind::Oom && **at == device).count() as u64
+    }
+
+    /// Whether the recording has no events: it is the state of its devices at one moment.
+    pub fn is_state(&self) -> bool {
+        self.event_count() == 0
     }
 
     /// The number of events of the recording, of which this trace may be a window.
@@ -330,9 +340,31 @@ impl Trace {
 
     /// The device that is meant where none is named: the one that ran out of memory, else the one with the highest
     /// peak of requested bytes; of several that ran out of memory, the one with the highest peak. Host memory only if
-    /// there is nothing else.
+    /// no GPU has any memory.
     pub fn main_device(&self) -> DeviceId {
-        self.main_device
+        main_device(&self.device_uses)
+    }
+
+    /// The devices that a verdict covers: the GPUs that have memory; host memory if there are none; without any memory,
+    /// all GPUs. At least one.
+    pub fn covered_devices(&self) -> Vec<DeviceId> {
+        covered_devices(&self.device_uses)
+    }
+
+    /// Whether the recording has a block, a segment or a failed request of `device`.
+    pub fn has_memory(&self, device: DeviceId) -> bool {
+        self.device_uses.iter().any(|one| one.device == device && one.has_memory)
+    }
+
+    /// Whether the recording has times. Without, every time is 0 and means nothing.
+    pub fn has_times(&self) -> bool {
+        self.has_times
+    }
+
+    /// The time of event `id` in nanoseconds since the recording's origin; `None` if there is no such event, or if the
+    /// recording has no times.
+    pub fn time_of(&self, id: EventId) -> Option<u64> {
+        self.events.time_of(id).filter(|_| self.has_times)
     }
 
     /// Whether `device` is host memory rather than a GPU.

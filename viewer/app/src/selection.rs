@@ -59,6 +59,9 @@ pub struct Selection {
     bounds: Option<View>,
 }
 
+/// Why there is no axis of time.
+pub const NO_TIMES: &str = "The recording has no times.";
+
 /// The narrowest view: two events, so that the axis can number one, or two nanoseconds.
 pub(crate) const NARROWEST: f64 = 2.0;
 /// The least room on each side of what a view shows, in units of the axis.
@@ -143,12 +146,12 @@ impl Selection {
         }
     }
 
-    /// Changes the axis; the moments in view stay.
+    /// Changes the axis; the moments in view stay. A recording without times has no axis of them.
     pub fn set_axis(&mut self, recording: &Recording, axis: Axis) {
-        if axis == self.axis {
+        let trace = &recording.trace;
+        if axis == self.axis || axis == Axis::Time && !trace.has_times() {
             return;
         }
-        let trace = &recording.trace;
         let shown = self.moment_at(trace, self.view.x.start)..self.moment_at(trace, self.view.x.end);
         let was_whole = self.view.x == self.whole(recording).x;
         // They belonged to the other axis.

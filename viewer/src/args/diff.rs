@@ -33,7 +33,8 @@ pub struct DiffArguments {
     /// Device N of A [default: the one that ran out of memory, else the one with the highest peak]
     #[arg(long, value_name = "N")]
     pub device: Option<u16>,
-    /// Device N of B [default: as --device]
+    /// Device N of B [default: as --device; without it, of B the one that ran out of memory, else the one with the highest
+    /// peak]
     #[arg(long, value_name = "N")]
     pub device_b: Option<u16>,
     /// Grouping keys, comma-separated: category, op, scope:DEPTH, phase, step, stack, frame, size, stream, pool, lifetime

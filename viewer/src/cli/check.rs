@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use super::budgets::Budgets;
 use super::check_advice::advice;
+use super::check_doubt::Doubt;
 use super::check_figures::{CheckFigures, DifferenceFigures, RuleFigures, Unmeasured};
 use super::check_input::{CheckInput, device_of_baseline, measured_devices};
 use crate::args::{CheckArguments, Given};
@@ -41,8 +42,8 @@ pub struct CheckReport<'a> {
     unmeasured: Vec<(DeviceId, String)>,
     /// The difference between the peaks and the baseline's, for each device.
     pub(super) differences: Vec<(DeviceId, Differences)>,
-    /// The device on which the recording ends in an out-of-memory error.
-    ran_out: Option<DeviceId>,
+    /// Why budgets that are met cannot be confirmed.
+    doubts: Vec<Doubt>,
     /// Devices with budgets for categories, the bytes of unknown category at their peaks, and the peaks.
     unknown: Vec<(DeviceId, u64, u64)>,
     /// The grouping keys: category, and module or source line.
@@ -67,12 +68,12 @@ impl<'a> CheckReport<'a> {
             input,
             trace,
             failed_requests: input.failed_requests(&devices),
-            devices,
             outcomes: Vec::new(),
             unmeasured: Vec::new(),
             differences: Vec::new(),
+            doubts: Doubt::of(input, &devices)?,
+            devices,
             unknown: Vec::new(),
-            ran_out: input.ran_out()?,
             keys: [category, place],
             baseline: baseline.map(CheckInput::facts),
         };
@@ -152,22 +153,24 @@ impl<'a> CheckReport<'a> {
         }
     }
 
-    /// Returns whether all budgets are met, and none of them on a device on which the recording ends in an
-    /// out-of-memory error.
+    /// Returns whether all budgets are met, and confirmed.
     pub fn has_passed(&self) -> bool {
         self.broken().next().is_none() && self.undecided().next().is_none()
     }
 
-    /// Returns the outcomes of budgets that are met only because the recording ends in an out-of-memory error. Growth
-    /// per step is known without the last step.
+    /// Returns the outcomes of budgets that are met as far as the recording goes, which is not far enough.
     pub(super) fn undecided(&self) -> impl Iterator<Item = &Outcome> {
-        self.outcomes.iter().filter(|outcome| self.is_undecided(outcome))
+        self.outcomes.iter().filter(|outcome| self.doubt(outcome).is_some())
     }
 
-    fn is_undecided(&self, outcome: &Outcome) -> bool {
-        !outcome.is_broken()
-            && !matches!(outcome.budget, Budget::StepGrowth(_) | Budget::ReservedGrowth(_))
-            && self.ran_out == Some(outcome.moment.device)
+    /// Returns why a budget that is met cannot be confirmed.
+    fn doubt(&self, outcome: &Outcome) -> Option<Doubt> {
+        self.doubts.iter().copied().find(|doubt| !outcome.is_broken() && doubt.concerns(outcome))
+    }
+
+    /// Returns the same as a sentence without its end.
+    fn doubt_text(&self, outcome: &Outcome) -> Option<String> {
+        self.doubt(outcome).map(|doubt| doubt.text(self.input))
     }
 
     /// Returns the exit status.
@@ -193,15 +196,12 @@ impl<'a> CheckReport<'a> {
         let mut broken: Vec<DeviceId> = self.broken().map(|outcome| outcome.moment.device).collect();
         broken.dedup();
         let budgets = count_of(self.budgets.rows.len() as u64, "budget");
-        let mut undecided: Vec<DeviceId> = self.undecided().map(|outcome| outcome.moment.device).collect();
-        undecided.dedup();
-        if broken.is_empty() && !undecided.is_empty() {
+        let mut why: Vec<String> = self.undecided().filter_map(|outcome| self.doubt_text(outcome)).collect();
+        why.dedup();
+        if broken.is_empty() && !why.is_empty() {
             let is_undecided = |budget: &&Budget| self.undecided().any(|outcome| outcome.budget == **budget);
             let count = self.budgets.rows.iter().filter(is_undecided).count();
-            let on = named(&undecided);
-            return format!(
-                "Failed: the recording ends out of memory{on}, so {count} of {budgets} cannot be confirmed."
-            );
+            return format!("Failed: {}, so {count} of {budgets} cannot be confirmed.", why.join("; "));
         }
         if broken.is_empty() {
             let until = if self.failed_requests > 0 { ", up to the request that failed" } else { "" };
@@ -246,7 +246,7 @@ impl<'a> CheckReport<'a> {
     pub(super) fn mark(&self, outcome: &Outcome) -> &'static str {
         match () {
             () if outcome.is_broken() => "exceeded",
-            () if self.is_undecided(outcome) => "unconfirmed",
+            () if self.doubt(outcome).is_some() => "unconfirmed",
             () => "met",
         }
     }
@@ -271,7 +271,10 @@ impl<'a> CheckReport<'a> {
     pub fn figures(&self) -> impl Serialize {
         let rows = |outcomes: &mut dyn Iterator<Item = &Outcome>| -> Vec<RuleFigures> {
             outcomes
-                .map(|outcome| RuleFigures::of(outcome, self.budgets.metric, self.trace, self.advice(outcome)))
+                .map(|outcome| RuleFigures {
+                    unconfirmed_because: self.doubt_text(outcome),
+                    ..RuleFigures::of(outcome, self.budgets.metric, self.trace, self.advice(outcome))
+                })
                 .collect()
         };
         let figures = |(device, all): &(DeviceId, Differences)| DifferenceFigures::of(*device, all, self.keys);
@@ -410,14 +413,14 @@ impl<'a> CheckReport<'a> {
         let broken = self.broken().next().filter(|_| self.trace.device_ids().len() > 1);
         let given = self.arguments.given(self.budgets.metric);
         let given = given.on_device(broken.map(|outcome| outcome.moment.device.0));
-        if self.broken().next().is_none() && self.undecided().next().is_some() {
-            return next_with(
-                &["oom"],
-                &[file],
-                &[],
-                &Given::default(),
-                "for why memory ran out, and what would have helped",
-            );
+        if self.broken().next().is_none()
+            && let Some(doubt) = self.undecided().find_map(|outcome| self.doubt(outcome))
+        {
+            let (command, what_for) = match doubt {
+                Doubt::OutOfMemory(_) => ("oom", "for why memory ran out, and what would have helped"),
+                Doubt::NoEvents | Doubt::NoMemory(_) | Doubt::CutOff => ("info", "for what the recording has"),
+            };
+            return next_with(&[command], &[file], &[], &Given::default(), what_for);
         }
         match (&self.budgets.baseline, self.has_passed()) {
             (Some(baseline), _) => {
@@ -461,5 +464,5 @@ pub(super) fn headroom(outcome: &Outcome) -> String {
 
 /// Formats a moment: `at event 12, step 1, optimizer`.
 pub(super) fn at_moment(moment: &Moment) -> String {
-    when(moment.event, moment.step, moment.known_phase())
+    when(moment)
 }

@@ -15,7 +15,7 @@ use crate::cli::output::caveats::TrustFigures;
 pub(super) struct CheckFigures<'a> {
     pub(super) passed: bool,
     pub(super) broken: Vec<RuleFigures>,
-    /// Budgets that are met only because the recording ends in an out-of-memory error.
+    /// Budgets that are met as far as the recording goes, which is not far enough.
     pub(super) undecided: Vec<RuleFigures>,
     pub(super) rules: Vec<RuleFigures>,
     pub(super) file: String,
@@ -50,6 +50,8 @@ pub(super) struct RuleFigures {
     pub(super) headroom_bytes: i128,
     pub(super) baseline_bytes: Option<u64>,
     pub(super) is_broken: bool,
+    /// Why the budget, which is met, cannot be confirmed; null if it can, or is exceeded.
+    pub(super) unconfirmed_because: Option<String>,
     pub(super) moment: MomentFigures,
     /// A sentence; null if the budget is met.
     pub(super) culprit: Option<String>,
@@ -69,6 +71,7 @@ impl RuleFigures {
             headroom_bytes: outcome.headroom(),
             baseline_bytes: outcome.baseline_bytes,
             is_broken: outcome.is_broken(),
+            unconfirmed_because: None,
             moment: MomentFigures::of(trace, &outcome.moment),
             culprit: outcome.culprit.as_ref().map(|culprit| culprit.text.clone()),
             culprit_group: outcome.culprit.as_ref().map(CulpritFigures::of),

@@ -103,7 +103,7 @@ impl<'a> DiffReport<'a> {
                 if side == "B" { self.arguments.b.as_ref().unwrap_or(&self.arguments.a) } else { &self.arguments.a };
             let trace = self.traces[usize::from(side == "B")];
             let on = phrase(trace, &[moment.device]).map_or_else(String::new, |phrase| format!("{phrase}, "));
-            let when = when(moment.event, moment.step, moment.known_phase());
+            let when = when(moment);
             page.line(&format!("{side}: {}, {on}{when}.", file.display()))?;
         }
         // Only the peaks of whole recordings are cut short by it.

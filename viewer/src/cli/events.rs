@@ -149,8 +149,11 @@ impl<'a> EventsListing<'a> {
         ))?;
         page.gap()?;
         let number_width = format_count(last).len().max("event".len());
-        let time_width = seconds(self.last_time_ns).len().max("seconds".len());
-        page.hint(&format!("  {:>number_width$}  {:>time_width$}  {:<14}  what", "event", "seconds", "kind"))?;
+        // Of a recording without times, the column is left out.
+        let time_width =
+            if self.trace.has_times() { seconds(self.last_time_ns).len().max("seconds".len()) + 2 } else { 0 };
+        let heading = if self.trace.has_times() { "seconds" } else { "" };
+        page.hint(&format!("  {:>number_width$}{heading:>time_width$}  {:<14}  what", "event", "kind"))?;
         let mut last_listed = None;
         self.each(|part, id| {
             let (trace, number) = (part.trace, part.trace.number(id));
@@ -159,11 +162,11 @@ impl<'a> EventsListing<'a> {
             let kind = trace.events.kind[id.0 as usize].name();
             let text = event_text(trace, id);
             let what = text.strip_prefix(kind).unwrap_or(&text).trim_start();
-            let (number, seconds) = (format_count(number), seconds(trace.events.time_of(id).unwrap_or(0)));
-            let line = format!("  {number:>number_width$}  {seconds:>time_width$}  {kind:<14}  {what}");
+            let (number, seconds) = (format_count(number), trace.time_of(id).map(seconds).unwrap_or_default());
+            let line = format!("  {number:>number_width$}{seconds:>time_width$}  {kind:<14}  {what}");
             page.line(&page.width().map_or_else(|| line.clone(), |width| cut(&line, width)))?;
             if self.arguments.stacks {
-                let indent = " ".repeat(number_width + time_width + 6);
+                let indent = " ".repeat(number_width + time_width + 4);
                 for frame in trace.tables.stack_text(part.stack(id)) {
                     let room = page.width().map_or(usize::MAX, |width| width.saturating_sub(indent.len() + 2).max(40));
                     page.line(&format!("{indent}< {}", shorten_line(&frame, room)))?;

@@ -8,7 +8,7 @@ use highwater_analysis::explain::{Advice, ExplainedGroup, Layers, Remedy, Remova
 use highwater_analysis::long::WindowedExplanation;
 use highwater_analysis::pools::BlockPool;
 use highwater_analysis::{Beside, Explanation, GroupKey, Metric, Moment};
-use highwater_app::figures::moment::{MomentFigures, count_of, how_much_and_when, when};
+use highwater_app::figures::moment::{MomentFigures, count_of, how_much_and_when, peak_name, when};
 use highwater_snapshots::Trace;
 use highwater_snapshots::units::{format_bytes, format_count};
 use serde::Serialize;
@@ -77,7 +77,7 @@ impl<'a> ExplainReport<'a> {
     pub fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
         let Explanation { peak, filtered, removals, advice, .. } = &self.explanation;
         let on = where_on(self.trace, peak.device);
-        page.headline(&format!("Peak{on}: {}.", how_much_and_when(peak)))?;
+        page.headline(&format!("{}{on}: {}.", peak_name(peak), how_much_and_when(peak)))?;
         if let Some(text) = caveats::out_of_memory(self.explanation.failed_requests) {
             page.warning(&text)?;
         }
@@ -88,17 +88,20 @@ impl<'a> ExplainReport<'a> {
                 percent(group.bytes_at_peak, peak.bytes),
                 format_bytes(group.without.bytes),
                 format_bytes(group.saved_bytes(peak)),
-                when(group.without.event, group.without.step, group.without.known_phase()),
+                when(&group.without),
             ))?;
         }
         self.print_advice(page, advice)?;
         page.gap()?;
         let up_to = if self.explanation.is_cut { " up to the failed request" } else { "" };
-        page.line(&format!("Composition of the peak, and the peak{up_to} without each group:"))?;
+        page.line(&match peak.is_state {
+            true => "Composition of the state:".to_owned(),
+            false => format!("Composition of the peak, and the peak{up_to} without each group:"),
+        })?;
         page.table(&self.table())?;
         let keys = self.explanation.groups.iter().map(|group| &group.key);
         none_note(self.trace, self.keys(), keys).map_or(Ok(()), |note| page.hint(&note))?;
-        if !removals.is_empty() {
+        if !removals.is_empty() && !peak.is_state {
             page.gap()?;
             let of_all = if filtered.is_some() { " of the whole peak" } else { "" };
             page.line(&format!(
@@ -150,15 +153,18 @@ impl<'a> ExplainReport<'a> {
         let total = filtered.as_ref().map_or(peak.bytes, |group| group.bytes_at_peak);
         let mut columns = key_columns(keys);
         columns.extend([
-            Column::number("at the peak"),
+            Column::number(if peak.is_state { "bytes" } else { "at the peak" }),
             Column::number("share").optional(),
             Column::text("").optional(),
         ]);
         let has_members = groups.iter().any(|group| !group.members.is_empty());
         columns.extend(has_members.then(|| Column::text("each").optional()));
         columns.push(Column::number("blocks").optional());
-        columns.extend([Column::number("without it"), Column::number("saves")]);
-        columns.push(Column::text("new peak in"));
+        if !peak.is_state {
+            columns.extend([Column::number("without it"), Column::number("saves")]);
+            columns.push(Column::text("new peak in"));
+        }
+        let width = columns.len();
         let mut table = Table::new(columns);
         let cells = key_cells(self.trace, keys, groups.iter().map(|group| (&group.key, group.stack)));
         for (group, mut row) in groups.iter().zip(cells) {
@@ -167,13 +173,14 @@ impl<'a> ExplainReport<'a> {
             row.push(format_count(group.blocks_at_peak));
             row.extend([format_bytes(group.without.bytes), format_bytes(group.saved_bytes(peak))]);
             row.push(place(&group.without));
+            row.truncate(width);
             table.push(row);
         }
         let mut plain = |name: String, bytes: u64| {
             let mut row = vec![name];
             row.resize(keys.len(), String::new());
             row.extend(bytes_cells(bytes, total));
-            row.resize(keys.len() + 7 + usize::from(has_members), String::new());
+            row.resize(width, String::new());
             table.push(row);
         };
         if *rest_groups > 0 {

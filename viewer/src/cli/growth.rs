@@ -223,7 +223,7 @@ impl<'a> GrowthReport<'a> {
         for (at, line) in verdict.iter().enumerate() {
             if at == 0 { page.headline(line)? } else { page.line(line)? }
         }
-        if !self.has_steps() {
+        if !self.has_steps() && !self.trace.is_state() {
             let how = how_to_mark_steps(self.trace);
             page.line(&format!("The recording has no steps, so growth per step is unknown. Mark them {how}."))?;
         }
@@ -304,6 +304,9 @@ impl<'a> GrowthReport<'a> {
             None if self.measures_segments() => "Reserved memory".to_owned(),
             None => "Live memory".to_owned(),
         };
+        if self.trace.is_state() {
+            return "The recording has no events, so growth is unknown.".to_owned();
+        }
         // An incomplete step says nothing about growth.
         if !growth.window.is_whole() {
             return growth.window.reasons().join(" ");

@@ -28,7 +28,7 @@ pub(super) fn print(idle: &Idle, peak: &Moment, page: &mut Page<'_>) -> io::Resu
         idle.categories(),
         format_bytes(idle.without.bytes),
         format_bytes(peak.bytes - idle.without.bytes),
-        when(idle.without.event, idle.without.step, idle.without.known_phase()),
+        when(&idle.without),
     ))?;
     page.table(&table(idle))
 }

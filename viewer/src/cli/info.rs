@@ -18,7 +18,7 @@ use highwater_snapshots::units::{format_bytes, format_count, format_duration};
 use highwater_snapshots::{EventId, Trace};
 use serde::Serialize;
 
-use super::peaks::{peak_figures, peaks_table};
+use super::peaks::{peak_figures, peaks_table, state_table};
 use crate::args::InfoArguments;
 use crate::cli::input::devices::{on_device, where_on};
 use crate::cli::input::long;
@@ -83,6 +83,7 @@ impl<'a> InfoReport<'a> {
             let mut devices = summarize_parts(Parts::of(windows), watch)?;
             devices.retain(|summary| chosen.is_none_or(|chosen| chosen == summary.device));
             let window = windows.window(long::around_ooms(windows, OOMS_TOLD as u64))?;
+            let times = times.filter(|_| window.has_times());
             Ok(FoundInfo { devices, window, duration_ns: times.map(|(first, last)| last.saturating_sub(first)) })
         })
     }
@@ -130,8 +131,10 @@ impl<'a> InfoReport<'a> {
         caveats::print(self.trace, page)?;
         page.gap()?;
         let (files, given) = ([self.arguments.source.file.as_path()], self.arguments.given());
+        let what_for =
+            if self.trace.is_state() { "for what is using memory" } else { "for what is using memory at the peak" };
         page.hint(&if self.out_of_memory().is_none() {
-            next_with(&["peak"], &files, &[], &given, "for what is using memory at the peak")
+            next_with(&["peak"], &files, &[], &given, what_for)
         } else {
             next_with(&["oom"], &files, &[], &given, "for why the request failed, and what would have helped")
         })
@@ -178,11 +181,14 @@ impl<'a> InfoReport<'a> {
         let Some(summary) = self.default_first().next() else {
             return "An empty recording: no device, no block, no event.".to_owned();
         };
-        if self.trace.event_count() == 0 {
+        if self.trace.is_state() {
             let on = on_device(self.trace, summary.device);
             let blocks = self.trace.blocks.device.iter().filter(|device| **device == summary.device).count() as u64;
             let bytes = format_bytes(summary.end.requested);
-            return format!("{on}A state without events: {bytes} requested in {}.", count_of(blocks, "block"));
+            return format!(
+                "{on}State at the dump, without events: {bytes} requested in {}.",
+                count_of(blocks, "block")
+            );
         }
         let peak = summary.peaks.iter().find(|moment| moment.metric == Metric::Requested);
         let on = where_on(self.trace, summary.device);
@@ -214,7 +220,9 @@ impl<'a> InfoReport<'a> {
         let ring = header.ring_capacity.map(|most| format!(", in a ring of {}", format_count(most)));
         let length = self.duration_ns.map(|nanos| format!(", over {}", format_duration(nanos)));
         let count = format_count(self.trace.event_count());
-        fact(page, "events", &format!("{count}{}{}", length.unwrap_or_default(), ring.unwrap_or_default()))?;
+        let has_no_times = self.trace.event_count() > 0 && !self.trace.has_times();
+        let length = length.unwrap_or(if has_no_times { ", without times".to_owned() } else { String::new() });
+        fact(page, "events", &format!("{count}{length}{}", ring.unwrap_or_default()))?;
         fact(page, "annotated", &self.annotations())?;
         for (name, value) in header.facts.iter().filter(|(name, _)| name != NOTE) {
             fact(page, name, value)?;
@@ -262,10 +270,13 @@ impl<'a> InfoReport<'a> {
         ];
         let uses = (summary.uses > 0).then(|| count_of(summary.uses, "use"));
         fact(page, "counts", &counts.into_iter().chain(uses).collect::<Vec<_>>().join(", "))?;
-        fact(page, "baseline", &format!("{} requested before the first event", format_bytes(summary.baseline_bytes)))?;
+        if !self.trace.is_state() {
+            let bytes = format_bytes(summary.baseline_bytes);
+            fact(page, "baseline", &format!("{bytes} requested before the first event"))?;
+        }
         self.print_ooms(summary, page)?;
         page.gap()?;
-        page.table(&peaks_table(summary))
+        page.table(&if self.trace.is_state() { state_table(summary) } else { peaks_table(summary) })
     }
 
     /// Returns the requests that failed on a device, their events numbered over the whole recording.
@@ -299,9 +310,12 @@ fn fact(page: &mut Page<'_>, name: &str, value: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the time from the first event to the last, in nanoseconds; `None` if there are no events.
+/// Returns the time from the first event to the last, in nanoseconds; `None` if there are no events, or no times.
 fn duration(trace: &Trace) -> Option<u64> {
     let times = &trace.events.time_ns;
+    if !trace.has_times() {
+        return None;
+    }
     Some(times.iter().max()?.saturating_sub(*times.iter().min()?))
 }
 

@@ -23,6 +23,7 @@ pub mod budgets;
 mod check_advice;
 mod check_figures;
 pub mod check_input;
+mod check_doubt;
 pub mod check;
 pub mod events;
 pub mod verify;

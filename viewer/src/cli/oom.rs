@@ -7,7 +7,7 @@ use highwater_analysis::addresses::{FailedRequest, Hole, Verdict, WayOut};
 use highwater_analysis::frames::short_stack;
 use highwater_analysis::holders::{Holder, Holders};
 use highwater_app::answers::oom_analysis::{OomAnalysis, Outcome, Remedy, Trials};
-use highwater_app::figures::moment::{count_of, micros_since_1970, when};
+use highwater_app::figures::moment::{at_event, count_of, micros_since_1970};
 use highwater_app::figures::requests::{requested, stream_text};
 use highwater_snapshots::units::{format_bytes, format_bytes_apart, format_count};
 use highwater_snapshots::{DeviceId, StackId, Trace};
@@ -121,7 +121,7 @@ impl<'a> OomReport<'a> {
         let event = case.request.event;
         let on = where_on(trace, case.device);
         let (asked, fill) = (requested(trace, case, *stack), case.fill());
-        let when = when(Some(event), case.step, (!trace.spans.is_all_setup()).then_some(case.phase));
+        let when = at_event(event, case.step, (!trace.spans.is_all_setup()).then_some(case.phase));
         let lead = format!("Out of memory{on}: {asked}, {when}; {fill}.");
         page.headline(&lead)?;
         page.table(&holders_table(case))?;

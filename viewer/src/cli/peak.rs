@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 use std::io;
 
+use highwater_analysis::breakdown::Breakdown;
+use highwater_analysis::growth::Leaks;
 use highwater_analysis::long::{Parts, WindowedMoment, each_part, stages};
 use highwater_analysis::peak::Query;
 use highwater_analysis::phases::reached_elsewhere;
 use highwater_analysis::{Filter, Group, GroupKey, LiveIndex, Metric, Moment, Peak, Series, Siblings, Together};
-use highwater_app::figures::moment::{count_of, elsewhere_text, how_much_and_when, micros_since_1970, when};
+use highwater_app::figures::leaks::leak_lines;
+use highwater_app::figures::moment::{count_of, elsewhere_text, how_much_and_when, micros_since_1970, peak_name, when};
 use highwater_snapshots::format::Windows;
 use highwater_snapshots::units::{format_bytes, format_count};
 use highwater_snapshots::{EventId, Trace};
@@ -35,6 +38,15 @@ pub struct PeakReport<'a> {
     elsewhere: Vec<Moment>,
     /// The pools, if reserved memory is grouped by them.
     pools: Option<PoolsReport>,
+    /// What leaks, and what of it is live at the moment.
+    leaks: Option<LeaksAt>,
+}
+
+/// The leaks of a recording, and their blocks at a moment, each module by itself.
+#[derive(Debug)]
+struct LeaksAt {
+    leaks: Leaks,
+    at_moment: Breakdown,
 }
 
 /// Returns whether pools are compared: reserved memory is grouped by pool.
@@ -76,8 +88,33 @@ impl<'a> PeakReport<'a> {
             let peak = Peak::at(trace, &live, &series, moment, &by_pool(&arguments.blocks.filter.filter));
             PoolsReport::of(&peak.breakdown, Together::of_pools(trace, device))
         });
-        let peak = Peak::at(trace, &live, &series, moment, &query(arguments));
-        Ok(Self { trace, arguments, peak, elsewhere, pools })
+        let query = query(arguments);
+        let leaks = Leaks::of_recording(trace, device, &live, Metric::Requested);
+        let leaks = leaks.filter(|leaks| !leaks.lines.is_empty()).map(|leaks| {
+            let at_moment = leaks.breakdown(trace, &live, &moment, &query);
+            LeaksAt { leaks, at_moment }
+        });
+        let peak = Peak::at(trace, &live, &series, moment, &query);
+        Ok(Self { trace, arguments, peak, elsewhere, pools, leaks })
+    }
+
+    /// Returns the bytes of the leaks at the moment, if there are any.
+    fn leaked_bytes(&self) -> Option<u64> {
+        self.leaks.as_ref().map(|leaks| leaks.at_moment.total).filter(|bytes| *bytes > 0)
+    }
+
+    /// Returns the bytes of the group with these values of all keys that leak.
+    fn leaked_of(&self, key: &[String]) -> u64 {
+        let groups = self.leaks.iter().flat_map(|leaks| &leaks.at_moment.groups);
+        groups.filter(|leaked| leaked.key == key).map(|leaked| leaked.bytes).sum()
+    }
+
+    /// Returns the bytes of `group`, or of all of its members, that leak.
+    fn leaked(&self, group: &Group) -> u64 {
+        if group.members.is_empty() {
+            return self.leaked_of(&group.key);
+        }
+        group.members.iter().map(|member| self.leaked_of(member)).sum()
     }
 
     /// Finds the moment that the report of a recording read in parts is about.
@@ -117,7 +154,7 @@ impl<'a> PeakReport<'a> {
             let peak = found.at.breakdown(&by_pool(&arguments.blocks.filter.filter));
             PoolsReport::of(&peak.breakdown, together.clone())
         });
-        Self { trace, arguments, peak: found.at.breakdown(&query(arguments)), elsewhere, pools }
+        Self { trace, arguments, peak: found.at.breakdown(&query(arguments)), elsewhere, pools, leaks: None }
     }
 
     /// Returns the JSON object: groups and rest sum to `bytes`, or with a filter to `filtered_bytes`.
@@ -135,11 +172,8 @@ impl<'a> PeakReport<'a> {
             reached_elsewhere: self.elsewhere.iter().map(ElsewhereFigures::of).collect(),
             filter: filter.map(str::to_owned),
             filtered_bytes: filter.map(|_| breakdown.total),
-            groups: breakdown
-                .groups
-                .iter()
-                .map(|group| GroupFigures::of(group, &self.arguments.by.0, moment.metric))
-                .collect(),
+            leaked_bytes: self.leaked_bytes().unwrap_or(0),
+            groups: breakdown.groups.iter().map(|group| self.group_figures(group)).collect(),
             rest_bytes: breakdown.rest_bytes,
             rest_groups: breakdown.rest_groups,
             pools: self.pools.as_ref().map(PoolsReport::figures),
@@ -154,11 +188,11 @@ impl<'a> PeakReport<'a> {
         match self.arguments.at {
             None => {
                 let on = where_on(self.trace, moment.device);
-                page.headline(&format!("Peak{on}: {}.", how_much_and_when(moment)))?;
+                page.headline(&format!("{}{on}: {}.", peak_name(moment), how_much_and_when(moment)))?;
                 self.print_elsewhere(page)?;
             }
             Some(_) => {
-                let when = when(moment.event, moment.step, moment.known_phase());
+                let when = when(moment);
                 let metric = moment.metric.name().replace('_', " ");
                 let when = when[..1].to_uppercase() + &when[1..];
                 let on = on_device(self.trace, moment.device);
@@ -168,6 +202,16 @@ impl<'a> PeakReport<'a> {
         if let Some(filter) = self.arguments.blocks.filter.stated() {
             let share = percent(breakdown.total, moment.bytes);
             page.line(&format!("Of these, {} ({share}) are in blocks with {filter}.", format_bytes(breakdown.total)))?;
+        }
+        if let (Some(leaks), Some(bytes)) = (&self.leaks, self.leaked_bytes()) {
+            page.line(&format!(
+                "Of these, {} ({}) leak from earlier steps:",
+                format_bytes(bytes),
+                percent(bytes, moment.bytes)
+            ))?;
+            for text in leak_lines(&leaks.leaks.lines) {
+                page.broken(2, &text).iter().try_for_each(|line| page.line(line))?;
+            }
         }
         page.gap()?;
         let has_match = !breakdown.groups.is_empty();
@@ -203,14 +247,19 @@ impl<'a> PeakReport<'a> {
         columns.extend(has_members.then(|| Column::text("each").optional()));
         columns.extend(has_free.then(|| Column::number("free")));
         columns.push(Column::number("blocks"));
+        let has_leaks = self.leaked_bytes().is_some();
+        columns.extend(has_leaks.then(|| Column::number("leaking")));
         let mut table = Table::new(columns);
-        let mut row = |mut names: Vec<String>, (bytes, bar): (u64, String), others: [String; 3]| {
+        let mut row = |mut names: Vec<String>, (bytes, bar): (u64, String), others: [String; 3], leaked: u64| {
             let [each, free, blocks] = others;
             names.resize(keys.len(), String::new());
             names.extend([format_bytes(bytes), percent(bytes, breakdown.total), bar]);
             names.extend(has_members.then_some(each));
             names.extend(has_free.then_some(free));
             names.push(blocks);
+            if has_leaks {
+                names.push(if leaked > 0 { format_bytes(leaked) } else { String::new() });
+            }
             table.push(names);
         };
         let bar = |bytes| (bytes, bar(bytes, breakdown.total, 20));
@@ -220,14 +269,36 @@ impl<'a> PeakReport<'a> {
             let free = (group.free_bytes > 0).then(|| format_bytes(group.free_bytes));
             let blocks = (group.blocks > 0).then(|| format_count(group.blocks));
             let each = each_text(group.bytes, group.members.len());
-            row(names, bar(group.bytes), [each, free.unwrap_or_default(), blocks.unwrap_or_default()]);
+            let others = [each, free.unwrap_or_default(), blocks.unwrap_or_default()];
+            row(names, bar(group.bytes), others, self.leaked(group));
         }
         if breakdown.rest_groups > 0 {
             let name = count_of(breakdown.rest_groups, "more group");
-            row(vec![name], bar(breakdown.rest_bytes), none());
+            row(vec![name], bar(breakdown.rest_bytes), none(), 0);
         }
-        row(vec!["total".to_owned()], (breakdown.total, String::new()), none());
+        let leaked = self.leaked_bytes().unwrap_or(0);
+        row(vec!["total".to_owned()], (breakdown.total, String::new()), none(), leaked);
         table
+    }
+
+    fn group_figures(&self, group: &Group) -> GroupFigures {
+        let keys = &self.arguments.by.0;
+        let has_free = !self.peak.moment.metric.is_of_blocks();
+        let one = |values: &[String], count: u64, leaked_bytes: u64, members: Vec<GroupFigures>| {
+            let named = keys.iter().zip(values).map(|(key, value)| (key.name(), value.clone()));
+            GroupFigures {
+                key: values.join(", "),
+                keys: named.collect(),
+                bytes: group.bytes / count,
+                blocks: group.blocks / count,
+                leaked_bytes,
+                free_bytes: has_free.then_some(group.free_bytes / count),
+                members,
+            }
+        };
+        let count = group.members.len().max(1) as u64;
+        let member = |values: &Vec<String>| one(values, count, self.leaked_of(values), Vec::new());
+        one(&group.key, 1, self.leaked(group), group.members.iter().map(member).collect())
     }
 
     fn hint(&self) -> String {
@@ -304,6 +375,8 @@ struct PeakFigures {
     filter: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     filtered_bytes: Option<u64>,
+    /// Bytes of blocks that earlier steps left, from lines that leave some in every step.
+    leaked_bytes: u64,
     groups: Vec<GroupFigures>,
     rest_bytes: u64,
     rest_groups: u64,
@@ -321,29 +394,11 @@ struct GroupFigures {
     keys: BTreeMap<&'static str, String>,
     bytes: u64,
     blocks: u64,
+    leaked_bytes: u64,
     /// Of the bytes, those that are free in segments; only of totals that have such.
     #[serde(skip_serializing_if = "Option::is_none")]
     free_bytes: Option<u64>,
     /// The equal modules that are one group, each with the same share of bytes and blocks.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     members: Vec<Self>,
-}
-
-impl GroupFigures {
-    fn of(group: &Group, keys: &[GroupKey], metric: Metric) -> Self {
-        let one = |values: &[String], count: u64, members: Vec<Self>| {
-            let named = keys.iter().zip(values).map(|(key, value)| (key.name(), value.clone()));
-            Self {
-                key: values.join(", "),
-                keys: named.collect(),
-                bytes: group.bytes / count,
-                blocks: group.blocks / count,
-                free_bytes: (!metric.is_of_blocks()).then_some(group.free_bytes / count),
-                members,
-            }
-        };
-        let count = group.members.len().max(1) as u64;
-        let members = group.members.iter().map(|values| one(values, count, Vec::new())).collect();
-        one(&group.key, 1, members)
-    }
 }

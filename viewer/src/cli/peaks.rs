@@ -54,6 +54,25 @@ pub fn peaks_table(summary: &DeviceSummary) -> Table {
     table
 }
 
+/// Returns the totals of a recording without events, as a table.
+pub fn state_table(summary: &DeviceSummary) -> Table {
+    let mut table = Table::new(vec![
+        Column::text("total"),
+        Column::number("bytes"),
+        Column::number(if summary.capacity_bytes > 0 { "of device" } else { "" }).optional(),
+        Column::text("what it counts").cut().optional(),
+    ]);
+    for moment in &summary.peaks {
+        table.push(vec![
+            moment.metric.name().replace('_', " "),
+            format_bytes(moment.bytes),
+            percent(moment.bytes, summary.capacity_bytes),
+            meaning(moment.metric).to_owned(),
+        ]);
+    }
+    table
+}
+
 /// Returns the peak of each metric by its name; `None` if the recording has no samples of it.
 pub fn peak_figures(trace: &Trace, summary: &DeviceSummary) -> BTreeMap<&'static str, Option<PeakFigure>> {
     let peak = |metric: Metric| summary.peaks.iter().find(|moment| moment.metric == metric);

@@ -8,12 +8,12 @@ use highwater_analysis::diff::{Asked, DiffAt};
 use highwater_app::gui::surface::{DiffSheet, Paper, save_view};
 use highwater_app::gui::views::diff::{Align, DiffChoices, DiffLook, Paint};
 use highwater_app::gui::views::timeline::Stacking;
-use highwater_app::selection::{Axis, Selection};
+use highwater_app::selection::Selection;
 use highwater_app::session::Recording;
 use highwater_snapshots::DeviceId;
 
 use super::{Content, Written, by_of, colour_by};
-use crate::args::{PictureAt, PictureAxis, PictureColours, PictureOrder, RenderArguments};
+use crate::args::{PictureAt, PictureColours, PictureOrder, RenderArguments};
 use crate::cli::diff::{missing_step, moments_of};
 use crate::cli::input::devices::{compared_devices, of_side, on_device};
 use crate::cli::input::recording::spinner;
@@ -59,7 +59,7 @@ pub(super) fn draw(
         let mut selection = Selection::new(recording);
         let row = recording.devices.iter().position(|index| index.device == devices[side]);
         selection.set_device(recording, row.unwrap_or(selection.device));
-        selection.set_axis(recording, if arguments.axis == PictureAxis::Time { Axis::Time } else { Axis::Event });
+        super::set_axis(&mut selection, arguments, recording)?;
         let index = &recording.devices[selection.device];
         let asked = Asked { trace: &recording.trace, series: &index.series, live: &index.live };
         if at[side].find(asked, arguments.metric).is_none() {

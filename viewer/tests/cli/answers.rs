@@ -287,7 +287,7 @@ fn doubts_are_told_with_every_answer() {
 fn a_state_without_events_is_described_as_one() {
     let state = || trace_from_text("baseline w 4096 parameter\nbaseline_segment 0x0 2097152").unwrap();
     let text = answer(state(), "info step.snap").unwrap();
-    assert!(text.starts_with("A state without events: 4 KiB requested in 1 block."), "{text}");
+    assert!(text.starts_with("State at the dump, without events: 4 KiB requested in 1 block."), "{text}");
     let peak = json(state(), "peak step.snap --json");
     assert_eq!((&peak["bytes"], &peak["event"], &peak["phase"]), (&4096.into(), &Value::Null, &"setup".into()));
     assert!(answer(state(), "events step.snap").unwrap().starts_with("No events"));

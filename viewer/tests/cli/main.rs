@@ -7,6 +7,7 @@ mod reasons;
 mod gate;
 mod devices;
 mod partial;
+mod incomplete;
 mod binary;
 mod long;
 mod reserved;

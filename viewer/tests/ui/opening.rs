@@ -248,3 +248,33 @@ fn the_examples_show_what_their_descriptions_say() {
         assert!(bytes as f64 >= least * peak.bytes as f64, "{name}: {bytes} of {}", peak.bytes);
     }
 }
+
+#[test]
+fn a_recording_without_events_opens_as_a_state_by_pool_and_line_with_its_segments() {
+    let text = "baseline w 4096/4096 parameter < load < main\nbaseline_segment 0x0 2097152\n";
+    let harness = harness(Some(trace_from_text(text).unwrap()));
+    harness.get_by_label("State at the dump");
+    harness.get_by_label("Segments: 1 rows");
+    harness.get_by_label_contains("load");
+    assert!(
+        harness.query_by_label_contains("Timeline of").is_none() && harness.query_by_label_contains("Peak").is_none()
+    );
+    assert!(harness.query_by_label_contains("before the first event").is_none());
+    let file = harness.state().current().unwrap();
+    for command in [Command::GoToPeak, Command::ZoomIn, Command::NextEvent, Command::ToggleAxis] {
+        assert!(!file.can(command), "{command:?}");
+        assert_eq!(file.absence(command).as_deref(), Some("The recording is a state without events."));
+    }
+}
+
+#[test]
+fn a_recording_without_times_has_no_axis_of_time() {
+    let text = "alloc a 100 t=0us\nfree a t=0us\nalloc b 50 t=0us\n";
+    let mut harness = harness(Some(trace_from_text(text).unwrap()));
+    assert!(harness.get_by_label("time").accesskit_node().is_disabled());
+    run(&mut harness, Command::ToggleAxis);
+    let file = harness.state().current().unwrap();
+    assert_eq!(file.selection.axis(), highwater_app::selection::Axis::Event);
+    assert_eq!(file.absence(Command::ToggleAxis).as_deref(), Some("The recording has no times."));
+    assert!(harness.query_by_label_contains("0 ns").is_none());
+}

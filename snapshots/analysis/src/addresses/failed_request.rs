@@ -213,7 +213,7 @@ impl FailedRequest {
         let outside = capacity.map(|all| all.saturating_sub(oom.device_free).saturating_sub(had));
         let mut failed = Self {
             event,
-            time_ns: trace.events.time_of(event),
+            time_ns: trace.time_of(event),
             op: trace.tables.op_name(oom.op).to_owned(),
             scope: trace.tables.scope_path(oom.scope),
             requested: oom.requested,

@@ -39,6 +39,7 @@ pub(super) fn advise(scene: &PeakContext<'_>) -> Vec<Advice> {
         scene.earlier_recording(),
         scene.fix_leak(),
         scene.smaller_buffers(),
+        scene.segment_churn(),
     ];
     let mut advice: Vec<Advice> = rules.into_iter().flatten().collect();
     // Without a saving, activations and buffers rank by their size. A leak comes first.

@@ -6,6 +6,7 @@ use std::ops::Range;
 use hashbrown::HashMap;
 
 use super::recorded::Recorded;
+use super::segment_churn::SegmentChurn;
 use super::selection::{PeaksWithout, Selection, is_kept_gradient};
 use crate::between::bytes_of;
 use crate::growth::Leaks;
@@ -51,6 +52,8 @@ pub(super) struct Findings {
     pub(super) of_activation_lines: Option<PeaksWithout>,
     /// `None` if nothing leaks, or little of it is live at the peak.
     pub(super) leak: Option<LeakAtPeak>,
+    /// What the device allocates from the driver and frees to it.
+    pub(super) churn: SegmentChurn,
     /// The totals at the peak of active memory.
     pub(super) at_active_peak: Totals,
     pub(super) has_backward: bool,
@@ -103,6 +106,7 @@ impl Findings {
             of_state,
             of_activation_lines,
             leak: find_leak(recorded, (trace, peak, at_peak))?,
+            churn: recorded.churn()?,
             at_active_peak: recorded.at_active_peak()?,
             has_backward: recorded.has_phase(Phase::Backward),
             has_optimizer: recorded.has_phase(Phase::Optimizer),
@@ -118,9 +122,8 @@ fn find_leak<R: Recorded>(
     (trace, peak, at_peak): (&Trace, &Moment, &[BlockId]),
 ) -> Result<Option<LeakAtPeak>, R::Error> {
     let Some(leaks) = recorded.leaks()? else { return Ok(None) };
-    let mut kept = leaks.kept_among(trace, at_peak);
+    let kept = leaks.kept_at(trace, at_peak, peak.step);
     let step = |id: &BlockId| step_of(trace, &trace.blocks.get(*id));
-    kept.retain(|id| step(id).is_some_and(|step| Some(step) != peak.step));
     let bytes = kept.iter().map(|id| bytes_of(trace, peak.metric, *id)).sum();
     if !is_much(bytes, peak.bytes, LEAST_PERCENT) {
         return Ok(None);

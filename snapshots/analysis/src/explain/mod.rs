@@ -4,6 +4,7 @@ mod layers;
 mod cause;
 mod composition;
 mod selection;
+mod segment_churn;
 mod recorded;
 mod removals;
 mod idle;
@@ -13,6 +14,7 @@ mod findings;
 mod peak_context;
 mod temporaries;
 mod leak;
+mod churn;
 mod buffers;
 mod advice;
 
@@ -34,6 +36,7 @@ use super::siblings::{Merged, Siblings, merge, module_at};
 
 pub(crate) use cause::{causes, sums_by_cause};
 pub(crate) use recorded::{FinalOom, PeakByCause, Recorded};
+pub(crate) use segment_churn::SegmentChurn;
 pub(crate) use selection::{Joined, PeaksWithout, Selection};
 
 pub use cause::Cause;

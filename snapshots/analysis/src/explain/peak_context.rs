@@ -81,7 +81,11 @@ impl PeakContext<'_> {
 
     /// A phrase for the peak, limited to the recorded part.
     pub(super) fn the_peak(&self) -> &'static str {
-        if self.is_cut { "the peak up to the failed request" } else { "the peak" }
+        match (self.is_cut, self.peak.is_state) {
+            (true, _) => "the peak up to the failed request",
+            (false, true) => "the state",
+            (false, false) => "the peak",
+        }
     }
 
     /// Describes the peak that is left, and its phase if that is different.

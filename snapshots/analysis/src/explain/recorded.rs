@@ -6,14 +6,13 @@ use std::ops::Range;
 use hashbrown::HashMap;
 
 use super::cause::{Cause, causes, sums_by_cause};
+use super::segment_churn::SegmentChurn;
 use super::selection::{PeaksWithout, Selection};
 use crate::coder::Code;
 use crate::counterfactual::{Counterfactual, Grouped, absences};
-use crate::filter::Filter;
 use crate::final_oom::final_oom;
-use crate::growth::{Leaks, StepRange, StepWindow};
+use crate::growth::Leaks;
 use crate::live::LiveIndex;
-use crate::matches::Matches;
 use crate::metric::{Metric, Totals};
 use crate::peak::Moment;
 use crate::series::Series;
@@ -64,6 +63,9 @@ pub(crate) trait Recorded {
 
     /// The leaks over the steps by which growth is measured, if any of them is whole.
     fn leaks(&mut self) -> Result<Option<Leaks>, Self::Error>;
+
+    /// What the device allocates from the driver and frees to it.
+    fn churn(&mut self) -> Result<SegmentChurn, Self::Error>;
 
     /// The number of operations of each module; of none, those outside all modules.
     fn operations(&mut self) -> Result<HashMap<ScopeId, u64>, Self::Error>;
@@ -149,10 +151,11 @@ impl Recorded for InMemory<'_> {
     }
 
     fn leaks(&mut self) -> Result<Option<Leaks>, Infallible> {
-        let window =
-            StepWindow::of(self.trace, self.series.device(), StepRange::default()).ok().filter(StepWindow::is_whole);
-        let matches = Matches::of(self.trace, &Filter::default());
-        Ok(window.map(|window| Leaks::of(self.trace, self.live, self.metric, &window, &matches)))
+        Ok(Leaks::of_recording(self.trace, self.series.device(), self.live, self.metric))
+    }
+
+    fn churn(&mut self) -> Result<SegmentChurn, Infallible> {
+        Ok(SegmentChurn::of(self.trace, self.series.device()))
     }
 
     fn operations(&mut self) -> Result<HashMap<ScopeId, u64>, Infallible> {

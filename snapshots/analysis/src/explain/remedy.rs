@@ -31,6 +31,8 @@ pub enum Remedy {
     FixLeak,
     /// Reduce buffers.
     SmallerBuffers,
+    /// Keep segments for reuse instead of freeing them to the driver.
+    KeepSegments,
 }
 
 /// A piece of advice.

@@ -457,3 +457,26 @@ fn a_failed_request_of_another_device_does_not_end_the_figures_of_this_one() {
     assert!(!explanation.advice.is_empty());
     assert!(explanation.advice.iter().all(|one| !one.text.contains("failed request")), "{:?}", explanation.advice);
 }
+
+#[test]
+fn segments_that_are_freed_and_allocated_again_are_named_with_their_count_and_lines() {
+    let round = |n: u32| {
+        let place = n * 0x10_0000;
+        format!(
+            "segment_alloc {place:#x} 1048576 < infer.py:9 run\nalloc b{n} 1000 < infer.py:9 run\nfree b{n}\n\
+             segment_free {place:#x} 1048576 < serve.py:4 clean\n"
+        )
+    };
+    let advice = |rounds: u32| {
+        let (_, explanation) = explain(&(0..rounds).map(round).collect::<String>(), &[GroupKey::Category], "");
+        let advice = explanation.advice;
+        advice.into_iter().find(|one| one.remedy == Remedy::KeepSegments).map(|one| one.text)
+    };
+    assert_eq!(
+        advice(30).unwrap(),
+        "30 segments were allocated and 30 freed in 150 events: 29 were allocated again after others were freed (29 MiB), \
+         and each call of the driver takes time. Freed at serve.py:4 clean (30). Allocated again at infer.py:9 run (29). \
+         Keep segments for reuse instead of freeing them."
+    );
+    assert_eq!(advice(20), None, "few are allocated again");
+}

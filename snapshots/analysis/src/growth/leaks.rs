@@ -3,15 +3,19 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::between::{Question, Sum, blocks_between, bytes_of};
+use crate::breakdown::{Breakdown, Grouping};
+use crate::filter::Filter;
 use crate::frames::{stack_lines, user_line};
-use crate::lifetime::step_of;
+use crate::lifetime::{Lifetime, step_of};
 use crate::live::LiveIndex;
 use crate::matches::Matches;
 use crate::metric::Metric;
-use highwater_snapshots::ids::{BlockId, ScopeId, StackId, StringId};
+use crate::peak::{Moment, Query};
+use crate::siblings::Siblings;
+use highwater_snapshots::ids::{BlockId, DeviceId, ScopeId, StackId, StringId};
 use highwater_snapshots::trace::Trace;
 
-use super::window::StepWindow;
+use super::window::{StepRange, StepWindow};
 
 /// A line whose blocks survive from every step of a window of at least two steps, and outweigh those of it that are
 /// freed.
@@ -164,10 +168,35 @@ impl Leaks {
         }
     }
 
-    /// The blocks among `blocks` that have the same origin as the leaks, whether or not they were allocated in the
-    /// window.
-    pub fn kept_among(&self, trace: &Trace, blocks: &[BlockId]) -> Vec<BlockId> {
-        blocks.iter().copied().filter(|id| self.places.contains(&place(trace, *id))).collect()
+    /// The leaks of a recording on `device`, whose blocks `live` has, over the steps by which growth is measured; `None`
+    /// if none of them is whole.
+    pub fn of_recording(trace: &Trace, device: DeviceId, live: &LiveIndex, metric: Metric) -> Option<Self> {
+        let window = StepWindow::of(trace, device, StepRange::default()).ok().filter(StepWindow::is_whole)?;
+        Some(Self::of(trace, live, metric, &window, &Matches::of(trace, &Filter::default())))
+    }
+
+    /// Whether block `id` leaks: it has the same origin as the leaks, and outlives the step that allocated it, whether or
+    /// not that is one of the window.
+    pub fn has(&self, trace: &Trace, id: BlockId) -> bool {
+        let outlives = |id| matches!(Lifetime::of(trace, &trace.blocks.get(id)), Lifetime::Steps | Lifetime::Kept);
+        !self.lines.is_empty() && self.places.contains(&place(trace, id)) && outlives(id)
+    }
+
+    /// Breaks down by the keys of `query`, into all groups and single modules, what leaks from steps before `moment`.
+    pub fn breakdown(&self, trace: &Trace, live: &LiveIndex, moment: &Moment, query: &Query<'_>) -> Breakdown {
+        let blocks = live.before_position(trace, moment.metric, moment.position());
+        let mut leaking = self.kept_at(trace, &blocks, moment.step);
+        let mut filter = query.filter.on(trace);
+        leaking.retain(|&id| filter.matches(id));
+        let grouping = Grouping { keys: query.keys, beside: &[], top: usize::MAX, siblings: Siblings::Each };
+        Breakdown::of(trace, moment.metric, &leaking, &grouping)
+    }
+
+    /// The blocks among `blocks`, which are live in `step`, that leak from earlier steps.
+    pub fn kept_at(&self, trace: &Trace, blocks: &[BlockId], step: Option<u32>) -> Vec<BlockId> {
+        let is_from_before = |id: &BlockId| step_of(trace, &trace.blocks.get(*id)).is_some_and(|at| Some(at) != step);
+        let leaking = blocks.iter().copied().filter(|id| self.has(trace, *id));
+        leaking.filter(is_from_before).collect()
     }
 
     fn push(&mut self, line: String, window: &StepWindow, tallies: &[(Place, Tally)]) {

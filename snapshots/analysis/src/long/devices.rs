@@ -41,7 +41,7 @@ pub fn summarize(parts: Parts<'_>, watch: Watch<'_>) -> Result<Vec<DeviceSummary
         let is_ours = |row: &usize| start.segments.device[*row] == device;
         let segments = (0..start.segments.len()).filter(is_ours).count() as u64;
         let kinds = EventKind::ALL.iter().filter(|kind| !matches!(kind, EventKind::Step | EventKind::Phase));
-        let times = rows().filter_map(|row| row.times_ns);
+        let times = rows().filter_map(|row| row.times_ns).filter(|_| start.has_times());
         Ok(DeviceSummary {
             device,
             name: facts.map_or_else(String::new, |facts| facts.name.clone()),

@@ -18,8 +18,8 @@ use crate::coder::Code;
 use crate::counterfactual::{Counterfactual, Grouped, absences};
 use crate::device_spans::ActiveSpan;
 use crate::explain::{
-    Cause, ExplainQuery, Explanation, FinalOom, PeakByCause, PeaksWithout, Recorded, Scene, Selection, causes,
-    sums_by_cause,
+    Cause, ExplainQuery, Explanation, FinalOom, PeakByCause, PeaksWithout, Recorded, Scene, SegmentChurn, Selection,
+    causes, sums_by_cause,
 };
 use crate::growth::Leaks;
 use crate::live::LiveIndex;
@@ -272,6 +272,17 @@ impl Recorded for InParts<'_, '_> {
 
     fn leaks(&mut self) -> Result<Option<Leaks>> {
         leaks(self.parts.windows, (self.device, self.metric), &self.spans)
+    }
+
+    fn churn(&mut self) -> Result<SegmentChurn> {
+        let freed = [EventKind::SegmentFree, EventKind::SegmentUnmap];
+        if freed.into_iter().all(|kind| count(self.windows(), self.device, kind) == 0) {
+            return Ok(SegmentChurn::default());
+        }
+        let (device, mut churn) = (self.device, SegmentChurn::default());
+        let take = |part: SegmentChurn| churn = std::mem::take(&mut churn).followed_by(part);
+        each_part(self.parts, |trace: Trace| SegmentChurn::of(&trace, device), take, self.watch)?;
+        Ok(churn)
     }
 
     fn operations(&mut self) -> Result<HashMap<ScopeId, u64>> {

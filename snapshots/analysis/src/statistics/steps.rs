@@ -74,8 +74,10 @@ pub(super) fn steps(trace: &Trace, device: DeviceId, matches: &Matches) -> Vec<S
                 continue;
             }
             row.events += 1;
-            let time = trace.events.time_ns[index];
-            row.times_ns = Some(row.times_ns.map_or((time, time), |(first, last)| (first.min(time), last.max(time))));
+            if let Some(time) = trace.time_of(EventId(index as u32)) {
+                let widened = |(first, last): (u64, u64)| (first.min(time), last.max(time));
+                row.times_ns = Some(row.times_ns.map_or((time, time), widened));
+            }
             if !is_ours {
                 continue;
             }

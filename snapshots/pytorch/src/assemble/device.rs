@@ -9,6 +9,7 @@ use highwater_snapshots::alloc_rules::AllocRules;
 use highwater_snapshots::error::Problem;
 use highwater_snapshots::ids::DeviceId;
 use highwater_snapshots::trace::PINNED_DEVICE;
+use highwater_snapshots::units::format_bytes;
 use highwater_snapshots::yielding::tick;
 
 /// Pinned host memory is represented as a device with this ordinal.
@@ -54,6 +55,7 @@ impl Device {
         let start = Start::of(&trace, segments, source.rules, pool_id);
         let mut device = Self { id, trace, lives, start, sizes: None, sizes_inferred: 0, problems: Vec::new() };
         device.tell_differences(source.has_segments);
+        device.tell_sums(segments, source.blocks);
         device
     }
 
@@ -160,6 +162,29 @@ impl Device {
         Problem::new(format!("{name}: {what}"))
     }
 
+    /// Reports totals of the file that are not the sums of its blocks.
+    fn tell_sums(&mut self, segments: &[&RawSegment], blocks: &[RawBlock]) {
+        let size_if = |block: &RawBlock, counts: bool| if counts { block.size } else { 0 };
+        let mut sums = ["total_size", "allocated_size", "active_size"].map(|name| (name, StatedSum::default()));
+        for segment in segments {
+            let rows = blocks.get(segment.blocks.clone()).unwrap_or(&[]);
+            let [(_, total), (_, allocated), (_, active)] = &mut sums;
+            // Blocks that are not active may be left out.
+            let size: u128 = rows.iter().map(|block| u128::from(block.size)).sum();
+            let is_exceeded = size > u128::from(segment.total_size);
+            total.take(is_exceeded.then_some(segment.total_size), rows, |block| block.size);
+            allocated.take(segment.allocated_size, rows, |block| size_if(block, block.state == BlockState::Allocated));
+            active.take(segment.active_size, rows, |block| size_if(block, block.state != BlockState::Inactive));
+        }
+        for (name, StatedSum { segments, stated, sum }) in sums.into_iter().filter(|(_, sum)| sum.segments > 0) {
+            let of = if segments == 1 { "1 segment is".to_owned() } else { format!("{segments} segments are") };
+            let [stated, sum] = [stated, sum].map(|bytes| format_bytes(u64::try_from(bytes).unwrap_or(u64::MAX)));
+            let what = format!("the {name} of {of} not the sum of the blocks: {stated} in the file, {sum} in blocks");
+            let problem = self.problem_of(&what);
+            self.problems.push(Problem::of_sums(problem.what));
+        }
+    }
+
     fn tell_differences(&mut self, has_segments: bool) {
         match self.lives.skipped {
             Skipped::Neither => {}
@@ -194,6 +219,23 @@ impl Device {
                 excess.unsigned_abs(),
                 if excess > 0 { "more" } else { "less" }
             ));
+        }
+    }
+}
+
+/// A total that a segment states, and the sum of its blocks.
+#[derive(Clone, Copy, Debug, Default)]
+struct StatedSum {
+    segments: u64,
+    stated: u128,
+    sum: u128,
+}
+
+impl StatedSum {
+    fn take(&mut self, stated: Option<u64>, blocks: &[RawBlock], counted: impl Fn(&RawBlock) -> u64) {
+        let sum: u128 = blocks.iter().map(|block| u128::from(counted(block))).sum();
+        if let Some(stated) = stated.map(u128::from).filter(|stated| *stated != sum) {
+            (self.segments, self.stated, self.sum) = (self.segments + 1, self.stated + stated, self.sum + sum);
         }
     }
 }

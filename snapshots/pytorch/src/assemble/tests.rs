@@ -318,6 +318,31 @@ fn numbers_at_the_edge_of_what_can_be_neither_panic_nor_overflow() {
 }
 
 #[test]
+fn totals_of_the_file_that_are_not_the_sums_of_its_blocks_are_a_problem() {
+    let problems = |total: u64, allocated: Option<u64>, active: Option<u64>| -> Vec<String> {
+        let mut sample = Sample::of(&[]);
+        sample.segment_with(0x1000, &[(MIB, MIB, LIVE), (MIB, MIB, BlockState::Inactive)], |draft| {
+            draft.segment.total_size = total;
+            (draft.segment.allocated_size, draft.segment.active_size) = (allocated, active);
+        });
+        let problems = sample.assemble().problems;
+        assert!(problems.iter().all(|problem| problem.is_of_sums), "{problems:?}");
+        problems.into_iter().map(|problem| problem.what).collect()
+    };
+    let none: [&str; 0] = [];
+    assert_eq!(problems(2 * MIB, Some(MIB), Some(MIB)), none);
+    assert_eq!(problems(3 * MIB, None, None), none, "free blocks may be left out");
+    let total =
+        "device 0: the total_size of 1 segment is not the sum of the blocks: 512 KiB in the file, 2 MiB in blocks";
+    let state = "device 0: live blocks exceed the segments before the first event, by up to 512 KiB: 1 MiB active, 512 KiB \
+                 reserved";
+    assert_eq!(problems(MIB / 2, Some(MIB), None), [total, state]);
+    let active =
+        "device 0: the active_size of 1 segment is not the sum of the blocks: 3 MiB in the file, 1 MiB in blocks";
+    assert_eq!(problems(2 * MIB, Some(MIB), Some(3 * MIB)), [active]);
+}
+
+#[test]
 fn sizes_replayed_while_a_long_trace_is_written_are_those_replayed_before() {
     let sample = || {
         let (first, second) = (1 << 40, 2 << 40);

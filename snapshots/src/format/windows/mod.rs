@@ -31,12 +31,13 @@ use crate::format::parallel;
 use crate::format::reader::Progress;
 use crate::format::section::Unpacker;
 use crate::format::step_activity::StepActivityRow;
-use crate::format::summary::{Death, Summarizer, Summary};
+use crate::format::summary::{Death, DeviceSummary, Summarizer, Summary};
 use crate::format::tables_codec::rows_from_bytes;
 use crate::ids::{DeviceId, ScopeId};
 use crate::live_state::LiveState;
 use crate::metric::Metric;
-use crate::trace::{Start, Trace};
+use crate::sum_rule::Excess;
+use crate::trace::{DeviceUse, Start, Trace, main_device};
 
 pub use computed::ComputedStore;
 
@@ -61,7 +62,7 @@ pub struct Windows {
     deaths: OnceLock<Vec<Death>>,
     /// What is live after the last event.
     end: Vec<(DeviceId, LiveState)>,
-    main_device: DeviceId,
+    device_uses: Vec<DeviceUse>,
 }
 
 /// Watches a long pass over the file, and can stop it.
@@ -94,7 +95,7 @@ impl Windows {
             checkpoints: Checkpoints::default(),
             deaths: OnceLock::new(),
             end: Vec::new(),
-            main_device: DeviceId::default(),
+            device_uses: Vec::new(),
             ops: OpSections::default(),
             files,
             base,
@@ -102,7 +103,8 @@ impl Windows {
         };
         windows.take_summaries();
         windows.summarize_rest(store, watch)?;
-        windows.main_device = windows.find_main_device();
+        windows.device_uses = windows.find_device_uses();
+        windows.check_sums();
         Ok(windows)
     }
 
@@ -194,7 +196,7 @@ impl Windows {
 
     /// The default device, as [`Trace::main_device`] has it.
     pub fn main_device(&self) -> DeviceId {
-        self.main_device
+        main_device(&self.device_uses)
     }
 
     /// Whether the recording has steps or phases.
@@ -275,14 +277,47 @@ impl Windows {
         summarizer
     }
 
-    fn find_main_device(&self) -> DeviceId {
-        let rank = |id: &DeviceId| {
-            let rows = || self.summaries.iter().flat_map(|row| &row.devices).filter(|row| row.device == *id);
-            let ran_out = rows().any(|row| row.counts[EventKind::Oom as usize] > 0);
-            let peak = rows().map(|row| row.largest(Metric::Requested).bytes).max().unwrap_or(0);
-            (!self.base.is_host_memory(*id), ran_out, peak, std::cmp::Reverse(*id))
+    fn find_device_uses(&self) -> Vec<DeviceUse> {
+        let of = |device: DeviceId| {
+            let rows = || self.summaries.iter().flat_map(|row| &row.devices).filter(|row| row.device == device);
+            let of_memory = [EventKind::Alloc, EventKind::SegmentAlloc, EventKind::SegmentMap, EventKind::Oom];
+            let has_event = |kind: EventKind| rows().any(|row| row.counts[kind as usize] > 0);
+            let has_start = || self.starting.iter().any(|state| state.device == device && !state.is_empty());
+            DeviceUse {
+                device,
+                is_host: self.base.is_host_memory(device),
+                has_memory: has_start() || of_memory.into_iter().any(has_event),
+                ran_out: has_event(EventKind::Oom),
+                peak: rows().map(|row| row.largest(Metric::Requested).bytes).max().unwrap_or(0),
+            }
         };
-        self.device_ids().into_iter().max_by_key(rank).unwrap_or_default()
+        self.device_ids().into_iter().map(of).collect()
+    }
+
+    /// Notes where blocks do not fit into the segments, as far as summaries show it.
+    fn check_sums(&mut self) {
+        let trust = &self.base.trust;
+        if trust.events_lost > 0 || trust.unmatched_releases > 0 {
+            return;
+        }
+        for device in self.device_ids() {
+            let rows = || {
+                let of_device = |row: &Summary| row.devices.iter().find(|of| of.device == device).cloned();
+                self.summaries.iter().filter_map(move |row| Some((row.first, of_device(row)?)))
+            };
+            let exceeded = |(first, row): (u64, DeviceSummary)| {
+                let [active, reserved] = [Metric::Active, Metric::Reserved].map(|metric| row.largest(metric));
+                let at_most = Excess { active: active.bytes, reserved: reserved.bytes };
+                (at_most.active > at_most.reserved).then_some((first + u64::from(active.after), at_most))
+            };
+            let has_segments = rows().any(|(_, row)| row.largest(Metric::Reserved).bytes > 0);
+            let all = rows().filter_map(exceeded).filter(|_| has_segments);
+            let by_most = |first: (u64, Excess), next: (u64, Excess)| (first.0, first.1.larger(next.1));
+            let Some((events, excess)) = all.reduce(by_most) else { continue };
+            let found = excess.problem(device, events);
+            self.base.problems.retain(|known| known.what != found.what);
+            self.base.problems.push(found);
+        }
     }
 }
 

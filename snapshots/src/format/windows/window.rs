@@ -51,7 +51,8 @@ impl Windows {
         self.files.read(from..range.end, &mut take)?;
         window.begin(self, &summarizer, &range);
         let mut trace = window.builder.unwrap_or_default().finish();
-        trace.main_device = self.main_device;
+        trace.device_uses.clone_from(&self.device_uses);
+        trace.has_times |= self.summaries.iter().any(|row| row.times_ns.1 > 0);
         trace.trust = self.base.trust.clone();
         self.ops.localize(&self.files, &mut trace)?;
         self.look_ahead(&mut trace, &window.keys, range.end)?;

@@ -11,18 +11,24 @@ const SHOWN_LEAKS: usize = 5;
 
 /// Returns a sentence for each of the largest `leaks` found over `window`, and one for all others.
 pub fn leak_texts(leaks: &[Leak], window: &StepWindow) -> Vec<String> {
-    let names = unique_suffixes(&leaks.iter().map(|leak| leak.line.as_str()).collect::<Vec<_>>());
     let steps = count_of(window.steps.len() as u64, "step");
     let steps = format!("{steps} ({} to {})", window.from(), window.to());
-    let leak = |(leak, name): (&Leak, String)| {
-        let (each, all) = (format_bytes(leak.bytes_per_step), format_bytes(leak.kept.bytes));
-        format!("{name} leaks {each} a step: {all} from {steps} is still live.")
+    let leak = |(line, row): (String, usize)| match leaks.get(row).filter(|_| row < SHOWN_LEAKS) {
+        Some(leak) => format!("{line}: {} from {steps} is still live.", format_bytes(leak.kept.bytes)),
+        None => format!("{line}."),
     };
+    leak_lines(leaks).into_iter().zip(0..).map(leak).collect()
+}
+
+/// Names each of the largest `leaks` with its bytes, and sums up all others, as sentences without their ends.
+pub fn leak_lines(leaks: &[Leak]) -> Vec<String> {
+    let names = unique_suffixes(&leaks.iter().map(|leak| leak.line.as_str()).collect::<Vec<_>>());
+    let leak = |(leak, name): (&Leak, String)| format!("{name} leaks {} a step", format_bytes(leak.bytes_per_step));
     let mut lines: Vec<String> = leaks.iter().zip(names).take(SHOWN_LEAKS).map(leak).collect();
     if leaks.len() > SHOWN_LEAKS {
         let more = count_of((leaks.len() - SHOWN_LEAKS) as u64, "more line");
         let bytes: u64 = leaks[SHOWN_LEAKS..].iter().map(|leak| leak.bytes_per_step).sum();
-        lines.push(format!("{more} leak {} a step.", format_bytes(bytes)));
+        lines.push(format!("{more} leak {} a step", format_bytes(bytes)));
     }
     lines
 }

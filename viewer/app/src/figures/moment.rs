@@ -31,20 +31,33 @@ impl PeakFigure {
     }
 }
 
+/// The name of the moment at which a total is largest: `Peak`, or of a recording without events the state that it has.
+pub fn peak_name(peak: &Moment) -> &'static str {
+    if peak.is_state { "State at the dump" } else { "Peak" }
+}
+
 /// Formats a moment: `at event 12,345, step 1, optimizer`; without a phase if the recording has none.
-pub fn when(event: Option<EventId>, step: Option<u32>, phase: Option<Phase>) -> String {
-    let Some(event) = event else {
-        return "before the first event".to_owned();
-    };
+pub fn when(moment: &Moment) -> String {
+    match moment.event {
+        None if moment.is_state => "in the state at the dump".to_owned(),
+        None => "before the first event".to_owned(),
+        Some(event) => at_event(event, moment.step, moment.known_phase()),
+    }
+}
+
+/// Formats the moment after an event, as [`when`] does.
+pub fn at_event(event: EventId, step: Option<u32>, phase: Option<Phase>) -> String {
     let step = step.map_or_else(String::new, |step| format!(", step {step}"));
     let phase = phase.map_or_else(String::new, |phase| format!(", {phase}"));
     format!("at event {}{step}{phase}", format_count(u64::from(event.0)))
 }
 
-/// Formats a total and its moment: `5.67 GiB requested, at event 12,345, step 1, optimizer`.
+/// Formats a total and its moment: `5.67 GiB requested, at event 12,345, step 1, optimizer`; of a recording without
+/// events, the total alone.
 pub fn how_much_and_when(moment: &Moment) -> String {
     let metric = moment.metric.name().replace('_', " ");
-    format!("{} {metric}, {}", format_bytes(moment.bytes), when(moment.event, moment.step, moment.known_phase()))
+    let when = if moment.is_state { String::new() } else { format!(", {}", when(moment)) };
+    format!("{} {metric}{when}", format_bytes(moment.bytes))
 }
 
 /// Formats a count with its noun: `1 step`, `1,234 steps`.
@@ -60,7 +73,7 @@ pub fn elsewhere_text(elsewhere: &[Moment]) -> Option<String> {
         0 => String::new(),
         more => format!(", and in {}", count_of(more as u64, "more phase")),
     };
-    Some(format!("The same peak is also reached {}{more}.", when(first.event, first.step, first.known_phase())))
+    Some(format!("The same peak is also reached {}{more}.", when(first)))
 }
 
 /// Formats microseconds since 1970 as date and time in UTC: `2026-03-01 12:00:05 UTC`.

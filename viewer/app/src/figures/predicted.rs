@@ -4,7 +4,7 @@ use highwater_analysis::{Metric, Moment};
 use highwater_snapshots::EventId;
 use highwater_snapshots::units::{format_bytes, format_count, format_required_bytes, format_signed_bytes};
 
-use super::moment::{count_of, when};
+use super::moment::{at_event, count_of};
 use crate::answers::prediction::{Changed, Concerned, Deviation, Figures, Prediction, Tried};
 use crate::answers::recomputation::Recomputation;
 
@@ -79,7 +79,7 @@ pub fn verdict(prediction: &Prediction, changed: &Changed, change: &str, changes
         return format!(
             "Does not fit {change}: {} requested {}, with {} in live blocks and {} reserved. {}",
             format_bytes(oom.requested),
-            when(Some(oom.event), oom.step, oom.phase),
+            at_event(oom.event, oom.step, oom.phase),
             format_bytes(oom.allocated),
             format_bytes(oom.reserved),
             large_enough(prediction, changed),

@@ -6,7 +6,7 @@ use highwater_snapshots::tables::SourceLine;
 use highwater_snapshots::units::{format_bytes, format_bytes_apart};
 use highwater_snapshots::{StackId, Trace};
 
-use super::moment::when;
+use super::moment::at_event;
 use crate::answers::oom_analysis::OomAnalysis;
 use crate::answers::request_failure::RequestFailure;
 
@@ -23,7 +23,7 @@ pub fn requested(trace: &Trace, case: &OomAnalysis, stack: StackId) -> String {
 /// Formats a failed request as a clause: `1 GiB requested with 5 MiB free on the device, at event 7`.
 pub fn failure_text(failure: &RequestFailure) -> String {
     let [requested, free] = format_bytes_apart([failure.requested, failure.device_free]);
-    let when = when(Some(failure.event), failure.step, failure.phase);
+    let when = at_event(failure.event, failure.step, failure.phase);
     format!("{requested} requested with {free} free on the device, {when}")
 }
 

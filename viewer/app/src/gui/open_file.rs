@@ -17,7 +17,7 @@ use crate::gui::views::block::BlockPanel;
 use crate::gui::views::colouring::ColourBy;
 use crate::gui::views::events::EventsView;
 use crate::gui::views::explain::ExplainView;
-use crate::gui::views::moment::MomentPanel;
+use crate::gui::views::moment::{Choices, MomentPanel};
 use crate::gui::views::peaks::Peaks;
 use crate::gui::views::plan::PlanView;
 use crate::gui::views::run::RunView;
@@ -25,6 +25,7 @@ use crate::gui::views::segments::{SegmentsView, Under};
 use crate::gui::views::statistics::StatisticsView;
 use crate::gui::views::timeline::{Timeline, TimelineLook};
 use crate::gui::views::whatif::{Predicted, WhatIfView};
+use crate::gui::widgets::choice::tabs_ui;
 use crate::gui::widgets::layout::{Bottom, Side};
 use crate::gui::widgets::legend;
 use crate::gui::widgets::legend::{Asked, Shares};
@@ -61,6 +62,8 @@ pub struct OpenFile {
     pub timeline: Timeline,
     /// The panel of the moment.
     pub panel: MomentPanel,
+    /// How the memory of a recording without events is grouped and shown.
+    state_choices: Choices,
     /// The search conditions.
     pub search: Search,
     block: BlockPanel,
@@ -103,6 +106,7 @@ impl OpenFile {
             selection,
             timeline: Timeline::default(),
             panel: MomentPanel::default(),
+            state_choices: Choices::OF_STATE,
             search: Search::new(&recording),
             block: BlockPanel::default(),
             statistics: StatisticsView::default(),
@@ -268,7 +272,8 @@ impl OpenFile {
 
     /// Shows tool bar, views and timeline.
     pub fn file_ui(&mut self, ui: &mut Ui, settings: &mut Settings) -> Option<Command> {
-        if self.timeline.frame().is_none() {
+        let is_state = self.recording.trace.is_state();
+        if self.timeline.frame().is_none() && !is_state {
             ui.ctx().request_discard("the sizes of the panels are not known yet");
         }
         self.take_part(ui.ctx());
@@ -294,7 +299,10 @@ impl OpenFile {
         if is_narrow {
             actions.extend(self.below_ui(ui, settings));
         }
-        let panel = Panel::right("side").default_size(theme::PANEL_WIDTH).min_size(240.0);
+        // Of a recording without events, the memory by group is as important as its place.
+        let (id, width) =
+            if is_state { ("side of a state", ui.available_width() / 2.0) } else { ("side", theme::PANEL_WIDTH) };
+        let panel = Panel::right(id).default_size(width).min_size(240.0);
         panel.frame(Frame::side_top_panel(ui.style()).inner_margin(10)).show(ui, |ui| {
             actions.extend(self.side_ui(ui, settings));
         });
@@ -302,6 +310,10 @@ impl OpenFile {
             actions.extend(self.below_ui(ui, settings));
         }
         CentralPanel::default().frame(Frame::central_panel(ui.style()).inner_margin(8)).show(ui, |ui| {
+            if is_state {
+                actions.extend(self.view_ui(ui, Bottom::Segments));
+                return;
+            }
             self.legend_ui(ui);
             let look = TimelineLook {
                 colour_by: settings.colour_by,
@@ -328,7 +340,8 @@ impl OpenFile {
 
     /// Shows the view below the timeline, if one is open.
     fn below_ui(&mut self, ui: &mut Ui, settings: &mut Settings) -> Vec<Action> {
-        let Some(bottom) = settings.bottom else { return Vec::new() };
+        let is_in_the_middle = |bottom: &Bottom| *bottom == Bottom::Segments && self.recording.trace.is_state();
+        let Some(bottom) = settings.bottom.filter(|bottom| !is_in_the_middle(bottom)) else { return Vec::new() };
         let now = self.moment();
         let Self { recording, selection, timeline, search, segments, .. } = self;
         let shows_failure = segments.shows_failure(&scene_of(recording, selection, timeline, search, now));
@@ -382,10 +395,11 @@ impl OpenFile {
         let context = scene_of(recording, selection, timeline, search, (moment, reason));
         match settings.side {
             Side::Moment => {
-                self.panel.choices = settings.choices;
+                let choices = if recording.trace.is_state() { &mut self.state_choices } else { &mut settings.choices };
+                self.panel.choices = *choices;
                 let show = |ui: &mut Ui| self.panel.moment_ui(ui, &context, selection.range());
                 let actions = least_height_ui(ui, "moment", theme::MOMENT_LEAST, show);
-                settings.choices = self.panel.choices;
+                *choices = self.panel.choices;
                 actions
             }
             Side::Block => match selection.pin.and_then(|pin| pin.block) {
@@ -418,10 +432,14 @@ impl OpenFile {
                 }
             });
         });
+        self.view_ui(ui, bottom)
+    }
+
+    fn view_ui(&mut self, ui: &mut Ui, view: Bottom) -> Vec<Action> {
         let now = self.moment();
         let Self { recording, selection, timeline, search, .. } = self;
         let context = scene_of(recording, selection, timeline, search, now);
-        match bottom {
+        match view {
             Bottom::Segments => {
                 let under = timeline.frame().zip(timeline.picture());
                 let under = under.map(|(frame, picture)| Under { frame, picture });
@@ -477,23 +495,4 @@ fn scene_of<'a>(
         filter: search.filter(),
         colouring: timeline.picture().map(|picture| &*picture.colouring),
     }
-}
-
-/// A row of names, one of them selected. Returns the name if the user selects another one.
-fn tabs_ui<T: Copy + PartialEq>(
-    ui: &mut Ui,
-    all: &[T],
-    front: Option<T>,
-    name: impl Fn(T) -> &'static str,
-    tooltip: impl Fn(T) -> &'static str,
-) -> Option<T> {
-    let mut chosen = None;
-    ui.horizontal(|ui| {
-        for &view in all {
-            if ui.selectable_label(front == Some(view), name(view)).on_hover_text(tooltip(view)).clicked() {
-                chosen = Some(view);
-            }
-        }
-    });
-    chosen
 }

@@ -15,10 +15,40 @@ use crate::gui::views::timeline::drawn_metric;
 use crate::gui::widgets::layout::{Bottom, Side};
 use crate::gui::window::settings::Settings;
 use crate::gui::window::top_bar;
-use crate::selection::{Axis, Pin};
+use crate::selection::{Axis, NO_TIMES, Pin};
 
 /// Share of the view that an arrow key moves.
 const STRIDE: f64 = 0.15;
+
+/// Whether `command` is about moments or the timeline, of which a recording without events has none.
+fn needs_events(command: Command) -> bool {
+    matches!(
+        command,
+        Command::GoToPeak
+            | Command::FitAll
+            | Command::ZoomIn
+            | Command::ZoomOut
+            | Command::ZoomInBytes
+            | Command::ZoomOutBytes
+            | Command::PanLeft
+            | Command::PanRight
+            | Command::PanUp
+            | Command::PanDown
+            | Command::PreviousPeak
+            | Command::NextPeak
+            | Command::PreviousEvent
+            | Command::NextEvent
+            | Command::MarkA
+            | Command::MarkB
+            | Command::ZoomToBlock
+            | Command::BlockAbove
+            | Command::BlockBelow
+            | Command::ToggleFit
+            | Command::ToggleAxis
+            | Command::ToggleStacking
+            | Command::ToggleLines
+    )
+}
 
 impl OpenFile {
     /// Whether `command`, which needs a recording, applies to this one now.
@@ -26,6 +56,7 @@ impl OpenFile {
         let has = |key: GroupKey| self.recording.absent.reason(key).is_none();
         let has_block = self.selection.pin.is_some_and(|pin| pin.block.is_some());
         match command {
+            _ if self.recording.trace.is_state() && needs_events(command) => false,
             Command::Reload => self.recording.path.is_some(),
             Command::ToggleFollow => {
                 let is_unfinished = match &self.recording.run {
@@ -35,6 +66,7 @@ impl OpenFile {
                 self.following.is_some() || is_unfinished && self.recording.path.is_some()
             }
             Command::NextDevice => self.recording.devices.len() > 1,
+            Command::ToggleAxis => self.recording.trace.has_times(),
             Command::ZoomToBlock | Command::BlockAbove | Command::BlockBelow => has_block,
             Command::Unpin => self.selection.pin.is_some(),
             Command::PreviousStep | Command::NextStep | Command::GoToStep => match &self.recording.run {
@@ -62,8 +94,12 @@ impl OpenFile {
     pub fn absence(&self, command: Command) -> Option<String> {
         let lacks = |key: GroupKey| self.recording.absent.reason(key).map(str::to_owned);
         match command {
+            _ if self.recording.trace.is_state() && needs_events(command) => {
+                Some("The recording is a state without events.".to_owned())
+            }
             Command::NextPart | Command::PreviousPart => Some("All of the recording is shown.".to_owned()),
             Command::NextDevice => Some("The recording has only one device.".to_owned()),
+            Command::ToggleAxis => Some(NO_TIMES.to_owned()),
             Command::PreviousStep | Command::NextStep | Command::GoToStep => lacks(GroupKey::Step),
             Command::PreviousOom | Command::NextOom => Some("No request failed in this recording.".to_owned()),
             Command::ColourByScope | Command::DeeperScope | Command::ShallowerScope => lacks(GroupKey::Scope),

@@ -6,8 +6,9 @@ pub mod run;
 
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use highwater_analysis::growth::Leaks;
 use highwater_analysis::summary::{self, DeviceSummary};
 use highwater_analysis::{LiveIndex, Metric, Moment, Series};
 use highwater_snapshots::format::Windows;
@@ -54,6 +55,7 @@ pub struct DeviceIndex {
     pub summary: DeviceSummary,
     /// The moments at which anything happens on it: from one before its first event to one past its last.
     pub moments: Range<usize>,
+    leaks: OnceLock<Option<Leaks>>,
 }
 
 impl Recording {
@@ -139,7 +141,14 @@ impl DeviceIndex {
         let first = trace.events.device.iter().position(is_ours);
         let last = trace.events.device.iter().rposition(is_ours);
         let moments = first.unwrap_or(0)..last.map_or(0, |last| last + 1) + 1;
-        Self { device, summary: summary::of_device(trace, &series), series, live, moments }
+        Self { device, summary: summary::of_device(trace, &series), series, live, moments, leaks: OnceLock::new() }
+    }
+
+    /// Returns the leaks of requested memory that `highwater growth` finds; `None` without whole steps, or in a part of a
+    /// long recording, which does not have all steps. Computed once.
+    pub fn leaks(&self, trace: &Trace) -> Option<&Leaks> {
+        let find = || Leaks::of_recording(trace, self.device, &self.live, Metric::Requested);
+        self.leaks.get_or_init(|| trace.start.all_events.is_none().then(find).flatten()).as_ref()
     }
 
     /// Returns the first moment at which `metric` is largest.

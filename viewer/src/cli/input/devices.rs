@@ -55,28 +55,22 @@ pub fn phrase(trace: &Trace, devices: &[DeviceId]) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(" and "))
 }
 
-/// Returns the devices that a verdict covers: the requested one, which must be in the recording, else all; host memory
-/// only if requested or if there is nothing else.
+/// Returns the devices that a verdict covers: the requested one, which must be in the recording, else all that have
+/// memory; host memory only if requested or if there is nothing else.
 pub fn covered(trace: &Trace, wanted: Option<u16>) -> Result<Vec<DeviceId>, Failure> {
     if wanted.is_some() {
         return Ok(vec![choose_device(trace, wanted)?]);
     }
-    let known = trace.device_ids();
-    let gpus: Vec<DeviceId> = known.iter().copied().filter(|device| !trace.is_host_memory(*device)).collect();
-    Ok(match (gpus.is_empty(), known.is_empty()) {
-        (false, _) => gpus,
-        (true, false) => known,
-        (true, true) => vec![trace.main_device()],
-    })
+    Ok(trace.covered_devices())
 }
 
-/// Returns the devices to compare: the requested ones, which must be in their recordings, else the default ones.
+/// Returns the devices to compare: the requested ones, which must be in their recordings, else of each its default one.
 pub fn compared_devices(
     traces: [&Trace; 2],
     wanted: [Option<u16>; 2],
     metric: Metric,
 ) -> Result<[DeviceId; 2], Failure> {
-    let mut devices = default_devices(traces);
+    let mut devices = traces.map(Trace::main_device);
     for (side, device) in devices.iter_mut().enumerate() {
         if wanted[side].is_some() {
             *device = choose_device(traces[side], wanted[side]).map_err(|failure| of_side(failure, side))?;
@@ -84,22 +78,6 @@ pub fn compared_devices(
         check_metric(traces[side], *device, metric).map_err(|failure| of_side(failure, side))?;
     }
     Ok(devices)
-}
-
-/// Returns the devices to compare by default: the same one if both recordings have it, preferably the one that ran out
-/// of memory. If both ran out of memory, on each side the device that did.
-fn default_devices([a, b]: [&Trace; 2]) -> [DeviceId; 2] {
-    let main = [a, b].map(Trace::main_device);
-    let shared = |side: usize| {
-        let device = main[side];
-        [a, b].iter().all(|trace| trace.device_ids().contains(&device)).then_some([device; 2])
-    };
-    match [a, b].map(|trace| !trace.ooms.is_empty()) {
-        // They ran out of memory on different devices.
-        [true, true] => main,
-        [false, true] => shared(1).or_else(|| shared(0)).unwrap_or(main),
-        _ => shared(0).or_else(|| shared(1)).unwrap_or(main),
-    }
 }
 
 /// Adds the side to an error, 0 for A and 1 for B, if the text can name it.
@@ -152,18 +130,19 @@ mod tests {
     }
 
     #[test]
-    fn recordings_are_compared_on_the_devices_that_ran_out_of_memory() {
-        let plain = trace(&[0, 1, 2], None);
-        let out_of_memory = |device: u16| {
-            let text =
-                format!("alloc a 5 device=0\nalloc b 5 device=1\nalloc c 5 device=2\noom 9 free=0 device={device}\n");
-            trace_from_text(&text).unwrap()
+    fn each_recording_is_compared_on_its_default_device() {
+        let devices = |a: &Trace, b: &Trace| {
+            compared_devices([a, b], [None; 2], Metric::Requested).unwrap().map(|device| device.0)
         };
-        let devices = |a: &Trace, b: &Trace| default_devices([a, b]).map(|device| device.0);
-        assert_eq!(devices(&plain, &out_of_memory(2)), [2, 2]);
-        assert_eq!(devices(&out_of_memory(1), &plain), [1, 1]);
-        assert_eq!(devices(&out_of_memory(1), &out_of_memory(2)), [1, 2]);
-        assert_eq!(devices(&trace(&[3], None), &trace(&[4], None)), [3, 4]);
+        let of = |text: &str| trace_from_text(text).unwrap();
+        let (on_0, on_1) = (of("alloc a 20\nalloc b 5 device=1"), of("alloc a 5\nalloc b 20 device=1"));
+        assert_eq!(devices(&on_0, &on_0), [0, 0]);
+        assert_eq!(devices(&on_0, &on_1), [0, 1]);
+        let ran_out = of("alloc a 5\nalloc b 5 device=1\nalloc c 5 device=2\noom 9 free=0 device=2");
+        assert_eq!(devices(&on_0, &ran_out), [0, 2]);
+        assert_eq!(devices(&ran_out, &on_1), [2, 1]);
+        let chosen = |wanted| compared_devices([&on_0, &on_1], wanted, Metric::Requested).unwrap();
+        assert_eq!(chosen([Some(1), Some(0)]).map(|device| device.0), [1, 0]);
     }
 
     #[test]

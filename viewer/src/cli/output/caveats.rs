@@ -43,9 +43,13 @@ pub fn problem_texts(trace: &Trace) -> Vec<String> {
     trace.problems.iter().map(ToString::to_string).collect()
 }
 
-/// Warns before the report that the recording, named `name` among several, is truncated or could not be read in full;
-/// prints nothing if it is complete.
+/// Warns before the report that the recording, named `name` among several, is truncated, could not be read in full, or
+/// has totals that contradict each other; prints nothing otherwise.
 pub fn lead(trace: &Trace, name: &str, page: &mut Page<'_>) -> io::Result<()> {
+    let of = if name.is_empty() { String::new() } else { format!("{name}: ") };
+    for problem in trace.problems.iter().filter(|problem| problem.is_of_sums) {
+        warn(&format!("{of}Contradictory recording: {problem}."), page)?;
+    }
     if !trace.is_partial() {
         return Ok(());
     }
@@ -54,10 +58,9 @@ pub fn lead(trace: &Trace, name: &str, page: &mut Page<'_>) -> io::Result<()> {
         count => count_of(count, "event"),
     };
     let unread: Vec<_> = trace.problems.iter().filter(|problem| problem.offset.is_some()).collect();
-    let name = if name.is_empty() { String::new() } else { format!("{name}: ") };
     if trace.lacks_index_only() {
         let text = format!(
-            "{name}Incomplete file: all {events} were read; only the index at its end is missing or damaged, which \
+            "{of}Incomplete file: all {events} were read; only the index at its end is missing or damaged, which \
              `highwater convert FILE NEW.snap` writes anew."
         );
         return warn(&text, page);
@@ -67,7 +70,7 @@ pub fn lead(trace: &Trace, name: &str, page: &mut Page<'_>) -> io::Result<()> {
         [problem] => problem.to_string(),
         [problem, more @ ..] => format!("{problem}, and {}", count_of(more.len() as u64, "more problem")),
     };
-    warn(&format!("{name}Incomplete recording: {events} could be read: {why}."), page)
+    warn(&format!("{of}Incomplete recording: {events} could be read: {why}."), page)
 }
 
 fn warn(text: &str, page: &mut Page<'_>) -> io::Result<()> {
@@ -98,7 +101,9 @@ pub fn print(trace: &Trace, page: &mut Page<'_>) -> io::Result<()> {
 /// Prints the same for one of several recordings, named `name`.
 pub fn print_of(trace: &Trace, name: &str, page: &mut Page<'_>) -> io::Result<()> {
     let bare = bare_stacks(trace);
-    if trace.is_complete() && trace.problems.is_empty() && trace.header.notes().next().is_none() && bare.is_none() {
+    // Contradictions are in the first lines.
+    let others: Vec<_> = trace.problems.iter().filter(|problem| !problem.is_of_sums).collect();
+    if trace.is_complete() && others.is_empty() && trace.header.notes().next().is_none() && bare.is_none() {
         return Ok(());
     }
     let of = if name.is_empty() { String::new() } else { format!(" of {name}") };
@@ -106,11 +111,11 @@ pub fn print_of(trace: &Trace, name: &str, page: &mut Page<'_>) -> io::Result<()
     for sentence in trace.trust.limits() {
         warn(&format!("Trust{of}: {sentence}."), page)?;
     }
-    for problem in trace.problems.iter().take(TOLD) {
+    for problem in others.iter().take(TOLD) {
         warn(&format!("Problem{of}: {problem}"), page)?;
     }
-    if trace.problems.len() > TOLD {
-        let more = trace.problems.len() - TOLD;
+    if others.len() > TOLD {
+        let more = others.len() - TOLD;
         page.warning(&format!("Problem{of}: … and {more} more; `highwater verify` lists them"))?;
     }
     let routine = trace.routine_sentences();

@@ -155,6 +155,7 @@ impl DeviceLook {
             step: None,
             phase: highwater_snapshots::Phase::Setup,
             has_phase: false,
+            is_state: false,
         })
     }
 }

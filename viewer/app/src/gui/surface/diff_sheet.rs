@@ -6,6 +6,7 @@ use eframe::egui::{CentralPanel, Context, Frame, Label, Margin, Panel, RichText,
 
 use crate::gui::views::diff::{DiffChoices, DiffView, Paint};
 use crate::gui::widgets::theme::Shades;
+use crate::gui::widgets::words::doubts;
 use crate::selection::Selection;
 use crate::session::Recording;
 
@@ -70,8 +71,7 @@ impl DiffSheet {
         let sides = self.recordings.iter().zip(["A", "B"]);
         let doubts: Vec<String> = sides
             .filter_map(|(recording, name)| {
-                let problems = recording.trace.problems.iter().map(|problem| problem.what.clone());
-                let first = recording.trace.trust_sentences().into_iter().chain(problems).next()?;
+                let first = doubts(&recording.trace).into_iter().next()?;
                 Some(format!("{name}: {first}"))
             })
             .collect();

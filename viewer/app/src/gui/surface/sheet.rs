@@ -10,13 +10,13 @@ use crate::figures::device::capacity_text;
 use crate::figures::moment::count_of;
 use crate::gui::view_context::Reason;
 use crate::gui::views::explain::ExplainView;
-use crate::gui::views::moment::MomentPanel;
+use crate::gui::views::moment::{Choices, MomentPanel};
 use crate::gui::views::plan::PlanView;
 use crate::gui::views::segments::SegmentsView;
 use crate::gui::views::timeline::{Stacking, Timeline, TimelineLook, drawn_metric};
 use crate::gui::widgets::legend;
 use crate::gui::widgets::theme::Shades;
-use crate::gui::widgets::words::{before, has_losses, when};
+use crate::gui::widgets::words::{before, doubts, has_losses, when};
 use crate::selection::{Axis, Selection};
 use crate::session::Recording;
 
@@ -104,7 +104,7 @@ impl Sheet {
         let trace = &self.recording.trace;
         let summary = &self.recording.devices[self.selection.device].summary;
         let mut facts = vec![count_of(summary.events, "event"), count_of(summary.allocs, "allocation")];
-        if summary.baseline_bytes > 0 {
+        if summary.baseline_bytes > 0 && !trace.is_state() {
             facts.push(format!("{} live {}", format_bytes(summary.baseline_bytes), before(trace)));
         }
         if summary.oom_events > 0 {
@@ -113,10 +113,7 @@ impl Sheet {
         if !self.conditions.is_empty() {
             facts.push(format!("in colour: {}", self.conditions));
         }
-        let sentences = trace.trust_sentences();
-        let problems = trace.problems.iter().map(|problem| problem.what.clone());
-        let notes = trace.header.notes().map(str::to_owned);
-        let doubts: Vec<String> = sentences.into_iter().chain(problems).chain(notes).collect();
+        let doubts = doubts(trace);
         let colour = if has_losses(trace) { Shades::in_ui(ui).warning } else { Shades::in_ui(ui).faint };
         let trust = match doubts.as_slice() {
             [] => "complete recording: every number is exact".to_owned(),
@@ -130,6 +127,10 @@ impl Sheet {
     }
 
     pub(super) fn timeline_ui(&mut self, ui: &mut Ui) -> bool {
+        // A recording without events has no timeline.
+        if self.recording.trace.is_state() {
+            return self.moment_ui(ui, Choices::OF_STATE);
+        }
         self.timeline.receive(ui.ctx());
         self.caption_ui(ui);
         self.timeline.timeline_ui(ui, &self.recording, &mut self.selection, &self.look);

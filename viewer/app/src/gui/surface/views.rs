@@ -4,6 +4,7 @@ use eframe::egui::{CentralPanel, Frame, Margin, Panel, Rect, RichText, Ui, UiBui
 use highwater_analysis::{GroupKey, Siblings, TreeKey};
 
 use super::sheet::Sheet;
+use crate::figures::moment::peak_name;
 use crate::gui::view_context::{Reason, ViewContext};
 use crate::gui::views::moment::{Choices, MomentLook};
 use crate::gui::views::segments::Under;
@@ -157,11 +158,14 @@ impl Sheet {
     }
 
     /// Memory in use at the pinned moment, or at the peak.
-    fn moment_ui(&mut self, ui: &mut Ui, choices: Choices) -> bool {
+    pub(super) fn moment_ui(&mut self, ui: &mut Ui, choices: Choices) -> bool {
         let (moment, reason) = self.moment();
-        let at = if reason == Reason::Peak { "At the peak" } else { "At the moment" };
         let metric = moment.metric.name().replace('_', " ");
-        let caption = format!("{at}: {metric} memory, {}", when(&moment));
+        let caption = match reason {
+            Reason::Peak if moment.is_state => format!("{}: {metric} memory", peak_name(&moment)),
+            Reason::Peak => format!("At the peak: {metric} memory, {}", when(&moment)),
+            _ => format!("At the moment: {metric} memory, {}", when(&moment)),
+        };
         ui.label(RichText::new(caption).weak());
         let Self { recording, selection, look, filter, panel, keys, .. } = self;
         panel.choices = choices;

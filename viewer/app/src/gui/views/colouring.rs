@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use eframe::egui::Color32;
 use highwater_analysis::Lifetime;
+use highwater_analysis::diff::Change;
 use highwater_analysis::frames::user_line;
+use highwater_analysis::growth::Leaks;
 use highwater_analysis::pools::{BlockPool, Pools};
 use highwater_analysis::{Beside, Matches, Metric};
 use highwater_snapshots::intern::Interner;
@@ -74,6 +76,9 @@ pub struct Colouring {
     by: ColourBy,
 }
 
+/// The colour of blocks that leak, whatever their category.
+const LEAK: Color32 = theme::change(Change::OnlyInB);
+
 /// Fewest blocks for which another thread pays off.
 const RUN: usize = 1 << 14;
 
@@ -83,7 +88,8 @@ impl Colouring {
     /// Blocks that are not among `matches` are grey. Takes a few parallel passes over the blocks.
     pub fn build(recording: &Recording, device: usize, by: ColourBy, metric: Metric, matches: &Arc<Matches>) -> Self {
         let trace = &recording.trace;
-        let coder = Coder::new(trace, by);
+        let leaks = recording.devices[device].leaks(trace).filter(|_| by == ColourBy::Category);
+        let coder = Coder::new(trace, by, leaks);
         // The legend covers the chosen device only.
         let weights = weigh(recording, device, metric, &coder);
         let mut order = match by {
@@ -96,9 +102,7 @@ impl Colouring {
         let names = coder.names(&order);
         for (&code, name) in order.iter().zip(names) {
             let colour = match by {
-                ColourBy::Category => {
-                    Category::ALL.get(code).map_or(theme::NEUTRAL, |category| theme::category(*category))
-                }
+                ColourBy::Category => Category::ALL.get(code).map_or(LEAK, |category| theme::category(*category)),
                 _ if coder.is_none(code) => theme::NEUTRAL,
                 _ => theme::entry(entries.iter().filter(|entry| entry.colour != theme::NEUTRAL).count(), named),
             };
@@ -230,16 +234,19 @@ struct Coder<'a> {
     numbers: Vec<u64>,
     /// The pools, if these are coloured.
     pools: Pools,
+    /// The leaks, of which categories are told apart from the same without.
+    leaks: Option<&'a Leaks>,
 }
 
 impl<'a> Coder<'a> {
-    fn new(trace: &'a Trace, by: ColourBy) -> Self {
+    fn new(trace: &'a Trace, by: ColourBy, leaks: Option<&'a Leaks>) -> Self {
         let pools = if by == ColourBy::Pool { Pools::of(trace) } else { Pools::default() };
         let (code_of, meant, lines, numbers) = Default::default();
-        let mut coder = Self { trace, by, code_of, meant, lines, numbers, pools };
+        let mut coder = Self { trace, by, code_of, meant, lines, numbers, pools, leaks };
         let tables = &trace.tables;
         match by {
-            ColourBy::Category => coder.meant = (0..Category::ALL.len() as u32).collect(),
+            // The second half is for blocks that leak.
+            ColourBy::Category => coder.meant = (0..2 * Category::ALL.len() as u32).collect(),
             ColourBy::Lifetime => coder.meant = (0..Lifetime::ALL.len() as u32).collect(),
             ColourBy::Scope(depth) => {
                 let scopes = (0..tables.scopes.len() as u32).map(ScopeId).chain([ScopeId::NONE]);
@@ -322,7 +329,10 @@ impl<'a> Coder<'a> {
             self.code_of.get((row as usize).min(last)).map_or(0, |code| *code as usize)
         };
         match self.by {
-            ColourBy::Category => blocks.category[row] as usize,
+            ColourBy::Category => {
+                let leaks = self.leaks.is_some_and(|leaks| leaks.has(self.trace, BlockId(row as u32)));
+                blocks.category[row] as usize + if leaks { Category::ALL.len() } else { 0 }
+            }
             ColourBy::Scope(_) => of_table(blocks.scope[row].0),
             ColourBy::Op => of_table(blocks.op[row].0),
             ColourBy::CallSite => of_table(blocks.stack[row].0),
@@ -352,7 +362,10 @@ impl<'a> Coder<'a> {
             return "(none)".to_owned();
         }
         match self.by {
-            ColourBy::Category => Category::ALL[code].name().to_owned(),
+            ColourBy::Category => match Category::ALL.get(code) {
+                Some(category) => category.name().to_owned(),
+                None => format!("{}, leaking", Category::ALL[code - Category::ALL.len()]),
+            },
             ColourBy::Lifetime => Lifetime::ALL[code].name().to_owned(),
             ColourBy::Stream => stream_name(self.numbers[code]),
             ColourBy::Pool => BlockPool::from_code(self.numbers[code]).to_string(),
@@ -405,6 +418,19 @@ mod tests {
         assert_eq!(names(ColourBy::CallSite), ["(none)", "forward", "backward"]);
         assert_eq!(names(ColourBy::Stream), ["stream 0"]);
         assert_eq!(names(ColourBy::Pool), ["large"]);
+    }
+
+    #[test]
+    fn blocks_that_leak_are_told_apart_from_others_of_their_category() {
+        let step =
+            |n: u32| format!("step {n}\nalloc kept{n} 10 < cache < main\nalloc t{n} 50 < forward < main\nfree t{n}\n");
+        let text: String = (0..5).map(step).collect();
+        let recording = Recording::new("test", None, trace_from_text(&text).unwrap());
+        let colouring = Colouring::build(&recording, 0, ColourBy::Category, Metric::Requested, &Arc::default());
+        let names: Vec<&str> = colouring.entries.iter().map(|entry| entry.name.as_str()).collect();
+        assert_eq!(names, ["unknown", "unknown, leaking"]);
+        assert_eq!([0, 1].map(|block| colouring.entry(BlockId(block))), [1, 0]);
+        assert_eq!(colouring.entries[1].colour, LEAK);
     }
 
     #[test]

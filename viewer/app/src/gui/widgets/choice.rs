@@ -67,3 +67,22 @@ pub fn value_menu_ui(ui: &mut Ui, name: &str, values: &[(&'static str, &'static 
     menu.response.widget_info(|| WidgetInfo::labeled(Role::Button, is_usable, format!("Choose: {name}")));
     chosen
 }
+
+/// A row of names, one of them selected. Returns the name if the user selects another one.
+pub fn tabs_ui<T: Copy + PartialEq>(
+    ui: &mut Ui,
+    all: &[T],
+    front: Option<T>,
+    name: impl Fn(T) -> &'static str,
+    tooltip: impl Fn(T) -> &'static str,
+) -> Option<T> {
+    let mut chosen = None;
+    ui.horizontal(|ui| {
+        for &view in all {
+            if ui.selectable_label(front == Some(view), name(view)).on_hover_text(tooltip(view)).clicked() {
+                chosen = Some(view);
+            }
+        }
+    });
+    chosen
+}

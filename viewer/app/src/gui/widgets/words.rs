@@ -17,6 +17,7 @@ pub fn before(trace: &Trace) -> &'static str {
 pub fn when(moment: &Moment) -> String {
     let Some(event) = moment.number() else {
         return match moment.events_before {
+            _ if moment.is_state => "in the state at the dump".to_owned(),
             0 => "before the first event".to_owned(),
             first => format!("before event {}", format_count(first)),
         };
@@ -77,12 +78,12 @@ pub fn life(trace: &Trace, id: BlockId) -> String {
         return format!("Live for {events}, from {made} to {}", place(trace, block.free_requested));
     }
     let first = block.alloc.index().unwrap_or(0);
-    let time = |index: usize| trace.events.time_of(EventId::from_index(index)).unwrap_or(0);
-    let lasted = format_nanos(time(end).saturating_sub(time(first)));
+    let lasted = span_text(trace, [first, end].map(EventId::from_index));
+    let lasted = lasted.map_or_else(String::new, |lasted| format!(" ({lasted})"));
     let events = count_of(end.saturating_sub(first) as u64, "event");
     let freed = place(trace, block.free_requested);
     let within = if made == freed { format!("within {made}") } else { format!("from {made} to {freed}") };
-    format!("Live for {events} ({lasted}), {within}")
+    format!("Live for {events}{lasted}, {within}")
 }
 
 /// Step and phase at an event: `step 3 backward`; `None` in a recording without either.
@@ -116,10 +117,26 @@ pub fn failed_requests(count: u64) -> String {
 
 /// An event with its time; `none` without an event.
 pub fn event_text(trace: &Trace, event: EventId, none: &str) -> String {
-    match trace.events.time_of(event) {
-        Some(time) => format!("event {}, {}", format_count(trace.number(event)), format_nanos(time)),
-        None => none.to_owned(),
+    if trace.events.time_of(event).is_none() {
+        return none.to_owned();
     }
+    let time = trace.time_of(event).map_or_else(String::new, |time| format!(", {}", format_nanos(time)));
+    format!("event {}{time}", format_count(trace.number(event)))
+}
+
+/// The time between two events; `None` if the recording has no times.
+pub fn span_text(trace: &Trace, [first, last]: [EventId; 2]) -> Option<String> {
+    Some(format_nanos(trace.time_of(last)?.saturating_sub(trace.time_of(first)?)))
+}
+
+/// Each limit of the accuracy as a sentence: contradictions between totals first.
+pub fn doubts(trace: &Trace) -> Vec<String> {
+    let problems = |is_of_sums: bool| {
+        let chosen = trace.problems.iter().filter(move |problem| problem.is_of_sums == is_of_sums);
+        chosen.map(|problem| problem.what.clone())
+    };
+    let notes = trace.header.notes().map(str::to_owned);
+    problems(true).chain(trace.trust_sentences()).chain(problems(false)).chain(notes).collect()
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use highwater_snapshots::units::{format_bytes, format_count};
 use crate::command::Command;
 use crate::figures::device::capacity_text;
 use crate::gui::widgets::theme::Shades;
-use crate::gui::widgets::words::{before, failed_requests, has_losses};
+use crate::gui::widgets::words::{before, doubts, failed_requests, has_losses};
 use crate::session::Recording;
 
 /// Largest share of the bar's width for the file's name.
@@ -99,7 +99,7 @@ fn facts(recording: &Recording, device: usize) -> Vec<String> {
         _ => format!("{} of {} events", format_count(summary.events), format_count(all)),
     });
     facts.push(format!("{} allocations", format_count(summary.allocs)));
-    if summary.baseline_bytes > 0 {
+    if summary.baseline_bytes > 0 && !recording.trace.is_state() {
         facts.push(format!("{} live {}", format_bytes(summary.baseline_bytes), before(&recording.trace)));
     }
     facts
@@ -128,9 +128,7 @@ struct Trust {
 impl Trust {
     fn of(recording: &Recording) -> Self {
         let trace = &recording.trace;
-        let problems = trace.problems.iter().map(|problem| problem.what.clone());
-        let notes = trace.header.notes().map(str::to_owned);
-        let sentences: Vec<String> = trace.trust_sentences().into_iter().chain(problems).chain(notes).collect();
+        let sentences = doubts(trace);
         let is_warning = has_losses(trace);
         let thing = if is_warning { "warning" } else { "note" };
         let plural = if sentences.len() == 1 { "" } else { "s" };

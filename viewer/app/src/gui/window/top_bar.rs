@@ -14,7 +14,7 @@ use crate::gui::widgets::choice::{ChoiceEntry, choice_ui};
 use crate::gui::widgets::keys;
 use crate::gui::widgets::theme;
 use crate::gui::window::tabs::{Tab, distinct_names};
-use crate::selection::{Axis, Selection};
+use crate::selection::{Axis, NO_TIMES, Selection};
 use crate::session::Recording;
 
 /// The menus, each with its name and its commands in groups.
@@ -196,7 +196,8 @@ pub fn tools_ui(ui: &mut Ui, shown: &mut Shown<'_>) -> Option<BarChange> {
     let recording = shown.recording;
     let mut offer = |next: BarChange| change = Some(next);
     ui.horizontal_wrapped(|ui| {
-        for command in [Command::GoToPeak, Command::FitAll] {
+        let has_events = !recording.trace.is_state();
+        for command in [Command::GoToPeak, Command::FitAll].into_iter().filter(|_| has_events) {
             let key = keys::first(command);
             let name = if command == Command::GoToPeak { "Peak" } else { "Everything" };
             let button = ui.add(Button::new(name).shortcut_text(key)).on_hover_text(command.tooltip());
@@ -204,7 +205,9 @@ pub fn tools_ui(ui: &mut Ui, shown: &mut Shown<'_>) -> Option<BarChange> {
                 offer(BarChange::Run(command));
             }
         }
-        ui.separator();
+        if has_events {
+            ui.separator();
+        }
         if recording.devices.len() > 1 {
             let name = |row: &usize| recording.device_label(*row);
             let rows: Vec<usize> = (0..recording.devices.len()).collect();
@@ -221,13 +224,19 @@ pub fn tools_ui(ui: &mut Ui, shown: &mut Shown<'_>) -> Option<BarChange> {
         if let Some(by) = named_ui(ui, "Colour by", &shown.colour_by, &colourings_of(recording), entry) {
             offer(BarChange::ColourBy(by));
         }
-        let name = |stacking: &Stacking| if *stacking == Stacking::Age { "age" } else { "colour" }.to_owned();
-        if let Some(next) = named_ui(ui, "Stack by", &shown.stacking, &[Stacking::Age, Stacking::Colour], name) {
-            offer(BarChange::Stacking(next));
+        if has_events {
+            let name = |stacking: &Stacking| if *stacking == Stacking::Age { "age" } else { "colour" }.to_owned();
+            let all = [Stacking::Age, Stacking::Colour];
+            if let Some(next) = named_ui(ui, "Stack by", &shown.stacking, &all, name) {
+                offer(BarChange::Stacking(next));
+            }
+            ui.label("Across");
         }
-        ui.label("Across");
-        for (axis, name) in [(Axis::Event, "events"), (Axis::Time, "time")] {
-            let response = ui.selectable_label(shown.selection.axis() == axis, name);
+        let axes = [(Axis::Event, "events"), (Axis::Time, "time")];
+        for (axis, name) in axes.into_iter().filter(|_| has_events) {
+            let is_there = axis == Axis::Event || recording.trace.has_times();
+            let button = Button::selectable(shown.selection.axis() == axis, name);
+            let response = ui.add_enabled(is_there, button).on_disabled_hover_text(NO_TIMES);
             if response.on_hover_text(Command::ToggleAxis.tooltip()).clicked() {
                 offer(BarChange::Axis(axis));
             }

@@ -6,13 +6,13 @@ use highwater_analysis::frames::user_line;
 use highwater_snapshots::references::readable;
 use highwater_snapshots::tables::SourceLine;
 use highwater_snapshots::trace::{Block, Owner};
-use highwater_snapshots::units::{format_bytes, format_count, format_nanos};
+use highwater_snapshots::units::{format_bytes, format_count};
 use highwater_snapshots::{BlockId, EventId, StackId, Trace};
 
 use crate::gui::filter::condition;
 use crate::gui::views::colouring::short_line;
 use crate::gui::widgets::legend::share;
-use crate::gui::widgets::words::{before, event_text, life, outside, phase, size, title};
+use crate::gui::widgets::words::{before, event_text, life, outside, phase, size, span_text, title};
 use crate::session::{DeviceIndex, Recording};
 
 /// An origin that may have allocated other blocks too.
@@ -152,9 +152,9 @@ fn last_use(trace: &Trace, block: &Block) -> String {
 
 /// The number of events and the time between two events.
 fn between(trace: &Trace, first: EventId, last: EventId) -> String {
-    let time = |id: EventId| trace.events.time_of(id).unwrap_or(0);
     let events = format_count(u64::from(last.0.saturating_sub(first.0)));
-    format!("{events} events, {}", format_nanos(time(last).saturating_sub(time(first))))
+    let time = span_text(trace, [first, last]).map_or_else(String::new, |time| format!(", {time}"));
+    format!("{events} events{time}")
 }
 
 /// The block's share of the device's total: at the peak, and at the largest total during its lifetime.

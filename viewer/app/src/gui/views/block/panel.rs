@@ -96,7 +96,8 @@ impl BlockPanel {
                     actions.extend(action);
                 }
             };
-            button(ui, "Zoom to it", "Zoom to the lifetime of this block.", Some(Action::Life(id)));
+            let life = (!context.recording.trace.is_state()).then_some(Action::Life(id));
+            button(ui, "Zoom to it", "Zoom to the lifetime of this block.", life);
             button(
                 ui,
                 "Go to its allocation",

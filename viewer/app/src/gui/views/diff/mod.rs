@@ -31,7 +31,7 @@ use crate::gui::views::timeline::{self, Stacking, Timeline};
 use crate::gui::widgets::choice::choice_ui;
 use crate::gui::widgets::theme::{self, Shades};
 use crate::gui::widgets::worker::Worker;
-use crate::selection::{Axis, Selection};
+use crate::selection::{Axis, NO_TIMES, Selection};
 use crate::session::Recording;
 use alignment::Alignment;
 use below::Below;
@@ -361,7 +361,9 @@ impl DiffView {
             ui.label("Across");
             for (axis, name) in [(Axis::Event, "events"), (Axis::Time, "time")] {
                 let is_chosen = self.pair.sides[0].selection.axis() == axis;
-                if ui.selectable_label(is_chosen, name).clicked() && !is_chosen {
+                let is_there = axis == Axis::Event || recordings.iter().all(|one| one.trace.has_times());
+                let button = ui.add_enabled(is_there, egui::Button::selectable(is_chosen, name));
+                if button.on_disabled_hover_text(NO_TIMES).clicked() && !is_chosen {
                     self.set_axis(recordings, moments, axis);
                 }
             }

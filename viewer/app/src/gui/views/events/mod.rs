@@ -401,7 +401,7 @@ fn cell(trace: &Trace, id: EventId, facts: &Facts, column: usize, sites: &mut Ha
     let tables = &trace.tables;
     let text = match column {
         0 => format_count(trace.number(id)),
-        1 => words::seconds(trace.events.time_of(id).unwrap_or(0)),
+        1 => trace.time_of(id).map(words::seconds).unwrap_or_default(),
         2 => words::kind_name(facts.kind).to_owned(),
         3 => facts.size.map(format_bytes).unwrap_or_default(),
         4 => match (facts.block, facts.segment) {
@@ -431,7 +431,7 @@ fn cell(trace: &Trace, id: EventId, facts: &Facts, column: usize, sites: &mut Ha
 /// Details for a cell's tooltip: exact figures and full paths.
 fn tip(trace: &Trace, id: EventId, facts: &Facts, column: usize) -> Option<String> {
     match column {
-        1 => trace.events.time_of(id).map(|time| format!("{} ns", format_count(time))),
+        1 => trace.time_of(id).map(|time| format!("{} ns", format_count(time))),
         3 => facts.size.map(|size| format!("{} B", format_count(size))),
         4 => {
             let address = match (facts.block, facts.segment) {
@@ -451,7 +451,7 @@ fn csv_cell(trace: &Trace, id: EventId, facts: &Facts, column: usize) -> String 
     let tables = &trace.tables;
     match column {
         0 => id.0.to_string(),
-        1 => or_nothing(trace.events.time_of(id)),
+        1 => or_nothing(trace.time_of(id)),
         2 => facts.kind.name().to_owned(),
         3 => trace.events.device.get(id.0 as usize).map(|device| device.0.to_string()).unwrap_or_default(),
         4 => or_nothing(facts.size),

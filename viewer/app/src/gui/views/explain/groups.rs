@@ -98,7 +98,8 @@ impl Groups {
         };
         let touched = ui.scope_builder(rows, show).inner;
         let linked = touched.chosen.filter(|_| touched.column == Some(columns.len() - 1));
-        if let Some(row) = touched.opened.or(linked).and_then(row_of) {
+        // In a recording without events there is nothing to go to.
+        if let Some(row) = touched.opened.or(linked).and_then(row_of).filter(|row| !row.without.is_state) {
             action = Some(Action::Moment(row.without.position()));
         }
         if touched.is_resorted {
@@ -186,7 +187,7 @@ fn cell(row: &Row, keys: &[GroupKey], column: usize, (most, total): (u64, u64)) 
         2 => format_count(row.blocks).into(),
         3 => format_bytes(row.without.bytes).into(),
         4 => Cell { is_faint: row.saved == 0, ..format_bytes(row.saved).into() },
-        _ => Cell { is_link: true, ..when(&row.without).into() },
+        _ => Cell { is_link: !row.without.is_state, ..when(&row.without).into() },
     }
 }
 
@@ -257,9 +258,11 @@ fn chosen_ui(ui: &mut Ui, row: &Row) -> Option<Action> {
             if button.on_hover_text(why).clicked() {
                 action = row.condition.clone().map(Action::Where);
             }
-            let there = ui.small_button("Go to the peak without it").on_hover_text(when(&row.without));
-            if there.clicked() {
-                action = Some(Action::Moment(row.without.position()));
+            if !row.without.is_state {
+                let there = ui.small_button("Go to the peak without it").on_hover_text(when(&row.without));
+                if there.clicked() {
+                    action = Some(Action::Moment(row.without.position()));
+                }
             }
             ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
                 ui.add(Label::new(RichText::new(row.names.join(" · ")).weak()).truncate());

@@ -6,6 +6,7 @@ use highwater_snapshots::units::format_bytes;
 
 use super::MetricName;
 use super::job::{Explained, Keys};
+use crate::figures::moment::peak_name;
 use crate::gui::view_context::{Action, ViewContext};
 use crate::gui::views::group_keys::group_keys;
 use crate::gui::views::moment::key_ui;
@@ -25,8 +26,10 @@ pub(super) fn head_ui(
     let peak = &explained.explanation.peak;
     let mut action = None;
     ui.horizontal_wrapped(|ui| {
-        ui.label(RichText::new(format!("Peak {}", format_bytes(peak.bytes))).size(18.0).strong());
-        ui.weak(format!("{}, {}", peak.metric.words(), when(peak)));
+        let name = format!("{} {}", peak_name(peak), format_bytes(peak.bytes));
+        ui.label(RichText::new(name).size(18.0).strong());
+        let when = if peak.is_state { String::new() } else { format!(", {}", when(peak)) };
+        ui.weak(format!("{}{when}", peak.metric.words()));
         if can_click {
             let button = ui.small_button("Go there");
             button.widget_info(|| WidgetInfo::labeled(Role::Button, true, "Go to the explained peak"));

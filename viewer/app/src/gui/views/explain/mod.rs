@@ -155,7 +155,7 @@ impl ExplainView {
     /// The part above the columns.
     fn above_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>, explained: &Explained) -> Vec<Action> {
         let mut actions = Vec::new();
-        let can_click = !self.is_picture;
+        let can_click = self.can_click(context);
         actions.extend(head::head_ui(ui, context, explained, self.worker.is_busy() && can_click, can_click));
         actions.extend(head::failed_ui(ui, context, can_click));
         actions.extend(head::filtered_ui(ui, explained, can_click));
@@ -167,8 +167,10 @@ impl ExplainView {
 
     fn advice_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>, explained: &Explained) -> Vec<Action> {
         let mut actions = Vec::new();
-        actions.extend(advice::advice_ui(ui, explained, context.filter, !self.is_picture));
-        actions.extend(advice::removals_ui(ui, explained, &mut self.removals));
+        actions.extend(advice::advice_ui(ui, explained, context.filter, self.can_click(context)));
+        if !explained.explanation.peak.is_state {
+            actions.extend(advice::removals_ui(ui, explained, &mut self.removals));
+        }
         actions
     }
 
@@ -177,6 +179,11 @@ impl ExplainView {
             head::keys_ui(ui, &mut self.keys, recording);
         }
         self.groups.groups_ui(ui, explained, !self.is_picture)
+    }
+
+    /// Whether moments can be gone to: not in a picture, nor in a recording without events.
+    fn can_click(&self, context: &ViewContext<'_>) -> bool {
+        !self.is_picture && !context.recording.trace.is_state()
     }
 
     /// Asks for the current explanation, and takes over finished ones.

@@ -71,6 +71,15 @@ impl Default for Choices {
 }
 
 impl Choices {
+    /// The choices for a recording without events: by pool, and by line of code.
+    pub const OF_STATE: Self = Self {
+        look: MomentLook::Treemap,
+        first: TreeKey::By(GroupKey::Pool),
+        second: Some(TreeKey::By(GroupKey::Frame)),
+        hides_internals: true,
+        is_inverted: false,
+    };
+
     /// Replaces keys for which no block has a value by the default keys.
     pub(super) fn possible(self, absent: &Absent) -> Self {
         let has = |key: &TreeKey| absent_reason(absent, *key).is_none();

@@ -23,9 +23,11 @@ use highwater_snapshots::units::format_bytes;
 pub(crate) use choosers::key_ui;
 pub use choosers::{Choices, MomentLook};
 
+use crate::figures::moment::peak_name;
 use crate::gui::view_context::{Action, Reason, ViewContext};
 use crate::gui::widgets::table::TableState;
 use crate::gui::widgets::theme::{self, Shades};
+use crate::gui::widgets::words::moment_text;
 use crate::gui::widgets::worker::Worker;
 use details::Ask;
 use flame::Flame;
@@ -236,6 +238,7 @@ impl MomentPanel {
             }
         }
         let what = match context.reason {
+            Reason::Peak if context.moment.is_state => peak_name(&context.moment),
             Reason::Peak => "At the peak",
             Reason::Pointer => "Under the pointer",
             Reason::Pinned => "At the pinned moment",
@@ -243,7 +246,9 @@ impl MomentPanel {
         ui.label(RichText::new(what).weak());
         ui.label(big(context.moment.bytes));
         let metric = context.moment.metric.name().replace('_', " ");
-        ui.weak(format!("{metric} · {}", crate::gui::widgets::words::moment_text(&context.moment)));
+        let moment =
+            if context.moment.is_state { String::new() } else { format!(" · {}", moment_text(&context.moment)) };
+        ui.weak(format!("{metric}{moment}"));
         self.filter_hint_ui(ui, context);
     }
 

@@ -28,6 +28,7 @@ pub(super) fn content_lines(
     let place = address.map_or_else(String::new, |address| format!("address {address:#x}, "));
     let moment = match (moment.checked_sub(1), trace.start.events) {
         (Some(event), _) => format!("after event {}", format_count(trace.number(EventId::from_index(event)))),
+        (None, _) if trace.is_state() => "in the state at the dump".to_owned(),
         (None, 0) => "before the first event".to_owned(),
         (None, first) => format!("before event {}", format_count(first)),
     };

@@ -107,13 +107,13 @@ impl Timeline {
         let bytes = format_bytes((to[1] - from[1]).abs() as u64);
         let moments = [from[0], to[0]].map(|x| selection.moment_at(&recording.trace, x));
         let events = format_count(moments[0].abs_diff(moments[1]) as u64);
-        let times = moments.map(|moment| {
-            moment
-                .checked_sub(1)
-                .and_then(|index| recording.trace.events.time_of(EventId::from_index(index)))
-                .unwrap_or(0)
-        });
-        let words = format!("{bytes}  ·  {events} events  ·  {}", format_nanos(times[0].abs_diff(times[1])));
+        let time = |moment: usize| {
+            let event = moment.checked_sub(1).map(EventId::from_index);
+            event.and_then(|event| recording.trace.time_of(event)).unwrap_or(0)
+        };
+        let lasted = time(moments[0]).abs_diff(time(moments[1]));
+        let lasted = recording.trace.has_times().then(|| format!("  ·  {}", format_nanos(lasted)));
+        let words = format!("{bytes}  ·  {events} events{}", lasted.unwrap_or_default());
         marks::paint_ruler(ui.painter(), frame, [from, to], &words, &Shades::in_ui(ui));
     }
 

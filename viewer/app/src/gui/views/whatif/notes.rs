@@ -7,7 +7,7 @@ use highwater_snapshots::units::{format_bytes, format_required_bytes};
 use super::form::Applied;
 use super::job::Replayed;
 use crate::answers::prediction::{Changed, Failed};
-use crate::figures::moment::when;
+use crate::figures::moment::at_event;
 use crate::figures::predicted::{LOWEST_ADDRESS, NO_BLOCK, concerned, deviation, settings_and_memory};
 use crate::gui::view_context::Action;
 use crate::gui::widgets::note::{note_ui, warning_ui};
@@ -63,7 +63,7 @@ fn changed_ui(ui: &mut Ui, applied: &Applied, changed: &Changed) -> Option<Actio
 /// The sizes at a request that fails.
 fn failed_rows(oom: &Failed, changed: &Changed) -> Vec<(&'static str, String)> {
     let mut rows = vec![
-        ("fails at", when(Some(oom.event), oom.step, oom.phase)),
+        ("fails at", at_event(oom.event, oom.step, oom.phase)),
         ("requested", format_bytes(oom.requested)),
         ("in live blocks", format_bytes(oom.allocated)),
         ("reserved", format_bytes(oom.reserved)),

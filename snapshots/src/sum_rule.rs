@@ -1,0 +1,103 @@
+//! Checks, while the events of a device are added, that its blocks fit into its segments and that no segments overlap.
+
+use crate::error::Problem;
+use crate::event::Range;
+use crate::ids::DeviceId;
+use crate::units::{format_bytes, format_count};
+
+/// The reserved and active bytes of one device, and where they contradict each other.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SumRule {
+    active: u64,
+    reserved: u64,
+    /// Whether a segment or mapping was recorded; a recorder may know none.
+    has_segments: bool,
+    /// The number of events after which blocks first exceeded what was reserved, and where they exceeded it most.
+    exceeded: Option<(u64, Excess)>,
+    /// The first two segments that overlap, and the number of those that overlap another.
+    overlap: Option<([Range; 2], u64)>,
+}
+
+/// Active bytes, and fewer reserved ones.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Excess {
+    pub(crate) active: u64,
+    pub(crate) reserved: u64,
+}
+
+impl SumRule {
+    /// Adds a block that becomes active, `events` events into the recording.
+    #[inline]
+    pub(crate) fn begin(&mut self, bytes: u64, events: usize) {
+        self.active += bytes;
+        self.check(events);
+    }
+
+    /// Removes a block that is no longer active.
+    #[inline]
+    pub(crate) fn end(&mut self, bytes: u64) {
+        self.active -= bytes;
+    }
+
+    /// Adds bytes obtained from the driver.
+    pub(crate) fn reserve(&mut self, bytes: u64) {
+        self.has_segments = true;
+        self.reserved += bytes;
+    }
+
+    /// Notes that segment `range` was obtained while its neighbour `other` is reserved.
+    pub(crate) fn compare(&mut self, range: Range, other: Range) {
+        let end = |range: &Range| range.address.saturating_add(range.bytes);
+        if range.address < end(&other) && other.address < end(&range) {
+            self.overlap.get_or_insert(([other, range], 0)).1 += 1;
+        }
+    }
+
+    /// Removes bytes returned to the driver.
+    pub(crate) fn release(&mut self, bytes: u64, events: usize) {
+        self.reserved = self.reserved.saturating_sub(bytes);
+        self.check(events);
+    }
+
+    /// Checks the totals that are not known to be those after an event, such as those at the start.
+    #[inline]
+    pub(crate) fn check(&mut self, events: usize) {
+        if self.active > self.reserved && self.has_segments {
+            let now = Excess { active: self.active, reserved: self.reserved };
+            let (_, most) = self.exceeded.get_or_insert((events as u64, now));
+            *most = most.larger(now);
+        }
+    }
+
+    /// What is wrong with `device`.
+    pub(crate) fn problems(&self, device: DeviceId) -> Vec<Problem> {
+        let exceeded = self.exceeded.map(|(events, excess)| excess.problem(device, events));
+        let overlap = self.overlap.map(|([one, other], count)| {
+            let more = if count > 1 { format!(", and {} more do", format_count(count - 1)) } else { String::new() };
+            let [at, also] = [one, other].map(|range| format!("{:#x} ({})", range.address, format_bytes(range.bytes)));
+            let what = format!("device {}: segments at {at} and {also} overlap{more}: reserved is too high", device.0);
+            Problem::of_sums(what)
+        });
+        exceeded.into_iter().chain(overlap).collect()
+    }
+}
+
+impl Excess {
+    /// The larger one of two.
+    pub(crate) fn larger(self, other: Self) -> Self {
+        if other.active - other.reserved > self.active - self.reserved { other } else { self }
+    }
+
+    /// The problem that blocks exceed what is reserved on `device`, from the moment after `events` events on.
+    pub(crate) fn problem(&self, device: DeviceId, events: u64) -> Problem {
+        let since = events
+            .checked_sub(1)
+            .map_or("before the first event".to_owned(), |event| format!("from event {} on", format_count(event)));
+        let [active, reserved] = [self.active, self.reserved].map(format_bytes);
+        Problem::of_sums(format!(
+            "device {}: live blocks exceed the segments {since}, by up to {}: {active} active, {reserved} reserved",
+            device.0,
+            format_bytes(self.active - self.reserved)
+        ))
+    }
+}

@@ -1,0 +1,59 @@
+//! Why budgets that are met cannot be confirmed: the recording does not have all that its run needs.
+
+use highwater_analysis::budget::{Budget, Outcome};
+use highwater_snapshots::DeviceId;
+
+use super::check_input::CheckInput;
+use crate::cli::input::devices::phrase;
+use crate::cli::output::outcome::Failure;
+
+/// A reason not to confirm budgets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Doubt {
+    /// The recording has no events: it is the state at one moment.
+    NoEvents,
+    /// The recording has no memory of a device that is measured.
+    NoMemory(DeviceId),
+    /// The recording ends in an out-of-memory error on a device.
+    OutOfMemory(DeviceId),
+    /// The recording ends before its program finished it.
+    CutOff,
+}
+
+impl Doubt {
+    /// Returns the reasons in a recording of which `devices` are measured.
+    pub(super) fn of(input: CheckInput<'_>, devices: &[DeviceId]) -> Result<Vec<Self>, Failure> {
+        let trace = input.facts();
+        if trace.event_count() == 0 {
+            return Ok(vec![Self::NoEvents]);
+        }
+        let without = devices.iter().filter(|device| !trace.has_memory(**device)).map(|device| Self::NoMemory(*device));
+        let is_cut = trace.is_partial() && !trace.lacks_index_only();
+        let ran_out = input.ran_out()?.map(Self::OutOfMemory);
+        Ok(without.chain(ran_out).chain(is_cut.then_some(Self::CutOff)).collect())
+    }
+
+    /// Whether `outcome` is not confirmed. Growth per step is known from the steps before the end.
+    pub(super) fn concerns(self, outcome: &Outcome) -> bool {
+        let is_until_end = !matches!(outcome.budget, Budget::StepGrowth(_) | Budget::ReservedGrowth(_));
+        match self {
+            Self::NoEvents => true,
+            Self::NoMemory(device) => outcome.moment.device == device,
+            Self::OutOfMemory(device) => is_until_end && outcome.moment.device == device,
+            Self::CutOff => is_until_end,
+        }
+    }
+
+    /// Returns the reason as the beginning of a sentence.
+    pub(super) fn text(self, input: CheckInput<'_>) -> String {
+        let on = |device: DeviceId| {
+            phrase(input.facts(), &[device]).map_or_else(String::new, |phrase| format!(" on {phrase}"))
+        };
+        match self {
+            Self::NoEvents => "the recording has no events, only the state at its end".to_owned(),
+            Self::NoMemory(device) => format!("the recording has no memory{}", on(device)),
+            Self::OutOfMemory(device) => format!("the recording ends out of memory{}", on(device)),
+            Self::CutOff => "the recording was cut off, or is still being written".to_owned(),
+        }
+    }
+}
