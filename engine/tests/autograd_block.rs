@@ -107,7 +107,7 @@ fn one_step_makes_the_same_allocations_on_cpu_and_accounting() {
             })?;
         }
         let image = Tensor::zeros([1, 3, 32, 32], F32, device)?;
-        let options = ConvOptions { stride: [4, 4], padding: [0, 0] };
+        let options = ConvOptions { stride: [4, 4], ..ConvOptions::default() };
         let tokens = image.conv2d(&kernel, None, options)?.flatten_from(2)?.transpose(1, 2)?;
         note();
         let out = block.forward(&tokens)?;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use highwater_engine::autograd::{checkpoint, is_running_again};
 use highwater_engine::models::{VisionTransformer, VitSize};
-use highwater_engine::nn::{Init, Module, checkpoint_scopes};
+use highwater_engine::nn::{Init, Linear, Module, checkpoint_scopes};
 use highwater_engine::{DType, Device, Result, Rng, Tensor};
 
 const F32: DType = DType::F32;
@@ -141,7 +141,7 @@ fn a_model_is_checkpointed_by_the_scopes_of_its_blocks() {
     let run = |pattern: Option<&str>| {
         let model = VisionTransformer::new(&mut Init::new(&device, F32, 0), VitSize::SMALL).unwrap();
         if let Some(pattern) = pattern {
-            assert_eq!(checkpoint_scopes(&model, pattern), VitSize::SMALL.layers);
+            assert_eq!(checkpoint_scopes(&model, pattern).unwrap(), VitSize::SMALL.layers);
         }
         let images = Tensor::zeros([8, 3, 32, 32], F32, &device).unwrap();
         let before = device.allocator().stats().requested_bytes.all.current;
@@ -153,6 +153,18 @@ fn a_model_is_checkpointed_by_the_scopes_of_its_blocks() {
     };
     let (whole, by_block) = (run(None), run(Some("encoder.layers.*")));
     assert!(by_block * 5 < whole, "{by_block} of {whole} bytes");
+}
+
+#[test]
+fn a_pattern_that_matches_no_module_is_an_error_that_lists_the_modules() {
+    let device = Device::accounting(1 << 30);
     let model = VisionTransformer::new(&mut Init::new(&device, F32, 0), VitSize::SMALL).unwrap();
-    assert_eq!(checkpoint_scopes(&model, "encoder.blocks.*"), 0);
+    let said = |module: &dyn Module, pattern: &str| checkpoint_scopes(module, pattern).unwrap_err().to_string();
+    let unknown = said(&model, "encoder.blocks.*");
+    assert!(unknown.starts_with("checkpoint_scopes: no module matches 'encoder.blocks.*'; the modules"), "{unknown}");
+    assert!(unknown.contains(&format!("encoder.layers.{{0-{}}}, ", VitSize::SMALL.layers - 1)), "{unknown}");
+    let invalid = said(&model, "encoder.layers.{3-1}");
+    assert!(invalid.contains("encoder.layers.{3-1}") && !invalid.contains("no module matches"), "{invalid}");
+    let alone = said(&Linear::new(&mut Init::new(&device, F32, 0), [2, 2]).unwrap(), "*");
+    assert!(alone.contains("the model has no modules within it"), "{alone}");
 }

@@ -167,7 +167,7 @@ impl Run {
         }
         let input = (case.input)(&device).expect("it fits");
         if let Some(path) = path {
-            assert_eq!(checkpoint_scopes(&*model, path), 1, "{}: {path}", case.name);
+            assert_eq!(checkpoint_scopes(&*model, path).unwrap(), 1, "{}: {path}", case.name);
         }
         let options = HistoryOptions { level: Level::Events, ..HistoryOptions::in_memory() };
         let recorded = record_memory_history(options, || {
@@ -245,7 +245,8 @@ fn every_scope_of_every_model_is_recomputed_and_changes_no_gradient() {
         }
         assert_eq!(left_alone, case.keep_nothing, "{}", case.name);
         let model = (case.make)(&mut Init::new(&Device::cpu(), DType::F32, 1)).expect("it fits");
-        let reported: usize = (1..8).map(|depth| checkpoint_scopes(&*model, &vec!["*"; depth].join("."))).sum();
+        let reported: usize =
+            (1..8).filter_map(|depth| checkpoint_scopes(&*model, &vec!["*"; depth].join(".")).ok()).sum();
         assert_eq!(reported, paths.len(), "{}: a scope is reported that never runs", case.name);
     }
 }

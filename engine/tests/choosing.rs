@@ -231,6 +231,12 @@ fn wrong_places_types_and_lengths_are_errors_that_name_them() {
     said(zeros(&[2]).clamp(f64::NAN, 1.0), &["clamp", "NaN"]);
     said(zeros(&[2, 3]).cumsum(2), &["cumsum", "axis 2"]);
     said(places.cumprod(0), &["cumprod", "i64"]);
+    said(places.argmax(0), &["argmax", "i64"]);
+    said(zeros(&[2, 0]).argmin(1), &["argmin", "[2, 0]", "must not be empty"]);
+    said(zeros(&[2, 3]).topk(4, -1).map(|(largest, _)| largest), &["topk", "4 elements of axis 1", "has 3"]);
+    said(&zeros(&[2]) + &zeros(&[3]), &["add", "[2]", "[3]"]);
+    said((&zeros(&[2]) + &zeros(&[3])) * zeros(&[2]), &["add", "[2]", "[3]"]);
+    said(1.0 - &places, &["affine", "i64"]);
     said(zeros(&[2]).mse_loss(&zeros(&[1, 2])), &["mse_loss", "[1, 2]"]);
     said(zeros(&[2, 2]).var_axes(&[0, -2], 0), &["var", "at most once"]);
     said(Tensor::stack(&[&zeros(&[2]), &zeros(&[3])], 0), &["stack", "[3]"]);

@@ -35,7 +35,7 @@ fn leaf(shape: [usize; 4], device: &Device) -> Tensor {
 }
 
 fn same() -> ConvOptions {
-    ConvOptions { stride: [1, 1], padding: [1, 1] }
+    ConvOptions { padding: [1, 1], ..ConvOptions::default() }
 }
 
 /// `x` computed from a leaf by something that keeps nothing.

@@ -19,6 +19,10 @@ fn pool(kernel: [usize; 2], stride: [usize; 2], padding: [usize; 2], ceil: bool)
     PoolOptions { kernel, stride, padding, ceil }
 }
 
+fn with_stride(stride: usize) -> ConvTransposeOptions {
+    ConvTransposeOptions { stride: [stride; 2], ..ConvTransposeOptions::default() }
+}
+
 fn cosine(frequency: f64, shape: &Shape, device: &Device) -> Tensor {
     let numbers: Vec<f64> = (0..shape.elements()).map(|i| (frequency * i as f64).cos()).collect();
     Tensor::from_slice(&numbers, shape, device).unwrap()
@@ -38,7 +42,12 @@ fn targets(device: &Device) -> Tensor {
 }
 
 fn run(case: &str, x: &[Tensor]) -> Result<Tensor> {
-    let grown = ConvTransposeOptions { stride: [2, 1], padding: [1, 0], output_padding: [1, 0] };
+    let grown = ConvTransposeOptions {
+        stride: [2, 1],
+        padding: [1, 0],
+        output_padding: [1, 0],
+        ..ConvTransposeOptions::default()
+    };
     match case {
         "max_pool side by side" => x[0].max_pool2d(PoolOptions { ceil: true, ..PoolOptions::square(2) }),
         "max_pool over one another" => x[0].max_pool2d(pool([3, 3], [2, 2], [1, 1], false)),
@@ -50,7 +59,7 @@ fn run(case: &str, x: &[Tensor]) -> Result<Tensor> {
         "avg_pool without zeros" => x[0].avg_pool2d(pool([3, 3], [2, 2], [1, 1], true), false),
         "conv_transpose" => x[0].conv_transpose2d(&x[1], Some(&x[2]), grown),
         "conv_transpose of pixels" => x[0].conv_transpose2d(&x[1], None, ConvTransposeOptions::default()),
-        "conv_transpose cut" => x[0].conv_transpose2d_part(&x[1], None, [2, 2], [[1, 2], [5, 3]]),
+        "conv_transpose cut" => x[0].conv_transpose2d_part(&x[1], None, with_stride(2), [[1, 2], [5, 3]]),
         "batch_norm of the batch" => x[0].batch_norm(Some(&x[1]), Some(&x[2]), BatchStatistics::Batch, 1e-3),
         "batch_norm as given" => {
             let [mean, variance] = running(&x[0]);
@@ -135,7 +144,12 @@ fn pooling_against_differences() {
 fn transposed_convolution_against_differences() {
     let shapes =
         |image: [usize; 4], kernel: [usize; 4]| [Shape::from(image), Shape::from(kernel), Shape::from(kernel[1])];
-    let with = |stride, padding, output_padding| ConvTransposeOptions { stride, padding, output_padding };
+    let with = |stride, padding, output_padding| ConvTransposeOptions {
+        stride,
+        padding,
+        output_padding,
+        ..ConvTransposeOptions::default()
+    };
     check(shapes([2, 3, 2, 2], [3, 2, 2, 2]), |x| {
         x[0].conv_transpose2d(&x[1], Some(&x[2]), with([2, 2], [0, 0], [0, 0]))
     });
@@ -149,7 +163,7 @@ fn transposed_convolution_against_differences() {
     check(shapes([2, 2, 2, 2], [2, 3, 3, 3]), |x| {
         x[0].mul_scalar(2.0)?.conv_transpose2d(&x[1], None, with([2, 2], [1, 1], [0, 0]))?.add(&x[2].sum()?)
     });
-    check([[1, 2, 3, 2], [2, 2, 4, 4]], |x| x[0].conv_transpose2d_part(&x[1], None, [2, 2], [[1, 0], [5, 6]]));
+    check([[1, 2, 3, 2], [2, 2, 4, 4]], |x| x[0].conv_transpose2d_part(&x[1], None, with_stride(2), [[1, 0], [5, 6]]));
     check([[1, 2, 2, 3], [2, 1, 2, 2]], |x| {
         x[0].transpose(2, 3)?.conv_transpose2d(&x[1].transpose(2, 3)?, None, ConvTransposeOptions::default())
     });
@@ -157,7 +171,7 @@ fn transposed_convolution_against_differences() {
 
 #[test]
 fn convolutions_in_a_row_share_memory_without_harm() {
-    let options = ConvOptions { stride: [1, 1], padding: [1, 1] };
+    let options = ConvOptions { padding: [1, 1], ..ConvOptions::default() };
     check([[2, 2, 3, 3], [2, 2, 3, 3]], |x| x[0].conv2d(&x[1], None, options)?.conv2d(&x[1], None, options));
     check([[2, 2, 3, 3], [2, 2, 1, 1]], |x| {
         let first = x[0].conv2d(&x[1], None, ConvOptions::default())?;
@@ -256,13 +270,32 @@ fn what_does_not_fit_is_refused_with_what_would() {
     says(x.conv_transpose2d(&w, None, grown), &["output padding [1, 0]", "stride [1, 1]"]);
     let cut = ConvTransposeOptions { padding: [3, 0], ..ConvTransposeOptions::default() };
     says(x.conv_transpose2d(&w, None, cut), &["conv_transpose2d", "at least one"]);
-    says(x.conv_transpose2d(&x, None, ConvTransposeOptions::default()), &["[channels, outputs, height, width]"]);
-    says(x.conv_transpose2d_part(&w, None, [1, 1], [[2, 0], [4, 5]]), &["2..6", "length 5"]);
+    says(
+        x.conv_transpose2d(&x, None, ConvTransposeOptions::default()),
+        &["[channels, outputs / groups, height, width]"],
+    );
+    says(x.conv_transpose2d_part(&w, None, with_stride(1), [[2, 0], [4, 5]]), &["2..6", "length 5"]);
+    let double = Tensor::zeros(3, DType::F64, &device).unwrap();
+    let groups = |groups| ConvOptions { groups, ..ConvOptions::default() };
+    says(x.conv2d(&w, None, groups(2)), &["conv2d", "[2, 3, 4, 4]", "[outputs, channels / groups, height, width]"]);
+    says(x.conv2d(&x, None, groups(0)), &["conv2d", "[outputs, channels / groups, height, width]"]);
+    let depthwise = Tensor::zeros([4, 1, 2, 2], DType::F32, &device).unwrap();
+    says(x.conv2d(&depthwise, None, groups(3)), &["4 channels cannot be divided into 3 equal groups"]);
+    let gaps = ConvOptions { dilation: [1, 0], ..ConvOptions::default() };
+    says(x.conv2d(&x, None, gaps), &["dilation [1, 0] must be at least 1"]);
+    let wide = ConvOptions { dilation: [1, 2], ..ConvOptions::default() };
+    says(x.conv2d(&x, None, wide), &["conv2d", "with its dilation", "fit"]);
+    says(x.group_norm(2, None, None, 1e-5), &["group_norm", "3 channels", "2 equal groups"]);
+    says(x.group_norm(3, Some(&w), None, 1e-5), &["group_norm", "one element per channel"]);
+    says(double.group_norm(1, None, None, 1e-5), &["group_norm", "[batch, channels, …]"]);
+    says(x.pad(&[[0, 0]; 5], 0.0), &["pad", "5 pairs", "at most one per axis"]);
+    let mut init = Init::new(&device, DType::F32, 0);
+    let layer = Conv2d::new(&mut init, [4, 6, 3], groups(4)).unwrap_err().to_string();
+    assert!(layer.contains("Conv2d: 6 channels cannot be divided into 4"), "{layer}");
     says(x.dropout2d(1.0, &mut Rng::new(0)), &["share is 1"]);
     says(x.batch_norm(Some(&w), None, BatchStatistics::Batch, 1e-5), &["one number a channel"]);
     let one = Tensor::zeros([1, 3], DType::F32, &device).unwrap();
     says(one.batch_norm(None, None, BatchStatistics::Batch, 1e-5), &["[1, 3]", "at least 2"]);
-    let double = Tensor::zeros(3, DType::F64, &device).unwrap();
     says(x.batch_norm(None, None, BatchStatistics::Given([&double, &double]), 1e-5), &["f64", "running statistics"]);
     let labels = Tensor::zeros([2, 4], DType::I64, &device).unwrap();
     says(x.cross_entropy(&labels, None), &["[2, 3, 4, 4]", "[batch, classes, …]"]);

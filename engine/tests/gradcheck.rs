@@ -6,7 +6,7 @@
 
 mod grad_harness;
 
-use highwater_engine::ops::{AttentionOptions, ConvOptions};
+use highwater_engine::ops::{AttentionOptions, ConvOptions, ConvTransposeOptions};
 use highwater_engine::{Rng, Shape, Tensor};
 
 use grad_harness::{check, check_within};
@@ -223,7 +223,7 @@ fn losses_from_logits() {
 
 #[test]
 fn convolutions() {
-    let with = |stride, padding| ConvOptions { stride, padding };
+    let with = |stride, padding| ConvOptions { stride, padding, ..ConvOptions::default() };
     let shapes =
         |image: [usize; 4], kernel: [usize; 4]| [Shape::from(image), Shape::from(kernel), Shape::from(kernel[0])];
     check(shapes([2, 3, 4, 4], [5, 3, 2, 2]), |x| x[0].conv2d(&x[1], Some(&x[2]), with([2, 2], [0, 0])));
@@ -232,6 +232,67 @@ fn convolutions() {
         x[0].conv2d(&x[1], None, with([2, 3], [0, 2]))?.add(&x[2].reshape([2, 1, 1])?)
     });
     check(shapes([2, 3, 2, 2], [4, 3, 1, 1]), |x| x[0].conv2d(&x[1], Some(&x[2]), ConvOptions::default()));
+}
+
+#[test]
+fn convolutions_in_groups_and_with_gaps() {
+    let shapes = |image: [usize; 4], kernel: [usize; 4], outputs: usize| {
+        [Shape::from(image), Shape::from(kernel), Shape::from(outputs)]
+    };
+    let with = |dilation, groups| ConvOptions { padding: [1, 2], dilation, groups, ..ConvOptions::default() };
+    check(shapes([2, 4, 4, 3], [6, 2, 2, 2], 6), |x| x[0].conv2d(&x[1], Some(&x[2]), with([2, 1], 2)));
+    check(shapes([1, 3, 3, 4], [3, 1, 3, 3], 3), |x| x[0].conv2d(&x[1], Some(&x[2]), with([1, 2], 3))?.tanh());
+    check(shapes([2, 4, 2, 2], [6, 2, 1, 1], 6), |x| {
+        x[0].exp()?.conv2d(&x[1], Some(&x[2]), ConvOptions { groups: 2, ..ConvOptions::default() })
+    });
+    let transposed = ConvTransposeOptions { dilation: [2, 1], groups: 2, ..ConvTransposeOptions::default() };
+    check(shapes([1, 4, 2, 3], [4, 3, 2, 2], 6), |x| x[0].conv_transpose2d(&x[1], Some(&x[2]), transposed));
+    // An input that nobody else holds gives its memory to its gradient.
+    check(shapes([2, 4, 2, 2], [4, 1, 3, 2], 2), |x| {
+        x[0].mul_scalar(2.0)?.conv_transpose2d(&x[1], Some(&x[2]), transposed)?.square()
+    });
+    check([[1, 4, 3, 2], [4, 1, 2, 2]], |x| x[0].conv_transpose2d_part(&x[1], None, transposed, [[1, 0], [3, 2]]));
+}
+
+#[test]
+fn normalized_groups_of_channels() {
+    let shapes = |shape: &[usize]| [Shape::from_slice(shape).unwrap(), Shape::from(shape[1]), Shape::from(shape[1])];
+    check(shapes(&[2, 4, 3]), |x| x[0].group_norm(2, Some(&x[1]), Some(&x[2]), 1e-2));
+    check(shapes(&[3, 4]), |x| x[0].mul_scalar(2.0)?.group_norm(1, Some(&x[1]), None, 1e-2)?.mul(&x[2]));
+    check(shapes(&[2, 2, 2, 2]), |x| x[0].group_norm(2, None, Some(&x[1]), 1e-2)?.mul(&x[2].sum()?));
+    check([[2, 3, 4]], |x| x[0].transpose(1, 2)?.group_norm(2, None, None, 1e-2));
+    // The next operation saves the recipe, not the result.
+    check([Shape::from([2, 4, 2, 2]), Shape::from(4), Shape::from([3, 4, 1, 1])], |x| {
+        x[0].group_norm(2, Some(&x[1]), None, 1e-2)?.conv2d(&x[2], None, ConvOptions::default())
+    });
+}
+
+#[test]
+fn padding_passes_the_gradient_of_its_inside() {
+    check([[2, 3]], |x| x[0].pad(&[[1, 0], [2, 1]], 0.5)?.square());
+    check([[2, 3, 2]], |x| x[0].transpose(0, 2)?.pad(&[[1, 2]], -1.0)?.exp());
+    check([[2, 1, 3, 3], [2, 1, 2, 2]], |x| {
+        x[0].pad(&[[1, 0], [0, 1]], 0.0)?.conv2d(&x[1], None, ConvOptions::default())
+    });
+}
+
+#[test]
+fn largest_and_smallest_elements_along_an_axis() {
+    check([[3, 5]], |x| x[0].min_axis(0)?.mul(&x[0].max_axis(0)?));
+    check([[3, 5]], |x| x[0].topk(3, 1)?.0.square());
+    check([[3, 5]], |x| x[0].transpose(0, 1)?.topk(2, 0)?.0.mul(&x[0].topk(2, 1)?.0.transpose(0, 1)?));
+}
+
+#[test]
+fn operators_are_the_methods_that_they_stand_for() {
+    check_within([0.5, 2.0], [[2, 3], [2, 3], [1, 3]], |x| {
+        let [x, y, z] = [&x[0], &x[1], &x[2]];
+        let sum = (x * y + z)?;
+        let quotient = (x / (y - z.mul_scalar(0.1)?))? + 2.0 * y;
+        (-((1.0 - &sum)? / 3.0)?)? - (quotient? * (1.5 / (z + 0.5)?)?)
+    });
+    // An operand by value may be overwritten, one by reference may not.
+    check([[2, 3]], |x| x[0].exp()? + x[0].exp()? * &x[0]);
 }
 
 #[test]

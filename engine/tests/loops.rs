@@ -168,7 +168,7 @@ fn chunks_and_running_again_change_no_gradient() {
         let size = NerfSize { width: 8, layers: 6, octaves: 2, chunk };
         let model = Nerf::new(&mut Init::new(&device, DType::F64, 3), size).unwrap();
         if run_again {
-            assert_eq!(highwater_engine::nn::checkpoint_scopes(&model, "network"), 1);
+            assert_eq!(highwater_engine::nn::checkpoint_scopes(&model, "network").unwrap(), 1);
         }
         let mut rng = Rng::new(5);
         let rays = Rays {

@@ -125,9 +125,11 @@ const OPERATIONS: &[(&str, Operation)] = &[
     ("embedding", |x| x[0].embedding(&x[1])),
     ("cross_entropy", |x| x[0].cross_entropy(&x[1], None)),
     ("cross_entropy_ignored", |x| x[0].cross_entropy(&x[1], Some(-100))),
-    ("conv2d_patches", |x| x[0].conv2d(&x[1], Some(&x[2]), ConvOptions { stride: [2, 2], padding: [0, 0] })),
-    ("conv2d_padded", |x| x[0].conv2d(&x[1], Some(&x[2]), ConvOptions { stride: [1, 1], padding: [1, 1] })),
-    ("conv2d_strided", |x| x[0].conv2d(&x[1], None, ConvOptions { stride: [2, 3], padding: [0, 2] })),
+    ("conv2d_patches", |x| x[0].conv2d(&x[1], Some(&x[2]), ConvOptions { stride: [2, 2], ..ConvOptions::default() })),
+    ("conv2d_padded", |x| x[0].conv2d(&x[1], Some(&x[2]), ConvOptions { padding: [1, 1], ..ConvOptions::default() })),
+    ("conv2d_strided", |x| {
+        x[0].conv2d(&x[1], None, ConvOptions { stride: [2, 3], padding: [0, 2], ..ConvOptions::default() })
+    }),
 ];
 
 /// Runs a case in `dtype` and holds result and gradients against PyTorch's.

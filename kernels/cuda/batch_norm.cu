@@ -13,12 +13,13 @@ struct Size {
     u64 places;
 };
 
-// Calls `f(at)` for the packs that this thread has among a part of a channel.
+// Calls `f(at, line)` for the packs that this thread has among a part of a channel.
 template <u32 n, class F>
 __device__ inline void walk_channel(Count<n>, const Size& size, Part part, u64 channel, F f) {
     for (u64 pack = part.first + threadIdx.x; pack < part.end; pack += THREADS) {
-        Division line = divide(pack * n, size.places);
-        f((line.quotient * size.channels + channel) * size.places + line.rest);
+        Division example = divide(pack * n, size.places);
+        u64 line = example.quotient * size.channels + channel;
+        f(line * size.places + example.rest, line);
     }
 }
 
@@ -58,14 +59,14 @@ KERNEL void measure_of_lines(const Measured to, Real* means, Real* squares, cons
         Part part = Part::of(packs_of(some, size));
         Real count = (Real)((part.end - part.first) * some.of);
         Real sum = 0, distances = 0;
-        walk_channel(some, size, part, channel, [&](u64 at) {
+        walk_channel(some, size, part, channel, [&](u64 at, u64) {
             auto x = get(in, at, some);
             for (u32 k = 0; k < some.of; k++) {
                 sum += x.of[k];
             }
         });
         Real mean = fold_block<Sum>(sum) / (count > Real(1) ? count : Real(1));
-        walk_channel(some, size, part, channel, [&](u64 at) {
+        walk_channel(some, size, part, channel, [&](u64 at, u64) {
             auto x = get(in, at, some);
             for (u32 k = 0; k < some.of; k++) {
                 distances += (x.of[k] - mean) * (x.of[k] - mean);
@@ -167,30 +168,37 @@ struct Statistics {
     const Real* spread;
     u64 is_variance;
     f64 epsilon;
+    // How many channels of an example share a statistic; 0 where all examples share those of a channel.
+    u64 shared;
 
-    __device__ Real rstd(u64 channel) const {
-        return is_variance ? Real(1) / sqrt(spread[channel] + (Real)epsilon) : spread[channel];
+    __device__ Real rstd(u64 place) const {
+        return is_variance ? Real(1) / sqrt(spread[place] + (Real)epsilon) : spread[place];
     }
+
+    // Where the statistics of a line of places are.
+    __device__ u64 place(u64 line, u64 channel) const { return shared ? quotient(line, shared) : channel; }
 };
 
 __device__ inline Real of_channel(const T* parameter, u64 channel, Real otherwise) {
     return parameter != nullptr ? load(parameter[channel]) : otherwise;
 }
 
-// Calls `f(at, channel)` for each of this thread's packs of all elements.
+// Calls `f(at, line, channel)` for each of this thread's packs of all elements.
 template <u32 n, class F>
 __device__ inline void walk_all(Count<n>, const Size& size, F f) {
     u64 packs = size.batch * size.channels * size.places / n;
     for (u64 pack = first_element(); pack < packs; pack += all_threads()) {
-        f(pack * n, divide(divide(pack * n, size.places).quotient, size.channels).rest);
+        u64 line = divide(pack * n, size.places).quotient;
+        f(pack * n, line, divide(line, size.channels).rest);
     }
 }
 
 KERNEL void batch_norm(T* out, const T* in, const Statistics known, const T* weight, const T* bias, const Size size,
                        u32 is_wide) {
     by_columns(is_wide, [&](auto some) {
-        walk_all(some, size, [&](u64 at, u64 channel) {
-            Real mean = known.mean[channel], rstd = known.rstd(channel);
+        walk_all(some, size, [&](u64 at, u64 line, u64 channel) {
+            u64 place = known.place(line, channel);
+            Real mean = known.mean[place], rstd = known.rstd(place);
             Real w = of_channel(weight, channel, Real(1)), b = of_channel(bias, channel, Real(0));
             auto x = get(in, at, some);
             for (u32 k = 0; k < some.of; k++) {
@@ -207,16 +215,18 @@ EXPORT_PLAIN(batch_norm)
 template <u32 n>
 __device__ inline void sum_slopes(Count<n> some, Real (&sums)[2], const T* grad, const T* in, const Statistics& known,
                                   const Size& size, Part part, u64 channel) {
-    Real mean = known.mean[channel], sum = 0, with_distance = 0;
-    walk_channel(some, size, part, channel, [&](u64 at) {
+    Real sum = 0, with_normal = 0;
+    walk_channel(some, size, part, channel, [&](u64 at, u64 line) {
+        u64 place = known.place(line, channel);
+        Real mean = known.mean[place], rstd = known.rstd(place);
         auto g = get(grad, at, some), x = get_or(in, Real(0), at, some);
         for (u32 k = 0; k < n; k++) {
             sum += g.of[k];
-            with_distance += in != nullptr ? g.of[k] * (x.of[k] - mean) : Real(0);
+            with_normal += in != nullptr ? g.of[k] * ((x.of[k] - mean) * rstd) : Real(0);
         }
     });
     sums[0] = fold_block<Sum>(sum);
-    sums[1] = fold_block<Sum>(with_distance) * known.rstd(channel);
+    sums[1] = fold_block<Sum>(with_normal);
 }
 
 // Adds to bias and weight, as far as they are not null, or leaves the sums of pieces for `end_slopes`.
@@ -244,14 +254,15 @@ KERNEL void slopes_of_columns(Real* parts, const T* grad, const T* in, const Sta
                 u64 at = row * columns + column;
                 auto g = get(grad, at, some), x = get_or(in, Real(0), at, some);
                 for (u32 k = 0; k < some.of; k++) {
-                    Real mean = known.mean[divide(column + k, size.places).quotient];
+                    u64 channel = divide(column + k, size.places).quotient;
+                    u64 place = known.place(row * size.channels + channel, channel);
+                    Real normal = (x.of[k] - known.mean[place]) * known.rstd(place);
                     sums[0].of[k] += g.of[k];
-                    sums[1].of[k] += in != nullptr ? g.of[k] * (x.of[k] - mean) : Real(0);
+                    sums[1].of[k] += in != nullptr ? g.of[k] * normal : Real(0);
                 }
             },
             [&](u32 which, u64 column, Real sum) {
-                Real rstd = which == 0 ? Real(1) : known.rstd(divide(column, size.places).quotient);
-                parts[place_of_part(which, blockIdx.y, gridDim.y, column, columns)] = sum * rstd;
+                parts[place_of_part(which, blockIdx.y, gridDim.y, column, columns)] = sum;
             });
     });
 }
@@ -298,7 +309,7 @@ __device__ inline void put_slopes(Count<n> some, T* out, const T* grad, const T*
 KERNEL void batch_norm_backward(T* out, const T* grad, const T* in, const Statistics known, const T* weight,
                                 const Real* means, const Size size, u32 is_wide) {
     by_columns(is_wide, [&](auto some) {
-        walk_all(some, size, [&](u64 at, u64 channel) {
+        walk_all(some, size, [&](u64 at, u64, u64 channel) {
             Real of_grad = means != nullptr ? means[channel] : Real(0);
             Real of_both = means != nullptr ? means[size.channels + channel] : Real(0);
             put_slopes(some, out, grad, in, at, known.mean[channel], known.rstd(channel),
@@ -318,7 +329,7 @@ KERNEL void batch_norm_backward_of_channels(T* out, const T* grad, const T* in, 
             Real sums[2];
             sum_slopes(some, sums, grad, in, known, size, all, channel);
             Real mean = known.mean[channel], rstd = known.rstd(channel), w = of_channel(weight, channel, Real(1));
-            walk_channel(some, size, all, channel, [&](u64 at) {
+            walk_channel(some, size, all, channel, [&](u64 at, u64) {
                 put_slopes(some, out, grad, in, at, mean, rstd, w, sums[0] / count, sums[1] / count);
             });
         });

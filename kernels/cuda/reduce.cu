@@ -1,4 +1,4 @@
-// Reduce: sums and largest values along axes. T is any fraction.
+// Reduce: sums along axes. T is any fraction.
 //
 // A sum is over the loops `summed`, at each place of the loops `kept`. Large sums are made in parts by several rows of
 // blocks (y), which write their parts to `parts`; `sum_parts` adds those in order. How sums are cut depends on sizes
@@ -215,77 +215,3 @@ KERNEL void sum_parts(T* out, const Real* parts, u64 count, u64 sums, u32 group,
     }
 }
 EXPORT(sum_parts)
-
-// A number and where it stands.
-struct Found {
-    Real value;
-    u64 place;
-};
-const u64 NOWHERE = ~0ull;
-
-// The larger, where what is not a number is above all; of equal ones, the first.
-__device__ inline Found larger(Found a, Found b) {
-    if (a.place == NOWHERE || b.place == NOWHERE) {
-        return a.place == NOWHERE ? b : a;
-    }
-    bool none_a = a.value != a.value, none_b = b.value != b.value;
-    if (none_a != none_b) {
-        return none_a ? a : b;
-    }
-    if (!none_a && a.value != b.value) {
-        return a.value > b.value ? a : b;
-    }
-    return a.place < b.place ? a : b;
-}
-
-// The largest of each line, which `group` threads share: part of a warp, or the whole block.
-KERNEL void max_along(T* out, i64* places, const T* in, u64 lines, u64 length, u64 stride, u32 group,
-                      const Nest<3> nest) {
-    __shared__ Found of_warp[THREADS / WARP];
-    u32 lane = threadIdx.x % group, lines_a_block = THREADS / group;
-    for (u64 first = (u64)blockIdx.x * lines_a_block; first < lines; first += (u64)gridDim.x * lines_a_block) {
-        u64 line = first + threadIdx.x / group;
-        Offsets<3> at = {};
-        Found best = {Real(0), NOWHERE};
-        if (line < lines) {
-            at = offsets_of(nest, line);
-            for (u64 i = lane; i < length; i += group) {
-                best = larger(best, Found{load(in[at.of[2] + i * stride]), i});
-            }
-        }
-        for (u32 distance = (group < WARP ? group : WARP) / 2; distance > 0; distance /= 2) {
-            Real value = __shfl_xor_sync(ALL_LANES, best.value, distance);
-            best = larger(best, Found{value, __shfl_xor_sync(ALL_LANES, best.place, distance)});
-        }
-        if (group > WARP) {
-            __syncthreads();
-            if (threadIdx.x % WARP == 0) {
-                of_warp[threadIdx.x / WARP] = best;
-            }
-            __syncthreads();
-            for (u32 warp = 0; warp < THREADS / WARP; warp++) {
-                best = larger(best, of_warp[warp]);
-            }
-        }
-        if (lane == 0 && line < lines) {
-            out[at.of[0]] = in[at.of[2] + best.place * stride];
-            places[at.of[1]] = (i64)best.place;
-        }
-    }
-}
-EXPORT(max_along)
-
-// Writes each gradient to its place in its line of `size` elements; all else was made 0 before.
-KERNEL void put(T* out, const T* grad, const i64* places, u64 lines, u64 size, u64 stride, Fault* fault,
-                const Nest<3> nest) {
-    for (u64 line = first_element(); line < lines; line += all_threads()) {
-        Offsets<3> at = offsets_of(nest, line);
-        i64 place = places[at.of[2]];
-        if (place < 0 || (u64)place >= size) {
-            tell(fault, place, (i64)size);
-        } else {
-            out[at.of[0] + (u64)place * stride] = grad[at.of[1]];
-        }
-    }
-}
-EXPORT_PLAIN(put)

@@ -32,7 +32,7 @@ KERNEL void unfold(T* out, const T* image, const Window window, const Unfolded s
             for (u64 i = blockIdx.z; i < window.kernel[0]; i += gridDim.z) {
                 T* to = first + i * window.kernel[1] * shape.down;
                 for (u64 j = 0; j < window.kernel[1]; j++) {
-                    u64 down = top + i, right = left + j;
+                    u64 down = top + i * window.dilation[0], right = left + j * window.dilation[1];
                     bool is_in = down < shape.size[0] && right < shape.size[1];
                     *to = is_in ? plane[down * shape.strides[1] + right * shape.strides[2]] : store<T>(Real(0));
                     to += shape.down;
@@ -48,6 +48,12 @@ struct Region {
     u64 first[2];
     u64 size[2];
 };
+
+// The element of the kernel that lies `distance` from its beginning, and whether there is one.
+__device__ inline bool is_element(u64* element, u64 distance, u64 dilation) {
+    *element = dilation == 1 ? distance : quotient(distance, dilation);
+    return *element * dilation == distance;
+}
 
 // Each pixel gathers from the columns that it is in, in the order of their rows. Threads of a block lie `across` beside
 // one another along the image's lines.
@@ -66,11 +72,14 @@ KERNEL void __launch_bounds__(THREADS, 4) fold_add(T* image, const T* columns, c
             Real sum = load(*target);
             // Windows further ahead have the pixel in an earlier row of the kernel.
             for (u64 row = to_down.end; row-- > to_down.start;) {
-                u64 i = down + window.padding[0] - row * window.stride[0];
+                u64 i = 0, j = 0;
+                if (!is_element(&i, down + window.padding[0] - row * window.stride[0], window.dilation[0])) {
+                    continue;
+                }
                 for (u64 column = to_right.end; column-- > to_right.start;) {
                     u64 place = row * window.places[1] + column - window.first;
-                    u64 j = right + window.padding[1] - column * window.stride[1];
-                    if (place < shape.count) {
+                    u64 distance = right + window.padding[1] - column * window.stride[1];
+                    if (place < shape.count && is_element(&j, distance, window.dilation[1])) {
                         u64 number = (channel * window.kernel[0] + i) * window.kernel[1] + j;
                         sum += load(columns[number * shape.down + place * shape.right]);
                     }

@@ -85,6 +85,7 @@ pub const FILES: &[File] = files! {
     "chunked_loss" for FLOATS;
     "clip" for FLOATS;
     "elementwise" for FLOATS;
+    "extremes" for FLOATS;
     "index" for FLOATS;
     "loss" for FLOATS;
     "norm" for FLOATS;

@@ -107,7 +107,7 @@ impl RandomNet {
         let setup = scope::phase(Phase::Setup);
         let net = Net::new(&mut Init::new(device, DType::F32, 1), self)?;
         for path in paths {
-            assert_eq!(checkpoint_scopes(&net, path), 1, "{path}");
+            assert_eq!(checkpoint_scopes(&net, path).unwrap(), 1, "{path}");
         }
         let input = {
             let _category = scope::category(Category::Input);

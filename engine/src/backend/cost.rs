@@ -178,7 +178,7 @@ fn flops(primitive: &str, operands: &[Operand]) -> u64 {
         "attention" => product(4, 0, rows(3)),
         // Three gradients, three known tensors, queries, keys and values.
         "attention_backward" => product(10, 0, rows(7)),
-        "fill" | "copy" | "cast" | "random" | "arange" | "put" | "gather_rows" | "gather" | "unfold" | "clear" => 0,
+        "fill" | "copy" | "cast" | "random" | "arange" | "gather_rows" | "gather" | "unfold" | "clear" => 0,
         _ => operands.iter().map(|operand| operand.elements).max().unwrap_or(0),
     }
 }

@@ -134,6 +134,16 @@ pub enum Mask {
     Causal,
 }
 
+/// The elements that a search finds. NaN counts as larger than all others in a search for the largest, and as smaller
+/// in a search for the smallest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extremum {
+    /// The largest.
+    Largest,
+    /// The smallest.
+    Smallest,
+}
+
 /// The sliding window of a convolution or pooling over an image of `[channels, height, width]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
@@ -143,10 +153,19 @@ pub struct Window {
     pub stride: [usize; 2],
     /// Zero padding above and below, and left and right.
     pub padding: [usize; 2],
+    /// Vertical and horizontal distance of the kernel's elements; 1 for pooling.
+    pub dilation: [usize; 2],
     /// Height and width of the output.
     pub places: [usize; 2],
     /// First output position, in row-major order.
     pub first: usize,
+}
+
+impl Window {
+    /// Returns the height and width that a window covers, including the gaps between the kernel's elements.
+    pub fn span(&self) -> [usize; 2] {
+        [0, 1].map(|axis| self.kernel[axis].saturating_sub(1).saturating_mul(self.dilation[axis]).saturating_add(1))
+    }
 }
 
 /// Parameters of rotary embeddings.

@@ -28,8 +28,8 @@ use crate::storage::Storage;
 pub use call::Call;
 pub use code::{CODE_BLOCK, Code};
 pub use kind::{
-    AttentionSize, Binary, Comparison, Distribution, Fold, Piecewise, Rotation, Scan, Side, Spread, Ternary, Unary,
-    Window,
+    AttentionSize, Binary, Comparison, Distribution, Extremum, Fold, Piecewise, Rotation, Scan, Side, Spread, Ternary,
+    Unary, Window,
 };
 pub use step::{AdamStep, SgdStep};
 
@@ -143,10 +143,10 @@ primitives! {
     /// Computes `out = scale · Σ input + keep · out`, where `out` repeats (stride 0) along the reduced axes. Does
     /// nothing if `input` is empty.
     reduce::sum(out: View<'_>, input: View<'_>, scale: f64, keep: f64);
-    /// Computes the maximum along `axis` and its first index. `out` and `places` have length 1 there; `places` is I64.
-    reduce::max(out: View<'_>, places: View<'_>, input: View<'_>, axis: usize);
-    /// Sets `out` to `grad` at indices `places` along `axis`, and to 0 elsewhere.
-    reduce::put(out: View<'_>, grad: View<'_>, places: View<'_>, axis: usize);
+    /// Finds the largest or smallest elements along `axis`, as many as `places` (I64) has there: their indices in
+    /// order, and optionally the elements, in the shape of `places`. Of equal elements, the first comes first; NaN
+    /// comes before all others.
+    extremes::extremes(places: View<'_>, found: Option<View<'_>>, input: View<'_>, axis: usize, extremum: Extremum);
 
     /// Computes `out = scale · left · right + keep · out` over the last two axes; earlier axes are equal or broadcast.
     /// Where `out` repeats along an earlier axis, products are summed over it.
@@ -306,9 +306,14 @@ primitives! {
     batch_norm::batch_norm_measure(mean: View<'_>, rstd: View<'_>, input: View<'_>, running: Option<[View<'_>; 2]>, momentum: f64, epsilon: f64);
     /// Normalizes each channel with its statistics to mean 0 and variance 1, then applies weight and bias. Contiguous.
     batch_norm::batch_norm(out: View<'_>, input: View<'_>, statistics: [View<'_>; 2], spread: Spread, affine: [Option<View<'_>>; 2]);
+    /// Normalizes groups of channels of each example with their statistics, `[batch, groups]`, the second 1 / standard
+    /// deviation, then applies weight and bias of each channel. Contiguous.
+    batch_norm::group_norm(out: View<'_>, input: View<'_>, statistics: [View<'_>; 2], affine: [Option<View<'_>>; 2]);
     /// Accumulates the gradients of weight and bias in `affine`, in that order; the weight's needs the input.
     /// Contiguous.
     batch_norm::batch_norm_backward_affine(grad: View<'_>, input: Option<View<'_>>, statistics: [View<'_>; 2], spread: Spread, affine: [Option<View<'_>>; 2]);
+    /// Accumulates the gradients of weight and bias of `group_norm` in `affine`, in that order. Contiguous.
+    batch_norm::group_norm_backward_affine(grad: View<'_>, input: View<'_>, statistics: [View<'_>; 2], affine: [Option<View<'_>>; 2]);
     /// Computes the input's gradient of `batch_norm`. Without `grad`, it is read from `out`. With the input, the
     /// statistics depend on it; without, they are constants. Contiguous.
     batch_norm::batch_norm_backward(out: View<'_>, grad: Option<View<'_>>, input: Option<View<'_>>, statistics: [View<'_>; 2], spread: Spread, weight: Option<View<'_>>);

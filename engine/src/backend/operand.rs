@@ -3,7 +3,8 @@
 use super::View;
 use super::call::Call;
 use super::kind::{
-    AttentionSize, Binary, Comparison, Distribution, Piecewise, Rotation, Scan, Side, Spread, Ternary, Unary, Window,
+    AttentionSize, Binary, Comparison, Distribution, Extremum, Piecewise, Rotation, Scan, Side, Spread, Ternary, Unary,
+    Window,
 };
 use super::step::{AdamStep, SgdStep};
 use crate::rng::Draw;
@@ -64,6 +65,7 @@ plain!(
     Binary,
     Comparison,
     Distribution,
+    Extremum,
     Piecewise,
     Rotation,
     Scan,

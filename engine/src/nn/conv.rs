@@ -4,6 +4,7 @@ use super::init::{Filling, Init};
 use super::linear::LinearFilling;
 use super::module::Module;
 use crate::error::Result;
+use crate::ops::columns::check_groups;
 use crate::ops::{ConvOptions, ConvTransposeOptions};
 use crate::tensor::Tensor;
 
@@ -17,28 +18,38 @@ pub struct Conv2d {
 
 impl Conv2d {
     /// Creates a layer of size `[inputs, outputs, side]` with kernels of `side` × `side` and a bias, initialized as in
-    /// PyTorch.
+    /// PyTorch. The weight is `[outputs, inputs / groups, side, side]`.
     ///
     /// # Errors
-    /// If memory cannot be allocated.
+    /// If the inputs or outputs cannot be divided into the groups in `options`, or if memory cannot be allocated.
     pub fn new(init: &mut Init, [inputs, outputs, side]: [usize; 3], options: ConvOptions) -> Result<Self> {
-        let filling = Filling::kaiming_uniform(inputs * side * side);
+        let filling = Filling::kaiming_uniform(inputs / options.groups.max(1) * side * side);
         let filling = LinearFilling { weight: filling, bias: Some(filling) };
         Self::filled(init, [inputs, outputs, side], options, filling)
     }
 
-    /// Like [`Self::new`], initialized with `filling`.
+    /// Like [`Self::new`], without a bias, as before a norm that subtracts the mean.
     ///
     /// # Errors
-    /// If memory cannot be allocated.
+    /// As [`Self::new`].
+    pub fn without_bias(init: &mut Init, [inputs, outputs, side]: [usize; 3], options: ConvOptions) -> Result<Self> {
+        let weight = Filling::kaiming_uniform(inputs / options.groups.max(1) * side * side);
+        Self::filled(init, [inputs, outputs, side], options, LinearFilling { weight, bias: None })
+    }
+
+    /// Like [`Self::new`], initialized with `filling`; without a bias if that has none.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
     pub fn filled(
         init: &mut Init,
         [inputs, outputs, side]: [usize; 3],
         options: ConvOptions,
         filling: LinearFilling,
     ) -> Result<Self> {
+        [inputs, outputs].into_iter().try_for_each(|channels| check_groups("Conv2d", channels, options.groups))?;
         Ok(Self {
-            weight: init.parameter([outputs, inputs, side, side], filling.weight)?,
+            weight: init.parameter([outputs, inputs / options.groups, side, side], filling.weight)?,
             bias: filling.bias.map(|bias| init.parameter(outputs, bias)).transpose()?,
             options,
         })
@@ -63,13 +74,13 @@ pub struct ConvTranspose2d {
 
 impl ConvTranspose2d {
     /// Creates a layer of size `[inputs, outputs, side]` with kernels of `side` × `side` and a bias, initialized as in
-    /// PyTorch.
+    /// PyTorch. The weight is `[inputs, outputs / groups, side, side]`.
     ///
     /// # Errors
-    /// If memory cannot be allocated.
+    /// If the inputs or outputs cannot be divided into the groups in `options`, or if memory cannot be allocated.
     pub fn new(init: &mut Init, [inputs, outputs, side]: [usize; 3], options: ConvTransposeOptions) -> Result<Self> {
         // PyTorch computes the fan-in from the kernel's second axis, also for transposed convolutions.
-        let filling = Filling::kaiming_uniform(outputs * side * side);
+        let filling = Filling::kaiming_uniform(outputs / options.groups.max(1) * side * side);
         let filling = LinearFilling { weight: filling, bias: Some(filling) };
         Self::filled(init, [inputs, outputs, side], options, filling)
     }
@@ -77,15 +88,18 @@ impl ConvTranspose2d {
     /// Like [`Self::new`], initialized with `filling`; [`Filling::Bilinear`] makes the layer upsample from the start.
     ///
     /// # Errors
-    /// If memory cannot be allocated, or if `filling` does not support the dtype.
+    /// As [`Self::new`], and if `filling` does not support the dtype.
     pub fn filled(
         init: &mut Init,
         [inputs, outputs, side]: [usize; 3],
         options: ConvTransposeOptions,
         filling: LinearFilling,
     ) -> Result<Self> {
+        [inputs, outputs]
+            .into_iter()
+            .try_for_each(|channels| check_groups("ConvTranspose2d", channels, options.groups))?;
         Ok(Self {
-            weight: init.parameter([inputs, outputs, side, side], filling.weight)?,
+            weight: init.parameter([inputs, outputs / options.groups, side, side], filling.weight)?,
             bias: filling.bias.map(|bias| init.parameter(outputs, bias)).transpose()?,
             options,
         })
@@ -98,7 +112,7 @@ impl ConvTranspose2d {
     /// # Errors
     /// If the input or the part does not have the expected shape, or if memory cannot be allocated.
     pub fn forward_part(&self, images: &Tensor, start: [usize; 2], size: [usize; 2]) -> Result<Tensor> {
-        images.conv_transpose2d_part(&self.weight, self.bias.as_ref(), self.options.stride, [start, size])
+        images.conv_transpose2d_part(&self.weight, self.bias.as_ref(), self.options, [start, size])
     }
 }
 

@@ -31,6 +31,15 @@ impl Linear {
         Self::filled(init, [inputs, outputs], LinearFilling { weight: filling, bias: Some(filling) })
     }
 
+    /// Creates a layer of `[inputs, outputs]` without a bias, initialized as in PyTorch.
+    ///
+    /// # Errors
+    /// If memory cannot be allocated.
+    pub fn without_bias(init: &mut Init, [inputs, outputs]: [usize; 2]) -> Result<Self> {
+        let weight = Filling::kaiming_uniform(inputs);
+        Self::filled(init, [inputs, outputs], LinearFilling { weight, bias: None })
+    }
+
     /// Creates a layer of `[inputs, outputs]` initialized with `filling`.
     ///
     /// # Errors

@@ -29,7 +29,7 @@ pub use linear::{Linear, LinearFilling};
 pub use lora::{LoraLinear, LoraOptions, Projection};
 pub use mlp::Mlp;
 pub use module::{Buffer, Child, Field, Mode, Module, Parameter, Sequence, Visitor, checkpoint_scopes};
-pub use norm::{LayerNorm, RmsNorm};
+pub use norm::{GroupNorm, LayerNorm, RmsNorm};
 pub use patch::PatchEmbedding;
 pub use pool::{AvgPool2d, MaxPool2d};
 pub use transformer::{EncoderBlock, EncoderSize};

@@ -5,12 +5,12 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use highwater_recorder::snapshots::scope_pattern::ScopePattern;
+use highwater_recorder::snapshots::scope_pattern::{ScopePattern, ScopePatternError};
 use highwater_recorder::{ScopeId, scope};
 
 use super::init::Init;
 use crate::autograd;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::tensor::Tensor;
 
 /// A function with parameters: a layer or a model.
@@ -94,17 +94,40 @@ fn visited<M: Module + ?Sized>(module: &M, mut visitor: Visitor) -> Visitor {
     visitor
 }
 
-/// Enables activation checkpointing for the children whose path matches `pattern`, and returns their number. From then
-/// on each keeps only the inputs of its [forward](Child::run), which is recomputed in backward (see
+/// Enables activation checkpointing for the children whose path matches `pattern`, and returns their number, at least 1.
+/// From then on each keeps only the inputs of its [forward](Child::run), which is recomputed in backward (see
 /// [`autograd::checkpoint`](autograd::checkpoint())).
 ///
-/// A [`ScopePattern`] such as `encoder.layers.*` or `encoder.layers.{0-9}` can match several paths; an invalid one
-/// matches none. A child that keeps nothing for backward, such as a frozen one, has nothing to recompute.
-pub fn checkpoint_scopes<M: Module + ?Sized>(module: &M, pattern: &str) -> usize {
-    let Ok(pattern) = pattern.parse() else { return 0 };
-    let checkpoints = Some(Checkpoints { pattern, matched: 0 });
+/// A [`ScopePattern`] such as `encoder.layers.*` or `encoder.layers.{0-9}` can match several paths. A child that keeps
+/// nothing for backward, such as a frozen one, has nothing to recompute.
+///
+/// # Errors
+/// If the pattern is invalid, or if no child matches it; the error lists the paths of the children.
+pub fn checkpoint_scopes<M: Module + ?Sized>(module: &M, pattern: &str) -> Result<usize> {
+    let op = "checkpoint_scopes";
+    let parsed = pattern.parse().map_err(|why: ScopePatternError| Error::Setting { op, what: why.to_string() })?;
+    let checkpoints = Some(Checkpoints { pattern: parsed, matched: 0, paths: Vec::new() });
     let visitor = visited(module, Visitor { checkpoints, ..Visitor::default() });
-    visitor.checkpoints.map_or(0, |checkpoints| checkpoints.matched)
+    match visitor.checkpoints {
+        Some(checkpoints) if checkpoints.matched > 0 => Ok(checkpoints.matched),
+        checkpoints => {
+            let paths = checkpoints.map_or_else(Vec::new, |checkpoints| checkpoints.paths);
+            let what = format!("no module matches '{pattern}'; {}", listed(&paths));
+            Err(Error::Setting { op, what })
+        }
+    }
+}
+
+/// Lists the paths of a model's modules, with those that differ in one number joined.
+fn listed(paths: &[String]) -> String {
+    /// Most patterns of an error message.
+    const MOST: usize = 16;
+    if paths.is_empty() {
+        return "the model has no modules within it".to_owned();
+    }
+    let patterns: Vec<String> = ScopePattern::joined(paths).iter().map(ToString::to_string).collect();
+    let rest = if patterns.len() > MOST { ", …" } else { "" };
+    format!("the modules of the model are {}{rest}", patterns[..patterns.len().min(MOST)].join(", "))
 }
 
 /// A trainable tensor and its position in the model.
@@ -161,11 +184,12 @@ pub struct Visitor {
     checkpoints: Option<Checkpoints>,
 }
 
-/// The pattern of the children to checkpoint, and the number of matches so far.
+/// The pattern of the children to checkpoint, the number of matches so far, and the paths of all children.
 #[derive(Debug)]
 struct Checkpoints {
     pattern: ScopePattern,
     matched: usize,
+    paths: Vec<String>,
 }
 
 impl Visitor {
@@ -197,11 +221,12 @@ impl Visitor {
         let _scope = scope::scope(&child.name);
         let length = self.path.len();
         write!(self.path, "{}", child.name).expect("writing to a string cannot fail");
-        if let Some(checkpoints) = &mut self.checkpoints
-            && checkpoints.pattern.matches(&self.path)
-        {
-            checkpoints.matched += 1;
-            child.is_checkpointed.store(true, Ordering::Relaxed);
+        if let Some(checkpoints) = &mut self.checkpoints {
+            if checkpoints.pattern.matches(&self.path) {
+                checkpoints.matched += 1;
+                child.is_checkpointed.store(true, Ordering::Relaxed);
+            }
+            checkpoints.paths.push(self.path.clone());
         }
         self.path.push('.');
         child.module.visit(self);

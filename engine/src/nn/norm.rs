@@ -1,8 +1,9 @@
-//! Layer normalization and RMS normalization.
+//! Layer normalization, RMS normalization and group normalization.
 
 use super::init::{Filling, Init};
 use super::module::Module;
 use crate::error::Result;
+use crate::ops::columns::check_groups;
 use crate::tensor::Tensor;
 
 /// Layer normalization: normalizes the last axis to mean 0 and variance 1, then scales and shifts it (Ba, Kiros and
@@ -59,4 +60,38 @@ impl Module for RmsNorm {
     }
 
     crate::visit_fields!(weight);
+}
+
+/// Group normalization of `[batch, channels, …]`: normalizes groups of channels of each example to mean 0 and variance
+/// 1, then scales and shifts each channel (Wu and He, 2018). The same in training and in inference.
+#[derive(Debug)]
+pub struct GroupNorm {
+    weight: Tensor,
+    bias: Tensor,
+    groups: usize,
+    epsilon: f64,
+}
+
+impl GroupNorm {
+    /// Creates a layer of size `[groups, channels]`; `epsilon` is added to the variance (PyTorch's default is 1e-5).
+    ///
+    /// # Errors
+    /// If the channels cannot be divided into the groups, or if memory cannot be allocated.
+    pub fn new(init: &mut Init, [groups, channels]: [usize; 2], epsilon: f64) -> Result<Self> {
+        check_groups("GroupNorm", channels, groups)?;
+        Ok(Self {
+            weight: init.parameter(channels, Filling::Ones)?,
+            bias: init.parameter(channels, Filling::Zeros)?,
+            groups,
+            epsilon,
+        })
+    }
+}
+
+impl Module for GroupNorm {
+    fn forward(&self, input: &Tensor) -> Result<Tensor> {
+        input.group_norm(self.groups, Some(&self.weight), Some(&self.bias), self.epsilon)
+    }
+
+    crate::visit_fields!(weight, bias);
 }

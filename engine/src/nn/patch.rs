@@ -30,7 +30,7 @@ impl PatchEmbedding {
 
 impl Module for PatchEmbedding {
     fn forward(&self, images: &Tensor) -> Result<Tensor> {
-        let options = ConvOptions { stride: [self.patch; 2], padding: [0; 2] };
+        let options = ConvOptions { stride: [self.patch; 2], ..ConvOptions::default() };
         images.conv2d(&self.weight, Some(&self.bias), options)?.flatten_from(2)?.transpose(1, 2)
     }
 

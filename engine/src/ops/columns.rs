@@ -8,7 +8,7 @@ use highwater_recorder::{Category, scope};
 use super::product::is_by_lines;
 use crate::autograd::InputGradients;
 use crate::backend::{self, Window};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::shape::Shape;
 use crate::tensor::Tensor;
 
@@ -22,12 +22,15 @@ const SHARE_OF_WEIGHT: usize = 8;
 /// Number of windows whose elements, of any type, fill whole vector loads: parts begin at multiples of this.
 const PLACES_TOGETHER: usize = 32;
 
-/// The workspace for the columns of images of one shape, `[channels · kernel height · kernel width, windows]`.
+/// The workspace for the columns of images of one shape, `[groups, channels of a group · kernel height · kernel width,
+/// windows]`.
 pub(super) struct Columns {
     op: &'static str,
     // `None` if images are their own columns.
     memory: Option<Tensor>,
     window: Window,
+    /// Groups of channels, each multiplied by a matrix of its own.
+    groups: usize,
     /// Windows at a time.
     most: usize,
 }
@@ -41,11 +44,11 @@ pub(super) struct Part {
 
 impl Columns {
     /// Allocates columns for as many windows of `images` `[batch, channels, height, width]` as the limits allow, at
-    /// most those of one image; `others` are the images on the other side of the product with a weight of this shape.
+    /// most those of one image; `others` are the images on the other side of the product with the weight.
     pub(super) fn new(
         op: &'static str,
         [images, others]: [&Tensor; 2],
-        weight: &Shape,
+        weight: &Weight,
         window: Window,
     ) -> Result<Self> {
         let _category = scope::category(Category::Workspace);
@@ -53,16 +56,16 @@ impl Columns {
         let is_whole = images.shape()[2..] == window.places;
         let is_pointwise = is_whole && window.kernel == [1, 1] && window.stride == [1, 1] && window.padding == [0, 0];
         if is_pointwise && images.layout().select(0, 0).reshape(&pixels(images.shape())).is_some_and(is_by_lines) {
-            return Ok(Self { op, memory: None, window, most: all.max(1) });
+            return Ok(Self { op, memory: None, window, groups: weight.groups, most: all.max(1) });
         }
         let column = images.shape()[1] * window.kernel[0] * window.kernel[1];
         let bytes = column.saturating_mul(images.dtype().size());
         let larger = images.bytes().max(others.bytes()) as usize;
-        let of_weight = weight.elements().saturating_mul(images.dtype().size());
+        let of_weight = weight.shape.elements().saturating_mul(images.dtype().size());
         let room = WORKSPACE_BYTES.min((larger / SHARE_OF_IMAGES).max(of_weight / SHARE_OF_WEIGHT));
         let most = alike(all, (room / bytes.max(1)).max(1));
         let memory = Tensor::empty([column, most], images.dtype(), images.device())?;
-        Ok(Self { op, memory: Some(memory), window, most })
+        Ok(Self { op, memory: Some(memory), window, groups: weight.groups, most })
     }
 
     /// Returns all windows of one image, in parts that fit the workspace.
@@ -73,22 +76,28 @@ impl Columns {
             .map(move |first| Part { window: Window { first, ..window }, count: most.min(all - first) })
     }
 
-    /// Returns the columns of these windows of `image`, `[channels · kernel, windows]`; valid until the next call.
+    /// Returns the columns of these windows of `image`, `[groups, channels of a group · kernel, windows]`; valid until
+    /// the next call.
     pub(super) fn read(&self, image: &Tensor, part: Part) -> Result<Tensor> {
         let Some(columns) = self.first(part)? else {
-            return image.reshaped(&pixels_of_image(image.shape()));
+            return by_group(&image.reshaped(&pixels_of_image(image.shape()))?, self.groups);
         };
         backend::unfold(columns.view(), image.view(), part.window)?;
-        Ok(columns)
+        by_group(&columns, self.groups)
     }
 
-    /// Adds columns, the product of two matrices, to the pixels of contiguous `image` that they come from.
+    /// Returns the pixels of these windows in the image on the other side, `[groups, channels of a group, windows]`.
+    pub(super) fn places(&self, image: &Tensor, part: Part) -> Result<Tensor> {
+        by_group(&part.of(self.op, image)?, self.groups)
+    }
+
+    /// Adds columns, the products of the matrices of each group, to the pixels of contiguous `image` that they come from.
     pub(super) fn add_product(&self, image: &Tensor, left: &Tensor, right: &Tensor, part: Part) -> Result<()> {
         let Some(columns) = self.first(part)? else {
-            let image = image.reshaped(&pixels_of_image(image.shape()))?;
+            let image = by_group(&image.reshaped(&pixels_of_image(image.shape()))?, self.groups)?;
             return backend::matmul(image.view(), left.view(), right.view(), 1.0, 1.0);
         };
-        backend::matmul(columns.view(), left.view(), right.view(), 1.0, 0.0)?;
+        backend::matmul(by_group(&columns, self.groups)?.view(), left.view(), right.view(), 1.0, 0.0)?;
         backend::fold_add(image.view(), columns.view(), part.window)
     }
 
@@ -111,10 +120,38 @@ fn alike(all: usize, most: usize) -> usize {
 
 impl Part {
     /// Returns these pixels of a contiguous image `[channels, height, width]` as `[channels, pixels]`.
-    pub(super) fn of(&self, op: &'static str, image: &Tensor) -> Result<Tensor> {
+    fn of(&self, op: &'static str, image: &Tensor) -> Result<Tensor> {
         let matrix = image.reshaped(&pixels_of_image(image.shape()))?;
         Ok(matrix.with_layout(matrix.layout().narrow(op, 1, self.window.first, self.count)?))
     }
+}
+
+/// The shape of a convolution's weight, and the number of groups that its first axis is divided into.
+#[derive(Clone, Copy)]
+pub(super) struct Weight {
+    pub(super) shape: Shape,
+    pub(super) groups: usize,
+}
+
+impl Weight {
+    /// Returns a contiguous weight of this shape, or its gradient, as a matrix for each group, without history.
+    pub(super) fn matrices(&self, weight: &Tensor) -> Result<Tensor> {
+        let columns = self.shape[1..].iter().product();
+        weight.reshaped(&Shape::from([self.groups, self.shape[0] / self.groups, columns]))
+    }
+}
+
+/// Fails unless `channels` can be divided into `groups`.
+pub(crate) fn check_groups(op: &'static str, channels: usize, groups: usize) -> Result<()> {
+    if groups > 0 && channels.is_multiple_of(groups) {
+        return Ok(());
+    }
+    Err(Error::Setting { op, what: format!("{channels} channels cannot be divided into {groups} equal groups") })
+}
+
+/// Returns rows as `[groups, rows of a group, columns]`.
+fn by_group(rows: &Tensor, groups: usize) -> Result<Tensor> {
+    rows.reshaped(&Shape::from([groups, rows.shape()[0] / groups, rows.shape()[1]]))
 }
 
 fn pixels(images: &Shape) -> Shape {

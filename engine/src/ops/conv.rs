@@ -1,6 +1,6 @@
 //! Two-dimensional convolution as matrix products with unfolded windows, a bounded number of them at a time.
 
-use super::columns::{Columns, give_bias, take_images_or_zeros};
+use super::columns::{Columns, Weight, check_groups, give_bias, take_images_or_zeros};
 use crate::autograd::{Gradient, InputGradients, Operation, Saved};
 use crate::backend::{self, Window};
 use crate::error::{Error, Result};
@@ -14,20 +14,25 @@ pub struct ConvOptions {
     pub stride: [usize; 2],
     /// Zeros around the input: above and below, left and right.
     pub padding: [usize; 2],
+    /// Vertical and horizontal distance of the pixels that a kernel multiplies; 1 for adjacent ones.
+    pub dilation: [usize; 2],
+    /// Number of groups that input and output channels are divided into: each group of outputs depends only on its group
+    /// of inputs. With as many groups as channels, the convolution is depthwise.
+    pub groups: usize,
 }
 
 impl Default for ConvOptions {
-    /// Stride 1, without padding.
+    /// Stride and dilation 1, one group, without padding.
     fn default() -> Self {
-        Self { stride: [1, 1], padding: [0, 0] }
+        Self { stride: [1, 1], padding: [0, 0], dilation: [1, 1], groups: 1 }
     }
 }
 
 impl Tensor {
-    /// Returns the cross-correlation of this `[batch, channels, height, width]` with `weight` `[outputs, channels,
-    /// kernel height, kernel width]`, plus `bias` `[outputs]`. Windows are unfolded into columns, in a workspace of at
-    /// most 32 MiB and of at most a quarter of the images or the result or an eighth of the weight, but at least one
-    /// window; 1×1 kernels need none. Saves the input if the weight requires a gradient, and the weight if the input
+    /// Returns the cross-correlation of this `[batch, channels, height, width]` with `weight` `[outputs, channels /
+    /// groups, kernel height, kernel width]`, plus `bias` `[outputs]`. Windows are unfolded into columns, in a workspace
+    /// of at most 32 MiB and of at most a quarter of the images or the result or an eighth of the weight, but at least
+    /// one window; 1×1 kernels need none. Saves the input if the weight requires a gradient, and the weight if the input
     /// does.
     ///
     /// # Errors
@@ -39,19 +44,20 @@ impl Tensor {
         let window = check(self, weight, bias, options)?;
         let input = self.detach();
         let kernel = weight.in_order()?;
+        let form = Weight { shape: *weight.shape(), groups: options.groups };
         let shape = Shape::from([self.shape()[0], weight.shape()[0], window.places[0], window.places[1]]);
         let out = Self::empty(shape, self.dtype(), self.device())?;
         if bias.is_some() {
             out.fill_channels(op, bias)?;
         }
         let keep = if bias.is_some() { 1.0 } else { 0.0 };
-        let matrix = kernel.reshaped(&matrix_of(weight.shape()))?;
-        let columns = Columns::new(op, [&input, &out], weight.shape(), window)?;
+        let matrices = form.matrices(&kernel)?;
+        let columns = Columns::new(op, [&input, &out], &form, window)?;
         for image in 0..shape[0] {
             for part in columns.parts() {
                 let windows = columns.read(&input.image(image), part)?;
-                let places = part.of(op, &out.image(image))?;
-                backend::matmul(places.view(), matrix.view(), windows.view(), 1.0, keep)?;
+                let places = columns.places(&out.image(image), part)?;
+                backend::matmul(places.view(), matrices.view(), windows.view(), 1.0, keep)?;
             }
         }
         let mut inputs = vec![self, weight];
@@ -59,15 +65,10 @@ impl Tensor {
         Ok(operation.record(out, &inputs, |needs| Conv {
             input: needs[1].then(|| Saved::new(&input)),
             weight: needs[0].then(|| Saved::new(&kernel)),
-            weight_shape: *weight.shape(),
+            form,
             window,
         }))
     }
-}
-
-/// Returns the shape of a weight as the matrix that multiplies columns.
-fn matrix_of(weight: &Shape) -> Shape {
-    Shape::from([weight[0], weight[1] * weight[2] * weight[3]])
 }
 
 fn check(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>, options: ConvOptions) -> Result<Window> {
@@ -75,69 +76,84 @@ fn check(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>, options: ConvOp
     input.check_operand(op, weight)?;
     input.check_float(op)?;
     let (x, w) = (input.shape(), weight.shape());
-    if x.rank() != 4 || w.rank() != 4 || x[1] != w[1] {
-        let need = "they must be [batch, channels, height, width] and [outputs, channels, height, width]";
+    let ConvOptions { stride, padding, dilation, groups } = options;
+    if x.rank() != 4 || w.rank() != 4 || Some(x[1]) != w[1].checked_mul(groups) {
+        let need = "they must be [batch, channels, height, width] and [outputs, channels / groups, height, width]";
         return Err(Error::shapes(op, x, w, need));
     }
+    check_groups(op, w[0], groups)?;
     if let Some(bias) = bias {
         input.check_operand(op, bias)?;
         if **bias.shape() != [w[0]] {
             return Err(Error::shapes(op, w, bias.shape(), "expected a bias of shape [outputs]"));
         }
     }
-    if options.stride.contains(&0) || w[2] == 0 || w[3] == 0 {
-        let what = format!("stride {:?} and kernel {w} must be at least 1", options.stride);
-        return Err(Error::Setting { op, what });
+    let window = Window { kernel: [w[2], w[3]], stride, padding, dilation, places: [0, 0], first: 0 };
+    check_window(op, &window)?;
+    let padded = [0, 1].map(|axis| x[axis + 2].saturating_add(padding[axis].saturating_mul(2)));
+    let span = window.span();
+    if padded[0] < span[0] || padded[1] < span[1] {
+        return Err(Error::shapes(op, x, w, "the kernel, with its dilation, must fit into the padded input"));
     }
-    let padded = [0, 1].map(|axis| x[axis + 2].saturating_add(options.padding[axis].saturating_mul(2)));
-    if padded[0] < w[2] || padded[1] < w[3] {
-        return Err(Error::shapes(op, x, w, "the kernel must fit into the padded input"));
-    }
-    let places = [0, 1].map(|axis| (padded[axis] - w[axis + 2]) / options.stride[axis] + 1);
-    Ok(Window { kernel: [w[2], w[3]], stride: options.stride, padding: options.padding, places, first: 0 })
+    Ok(Window { places: [0, 1].map(|axis| (padded[axis] - span[axis]) / stride[axis] + 1), ..window })
 }
 
-/// With C the columns and W the weight as a matrix: dW = Σ g·Cᵀ, and dx is Wᵀ·g added to the pixels that the columns
-/// came from.
+/// Fails unless the window's kernel, stride and dilation are at least 1.
+pub(super) fn check_window(op: &'static str, window: &Window) -> Result<()> {
+    let Window { kernel, stride, dilation, .. } = *window;
+    if [kernel, stride, dilation].as_flattened().contains(&0) {
+        let what = format!("kernel {kernel:?}, stride {stride:?} and dilation {dilation:?} must be at least 1");
+        return Err(Error::Setting { op, what });
+    }
+    Ok(())
+}
+
+/// With C the columns and W the weight as a matrix, of each group: dW = Σ g·Cᵀ, and dx is Wᵀ·g added to the pixels that
+/// the columns came from.
 struct Conv {
     input: Option<Saved>,
     weight: Option<Saved>,
-    weight_shape: Shape,
+    form: Weight,
     window: Window,
 }
 
 impl Gradient for Conv {
     fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
         let op = "conv2d";
-        let Self { input, weight, weight_shape, window } = *self;
+        let Self { input, weight, form, window } = *self;
         let grad = grad.into_order()?;
-        let (images, matrix) = (grad.shape()[0], matrix_of(&weight_shape));
+        let images = grad.shape()[0];
         give_bias(op, &grad, inputs)?;
         // The weight's gradient is computed first: then the input's gradient can reuse the input's memory.
         let mut served = None;
         if let Some(input) = input {
             let input = input.take(op)?;
             let sum = inputs.take_sum_or_zeros(1, &grad)?;
-            let by_rows = sum.reshaped(&matrix)?;
-            let columns = Columns::new(op, [&input, &grad], &weight_shape, window)?;
+            let matrices = form.matrices(&sum)?;
+            let columns = Columns::new(op, [&input, &grad], &form, window)?;
             for image in 0..images {
                 for part in columns.parts() {
                     let windows = columns.read(&input.image(image), part)?.transposed();
-                    let grad = part.of(op, &grad.image(image))?;
-                    backend::matmul(by_rows.view(), grad.view(), windows.view(), 1.0, 1.0)?;
+                    let grad = columns.places(&grad.image(image), part)?;
+                    backend::matmul(matrices.view(), grad.view(), windows.view(), 1.0, 1.0)?;
                 }
             }
-            drop(by_rows);
+            drop(matrices);
             inputs.give(1, sum)?;
             served = Some(input);
         }
         let Some(weight) = weight else { return Ok(()) };
-        let transposed = weight.take(op)?.reshaped(&matrix)?.transposed();
+        let transposed = form.matrices(&weight.take(op)?)?.transposed();
         let sum = take_images_or_zeros(served, &grad, inputs)?;
-        let columns = Columns::new(op, [&sum, &grad], &weight_shape, window)?;
+        let columns = Columns::new(op, [&sum, &grad], &form, window)?;
         for image in 0..images {
             for part in columns.parts() {
-                columns.add_product(&sum.image(image), &transposed, &part.of(op, &grad.image(image))?, part)?;
+                columns.add_product(
+                    &sum.image(image),
+                    &transposed,
+                    &columns.places(&grad.image(image), part)?,
+                    part,
+                )?;
             }
         }
         drop((grad, columns));

@@ -1,6 +1,7 @@
 //! Transposed convolution, for upsampling.
 
-use super::columns::{Columns, give_bias};
+use super::columns::{Columns, Weight, check_groups, give_bias};
+use super::conv::check_window;
 use crate::autograd::{Gradient, InputGradients, Operation, Saved};
 use crate::backend::{self, Window};
 use crate::error::{Error, Result};
@@ -16,21 +17,25 @@ pub struct ConvTransposeOptions {
     pub stride: [usize; 2],
     /// Rows and columns removed above and below, left and right.
     pub padding: [usize; 2],
-    /// Rows and columns added below and on the right; less than the stride.
+    /// Rows and columns added below and on the right; less than the stride or the dilation.
     pub output_padding: [usize; 2],
+    /// Vertical and horizontal distance of the pixels that a kernel is added to; 1 for adjacent ones.
+    pub dilation: [usize; 2],
+    /// Number of groups that input and output channels are divided into, as in [`ConvOptions`](super::ConvOptions).
+    pub groups: usize,
 }
 
 impl Default for ConvTransposeOptions {
-    /// Stride 1, without padding.
+    /// Stride and dilation 1, one group, without padding.
     fn default() -> Self {
-        Self { stride: [1, 1], padding: [0, 0], output_padding: [0, 0] }
+        Self { stride: [1, 1], padding: [0, 0], output_padding: [0, 0], dilation: [1, 1], groups: 1 }
     }
 }
 
 impl Tensor {
     /// Returns the transposed convolution (Zeiler et al., 2010) of this `[batch, channels, height, width]` with
-    /// `weight` `[channels, outputs, kernel height, kernel width]`, plus `bias` `[outputs]`: each pixel adds the
-    /// kernel, times its value, to the result. Needs a workspace as [`Self::conv2d`] does. Saves the input if the
+    /// `weight` `[channels, outputs / groups, kernel height, kernel width]`, plus `bias` `[outputs]`: each pixel adds
+    /// the kernel, times its value, to the result. Needs a workspace as [`Self::conv2d`] does. Saves the input if the
     /// weight requires a gradient, and the weight if the input does; the input's gradient overwrites the input if that
     /// is not shared.
     ///
@@ -39,11 +44,11 @@ impl Tensor {
     /// Fails if the shapes or data types do not match, or if memory runs out.
     pub fn conv_transpose2d(&self, weight: &Self, bias: Option<&Self>, options: ConvTransposeOptions) -> Result<Self> {
         let operation = Operation::begin(OP, &[self, weight]);
-        let (window, size) = check(self, weight, bias, options)?;
-        self.transposed_convolution(&operation, weight, bias, (window, size))
+        let form = check(self, weight, bias, options)?;
+        self.transposed_convolution(&operation, weight, bias, form)
     }
 
-    /// Returns the part of `size` at `start` of the transposed convolution with this stride and without padding:
+    /// Returns the part of `size` at `start` of the transposed convolution with these options but without padding:
     /// [`Self::conv_transpose2d`] followed by [`Self::narrow`] along both axes, without computing the rest.
     ///
     /// # Errors
@@ -53,12 +58,12 @@ impl Tensor {
         &self,
         weight: &Self,
         bias: Option<&Self>,
-        stride: [usize; 2],
+        options: ConvTransposeOptions,
         [start, size]: [[usize; 2]; 2],
     ) -> Result<Self> {
         let operation = Operation::begin(OP, &[self, weight]);
-        let options = ConvTransposeOptions { stride, ..ConvTransposeOptions::default() };
-        let (window, whole) = check(self, weight, bias, options)?;
+        let options = ConvTransposeOptions { padding: [0; 2], output_padding: [0; 2], ..options };
+        let Form { window, size: whole, weight: of_weight } = check(self, weight, bias, options)?;
         for axis in 0..2 {
             let (start, length) = (start[axis], whole[axis]);
             let end = start.saturating_add(size[axis]);
@@ -66,7 +71,8 @@ impl Tensor {
                 return Err(Error::Range { op: OP, start, end, length });
             }
         }
-        self.transposed_convolution(&operation, weight, bias, (Window { padding: start, ..window }, size))
+        let window = Window { padding: start, ..window };
+        self.transposed_convolution(&operation, weight, bias, Form { window, size, weight: of_weight })
     }
 
     fn transposed_convolution(
@@ -74,18 +80,23 @@ impl Tensor {
         operation: &Operation,
         weight: &Self,
         bias: Option<&Self>,
-        (window, size): (Window, [usize; 2]),
+        Form { window, size, weight: form }: Form,
     ) -> Result<Self> {
         let op = OP;
         let (input, kernel) = (self.in_order()?, weight.in_order()?);
-        let shape = Shape::from([self.shape()[0], weight.shape()[1], size[0], size[1]]);
+        let shape = Shape::from([self.shape()[0], weight.shape()[1] * form.groups, size[0], size[1]]);
         let out = Self::empty(shape, self.dtype(), self.device())?;
         out.fill_channels(op, bias)?;
-        let transposed = kernel.reshaped(&matrix_of(weight.shape()))?.transposed();
-        let columns = Columns::new(op, [&out, &input], weight.shape(), window)?;
+        let transposed = form.matrices(&kernel)?.transposed();
+        let columns = Columns::new(op, [&out, &input], &form, window)?;
         for image in 0..shape[0] {
             for part in columns.parts() {
-                columns.add_product(&out.image(image), &transposed, &part.of(op, &input.image(image))?, part)?;
+                columns.add_product(
+                    &out.image(image),
+                    &transposed,
+                    &columns.places(&input.image(image), part)?,
+                    part,
+                )?;
             }
         }
         let mut inputs = vec![self, weight];
@@ -93,49 +104,48 @@ impl Tensor {
         Ok(operation.record(out, &inputs, |needs| ConvTranspose {
             input: needs[1].then(|| Saved::new(&input)),
             weight: needs[0].then(|| Saved::new(&kernel)),
-            weight_shape: *weight.shape(),
+            form,
             window,
         }))
     }
 }
 
-/// Returns the shape of a weight as the matrix whose transpose turns pixels into columns.
-fn matrix_of(weight: &Shape) -> Shape {
-    Shape::from([weight[0], weight[1] * weight[2] * weight[3]])
+/// The window over the result, with one position per pixel of the input; the result's height and width; and the weight.
+#[derive(Clone, Copy)]
+struct Form {
+    window: Window,
+    size: [usize; 2],
+    weight: Weight,
 }
 
-/// Returns the window over the result, with one position per pixel of the input, and the result's height and width.
-fn check(
-    input: &Tensor,
-    weight: &Tensor,
-    bias: Option<&Tensor>,
-    options: ConvTransposeOptions,
-) -> Result<(Window, [usize; 2])> {
+fn check(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>, options: ConvTransposeOptions) -> Result<Form> {
     let op = OP;
     input.check_operand(op, weight)?;
     input.check_float(op)?;
     let (x, w) = (input.shape(), weight.shape());
     if x.rank() != 4 || w.rank() != 4 || x[1] != w[0] {
-        let need = "they must be [batch, channels, height, width] and [channels, outputs, height, width]";
+        let need = "they must be [batch, channels, height, width] and [channels, outputs / groups, height, width]";
         return Err(Error::shapes(op, x, w, need));
     }
     if let Some(bias) = bias {
         input.check_operand(op, bias)?;
-        if **bias.shape() != [w[1]] {
+        if Some(bias.elements()) != w[1].checked_mul(options.groups) || bias.rank() != 1 {
             return Err(Error::shapes(op, w, bias.shape(), "expected a bias of shape [outputs]"));
         }
     }
-    let ConvTransposeOptions { stride, padding, output_padding } = options;
-    if stride.contains(&0) || w[2] == 0 || w[3] == 0 {
-        let what = format!("stride {stride:?} and kernel {w} must be at least 1");
+    let ConvTransposeOptions { stride, padding, output_padding, dilation, groups } = options;
+    let window = Window { kernel: [w[2], w[3]], stride, padding, dilation, places: [x[2], x[3]], first: 0 };
+    check_groups(op, w[0], groups)?;
+    check_window(op, &window)?;
+    if (0..2).any(|axis| output_padding[axis] >= stride[axis].max(dilation[axis])) {
+        let what = format!(
+            "output padding {output_padding:?} must be less than the stride {stride:?} or the dilation {dilation:?}"
+        );
         return Err(Error::Setting { op, what });
     }
-    if (0..2).any(|axis| output_padding[axis] >= stride[axis]) {
-        let what = format!("output padding {output_padding:?} must be less than the stride {stride:?}");
-        return Err(Error::Setting { op, what });
-    }
+    let span = window.span();
     let [height, width] = [0, 1].map(|axis| {
-        let whole = x[axis + 2].checked_sub(1)?.checked_mul(stride[axis])?.checked_add(w[axis + 2])?;
+        let whole = x[axis + 2].checked_sub(1)?.checked_mul(stride[axis])?.checked_add(span[axis])?;
         let size = whole.checked_add(output_padding[axis])?.checked_sub(padding[axis].checked_mul(2)?)?;
         Some(size).filter(|&size| size > 0)
     });
@@ -143,45 +153,44 @@ fn check(
         let need = "an input has at least one pixel, and the padding must leave at least one of the result";
         return Err(Error::shapes(op, x, w, need));
     };
-    let window = Window { kernel: [w[2], w[3]], stride, padding, places: [x[2], x[3]], first: 0 };
-    Ok((window, [height, width]))
+    Ok(Form { window, size: [height, width], weight: Weight { shape: *w, groups } })
 }
 
-/// With C the columns of the result's gradient and W the weight as a matrix: dW = Σ x·Cᵀ and dx = W·C.
+/// With C the columns of the result's gradient and W the weight as a matrix, of each group: dW = Σ x·Cᵀ and dx = W·C.
 struct ConvTranspose {
     input: Option<Saved>,
     weight: Option<Saved>,
-    weight_shape: Shape,
+    form: Weight,
     window: Window,
 }
 
 impl Gradient for ConvTranspose {
     fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
         let op = OP;
-        let Self { input, weight, weight_shape, window } = *self;
+        let Self { input, weight, form, window } = *self;
         give_bias(op, &grad, inputs)?;
         let input = input.map(|input| input.take(op)).transpose()?;
-        let weight = weight.map(|weight| weight.take(op)?.reshaped(&matrix_of(&weight_shape))).transpose()?;
+        let weight = weight.map(|weight| form.matrices(&weight.take(op)?)).transpose()?;
         let of_weight = input.is_some().then(|| inputs.take_sum_or_zeros(1, &grad)).transpose()?;
-        let by_rows = of_weight.as_ref().map(|sum| sum.reshaped(&matrix_of(&weight_shape))).transpose()?;
+        let matrices = of_weight.as_ref().map(|sum| form.matrices(sum)).transpose()?;
         let place = weight.is_some().then(|| Place::take(&input, &grad, inputs)).transpose()?;
         let of_input = place.as_ref().and_then(|place| place.new.as_ref()).or(input.as_ref());
-        let columns = Columns::new(op, [&grad, of_input.unwrap_or(&grad)], &weight_shape, window)?;
+        let columns = Columns::new(op, [&grad, of_input.unwrap_or(&grad)], &form, window)?;
         for image in 0..grad.shape()[0] {
             for part in columns.parts() {
                 let windows = columns.read(&grad.image(image), part)?;
-                if let (Some(by_rows), Some(input)) = (&by_rows, &input) {
-                    let pixels = part.of(op, &input.image(image))?;
-                    backend::matmul(by_rows.view(), pixels.view(), windows.transposed().view(), 1.0, 1.0)?;
+                if let (Some(matrices), Some(input)) = (&matrices, &input) {
+                    let pixels = columns.places(&input.image(image), part)?;
+                    backend::matmul(matrices.view(), pixels.view(), windows.transposed().view(), 1.0, 1.0)?;
                 }
                 // These pixels of the input are no longer needed, so their gradient can overwrite them.
                 if let (Some(weight), Some(place), Some(of_input)) = (&weight, &place, of_input) {
-                    let pixels = part.of(op, &of_input.image(image))?;
+                    let pixels = columns.places(&of_input.image(image), part)?;
                     backend::matmul(pixels.view(), weight.view(), windows.view(), 1.0, place.keep)?;
                 }
             }
         }
-        drop((grad, columns, by_rows));
+        drop((grad, columns, matrices));
         if let Some(sum) = of_weight {
             inputs.give(1, sum)?;
         }

@@ -22,7 +22,7 @@ impl Tensor {
         self.check_places(op, axis, places)?;
         let out = Self::empty(places.shape(), self.dtype(), self.device())?;
         backend::gather(out.view(), self.view(), places.view(), axis)?;
-        Ok(operation.record(out, &[self], |_| Gather { places: Saved::new(places), axis }))
+        Ok(operation.record(out, &[self], |_| Gather { op, places: Saved::new(places), axis }))
     }
 
     /// Returns this tensor with `added` added along `axis` at the indices `places` (I64): element `[…, i, …]` of
@@ -61,15 +61,18 @@ impl Tensor {
     }
 }
 
-/// Each element's gradient is added to the element that it came from.
-struct Gather {
-    places: Saved,
-    axis: usize,
+/// Each element's gradient is added to the element that it came from. The result has the shape of `places`, or lacks
+/// axes of length 1.
+pub(super) struct Gather {
+    pub(super) op: &'static str,
+    pub(super) places: Saved,
+    pub(super) axis: usize,
 }
 
 impl Gradient for Gather {
     fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
-        let places = self.places.take("gather")?;
+        let places = self.places.take(self.op)?;
+        let grad = grad.reshaped(places.shape())?;
         let sum = inputs.take_sum_or_zeros(0, &grad)?;
         backend::scatter_add(sum.view(), grad.view(), places.view(), self.axis)?;
         drop((grad, places));

@@ -51,7 +51,7 @@ impl PoolOptions {
         let (Some(down), Some(right)) = (places(0, height), places(1, width)) else {
             return Err(Error::shape(op, input.shape(), "the window must fit into the padded input"));
         };
-        Ok(Window { kernel, stride, padding, places: [down, right], first: 0 })
+        Ok(Window { kernel, stride, padding, dilation: [1, 1], places: [down, right], first: 0 })
     }
 }
 

@@ -1,9 +1,8 @@
-//! Sums, means and maxima.
+//! Sums and means.
 
-use crate::autograd::{Gradient, InputGradients, Operation, Saved};
+use crate::autograd::{Gradient, InputGradients, Operation};
 use crate::backend::{self, Unary};
-use crate::dtype::DType;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::shape::Shape;
 use crate::tensor::Tensor;
 
@@ -103,29 +102,6 @@ impl Tensor {
         let from = *self.shape();
         Ok(operation.record(out, &[self], |_| Sum { with_ones, from, scale }))
     }
-
-    /// Returns the maxima along `axis`, which the result does not have. Saves their positions; of equal elements, the
-    /// first counts.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the axis is out of range or empty, and as [`Self::sum`] does.
-    pub fn max_axis(&self, axis: isize) -> Result<Self> {
-        let op = "max_axis";
-        let operation = Operation::begin(op, &[self]);
-        self.check_float(op)?;
-        let axis = self.shape().axis(op, axis)?;
-        if self.shape()[axis] == 0 {
-            return Err(Error::shape(op, self.shape(), "the axis must not be empty"));
-        }
-        let shape = self.shape().with_axis(axis, 1);
-        let largest = Self::empty(shape, self.dtype(), self.device())?;
-        let places = Self::empty(shape, DType::I64, self.device())?;
-        backend::max(largest.view(), places.view(), self.view(), axis)?;
-        let out = largest.reshaped(&shape.without_axis(axis))?;
-        drop(largest);
-        Ok(operation.record(out, &[self], |_| Max { places: Saved::memory(&places), axis }))
-    }
 }
 
 /// d(s·Σx) = s·Σdx: the gradient broadcast, without a copy.
@@ -142,21 +118,5 @@ impl Gradient for Sum {
         let repeated = grad.reshaped(&self.with_ones)?.broadcast_to("sum", &self.from)?;
         drop(grad);
         inputs.give(0, repeated)
-    }
-}
-
-/// The gradient goes to the position of the maximum.
-struct Max {
-    places: Saved,
-    axis: usize,
-}
-
-impl Gradient for Max {
-    fn backward(self: Box<Self>, grad: Tensor, inputs: &mut InputGradients<'_>) -> Result<()> {
-        let places = self.places.take("max_axis")?;
-        let grad = grad.reshaped(places.shape())?;
-        let out = inputs.allocate(0, &grad)?;
-        backend::put(out.view(), grad.view(), places.view(), self.axis)?;
-        inputs.give(0, out)
     }
 }

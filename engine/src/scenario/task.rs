@@ -156,14 +156,13 @@ pub(crate) fn data_rng(options: &Options) -> Rng {
 /// Enables checkpointing of the modules given in `options`; the paths of the model's blocks match `blocks`.
 pub(crate) fn checkpoint_if_asked<M: Module>(model: &M, blocks: &str, options: &Options) -> Result<()> {
     if options.checkpoint.blocks {
-        let count = checkpoint_scopes(model, blocks);
-        debug_assert!(count > 0, "a model has blocks where it says so");
+        checkpoint_scopes(model, blocks)?;
     }
     for pattern in &options.checkpoint.scopes {
-        if checkpoint_scopes(model, &pattern.to_string()) == 0 {
+        checkpoint_scopes(model, &pattern.to_string()).map_err(|_| {
             let what = format!("no module matches '{pattern}'; the blocks of the model are {blocks}");
-            return Err(Error::Setting { op: "--checkpoint", what });
-        }
+            Error::Setting { op: "--checkpoint", what }
+        })?;
     }
     Ok(())
 }

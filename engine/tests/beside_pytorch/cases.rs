@@ -172,6 +172,12 @@ impl Args {
         list.iter().map(|number| number.as_i64().expect("a whole number") as isize).collect()
     }
 
+    /// Counts, two by two.
+    pub(crate) fn pairs(&self, name: &str) -> Vec<[usize; 2]> {
+        let counts: Vec<usize> = self.axes(name).into_iter().map(|count| count.try_into().expect("a count")).collect();
+        counts.as_chunks().0.to_vec()
+    }
+
     pub(crate) fn shape(&self, name: &str) -> Shape {
         shape(&self.0[name])
     }
@@ -203,12 +209,25 @@ impl Args {
     }
 
     pub(crate) fn convolution(&self) -> ConvOptions {
-        ConvOptions { stride: self.two("stride"), padding: self.two("padding") }
+        let (stride, padding) = (self.two("stride"), self.two("padding"));
+        match self.0["groups"].is_null() {
+            true => ConvOptions { stride, padding, ..ConvOptions::default() },
+            false => ConvOptions { stride, padding, dilation: self.two("dilation"), groups: self.count("groups") },
+        }
     }
 
     pub(crate) fn transposed_convolution(&self) -> ConvTransposeOptions {
         let (stride, padding) = (self.two("stride"), self.two("padding"));
-        ConvTransposeOptions { stride, padding, output_padding: self.two("output_padding") }
+        let plain = ConvTransposeOptions {
+            stride,
+            padding,
+            output_padding: self.two("output_padding"),
+            ..ConvTransposeOptions::default()
+        };
+        match self.0["groups"].is_null() {
+            true => plain,
+            false => ConvTransposeOptions { dilation: self.two("dilation"), groups: self.count("groups"), ..plain },
+        }
     }
 
     pub(crate) fn pool(&self) -> PoolOptions {

@@ -103,6 +103,21 @@ pub(crate) const OPERATIONS: &[(&str, Operation)] = &[
         x[0].batch_norm(None, None, remembered, 1e-5)?;
         Tensor::concat(&[&mean.unsqueeze(0)?, &variance.unsqueeze(0)?], 0)?.to_dtype(x[0].dtype())
     }),
+    ("conv2d_grouped", |x, args| x[0].conv2d(&x[1], x.get(2), args.convolution())),
+    ("conv_transpose2d_grouped", |x, args| x[0].conv_transpose2d(&x[1], x.get(2), args.transposed_convolution())),
+    ("group_norm", |x, args| {
+        let mut parameters = x[1..].iter();
+        let weight = if args.flag("weight") { parameters.next() } else { None };
+        let bias = if args.flag("bias") { parameters.next() } else { None };
+        x[0].group_norm(args.count("groups"), weight, bias, args.number("epsilon"))
+    }),
+    ("pad", |x, args| x[0].pad(&args.pairs("pairs"), args.number("value"))),
+    ("topk", |x, args| Ok(x[0].topk(args.count("count"), args.axis("axis"))?.0)),
+    ("topk_places", |x, args| x[0].topk(args.count("count"), args.axis("axis"))?.1.to_dtype(x[0].dtype())),
+    ("min_axis", |x, args| x[0].min_axis(args.axis("axis"))),
+    ("argmax", |x, args| x[0].argmax(args.axis("axis"))?.to_dtype(x[0].dtype())),
+    ("argmin", |x, args| x[0].argmin(args.axis("axis"))?.to_dtype(x[0].dtype())),
+    ("divide_scalar", |x, args| args.number("scalar") / &x[0]),
     ("cumsum", |x, args| x[0].cumsum(args.axis("axis"))),
     ("cumprod", |x, args| x[0].cumprod(args.axis("axis"))),
     ("gather", |x, args| x[0].gather(args.axis("axis"), &x[1])),

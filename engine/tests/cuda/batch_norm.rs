@@ -165,3 +165,36 @@ fn gradients_of_channels_are_those_of_the_processor() {
         });
     });
 }
+
+#[test]
+fn groups_of_channels_become_normal_by_their_statistics() {
+    on_both(|both| {
+        for dtype in FLOATS {
+            for shape in shapes() {
+                for groups in (1..=shape[1]).filter(|groups| shape[1] % groups == 0) {
+                    let [mean, rstd] =
+                        [1, 2].map(|seed| both.uniform([shape[0], groups], [0.5, 1.5], dtype.statistics(), seed));
+                    let [weight, bias] = [3, 4].map(|seed| both.uniform(shape[1], [0.5, 1.5], dtype, seed));
+                    let input = both.uniform(shape, [-1.0, 3.0], dtype, 5);
+                    for has in [[false, false], [true, false], [true, true]] {
+                        let out = both.full(shape, 9.0, dtype);
+                        run(|of| {
+                            let affine = [has[0].then(|| of(&weight)), has[1].then(|| of(&bias))];
+                            backend::group_norm(of(&out), of(&input), [of(&mean), of(&rstd)], affine)
+                        });
+                        out.assert_near(&format!("{groups} groups of {shape:?}, weight and bias {has:?}"), 8.0);
+                    }
+                    let grad = both.normal(shape, dtype, 6);
+                    both.with_and_without_workspace(|| {
+                        run(|of| {
+                            let sums = [Some(of(&weight)), Some(of(&bias))];
+                            backend::group_norm_backward_affine(of(&grad), of(&input), [of(&mean), of(&rstd)], sums)
+                        });
+                        weight.assert_near(&format!("weight for {groups} groups of {shape:?}"), 32.0);
+                        bias.assert_near(&format!("bias for {groups} groups of {shape:?}"), 32.0);
+                    });
+                }
+            }
+        }
+    });
+}

@@ -7,7 +7,8 @@ use crate::harness::{Both, FLOATS, Pair, compute, on_both, view};
 
 /// Images, and windows over them: side by side, over one another, apart, past the end.
 fn cases() -> [([usize; 4], Window); 6] {
-    let window = |kernel, stride, padding, places| Window { kernel, stride, padding, places, first: 0 };
+    let window =
+        |kernel, stride, padding, places| Window { kernel, stride, padding, dilation: [1, 1], places, first: 0 };
     [
         ([2, 3, 8, 10], window([2, 2], [2, 2], [0, 0], [4, 5])),
         ([1, 5, 9, 7], window([3, 3], [2, 2], [1, 1], [5, 4])),

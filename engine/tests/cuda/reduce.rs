@@ -1,7 +1,7 @@
-//! Sums and largest values along axes.
+//! Sums along axes.
 
 use highwater_engine::backend;
-use highwater_engine::{DType, Error, Result, Shape, Tensor};
+use highwater_engine::{DType, Result, Shape, Tensor};
 
 use crate::harness::{Both, FLOATS, Pair, compute, on_both, view};
 
@@ -149,65 +149,5 @@ fn a_stream_without_a_workspace_sums_as_well() {
         compute(|on| backend::sum(view(on(&repeated)), view(on(&input)), 1.0, 1.0));
         out.assert_equal("beside the default stream");
         drop(entered);
-    });
-}
-
-#[test]
-fn the_first_of_the_largest_is_found_and_what_is_no_number_is_largest() {
-    on_both(|both| {
-        for dtype in FLOATS {
-            for (shape, axis) in [
-                ([7, 5], 1),
-                ([7, 40], 1),
-                ([40, 7], 0),
-                ([300, 3], 1),
-                ([2, 700], 1),
-                ([700, 3], 0),
-                ([3, 5_000], 1),
-                ([4, 1], 1),
-            ] {
-                let input = both.whole(shape, [-4.0, 4.0], dtype, 1);
-                assert_largest(both, &input, axis);
-            }
-            let turned = both.whole([9, 6, 20], [-9.0, 9.0], dtype, 2).map(|t| t.permute(&[2, 0, 1])?.narrow(1, 2, 5));
-            (0..3).for_each(|axis| assert_largest(both, &turned, axis));
-        }
-        let mut numbers = vec![f32::NEG_INFINITY; 6 * 1_030];
-        numbers[3] = f32::NAN;
-        numbers[900] = f32::NAN;
-        numbers[1_031] = -5.0;
-        numbers[2_070] = f32::INFINITY;
-        numbers[2_071] = f32::NAN;
-        numbers[4 * 1_030] = f32::NAN;
-        let input = both.pair(Tensor::from_slice(&numbers, [6, 1_030], &both.cpu).expect("they fill it"));
-        (0..2).for_each(|axis| assert_largest(both, &input, axis));
-        assert_largest(both, &input.map(|t| t.narrow(1, 0, 40)), 1);
-    });
-}
-
-fn assert_largest(both: &Both, input: &Pair, axis: usize) {
-    let shape = with_axis(input.cpu.shape(), axis, 1);
-    let (out, places) = (both.full(shape, 7.0, input.cpu.dtype()), both.full(shape, 7.0, DType::I64));
-    compute(|on| backend::max(view(on(&out)), view(on(&places)), view(on(input)), axis));
-    let what = format!("{:?} along {axis}", input.cpu.layout());
-    out.assert_equal(&what);
-    places.assert_equal(&format!("places of {what}"));
-    let wide = both.full(with_axis(input.cpu.shape(), axis, input.cpu.shape()[axis] + 2), 5.0, input.cpu.dtype());
-    let grads = wide.map(|t| t.narrow(axis as isize, 1, input.cpu.shape()[axis]));
-    compute(|on| backend::put(view(on(&grads)), view(on(&out)), view(on(&places)), axis));
-    wide.assert_equal(&format!("gradients of {what}"));
-}
-
-#[test]
-fn a_place_outside_of_its_line_is_told_and_nothing_written_for_it() {
-    on_both(|both| {
-        let (grad, out) = (both.full([3, 1], 2.0, DType::F32), both.full([5, 4], 9.0, DType::F32));
-        let places = both.indices([3, 1], &[3, 4, 0]);
-        let part = out.cuda.narrow(0, 1, 3).expect("a part");
-        backend::put(view(&part), view(&grad.cuda), view(&places.cuda), 1).expect("a kernel starts");
-        assert!(matches!(both.cuda.synchronize(), Err(Error::Index { index: 4, size: 4, .. })));
-        let expected =
-            [9.0, 9.0, 9.0, 9.0, 0.0, 0.0, 0.0, 2.0, 0.0, 0.0, 0.0, 0.0, 2.0, 0.0, 0.0, 0.0, 9.0, 9.0, 9.0, 9.0];
-        assert_eq!(out.cuda.to_f64_vec().expect("they can be read"), expected);
     });
 }

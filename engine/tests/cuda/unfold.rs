@@ -7,20 +7,25 @@ use crate::harness::{FLOATS, compute, on_both, view};
 
 /// Channels, height and width of an image, and windows over it.
 fn cases() -> impl Iterator<Item = ([usize; 3], Window)> {
-    let window = |size: [usize; 2], kernel: [usize; 2], stride: [usize; 2], padding: [usize; 2]| {
-        let places = [0, 1].map(|axis| (size[axis] + 2 * padding[axis] - kernel[axis]) / stride[axis] + 1);
-        Window { kernel, stride, padding, places, first: 0 }
+    let window = |size: [usize; 2], [kernel, stride, padding, dilation]: [[usize; 2]; 4]| {
+        let window = Window { kernel, stride, padding, dilation, places: [0, 0], first: 0 };
+        let span = window.span();
+        let places = [0, 1].map(|axis| (size[axis] + 2 * padding[axis] - span[axis]) / stride[axis] + 1);
+        Window { places, ..window }
     };
     [
-        ([3, 9, 11], [3, 3], [1, 1], [1, 1]),
-        ([2, 8, 7], [2, 3], [2, 1], [0, 2]),
-        ([1, 5, 40], [5, 2], [3, 3], [4, 0]),
-        ([70, 4, 4], [1, 1], [2, 2], [0, 0]),
-        ([2, 3, 3], [2, 2], [1, 2], [7, 6]),
-        ([5, 2, 300], [1, 4], [1, 1], [0, 1]),
+        ([3, 9, 11], [[3, 3], [1, 1], [1, 1], [1, 1]]),
+        ([2, 8, 7], [[2, 3], [2, 1], [0, 2], [1, 1]]),
+        ([1, 5, 40], [[5, 2], [3, 3], [4, 0], [1, 1]]),
+        ([70, 4, 4], [[1, 1], [2, 2], [0, 0], [1, 1]]),
+        ([2, 3, 3], [[2, 2], [1, 2], [7, 6], [1, 1]]),
+        ([5, 2, 300], [[1, 4], [1, 1], [0, 1], [1, 1]]),
+        ([3, 9, 11], [[3, 3], [1, 1], [2, 2], [2, 2]]),
+        ([2, 8, 17], [[2, 3], [2, 3], [0, 2], [3, 4]]),
+        ([1, 12, 40], [[3, 2], [3, 1], [4, 9], [5, 20]]),
     ]
     .into_iter()
-    .map(move |(size, kernel, stride, padding)| (size, window([size[1], size[2]], kernel, stride, padding)))
+    .map(move |(size, form)| (size, window([size[1], size[2]], form)))
 }
 
 /// All places, and some: within a line, from one line into others, the last ones.
@@ -53,7 +58,8 @@ fn windows_become_columns() {
 fn the_image_may_lie_in_any_layout() {
     on_both(|both| {
         let image = both.normal([12, 9, 6], DType::Bf16, 1).map(|t| t.permute(&[2, 0, 1])?.narrow(1, 1, 9));
-        let window = Window { kernel: [3, 2], stride: [1, 2], padding: [1, 1], places: [9, 5], first: 4 };
+        let window =
+            Window { kernel: [3, 2], stride: [1, 2], padding: [1, 1], dilation: [1, 1], places: [9, 5], first: 4 };
         let out = both.full([36, 33], 9.0, DType::Bf16);
         compute(|on| backend::unfold(view(on(&out)), view(on(&image)), window));
         out.assert_equal("a turned image");

@@ -147,7 +147,7 @@ fn recomputed(program: Program) -> Peaks {
 
     use highwater_engine::nn::checkpoint_scopes;
 
-    checkpoint_scopes(&model, "h.{0-1}");
+    checkpoint_scopes(&model, "h.{0-1}")?;
 
     program.train(&model, &batch, &mut adamw(&model)?)?;
     peaks(&device)

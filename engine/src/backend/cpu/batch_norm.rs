@@ -3,6 +3,7 @@
 use rayon::prelude::*;
 
 use super::number::{Float, Real, with_float};
+use super::rows;
 use super::softmax::{part, part_mut};
 use crate::backend::{Spread, View};
 use crate::error::Result;
@@ -68,20 +69,12 @@ pub fn batch_norm_measure(
 /// Computes the mean and variance of a channel.
 fn measure<T: Float>(size: Size, values: &[T], channel: usize) -> [T::Real; 2] {
     let count = T::Real::of((size.batch * size.places) as f64);
-    // Partial sums per line keep the rounding error small.
+    // Partial sums keep the rounding error small.
     let mut total = T::Real::ZERO;
-    for line in size.lines(values, channel) {
-        let mut sum = T::Real::ZERO;
-        line.iter().for_each(|x| sum += x.load());
-        total += sum;
-    }
+    size.lines(values, channel).for_each(|line| total += rows::sum(line));
     let mean = total / count;
     let mut squares = T::Real::ZERO;
-    for line in size.lines(values, channel) {
-        let mut sum = T::Real::ZERO;
-        line.iter().map(|x| x.load() - mean).for_each(|difference| sum += difference * difference);
-        squares += sum;
-    }
+    size.lines(values, channel).for_each(|line| squares += rows::squares(line, mean));
     [mean, squares / count]
 }
 
@@ -99,11 +92,34 @@ fn approach<T: Float>(out: View<'_>, numbers: impl Iterator<Item = T::Real>, mom
     Ok(())
 }
 
-/// Means and spreads of channels, to read.
+/// Means and spreads, to read.
 struct Statistics<'a, R> {
     memory: [Reading<'a, R>; 2],
     views: [View<'a>; 2],
     spread: Spread,
+}
+
+/// The lines of places that share statistics.
+#[derive(Clone, Copy)]
+enum Shared {
+    /// Those of a channel, of which there are so many, in all examples.
+    ByChannel(usize),
+    /// Those of so many channels of one example.
+    ByGroup(usize),
+}
+
+impl Shared {
+    /// Returns the lines that share each of these statistics of groups.
+    fn by_group(size: Size, [mean, _]: [View<'_>; 2]) -> Self {
+        Self::ByGroup((size.batch * size.channels).checked_div(mean.layout.elements()).unwrap_or(1))
+    }
+
+    fn place(self, line: usize) -> usize {
+        match self {
+            Self::ByChannel(channels) => line % channels,
+            Self::ByGroup(channels) => line / channels,
+        }
+    }
 }
 
 impl<'a, R: Real> Statistics<'a, R> {
@@ -112,9 +128,9 @@ impl<'a, R: Real> Statistics<'a, R> {
         Ok(Self { memory, views, spread })
     }
 
-    /// Returns the mean of a channel and 1 / standard deviation.
-    fn of(&self, channel: usize) -> [R; 2] {
-        let [mean, spread] = [0, 1].map(|n| part(&self.memory[n], self.views[n])[channel]);
+    /// Returns a mean and 1 / standard deviation.
+    fn of(&self, place: usize) -> [R; 2] {
+        let [mean, spread] = [0, 1].map(|n| part(&self.memory[n], self.views[n])[place]);
         match self.spread {
             Spread::Rstd => [mean, spread],
             Spread::Variance { epsilon } => [mean, R::ONE / (spread + R::of(epsilon)).sqrt()],
@@ -151,21 +167,52 @@ pub fn batch_norm(
         return Ok(());
     }
     with_float!(OP, input.dtype, T => {
-        let values = input.storage.read::<T>(OP)?;
         let statistics = Statistics::<<T as Float>::Real>::read(statistics, spread)?;
-        let [weight, bias] = [Parameters::<T>::read(affine[0])?, Parameters::<T>::read(affine[1])?];
-        let mut memory = out.storage.write::<T>(OP)?;
-        let lines = part_mut(&mut memory, out).par_chunks_mut(size.places).zip(part(&values, input).par_chunks(size.places));
-        lines.enumerate().for_each(|(line, (out, input))| {
-            let channel = line % size.channels;
-            let [mean, rstd] = statistics.of(channel);
-            let (weight, bias) = (weight.of(channel, Real::ONE), bias.of(channel, Real::ZERO));
-            for (y, x) in out.iter_mut().zip(input) {
-                *y = T::store((x.load() - mean) * rstd * weight + bias);
-            }
-        });
-        Ok(())
+        normalise::<T>(out, input, (&statistics, Shared::ByChannel(size.channels)), affine)
     })
+}
+
+/// CPU implementation of [`crate::backend::group_norm`].
+///
+/// # Errors
+/// See [`crate::backend::group_norm`].
+pub fn group_norm(
+    out: View<'_>,
+    input: View<'_>,
+    statistics: [View<'_>; 2],
+    affine: [Option<View<'_>>; 2],
+) -> Result<()> {
+    let size = Size::of(input);
+    let shared = Shared::by_group(size, statistics);
+    if size.is_empty() {
+        return Ok(());
+    }
+    with_float!(OP, input.dtype, T => {
+        let statistics = Statistics::<<T as Float>::Real>::read(statistics, Spread::Rstd)?;
+        normalise::<T>(out, input, (&statistics, shared), affine)
+    })
+}
+
+fn normalise<T: Float>(
+    out: View<'_>,
+    input: View<'_>,
+    (statistics, shared): (&Statistics<'_, T::Real>, Shared),
+    affine: [Option<View<'_>>; 2],
+) -> Result<()> {
+    let size = Size::of(input);
+    let values = input.storage.read::<T>(OP)?;
+    let [weight, bias] = [Parameters::<T>::read(affine[0])?, Parameters::<T>::read(affine[1])?];
+    let mut memory = out.storage.write::<T>(OP)?;
+    let inputs = part(&values, input).par_chunks(size.places);
+    part_mut(&mut memory, out).par_chunks_mut(size.places).zip(inputs).enumerate().for_each(|(line, (out, input))| {
+        let channel = line % size.channels;
+        let [mean, rstd] = statistics.of(shared.place(line));
+        let (weight, bias) = (weight.of(channel, Real::ONE), bias.of(channel, Real::ZERO));
+        for (y, x) in out.iter_mut().zip(input) {
+            *y = T::store((x.load() - mean) * rstd * weight + bias);
+        }
+    });
+    Ok(())
 }
 
 /// Returns the sum of a channel's gradients, and the sum of their products with the normalized elements.
@@ -173,16 +220,16 @@ fn sums<T: Float>(
     size: Size,
     grads: &[T],
     values: Option<&[T]>,
-    [mean, rstd]: [T::Real; 2],
+    (statistics, shared): (&Statistics<'_, T::Real>, Shared),
     channel: usize,
 ) -> [T::Real; 2] {
     let (mut all, mut all_with_input) = (T::Real::ZERO, T::Real::ZERO);
     for (example, grads) in size.lines(grads, channel).enumerate() {
-        let mut sum = T::Real::ZERO;
-        grads.iter().for_each(|g| sum += g.load());
-        all += sum;
+        all += rows::sum(grads);
         let Some(values) = values else { continue };
-        let values = &values[(example * size.channels + channel) * size.places..][..size.places];
+        let line = example * size.channels + channel;
+        let [mean, rstd] = statistics.of(shared.place(line));
+        let values = &values[line * size.places..][..size.places];
         let mut sum = T::Real::ZERO;
         grads.iter().zip(values).for_each(|(g, x)| sum += g.load() * (x.load() - mean));
         all_with_input += sum * rstd;
@@ -202,23 +249,49 @@ pub fn batch_norm_backward_affine(
     affine: [Option<View<'_>>; 2],
 ) -> Result<()> {
     with_float!(OP, grad.dtype, T => {
-        let size = Size::of(grad);
-        let grads = grad.storage.read::<T>(OP)?;
-        let grads = part(&grads, grad);
-        let values = Parameters::<T>::read(input)?;
-        let values = values.0.as_ref().map(|(memory, view)| part(memory, *view));
         let statistics = Statistics::<<T as Float>::Real>::read(statistics, spread)?;
-        let sums: Vec<[<T as Float>::Real; 2]> =
-            (0..size.channels).into_par_iter().map(|c| sums(size, grads, values, statistics.of(c), c)).collect();
-        for (out, which) in affine.into_iter().zip([1, 0]) {
-            let Some(out) = out else { continue };
-            let mut memory = out.storage.write::<T>(OP)?;
-            for (place, sums) in part_mut(&mut memory, out).iter_mut().zip(&sums) {
-                *place = T::store(place.load() + sums[which]);
-            }
-        }
-        Ok(())
+        add_sums::<T>(grad, input, (&statistics, Shared::ByChannel(Size::of(grad).channels)), affine)
     })
+}
+
+/// CPU implementation of [`crate::backend::group_norm_backward_affine`].
+///
+/// # Errors
+/// See [`crate::backend::group_norm_backward_affine`].
+pub fn group_norm_backward_affine(
+    grad: View<'_>,
+    input: View<'_>,
+    statistics: [View<'_>; 2],
+    affine: [Option<View<'_>>; 2],
+) -> Result<()> {
+    let shared = Shared::by_group(Size::of(grad), statistics);
+    with_float!(OP, grad.dtype, T => {
+        let statistics = Statistics::<<T as Float>::Real>::read(statistics, Spread::Rstd)?;
+        add_sums::<T>(grad, Some(input), (&statistics, shared), affine)
+    })
+}
+
+fn add_sums<T: Float>(
+    grad: View<'_>,
+    input: Option<View<'_>>,
+    statistics: (&Statistics<'_, T::Real>, Shared),
+    affine: [Option<View<'_>>; 2],
+) -> Result<()> {
+    let size = Size::of(grad);
+    let grads = grad.storage.read::<T>(OP)?;
+    let grads = part(&grads, grad);
+    let values = Parameters::<T>::read(input)?;
+    let values = values.0.as_ref().map(|(memory, view)| part(memory, *view));
+    let channels = (0..size.channels).into_par_iter();
+    let sums: Vec<[T::Real; 2]> = channels.map(|c| sums(size, grads, values, statistics, c)).collect();
+    for (out, which) in affine.into_iter().zip([1, 0]) {
+        let Some(out) = out else { continue };
+        let mut memory = out.storage.write::<T>(OP)?;
+        for (place, sums) in part_mut(&mut memory, out).iter_mut().zip(&sums) {
+            *place = T::store(place.load() + sums[which]);
+        }
+    }
+    Ok(())
 }
 
 /// CPU implementation of [`crate::backend::batch_norm_backward`].
@@ -248,11 +321,11 @@ pub fn batch_norm_backward(
         let values = values.0.as_ref().map(|(memory, view)| part(memory, *view));
         let mut memory = out.storage.write::<T>(OP)?;
         let grads = part_mut(&mut memory, out);
-        let count = R::of((size.batch * size.places) as f64);
+        let (count, shared) = (R::of((size.batch * size.places) as f64), Shared::ByChannel(size.channels));
         // If the statistics depend on the input, their gradient: two means over each channel.
         let means: Option<Vec<[R; 2]>> = values.is_some().then(|| {
             let channels = (0..size.channels).into_par_iter();
-            channels.map(|c| sums(size, grads, values, statistics.of(c), c).map(|sum| sum / count)).collect()
+            channels.map(|c| sums(size, grads, values, (&statistics, shared), c).map(|sum| sum / count)).collect()
         });
         grads.par_chunks_mut(size.places).enumerate().for_each(|(line, grads)| {
             let channel = line % size.channels;

@@ -18,6 +18,7 @@ pub mod elementwise;
 pub mod cast;
 pub mod random;
 pub mod reduce;
+pub mod extremes;
 pub mod matmul;
 mod strips;
 pub mod softmax;

@@ -1,4 +1,4 @@
-//! Sums and maxima along axes.
+//! Sums along axes.
 
 use rayon::prelude::*;
 
@@ -106,48 +106,4 @@ fn sum_columns<T: Float>(
             }),
         }
     });
-}
-
-/// CPU implementation of [`crate::backend::max`].
-///
-/// # Errors
-/// See [`crate::backend::max`].
-pub fn max(out: View<'_>, places: View<'_>, input: View<'_>, axis: usize) -> Result<()> {
-    with_float!("max", input.dtype, T => {
-        let values = input.storage.read::<T>("max")?;
-        let mut memory = out.storage.write::<T>("max")?;
-        let mut indices = places.storage.write::<i64>("max")?;
-        let (length, stride) = (input.layout.shape()[axis], input.layout.strides()[axis]);
-        let first = input.layout.select(axis, 0);
-        Nest::new([&out.layout.select(axis, 0), &places.layout.select(axis, 0), &first]).each(|[at_out, at_place, at]| {
-            let mut best = 0;
-            for i in 1..length {
-                let (value, so_far) = (values[at + i * stride].load(), values[at + best * stride].load());
-                if value > so_far || (value.is_nan() && !so_far.is_nan()) {
-                    best = i;
-                }
-            }
-            memory[at_out] = values[at + best * stride];
-            indices[at_place] = best as i64;
-        });
-        Ok(())
-    })
-}
-
-/// CPU implementation of [`crate::backend::put`].
-///
-/// # Errors
-/// See [`crate::backend::put`].
-pub fn put(out: View<'_>, grad: View<'_>, places: View<'_>, axis: usize) -> Result<()> {
-    super::elementwise::fill(out, 0.0)?;
-    with_float!("max", out.dtype, T => {
-        let grads = grad.storage.read::<T>("max")?;
-        let indices = places.storage.read::<i64>("max")?;
-        let mut memory = out.storage.write::<T>("max")?;
-        let stride = out.layout.strides()[axis];
-        let first = out.layout.select(axis, 0);
-        let nest = Nest::new([&first, &grad.layout.select(axis, 0), &places.layout.select(axis, 0)]);
-        nest.each(|[at, at_grad, at_place]| memory[at + indices[at_place] as usize * stride] = grads[at_grad]);
-        Ok(())
-    })
 }

@@ -95,8 +95,8 @@ impl Columns {
     /// Calls `run(places, y)` for each run of positions in one line of the output; `y` is their line of the image, or
     /// `None` in the padding.
     fn runs(&self, row: usize, mut run: impl FnMut(Range<usize>, Option<usize>)) {
-        let Window { kernel, stride, padding, places: [_, width], first, .. } = self.window;
-        let i = row / kernel[1] % kernel[0];
+        let Window { kernel, stride, padding, dilation, places: [_, width], first } = self.window;
+        let i = row / kernel[1] % kernel[0] * dilation[0];
         let mut done = 0;
         while done < self.places {
             let (line, x) = ((first + done) / width, (first + done) % width);
@@ -109,14 +109,15 @@ impl Columns {
 
     /// Returns the x coordinate of a position in the image, or `None` in the padding.
     fn column(&self, row: usize, place: usize) -> Option<usize> {
-        let Window { kernel, stride, padding, places: [_, width], first, .. } = self.window;
-        let x = (first + place) % width * stride[1] + row % kernel[1];
+        let Window { kernel, stride, padding, dilation, places: [_, width], first } = self.window;
+        let x = (first + place) % width * stride[1] + row % kernel[1] * dilation[1];
         x.checked_sub(padding[1]).filter(|&x| x < self.size[1])
     }
 
     /// Returns the part of a run that is not in the padding, for a horizontal stride of 1.
     fn inside(&self, row: usize, run: &Range<usize>) -> Range<usize> {
-        let (j, padding, width) = (row % self.window.kernel[1], self.window.padding[1], self.window.places[1]);
+        let j = row % self.window.kernel[1] * self.window.dilation[1];
+        let (padding, width) = (self.window.padding[1], self.window.places[1]);
         let x = (self.window.first + run.start) % width;
         let start = run.end.min(run.start + padding.saturating_sub(x + j));
         let end = run.start + (self.size[1] + padding).saturating_sub(x + j);

@@ -126,19 +126,29 @@ impl Cut {
 struct Statistics<'a> {
     places: [Place<'a>; 2],
     spread: Spread,
+    /// Channels of an example that share a statistic; 0 where all examples share those of a channel.
+    shared: u64,
 }
 
 impl<'a> Statistics<'a> {
     fn new([mean, spread]: [View<'a>; 2], kind: Spread) -> Result<Self> {
-        Ok(Self { places: [reading(mean, OP)?, reading(spread, OP)?], spread: kind })
+        Ok(Self { places: [reading(mean, OP)?, reading(spread, OP)?], spread: kind, shared: 0 })
     }
 
-    fn words(&self) -> [u64; 4] {
+    /// Means and 1 / deviations of groups of channels of each example.
+    fn of_groups(statistics: [View<'a>; 2], size: Size) -> Result<Self> {
+        let groups = statistics[0].layout.elements() as u64;
+        let shared = (size.batch * size.channels).checked_div(groups).unwrap_or(1);
+        Ok(Self { shared, ..Self::new(statistics, Spread::Rstd)? })
+    }
+
+    fn words(&self) -> [u64; 5] {
         let [mean, spread] = self.places.each_ref().map(Place::address);
-        match self.spread {
-            Spread::Rstd => [mean, spread, 0, 0],
-            Spread::Variance { epsilon } => [mean, spread, 1, epsilon.to_bits()],
-        }
+        let [is_variance, epsilon] = match self.spread {
+            Spread::Rstd => [0, 0],
+            Spread::Variance { epsilon } => [1, epsilon.to_bits()],
+        };
+        [mean, spread, is_variance, epsilon, self.shared]
     }
 }
 
@@ -199,9 +209,23 @@ pub fn batch_norm(
     spread: Spread,
     affine: [Option<View<'_>>; 2],
 ) -> Result<()> {
+    normalise(out, input, &Statistics::new(statistics, spread)?, affine)
+}
+
+/// See [`crate::backend::group_norm`].
+pub fn group_norm(
+    out: View<'_>,
+    input: View<'_>,
+    statistics: [View<'_>; 2],
+    affine: [Option<View<'_>>; 2],
+) -> Result<()> {
+    normalise(out, input, &Statistics::of_groups(statistics, Size::of(input))?, affine)
+}
+
+fn normalise(out: View<'_>, input: View<'_>, known: &Statistics<'_>, affine: [Option<View<'_>>; 2]) -> Result<()> {
     check_float(OP, input.dtype)?;
     let queue = Queue::of(out.storage.device(), OP)?;
-    let (from, known) = (reading(input, OP)?, Statistics::new(statistics, spread)?);
+    let from = reading(input, OP)?;
     let [weight, bias] = affine.map(|view| view.map(|view| reading(view, OP)).transpose());
     let (weight, bias, to) = (weight?, bias?, writing(out, OP)?);
     let size = Size::of(input);
@@ -258,13 +282,32 @@ pub fn batch_norm_backward_affine(
     spread: Spread,
     affine: [Option<View<'_>>; 2],
 ) -> Result<()> {
+    add_slopes(grad, input, &Statistics::new(statistics, spread)?, affine)
+}
+
+/// See [`crate::backend::group_norm_backward_affine`].
+pub fn group_norm_backward_affine(
+    grad: View<'_>,
+    input: View<'_>,
+    statistics: [View<'_>; 2],
+    affine: [Option<View<'_>>; 2],
+) -> Result<()> {
+    add_slopes(grad, Some(input), &Statistics::of_groups(statistics, Size::of(grad))?, affine)
+}
+
+fn add_slopes(
+    grad: View<'_>,
+    input: Option<View<'_>>,
+    known: &Statistics<'_>,
+    affine: [Option<View<'_>>; 2],
+) -> Result<()> {
     check_float(OP, grad.dtype)?;
     let queue = Queue::of(grad.storage.device(), OP)?;
     let size = Size::of(grad);
     if grad.layout.elements() == 0 {
         return Ok(());
     }
-    let (grads, known) = (reading(grad, OP)?, Statistics::new(statistics, spread)?);
+    let grads = reading(grad, OP)?;
     let from = input.map(|input| reading(input, OP)).transpose()?;
     let [weight, bias] = affine.map(|view| view.map(|view| writing(view, OP)).transpose());
     let (weight, bias) = (weight?, bias?);

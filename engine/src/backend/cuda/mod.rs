@@ -13,6 +13,7 @@ mod columns;
 mod parts;
 pub mod softmax;
 pub mod reduce;
+pub mod extremes;
 mod buckets;
 pub mod index;
 pub mod pick;

@@ -1,4 +1,4 @@
-//! Sums and maxima along axes.
+//! Sums along axes.
 //!
 //! How a sum is cut into parts depends on sizes alone, so that it is the same every time and on every device.
 
@@ -218,61 +218,4 @@ fn only(layout: &Layout, axes: &[usize]) -> Layout {
     let order: Vec<usize> = axes.iter().copied().chain(others).collect();
     let turned = layout.permute(&order);
     (axes.len()..order.len()).rev().fold(turned, |layout, axis| layout.select(axis, 0))
-}
-
-/// See [`crate::backend::max`].
-pub fn max(out: View<'_>, places: View<'_>, input: View<'_>, axis: usize) -> Result<()> {
-    let op = "max";
-    check_float(op, input.dtype)?;
-    if input.layout.elements() == 0 {
-        return Ok(());
-    }
-    let queue = Queue::of(out.storage.device(), op)?;
-    let (shape, strides) = (input.layout.shape(), input.layout.strides());
-    let (length, stride) = (shape[axis] as u64, strides[axis]);
-    let (from, to, at) = (reading(input, op)?, writing(out, op)?, writing(places, op)?);
-    let nest = Nest::new([out, places, input].map(|view| view.layout.select(axis, 0)).each_ref());
-    let lines = nest.elements() as u64;
-    let is_nearest = (0..shape.rank()).all(|other| shape[other] == 1 || strides[other] >= stride);
-    let group = match length {
-        4096.. if is_nearest => BLOCK,
-        512.. if lines < 1024 => BLOCK,
-        8.. if is_nearest => length.div_ceil(8).next_power_of_two().min(WARP),
-        _ => 1,
-    };
-    let arguments = Arguments::new()
-        .with(to.address())
-        .with(at.address())
-        .with(from.address())
-        .with(lines)
-        .with(length)
-        .with(stride as u64)
-        .with(group as u32)
-        .with_words(&nest_words(&nest));
-    let kernel = Kernel::new(FILE, "max_along", types(input.dtype));
-    queue.launch(kernel, blocks(lines.div_ceil(BLOCK / group), 1), &arguments)
-}
-
-/// See [`crate::backend::put`].
-pub fn put(out: View<'_>, grad: View<'_>, places: View<'_>, axis: usize) -> Result<()> {
-    let op = "max";
-    check_float(op, out.dtype)?;
-    super::elementwise::fill(out, 0.0)?;
-    let queue = Queue::of(out.storage.device(), op)?;
-    let (from, at, to) = (reading(grad, op)?, reading(places, op)?, writing(out, op)?);
-    let (size, stride) = (out.layout.shape()[axis], out.layout.strides()[axis]);
-    if size == 0 {
-        return Ok(());
-    }
-    let nest = Nest::new([out, grad, places].map(|view| view.layout.select(axis, 0)).each_ref());
-    let arguments = Arguments::new()
-        .with(to.address())
-        .with(from.address())
-        .with(at.address())
-        .with(nest.elements() as u64)
-        .with(size as u64)
-        .with(stride as u64)
-        .with(queue.gpu().fault_address())
-        .with_words(&nest_words(&nest));
-    queue.launch(Kernel::new(FILE, "put", types(out.dtype)), queue.over(nest.elements(), 1), &arguments)
 }

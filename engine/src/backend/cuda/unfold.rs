@@ -58,9 +58,8 @@ impl Region {
         let columns = if lines[0] == lines[1] { [first % width, last % width] } else { [0, width - 1] };
         let mut region = Self { first: [0; 2], size: [0; 2] };
         for (axis, [first, last]) in [lines, columns].into_iter().enumerate() {
-            let [stride, padding, kernel] =
-                [window.stride, window.padding, window.kernel].map(|pair| pair[axis] as u64);
-            let end = (last * stride + kernel).saturating_sub(padding).min(size[axis]);
+            let [stride, padding, span] = [window.stride, window.padding, window.span()].map(|pair| pair[axis] as u64);
+            let end = (last * stride + span).saturating_sub(padding).min(size[axis]);
             region.first[axis] = (first * stride).saturating_sub(padding).min(end);
             region.size[axis] = end - region.first[axis];
         }
@@ -125,7 +124,8 @@ mod tests {
 
     #[test]
     fn columns_go_back_to_no_pixels_but_those_of_their_windows() {
-        let window = Window { kernel: [3, 2], stride: [2, 1], padding: [1, 0], places: [4, 5], first: 6 };
+        let window =
+            Window { kernel: [3, 2], stride: [2, 1], padding: [1, 0], dilation: [1, 1], places: [4, 5], first: 6 };
         let region = |first, count| {
             let region = Region::of(Window { first, ..window }, count, [8, 6]);
             [0, 1].map(|axis| region.first[axis]..region.first[axis] + region.size[axis])

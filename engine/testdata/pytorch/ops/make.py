@@ -656,12 +656,90 @@ def language_models(cases):
         cases.add("cross_entropy_image", of_images, draw.numbers(n, c, h, w), targets, ignored=-100)
 
 
+def grouped_convolutions(cases):
+    def conv2d(x, w, b=None, stride=(1, 1), padding=(0, 0), dilation=(1, 1), groups=1):
+        return F.conv2d(x, w, b, stride, padding, dilation, groups)
+
+    # Input, outputs and kernel, stride, padding, dilation, groups.
+    draw = Draw("conv2d_grouped")
+    shapes = [
+        ([1, 4, 4, 4], [8, 1, 1], [1, 1], [0, 0], [1, 1], 4), ([2, 4, 5, 5], [6, 3, 3], [1, 1], [1, 1], [1, 1], 2), ([1, 3, 6, 5], [3, 3, 2], [2, 1], [1, 0], [1, 2], 3),
+        ([2, 2, 7, 7], [4, 3, 3], [1, 2], [2, 2], [2, 2], 1), ([1, 2, 9, 4], [2, 3, 2], [2, 1], [3, 1], [3, 2], 2), ([0, 4, 4, 4], [4, 2, 2], [1, 1], [0, 0], [1, 1], 2),
+        ([1, 6, 3, 3], [9, 1, 1], [2, 2], [0, 0], [4, 4], 3), ([1, 1, 6, 6], [1, 2, 2], [1, 1], [0, 0], [5, 4], 1),
+    ]
+    for x, (outputs, *kernel), stride, padding, dilation, groups in shapes:
+        for bias in [True, False]:
+            given = [draw.numbers(*x), draw.numbers(outputs, x[1] // groups, *kernel)] + [draw.numbers(outputs)] * bias
+            cases.add("conv2d_grouped", conv2d, *given, stride=stride, padding=padding, dilation=dilation, groups=groups)
+
+    def transposed(x, w, b=None, stride=(1, 1), padding=(0, 0), output_padding=(0, 0), dilation=(1, 1), groups=1):
+        return F.conv_transpose2d(x, w, b, stride, padding, output_padding, groups, dilation)
+
+    # Input, outputs of a group and kernel, stride, padding, output padding, dilation, groups.
+    draw = Draw("conv_transpose2d_grouped")
+    shapes = [
+        ([1, 4, 3, 4], [3, 2, 2], [1, 1], [0, 0], [0, 0], [1, 1], 2), ([2, 2, 3, 2], [1, 4, 3], [2, 2], [1, 1], [1, 0], [1, 2], 2), ([1, 1, 2, 5], [2, 3, 2], [3, 1], [0, 1], [0, 1], [2, 2], 1),
+        ([1, 6, 2, 2], [2, 1, 1], [1, 1], [0, 0], [0, 0], [1, 1], 3), ([2, 3, 4, 3], [1, 3, 3], [1, 2], [2, 1], [0, 1], [2, 1], 3),
+    ]
+    for x, (outputs, *kernel), stride, padding, output_padding, dilation, groups in shapes:
+        for bias in [True, False]:
+            given = [draw.numbers(*x), draw.numbers(x[1], outputs, *kernel)] + [draw.numbers(outputs * groups)] * bias
+            args = {"stride": stride, "padding": padding, "output_padding": output_padding, "dilation": dilation, "groups": groups}
+            cases.add("conv_transpose2d_grouped", transposed, *given, **args)
+
+
+def group_norms(cases):
+    draw = Draw("group_norm")
+
+    def group_norm(x, *parameters, groups, weight, bias, epsilon):
+        w, b = parameters[0] if weight else None, parameters[-1] if bias else None
+        return F.group_norm(x, groups, w, b, epsilon)
+
+    for shape, groups in [([2, 4, 3, 3], 2), ([3, 6, 2], 3), ([1, 4, 2, 2], 1), ([2, 3, 4, 1], 3), ([4, 8], 2), ([2, 6, 1, 5], 2), ([3, 2, 70], 2)]:
+        for weight, bias in [(True, True), (True, False), (False, True), (False, False)]:
+            parameters = [draw.numbers(shape[1]) for given in (weight, bias) if given]
+            cases.add("group_norm", group_norm, draw.numbers(*shape), *parameters, groups=groups, weight=weight, bias=bias, epsilon=1e-5)
+
+
+def padding(cases):
+    draw = Draw("pad")
+
+    def pad(x, pairs, value):
+        """`pairs` has the elements before and after each of the last axes, in the order of the axes."""
+        return F.pad(x, [count for axis in range(len(pairs) - 2, -1, -2) for count in pairs[axis : axis + 2]], value=value)
+
+    for shape, pairs, value in [
+        ([2, 3], [1, 2], 0.0), ([2, 3, 4, 4], [1, 1, 2, 0], 0.5), ([3], [0, 0], 1.0), ([2, 2, 3], [1, 0, 0, 1, 2, 2], -1.5), ([2, 0], [1, 1, 0, 3], 2.0), ([4, 1], [], 0.0),
+    ]:
+        cases.add("pad", pad, draw.numbers(*shape), pairs=pairs, value=value)
+
+
+def extremes(cases):
+    draw = Draw("extremes")
+    # Numbers that all differ, so that it does not matter which of equal ones is found.
+    distinct = lambda *shape: ((torch.randperm(math.prod(shape), generator=draw.torch) - 20) / 8).double().reshape(shape)
+    for shape, axis, count in [([3, 7], 1, 3), ([5], 0, 5), ([2, 3, 4], 1, 1), ([4, 6], -2, 2), ([2, 4, 3], -1, 0), ([0, 3], 1, 2)]:
+        cases.add("topk", lambda x, axis, count: x.topk(count, axis).values, distinct(*shape), axis=axis, count=count)
+        cases.add("topk_places", lambda x, axis, count: x.topk(count, axis).indices.to(x.dtype), distinct(*shape), axis=axis, count=count)
+    for op, function in [("min_axis", lambda x, axis: x.min(axis).values), ("argmax", lambda x, axis: x.argmax(axis).to(x.dtype)), ("argmin", lambda x, axis: x.argmin(axis).to(x.dtype))]:
+        for shape, axis in [([3, 7], 1), ([5], 0), ([2, 3, 4], 1), ([4, 6], -2), ([0, 3], 1), ([3, 1], 1)]:
+            cases.add(op, function, distinct(*shape), axis=axis)
+    holes = torch.tensor([[1.0, NAN, 3.0, NAN], [INF, 2.0, INF, -INF], [-INF, -INF, 0.0, -0.0]], dtype=torch.float64)
+    for op, function in [("argmax", torch.argmax), ("argmin", torch.argmin)]:
+        for axis in [0, 1]:
+            cases.add(op, lambda x, axis, function=function: function(x, axis).to(x.dtype), holes, axis=axis)
+    draw = Draw("divide_scalar")
+    for shape in [[3, 4], [], [0, 2]]:
+        for scalar in [1.0, -2.5]:
+            cases.add("divide_scalar", lambda x, scalar: scalar / x, draw.within(0.5, 2.0, *shape), scalar=scalar)
+
+
 if __name__ == "__main__":
     here = Cases()
     for group in [arithmetic, scalars, functions, views, reductions, products, rows, attentions, tables_and_losses, convolutions]:
         group(here)
     here.write("cases.json")
     networks = Cases()
-    for group in [pooling, transposed_convolutions, batch_norms, scans, picking, choices, language_models]:
+    for group in [pooling, transposed_convolutions, batch_norms, scans, picking, choices, language_models, grouped_convolutions, group_norms, padding, extremes]:
         group(networks)
     networks.write("network_cases.json")

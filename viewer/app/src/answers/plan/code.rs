@@ -172,7 +172,7 @@ pub fn rust(setup: &Setup, program: &RustProgram) -> Code {
     }
     for pattern in ScopePattern::joined(setup.recomputed.as_deref().unwrap_or_default()) {
         imports.add("nn", &["checkpoint_scopes"]);
-        lines.push(format!("checkpoint_scopes(&model, \"{pattern}\");"));
+        lines.push(format!("checkpoint_scopes(&model, \"{pattern}\")?;"));
     }
     let is_new_rule = has(Change::EightBit) || has(Change::Fused);
     if has(Change::InBackward) || is_new_rule {
@@ -265,7 +265,7 @@ mod tests {
             "use highwater_engine::optim::{AdamW8bit, run_in_backward};",
             "",
             "let device = Device::cuda_with(0, None, \"max_split_size_mb:64,expandable_segments:True\".parse()?)?;",
-            "checkpoint_scopes(&model, \"h.{0-1}\");",
+            "checkpoint_scopes(&model, \"h.{0-1}\")?;",
             "run_in_backward(&AdamW8bit { learning_rate: 0.1, ..AdamW8bit::default() }, &model.parameters())?; // instead \
              of an optimizer",
         ];

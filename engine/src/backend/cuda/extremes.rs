@@ -1,0 +1,65 @@
+//! The largest and smallest elements along an axis, and their indices.
+
+use bytemuck::{Pod, Zeroable};
+use highwater_kernels::gpu::launch::THREADS;
+use highwater_kernels::{Arguments, Kernel};
+
+use super::launch::{Queue, address_of, blocks, check_float, nest_words, reading, types, writing};
+use crate::backend::nest::Nest;
+use crate::backend::{Extremum, View};
+use crate::error::Result;
+
+const OP: &str = "extremes";
+const BLOCK: u64 = THREADS as u64;
+const WARP: u64 = 32;
+
+/// `struct Lines` in extremes.cu.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Lines {
+    lines: u64,
+    length: u64,
+    count: u64,
+    strides: [u64; 3],
+    group: u32,
+    is_smallest: u32,
+}
+
+/// See [`crate::backend::extremes`].
+pub fn extremes(
+    places: View<'_>,
+    found: Option<View<'_>>,
+    input: View<'_>,
+    axis: usize,
+    extremum: Extremum,
+) -> Result<()> {
+    check_float(OP, input.dtype)?;
+    if places.layout.elements() == 0 {
+        return Ok(());
+    }
+    let queue = Queue::of(places.storage.device(), OP)?;
+    let (shape, strides) = (input.layout.shape(), input.layout.strides());
+    let (from, at) = (reading(input, OP)?, writing(places, OP)?);
+    let to = found.map(|found| writing(found, OP)).transpose()?;
+    let layouts = [places.layout, found.unwrap_or(places).layout, input.layout];
+    let nest = Nest::new(layouts.map(|layout| layout.select(axis, 0)).each_ref());
+    let (lines, length) = (nest.elements() as u64, shape[axis] as u64);
+    let is_nearest = (0..shape.rank()).all(|other| shape[other] == 1 || strides[other] >= strides[axis]);
+    let group = match length {
+        4096.. if is_nearest => BLOCK,
+        512.. if lines < 1024 => BLOCK,
+        8.. if is_nearest => length.div_ceil(8).next_power_of_two().min(WARP),
+        _ => 1,
+    };
+    let shape = Lines {
+        lines,
+        length,
+        count: places.layout.shape()[axis] as u64,
+        strides: layouts.map(|layout| layout.strides()[axis] as u64),
+        group: group as u32,
+        is_smallest: u32::from(extremum == Extremum::Smallest),
+    };
+    let arguments = Arguments::new().with(at.address()).with(address_of(&to)).with(from.address()).with(shape);
+    let kernel = Kernel::new("extremes", "extremes_along", types(input.dtype));
+    queue.launch(kernel, blocks(lines.div_ceil(BLOCK / group), 1), &arguments.with_words(&nest_words(&nest)))
+}
