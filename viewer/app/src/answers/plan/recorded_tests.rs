@@ -47,8 +47,9 @@ fn a_fused_adam_of_pytorch_has_a_counter_of_four_bytes_for_each_parameter() {
     assert_eq!(engine.requested, 9600, "the engine's counter is on the host");
     let momentum = fused(pytorch(&optimizer_step(&[("a", 4000), ("a", 40), ("b", 800)])));
     assert_eq!(momentum.requested, 4840, "an optimizer with one state for each parameter has none");
-    let counted = fused(pytorch(&optimizer_step(&[("a", 4), ("a", 4), ("a", 40), ("a", 40), ("a", 40), ("a", 40)])));
-    assert_eq!(counted.requested, 168, "they are there already");
+    let counted =
+        fused(pytorch(&optimizer_step(&[("a", 4), ("a", 4), ("a", 4000), ("a", 4000), ("a", 4000), ("a", 4000)])));
+    assert_eq!(counted.requested, 16_008, "they are there already");
     let many: Vec<(String, u64)> = (0..1600).map(|row| (format!("m{}", row / 2), 16)).collect();
     let many: Vec<(&str, u64)> = many.iter().map(|(scope, bytes)| (scope.as_str(), *bytes)).collect();
     let step = recorded(pytorch(&optimizer_step(&many).replace("9000", "1000")));
