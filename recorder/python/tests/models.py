@@ -90,7 +90,7 @@ def name_code(model, prefix=""):
         forward = type(module).forward
         if forward.__name__ == "_forward_unimplemented":
             continue
-        code = forward.__code__.replace(co_name=f"MODULE|{path}")
+        code = forward.__code__.replace(co_name=f"MODULE|{path or type(module).__name__}")
         named = types.FunctionType(
             code, forward.__globals__, forward.__name__, forward.__defaults__, forward.__closure__
         )

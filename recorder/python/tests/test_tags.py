@@ -54,6 +54,21 @@ def test_modules_that_are_shared_and_nested(torch, record):
     assert judge(record(train(Shared().cuda())))["forward"] > 20
 
 
+def test_the_model_itself_is_called_by_its_class_also_within_a_wrapper(torch, record):
+    class Scaled(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = torch.nn.Linear(8, 8)
+
+        def forward(self, x):
+            return self.fc(x) * 2
+
+    model = torch.compile(Scaled().cuda(), backend="eager")
+    x = torch.zeros(4, 8, device="cuda")
+    snapshot = record(lambda run: (Scaled().cuda()(x).sum(), model(x).sum()))
+    assert {tag["scope"] for _, tag in tagged_allocations(snapshot)} - {"", "fc"} == {"Scaled"}
+
+
 def test_gradients_are_allocated_by_the_module_of_their_parameter(torch, record):
     from models import Gpt
 
@@ -157,9 +172,9 @@ def test_modules_in_a_compiled_model_are_one_scope_and_the_recording_says_so(tor
     compiled = torch.compile(model, backend="aot_eager")
     tokens = torch.zeros(2, 32, dtype=torch.long, device="cuda")
     snapshot = record(lambda run: compiled(tokens).sum().backward(), model=model)
-    assert {tag["scope"] for _, tag in tagged_allocations(snapshot)} == {""}
+    assert {tag["scope"] for _, tag in tagged_allocations(snapshot)} == {"", "Gpt"}
     notes = snapshot["highwater_run"]["notes"].splitlines()
-    assert notes[0].endswith("not distinguished: the model") and notes[1].endswith("torch.compile is in use")
+    assert notes[0].endswith("not distinguished: Gpt") and notes[1].endswith("torch.compile is in use")
 
 
 def test_depth_limits_the_modules_that_are_distinguished(torch, record):
