@@ -119,7 +119,7 @@ def _place(temporary, path, is_asked):
 
 
 def derived(path):
-    """Returns a path that the program did not name itself, or the next one if there is another file than a recording."""
+    """Returns a path that the program did not name itself, or the next one if another file than a recording is there."""
     stem, suffix = split(path)
     taken, number = path, 1
     while os.path.lexists(path) and not _is_recording(path):

@@ -19,6 +19,8 @@ class History:
         self._settings = settings
         self._is_programs = _is_enabled()
         self._is_on = False
+        # The last events of the program's history, by device, before the recording.
+        self._last_before = []
         self._original = torch.cuda.memory._record_memory_history
         self._replacement = self._around(self._original)
         torch.cuda.memory._record_memory_history = self._replacement
@@ -31,14 +33,26 @@ class History:
     def start(self):
         """Starts to record."""
         self._is_on = True
-        if not self._is_programs:
+        if self._is_programs:
+            traces = torch.cuda.memory._snapshot()["device_traces"]
+            self._last_before = [trace[-1] if trace else None for trace in traces]
+        else:
             self._original("all", **self._settings)
 
     def stop(self):
         """Ends and forgets what was recorded."""
         self._is_on = False
+        self._last_before = []
         if not self._is_programs:
             self._original(None)
+
+    def cut(self, snapshot):
+        """Removes what the program recorded before the recording began."""
+        for trace, last in zip(snapshot["device_traces"], self._last_before):
+            if last is None:
+                continue
+            after = next((row for row in range(len(trace), 0, -1) if _is_same(trace[row - 1], last)), 0)
+            del trace[:after]
 
     def close(self):
         """Leaves the recorder to the program."""
@@ -65,3 +79,7 @@ class History:
             return None
 
         return record
+
+
+def _is_same(event, other):
+    return all(event.get(key) == other.get(key) for key in ("time_us", "action", "addr", "size"))

@@ -167,6 +167,7 @@ class Session:
         tracker = self._tracker
         last_step = tracker.step_number if reason == "oom" else tracker.last_step()
         snapshot = torch.cuda.memory._snapshot()
+        self._history.cut(snapshot)
         rank, world_size = _rank()
         notes = list(self._notes())
         try:

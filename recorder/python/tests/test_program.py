@@ -5,6 +5,7 @@ import gc
 import inspect
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 import traceback
@@ -146,7 +147,8 @@ def test_a_history_that_the_program_records_itself_is_kept_with_its_settings(tor
         torch.cuda.memory._record_memory_history(None)
     del before, within, after
     with open(tmp_path / "step.pickle", "rb") as file:
-        assert 8000 in [event["size"] for event in pickle.load(file)["device_traces"][0]]
+        recorded = [event["size"] for event in pickle.load(file)["device_traces"][0] if event["action"] == "alloc"]
+    assert recorded == [8000], "what was before the recording is not part of it"
 
 
 def test_a_history_that_the_program_starts_or_ends_within_a_recording_loses_nothing_of_either(torch, tmp_path):
@@ -187,3 +189,29 @@ def test_a_traceback_through_modules_has_no_more_frames_than_without_a_recording
     without = depth()
     with highwater.record_memory_history(tmp_path / "step.snap", convert=False):
         assert depth() == without
+
+
+ELSEWHERE = """
+import sys, torch, highwater
+assert highwater.__file__.startswith(sys.argv[1]), highwater.__file__
+model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Linear(64, 64)).cuda()
+with highwater.record_memory_history("step.snap", context="all") as run:
+    for _ in range(2):
+        model(torch.zeros(4, 64, device="cuda")).sum().backward()
+"""
+
+
+@pytest.mark.parametrize("is_zipped", [False, True])
+def test_frames_of_the_package_never_appear_wherever_it_lies(torch, tmp_path, is_zipped):
+    package = os.path.dirname(highwater.__file__)
+    target = tmp_path / "target"
+    shutil.copytree(package, target / "highwater", ignore=shutil.ignore_patterns("__pycache__"))
+    if is_zipped:
+        target = shutil.make_archive(str(target), "zip", target)
+    environment = {**os.environ, "PYTHONPATH": str(target)}
+    command = [sys.executable, "-W", "ignore", "-c", ELSEWHERE, str(target)]
+    subprocess.run(command, env=environment, cwd=tmp_path, check=True)
+    events = highwater.Snapshot(tmp_path / "step.snap").events()["events"]
+    frames = {frame for event in events for frame in event["stack"]}
+    assert any("torch/nn/modules/linear.py" in frame for frame in frames)
+    assert not any("_tracker.py" in frame or "highwater/" in frame for frame in frames)
