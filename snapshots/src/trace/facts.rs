@@ -32,6 +32,16 @@ pub struct Header {
     pub facts: Vec<(String, String)>,
 }
 
+/// The name of facts that are notes of the recorder about the recording, a sentence each.
+pub const NOTE: &str = "note";
+
+impl Header {
+    /// Returns what the recorder noted about the recording, a sentence each: a footnote, not a problem.
+    pub fn notes(&self) -> impl Iterator<Item = &str> {
+        self.facts.iter().filter(|(name, _)| name == NOTE).map(|(_, text)| text.as_str())
+    }
+}
+
 /// The driver of host memory: what devices copy from by themselves, and a program's heap. Allocators as any, but no devices
 /// that compute.
 pub const PINNED_DRIVER: &str = "host";

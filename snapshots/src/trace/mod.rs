@@ -12,7 +12,7 @@ mod spans;
 pub use annotations::{Annotation, Attribute, Owner};
 pub use blocks::{Block, Blocks};
 pub use events::Events;
-pub use facts::{DeviceFacts, HEAP_DEVICE, Header, PINNED_DEVICE, PINNED_DRIVER, Trust};
+pub use facts::{DeviceFacts, HEAP_DEVICE, Header, NOTE, PINNED_DEVICE, PINNED_DRIVER, Trust};
 pub use segments::{Segment, SegmentRole, Segments};
 pub use spans::{Span, Spans};
 pub use start::{DeviceStart, Start};

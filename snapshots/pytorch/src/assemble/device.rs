@@ -9,6 +9,7 @@ use highwater_snapshots::alloc_rules::AllocRules;
 use highwater_snapshots::error::Problem;
 use highwater_snapshots::ids::DeviceId;
 use highwater_snapshots::trace::PINNED_DEVICE;
+use highwater_snapshots::units::format_count;
 use highwater_snapshots::yielding::tick;
 
 /// Pinned host memory is represented as a device with this ordinal.
@@ -43,6 +44,8 @@ pub(super) struct Device {
     /// Number of blocks whose rounded size is not in the file.
     pub(super) sizes_inferred: u64,
     pub(super) problems: Vec<Problem>,
+    /// Where the rounded sizes do not follow the allocator's rules.
+    pub(super) note: Option<String>,
 }
 
 impl Device {
@@ -52,7 +55,8 @@ impl Device {
         let pool_id = |event: &RawEvent| source.extras(event).pool_id;
         let lives = Lives::of(&trace, &finals);
         let start = Start::of(&trace, segments, source.rules, pool_id);
-        let mut device = Self { id, trace, lives, start, sizes: None, sizes_inferred: 0, problems: Vec::new() };
+        let mut device =
+            Self { id, trace, lives, start, sizes: None, sizes_inferred: 0, problems: Vec::new(), note: None };
         device.tell_differences(source.has_segments);
         device
     }
@@ -68,7 +72,7 @@ impl Device {
         if let Some(mut layout) = self.layout(source) {
             self.replay(source, &mut layout, |_| {});
             self.set_sizes(&layout);
-            self.problems.extend(self.layout_problems(&layout));
+            self.note = self.layout_note(&layout);
         }
     }
 
@@ -118,24 +122,21 @@ impl Device {
         }
     }
 
-    /// Returns where the replayed events disagree with the allocator's rules or with the snapshot.
-    pub(super) fn layout_problems(&self, layout: &Layout<'_>) -> Vec<Problem> {
-        let mut problems = Vec::new();
-        if layout.misplaced > 0 {
-            problems.push(self.problem_of(&format!(
-                "{} blocks begin where the allocator's rules leave no room: their rounded size follows from the \
-                 requested one alone",
-                layout.misplaced
-            )));
-        }
-        if layout.differing > 0 {
-            problems.push(self.problem_of(&format!(
-                "{} blocks have another size at the end than the allocator's rules give: other blocks, whose size is \
-                 worked out, may be wrong too",
-                layout.differing
-            )));
-        }
-        problems
+    /// Notes that rounded sizes do not follow the rules of PyTorch's allocator for CUDA, as those of other devices' do not.
+    pub(super) fn layout_note(&self, layout: &Layout<'_>) -> Option<String> {
+        let misplaced = (layout.misplaced > 0)
+            .then(|| format!("{} blocks begin where they leave no room", format_count(layout.misplaced)));
+        let differing = (layout.differing > 0)
+            .then(|| format!("{} blocks have another size at the end", format_count(layout.differing)));
+        let blocks: Vec<String> = misplaced.into_iter().chain(differing).collect();
+        (!blocks.is_empty()).then(|| {
+            format!(
+                "{}: the allocator does not round as the rules of PyTorch's CUDA allocator say ({}), so that the \
+                 allocated size of blocks that were freed may be wrong",
+                self.name(),
+                blocks.join(", ")
+            )
+        })
     }
 
     /// Returns the rounded size of the device's block at `place`.
@@ -151,13 +152,12 @@ impl Device {
         if self.id == HOST { Pool::Small } else { rules.pool(rules.round(requested)) }
     }
 
-    fn problem(&mut self, what: &str) {
-        self.problems.push(self.problem_of(what));
+    fn name(&self) -> String {
+        if self.id == HOST { "pinned host memory".to_owned() } else { format!("device {}", self.id.0) }
     }
 
-    fn problem_of(&self, what: &str) -> Problem {
-        let name = if self.id == HOST { "pinned host memory".to_owned() } else { format!("device {}", self.id.0) };
-        Problem::new(format!("{name}: {what}"))
+    fn problem(&mut self, what: &str) {
+        self.problems.push(Problem::new(format!("{}: {what}", self.name())));
     }
 
     fn tell_differences(&mut self, has_segments: bool) {
