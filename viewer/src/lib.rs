@@ -40,12 +40,12 @@ use clap::{CommandFactory as _, Parser as _};
 #[cfg(feature = "gui")]
 use highwater_app::example::Examples;
 use highwater_snapshots::format::Windows;
+use highwater_snapshots::shown::{MOST_SHOWN, shown};
 use highwater_snapshots::suggest::did_you_mean;
 
 use crate::args::{Arguments, Command};
 use crate::cli::on_stdout;
 use crate::cli::output::outcome::{Failure, Status};
-use crate::cli::output::page::printable;
 use crate::cli::output::shell::quoted;
 use crate::cli::output::terminal::columns;
 use crate::cli::output::wrap::wrapped;
@@ -247,7 +247,7 @@ fn say(text: &str) {
     let mut out = std::io::stderr().lock();
     let width = if out.is_terminal() { columns() } else { usize::MAX };
     for line in text.lines().flat_map(|line| lines_within(line, width)) {
-        let _ = writeln!(out, "{}", printable(&line));
+        let _ = writeln!(out, "{}", shown(&line, MOST_SHOWN));
     }
 }
 

@@ -8,6 +8,7 @@ mod segments;
 mod start;
 mod step_names;
 mod spans;
+mod texts;
 
 pub use annotations::{Annotation, Attribute, Owner};
 pub use blocks::{Block, Blocks};
