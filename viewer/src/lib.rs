@@ -101,6 +101,13 @@ fn execute(arguments: Arguments) -> Result<Status, Failure> {
         Some(Command::Symbolize(arguments)) => on_stdout(|page| cli::symbolize::run(&arguments, page)),
         Some(Command::Render(arguments)) => on_stdout(|page| render::run(&arguments, page)),
         Some(Command::Serve(arguments)) => on_stdout(|page| serve::run(&arguments, page)),
+        Some(Command::Completions(arguments)) => on_stdout(|page| {
+            // It panics if it cannot write, as when the reader of a pipe has closed it.
+            let mut script = Vec::new();
+            clap_complete::generate(arguments.shell, &mut Arguments::command(), "highwater", &mut script);
+            page.raw().write_all(&script)?;
+            Ok(Status::Fine)
+        }),
         Some(Command::Run(arguments)) => run::run(&arguments),
         Some(Command::Record(arguments)) => {
             let status = on_stdout(|page| record::run(&arguments, page))?;

@@ -252,3 +252,13 @@ fn a_reader_that_has_seen_enough_is_no_error() {
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""));
 }
+
+#[test]
+fn every_shell_has_completions() {
+    let folder = tempfile::tempdir().unwrap();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let output = highwater(folder.path(), &format!("completions {shell}"));
+        assert!(output.status.success() && stdout(&output).contains("--max-peak"), "{shell}: {}", stderr(&output));
+    }
+    assert!(stderr(&highwater(folder.path(), "completions tcsh")).contains("bash"));
+}
