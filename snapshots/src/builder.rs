@@ -132,11 +132,6 @@ impl TraceBuilder {
         self.trace.problems.push(problem);
     }
 
-    /// How many problems were noted so far.
-    pub fn problem_count(&self) -> usize {
-        self.trace.problems.len()
-    }
-
     /// Sets what precedes the first event, of a trace that is a window of a longer recording; `births` are the
     /// allocations of the blocks of the starting states, in their order.
     pub fn set_start(&mut self, start: Start, births: Vec<Option<Outside>>) {

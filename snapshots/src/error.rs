@@ -18,20 +18,12 @@ pub enum Error {
     },
     /// Nothing in the file.
     Empty,
-    /// The first bytes match none of the supported formats.
-    UnknownFormat {
-        /// What the content looks like instead.
+    /// A file of another kind.
+    NotRecording {
+        /// What it is, or what it has: `a PNG picture`, `JSON with the keys 'a', 'b'`.
         found: String,
-    },
-    /// JSON, but none that a memory snapshot is.
-    UnknownJson {
-        /// What was found instead.
-        found: String,
-    },
-    /// A page without a snapshot in it.
-    UnknownPage {
-        /// What was found instead.
-        found: String,
+        /// What a recording is, or what to do.
+        advice: &'static str,
     },
     /// A pickle of a protocol that no memory snapshot has.
     Protocol {
@@ -80,21 +72,7 @@ impl fmt::Display for Error {
         match self {
             Self::Io { doing, path, source } => write!(f, "{}: cannot {doing}: {source}", path.display()),
             Self::Empty => f.write_str("the file is empty: was the recording finished, and was the disk full?"),
-            Self::UnknownFormat { found } => write!(
-                f,
-                "not a recording: the file starts with {found}; supported are .snap files (written by `highwater record`), and \
-         PyTorch memory snapshots as pickle, as JSON or as a page saved by trace_plot, each optionally gzipped"
-            ),
-            Self::UnknownJson { found } => write!(
-                f,
-                "not a recording: JSON with {found}; a PyTorch memory snapshot has the keys 'segments' and \
-         'device_traces', or is a list of segments"
-            ),
-            Self::UnknownPage { found } => write!(
-                f,
-                "not a recording: a page with {found}; a page saved by PyTorch's trace_plot or segment_plot has the \
-         snapshot in it, as base64"
-            ),
+            Self::NotRecording { found, advice } => write!(f, "not a recording: {found}; {advice}"),
             Self::Protocol { found } => write!(
                 f,
                 "this is a Python pickle of protocol {found}; protocols 2 to 5 are read: save it again with \

@@ -105,16 +105,22 @@ const COMPILER_PARTS: &[&str] = &[
     "vtable.shim",
 ];
 
+/// Bytes up to the end of a word of such a part, and from there to its end.
+const MOST_COMPILER_PART: usize = 64;
+
 /// The word of such a part at the start of `text`, and what follows it.
 fn compiler_part(text: &str) -> Option<(&str, &str)> {
     let is_double = text.starts_with("{{");
     let inner = if is_double { &text[2..] } else { &text[1..] };
-    let end = inner.find(['#', ':', '}'])?;
+    // The search ends early, so that many braces take no longer than other letters.
+    let near = &inner[..inner.floor_char_boundary(MOST_COMPILER_PART)];
+    let end = near.find(['#', ':', '}'])?;
     let (word, after) = inner.split_at(end);
     if !COMPILER_PARTS.contains(&word) {
         return None;
     }
-    let after = &after[after.find('}')?..];
+    let near = &after[..after.floor_char_boundary(MOST_COMPILER_PART)];
+    let after = &after[near.find('}')?..];
     let after = after.strip_prefix(if is_double { "}}" } else { "}" })?;
     let digits = |text: &str| text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     match after.strip_prefix('#') {
@@ -136,7 +142,9 @@ pub fn shorten_line(text: &str, max_chars: usize) -> Cow<'_, str> {
             None => cut_function(text, max_chars),
         },
         _ => {
-            let shortened = shorten_path(line.path, max_chars, |path| LineText { path, ..line }.to_string());
+            let write = |path: &str| LineText { path, ..line }.to_string();
+            let has_room = length(line.function) < max_chars;
+            let shortened = if has_room { shorten_path(line.path, max_chars, write) } else { write(line.file_name()) };
             match line.line {
                 _ if length(&shortened) <= max_chars => shortened,
                 0 => cut_right(&shortened, max_chars),
@@ -146,11 +154,16 @@ pub fn shorten_line(text: &str, max_chars: usize) -> Cow<'_, str> {
     })
 }
 
+/// Bytes of a character in UTF-8.
+const MOST_CHAR_BYTES: usize = 4;
+
 /// Applies `write` to the longest end of `path`, in whole folders, that fits; to the file name alone if nothing fits.
 fn shorten_path(path: &str, max_chars: usize, write: impl Fn(&str) -> String) -> String {
     let separator = if path.contains('\\') && !path.contains('/') { '\\' } else { '/' };
     let drive = path.get(..3).filter(|start| start.ends_with(":\\") || start.ends_with(":/")).unwrap_or("");
-    let starts = path.match_indices(['/', '\\']).map(|(at, _)| at + 1).filter(|start| *start > drive.len());
+    // Longer ends do not fit, whatever their characters.
+    let first = path.len().saturating_sub(max_chars.saturating_mul(MOST_CHAR_BYTES)).max(drive.len() + 1);
+    let starts = path.match_indices(['/', '\\']).map(|(at, _)| at + 1).filter(|start| *start >= first);
     let kept = starts.map(|start| &path[start..]).filter(|rest| !rest.is_empty());
     let candidates = kept.flat_map(|rest| {
         [format!("{drive}…{separator}{rest}"), format!("…{separator}{rest}")].into_iter().map(|path| write(&path))
@@ -182,10 +195,12 @@ fn cut_function(function: &str, max_chars: usize) -> String {
     if length(function) <= max_chars || function.contains(['<', '(', ' ']) {
         return cut_right(function, max_chars);
     }
-    let ends = function.match_indices("::").map(|(at, _)| format!("…{}", &function[at..]));
-    let shortened: Vec<String> = ends.collect();
-    let fits = shortened.iter().find(|text| length(text) <= max_chars).or(shortened.last());
-    cut_right(fits.map_or(function, String::as_str), max_chars)
+    let first = function.len().saturating_sub(max_chars.saturating_mul(MOST_CHAR_BYTES));
+    let ends = function.match_indices("::").map(|(at, _)| at).filter(|at| *at >= first);
+    let shortened = |at: usize| format!("…{}", &function[at..]);
+    let fits = ends.map(shortened).find(|text| length(text) <= max_chars);
+    let fits = fits.or_else(|| function.rfind("::").map(shortened));
+    cut_right(fits.as_deref().unwrap_or(function), max_chars)
 }
 
 fn cut_right(text: &str, max_chars: usize) -> String {
@@ -275,6 +290,13 @@ mod tests {
     }
 
     #[test]
+    fn names_of_many_braces_are_read_in_one_pass() {
+        for name in ["{".repeat(1 << 16), "{closure#".repeat(1 << 13), "{{closure".repeat(1 << 13)] {
+            assert_eq!(function_text(&name), name);
+        }
+    }
+
+    #[test]
     fn folders_give_way_first_then_the_function_and_never_the_line_number() {
         let unix = "/home/me/project/models/vit.py:184 forward";
         for (width, expected) in [
@@ -319,6 +341,23 @@ mod tests {
         assert_eq!(shorten_line("run.rs:34 app::scenario::run::run_steps", 28), "run.rs:34 …::run::run_steps");
         assert_eq!(shorten_line("0x30c0 in /usr/lib/libcuda.so", 24), "0x30c0 in …/libcuda.so");
         assert_eq!(shorten_line("größe.py:3 größe", 14), "größe.py:3 gr…");
+    }
+
+    #[test]
+    fn lines_of_any_length_are_shortened() {
+        let long = 1 << 17;
+        for text in [
+            format!("{}/model.py:7 f", "a/".repeat(long / 2)),
+            format!("/p/model.py:7 {}f", "a::".repeat(long / 3)),
+            format!("{}f", "a::".repeat(long / 3)),
+            format!("{}.py:7 f", "a".repeat(long)),
+            "a".repeat(long),
+            format!("f ({}.so)", "a/".repeat(long / 2)),
+        ] {
+            let short = shorten_line(&text, 40);
+            assert!(short.chars().count() <= 40, "{short}");
+            assert_eq!(short.contains(":7"), text.contains(":7"), "{short}");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{FrameId, ModuleId, OpId, ScopeId, StackId, StringId};
 use crate::line_text::{LineText, function_text};
+use crate::shown::printable;
 
 /// The tables of a recording. Rows refer only to rows before them, so a table can be read while it is being written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -174,7 +175,7 @@ impl Tables {
             }
         });
         lines.reverse();
-        lines.iter_mut().for_each(|line| *line = line.replace(';', ":").replace(char::is_control, " "));
+        lines.iter_mut().for_each(|line| *line = printable(&line.replace(';', ":")).into_owned());
         lines.join(";")
     }
 

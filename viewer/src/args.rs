@@ -44,6 +44,7 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
 use highwater_analysis::guess::RULES;
 use highwater_analysis::{GroupKey, Metric, Siblings};
 use highwater_snapshots::event::EventKind;
@@ -115,6 +116,17 @@ pub enum Command {
     Render(Box<RenderArguments>),
     /// Serve the app and recordings to a browser on this or another computer
     Serve(ServeArguments),
+    /// Print the completions of commands and options for a shell
+    Completions(CompletionsArguments),
+}
+
+/// `highwater completions`.
+#[derive(Clone, Copy, Debug, Args)]
+#[command(after_help = "The shell must load the output: highwater completions bash > \
+                        ~/.local/share/bash-completion/completions/highwater")]
+pub struct CompletionsArguments {
+    /// The shell
+    pub shell: Shell,
 }
 
 /// The arguments of every command that reads a recording.

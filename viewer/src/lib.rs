@@ -40,12 +40,12 @@ use clap::{CommandFactory as _, Parser as _};
 #[cfg(feature = "gui")]
 use highwater_app::example::Examples;
 use highwater_snapshots::format::Windows;
+use highwater_snapshots::shown::{MOST_SHOWN, shown};
 use highwater_snapshots::suggest::did_you_mean;
 
 use crate::args::{Arguments, Command};
 use crate::cli::on_stdout;
 use crate::cli::output::outcome::{Failure, Status};
-use crate::cli::output::page::printable;
 use crate::cli::output::shell::quoted;
 use crate::cli::output::terminal::columns;
 use crate::cli::output::wrap::wrapped;
@@ -101,6 +101,13 @@ fn execute(arguments: Arguments) -> Result<Status, Failure> {
         Some(Command::Symbolize(arguments)) => on_stdout(|page| cli::symbolize::run(&arguments, page)),
         Some(Command::Render(arguments)) => on_stdout(|page| render::run(&arguments, page)),
         Some(Command::Serve(arguments)) => on_stdout(|page| serve::run(&arguments, page)),
+        Some(Command::Completions(arguments)) => on_stdout(|page| {
+            // It panics if it cannot write, as when the reader of a pipe has closed it.
+            let mut script = Vec::new();
+            clap_complete::generate(arguments.shell, &mut Arguments::command(), "highwater", &mut script);
+            page.raw().write_all(&script)?;
+            Ok(Status::Fine)
+        }),
         Some(Command::Run(arguments)) => run::run(&arguments),
         Some(Command::Record(arguments)) => {
             let status = on_stdout(|page| record::run(&arguments, page))?;
@@ -247,7 +254,7 @@ fn say(text: &str) {
     let mut out = std::io::stderr().lock();
     let width = if out.is_terminal() { columns() } else { usize::MAX };
     for line in text.lines().flat_map(|line| lines_within(line, width)) {
-        let _ = writeln!(out, "{}", printable(&line));
+        let _ = writeln!(out, "{}", shown(&line, MOST_SHOWN));
     }
 }
 

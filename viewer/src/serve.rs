@@ -46,7 +46,7 @@ pub fn run(arguments: &ServeArguments, page: &mut Page<'_>) -> Result<Status, Fa
     let first = arguments.files.first().map(|file| read_with(file, &arguments.categories));
     let stop = Stop::watch(address)?;
     let folder = tempfile::Builder::new().prefix("highwater-serve-").tempdir()?;
-    let Some(recordings) = prepare(arguments, first, &folder, &stop)? else { return Ok(Status::Fine) };
+    let Some(recordings) = prepare(arguments, first, &folder, &stop, page)? else { return Ok(Status::Fine) };
     let site = Arc::new(Site::new(token::random()?, known_hosts(host, address), recordings));
     let url = format!("http://{}/{}/", shown_host(host, address), site.token());
     print(arguments, &url, address, page)?;
@@ -68,6 +68,7 @@ fn prepare(
     mut first: Option<Result<Recording, Failure>>,
     folder: &TempDir,
     stop: &Stop,
+    page: &mut Page<'_>,
 ) -> Result<Option<Vec<Served>>, Failure> {
     let mut recordings: Vec<Served> = Vec::new();
     for file in &arguments.files {
@@ -79,6 +80,8 @@ fn prepare(
         let read = match first.take().unwrap_or_else(|| read_with(file, &arguments.categories)) {
             // A recording that has only begun.
             Err(Failure::Unreadable { .. } | Failure::Read { .. }) if has_only_begun(file) => {
+                let text = "has no events yet: the page shows them once the program that records writes them.";
+                page.warning(&format!("{} {text}", file.display()))?;
                 recordings.push(Served { name, path: std::path::absolute(file)?, is_growing: true });
                 continue;
             }
@@ -158,7 +161,12 @@ fn print(arguments: &ServeArguments, url: &str, address: SocketAddr, page: &mut 
         let shown = if address.is_ipv6() { format!("[{}]", address.ip()) } else { address.ip().to_string() };
         page.line("From another computer, run there first, and leave it running:")?;
         page.gap()?;
-        page.line(&format!("  ssh -N -L {port}:{shown}:{port} {}", this_machine()))?;
+        let (destination, explained) = destination(|name| std::env::var(name).ok());
+        page.line(&format!("  ssh -N -L {port}:{shown}:{port} {destination}"))?;
+        if let Some(explained) = explained {
+            page.gap()?;
+            page.line(&explained)?;
+        }
     } else {
         page.warning(
             "Everybody who can reach this address and knows the URL can see the recordings, and the connection is not \
@@ -169,16 +177,27 @@ fn print(arguments: &ServeArguments, url: &str, address: SocketAddr, page: &mut 
     page.line("Ctrl-C stops.")
 }
 
-/// How the user reaches this machine by ssh, as far as it is known.
-fn this_machine() -> String {
-    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+/// Stand for the user and the address of this computer where they are not known.
+const USER: &str = "USER";
+const HOST: &str = "HOST";
+
+/// How the user reaches this computer by ssh, from the variables of the environment: `USER@HOST`, and an explanation of
+/// what is not known of it. Only a connection tells the address, since other computers may not know this one's name.
+fn destination(variable: impl Fn(&str) -> Option<String>) -> (String, Option<String>) {
+    let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
+    let user = variable("USER").or_else(|| variable("LOGNAME"));
     // The client's address and port, then those that it connected to.
-    let connected = variable("SSH_CONNECTION").and_then(|words| words.split(' ').nth(2).map(str::to_owned));
-    let host = connected.or_else(host_name).unwrap_or_else(|| "HOST".to_owned());
-    match variable("USER") {
-        Some(user) => format!("{user}@{host}"),
-        None => host,
-    }
+    let host = variable("SSH_CONNECTION").and_then(|words| words.split(' ').nth(2).map(str::to_owned));
+    let explained = [
+        user.is_none().then(|| format!("{USER} is your name on this computer")),
+        host.is_none().then(|| {
+            let name = host_name().map_or_else(String::new, |name| format!(", which calls itself {name}"));
+            format!("{HOST} is the address of this computer{name}")
+        }),
+    ];
+    let explained: Vec<String> = explained.into_iter().flatten().collect();
+    let destination = format!("{}@{}", user.as_deref().unwrap_or(USER), host.as_deref().unwrap_or(HOST));
+    (destination, (!explained.is_empty()).then(|| format!("{}.", explained.join(", "))))
 }
 
 #[cfg(unix)]
@@ -322,4 +341,31 @@ fn answer(site: &Site, client: &TcpStream, patience: Duration) {
         Err(status) => response::Response::refusal(status),
     };
     let _ = response.send(client);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_known_of_this_computer_is_a_placeholder_that_is_explained() {
+        let of = |known: &[(&str, &str)]| {
+            let value =
+                |name: &str| known.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+            destination(value)
+        };
+        let connected = ("SSH_CONNECTION", "10.0.0.2 50000 10.0.0.1 22");
+        assert_eq!(of(&[("USER", "ada"), connected]), ("ada@10.0.0.1".to_owned(), None));
+        let (text, explained) = of(&[connected, ("USER", "")]);
+        assert_eq!(
+            (text.as_str(), explained.as_deref()),
+            ("USER@10.0.0.1", Some("USER is your name on this computer."))
+        );
+        let (text, explained) = of(&[("LOGNAME", "ada")]);
+        assert_eq!(text, "ada@HOST");
+        assert!(explained.unwrap().starts_with("HOST is the address of this computer"));
+        let (text, explained) = of(&[]);
+        assert_eq!(text, "USER@HOST");
+        assert!(explained.unwrap().starts_with("USER is your name on this computer, HOST is the address"));
+    }
 }

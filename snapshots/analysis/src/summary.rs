@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use highwater_snapshots::event::EventKind;
-use highwater_snapshots::ids::DeviceId;
+use highwater_snapshots::ids::{BlockId, DeviceId};
 use highwater_snapshots::trace::Trace;
 
 use super::capacity::Capacity;
@@ -27,7 +27,7 @@ pub struct DeviceSummary {
     pub events: u64,
     /// Number of alloc events.
     pub allocs: u64,
-    /// Number of free-requested events.
+    /// Number of frees: of free-requested events, and of blocks whose free was only completed.
     pub frees: u64,
     /// Number of uses of blocks.
     pub uses: u64,
@@ -73,7 +73,7 @@ pub fn of_device(trace: &Trace, series: &Series) -> DeviceSummary {
         capacity_is_inferred: capacity.is_some_and(|capacity| capacity.is_inferred),
         events: counts.iter().sum(),
         allocs: counts[EventKind::Alloc as usize],
-        frees: counts[EventKind::FreeRequested as usize],
+        frees: counts[EventKind::FreeRequested as usize] + completed_only(trace, device),
         uses: counts[EventKind::Used as usize],
         segments: baseline_segments + counts[EventKind::SegmentAlloc as usize] + counts[EventKind::SegmentMap as usize],
         baseline_bytes: series.baseline().requested,
@@ -84,6 +84,18 @@ pub fn of_device(trace: &Trace, series: &Series) -> DeviceSummary {
         first_time_ns: times.map(|(first, _)| first),
         last_time_ns: times.map(|(_, last)| last),
     }
+}
+
+/// The number of blocks of `device` that a completion freed without a request, as some allocators report all frees.
+fn completed_only(trace: &Trace, device: DeviceId) -> u64 {
+    let blocks = &trace.blocks;
+    let is_completed_only = |row: &usize| {
+        let kind = blocks.free_requested[*row].index().and_then(|event| trace.events.kind.get(event));
+        blocks.device[*row] == device
+            && kind == Some(&EventKind::FreeCompleted)
+            && !trace.was_waiting_at_start(BlockId::from_index(*row))
+    };
+    (0..blocks.len()).filter(is_completed_only).count() as u64
 }
 
 /// The number of events of each kind on `device`, without steps and phases, and its first and last time.

@@ -10,6 +10,7 @@ use base64::read::DecoderReader;
 
 use super::raw::RawSnapshot;
 use highwater_snapshots::error::{Error, Problem, Result};
+use highwater_snapshots::format::Foreign;
 
 /// A decoded file in a page.
 pub type PageFile<'p> = BufReader<Decoded<'p>>;
@@ -33,15 +34,16 @@ pub fn read_page(
     page: &mut dyn BufRead,
     read: &mut dyn FnMut(&mut PageFile<'_>) -> Result<Option<RawSnapshot>>,
 ) -> Result<RawSnapshot> {
+    let start = page.fill_buf().map_err(Error::from_input)?.to_vec();
     let mut script = Script { page, offset: 0, recent: Vec::new() };
     let mut snapshot = None;
     let mut others = Others::default();
     while let Some(name) = script.next_file()? {
-        let start = script.offset;
+        let start_of_file = script.offset;
         let mut content = Content { script: &mut script, has_ended: false };
         if snapshot.is_none() {
             let mut file = BufReader::with_capacity(BUFFER, Decoded::new(&mut content));
-            snapshot = read(&mut file).map_err(|error| within(error, start))?;
+            snapshot = read(&mut file).map_err(|error| within(error, start_of_file))?;
             if snapshot.is_none() {
                 others.push(name);
             }
@@ -52,8 +54,11 @@ pub fn read_page(
         std::io::copy(&mut content, &mut std::io::sink()).map_err(Error::from_input)?;
     }
     let Some(mut snapshot) = snapshot else {
-        let found = if others.count == 0 { "no file in it".to_owned() } else { others.words("a snapshot") };
-        return Err(Error::UnknownPage { found });
+        if others.count == 0 {
+            return Err(Foreign::or_unknown(&start).error());
+        }
+        let advice = "a page saved by PyTorch's trace_plot or segment_plot has the snapshot in it, as base64";
+        return Err(Error::NotRecording { found: format!("a page with {}", others.words("a snapshot")), advice });
     };
     if others.count > 0 {
         snapshot.problems.push(Problem::new(format!("the page has {}", others.words("read"))));

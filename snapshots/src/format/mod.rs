@@ -31,6 +31,7 @@ mod walk;
 mod columns;
 mod events_encode;
 mod events_decode;
+mod foreign;
 mod sniff;
 mod summary;
 mod step_activity;
@@ -54,6 +55,7 @@ pub use amend::{Amendment, amend_file};
 pub use checkpoint::Checkpoint;
 pub use columns::Column;
 pub use follow::Follower;
+pub use foreign::{Foreign, SNAPSHOT};
 pub use index::{Index, IndexRow, TAIL_BYTES, TAIL_MARKER};
 pub use kind::SectionKind;
 pub use open::read_file;
@@ -62,7 +64,7 @@ pub use section::{
     CHUNK_EVENTS, COMPRESSION_NONE, COMPRESSION_ZSTD, FLAG_MUST_UNDERSTAND, HEADER_BYTES, MARKER, MOST_EXPANSION,
     MOST_RAW_BYTES, Section, SectionHeader,
 };
-pub use sniff::{MAGIC, PREAMBLE_BYTES, VERSION_MAJOR, VERSION_MINOR, is_snap, sniff};
+pub use sniff::{MAGIC, PREAMBLE_BYTES, VERSION_MAJOR, VERSION_MINOR, is_snap};
 pub use step_activity::{ActiveSteps, StepActivity, count_steps};
 pub use summary::{Death, DeviceSummary, Extreme, STRIDE, Summarizer, Summary};
 pub use tables_codec::{EndFacts, Symbols};

@@ -1,5 +1,6 @@
-//! Detects whether bytes are a `.snap` file, and which format they resemble if not.
+//! Detects whether bytes are a `.snap` file.
 
+use super::foreign::Foreign;
 use crate::error::{Error, Problem, Result};
 
 /// The first eight bytes of every file. As in PNG, a byte above 127, both kinds of line end and an end-of-file mark
@@ -74,50 +75,5 @@ fn not_magic(bytes: &[u8]) -> Error {
     if right >= 6 {
         return damaged(0, "the first eight bytes are almost those of a .snap file: they were changed after writing");
     }
-    Error::UnknownFormat { found: sniff(bytes) }
-}
-
-/// Describes bytes that are not a `.snap` file: `a PNG picture`, `text ("Traceback …")`.
-pub fn sniff(bytes: &[u8]) -> String {
-    const STARTS: [(&[u8], &str); 17] = [
-        (b"\x89PNG", "a PNG picture"),
-        (b"\xff\xd8\xff", "a JPEG picture"),
-        (b"\x7fELF", "an ELF program or library"),
-        (b"\x1f\x8b", "gzip-compressed data"),
-        (b"\x28\xb5\x2f\xfd", "zstd-compressed data"),
-        (b"BZh", "bzip2-compressed data"),
-        (b"\xfd7zXZ", "xz-compressed data"),
-        (b"PK\x03\x04", "a zip archive, which PyTorch checkpoints are too"),
-        (b"SQLite format 3", "an SQLite database"),
-        (b"PAR1", "a Parquet file"),
-        (b"%PDF", "a PDF document"),
-        (b"\xff\xfe", "UTF-16 text, which must be saved as UTF-8"),
-        (b"\xfe\xff", "UTF-16 text, which must be saved as UTF-8"),
-        (b"\x80\x02", "a Python pickle of protocol 2"),
-        (b"\x80\x03", "a Python pickle of protocol 3"),
-        (b"\x80\x04", "a Python pickle of protocol 4"),
-        (b"\x80\x05", "a Python pickle of protocol 5"),
-    ];
-    if let Some((_, name)) = STARTS.iter().find(|(start, _)| bytes.starts_with(start)) {
-        return (*name).to_owned();
-    }
-    let head = &bytes[..bytes.len().min(64)];
-    let text = match std::str::from_utf8(head) {
-        Ok(text) => Some(text),
-        Err(error) if head.len() - error.valid_up_to() < 4 => std::str::from_utf8(&head[..error.valid_up_to()]).ok(),
-        Err(_) => None,
-    };
-    let text = text.filter(|text| !text.chars().any(|c| c.is_control() && !c.is_whitespace())).map(str::trim_start);
-    match text {
-        Some(text) if text.starts_with(['{', '[']) => "JSON".to_owned(),
-        Some(text) if text.starts_with('<') => "HTML or XML".to_owned(),
-        Some(text) if !text.is_empty() => {
-            let line: String = text.lines().next().unwrap_or("").chars().take(24).collect();
-            format!("text (\"{line}\")")
-        }
-        _ => {
-            let shown: Vec<String> = bytes.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-            format!("the bytes {}", shown.join(" "))
-        }
-    }
+    Foreign::or_unknown(bytes).error()
 }

@@ -10,6 +10,7 @@ mod segments;
 mod start;
 mod step_names;
 mod spans;
+mod texts;
 
 pub use allocator::{Allocator, DRIVER_CALLS};
 pub use annotations::{Annotation, Attribute, Owner};

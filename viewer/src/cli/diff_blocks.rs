@@ -29,10 +29,9 @@ pub fn table(lone: &LoneBlocks) -> Table {
     ]);
     for one in &lone.blocks {
         let made = one.made.map_or_else(|| "before".to_owned(), |event| format_count(u64::from(event.0)));
-        let words = [&one.category, &one.op, &one.scope].map(|text| text.replace('\n', " "));
-        let [category, op, scope] = words;
+        let [category, op, scope] = [&one.category, &one.op, &one.scope].map(String::clone);
         let side = ["A", "B"][one.side].to_owned();
-        table.push(vec![side, format_bytes(one.bytes), category, op, scope, made, one.frame.replace('\n', " ")]);
+        table.push(vec![side, format_bytes(one.bytes), category, op, scope, made, one.frame.clone()]);
     }
     let more = lone.counts.iter().sum::<u64>() - lone.blocks.len() as u64;
     if more > 0 {

@@ -2,6 +2,7 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
+use std::io::Write as _;
 use std::ops::{Range, RangeInclusive};
 
 use highwater_analysis::filter::BlockFilter;
@@ -9,6 +10,7 @@ use highwater_app::figures::moment::micros_since_1970;
 use highwater_snapshots::format::Windows;
 use highwater_snapshots::line_text::shorten_line;
 use highwater_snapshots::references::readable;
+use highwater_snapshots::shown::MOST_IN_TABLE;
 use highwater_snapshots::text::event_text;
 use highwater_snapshots::trace::{Owner, Subject};
 use highwater_snapshots::units::format_count;
@@ -22,7 +24,7 @@ use crate::cli::input::long;
 use crate::cli::input::recording::choose_device;
 use crate::cli::output::caveats::{self, problem_texts};
 use crate::cli::output::outcome::Failure;
-use crate::cli::output::page::Page;
+use crate::cli::output::page::{JsonText, Page};
 use crate::cli::output::shell::next_with;
 use crate::cli::output::table::cut;
 
@@ -108,7 +110,7 @@ impl<'a> EventsListing<'a> {
     /// Writes one JSON object, one event per line.
     pub fn write_json(&self, page: &mut Page<'_>) -> Result<(), Failure> {
         let problems = serde_json::to_string(&problem_texts(self.trace))?;
-        write!(page.raw(), "{{\"problems\": {problems},\n\"events\": [")?;
+        write!(JsonText(page.raw()), "{{\"problems\": {problems},\n\"events\": [")?;
         let mut separator = "\n";
         let mut texts: HashMap<StackId, Box<RawValue>> = HashMap::new();
         self.each(|part, id| {
@@ -121,7 +123,7 @@ impl<'a> EventsListing<'a> {
                 Entry::Occupied(known) => known.into_mut(),
                 Entry::Vacant(new) => new.insert(to_raw_value(&part.trace.tables.stack_text(stack))?),
             };
-            serde_json::to_writer(page.raw(), &EventFigures::of(part.trace, id, stack))?;
+            serde_json::to_writer(JsonText(page.raw()), &EventFigures::of(part.trace, id, stack))?;
             separator = ",\n";
             Ok(())
         })?;
@@ -168,7 +170,8 @@ impl<'a> EventsListing<'a> {
             if self.arguments.stacks {
                 let indent = " ".repeat(number_width + time_width + 4);
                 for frame in trace.tables.stack_text(part.stack(id)) {
-                    let room = page.width().map_or(usize::MAX, |width| width.saturating_sub(indent.len() + 2).max(40));
+                    let room =
+                        page.width().map_or(MOST_IN_TABLE, |width| width.saturating_sub(indent.len() + 2).max(40));
                     page.line(&format!("{indent}< {}", shorten_line(&frame, room)))?;
                 }
                 let attributes = attributes_of(trace, id).into_iter();

@@ -65,7 +65,7 @@ impl VerifyReport {
             blocks: Some(trace.blocks.len()),
             trust: Some(TrustFigures::of(trace)),
             limits: trace.trust.limits(),
-            routine: trace.routine_sentences(),
+            routine: trace.routine_sentences().into_iter().chain(trace.header.notes().map(str::to_owned)).collect(),
             is_unreadable: trace.is_unreadable(),
             has_checksums: recording.format.kind == FileKind::Snap,
         })

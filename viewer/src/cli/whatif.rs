@@ -171,7 +171,7 @@ impl<'a> WhatIfReport<'a> {
         page.gap()?;
         // Settings are never shortened, since users copy them.
         let mut table = Table::new(vec![
-            Column::text("settings"),
+            Column::text("settings").lines(),
             Column::number("peak allocated"),
             Column::number("peak reserved"),
             Column::number("difference"),

@@ -50,6 +50,18 @@ pub(crate) fn names(folder: &Path) -> Vec<String> {
     names
 }
 
+#[cfg(unix)]
+#[test]
+fn a_named_pipe_is_announced_before_it_is_read() {
+    let (folder, bytes) = folder();
+    let pipe = folder.path().join("pipe.snap");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let writer = std::thread::spawn(move || std::fs::write(pipe, bytes));
+    let output = highwater(folder.path(), "peak pipe.snap");
+    writer.join().unwrap().unwrap();
+    assert!(output.status.success() && stderr(&output).contains("pipe.snap is a pipe"), "{}", stderr(&output));
+}
+
 #[test]
 fn the_binary_answers_from_a_file_and_from_standard_input() {
     let (folder, bytes) = folder();
@@ -239,4 +251,14 @@ fn a_reader_that_has_seen_enough_is_no_error() {
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""));
+}
+
+#[test]
+fn every_shell_has_completions() {
+    let folder = tempfile::tempdir().unwrap();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let output = highwater(folder.path(), &format!("completions {shell}"));
+        assert!(output.status.success() && stdout(&output).contains("--max-peak"), "{shell}: {}", stderr(&output));
+    }
+    assert!(stderr(&highwater(folder.path(), "completions tcsh")).contains("bash"));
 }

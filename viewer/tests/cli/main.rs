@@ -4,6 +4,7 @@ mod sample;
 mod answers;
 mod figures;
 mod reasons;
+mod names;
 mod gate;
 mod devices;
 mod partial;

@@ -127,6 +127,17 @@ fn the_page_and_the_recordings_are_served_and_the_way_there_is_printed() {
 }
 
 #[test]
+fn a_recording_without_events_is_announced_and_an_empty_file_refused() {
+    let (folder, _) = folder();
+    std::fs::write(folder.path().join("empty.snap"), "").unwrap();
+    let Some(server) = Server::start(folder.path(), "empty.snap") else { return };
+    assert!(server.said.starts_with("empty.snap has no events yet"), "{}", server.said);
+    std::fs::write(folder.path().join("empty.txt"), "").unwrap();
+    let empty = highwater(folder.path(), "serve empty.txt");
+    assert!(stderr(&empty).contains("empty.txt: the file is empty"), "{}", stderr(&empty));
+}
+
+#[test]
 fn strangers_and_tricks_get_nothing() {
     let (folder, _) = folder();
     std::fs::write(folder.path().join("secret.txt"), "secret").unwrap();

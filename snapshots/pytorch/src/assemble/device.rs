@@ -9,7 +9,7 @@ use highwater_snapshots::alloc_rules::AllocRules;
 use highwater_snapshots::error::Problem;
 use highwater_snapshots::ids::DeviceId;
 use highwater_snapshots::trace::PINNED_DEVICE;
-use highwater_snapshots::units::format_bytes;
+use highwater_snapshots::units::{format_bytes, format_count};
 use highwater_snapshots::yielding::tick;
 
 /// Pinned host memory is represented as a device with this ordinal.
@@ -44,6 +44,8 @@ pub(super) struct Device {
     /// Number of blocks whose rounded size is not in the file.
     pub(super) sizes_inferred: u64,
     pub(super) problems: Vec<Problem>,
+    /// Where the rounded sizes do not follow the allocator's rules.
+    pub(super) note: Option<String>,
 }
 
 impl Device {
@@ -53,7 +55,8 @@ impl Device {
         let pool_id = |event: &RawEvent| source.extras(event).pool_id;
         let lives = Lives::of(&trace, &finals);
         let start = Start::of(&trace, segments, source.rules, pool_id);
-        let mut device = Self { id, trace, lives, start, sizes: None, sizes_inferred: 0, problems: Vec::new() };
+        let mut device =
+            Self { id, trace, lives, start, sizes: None, sizes_inferred: 0, problems: Vec::new(), note: None };
         device.tell_differences(source.has_segments);
         device.tell_sums(segments, source.blocks);
         device
@@ -70,7 +73,7 @@ impl Device {
         if let Some(mut layout) = self.layout(source) {
             self.replay(source, &mut layout, |_| {});
             self.set_sizes(&layout);
-            self.problems.extend(self.layout_problems(&layout));
+            self.note = self.layout_note(&layout);
         }
     }
 
@@ -120,24 +123,21 @@ impl Device {
         }
     }
 
-    /// Returns where the replayed events disagree with the allocator's rules or with the snapshot.
-    pub(super) fn layout_problems(&self, layout: &Layout<'_>) -> Vec<Problem> {
-        let mut problems = Vec::new();
-        if layout.misplaced > 0 {
-            problems.push(self.problem_of(&format!(
-                "{} blocks begin where the allocator's rules leave no room: their rounded size follows from the \
-                 requested one alone",
-                layout.misplaced
-            )));
-        }
-        if layout.differing > 0 {
-            problems.push(self.problem_of(&format!(
-                "{} blocks have another size at the end than the allocator's rules give: other blocks, whose size is \
-                 worked out, may be wrong too",
-                layout.differing
-            )));
-        }
-        problems
+    /// Notes that rounded sizes do not follow the rules of PyTorch's allocator for CUDA, as those of other devices' do not.
+    pub(super) fn layout_note(&self, layout: &Layout<'_>) -> Option<String> {
+        let misplaced = (layout.misplaced > 0)
+            .then(|| format!("{} blocks begin where they leave no room", format_count(layout.misplaced)));
+        let differing = (layout.differing > 0)
+            .then(|| format!("{} blocks have another size at the end", format_count(layout.differing)));
+        let blocks: Vec<String> = misplaced.into_iter().chain(differing).collect();
+        (!blocks.is_empty()).then(|| {
+            format!(
+                "{}: the allocator does not round as the rules of PyTorch's CUDA allocator say ({}), so that the \
+                 allocated size of blocks that were freed may be wrong",
+                self.name(),
+                blocks.join(", ")
+            )
+        })
     }
 
     /// Returns the rounded size of the device's block at `place`.
@@ -153,13 +153,12 @@ impl Device {
         if self.id == HOST { Pool::Small } else { rules.pool(rules.round(requested)) }
     }
 
-    fn problem(&mut self, what: &str) {
-        self.problems.push(self.problem_of(what));
+    fn name(&self) -> String {
+        if self.id == HOST { "pinned host memory".to_owned() } else { format!("device {}", self.id.0) }
     }
 
-    fn problem_of(&self, what: &str) -> Problem {
-        let name = if self.id == HOST { "pinned host memory".to_owned() } else { format!("device {}", self.id.0) };
-        Problem::new(format!("{name}: {what}"))
+    fn problem(&mut self, what: &str) {
+        self.problems.push(Problem::new(format!("{}: {what}", self.name())));
     }
 
     /// Reports totals of the file that are not the sums of its blocks.
@@ -180,8 +179,7 @@ impl Device {
             let of = if segments == 1 { "1 segment is".to_owned() } else { format!("{segments} segments are") };
             let [stated, sum] = [stated, sum].map(|bytes| format_bytes(u64::try_from(bytes).unwrap_or(u64::MAX)));
             let what = format!("the {name} of {of} not the sum of the blocks: {stated} in the file, {sum} in blocks");
-            let problem = self.problem_of(&what);
-            self.problems.push(Problem::of_sums(problem.what));
+            self.problems.push(Problem::of_sums(format!("{}: {what}", self.name())));
         }
     }
 

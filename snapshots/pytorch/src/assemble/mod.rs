@@ -40,7 +40,7 @@ use highwater_snapshots::alloc_rules::AllocRules;
 use highwater_snapshots::error::Problem;
 use highwater_snapshots::ids::{DeviceId, EventId};
 use highwater_snapshots::tables::Tables;
-use highwater_snapshots::trace::{DeviceFacts, Header, PINNED_DRIVER};
+use highwater_snapshots::trace::{DeviceFacts, Header, NOTE, PINNED_DRIVER};
 use highwater_snapshots::{Trace, TraceBuilder};
 
 use annotations::{Mark, annotations};
@@ -128,12 +128,10 @@ pub fn assemble(raw: RawSnapshot) -> Trace {
         (Some(layout), [device]) => device.set_sizes(layout),
         (_, devices) => devices.par_iter_mut().for_each(|device| device.carve(&source)),
     }
-    let mut layout_problems = (0, Vec::new());
     for device in &mut devices {
         for problem in std::mem::take(&mut device.problems) {
             builder.add_problem(problem);
         }
-        layout_problems.0 = builder.problem_count();
         if let Some(problem) = run::full_ring(&run, device.id, device.trace.len()) {
             builder.add_problem(problem);
         }
@@ -196,7 +194,7 @@ pub fn assemble(raw: RawSnapshot) -> Trace {
             });
             writer = of_writer;
             writer.builder.trust().sizes_inferred += layout.inferred - devices[0].sizes_inferred;
-            layout_problems.1 = devices[0].layout_problems(&layout);
+            devices[0].note = devices[0].layout_note(&layout);
             backwards
         }
         None => write(&mut writer),
@@ -212,8 +210,8 @@ pub fn assemble(raw: RawSnapshot) -> Trace {
     let tag_problems = writer.tag_problems();
     let Writer { builder, mut names, mut tags, .. } = writer;
     let mut trace = builder.finish();
-    let (at, problems) = layout_problems;
-    trace.problems.splice(at..at, problems);
+    let notes = devices.iter_mut().filter_map(|device| device.note.take());
+    trace.header.facts.extend(notes.map(|note| (NOTE.to_owned(), note)));
     // The annotations' positions in the order of events are known only now.
     trace.annotations = annotations(&marks, &trace.events);
     trace.annotations.extend(tags.annotations(&mut trace.tables, &mut names, &trace.events));

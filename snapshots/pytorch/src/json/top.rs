@@ -11,6 +11,7 @@ use super::segments::Segments;
 use super::settings::{Setting, Settings};
 use super::shape::{TakesElements as _, TakesKeys};
 use highwater_snapshots::error::{Error, Result};
+use highwater_snapshots::format::SNAPSHOT;
 
 /// The parts of a snapshot; if one is repeated, the last one counts.
 #[derive(Debug, Default)]
@@ -47,7 +48,7 @@ impl Found {
             [] => "no key of a snapshot".to_owned(),
             others => format!("the keys '{}'", others.join("', '")),
         };
-        Err(Error::UnknownJson { found })
+        Err(Error::NotRecording { found: format!("JSON with {found}"), advice: SNAPSHOT })
     }
 
     /// Adds everything to `intake`.

@@ -29,7 +29,7 @@ use crate::{RawSnapshot, assemble, recover};
 use highwater_snapshots::error::{Error, Problem, Result};
 #[cfg(not(target_family = "wasm"))]
 use highwater_snapshots::format::Windows;
-use highwater_snapshots::format::{self, Progress, sniff};
+use highwater_snapshots::format::{self, Foreign, Progress};
 use highwater_snapshots::mapped::Mapped;
 use highwater_snapshots::trace::Trace;
 
@@ -93,12 +93,24 @@ pub fn open_bytes(bytes: &[u8], watch: &mut dyn FnMut(Progress) -> ControlFlow<(
         Start::Kind(kind @ (FileKind::Snap | FileKind::Pickle | FileKind::Json)) => kind,
         _ => return open_input(&mut &*bytes, bytes.len() as u64, watch),
     };
-    let trace = match kind {
-        FileKind::Snap => format::read_bytes_with(bytes, watch)?,
-        FileKind::Pickle => trace_of(read_pickle(bytes, watch)?),
-        _ => trace_of(read_json_bytes(bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes), watch)?),
+    let read = match kind {
+        FileKind::Snap => format::read_bytes_with(bytes, watch),
+        FileKind::Pickle => read_pickle(bytes, watch).map(trace_of),
+        _ => read_json_bytes(bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes), watch).map(trace_of),
     };
+    let trace = read.map_err(|error| recognized(error, kind, bytes))?;
     Ok(Opened { trace, format: FileFormat { kind, is_gzipped: false } })
+}
+
+/// Replaces the error of reading a file that was taken for a recording of `kind`, but begins as a file of another kind.
+fn recognized(error: Error, kind: FileKind, start: &[u8]) -> Error {
+    match (kind, &error) {
+        (
+            FileKind::Pickle | FileKind::Json,
+            Error::NotRecording { .. } | Error::Damaged { .. } | Error::Refused { .. },
+        ) => Foreign::of(start).map_or(error, Foreign::error),
+        _ => error,
+    }
 }
 
 /// Opens the recording read from `input`, whose length is unknown, reporting to `watch` as [`open_bytes`] does.
@@ -137,7 +149,8 @@ fn open_input(
         Start::Gzip => open_gzip(input, &watch),
         other => {
             let kind = kind_of(other, &start)?;
-            let trace = read(kind, input, &watch, false)?;
+            let read = read(kind, input, &watch, false);
+            let trace = read.map_err(|error| recognized(error.unwrapped(), kind, &start))?;
             Ok(Opened { trace, format: FileFormat { kind, is_gzipped: false } })
         }
     });
@@ -150,11 +163,18 @@ fn open_gzip(input: Input<'_>, watch: &Watch<'_>) -> Result<Opened> {
     let kind = match Start::of(&start) {
         Start::Kind(kind) => kind,
         Start::Protocol(found) => return Err(Error::Protocol { found }),
-        _ if start.is_empty() => return Err(Error::UnknownFormat { found: "gzip data with nothing in it".to_owned() }),
-        _ => return Err(Error::UnknownFormat { found: format!("gzip data with {} in it", sniff(&start)) }),
+        _ if start.is_empty() => return Err(empty_gzip()),
+        _ => return Err(Foreign::or_unknown(&start).in_gzip().error()),
     };
-    let trace = read(kind, input, watch, true)?;
+    let read = read(kind, input, watch, true);
+    let trace = read.map_err(|error| recognized(error.unwrapped(), kind, &start))?;
     Ok(Opened { trace, format: FileFormat { kind, is_gzipped: true } })
+}
+
+/// The error for gzip data with nothing in it, as the compressed copy of an empty file.
+fn empty_gzip() -> Error {
+    let advice = "was the recording finished, and was the disk full?";
+    Error::NotRecording { found: "gzip data with nothing in it".to_owned(), advice }
 }
 
 /// Returns the first bytes of `input`, and `input` from its start.

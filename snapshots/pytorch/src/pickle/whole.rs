@@ -6,9 +6,13 @@ use super::value::Value;
 use crate::RawSnapshot;
 use crate::raw::{RawEvent, RawTensor};
 use highwater_snapshots::error::{Error, Problem, Result};
+use highwater_snapshots::format::SNAPSHOT;
 
 /// Maximum nesting depth of settings.
 const MOST_DEPTH: usize = 4;
+
+/// Maximum number of keys named in an error.
+const KEYS_NAMED: usize = 4;
 
 /// Maximum number of devices with traces.
 const MOST_DEVICES: usize = 256;
@@ -19,33 +23,103 @@ type Taken<T> = std::result::Result<T, &'static str>;
 impl Store {
     /// Returns the snapshot whose outermost value is `root`.
     pub(super) fn snapshot(mut self, root: Value) -> Result<RawSnapshot> {
-        let taken = match self.dict(root) {
-            Ok(Some(Dict::Open(open))) => {
-                let items = std::mem::take(&mut self.open_dicts[open as usize]);
-                self.take_root(&items)
-            }
-            Ok(_) => match root {
-                // Files before PyTorch 1.13 are a plain list of segments.
-                Value::List(_) => self.take_segments(root, false),
-                _ => Err("the pickle holds one row of a snapshot, not a snapshot"),
-            },
-            Err(why) => Err(why),
-        };
+        let taken = self.other_than_snapshot(root).and_then(|other| match other {
+            Some(found) => Ok(Err(Error::NotRecording { found, advice: SNAPSHOT })),
+            None => self.take_snapshot(root).map(Ok),
+        });
         match taken {
-            Ok(()) => Ok(self.intake.finish()),
+            Ok(taken) => taken.map(|()| self.intake.finish()),
             Err(what) => Err(Error::Damaged { offset: 0, what: what.to_owned() }),
         }
     }
 
+    fn take_snapshot(&mut self, root: Value) -> Taken<()> {
+        match self.dict(root)? {
+            Some(Dict::Open(open)) => {
+                let items = std::mem::take(&mut self.open_dicts[open as usize]);
+                self.take_root(&items)
+            }
+            // Files before PyTorch 1.13 are a plain list of segments.
+            _ => self.take_segments(root, false),
+        }
+    }
+
+    /// Describes a pickle that is not a snapshot; `None` if it is one.
+    fn other_than_snapshot(&mut self, root: Value) -> Taken<Option<String>> {
+        Ok(match (self.dict(root)?, root) {
+            (Some(Dict::Open(open)), _) => self.other_dict(open)?,
+            (Some(Dict::Empty), _) => Some("an empty pickled dict".to_owned()),
+            (Some(_), _) => Some("a pickled dict with one part of a snapshot, or of something else".to_owned()),
+            (None, Value::List(_)) => self.other_list(root)?.map(|entries| format!("a pickled list of {entries}")),
+            (None, value) => Some(format!("a pickle of {}", value.kind())),
+        })
+    }
+
+    fn other_dict(&mut self, open: u32) -> Taken<Option<String>> {
+        let items = self.open_dicts[open as usize].clone();
+        let known = |key: &Value| match key {
+            Value::Text(id) => self.keys.key(*id),
+            _ => None,
+        };
+        let value_of = |wanted: Key| items.iter().find(|(key, _)| known(key) == Some(wanted)).map(|(_, value)| *value);
+        let (segments, traces) = (value_of(Key::Segments), value_of(Key::DeviceTraces));
+        if traces.is_some() {
+            return Ok(None);
+        }
+        if let Some(segments) = segments {
+            let entries = self.other_list(segments)?;
+            return Ok(entries.map(|entries| format!("a pickled dict whose 'segments' are a list of {entries}")));
+        }
+        if items.iter().any(|(_, value)| self.is_snapshot(*value)) {
+            return Ok(Some("a pickled dict with a snapshot in it, which must be saved alone".to_owned()));
+        }
+        let name = |(key, _): &(Value, Value)| match key {
+            Value::Text(id) => format!("'{:.60}'", self.intake.string(*id)),
+            key => key.kind().to_owned(),
+        };
+        let names: Vec<String> = items.iter().take(KEYS_NAMED).map(name).collect();
+        let more = if items.len() > KEYS_NAMED { ", …" } else { "" };
+        Ok(Some(format!("a pickled dict with the keys {}{more}", names.join(", "))))
+    }
+
+    /// Describes the entries of a list that has some, but no segment; `None` for any other value.
+    fn other_list(&mut self, list: Value) -> Taken<Option<String>> {
+        let Value::List(row) = list else { return Ok(None) };
+        let entries = match self.lists.get(row as usize).map(|slot| slot.list) {
+            None | Some(List::Empty) => return Ok(None),
+            Some(List::Open(open)) => self.open_lists[open as usize].clone(),
+            Some(_) => return Ok(Some("parts of a snapshot, or of other things".to_owned())),
+        };
+        for entry in &entries {
+            if let Some(Dict::Segment(_)) = self.dict(*entry)? {
+                return Ok(None);
+            }
+        }
+        Ok(match entries.first() {
+            None => None,
+            Some(first) if self.is_snapshot(*first) => Some("snapshots, each of which must be saved alone".to_owned()),
+            Some(first) => Some(format!("other things, the first of which is {}", first.kind())),
+        })
+    }
+
+    /// Whether a value is a dict with the keys of a snapshot.
+    fn is_snapshot(&self, value: Value) -> bool {
+        let Value::Dict(row) = value else { return false };
+        let Some(Dict::Open(open)) = self.dicts.get(row as usize) else { return false };
+        let is_known = |(key, _): &(Value, Value)| match key {
+            Value::Text(id) => matches!(self.keys.key(*id), Some(Key::Segments | Key::DeviceTraces)),
+            _ => false,
+        };
+        self.open_dicts[*open as usize].iter().any(is_known)
+    }
+
     fn take_root(&mut self, items: &[(Value, Value)]) -> Taken<()> {
-        let mut is_snapshot = false;
         let mut traces = Value::None;
         for &(key, value) in items {
             let known = match key {
                 Value::Text(id) => self.keys.key(id),
                 _ => None,
             };
-            is_snapshot |= matches!(known, Some(Key::Segments | Key::DeviceTraces));
             match known {
                 Some(Key::Segments) => self.take_segments(value, false)?,
                 Some(Key::HostSegments) => self.take_segments(value, true)?,
@@ -70,10 +144,6 @@ impl Store {
                     self.intake.strange(format!("the key {name} of the snapshot, which this program does not know"));
                 }
             }
-        }
-        if !is_snapshot {
-            return Err("the pickle is a dict without 'segments' and 'device_traces': no memory snapshot, which \
-                        torch.cuda.memory._dump_snapshot makes");
         }
         // Last, so that the events of a trace are moved instead of copied.
         self.take_traces(traces)

@@ -93,8 +93,71 @@ fn what_is_no_recording_is_named_with_what_is_read() {
             .contains("UTF-16")
     );
     assert!(refused(&gzip(b"Dear all")).contains("gzip data with text (\"Dear all\") in it"));
-    assert!(refused(&gzip(&gzip(b"{}"))).contains("gzip data with gzip-compressed data in it"));
+    let twice = refused(&gzip(&gzip(b"{}")));
+    assert!(twice.contains("gzip data with gzip-compressed data in it; decompress it first"), "{twice}");
     assert!(refused(&gzip(b"")).contains("nothing in it"));
+}
+
+#[test]
+fn files_that_are_opened_by_mistake_are_named_with_what_to_do() {
+    let kineto = br#"{"schemaVersion": 1, "deviceProperties": [], "traceEvents": [{"ph": "X", "name": "aten::mm"}]}"#;
+    let timeline = format!("[{}, {}]", "[1, 2]", "[[0, 5], [0, 7]]");
+    let legacy = b"<!DOCTYPE html>\n<script type=\"module\">\nlet alloc_data = {\"elements\": []}\n</script>";
+    let picture =
+        b"<html><head><title>GPU Memory Timeline HTML</title></head><body><img src='data:image/png;base64,iVBO'>";
+    let cases: [(&[u8], &str, &str); 8] = [
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n", "Git LFS pointer", "git lfs pull"),
+        (kineto, "torch.profiler", "_record_memory_history"),
+        (&kineto[..60], "torch.profiler", "_record_memory_history"),
+        (br#"[{"ph": "X", "ts": 1, "name": "aten::mm"}]"#, "a profiler's events", "_record_memory_history"),
+        (timeline.as_bytes(), "export_memory_timeline", "_record_memory_history"),
+        (legacy, "a page of trace_plot of PyTorch 2.0", "_dump_snapshot"),
+        (picture, "a page of export_memory_timeline", "_record_memory_history"),
+        (b"\x0a\x04\x08\x01\x10\x02\x0a\x04\x08\x03\x10\x04\x12\x08", "jax.profiler", "pprof shows it"),
+    ];
+    for (bytes, found, advice) in cases {
+        for error in [refused(bytes), refused(&gzip(bytes))] {
+            assert!(
+                error.starts_with("not a recording: ") && error.contains(found) && error.contains(advice),
+                "{error}"
+            );
+        }
+    }
+}
+
+#[test]
+fn pickles_of_other_things_are_named_by_what_they_hold() {
+    use serde_json::json;
+    let cases = [
+        (json!([1, 2]), "a pickled list of other things, the first of which is an integer"),
+        (json!([{"loss": 1}]), "a pickled list of other things, the first of which is a dict"),
+        (json!(["a"]), "the first of which is a string"),
+        (json!([[1]]), "the first of which is a list"),
+        (
+            json!({"model": 1, "optimizer": [], "epoch": 3}),
+            "a pickled dict with the keys 'model', 'optimizer', 'epoch'",
+        ),
+        (json!({"rank0": snapshot()}), "a pickled dict with a snapshot in it, which must be saved alone"),
+        (json!([snapshot(), snapshot()]), "a pickled list of snapshots, each of which must be saved alone"),
+        (
+            json!({"text": "hello", "segments": [{"id": 0, "start": 0.5}]}),
+            "whose 'segments' are a list of other things",
+        ),
+        (json!({"action": "left", "reward": 1}), "a pickled dict with one part of a snapshot, or of something else"),
+        (json!([{"action": "left", "reward": 1}]), "a pickled list of parts of a snapshot, or of other things"),
+        (json!({}), "an empty pickled dict"),
+        (json!("text"), "a pickle of a string"),
+        (json!(3), "a pickle of an integer"),
+    ];
+    for (value, found) in cases {
+        for protocol in [2, 4] {
+            let error = refused(&pickle(&value, protocol));
+            assert!(error.contains(found) && error.contains("_dump_snapshot"), "{error}");
+        }
+    }
+    for empty in [json!([]), json!({"segments": [], "device_traces": []}), json!({"segments": []})] {
+        assert!(open_bytes(&pickle(&empty, 4), &mut go).unwrap().trace.events.is_empty(), "nothing was recorded");
+    }
 }
 
 #[test]

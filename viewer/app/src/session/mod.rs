@@ -12,6 +12,7 @@ use highwater_analysis::growth::Leaks;
 use highwater_analysis::summary::{self, DeviceSummary};
 use highwater_analysis::{LiveIndex, Metric, Moment, Series};
 use highwater_snapshots::format::Windows;
+use highwater_snapshots::shown::printable;
 use highwater_snapshots::{DeviceId, EventId, Trace};
 use rayon::prelude::*;
 
@@ -59,9 +60,11 @@ pub struct DeviceIndex {
 }
 
 impl Recording {
-    /// Builds the indices of every device.
+    /// Builds the indices of every device. Names in `trace`, which come from a file, are made printable.
     pub fn new(name: impl Into<String>, path: Option<PathBuf>, trace: impl Into<Arc<Trace>>) -> Self {
-        let trace: Arc<Trace> = trace.into();
+        let mut trace: Arc<Trace> = trace.into();
+        Trace::make_texts_printable(&mut trace);
+        let name = printable(&name.into()).into_owned();
         let mut ids = trace.device_ids();
         if ids.is_empty() {
             ids.push(DeviceId::default());
@@ -72,7 +75,7 @@ impl Recording {
             (Regions::of(&trace, &steps), Absent::of(&trace, !steps.is_empty()), steps, deepest_scope(&trace))
         };
         let (devices, (regions, absent, steps, deepest_scope)) = rayon::join(|| devices.collect(), others);
-        Self { path, name: name.into(), devices, steps, regions, deepest_scope, absent, trace, run: None }
+        Self { path, name, devices, steps, regions, deepest_scope, absent, trace, run: None }
     }
 
     /// Reads the part `events` of a long recording, and builds its indices.

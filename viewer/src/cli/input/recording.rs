@@ -1,7 +1,7 @@
 //! Reads recordings, selects devices and filters blocks, for all commands.
 
 use std::fs::File;
-use std::io::{IsTerminal as _, Read as _};
+use std::io::{IsTerminal as _, Read as _, Write as _};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use highwater_app::files::is_stdin;
 use highwater_pytorch::open::{open_file, open_stream};
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::format::{self, Progress, Windows};
+use highwater_snapshots::shown::printable;
 use highwater_snapshots::units::{format_bytes, format_count};
 use highwater_snapshots::{DeviceId, Trace};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -51,6 +52,12 @@ pub fn read_any(file: &Path) -> Result<Recording, Failure> {
     let doing =
         if is_stdin(file) { "reading standard input".to_owned() } else { format!("reading {}", file.display()) };
     let bar = if is_quick { ProgressBar::hidden() } else { reading_bar(doing) };
+    if is_named_pipe(file) {
+        // Without a program that writes to it, nothing ever comes.
+        let text = format!("{} is a pipe: reading it until the program that writes to it closes it", file.display());
+        // A failure to print cannot be reported.
+        let _ = writeln!(std::io::stderr(), "{}", printable(&text));
+    }
     let mut watch = |now: Progress| {
         show(&bar, now);
         ControlFlow::Continue(())
@@ -59,6 +66,20 @@ pub fn read_any(file: &Path) -> Result<Recording, Failure> {
         if is_stdin(file) { open_stream(std::io::stdin().lock(), &mut watch) } else { open_file(file, &mut watch) };
     bar.finish_and_clear();
     opened.map_err(|source| Failure::Read { file: file.to_owned(), source })
+}
+
+/// Whether `file` is a pipe with a name in a folder, not one that a shell passes.
+#[cfg(unix)]
+fn is_named_pipe(file: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt as _;
+    let is_passed = ["/dev", "/proc"].iter().any(|folder| file.starts_with(folder));
+    !is_passed && std::fs::metadata(file).is_ok_and(|facts| facts.file_type().is_fifo())
+}
+
+/// Whether `file` is a pipe with a name; not elsewhere than on Unix.
+#[cfg(not(unix))]
+fn is_named_pipe(_file: &Path) -> bool {
+    false
 }
 
 /// Bytes of memory that an event of a recording takes once it is read.
@@ -195,7 +216,7 @@ pub fn spinner(doing: String) -> ProgressBar {
         return ProgressBar::hidden();
     }
     let style = ProgressStyle::with_template("{spinner} {msg} ({elapsed})").expect("the template is well formed");
-    let spinner = ProgressBar::new_spinner().with_style(style).with_message(doing);
+    let spinner = ProgressBar::new_spinner().with_style(style).with_message(printable(&doing).into_owned());
     spinner.enable_steady_tick(Duration::from_millis(100));
     spinner
 }

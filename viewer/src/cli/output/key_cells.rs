@@ -2,6 +2,7 @@
 
 use highwater_analysis::GroupKey;
 use highwater_analysis::frames::short_stacks;
+use highwater_snapshots::shown::printable;
 use highwater_snapshots::units::{format_bytes, format_count};
 use highwater_snapshots::{StackId, Trace};
 
@@ -10,7 +11,8 @@ use crate::cli::output::table::Column;
 /// Returns a column for each key, which is shortened if the table is too wide.
 pub fn key_columns(keys: &[GroupKey]) -> Vec<Column> {
     let column = |key: &GroupKey| match key {
-        GroupKey::Frame | GroupKey::Stack => Column::text(key.name()).source_lines(),
+        GroupKey::Frame => Column::text(key.name()).source_lines(),
+        GroupKey::Stack => Column::text(key.name()).source_lines().lines(),
         _ => Column::text(key.name()).cut(),
     };
     keys.iter().map(column).collect()
@@ -27,7 +29,8 @@ pub fn key_cells<'a>(
     let Some(at) = keys.iter().position(|key| *key == GroupKey::Stack) else { return rows };
     for ((row, stack), lines) in rows.iter_mut().zip(&stacks).zip(short_stacks(&trace.tables, &stacks)) {
         if stack.is_some() {
-            row[at] = lines.join("\n");
+            // A name must not become a further line.
+            row[at] = lines.iter().map(|line| printable(line)).collect::<Vec<_>>().join("\n");
         }
     }
     rows

@@ -6,6 +6,7 @@ use std::path::Path;
 use highwater_analysis::GroupKey;
 use highwater_analysis::budget::Differences;
 use highwater_app::figures::moment::count_of;
+use highwater_snapshots::shown::{MOST_IN_TABLE, MOST_SHOWN, shown};
 use highwater_snapshots::units::{format_bytes, format_signed_bytes};
 
 use crate::cli::check::{CheckReport, at_moment, headroom, named};
@@ -106,13 +107,13 @@ fn name_of(file: &Path) -> String {
 /// Formats a name as code, in a table or outside. Names come from files: characters that would end the cell, the code
 /// or the line are removed.
 fn code(name: &str) -> String {
-    format!("`{}`", name.replace('`', "'").replace('|', "\\|").replace(char::is_control, " "))
+    format!("`{}`", shown(name, MOST_IN_TABLE).replace('`', "'").replace('|', "\\|"))
 }
 
 /// Escapes a sentence that contains names as code, so that its other characters have no meaning in Markdown.
 fn escaped(text: &str) -> String {
     let part = |(position, part): (usize, &str)| match position % 2 {
-        0 => part.replace('<', "&lt;").replace(char::is_control, " "),
+        0 => shown(part, MOST_SHOWN).replace('<', "&lt;"),
         _ => code(part),
     };
     text.split('`').enumerate().map(part).collect()
@@ -124,7 +125,7 @@ mod tests {
 
     #[test]
     fn names_from_files_cannot_end_a_cell_or_begin_markup() {
-        assert_eq!(code("a|b`c\nd"), "`a\\|b'c d`");
+        assert_eq!(code("a|b`c\nd"), "`a\\|b'c\u{fffd}d`");
         assert_eq!(escaped("activations of scope `a|b` <b>grew</b>"), "activations of scope `a\\|b` &lt;b>grew&lt;/b>");
         assert_eq!(name_of(Path::new("/home/runner/step.snap")), "step.snap");
     }

@@ -1,11 +1,11 @@
 //! The text output of a command: to a terminal with a width and colours, to a pipe, or to a test.
 
-use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, Write};
 
 use serde::Serialize;
 
 use highwater_snapshots::line_text::shorten_line;
+use highwater_snapshots::shown::{MOST_IN_TABLE, MOST_SHOWN, is_hidden, shown};
 
 use crate::cli::output::table::{Column, Table};
 use crate::cli::output::terminal::columns;
@@ -104,7 +104,7 @@ impl<'a> Page<'a> {
 
     /// Prints a source line after `indent` spaces, shortened if it is wider than the page.
     pub fn source_line(&mut self, indent: usize, text: &str) -> io::Result<()> {
-        let room = self.width.map_or(usize::MAX, |width| width.saturating_sub(indent).max(LEAST_WIDTH));
+        let room = self.width.map_or(MOST_IN_TABLE, |width| width.saturating_sub(indent).max(LEAST_WIDTH));
         let line = " ".repeat(indent) + &shorten_line(text, room);
         self.styled("", &line)
     }
@@ -129,7 +129,7 @@ impl<'a> Page<'a> {
 
     /// Prints one JSON object and a line end.
     pub fn json(&mut self, value: &impl Serialize) -> Result<(), serde_json::Error> {
-        serde_json::to_writer_pretty(&mut *self.out, value)?;
+        serde_json::to_writer_pretty(JsonText(&mut *self.out), value)?;
         writeln!(self.out).map_err(serde_json::Error::io)
     }
 
@@ -152,9 +152,9 @@ impl<'a> Page<'a> {
         lines.iter().try_for_each(|line| self.styled(style, line))
     }
 
-    /// Writes one line unchanged.
+    /// Writes one line: names in it come from files, and must not move the cursor or fill the disk.
     fn styled(&mut self, style: &str, text: &str) -> io::Result<()> {
-        let text = printable(text);
+        let text = shown(text, MOST_SHOWN);
         if self.is_coloured && !style.is_empty() {
             writeln!(self.out, "{style}{text}{PLAIN}")
         } else {
@@ -163,12 +163,30 @@ impl<'a> Page<'a> {
     }
 }
 
-/// Removes control characters from a line: names come from files, and must not move the cursor or change the terminal.
-pub fn printable(line: &str) -> Cow<'_, str> {
-    if line.contains(char::is_control) {
-        Cow::Owned(line.replace(char::is_control, "\u{fffd}"))
-    } else {
-        Cow::Borrowed(line)
+/// Writes JSON, and escapes characters in its strings that must not reach a terminal.
+pub struct JsonText<W>(pub W);
+
+impl<W: Write> Write for JsonText<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // Strings are written whole, and only they have such characters; the line breaks of JSON are outside of them.
+        let is_kept = |letter: char| letter == '\n' || !is_hidden(letter);
+        match std::str::from_utf8(bytes) {
+            Ok(text) if !text.chars().all(is_kept) => {
+                for letter in text.chars() {
+                    if is_kept(letter) {
+                        write!(self.0, "{letter}")?;
+                    } else {
+                        write!(self.0, "\\u{:04x}", u32::from(letter))?;
+                    }
+                }
+            }
+            _ => self.0.write_all(bytes)?,
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
     }
 }
 
@@ -209,6 +227,16 @@ mod tests {
         assert_eq!(lines, [command.as_str(), "  for the lines of code behind it"]);
         let short = "Next: highwater peak a.snap   for more";
         assert_eq!(at_width(60, |page| page.hint(short)), [short]);
+    }
+
+    #[test]
+    fn json_escapes_what_a_terminal_would_obey_and_loses_nothing() {
+        let names = ["a\u{1b}b", "c\u{9b}d\u{7f}", "e\u{202e}f", "größe\n"];
+        let mut out = Vec::new();
+        Page::plain(&mut out).json(&names).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.contains("\\u009b") && text.contains("\\u202e") && text.contains("größe"), "{text}");
+        assert_eq!(serde_json::from_str::<Vec<String>>(&text).unwrap(), names);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::io;
 
 use highwater_snapshots::line_text::{LineText, shorten_line, unique_suffixes};
+use highwater_snapshots::shown::{MOST_IN_TABLE, MOST_SHOWN, printable, shown};
 use highwater_snapshots::units::format_bytes;
 
 use crate::cli::output::wrap::wrapped;
@@ -38,6 +39,8 @@ pub struct Column {
     align: Align,
     fit: Fit,
     is_optional: bool,
+    /// Whether the lines of its cells are lines of the table; otherwise a cell has one line.
+    has_lines: bool,
     /// The position of its cells in a row.
     at: usize,
 }
@@ -45,7 +48,7 @@ pub struct Column {
 impl Column {
     /// A column of text.
     pub fn text(title: &'static str) -> Self {
-        Self { title, align: Align::Left, fit: Fit::Never, is_optional: false, at: 0 }
+        Self { title, align: Align::Left, fit: Fit::Never, is_optional: false, has_lines: false, at: 0 }
     }
 
     /// A column of numbers.
@@ -63,6 +66,11 @@ impl Column {
         Self { fit: Fit::SourceLine, ..self }
     }
 
+    /// Lets its cells have several lines.
+    pub fn lines(self) -> Self {
+        Self { has_lines: true, ..self }
+    }
+
     /// Drops entries at the end of its lists, which are separated by `, `, if the table is wider than the page.
     pub fn entries(self) -> Self {
         Self { fit: Fit::Entries, ..self }
@@ -71,6 +79,16 @@ impl Column {
     /// Wraps its cells if the table is wider than the page.
     pub fn wrapped(self) -> Self {
         Self { fit: Fit::Wrap, ..self }
+    }
+
+    /// Returns the text of a cell as it is shown: of limited length, and on one line unless the column has lines.
+    fn cleaned(&self, cell: String) -> String {
+        let short = |line: &str| match self.fit {
+            Fit::SourceLine => shorten_line(&printable(line), MOST_IN_TABLE).into_owned(),
+            Fit::Wrap => shown(line, MOST_SHOWN).into_owned(),
+            _ => shown(line, MOST_IN_TABLE).into_owned(),
+        };
+        if self.has_lines { cell.lines().map(short).collect::<Vec<_>>().join("\n") } else { short(&cell) }
     }
 
     /// Leaves the column out if all its cells are empty, and, the last such column first, if other columns would otherwise
@@ -106,6 +124,7 @@ impl Table {
     /// Appends a row; missing cells at its end are empty.
     pub fn push(&mut self, cells: Vec<String>) {
         assert!(cells.len() <= self.columns.len(), "a row has no more cells than the table has columns");
+        let cells = cleaned(&self.columns, cells);
         self.rows.push(cells);
     }
 
@@ -130,6 +149,9 @@ impl Table {
         page_width: Option<usize>,
         mut take: impl FnMut(&str) -> io::Result<()>,
     ) -> io::Result<()> {
+        let all = columns.clone();
+        let all = all.as_slice();
+        let rows = || rows().map(move |row| cleaned(all, row));
         let mut widest = vec![String::new(); columns.len()];
         for row in rows() {
             for (widest, cell) in widest.iter_mut().zip(row) {
@@ -263,6 +285,11 @@ impl Table {
     }
 }
 
+/// Returns the cells of a row of `columns` as they are shown.
+fn cleaned(columns: &[Column], cells: Vec<String>) -> Vec<String> {
+    columns.iter().zip(cells).map(|(column, cell)| column.cleaned(cell)).collect()
+}
+
 /// Returns the width of a source line's file name and number, which are never cut; 0 if it has none.
 fn place_width(text: &str) -> usize {
     match LineText::parse(text) {
@@ -328,7 +355,7 @@ mod tests {
     use super::*;
 
     fn table() -> Table {
-        let mut table = Table::new(vec![Column::text("what").cut(), Column::number("bytes")]);
+        let mut table = Table::new(vec![Column::text("what").cut().lines(), Column::number("bytes")]);
         table.push(vec!["activation of a long name".into(), "7".into()]);
         table.push(vec!["two\nlines".into(), "1,000".into()]);
         table
@@ -365,6 +392,25 @@ mod tests {
         let mut table = Table::new(vec![Column::text("name"), Column::text("about").wrapped()]);
         table.push(vec!["gpt2".into(), "a small language model".into()]);
         assert_eq!(table.lines(Some(24)), ["  name  about", "  gpt2  a small language", "        model"]);
+    }
+
+    #[test]
+    fn a_name_takes_one_line_of_limited_width() {
+        let columns = || vec![Column::text("frame").source_lines(), Column::text("op"), Column::number("bytes")];
+        let row =
+            || vec![format!("/p/model.py:7 {}", "f::".repeat(1 << 20)), "a\nb\u{202e}".to_owned(), "7".to_owned()];
+        let mut table = Table::new(columns());
+        table.push(row());
+        let lines = table.lines(None);
+        assert!(lines.len() == 2 && lines[1].contains("a\u{fffd}b\u{fffd}"), "{}", lines.len());
+        assert!(lines[1].contains("model.py:7") && length(&lines[1]) < MOST_IN_TABLE + 20, "{}", lines[1]);
+        let mut streamed = Vec::new();
+        let take = |line: &str| {
+            streamed.push(line.to_owned());
+            Ok(())
+        };
+        Table::stream(columns(), || std::iter::once(row()), None, take).unwrap();
+        assert_eq!(streamed, lines);
     }
 
     #[test]

@@ -58,11 +58,7 @@ impl Fleet {
                     Err(Unread::Failed(file.path.clone(), why))
                 }
                 Ok(trace) => Ok(Rank::of(file.path.clone(), file.name.clone(), &trace)),
-                Err(Error::UnknownFormat { .. } | Error::UnknownJson { .. } | Error::UnknownPage { .. })
-                    if !file.is_named =>
-                {
-                    Err(Unread::Other)
-                }
+                Err(Error::NotRecording { .. }) if !file.is_named => Err(Unread::Other),
                 Err(why) => Err(Unread::Failed(file.path.clone(), why.to_string())),
             };
             (outcome, watch(done.fetch_add(1, Ordering::Relaxed) + 1))

@@ -10,6 +10,8 @@ use std::fmt::Write as _;
 use eframe::egui::epaint::ClippedShape;
 use eframe::egui::{Color32, Rect, Vec2};
 
+use highwater_snapshots::shown::printable;
+
 use super::paper::Paper;
 use super::texture::Textures;
 use text::PROPORTIONAL;
@@ -178,19 +180,17 @@ fn fill(colour: Color32) -> String {
     paint("fill", colour)
 }
 
-/// Escapes text for XML; leaves out characters that XML does not allow.
+/// Escapes text for XML, as it is shown; leaves out characters that XML does not allow.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for letter in text.chars() {
+    for letter in printable(text).chars() {
         match letter {
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&apos;"),
-            '\t' | '\n' | '\r' => out.push(' '),
             '\u{fffe}' | '\u{ffff}' => {}
-            letter if letter.is_control() => {}
             letter => out.push(letter),
         }
     }
@@ -203,7 +203,10 @@ mod tests {
 
     #[test]
     fn names_from_files_cannot_break_the_document() {
-        assert_eq!(escaped("a<b> & \"c\"\n'd'\u{0}\u{1b}\u{ffff}é"), "a&lt;b&gt; &amp; &quot;c&quot; &apos;d&apos;é");
+        assert_eq!(
+            escaped("a<b> & \"c\"\n'd'\u{202e}\u{ffff}é"),
+            "a&lt;b&gt; &amp; &quot;c&quot;\u{fffd}&apos;d&apos;\u{fffd}é"
+        );
     }
 
     #[test]

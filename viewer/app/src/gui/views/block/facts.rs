@@ -4,6 +4,7 @@ use highwater_analysis::Lifetime;
 use highwater_analysis::Metric;
 use highwater_analysis::frames::user_line;
 use highwater_snapshots::references::readable;
+use highwater_snapshots::shown::{MOST_SHOWN, shown};
 use highwater_snapshots::tables::SourceLine;
 use highwater_snapshots::trace::{Block, Owner};
 use highwater_snapshots::units::{format_bytes, format_count};
@@ -211,12 +212,20 @@ fn highest(
     }
 }
 
-/// Other recorded facts.
+/// Other recorded facts. Their values may have lines.
 fn attributes(trace: &Trace, id: BlockId, block: &Block) -> impl Iterator<Item = (String, String)> {
     let owner = if block.is_baseline() { Owner::Block(id) } else { Owner::Event(block.alloc) };
     let text = |id| trace.tables.string(id);
-    trace.attributes_of(owner).iter().flat_map(move |attribute| readable(text(attribute.name), text(attribute.value)))
+    let facts = trace.attributes_of(owner).iter();
+    let facts = facts.flat_map(move |attribute| readable(text(attribute.name), text(attribute.value)));
+    facts.map(|(name, value)| {
+        let lines: Vec<_> = value.lines().take(MOST_LINES).map(|line| shown(line, MOST_SHOWN)).collect();
+        (name, lines.join("\n"))
+    })
 }
+
+/// Lines of a value that are shown.
+const MOST_LINES: usize = 200;
 
 /// The origins of a block, each with the search condition for it.
 fn origins(trace: &Trace, block: &Block) -> Vec<Origin> {

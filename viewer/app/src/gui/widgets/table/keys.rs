@@ -1,8 +1,9 @@
 //! Keyboard navigation of a table that has the focus.
 
 use eframe::egui::{self, Event, EventFilter, Key, Modifiers, Response, Ui};
+use highwater_snapshots::shown::spreadsheet_text;
 
-use super::{TableState, Touched};
+use super::{Column, TableState, Touched};
 
 /// Horizontal scroll step of an arrow key, in points.
 const STRIDE: f32 = 60.0;
@@ -59,6 +60,11 @@ pub(super) fn is_copying(ui: &Ui, response: &Response) -> bool {
 }
 
 /// Copies the cells of a row, separated by tabs, as spreadsheets expect.
-pub(super) fn copy(ctx: &egui::Context, words: &[String]) {
-    ctx.copy_text(words.join("\t"));
+pub(super) fn copy(ctx: &egui::Context, columns: &[Column], words: &[String]) {
+    let cell = |(column, text): (&Column, &String)| match column.is_number {
+        true => text.clone(),
+        false => spreadsheet_text(text).into_owned(),
+    };
+    let cells: Vec<String> = columns.iter().zip(words).map(cell).collect();
+    ctx.copy_text(cells.join("\t"));
 }

@@ -7,6 +7,8 @@ use std::io::{self, Write};
 
 use eframe::egui::{self, Color32, Rect, RichText, Role, Sense, Ui, UiBuilder, WidgetInfo, pos2, vec2};
 
+use highwater_snapshots::shown::spreadsheet_text;
+
 use crate::figures::moment::count_of;
 use crate::gui::widgets::theme;
 
@@ -279,7 +281,7 @@ fn aside_bar_ui(ui: &Ui, bar: Rect, share: f32, most: f32, state: &mut TableStat
     paint::handle(ui, place, response.hovered() || response.dragged());
 }
 
-/// The table as CSV, headings first; text in quotes, numbers bare.
+/// The table as CSV, headings first; text in quotes and never a formula, numbers bare.
 pub fn csv(columns: &[Column], rows: usize, cell: impl FnMut(usize, usize) -> String) -> String {
     let mut out = Vec::new();
     // Writing to memory does not fail.
@@ -296,7 +298,10 @@ pub fn write_csv(
 ) -> io::Result<()> {
     let write = |out: &mut dyn Write, index: usize, text: &str, is_number: bool| {
         out.write_all(if index > 0 { b"," } else { b"" })?;
-        if is_number { out.write_all(text.as_bytes()) } else { write!(out, "\"{}\"", text.replace('"', "\"\"")) }
+        if is_number {
+            return out.write_all(text.as_bytes());
+        }
+        write!(out, "\"{}\"", spreadsheet_text(text).replace('"', "\"\""))
     };
     for (index, column) in columns.iter().enumerate() {
         write(out, index, column.name, false)?;

@@ -148,7 +148,7 @@ impl Frame<'_> {
                     ui.painter().rect_stroke(place, 2.0, Stroke::new(1.0, shades.faint), StrokeKind::Inside);
                 }
                 if keys::is_copying(ui, response) {
-                    keys::copy(ui.ctx(), &words);
+                    keys::copy(ui.ctx(), self.columns, &words);
                 }
             }
             on_row.widget_info(|| WidgetInfo::selected(Role::Row, true, is_chosen, words.join(" · ")));

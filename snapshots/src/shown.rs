@@ -1,0 +1,82 @@
+//! Texts from files as they are shown: on one line, of limited length, and without characters that would change what is
+//! around them.
+
+use std::borrow::Cow;
+
+/// Characters of a name in a table. JSON has it in full.
+pub const MOST_IN_TABLE: usize = 400;
+
+/// Characters of any text that is shown. JSON has it in full.
+pub const MOST_SHOWN: usize = 4096;
+
+/// Replaces a character that is not shown.
+const REPLACEMENT: &str = "\u{fffd}";
+
+/// Whether a character would end the line, control a terminal, or change the direction of the text around it.
+pub fn is_hidden(letter: char) -> bool {
+    let changes_direction = matches!(
+        letter,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    );
+    letter.is_control() || changes_direction || matches!(letter, '\u{2028}' | '\u{2029}')
+}
+
+/// Replaces the characters of `text` that are not shown, line breaks included.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    if text.contains(is_hidden) { Cow::Owned(text.replace(is_hidden, REPLACEMENT)) } else { Cow::Borrowed(text) }
+}
+
+/// At most `most` characters of `text`, with an ellipsis if more follow, as [`printable`] gives them.
+pub fn shown(text: &str, most: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(most) {
+        Some(_) => {
+            let end = text.char_indices().nth(most.saturating_sub(1)).map_or(0, |(end, _)| end);
+            Cow::Owned(format!("{}…", printable(&text[..end])))
+        }
+        None => printable(text),
+    }
+}
+
+/// A text as a cell of a file for spreadsheets: printable, and after an apostrophe where it would be taken for a formula.
+pub fn spreadsheet_text(text: &str) -> Cow<'_, str> {
+    const BEGIN_FORMULAS: [char; 8] = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
+    let text = printable(text);
+    let is_formula = text.chars().nth(1).is_some() && text.starts_with(BEGIN_FORMULAS);
+    if is_formula { Cow::Owned(format!("'{text}")) } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn characters_that_change_the_text_around_them_are_replaced() {
+        for hidden in
+            ["\n", "\r", "\t", "\u{1b}", "\u{7f}", "\u{9b}", "\u{2028}", "\u{200f}", "\u{202e}", "\u{2066}", "\u{2069}"]
+        {
+            assert_eq!(printable(&format!("a{hidden}b")), "a\u{fffd}b", "{hidden:?}");
+        }
+        for text in ["größe", "模型.forward", "a\u{200d}b", "שלום"] {
+            assert!(matches!(printable(text), Cow::Borrowed(same) if same == text));
+        }
+    }
+
+    #[test]
+    fn a_long_name_is_cut_between_characters() {
+        assert_eq!(shown("größe", 5), "größe");
+        assert_eq!(shown("größe", 4), "grö…");
+        assert_eq!(shown("a\nb", 2), "a…");
+        assert_eq!(shown("ab", 0), "…");
+        assert_eq!(shown(&"ü".repeat(10 << 20), MOST_SHOWN).chars().count(), MOST_SHOWN);
+    }
+
+    #[test]
+    fn a_text_is_never_a_formula_of_a_spreadsheet() {
+        for text in ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(1)", "＝1"] {
+            assert_eq!(spreadsheet_text(text), format!("'{text}"));
+        }
+        assert_eq!(spreadsheet_text("\t=1"), "\u{fffd}=1");
+        assert_eq!(spreadsheet_text("a=1"), "a=1");
+        assert_eq!(spreadsheet_text("-"), "-", "no value");
+    }
+}
