@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 
-use highwater_snapshots::ids::{BlockId, DeviceId, StackId, StringId};
+use highwater_snapshots::ids::{BlockId, DeviceId, FrameId, StackId, StringId};
 use highwater_snapshots::tables::SourceLine;
 use highwater_snapshots::trace::Trace;
 use highwater_snapshots::units::format_exact_bytes;
 
 use super::alike_stacks::AlikeStacks;
 use super::counterfactual::{Grouped, NO_GROUP};
-use super::frames::user_line;
+use super::frames::{LeadingFrame, leading_frame};
 use super::group_key::GroupKey;
 use super::lifetime::{Lifetime, step_of};
 use super::origin::{Origin, Origins};
@@ -18,17 +18,29 @@ use super::pools::{BlockPool, Pools};
 /// A key value as a number. Traces that share their tables, such as windows of one recording, have the same codes.
 pub(super) type Code = u128;
 
-/// The code of no step, and of no source line.
+/// The code of no step, and of no stack.
 const NONE: Code = Code::MAX;
 
-/// The code of a source line.
-fn code_of_line(line: &SourceLine) -> Code {
-    Code::from(line.file.0) << 64 | Code::from(line.function.0) << 32 | Code::from(line.line)
+/// Marks the code of a frame without lines.
+const ADDRESS: Code = 1 << 96;
+
+/// The code of the frame that represents a stack.
+fn code_of_frame(frame: LeadingFrame) -> Code {
+    match frame {
+        LeadingFrame::Line(line) => {
+            Code::from(line.file.0) << 64 | Code::from(line.function.0) << 32 | Code::from(line.line)
+        }
+        LeadingFrame::Address(frame) => ADDRESS | Code::from(frame.0),
+    }
 }
 
-/// The source line of a code.
-fn line_of_code(code: Code) -> SourceLine {
-    SourceLine { file: StringId((code >> 64) as u32), function: StringId((code >> 32) as u32), line: code as u32 }
+/// The frame of a code.
+fn frame_of_code(code: Code) -> LeadingFrame {
+    if code & ADDRESS != 0 {
+        return LeadingFrame::Address(FrameId(code as u32));
+    }
+    let (file, function) = (StringId((code >> 64) as u32), StringId((code >> 32) as u32));
+    LeadingFrame::Line(SourceLine { file, function, line: code as u32 })
 }
 
 /// Encodes a block's value of a key as a number, and decodes such a number to text. Fastest in the order of blocks.
@@ -36,7 +48,7 @@ pub(super) struct Coder<'a> {
     trace: &'a Trace,
     pools: Pools,
     origins: Origins<'a>,
-    /// The code of the user line of each stack seen so far.
+    /// The code of the frame that represents each stack seen so far.
     line_of: HashMap<StackId, Code>,
     /// Built when a stack is first encoded.
     alike: Option<AlikeStacks>,
@@ -68,7 +80,7 @@ impl<'a> Coder<'a> {
             GroupKey::Frame => *self
                 .line_of
                 .entry(blocks.stack[row])
-                .or_insert_with(|| user_line(&trace.tables, blocks.stack[row]).as_ref().map_or(NONE, code_of_line)),
+                .or_insert_with(|| leading_frame(&trace.tables, blocks.stack[row]).map_or(NONE, code_of_frame)),
             GroupKey::Size => Code::from(blocks.requested[row]),
             GroupKey::Stream => Code::from(blocks.stream[row].0),
             GroupKey::Pool => Code::from(self.pools.pool(trace, &blocks.get(id)).code()),
@@ -94,7 +106,7 @@ impl<'a> Coder<'a> {
             GroupKey::Step | GroupKey::Frame if code == NONE => "(none)".to_owned(),
             GroupKey::Step | GroupKey::Stream => code.to_string(),
             GroupKey::Stack => or_none(&tables.stack_text(StackId(code as u32)).join("\n")),
-            GroupKey::Frame => tables.line_text(&line_of_code(code)),
+            GroupKey::Frame => frame_of_code(code).text(tables),
             GroupKey::Size => exact_size(code as u64),
             GroupKey::Pool => BlockPool::from_code(code as u64).to_string(),
             GroupKey::Lifetime => Lifetime::ALL[code as usize].name().to_owned(),
