@@ -6,10 +6,9 @@ use std::sync::Arc;
 
 use eframe::egui::Color32;
 use highwater_analysis::Lifetime;
-use highwater_analysis::frames::user_line;
+use highwater_analysis::frames::{LeadingFrame, leading_frame};
 use highwater_analysis::{Matches, Metric};
 use highwater_snapshots::line_text::LineText;
-use highwater_snapshots::tables::SourceLine;
 use highwater_snapshots::yielding::tick;
 use highwater_snapshots::{BlockId, Category, DeviceId, OpId, ScopeId, StackId, StringId, Trace};
 use rayon::prelude::*;
@@ -209,7 +208,7 @@ struct Coder<'a> {
     /// The meaning of each code, as a row of another table; `u32::MAX` for none.
     meant: Vec<u32>,
     /// Distinct source lines.
-    lines: Vec<SourceLine>,
+    lines: Vec<LeadingFrame>,
     /// Distinct streams, in order.
     streams: Vec<u64>,
 }
@@ -258,7 +257,7 @@ impl<'a> Coder<'a> {
         self.code_of = meanings.iter().map(code).collect();
     }
 
-    /// Finds the program's line of every stack that a block has.
+    /// Finds the frame that represents every stack that a block has.
     fn find_lines(&mut self) {
         let (tables, stacks) = (&self.trace.tables, &self.trace.blocks.stack);
         let mut is_met = vec![false; tables.stacks.len()];
@@ -267,9 +266,10 @@ impl<'a> Coder<'a> {
                 *is_met = true;
             }
         }
-        let line_of = |(row, is_met): (usize, &bool)| is_met.then(|| user_line(tables, StackId(row as u32))).flatten();
-        let found: Vec<Option<SourceLine>> = is_met.par_iter().enumerate().with_min_len(64).map(line_of).collect();
-        let mut rows: HashMap<SourceLine, u32> = HashMap::new();
+        let line_of =
+            |(row, is_met): (usize, &bool)| is_met.then(|| leading_frame(tables, StackId(row as u32))).flatten();
+        let found: Vec<Option<LeadingFrame>> = is_met.par_iter().enumerate().with_min_len(64).map(line_of).collect();
+        let mut rows: HashMap<LeadingFrame, u32> = HashMap::new();
         let lines = &mut self.lines;
         let mut meanings: Vec<u32> = Vec::with_capacity(found.len() + 1);
         for line in found {
@@ -324,13 +324,16 @@ impl<'a> Coder<'a> {
             ColourBy::Stream => format!("stream {}", self.streams[code]),
             ColourBy::Scope(_) => tables.scope_path(ScopeId(meant)),
             ColourBy::Op => tables.string(StringId(meant)).to_owned(),
-            ColourBy::CallSite => short_line(&tables.line_text(&self.lines[meant as usize])),
+            ColourBy::CallSite => short_line(&self.lines[meant as usize].text(tables)),
         }
     }
 }
 
 /// `folder/file.py:184 function` with the leading folders left out.
 pub fn short_line(text: &str) -> String {
+    if let Some((address, module)) = text.split_once(" in ").filter(|(address, _)| address.starts_with("0x")) {
+        return format!("{address} in {}", LineText { path: module, line: 0, function: "" }.file_name());
+    }
     let line = LineText::parse(text);
     LineText { path: line.file_name(), ..line }.to_string()
 }
