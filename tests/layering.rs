@@ -284,6 +284,19 @@ fn every_file_says_what_it_is_for_and_ends_before_its_limit() {
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
 
+/// The wheel and `cargo install` build with the release profile; `highwater record` shows the stacks of its own models.
+#[test]
+fn installed_binaries_keep_the_lines_of_code_that_is_on_recorded_stacks() {
+    let read = |path: &str| std::fs::read_to_string(root().join(path)).expect("it is part of the project");
+    let (manifest, wheel) = (read("Cargo.toml"), read("recorder/python/pyproject.toml"));
+    let release = manifest.split_once("[profile.release]\n").map(|(_, rest)| rest).unwrap_or_default();
+    assert!(release.starts_with("debug = \"line-tables-only\"\n\n"), "lines, and nothing is stripped: {release}");
+    for package in ["highwater", "highwater-allocator", "highwater-engine", "highwater-kernels", "highwater-recorder"] {
+        assert!(!manifest.contains(&format!("[profile.release.package.{package}]")), "{package}");
+    }
+    assert!(wheel.lines().any(|line| line == "strip = false"), "{wheel}");
+}
+
 /// Where `text` has unsafe code: the keyword before a block, a function, an implementation, a trait, or an attribute.
 fn unsafe_count(text: &str) -> usize {
     let forms = ["unsafe {", "unsafe fn", "unsafe impl", "unsafe extern", "unsafe trait", "unsafe("];

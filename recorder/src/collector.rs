@@ -29,6 +29,9 @@ use crate::{control, file, message, queue, sender, signals};
 const BATCH_EVENTS: usize = 16_384;
 /// Interval at which the queues are read; they are also read whenever a thread has filled a chunk of its queue.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// The same at the start of a recording. Until they reach the usual ones, intervals between reads and between writes are
+/// as long as the recording so far, so that a program which is killed early loses at most half of its time.
+const FIRST_LOOK: Duration = Duration::from_millis(1);
 /// Number of events kept for out-of-memory dumps while all events are written to a file.
 const DUMPED_EVENTS: usize = 1_000_000;
 
@@ -37,8 +40,10 @@ const DUMPED_EVENTS: usize = 1_000_000;
 pub(crate) struct Collected {
     /// The recording, if the sink includes memory.
     pub(crate) trace: Option<Trace>,
-    /// Path of the file, if the sink includes one, or why it is incomplete.
-    pub(crate) file: Result<Option<PathBuf>>,
+    /// Path of the file, if the sink includes one.
+    pub(crate) file: Option<PathBuf>,
+    /// Why the file is incomplete.
+    pub(crate) problem: Option<Error>,
     pub(crate) events: u64,
     pub(crate) events_lost: u64,
     pub(crate) small_blocks: u64,
@@ -62,7 +67,8 @@ struct Collector {
     files: Option<Files>,
     /// The locked file that is written at the end, if there is one.
     at_end: Option<(File, PathBuf)>,
-    problem: Option<Error>,
+    /// The file that failed, and why.
+    failed: Option<(Option<PathBuf>, Error)>,
     /// Events lost before this recording began.
     lost_before: u64,
     /// Events lost during this recording, set at its end.
@@ -71,7 +77,8 @@ struct Collector {
     lost_to_file: u64,
     /// Number of events when the file failed: it lacks all later ones.
     events_until_failure: Option<u64>,
-    last_write: Instant,
+    began: Instant,
+    last_write: Option<Instant>,
 }
 
 /// Starts the collector thread for a recording to `path`, if any. All later messages belong to the recording.
@@ -109,12 +116,13 @@ pub(crate) fn start(
         intake,
         files,
         at_end,
-        problem: None,
+        failed: None,
         lost_before: sender::lost(),
         lost: 0,
         lost_to_file: 0,
         events_until_failure: None,
-        last_write: Instant::now(),
+        began: Instant::now(),
+        last_write: None,
         options,
     };
     let thread = signals::spawn("highwater", move || collector.run()).map_err(Error::Thread)?;
@@ -145,7 +153,7 @@ impl Collector {
                 if let Some(end) = self.look() {
                     return end;
                 }
-                sender::wait(LOOK_EVERY);
+                sender::wait(LOOK_EVERY.min(self.began.elapsed().max(FIRST_LOOK)));
             }
         }));
         let end = end.unwrap_or_else(|_| {
@@ -178,29 +186,37 @@ impl Collector {
                 match item {
                     Item::Message(words) => intake.message(&message::read(words), clock),
                     Item::Control(Control::Device(facts, state)) => intake.start_device(facts, state),
+                    Item::Control(Control::Opened) => intake.opened(),
                     Item::Control(notice) => asked = Some(notice),
                 }
                 asked.is_none() && intake.pending() < BATCH_EVENTS
             });
             let is_full = self.intake.pending() >= BATCH_EVENTS;
-            if is_full || asked.is_some() || self.last_write.elapsed() >= self.options.flush_every {
+            let is_due = self.last_write.is_none_or(|last| last.elapsed() >= self.until_next(last));
+            if is_full || asked.is_some() || is_due {
                 self.write();
             }
             match asked {
                 Some(Control::End(answer)) => return Some(answer),
                 Some(Control::Flush(answer)) => answer_with(&answer, ()),
                 Some(Control::Copy(answer)) => answer_with(&answer, self.held()),
-                Some(Control::Device(..)) => {}
+                Some(Control::Device(..) | Control::Opened) => {}
                 None if is_full || is_more => {}
                 None => return None,
             }
         }
     }
 
-    /// Returns the number of events of this recording that never reached the intake.
+    /// Returns the time from the write at `last` to the next.
+    fn until_next(&self, last: Instant) -> Duration {
+        self.options.flush_every.min(last.duration_since(self.began).max(FIRST_LOOK))
+    }
+
+    /// Returns the number of events of this recording that never reached the intake, or that it could not assign to a
+    /// registered allocator.
     fn lost(&self) -> u64 {
         let Some(merge) = &self.merge else { return self.lost };
-        sender::lost() - self.lost_before + merge.given_up()
+        sender::lost() - self.lost_before + merge.given_up() + self.intake.unregistered_events()
     }
 
     fn held(&self) -> Option<Held> {
@@ -209,13 +225,13 @@ impl Collector {
 
     /// Writes the pending batch to the file.
     fn write(&mut self) {
-        self.last_write = Instant::now();
+        if !self.intake.has_pending() {
+            return;
+        }
+        self.last_write = Some(Instant::now());
         let lost = self.lost();
         let Some(files) = &mut self.files else { return };
         let mut batch = self.intake.take_batch();
-        if batch.is_empty() {
-            return;
-        }
         let mut written = files.write(&mut batch);
         if written.is_err() {
             self.lost_to_file += batch.events.len() as u64;
@@ -234,18 +250,23 @@ impl Collector {
 
     /// Gives up the file; recording in memory continues.
     fn fail(&mut self, why: Error) {
-        self.files = None;
-        self.problem = Some(why);
+        let path = self.files.take().map(|files| files.path().to_owned());
+        self.failed = Some((path, why));
         self.events_until_failure = Some(self.intake.events);
         self.intake.stop_streaming();
     }
 
     fn finish(mut self) -> Collected {
         let lost = self.lost();
-        let mut file = match (self.problem.take(), self.files.take()) {
-            (Some(why), _) => Err(why),
-            (None, Some(files)) => files.complete(lost).map(Some),
-            (None, None) => Ok(None),
+        let problems = self.intake.problems();
+        problems.iter().for_each(|problem| warn(problem.to_string()));
+        let (mut file, mut problem) = match (self.failed.take(), self.files.take()) {
+            (Some((path, why)), _) => (path, Some(why)),
+            (None, Some(files)) => {
+                let path = files.path().to_owned();
+                (Some(path), files.complete(lost, problems).err().inspect(warn_of))
+            }
+            (None, None) => (None, None),
         };
         let is_wanted = self.options.sink.is_in_memory();
         let mut trace = None;
@@ -253,8 +274,9 @@ impl Collector {
             trace = Held::of(&self.intake, &self.header, lost, self.options.symbols == Symbols::AtEnd)
                 .map(Held::into_trace);
         }
-        if let (Ok(None), Some((at_end, path)), Some(trace)) = (&file, &self.at_end, &trace) {
-            file = write_file(at_end, path, trace).map(|()| Some(path.clone()));
+        if let (None, Some((at_end, path)), Some(trace)) = (&problem, &self.at_end, &trace) {
+            problem = write_file(at_end, path, trace).err().inspect(warn_of);
+            file = Some(path.clone());
         }
         let is_ring = self.options.ring_events.is_some();
         let after_failure = self.events_until_failure.map_or(0, |until| self.intake.events - until);
@@ -262,11 +284,17 @@ impl Collector {
         Collected {
             trace: trace.filter(|_| is_wanted),
             file,
+            problem,
             events: self.intake.events + lost,
             events_lost: lost + self.lost_to_file + after_failure + if is_ring { evicted } else { 0 },
             small_blocks: self.intake.small_blocks,
         }
     }
+}
+
+/// Warns of a recording that could not be completed, since its program may not look at the result.
+fn warn_of(why: &Error) {
+    warn(format!("the recording is incomplete: {why}; what was written up to then can be opened"));
 }
 
 fn answer_with<T>(answer: &Sender<T>, with: T) {

@@ -17,6 +17,8 @@ use crate::sender;
 pub(crate) enum Control {
     /// The starting state of a device, whose events are recorded from here on.
     Device(DeviceFacts, StartingState),
+    /// The states of all allocators that were registered when the recording began have been sent.
+    Opened,
     /// A flush request, answered when everything before it is in the file, or the file has failed.
     Flush(Sender<()>),
     /// A request for a copy of what is kept in memory; answered with `None` if nothing is.

@@ -13,35 +13,50 @@
 //! | `HIGHWATER_SYMBOLS=never` | leaves stacks as addresses, for `highwater symbolize` |
 //! | `HIGHWATER_SWITCH=file` | records while that file exists |
 //! | `HIGHWATER_SIGNAL=USR1` | starts recording at this signal, and stops at the next |
-
-#![cfg_attr(
-    not(target_family = "wasm"),
-    expect(unsafe_code, reason = "a program that ends shall leave a complete file, and Rust drops no statics")
-)]
+//!
+//! A recording that the program makes itself goes first: the environment's ends where it begins, which is reported on
+//! standard error, and goes on afterwards in another file, `run.0002.snap`. The program's own makes the dumps meanwhile.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, Once, PoisonError};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
+use highwater_snapshots::rotation::numbered;
 use highwater_snapshots::units::parse_bytes;
 
 use crate::error::{Error, Result};
+use crate::hub::{self, Request};
 use crate::level::Level;
 use crate::naming::{self, Rank};
 use crate::options::{HistoryOptions, Rotation, Sink, Symbols};
 use crate::recording::Recording;
 use crate::switch::{Switch, Trigger};
 use crate::warn::warn;
-use crate::{header, reentrancy};
+use crate::{exit, header, reentrancy, signals};
 
 /// Number of events kept for `HIGHWATER_OOM_SNAPSHOT`.
 const RING_EVENTS: usize = 1_000_000;
 
+/// The variables that only change how a recording is made.
+const REFINING: [&str; 9] = [
+    "HIGHWATER_OOM_DUMPS",
+    "HIGHWATER_LEVEL",
+    "HIGHWATER_RING",
+    "HIGHWATER_SMALLEST",
+    "HIGHWATER_STEPS",
+    "HIGHWATER_ROTATE",
+    "HIGHWATER_SYMBOLS",
+    "HIGHWATER_SWITCH",
+    "HIGHWATER_SIGNAL",
+];
+
 static STARTED: Once = Once::new();
 static RUNNING: Mutex<Option<Running>> = Mutex::new(None);
 
+/// What the environment requested.
 enum Running {
-    Recording(Recording),
+    /// A recording, and how it goes on after one of the program's own.
+    Recording(Recording, Box<HistoryOptions>),
     Switch(Switch),
 }
 
@@ -53,12 +68,17 @@ pub fn start() {
         match requested(&variable_of_process).and_then(begin) {
             Ok(None) => {}
             Ok(Some(running)) => {
-                *RUNNING.lock().unwrap_or_else(PoisonError::into_inner) = Some(running);
-                finish_at_exit();
+                *lock() = Some(running);
+                hub::lock().call_after_own(go_on);
+                exit::at_exit(finish);
             }
             Err(error) => report(&error),
         }
     });
+}
+
+fn lock() -> MutexGuard<'static, Option<Running>> {
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns an environment variable; invalid Unicode is converted lossily.
@@ -84,8 +104,11 @@ fn requested(variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<Request
         }
         None if dump_on_oom.is_some() => HistoryOptions::in_memory().ring(ring.unwrap_or(RING_EVENTS)),
         None => {
-            let alone = ["HIGHWATER_SWITCH", "HIGHWATER_SIGNAL"].into_iter().find(|name| variable(name).is_some());
-            let why = |name| Error::Options(format!("{name} needs HIGHWATER_RECORD=<path>"));
+            let alone = REFINING.into_iter().find(|name| variable(name).is_some());
+            let why = |name| {
+                let text = "has no effect alone: set HIGHWATER_RECORD=<path> or HIGHWATER_OOM_SNAPSHOT=<folder> too";
+                Error::Options(format!("{name} {text}"))
+            };
             return alone.map_or(Ok(None), |name| Err(why(name)));
         }
     };
@@ -169,41 +192,49 @@ fn begin(wish: Option<Requested>) -> Result<Option<Running>> {
     if let Some(trigger) = trigger {
         return Switch::watch(options, trigger).map(Running::Switch).map(Some);
     }
-    let started = match Recording::start(options.clone()) {
+    let started = match Recording::begin(options.clone(), Request::Outside) {
         // Another process inherited the variable and claimed the file first.
         Err(Error::InUse { path }) => {
             let sink = Sink::File(naming::of_process(&path));
-            Recording::start(HistoryOptions { sink, per_rank: false, ..options })
+            let options = HistoryOptions { sink, per_rank: false, ..options };
+            Recording::begin(options.clone(), Request::Outside).map(|recording| (recording, options))
         }
-        started => started,
+        started => started.map(|recording| (recording, options)),
     };
-    started.map(Running::Recording).map(Some)
+    started.map(|(recording, options)| Some(Running::Recording(recording, Box::new(options))))
 }
 
-#[cfg(not(target_family = "wasm"))]
-extern "C" fn at_exit() {
-    // Unwinding must not cross into the C library.
-    drop(std::panic::catch_unwind(finish));
+/// Goes on after a recording of the program's own, to the next file: `run.0002.snap` after `run.snap`.
+fn go_on() {
+    let mut running = lock();
+    let Some(Running::Recording(recording, options)) = running.as_mut() else { return };
+    if hub::lock().session().is_some() {
+        return;
+    }
+    let next = |path: &Path| (2..).map(|number| numbered(path, number)).find(|path| !path.exists());
+    let sink = match options.sink.path().filter(|_| options.rotation.is_none()).and_then(next) {
+        Some(path) => Sink::File(path),
+        None => options.sink.clone(),
+    };
+    match Recording::begin(HistoryOptions { sink, ..HistoryOptions::clone(options) }, Request::Outside) {
+        Ok(next) => {
+            let former = std::mem::replace(recording, next);
+            // The program need not wait for it; the end of the program does.
+            drop(signals::spawn("highwater-file", move || drop(former)));
+        }
+        Err(error) => report(&error),
+    }
 }
 
-/// Nothing to do: a browser ends no program, and has no environment variables.
-#[cfg(target_family = "wasm")]
-fn finish_at_exit() {}
-
-#[cfg(not(target_family = "wasm"))]
-fn finish_at_exit() {
-    // SAFETY: `at_exit` is an `extern "C"` function without arguments that never unwinds and is never unloaded.
-    unsafe { libc::atexit(at_exit) };
-}
-
-/// Completes what the environment variables requested; called when the program ends. A program that is killed leaves a
-/// file that is valid up to its last fraction of a second, with addresses in place of source lines.
+/// Completes what the environment variables requested; called when the program returns from `main` or calls `exit`. A
+/// program that ends otherwise leaves a file that lacks at most the last [`flush_every`](HistoryOptions::flush_every)
+/// and some hundredths of a second, with addresses in place of source lines.
 pub fn finish() {
-    let running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let running = lock().take();
     match running {
         None => {}
         Some(Running::Switch(switch)) => drop(switch),
-        Some(Running::Recording(recording)) => match recording.finish() {
+        Some(Running::Recording(recording, _)) => match recording.finish() {
             // A forked child has nothing to complete.
             Ok(_) | Err(Error::OfParent) => {}
             Err(error) => report(&error),
@@ -224,8 +255,12 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_recorded_unless_a_file_or_a_folder_for_dumps_is_named() {
-        assert_eq!(wish_of(&[("HIGHWATER_LEVEL", "events")]).ok(), Some(None));
+    fn a_variable_that_needs_another_names_it_when_it_is_alone() {
+        assert_eq!(wish_of(&[]).ok(), Some(None));
+        for name in REFINING {
+            let why = wish_of(&[(name, "1")]).expect_err(name).to_string();
+            assert!(why.contains(name) && why.contains("HIGHWATER_RECORD") && why.contains("OOM_SNAPSHOT"), "{why}");
+        }
     }
 
     #[test]

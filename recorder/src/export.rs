@@ -266,6 +266,7 @@ impl Exporter {
             stacks: self.stacks,
             scopes: self.scopes,
             ops: self.ops,
+            skipped: Vec::new(),
         }
     }
 }

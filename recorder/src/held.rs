@@ -6,7 +6,7 @@ use std::path::Path;
 use highwater_snapshots::event::Event;
 use highwater_snapshots::format::write_trace;
 use highwater_snapshots::trace::{DeviceFacts, Header};
-use highwater_snapshots::{StartingState, Trace, TraceBuilder};
+use highwater_snapshots::{Problem, StartingState, Trace, TraceBuilder};
 
 use crate::error::{Error, Result};
 use crate::export::Exporter;
@@ -22,6 +22,7 @@ pub(crate) struct Held {
     ops: HeldOps,
     events: Vec<Event>,
     events_lost: u64,
+    problems: Vec<Problem>,
     with_symbols: bool,
 }
 
@@ -39,6 +40,7 @@ impl Held {
             ops: intake.ops.clone(),
             events,
             events_lost: history.evicted() + lost,
+            problems: intake.problems(),
             with_symbols,
         })
     }
@@ -59,13 +61,9 @@ impl Held {
             builder.push(&exporter.event(event));
         }
         builder.trust().events_lost = self.events_lost;
-        let mut symbols = Vec::new();
-        if self.with_symbols {
-            let (found, problems) = exporter.resolve();
-            symbols = found;
-            for problem in problems {
-                builder.add_problem(problem);
-            }
+        let (symbols, problems) = if self.with_symbols { exporter.resolve() } else { (Vec::new(), Vec::new()) };
+        for problem in self.problems.into_iter().chain(problems) {
+            builder.add_problem(problem);
         }
         *builder.tables() = exporter.into_tables(&symbols);
         builder.finish()

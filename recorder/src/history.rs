@@ -38,12 +38,22 @@ impl History {
 
     /// Appends an event.
     pub(crate) fn push(&mut self, event: &Event) {
-        if self.most.is_some_and(|most| self.events >= most) {
-            self.evict();
-        }
         let Words { words, len } = Words::of_kept(event);
         self.words.extend(&words[..len]);
         self.events += 1;
+        while self.most.is_some_and(|most| self.events > 1 && self.events + self.in_effect() > most) {
+            self.evict();
+        }
+    }
+
+    /// Number of events that are still in effect at the oldest event that is kept: step, phase and samples.
+    fn in_effect(&self) -> usize {
+        usize::from(self.step.is_some()) + usize::from(self.phase.is_some()) + self.samples.len()
+    }
+
+    /// Number of these for which there is room.
+    fn repeated(&self) -> usize {
+        self.most.map_or(self.in_effect(), |most| self.in_effect().min(most.saturating_sub(self.events)))
     }
 
     fn evict(&mut self) {
@@ -68,12 +78,13 @@ impl History {
         }
     }
 
-    /// Returns the number of events evicted from the ring.
+    /// Returns the number of events that [`events`](Self::events) lacks because the ring was full.
     pub(crate) fn evicted(&self) -> u64 {
-        self.evicted
+        self.evicted - self.repeated() as u64
     }
 
-    /// Returns the step, phase and samples in effect at the oldest event, then the kept events, oldest first.
+    /// Returns the step, phase and samples in effect at the oldest event, then the kept events, oldest first: together
+    /// at most as many as the ring has room for.
     pub(crate) fn events(&self) -> impl Iterator<Item = Event> {
         let mut at = 0;
         let kept = std::iter::from_fn(move || {
@@ -87,14 +98,14 @@ impl History {
         });
         // What is in effect before the oldest event gets that event's time.
         let oldest_ns = self.words.get(message::TIME).copied();
-        let before = self.step.iter().chain(&self.phase).chain(&self.samples);
+        let before = self.step.iter().chain(&self.phase).chain(&self.samples).take(self.repeated());
         let before = before.map(move |event| Event { time_ns: oldest_ns.unwrap_or(event.time_ns), ..*event });
         before.chain(kept)
     }
 
-    /// Returns the approximate number of events that [`events`](Self::events) yields.
+    /// Returns the number of events that [`events`](Self::events) yields.
     pub(crate) fn len(&self) -> usize {
-        self.events
+        self.events + self.repeated()
     }
 
     /// Returns each device's state before the first kept event, sorted by device, with blocks sorted by key.
@@ -150,6 +161,23 @@ mod tests {
         let blocks: Vec<(u64, bool)> = states[0].blocks.iter().map(|b| (b.alloc.block, b.free_requested)).collect();
         assert_eq!(blocks, [(1, true), (2, false)], "block 1 waits for the completion that the ring still holds");
         assert_eq!(history.events().count(), 2);
+    }
+
+    #[test]
+    fn a_ring_keeps_exactly_as_many_events_as_it_has_room_for_with_those_that_are_in_effect() {
+        for most in 1..8 {
+            let mut history = History::new(Some(most));
+            let before = [What::Step(3), What::Phase(Phase::Forward), What::DeviceUsed(7)];
+            let all: Vec<What> = before.into_iter().chain((0..20).map(|block| alloc(block, 100))).collect();
+            for (pushed, what) in all.iter().enumerate() {
+                history.push(&event(*what));
+                assert_eq!(history.events().count(), most.min(pushed + 1));
+                assert_eq!(history.len() as u64 + history.evicted(), pushed as u64 + 1);
+            }
+            let kept: Vec<What> = history.events().map(|event| event.what).collect();
+            assert_eq!(kept.last(), all.last());
+            assert!(most < 4 || kept[..3] == before, "{kept:?}");
+        }
     }
 
     #[test]

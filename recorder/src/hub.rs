@@ -28,14 +28,25 @@ pub(crate) struct Hub {
     /// Device numbers in use.
     pub(crate) claimed: BTreeSet<DeviceId>,
     progress: Progress,
+    /// Number of recordings so far.
+    sessions: u64,
+    /// Called when a recording of the program's own has ended.
+    after_own: Option<fn()>,
 }
 
-static HUB: Mutex<Hub> =
-    Mutex::new(Hub { session: None, sources: Vec::new(), claimed: BTreeSet::new(), progress: Progress::START });
+static HUB: Mutex<Hub> = Mutex::new(Hub {
+    session: None,
+    sources: Vec::new(),
+    claimed: BTreeSet::new(),
+    progress: Progress::START,
+    sessions: 0,
+    after_own: None,
+});
 
 // What the progress awaits, so that callers with nothing to report need not take the lock.
-static AWAITS_FORWARD: AtomicBool = AtomicBool::new(Progress::START.awaits_forward());
-static AWAITS_ALLOCATION: AtomicBool = AtomicBool::new(Progress::START.awaits_allocation());
+const START: &Progress = &Progress::START;
+static AWAITS_FORWARD: AtomicBool = AtomicBool::new(START.awaits_forward());
+static AWAITS_ALLOCATION: AtomicBool = AtomicBool::new(START.awaits_allocation());
 
 /// The stage of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,8 +61,23 @@ pub(crate) enum Stage {
     Closed,
 }
 
+/// At whose request a recording is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Request {
+    /// The program's.
+    Program,
+    /// That of somebody outside of the program, through the environment or a switch. It gives way to the program's.
+    Outside,
+}
+
+/// Identifies a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SessionId(u64);
+
 /// The running recording.
 pub(crate) struct Session {
+    pub(crate) id: SessionId,
+    pub(crate) request: Request,
     pub(crate) stage: Stage,
     pub(crate) options: Arc<HistoryOptions>,
     /// Id of the process that began the recording.
@@ -91,13 +117,21 @@ impl Hub {
     }
 
     /// Makes a recording with these options the running one. The caller has checked that none is running.
-    pub(crate) fn begin(&mut self, options: Arc<HistoryOptions>) {
+    pub(crate) fn begin(&mut self, options: Arc<HistoryOptions>, request: Request) -> SessionId {
         let pid = std::process::id();
         self.advance(|progress| {
             progress.begin_recording();
             ((), Change::default())
         });
-        self.session = Some(Session { stage: Stage::Waiting, options, pid, is_ending: false });
+        self.sessions += 1;
+        let id = SessionId(self.sessions);
+        self.session = Some(Session { id, request, stage: Stage::Waiting, options, pid, is_ending: false });
+        id
+    }
+
+    /// Has `then` called whenever a recording of the program's own has ended.
+    pub(crate) fn call_after_own(&mut self, then: fn()) {
+        self.after_own = Some(then);
     }
 
     /// Turns events on and returns the allocators whose states must be read; `None` if events must not be turned on.
@@ -127,6 +161,7 @@ impl Hub {
         let (step, phase) = (self.progress.step(), self.progress.phase());
         let Some(session) = self.session().filter(|session| session.stage == Stage::Starting) else { return };
         session.stage = Stage::Open;
+        control::put(Control::Opened);
         if let Some(step) = step {
             tell_of_program(What::Step(step));
         }
@@ -195,12 +230,20 @@ pub(crate) fn copy() -> Option<Held> {
     ask(Control::Copy)?
 }
 
-/// Ends the running recording: waits until all messages are read, so that another may begin.
-pub(crate) fn end() {
+/// Calls what waits for the end of a recording of the program's own.
+pub(crate) fn call_after_own() {
+    let then = lock().after_own;
+    if let Some(then) = then {
+        then();
+    }
+}
+
+/// Ends a recording, if it is the running one: waits until all messages are read, so that another may begin.
+pub(crate) fn end(id: SessionId) {
     let (answer, wait) = channel();
     {
         let mut hub = lock();
-        let Some(session) = hub.session().filter(|session| !session.is_ending) else { return };
+        let Some(session) = hub.session().filter(|session| session.id == id && !session.is_ending) else { return };
         session.is_ending = true;
         level::set(Wanted::default());
         control::put(Control::End(answer));

@@ -1,12 +1,13 @@
 //! Selects which messages belong in the recording, and converts them into events.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use highwater_snapshots::event::{Alloc, BlockKey, Event, What};
 use highwater_snapshots::live_state::LiveState;
 use highwater_snapshots::stage::Stage;
 use highwater_snapshots::trace::DeviceFacts;
-use highwater_snapshots::{DeviceId, OpId, Phase, StackId, StartingState};
+use highwater_snapshots::units::format_count;
+use highwater_snapshots::{DeviceId, OpId, Phase, Problem, StackId, StartingState};
 
 use crate::clock::Clock;
 use crate::history::History;
@@ -66,6 +67,10 @@ pub(crate) struct Intake {
     /// Devices whose state was read: their events are recorded from then on.
     started: Vec<DeviceId>,
     pub(crate) facts: Vec<DeviceFacts>,
+    /// Whether the devices that were registered when the recording began have been read.
+    is_open: bool,
+    /// Events of devices while no registered allocator had them.
+    unregistered: BTreeMap<DeviceId, u64>,
     /// Events kept in memory.
     pub(crate) history: Option<History>,
     pub(crate) ops: HeldOps,
@@ -107,6 +112,11 @@ impl Intake {
     pub(crate) fn stream(&mut self, to_several: bool) {
         self.batch = Some(Batch::default());
         self.live = to_several.then(HashMap::new);
+    }
+
+    /// Returns whether anything is waiting to be written to the file.
+    pub(crate) fn has_pending(&self) -> bool {
+        self.batch.as_ref().is_some_and(|batch| !batch.is_empty())
     }
 
     /// Returns the number of events waiting to be written to the file.
@@ -159,7 +169,7 @@ impl Intake {
         match read.told {
             Message::Op(id, op) => self.begin_op(id, op),
             Message::Event(what @ (What::Step(_) | What::Phase(_) | What::Mark(_))) => self.keep(event(what)),
-            _ if !counts => {}
+            _ if !counts => self.count_unregistered(read),
             Message::Event(what) => self.keep_wanted(event(what)),
             Message::Freed(key) => {
                 let (requested, completed) = (event(What::FreeRequested(key)), event(What::FreeCompleted(key)));
@@ -181,6 +191,39 @@ impl Intake {
                 }
             }
         }
+    }
+
+    /// Counts a message of a device that no registered allocator has.
+    fn count_unregistered(&mut self, read: &Read) {
+        let is_free = matches!(read.told, Message::FreedAt(_) | Message::TagAt(..));
+        if is_free && !self.unregistered.contains_key(&read.device) {
+            // Of a block from before the recording, which is ignored on any device.
+            return;
+        }
+        *self.unregistered.entry(read.device).or_default() += read.told.events();
+    }
+
+    /// Marks the end of the recording's start: what happened on its devices before is in their states.
+    pub(crate) fn opened(&mut self) {
+        self.is_open = true;
+    }
+
+    /// Returns the number of events that are missing because no allocator was registered for their device.
+    pub(crate) fn unregistered_events(&self) -> u64 {
+        self.unregistered.values().sum()
+    }
+
+    /// Returns a problem for each device without a registered allocator.
+    pub(crate) fn problems(&self) -> Vec<Problem> {
+        let problem = |(device, &events): (&DeviceId, &u64)| {
+            let (events, noun) = (format_count(events), if events == 1 { "event" } else { "events" });
+            Problem::new(format!(
+                "{events} {noun} of device {} not recorded: no allocator was registered for it at that time; call \
+                 api::register before it allocates, and keep the Arc that was registered",
+                device.0
+            ))
+        };
+        self.unregistered.iter().map(problem).collect()
     }
 
     fn alloc_at(&mut self, event: Event, alloc: Alloc) {
@@ -242,6 +285,9 @@ impl Intake {
             }
             is_kept
         });
+        if !self.is_open {
+            self.unregistered.remove(&state.device);
+        }
         self.started.push(state.device);
         if let Some(batch) = &mut self.batch {
             batch.facts.push(facts.clone());

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::error::Result;
 use crate::naming::Rank;
 use crate::reentrancy;
+use crate::warn::warn;
 use crate::{header, hub, recording};
 
 static DUMPS: AtomicU32 = AtomicU32::new(0);
@@ -21,13 +22,17 @@ pub(crate) fn save() {
     let number = DUMPS.fetch_add(1, Ordering::Relaxed).saturating_add(1);
     if number <= most {
         // The program is about to report that it is out of memory; a failed dump must not hide that.
-        drop(dump_into(&folder, number));
+        if let Err(why) = dump_into(&folder, number) {
+            warn(format!("the history before the failed request is not saved: {why}"));
+        }
     }
 }
 
-/// Writes the history to a new file in `folder`, named by host, rank, process and number.
+/// Writes the history to a new file in `folder`, which is made if it is missing, named by host, rank, process and number.
 fn dump_into(folder: &Path, number: u32) -> Result<PathBuf> {
     let rank = Rank::of_process().rank.map_or(String::new(), |rank| format!("rank{rank}-"));
+    // If the folder cannot be created, writing the file fails with the reason.
+    drop(std::fs::create_dir_all(folder));
     let (host, pid) = (header::host_name(), std::process::id());
     let named = |again: u32| {
         // A restarted process in a container may have the same process id.

@@ -16,13 +16,15 @@ use highwater_snapshots::Phase;
 use highwater_snapshots::event::What;
 
 /// The step and phase of the whole program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Progress {
     step: Option<u32>,
     /// Whether the program numbers its steps.
     numbers_steps: bool,
-    /// The phase of the innermost guard.
-    guarded: Option<Phase>,
+    /// The phases of guards, in the order in which they were entered.
+    guarded: Vec<(EnteredPhase, Phase)>,
+    /// Number of guards so far.
+    entered: u64,
     /// The phase outside of guards.
     outside: Phase,
     /// Whether `outside` is the phase of a call that has returned, which ends with the next allocation.
@@ -30,6 +32,10 @@ pub(crate) struct Progress {
     /// Whether an optimizer ran in this step.
     has_optimized: bool,
 }
+
+/// Identifies the phase of a guard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EnteredPhase(u64);
 
 /// A change of progress as it is recorded: at most a step, then a phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,7 +69,8 @@ impl Progress {
     pub(crate) const START: Self = Self {
         step: None,
         numbers_steps: false,
-        guarded: None,
+        guarded: Vec::new(),
+        entered: 0,
         outside: Phase::Setup,
         lingers: false,
         has_optimized: false,
@@ -74,53 +81,61 @@ impl Progress {
     }
 
     pub(crate) fn phase(&self) -> Phase {
-        self.guarded.unwrap_or(self.outside)
+        self.guarded.last().map_or(self.outside, |(_, phase)| *phase)
     }
 
     /// Returns whether a guard determines the phase.
     pub(crate) fn is_guarded(&self) -> bool {
-        self.guarded.is_some()
+        !self.guarded.is_empty()
     }
 
     /// Returns whether [`Self::forward`] would change anything.
     pub(crate) const fn awaits_forward(&self) -> bool {
-        self.guarded.is_none() && (!matches!(self.outside, Phase::Forward) || self.lingers)
+        self.guarded.is_empty() && (!matches!(self.outside, Phase::Forward) || self.lingers)
     }
 
     /// Returns whether [`Self::allocate`] would change anything.
     pub(crate) const fn awaits_allocation(&self) -> bool {
-        self.guarded.is_none() && self.lingers
+        self.guarded.is_empty() && self.lingers
     }
 
     /// Resets counted steps and inferred phases, because a recording begins and counts from 0.
     pub(crate) fn begin_recording(&mut self) {
         if !self.numbers_steps {
-            *self = Self { guarded: self.guarded, ..Self::START };
+            *self = Self { guarded: std::mem::take(&mut self.guarded), entered: self.entered, ..Self::START };
         }
     }
 
     /// Begins a step numbered by the program; `None` ends training.
     pub(crate) fn number(&mut self, step: Option<u32>) -> Change {
         let outside = if step.is_some() { Phase::Other } else { Phase::Setup };
-        *self = Self { step, numbers_steps: step.is_some(), outside, ..Self::START };
+        *self = Self { step, numbers_steps: step.is_some(), outside, entered: self.entered, ..Self::START };
         Change { step: Some(step), phase: None }
     }
 
-    /// Enters the phase of a guard. Returns the phase of the enclosing guard.
-    pub(crate) fn enter(&mut self, phase: Phase) -> (Option<Phase>, Change) {
+    /// Enters the phase of a guard.
+    pub(crate) fn enter(&mut self, phase: Phase) -> (EnteredPhase, Change) {
         let step = if phase == Phase::Forward { self.next_step() } else { None };
         self.has_optimized |= phase == Phase::Optimizer;
         if self.outside == Phase::Forward || self.lingers {
             self.outside = Phase::Other;
             self.lingers = false;
         }
-        (self.guarded.replace(phase), Change { step, phase: Some(phase) })
+        let entered = EnteredPhase(self.entered);
+        self.entered += 1;
+        self.guarded.push((entered, phase));
+        (entered, Change { step, phase: Some(phase) })
     }
 
-    /// Leaves the phase of a guard; `former` is the phase of the enclosing guard.
-    pub(crate) fn leave(&mut self, phase: Phase, former: Option<Phase>, ending: Ending) -> Change {
-        self.guarded = former;
-        if former.is_none() && ending == Ending::Lingering {
+    /// Leaves the phase of a guard. Nothing changes if another was entered after it and not left, or if a step began
+    /// since.
+    pub(crate) fn leave(&mut self, phase: Phase, entered: EnteredPhase, ending: Ending) -> Change {
+        let Some(at) = self.guarded.iter().position(|(known, _)| *known == entered) else { return Change::NONE };
+        self.guarded.remove(at);
+        if at < self.guarded.len() {
+            return Change::NONE;
+        }
+        if self.guarded.is_empty() && ending == Ending::Lingering {
             self.outside = phase;
             self.lingers = true;
             return Change::NONE;
@@ -188,6 +203,16 @@ mod tests {
             }));
         }
 
+        fn enter(&mut self, phase: Phase) -> EnteredPhase {
+            let mut entered = None;
+            self.change(|progress| {
+                let (id, change) = progress.enter(phase);
+                entered = Some(id);
+                change
+            });
+            entered.expect("it was entered")
+        }
+
         /// Runs calls that an engine reports with a guard.
         fn run(&mut self, phases: &[Phase]) {
             for &phase in phases {
@@ -195,8 +220,8 @@ mod tests {
                     Phase::Forward => self.change(Progress::forward),
                     Phase::Other => self.change(Progress::allocate),
                     _ => {
-                        self.change(|progress| progress.enter(phase).1);
-                        self.change(|progress| progress.leave(phase, None, Ending::Lingering));
+                        let entered = self.enter(phase);
+                        self.change(|progress| progress.leave(phase, entered, Ending::Lingering));
                     }
                 }
             }
@@ -204,14 +229,14 @@ mod tests {
 
         /// Runs `within` inside a guard of the program.
         fn mark(&mut self, phase: Phase, within: &[Phase]) {
-            self.change(|progress| progress.enter(phase).1);
+            let entered = self.enter(phase);
             for &inner in within {
                 match inner {
                     Phase::Forward => self.change(Progress::forward),
                     _ => self.change(Progress::allocate),
                 }
             }
-            self.change(|progress| progress.leave(phase, None, Ending::AtOnce));
+            self.change(|progress| progress.leave(phase, entered, Ending::AtOnce));
         }
 
         fn told(&mut self) -> String {
@@ -253,9 +278,9 @@ mod tests {
         let mut run = Loop::default();
         for _ in 0..2 {
             run.change(Progress::forward);
-            run.change(|progress| progress.enter(Phase::Backward).1);
+            let entered = run.enter(Phase::Backward);
             run.progress.as_mut().expect("it runs").optimize();
-            run.change(|progress| progress.leave(Phase::Backward, None, Ending::Lingering));
+            run.change(|progress| progress.leave(Phase::Backward, entered, Ending::Lingering));
         }
         assert_eq!(run.told(), "step 0 forward backward step 1 forward backward");
     }
@@ -276,6 +301,24 @@ mod tests {
             run.mark(Phase::Optimizer, &[Phase::Forward]);
         }
         assert_eq!(run.told(), "step 0 forward other optimizer other step 1 forward other optimizer other");
+    }
+
+    #[test]
+    fn guards_that_are_dropped_in_another_order_leave_the_program_in_the_right_phase() {
+        let mut run = Loop::default();
+        let [a, b, c] = [Phase::Forward, Phase::Backward, Phase::Optimizer].map(|phase| run.enter(phase));
+        run.told();
+        run.change(|progress| progress.leave(Phase::Backward, b, Ending::AtOnce));
+        run.change(|progress| progress.leave(Phase::Forward, a, Ending::AtOnce));
+        assert_eq!(run.told(), "", "the innermost is still the one");
+        run.change(|progress| progress.leave(Phase::Optimizer, c, Ending::AtOnce));
+        assert_eq!(run.told(), "other");
+        let outer = run.enter(Phase::Forward);
+        run.change(|progress| progress.number(Some(7)));
+        run.told();
+        run.change(|progress| progress.leave(Phase::Forward, outer, Ending::AtOnce));
+        let progress = run.progress.as_ref().expect("it runs");
+        assert_eq!((run.told.len(), progress.phase()), (0, Phase::Other), "the step ended the phase already");
     }
 
     #[test]

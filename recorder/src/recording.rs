@@ -1,87 +1,31 @@
-//! Starting and finishing recordings, wrapping a function in one, and the results.
+//! Running and finished recordings.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 
 use highwater_snapshots::Trace;
 
 use crate::clock::Clock;
 use crate::collector::{self, Collected, Handle};
 use crate::error::{Error, Result};
+use crate::exit;
 use crate::file;
 use crate::header;
 use crate::held::write_file;
-use crate::hub;
+use crate::hub::{self, Request, SessionId};
 use crate::level::Level;
 use crate::naming::{self, Rank};
 use crate::options::HistoryOptions;
 use crate::progress::{Change, Progress};
 use crate::reentrancy;
-
-/// Records what `body` does to memory.
-///
-/// The recording is finished whether `body` succeeds, fails or panics.
-///
-/// # Errors
-///
-/// Returns an error if the recording cannot be started. If `body` fails, returns its error as [`Error::Body`], with the
-/// path of the recording.
-///
-/// # Examples
-///
-/// ```
-/// use highwater_recorder::{HistoryOptions, record_memory_history, scope};
-///
-/// let run = record_memory_history(HistoryOptions::in_memory(), || {
-///     for step in 0..3 {
-///         scope::step(step);
-///         // train_step(&model, &mut optimizer)?;
-///     }
-///     Ok(())
-/// })?;
-/// assert_eq!(run.trace.map(|trace| trace.spans.steps()), Some(vec![0, 1, 2]));
-/// # Ok::<(), highwater_recorder::Error>(())
-/// ```
-pub fn record_memory_history<T>(
-    options: HistoryOptions,
-    body: impl FnOnce() -> Result<T, Box<dyn std::error::Error + Send + Sync>>,
-) -> Result<Recorded<T>> {
-    let recording = Recording::start(options)?;
-    let result = body();
-    let finished = recording.finish();
-    let value = match result {
-        Ok(value) => value,
-        Err(source) => return Err(Error::Body { source, file: finished.ok().and_then(|finished| finished.file) }),
-    };
-    Ok(match finished {
-        Ok(Finished { trace, file, counts, problem }) => Recorded { value, trace, file, counts, problem },
-        Err(problem) => Recorded { value, trace: None, file: None, counts: Counts::default(), problem: Some(problem) },
-    })
-}
-
-/// The result of a wrapped program, and its recording. If the recording could not be completed, the program's result is
-/// still returned: see [`problem`](Self::problem).
-#[derive(Debug)]
-#[must_use = "the recording may have a problem"]
-pub struct Recorded<T> {
-    /// Value returned by the body.
-    pub value: T,
-    /// The recording, if the sink includes memory.
-    pub trace: Option<Trace>,
-    /// Path of the file, if the sink includes one.
-    pub file: Option<PathBuf>,
-    /// Numbers of events and blocks.
-    pub counts: Counts,
-    /// Why a requested part of the recording is missing; what was written to the file before can be read.
-    pub problem: Option<Error>,
-}
+use crate::warn::warn;
 
 /// Numbers of events and blocks of a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Events, including lost ones.
     pub events: u64,
-    /// Events lost because a ring was full or a disk too slow.
+    /// Events lost because a ring was full, a disk too slow or full, or their allocator was not registered.
     pub events_lost: u64,
     /// Blocks left out because they are smaller than [`HistoryOptions::smallest_bytes`].
     pub small_blocks: u64,
@@ -96,26 +40,70 @@ pub struct Finished {
     pub file: Option<PathBuf>,
     /// Numbers of events and blocks.
     pub counts: Counts,
-    /// Why the file is incomplete, if the recording in memory is complete.
+    /// Why the file is incomplete, such as a full disk. What was written before can be opened.
     pub problem: Option<Error>,
 }
 
-/// A running recording. Dropping it also finishes it, but discards errors: prefer [`finish`](Self::finish).
+/// A running recording. Dropping it also finishes it, but discards errors: prefer [`finish`](Self::finish). The end of
+/// the program finishes it too, if that is a return from `main` or a call of `exit`.
 #[must_use = "the recording ends when the guard is dropped"]
 #[derive(Debug)]
 pub struct Recording {
-    collector: Option<Handle>,
+    collector: Arc<Collecting>,
+}
+
+/// The collector of a recording, until somebody waits for its end.
+#[derive(Debug)]
+struct Collecting {
+    session: SessionId,
+    handle: Mutex<Option<Handle>>,
+}
+
+/// The recordings that may have to be finished at the end of the program.
+static UNFINISHED: Mutex<Vec<Weak<Collecting>>> = Mutex::new(Vec::new());
+
+/// Finishes the recordings that are left when the program ends. Errors were reported by the collector.
+fn finish_all() {
+    let unfinished = std::mem::take(&mut *UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner));
+    for collecting in unfinished.iter().filter_map(Weak::upgrade) {
+        drop(collecting.finish());
+    }
+}
+
+impl Collecting {
+    fn lock(&self) -> MutexGuard<'_, Option<Handle>> {
+        self.handle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the recording, unless this is a forked child.
+    fn stop(&self) {
+        let is_ours = self.lock().as_ref().is_some_and(Handle::is_of_this_process);
+        if is_ours {
+            stop(self.session);
+        }
+    }
+
+    /// Waits until the file is complete; `None` if that was done. Another waiter waits as long.
+    fn wait(&self) -> Option<Result<Finished>> {
+        let mut handle = self.lock();
+        handle.take().map(wait)
+    }
+
+    fn finish(&self) -> Option<Result<Finished>> {
+        self.stop();
+        self.wait()
+    }
 }
 
 impl Recording {
-    /// Starts recording: reads the state of every registered allocator, then records every event.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if another recording is running, the options are invalid, or the file cannot be created.
-    pub fn start(options: HistoryOptions) -> Result<Self> {
+    /// Starts a recording. One that was requested from outside ends first if this one is the program's, which takes
+    /// over its dumps.
+    pub(crate) fn begin(mut options: HistoryOptions, request: Request) -> Result<Self> {
         let _own = reentrancy::own_memory();
         options.check()?;
+        if request == Request::Program {
+            take_over(&mut options);
+        }
         let clock = Clock::start();
         let is_deferred = options.steps.is_some();
         let path = options
@@ -124,49 +112,44 @@ impl Recording {
             .map(|path| if options.per_rank { naming::for_rank(path, Rank::of_process()) } else { path.to_owned() });
         let header = header::of_process(&options, &clock);
         let options = Arc::new(options);
-        let collector = {
+        let (session, handle) = {
             let mut hub = hub::lock();
             if hub.session().is_some() {
                 return Err(Error::AlreadyRecording);
             }
-            let collector = collector::start(Arc::clone(&options), path, header, clock)?;
-            hub.begin(options);
-            collector
+            let handle = collector::start(Arc::clone(&options), path, header, clock)?;
+            (hub.begin(options, request), handle)
         };
         crate::fork::stop_in_children();
+        let collector = Arc::new(Collecting { session, handle: Mutex::new(Some(handle)) });
+        finish_at_exit(&collector);
         if !is_deferred || hub::lock().is_in_wanted_step() {
             begin_events();
         }
-        Ok(Self { collector: Some(collector) })
+        Ok(Self { collector })
     }
 
     /// Stops recording and completes the file: waits until everything is written and stacks are symbolized.
     ///
     /// # Errors
     ///
-    /// Returns an error if the recording could not be completed.
+    /// Returns an error if the recording could not be completed and nothing of it is left. If only the file is
+    /// incomplete, as on a full disk, [`Finished::problem`] has the reason.
     pub fn finish(self) -> Result<Finished> {
         self.finish_in_background().wait()
     }
 
     /// Stops recording, and completes the file in the background. Another recording may begin at once.
-    pub fn finish_in_background(mut self) -> Finishing {
-        if self.collector.as_ref().is_some_and(Handle::is_of_this_process) {
-            stop();
-        }
-        Finishing { collector: self.collector.take() }
+    pub fn finish_in_background(self) -> Finishing {
+        self.collector.stop();
+        Finishing { recording: self }
     }
 }
 
 impl Drop for Recording {
     fn drop(&mut self) {
-        if let Some(collector) = self.collector.take() {
-            if collector.is_of_this_process() {
-                stop();
-            }
-            // Errors cannot be reported from here.
-            drop(wait(collector));
-        }
+        // Errors cannot be returned from here; the collector reported them.
+        drop(self.collector.finish());
     }
 }
 
@@ -174,7 +157,7 @@ impl Drop for Recording {
 #[must_use = "the recording may have a problem"]
 #[derive(Debug)]
 pub struct Finishing {
-    collector: Option<Handle>,
+    recording: Recording,
 }
 
 impl Finishing {
@@ -182,16 +165,40 @@ impl Finishing {
     ///
     /// # Errors
     ///
-    /// Returns an error if the recording could not be completed.
-    pub fn wait(mut self) -> Result<Finished> {
-        self.collector.take().map_or(Err(Error::Collector), wait)
+    /// Returns an error if the recording could not be completed and nothing of it is left.
+    pub fn wait(self) -> Result<Finished> {
+        self.recording.collector.wait().unwrap_or(Err(Error::Collector))
     }
 }
 
-impl Drop for Finishing {
-    fn drop(&mut self) {
-        // Errors cannot be reported from here.
-        drop(self.collector.take().map(wait));
+/// Has a recording finished at the end of the program, if nobody does that before.
+fn finish_at_exit(collector: &Arc<Collecting>) {
+    static HOOKED: Once = Once::new();
+    HOOKED.call_once(|| exit::at_exit(finish_all));
+    let mut unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
+    unfinished.retain(|collecting| collecting.strong_count() > 0);
+    unfinished.push(Arc::downgrade(collector));
+}
+
+/// Ends the running recording if it was requested from outside, and lets `options` make its dumps.
+fn take_over(options: &mut HistoryOptions) {
+    let outside = hub::lock()
+        .session()
+        .filter(|session| session.request == Request::Outside)
+        .map(|s| (s.id, Arc::clone(&s.options)));
+    let Some((session, former)) = outside else { return };
+    stop(session);
+    if let (None, Some(folder)) = (&options.dump_on_oom, &former.dump_on_oom) {
+        options.dump_on_oom = Some(folder.clone());
+        options.most_dumps = former.most_dumps;
+    }
+    if let Some(path) = former.sink.path() {
+        let own = options.sink.path().map_or_else(String::new, |own| format!(" to {}", own.display()));
+        warn(format!(
+            "the program makes a recording of its own{own}: until that ends, nothing is recorded to {}, as was requested \
+             from outside",
+            path.display()
+        ));
     }
 }
 
@@ -221,27 +228,30 @@ pub(crate) fn advance<R>(change: impl FnOnce(&mut Progress) -> (R, Change)) -> R
     given
 }
 
-/// Ends the running recording: later messages do not belong to it.
-fn stop() {
+/// Ends the recording `session`, unless it has ended: later messages do not belong to it. One that gave way to it may
+/// go on then.
+fn stop(session: SessionId) {
     let _own = reentrancy::own_memory();
-    let state_only = hub::lock().session().is_some_and(|session| session.options.level == Level::State);
+    let running = hub::lock()
+        .session()
+        .filter(|running| running.id == session)
+        .map(|running| (running.options.level == Level::State, running.request));
+    let Some((state_only, request)) = running else { return };
     if state_only {
         let sources = hub::lock().sources();
         for source in sources {
             hub::start_device(&*source);
         }
     }
-    hub::end();
+    hub::end(session);
+    if request == Request::Program {
+        hub::call_after_own();
+    }
 }
 
 fn wait(collector: Handle) -> Result<Finished> {
-    let Collected { trace, file, events, events_lost, small_blocks } = collector.join()?;
-    let counts = Counts { events, events_lost, small_blocks };
-    match (file, trace) {
-        (Ok(file), trace) => Ok(Finished { trace, file, counts, problem: None }),
-        (Err(problem), Some(trace)) => Ok(Finished { trace: Some(trace), file: None, counts, problem: Some(problem) }),
-        (Err(problem), None) => Err(problem),
-    }
+    let Collected { trace, file, problem, events, events_lost, small_blocks } = collector.join()?;
+    Ok(Finished { trace, file, counts: Counts { events, events_lost, small_blocks }, problem })
 }
 
 /// Returns the memory of all threads' event queues, in bytes. [`HistoryOptions::queue_bytes`] limits it, except for 64

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
+use highwater_snapshots::Problem;
 use highwater_snapshots::format::EndFacts;
 use highwater_snapshots::rotation;
 use highwater_snapshots::trace::{Header, Trust};
@@ -120,18 +121,19 @@ impl Files {
         keep_to(most, &mut self.complete, others)
     }
 
-    /// Completes the last file and returns its path; `lost` is the number of events lost in total.
-    pub(crate) fn complete(mut self, lost: u64) -> Result<PathBuf> {
-        let end = self.end(lost);
+    /// Completes the last file; `lost` is the number of events lost in total, `problems` those of
+    /// the whole recording.
+    pub(crate) fn complete(mut self, lost: u64, problems: Vec<Problem>) -> Result<()> {
+        let end = EndFacts { problems, ..self.end(lost) };
         let Self { rotation, current, mut complete, completing, .. } = self;
-        let (path, bytes) = current.complete(&end, self.with_symbols)?;
+        let (_, bytes) = current.complete(&end, self.with_symbols)?;
         for (thread, _) in completing {
             complete.push_back(thread.join().map_err(|_| Error::Collector)??);
         }
         if let Some(most) = rotation.and_then(|rotation| rotation.disk_bytes) {
             keep_to(most, &mut complete, bytes)?;
         }
-        Ok(path)
+        Ok(())
     }
 }
 

@@ -4,16 +4,17 @@ use std::marker::PhantomData;
 
 use highwater_snapshots::{Category, OpId, Phase, ScopeId, StackId};
 
-use crate::context::{self, Context};
+use crate::context::{self, Context, Entered};
 use crate::level::{self, Level};
-use crate::progress::{Change, Ending};
+use crate::progress::{Change, Ending, EnteredPhase};
 use crate::{hub, names, recording};
 
-/// Restores the thread's previous context when dropped. Cannot be sent to another thread.
+/// Restores the thread's previous context when dropped. Cannot be sent to another thread. Guards may be dropped in any
+/// order: the context is that of the last one entered that still exists.
 #[must_use = "the guard ends when it is dropped"]
 #[derive(Debug)]
 pub struct ContextGuard {
-    former: Context,
+    entered: Entered,
     stays_on_its_thread: PhantomData<*const ()>,
 }
 
@@ -21,13 +22,13 @@ impl ContextGuard {
     fn enter(change: impl FnOnce(&mut Context)) -> Self {
         let mut context = context::current();
         change(&mut context);
-        Self { former: context::replace(context), stays_on_its_thread: PhantomData }
+        Self { entered: context::enter(context), stays_on_its_thread: PhantomData }
     }
 }
 
 impl Drop for ContextGuard {
     fn drop(&mut self) {
-        context::replace(self.former);
+        context::leave(self.entered);
     }
 }
 
@@ -89,8 +90,8 @@ pub fn phase_of_call(phase: Phase) -> Option<PhaseGuard> {
 }
 
 fn enter(phase: Phase, ending: Ending) -> PhaseGuard {
-    let former = recording::advance(|progress| progress.enter(phase));
-    PhaseGuard { phase, former, ending }
+    let entered = recording::advance(|progress| progress.enter(phase));
+    PhaseGuard { phase, entered, ending }
 }
 
 /// For engines: reports that forward runs. Ignored while the program has marked a phase. If the program does not number
@@ -117,18 +118,19 @@ pub fn optimizer_ran() {
     recording::advance(|progress| (progress.optimize(), Change::default()));
 }
 
-/// Returns to the previous phase when dropped.
+/// Returns to the previous phase when dropped. Guards may be dropped in any order: the phase is that of the last one
+/// entered that still exists.
 #[must_use = "the phase ends when the guard is dropped"]
 #[derive(Debug)]
 pub struct PhaseGuard {
     phase: Phase,
-    former: Option<Phase>,
+    entered: EnteredPhase,
     ending: Ending,
 }
 
 impl Drop for PhaseGuard {
     fn drop(&mut self) {
-        recording::advance(|progress| ((), progress.leave(self.phase, self.former, self.ending)));
+        recording::advance(|progress| ((), progress.leave(self.phase, self.entered, self.ending)));
     }
 }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 use highwater_snapshots::rotation::numbered;
 
 use crate::error::{Error, Result};
+use crate::hub::Request;
 use crate::options::{HistoryOptions, Sink};
 use crate::recording::Recording;
 use crate::signals;
@@ -115,5 +116,5 @@ fn watch(trigger: Trigger) -> Result<Box<dyn FnMut() -> bool + Send>> {
 }
 
 fn begin(options: HistoryOptions) -> Option<Recording> {
-    Recording::start(options).map_err(|why| warn(why.to_string())).ok()
+    Recording::begin(options, Request::Outside).map_err(|why| warn(why.to_string())).ok()
 }

@@ -1,11 +1,22 @@
 //! Warnings on standard error, for problems that no API call can return.
 
 use std::io::Write as _;
+use std::time::{Duration, Instant};
 
 use crate::signals;
 
+/// How long a warning may take before the program goes on without it.
+const PATIENCE: Duration = Duration::from_millis(100);
+
 /// Prints `text` as one line on standard error. Never fails and never blocks: standard error may be a file on a full
-/// disk, or locked by a thread that waits for the recorder.
+/// disk, or locked by a thread that waits for the recorder. Usually the line is there when this returns, so that it is
+/// not lost at the end of the program.
 pub(crate) fn warn(text: String) {
-    drop(signals::spawn("highwater-says", move || writeln!(std::io::stderr(), "highwater: {text}")));
+    let Ok(writing) = signals::spawn("highwater-says", move || writeln!(std::io::stderr(), "highwater: {text}")) else {
+        return;
+    };
+    let began = Instant::now();
+    while !writing.is_finished() && began.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_micros(50));
+    }
 }

@@ -292,7 +292,8 @@ fn a_file_and_a_memory_recording_of_the_same_events_are_equal() {
     let own = stack.iter().find(|line| line.contains("a_file_and_a_memory_recording_of_the_same_events_are_equal"));
     assert!(own.is_some_and(|line| line.contains("tests/history.rs:")), "{stack:#?}");
     let user = user_line(&from_file.tables, from_file.blocks.stack[1]).map(|line| from_file.tables.line_text(&line));
-    assert!(user.as_deref().is_some_and(|line| line.contains("Foreign")), "{user:?} of {stack:#?}");
+    assert!(user.as_deref().is_some_and(|line| line.contains("a_file_and_a_memory")), "{user:?} of {stack:#?}");
+    assert!(stack.iter().any(|line| line.contains("Foreign")), "the allocator's own line is there: {stack:#?}");
 }
 
 #[test]

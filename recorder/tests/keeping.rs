@@ -15,7 +15,8 @@ use highwater_recorder::snapshots::rotation::{self, RotatedFiles};
 use highwater_recorder::snapshots::trace::DeviceFacts;
 use highwater_recorder::snapshots::{EventId, StartingState, Trace};
 use highwater_recorder::{
-    DeviceId, Error, HistoryOptions, Level, Pool, Recording, Sink, Source, StreamId, Switch, Symbols, Trigger, scope,
+    DeviceId, Error, Finished, HistoryOptions, Level, Pool, Recording, Sink, Source, StreamId, Switch, Symbols,
+    Trigger, scope,
 };
 
 /// The recorder is one for the process: tests that record take turns.
@@ -343,8 +344,11 @@ fn the_child_fills_its_disk() {
         train(u64::from(step) * 1000, step);
         std::thread::sleep(Duration::from_millis(1));
     }
-    let refused = recording.finish().expect_err("the file could not take all");
-    std::fs::write(Path::new(&path).with_extension("said"), refused.to_string()).expect("a line is not too long");
+    let Finished { file, counts, problem, .. } = recording.finish().expect("the recording is there, up to a point");
+    assert_eq!(file.as_deref(), Some(Path::new(&path)));
+    let refused = problem.expect("the file could not take all");
+    let told = format!("{} {}\n{refused}", counts.events, counts.events_lost);
+    std::fs::write(Path::new(&path).with_extension("said"), told).expect("two lines are not too long");
 }
 
 #[test]
@@ -366,6 +370,9 @@ fn on_a_full_disk_the_file_ends_whole_that_is_said_once_and_training_goes_on() {
     let trace = open(&path);
     assert!(trace.events.len() > 1000 && trace.trust.unfinished, "{} events", trace.events.len());
     assert!(trace.spans.steps().len() < 100);
+    let counts: Vec<u64> =
+        told.lines().next().into_iter().flat_map(str::split_whitespace).flat_map(str::parse).collect();
+    assert_eq!(trace.events.len() as u64, counts[0] - counts[1], "what is not lost is in the file: {told}");
     let bytes = std::fs::read(&path).expect("it is there");
     assert!(highwater_recorder::snapshots::format::read_bytes(&bytes).is_ok());
 }

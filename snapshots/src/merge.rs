@@ -142,6 +142,7 @@ impl MergedTables {
             stacks: self.stacks.into_rows(),
             scopes: self.scopes.into_rows(),
             ops: self.ops,
+            skipped: Vec::new(),
         }
     }
 }

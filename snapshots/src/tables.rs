@@ -23,6 +23,8 @@ pub struct Tables {
     pub scopes: Vec<Scope>,
     /// Forward operations in execution order, by [`OpId`].
     pub ops: Vec<Op>,
+    /// Texts of lines that are to be taken as a library's, at the reader's request; not part of a file.
+    pub skipped: Vec<String>,
 }
 
 /// A binary or shared library, with what is needed to find its symbols later or elsewhere.

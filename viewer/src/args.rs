@@ -58,7 +58,8 @@ use values::{kind_parser, metric_parser};
 /// optionally gzipped. The format is detected from the content. `-` is standard input. Sizes are in binary units
 /// (1 KiB is 1024 bytes).
 ///
-/// Exit status: 0 on success; 1 if a budget was exceeded (`check`) or nothing fits it (`plan`); 2 for invalid usage, for a file that cannot be read
+/// Exit status: 0 on success; 1 if a budget was exceeded (`check`), nothing fits it (`plan`) or nothing was found
+/// (`symbolize`); 2 for invalid usage, for a file that cannot be read
 /// or is inconsistent (`verify`), and for a scenario that ran out of memory (`record`).
 #[derive(Debug, Parser)]
 #[command(name = "highwater", version, args_conflicts_with_subcommands = true, max_term_width = 100)]
@@ -188,12 +189,18 @@ static CATEGORIES_HELP: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// Where categories come from.
+/// How the parts of a recording that are not recorded are derived: categories, and whose code a line is.
 #[derive(Clone, Debug, Default, Args)]
 pub struct CategoryChoice {
     /// Source of the categories that are not recorded: guesses, or a rules file
     #[arg(long, value_name = "FILE|guess|none", long_help = CATEGORIES_HELP.as_str())]
     pub categories: Option<Categories>,
+    /// Take lines that contain PATTERN as a library's, so that their callers represent stacks; may be repeated
+    ///
+    /// PATTERN is a part of a line as --by stack shows it, with file, line and function: 'pool.rs' or 'Tensor::zeros'.
+    /// Lines of Rust's libraries, of frameworks and of the allocator that called the recorder are taken so already.
+    #[arg(long, value_name = "PATTERN")]
+    pub skip: Vec<String>,
 }
 
 /// `highwater info`; FILE may be a folder, which stands for the recordings of a run's ranks in it.

@@ -25,7 +25,9 @@ pub fn run(arguments: &ProgramArguments) -> Result<Status, Failure> {
     let library = Library::provide()?;
     let claims = tempfile::Builder::new().prefix("highwater-run-").tempdir();
     let claims = claims.map_err(|why| Failure::Record(format!("cannot make a folder for the run: {why}")))?;
-    make_way(&file)?;
+    if arguments.out.is_some() || !program.starts_others() {
+        make_way(&file)?;
+    }
     let mut command = Command::new(program.path());
     command.args(arguments.words.iter().skip(1));
     for (name, value) in settings(arguments, &file, claims.path()) {
@@ -41,9 +43,11 @@ pub fn run(arguments: &ProgramArguments) -> Result<Status, Failure> {
     Ok(Status::Program(code(ended)))
 }
 
-/// Returns the absolute path of the recording, since the program may change its folder.
+/// Returns the absolute path of the recording, since the program may change its folder. For a program that only starts
+/// others, this is the folder: the recorded program names its file.
 fn file_of(arguments: &ProgramArguments, program: &Program) -> Result<PathBuf, Failure> {
-    let file = arguments.out.clone().unwrap_or_else(|| PathBuf::from(format!("{}.snap", program.name())));
+    let named = || if program.starts_others() { ".".to_owned() } else { format!("{}.snap", program.name()) };
+    let file = arguments.out.clone().unwrap_or_else(|| PathBuf::from(named()));
     std::path::absolute(&file).map_err(|why| Failure::Write(format!("{}: {why}", file.display())))
 }
 

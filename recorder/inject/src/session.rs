@@ -13,7 +13,7 @@ use highwater_recorder::{Error, HistoryOptions, Level, Recording};
 
 use crate::guard;
 
-/// Path of the file to write. Without it, the recorder's own variables apply, as in any program that contains the
+/// Path of the file to write, or of a folder, where the file is named after this program. Without it, the recorder's own variables apply, as in any program that contains the
 /// recorder: `highwater run` passes those on to the program.
 const FILE: &str = "HIGHWATER_RUN_FILE";
 /// Level of detail: `stacks`, `events` or `state`.
@@ -59,7 +59,8 @@ pub(crate) fn begin_once() {
 
 fn begin(file: &Path) -> Result<Recording, Error> {
     let claims = variable(CLAIMS).map(PathBuf::from);
-    let path = claim(file, claims.as_deref(), Rank::of_process());
+    let named = if file.is_dir() { file.join(own_name()) } else { file.to_owned() };
+    let path = claim(&named, claims.as_deref(), Rank::of_process());
     let level = match variable(LEVEL).as_deref().and_then(|level| level.to_str()) {
         Some("state") => Level::State,
         Some("events") => Level::Events,
@@ -71,7 +72,15 @@ fn begin(file: &Path) -> Result<Recording, Error> {
         per_rank: false,
         ..HistoryOptions::to_file(path).level(level)
     };
-    Recording::start(options)
+    Recording::start_alone(options)
+}
+
+/// Returns the name of a recording after the word by which this program was started: `python.snap`.
+fn own_name() -> OsString {
+    let word = std::env::args_os().next().unwrap_or_default();
+    let mut name = Path::new(&word).file_name().unwrap_or("program".as_ref()).to_owned();
+    name.push(".snap");
+    name
 }
 
 /// Returns the file that this process writes: `file` for the first process of a run, `file.rank3` for ranks of several,

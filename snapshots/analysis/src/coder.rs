@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use highwater_snapshots::ids::{BlockId, DeviceId, ScopeId, StackId, StreamId, StringId};
+use highwater_snapshots::ids::{BlockId, DeviceId, FrameId, ScopeId, StackId, StreamId, StringId};
 use highwater_snapshots::tables::SourceLine;
 use highwater_snapshots::trace::Trace;
 use highwater_snapshots::units::format_exact_bytes;
@@ -10,7 +10,7 @@ use highwater_snapshots::units::format_exact_bytes;
 use super::alike::{AlikeLines, AlikeScopes, AlikeStacks};
 use super::beside::{Beside, SegmentKind};
 use super::counterfactual::{Grouped, NO_GROUP};
-use super::frames::user_line;
+use super::frames::{LeadingFrame, leading_frame};
 use super::group_key::GroupKey;
 use super::lifetime::{Lifetime, step_of};
 use super::origin::{Origin, Origins};
@@ -19,7 +19,7 @@ use super::pools::{BlockPool, Pools};
 /// A key value as a number. Traces that share their tables, such as windows of one recording, have the same codes.
 pub(super) type Code = u128;
 
-/// The code of no step, and of no source line.
+/// The code of no step, and of no stack.
 const NONE: Code = Code::MAX;
 
 /// Set in the codes of bytes that belong to no block: above all codes of blocks but [`NONE`].
@@ -68,14 +68,26 @@ pub(super) fn stack_of(keys: &[GroupKey], codes: &[Code]) -> StackId {
     of.and_then(|(_, code)| u32::try_from(*code).ok()).map_or(StackId::NONE, StackId)
 }
 
-/// The code of a source line.
-fn code_of_line(line: &SourceLine) -> Code {
-    Code::from(line.file.0) << 64 | Code::from(line.function.0) << 32 | Code::from(line.line)
+/// Marks the code of a frame without lines.
+const ADDRESS: Code = 1 << 96;
+
+/// The code of the frame that represents a stack.
+fn code_of_frame(frame: LeadingFrame) -> Code {
+    match frame {
+        LeadingFrame::Line(line) => {
+            Code::from(line.file.0) << 64 | Code::from(line.function.0) << 32 | Code::from(line.line)
+        }
+        LeadingFrame::Address(frame) => ADDRESS | Code::from(frame.0),
+    }
 }
 
-/// The source line of a code.
-fn line_of_code(code: Code) -> SourceLine {
-    SourceLine { file: StringId((code >> 64) as u32), function: StringId((code >> 32) as u32), line: code as u32 }
+/// The frame of a code.
+fn frame_of_code(code: Code) -> LeadingFrame {
+    if code & ADDRESS != 0 {
+        return LeadingFrame::Address(FrameId(code as u32));
+    }
+    let (file, function) = (StringId((code >> 64) as u32), StringId((code >> 32) as u32));
+    LeadingFrame::Line(SourceLine { file, function, line: code as u32 })
 }
 
 /// Encodes a block's value of a key as a number, and decodes such a number to text. Fastest in the order of blocks.
@@ -83,7 +95,7 @@ pub(super) struct Coder<'a> {
     trace: &'a Trace,
     pools: Pools,
     origins: Origins<'a>,
-    /// The code of the user line of each stack seen so far.
+    /// The code of the frame that represents each stack seen so far.
     line_of: HashMap<StackId, Code>,
     /// What reads the same, found when a value of such a key is first encoded.
     lines: Option<AlikeLines>,
@@ -153,7 +165,11 @@ impl<'a> Coder<'a> {
         let tables = &self.trace.tables;
         *self.line_of.entry(stack).or_insert_with(|| {
             let lines = self.lines.get_or_insert_with(|| AlikeLines::of(tables));
-            user_line(tables, stack).map_or(NONE, |line| code_of_line(&lines.first(line)))
+            let first = |frame| match frame {
+                LeadingFrame::Line(line) => LeadingFrame::Line(lines.first(line)),
+                LeadingFrame::Address(_) => frame,
+            };
+            leading_frame(tables, stack).map_or(NONE, |frame| code_of_frame(first(frame)))
         })
     }
 
@@ -183,7 +199,7 @@ impl<'a> Coder<'a> {
             GroupKey::Phase => Origin::from_code(code as usize).name().to_owned(),
             GroupKey::Step | GroupKey::Stream => code.to_string(),
             GroupKey::Stack => or_none(&tables.stack_text(StackId(code as u32)).join("\n")),
-            GroupKey::Frame => tables.line_text(&line_of_code(code)),
+            GroupKey::Frame => frame_of_code(code).text(tables),
             GroupKey::Size => exact_size(code as u64),
             GroupKey::Pool => BlockPool::from_code(code as u64).to_string(),
             GroupKey::Lifetime => Lifetime::ALL[code as usize].name().to_owned(),

@@ -2,15 +2,13 @@
 
 use std::collections::HashMap;
 
+use super::leading::{entries, set_allocator_apart};
 use super::owners::{LineOwner, bare_name};
-use highwater_snapshots::ids::StackId;
+use highwater_snapshots::ids::{FrameId, StackId};
 use highwater_snapshots::tables::{SourceLine, Tables};
 
+pub use super::leading::{LeadingFrame, leading_frame, user_line};
 pub(crate) use super::owners::is_python;
-
-/// Functions that record or allocate memory for their callers; never representative, even if a stack has nothing else.
-const ALLOCATING: &[&str] =
-    &["torch::unwind::", "torch::CapturedTraceback::", "torch::cuda::", "c10::", "at::detail::empty_"];
 
 /// Functions within frameworks that allocate memory and record it.
 const ALLOCATORS: &[&str] = &[
@@ -29,9 +27,6 @@ const ALLOCATORS: &[&str] = &[
 
 /// Path fragments of such functions' files.
 const ALLOCATOR_FILES: &[&str] = &["/engine/allocator/src/", "/engine/src/alloc/", "/recorder/src/"];
-
-/// Prefix of a line that names the node for which torch.fx generated the code, and the line of the model.
-const GENERATED: &str = "torch.fx: ";
 
 /// Whether `line` belongs to an allocator or to a recorder: how memory was requested, not what for.
 pub fn is_allocating(tables: &Tables, line: &SourceLine) -> bool {
@@ -52,15 +47,9 @@ pub struct StackLine {
 
 /// The lines of a stack, innermost first. In a stack with Python lines, all others are the framework's.
 pub fn stack_lines(tables: &Tables, stack: StackId) -> Vec<StackLine> {
-    let kinds: Vec<LineKind> = tables
-        .stack_frames(stack)
-        .flat_map(|frame| {
-            let lines = tables.frame_lines(frame);
-            let unresolved = lines.is_empty().then_some(LineKind::UNRESOLVED);
-            lines.iter().map(|line| LineKind::of(tables, line)).chain(unresolved)
-        })
-        .collect();
-    let owners = owners_in_stack(kinds.iter().copied());
+    let kinds: Vec<LineKind> =
+        entries(tables, stack).map(|(frame, entry)| LineKind::of(tables, frame, entry)).collect();
+    let owners = owners_in_stack(tables, stack, kinds.iter().copied());
     let leading = leading_owner(owners.iter().copied());
     let texts = tables.stack_text(stack);
     let line = |(text, owner)| StackLine { text, is_program: Some(owner) == leading };
@@ -78,20 +67,24 @@ pub(super) struct LineKind {
 }
 
 impl LineKind {
-    /// A frame without lines.
-    pub(super) const UNRESOLVED: Self =
-        Self { is_python: false, has_number: false, is_entry: false, owner: LineOwner::Program };
-
-    /// The facts about `line`.
-    pub(super) fn of(tables: &Tables, line: &SourceLine) -> Self {
+    /// The facts about a line of `frame`, or about its address.
+    pub(super) fn of(tables: &Tables, frame: FrameId, entry: LeadingFrame) -> Self {
+        let owner = entry.owner(tables, frame);
+        let Some(line) = entry.line() else {
+            return Self { is_python: false, has_number: false, is_entry: false, owner };
+        };
         let is_python = is_python(tables.string(line.file));
         let is_entry = !is_python && line.line == 0 && tables.string(line.function) == "main";
-        Self { is_python, has_number: line.line > 0, is_entry, owner: LineOwner::of(tables, line) }
+        Self { is_python, has_number: line.line > 0, is_entry, owner }
     }
 }
 
 /// The owner of each line of a stack. In a stack with Python lines, all others are the framework's.
-pub(super) fn owners_in_stack(kinds: impl Iterator<Item = LineKind> + Clone) -> Vec<LineOwner> {
+pub(super) fn owners_in_stack(
+    tables: &Tables,
+    stack: StackId,
+    kinds: impl Iterator<Item = LineKind> + Clone,
+) -> Vec<LineOwner> {
     let has_python = kinds.clone().any(|kind| kind.is_python);
     let has_numbers = kinds.clone().any(|kind| kind.has_number);
     let owner = |kind: LineKind| match kind {
@@ -99,42 +92,14 @@ pub(super) fn owners_in_stack(kinds: impl Iterator<Item = LineKind> + Clone) -> 
         LineKind { is_entry: true, .. } if has_numbers => LineOwner::Framework,
         kind => kind.owner,
     };
-    kinds.map(owner).collect()
+    let mut owners: Vec<LineOwner> = kinds.map(owner).collect();
+    set_allocator_apart(tables, stack, &mut owners);
+    owners
 }
 
 /// The owner whose lines represent a stack with lines of `owners`; `None` if all are of frameworks.
 pub(super) fn leading_owner(owners: impl Iterator<Item = LineOwner>) -> Option<LineOwner> {
     owners.min().filter(|owner| *owner < LineOwner::Framework)
-}
-
-/// The line that represents a stack: the innermost of the user's own lines, preferably one with a line number, since a
-/// Python program has libraries below it whose source is unknown. Otherwise the first that exists of: the innermost
-/// line of a library, of a layer, the line that names an autograd node, a line of unknown owner, a Python line, a line
-/// outside the allocator, the innermost line.
-pub fn user_line(tables: &Tables, stack: StackId) -> Option<SourceLine> {
-    let lines = || tables.stack_frames(stack).flat_map(|frame| tables.frame_lines(frame)).copied();
-    let function = |line: &SourceLine| tables.string(line.function);
-    let is_placed = |line: &SourceLine| line.line > 0 || function(line).starts_with(GENERATED);
-    let mut best: Option<(LineOwner, SourceLine)> = None;
-    let mut unplaced = None;
-    for line in lines() {
-        match LineOwner::of(tables, &line) {
-            LineOwner::Framework => {}
-            LineOwner::Program if is_placed(&line) => return Some(line),
-            owner if is_placed(&line) => {
-                best = best.filter(|(known, _)| *known <= owner).or(Some((owner, line)));
-            }
-            _ => unplaced = unplaced.or(Some(line)),
-        }
-    }
-    let is_node = |line: &SourceLine| function(line).contains("Backward") && function(line).contains("::apply(");
-    let is_allocating = |line: &SourceLine| ALLOCATING.iter().any(|prefix| function(line).starts_with(prefix));
-    best.map(|(_, line)| line)
-        .or_else(|| lines().find(is_node))
-        .or(unplaced)
-        .or_else(|| lines().find(|line| is_python(tables.string(line.file))))
-        .or_else(|| lines().find(|line| !is_allocating(line)))
-        .or_else(|| lines().next())
 }
 
 /// A short form of a stack: the lines that users look for, innermost first, and the number of lines left out. If all
@@ -147,7 +112,7 @@ pub fn short_stack(tables: &Tables, stack: StackId) -> Vec<String> {
 fn shorten(tables: &Tables, stack: StackId, lines: &[StackLine], beside: Option<usize>) -> Vec<String> {
     let mut chosen: Vec<usize> = (0..lines.len()).filter(|&at| lines[at].is_program).collect();
     if chosen.is_empty() {
-        let text = user_line(tables, stack).map(|line| tables.line_text(&line));
+        let text = leading_frame(tables, stack).map(|frame| frame.text(tables));
         chosen.extend(lines.iter().position(|line| Some(&line.text) == text.as_ref()));
     }
     chosen.extend(beside.filter(|at| *at < lines.len()));

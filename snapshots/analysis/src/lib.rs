@@ -10,6 +10,7 @@ mod ends;
 pub mod live;
 pub mod bands;
 pub mod owners;
+mod leading;
 pub mod frames;
 pub mod lifetime;
 mod origin;

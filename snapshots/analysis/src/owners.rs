@@ -147,6 +147,15 @@ const FRAMEWORK_CRATES: &[&str] = &[
     "std",
 ];
 
+/// Crates whose threads run what others pass them.
+const POOL_CRATES: &[&str] = &["crossbeam_", "rayon", "rayon_core"];
+
+/// Crates that run what others pass them, or allocate for others, besides those of pools.
+const RUNTIME_CRATES: &[&str] = &["alloc", "core", "dyn_stack", "highwater_allocator", "highwater_recorder", "std"];
+
+/// Function name prefixes of runtimes: the start of a program, of a thread, and of Rust's allocator.
+const RUNTIME_FUNCTIONS: &[&str] = &["__rustc::", "__rust_", "__libc_", "_start", "__clone", "clone3", "start_thread"];
+
 /// Crates with layers.
 const LAYER_CRATES: &[&str] = &["burn_core", "burn_nn", "burn_optim", "candle_nn", "candle_optimisers"];
 
@@ -177,7 +186,7 @@ fn of_native(function: &str, file: &str) -> LineOwner {
         return LineOwner::Framework;
     }
     let bare = bare_name(function);
-    let is_framework = FRAMEWORK_FUNCTIONS.iter().any(|prefix| bare.starts_with(prefix));
+    let is_framework = FRAMEWORK_FUNCTIONS.iter().any(|prefix| without_glibc_mark(bare).starts_with(prefix));
     if is_framework || is_of_pytorch(function) || is_of_cpython(function, file) {
         return LineOwner::Framework;
     }
@@ -203,6 +212,75 @@ fn of_native(function: &str, file: &str) -> LineOwner {
         None if FRAMEWORK_FILES.iter().any(|part| path.contains(part)) => LineOwner::Framework,
         None if path.contains("/candle-nn/src/") => LineOwner::Layer,
         None => of_fetched(path).unwrap_or(LineOwner::Program),
+    }
+}
+
+/// The name of a function of glibc without the mark of its internal aliases: `__GI___clone3`.
+fn without_glibc_mark(function: &str) -> &str {
+    function.strip_prefix("__GI_").unwrap_or(function)
+}
+
+/// Whether a line belongs to a thread pool, which runs what others pass it.
+pub(super) fn is_pool(function: &str, file: &str) -> bool {
+    is_of_crates(POOL_CRATES, function, file)
+}
+
+/// Whether a line only runs what others pass it, or allocates for others: what such a line runs says more.
+pub(super) fn is_runtime(function: &str, file: &str) -> bool {
+    let name = without_glibc_mark(bare_name(function));
+    let is_of_rust = crate_of(name).is_none()
+        && ["/rustc/", "/rustlib/src/rust/library/"].iter().any(|folder| file.contains(folder));
+    RUNTIME_FUNCTIONS.iter().any(|prefix| name.starts_with(prefix))
+        || is_of_rust
+        || is_of_crates(RUNTIME_CRATES, function, file)
+        || is_pool(function, file)
+}
+
+/// Whether a line is of one of `crates`: by the function's name, or by the file where that is a bare one.
+fn is_of_crates(crates: &[&str], function: &str, file: &str) -> bool {
+    match crate_of(bare_name(function)) {
+        Some((name, _)) => is_listed(crates, name),
+        None => fetched_crates(file).is_some_and(|mut names| names.any(|name| is_listed(crates, &name))),
+    }
+}
+
+/// Folders of libraries that belong to the system, and of extension modules of Python packages.
+const SYSTEM_FOLDERS: &[&str] = &["/lib/", "/lib64/", "/usr/", "/nix/store/", "/opt/cuda"];
+
+/// Name prefixes of libraries that are frameworks or runtimes, wherever they lie.
+const FRAMEWORK_LIBRARIES: &[&str] = &[
+    "ld-",
+    "libc.",
+    "libc-",
+    "libc10",
+    "libcu",
+    "libgcc_s",
+    "libgomp",
+    "libhighwater",
+    "libm.",
+    "libnccl",
+    "libnv",
+    "libpthread",
+    "libpython",
+    "libstdc++",
+    "libtorch",
+];
+
+/// The owner of code in the binary or library at `path`, as far as that tells.
+pub(super) fn owner_of_module(path: &str) -> LineOwner {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let is_library = name.ends_with(".so") || name.contains(".so.");
+    let is_installed = path.contains("/site-packages/") || path.contains("/dist-packages/");
+    let is_of_system = SYSTEM_FOLDERS.iter().any(|folder| path.starts_with(folder));
+    let version = name.strip_prefix("python");
+    let is_python = version.is_some_and(|version| version.chars().all(|c| c.is_ascii_digit() || c == '.'));
+    let is_known = FRAMEWORK_LIBRARIES.iter().any(|prefix| name.starts_with(prefix));
+    if is_library && (is_installed || is_of_system || is_known) || is_python || !path.contains('/') {
+        LineOwner::Framework
+    } else if name == "highwater" {
+        LineOwner::Library
+    } else {
+        LineOwner::Program
     }
 }
 
@@ -238,23 +316,34 @@ fn of_engine(path: &str) -> LineOwner {
 }
 
 fn of_crate(name: &str) -> Option<LineOwner> {
-    let is_in = |crates: &[&str]| {
-        crates.iter().any(|known| *known == name || (known.ends_with('_') && name.starts_with(known)))
-    };
-    if is_in(FRAMEWORK_CRATES) { Some(LineOwner::Framework) } else { is_in(LAYER_CRATES).then_some(LineOwner::Layer) }
+    if is_listed(FRAMEWORK_CRATES, name) {
+        Some(LineOwner::Framework)
+    } else {
+        is_listed(LAYER_CRATES, name).then_some(LineOwner::Layer)
+    }
 }
 
-/// The owner of a file in a folder of crates fetched by cargo: `…/registry/src/index/name-1.2.3/src/lib.rs`.
+/// Whether a crate is one of `crates`, in which a name that ends in `_` covers all crates that begin with it.
+fn is_listed(crates: &[&str], name: &str) -> bool {
+    crates.iter().any(|known| *known == name || (known.ends_with('_') && name.starts_with(known)))
+}
+
+/// The owner of a file in a folder of crates fetched by cargo.
 fn of_fetched(path: &str) -> Option<LineOwner> {
+    let known = fetched_crates(path)?.find_map(|name| of_crate(&name));
+    Some(known.unwrap_or(LineOwner::Library))
+}
+
+/// The names that may be the crate's, of a file in a folder of crates fetched by cargo:
+/// `…/registry/src/index/name-1.2.3/src/lib.rs`. `None` for other files.
+fn fetched_crates(path: &str) -> Option<impl Iterator<Item = String>> {
     let (_, rest) = FETCHED.iter().find_map(|folder| path.split_once(folder))?;
-    let folders = rest.split('/').skip(1).take_while(|folder| *folder != "src");
     let name = |folder: &str| {
         let mut dashes = folder.match_indices('-').map(|(at, _)| at);
         let version = dashes.find(|at| folder[at + 1..].starts_with(|c: char| c.is_ascii_digit()));
         folder[..version.unwrap_or(folder.len())].replace('-', "_")
     };
-    let known = folders.map(name).find_map(|name| of_crate(&name));
-    Some(known.unwrap_or(LineOwner::Library))
+    Some(rest.split('/').skip(1).take_while(|folder| *folder != "src").map(name))
 }
 
 /// Whether a C++ function with its return type before its name, as templates have it, belongs to PyTorch.

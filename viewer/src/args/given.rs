@@ -44,8 +44,9 @@ impl Given {
     }
 
     fn blocks(self, filter: &Where, categories: &CategoryChoice) -> Self {
-        self.with("where", filter.stated())
-            .with("categories", categories.categories.as_ref().map(Categories::to_string))
+        let given = self.with("where", filter.stated());
+        let given = given.with("categories", categories.categories.as_ref().map(Categories::to_string));
+        categories.skip.iter().fold(given, |given, pattern| given.with("skip", Some(pattern)))
     }
 }
 

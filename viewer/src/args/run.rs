@@ -11,7 +11,8 @@ use highwater_snapshots::units::parse_bytes;
 pub struct ProgramArguments {
     /// File to write [default: the program's name with .snap, in the current folder]
     ///
-    /// An existing file is replaced. If several processes use the driver, the first writes this file and the others write
+    /// If PROGRAM is a shell or a command such as env, it is named after the program that the shell runs. An existing file
+    /// is replaced. If several processes use the driver, the first writes this file and the others write
     /// FILE.rank3.snap where a launcher sets ranks, else FILE.pid1234.snap.
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,

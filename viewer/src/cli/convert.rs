@@ -209,6 +209,12 @@ impl Answer<'_> {
         }
         caveats::print(&recording.trace, page)?;
         page.gap()?;
+        if destination.kind == Kind::Json && !destination.is_gzipped {
+            page.line(
+                "JSON has no references: the stack of each event is written in full. A .pickle has each stack once, and \
+                 .json.gz is a fraction of the size.",
+            )?;
+        }
         match destination.kind {
             Kind::Folded => {
                 let file = quoted(&out.display().to_string());

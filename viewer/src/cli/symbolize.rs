@@ -51,7 +51,7 @@ pub fn run(arguments: &SymbolizeArguments, page: &mut Page<'_>) -> Result<Status
         caveats::lead(&recording.trace, "", page)?;
         answer.print(page)?;
     }
-    Ok(Status::Fine)
+    Ok(answer.status())
 }
 
 /// Returns the destination of the recording, unless it is written back in place.
@@ -135,6 +135,15 @@ struct Answer<'a> {
 }
 
 impl Answer<'_> {
+    /// Returns failure if nothing of what was looked up is known, or if a binary was refused since it was rebuilt.
+    fn status(&self) -> Status {
+        let is_rebuilt = |module: &ModuleOutcome| {
+            module.finding.as_ref().is_some_and(|found| found.as_ref().is_err_and(|why| why.cause == Cause::Rebuilt))
+        };
+        let has_failed = self.found.asked() > 0 && self.found.resolved() == 0;
+        if has_failed || self.found.modules.iter().any(is_rebuilt) { Status::Broken } else { Status::Fine }
+    }
+
     fn figures(&self) -> SymbolizeFigures<'_> {
         let sum = |count: fn(&ModuleOutcome) -> u64| self.found.modules.iter().map(count).sum();
         let asked = self.found.modules.iter().filter(|module| module.asked > 0);

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use highwater_analysis::frames::user_line;
+use highwater_analysis::frames::leading_frame;
 use highwater_snapshots::{OpId, ScopeId, StackId, StringId, Trace};
 use parquet::data_type::ByteArray;
 
@@ -56,8 +56,8 @@ impl Texts {
     /// The innermost line of a stack in the user's program.
     pub(super) fn frame(&mut self, trace: &Trace, id: StackId) -> Option<ByteArray> {
         let line = || {
-            let line = user_line(&trace.tables, id)?;
-            Some(ByteArray::from(trace.tables.line_text(&line).into_bytes()))
+            let frame = leading_frame(&trace.tables, id)?;
+            Some(ByteArray::from(frame.text(&trace.tables).into_bytes()))
         };
         self.frames.entry(id).or_insert_with(line).clone()
     }

@@ -6,6 +6,10 @@ use std::path::{Path, PathBuf};
 
 use crate::cli::output::outcome::Failure;
 
+/// Shells, and commands that run another program: a recording is not named after them.
+const LAUNCHERS: [&str; 12] =
+    ["sh", "bash", "dash", "zsh", "ksh", "fish", "env", "nice", "nohup", "numactl", "taskset", "timeout"];
+
 /// A program that exists.
 #[derive(Debug)]
 pub(super) struct Program {
@@ -44,6 +48,11 @@ impl Program {
     /// Its bare name.
     pub(super) fn name(&self) -> String {
         self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    /// Whether it is a shell or a command that runs the program named in its arguments.
+    pub(super) fn starts_others(&self) -> bool {
+        LAUNCHERS.contains(&self.name().as_str())
     }
 
     /// Explains why the system did not start it.

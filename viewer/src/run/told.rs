@@ -72,7 +72,10 @@ fn tell_of(program: &Program, files: &[PathBuf], page: &mut Page<'_>) -> io::Res
 fn tell_of_one(program: &Program, file: &Path, trace: &Trace, page: &mut Page<'_>) -> io::Result<()> {
     let bytes = std::fs::metadata(file).map_or(0, |facts| facts.len());
     let events = count_of(trace.events.len() as u64, "event");
-    let process = format!("{}, process {}", program.name(), trace.header.pid);
+    // A shell or a launcher runs others.
+    let recorded = trace.header.program.split(' ').next().and_then(|word| Path::new(word).file_name());
+    let recorded = recorded.map_or_else(|| program.name(), |name| name.to_string_lossy().into_owned());
+    let process = format!("{recorded}, process {}", trace.header.pid);
     let name = file.display();
     page.headline(&format!("highwater: recorded {events} of {process} in {name} ({}).", format_bytes(bytes)))?;
     page.table(&devices(&summarize(trace)))?;

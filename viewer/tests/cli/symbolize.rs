@@ -73,8 +73,13 @@ fn write(path: &Path, library: &Path, address: u64, is_finished: bool) {
 }
 
 fn json(folder: &Path, words: &str) -> Value {
+    json_with(folder, words, 0)
+}
+
+/// The figures of a command that exits with `status`.
+fn json_with(folder: &Path, words: &str, status: i32) -> Value {
     let output = highwater(folder, words);
-    assert_eq!(output.status.code(), Some(0), "{words}: {}", stderr(&output));
+    assert_eq!(output.status.code(), Some(status), "{words}: {}", stderr(&output));
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
@@ -88,6 +93,7 @@ fn a_recording_gets_its_lines_in_place_and_keeps_its_rights() {
     let folder = folder();
     let bare = frames(folder.path(), "step.snap");
     assert!(bare.contains("Stacks: 1 of 1 frames are bare addresses; `highwater symbolize FILE`"), "{bare}");
+    assert!(bare.contains("libtrain.so"), "the address is shown with its binary: {bare}");
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;
@@ -134,6 +140,7 @@ fn on_another_machine_a_folder_with_the_binary_or_its_debug_file_is_named() {
     assert!(text.starts_with("0 of 1 frame now known"), "{text}");
     assert!(text.contains("(not found)") && text.contains("pass --debug-dir with a folder that has it"), "{text}");
     assert!(text.contains("Nothing was written"), "{text}");
+    assert_eq!(output.status.code(), Some(1), "nothing was found");
     assert_eq!(std::fs::read(folder.path().join("step.snap")).unwrap(), before);
 
     let figures = json(folder.path(), "symbolize step.snap --debug-dir brought --out known.snap --json");
@@ -152,8 +159,9 @@ fn on_another_machine_a_folder_with_the_binary_or_its_debug_file_is_named() {
 fn a_binary_that_was_rebuilt_is_told_and_not_used() {
     let folder = folder();
     build(folder.path(), "ffff");
-    let figures = json(folder.path(), "symbolize step.snap --json");
+    let figures = json_with(folder.path(), "symbolize step.snap --json", 1);
     assert_eq!((&figures["file"], &figures["unresolved"]), (&Value::Null, &1.into()));
+    assert!(frames(folder.path(), "step.snap").contains("libtrain.so"), "its address is still shown");
     let reason = figures["modules"][0]["reason"].as_str().unwrap();
     assert!(reason.contains("build id ffff") && reason.contains("was rebuilt"), "{reason}");
 }
@@ -186,6 +194,22 @@ fn what_cannot_or_should_not_be_changed_is_refused() {
     assert_eq!(copy["with_lines"], 1, "a copy may be made while it is written");
     let carried = json(folder.path(), "symbolize carried.pickle --out carried.snap --json");
     assert_eq!(carried["with_lines"], 1);
+}
+
+#[test]
+fn skipped_lines_leave_the_stack_to_their_callers() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = r#"{"segments": [], "device_traces": [[
+        {"action": "alloc", "addr": 4194304, "size": 1000, "stream": 0, "time_us": 1700000000000001,
+         "frames": [{"name": "zeros", "filename": "pool.py", "line": 7},
+                    {"name": "step", "filename": "train.py", "line": 9}]}]]}"#;
+    std::fs::write(folder.path().join("a.json"), text).unwrap();
+    let peak = |words: &str| stdout(&highwater(folder.path(), &format!("peak a.json --by frame {words}")));
+    assert!(peak("").contains("pool.py:7 zeros"), "{}", peak(""));
+    let skipped = peak("--skip pool.py");
+    assert!(skipped.contains("train.py:9 step") && !skipped.contains("pool.py:7"), "{skipped}");
+    let hint = stdout(&highwater(folder.path(), "peak a.json --skip pool.py"));
+    assert!(hint.contains("--skip pool.py"), "the next command repeats it: {hint}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::function::bare_name;
 use super::{Change, DiffGroup};
-use crate::frames::{stack_lines, user_line};
+use crate::frames::{leading_frame, stack_lines};
 use crate::group_key::GroupKey;
 use highwater_snapshots::line_text::LineText;
 use highwater_snapshots::tables::Tables;
@@ -136,7 +136,7 @@ impl StackText<'_> {
         }
         let told: Vec<String> = lines.into_iter().filter(|line| line.is_program).map(|line| line.text).collect();
         if told.is_empty() {
-            user_line(tables, stack).map(|line| tables.line_text(&line)).into_iter().collect()
+            leading_frame(tables, stack).map(|frame| frame.text(tables)).into_iter().collect()
         } else {
             told
         }

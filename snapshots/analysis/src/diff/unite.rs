@@ -10,7 +10,7 @@ use super::function::bare_name;
 use super::pairs::pair_stacks;
 use crate::beside::Beside;
 use crate::coder::{Code, Coder, code_beside};
-use crate::frames::user_line;
+use crate::frames::leading_frame;
 use crate::group_key::GroupKey;
 
 /// A program line of one side.
@@ -165,12 +165,18 @@ impl<'a> Unite<'a> {
             if lines.contains_key(&own) {
                 continue;
             }
-            if let Some(line) = user_line(tables, block.stack) {
+            if let Some(frame) = leading_frame(tables, block.stack) {
+                let text = self.coders[side].label(GroupKey::Frame, own);
+                // An address is known by its text alone: it means nothing in another build.
+                let Some(line) = frame.line() else {
+                    let (function, file, folder) = (text.clone(), String::new(), String::new());
+                    lines.insert(own, OwnLine { function, file, folder, line: 0, own, text });
+                    continue;
+                };
                 let path = tables.string(line.file).replace('\\', "/");
                 let mut parts = path.rsplit('/').map(str::to_owned);
                 let (file, folder) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
                 let function = bare_name(tables.string(line.function));
-                let text = self.coders[side].label(GroupKey::Frame, own);
                 lines.insert(own, OwnLine { function, file, folder, line: line.line, own, text });
             }
         }

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use crate::between::{Question, Sum, blocks_between, bytes_of};
 use crate::breakdown::{Breakdown, Grouping};
 use crate::filter::Filter;
-use crate::frames::{stack_lines, user_line};
+use crate::frames::{leading_frame, stack_lines};
 use crate::lifetime::{Lifetime, step_of};
 use crate::live::LiveIndex;
 use crate::matches::Matches;
@@ -226,8 +226,8 @@ fn place(trace: &Trace, id: BlockId) -> Place {
 
 fn name_of(trace: &Trace, (stack, scope, op): Place) -> String {
     let tables = &trace.tables;
-    match user_line(tables, stack) {
-        Some(line) => tables.line_text(&line),
+    match leading_frame(tables, stack) {
+        Some(frame) => frame.text(tables),
         None if scope.is_some() => tables.scope_path(scope),
         None if op.is_some() => tables.string(op).to_owned(),
         None => "(no stack recorded)".to_owned(),

@@ -205,7 +205,7 @@ impl<'a> Builder<'a> {
                     let (stack, lines) = (blocks.stack[row], &mut self.lines);
                     *level.line_of.entry(stack).or_insert_with(|| {
                         lines.meet(&trace.tables, stack);
-                        lines.user_line_of(&trace.tables, stack).map_or(NO_CODE, u64::from)
+                        lines.leading_of(&trace.tables, stack).map_or(NO_CODE, u64::from)
                     })
                 }
                 GroupKey::Size => blocks.requested[row],

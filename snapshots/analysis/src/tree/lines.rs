@@ -2,10 +2,11 @@
 
 use hashbrown::HashMap;
 
-use crate::frames::{LineKind, is_allocating, leading_owner, owners_in_stack, user_line};
+use crate::frames::{LeadingFrame, LineKind, is_allocating, leading_frame, leading_owner, owners_in_stack};
+use crate::leading::entries_of;
 use highwater_snapshots::ids::{FrameId, StackId};
 use highwater_snapshots::intern::Interner;
-use highwater_snapshots::tables::{SourceLine, Tables};
+use highwater_snapshots::tables::Tables;
 
 use super::LineRole;
 
@@ -14,7 +15,7 @@ use super::LineRole;
 pub(super) struct Lines {
     texts: Interner<String>,
     kinds: Vec<Kind>,
-    of_line: HashMap<SourceLine, u32>,
+    of_entry: HashMap<LeadingFrame, u32>,
     of_frame: HashMap<FrameId, Box<[u32]>>,
 }
 
@@ -29,12 +30,13 @@ impl Lines {
         self.texts.rows().get(line as usize).map_or("", String::as_str)
     }
 
-    fn row_of_line(&mut self, tables: &Tables, line: &SourceLine) -> u32 {
+    fn row_of(&mut self, tables: &Tables, frame: FrameId, entry: LeadingFrame) -> u32 {
         let (texts, kinds) = (&mut self.texts, &mut self.kinds);
-        *self.of_line.entry(*line).or_insert_with(|| {
-            let row = texts.intern(tables.line_text(line));
+        *self.of_entry.entry(entry).or_insert_with(|| {
+            let row = texts.intern(entry.text(tables));
             if row as usize == kinds.len() {
-                kinds.push(Kind { is_allocating: is_allocating(tables, line), line: LineKind::of(tables, line) });
+                let is_allocating = entry.line().is_some_and(|line| is_allocating(tables, &line));
+                kinds.push(Kind { is_allocating, line: LineKind::of(tables, frame, entry) });
             }
             row
         })
@@ -45,18 +47,8 @@ impl Lines {
         if self.of_frame.contains_key(&frame) {
             return;
         }
-        let mut rows: Vec<u32> = Vec::new();
-        for line in tables.frame_lines(frame) {
-            rows.push(self.row_of_line(tables, line));
-        }
-        if rows.is_empty() {
-            let row = self.texts.intern(tables.address_text(frame));
-            if row as usize == self.kinds.len() {
-                self.kinds.push(Kind { is_allocating: false, line: LineKind::UNRESOLVED });
-            }
-            rows.push(row);
-        }
-        self.of_frame.insert(frame, rows.into_boxed_slice());
+        let rows = entries_of(tables, frame).map(|entry| self.row_of(tables, frame, entry)).collect();
+        self.of_frame.insert(frame, rows);
     }
 
     /// The lines of a stack, innermost first, each with its role; without framework and allocator lines if
@@ -74,7 +66,7 @@ impl Lines {
             out.extend(self.of_frame[&frame].iter().map(|row| (*row, LineRole::Program)));
         }
         let kinds = &self.kinds;
-        let owners = owners_in_stack(out.iter().map(|(row, _)| kinds[*row as usize].line));
+        let owners = owners_in_stack(tables, stack, out.iter().map(|(row, _)| kinds[*row as usize].line));
         let leading = leading_owner(owners.iter().copied());
         for ((row, role), owner) in out.iter_mut().zip(owners) {
             *role = match kinds[*row as usize] {
@@ -87,15 +79,15 @@ impl Lines {
             let first = out.first().copied();
             out.retain(|(_, role)| *role == LineRole::Program);
             if out.is_empty() {
-                let told = self.user_line_of(tables, stack).map(|row| (row, LineRole::Framework));
+                let told = self.leading_of(tables, stack).map(|row| (row, LineRole::Framework));
                 out.extend(told.or(first));
             }
         }
     }
 
-    /// The user line of a stack.
-    pub(super) fn user_line_of(&mut self, tables: &Tables, stack: StackId) -> Option<u32> {
-        user_line(tables, stack).map(|line| self.row_of_line(tables, &line))
+    /// The row of the frame that represents a stack, all of whose frames have been added.
+    pub(super) fn leading_of(&mut self, tables: &Tables, stack: StackId) -> Option<u32> {
+        self.of_entry.get(&leading_frame(tables, stack)?).copied()
     }
 
     /// Whether `line` is one of the lines of `stack`; all frames of the stack must have been added.

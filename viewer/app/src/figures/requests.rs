@@ -1,8 +1,7 @@
 //! Sentences about failed requests.
 
 use highwater_analysis::addresses::FailedRequest;
-use highwater_analysis::frames::user_line;
-use highwater_snapshots::tables::SourceLine;
+use highwater_analysis::frames::{LeadingFrame, leading_frame};
 use highwater_snapshots::units::{format_bytes, format_bytes_apart};
 use highwater_snapshots::{StackId, Trace};
 
@@ -13,8 +12,8 @@ use crate::answers::request_failure::RequestFailure;
 /// Formats a request, made at `stack`: `512 MiB requested by matmul of net.fc`, or `512 MiB requested at
 /// train.py:12 step` if no operation is known.
 pub fn requested(trace: &Trace, case: &OomAnalysis, stack: StackId) -> String {
-    let by = match (case.by(), user_line(&trace.tables, stack)) {
-        (by, Some(line)) if by.is_empty() => format!(" at {}", place(trace, &line)),
+    let by = match (case.by(), leading_frame(&trace.tables, stack)) {
+        (by, Some(frame)) if by.is_empty() => format!(" at {}", place(trace, frame)),
         (by, _) => by,
     };
     format!("{} requested{by}", format_bytes(case.request.requested))
@@ -34,7 +33,8 @@ pub fn stream_text(request: &FailedRequest) -> Option<String> {
 }
 
 /// Formats a source line without the folders of its file: `train.py:12 step`.
-fn place(trace: &Trace, line: &SourceLine) -> String {
+fn place(trace: &Trace, frame: LeadingFrame) -> String {
+    let Some(line) = frame.line() else { return frame.text(&trace.tables) };
     let [function, file] = [line.function, line.file].map(|text| trace.tables.string(text));
     let file = file.rsplit(['/', '\\']).next().unwrap_or_default();
     if file.is_empty() { function.to_owned() } else { format!("{file}:{} {function}", line.line) }

@@ -1,4 +1,4 @@
-//! Reads recordings and guesses the categories that are not recorded.
+//! Reads recordings, guesses the categories that are not recorded, and notes which lines to skip.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -45,6 +45,7 @@ fn rules(choice: &CategoryChoice) -> Result<Option<Rules>, Failure> {
 }
 
 fn apply(recording: &mut Recording, choice: &CategoryChoice, rules: Option<&Rules>) {
+    recording.trace.tables.skipped.clone_from(&choice.skip);
     // A .snap file stores what was guessed when it was written.
     let is_asked = choice.categories.is_some() || recording.format.kind != FileKind::Snap;
     if let (Some(rules), true) = (rules, is_asked) {
@@ -61,7 +62,8 @@ mod tests {
     use super::*;
 
     fn categories_by(choice: &str) -> Result<Vec<Category>, Failure> {
-        let choice = CategoryChoice { categories: (!choice.is_empty()).then(|| choice.parse().unwrap()) };
+        let categories = (!choice.is_empty()).then(|| choice.parse().unwrap());
+        let choice = CategoryChoice { categories, skip: Vec::new() };
         let trace = trace_from_text("alloc a 1 < build < main\nalloc b 2 input < main\n").unwrap();
         let mut recording = Recording { format: FileFormat { kind: FileKind::Snap, is_gzipped: false }, trace };
         apply(&mut recording, &choice, rules(&choice)?.as_ref());

@@ -19,15 +19,15 @@ use crate::cli::output::outcome::Failure;
 /// Sets [`MOST_RESIDENT_EVENTS`], for machines with little memory.
 const MOST_RESIDENT: &str = "HIGHWATER_RESIDENT_EVENTS";
 
-/// Opens `file` to be read in parts. `None` if it is better read as a whole: it is short, no `.snap`, damaged, or its
-/// categories are to be guessed.
+/// Opens `file` to be read in parts. `None` if it is better read as a whole: it is short, no `.snap`, damaged, its
+/// categories are to be guessed, or lines are to be skipped.
 ///
 /// # Errors
 ///
 /// Fails if the setting of the environment is no number.
 pub fn open_long(file: &Path, choice: &CategoryChoice) -> Result<Option<Windows>, Failure> {
     let most = most_resident()?;
-    if choice.categories.is_some() || is_stdin(file) {
+    if choice.categories.is_some() || !choice.skip.is_empty() || is_stdin(file) {
         return Ok(None);
     }
     let bar = reading_bar(format!("reading {}", file.display()));

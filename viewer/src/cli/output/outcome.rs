@@ -9,7 +9,7 @@ pub use highwater_app::files::failure::Failure;
 pub enum Status {
     /// Success: status 0.
     Fine,
-    /// A budget was exceeded: status 1.
+    /// A budget was exceeded, or what was looked up was not found: status 1.
     Broken,
     /// The recording is inconsistent, or its run failed: status 2.
     Unsound,

@@ -227,6 +227,17 @@ fn a_program_without_calls_leaves_no_file_and_a_reason() {
 }
 
 #[test]
+fn a_recording_is_named_after_the_program_that_a_shell_runs() {
+    let Some((folder, program)) = made("LOOKED_UP") else { return };
+    let command = format!("true && '{}' families", program.display());
+    let Some(output) = run(folder.path(), &["sh", "-c", &command]) else { return };
+    assert_eq!(lines(&read(folder.path(), "program.snap")), printed(&output));
+    assert!(stderr(&output).contains("of program, process"), "{}", stderr(&output));
+    let Some(output) = run(folder.path(), &["sh", "-c", "true"]) else { return };
+    assert!(stderr(&output).contains("nothing was recorded"), "{}", stderr(&output));
+}
+
+#[test]
 fn a_signal_to_us_is_passed_on_to_the_program() {
     let folder = tempfile::tempdir().unwrap();
     let Some(output) = run(folder.path(), &["sh", "-c", "kill -TERM $PPID; exec sleep 60"]) else { return };
@@ -245,7 +256,8 @@ fn less_is_recorded_where_less_is_asked_for() {
     let Some(output) = run(folder.path(), &["--ring", "10", program, "families"]) else { return };
     printed(&output);
     let trace = read_file(&folder.path().join("program.snap")).unwrap();
-    assert_eq!((trace.header.ring_capacity, trace.trust.events_lost > 10), (Some(10), true));
+    let lost = trace.trust.events_lost > 10;
+    assert_eq!((trace.header.ring_capacity, trace.event_count(), lost), (Some(10), 10, true));
 }
 
 #[test]

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use eframe::egui::Color32;
 use highwater_analysis::Lifetime;
 use highwater_analysis::diff::Change;
-use highwater_analysis::frames::user_line;
+use highwater_analysis::frames::{LeadingFrame, leading_frame};
 use highwater_analysis::growth::Leaks;
 use highwater_analysis::pools::{BlockPool, Pools};
 use highwater_analysis::{Beside, Matches, Metric};
 use highwater_snapshots::intern::Interner;
 use highwater_snapshots::line_text::{LineText, unique_suffixes};
-use highwater_snapshots::tables::SourceLine;
 use highwater_snapshots::yielding::tick;
 use highwater_snapshots::{BlockId, Category, DeviceId, OpId, ScopeId, StackId, StringId, Trace};
 use rayon::prelude::*;
@@ -293,7 +292,7 @@ impl<'a> Coder<'a> {
         }
     }
 
-    /// Finds the program's line of every stack that a block has.
+    /// Finds the frame that represents every stack that a block has.
     fn find_lines(&mut self) {
         let (tables, stacks) = (&self.trace.tables, &self.trace.blocks.stack);
         let mut is_met = vec![false; tables.stacks.len()];
@@ -302,13 +301,14 @@ impl<'a> Coder<'a> {
                 *is_met = true;
             }
         }
-        let line_of = |(row, is_met): (usize, &bool)| is_met.then(|| user_line(tables, StackId(row as u32))).flatten();
-        let found: Vec<Option<SourceLine>> = is_met.par_iter().enumerate().with_min_len(64).map(line_of).collect();
+        let line_of =
+            |(row, is_met): (usize, &bool)| is_met.then(|| leading_frame(tables, StackId(row as u32))).flatten();
+        let found: Vec<Option<LeadingFrame>> = is_met.par_iter().enumerate().with_min_len(64).map(line_of).collect();
         // Lines that read the same are one.
         let mut lines: Interner<String> = Interner::default();
         let mut meanings: Vec<u32> = Vec::with_capacity(found.len() + 1);
         for line in found {
-            meanings.push(line.map_or(u32::MAX, |line| lines.intern(tables.line_text(&line))));
+            meanings.push(line.map_or(u32::MAX, |line| lines.intern(line.text(tables))));
         }
         self.lines = lines.into_rows();
         meanings.push(u32::MAX);
@@ -382,6 +382,9 @@ fn stream_name(stream: u64) -> String {
 
 /// `folder/file.py:184 function` with the leading folders left out.
 pub fn short_line(text: &str) -> String {
+    if let Some((address, module)) = text.split_once(" in ").filter(|(address, _)| address.starts_with("0x")) {
+        return format!("{address} in {}", LineText { path: module, line: 0, function: "" }.file_name());
+    }
     let line = LineText::parse(text);
     LineText { path: line.file_name(), ..line }.to_string()
 }

@@ -2,7 +2,7 @@
 
 use highwater_analysis::Lifetime;
 use highwater_analysis::Metric;
-use highwater_analysis::frames::user_line;
+use highwater_analysis::frames::{leading_frame, user_line};
 use highwater_snapshots::references::readable;
 use highwater_snapshots::shown::{MOST_SHOWN, shown};
 use highwater_snapshots::tables::SourceLine;
@@ -77,7 +77,7 @@ impl Facts {
 
 /// `512 MiB activation of linear, train.py:7 forward`.
 fn headline(trace: &Trace, block: &Block, metric: Metric) -> String {
-    let line = user_line(&trace.tables, block.stack).map(|line| short_line(&trace.tables.line_text(&line)));
+    let line = leading_frame(&trace.tables, block.stack).map(|frame| short_line(&frame.text(&trace.tables)));
     let line = line.filter(|line| !line.is_empty()).map_or_else(String::new, |line| format!(", {line}"));
     format!("{} {}{line}", format_bytes(size(block, metric)), title(trace, block))
 }
@@ -230,7 +230,7 @@ const MOST_LINES: usize = 200;
 /// The origins of a block, each with the search condition for it.
 fn origins(trace: &Trace, block: &Block) -> Vec<Origin> {
     let tables = &trace.tables;
-    let line = user_line(tables, block.stack).map(|line| tables.line_text(&line)).unwrap_or_default();
+    let line = leading_frame(tables, block.stack).map(|frame| frame.text(tables)).unwrap_or_default();
     let named = [
         ("call site", "frame", line),
         ("operation", "op", tables.op_name(block.op).to_owned()),

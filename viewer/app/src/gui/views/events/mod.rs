@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::sync::{Arc, Weak};
 
 use eframe::egui::{self, Key, Label, RichText, Role, TextEdit, Ui, WidgetInfo};
-use highwater_analysis::frames::user_line;
+use highwater_analysis::frames::leading_frame;
 use highwater_analysis::{GroupKey, Matches};
 use highwater_snapshots::units::{format_bytes, format_count};
 use highwater_snapshots::{EventId, StackId, Trace};
@@ -419,8 +419,8 @@ fn cell(trace: &Trace, id: EventId, facts: &Facts, column: usize, sites: &mut Ha
         _ => {
             let note = words::note(trace, id);
             let site = sites.entry(facts.stack).or_insert_with(|| {
-                let line = user_line(tables, facts.stack);
-                line.map(|line| short_line(&tables.line_text(&line))).unwrap_or_default()
+                let frame = leading_frame(tables, facts.stack);
+                frame.map(|frame| short_line(&frame.text(tables))).unwrap_or_default()
             });
             if note.is_empty() || site.is_empty() { note + site } else { format!("{note}; {site}") }
         }
@@ -441,7 +441,7 @@ fn tip(trace: &Trace, id: EventId, facts: &Facts, column: usize) -> Option<Strin
             };
             Some(format!("at {address:#x}"))
         }
-        9 => user_line(&trace.tables, facts.stack).map(|line| trace.tables.line_text(&line)),
+        9 => leading_frame(&trace.tables, facts.stack).map(|frame| frame.text(&trace.tables)),
         _ => None,
     }
 }
@@ -461,7 +461,7 @@ fn csv_cell(trace: &Trace, id: EventId, facts: &Facts, column: usize) -> String 
         8 => tables.op_name(facts.op).to_owned(),
         9 => tables.scope_path(facts.scope),
         10 => phase(trace, id).unwrap_or_default(),
-        11 => user_line(tables, facts.stack).map(|line| tables.line_text(&line)).unwrap_or_default(),
+        11 => leading_frame(tables, facts.stack).map(|frame| frame.text(tables)).unwrap_or_default(),
         _ => words::note(trace, id),
     }
 }

@@ -3,9 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
 
-use highwater_analysis::frames::user_line;
+use highwater_analysis::frames::{LeadingFrame, leading_frame};
 use highwater_snapshots::event::EventKind;
-use highwater_snapshots::tables::SourceLine;
 use highwater_snapshots::trace::Subject;
 use highwater_snapshots::yielding::tick;
 use highwater_snapshots::{Category, EventId, OpId, Phase, ScopeId, StackId, StringId, Trace};
@@ -91,7 +90,7 @@ pub(super) struct Memory {
     of: Weak<Recording>,
     /// The row of `lines` of each stack.
     codes: HashMap<StackId, u32>,
-    lines: Vec<SourceLine>,
+    lines: Vec<LeadingFrame>,
 }
 
 impl Memory {
@@ -109,8 +108,9 @@ impl Memory {
         }
         let used: Vec<StackId> =
             (0_u32..).zip(is_used).filter(|(_, is_used)| *is_used).map(|(row, _)| StackId(row)).collect();
-        let found: Vec<Option<SourceLine>> = used.par_iter().map(|stack| user_line(&trace.tables, *stack)).collect();
-        let mut code_of: HashMap<SourceLine, u32> = HashMap::new();
+        let found: Vec<Option<LeadingFrame>> =
+            used.par_iter().map(|stack| leading_frame(&trace.tables, *stack)).collect();
+        let mut code_of: HashMap<LeadingFrame, u32> = HashMap::new();
         (self.codes, self.lines) = (HashMap::with_capacity(used.len()), Vec::new());
         for (stack, line) in used.into_iter().zip(found) {
             let Some(line) = line else { continue };
@@ -143,7 +143,7 @@ struct Terms {
 }
 
 impl Terms {
-    fn new(trace: &Trace, text: &str, lines: &[SourceLine]) -> Self {
+    fn new(trace: &Trace, text: &str, lines: &[LeadingFrame]) -> Self {
         let needle = text.to_lowercase();
         let holds = |text: &str| text.to_lowercase().contains(&needle);
         let tables = &trace.tables;
@@ -164,7 +164,7 @@ impl Terms {
                 .into_par_iter()
                 .map(|row| holds(&tables.scope_path(ScopeId(row))))
                 .collect(),
-            lines: lines.par_iter().map(|line| holds(&tables.line_text(line))).collect(),
+            lines: lines.par_iter().map(|line| holds(&line.text(tables))).collect(),
             ops,
             marks,
             event: number(&needle),

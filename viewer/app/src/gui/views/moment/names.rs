@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use highwater_analysis::frames::user_line;
+use highwater_analysis::frames::leading_frame;
 use highwater_analysis::siblings::{Merged, merge};
 use highwater_analysis::tree::{NodeId, Part};
 use highwater_analysis::{GroupKey, Tree, TreeKey};
@@ -173,8 +173,8 @@ pub(super) fn block_title(trace: &Trace, id: BlockId) -> String {
 /// The origin of a block: the line of the program, or else the module; empty if neither is known.
 pub(super) fn maker(trace: &Trace, id: BlockId) -> String {
     let block = trace.blocks.get(id);
-    match user_line(&trace.tables, block.stack) {
-        Some(line) => short_line(&trace.tables.line_text(&line)),
+    match leading_frame(&trace.tables, block.stack) {
+        Some(frame) => short_line(&frame.text(&trace.tables)),
         None => trace.tables.scope_path(block.scope),
     }
 }

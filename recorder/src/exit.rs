@@ -1,0 +1,39 @@
+//! Runs functions when the program ends by returning from `main` or by `exit`: Rust drops neither statics nor what is
+//! left on the stack.
+
+#![cfg_attr(not(target_family = "wasm"), expect(unsafe_code, reason = "asks the C library to be called at the exit"))]
+
+use std::sync::{Mutex, PoisonError};
+
+/// What to run, and the process that asked for it.
+static AT_EXIT: Mutex<Vec<(u32, fn())>> = Mutex::new(Vec::new());
+
+/// Runs `work` when this process ends, before what was asked for earlier. Not in children that it forks, nor when the
+/// process ends by a signal, `abort`, `_exit` or `exec`.
+pub(crate) fn at_exit(work: fn()) {
+    let mut all = AT_EXIT.lock().unwrap_or_else(PoisonError::into_inner);
+    all.push((std::process::id(), work));
+    if all.len() == 1 {
+        hook();
+    }
+}
+
+#[cfg(not(target_family = "wasm"))]
+fn hook() {
+    // SAFETY: `run` is an `extern "C"` function without arguments that never unwinds and is never unloaded.
+    unsafe { libc::atexit(run) };
+}
+
+/// Nothing to do: a browser ends no program.
+#[cfg(target_family = "wasm")]
+fn hook() {}
+
+#[cfg(not(target_family = "wasm"))]
+extern "C" fn run() {
+    // In a forked child the lock may be held by a thread that does not exist there; what is not run there is its parent's.
+    let Ok(all) = AT_EXIT.try_lock().map(|all| all.clone()) else { return };
+    for (_, work) in all.iter().rev().filter(|(pid, _)| *pid == std::process::id()) {
+        // Unwinding must not cross into the C library.
+        drop(std::panic::catch_unwind(work));
+    }
+}

@@ -1,0 +1,105 @@
+//! What a recording contains when its program leaves without finishing it, in each way that there is.
+
+#![cfg(unix)]
+#![expect(unsafe_code, reason = "leaves by _exit, which Rust has no safe call for")]
+
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use highwater_recorder::api::{self, NewBlock};
+use highwater_recorder::snapshots::format::read_file;
+use highwater_recorder::snapshots::trace::DeviceFacts;
+use highwater_recorder::snapshots::{StartingState, Trace};
+use highwater_recorder::{DeviceId, HistoryOptions, Pool, Recording, Source, StreamId};
+
+const CHILD: &str = "HIGHWATER_TEST_LEAVING_CHILD";
+const BLOCKS: u64 = 100;
+
+struct Empty;
+
+impl Source for Empty {
+    fn facts(&self) -> DeviceFacts {
+        DeviceFacts { name: "test".to_owned(), ..DeviceFacts::default() }
+    }
+
+    fn freeze(&self, read: &mut dyn FnMut(StartingState)) {
+        read(StartingState::default());
+    }
+}
+
+fn send(signal: &str) {
+    let text = format!("kill -{signal} {}; sleep 60", std::process::id());
+    let _ = Command::new("sh").args(["-c", &text]).status();
+}
+
+/// Not a test of its own: what the children of the tests below run.
+#[test]
+fn the_child_records_and_leaves() {
+    let Some((way, path)) = std::env::var(CHILD).ok().and_then(|text| {
+        let (way, path) = text.split_once(' ')?;
+        Some((way.to_owned(), path.to_owned()))
+    }) else {
+        return;
+    };
+    let source: Arc<dyn Source> = Arc::new(Empty);
+    api::register(&source);
+    // Without the early writes, nothing would be in the file for an hour.
+    let options = HistoryOptions { flush_every: Duration::from_secs(3600), ..HistoryOptions::to_file(&path) };
+    let recording = Recording::start(options).expect("nothing else records");
+    for block in 0..BLOCKS {
+        let (stream, pool) = (StreamId(0), Pool::Small);
+        let address = 0x1000 * block;
+        api::alloc(DeviceId(0), &NewBlock { block, address, requested: 1, allocated: 512, stream, pool });
+    }
+    let is_hooked = ["exit", "exit_of_a_thread", "panic"].contains(&way.as_str());
+    let has_all = || read_file(Path::new(&path)).is_ok_and(|trace| trace.blocks.len() as u64 == BLOCKS);
+    while !is_hooked && !has_all() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    match way.as_str() {
+        "exit" => std::process::exit(0),
+        "exit_of_a_thread" => drop(std::thread::spawn(|| std::process::exit(0)).join()),
+        "panic" => panic!("the guard is dropped"),
+        "abort" => std::process::abort(),
+        "exec" => drop(Command::new("true").exec()),
+        // SAFETY: ends the process; nothing of it is used afterwards.
+        "_exit" => unsafe { libc::_exit(0) },
+        signal => send(signal),
+    }
+    drop(recording);
+}
+
+/// What is in the file of a child that left in this way, and what it said.
+fn left(way: &str) -> (Trace, Output) {
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let path = folder.path().join("left.snap");
+    let program = std::env::current_exe().expect("the test binary");
+    let mut child = Command::new(program);
+    child.args(["--exact", "the_child_records_and_leaves", "--nocapture", "--test-threads=1"]);
+    child.env(CHILD, format!("{way} {}", path.display())).stdin(Stdio::null());
+    let output = child.output().expect("the test binary runs again");
+    let trace = read_file(&path).unwrap_or_else(|why| panic!("{way}: {why}"));
+    assert_eq!(trace.blocks.len() as u64, BLOCKS, "{way}: {}", String::from_utf8_lossy(&output.stderr));
+    (trace, output)
+}
+
+#[test]
+fn a_program_that_exits_or_panics_leaves_a_complete_file_with_source_lines() {
+    for way in ["exit", "exit_of_a_thread", "panic"] {
+        let (trace, _) = left(way);
+        assert!(!trace.trust.unfinished, "{way}");
+        assert!(!trace.tables.lines.is_empty(), "{way}");
+    }
+}
+
+#[test]
+fn a_program_that_ends_otherwise_leaves_what_was_written_with_addresses() {
+    for way in ["abort", "exec", "_exit", "TERM", "KILL"] {
+        let (trace, _) = left(way);
+        assert!(trace.trust.unfinished, "{way}");
+        assert!(trace.tables.lines.is_empty() && !trace.tables.frames.is_empty(), "{way}");
+    }
+}
