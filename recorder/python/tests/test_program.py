@@ -215,3 +215,18 @@ def test_frames_of_the_package_never_appear_wherever_it_lies(torch, tmp_path, is
     frames = {frame for event in events for frame in event["stack"]}
     assert any("torch/nn/modules/linear.py" in frame for frame in frames)
     assert not any("_tracker.py" in frame or "highwater/" in frame for frame in frames)
+
+
+def test_a_step_that_the_program_ends_last_is_followed_by_no_other(torch, tmp_path):
+    model = torch.nn.Linear(8, 8).cuda()
+
+    def train(run):
+        kept = None
+        for _ in range(3):
+            kept = model(torch.zeros(4, 8, device="cuda")).sum()
+            kept.backward()
+            run.step()
+
+    with highwater.record_memory_history(tmp_path / "step.snap") as run:
+        train(run)
+    assert highwater.Snapshot(run.path).info()["devices"][0]["steps"] == 3

@@ -33,6 +33,7 @@ pub(super) fn advise(scene: &PeakContext<'_>) -> Vec<Advice> {
         scene.free_after_last_use(),
         scene.fewer_temporaries(Phase::Forward),
         scene.fewer_temporaries(Phase::Backward),
+        scene.fewer_temporaries(Phase::Eval),
         scene.stream_waits(),
         scene.expandable_segments(),
         scene.outside(),

@@ -66,6 +66,12 @@ impl Evidence {
         }
     }
 
+    /// Returns why references, which were followed in some steps, are not evidence for all; `None` if they are, or if
+    /// none were followed.
+    pub fn shortfall(trace: &Trace, device: DeviceId) -> Option<String> {
+        References::of(trace, device)?.shortfall(trace).filter(|_| !trace.records_uses())
+    }
+
     /// Returns the name, as in JSON.
     pub const fn name(self) -> &'static str {
         match self {

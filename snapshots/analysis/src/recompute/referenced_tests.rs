@@ -108,6 +108,19 @@ fn a_later_step_that_allocates_the_same_has_the_same_references() {
 }
 
 #[test]
+fn a_later_step_has_the_references_of_the_followed_step_that_allocates_the_same() {
+    let longer = FIRST.replace("    baseline w 100 parameter @a\n", "").replace("alloc b1 30", "alloc b1 31");
+    let text = format!("{FIRST}{}{}", longer.replace("step 0", "step 1"), unknown(FIRST).replace("step 1", "step 2"));
+    let trace = with_a_recomputed(&text);
+    assert_eq!(events_of_step(&trace, 2), events_of_step(&trace, 0));
+    let why = |text: &str| Evidence::shortfall(&trace_from_text(text).unwrap(), DeviceId(0));
+    assert_eq!(why(&text), None);
+    let other = unknown(FIRST).replace("step 1", "step 3").replace("alloc b1 30", "alloc b1 32");
+    let expected = "1 of 4 steps allocate otherwise than those whose references were followed";
+    assert_eq!(why(&format!("{text}{other}")).as_deref(), Some(expected));
+}
+
+#[test]
 fn a_step_that_allocates_otherwise_is_predicted_from_lifetimes() {
     let other = unknown(FIRST).replace("alloc b1 30", "alloc b1 31");
     let trace = with_a_recomputed(&format!("{FIRST}{other}"));

@@ -116,6 +116,13 @@ impl References {
         self.windows.len() == all.len()
     }
 
+    /// Returns why not every step is followed.
+    pub(super) fn shortfall(&self, trace: &Trace) -> Option<String> {
+        let all = windows(trace, |event| self.allocs.partition_point(|alloc| *alloc < event) as u64).len();
+        let others = all.checked_sub(self.windows.len()).filter(|others| *others > 0)?;
+        Some(format!("{others} of {all} steps allocate otherwise than those whose references were followed"))
+    }
+
     fn index(&mut self) {
         self.saves.sort_by_key(|save| save.packed);
         for (index, save) in self.saves.iter().enumerate() {
@@ -123,15 +130,29 @@ impl References {
         }
     }
 
-    /// Copies the facts of the last followed step to the others that allocate the same.
+    /// Copies the facts of each followed step, the last one first, to the others that allocate the same.
     fn follow_other_steps(&mut self, trace: &Trace) {
         let windows = windows(trace, |event| self.allocs.partition_point(|alloc| *alloc < event) as u64);
         let is_followed =
             |(first, last): &(u64, u64)| self.saves.iter().any(|save| (*first..=*last).contains(&save.packed));
-        let (followed, others): (Vec<_>, Vec<_>) = windows.into_iter().partition(is_followed);
+        let (followed, mut others): (Vec<_>, Vec<_>) = windows.iter().copied().partition(is_followed);
         self.windows.clone_from(&followed);
-        let Some((first, last)) = followed.last().copied() else { return };
-        let before = followed.iter().rev().nth(1).map_or(0, |window| window.1);
+        for step in followed.into_iter().rev() {
+            let before =
+                windows.iter().copied().filter(|window| window.1 <= step.0 && *window != step).map(|row| row.1).max();
+            others = self.follow_equal_steps(trace, step, before.unwrap_or(0), others);
+        }
+    }
+
+    /// Copies the facts of a followed step, before which another one ends at `before`, to those of `others` that allocate
+    /// the same; returns the rest.
+    fn follow_equal_steps(
+        &mut self,
+        trace: &Trace,
+        (first, last): (u64, u64),
+        before: u64,
+        others: Vec<(u64, u64)>,
+    ) -> Vec<(u64, u64)> {
         let key = |position: u64| {
             let block = self.block_at(trace, position)?;
             Some((trace.blocks.requested[block.0 as usize], trace.blocks.scope[block.0 as usize]))
@@ -139,7 +160,7 @@ impl References {
         let is_equal = |other: &(u64, u64)| {
             other.1 - other.0 == last - first && (0..last - first).all(|at| key(first + at) == key(other.0 + at))
         };
-        let equal: Vec<(u64, u64)> = others.into_iter().filter(is_equal).collect();
+        let (equal, others): (Vec<_>, Vec<_>) = others.into_iter().partition(is_equal);
         let is_inside = |position: &u64| (first..=last).contains(position);
         let saves: Vec<Save> = self.saves.iter().filter(|save| is_inside(&save.packed)).copied().collect();
         let ends: Vec<(BlockId, u64)> =
@@ -150,7 +171,7 @@ impl References {
         let most = MOST_SAVES_OF_AN_ALLOCATION * self.allocs.len();
         for window in equal {
             if self.saves.len() + saves.len() > most {
-                return;
+                return Vec::new();
             }
             let moved = |position: u64| position + window.0 - first;
             let is_live = |block: BlockId, position: u64| {
@@ -194,6 +215,7 @@ impl References {
             self.ends.extend(of_ends);
             self.windows.push(window);
         }
+        others
     }
 
     /// The number of allocations up to that of `block`, itself included; 0 for the baseline.

@@ -151,7 +151,7 @@ pub fn assemble(raw: RawSnapshot) -> Trace {
         texts: &texts,
         origin_us,
         marks: Vec::new(),
-        tags: Tags::new(run.number("extra_steps").unwrap_or(0)),
+        tags: Tags::new(run.number("extra_steps").unwrap_or(0), run.number("last_step").unwrap_or(u32::MAX)),
         tag_ranges: TagRanges::default(),
         sizes: None,
         allocs: 0,

@@ -11,7 +11,7 @@ use highwater_snapshots::trace::{DeviceFacts, Header, NOTE, Trace};
 use highwater_snapshots::units::format_count;
 
 /// Values that have their own places.
-const PLACED: [&str; 11] = [
+const PLACED: [&str; 12] = [
     "version",
     "rank",
     "world_size",
@@ -21,6 +21,7 @@ const PLACED: [&str; 11] = [
     "max_entries",
     "notes",
     "extra_steps",
+    "last_step",
     "references",
     "package",
 ];

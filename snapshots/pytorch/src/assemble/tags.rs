@@ -38,6 +38,8 @@ struct TagText {
 pub(super) struct Tags {
     /// Added by the program's own counting, before it said where a step ends: steps up to this one are the first.
     extra_steps: u32,
+    /// The last step: what has the number of a later one follows it.
+    last_step: u32,
     by_text: HashMap<StringId, Option<Tag>>,
     scopes: HashMap<(ScopeId, StringId), ScopeId>,
     /// The tagged events, in order.
@@ -46,9 +48,9 @@ pub(super) struct Tags {
 
 impl Tags {
     /// No tags yet. The first `extra_steps` ends of steps are none: the package took them for ends before the program
-    /// said where its steps end.
-    pub(super) fn new(extra_steps: u32) -> Self {
-        Self { extra_steps, ..Self::default() }
+    /// said where its steps end. So is the end of `last_step`, after which nothing was allocated.
+    pub(super) fn new(extra_steps: u32, last_step: u32) -> Self {
+        Self { extra_steps, last_step, ..Self::default() }
     }
 
     /// The tag with this text; `None` if the text is no tag.
@@ -60,7 +62,7 @@ impl Tags {
             let is_recompute = text.phase == "recompute";
             let phase = if is_recompute { Phase::Backward } else { Phase::from_name(&text.phase)? };
             let scope = self.scope(tables, names, &text.scope);
-            let step = text.step.saturating_sub(self.extra_steps);
+            let step = text.step.min(self.last_step).saturating_sub(self.extra_steps);
             Some(Tag { step, phase, is_recompute, scope })
         });
         self.by_text.insert(text, tag);
@@ -289,6 +291,27 @@ mod tests {
             tagged(&mut sample, "alloc", 0x1000_0000 + 512 * row as u64, &tag(step, "forward", "net"));
         }
         assert_eq!(spans(&sample.assemble()), [(Some(0), "forward", 0), (Some(1), "forward", 2)]);
+    }
+
+    #[test]
+    fn a_step_that_ended_last_is_followed_by_no_other() {
+        let mut sample = Sample::of(&[]);
+        sample.intake.run_value("last_step", "1");
+        for (row, step) in [0, 1, 2].into_iter().enumerate() {
+            tagged(&mut sample, "alloc", 0x1000_0000 + 512 * row as u64, &tag(step, "forward", "net"));
+        }
+        assert_eq!(spans(&sample.assemble()), [(Some(0), "forward", 0), (Some(1), "forward", 1)]);
+    }
+
+    #[test]
+    fn evaluation_is_a_phase_of_its_step() {
+        let mut sample = Sample::of(&[]);
+        for (row, phase) in ["forward", "optimizer", "eval", "other"].into_iter().enumerate() {
+            tagged(&mut sample, "alloc", 0x1000_0000 + 512 * row as u64, &tag(0, phase, "net"));
+        }
+        let expected =
+            [(Some(0), "forward", 0), (Some(0), "optimizer", 1), (Some(0), "eval", 2), (Some(0), "other", 3)];
+        assert_eq!(spans(&sample.assemble()), expected);
     }
 
     #[test]

@@ -34,6 +34,8 @@ pub struct AdvicePeaks {
     pub is_replayed: bool,
     /// Whether they are estimates, since the recording has neither uses nor references in every step.
     pub is_estimate: bool,
+    /// Why references that were followed are not enough, if they are not.
+    pub shortfall: Option<String>,
 }
 
 impl AdvicePeaks {
@@ -66,6 +68,7 @@ impl AdvicePeaks {
             fused,
             is_replayed: true,
             is_estimate: step.evidence() == Some(Evidence::Lifetimes),
+            shortfall: Evidence::shortfall(trace, device),
         })
     }
 
@@ -108,10 +111,11 @@ impl AdvicePeaks {
         if let Some(both) = self.both.filter(|both| *both < least) {
             text.push_str(&format!("; with a fused optimizer as well, the lowest is {}", format_bytes(both)));
         }
-        let how = match (self.is_replayed, self.is_estimate) {
-            (true, false) => "replayed",
-            (true, true) => "replayed, an estimate without recorded uses or references",
-            (false, _) => "predicted",
+        let how = match (self.is_replayed, self.is_estimate, &self.shortfall) {
+            (true, false, _) => "replayed".to_owned(),
+            (true, true, None) => "replayed, an estimate without recorded uses or references".to_owned(),
+            (true, true, Some(why)) => format!("replayed, an estimate, since {why}"),
+            (false, ..) => "predicted".to_owned(),
         };
         Some(format!("{text} ({how})."))
     }

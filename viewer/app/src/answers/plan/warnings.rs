@@ -1,6 +1,7 @@
 //! What limits a plan that is made from a recording.
 
 use highwater_analysis::final_oom::final_oom;
+use highwater_analysis::recompute::Evidence;
 use highwater_snapshots::{DeviceId, Trace};
 
 /// Returned if no module can be recomputed.
@@ -23,6 +24,9 @@ pub fn warnings(trace: &Trace, device: DeviceId) -> Vec<String> {
             "The recording ends out of memory, so a plan is proven only up to there: the step may need more."
                 .to_owned(),
         );
+    }
+    if let Some(why) = Evidence::shortfall(trace, device) {
+        warnings.push(format!("Recomputed modules are estimates: {why}."));
     }
     warnings
 }
