@@ -316,8 +316,7 @@ fn add_base(all: &mut Trace, base: Trace, name: &str) {
     trust.events_lost = trust.events_lost.saturating_add(base.trust.events_lost);
     trust.sizes_inferred = trust.sizes_inferred.saturating_add(base.trust.sizes_inferred);
     trust.unfinished |= base.trust.unfinished;
-    all.problems.extend(base.problems.into_iter().map(|problem| Problem {
-        what: format!("{name}: {}", problem.what),
-        ..problem
-    }));
+    all.problems.extend(
+        base.problems.into_iter().map(|problem| Problem { what: format!("{name}: {}", problem.what), ..problem }),
+    );
 }
