@@ -449,11 +449,10 @@ impl TraceBuilder {
 
     fn device_uses(&self) -> Vec<DeviceUse> {
         let of = |device: DeviceId| {
-            let is_host = self.trace.is_host_memory(device);
             let state = self.devices.get(usize::from(device.0));
-            state.map_or(DeviceUse { device, is_host, ..DeviceUse::default() }, |state| {
+            state.map_or(DeviceUse { device, ..DeviceUse::default() }, |state| {
                 let DeviceState { has_memory, ran_out, peak, .. } = *state;
-                DeviceUse { device, is_host, has_memory, ran_out, peak }
+                DeviceUse { device, has_memory, ran_out, peak }
             })
         };
         self.trace.device_ids().into_iter().map(of).collect()

@@ -9,8 +9,6 @@ use crate::ids::DeviceId;
 pub struct DeviceUse {
     /// The device.
     pub device: DeviceId,
-    /// Whether it is host memory rather than a GPU.
-    pub is_host: bool,
     /// Whether the recording has a block, a segment or a failed request of it.
     pub has_memory: bool,
     /// Whether a request failed on it.
@@ -19,21 +17,16 @@ pub struct DeviceUse {
     pub peak: u64,
 }
 
-impl DeviceUse {
-    /// Orders devices: the default one is the largest.
-    fn rank(&self) -> impl Ord + use<> {
-        (self.has_memory, !self.is_host, self.ran_out, self.peak, Reverse(self.device))
-    }
-}
-
-/// The device that is meant where none is named: see [`Trace::main_device`](super::Trace::main_device).
-pub(crate) fn main_device(uses: &[DeviceUse]) -> DeviceId {
-    uses.iter().max_by_key(|one| one.rank()).map(|one| one.device).unwrap_or_default()
+/// The device that is meant where none is named, if any is known: see
+/// [`Trace::main_device`](super::Trace::main_device).
+pub(crate) fn main_use(uses: &[DeviceUse], is_host: impl Fn(DeviceId) -> bool) -> Option<DeviceUse> {
+    let rank = |one: &&DeviceUse| (one.has_memory, !is_host(one.device), one.ran_out, one.peak, Reverse(one.device));
+    uses.iter().max_by_key(rank).copied()
 }
 
 /// The devices that a verdict covers: see [`Trace::covered_devices`](super::Trace::covered_devices).
-pub(crate) fn covered_devices(uses: &[DeviceUse]) -> Vec<DeviceId> {
-    let Some(main) = uses.iter().max_by_key(|one| one.rank()) else { return vec![DeviceId::default()] };
-    let is_alike = |one: &&DeviceUse| (one.has_memory, one.is_host) == (main.has_memory, main.is_host);
-    uses.iter().filter(is_alike).map(|one| one.device).collect()
+pub(crate) fn covered_devices(uses: &[DeviceUse], is_host: impl Fn(DeviceId) -> bool) -> Vec<DeviceId> {
+    let Some(main) = main_use(uses, &is_host) else { return vec![DeviceId::default()] };
+    let kind = |one: &DeviceUse| (one.has_memory, is_host(one.device));
+    uses.iter().filter(|one| kind(one) == kind(&main)).map(|one| one.device).collect()
 }

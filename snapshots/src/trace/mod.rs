@@ -16,7 +16,7 @@ pub use allocator::{Allocator, DRIVER_CALLS};
 pub use annotations::{Annotation, Attribute, Owner};
 pub use blocks::{Block, Blocks};
 pub use device_use::DeviceUse;
-pub(crate) use device_use::{covered_devices, main_device};
+pub(crate) use device_use::{covered_devices, main_use};
 pub use events::Events;
 pub use facts::{DeviceFacts, HEAP_DEVICE, Header, NOTE, PINNED_DEVICE, PINNED_DRIVER, Trust};
 pub use segments::{Segment, SegmentRole, Segments};
@@ -164,9 +164,9 @@ impl Trace {
         events.filter(|(kind, at)| **kind == EventKind::Oom && **at == device).count() as u64
     }
 
-    /// Whether the recording has no events: it is the state of its devices at one moment.
+    /// Whether the recording has memory but no events: it is the state of its devices at one moment.
     pub fn is_state(&self) -> bool {
-        self.event_count() == 0
+        self.event_count() == 0 && !(self.blocks.is_empty() && self.segments.is_empty())
     }
 
     /// The number of events of the recording, of which this trace may be a window.
@@ -343,13 +343,13 @@ impl Trace {
     /// peak of requested bytes; of several that ran out of memory, the one with the highest peak. Host memory only if
     /// no GPU has any memory.
     pub fn main_device(&self) -> DeviceId {
-        main_device(&self.device_uses)
+        main_use(&self.device_uses, |device| self.is_host_memory(device)).unwrap_or_default().device
     }
 
     /// The devices that a verdict covers: the GPUs that have memory; host memory if there are none; without any memory,
     /// all GPUs. At least one.
     pub fn covered_devices(&self) -> Vec<DeviceId> {
-        covered_devices(&self.device_uses)
+        covered_devices(&self.device_uses, |device| self.is_host_memory(device))
     }
 
     /// Whether the recording has a block, a segment or a failed request of `device`.

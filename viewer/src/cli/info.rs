@@ -181,7 +181,7 @@ impl<'a> InfoReport<'a> {
         let Some(summary) = self.default_first().next() else {
             return "An empty recording: no device, no block, no event.".to_owned();
         };
-        if self.trace.is_state() {
+        if self.trace.event_count() == 0 {
             let on = on_device(self.trace, summary.device);
             let blocks = self.trace.blocks.device.iter().filter(|device| **device == summary.device).count() as u64;
             let bytes = format_bytes(summary.end.requested);

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::harness::{harness, open, press, run, settle, steps, view, wait_for_files};
 use eframe::egui::{Key, Modifiers, Role};
-use egui_kittest::kittest::Queryable as _;
+use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use highwater_analysis::Metric;
 use highwater_app::command::Command;
 use highwater_snapshots::Trace;

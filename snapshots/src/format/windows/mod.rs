@@ -37,7 +37,7 @@ use crate::ids::{DeviceId, ScopeId};
 use crate::live_state::LiveState;
 use crate::metric::Metric;
 use crate::sum_rule::Excess;
-use crate::trace::{DeviceUse, Start, Trace, main_device};
+use crate::trace::{DeviceUse, Start, Trace, main_use};
 
 pub use computed::ComputedStore;
 
@@ -196,7 +196,7 @@ impl Windows {
 
     /// The default device, as [`Trace::main_device`] has it.
     pub fn main_device(&self) -> DeviceId {
-        main_device(&self.device_uses)
+        main_use(&self.device_uses, |device| self.base.is_host_memory(device)).unwrap_or_default().device
     }
 
     /// Whether the recording has steps or phases.
@@ -285,7 +285,6 @@ impl Windows {
             let has_start = || self.starting.iter().any(|state| state.device == device && !state.is_empty());
             DeviceUse {
                 device,
-                is_host: self.base.is_host_memory(device),
                 has_memory: has_start() || of_memory.into_iter().any(has_event),
                 ran_out: has_event(EventKind::Oom),
                 peak: rows().map(|row| row.largest(Metric::Requested).bytes).max().unwrap_or(0),
