@@ -30,9 +30,12 @@ impl Source for Empty {
     }
 }
 
+/// Sends a signal to this process, which does not survive it.
 fn send(signal: &str) {
-    let text = format!("kill -{signal} {}; sleep 60", std::process::id());
-    let _ = Command::new("sh").args(["-c", &text]).status();
+    let text = format!("kill -{signal} {}", std::process::id());
+    let sent = Command::new("sh").args(["-c", &text]).status();
+    assert!(sent.is_ok_and(|status| status.success()));
+    std::thread::sleep(Duration::from_secs(60));
 }
 
 /// Not a test of its own: what the children of the tests below run.
