@@ -17,6 +17,7 @@ use crate::matches::Matches;
 use crate::metric::{Metric, Totals};
 use crate::peak::Moment;
 use crate::series::Series;
+use crate::together::Together;
 use highwater_snapshots::Phase;
 use highwater_snapshots::ids::{BlockId, DeviceId, EventId, ScopeId};
 use highwater_snapshots::trace::Trace;
@@ -64,6 +65,9 @@ pub(crate) trait Recorded {
 
     /// The leaks over the steps by which growth is measured, if any of them is whole.
     fn leaks(&mut self) -> Result<Option<Leaks>, Self::Error>;
+
+    /// Which pools are in use at the same time.
+    fn pools(&mut self) -> Result<Together, Self::Error>;
 
     /// The number of operations of each module; of none, those outside all modules.
     fn operations(&mut self) -> Result<HashMap<ScopeId, u64>, Self::Error>;
@@ -153,6 +157,10 @@ impl Recorded for InMemory<'_> {
             StepWindow::of(self.trace, self.series.device(), StepRange::default()).ok().filter(StepWindow::is_whole);
         let matches = Matches::of(self.trace, &Filter::default());
         Ok(window.map(|window| Leaks::of(self.trace, self.live, self.metric, &window, &matches)))
+    }
+
+    fn pools(&mut self) -> Result<Together, Infallible> {
+        Ok(Together::of_pools(self.trace, self.series.device()))
     }
 
     fn operations(&mut self) -> Result<HashMap<ScopeId, u64>, Infallible> {
