@@ -11,7 +11,7 @@ const MOST_NAMES: usize = 12;
 
 /// The pools at a moment, and which of them are never in use at the same time in the recording.
 #[derive(Debug)]
-pub struct PoolsReport {
+pub(super) struct PoolsReport {
     /// The pools with their reserved bytes, and those of them that are free.
     pools: Vec<(BlockPool, [u64; 2])>,
     together: Together,
@@ -19,7 +19,7 @@ pub struct PoolsReport {
 
 impl PoolsReport {
     /// Creates the report of a moment's memory by pool.
-    pub fn of(by_pool: &Breakdown, together: Together) -> Self {
+    pub(super) fn of(by_pool: &Breakdown, together: Together) -> Self {
         let pools = by_pool.groups.iter().filter_map(|group| {
             let pool = BlockPool::from_name(group.key.first()?)?;
             Some((pool, [group.bytes, group.free_bytes]))
@@ -28,7 +28,7 @@ impl PoolsReport {
     }
 
     /// Returns a sentence for each set of private pools that are never in use at the same time.
-    pub fn lines(&self) -> Vec<String> {
+    pub(super) fn lines(&self) -> Vec<String> {
         let sets = self.together.private_apart(self.pools.iter().map(|(pool, _)| *pool));
         let line = |(pools, most): (Vec<BlockPool>, u64)| {
             let reserved: u64 =
@@ -49,7 +49,7 @@ impl PoolsReport {
     }
 
     /// Returns the figures of each pool.
-    pub fn figures(&self) -> Vec<PoolFigures> {
+    pub(super) fn figures(&self) -> Vec<PoolFigures> {
         let figures = |(pool, [bytes, free_bytes]): &(BlockPool, [u64; 2])| {
             let others = self.pools.iter().map(|(other, _)| *other).filter(|other| other.is_private());
             let is_apart = |other: &BlockPool| pool.is_private() && self.together.are_apart(pool.code(), other.code());
@@ -67,7 +67,7 @@ impl PoolsReport {
 
 /// A pool of reserved memory.
 #[derive(Debug, Serialize)]
-pub struct PoolFigures {
+pub(super) struct PoolFigures {
     pool: String,
     bytes: u64,
     free_bytes: u64,

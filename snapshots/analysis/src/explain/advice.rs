@@ -3,7 +3,7 @@
 //! an out-of-memory error, figures cover only the part up to the failed request, and none is given for incomplete
 //! state.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::Layers;
 use super::findings::{LEAST_PERCENT, LEAST_PERCENT_OF_STATE};
@@ -11,9 +11,11 @@ use super::peak_context::{PeakContext, TOP_LINES, share};
 use super::remedy::{Advice, Remedy};
 use super::selection::is_kept_gradient;
 use super::state::is_being_created;
+use crate::beside::Beside;
 use crate::between::bytes_of;
 use crate::coder::{Code, Coder};
 use crate::group_key::GroupKey;
+use crate::pools::BlockPool;
 use highwater_snapshots::alloc_rules::AllocRules;
 use highwater_snapshots::ids::{BlockId, ScopeId};
 use highwater_snapshots::trace::Trace;
@@ -21,7 +23,7 @@ use highwater_snapshots::units::format_bytes;
 use highwater_snapshots::{Category, Phase};
 
 /// Minimum size of memory outside blocks that is worth advice.
-const LEAST_BESIDE: u64 = 64 << 20;
+pub(super) const LEAST_BESIDE: u64 = 64 << 20;
 
 /// All advice, most effective first.
 pub(super) fn advise(scene: &PeakContext<'_>) -> Vec<Advice> {
@@ -35,6 +37,7 @@ pub(super) fn advise(scene: &PeakContext<'_>) -> Vec<Advice> {
         scene.fewer_temporaries(Phase::Backward),
         scene.fewer_temporaries(Phase::Eval),
         scene.stream_waits(),
+        scene.share_pools(),
         scene.expandable_segments(),
         scene.outside(),
         scene.earlier_recording(),
@@ -51,6 +54,14 @@ pub(super) fn advise(scene: &PeakContext<'_>) -> Vec<Advice> {
     };
     advice.sort_by_key(|one| std::cmp::Reverse((one.remedy == Remedy::FixLeak, saved(one), one.bytes)));
     advice
+}
+
+/// The free bytes in segments of private pools.
+pub(super) fn free_in_private(beside: &[(Beside, u64)]) -> impl Iterator<Item = (BlockPool, u64)> {
+    beside.iter().filter_map(|(beside, bytes)| match beside {
+        Beside::Free(Some(place)) if place.pool.is_private() => Some((place.pool, *bytes)),
+        _ => None,
+    })
 }
 
 impl PeakContext<'_> {
@@ -217,11 +228,33 @@ impl PeakContext<'_> {
         Some(Advice { remedy: Remedy::StreamWaits, bytes, without: None, settings: None, condition: None, text })
     }
 
+    /// Advice on private pools of captured graphs, which keep what only their own graph can use.
+    fn share_pools(&self) -> Option<Advice> {
+        let reserved = self.totals.reserved;
+        let mut free: BTreeMap<BlockPool, u64> = BTreeMap::new();
+        free_in_private(self.beside).for_each(|(pool, bytes)| *free.entry(pool).or_default() += bytes);
+        let bytes: u64 = free.values().sum();
+        let sets = self.pools?.private_apart(free.keys().copied());
+        let (pools, most) = sets.into_iter().max_by_key(|(pools, _)| pools.len())?;
+        let text = format!(
+            "{} ({}) of the {} reserved at the peak are free in {} private pools. {} of these are never in use at the same \
+             time, and at most {} are in their blocks at once: capture their graphs into one pool.",
+            format_bytes(bytes),
+            share(bytes, reserved),
+            format_bytes(reserved),
+            free.len(),
+            pools.len(),
+            format_bytes(most),
+        );
+        Some(Advice { remedy: Remedy::SharePools, bytes, without: None, settings: None, condition: None, text })
+    }
+
     fn expandable_segments(&self) -> Option<Advice> {
         const SETTINGS: &str = "expandable_segments:True";
         let reserved = self.totals.reserved;
         // At the explained peak, as in its layers.
-        let bytes = reserved.checked_sub(self.totals.active)?;
+        let in_private: u64 = free_in_private(self.beside).map(|(_, bytes)| bytes).sum();
+        let bytes = reserved.checked_sub(self.totals.active)?.checked_sub(in_private)?;
         let device = self.peak.device;
         let can_expand = self.trace.allocator(device).has_settings()
             && !AllocRules::of(self.trace.device_facts(device)).is_expandable;

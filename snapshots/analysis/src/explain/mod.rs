@@ -188,8 +188,13 @@ impl Explanation {
         let removals = removals(recorded, &peak, by_cause, &findings.of_causes)?;
         let failed = recorded.final_oom();
         let is_cut = failed.is_some_and(|failed| failed.device == series.device());
+        let (_, beside) = beside_blocks(trace, (series, live), outermost(&totals), peak.position());
+        let has_private = advice::free_in_private(&beside).map(|(_, bytes)| bytes).sum::<u64>() >= advice::LEAST_BESIDE;
+        let pools = if has_private { Some(recorded.pools()?) } else { None };
         let context = peak_context::PeakContext {
             trace,
+            beside: &beside,
+            pools: pools.as_ref(),
             peak: &peak,
             totals: &totals,
             at_peak: &at_peak,
@@ -201,7 +206,7 @@ impl Explanation {
         let advice = advice::advise(&context);
         Ok(Self {
             layers: Layers::of(&totals),
-            beside: beside_blocks(trace, (series, live), outermost(&totals), peak.position()).1,
+            beside,
             groups: rows.into_iter().map(group).collect(),
             rest_bytes: rest.iter().map(|row| row.sum.0).sum(),
             rest_groups: rest.len() as u64,

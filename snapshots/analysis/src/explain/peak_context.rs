@@ -3,11 +3,13 @@
 use super::cause::Cause;
 use super::findings::{Findings, is_much};
 use super::idle::Idle;
+use crate::beside::Beside;
 use crate::between::bytes_of;
 use crate::group_key::GroupKey;
 use crate::holders::Holders;
 use crate::metric::Totals;
 use crate::peak::Moment;
+use crate::together::Together;
 use highwater_snapshots::Phase;
 use highwater_snapshots::ids::BlockId;
 use highwater_snapshots::trace::Trace;
@@ -24,6 +26,10 @@ pub(super) struct PeakContext<'a> {
     pub(super) peak: &'a Moment,
     pub(super) totals: &'a Totals,
     pub(super) at_peak: &'a [BlockId],
+    /// What belongs to no block.
+    pub(super) beside: &'a [(Beside, u64)],
+    /// Which pools are in use at the same time, if private ones have much free memory.
+    pub(super) pools: Option<&'a Together>,
     pub(super) idle: Option<&'a Idle>,
     /// Figures over the whole recording.
     pub(super) findings: &'a Findings,

@@ -16,6 +16,7 @@ use crate::live::LiveIndex;
 use crate::metric::{Metric, Totals};
 use crate::peak::Moment;
 use crate::series::Series;
+use crate::together::Together;
 use highwater_snapshots::Phase;
 use highwater_snapshots::ids::{BlockId, DeviceId, EventId, ScopeId};
 use highwater_snapshots::trace::Trace;
@@ -66,6 +67,9 @@ pub(crate) trait Recorded {
 
     /// What the device allocates from the driver and frees to it.
     fn churn(&mut self) -> Result<SegmentChurn, Self::Error>;
+
+    /// Which pools are in use at the same time.
+    fn pools(&mut self) -> Result<Together, Self::Error>;
 
     /// The number of operations of each module; of none, those outside all modules.
     fn operations(&mut self) -> Result<HashMap<ScopeId, u64>, Self::Error>;
@@ -156,6 +160,10 @@ impl Recorded for InMemory<'_> {
 
     fn churn(&mut self) -> Result<SegmentChurn, Infallible> {
         Ok(SegmentChurn::of(self.trace, self.series.device()))
+    }
+
+    fn pools(&mut self) -> Result<Together, Infallible> {
+        Ok(Together::of_pools(self.trace, self.series.device()))
     }
 
     fn operations(&mut self) -> Result<HashMap<ScopeId, u64>, Infallible> {

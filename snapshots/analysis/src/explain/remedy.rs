@@ -21,6 +21,8 @@ pub enum Remedy {
     FewerTemporaries,
     /// Use expandable segments.
     ExpandableSegments,
+    /// Let captured graphs share a private pool.
+    SharePools,
     /// Avoid blocks that wait for another stream.
     StreamWaits,
     /// Reduce memory used outside the allocator.

@@ -480,3 +480,52 @@ fn segments_that_are_freed_and_allocated_again_are_named_with_their_count_and_li
     );
     assert_eq!(advice(20), None, "few are allocated again");
 }
+
+#[test]
+fn the_peak_without_equal_modules_is_that_without_all_of_them() {
+    let text = "
+        alloc a0 100 activation @h.0
+        alloc a1 100 activation @h.1
+        alloc b 30 activation @head
+        free a0
+        free a1
+        alloc c 90 gradient @h.1
+    ";
+    let (_, explanation) = explain(text, &[GroupKey::Scope], "");
+    let merged = &explanation.groups[0];
+    assert_eq!((merged.key[0].as_str(), merged.bytes_at_peak, merged.blocks_at_peak), ("h.{0-1}", 200, 2));
+    assert_eq!(merged.members, [["h.0"], ["h.1"]]);
+    // Of the blocks of both modules, none are left at any time.
+    assert_eq!((merged.without.bytes, merged.saved_bytes(&explanation.peak)), (30, 200));
+    let (_, explanation) = explain(&text.replace("gradient @h.1", "gradient @tail"), &[GroupKey::Scope], "");
+    assert_eq!(explanation.groups[0].without.bytes, 120);
+}
+
+#[test]
+fn private_pools_that_are_never_in_use_at_the_same_time_are_advised_to_share() {
+    let graph = |number: u64| {
+        let (address, bytes) = (number << 32, 64_u64 << 20);
+        format!(
+            "segment_alloc {address} {bytes}\nattribute segment_pool_id \"(0, {number})\"\nalloc g{number} {bytes}\n\
+             free g{number}\n"
+        )
+    };
+    let mut trace = trace_from_text(&format!("{}alloc w 99999999", (1..4).map(graph).collect::<String>())).unwrap();
+    trace.blocks.address = [1_u64 << 32, 2 << 32, 3 << 32, 0].to_vec();
+    let advice = |trace: &Trace| explain_device(trace, trace.main_device(), &[GroupKey::Category], "").advice;
+    // The last block lies in no segment, so that the pools of free bytes are unknown.
+    assert!(advice(&trace).iter().all(|one| one.remedy != Remedy::SharePools));
+    let (mut with_segment, addresses) = (String::from("segment_alloc 0 134217728\n"), trace.blocks.address.clone());
+    with_segment += &format!("{}alloc w 99999999", (1..4).map(graph).collect::<String>());
+    let mut trace = trace_from_text(&with_segment).unwrap();
+    trace.blocks.address = addresses;
+    let advice = advice(&trace);
+    let shared = advice.iter().find(|one| one.remedy == Remedy::SharePools).unwrap();
+    assert_eq!(shared.bytes, 3 * (64 << 20));
+    assert!(
+        shared.text.contains("3 of these are never in use at the same time, and at most 64 MiB"),
+        "{}",
+        shared.text
+    );
+    assert!(advice.iter().all(|one| one.remedy != Remedy::ExpandableSegments), "{advice:?}");
+}

@@ -26,6 +26,7 @@ use crate::live::LiveIndex;
 use crate::metric::{Metric, Totals};
 use crate::peak::Moment;
 use crate::series::Series;
+use crate::together::Together;
 
 /// Events that are read from the peak on: more than an optimizer step has.
 const EVENTS_FROM_PEAK: u64 = 1 << 19;
@@ -283,6 +284,11 @@ impl Recorded for InParts<'_, '_> {
         let take = |part: SegmentChurn| churn = std::mem::take(&mut churn).followed_by(part);
         each_part(self.parts, |trace: Trace| SegmentChurn::of(&trace, device), take, self.watch)?;
         Ok(churn)
+    }
+
+    /// Private pools are attributes, with which a recording is not read in parts.
+    fn pools(&mut self) -> Result<Together> {
+        Ok(Together::default())
     }
 
     fn operations(&mut self) -> Result<HashMap<ScopeId, u64>> {

@@ -23,6 +23,7 @@ mod annotations;
 mod tags;
 mod run;
 mod references;
+mod pools;
 mod writer;
 #[cfg(test)]
 mod sample;
@@ -218,6 +219,7 @@ pub fn assemble(raw: RawSnapshot) -> Trace {
     trace.problems.extend(tag_problems);
     run::name_tensors(&mut trace, &run.tensors, origin_us, |tables, path| tags.scope(tables, &mut names, path));
     references::add_references(&mut trace, &run, &mut names);
+    pools::add_pools(&mut trace, &segments, &mut names);
     trace.refresh_spans();
     trace
 }
