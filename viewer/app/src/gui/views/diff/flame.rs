@@ -252,6 +252,7 @@ mod tests {
             a_blocks: 1,
             b_blocks: 1,
             likeness: Likeness::Equal,
+            members: Vec::new(),
         };
         let groups = [group("a", [600, 100]), group("b", [100, 390]), group("c", [6, 2]), group("d", [4, 4])];
         let tables = Tables::default();

@@ -78,6 +78,7 @@ impl Choices {
         second: Some(TreeKey::By(GroupKey::Frame)),
         hides_internals: true,
         is_inverted: false,
+        siblings: Siblings::Merged,
     };
 
     /// Replaces keys for which no block has a value by the default keys.
