@@ -49,6 +49,22 @@ struct LeaksAt {
     at_moment: Breakdown,
 }
 
+impl LeaksAt {
+    /// Returns the bytes of the group with these values of all keys.
+    fn of_key(&self, key: &[String]) -> u64 {
+        let groups = self.at_moment.groups.iter().filter(|leaked| leaked.key == key);
+        groups.map(|leaked| leaked.bytes).sum()
+    }
+
+    /// Returns the bytes of `group`, or of all of its members.
+    fn of_group(&self, group: &Group) -> u64 {
+        if group.members.is_empty() {
+            return self.of_key(&group.key);
+        }
+        group.members.iter().map(|member| self.of_key(member)).sum()
+    }
+}
+
 /// Returns whether pools are compared: reserved memory is grouped by pool.
 fn compares_pools(arguments: &PeakArguments) -> bool {
     !arguments.metric.is_of_blocks()
@@ -90,7 +106,7 @@ impl<'a> PeakReport<'a> {
         });
         let query = query(arguments);
         let leaks = Leaks::of_recording(trace, device, &live, Metric::Requested);
-        let leaks = leaks.filter(|leaks| !leaks.lines.is_empty()).map(|leaks| {
+        let leaks = leaks.map(|leaks| {
             let at_moment = leaks.breakdown(trace, &live, &moment, &query);
             LeaksAt { leaks, at_moment }
         });
@@ -98,23 +114,10 @@ impl<'a> PeakReport<'a> {
         Ok(Self { trace, arguments, peak, elsewhere, pools, leaks })
     }
 
-    /// Returns the bytes of the leaks at the moment, if there are any.
-    fn leaked_bytes(&self) -> Option<u64> {
-        self.leaks.as_ref().map(|leaks| leaks.at_moment.total).filter(|bytes| *bytes > 0)
+    /// Returns the leaks, if some of them are live at the moment.
+    fn leaks(&self) -> Option<&LeaksAt> {
+        self.leaks.as_ref().filter(|leaks| leaks.at_moment.total > 0)
     }
-
-    /// Returns the bytes of the group with these values of all keys that leak.
-    fn leaked_of(&self, key: &[String]) -> u64 {
-        let groups = self.leaks.iter().flat_map(|leaks| &leaks.at_moment.groups);
-        groups.filter(|leaked| leaked.key == key).map(|leaked| leaked.bytes).sum()
-    }
-
-    /// Returns the bytes of `group`, or of all of its members, that leak.
-    fn leaked(&self, group: &Group) -> u64 {
-        if group.members.is_empty() {
-            return self.leaked_of(&group.key);
-        }
-        group.members.iter().map(|member| self.leaked_of(member)).sum()
     }
 
     /// Finds the moment that the report of a recording read in parts is about.
@@ -172,7 +175,7 @@ impl<'a> PeakReport<'a> {
             reached_elsewhere: self.elsewhere.iter().map(ElsewhereFigures::of).collect(),
             filter: filter.map(str::to_owned),
             filtered_bytes: filter.map(|_| breakdown.total),
-            leaked_bytes: self.leaked_bytes().unwrap_or(0),
+            leaked_bytes: self.leaks.as_ref().map(|leaks| leaks.at_moment.total),
             groups: breakdown.groups.iter().map(|group| self.group_figures(group)).collect(),
             rest_bytes: breakdown.rest_bytes,
             rest_groups: breakdown.rest_groups,
@@ -203,7 +206,8 @@ impl<'a> PeakReport<'a> {
             let share = percent(breakdown.total, moment.bytes);
             page.line(&format!("Of these, {} ({share}) are in blocks with {filter}.", format_bytes(breakdown.total)))?;
         }
-        if let (Some(leaks), Some(bytes)) = (&self.leaks, self.leaked_bytes()) {
+        if let Some(leaks) = self.leaks() {
+            let bytes = leaks.at_moment.total;
             page.line(&format!(
                 "Of these, {} ({}) leak from earlier steps:",
                 format_bytes(bytes),
@@ -247,8 +251,8 @@ impl<'a> PeakReport<'a> {
         columns.extend(has_members.then(|| Column::text("each").optional()));
         columns.extend(has_free.then(|| Column::number("free")));
         columns.push(Column::number("blocks"));
-        let has_leaks = self.leaked_bytes().is_some();
-        columns.extend(has_leaks.then(|| Column::number("leaking")));
+        let leaks = self.leaks();
+        columns.extend(leaks.map(|_| Column::number("leaking")));
         let mut table = Table::new(columns);
         let mut row = |mut names: Vec<String>, (bytes, bar): (u64, String), others: [String; 3], leaked: u64| {
             let [each, free, blocks] = others;
@@ -257,7 +261,7 @@ impl<'a> PeakReport<'a> {
             names.extend(has_members.then_some(each));
             names.extend(has_free.then_some(free));
             names.push(blocks);
-            if has_leaks {
+            if leaks.is_some() {
                 names.push(if leaked > 0 { format_bytes(leaked) } else { String::new() });
             }
             table.push(names);
@@ -270,13 +274,13 @@ impl<'a> PeakReport<'a> {
             let blocks = (group.blocks > 0).then(|| format_count(group.blocks));
             let each = each_text(group.bytes, group.members.len());
             let others = [each, free.unwrap_or_default(), blocks.unwrap_or_default()];
-            row(names, bar(group.bytes), others, self.leaked(group));
+            row(names, bar(group.bytes), others, leaks.map_or(0, |leaks| leaks.of_group(group)));
         }
         if breakdown.rest_groups > 0 {
             let name = count_of(breakdown.rest_groups, "more group");
             row(vec![name], bar(breakdown.rest_bytes), none(), 0);
         }
-        let leaked = self.leaked_bytes().unwrap_or(0);
+        let leaked = leaks.map_or(0, |leaks| leaks.at_moment.total);
         row(vec!["total".to_owned()], (breakdown.total, String::new()), none(), leaked);
         table
     }
@@ -284,7 +288,7 @@ impl<'a> PeakReport<'a> {
     fn group_figures(&self, group: &Group) -> GroupFigures {
         let keys = &self.arguments.by.0;
         let has_free = !self.peak.moment.metric.is_of_blocks();
-        let one = |values: &[String], count: u64, leaked_bytes: u64, members: Vec<GroupFigures>| {
+        let one = |values: &[String], count: u64, leaked_bytes: Option<u64>, members: Vec<GroupFigures>| {
             let named = keys.iter().zip(values).map(|(key, value)| (key.name(), value.clone()));
             GroupFigures {
                 key: values.join(", "),
@@ -297,8 +301,11 @@ impl<'a> PeakReport<'a> {
             }
         };
         let count = group.members.len().max(1) as u64;
-        let member = |values: &Vec<String>| one(values, count, self.leaked_of(values), Vec::new());
-        one(&group.key, 1, self.leaked(group), group.members.iter().map(member).collect())
+        let leaks = self.leaks.as_ref();
+        let member =
+            |values: &Vec<String>| one(values, count, leaks.map(|leaks| leaks.of_key(values)), Vec::new());
+        let members = group.members.iter().map(member).collect();
+        one(&group.key, 1, leaks.map(|leaks| leaks.of_group(group)), members)
     }
 
     fn hint(&self) -> String {
@@ -375,8 +382,9 @@ struct PeakFigures {
     filter: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     filtered_bytes: Option<u64>,
-    /// Bytes of blocks that earlier steps left, from lines that leave some in every step.
-    leaked_bytes: u64,
+    /// Bytes of blocks that earlier steps left, from lines that leave some in every step; `None` where it is not
+    /// searched: without whole steps, and in recordings that are read in parts.
+    leaked_bytes: Option<u64>,
     groups: Vec<GroupFigures>,
     rest_bytes: u64,
     rest_groups: u64,
@@ -394,7 +402,7 @@ struct GroupFigures {
     keys: BTreeMap<&'static str, String>,
     bytes: u64,
     blocks: u64,
-    leaked_bytes: u64,
+    leaked_bytes: Option<u64>,
     /// Of the bytes, those that are free in segments; only of totals that have such.
     #[serde(skip_serializing_if = "Option::is_none")]
     free_bytes: Option<u64>,

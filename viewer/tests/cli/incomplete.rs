@@ -100,7 +100,7 @@ fn a_device_without_memory_is_the_default_one_of_no_command() {
     for step in 0..4 {
         text +=
             &format!("step {step}\nphase forward\nalloc a{step} 4096 device=127 < main\nalloc b{step} 9 device=127\n");
-        text += &format!("free b{step}\n");
+        text += &format!("free b{step} device=127\n");
     }
     let heap = || with_devices(&text, &[(0, "meta"), (127, PINNED_DRIVER)]);
     for command in ["peak", "phases", "explain", "growth", "check --max-peak 1GiB"] {

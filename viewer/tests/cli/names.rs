@@ -83,5 +83,5 @@ fn a_very_long_name_is_cut_where_it_is_shown_and_whole_in_json() {
         let shown = stdout(&highwater(folder.path(), command));
         assert!(shown.len() < 64 << 10, "{command}: {} bytes", shown.len());
     }
-    assert_eq!(json(named(&long), "peak step.snap --by op")["groups"][0]["keys"]["op"], long);
+    assert_eq!(json(named(&long), "peak step.snap --by op --json")["groups"][0]["keys"]["op"], long);
 }

@@ -86,8 +86,13 @@ fn the_files_of_a_rotation_are_opened_by_their_folder_their_pattern_or_the_path_
     let run = folder.path().join("run");
     std::fs::create_dir(&run).unwrap();
     let files = record(&run);
-    let peak =
-        |file: &str, most| json(&highwater_with(folder.path(), &format!("peak {file} --by step,phase --json"), most));
+    let peak = |file: &str, most| {
+        let mut found = json(&highwater_with(folder.path(), &format!("peak {file} --by step,phase --json"), most));
+        // Leaks are not searched in recordings that are read in parts.
+        let groups = found["groups"].as_array_mut().unwrap();
+        groups.iter_mut().for_each(|group| group["leaked_bytes"] = serde_json::Value::Null);
+        found
+    };
     let expected = peak("run.snap", "1000000");
     for file in ["run", "run/run.snap", "'run/run.*.snap'"] {
         for most in ["1000000", "0"] {

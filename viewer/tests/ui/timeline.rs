@@ -139,8 +139,8 @@ fn steps_are_one_key_apart() {
 }
 
 #[test]
-fn a_block_that_waits_for_a_stream_in_a_recording_without_events_is_explained() {
-    let mut harness = harness(Some(trace_from_text("baseline w 100 waiting").unwrap()));
+fn a_block_that_waits_for_a_stream_from_before_the_recording_is_explained() {
+    let mut harness = harness(Some(trace_from_text("baseline w 100 waiting\nalloc a 1").unwrap()));
     press(&mut harness, Key::M);
     press(&mut harness, Key::M);
     assert_eq!(harness.state().current().unwrap().selection.metric, Metric::Active);

@@ -253,8 +253,8 @@ impl PeakContext<'_> {
         const SETTINGS: &str = "expandable_segments:True";
         let reserved = self.totals.reserved;
         // At the explained peak, as in its layers.
-        let in_private: u64 = free_in_private(self.beside).map(|(_, bytes)| bytes).sum();
-        let bytes = reserved.checked_sub(self.totals.active)?.checked_sub(in_private)?;
+        let shared = self.share_pools().map_or(0, |advice| advice.bytes);
+        let bytes = reserved.checked_sub(self.totals.active)?.checked_sub(shared)?;
         let device = self.peak.device;
         let can_expand = self.trace.allocator(device).has_settings()
             && !AllocRules::of(self.trace.device_facts(device)).is_expandable;

@@ -83,7 +83,7 @@ impl Kept {
             ),
             KeptBecause::Fragmentation => format!("{bytes} are free between blocks in {segments}: fragmentation"),
             KeptBecause::NotReleased => {
-                format!("{bytes} are free in {segments} that are cached as a whole and were not released")
+                format!("{bytes} are free in {segments}: no block uses them, and they were not released")
             }
             KeptBecause::InUse => format!("{bytes} are in use by blocks in {segments}"),
         };
