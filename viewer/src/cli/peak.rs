@@ -118,7 +118,6 @@ impl<'a> PeakReport<'a> {
     fn leaks(&self) -> Option<&LeaksAt> {
         self.leaks.as_ref().filter(|leaks| leaks.at_moment.total > 0)
     }
-    }
 
     /// Finds the moment that the report of a recording read in parts is about.
     ///
@@ -302,8 +301,7 @@ impl<'a> PeakReport<'a> {
         };
         let count = group.members.len().max(1) as u64;
         let leaks = self.leaks.as_ref();
-        let member =
-            |values: &Vec<String>| one(values, count, leaks.map(|leaks| leaks.of_key(values)), Vec::new());
+        let member = |values: &Vec<String>| one(values, count, leaks.map(|leaks| leaks.of_key(values)), Vec::new());
         let members = group.members.iter().map(member).collect();
         one(&group.key, 1, leaks.map(|leaks| leaks.of_group(group)), members)
     }

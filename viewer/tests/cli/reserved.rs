@@ -55,7 +55,8 @@ fn reserved_memory_is_grouped_by_the_pool_that_it_lies_in() {
     assert_eq!(never.len(), 2, "{found}");
     // By other keys they are a group of their own.
     let found = json(graphs(), "peak a.snap --metric reserved --by category --json");
-    let keys: Vec<&str> = found["groups"].as_array().unwrap().iter().filter_map(|group| group["key"].as_str()).collect();
+    let keys: Vec<&str> =
+        found["groups"].as_array().unwrap().iter().filter_map(|group| group["key"].as_str()).collect();
     assert_eq!(keys, ["parameter", "(free in segments)"], "{found}");
     assert!(found["pools"].is_null());
 }

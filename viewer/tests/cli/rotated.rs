@@ -90,7 +90,7 @@ fn the_files_of_a_rotation_are_opened_by_their_folder_their_pattern_or_the_path_
         let mut found = json(&highwater_with(folder.path(), &format!("peak {file} --by step,phase --json"), most));
         // Leaks are not searched in recordings that are read in parts.
         let groups = found["groups"].as_array_mut().unwrap();
-        groups.iter_mut().for_each(|group| group["leaked_bytes"] = serde_json::Value::Null);
+        groups.iter_mut().for_each(|group| group["leaked_bytes"] = Value::Null);
         found
     };
     let expected = peak("run.snap", "1000000");

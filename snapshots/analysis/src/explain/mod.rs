@@ -299,3 +299,5 @@ fn rows_of(coder: &Coder<'_>, groups: Vec<(Vec<Code>, (u64, u64))>, query: &Expl
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod segment_tests;
