@@ -87,6 +87,7 @@ pub(crate) fn accuracies(logits: &Tensor, labels: &Tensor, count: usize) -> Resu
     Ok([first.item()?, among.item()?])
 }
 
+#[expect(clippy::print_stdout, reason = "answers on its standard output")]
 fn main() -> Result<()> {
     let device = Device::cpu();
     let model = ResNeXt::new(&mut Init::new(&device, DType::F32, 0))?;

@@ -20,8 +20,11 @@ const F32: DType = DType::F32;
 
 type Operation = fn(&Tensor, &[Tensor]) -> Result<Tensor>;
 
-/// The operations of `make.py`: shapes of the input and of the parameters.
-const OPERATIONS: &[(&str, &[usize], &[&[usize]], Operation)] = &[
+/// A name of `make.py`, the shapes of the input and of the parameters, and what is done with them.
+type Case = (&'static str, &'static [usize], &'static [&'static [usize]], Operation);
+
+/// The operations of `make.py`.
+const OPERATIONS: &[Case] = &[
     ("conv2d_grouped", &[4, 16, 32, 32], &[&[32, 4, 3, 3], &[32]], |x, w| {
         let options = ConvOptions { padding: [2, 2], dilation: [2, 2], groups: 4, ..ConvOptions::default() };
         x.conv2d(&w[0], Some(&w[1]), options)

@@ -6,7 +6,9 @@
 use std::sync::{Mutex, PoisonError};
 
 /// What to run, and the process that asked for it.
-static AT_EXIT: Mutex<Vec<(u32, fn())>> = Mutex::new(Vec::new());
+type Work = (u32, fn());
+
+static AT_EXIT: Mutex<Vec<Work>> = Mutex::new(Vec::new());
 
 /// Runs `work` when this process ends, before what was asked for earlier. Not in children that it forks, nor when the
 /// process ends by a signal, `abort`, `_exit` or `exec`.

@@ -2,6 +2,7 @@
 
 #![cfg(unix)]
 #![expect(unsafe_code, reason = "leaves by _exit, which Rust has no safe call for")]
+#![expect(clippy::disallowed_methods, reason = "leaves in every way that there is, also from a thread without a name")]
 
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;

@@ -36,7 +36,7 @@ pub fn run(arguments: &OomArguments, page: &mut Page<'_>) -> Result<Status, Fail
         }
     }
     let recording = read_with(file, &arguments.categories)?;
-    let turning = spinner("replaying".to_owned());
+    let turning = spinner("replaying");
     let report = report(&recording.trace, arguments);
     turning.finish_and_clear();
     let report = report?;

@@ -99,7 +99,7 @@ struct Applied {
 }
 
 fn searched(step: &dyn TrainingStep, arguments: &PlanArguments) -> Result<Search, Failure> {
-    let turning = spinner(format!("planning for {}", format_required_bytes(arguments.budget)));
+    let turning = spinner(&format!("planning for {}", format_required_bytes(arguments.budget)));
     let found = search(step, &query_of(arguments));
     turning.finish_and_clear();
     found.map_err(Failure::Usage)
@@ -115,7 +115,7 @@ fn query_of(arguments: &PlanArguments) -> Query {
 
 /// Returns the plan that each further allowance would make possible.
 fn with_allowances(step: &dyn TrainingStep, arguments: &PlanArguments) -> Result<Vec<(Allowance, Plan)>, Failure> {
-    let turning = spinner("looking for changes that would be enough".to_owned());
+    let turning = spinner("looking for changes that would be enough");
     let query = query_of(arguments);
     let others = Allowance::ALL.into_iter().filter(|one| !arguments.allow.contains(one));
     let found: Result<Vec<_>, String> =
@@ -171,7 +171,7 @@ fn maximized(step: &Rerun, which: Maximize, arguments: &PlanArguments) -> Result
         arguments.forbid.push(Forbidden::MicroBatches);
     }
     let (query, mut warnings) = (query_of(&arguments), Vec::new());
-    let turning = spinner(format!("looking for the largest {}", which.name()));
+    let turning = spinner(&format!("looking for the largest {}", which.name()));
     let found = largest(step.size(which).unwrap_or(1), |size| match step.with_size(which, size) {
         Ok(step) => Ok(!search(&step, &query)?.plans.is_empty()),
         Err(why) => {

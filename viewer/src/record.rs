@@ -83,7 +83,7 @@ pub fn run(arguments: &RecordArguments, page: &mut Page<'_>) -> Result<Status, F
     }
     let name = arguments.scenario.as_deref().unwrap_or_default();
     let file = arguments.file();
-    let turning = spinner(format!("recording {name}"));
+    let turning = spinner(&format!("recording {name}"));
     let turn = recording_turn();
     let report = scenario::record(name, &arguments.options(), &file);
     drop(turn);

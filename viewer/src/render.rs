@@ -156,7 +156,7 @@ fn draw(
         is_hiding: false,
     };
     let conditions = arguments.blocks.filter.stated().unwrap_or_default();
-    let bar = spinner(format!("drawing {}", arguments.out.display()));
+    let bar = spinner(&format!("drawing {}", arguments.out.display()));
     let plan = arguments.budget.map_or_else(PlanView::default, PlanView::for_budget).with_rerun(RERUN);
     let sheet = Sheet::new(Arc::clone(recording), selection, look, conditions);
     let mut sheet = sheet.grouped_by(keys).planned_as(plan);

@@ -16,7 +16,7 @@ use crate::cli::whatif::WhatIfReport;
 /// Reads the recording, replays it, and prints the result.
 pub fn run(arguments: &WhatIfArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let recording = read_with(&arguments.source.file, &arguments.categories)?;
-    let turning = spinner("replaying".to_owned());
+    let turning = spinner("replaying");
     let report = report(&recording.trace, arguments);
     turning.finish_and_clear();
     let report = report?;

@@ -129,7 +129,7 @@ fn zip_archive(bytes: &[u8]) -> Option<Foreign> {
             Foreign::new("a file written by torch.save, such as a checkpoint", SAVE)
         }
         name if name.ends_with(".npy") => Foreign::new("NumPy arrays (.npz)", SUPPORTED),
-        name if name.is_empty() => Foreign::new("a zip archive", UNPACK),
+        "" => Foreign::new("a zip archive", UNPACK),
         name => Foreign::new(format!("a zip archive that begins with '{name}'"), UNPACK),
     })
 }

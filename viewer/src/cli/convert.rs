@@ -80,7 +80,7 @@ fn write_parts(
     let events = windows.events();
     let window = in_parts(input, &windows, destination.kind)?;
     let Some(trace) = window else { return Ok(None) };
-    let bar = reading_bar(format!("writing {}", destination.path.display()));
+    let bar = reading_bar(&format!("writing {}", destination.path.display()));
     let mut watch = |now: Progress| {
         show(&bar, now);
         ControlFlow::Continue(())
@@ -153,7 +153,7 @@ pub(super) fn write_to(destination: &Destination, trace: &Trace) -> Result<Writt
 
 /// Returns a progress bar on a terminal; it counts events if the format does.
 fn progress_bar(destination: &Destination, trace: &Trace) -> ProgressBar {
-    let spinner = spinner(format!("writing {}", destination.path.display()));
+    let spinner = spinner(&format!("writing {}", destination.path.display()));
     let is_counted = matches!(destination.kind, Kind::Pickle | Kind::Json);
     if spinner.is_hidden() || !is_counted {
         return spinner;

@@ -51,14 +51,17 @@ pub struct GrowthReport<'a> {
     capacity: Option<u64>,
 }
 
+/// The growth of each device, or why it has none.
+type Growths = Vec<Result<Growth, NoWindow>>;
+
 /// The growth of the devices of a recording that is read in parts, the chosen device first.
 #[derive(Debug)]
 pub struct FoundGrowth {
     /// The recording without its events.
     pub window: Trace,
-    devices: Vec<Result<Growth, NoWindow>>,
+    devices: Growths,
     /// The growth of reserved memory.
-    reserved: Vec<Result<Growth, NoWindow>>,
+    reserved: Growths,
 }
 
 impl<'a> GrowthReport<'a> {
@@ -107,7 +110,7 @@ impl<'a> GrowthReport<'a> {
     /// Creates the report about the growth of devices, the chosen one first.
     fn of_devices(
         trace: &'a Trace,
-        (devices, reserved): (Vec<Result<Growth, NoWindow>>, Vec<Result<Growth, NoWindow>>),
+        (devices, reserved): (Growths, Growths),
         arguments: &'a GrowthArguments,
     ) -> Result<Self, Failure> {
         let mut devices = devices.into_iter();

@@ -103,7 +103,7 @@ fn write_one(
     let table = arguments.table.unwrap_or_default();
     let ((), bytes) = write_whole(out, |file| match source {
         Source::Memory(trace) => {
-            let turning = spinner(format!("writing {}", out.display()));
+            let turning = spinner(&format!("writing {}", out.display()));
             let written = match table {
                 ConvertTable::Events => write_events(file, trace, &identity, &with_rank(events::columns())),
                 ConvertTable::Blocks => write_blocks(file, trace, &identity, &with_rank(blocks::columns())),
@@ -198,7 +198,7 @@ fn data_set(arguments: &ConvertArguments) -> Result<Answer<'_>, Failure> {
         return Err(Failure::Usage(nothing_to_read(&fleet)));
     }
     let parts = parts(&fleet);
-    let bar = counting_bar(format!("writing {}", out.display()), fleet.ranks.len());
+    let bar = counting_bar(&format!("writing {}", out.display()), fleet.ranks.len());
     let outcome = write_folder(out, |folder| {
         let outcomes = on_workers(fleet.ranks.len(), |row| {
             let outcome = write_rank(&fleet, row, &parts[row], folder, (&open, &whole));

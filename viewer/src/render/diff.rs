@@ -77,7 +77,7 @@ pub(super) fn draw(
     };
     let (align, look) = (Align::default(), DiffLook::default());
     let choices = DiffChoices { metric: arguments.metric, at, keys: keys.to_vec(), align, hides_internals: true, look };
-    let bar = spinner(format!("drawing {}", arguments.out.display()));
+    let bar = spinner(&format!("drawing {}", arguments.out.display()));
     let mut sheet = DiffSheet::new(recordings.clone(), selections.each_ref(), choices, paint);
     sheet.search_for(arguments.blocks.filter.stated().unwrap_or_default());
     let title = sheet.title();

@@ -56,7 +56,8 @@ fn a_named_pipe_is_announced_before_it_is_read() {
     let (folder, bytes) = folder();
     let pipe = folder.path().join("pipe.snap");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    let writer = std::thread::spawn(move || std::fs::write(pipe, bytes));
+    let writer =
+        std::thread::Builder::new().name("writer".to_owned()).spawn(move || std::fs::write(pipe, bytes)).unwrap();
     let output = highwater(folder.path(), "peak pipe.snap");
     writer.join().unwrap().unwrap();
     assert!(output.status.success() && stderr(&output).contains("pipe.snap is a pipe"), "{}", stderr(&output));

@@ -235,7 +235,7 @@ impl Diff {
         };
         groups.sort_by(by_difference);
         if let Some(at) = module_at(query.keys).filter(|_| query.siblings == Siblings::Merged) {
-            groups = merged(groups, at);
+            groups = merged(&groups, at);
             groups.sort_by(by_difference);
         }
         let all = |of: fn(&DiffGroup) -> u64| groups.iter().map(of).sum();
@@ -256,7 +256,7 @@ impl Diff {
 }
 
 /// Merges `groups` that are equal but for a number in their module paths, which are at `at` of their keys.
-fn merged(groups: Vec<DiffGroup>, at: usize) -> Vec<DiffGroup> {
+fn merged(groups: &[DiffGroup], at: usize) -> Vec<DiffGroup> {
     let rows = groups.iter().map(|group| {
         let mut others = group.key.clone();
         let path = others.swap_remove(at);

@@ -183,7 +183,7 @@ impl Growth {
         if metric == Metric::Reserved {
             let streams = streams_in(trace, series.device(), window.last_events());
             let end = WindowEnd::at(trace, (series, live), events.end, streams);
-            return SegmentHistory::of(trace, series.device()).growth(window, measured, &end, query);
+            return SegmentHistory::of(trace, series.device()).growth(&window, measured, &end, query);
         }
         assert!(metric.is_of_blocks(), "only blocks and segments grow");
         let matches = Matches::of(trace, query.filter);

@@ -183,7 +183,7 @@ impl SegmentHistory {
     /// Measures the growth over `window`; `end` is the state after it.
     pub(crate) fn growth(
         &self,
-        window: StepWindow,
+        window: &StepWindow,
         measured: Measured,
         end: &WindowEnd<'_>,
         query: &GrowthQuery<'_>,
@@ -227,9 +227,9 @@ impl SegmentHistory {
         let found = Found {
             sums,
             measured,
-            end_bytes: ends(&extents, &window),
+            end_bytes: ends(&extents, window),
             balance,
-            leaks: self.lines(&survivors, &window, end.trace),
+            leaks: self.lines(&survivors, window, end.trace),
             causes: self.causes(&survivors, end),
             stacks: stacks.into_iter().map(stack).take(STACKS).collect(),
         };

@@ -43,6 +43,7 @@ use std::collections::{HashMap, HashSet};
 
 use rayon::prelude::*;
 
+use super::outline::{Outline, has_backward};
 use super::phases::{Run, Runs, runs_of};
 use super::roles::{Role, Roles};
 use highwater_snapshots::event::EventKind;
@@ -121,21 +122,6 @@ enum Life {
     CutShort,
     /// It was allocated before the recording or between steps, and not freed.
     Unknown,
-}
-
-/// Precomputed facts about a device's runs.
-#[derive(Clone, Debug, Default)]
-struct Outline {
-    /// For each run, whether an optimizer runs later.
-    is_before_update: Vec<bool>,
-    /// For each run, whether forward runs later.
-    is_before_forward: Vec<bool>,
-    /// For each run, the position of the next forward, if only gaps are in between.
-    next_forward: Vec<Option<usize>>,
-    /// For each run, whether an optimizer runs between the forwards around it, with more backward after it.
-    is_fused: Vec<bool>,
-    /// For each run, whether it is the last of forward and backward; thus for a forward run, the last forward.
-    is_last: Vec<bool>,
 }
 
 /// When a block was freed.
@@ -337,14 +323,13 @@ impl<'a> Guesser<'a> {
             Role::Backward => self.of_backward(block, runs, made, freed),
             Role::Bare if run.phase == Phase::Backward => self.of_backward(block, runs, made, freed),
             // Nothing is saved for backward.
-            Role::Forward | Role::Bare | Role::Unknown if run.phase == Phase::Eval => match freed {
-                Freed::InRun => Category::Temporary,
-                _ => Category::Unknown,
-            },
+            Role::Forward if run.phase == Phase::Eval && freed != Freed::InRun => Category::Unknown,
             Role::Forward => of_forward(outline, made, freed),
             Role::Bare | Role::Unknown => match run.phase {
                 Phase::Forward => of_forward(outline, made, freed),
-                Phase::Backward | Phase::Optimizer | Phase::ZeroGrad if freed == Freed::InRun => Category::Temporary,
+                Phase::Backward | Phase::Optimizer | Phase::ZeroGrad | Phase::Eval if freed == Freed::InRun => {
+                    Category::Temporary
+                }
                 Phase::Setup | Phase::Other if role == Role::Unknown => of_gap(outline, run.phase, made, freed),
                 _ => Category::Unknown,
             },
@@ -440,10 +425,6 @@ fn of_forward(outline: &Outline, made: usize, freed: Freed) -> Category {
     }
 }
 
-fn has_backward(runs: &[Run]) -> bool {
-    runs.iter().any(|run| run.phase == Phase::Backward)
-}
-
 /// The category of a block allocated where no phase runs.
 fn of_gap(outline: &Outline, phase: Phase, made: usize, freed: Freed) -> Category {
     match (outline.next_forward[made], freed) {
@@ -463,43 +444,5 @@ impl Run {
 
     fn is_update(&self) -> bool {
         matches!(self.phase, Phase::Optimizer | Phase::ZeroGrad)
-    }
-}
-
-impl Outline {
-    /// Computes the facts in one pass from the last run to the first.
-    fn of(rows: &[Run]) -> Self {
-        let mut outline = Self {
-            is_before_update: vec![false; rows.len()],
-            is_before_forward: vec![false; rows.len()],
-            next_forward: vec![None; rows.len()],
-            is_fused: Vec::with_capacity(rows.len()),
-            is_last: vec![false; rows.len()],
-        };
-        let computes = |run: &Run| matches!(run.phase, Phase::Forward | Phase::Backward);
-        if let Some(last) = rows.iter().rposition(computes) {
-            outline.is_last[last] = has_backward(rows);
-        }
-        let (mut is_before_update, mut is_before_forward) = (false, false);
-        let mut next_forward = None;
-        for (position, run) in rows.iter().enumerate().rev() {
-            outline.is_before_update[position] = is_before_update;
-            outline.is_before_forward[position] = is_before_forward;
-            outline.next_forward[position] = next_forward;
-            is_before_update |= run.phase == Phase::Optimizer;
-            is_before_forward |= run.phase == Phase::Forward;
-            match run.phase {
-                Phase::Forward => next_forward = Some(position),
-                // These runs do not separate a block from the next forward.
-                Phase::Setup | Phase::Other | Phase::ZeroGrad | Phase::Eval => {}
-                Phase::Backward | Phase::Optimizer => next_forward = None,
-            }
-        }
-        for between in rows.split_inclusive(|run| run.phase == Phase::Forward) {
-            let optimizer = between.iter().position(|run| run.phase == Phase::Optimizer).unwrap_or(between.len());
-            let is_fused = between[optimizer..].iter().any(|run| run.phase == Phase::Backward);
-            outline.is_fused.extend(between.iter().map(|_| is_fused));
-        }
-        outline
     }
 }

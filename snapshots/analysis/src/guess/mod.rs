@@ -9,6 +9,7 @@ mod patterns;
 pub mod roles;
 pub mod phases;
 pub mod merge;
+mod outline;
 pub mod categories;
 pub mod rules;
 #[cfg(test)]

@@ -196,7 +196,7 @@ impl History {
             let end = windows.window(events.end..events.end)?;
             let (series, live) = (Series::build(&end, device), LiveIndex::build(&end, device));
             let end = WindowEnd::at(&end, (&series, &live), 0, streams);
-            return Ok(self.segments.growth(window, measured, &end, query));
+            return Ok(self.segments.growth(&window, measured, &end, query));
         }
         let Ends { before, freed, kept, after, born } = Ends::of(windows, (device, metric), query.filter, &events)?;
         let sum = |trace: &Trace, blocks: &[BlockId]| {

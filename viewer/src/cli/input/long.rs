@@ -30,7 +30,7 @@ pub fn open_long(file: &Path, choice: &CategoryChoice) -> Result<Option<Windows>
     if choice.categories.is_some() || !choice.skip.is_empty() || is_stdin(file) {
         return Ok(None);
     }
-    let bar = reading_bar(format!("reading {}", file.display()));
+    let bar = reading_bar(&format!("reading {}", file.display()));
     let mut watch = |now: Progress| {
         show(&bar, now);
         ControlFlow::Continue(())
@@ -106,7 +106,7 @@ pub fn with_progress<T>(
     file: &Path,
     work: impl FnOnce(&mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<T, Error>,
 ) -> Result<T, Error> {
-    let bar = reading_bar(format!("reading {}", file.display()));
+    let bar = reading_bar(&format!("reading {}", file.display()));
     let events = windows.events();
     let mut watch = |done: u64| {
         show(&bar, Progress { bytes_read: done, bytes: events, events: done, ..Progress::default() });

@@ -51,7 +51,7 @@ pub fn read_any(file: &Path) -> Result<Recording, Failure> {
     let is_quick = std::fs::metadata(file).is_ok_and(|facts| facts.is_file() && facts.len() < QUICK_BYTES);
     let doing =
         if is_stdin(file) { "reading standard input".to_owned() } else { format!("reading {}", file.display()) };
-    let bar = if is_quick { ProgressBar::hidden() } else { reading_bar(doing) };
+    let bar = if is_quick { ProgressBar::hidden() } else { reading_bar(&doing) };
     if is_named_pipe(file) {
         // Without a program that writes to it, nothing ever comes.
         let text = format!("{} is a pipe: reading it until the program that writes to it closes it", file.display());
@@ -126,7 +126,7 @@ fn available_bytes() -> Option<u64> {
 }
 
 /// Returns a progress bar on standard error for reading a file; hidden unless that is a terminal.
-pub fn reading_bar(doing: String) -> ProgressBar {
+pub fn reading_bar(doing: &str) -> ProgressBar {
     let bar = spinner(doing);
     let template = "{spinner} {msg} {bytes}{prefix} ({elapsed})";
     bar.set_style(ProgressStyle::with_template(template).expect("the template is well formed"));
@@ -174,7 +174,7 @@ pub fn list(paths: &[PathBuf]) -> Result<Inputs, Failure> {
 
 /// Reads `inputs`, each by `open`, and keeps their summaries; on a terminal a bar shows how many are done.
 pub fn read_inputs(inputs: &Inputs, open: impl Fn(&Path) -> Result<Trace, highwater_snapshots::Error> + Sync) -> Fleet {
-    let bar = counting_bar(format!("reading {}", inputs.name()), inputs.len());
+    let bar = counting_bar(&format!("reading {}", inputs.name()), inputs.len());
     let watch = |done: usize| {
         bar.set_position(done as u64);
         ControlFlow::Continue(())
@@ -202,7 +202,7 @@ pub fn nothing_to_read(fleet: &Fleet) -> String {
 }
 
 /// Returns a progress bar on standard error for work on many files; hidden unless that is a terminal.
-pub fn counting_bar(doing: String, count: usize) -> ProgressBar {
+pub fn counting_bar(doing: &str, count: usize) -> ProgressBar {
     let bar = spinner(doing);
     let template = "{spinner} {msg} [{bar:24}] {human_pos} of {human_len} ({elapsed})";
     bar.set_style(ProgressStyle::with_template(template).expect("the template is well formed"));
@@ -211,12 +211,12 @@ pub fn counting_bar(doing: String, count: usize) -> ProgressBar {
 }
 
 /// Returns a spinner on standard error for long work; hidden unless that is a terminal.
-pub fn spinner(doing: String) -> ProgressBar {
+pub fn spinner(doing: &str) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
     let style = ProgressStyle::with_template("{spinner} {msg} ({elapsed})").expect("the template is well formed");
-    let spinner = ProgressBar::new_spinner().with_style(style).with_message(printable(&doing).into_owned());
+    let spinner = ProgressBar::new_spinner().with_style(style).with_message(printable(doing).into_owned());
     spinner.enable_steady_tick(Duration::from_millis(100));
     spinner
 }

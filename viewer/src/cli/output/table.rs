@@ -82,13 +82,13 @@ impl Column {
     }
 
     /// Returns the text of a cell as it is shown: of limited length, and on one line unless the column has lines.
-    fn cleaned(&self, cell: String) -> String {
+    fn cleaned(&self, cell: &str) -> String {
         let short = |line: &str| match self.fit {
             Fit::SourceLine => shorten_line(&printable(line), MOST_IN_TABLE).into_owned(),
             Fit::Wrap => shown(line, MOST_SHOWN).into_owned(),
             _ => shown(line, MOST_IN_TABLE).into_owned(),
         };
-        if self.has_lines { cell.lines().map(short).collect::<Vec<_>>().join("\n") } else { short(&cell) }
+        if self.has_lines { cell.lines().map(short).collect::<Vec<_>>().join("\n") } else { short(cell) }
     }
 
     /// Leaves the column out if all its cells are empty, and, the last such column first, if other columns would otherwise
@@ -287,7 +287,7 @@ impl Table {
 
 /// Returns the cells of a row of `columns` as they are shown.
 fn cleaned(columns: &[Column], cells: Vec<String>) -> Vec<String> {
-    columns.iter().zip(cells).map(|(column, cell)| column.cleaned(cell)).collect()
+    columns.iter().zip(cells).map(|(column, cell)| column.cleaned(&cell)).collect()
 }
 
 /// Returns the width of a source line's file name and number, which are never cut; 0 if it has none.
