@@ -6,6 +6,7 @@
 pub use highwater_snapshots::metric;
 pub mod replay;
 pub mod series;
+pub mod capacity;
 mod ends;
 pub mod live;
 pub mod bands;
@@ -37,7 +38,6 @@ pub mod growth;
 pub mod tree;
 pub mod folded;
 pub mod phases;
-pub mod capacity;
 pub mod summary;
 pub mod final_oom;
 pub mod statistics;

@@ -74,9 +74,9 @@ fn a_recording_read_in_parts_gives_the_answers_of_the_whole() {
         for question in QUESTIONS {
             let words = question.replace("FILE", file);
             let [whole, parts] = ["1000000", "0"].map(|most| highwater_with(folder.path(), &words, most));
-            // Leaks are not searched in a recording that is read in parts.
-            let expected = stdout(&whole).replace(r#""leaked_bytes": 0"#, r#""leaked_bytes": null"#);
-            assert_eq!(stdout(&parts), expected, "{words}");
+            // Leaks are not searched in a recording that is read in parts, unless damage is in the way.
+            let answer = |output| stdout(output).replace(r#""leaked_bytes": 0"#, r#""leaked_bytes": null"#);
+            assert_eq!(answer(&parts), answer(&whole), "{words}");
             assert_eq!(stderr(&parts), stderr(&whole), "{words}");
             assert_eq!(parts.status.code(), whole.status.code(), "{words}");
         }

@@ -73,6 +73,9 @@ impl Store {
         if items.iter().any(|(_, value)| self.is_snapshot(*value)) {
             return Ok(Some("a pickled dict with a snapshot in it, which must be saved alone".to_owned()));
         }
+        if items.is_empty() {
+            return Ok(Some("an empty pickled dict".to_owned()));
+        }
         let name = |(key, _): &(Value, Value)| match key {
             Value::Text(id) => format!("'{:.60}'", self.intake.string(*id)),
             key => key.kind().to_owned(),
