@@ -14,7 +14,7 @@ use crate::warn::warn;
 impl Recording {
     /// Starts recording: reads the state of every registered allocator, then records every event.
     ///
-    /// A recording that the [environment](crate::environment) or a [`Switch`](crate::Switch) requested gives way to this
+    /// A recording that the [environment] or a [`Switch`](crate::Switch) requested gives way to this
     /// one, which also makes its dumps; that is reported on standard error. The environment's goes on afterwards, in
     /// another file.
     ///
