@@ -55,7 +55,7 @@ impl Tensor {
     }
 }
 
-/// Returns `tensor`, which is contiguous, as one example of so many channels.
+/// Returns `tensor`, which is contiguous, as one example with the given number of channels.
 fn by_lines(tensor: &Tensor, channels: usize) -> Result<Tensor> {
     let places = tensor.elements().checked_div(channels).unwrap_or(0);
     tensor.reshaped(&Shape::from([1, channels, places]))

@@ -33,7 +33,7 @@ def net(torch):
 
 
 def stages(snapshot, rows):
-    """The steps and phases of what has so many rows of 32 bytes, in order."""
+    """The steps and phases of the allocations with the given number of rows of 32 bytes, in order."""
     found = [(tag["step"], tag["phase"]) for event, tag in tagged_allocations(snapshot) if event["size"] == 32 * rows]
     return list(dict.fromkeys(found))
 

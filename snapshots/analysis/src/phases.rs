@@ -143,8 +143,8 @@ impl StageRow {
     }
 }
 
-/// The phases of `device`, in order. What is no phase of a step is left out where nothing is allocated or freed, and so
-/// are phases in which only other devices work.
+/// The phases of `device`, in order. Phases outside of steps are listed only if something is allocated or freed in them,
+/// and phases in which only other devices work are left out.
 pub fn phases(trace: &Trace, device: DeviceId, metric: Metric) -> Vec<PhaseRow> {
     let mut rows = phase_rows(stage_rows(trace, device, metric));
     for row in eventless(trace, device, metric) {

@@ -102,9 +102,9 @@ struct Statistics<'a, R> {
 /// The lines of places that share statistics.
 #[derive(Clone, Copy)]
 enum Shared {
-    /// Those of a channel, of which there are so many, in all examples.
+    /// Those of one channel over all examples; the number of channels.
     ByChannel(usize),
-    /// Those of so many channels of one example.
+    /// Those of one group of one example; the number of channels in a group.
     ByGroup(usize),
 }
 
