@@ -99,11 +99,15 @@ impl Training {
             let _phase = scope::phase(Phase::Optimizer);
             optimizer.step()?;
         }
-        let _phase = scope::phase(Phase::ZeroGrad);
         match &mut self.stepping {
-            StepsWhen::AfterBackward(optimizer) => optimizer.zero_grad(),
+            StepsWhen::AfterBackward(optimizer) => {
+                let _phase = scope::phase(Phase::ZeroGrad);
+                optimizer.zero_grad();
+            }
+            // Backward has freed every gradient: no phase of this step frees them.
             StepsWhen::InBackward => {}
             StepsWhen::Never(parameters) => {
+                let _phase = scope::phase(Phase::ZeroGrad);
                 for parameter in parameters {
                     drop(parameter.tensor.take_grad());
                 }
