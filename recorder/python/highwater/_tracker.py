@@ -51,6 +51,8 @@ class Tracker:
         self.references = References(lambda: tags.threads.current.scope)
         self._on_step, self._on_optimizer = on_step, on_optimizer
         self._optimizers = []
+        # Those that have not finished a step: their tensors are not listed yet.
+        self._unfinished = weakref.WeakSet()
         self._is_active = False
         self._is_counting = True
         self._is_optimizer_compiled = False
@@ -72,8 +74,10 @@ class Tracker:
         self._patch_checkpoints()
         for owner in (torch.nn.Module, torch.optim.Optimizer):
             self._patch(owner, "zero_grad", self._around_zero_grad(owner.zero_grad))
-        self._patch(torch.no_grad, "__exit__", self._around_exit(torch.no_grad.__exit__))
-        self._patch(torch.inference_mode, "__exit__", self._around_exit(torch.inference_mode.__exit__))
+        for mode in (torch.no_grad, torch.inference_mode, torch.set_grad_enabled):
+            self._patch(mode, "__exit__", self._around_mode(mode.__exit__))
+        # Also a function, which changes the mode at once.
+        self._patch(torch.set_grad_enabled, "__init__", self._around_mode(torch.set_grad_enabled.__init__))
         for handle in (
             _optimizers.register_optimizer_step_pre_hook(self._enter_optimizer),
             _optimizers.register_optimizer_step_post_hook(self._leave_optimizer),
@@ -175,7 +179,7 @@ class Tracker:
                     self._note_nodes(thread, outer)
                     tags.set(thread, thread.phase, outer)
             is_again = _graph_task() != -1
-            phase = "recompute" if is_again else _phase_of(module)
+            phase = "recompute" if is_again else _phase_of(module, thread.phase)
             if not is_again:
                 self._begin_forward(thread, phase)
             if scope is None:
@@ -212,24 +216,30 @@ class Tracker:
         def zero_grad(owner, /, *args, **kwargs):
             if self._is_active and not _is_compiling():
                 thread = self._tags.threads.current
-                if not thread.optimizers and self._steps.begins_with("zero_grad") and self._is_counting:
+                is_of_training = not thread.optimizers and self._is_training()
+                if is_of_training and self._steps.begins_with("zero_grad") and self._is_counting:
                     self._end_step()
             return original(owner, *args, **kwargs)
 
         return zero_grad
 
-    def _around_exit(self, original):
+    def _is_training(self):
+        """Whether a model is in training mode, or none is known yet."""
+        modes = [getattr(root, "training", True) for _, root in self._names.roots()]
+        return not modes or any(modes)
+
+    def _around_mode(self, original):
         """Ends an evaluation where gradients are enabled again."""
 
         @functools.wraps(original)
-        def leave(context, /, *error):
-            original(context, *error)
+        def change(context, /, *args, **kwargs):
+            original(context, *args, **kwargs)
             if self._is_active and not _is_compiling():
                 thread = self._tags.threads.current
                 if thread.phase == "eval" and not thread.is_inside and torch.is_grad_enabled():
                     self._tags.set(thread, "other", thread.scope)
 
-        return leave
+        return change
 
     def _drop_failed_optimizers(self, thread):
         if thread.optimizers and not _is_running(thread.optimizers[-1][0]):
@@ -306,6 +316,10 @@ class Tracker:
             return
         thread = self._tags.threads.current
         thread.optimizers.append((id(sys._getframe(1)), thread.phase))
+        if all(known is not optimizer for known in self.optimizers()):
+            # Its first step may run out of memory.
+            self._optimizers.append(weakref.ref(optimizer))
+            self._unfinished.add(optimizer)
         # Within backward, the module whose gradient is ready.
         self._tags.set(thread, "optimizer", thread.scope)
 
@@ -321,8 +335,8 @@ class Tracker:
         # Outside of modules, forward is over.
         is_nested = thread.optimizers or thread.is_inside or _graph_task() != -1
         self._tags.set(thread, outer_phase if is_nested else "other", thread.scope)
-        if all(known is not optimizer for known in self.optimizers()):
-            self._optimizers.append(weakref.ref(optimizer))
+        if optimizer in self._unfinished:
+            self._unfinished.discard(optimizer)
             with contextlib.suppress(Exception):
                 self._on_optimizer(optimizer)
 
@@ -454,9 +468,13 @@ def _allocations():
     return sum(torch._C._cuda_memoryStats(device)["allocation"]["all"]["allocated"] for device in devices)
 
 
-def _phase_of(module):
-    """The phase of a module that is called outside of others."""
-    return "forward" if torch.is_grad_enabled() or getattr(module, "training", True) else "eval"
+def _phase_of(module, phase):
+    """The phase of a module that is called outside of others, in the phase before it."""
+    if torch.is_grad_enabled():
+        return "forward"
+    # A loss, a metric or a transform of an evaluation is in training mode all the same.
+    is_evaluating = phase == "eval" or not getattr(module, "training", True) or next(module.parameters(), None) is None
+    return "eval" if is_evaluating else "forward"
 
 
 def _is_running(frame_id):

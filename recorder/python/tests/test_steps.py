@@ -73,6 +73,67 @@ def test_evaluation_ends_where_gradients_are_enabled_again(torch, record, net, n
     assert (stages(snapshot, 300), stages(snapshot, 400)) == ([(0, "eval")], [(0, "other")])
 
 
+def test_losses_and_transforms_of_an_evaluation_are_part_of_it_in_any_mode(torch, record, net):
+    loss, transform = torch.nn.MSELoss().cuda(), torch.nn.Softmax(dim=0)
+
+    def loop(_):
+        for _ in range(3):
+            net.train(100)
+            net.optimizer.step()
+            net.optimizer.zero_grad()
+            net.model.eval()
+            with torch.no_grad():
+                for _ in range(2):
+                    batch = transform(torch.zeros(200, 8, device="cuda"))
+                    loss(net.model(batch), batch)
+
+    snapshot = record(loop)
+    assert {step for step, phase in stages(snapshot, 100) if phase == "forward"} == {0, 1, 2}
+    assert {stage for stage in stages(snapshot, 200) if stage[1] != "other"} == {(step, "eval") for step in range(3)}
+
+
+def test_one_zero_grad_for_training_and_validation_begins_steps_of_training_only(torch, record, net):
+    def loop(_):
+        for _ in range(3):
+            for is_training in (True, False):
+                net.model.train(is_training)
+                net.optimizer.zero_grad()
+                with torch.set_grad_enabled(is_training):
+                    out = net.forward(100 if is_training else 200).sum()
+                if is_training:
+                    out.backward()
+                    net.optimizer.step()
+                else:
+                    torch.zeros(300, 8, device="cuda")
+
+    snapshot = record(loop)
+    assert {step for step, phase in stages(snapshot, 100) if phase == "forward"} == {0, 1, 2}
+    assert {stage for stage in stages(snapshot, 200) if stage[1] == "eval"} == {(step, "eval") for step in range(3)}
+    # After `set_grad_enabled`, gradients are enabled again.
+    assert {phase for _, phase in stages(snapshot, 300)} == {"other"}
+
+
+def test_the_state_of_an_optimizer_that_runs_out_of_memory_in_its_first_step_has_names(torch, record, monkeypatch):
+    model = torch.nn.Linear(64, 64).cuda()
+    optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
+    zeros_like, made = torch.zeros_like, []
+
+    def fail_at_third(*args, **kwargs):
+        made.append(args)
+        if len(made) > 2:
+            raise torch.cuda.OutOfMemoryError("planted")
+        return zeros_like(*args, **kwargs)
+
+    def loop(_):
+        model(torch.zeros(2, 64, device="cuda")).sum().backward()
+        monkeypatch.setattr(torch, "zeros_like", fail_at_third)
+        with pytest.raises(torch.cuda.OutOfMemoryError):
+            optimizer.step()
+
+    names = {row[3] for row in record(loop)["highwater_run"]["tensors"] if row[2] == "optimizer_state"}
+    assert {"Linear.weight.exp_avg", "Linear.weight.exp_avg_sq"} <= names
+
+
 def test_training_mode_without_gradients_and_evaluation_mode_with_them_are_forward(torch, record, net):
     def loop(_):
         with torch.no_grad():

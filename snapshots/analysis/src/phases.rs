@@ -150,7 +150,10 @@ pub fn phases(trace: &Trace, device: DeviceId, metric: Metric) -> Vec<PhaseRow> 
     for row in eventless(trace, device, metric) {
         let is_known = |known: &PhaseRow| (known.step, known.phase) == (row.step, row.phase);
         if row.step.is_some() && !rows.iter().any(is_known) {
-            let after = rows.partition_point(|known| known.first < row.first);
+            // After other phases without events of the same position.
+            let is_before =
+                |known: &PhaseRow| known.first < row.first || (known.first == row.first && known.last < known.first);
+            let after = rows.partition_point(is_before);
             rows.insert(after, row);
         }
     }

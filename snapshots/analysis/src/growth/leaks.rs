@@ -15,7 +15,7 @@ use crate::siblings::Siblings;
 use highwater_snapshots::ids::{BlockId, DeviceId, ScopeId, StackId, StringId};
 use highwater_snapshots::trace::Trace;
 
-use super::window::{StepRange, StepWindow};
+use super::window::{LastStep, StepRange, StepWindow};
 
 /// A line whose blocks survive from every step of a window of at least two steps, and outweigh those of it that are
 /// freed.
@@ -28,7 +28,7 @@ pub struct Leak {
     pub stack: StackId,
     /// Blocks allocated in the window and live at its end.
     pub kept: Sum,
-    /// Average bytes kept per step, rounded up.
+    /// Average bytes kept per step that has blocks, rounded up.
     pub bytes_per_step: u64,
 }
 
@@ -55,8 +55,12 @@ struct Tally {
 }
 
 impl Tally {
+    /// Whether every step has blocks that are kept. What is allocated between an optimizer and the next forward, such as a
+    /// batch, belongs to the step before, so that the last step of a recording may have none.
     fn leaks(&self, window: &StepWindow) -> bool {
-        window.steps.len() > 1 && self.steps.len() == window.steps.len() && self.kept.bytes > self.freed_bytes
+        let steps = window.steps.len();
+        let may_lack_last = window.last == LastStep::Last && steps > 2 && !self.steps.contains(&window.to());
+        steps > 1 && self.steps.len() == steps - usize::from(may_lack_last) && self.kept.bytes > self.freed_bytes
     }
 }
 
@@ -129,7 +133,7 @@ impl Leaks {
                 others.extend(tallies);
                 continue;
             }
-            leaks.push(line, window, &tallies);
+            leaks.push(line, &tallies);
         }
         leaks.push_callers(trace, window, others);
         leaks.lines.sort_by(|a, b| b.kept.bytes.cmp(&a.kept.bytes).then_with(|| a.line.cmp(&b.line)));
@@ -163,7 +167,7 @@ impl Leaks {
             let left = rows.iter().filter_map(|row| others[*row].as_ref().map(|(_, tally)| tally));
             if whole(left).leaks(window) {
                 let tallies: Vec<_> = rows.iter().filter_map(|row| others[*row].take()).collect();
-                self.push(line, window, &tallies);
+                self.push(line, &tallies);
             }
         }
     }
@@ -179,7 +183,11 @@ impl Leaks {
     /// not that is one of the window.
     pub fn has(&self, trace: &Trace, id: BlockId) -> bool {
         let outlives = |id| matches!(Lifetime::of(trace, &trace.blocks.get(id)), Lifetime::Steps | Lifetime::Kept);
-        !self.lines.is_empty() && self.places.contains(&place(trace, id)) && outlives(id)
+        self.has_origin_of(trace, id) && outlives(id)
+    }
+
+    fn has_origin_of(&self, trace: &Trace, id: BlockId) -> bool {
+        !self.lines.is_empty() && self.places.contains(&place(trace, id))
     }
 
     /// Breaks down by the keys of `query`, into all groups and single modules, what leaks from steps before `moment`.
@@ -192,23 +200,26 @@ impl Leaks {
         Breakdown::of(trace, moment.metric, &leaking, &grouping)
     }
 
-    /// The blocks among `blocks`, which are live in `step`, that leak from earlier steps.
+    /// The blocks among `blocks`, which are live in `step`, that leak from earlier steps. What is live in a later step
+    /// outlives its own, so that the answer needs no block's end.
     pub fn kept_at(&self, trace: &Trace, blocks: &[BlockId], step: Option<u32>) -> Vec<BlockId> {
         let is_from_before = |id: &BlockId| step_of(trace, &trace.blocks.get(*id)).is_some_and(|at| Some(at) != step);
-        let leaking = blocks.iter().copied().filter(|id| self.has(trace, *id));
+        let leaking = blocks.iter().copied().filter(|id| self.has_origin_of(trace, *id));
         leaking.filter(is_from_before).collect()
     }
 
-    fn push(&mut self, line: String, window: &StepWindow, tallies: &[(Place, Tally)]) {
+    fn push(&mut self, line: String, tallies: &[(Place, Tally)]) {
         let mut kept = Sum::default();
+        let mut steps: HashSet<u32> = HashSet::new();
         for (place, tally) in tallies {
             self.places.insert(*place);
+            steps.extend(&tally.steps);
             kept = kept.plus(tally.kept);
             self.blocks.extend(&tally.blocks);
         }
         let largest = tallies.iter().max_by_key(|(place, tally)| (tally.kept.bytes, std::cmp::Reverse(place.0)));
         let stack = largest.map_or(StackId::NONE, |((stack, ..), _)| *stack);
-        let bytes_per_step = kept.bytes.div_ceil(window.steps.len().max(1) as u64);
+        let bytes_per_step = kept.bytes.div_ceil(steps.len().max(1) as u64);
         self.lines.push(Leak { line, stack, kept, bytes_per_step });
     }
 }

@@ -44,6 +44,28 @@ fn leaky() -> String {
     text
 }
 
+/// What is allocated between the optimizer and the next forward belongs to the step before: the last step has none.
+#[test]
+fn batches_that_are_kept_between_steps_are_a_leak_though_the_last_step_has_none() {
+    let kept = |steps: u32, last: u32| {
+        let mut text = String::new();
+        for step in 0..steps {
+            text += &format!("step {step}\nphase forward\nalloc a 300/512 activation @net < forward < main\nfree a\n");
+            if step < last {
+                text += &format!("phase other\nalloc b{step} 100/512 < load < main\n");
+            }
+        }
+        let asked = Asked::of(&text);
+        let window = StepWindow::of(&asked.trace, DeviceId(0), StepRange::default()).unwrap();
+        let matches = Matches::of(&asked.trace, &Filter::default());
+        let leaks = Leaks::of(&asked.trace, &asked.live, Metric::Requested, &window, &matches).lines;
+        leaks.into_iter().map(|leak| (leak.line, leak.kept.blocks, leak.bytes_per_step)).collect::<Vec<_>>()
+    };
+    let load = |blocks| vec![("load".to_owned(), blocks, 100)];
+    assert_eq!((kept(6, 6), kept(6, 5)), (load(5), load(4)), "the first step of the recording does not count");
+    assert!(kept(6, 4).is_empty(), "two steps without are no leak");
+}
+
 #[test]
 fn survivors_less_what_was_freed_is_the_growth_to_the_byte() {
     let asked = Asked::of(&leaky());

@@ -32,11 +32,10 @@ fn compare(whole: &Trace, windows: &Windows, events: u64) -> Vec<Remedy> {
                 let mut expected = Explanation::of(whole, &series, &live, &query);
                 // Last uses are not looked for in parts.
                 expected.idle = None;
-                // When the free of a block that waits for a stream was requested is not known in a window, nor its lifetime.
-                let of_lifetimes = [Remedy::StepInBackward, Remedy::FixLeak];
+                // When the free of a block that waits for a stream was requested is not known in a window.
                 let is_compared = |advice: &Advice| {
                     advice.remedy != Remedy::FreeAfterLastUse
-                        && (metric != Metric::Active || !of_lifetimes.contains(&advice.remedy))
+                        && (metric != Metric::Active || advice.remedy != Remedy::StepInBackward)
                 };
                 expected.advice.retain(is_compared);
                 let parts = Parts { windows, events };

@@ -129,13 +129,12 @@ pub fn assemble(raw: RawSnapshot) -> Trace {
         (Some(layout), [device]) => device.set_sizes(layout),
         (_, devices) => devices.par_iter_mut().for_each(|device| device.carve(&source)),
     }
+    let mut notes = Vec::new();
     for device in &mut devices {
         for problem in std::mem::take(&mut device.problems) {
             builder.add_problem(problem);
         }
-        if let Some(problem) = run::full_ring(&run, device.id, device.trace.len()) {
-            builder.add_problem(problem);
-        }
+        notes.extend(run::full_ring(&run, device.id, device.trace.len()));
         builder.set_device(run::with_facts(facts(device.id, &settings), &run));
     }
 
@@ -208,15 +207,14 @@ pub fn assemble(raw: RawSnapshot) -> Trace {
     writer.finish();
 
     let marks: Vec<Mark> = writer.marks.iter().copied().chain(of_file).collect();
-    let tag_problems = writer.tag_problems();
+    notes.extend(writer.tag_notes());
     let Writer { builder, mut names, mut tags, .. } = writer;
     let mut trace = builder.finish();
-    let notes = devices.iter_mut().filter_map(|device| device.note.take());
-    trace.header.facts.extend(notes.map(|note| (NOTE.to_owned(), note)));
+    notes.extend(devices.iter_mut().filter_map(|device| device.note.take()));
+    trace.header.facts.extend(notes.into_iter().map(|note| (NOTE.to_owned(), note)));
     // The annotations' positions in the order of events are known only now.
     trace.annotations = annotations(&marks, &trace.events);
     trace.annotations.extend(tags.annotations(&mut trace.tables, &mut names, &trace.events));
-    trace.problems.extend(tag_problems);
     run::name_tensors(&mut trace, &run.tensors, origin_us, |tables, path| tags.scope(tables, &mut names, path));
     references::add_references(&mut trace, &run, &mut names);
     pools::add_pools(&mut trace, &segments, &mut names);

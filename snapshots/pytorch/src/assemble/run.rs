@@ -1,6 +1,6 @@
 //! Applies the facts about the recorded program: to the header, to devices, and to blocks that were live tensors.
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
 use super::super::raw::{RawTensor, RunFacts};
 use highwater_snapshots::Category;
@@ -58,8 +58,8 @@ pub(super) fn with_facts(facts: DeviceFacts, run: &RunFacts) -> DeviceFacts {
     DeviceFacts { name, capacity_bytes, ..facts }
 }
 
-/// A ring of `run`'s capacity that `events` of a device have filled.
-pub(super) fn full_ring(run: &RunFacts, device: DeviceId, events: usize) -> Option<Problem> {
+/// A note about a ring of `run`'s capacity that `events` of a device have filled.
+pub(super) fn full_ring(run: &RunFacts, device: DeviceId, events: usize) -> Option<String> {
     let most: usize = run.number("max_entries").filter(|most| *most <= events)?;
     let what = format!(
         "device {}: PyTorch kept the last {} events: blocks from before have no stack, and no module but that of tensors \
@@ -67,7 +67,7 @@ pub(super) fn full_ring(run: &RunFacts, device: DeviceId, events: usize) -> Opti
         device.0,
         format_count(most as u64)
     );
-    Some(Problem::new(what))
+    Some(what)
 }
 
 /// Sets the categories of blocks that hold one of `tensors`, and the module that owns it where the block has none.
@@ -86,6 +86,7 @@ pub(super) fn name_tensors(
         by_address.entry(trace.blocks.address[row]).or_default().push(row);
     }
     let (mut at_end, mut unknown) = (0, 0);
+    let mut named = HashSet::new();
     for tensor in tensors {
         let rows = by_address.get(&tensor.address).map_or(&[][..], Vec::as_slice);
         // A larger tensor is not what this block holds: the list and the blocks are not of one moment.
@@ -98,8 +99,10 @@ pub(super) fn name_tensors(
             continue;
         };
         trace.blocks.category[row] = category;
-        if !trace.blocks.scope[row].is_some() {
+        // A tag of the block is better than any name; the names of the end come last, and replace earlier ones.
+        if !trace.blocks.scope[row].is_some() || named.contains(&row) {
             trace.blocks.scope[row] = scope(&mut trace.tables, owner(&tensor.name, category));
+            named.insert(row);
         }
     }
     if unknown > 0 {
@@ -151,6 +154,8 @@ mod tests {
         let size = 512;
         sample.segment(0x1000_0000, &[(size, size, Allocated), (size, size, Allocated), (size, size, Allocated)]);
         let address = |row: u64| 0x1000_0000 + 512 * row;
+        tensor(&mut sample, address(0), 0, "parameter", "blocks.0.weight");
+        // The model has changed since.
         tensor(&mut sample, address(0), 0, "parameter", "blocks.0.fc.weight");
         tensor(&mut sample, address(1), 0, "optimizer_state", "blocks.0.fc.weight.exp_avg");
         tensor(&mut sample, 0x7, 0, "gradient", "elsewhere");

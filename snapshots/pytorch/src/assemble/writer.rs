@@ -11,7 +11,6 @@ use super::ops::Ops;
 use super::sizes::SizeReceiver;
 use super::stacks::Stacks;
 use super::tags::{Tag, TagRanges, Tags};
-use highwater_snapshots::error::Problem;
 use highwater_snapshots::event::{Alloc, Event, Oom, Range, What};
 use highwater_snapshots::ids::{EventId, OpId, ScopeId, SegmentId, StackId, StreamId, StringId};
 use highwater_snapshots::trace::Owner;
@@ -182,11 +181,11 @@ impl Writer<'_> {
         self.tag_ranges = TagRanges::of(tagged);
     }
 
-    /// What is not known of a snapshot that has tags.
-    pub(super) fn tag_problems(&self) -> Vec<Problem> {
-        let mut problems = Vec::new();
+    /// What is not known of a snapshot that has tags, as sentences.
+    pub(super) fn tag_notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
         if self.tags.is_empty() {
-            return problems;
+            return notes;
         }
         if self.untagged_allocs > 0 {
             let what = format!(
@@ -194,16 +193,16 @@ impl Writer<'_> {
                 format_count(self.untagged_allocs),
                 format_count(self.allocs)
             );
-            problems.push(Problem::new(what));
+            notes.push(what);
         }
         let ambiguous = self.tag_ranges.ambiguous;
         if ambiguous > 0 {
             let has = if ambiguous == 1 { "event has" } else { "events have" };
             let count = format_count(ambiguous);
             let what = format!("{count} {has} the time at which the module changes: the module may be the one before");
-            problems.push(Problem::new(what));
+            notes.push(what);
         }
-        problems
+        notes
     }
 
     /// The tag of an event: its own, or that of an annotation.

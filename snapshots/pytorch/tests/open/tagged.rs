@@ -101,14 +101,16 @@ fn a_recording_whose_ring_was_full_says_so() {
     let (from, to) = (number(1_000_000), number(100));
     let at = bytes.windows(5).position(|part| part == from).unwrap();
     let full = [&bytes[..at], &to, &bytes[at + 5..]].concat();
-    assert!(problems(&open(&full)).contains("PyTorch kept the last 100 events"));
+    let trace = open(&full);
+    assert!(trace.header.notes().any(|note| note.contains("PyTorch kept the last 100 events")));
+    assert_eq!(problems(&trace), "", "a recording of the last events is sound");
 }
 
 #[test]
 fn tags_that_were_edited_are_counted_and_give_no_module() {
     let bytes = replaced(&pickle("2.15"), r#""phase":"recompute""#, r#""phase":"recompost""#);
     let trace = open(&bytes);
-    assert!(problems(&trace).contains("allocations have no tag"), "{}", problems(&trace));
+    assert!(trace.header.notes().any(|note| note.contains("allocations have no tag")), "{:?}", trace.header);
     let blocks = origins(&trace).into_iter().filter(|((module, ..), _)| module.is_empty());
     assert!(blocks.map(|(_, count)| count).sum::<u64>() > 10);
 }
