@@ -1,5 +1,6 @@
-//! Embeds in the binary the app for browsers, and the library of `highwater run`, which Cargo has built for this script and
-//! which is copied from Cargo's output folder to where the sources include it.
+//! Embeds in the binary the app for browsers, the libraries of `highwater run` and `highwater simulate`, which Cargo has
+//! built for this script and which are copied from Cargo's output folder to where the sources include them, and the Python
+//! package.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -7,24 +8,54 @@ use std::time::SystemTime;
 /// The app for browsers as `cargo page` leaves it.
 const PAGE_FILES: [&str; 2] = ["app.wasm.gz", "app.js.gz"];
 
-/// The file name of the library as Cargo builds it.
-const NAME: &str = "libhighwater_inject_library.so";
+/// The libraries: the feature that wants one, its file name as Cargo builds it, and as it is embedded.
+const LIBRARIES: [(&str, &str, &str); 2] = [
+    ("CARGO_FEATURE_RUN", "libhighwater_inject_library.so", "inject.so"),
+    ("CARGO_FEATURE_SIMULATE", "libhighwater_simulate_library.so", "simulate.so"),
+];
+
+/// The Python package, beside this crate.
+const PACKAGE: &str = "../recorder/python/highwater";
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    let variable = |name: &str| std::env::var(name).unwrap_or_default();
     let out = PathBuf::from(variable("OUT_DIR"));
-    let is_wanted = !variable("CARGO_FEATURE_RUN").is_empty()
+    for (feature, name, embedded) in LIBRARIES {
+        embed_library(&out, feature, name, embedded);
+    }
+    embed_package(&out);
+    embed_page(&out);
+}
+
+fn variable(name: &str) -> String {
+    std::env::var(name).unwrap_or_default()
+}
+
+fn embed_library(out: &Path, feature: &str, name: &str, embedded: &str) {
+    let is_wanted = !variable(feature).is_empty()
         && variable("CARGO_CFG_TARGET_OS") == "linux"
         && variable("CARGO_CFG_TARGET_ENV") == "gnu";
-    let found = if is_wanted && variable("HOST") == variable("TARGET") { find(&out) } else { None };
+    let found = if is_wanted && variable("HOST") == variable("TARGET") { find(out, name) } else { None };
     if is_wanted && found.is_none() {
-        // As when building for another machine than this one: `highwater run` then looks beside itself.
-        println!("cargo::warning={NAME} is not carried in the binary, and has to lie beside it");
+        // As when building for another machine than this one: the binary then looks beside itself.
+        println!("cargo::warning={name} is not carried in the binary, and has to lie beside it");
     }
     let library = found.map(|path| std::fs::read(path).expect("a library that was just built can be read"));
-    std::fs::write(out.join("library.so"), library.unwrap_or_default()).expect("Cargo's folder can be written to");
-    embed_page(&out);
+    std::fs::write(out.join(embedded), library.unwrap_or_default()).expect("Cargo's folder can be written to");
+}
+
+/// Writes an array of the names and contents of the package's modules.
+fn embed_package(out: &Path) {
+    println!("cargo::rerun-if-changed={PACKAGE}");
+    let folder = Path::new(&variable("CARGO_MANIFEST_DIR")).join(PACKAGE);
+    let entries = std::fs::read_dir(&folder).expect("the package lies beside this crate");
+    let mut names: Vec<String> =
+        entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.retain(|name| name.ends_with(".py"));
+    names.sort();
+    let row = |name: &String| format!("    ({name:?}, include_str!({:?})),\n", folder.join(name));
+    let rows: String = names.iter().map(row).collect();
+    std::fs::write(out.join("package.rs"), format!("[\n{rows}]")).expect("Cargo's folder can be written to");
 }
 
 /// Embeds the app for browsers, if it was built. Releases set `HIGHWATER_REQUIRE_PAGE`.
@@ -47,11 +78,11 @@ fn embed_page(out: &Path) {
 }
 
 /// Finds the newest library of this name in a folder `deps` around Cargo's folder for this script.
-fn find(out: &Path) -> Option<PathBuf> {
-    let places = out.ancestors().skip(1).take(4).map(|folder| folder.join("deps").join(NAME));
+fn find(out: &Path, name: &str) -> Option<PathBuf> {
+    let places = out.ancestors().skip(1).take(4).map(|folder| folder.join("deps").join(name));
     // With `--target`, libraries for the build machine are in a folder of their own, two levels up.
     let profile = out.ancestors().nth(3)?;
-    let apart = profile.parent()?.parent()?.join(profile.file_name()?).join("deps").join(NAME);
+    let apart = profile.parent()?.parent()?.join(profile.file_name()?).join("deps").join(name);
     let written = |path: &PathBuf| path.metadata().and_then(|facts| facts.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
     places.chain([apart]).filter(|path| path.is_file()).max_by_key(written)
 }

@@ -17,6 +17,7 @@ mod plan;
 mod render;
 mod run;
 mod serve;
+mod simulate;
 mod symbolize;
 mod whatif;
 mod given;
@@ -36,6 +37,7 @@ pub use render::{
 };
 pub use run::ProgramArguments;
 pub use serve::ServeArguments;
+pub use simulate::{AddressOrder, SimulateArguments};
 pub use symbolize::SymbolizeArguments;
 pub use values::{At, Categories, ComparedAt, GroupKeys, Where};
 pub use whatif::{Scaled, WhatIfArguments};
@@ -59,7 +61,7 @@ use values::{kind_parser, metric_parser};
 /// (1 KiB is 1024 bytes).
 ///
 /// Exit status: 0 on success; 1 if a budget was exceeded (`check`), nothing fits it (`plan`) or nothing was found
-/// (`symbolize`); 2 for invalid usage, for a file that cannot be read
+/// (`symbolize`), or a program does not fit (`simulate`); 2 for invalid usage, for a file that cannot be read
 /// or is inconsistent (`verify`), and for a scenario that ran out of memory (`record`).
 #[derive(Debug, Parser)]
 #[command(name = "highwater", version, args_conflicts_with_subcommands = true, max_term_width = 100)]
@@ -82,6 +84,11 @@ pub enum Command {
     /// The program needs no change: a preloaded library intercepts its calls to the driver. Of a framework's caching
     /// allocator only the segments are recorded, not the blocks within them. The exit status is the program's.
     Run(ProgramArguments),
+    /// Run a PyTorch program on a simulated GPU: what it needs, and whether it fits, without a GPU (Linux)
+    ///
+    /// The program needs no change and runs with its own PyTorch, whose allocator decides every byte. The device has
+    /// no contents: kernels do nothing, and its values are zeros. Modules, phases and steps are recorded.
+    Simulate(Box<SimulateArguments>),
     /// Show what a recording contains: devices, peaks, and its limitations; for a folder, ranks and outliers
     Info(InfoArguments),
     /// Show what is using memory at the peak, or at any event

@@ -28,6 +28,7 @@ pub mod render;
 pub mod render;
 pub mod check;
 pub mod run;
+pub mod simulate;
 pub mod browser;
 pub mod serve;
 
@@ -109,6 +110,7 @@ fn execute(arguments: Arguments) -> Result<Status, Failure> {
             Ok(Status::Fine)
         }),
         Some(Command::Run(arguments)) => run::run(&arguments),
+        Some(Command::Simulate(arguments)) => on_stdout(|page| simulate::run(&arguments, page)),
         Some(Command::Record(arguments)) => {
             let status = on_stdout(|page| record::run(&arguments, page))?;
             if let Some(file) = arguments.to_open() {

@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
 use self::library::Library;
-use self::program::Program;
-use self::signals::Signals;
+pub(crate) use self::program::Program;
+pub(crate) use self::signals::Signals;
 use crate::args::ProgramArguments;
 use crate::cli::output::outcome::{Failure, Status};
 
@@ -52,7 +52,7 @@ fn file_of(arguments: &ProgramArguments, program: &Program) -> Result<PathBuf, F
 }
 
 /// Fails now rather than after the run if the file cannot be written; removes an existing file.
-fn make_way(file: &Path) -> Result<(), Failure> {
+pub(crate) fn make_way(file: &Path) -> Result<(), Failure> {
     let cannot =
         |why: io::Error| Failure::Write(format!("cannot write {}: {why}; choose another by --out", file.display()));
     if file.exists() && !file.is_file() {
@@ -76,7 +76,7 @@ fn settings(arguments: &ProgramArguments, file: &Path, claims: &Path) -> Vec<(&'
 }
 
 /// Returns the exit status: the program's, or 128 and the number of the signal that killed it, as in shells.
-fn code(ended: ExitStatus) -> u8 {
+pub(crate) fn code(ended: ExitStatus) -> u8 {
     #[cfg(unix)]
     if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&ended) {
         return 128_u8.saturating_add(u8::try_from(signal).unwrap_or(0));

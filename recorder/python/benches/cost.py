@@ -1,6 +1,6 @@
 """Measures what a recording costs a training step: host time of a 12-block transformer, settings interleaved.
 
-Run it with a PyTorch that has CUDA, or with the stand-in of `tests/pytorch`, whose kernels do nothing. The last column
+Run it with a PyTorch that has CUDA, or with the simulated GPU of `tests/pytorch`, whose kernels do nothing. The last column
 is what a setting costs beyond PyTorch's own recorder.
 """
 

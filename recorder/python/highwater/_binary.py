@@ -19,6 +19,10 @@ def path():
     Raises:
         HighwaterError: the program is not installed.
     """
+    named = os.environ.get("HIGHWATER_BINARY")
+    if named and os.path.isfile(named):
+        # Of the program that put this package into the process.
+        return named
     package = os.path.dirname(os.path.abspath(__file__))
     user_scheme = "nt_user" if os.name == "nt" else "posix_user"
     folders = [

@@ -103,6 +103,9 @@ class record_memory_history(contextlib.AbstractContextManager):
         self._session: Session | None = None
         # The pytest plugin records functions that are no training.
         self._gives_hints = True
+        # For simulations: facts and notes about the recording, and what happens after the last of `steps`.
+        self._describe: Callable[[], tuple[dict[str, str], list[str]]] = lambda: ({}, [])
+        self._on_over: Callable[[], None] = lambda: None
 
     def __enter__(self) -> record_memory_history:
         try:
@@ -114,7 +117,8 @@ class record_memory_history(contextlib.AbstractContextManager):
         path = _files.resolve(self._asked_path)
         models, self._model = self._models(), None
         self._weak_model = [(name, weakref.ref(model)) for name, model in models]
-        self._session = Session.begin(path, models, self._options, self._note_path)
+        options = {**self._options, "describe": self._describe, "on_over": self._on_over}
+        self._session = Session.begin(path, models, options, self._note_path)
         return self
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:

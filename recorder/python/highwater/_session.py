@@ -146,6 +146,7 @@ class Session:
             self._dump_quietly("end")
             self._is_recording, self._is_over = False, True
             self._history.stop()
+            self._options["on_over"]()
         self._tracker.references.begin_step(self._is_recording and self._options["references"])
 
     def _list_tensors(self, optimizer):
@@ -169,7 +170,8 @@ class Session:
         snapshot = torch.cuda.memory._snapshot()
         self._history.cut(snapshot)
         rank, world_size = _rank()
-        notes = list(self._notes())
+        facts, notes = self._options["describe"]()
+        notes += self._notes()
         try:
             trees = self._names.trees().values()
             tensors = live_tensors(trees, tracker.optimizers(), parameter_names(trees))
@@ -195,8 +197,10 @@ class Session:
             "extra_steps": tracker.extra_steps,
             "last_step": last_step,
             "notes": "\n".join(notes),
+            # A later row counts: a model may have changed since.
             "tensors": self._early_tensors + tensors,
             "references": tracker.references.text(),
+            **facts,
         }
         for device in tracker.references.devices():
             run[f"device.{device}.allocations"] = torch.cuda.memory_stats(device)["allocation.all.allocated"]

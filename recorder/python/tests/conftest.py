@@ -1,4 +1,4 @@
-"""Tests of recordings need CUDA: a GPU, or PyTorch over the stand-in of `tests/pytorch`."""
+"""Tests of recordings need CUDA: a GPU, or PyTorch over the simulated GPU, as `tests/pytorch` installs it."""
 
 import os
 import pickle

@@ -152,7 +152,7 @@ try:
     record(torch, sys.argv[2], sys.argv[3], [int(block) for block in sys.argv[4].split(",") if block])
 except torch.OutOfMemoryError:
     os._exit(3)
-# Without waiting for threads of CUDA's, of which the stand-in has none.
+# Without waiting for threads of CUDA's, of which the simulated GPU has none.
 os._exit(0)
 """
 
@@ -161,14 +161,14 @@ os._exit(0)
 def test_the_least_device_of_a_plan_is_enough_for_the_real_allocator_and_less_is_not(torch, tmp_path, name):
     if not _references.is_available():
         pytest.skip(f"PyTorch {torch.__version__} cannot tell whether a program has hooks of its own")
-    if "stand-in" not in torch.cuda.get_device_name():
-        pytest.skip("the size of a device can be set with the stand-in only")
+    if "HIGHWATER_SIMULATE_MEMORY_BYTES" not in os.environ:
+        pytest.skip("the size of a device can be set only with the simulated GPU")
     least = record(torch, tmp_path / "plain.snap", name).plan(2**20, forbid="fused")["minimum"]
 
     def status(bytes):
         paths = os.pathsep.join([os.path.dirname(__file__), os.path.dirname(os.path.dirname(__file__))])
         blocks = ",".join(scope.removeprefix("blocks.") for scope in least["scopes"])
-        environment = {**os.environ, "STAND_IN_DEVICE_BYTES": str(bytes)}
+        environment = {**os.environ, "HIGHWATER_SIMULATE_MEMORY_BYTES": str(bytes)}
         environment["PYTORCH_CUDA_ALLOC_CONF"] = least["settings"] or ""
         command = [sys.executable, "-W", "ignore", "-c", PROGRAM, paths, str(tmp_path / "run.snap"), name, blocks]
         return subprocess.run(command, env=environment, check=False).returncode

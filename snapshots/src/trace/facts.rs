@@ -35,6 +35,9 @@ pub struct Header {
 /// The name of facts that are notes of the recorder about the recording, a sentence each.
 pub const NOTE: &str = "note";
 
+/// The name of the fact that describes a simulation, as JSON: what it could not answer exactly.
+pub const SIMULATION: &str = "simulation";
+
 impl Header {
     /// Returns what the recorder noted about the recording, a sentence each: a footnote, not a problem.
     pub fn notes(&self) -> impl Iterator<Item = &str> {

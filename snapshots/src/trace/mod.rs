@@ -18,7 +18,7 @@ pub use blocks::{Block, Blocks};
 pub use device_use::DeviceUse;
 pub(crate) use device_use::{covered_devices, main_use};
 pub use events::Events;
-pub use facts::{DeviceFacts, HEAP_DEVICE, Header, NOTE, PINNED_DEVICE, PINNED_DRIVER, Trust};
+pub use facts::{DeviceFacts, HEAP_DEVICE, Header, NOTE, PINNED_DEVICE, PINNED_DRIVER, SIMULATION, Trust};
 pub use segments::{Segment, SegmentRole, Segments};
 pub use spans::{Span, Spans};
 pub use start::{DeviceStart, Start};

@@ -8,7 +8,7 @@ use highwater_snapshots::scope_pattern::ScopePattern;
 use highwater_snapshots::units::parse_size;
 
 use super::{CategoryChoice, ScenarioArguments};
-use crate::gpu::{Gpu, Roofline};
+use crate::gpu::{Rates, Roofline, rates_of};
 
 /// A size of the step to make as large as possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -32,7 +32,7 @@ impl Maximize {
 impl PlanArguments {
     /// Returns what the time of a step is estimated from, if that is asked for.
     pub fn roofline(&self) -> Option<Roofline> {
-        Some(Roofline { gpu: self.gpu?, tf32: self.tf32 })
+        Some(Roofline { rates: self.gpu?, tf32: self.tf32 })
     }
 }
 
@@ -65,8 +65,8 @@ pub struct PlanArguments {
     pub maximize: Option<Maximize>,
     /// Estimate the time of a step on a GPU from its peak rates: a10, a100, h100, h200, l4, l40s or rtx4090; for `record`'s
     /// steps
-    #[arg(long, value_name = "NAME")]
-    pub gpu: Option<Gpu>,
+    #[arg(long, value_name = "NAME", value_parser = rates_of)]
+    pub gpu: Option<Rates>,
     /// Estimate products of f32 matrices in TF32, which PyTorch uses only if it is allowed
     #[arg(long, requires = "gpu")]
     pub tf32: bool,

@@ -13,7 +13,7 @@ use highwater_app::figures::moment::{PeakFigure, count_of, how_much_and_when, mi
 use highwater_app::figures::requests::failure_text;
 use highwater_pytorch::open::{FileFormat, FileKind};
 use highwater_snapshots::format::Windows;
-use highwater_snapshots::trace::{Annotation, NOTE};
+use highwater_snapshots::trace::{Annotation, NOTE, SIMULATION};
 use highwater_snapshots::units::{format_bytes, format_count, format_duration};
 use highwater_snapshots::{EventId, Trace};
 use serde::Serialize;
@@ -224,7 +224,8 @@ impl<'a> InfoReport<'a> {
         let length = length.unwrap_or(if has_no_times { ", without times".to_owned() } else { String::new() });
         fact(page, "events", &format!("{count}{length}{}", ring.unwrap_or_default()))?;
         fact(page, "annotated", &self.annotations())?;
-        for (name, value) in header.facts.iter().filter(|(name, _)| name != NOTE) {
+        let is_plain = |(name, _): &&(String, String)| name != NOTE && name != SIMULATION;
+        for (name, value) in header.facts.iter().filter(is_plain) {
             fact(page, name, value)?;
         }
         Ok(())

@@ -120,7 +120,7 @@ impl PlanReport {
             command: self.command.as_deref(),
             lines: &self.code.lines,
             environment: self.code.environment.iter().cloned().collect(),
-            gpu: self.roofline.map(|roofline| roofline.gpu.name),
+            gpu: self.roofline.map(|roofline| roofline.rates.gpu),
             estimated_step_us: self.step_time()[1],
             work_share: plans.first().map(|plan| self.work_share(plan)),
             before: PeaksFigures::of(as_is),
@@ -179,7 +179,7 @@ impl PlanReport {
             None => self.print_nothing(page)?,
         }
         if let (Some(roofline), [Some(before), Some(now)]) = (self.roofline, self.step_time()) {
-            let (name, with) = (roofline.gpu.name, if roofline.tf32 { "in" } else { "without" });
+            let (name, with) = (roofline.rates.gpu, if roofline.tf32 { "in" } else { "without" });
             let before = if before == now { String::new() } else { format!(", {} before", duration(before)) };
             page.line(&format!(
                 "Estimated, {name}: a step takes about {}{before}, with each operation at the peak rate or bandwidth and \

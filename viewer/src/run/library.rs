@@ -10,7 +10,7 @@ use crate::cli::output::outcome::Failure;
 
 /// The library embedded in the binary; empty if it was built without.
 #[cfg(feature = "run")]
-static CARRIED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/library.so"));
+static CARRIED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/inject.so"));
 #[cfg(not(feature = "run"))]
 const CARRIED: &[u8] = &[];
 

@@ -12,13 +12,13 @@ const LAUNCHERS: [&str; 12] =
 
 /// A program that exists.
 #[derive(Debug)]
-pub(super) struct Program {
+pub(crate) struct Program {
     path: PathBuf,
 }
 
 impl Program {
     /// Finds the program named by the first word, as a shell does.
-    pub(super) fn find(words: &[OsString]) -> Result<Self, Failure> {
+    pub(crate) fn find(words: &[OsString]) -> Result<Self, Failure> {
         let word = words.first().cloned().unwrap_or_default();
         let is_path = Path::new(&word).components().count() > 1 || word.as_encoded_bytes().contains(&b'/');
         let candidates: Vec<PathBuf> = if is_path {
@@ -41,27 +41,27 @@ impl Program {
     }
 
     /// The file.
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// Its bare name.
-    pub(super) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
     /// Whether it is a shell or a command that runs the program named in its arguments.
-    pub(super) fn starts_others(&self) -> bool {
+    pub(crate) fn starts_others(&self) -> bool {
         LAUNCHERS.contains(&self.name().as_str())
     }
 
     /// Explains why the system did not start it.
-    pub(super) fn cannot_start(&self, why: &io::Error) -> Failure {
+    pub(crate) fn cannot_start(&self, why: &io::Error) -> Failure {
         Failure::Usage(format!("cannot run {}: {why}", self.path.display()))
     }
 
     /// Returns why the loader does not preload the library into this program, if its file shows that.
-    pub(super) fn resists(&self) -> Option<String> {
+    pub(crate) fn resists(&self) -> Option<String> {
         let name = self.name();
         #[cfg(unix)]
         if let Ok(facts) = std::fs::metadata(&self.path)

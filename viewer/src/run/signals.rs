@@ -12,14 +12,14 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// Signals that do not terminate this process while the program runs.
 #[derive(Debug)]
-pub(super) struct Signals {
+pub(crate) struct Signals {
     /// Signals that are passed on, and whether each was received.
     passed_on: Vec<(i32, Arc<AtomicBool>)>,
 }
 
 impl Signals {
     /// Handles signals from now on. The terminal sends an interrupt to the program too, which then ends.
-    pub(super) fn catch() -> io::Result<Self> {
+    pub(crate) fn catch() -> io::Result<Self> {
         let mut passed_on = Vec::new();
         #[cfg(unix)]
         {
@@ -36,7 +36,7 @@ impl Signals {
     }
 
     /// Waits for the program's end, and passes on received signals.
-    pub(super) fn wait(&self, mut child: Child) -> io::Result<ExitStatus> {
+    pub(crate) fn wait(&self, mut child: Child) -> io::Result<ExitStatus> {
         let mut pause = Duration::from_micros(100);
         loop {
             if let Some(ended) = child.try_wait()? {

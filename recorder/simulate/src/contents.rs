@@ -1,0 +1,94 @@
+//! The few contents of device memory that are known: small copies from the host, until a kernel runs.
+//!
+//! A kernel may write anywhere, so that nothing is known afterwards: what would be read then are zeros, never what an
+//! earlier tensor left at the address.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Larger copies are not kept.
+pub(crate) const MOST_BYTES: usize = 64 << 10;
+
+/// Known bytes by address. Ranges do not overlap.
+#[derive(Debug)]
+struct Contents(BTreeMap<usize, Vec<u8>>);
+
+impl Contents {
+    fn forget(&mut self, start: usize, bytes: usize) {
+        let end = start.saturating_add(bytes);
+        let overlaps = |(at, held): (&usize, &Vec<u8>)| (at + held.len() > start).then_some(*at);
+        while let Some(at) = self.0.range(..end).next_back().and_then(overlaps) {
+            self.0.remove(&at);
+        }
+    }
+
+    fn write(&mut self, start: usize, bytes: &[u8]) {
+        self.forget(start, bytes.len());
+        if !bytes.is_empty() && bytes.len() <= MOST_BYTES {
+            self.0.insert(start, bytes.to_vec());
+        }
+    }
+
+    fn read(&self, start: usize, bytes: usize) -> Option<Vec<u8>> {
+        let (at, held) = self.0.range(..=start).next_back()?;
+        Some(held.get(start - at..)?.get(..bytes)?.to_vec())
+    }
+}
+
+static KNOWN: Mutex<Contents> = Mutex::new(Contents(BTreeMap::new()));
+
+/// Whether there are contents, so that a kernel's launch usually takes no lock.
+static ANY: AtomicBool = AtomicBool::new(false);
+
+fn known() -> MutexGuard<'static, Contents> {
+    KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Forgets everything, as a kernel runs.
+#[inline]
+pub(crate) fn kernel_ran() {
+    if ANY.load(Ordering::Relaxed) {
+        known().0.clear();
+        ANY.store(false, Ordering::Relaxed);
+    }
+}
+
+/// Forgets what is known of a range.
+pub(crate) fn forget(start: usize, bytes: usize) {
+    if ANY.load(Ordering::Relaxed) {
+        known().forget(start, bytes);
+    }
+}
+
+/// Remembers what was copied to `start`.
+pub(crate) fn written(start: usize, bytes: &[u8]) {
+    known().write(start, bytes);
+    ANY.store(true, Ordering::Relaxed);
+}
+
+/// Returns the bytes of a range if all of them are known.
+pub(crate) fn read(start: usize, bytes: usize) -> Option<Vec<u8>> {
+    if ANY.load(Ordering::Relaxed) { known().read(start, bytes) } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_known_until_a_part_of_it_is_forgotten() {
+        let mut contents = Contents(BTreeMap::new());
+        contents.write(1000, &[1, 2, 3, 4]);
+        assert_eq!(contents.read(1001, 2), Some(vec![2, 3]));
+        assert_eq!(contents.read(1001, 4), None, "not all of it is known");
+        assert_eq!(contents.read(999, 2), None);
+        contents.write(1002, &[9]);
+        assert_eq!((contents.read(1000, 1), contents.read(1002, 1)), (None, Some(vec![9])));
+        contents.write(1000, &[7, 7]);
+        contents.forget(0, 1001);
+        assert_eq!((contents.read(1001, 1), contents.read(1002, 1)), (None, Some(vec![9])));
+        contents.write(0, &vec![1; MOST_BYTES + 1]);
+        assert_eq!(contents.read(0, 1), None, "too large to be kept");
+    }
+}

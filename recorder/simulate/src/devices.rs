@@ -1,0 +1,95 @@
+//! The devices: how many there are, and the current one of each thread.
+#![cfg_attr(not(test), expect(unsafe_code, reason = "exports functions under NVIDIA's names"))]
+
+use std::cell::Cell;
+use std::ffi::c_int;
+
+use crate::abi::{
+    CUDA_VERSION, INVALID_DEVICE, NO_DEVICE, Out, SUCCESS, Status, functions, give, new_handle, refuses, succeeds,
+};
+use crate::settings::settings;
+
+thread_local! {
+    static CURRENT: Cell<usize> = const { Cell::new(0) };
+}
+
+/// The current device of the thread.
+pub(crate) fn current() -> usize {
+    CURRENT.get()
+}
+
+/// Returns the number of a device that exists.
+pub(crate) fn checked(device: c_int) -> Result<usize, Status> {
+    usize::try_from(device).ok().filter(|device| *device < settings().devices).ok_or(INVALID_DEVICE)
+}
+
+fn answer_if_any(out: Out<'_, c_int>, value: usize) -> Status {
+    give(out, value as c_int);
+    if settings().devices == 0 { NO_DEVICE } else { SUCCESS }
+}
+
+fn if_checked(device: c_int, then: impl FnOnce(usize)) -> Status {
+    match checked(device) {
+        Ok(device) => {
+            then(device);
+            SUCCESS
+        }
+        Err(status) => status,
+    }
+}
+
+functions! {
+    fn cudaGetDeviceCount(count: Out<'_, c_int>) { answer_if_any(count, settings().devices) }
+    fn cudaGetDevice(device: Out<'_, c_int>) { answer_if_any(device, current()) }
+    fn cudaSetDevice(device: c_int) { if_checked(device, |device| CURRENT.set(device)) }
+    fn cudaInitDevice(device: c_int) { if_checked(device, |_| ()) }
+
+    fn cuDeviceGet(device: Out<'_, c_int>, ordinal: c_int) { if_checked(ordinal, |_| give(device, ordinal)) }
+    fn cuDeviceGetCount(count: Out<'_, c_int>) { give(count, settings().devices as c_int); SUCCESS }
+
+    /// A device has a context from the beginning.
+    fn cuDevicePrimaryCtxGetState(device: c_int, flags: Out<'_, u32>, is_active: Out<'_, c_int>) {
+        if_checked(device, |_| {
+            give(flags, 0);
+            give(is_active, 1);
+        })
+    }
+    fn cuDevicePrimaryCtxRetain(context: Out<'_, usize>, device: c_int) {
+        if_checked(device, |device| give(context, device + 1))
+    }
+    fn cuCtxGetCurrent(context: Out<'_, usize>) { give(context, current() + 1); SUCCESS }
+    fn cuCtxGetDevice(device: Out<'_, c_int>) { give(device, current() as c_int); SUCCESS }
+    fn cuCtxSetCurrent(context: usize) {
+        if context > 0 { CURRENT.set((context - 1).min(settings().devices.saturating_sub(1))); }
+        SUCCESS
+    }
+    fn cuCtxPushCurrent_v2(context: usize) { cuCtxSetCurrent(context) }
+    fn cuCtxPopCurrent_v2(context: Out<'_, usize>) { cuCtxGetCurrent(context) }
+    fn cuCtxGetLimit(value: Out<'_, usize>) { give(value, 0); SUCCESS }
+    fn cuStreamGetCtx(_stream: usize, context: Out<'_, usize>) { cuCtxGetCurrent(context) }
+    fn cuCtxGetApiVersion(_context: usize, version: Out<'_, u32>) { give(version, CUDA_VERSION as u32); SUCCESS }
+
+    fn cudaDeviceCanAccessPeer(can: Out<'_, c_int>) { give(can, 0); SUCCESS }
+    fn cudaDriverGetVersion(version: Out<'_, c_int>) { give(version, CUDA_VERSION); SUCCESS }
+    fn cudaRuntimeGetVersion(version: Out<'_, c_int>) { give(version, CUDA_VERSION); SUCCESS }
+    fn cuDriverGetVersion(version: Out<'_, c_int>) { give(version, CUDA_VERSION); SUCCESS }
+    fn cudaDeviceGetLimit(value: Out<'_, usize>) { give(value, 0); SUCCESS }
+
+    /// Contexts of parts of a device are handles, as nothing is computed in them.
+    fn cuCtxCreate_v4(context: Out<'_, usize>) { give(context, new_handle()); SUCCESS }
+}
+
+// Functions return their errors at once: no kernel fails later.
+succeeds! {
+    cuInit cuCtxSetLimit cuCtxSynchronize cuDevicePrimaryCtxRelease_v2 cuDevicePrimaryCtxSetFlags_v2
+    cuLogsRegisterCallback cuLogsUnregisterCallback
+    cudaDeviceSynchronize cudaDeviceReset cudaDeviceSetLimit cudaDeviceSetCacheConfig cudaSetDeviceFlags
+    cudaGetLastError cudaPeekAtLastError cudaProfilerStart cudaProfilerStop
+}
+
+// Access between devices, and parts of a device.
+refuses! {
+    cudaDeviceEnablePeerAccess cudaDeviceDisablePeerAccess
+    cuCtxFromGreenCtx cuGreenCtxCreate cuGreenCtxDestroy cuGreenCtxStreamCreate cuDeviceGetDevResource
+    cuDevResourceGenerateDesc cuDevSmResourceSplitByCount cuDevSmResourceSplit cuCtxCreate_v3
+}

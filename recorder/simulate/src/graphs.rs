@@ -1,0 +1,110 @@
+//! CUDA graphs: the work between the begin and the end of a capture does nothing, so that a graph is only a handle.
+//! PyTorch keeps the memory of a graph in a pool of its own.
+#![expect(unsafe_code, reason = "exports functions under NVIDIA's names")]
+
+use std::collections::HashMap;
+use std::ffi::c_int;
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+use crate::abi::{INVALID_VALUE, Out, SUCCESS, creates, functions, give, new_handle, refuses, succeeds};
+
+#[derive(Default)]
+struct Captures {
+    /// Ids of captures, by stream.
+    running: HashMap<usize, u64>,
+    last: u64,
+}
+
+static CAPTURES: LazyLock<Mutex<Captures>> = LazyLock::new(Mutex::default);
+
+/// The capture of a stream; 0 if it has none.
+fn capture_of(stream: usize) -> u64 {
+    CAPTURES.lock().unwrap_or_else(PoisonError::into_inner).running.get(&stream).copied().unwrap_or(0)
+}
+
+/// Ends the capture of a stream; returns whether there was one.
+fn end(stream: usize) -> bool {
+    CAPTURES.lock().unwrap_or_else(PoisonError::into_inner).running.remove(&stream).is_some()
+}
+
+functions! {
+    fn cudaStreamBeginCapture(stream: usize) {
+        let mut captures = CAPTURES.lock().unwrap_or_else(PoisonError::into_inner);
+        captures.last += 1;
+        let id = captures.last;
+        captures.running.insert(stream, id);
+        SUCCESS
+    }
+    fn cudaStreamBeginCaptureToGraph(stream: usize) { cudaStreamBeginCapture(stream) }
+    fn cudaStreamEndCapture(stream: usize, graph: Out<'_, usize>) {
+        if !end(stream) { return INVALID_VALUE; }
+        give(graph, new_handle());
+        SUCCESS
+    }
+
+    fn cudaStreamIsCapturing(stream: usize, status: Out<'_, c_int>) {
+        give(status, c_int::from(capture_of(stream) != 0));
+        SUCCESS
+    }
+    fn cuStreamIsCapturing(stream: usize, status: Out<'_, c_int>) { cudaStreamIsCapturing(stream, status) }
+
+    /// Of CUDA 13.
+    fn cudaStreamGetCaptureInfo(stream: usize, status: Out<'_, c_int>, id: Out<'_, u64>, graph: Out<'_, usize>) {
+        let capture = capture_of(stream);
+        give(status, c_int::from(capture != 0));
+        give(id, capture);
+        give(graph, new_handle());
+        SUCCESS
+    }
+    /// Of CUDA 12.
+    fn cudaStreamGetCaptureInfo_v2(stream: usize, status: Out<'_, c_int>, id: Out<'_, u64>, graph: Out<'_, usize>) {
+        cudaStreamGetCaptureInfo(stream, status, id, graph)
+    }
+    fn cudaStreamGetCaptureInfo_v3(stream: usize, status: Out<'_, c_int>, id: Out<'_, u64>, graph: Out<'_, usize>) {
+        cudaStreamGetCaptureInfo(stream, status, id, graph)
+    }
+
+    /// A graph has one node, a kernel, so that it is not empty.
+    fn cudaGraphGetNodes(_graph: usize, nodes: Out<'_, usize>, count: Out<'_, usize>) {
+        give(nodes, new_handle());
+        give(count, 1);
+        SUCCESS
+    }
+    fn cudaGraphNodeGetType(_node: usize, kind: Out<'_, c_int>) { give(kind, 0); SUCCESS }
+    fn cudaGraphNodeGetDependencies(_node: usize, _dependencies: usize, _edges: usize, count: Out<'_, usize>) {
+        give(count, 0);
+        SUCCESS
+    }
+    fn cudaThreadExchangeStreamCaptureMode() { SUCCESS }
+}
+
+creates! { cudaGraphCreate cudaGraphInstantiate cudaGraphInstantiateWithFlags cudaUserObjectCreate cudaGraphAddNode }
+
+succeeds! {
+    cudaGraphLaunch cudaGraphDestroy cudaGraphExecDestroy cudaGraphRetainUserObject cudaUserObjectRelease
+    cudaGraphDebugDotPrint cudaStreamUpdateCaptureDependencies cudaGraphUpload cudaGraphExecUpdate
+}
+
+refuses! { cudaDeviceGetGraphMemAttribute cudaDeviceSetGraphMemAttribute cudaGraphConditionalHandleCreate }
+
+#[cfg(test)]
+mod tests {
+    use std::mem::MaybeUninit;
+
+    use super::*;
+
+    #[test]
+    fn a_stream_captures_from_the_begin_to_the_end() {
+        let is_capturing = |stream| {
+            let mut status = MaybeUninit::new(-1);
+            cudaStreamIsCapturing(stream, Some(&mut status));
+            // SAFETY: initialized above.
+            unsafe { status.assume_init() }
+        };
+        assert_eq!(is_capturing(77), 0);
+        cudaStreamBeginCapture(77);
+        assert_eq!((is_capturing(77), is_capturing(78)), (1, 0));
+        assert_eq!(cudaStreamEndCapture(77, None), SUCCESS);
+        assert_eq!((is_capturing(77), cudaStreamEndCapture(77, None)), (0, INVALID_VALUE));
+    }
+}

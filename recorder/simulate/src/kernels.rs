@@ -1,0 +1,113 @@
+//! Kernels: they can be registered, looked up and launched, and do nothing.
+//!
+//! PyTorch's libraries register theirs when they are loaded; those that NVRTC or Triton compiles at run time are loaded
+//! through the driver.
+#![cfg_attr(not(test), expect(unsafe_code, reason = "exports functions under NVIDIA's names"))]
+
+use std::ffi::c_int;
+
+use crate::abi::{Out, SUCCESS, creates, functions, give, refuses, succeeds};
+use crate::settings::settings;
+
+/// Most threads of a block.
+const MOST_THREADS: c_int = 1024;
+
+/// The fields of `cudaFuncAttributes` that PyTorch and CUB read.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct FunctionAttributes {
+    shared_bytes: usize,
+    constant_bytes: usize,
+    local_bytes: usize,
+    threads_per_block: c_int,
+    registers: c_int,
+    ptx_version: c_int,
+    binary_version: c_int,
+    cache_mode: c_int,
+    dynamic_shared_bytes: c_int,
+}
+
+/// Modules that libraries register.
+static MODULES: [usize; 8] = [0; 8];
+
+/// A launch, which may write anywhere.
+macro_rules! launches {
+    ($($name:ident)*) => { $($crate::abi::functions! {
+        fn $name() { $crate::contents::kernel_ran(); $crate::abi::SUCCESS }
+    })* };
+}
+
+pub(crate) use launches;
+
+launches! {
+    __cudaLaunchKernel cudaLaunchKernel cudaLaunchKernelExC cudaLaunchCooperativeKernel
+    cuLaunchKernel cuLaunchKernelEx cuLaunchCooperativeKernel
+}
+
+// Code that the compiler puts into each library with kernels.
+functions! {
+    fn __cudaRegisterFatBinary() -> &'static [usize; 8] { &MODULES }
+    fn __cudaRegisterFatBinaryEnd() -> () {}
+    fn __cudaUnregisterFatBinary() -> () {}
+    fn __cudaRegisterFunction() -> () {}
+    fn __cudaRegisterVar() -> () {}
+    fn __cudaRegisterManagedVar() -> () {}
+    fn __cudaInitModule() -> u8 { 1 }
+    fn __cudaGetKernel(kernel: Out<'_, usize>, function: usize) { give(kernel, function); SUCCESS }
+}
+
+functions! {
+    fn cudaFuncGetAttributes(out: Out<'_, FunctionAttributes>) {
+        let gpu = &settings().gpu;
+        let version = gpu.kernel_version();
+        give(out, FunctionAttributes {
+            shared_bytes: 0,
+            constant_bytes: 0,
+            local_bytes: 0,
+            threads_per_block: MOST_THREADS,
+            registers: 32,
+            ptx_version: version,
+            binary_version: version,
+            cache_mode: 0,
+            dynamic_shared_bytes: gpu.architecture().shared_bytes_per_block,
+        });
+        SUCCESS
+    }
+
+    /// Attribute 0 asks for the most threads of a block; the others are sizes.
+    fn cuFuncGetAttribute(value: Out<'_, c_int>, attribute: c_int) {
+        give(value, if attribute == 0 { MOST_THREADS } else { 0 });
+        SUCCESS
+    }
+    fn cuKernelGetAttribute(value: Out<'_, c_int>, attribute: c_int) { cuFuncGetAttribute(value, attribute) }
+
+    fn cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks: Out<'_, c_int>) { give(blocks, 2); SUCCESS }
+    fn cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks: Out<'_, c_int>) { give(blocks, 2); SUCCESS }
+    fn cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks: Out<'_, c_int>) { give(blocks, 2); SUCCESS }
+    fn cuOccupancyMaxActiveClusters(clusters: Out<'_, c_int>) { give(clusters, 2); SUCCESS }
+    fn cudaOccupancyMaxActiveClusters(clusters: Out<'_, c_int>) { give(clusters, 2); SUCCESS }
+
+    /// A variable of the device has a copy on the host, whose address serves as well.
+    fn cudaGetSymbolAddress(address: Out<'_, usize>, symbol: usize) { give(address, symbol); SUCCESS }
+    fn cudaGetFuncBySymbol(function: Out<'_, usize>, symbol: usize) { give(function, symbol); SUCCESS }
+
+    fn cuModuleGetLoadingMode(mode: Out<'_, c_int>) { give(mode, 2); SUCCESS }
+    fn cuModuleGetGlobal_v2(address: Out<'_, usize>, bytes: Out<'_, usize>) { give(address, 0x1000); give(bytes, 8); SUCCESS }
+    fn cudaLibraryGetKernelCount(count: Out<'_, u32>) { give(count, 1); SUCCESS }
+}
+
+creates! {
+    cuModuleLoad cuModuleLoadData cuModuleLoadDataEx cuModuleGetFunction
+    cuLibraryLoadData cuLibraryLoadFromFile cuLibraryGetKernel cuLibraryGetModule cuKernelGetFunction
+    cudaLibraryLoadData cudaLibraryLoadFromFile cudaLibraryGetKernel
+}
+
+succeeds! {
+    __cudaPushCallConfiguration __cudaPopCallConfiguration
+    cudaFuncSetAttribute cudaKernelSetAttributeForDevice cudaFuncSetCacheConfig
+    cuModuleUnload cuLibraryUnload cudaLibraryUnload cuFuncSetAttribute cuFuncSetCacheConfig cuKernelSetAttribute
+    cuTensorMapEncodeTiled cuTensorMapEncodeIm2col cuOccupancyMaxPotentialClusterSize
+}
+
+// Linking of kernels at run time.
+refuses! { cuLinkCreate_v2 cuLinkAddData_v2 cuLinkComplete cuLinkDestroy }

@@ -1,0 +1,64 @@
+//! cuDNN: its own library describes operations and names their workspaces, for a device that is described to it. What
+//! would run on the device does nothing.
+#![cfg_attr(not(test), expect(unsafe_code, reason = "exports functions under NVIDIA's names"))]
+
+use std::ffi::{c_char, c_int};
+
+use super::workspace::{size_zero, unknown_workspace};
+use crate::abi::{CUDA_VERSION, NOT_SUPPORTED, Out, SUCCESS, Status, creates, functions, give, refuses, succeeds};
+use crate::kernels::launches;
+
+mod real;
+mod backend;
+mod recurrent;
+
+creates! { cudnnCreate }
+succeeds! { cudnnDestroy cudnnSetStream cudnnSetDropoutDescriptor cudnnRestoreDropoutDescriptor }
+
+// Batch normalization and spatial transformers have no workspace or a reserve that PyTorch passes.
+launches! {
+    cudnnBatchNormalizationForwardInference cudnnBatchNormalizationForwardTrainingEx cudnnBatchNormalizationBackwardEx
+    cudnnSpatialTfGridGeneratorForward cudnnSpatialTfGridGeneratorBackward cudnnSpatialTfSamplerForward
+    cudnnSpatialTfSamplerBackward cudnnPoolingForward
+}
+
+size_zero! { 9 usize: cudnnGetCTCLossWorkspaceSize cudnnGetCTCLossWorkspaceSize_v8 }
+unknown_workspace! { cudnnCTCLoss cudnnCTCLoss_v8 }
+
+// The interface of cuDNN 7 for convolutions, which PyTorch uses only if it is asked to.
+refuses! { cudnnCreateConvolutionDescriptor }
+
+functions! {
+    fn cudnnGetVersion() -> usize { real::version() }
+    fn cudnnGetCudartVersion() -> usize { CUDA_VERSION as usize }
+    fn cudnnGetStream(_handle: usize, stream: Out<'_, usize>) { give(stream, 0); SUCCESS }
+    fn cudnnGetErrorString(status: Status) -> *const c_char {
+        if status == SUCCESS { c"CUDNN_STATUS_SUCCESS".as_ptr() } else { c"not supported by the simulated GPU".as_ptr() }
+    }
+    fn cudnnGetLastErrorString(text: Option<&mut c_char>, bytes: usize) -> () {
+        if let Some(first) = text.filter(|_| bytes > 0) { *first = 0; }
+    }
+    /// The major version, the minor one and the patch.
+    fn cudnnGetProperty(property: c_int, value: Out<'_, c_int>) {
+        let version = real::version() as c_int;
+        give(value, match property {
+            0 => version / 10_000,
+            1 => version / 100 % 100,
+            2 => version % 100,
+            _ => return NOT_SUPPORTED,
+        });
+        SUCCESS
+    }
+
+    fn cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize(
+        _handle: usize, _mode: c_int, _operations: c_int, _x: usize, _z: usize, _y: usize, _statistics: usize,
+        _activation: usize, bytes: Out<'_, usize>,
+    ) { give(bytes, 0); SUCCESS }
+    fn cudnnGetBatchNormalizationBackwardExWorkspaceSize(
+        _handle: usize, _mode: c_int, _operations: c_int, _x: usize, _y: usize, _dy: usize, _dz: usize, _dx: usize,
+        _statistics: usize, _activation: usize, bytes: Out<'_, usize>,
+    ) { give(bytes, 0); SUCCESS }
+    fn cudnnGetBatchNormalizationTrainingExReserveSpaceSize(
+        _handle: usize, _mode: c_int, _operations: c_int, _activation: usize, _x: usize, bytes: Out<'_, usize>,
+    ) { give(bytes, 0); SUCCESS }
+}

@@ -1,0 +1,21 @@
+//! cuFFT: plans without a workspace, whose size on a GPU is not known.
+#![cfg_attr(not(test), expect(unsafe_code, reason = "exports functions under NVIDIA's names"))]
+
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use super::workspace::{size_zero, unknown_workspace};
+use crate::abi::{Out, SUCCESS, functions, give, succeeds};
+
+functions! {
+    /// A plan is a number.
+    fn cufftCreate(plan: Out<'_, c_int>) {
+        static LAST: AtomicI32 = AtomicI32::new(0);
+        give(plan, LAST.fetch_add(1, Ordering::Relaxed) + 1);
+        SUCCESS
+    }
+}
+
+size_zero! { 13 usize: cufftXtMakePlanMany }
+succeeds! { cufftDestroy cufftSetAutoAllocation cufftSetStream cufftSetWorkArea }
+unknown_workspace! { cufftXtExec }

@@ -1,0 +1,11 @@
+//! NVIDIA's libraries, as far as PyTorch calls them: handles can be created, and operations succeed without effect.
+
+mod workspace;
+mod cublas;
+mod cudnn;
+mod cufft;
+mod cusolver;
+mod cusparse;
+mod nccl;
+mod cupti;
+mod nvml;

@@ -1,0 +1,204 @@
+//! NCCL: collectives of one rank among several, each of which is taken to have the same values as this one.
+#![expect(unsafe_code, reason = "exports functions under NVIDIA's names")]
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ffi::{c_char, c_int};
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+use crate::abi::{Out, SUCCESS, Status, functions, give, new_handle, refuses, succeeds};
+use crate::contents;
+use crate::devices::current;
+
+/// `ncclInvalidArgument`.
+const INVALID_ARGUMENT: Status = 4;
+
+#[derive(Clone, Copy)]
+struct Communicator {
+    ranks: usize,
+    rank: usize,
+    device: usize,
+}
+
+static COMMUNICATORS: LazyLock<Mutex<HashMap<usize, Communicator>>> = LazyLock::new(Mutex::default);
+
+fn of(communicator: usize) -> Option<Communicator> {
+    COMMUNICATORS.lock().unwrap_or_else(PoisonError::into_inner).get(&communicator).copied()
+}
+
+fn create(out: Out<'_, usize>, ranks: c_int, rank: c_int) -> Status {
+    let (Ok(ranks), Ok(rank)) = (usize::try_from(ranks), usize::try_from(rank)) else { return INVALID_ARGUMENT };
+    let handle = new_handle();
+    let made = Communicator { ranks, rank, device: current() };
+    COMMUNICATORS.lock().unwrap_or_else(PoisonError::into_inner).insert(handle, made);
+    give(out, handle);
+    SUCCESS
+}
+
+fn with(communicator: usize, out: Out<'_, c_int>, value: impl Fn(Communicator) -> usize) -> Status {
+    let Some(known) = of(communicator) else { return INVALID_ARGUMENT };
+    give(out, value(known) as c_int);
+    SUCCESS
+}
+
+/// Bytes of an element, by `ncclDataType_t`.
+fn element_bytes(dtype: c_int) -> usize {
+    match dtype {
+        4 | 5 | 8 => 8,
+        2 | 3 | 7 => 4,
+        6 | 9 => 2,
+        _ => 1,
+    }
+}
+
+/// Copies device memory: what is known of it.
+fn copy(to: usize, from: usize, bytes: usize) {
+    if to != from {
+        match contents::read(from, bytes) {
+            Some(known) => contents::written(to, &known),
+            None => contents::forget(to, bytes),
+        }
+    }
+}
+
+/// Broadcasts of a group, of which one sends and the others receive: an all-gather of pieces of different sizes.
+#[derive(Default)]
+struct Group {
+    depth: usize,
+    sent: Option<(usize, usize)>,
+    received: Vec<(usize, usize)>,
+}
+
+thread_local! {
+    static GROUP: RefCell<Group> = RefCell::default();
+}
+
+fn end_group() {
+    let ended = GROUP.with_borrow_mut(|group| {
+        group.depth = group.depth.saturating_sub(1);
+        (group.depth == 0).then(|| std::mem::take(group))
+    });
+    let Some(Group { sent: Some((from, sent)), received, .. }) = ended else { return };
+    received.iter().filter(|(_, bytes)| *bytes <= sent).for_each(|(to, bytes)| copy(*to, from, *bytes));
+}
+
+fn broadcast(from: usize, to: usize, bytes: usize, root: c_int, communicator: usize) -> Status {
+    let Some(known) = of(communicator) else { return INVALID_ARGUMENT };
+    GROUP.with_borrow_mut(|group| {
+        if root as usize == known.rank {
+            group.sent = Some((from, bytes));
+        } else if group.depth > 0 {
+            group.received.push((to, bytes));
+        }
+    });
+    copy(to, from, bytes);
+    SUCCESS
+}
+
+/// The id of a communicator, which is passed by value.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct UniqueId([u8; 128]);
+
+functions! {
+    fn ncclGetVersion(version: Out<'_, c_int>) { give(version, 23_007); SUCCESS }
+    fn ncclGetUniqueId(id: Out<'_, UniqueId>) { give(id, UniqueId([7; 128])); SUCCESS }
+    fn ncclGetErrorString(status: Status) -> *const c_char {
+        if status == SUCCESS { c"no error".as_ptr() } else { c"not supported by the simulated GPU".as_ptr() }
+    }
+    fn ncclGetLastError() -> *const c_char { c"".as_ptr() }
+
+    fn ncclCommInitRank(out: Out<'_, usize>, ranks: c_int, _id: UniqueId, rank: c_int) { create(out, ranks, rank) }
+    fn ncclCommInitRankConfig(out: Out<'_, usize>, ranks: c_int, _id: UniqueId, rank: c_int) { create(out, ranks, rank) }
+    fn ncclCommInitRankScalable(out: Out<'_, usize>, ranks: c_int, rank: c_int) { create(out, ranks, rank) }
+    fn ncclCommSplit(communicator: usize, _color: c_int, _key: c_int, out: Out<'_, usize>) {
+        let Some(known) = of(communicator) else { return INVALID_ARGUMENT };
+        create(out, known.ranks as c_int, known.rank as c_int)
+    }
+    fn ncclCommCount(communicator: usize, out: Out<'_, c_int>) { with(communicator, out, |known| known.ranks) }
+    fn ncclCommUserRank(communicator: usize, out: Out<'_, c_int>) { with(communicator, out, |known| known.rank) }
+    fn ncclCommCuDevice(communicator: usize, out: Out<'_, c_int>) { with(communicator, out, |known| known.device) }
+    fn ncclCommGetAsyncError(_communicator: usize, error: Out<'_, Status>) { give(error, SUCCESS); SUCCESS }
+    fn ncclCommDestroy(communicator: usize) {
+        COMMUNICATORS.lock().unwrap_or_else(PoisonError::into_inner).remove(&communicator);
+        SUCCESS
+    }
+    fn ncclCommAbort(communicator: usize) { ncclCommDestroy(communicator) }
+    fn ncclCommRegister(_communicator: usize, _buffer: usize, _bytes: usize, handle: Out<'_, usize>) {
+        give(handle, new_handle());
+        SUCCESS
+    }
+    fn ncclCommMemStats(_communicator: usize, _kind: c_int, value: Out<'_, u64>) { give(value, 0); SUCCESS }
+
+    fn ncclGroupStart() { GROUP.with_borrow_mut(|group| group.depth += 1); SUCCESS }
+    fn ncclGroupEnd() { end_group(); SUCCESS }
+
+    fn ncclAllReduce(from: usize, to: usize, count: usize, dtype: c_int) {
+        copy(to, from, count.saturating_mul(element_bytes(dtype)));
+        SUCCESS
+    }
+    fn ncclReduce(from: usize, to: usize, count: usize, dtype: c_int) { ncclAllReduce(from, to, count, dtype) }
+    fn ncclBroadcast(from: usize, to: usize, count: usize, dtype: c_int, root: c_int, communicator: usize) {
+        broadcast(from, to, count.saturating_mul(element_bytes(dtype)), root, communicator)
+    }
+    fn ncclBcast(buffer: usize, count: usize, dtype: c_int, root: c_int, communicator: usize) {
+        broadcast(buffer, buffer, count.saturating_mul(element_bytes(dtype)), root, communicator)
+    }
+    fn ncclAllGather(from: usize, to: usize, count: usize, dtype: c_int, communicator: usize) {
+        let Some(known) = of(communicator) else { return INVALID_ARGUMENT };
+        let bytes = count.saturating_mul(element_bytes(dtype));
+        (0..known.ranks).for_each(|rank| copy(to.wrapping_add(rank.wrapping_mul(bytes)), from, bytes));
+        SUCCESS
+    }
+    fn ncclReduceScatter(from: usize, to: usize, count: usize, dtype: c_int, _op: c_int, communicator: usize) {
+        let Some(known) = of(communicator) else { return INVALID_ARGUMENT };
+        let bytes = count.saturating_mul(element_bytes(dtype));
+        copy(to, from.wrapping_add(known.rank.wrapping_mul(bytes)), bytes);
+        SUCCESS
+    }
+    fn ncclRedOpCreatePreMulSum(op: Out<'_, c_int>) { give(op, 5); SUCCESS }
+
+    fn ncclMemAlloc(address: Out<'_, usize>, bytes: usize) { crate::memory::allocate(address, bytes) }
+    fn ncclMemFree(address: usize) { crate::memory::free(address) }
+}
+
+// What the other ranks send is not known: receiving writes nothing.
+succeeds! {
+    ncclSend ncclRecv ncclAlltoAll ncclGather ncclScatter ncclCommFinalize ncclCommDeregister ncclRedOpDestroy
+    ncclGroupSimulateEnd
+}
+
+refuses! { ncclCommWindowRegister ncclCommWindowDeregister ncclDevCommCreate ncclDevCommDestroy }
+
+#[cfg(test)]
+mod tests {
+    use std::mem::MaybeUninit;
+
+    use super::*;
+
+    #[test]
+    fn every_rank_has_the_values_of_this_one() {
+        let mut communicator = MaybeUninit::new(0);
+        ncclCommInitRank(Some(&mut communicator), 3, UniqueId([0; 128]), 1);
+        // SAFETY: initialized above.
+        let communicator = unsafe { communicator.assume_init() };
+        let base = 1 << 45;
+        contents::written(base, &[1, 2]);
+        ncclAllGather(base, base + 100, 1, 6, communicator);
+        assert_eq!(contents::read(base + 104, 2), Some(vec![1, 2]));
+        // An all-gather as a group of broadcasts, of which this rank sends the second.
+        ncclGroupStart();
+        for rank in 0..3 {
+            ncclBroadcast(if rank == 1 { base } else { 0 }, base + 200 + 2 * rank as usize, 1, 6, rank, communicator);
+        }
+        ncclGroupEnd();
+        assert_eq!(
+            (0..3).map(|rank| contents::read(base + 200 + 2 * rank, 2)).collect::<Vec<_>>(),
+            vec![Some(vec![1, 2]); 3]
+        );
+        assert_eq!(
+            (ncclCommDestroy(communicator), ncclAllGather(0, 0, 1, 6, communicator)),
+            (SUCCESS, INVALID_ARGUMENT)
+        );
+    }
+}

@@ -1,0 +1,114 @@
+//! Copies and fills. To a device they do nothing, from a device they give zeros, but for small
+//! [contents](crate::contents) that are known.
+#![expect(unsafe_code, reason = "copies host memory, and exports functions under NVIDIA's names")]
+
+use std::ffi::c_int;
+
+use super::is_on_device;
+use crate::abi::{SUCCESS, Status, functions, succeeds};
+use crate::contents::{self, MOST_BYTES};
+use crate::notes::{self, Kind};
+
+/// Copies `bytes` from one place to another, each on the host or on a device.
+fn copy(to: *mut u8, from: *const u8, bytes: usize) -> Status {
+    if bytes == 0 {
+        return SUCCESS;
+    }
+    match (is_on_device(to.addr()), is_on_device(from.addr())) {
+        (true, true) => match contents::read(from.addr(), bytes) {
+            Some(known) => contents::written(to.addr(), &known),
+            None => contents::forget(to.addr(), bytes),
+        },
+        // Large copies read nothing, so that memory which nothing has been written to stays without pages.
+        (true, false) if bytes > MOST_BYTES => contents::forget(to.addr(), bytes),
+        // SAFETY: the caller's memory, which it has copied from.
+        (true, false) => contents::written(to.addr(), unsafe { std::slice::from_raw_parts(from, bytes) }),
+        (false, true) => {
+            let known = contents::read(from.addr(), bytes);
+            // SAFETY: the caller's memory, which it has copied to.
+            unsafe {
+                match &known {
+                    Some(known) => std::ptr::copy_nonoverlapping(known.as_ptr(), to, bytes),
+                    None => std::ptr::write_bytes(to, 0, bytes),
+                }
+            }
+            if known.is_none() {
+                notes::note(Kind::UnknownValue, if bytes <= MOST_BYTES { "small" } else { "large" });
+            }
+        }
+        // SAFETY: both are the caller's memory; they may overlap.
+        (false, false) => unsafe { std::ptr::copy(from, to, bytes) },
+    }
+    SUCCESS
+}
+
+fn fill(to: *mut u8, value: u8, bytes: usize) -> Status {
+    if is_on_device(to.addr()) {
+        if bytes <= MOST_BYTES {
+            contents::written(to.addr(), &vec![value; bytes]);
+        } else {
+            contents::forget(to.addr(), bytes);
+        }
+    } else {
+        // SAFETY: the caller's memory.
+        unsafe { std::ptr::write_bytes(to, value, bytes) };
+    }
+    SUCCESS
+}
+
+functions! {
+    fn cudaMemcpy(to: *mut u8, from: *const u8, bytes: usize) { copy(to, from, bytes) }
+    fn cudaMemcpyAsync(to: *mut u8, from: *const u8, bytes: usize) { copy(to, from, bytes) }
+    fn cuMemcpyHtoD_v2(to: *mut u8, from: *const u8, bytes: usize) { copy(to, from, bytes) }
+    fn cuMemcpyHtoDAsync_v2(to: *mut u8, from: *const u8, bytes: usize) { copy(to, from, bytes) }
+    fn cuMemcpyDtoH_v2(to: *mut u8, from: *const u8, bytes: usize) { copy(to, from, bytes) }
+    fn cuMemcpyDtoHAsync_v2(to: *mut u8, from: *const u8, bytes: usize) { copy(to, from, bytes) }
+    fn cuMemcpyDtoDAsync_v2(to: *mut u8, from: *const u8, bytes: usize) { copy(to, from, bytes) }
+    fn cuMemcpyAsync(to: *mut u8, from: *const u8, bytes: usize) { copy(to, from, bytes) }
+    fn cudaMemcpyPeerAsync(to: *mut u8, _device: c_int, from: *const u8, _from_device: c_int, bytes: usize) {
+        copy(to, from, bytes)
+    }
+
+    fn cudaMemcpy2DAsync(to: *mut u8, pitch: usize, from: *const u8, from_pitch: usize, width: usize, height: usize) {
+        for row in 0..height {
+            copy(to.wrapping_add(row * pitch), from.wrapping_add(row * from_pitch), width);
+        }
+        SUCCESS
+    }
+    fn cudaMemcpy2D(to: *mut u8, pitch: usize, from: *const u8, from_pitch: usize, width: usize, height: usize) {
+        cudaMemcpy2DAsync(to, pitch, from, from_pitch, width, height)
+    }
+
+    fn cudaMemset(to: *mut u8, value: c_int, bytes: usize) { fill(to, value as u8, bytes) }
+    fn cudaMemsetAsync(to: *mut u8, value: c_int, bytes: usize) { fill(to, value as u8, bytes) }
+    fn cuMemsetD8Async(to: *mut u8, value: u8, bytes: usize) { fill(to, value, bytes) }
+    /// `count` numbers of 4 bytes.
+    fn cuMemsetD32Async(to: *mut u8, _value: u32, count: usize) {
+        contents::forget(to.addr(), count.saturating_mul(4));
+        SUCCESS
+    }
+}
+
+succeeds! { cudaMemcpyToSymbol cudaMemcpyToSymbolAsync cudaMemcpyFromSymbol cudaMemcpy3DAsync cudaMemcpy3DPeerAsync }
+
+#[cfg(test)]
+mod tests {
+    use super::super::memory;
+    use super::*;
+
+    #[test]
+    fn a_small_copy_comes_back_and_the_contents_behind_it_are_zeros() {
+        let device = memory().allocate(0, 1 << 20).unwrap();
+        let at = |offset: usize| std::ptr::without_provenance_mut::<u8>(device + offset);
+        let mut host = [5, 6, 7, 8];
+        copy(at(4), host.as_ptr(), 4);
+        copy(at(100), at(5), 2);
+        copy(host.as_mut_ptr(), at(100), 2);
+        assert_eq!(host, [6, 7, 7, 8]);
+        copy(host.as_mut_ptr(), at(6), 4);
+        assert_eq!(host, [0; 4], "two of these bytes were never written");
+        let mut other = [1; 4];
+        copy(other.as_mut_ptr(), host.as_ptr(), 4);
+        assert_eq!(other, [0; 4]);
+    }
+}

@@ -1,0 +1,58 @@
+//! What the program does that the simulation cannot answer exactly, and reports to a listener as it happens: the Python
+//! package, which knows the line of the program.
+#![cfg_attr(not(test), expect(unsafe_code, reason = "calls a listener of another language"))]
+
+use std::ffi::{CString, c_char, c_int};
+use std::sync::Mutex;
+use std::sync::OnceLock;
+
+use crate::abi::functions;
+
+/// The kind of a note. The numbers are those of `highwater/_simulated.py`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    /// A function that is not simulated is called; the program cannot go on.
+    Missing = 0,
+    /// A function whose workspace on a GPU is not known is called.
+    UnknownWorkspace = 1,
+    /// A value of the device is read that no copy from the host has written: it is given as zeros.
+    UnknownValue = 2,
+}
+
+/// A listener: gets the kind, and the name of the function.
+type Listener = extern "C" fn(c_int, *const c_char);
+
+static LISTENER: OnceLock<Listener> = OnceLock::new();
+
+/// Notes made before there was a listener.
+static EARLY: Mutex<Vec<(Kind, String)>> = Mutex::new(Vec::new());
+
+fn tell(listener: Listener, kind: Kind, name: &str) {
+    if let Ok(name) = CString::new(name) {
+        listener(kind as c_int, name.as_ptr());
+    }
+}
+
+/// Reports that function `name` was called.
+pub(crate) fn note(kind: Kind, name: &str) {
+    match LISTENER.get() {
+        Some(listener) => tell(*listener, kind, name),
+        None => EARLY.lock().expect("no thread panics with the lock").push((kind, name.to_owned())),
+    }
+}
+
+/// Whether anybody listens.
+pub(crate) fn is_heard() -> bool {
+    LISTENER.get().is_some()
+}
+
+functions! {
+    /// Sets the listener, which can be set once, and tells it what it missed.
+    fn highwater_simulate_listen(listener: Listener) {
+        if LISTENER.set(listener).is_ok() {
+            let early = std::mem::take(&mut *EARLY.lock().expect("no thread panics with the lock"));
+            early.iter().for_each(|(kind, name)| tell(listener, *kind, name));
+        }
+        crate::abi::SUCCESS
+    }
+}

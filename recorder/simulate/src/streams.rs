@@ -1,0 +1,109 @@
+//! Streams and events: work is complete as soon as it is submitted, so that nothing waits.
+#![expect(unsafe_code, reason = "calls functions of the program, and exports functions under NVIDIA's names")]
+
+use std::collections::HashMap;
+use std::ffi::{c_int, c_void};
+use std::sync::{LazyLock, Mutex, PoisonError};
+use std::time::Instant;
+
+use crate::abi::{Out, SUCCESS, creates, functions, give, refuses, succeeds};
+
+/// When events were recorded, by handle.
+static RECORDED: LazyLock<Mutex<HashMap<usize, Instant>>> = LazyLock::new(Mutex::default);
+
+fn record(event: usize) {
+    RECORDED.lock().unwrap_or_else(PoisonError::into_inner).insert(event, Instant::now());
+}
+
+creates! {
+    cudaStreamCreate cudaStreamCreateWithFlags cudaStreamCreateWithPriority cuStreamCreate
+    cudaEventCreate cudaEventCreateWithFlags cuEventCreate
+}
+
+succeeds! {
+    cudaStreamDestroy cudaStreamQuery cudaStreamSynchronize cudaStreamWaitEvent cuStreamWriteValue32
+    cuStreamSynchronize cuStreamWaitEvent cuStreamDestroy_v2
+    cudaEventQuery cudaEventSynchronize cuEventSynchronize cuEventQuery
+    cudaStreamAttachMemAsync cudaStreamSetAttribute cudaStreamGetAttribute
+}
+
+refuses! { cudaIpcGetEventHandle cudaIpcOpenEventHandle }
+
+functions! {
+    fn cudaStreamGetPriority(_stream: usize, priority: Out<'_, c_int>) { give(priority, 0); SUCCESS }
+    fn cudaStreamGetFlags(_stream: usize, flags: Out<'_, u32>) { give(flags, 0); SUCCESS }
+    fn cudaStreamGetDevice(_stream: usize, device: Out<'_, c_int>) {
+        give(device, crate::devices::current() as c_int);
+        SUCCESS
+    }
+    fn cudaStreamGetId(stream: usize, id: Out<'_, u64>) { give(id, stream as u64); SUCCESS }
+
+    /// Greater priorities are smaller numbers.
+    fn cudaDeviceGetStreamPriorityRange(least: Out<'_, c_int>, greatest: Out<'_, c_int>) {
+        give(least, 0);
+        give(greatest, -5);
+        SUCCESS
+    }
+
+    fn cudaEventRecord(event: usize) { record(event); SUCCESS }
+    fn cudaEventRecordWithFlags(event: usize) { record(event); SUCCESS }
+    fn cuEventRecord(event: usize) { record(event); SUCCESS }
+    fn cudaEventDestroy(event: usize) {
+        RECORDED.lock().unwrap_or_else(PoisonError::into_inner).remove(&event);
+        SUCCESS
+    }
+    fn cuEventDestroy_v2(event: usize) { cudaEventDestroy(event) }
+
+    /// The time between two events on the host: never 0, by which programs that measure divide.
+    fn cudaEventElapsedTime(milliseconds: Out<'_, f32>, start: usize, end: usize) {
+        let recorded = RECORDED.lock().unwrap_or_else(PoisonError::into_inner);
+        let between = recorded.get(&start).zip(recorded.get(&end)).map(|(start, end)| end.saturating_duration_since(*start));
+        give(milliseconds, (between.unwrap_or_default().as_secs_f32() * 1e3).max(1e-3));
+        SUCCESS
+    }
+    fn cudaEventElapsedTime_v2(milliseconds: Out<'_, f32>, start: usize, end: usize) {
+        cudaEventElapsedTime(milliseconds, start, end)
+    }
+
+    fn cudaLaunchHostFunc(_stream: usize, function: Option<unsafe extern "C" fn(*mut c_void)>, argument: *mut c_void) {
+        if let Some(function) = function {
+            // SAFETY: the program's own function, with the argument that it passes.
+            unsafe { function(argument) };
+        }
+        SUCCESS
+    }
+
+    fn cudaStreamAddCallback(
+        stream: usize,
+        function: Option<unsafe extern "C" fn(usize, c_int, *mut c_void)>,
+        argument: *mut c_void,
+    ) {
+        if let Some(function) = function {
+            // SAFETY: the program's own function, with the argument that it passes.
+            unsafe { function(stream, SUCCESS, argument) };
+        }
+        SUCCESS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::MaybeUninit;
+
+    use super::*;
+
+    #[test]
+    fn time_passes_between_events() {
+        let between = |start, end| {
+            let mut time = MaybeUninit::new(-1.0);
+            cudaEventElapsedTime(Some(&mut time), start, end);
+            // SAFETY: initialized above.
+            unsafe { time.assume_init() }
+        };
+        assert!(between(1, 2) > 0.0, "neither was recorded");
+        cudaEventRecord(1);
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        cudaEventRecord(2);
+        assert!(between(1, 2) >= 2.0 && between(2, 1) > 0.0);
+    }
+}

@@ -1,0 +1,145 @@
+//! `highwater simulate`: runs a PyTorch program on a simulated GPU, records it, and says whether it fits.
+
+mod files;
+mod found;
+mod report;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+
+use self::files::Files;
+use self::found::{Outcome, Simulated};
+use self::report::Report;
+use crate::args::{AddressOrder, SimulateArguments};
+use crate::cli::output::outcome::{Failure, Status};
+use crate::cli::output::page::Page;
+use crate::gpu::Gpu;
+use crate::run::{Program, Signals, code};
+
+/// Devices of a machine, of which each of several ranks uses one.
+const DEVICES_OF_RANKS: u32 = 8;
+
+/// Runs the program, reads what it recorded, and prints whether it fits.
+///
+/// # Errors
+///
+/// Fails if the program cannot be started, or nothing was recorded.
+pub fn run(arguments: &SimulateArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+    if arguments.ranks.is_some_and(|ranks| arguments.rank >= ranks) {
+        let text = format!("invalid value '{}' for --rank: ranks are counted from 0", arguments.rank);
+        return Err(Failure::Usage(text));
+    }
+    let program = Program::find(&arguments.words)?;
+    let out = file_of(arguments, &program)?;
+    let gpu = gpu_of(arguments);
+    let files = Files::provide()?;
+    let mut command = Command::new(program.path());
+    command.args(arguments.words.iter().skip(1));
+    command.envs(files.environment());
+    // Devices of this machine are not meant.
+    command.env_remove("CUDA_VISIBLE_DEVICES");
+    command.envs(settings(arguments, &gpu));
+    if arguments.json {
+        // Standard output is for the object alone.
+        command.stdout(standard_error());
+    }
+    // Installed before the program starts, so that no signal is lost.
+    let signals = Signals::catch().map_err(|why| Failure::Record(format!("cannot take signals: {why}")))?;
+    let child = command.spawn().map_err(|why| program.cannot_start(&why))?;
+    let ended: ExitStatus =
+        signals.wait(child).map_err(|why| Failure::Record(format!("cannot wait for {}: {why}", program.name())))?;
+    let recorded = found::read_all(&files.recordings(), &out)?;
+    if recorded.is_empty() {
+        return Err(Failure::Record(nothing_recorded(&program, code(ended))));
+    }
+    let simulated = Simulated { gpu, recorded, status: code(ended), reserve_bytes: arguments.reserve };
+    let report = Report::of(&simulated);
+    if arguments.json {
+        page.json(&report.figures())?;
+    } else {
+        report.print(page)?;
+    }
+    Ok(match simulated.outcome() {
+        Outcome::Fits => Status::Fine,
+        Outcome::DoesNotFit => Status::Broken,
+        Outcome::Unknown(_) => Status::Unsound,
+    })
+}
+
+#[cfg(unix)]
+fn standard_error() -> Stdio {
+    use std::os::fd::AsFd as _;
+    std::io::stderr().as_fd().try_clone_to_owned().map_or_else(|_| Stdio::null(), Stdio::from)
+}
+
+#[cfg(not(unix))]
+fn standard_error() -> Stdio {
+    Stdio::null()
+}
+
+/// The GPU with the memory that was asked for.
+fn gpu_of(arguments: &SimulateArguments) -> Gpu {
+    // With a size alone, an A100 of this size.
+    let gpu = arguments.gpu.unwrap_or_else(|| "a100".parse().expect("is in the table"));
+    gpu.with_memory(arguments.memory.unwrap_or(gpu.memory_bytes))
+}
+
+/// Returns the absolute path of the recording, named after the Python script.
+fn file_of(arguments: &SimulateArguments, program: &Program) -> Result<PathBuf, Failure> {
+    let scripts = arguments.words.iter().map(Path::new);
+    let script = scripts.filter(|word| word.extension().is_some_and(|extension| extension == "py")).next();
+    let stem = script.and_then(Path::file_stem).map(|stem| stem.to_string_lossy().into_owned());
+    let default = || PathBuf::from(format!("{}.snap", stem.unwrap_or_else(|| program.name())));
+    let file = arguments.out.clone().unwrap_or_else(default);
+    let file = std::path::absolute(&file).map_err(|why| Failure::Write(format!("{}: {why}", file.display())))?;
+    crate::run::make_way(&file)?;
+    Ok(file)
+}
+
+/// The settings of the simulated GPU and of the recording, as environment variables.
+fn settings(arguments: &SimulateArguments, gpu: &Gpu) -> Vec<(&'static str, String)> {
+    let (major, minor) = gpu.capability;
+    let description =
+        format!("{major}.{minor},{},{},{},{}", gpu.multiprocessors, gpu.l2_bytes, gpu.memory_bytes, gpu.name);
+    let addresses = match arguments.addresses {
+        AddressOrder::Linux => "linux",
+        AddressOrder::Windows => "windows",
+    };
+    let mut settings = vec![
+        ("HIGHWATER_SIMULATE_GPU", description),
+        ("HIGHWATER_SIMULATE_RESERVED_BYTES", arguments.reserve.to_string()),
+        ("HIGHWATER_SIMULATE_ADDRESSES", addresses.to_owned()),
+        ("HIGHWATER_SIMULATE_STEPS", arguments.steps.to_string()),
+        ("HIGHWATER_SIMULATE_KEEP_INIT", if arguments.keep_init { "1" } else { "" }.to_owned()),
+    ];
+    if let Some(ranks) = arguments.ranks {
+        let local = arguments.rank % DEVICES_OF_RANKS;
+        settings.extend([
+            ("HIGHWATER_SIMULATE_RANKS", ranks.to_string()),
+            ("HIGHWATER_SIMULATE_RANK", arguments.rank.to_string()),
+            ("HIGHWATER_SIMULATE_DEVICES", DEVICES_OF_RANKS.min(ranks).to_string()),
+            ("RANK", arguments.rank.to_string()),
+            ("WORLD_SIZE", ranks.to_string()),
+            ("LOCAL_RANK", local.to_string()),
+            ("LOCAL_WORLD_SIZE", DEVICES_OF_RANKS.min(ranks).to_string()),
+            ("MASTER_ADDR", "127.0.0.1".to_owned()),
+            ("MASTER_PORT", "29500".to_owned()),
+        ]);
+    }
+    settings
+}
+
+/// Explains why there is no recording.
+fn nothing_recorded(program: &Program, status: u8) -> String {
+    let what = if status == 0 {
+        "the program has not used CUDA through PyTorch: does it choose device=\"cuda\", and does `python -c 'import torch; \
+         print(torch.version.cuda)'` print a version?"
+            .to_owned()
+    } else {
+        format!(
+            "{} ended with status {status} before it used CUDA through PyTorch: see its own message above",
+            program.name()
+        )
+    };
+    format!("nothing was simulated: {what}")
+}

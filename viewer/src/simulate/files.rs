@@ -1,0 +1,113 @@
+//! The folder for a simulation: the simulated GPU, the Python package, and the recordings of the program's processes.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::cli::output::outcome::Failure;
+
+/// The library embedded in the binary; empty if it was built without.
+#[cfg(feature = "simulate")]
+static LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/simulate.so"));
+#[cfg(not(feature = "simulate"))]
+const LIBRARY: &[u8] = &[];
+
+/// The modules of the Python package: name and source.
+const PACKAGE: &[(&str, &str)] = &include!(concat!(env!("OUT_DIR"), "/package.rs"));
+
+/// The names under which programs and libraries open the driver and NVML; the first is the file.
+const NAMES: [&str; 3] = ["libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1"];
+
+/// What Python runs when it starts: the program's own module of this name, which this one hides, then the simulation.
+const START: &str = r#"import importlib.machinery, importlib.util, os, sys
+_here = os.path.dirname(os.path.abspath(__file__))
+_others = [folder for folder in sys.path if os.path.abspath(folder or os.curdir) != _here]
+_spec = importlib.machinery.PathFinder.find_spec("sitecustomize", _others)
+if _spec is not None and _spec.loader is not None:
+    _spec.loader.exec_module(importlib.util.module_from_spec(_spec))
+from highwater import _simulated
+_simulated.start()
+"#;
+
+/// The folder, which is removed at the end.
+#[derive(Debug)]
+pub(super) struct Files {
+    folder: tempfile::TempDir,
+}
+
+impl Files {
+    /// Writes everything that the program needs into a temporary folder.
+    ///
+    /// # Errors
+    ///
+    /// Fails if this build has no simulated GPU, or if the folder cannot be written to.
+    pub(super) fn provide() -> Result<Self, Failure> {
+        if !cfg!(all(target_os = "linux", target_env = "gnu")) {
+            let text = "`highwater simulate` works on Linux with the GNU C library: on Windows use WSL, elsewhere a container, \
+                        with PyTorch's CUDA wheel";
+            return Err(Failure::Record(text.to_owned()));
+        }
+        if LIBRARY.is_empty() {
+            let text =
+                "this build does not carry the simulated GPU: build highwater with its default feature 'simulate'";
+            return Err(Failure::Record(text.to_owned()));
+        }
+        let cannot = |why: io::Error| Failure::Record(format!("cannot make a folder for the simulation: {why}"));
+        let folder = tempfile::Builder::new().prefix("highwater-simulate-").tempdir().map_err(cannot)?;
+        let files = Self { folder };
+        files.write().map_err(cannot)?;
+        Ok(files)
+    }
+
+    fn write(&self) -> io::Result<()> {
+        let package = self.start().join("highwater");
+        for folder in [self.libraries(), package.clone(), self.recordings()] {
+            std::fs::create_dir_all(folder)?;
+        }
+        std::fs::write(self.libraries().join(NAMES[0]), LIBRARY)?;
+        #[cfg(unix)]
+        for name in &NAMES[1..] {
+            std::os::unix::fs::symlink(NAMES[0], self.libraries().join(name))?;
+        }
+        for (name, source) in PACKAGE {
+            std::fs::write(package.join(name), source)?;
+        }
+        std::fs::write(self.start().join("sitecustomize.py"), START)
+    }
+
+    fn libraries(&self) -> PathBuf {
+        self.folder.path().join("lib")
+    }
+
+    fn start(&self) -> PathBuf {
+        self.folder.path().join("start")
+    }
+
+    /// The folder for recordings, one of each process.
+    pub(super) fn recordings(&self) -> PathBuf {
+        self.folder.path().join("recordings")
+    }
+
+    /// The variables by which programs find the files.
+    pub(super) fn environment(&self) -> Vec<(&'static str, OsString)> {
+        let mut variables = vec![
+            ("HIGHWATER_SIMULATE_LIBRARY", self.libraries().join(NAMES[0]).into()),
+            ("HIGHWATER_SIMULATE_FOLDER", self.recordings().into()),
+            ("LD_LIBRARY_PATH", before("LD_LIBRARY_PATH", &self.libraries())),
+            ("PYTHONPATH", before("PYTHONPATH", &self.start())),
+        ];
+        // The package converts recordings with this binary.
+        variables.extend(std::env::current_exe().ok().map(|own| ("HIGHWATER_BINARY", own.into())));
+        variables
+    }
+}
+
+/// The value of a variable with a list of folders, with one more in front.
+fn before(name: &str, folder: &Path) -> OsString {
+    let mut value = folder.as_os_str().to_owned();
+    if let Some(others) = std::env::var_os(name).filter(|others| !others.is_empty()) {
+        value.push(OsStr::new(":"));
+        value.push(others);
+    }
+    value
+}
