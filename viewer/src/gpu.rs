@@ -133,7 +133,7 @@ impl FromStr for Gpu {
     /// Finds a GPU by its key, of which `rtx` may be missing.
     fn from_str(text: &str) -> Result<Self, String> {
         let wanted = text.to_ascii_lowercase();
-        let is_wanted = |gpu: &&Gpu| gpu.key == wanted || gpu.key.strip_prefix("rtx") == Some(wanted.as_str());
+        let is_wanted = |gpu: &&Self| gpu.key == wanted || gpu.key.strip_prefix("rtx") == Some(wanted.as_str());
         let found = GPUS.iter().find(is_wanted).copied();
         found.ok_or_else(|| format!("unknown GPU '{text}': expected one of {}", keys(|_| true)))
     }

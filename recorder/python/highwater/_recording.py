@@ -176,6 +176,10 @@ class record_memory_history(contextlib.AbstractContextManager):
             raise RuntimeError("no recording is active: call dump() within the `with` statement")
         return self._session.dump(None if path is None else _files.resolve(path))
 
+    def _step_number(self):
+        """Returns the number of the current step; None if no recording is active."""
+        return None if self._session is None else self._session.step_number()
+
     def _discard(self):
         """Ends the recording without a file, for the pytest plugin."""
         session, self._session = self._session, None

@@ -75,6 +75,10 @@ class References:
     def stop(self):
         """Stops following."""
         self._is_wanted = self._is_undecided = False
+        # Tensors that live on until PyTorch itself is gone are not followed to their end.
+        for storage in self._open.values():
+            storage.watches.clear()
+        self._open.clear()
 
     def notes(self):
         """Yields why references were not followed, as a sentence."""

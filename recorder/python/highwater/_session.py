@@ -109,6 +109,10 @@ class Session:
         self._history.leave()
         self._termination.stop()
 
+    def step_number(self):
+        """Returns the number of the current step."""
+        return self._last_step
+
     def step(self):
         """Ends a step."""
         if _active is self:

@@ -26,8 +26,10 @@ _KEEP_INIT = "HIGHWATER_SIMULATE_KEEP_INIT"
 _RANK = "HIGHWATER_SIMULATE_RANK"
 _RANKS = "HIGHWATER_SIMULATE_RANKS"
 
-# The exit status of a program that calls a function which is not simulated.
+# The exit status of a program that cannot go on, as it calls a function which is not simulated.
 MISSING_STATUS = 3
+# A line that reads so many values in one step waits for one that never comes.
+_MOST_READS = 10_000
 # As in the library's `notes.rs`.
 _MISSING, _UNKNOWN_WORKSPACE, _UNKNOWN_VALUE = 0, 1, 2
 # More than any program makes in a few steps.
@@ -93,7 +95,11 @@ class _Simulation:
         self._notes = collections.Counter()
         self._recording = None
         self._is_stopped = False
+        # Reads by line in the current step, and the line that has made too many.
+        self._step, self._reads, self._endless = None, collections.Counter(), None
         self._skipped_bytes = 0
+        # Whether this process is one of several ranks, without the others.
+        self._is_alone = False
 
     def before_torch(self, spec):
         """Loads the simulated GPU before PyTorch's libraries, which then find its functions first."""
@@ -115,7 +121,9 @@ class _Simulation:
             _end(f"this PyTorch ({torch.__version__}) is built without CUDA: install the CUDA wheel of the same version")
         if not os.environ.get(_KEEP_INIT):
             self._skip_initialization(torch)
-        if os.environ.get(_RANKS):
+        # With a launcher, the ranks are processes of their own.
+        if os.environ.get(_RANKS) and "TORCHELASTIC_RUN_ID" not in os.environ:
+            self._is_alone = True
             _fake_process_group(torch)
         torch.cuda._lazy_call(self._begin)
 
@@ -150,10 +158,24 @@ class _Simulation:
         name = name.decode(errors="replace")
         place = _place()
         self._notes[(kind, name, place)] += 1
+        if kind == _UNKNOWN_VALUE:
+            self._count_read(place)
         if kind == _MISSING:
             self._finish()
             at = f" (called at {place[0]}:{place[1]})" if place else ""
             _end(f"{name} is not simulated{at}: what the program needs from there on is not known", MISSING_STATUS)
+
+    def _count_read(self, place):
+        step = self._recording._step_number() if self._recording is not None else None
+        if step != self._step:
+            self._step = step
+            self._reads.clear()
+        self._reads[place] += 1
+        if place and self._reads[place] > _MOST_READS:
+            self._endless = place
+            self._finish()
+            what = f"has read {_MOST_READS:,} values of the device in one step, which are zeros"
+            _end(f"{place[0]}:{place[1]} {what}: it seems to wait for one that never comes", MISSING_STATUS)
 
     def _skip_initialization(self, torch):
         """Leaves large tensors of the host as they are: their values are not copied to a device that has none."""
@@ -212,11 +234,15 @@ class _Simulation:
         device = torch.cuda.get_device_properties(torch.cuda.current_device())
         name = f"{device.name} (compute capability {device.major}.{device.minor})"
         notes = [f"simulated: recorded on a simulated {name}; what lies outside of PyTorch's allocator is not included"]
+        if self._is_alone:
+            ranks = f"rank {os.environ[_RANK]} of {os.environ[_RANKS]}"
+            notes.append(f"simulated alone as {ranks}: the other ranks are taken to have the same values")
         found = {
             "gpu": device.name,
             "capability": f"{device.major}.{device.minor}",
             "skipped_bytes": self._skipped_bytes,
             "cudnn": torch.backends.cudnn.version(),
+            "endless": f"{self._endless[0]}:{self._endless[1]}" if self._endless else None,
             "missing": self._rows(_MISSING),
             "unknown_workspaces": self._rows(_UNKNOWN_WORKSPACE),
             "reads": self._rows(_UNKNOWN_VALUE),

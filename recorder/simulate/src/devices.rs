@@ -63,6 +63,12 @@ functions! {
         if context > 0 { CURRENT.set((context - 1).min(settings().devices.saturating_sub(1))); }
         SUCCESS
     }
+    fn cuCtxPushCurrent(context: usize) {
+        cuCtxSetCurrent(context)
+    }
+    fn cuCtxPopCurrent(context: Out<'_, usize>) {
+        cuCtxGetCurrent(context)
+    }
     fn cuCtxPushCurrent_v2(context: usize) { cuCtxSetCurrent(context) }
     fn cuCtxPopCurrent_v2(context: Out<'_, usize>) { cuCtxGetCurrent(context) }
     fn cuCtxGetLimit(value: Out<'_, usize>) { give(value, 0); SUCCESS }

@@ -6,7 +6,7 @@
 
 use std::ffi::c_int;
 
-use crate::abi::{Out, SUCCESS, creates, functions, give, refuses, succeeds};
+use crate::abi::{Out, SUCCESS, creates, functions, give, succeeds};
 use crate::settings::settings;
 
 /// Most threads of a block.
@@ -109,5 +109,20 @@ succeeds! {
     cuTensorMapEncodeTiled cuTensorMapEncodeIm2col cuOccupancyMaxPotentialClusterSize
 }
 
-// Linking of kernels at run time.
-refuses! { cuLinkCreate_v2 cuLinkAddData_v2 cuLinkComplete cuLinkDestroy }
+// Linking of kernels at run time, which cuDNN's own library does where it composes one.
+functions! {
+    fn cuLinkCreate(_count: u32, _options: usize, _values: usize, state: Out<'_, usize>) {
+        give(state, crate::abi::new_handle());
+        SUCCESS
+    }
+    fn cuLinkCreate_v2(count: u32, options: usize, values: usize, state: Out<'_, usize>) {
+        cuLinkCreate(count, options, values, state)
+    }
+    fn cuLinkComplete(_state: usize, image: Out<'_, usize>, bytes: Out<'_, usize>) {
+        give(image, MODULES.as_ptr().addr());
+        give(bytes, size_of_val(&MODULES));
+        SUCCESS
+    }
+}
+
+succeeds! { cuLinkAddData cuLinkAddData_v2 cuLinkAddFile cuLinkAddFile_v2 cuLinkDestroy }

@@ -172,9 +172,9 @@ mod tests {
         let mut of_13 = [MaybeUninit::new(0xff_u8); 1008];
         assert_eq!(cudaGetDeviceProperties_v2(Some(&mut of_12), 0), SUCCESS);
         assert_eq!(cudaGetDeviceProperties(Some(&mut of_13), 0), SUCCESS);
-        // SAFETY: every byte was written.
-        let (of_12, of_13) =
-            unsafe { (std::mem::transmute::<_, [u8; 1032]>(of_12), std::mem::transmute::<_, [u8; 1008]>(of_13)) };
+        // SAFETY: every byte was initialized above.
+        let [of_12, of_13] = [&of_12[..], &of_13[..]]
+            .map(|bytes| bytes.iter().map(|byte| unsafe { byte.assume_init() }).collect::<Vec<u8>>());
         assert!(of_12.starts_with(b"NVIDIA A100-SXM4-80GB\0") && of_13.starts_with(b"NVIDIA A100-SXM4-80GB\0"));
         for property in properties().iter().filter(|property| property.offset_12 > 0) {
             let wanted = &property.value.to_ne_bytes()[..property.bytes];

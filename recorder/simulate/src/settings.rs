@@ -81,7 +81,7 @@ static SETTINGS: LazyLock<Settings> = LazyLock::new(|| {
     })
 });
 
-#[allow(clippy::print_stderr, reason = "the program cannot be told otherwise")]
+#[expect(clippy::print_stderr, clippy::disallowed_methods, reason = "the program cannot be told otherwise")]
 fn end(message: &str) -> ! {
     eprintln!("error: {message}");
     std::process::exit(2)

@@ -34,6 +34,8 @@ pub(super) struct Called {
 pub(super) struct Noted {
     /// Bytes of the host that were not initialized.
     pub(super) skipped_bytes: u64,
+    /// The line that waits for a value for ever.
+    pub(super) endless: Option<String>,
     /// Functions that are not simulated.
     pub(super) missing: Vec<Called>,
     /// Functions whose workspace on a GPU is not known.
@@ -102,6 +104,9 @@ impl Simulated {
     pub(super) fn outcome(&self) -> Outcome {
         if let Some(called) = self.noted(|noted| &noted.missing).first() {
             return Outcome::Unknown(format!("{} is not simulated", called.name));
+        }
+        if let Some(line) = self.recorded.iter().find_map(|one| one.noted.endless.as_ref()) {
+            return Outcome::Unknown(format!("{line} waits for a value of the device, all of which are zeros"));
         }
         let has_failed = self.recorded.iter().any(|one| one.summary.oom_events > 0);
         match (has_failed, self.status) {

@@ -59,7 +59,7 @@ impl Tally {
     /// batch, belongs to the step before, so that the last step of a recording may have none.
     fn leaks(&self, window: &StepWindow) -> bool {
         let steps = window.steps.len();
-        let may_lack_last = window.last == LastStep::Last && steps > 2 && !self.steps.contains(&window.to());
+        let may_lack_last = window.last == LastStep::Last && steps > 3 && !self.steps.contains(&window.to());
         steps > 1 && self.steps.len() == steps - usize::from(may_lack_last) && self.kept.bytes > self.freed_bytes
     }
 }

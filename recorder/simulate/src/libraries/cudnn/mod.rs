@@ -22,7 +22,8 @@ launches! {
     cudnnSpatialTfSamplerBackward cudnnPoolingForward
 }
 
-size_zero! { 9 usize: cudnnGetCTCLossWorkspaceSize cudnnGetCTCLossWorkspaceSize_v8 }
+size_zero! { 6 usize: cudnnGetCTCLossWorkspaceSize_v8 }
+size_zero! { 9 usize: cudnnGetCTCLossWorkspaceSize }
 unknown_workspace! { cudnnCTCLoss cudnnCTCLoss_v8 }
 
 // The interface of cuDNN 7 for convolutions, which PyTorch uses only if it is asked to.

@@ -1,0 +1,170 @@
+"""`highwater simulate`: the stock PyTorch on the simulated GPU, started by the binary as users do it."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import pytest
+
+pytest.importorskip("torch", reason="PyTorch is not installed")
+
+TRAINING = """
+import sys, torch
+model = torch.nn.Sequential(torch.nn.Linear(1000, 1000), torch.nn.ReLU(), torch.nn.Linear(1000, 10)).cuda()
+optimizer = torch.optim.AdamW(model.parameters())
+for step in range(int(sys.argv[1])):
+    loss = model(torch.randn(64, 1000, device="cuda")).sum()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    print("step", step, torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved())
+"""
+
+
+@pytest.fixture
+def simulate(tmp_path):
+    """Runs a program: `simulate(source, *options, arguments=…)` returns the process with its JSON object."""
+    highwater = shutil.which("highwater")
+    if highwater is None or "HIGHWATER_SIMULATE_CUDNN" not in os.environ:
+        pytest.skip("needs the binary, and PyTorch as tests/pytorch installs it")
+    # The command brings its own library.
+    left_out = ("LD_PRELOAD", "LD_LIBRARY_PATH", "CUBLAS_WORKSPACE_CONFIG", "CUBLASLT_WORKSPACE_SIZE")
+    environment = {name: value for name, value in os.environ.items() if name not in left_out}
+    environment = {name: value for name, value in environment.items() if not name.startswith("HIGHWATER_SIMULATE")}
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    environment["TMPDIR"] = str(temporary)
+
+    def simulate(source, *options, arguments=()):
+        script = tmp_path / "train.py"
+        script.write_text(source)
+        command = [highwater, "simulate", *options, "--json", "--", sys.executable, "-W", "ignore", script, *arguments]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        left = [name for name in os.listdir(temporary) if name.startswith("highwater")]
+        assert left == [], "nothing is left behind"
+        done.answer = json.loads(done.stdout) if done.stdout else None
+        return done
+
+    return simulate
+
+
+def test_a_program_runs_unchanged_for_three_steps_and_its_peaks_are_pytorchs_own(simulate, tmp_path):
+    done = simulate(TRAINING, "--gpu", "4090", arguments=["10"])
+    assert done.returncode == 0, done.stderr
+    answer = done.answer
+    steps = [line.split() for line in done.stderr.splitlines() if line.startswith("step ")]
+    assert [step[1] for step in steps] == ["0", "1", "2"], "the program is ended after three steps"
+    allocated, reserved = map(int, steps[-1][2:])
+    assert (answer["peaks"]["allocated"], answer["peaks"]["reserved"]) == (allocated, reserved)
+    assert (answer["fits"], answer["gpu"], answer["steps"]) == (True, "NVIDIA GeForce RTX 4090", 3)
+    # What may depend on values is named by its line.
+    assert answer["depends_on_values"] == [] and not answer["requested_is_lower_bound"]
+    assert answer["file"] == str(tmp_path / "train.snap") and (tmp_path / "train.snap").is_file()
+    # cuBLAS has its workspace for a compute capability of 8.9.
+    assert answer["peaks"]["requested"] > 8_519_680
+    assert simulate(TRAINING, "--gpu", "4090", arguments=["10"]).answer["peaks"] == answer["peaks"], "a second run is equal"
+
+
+def test_the_recording_has_modules_and_says_that_it_was_simulated(simulate, tmp_path):
+    import highwater
+
+    simulate(TRAINING, "--gpu", "h100", arguments=["3"])
+    snapshot = highwater.Snapshot(tmp_path / "train.snap")
+    scopes = {group["key"] for group in snapshot.peak(by="scope")["groups"]}
+    assert {"0", "2"} <= scopes
+    assert any(note.startswith("simulated: ") and "H100" in note for note in snapshot.info()["notes"])
+
+
+def test_a_program_that_does_not_fit_ends_as_on_a_gpu_and_the_failed_request_is_named(simulate):
+    done = simulate(TRAINING, "--memory", "30MiB", arguments=["3"])
+    assert (done.returncode, done.answer["fits"], done.answer["exit_status"]) == (1, False, 1)
+    assert "torch.OutOfMemoryError: CUDA out of memory" in done.stderr
+    assert done.answer["oom"]["requested_bytes"] > 0
+
+
+def test_all_steps_run_if_asked_for_and_the_programs_own_error_is_no_verdict(simulate):
+    done = simulate(TRAINING + "raise ValueError('its own')\n", "--gpu", "t4", "--steps", "0", arguments=["5"])
+    assert (done.returncode, done.answer["fits"], done.answer["exit_status"]) == (2, None, 1)
+    assert "ValueError: its own" in done.stderr and "step 4" in done.stderr
+    assert done.answer["unknown"] == "the program ended with status 1"
+
+
+def test_lines_that_read_values_and_functions_with_unknown_workspaces_are_named(simulate):
+    source = """
+import torch
+x = torch.randn(64, 64, device="cuda")
+torch.linalg.qr(x)
+if x.sum() > 0:
+    torch.empty(1 << 20, device="cuda")
+"""
+    answer = simulate(source, "--gpu", "a100").answer
+    assert answer["requested_is_lower_bound"]
+    assert {row["line"] for row in answer["unknown_workspaces"]} == {4}
+    assert [(row["line"], row["text"]) for row in answer["depends_on_values"]] == [(5, "if x.sum() > 0:")]
+
+
+def test_a_function_that_is_not_simulated_ends_the_program_by_name_and_never_reaches_the_real_library(simulate):
+    source = """
+import ctypes, torch
+torch.zeros(1, device="cuda")
+handle = ctypes.c_void_p()
+sparse = torch.zeros(64, 64, dtype=torch.half, device="cuda")
+torch._cslt_compress(sparse)
+print("reached")
+"""
+    done = simulate(source, "--gpu", "a100")
+    assert (done.returncode, done.answer["fits"]) == (2, None)
+    assert done.answer["missing"][0]["name"].startswith("cusparseLt") and done.answer["missing"][0]["line"] == 6
+    assert "is not simulated (called at " in done.stderr and "reached" not in done.stderr
+
+
+def test_a_line_that_waits_for_a_value_for_ever_is_named(simulate):
+    source = """
+import torch
+done = torch.zeros(1, device="cuda")
+while True:
+    done.add_(1)
+    if done.item() > 5:
+        break
+"""
+    done = simulate(source, "--gpu", "a100")
+    assert (done.returncode, done.answer["fits"]) == (2, None)
+    assert "train.py:6" in done.answer["unknown"]
+
+
+def test_a_program_without_cuda_says_what_to_do(simulate):
+    done = simulate("import torch\ntorch.zeros(1)\n", "--gpu", "a100")
+    assert done.returncode == 2 and "nothing was simulated: the program has not used CUDA" in done.stderr
+
+
+def test_one_process_runs_as_one_rank_of_several(simulate):
+    source = """
+import os, torch, torch.distributed as distributed
+from torch.distributed.fsdp import fully_shard
+distributed.init_process_group("nccl")
+torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+model = torch.nn.Sequential(*[torch.nn.Linear(512, 512) for _ in range(4)]).cuda()
+for layer in model:
+    fully_shard(layer)
+fully_shard(model)
+optimizer = torch.optim.AdamW(model.parameters())
+for step in range(3):
+    model(torch.randn(8, 512, device="cuda")).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+print("state", sum(state["exp_avg"].to_local().nbytes for state in optimizer.state.values()), distributed.get_rank())
+"""
+    done = simulate(source, "--gpu", "h100", "--ranks", "64", "--rank", "3", "--steps", "0")
+    assert done.returncode == 0, done.stderr
+    # A 64th of each matrix and bias.
+    assert f"state {4 * (512 * 512 + 512) * 4 // 64} 3" in done.stderr
+    assert done.answer["ranks"][0]["rank"] == 3
+
+
+def test_large_tensors_of_the_host_are_not_initialized_unless_asked_for(simulate):
+    source = "import torch\nlayer = torch.nn.Linear(2000, 2000).cuda()\n"
+    assert simulate(source, "--gpu", "a100").answer["uninitialized_host_bytes"] == 16_000_000
+    assert simulate(source, "--gpu", "a100", "--keep-init").answer["uninitialized_host_bytes"] == 0
