@@ -16,6 +16,11 @@ use crate::cli::output::page::Page;
 use crate::gpu::Gpu;
 use crate::run::{Program, Signals, code};
 
+// The variables of the Python package and of the library that differ between a first run and the second.
+const FOLDER: &str = "HIGHWATER_SIMULATE_FOLDER";
+const WRITES_ANSWERS: &str = "HIGHWATER_SIMULATE_WRITES_ANSWERS";
+const READS_ANSWERS: &str = "HIGHWATER_SIMULATE_READS_ANSWERS";
+
 /// Devices of a machine, of which each of several ranks uses one.
 const DEVICES_OF_RANKS: u32 = 8;
 
@@ -33,21 +38,30 @@ pub fn run(arguments: &SimulateArguments, page: &mut Page<'_>) -> Result<Status,
     let out = file_of(arguments, &program)?;
     let gpu = gpu_of(arguments);
     let files = Files::provide()?;
-    let mut command = Command::new(program.path());
-    command.args(arguments.words.iter().skip(1));
-    command.envs(files.environment());
-    // Devices of this machine are not meant.
-    command.env_remove("CUDA_VISIBLE_DEVICES");
-    command.envs(settings(arguments, &gpu));
-    if arguments.json {
-        // Standard output is for the object alone.
-        command.stdout(standard_error());
-    }
     // Installed before the program starts, so that no signal is lost.
     let signals = Signals::catch().map_err(|why| Failure::Record(format!("cannot take signals: {why}")))?;
-    let child = command.spawn().map_err(|why| program.cannot_start(&why))?;
-    let ended: ExitStatus =
-        signals.wait(child).map_err(|why| Failure::Record(format!("cannot wait for {}: {why}", program.name())))?;
+    let start = |more: &[(&str, PathBuf)], is_silent: bool| {
+        let mut command = Command::new(program.path());
+        command.args(arguments.words.iter().skip(1));
+        // Devices of this machine are not meant.
+        command.env_remove("CUDA_VISIBLE_DEVICES");
+        command.envs(files.environment()).envs(settings(arguments, &gpu)).envs(more.iter().cloned());
+        if is_silent {
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        } else if arguments.json {
+            // Standard output is for the object alone.
+            command.stdout(standard_error());
+        }
+        let child = command.spawn().map_err(|why| program.cannot_start(&why))?;
+        signals.wait(child).map_err(|why| Failure::Record(format!("cannot wait for {}: {why}", program.name())))
+    };
+    if arguments.values {
+        // Its output and its status are those of the second run.
+        let first = [(WRITES_ANSWERS, files.answers()), (FOLDER, files.first_recordings())];
+        start(&first, true)?;
+    }
+    let second = if arguments.values { vec![(READS_ANSWERS, files.answers())] } else { Vec::new() };
+    let ended: ExitStatus = start(&second, false)?;
     let recorded = found::read_all(&files.recordings(), &out)?;
     if recorded.is_empty() {
         return Err(Failure::Record(nothing_recorded(&program, code(ended))));

@@ -25,6 +25,7 @@ _STEPS = "HIGHWATER_SIMULATE_STEPS"
 _KEEP_INIT = "HIGHWATER_SIMULATE_KEEP_INIT"
 _RANK = "HIGHWATER_SIMULATE_RANK"
 _RANKS = "HIGHWATER_SIMULATE_RANKS"
+_WRITES_ANSWERS = "HIGHWATER_SIMULATE_WRITES_ANSWERS"
 
 # The exit status of a program that cannot go on, as it calls a function which is not simulated.
 MISSING_STATUS = 3
@@ -215,6 +216,12 @@ class _Simulation:
         self._recording._describe, self._recording._on_over = self._describe, self._stop
         atexit.register(self._finish)
         self._recording.__enter__()
+        if os.environ.get(_WRITES_ANSWERS):
+            from ._values import Values
+
+            # Until the end of the process.
+            self._values = Values(self._library)
+            self._values.__enter__()
 
     def _stop(self):
         """Ends the program after its last step that is recorded."""

@@ -135,6 +135,25 @@ while True:
     assert "train.py:6" in done.answer["unknown"]
 
 
+def test_values_of_small_tensors_steer_the_program_as_on_a_gpu_if_they_are_asked_for(simulate):
+    source = """
+import torch
+table = torch.tensor([[1, 2], [0, 3]], device="cuda")
+print("found", tuple(table.nonzero().shape), table[table > 1].tolist(), torch.isin(table, table[1]).any().item())
+left = torch.ones(4, device="cuda")
+while left.max() > 0:
+    left = left - 0.25
+    print("left", left.tolist()[0])
+logits = torch.randn(1000, 1000, device="cuda").sum(0)
+print("unknown", logits.argmax().item())
+"""
+    done = simulate(source, "--gpu", "a100", "--values")
+    assert done.returncode == 0, done.stderr
+    assert "found (3, 2) [2, 3] True" in done.stderr
+    assert done.stderr.count("left ") == 4 and "unknown 0" in done.stderr
+    assert [row["line"] for row in done.answer["depends_on_values"]] == [10], "only what depends on large tensors"
+
+
 def test_a_program_without_cuda_says_what_to_do(simulate):
     done = simulate("import torch\ntorch.zeros(1)\n", "--gpu", "a100")
     assert done.returncode == 2 and "nothing was simulated: the program has not used CUDA" in done.stderr

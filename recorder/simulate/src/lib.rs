@@ -30,6 +30,7 @@ mod devices;
 mod properties;
 mod addresses;
 mod contents;
+mod answers;
 mod memory;
 mod streams;
 mod graphs;

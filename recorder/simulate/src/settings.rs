@@ -17,6 +17,11 @@ pub(crate) const ADDRESSES_VARIABLE: &str = "HIGHWATER_SIMULATE_ADDRESSES";
 /// `none` has cuDNN's own library not asked for its workspaces.
 pub(crate) const CUDNN_VARIABLE: &str = "HIGHWATER_SIMULATE_CUDNN";
 
+/// The file that a first run writes its answers to.
+pub(crate) const WRITES_ANSWERS_VARIABLE: &str = "HIGHWATER_SIMULATE_WRITES_ANSWERS";
+/// The file that the run which is recorded reads them from.
+pub(crate) const READS_ANSWERS_VARIABLE: &str = "HIGHWATER_SIMULATE_READS_ANSWERS";
+
 /// The most devices of a machine.
 pub(crate) const MOST_DEVICES: usize = 64;
 
@@ -37,6 +42,8 @@ pub(crate) struct Settings {
     pub(crate) devices: usize,
     pub(crate) addresses: AddressOrder,
     pub(crate) asks_cudnn: bool,
+    pub(crate) writes_answers: Option<String>,
+    pub(crate) reads_answers: Option<String>,
 }
 
 impl Settings {
@@ -68,6 +75,8 @@ impl Settings {
             devices: number(DEVICES_VARIABLE, 1, MOST_DEVICES as u64)? as usize,
             addresses,
             asks_cudnn: variable(CUDNN_VARIABLE).as_deref() != Some("none"),
+            writes_answers: variable(WRITES_ANSWERS_VARIABLE),
+            reads_answers: variable(READS_ANSWERS_VARIABLE),
         })
     }
 }

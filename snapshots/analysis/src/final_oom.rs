@@ -8,8 +8,8 @@ use highwater_snapshots::trace::{PINNED_DRIVER, Trace};
 const MOST_BLOCKS: usize = 100;
 
 /// The failed request with which `trace` ends; `None` if the program recovered from its last failed request. It
-/// recovered if it then allocated at least as many bytes as requested, or 100 blocks: a program that retries with a
-/// smaller batch does, one that unwinds and reports the failure does not. Host memory does not count.
+/// recovered if it then allocated at least as many bytes as requested, or 100 blocks, or anything in a later step: a program
+/// that retries with a smaller batch does, one that unwinds and reports the failure does not. Host memory does not count.
 pub fn final_oom(trace: &Trace) -> Option<EventId> {
     let last = last_oom(trace)?;
     let mut recovery = Recovery::after(trace, last)?;
@@ -28,18 +28,24 @@ fn is_host(trace: &Trace, row: usize) -> bool {
     trace.device_facts(trace.events.device[row]).is_some_and(|facts| facts.driver == PINNED_DRIVER)
 }
 
+fn step_at(trace: &Trace, event: EventId) -> Option<u32> {
+    trace.spans.at(event)?.step
+}
+
 /// What a program allocates after a failed request.
 pub(crate) struct Recovery {
     requested: u64,
+    step: Option<u32>,
     blocks: usize,
     bytes: u64,
+    has_later_step: bool,
 }
 
 impl Recovery {
     /// Nothing yet; `None` if event `oom` is not a failed request.
     pub(crate) fn after(trace: &Trace, oom: EventId) -> Option<Self> {
         let requested = trace.ooms.get(trace.events.subject[oom.0 as usize] as usize)?.requested.max(1);
-        Some(Self { requested, blocks: 0, bytes: 0 })
+        Some(Self { requested, step: step_at(trace, oom), blocks: 0, bytes: 0, has_later_step: false })
     }
 
     /// Counts the allocations from row `first` of the events on.
@@ -50,13 +56,14 @@ impl Recovery {
                 break;
             }
             let block = BlockId(events.subject[row]).index().and_then(|block| trace.blocks.allocated.get(block));
+            self.has_later_step = step_at(trace, EventId::from_index(row)) > self.step;
             (self.blocks, self.bytes) = (self.blocks + 1, self.bytes.saturating_add(block.copied().unwrap_or(0)));
         }
     }
 
     /// Whether the program has recovered from the failure.
     pub(crate) fn is_complete(&self) -> bool {
-        self.blocks >= MOST_BLOCKS || self.bytes >= self.requested
+        self.blocks >= MOST_BLOCKS || self.bytes >= self.requested || self.has_later_step
     }
 }
 
@@ -85,6 +92,9 @@ mod tests {
         let many: String = (0..100).map(|row| format!("alloc x{row} 1\nfree x{row}\n")).collect();
         let failed = "oom 1073741824 free=0\n";
         assert_eq!(of(&format!("{failed}{many}")), None, "a hundred small blocks");
+        let in_step = "step 0\nalloc a 1024\noom 2048 free=0\n";
+        assert_eq!(of(&format!("{in_step}free a\nalloc b 1\n")), Some(2), "in the same step");
+        assert_eq!(of(&format!("{in_step}free a\nstep 1\nalloc b 1\n")), None, "the next step runs");
         let on_one = trace_from_text("alloc a 5\nalloc b 5 device=1\noom 5 free=0 device=1\n").unwrap();
         assert_eq!([0, 1].map(|device| final_oom_on(&on_one, DeviceId(device))), [None, Some(EventId(2))]);
         assert_eq!(of(&format!("{failed}{many}oom 5 free=0")), Some(301), "the last one counts");

@@ -22,7 +22,7 @@ pub struct ProgramArguments {
     /// Record no stacks
     #[arg(long)]
     pub no_stacks: bool,
-    /// Leave out blocks smaller than SIZE, such as 64KiB, and only count them
+    /// Leave out blocks smaller than SIZE, such as 64KiB, which still count as reserved
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub smallest: Option<u64>,
     /// Program and its arguments

@@ -55,6 +55,10 @@ pub struct SimulateArguments {
     /// Order of addresses, on which the reserved bytes of some programs depend
     #[arg(long, value_enum, default_value_t)]
     pub addresses: AddressOrder,
+    /// Compute small tensors on the host in a first run of the program, so that loops and branches that depend on them run
+    /// as on a GPU; the program runs twice
+    #[arg(long)]
+    pub values: bool,
     /// Initialize large tensors of the host, which are left as they are by default
     #[arg(long)]
     pub keep_init: bool,

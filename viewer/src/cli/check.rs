@@ -418,7 +418,7 @@ impl<'a> CheckReport<'a> {
         {
             let (command, what_for) = match doubt {
                 Doubt::OutOfMemory(_) => ("oom", "for why memory ran out, and what would have helped"),
-                Doubt::NoEvents | Doubt::NoMemory(_) | Doubt::CutOff => ("info", "for what the recording has"),
+                _ => ("info", "for what the recording has"),
             };
             return next_with(&[command], &[file], &[], &Given::default(), what_for);
         }

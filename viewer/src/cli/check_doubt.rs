@@ -2,6 +2,7 @@
 
 use highwater_analysis::budget::{Budget, Outcome};
 use highwater_snapshots::DeviceId;
+use highwater_snapshots::units::format_count;
 
 use super::check_input::CheckInput;
 use crate::cli::input::devices::phrase;
@@ -18,6 +19,8 @@ pub(super) enum Doubt {
     OutOfMemory(DeviceId),
     /// The recording ends before its program finished it.
     CutOff,
+    /// So many events are missing, as a full ring drops the earliest.
+    EventsLost(u64),
 }
 
 impl Doubt {
@@ -30,7 +33,8 @@ impl Doubt {
         let without = devices.iter().filter(|device| !trace.has_memory(**device)).map(|device| Self::NoMemory(*device));
         let is_cut = trace.is_partial() && !trace.lacks_index_only();
         let ran_out = input.ran_out()?.map(Self::OutOfMemory);
-        Ok(without.chain(ran_out).chain(is_cut.then_some(Self::CutOff)).collect())
+        let lost = Some(trace.trust.events_lost).filter(|lost| *lost > 0).map(Self::EventsLost);
+        Ok(without.chain(ran_out).chain(is_cut.then_some(Self::CutOff)).chain(lost).collect())
     }
 
     /// Whether `outcome` is not confirmed. Growth per step is known from the steps before the end.
@@ -40,7 +44,7 @@ impl Doubt {
             Self::NoEvents => true,
             Self::NoMemory(device) => outcome.moment.device == device,
             Self::OutOfMemory(device) => is_until_end && outcome.moment.device == device,
-            Self::CutOff => is_until_end,
+            Self::CutOff | Self::EventsLost(_) => is_until_end,
         }
     }
 
@@ -54,6 +58,8 @@ impl Doubt {
             Self::NoMemory(device) => format!("the recording has no memory{}", on(device)),
             Self::OutOfMemory(device) => format!("the recording ends out of memory{}", on(device)),
             Self::CutOff => "the recording was cut off, or is still being written".to_owned(),
+            Self::EventsLost(1) => "1 event is missing".to_owned(),
+            Self::EventsLost(lost) => format!("{} events are missing", format_count(lost)),
         }
     }
 }

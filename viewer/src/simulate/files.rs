@@ -61,7 +61,7 @@ impl Files {
 
     fn write(&self) -> io::Result<()> {
         let package = self.start().join("highwater");
-        for folder in [self.libraries(), package.clone(), self.recordings()] {
+        for folder in [self.libraries(), package.clone(), self.recordings(), self.first_recordings()] {
             std::fs::create_dir_all(folder)?;
         }
         std::fs::write(self.libraries().join(NAMES[0]), LIBRARY)?;
@@ -86,6 +86,16 @@ impl Files {
     /// The folder for recordings, one of each process.
     pub(super) fn recordings(&self) -> PathBuf {
         self.folder.path().join("recordings")
+    }
+
+    /// The folder for what a first run of the program records, which is not used.
+    pub(super) fn first_recordings(&self) -> PathBuf {
+        self.folder.path().join("first")
+    }
+
+    /// The file for the answers that a first run of the program gives to the second.
+    pub(super) fn answers(&self) -> PathBuf {
+        self.folder.path().join("answers")
     }
 
     /// The variables by which programs find the files.

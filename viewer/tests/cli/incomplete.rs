@@ -63,11 +63,14 @@ fn blocks_that_exceed_their_segments_lead_every_answer_and_are_a_problem_in_json
 fn what_a_recording_lacks_leaves_budgets_unconfirmed() {
     let mut cut_off = trace();
     cut_off.trust.unfinished = true;
+    let mut of_ring = trace();
+    of_ring.trust.events_lost = 1234;
     let state = || trace_from_text("baseline w 4096 parameter\nbaseline_segment 0x0 2097152").unwrap();
     let nothing = || with_devices("step 0\nphase forward\nstep 1\n", &[(0, "cuda")]);
     let elsewhere = || with_devices("alloc a 4096 device=1\n", &[(0, "cuda"), (1, "cuda")]);
     for (trace, words, why) in [
         (cut_off.clone(), "", "the recording was cut off, or is still being written"),
+        (of_ring, "", "1,234 events are missing"),
         (state(), "", "the recording has no events, only the state at its end"),
         (nothing(), "", "the recording has no memory"),
         (elsewhere(), "--device 0", "the recording has no memory on device 0 of 2"),
@@ -143,6 +146,8 @@ fn a_recording_without_times_prints_none() {
 
 #[test]
 fn a_state_is_not_called_a_peak() {
+    let mut of_ring = trace();
+    of_ring.trust.events_lost = 1234;
     let state = || trace_from_text("baseline w 4096 parameter\nbaseline_segment 0x0 2097152").unwrap();
     for command in ["peak", "explain"] {
         let text = answer(state(), &format!("{command} a.snap")).unwrap();

@@ -6,6 +6,7 @@ use std::ffi::c_int;
 
 use super::is_on_device;
 use crate::abi::{SUCCESS, Status, functions, succeeds};
+use crate::answers::{self, Answer};
 use crate::contents::{self, MOST_BYTES};
 use crate::notes::{self, Kind};
 
@@ -24,15 +25,16 @@ fn copy(to: *mut u8, from: *const u8, bytes: usize) -> Status {
         // SAFETY: the caller's memory, which it has copied from.
         (true, false) => contents::written(to.addr(), unsafe { std::slice::from_raw_parts(from, bytes) }),
         (false, true) => {
-            let known = contents::read(from.addr(), bytes);
+            let known = contents::read(from.addr(), bytes).map(|bytes| Answer { bytes, is_known: true });
+            let answer = known.or_else(|| if bytes <= MOST_BYTES { answers::next(bytes) } else { None });
             // SAFETY: the caller's memory, which it has copied to.
             unsafe {
-                match &known {
-                    Some(known) => std::ptr::copy_nonoverlapping(known.as_ptr(), to, bytes),
+                match &answer {
+                    Some(answer) => std::ptr::copy_nonoverlapping(answer.bytes.as_ptr(), to, bytes),
                     None => std::ptr::write_bytes(to, 0, bytes),
                 }
             }
-            if known.is_none() {
+            if !answer.is_some_and(|answer| answer.is_known) {
                 notes::note(Kind::UnknownValue, if bytes <= MOST_BYTES { "small" } else { "large" });
             }
         }
@@ -82,6 +84,14 @@ functions! {
     fn cudaMemset(to: *mut u8, value: c_int, bytes: usize) { fill(to, value as u8, bytes) }
     fn cudaMemsetAsync(to: *mut u8, value: c_int, bytes: usize) { fill(to, value as u8, bytes) }
     fn cuMemsetD8Async(to: *mut u8, value: u8, bytes: usize) { fill(to, value, bytes) }
+    /// Writes what is known of device memory to a buffer of the host; returns 1, or 0 if not all of it is known.
+    fn highwater_simulate_contents(from: usize, to: *mut u8, bytes: usize) -> c_int {
+        let Some(known) = contents::read(from, bytes) else { return 0 };
+        // SAFETY: the caller's buffer of this length.
+        unsafe { std::ptr::copy_nonoverlapping(known.as_ptr(), to, bytes) };
+        1
+    }
+
     /// `count` numbers of 4 bytes.
     fn cuMemsetD32Async(to: *mut u8, _value: u32, count: usize) {
         contents::forget(to.addr(), count.saturating_mul(4));

@@ -1,0 +1,163 @@
+"""Computes small tensors of the simulated GPU on the host, so that a program's loops and branches run as on a GPU.
+
+The mode changes what PyTorch allocates, so that it is active in a first run only, which writes down what is read from
+the device; the run that is recorded gets these answers again.
+
+Each small tensor has a shadow on the host. What depends on large tensors, which have none, is assumed to be zero: it
+is computed with, and remembered as not known.
+"""
+
+import contextlib
+import ctypes
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten, tree_map
+
+# Larger storages have no shadow.
+_MOST_BYTES = 1 << 16
+# Operators that give the host a value of the device: as many bytes as the tensor has.
+_READS = {"aten::_local_scalar_dense", "aten::item", "aten::is_nonzero", "aten::_to_copy", "aten::copy_"}
+# Operators that give the host a size, which depends on values.
+_SIZES = {"aten::nonzero", "aten::masked_select", "aten::index", "aten::_unique2", "aten::repeat_interleave"}
+# Operators that overwrite a tensor, whatever it was.
+_OVERWRITES = {"aten::copy_", "aten::fill_", "aten::zero_"}
+# Operators whose results have no values.
+_EMPTY = {"aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty", "aten::new_empty_strided"}
+
+
+class Values(TorchDispatchMode):
+    """The mode; `answer` is the function of the library that sets the answer to the next read."""
+
+    def __init__(self, library):
+        super().__init__()
+        self._answer = library.highwater_simulate_answer
+        self._answer.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int]
+        self._contents = library.highwater_simulate_contents
+        self._contents.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t]
+        # By address of the storage: its size, its shadow, and whether that is known.
+        self._shadows = {}
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        tensors = [value for value in tree_flatten((args, kwargs))[0] if isinstance(value, torch.Tensor)]
+        inputs = [tensor for tensor in tensors if tensor.is_cuda]
+        target = kwargs.get("device")
+        if not inputs and (target is None or torch.device(target).type != "cuda"):
+            return func(*args, **kwargs)
+        name = func._schema.name
+        if name == "aten::lift_fresh":
+            # Made outside of this mode, where another tensor may have been.
+            self._shadows.pop(inputs[0].untyped_storage().data_ptr(), None)
+        is_plain = all(type(tensor) in (torch.Tensor, torch.nn.Parameter) for tensor in inputs)
+        result, is_known = None, False
+        if is_plain and name not in _EMPTY:
+            is_small = all(_is_small(tensor) for tensor in inputs)
+            sources = inputs[1:] if name in _OVERWRITES else inputs
+            is_known = is_small and all(self._is_known(tensor) for tensor in sources)
+            if is_small:
+                result = self._compute(func, args, kwargs)
+            self._answer_read(name, args, kwargs, inputs, result, is_known)
+        out = func(*args, **kwargs)
+        outputs = [value for value in tree_flatten(out)[0] if isinstance(value, torch.Tensor) and value.is_cuda]
+        if func._schema.is_mutable:
+            self._note_changed(func, args, kwargs, result is not None, is_known)
+        else:
+            self._note_made(inputs, outputs, result, is_known)
+        return out
+
+    def _compute(self, func, args, kwargs):
+        """The result on the host; None if it cannot be computed there. Changes shadows as the operator changes tensors."""
+
+        def on_host(value):
+            if isinstance(value, torch.Tensor) and value.is_cuda:
+                return self._shadow(value)
+            if isinstance(value, torch.device) and value.type == "cuda":
+                return torch.device("cpu")
+            return value
+
+        state = torch.get_rng_state() if torch.Tag.nondeterministic_seeded in func.tags else None
+        try:
+            generator = {"generator": None} if kwargs.get("generator") is not None else {}
+            result = func(*tree_map(on_host, args), **{**tree_map(on_host, kwargs), **generator})
+            return () if result is None else result
+        except Exception:  # noqa: BLE001
+            # Of an operator that the host lacks.
+            return None
+        finally:
+            if state is not None:
+                torch.set_rng_state(state)
+
+    def _answer_read(self, name, args, kwargs, inputs, result, is_known):
+        value = None
+        if name in _SIZES:
+            first = tree_flatten(result)[0] if result is not None else []
+            if first and isinstance(first[0], torch.Tensor):
+                value = int(first[0].shape[0]).to_bytes(8, "little")
+        elif name in _READS and inputs and not _is_on_device(args, kwargs, name):
+            with contextlib.suppress(Exception):
+                source = inputs[-1]
+                value = bytes(self._shadow(source).contiguous().flatten().view(torch.uint8).tolist())
+        if value is not None:
+            self._answer(value, len(value), int(is_known))
+
+    def _note_changed(self, func, args, kwargs, is_computed, is_known):
+        for argument, value in zip(func._schema.arguments, args):
+            if argument.is_write:
+                for tensor in tree_flatten(value)[0]:
+                    if isinstance(tensor, torch.Tensor) and tensor.is_cuda:
+                        self._note(tensor, is_computed and is_known)
+        out = kwargs.get("out")
+        if isinstance(out, torch.Tensor) and out.is_cuda:
+            self._note(out, is_computed and is_known)
+
+    def _note_made(self, inputs, outputs, result, is_known):
+        sources = {tensor.untyped_storage().data_ptr() for tensor in inputs}
+        values = [value for value in tree_flatten(result)[0] if isinstance(value, torch.Tensor)] if result is not None else []
+        for row, output in enumerate(outputs):
+            if output.untyped_storage().data_ptr() in sources or not _is_small(output):
+                # A view has the shadow of what it views.
+                continue
+            storage = output.untyped_storage()
+            self._shadows[storage.data_ptr()] = storage.nbytes(), torch.zeros(storage.nbytes(), dtype=torch.uint8), False
+            shadow = self._shadow(output)
+            has_value = len(values) == len(outputs) and values[row].shape == output.shape
+            if has_value:
+                with contextlib.suppress(Exception):
+                    shadow.copy_(values[row])
+            self._note(output, has_value and is_known)
+
+    def _shadow(self, tensor):
+        """The shadow of a tensor, a view of that of its storage."""
+        storage = tensor.untyped_storage()
+        size, flat, _ = self._shadows.get(storage.data_ptr(), (None, None, False))
+        if size != storage.nbytes():
+            # What the host has copied there is known; else it is assumed to be zero.
+            buffer = ctypes.create_string_buffer(max(storage.nbytes(), 1))
+            is_known = self._contents(storage.data_ptr(), buffer, storage.nbytes()) == 1
+            flat = torch.frombuffer(bytearray(buffer.raw), dtype=torch.uint8)[: storage.nbytes()]
+            self._shadows[storage.data_ptr()] = storage.nbytes(), flat, is_known
+        whole = flat[: flat.numel() // tensor.element_size() * tensor.element_size()].view(tensor.dtype)
+        return whole.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
+
+    def _is_known(self, tensor):
+        self._shadow(tensor)
+        return self._shadows[tensor.untyped_storage().data_ptr()][2] or tensor.untyped_storage().nbytes() == 0
+
+    def _note(self, tensor, is_known):
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() in self._shadows:
+            size, flat, _ = self._shadows[storage.data_ptr()]
+            self._shadows[storage.data_ptr()] = size, flat, is_known
+
+
+def _is_small(tensor):
+    return tensor.layout == torch.strided and tensor.untyped_storage().nbytes() <= _MOST_BYTES
+
+
+def _is_on_device(args, kwargs, name):
+    """Whether what is read stays on the device."""
+    if name == "aten::_to_copy":
+        target = kwargs.get("device")
+        return target is None or torch.device(target).type == "cuda"
+    return name == "aten::copy_" and args[0].is_cuda

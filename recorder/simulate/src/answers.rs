@@ -1,0 +1,120 @@
+//! Answers to reads of device memory: a first run of a program, which computes small tensors on the host, writes them
+//! down in order; the run that is recorded reads them again.
+#![expect(unsafe_code, reason = "reads a buffer of another language")]
+
+use std::cell::RefCell;
+use std::fs::File;
+use std::io::Write as _;
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+use crate::abi::{INVALID_VALUE, SUCCESS, functions};
+use crate::settings::settings;
+
+/// An answer: its bytes, and whether they are known rather than assumed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) is_known: bool,
+}
+
+/// The kinds of entries of the file, each with the length of the read.
+const NONE: u8 = 0;
+const ASSUMED: u8 = 1;
+const KNOWN: u8 = 2;
+
+thread_local! {
+    /// The answer to the next read of this thread.
+    static NEXT: RefCell<Option<Answer>> = const { RefCell::new(None) };
+}
+
+#[derive(Debug)]
+enum Run {
+    /// Neither.
+    Plain,
+    First(File),
+    /// What is left of the file.
+    Second(Vec<u8>),
+}
+
+static RUN: LazyLock<Mutex<Run>> = LazyLock::new(|| {
+    let run = match (&settings().writes_answers, &settings().reads_answers) {
+        (Some(path), _) => File::create(path).map_or(Run::Plain, Run::First),
+        (None, Some(path)) => std::fs::read(path).map_or(Run::Plain, Run::Second),
+        (None, None) => Run::Plain,
+    };
+    Mutex::new(run)
+});
+
+fn entry(length: usize, answer: Option<&Answer>) -> Vec<u8> {
+    let kind = match answer {
+        None => NONE,
+        Some(Answer { is_known: false, .. }) => ASSUMED,
+        Some(Answer { is_known: true, .. }) => KNOWN,
+    };
+    let mut entry = (length as u64).to_le_bytes().to_vec();
+    entry.push(kind);
+    entry.extend(answer.map_or(&[][..], |answer| &answer.bytes));
+    entry
+}
+
+/// Takes the next entry, if it is of a read of `length` bytes. Otherwise the runs differ, and nothing more is taken.
+fn take(left: &mut Vec<u8>, length: usize) -> Option<Answer> {
+    let (head, rest) = left.split_at_checked(9)?;
+    let is_same = head[..8] == (length as u64).to_le_bytes();
+    let of = if head[8] == NONE { 0 } else { length };
+    if !is_same || rest.len() < of {
+        left.clear();
+        return None;
+    }
+    let answer = (head[8] != NONE).then(|| Answer { bytes: rest[..of].to_vec(), is_known: head[8] == KNOWN });
+    left.drain(..9 + of);
+    answer
+}
+
+/// The answer to a read of `length` bytes, if there is one.
+pub(crate) fn next(length: usize) -> Option<Answer> {
+    let set = NEXT.take().filter(|answer| answer.bytes.len() >= length);
+    match &mut *RUN.lock().unwrap_or_else(PoisonError::into_inner) {
+        Run::Plain => None,
+        Run::First(file) => {
+            let answer = set.map(|answer| Answer { bytes: answer.bytes[..length].to_vec(), ..answer });
+            // Without the file, the second run has zeros: nothing is lost.
+            let _ = file.write_all(&entry(length, answer.as_ref()));
+            answer
+        }
+        Run::Second(left) => take(left, length),
+    }
+}
+
+functions! {
+    /// Sets the answer to the next read of this thread, of at most `length` bytes.
+    fn highwater_simulate_answer(bytes: *const u8, length: usize, is_known: i32) {
+        if bytes.is_null() { return INVALID_VALUE; }
+        // SAFETY: the caller's buffer of this length.
+        let bytes = unsafe { std::slice::from_raw_parts(bytes, length) }.to_vec();
+        NEXT.set(Some(Answer { bytes, is_known: is_known != 0 }));
+        SUCCESS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_come_again_in_order_until_the_runs_differ() {
+        let answer = |bytes: &[u8], is_known| Answer { bytes: bytes.to_vec(), is_known };
+        let (first, second) = (answer(&[1, 2], true), answer(&[3], false));
+        let whole = [entry(2, Some(&first)), entry(4, None), entry(1, Some(&second)), entry(8, None)].concat();
+        let mut left = whole.clone();
+        assert_eq!(take(&mut left, 2), Some(first));
+        assert_eq!(take(&mut left, 4), None);
+        assert_eq!(take(&mut left, 1), Some(second));
+        assert_eq!((take(&mut left, 8), take(&mut left, 8)), (None, None));
+        let mut left = whole;
+        assert_eq!((take(&mut left, 3), left.len()), (None, 0), "the runs differ");
+        for end in 0..9 {
+            assert_eq!(take(&mut vec![1; end], 1), None);
+        }
+    }
+}
