@@ -5,9 +5,9 @@
 //! PyTorch's operators, autograd, optimizers and caching allocator are the real ones, so that its allocations,
 //! snapshots and out-of-memory errors are too.
 //!
-//! What is not simulated fails by name: [`missing`] replaces every function that PyTorch's libraries import from
+//! What is not simulated fails by name: `missing` replaces every function that PyTorch's libraries import from
 //! NVIDIA's and that is not defined here, so that no real library answers by accident. What is simulated without being
-//! exact, such as a workspace of unknown size, is [noted](notes).
+//! exact, such as a workspace of unknown size, is noted (`notes`).
 //!
 //! `docs/simulate.md` documents what is exact and what is not. The functions of NVIDIA's libraries are declared with
 //! the parameters that are used: the calling conventions of x86-64 and AArch64 let a function ignore the others.
