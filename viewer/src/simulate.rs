@@ -121,6 +121,10 @@ fn settings(arguments: &SimulateArguments, gpu: &Gpu) -> Vec<(&'static str, Stri
     };
     let mut settings = vec![
         ("HIGHWATER_SIMULATE_GPU", description),
+        // Of the library alone: those of another program do not count here.
+        ("HIGHWATER_SIMULATE_MEMORY_BYTES", String::new()),
+        ("HIGHWATER_SIMULATE_CUDNN", String::new()),
+        ("HIGHWATER_SIMULATE_DEVICES", "1".to_owned()),
         ("HIGHWATER_SIMULATE_RESERVED_BYTES", arguments.reserve.to_string()),
         ("HIGHWATER_SIMULATE_ADDRESSES", addresses.to_owned()),
         ("HIGHWATER_SIMULATE_STEPS", arguments.steps.to_string()),

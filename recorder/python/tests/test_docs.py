@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 
 import pytest
 
@@ -68,6 +69,9 @@ def recordings(torch, tmp_path, monkeypatch):
         run._session.observe_oom()
     os.rename("step.pickle", "snapshot.pickle")
     os.rename("step.oom.snap", "run.oom.snap")
+    # The program of `highwater simulate`.
+    with open("train.py", "w") as file:
+        file.write("import torch\ntorch.nn.Linear(8, 8).cuda()(torch.zeros(2, 8, device='cuda')).sum().backward()\n")
     os.mkdir("ranks")
     for name in ("a.snap", "b.snap", "main.snap", "before.snap", "ranks/a.snap", "ranks/b.snap"):
         os.link("step.snap", name)
@@ -92,6 +96,7 @@ def test_every_command_of_the_pages_runs(recordings):
             continue
         # Alone, the name of a command.
         words += ["--help"] if len(words) == 2 else []
+        words = [sys.executable if word == "python" else word for word in words]
         done = subprocess.run([highwater._binary.path(), *words[1:]], capture_output=True, text=True)
         # Status 1 is an answer: a plan or a budget does not fit.
         is_without_page = "no app for browsers" in done.stderr and not has_page()
