@@ -29,7 +29,7 @@ _WRITES_ANSWERS = "HIGHWATER_SIMULATE_WRITES_ANSWERS"
 
 # The exit status of a program that cannot go on, as it calls a function which is not simulated.
 MISSING_STATUS = 3
-# A line that reads so many values in one step waits for one that never comes.
+# Reads of device values by one line in one step after which the program is taken to loop for ever.
 _MOST_READS = 10_000
 # As in the library's `notes.rs`.
 _MISSING, _UNKNOWN_WORKSPACE, _UNKNOWN_VALUE = 0, 1, 2

@@ -279,6 +279,9 @@ mod tests {
             ("highwater::record::run", "viewer/src/record.rs", 5),
         ];
         assert_eq!(users(&scenario), "engine/src/models/vit.rs:120 highwater_engine::models::vit::Vit::forward");
+        let mut inlined = scenario.to_vec();
+        inlined.push(("closure", "/home/me/highwater/viewer/src/lib.rs", 115));
+        assert_eq!(users(&inlined), users(&scenario), "functions of the binary that were inlined have no crate");
         let mut whole = scenario.to_vec();
         whole.push(("main", "", 0));
         let (tables, stack) = stack_of(&whole);

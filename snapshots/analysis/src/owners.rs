@@ -171,6 +171,11 @@ const FRAMEWORK_FILES: &[&str] = &[
     "/recorder/src/",
     "/recorder/inject/src/",
     "/candle-core/src/",
+    // Of Highwater's own binary, whose inlined functions have names without a crate.
+    "/viewer/src/lib.rs",
+    "/viewer/src/main.rs",
+    "/viewer/src/record.rs",
+    "/viewer/src/cli/mod.rs",
 ];
 
 /// Folders of fetched crates.

@@ -19,7 +19,7 @@ pub(super) enum Doubt {
     OutOfMemory(DeviceId),
     /// The recording ends before its program finished it.
     CutOff,
-    /// So many events are missing, as a full ring drops the earliest.
+    /// Number of missing events: a full ring drops the earliest ones.
     EventsLost(u64),
 }
 
