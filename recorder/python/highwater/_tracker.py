@@ -60,6 +60,8 @@ class Tracker:
         self._devices = None
         self._forward_threads = set()
         self._entering = {}
+        # The thread of the engine that last ran a node with a tag.
+        self._engine_thread = None
         self._undo = []
 
     def start(self):
@@ -88,9 +90,11 @@ class Tracker:
         """Undoes everything that `start` did."""
         self.leave()
         self._tags.clear()
-        # The program's own error must not be replaced by one of a device that has failed.
-        with contextlib.suppress(Exception):
-            self._clear_engine()
+        # Without tags there, the engine's threads may not run yet, and must not begin as the interpreter ends.
+        if self._engine_thread is not None:
+            # The program's own error must not be replaced by one of a device that has failed.
+            with contextlib.suppress(Exception):
+                self._clear_engine()
 
     def leave(self):
         """Undoes what changes the program, and nothing that needs the device."""

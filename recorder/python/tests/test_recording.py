@@ -226,6 +226,21 @@ def test_the_programs_own_error_arrives_and_one_file_is_written(torch, tmp_path)
     assert snapshot["highwater_run"]["reason"] == "oom"
 
 
+def test_a_recording_without_backward_starts_no_threads(torch, tmp_path):
+    # Those of the engine may not begin as the interpreter ends: it would abort.
+    text = """
+import os, sys, torch, highwater
+with highwater.record_memory_history(sys.argv[1], convert=False):
+    torch.nn.Linear(8, 8).cuda()(torch.ones(8, 8, device="cuda"))
+    before = len(os.listdir("/proc/self/task"))
+print(len(os.listdir("/proc/self/task")) - before)
+"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", text, tmp_path / "step.snap"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
+
+
 def test_a_model_that_is_gone_at_the_end_was_listed_at_its_optimizers_first_step(torch, record):
     from models import Gpt
 
