@@ -5,7 +5,7 @@ use std::ops::Range;
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::ids::{DeviceId, EventId};
 use highwater_snapshots::stage::Stage;
-use highwater_snapshots::trace::{Span, Trace};
+use highwater_snapshots::trace::{Annotation, Span, Trace};
 use highwater_snapshots::{Category, Phase};
 
 use super::device_spans::{Activity, StepActivity, activity_in};
@@ -163,11 +163,13 @@ pub fn phases(trace: &Trace, device: DeviceId, metric: Metric) -> Vec<PhaseRow> 
 /// The phases that ran between two events, as the annotations of a program say: an optimizer that needs no memory makes
 /// no event. Each has the total at that moment from start to end, and begins with the event after it.
 fn eventless(trace: &Trace, device: DeviceId, metric: Metric) -> Vec<PhaseRow> {
-    let mut found: Vec<(usize, Phase)> = Vec::new();
+    let mut found: Vec<(usize, Phase, Option<u32>)> = Vec::new();
+    let zeroes_first = zeroes_first(trace);
     for annotation in trace.annotations.iter().filter(|annotation| annotation.first == annotation.end) {
         let phase = trace.phase_named(annotation.name).filter(|_| !annotation.is_guessed);
         let position = (annotation.first.0 as usize).min(trace.events.len());
-        found.extend(phase.map(|phase| (position, phase)));
+        let step = |phase: Phase| step_between(trace, annotation, phase == Phase::ZeroGrad && zeroes_first);
+        found.extend(phase.map(|phase| (position, phase, step(phase))));
     }
     if found.is_empty() {
         return Vec::new();
@@ -177,15 +179,13 @@ fn eventless(trace: &Trace, device: DeviceId, metric: Metric) -> Vec<PhaseRow> {
     let steps = StepActivity::of(trace.spans.rows().iter().map(|span| (span.step, activity_in(trace, device, span))));
     let mut replay = Replay::new(trace, device);
     let mut held = Held::new(trace, device, metric);
-    let row = |(position, phase): (usize, Phase)| {
+    let row = |(position, phase, step): (usize, Phase, Option<u32>)| {
         while replay.position() < position
             && let Some(event) = replay.step()
         {
             held.apply(trace, event);
         }
-        // It belongs to the step of the event before it.
         let last = EventId::from_index(position.checked_sub(1)?);
-        let step = trace.spans.at(last).and_then(|span| span.step);
         let bytes = replay.totals().get(metric);
         steps.is_of_device(step).then_some(PhaseRow {
             step,
@@ -200,6 +200,29 @@ fn eventless(trace: &Trace, device: DeviceId, metric: Metric) -> Vec<PhaseRow> {
         })
     };
     found.into_iter().filter_map(row).collect()
+}
+
+/// Whether each step of `trace` begins with zeroing the gradients: the first one did so before it ran forward.
+fn zeroes_first(trace: &Trace) -> bool {
+    let is_zero_grad = |annotation: &&Annotation| trace.phase_named(annotation.name) == Some(Phase::ZeroGrad);
+    let first = trace.annotations.iter().filter(is_zero_grad).map(|annotation| annotation.first).min();
+    let forward = trace.spans.rows().iter().find(|span| span.phase == Phase::Forward).map(|span| span.first);
+    first.zip(forward).is_some_and(|(first, forward)| first <= forward)
+}
+
+/// The step of an annotation that has no event: that of the events around it. Between two steps it is the former, unless
+/// the annotation `begins_step`, or lies in a range that begins with the later one.
+fn step_between(trace: &Trace, annotation: &Annotation, begins_step: bool) -> Option<u32> {
+    let step_at = |event: EventId| trace.spans.at(event).and_then(|span| span.step);
+    let before = annotation.first.0.checked_sub(1).and_then(|last| step_at(EventId(last)));
+    let after = step_at(annotation.first);
+    let is_around = |other: &Annotation| {
+        let is_range = other.first == annotation.first && other.end > other.first && !trace.is_tag(other.name);
+        let times = other.start_ns.zip(annotation.start_ns);
+        is_range && trace.phase_named(other.name).is_none() && times.is_some_and(|(start, own)| start <= own)
+    };
+    let is_later = || begins_step || trace.annotations.iter().any(is_around);
+    if after.is_some() && after != before && is_later() { after } else { before }
 }
 
 /// The phases among all rows of a recording of fewer than 2³² events, as [`phases`] selects them.

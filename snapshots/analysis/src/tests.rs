@@ -432,3 +432,39 @@ fn sizes_that_no_machine_has_are_refused_before_they_can_overflow() {
     let series = Series::build(&trace, DeviceId(0));
     assert!(series.end(&trace).requested < 1 << 62);
 }
+
+#[test]
+fn gradients_that_are_zeroed_without_an_event_before_forward_belong_to_the_step_that_begins() {
+    let zero = "begin \"Optimizer.zero_grad#SGD.zero_grad\"\nend \"Optimizer.zero_grad#SGD.zero_grad\"\n";
+    let step = |number: u32| {
+        format!(
+            "begin \"highwater.step#{number}\"\nbegin \"forward\"\nalloc a{number} 50 activation\nend \"forward\"\n\
+             begin \"backward\"\nfree a{number}\nend \"backward\"\nend \"highwater.step#{number}\"\n"
+        )
+    };
+    let rows = |text: &str| -> Vec<(Option<u32>, Phase)> {
+        let trace = trace_from_text(text).unwrap();
+        let rows = phases::phases(&trace, DeviceId(0), Metric::Requested);
+        rows.iter().map(|row| (row.step, row.phase)).filter(|(step, _)| step.is_some()).collect()
+    };
+    let of_step = |number: u32, phases: [Phase; 3]| phases.map(|phase| (Some(number), phase));
+    let (forward, backward, zeroed) = (Phase::Forward, Phase::Backward, Phase::ZeroGrad);
+    let begins = rows(&format!("alloc w 100 parameter\n{zero}{}{zero}{}", step(0), step(1)));
+    assert_eq!(begins, [0, 1].map(|number| of_step(number, [zeroed, forward, backward])).concat());
+    let ends = rows(&format!("alloc w 100 parameter\n{}{zero}{}{zero}", step(0), step(1)));
+    assert_eq!(ends, [0, 1].map(|number| of_step(number, [forward, backward, zeroed])).concat());
+
+    // By the times of the program's own ranges.
+    let text = format!("alloc w 100 parameter\n{}{zero}{}", step(0), step(1)).replace("highwater.step", "ProfilerStep");
+    let mut trace = trace_from_text(&text).unwrap();
+    let name = |trace: &Trace, row: usize| trace.tables.string(trace.annotations[row].name).to_owned();
+    for row in 0..trace.annotations.len() {
+        trace.annotations[row].start_ns = match name(&trace, row).as_str() {
+            "ProfilerStep#1" => Some(3000),
+            text if text.starts_with("Optimizer") => Some(3500),
+            _ => None,
+        };
+    }
+    let rows = phases::phases(&trace, DeviceId(0), Metric::Requested);
+    assert!(rows.iter().any(|row| (row.step, row.phase) == (Some(1), zeroed)), "{rows:?}");
+}
