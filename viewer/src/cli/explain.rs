@@ -93,10 +93,11 @@ impl<'a> ExplainReport<'a> {
         }
         self.print_advice(page, advice)?;
         page.gap()?;
-        let up_to = if self.explanation.is_cut { " up to the failed request" } else { "" };
         page.line(&match peak.is_state {
             true => "Composition of the state:".to_owned(),
-            false => format!("Composition of the peak, and the peak{up_to} without each group:"),
+            false => {
+                format!("Composition of the peak, and {} without each group:", self.explanation.reach.the_peak(""))
+            }
         })?;
         page.table(&self.table())?;
         let keys = self.explanation.groups.iter().map(|group| &group.key);

@@ -1,7 +1,6 @@
 //! Advice on how to lower a peak, only as far as the recording supports it. Figures are counterfactual peaks, as given
 //! by `whatif --without`; advice that only a replay or another run can measure has none. For a recording that ends in
-//! an out-of-memory error, figures cover only the part up to the failed request, and none is given for incomplete
-//! state.
+//! an out-of-memory error, the text says which part figures cover, and none is given for incomplete state.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -68,7 +67,8 @@ impl PeakContext<'_> {
     /// Advice on gradients that outlive their phase, waiting for the optimizer.
     fn step_in_backward(&self) -> Option<Advice> {
         let (_, bytes) = self.pick(|id| is_kept_gradient(self.trace, id));
-        let without = self.findings.of_kept_gradients.filter(|_| self.findings.has_optimizer)?;
+        let without = self.findings.of_kept_gradients;
+        let without = without.filter(|_| self.findings.has_optimizer && !self.findings.steps_in_backward)?;
         let text = format!(
             "{} ({}) are gradients kept until the optimizer step. An optimizer step in backward updates each parameter as soon \
              as its gradient is complete, and frees the gradient at once: {}.",
@@ -83,8 +83,7 @@ impl PeakContext<'_> {
     /// Advice on activations of numbered modules, such as the blocks of a transformer.
     fn checkpoint(&self) -> Option<Advice> {
         let trace = self.trace;
-        let is_activation = |id: BlockId| trace.blocks.category[id.0 as usize] == Category::Activation;
-        let (blocks, _) = self.pick(is_activation);
+        let (blocks, _) = self.kept_activations();
         let mut rows: HashMap<ScopeId, Option<(String, String)>> = HashMap::new();
         let mut row_of =
             |scope: ScopeId| rows.entry(scope).or_insert_with(|| numbered(&trace.tables.scope_path(scope))).clone();
@@ -131,8 +130,11 @@ impl PeakContext<'_> {
     /// Advice on activations by line of code, for recordings without module names.
     fn fewer_activations(&self) -> Option<Advice> {
         let trace = self.trace;
-        let (blocks, bytes) = self.pick(|id| trace.blocks.category[id.0 as usize] == Category::Activation);
+        let (blocks, bytes) = self.kept_activations();
         let found = self.findings.of_activation_lines.as_ref()?;
+        if !self.is_much(bytes, LEAST_PERCENT_OF_STATE) {
+            return None;
+        }
         let mut coder = Coder::new(trace);
         let mut sums: HashMap<Code, u64> = HashMap::new();
         for &id in &blocks {
@@ -151,7 +153,7 @@ impl PeakContext<'_> {
                 most if share(most, bytes) == "100%" => "nearly all".to_owned(),
                 some => format_bytes(some),
             };
-            format!("{held} at {name} (without them {} is {})", self.the_peak(), format_bytes(left.bytes))
+            format!("{held} at {name} (without them {} is {})", self.the_peak(left), format_bytes(left.bytes))
         };
         let lines: Vec<String> = rows.iter().take(TOP_LINES).map(line).collect();
         let most = if lines.is_empty() { String::new() } else { format!(": {}", lines.join("; ")) };
@@ -174,7 +176,7 @@ impl PeakContext<'_> {
         }
         let beside = match bytes.checked_div(parameters) {
             _ if is_being_created(self.trace, self.peak, self.at_peak, self.findings.unfinished_optimizer.as_ref()) => {
-                let when = if self.is_cut { "when memory ran out" } else { "at the peak" };
+                let when = if self.fails_after_peak() { "when memory ran out" } else { "at the peak" };
                 format!(", which was still being created {when}: the complete state is larger")
             }
             Some(_) => format!(", {:.1} times the parameters", bytes as f64 / parameters as f64),
@@ -257,7 +259,8 @@ impl PeakContext<'_> {
         let bytes = reserved.checked_sub(self.totals.active)?.checked_sub(shared)?;
         let device = self.peak.device;
         let can_expand = self.trace.allocator(device).has_settings()
-            && !AllocRules::of(self.trace.device_facts(device)).is_expandable;
+            && !AllocRules::of(self.trace.device_facts(device)).is_expandable
+            && !self.has_mapped_segments();
         if !can_expand || bytes < LEAST_BESIDE || u128::from(bytes) * 10 < u128::from(reserved) {
             return None;
         }

@@ -4,14 +4,17 @@ mod layers;
 mod cause;
 mod composition;
 mod selection;
+mod in_backward;
 mod segment_churn;
 mod recorded;
 mod removals;
 mod idle;
 mod state;
+mod reach;
 mod remedy;
 mod findings;
 mod peak_context;
+mod in_use;
 mod temporaries;
 mod leak;
 mod churn;
@@ -35,6 +38,7 @@ use super::series::Series;
 use super::siblings::{Merged, Siblings, merge, module_at};
 
 pub(crate) use cause::{causes, sums_by_cause};
+pub(crate) use in_backward::{is_step_in_backward, kept_gradients};
 pub(crate) use recorded::{FinalOom, PeakByCause, Recorded};
 pub(crate) use segment_churn::SegmentChurn;
 pub(crate) use selection::{Joined, PeaksWithout, Selection};
@@ -43,6 +47,7 @@ pub use cause::Cause;
 pub use composition::{Composition, PeakPiece};
 pub use idle::Idle;
 pub use layers::Layers;
+pub use reach::Reach;
 pub use remedy::{Advice, Remedy};
 pub use removals::Removal;
 
@@ -112,8 +117,8 @@ pub struct Explanation {
     pub idle: Option<Idle>,
     /// Advice to lower the peak, most effective first.
     pub advice: Vec<Advice>,
-    /// Whether the recording ends with a failed request on the device: peaks and advice cover only what precedes it.
-    pub is_cut: bool,
+    /// What the peak, and the peaks without each group, cover.
+    pub reach: Reach,
     /// Number of failed requests on the device.
     pub failed_requests: u64,
 }
@@ -187,7 +192,7 @@ impl Explanation {
         let by_cause = sums_by_cause(trace, query.metric, &at_peak);
         let removals = removals(recorded, &peak, by_cause, &findings.of_causes)?;
         let failed = recorded.final_oom();
-        let is_cut = failed.is_some_and(|failed| failed.device == series.device());
+        let failed_here = failed.filter(|failed| failed.device == series.device()).map(|failed| failed.event);
         let (_, beside) = beside_blocks(trace, (series, live), outermost(&totals), peak.position());
         let has_private = advice::free_in_private(&beside).map(|(_, bytes)| bytes).sum::<u64>() >= advice::LEAST_BESIDE;
         let pools = if has_private { Some(recorded.pools()?) } else { None };
@@ -201,19 +206,22 @@ impl Explanation {
             idle: idle.as_ref(),
             findings: &findings,
             has_failed: failed.is_some(),
-            is_cut,
+            failed_here,
         };
         let advice = advice::advise(&context);
+        let groups: Vec<ExplainedGroup> = rows.into_iter().map(group).collect();
+        let moments = [&peak].into_iter().chain(groups.iter().map(|group| &group.without));
+        let reach = Reach::of(failed_here, moments.map(Moment::number));
         Ok(Self {
             layers: Layers::of(&totals),
             beside,
-            groups: rows.into_iter().map(group).collect(),
+            groups,
             rest_bytes: rest.iter().map(|row| row.sum.0).sum(),
             rest_groups: rest.len() as u64,
             filtered,
             removals,
             advice,
-            is_cut,
+            reach,
             failed_requests: recorded.failed_requests(),
             idle,
             peak,
@@ -301,3 +309,5 @@ fn rows_of(coder: &Coder<'_>, groups: Vec<(Vec<Code>, (u64, u64))>, query: &Expl
 mod tests;
 #[cfg(test)]
 mod segment_tests;
+#[cfg(test)]
+mod in_use_tests;

@@ -3,6 +3,7 @@
 use super::cause::Cause;
 use super::findings::{Findings, is_much};
 use super::idle::Idle;
+use super::reach::Reach;
 use crate::beside::Beside;
 use crate::between::bytes_of;
 use crate::group_key::GroupKey;
@@ -35,8 +36,8 @@ pub(super) struct PeakContext<'a> {
     pub(super) findings: &'a Findings,
     /// Whether the recording ends with a failed request, on any device.
     pub(super) has_failed: bool,
-    /// Whether that request is one of this device.
-    pub(super) is_cut: bool,
+    /// The number of that request, if it is one of this device.
+    pub(super) failed_here: Option<u64>,
 }
 
 impl PeakContext<'_> {
@@ -85,13 +86,17 @@ impl PeakContext<'_> {
         count
     }
 
-    /// A phrase for the peak, limited to the recorded part.
-    pub(super) fn the_peak(&self) -> &'static str {
-        match (self.is_cut, self.peak.is_state) {
-            (true, _) => "the peak up to the failed request",
-            (false, true) => "the state",
-            (false, false) => "the peak",
+    /// A phrase for the peak, of which `without` is left, limited to the recorded part.
+    pub(super) fn the_peak(&self, without: &Moment) -> String {
+        if self.peak.is_state {
+            return "the state".to_owned();
         }
+        Reach::of(self.failed_here, [self.peak.number(), without.number()]).the_peak("")
+    }
+
+    /// Whether the recording ends with a failed request on this device, after the peak.
+    pub(super) fn fails_after_peak(&self) -> bool {
+        Reach::of(self.failed_here, [self.peak.number()]) == Reach::UpToFailure
     }
 
     /// Describes the peak that is left, and its phase if that is different.
@@ -103,7 +108,7 @@ impl PeakContext<'_> {
             (_, Phase::Other) => "; the new peak is outside all phases".to_owned(),
             (_, phase) => format!("; the new peak is in {phase}"),
         };
-        let (peak, left) = (self.the_peak(), format_bytes(without.bytes));
+        let (peak, left) = (self.the_peak(without), format_bytes(without.bytes));
         format!("without them {peak} is {left}, {} less{moved}", format_bytes(saved))
     }
 }

@@ -6,6 +6,7 @@ use std::ops::Range;
 use hashbrown::HashMap;
 
 use super::cause::{Cause, causes, sums_by_cause};
+use super::in_backward::{is_step_in_backward, kept_gradients};
 use super::segment_churn::SegmentChurn;
 use super::selection::{PeaksWithout, Selection};
 use crate::coder::Code;
@@ -24,6 +25,8 @@ use highwater_snapshots::trace::Trace;
 /// The request with which a recording ends, because memory ran out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FinalOom {
+    /// The number of its event in the recording.
+    pub event: u64,
     /// The device.
     pub device: DeviceId,
 }
@@ -49,6 +52,9 @@ pub(crate) trait Recorded {
 
     /// Whether a phase occurs.
     fn has_phase(&self, phase: Phase) -> bool;
+
+    /// Whether the optimizer updates each parameter in backward; asked after [`Recorded::without`].
+    fn steps_in_backward(&self) -> bool;
 
     /// The totals at the peak of active memory.
     fn at_active_peak(&mut self) -> Result<Totals, Self::Error>;
@@ -133,13 +139,21 @@ impl Recorded for InMemory<'_> {
         self.trace.spans.rows().iter().any(|span| span.phase == phase)
     }
 
+    fn steps_in_backward(&self) -> bool {
+        let spans = self.trace.spans.rows().iter().map(|span| (span.step, span.phase));
+        is_step_in_backward(spans, kept_gradients(self.trace, self.series.device()))
+    }
+
     fn at_active_peak(&mut self) -> Result<Totals, Infallible> {
         let peak = Moment::peak(self.trace, self.series, Metric::Active);
         Ok(self.series.before_position(self.trace, peak.position()))
     }
 
     fn final_oom(&self) -> Option<FinalOom> {
-        self.failed.map(|event| FinalOom { device: self.trace.events.device[event.0 as usize] })
+        self.failed.map(|event| FinalOom {
+            event: self.trace.number(event),
+            device: self.trace.events.device[event.0 as usize],
+        })
     }
 
     fn failed_requests(&self) -> u64 {

@@ -14,7 +14,7 @@ impl PeakContext<'_> {
     pub(super) fn fused_optimizer(&self) -> Option<Advice> {
         let cause = Cause { category: Category::Temporary, origin: Origin::Phase(Phase::Optimizer) };
         let (blocks, bytes) = self.of_cause(cause);
-        if !self.is_much(bytes, LEAST_PERCENT) || blocks.len() < 2 {
+        if !self.is_much(bytes, LEAST_PERCENT) || blocks.len() < 2 || self.are_of_fused_optimizer(&blocks) {
             return None;
         }
         let held = format!(

@@ -3,7 +3,7 @@
 use super::*;
 use crate::Matches;
 use highwater_snapshots::Phase;
-use highwater_snapshots::ids::DeviceId;
+use highwater_snapshots::ids::{DeviceId, EventId};
 use highwater_snapshots::text::trace_from_text;
 
 pub(super) fn explain(text: &str, keys: &[GroupKey], filter: &str) -> (Trace, Explanation) {
@@ -310,8 +310,29 @@ fn figures_of_a_recording_that_ends_in_an_oom_reach_up_to_the_failed_request() {
     let fused = explanation.advice.iter().find(|one| one.remedy == Remedy::FusedOptimizer).expect("it is there");
     let left = "without them the peak up to the failed request is 4.50 KiB, 1.37 KiB less";
     assert!(fused.text.contains(left), "{}", fused.text);
+    assert_eq!(explanation.reach, Reach::UpToFailure);
     let (_, whole) = explain(STEP, &[GroupKey::Category], "");
     assert!(whole.advice.iter().all(|one| !one.text.contains("up to")), "{:?}", whole.advice);
+}
+
+#[test]
+fn figures_of_a_moment_after_the_failed_request_are_not_limited_to_what_precedes_it() {
+    let text = failed_in_optimizer("alloc t1 1000 temporary #adam.sqrt\nalloc t2 1000 temporary #adam.sqrt");
+    let advice = |explanation: &Explanation| -> Vec<String> {
+        explanation.advice.iter().map(|one| one.text.clone()).filter(|text| text.contains("without them")).collect()
+    };
+    // The program goes on with less than it had requested, and peaks.
+    let later = format!("{text}alloc big 3500 temporary #adam.sqrt\n");
+    let (_, explanation) = explain(&later, &[GroupKey::Category], "");
+    let before = trace_from_text(&text).unwrap().events.len();
+    assert_eq!((explanation.peak.event.and_then(EventId::index), explanation.reach), (Some(before), Reach::Recorded));
+    let texts = advice(&explanation);
+    assert!(!texts.is_empty() && texts.iter().all(|text| text.contains("the recorded peak is")), "{texts:?}");
+    // The peak precedes the failed request, but without the temporaries there the next one follows it.
+    let (_, explanation) = explain(&format!("{text}alloc late 1900 input\n"), &[GroupKey::Category], "");
+    assert_eq!(explanation.reach, Reach::Recorded, "{:?}", explanation.groups);
+    let (_, explanation) = explain(&format!("{text}free t1\nalloc scalar 8 temporary\n"), &[GroupKey::Category], "");
+    assert_eq!(explanation.reach, Reach::UpToFailure, "{:?}", explanation.groups);
 }
 
 #[test]

@@ -19,7 +19,7 @@ use crate::counterfactual::{Counterfactual, Grouped, absences};
 use crate::device_spans::ActiveSpan;
 use crate::explain::{
     Cause, ExplainQuery, Explanation, FinalOom, PeakByCause, PeaksWithout, Recorded, Scene, SegmentChurn, Selection,
-    causes, sums_by_cause,
+    causes, is_step_in_backward, kept_gradients, sums_by_cause,
 };
 use crate::growth::Leaks;
 use crate::live::LiveIndex;
@@ -74,6 +74,7 @@ pub fn explain(
         watch,
         failed: final_oom(windows)?,
         spans: Vec::new(),
+        kept_gradients: 0,
         frontiers: Vec::new(),
     };
     let mut explanation = Explanation::of_scene(&mut recorded, scene, None, query)?;
@@ -97,6 +98,8 @@ struct InParts<'a, 'w> {
     failed: Option<(u64, DeviceId)>,
     /// The steps and phases, once all parts were read.
     spans: Vec<ActiveSpan>,
+    /// The number of gradients that backward allocates and that outlive it, once all parts were read.
+    kept_gradients: u64,
     /// The events of each part, and its moments that matter; `None` if these are too many.
     frontiers: Vec<(Range<u64>, Option<Frontier>)>,
 }
@@ -111,6 +114,7 @@ struct PartFound {
     /// The moments that matter without some causes, if they are a selection, and not too many.
     frontier: Option<Option<Frontier>>,
     spans: Vec<ActiveSpan>,
+    kept_gradients: u64,
 }
 
 impl PartFound {
@@ -134,6 +138,7 @@ impl PartFound {
             without: grouped.iter().zip(found).map(peaks).collect(),
             frontier: by_cause.map(|causes| Frontier::of(trace, device, metric, causes)),
             spans: spans_of(trace, device),
+            kept_gradients: kept_gradients(trace, device),
         }
     }
 }
@@ -186,13 +191,14 @@ impl Recorded for InParts<'_, '_> {
     fn without(&mut self, selections: &[Selection<'_>]) -> Result<Vec<PeaksWithout>> {
         let (device, metric) = (self.device, self.metric);
         let mut merged = Merged::default();
-        let (spans, frontiers) = (&mut self.spans, &mut self.frontiers);
+        let (spans, kept, frontiers) = (&mut self.spans, &mut self.kept_gradients, &mut self.frontiers);
         let map = |trace: Trace| PartFound::of(&trace, device, metric, selections);
         let take = |part: PartFound| {
             merged.take(&part);
             if let Some(frontier) = part.frontier {
                 frontiers.push((part.events, frontier));
                 append(spans, part.spans);
+                *kept += part.kept_gradients;
             }
         };
         each_part(self.parts, map, take, self.watch)?;
@@ -244,6 +250,10 @@ impl Recorded for InParts<'_, '_> {
         self.spans.iter().any(|span| span.phase == phase)
     }
 
+    fn steps_in_backward(&self) -> bool {
+        is_step_in_backward(self.spans.iter().map(|span| (span.step, span.phase)), self.kept_gradients)
+    }
+
     fn at_active_peak(&mut self) -> Result<Totals> {
         let peak = peak(self.windows(), self.device, Metric::Active)?;
         let found = WindowedMoment::at(self.windows(), self.device, Metric::Active, peak.number())?;
@@ -252,7 +262,7 @@ impl Recorded for InParts<'_, '_> {
     }
 
     fn final_oom(&self) -> Option<FinalOom> {
-        self.failed.map(|(_, device)| FinalOom { device })
+        self.failed.map(|(event, device)| FinalOom { event, device })
     }
 
     fn failed_requests(&self) -> u64 {

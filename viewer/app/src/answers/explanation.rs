@@ -1,9 +1,9 @@
 //! The explanation of a peak, with the savings that replays add to its advice.
 
-use highwater_analysis::explain::{Advice, ExplainQuery, Remedy};
+use highwater_analysis::explain::{Advice, ExplainQuery, Reach, Remedy};
 use highwater_analysis::final_oom::{final_oom, final_oom_on};
 use highwater_analysis::long::{self, Parts, Watch, WindowedExplanation};
-use highwater_analysis::{Explanation, LiveIndex, Metric, Series};
+use highwater_analysis::{Explanation, LiveIndex, Metric, Moment, Series};
 use highwater_snapshots::units::format_bytes;
 use highwater_snapshots::{DeviceId, Error, Trace};
 
@@ -69,10 +69,10 @@ fn add_peaks(advice: &mut Advice, peaks: &AdvicePeaks, trace: &Trace, series: &S
 fn is_worth_it(trace: &Trace, device: DeviceId, advice: &mut Advice) -> bool {
     let Some(settings) = advice.settings else { return true };
     match reserved_with(trace, device, settings) {
-        Ok([before, after]) if after < before => {
+        Ok(([before, after], reach)) if after < before => {
             advice.text.push_str(&format!(
-                " With {settings} the peak of reserved memory{} is {}, {} less (replayed).",
-                if final_oom_on(trace, device).is_some() { " up to the failed request" } else { "" },
+                " With {settings} {} is {}, {} less (replayed).",
+                reach.the_peak(" of reserved memory"),
                 format_bytes(after),
                 format_bytes(before - after)
             ));
@@ -86,8 +86,9 @@ fn is_worth_it(trace: &Trace, device: DeviceId, advice: &mut Advice) -> bool {
     }
 }
 
-/// Returns the peak of reserved bytes as recorded and with `settings`, as `highwater whatif` computes it.
-fn reserved_with(trace: &Trace, device: DeviceId, settings: &str) -> Result<[u64; 2], String> {
+/// Returns the peak of reserved bytes as recorded and with `settings`, as `highwater whatif` computes it, and what these
+/// cover.
+fn reserved_with(trace: &Trace, device: DeviceId, settings: &str) -> Result<([u64; 2], Reach), String> {
     let change = Change { device, alloc_conf: Some(settings.to_owned()), ..Change::default() };
     let prediction = predict(trace, &change)?;
     let changed = prediction.changed.as_ref().ok_or("nothing was changed")?;
@@ -95,9 +96,16 @@ fn reserved_with(trace: &Trace, device: DeviceId, settings: &str) -> Result<[u64
         (Some(deviation), _) => Err(format!("a replay differs from the recording from event {} on", deviation.event.0)),
         // The request that failed in the recording still fails, so nothing is saved.
         (None, Some(oom)) if final_oom(trace) == Some(oom.event) => {
-            Ok([prediction.measured.peak_bytes(Metric::Reserved); 2])
+            Ok(([prediction.measured.peak_bytes(Metric::Reserved); 2], Reach::UpToFailure))
         }
         (None, Some(oom)) => Err(format!("a replay with them runs out of memory at event {}", oom.event.0)),
-        (None, None) => Ok([&prediction.measured, &changed.figures].map(|one| one.peak_bytes(Metric::Reserved))),
+        (None, None) => {
+            let [before, after] = [&prediction.measured, &changed.figures].map(|one| one.peak(Metric::Reserved));
+            let event = |peak: Option<&Moment>| peak.and_then(|peak| peak.event);
+            let recorded = event(after).and_then(|event| changed.source.get(event.index()?).copied());
+            let moments = [event(before), recorded].map(|event| event.map(|event| trace.number(event)));
+            let failed = final_oom_on(trace, device).map(|event| trace.number(event));
+            Ok(([before, after].map(|peak| peak.map_or(0, |peak| peak.bytes)), Reach::of(failed, moments)))
+        }
     }
 }

@@ -1,0 +1,50 @@
+//! Detects whether the optimizer updates each parameter in backward.
+
+use super::selection::is_kept_gradient;
+use highwater_snapshots::Phase;
+use highwater_snapshots::ids::{BlockId, DeviceId};
+use highwater_snapshots::trace::Trace;
+
+/// Whether the optimizer takes turns with backward in `spans`, in which backward allocates `gradients` that outlive it:
+/// it goes on within the step after an update, and an update follows every gradient or two.
+pub(crate) fn is_step_in_backward(spans: impl Iterator<Item = (Option<u32>, Phase)>, gradients: u64) -> bool {
+    let (mut updates, mut resumed, mut updated_in) = (0, 0, None);
+    for (step, phase) in spans {
+        match phase {
+            Phase::Optimizer => (updates, updated_in) = (updates + 1, Some(step)),
+            Phase::Backward if updated_in == Some(step) => (resumed, updated_in) = (resumed + 1, None),
+            // Another loss, as of a second network.
+            Phase::Forward => updated_in = None,
+            _ => {}
+        }
+    }
+    resumed > 0 && updates * 2 >= gradients
+}
+
+/// The number of gradients that events of `trace` allocate in backward, and that outlive it.
+pub(crate) fn kept_gradients(trace: &Trace, device: DeviceId) -> u64 {
+    let is_one = |id: &BlockId| {
+        let block = trace.blocks.get(*id);
+        let is_in_backward = || trace.birth_stage(&block).is_some_and(|stage| stage.phase == Phase::Backward);
+        block.device == device && !block.is_baseline() && is_kept_gradient(trace, *id) && is_in_backward()
+    };
+    trace.blocks.ids().filter(is_one).count() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_optimizer_is_in_backward_where_updates_take_turns_with_gradients() {
+        use Phase::{Backward, Forward, Optimizer, ZeroGrad};
+        let is_one =
+            |phases: &[Phase], gradients| is_step_in_backward(phases.iter().map(|phase| (Some(0), *phase)), gradients);
+        assert!(is_one(&[Forward, Backward, Optimizer, Backward, Optimizer, ZeroGrad, Backward, Optimizer], 3));
+        assert!(!is_one(&[Forward, Backward, Optimizer], 1), "a step after backward");
+        assert!(!is_one(&[Forward, Backward, Optimizer, Forward, Backward, Optimizer], 2), "two networks");
+        assert!(!is_one(&[Forward, Backward, Optimizer, Backward, Optimizer], 50), "two losses");
+        let steps = [(Some(0), Backward), (Some(0), Optimizer), (Some(1), Backward), (Some(1), Optimizer)];
+        assert!(!is_step_in_backward(steps.into_iter(), 2), "the next step");
+    }
+}
