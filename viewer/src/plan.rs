@@ -10,10 +10,12 @@ mod maximize;
 use std::path::Path;
 use std::sync::Arc;
 
+use highwater_analysis::Series;
 use highwater_app::answers::plan::{
     Allowance, Plan, Query, Recorded, RerunOf, Search, Setup, TrainingStep, plan_with, search,
 };
-use highwater_app::figures::planned::Budget;
+use highwater_app::answers::replays::used_outside;
+use highwater_app::figures::planned::counted_outside;
 use highwater_snapshots::units::{format_bytes, format_required_bytes};
 
 #[cfg(feature = "engine")]
@@ -44,8 +46,9 @@ pub const RERUN: Option<RerunOf> = None;
 
 /// Searches a plan and prints it.
 pub fn run(arguments: &PlanArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
-    if arguments.reserve >= arguments.budget {
-        let [budget, reserve] = [arguments.budget, arguments.reserve].map(format_bytes);
+    let budget = arguments.budget();
+    if budget.capacity() == 0 {
+        let [budget, reserve] = [budget.bytes, budget.reserve].map(format_bytes);
         return Err(Failure::Usage(format!("--reserve {reserve} leaves nothing of the budget of {budget}")));
     }
     let report = match &arguments.file {
@@ -67,10 +70,16 @@ fn of_file(file: &Path, arguments: &PlanArguments, page: &mut Page<'_>) -> Resul
     if !arguments.json {
         caveats::lead(&trace, "", page)?;
     }
+    let device = trace.main_device();
+    let used = arguments.reserve.map_or_else(|| used_outside(&trace, &Series::build(&trace, device)), |_| 0);
+    let reserve = arguments.reserve.or(Some(used));
+    let arguments = &PlanArguments { reserve, ..arguments.clone() };
+    let option = |text: String| format!("{text} Count another size with --reserve.");
+    let warnings: Vec<String> = counted_outside(used).map(option).into_iter().collect();
     #[cfg(feature = "engine")]
     if let Some(step) = Rerun::of_recording(&trace, &arguments.modules) {
         let step = step.map_err(Failure::Usage)?.timed(arguments.roofline());
-        return of_rerun(&step, arguments);
+        return of_rerun(&step, arguments, warnings);
     }
     if arguments.maximize.is_some() {
         let text = "--maximize needs a step that can be run again with another size: a recording of `highwater record`";
@@ -81,11 +90,10 @@ fn of_file(file: &Path, arguments: &PlanArguments, page: &mut Page<'_>) -> Resul
                     `highwater record`, or --scenario";
         return Err(Failure::Usage(text.to_owned()));
     }
-    let device = trace.main_device();
     let step = Recorded::new(trace, device, &arguments.modules).map_err(Failure::Usage)?;
     let found = searched(&step, arguments)?;
     let setup = found.best().map(|plan| plan.setup.clone());
-    report(&step, found, arguments, Applied { setup, ..Applied::default() })
+    report(&step, found, arguments, Applied { setup, warnings, ..Applied::default() })
 }
 
 /// What a report applies, and what limits it beside the step's own warnings.
@@ -107,7 +115,7 @@ fn searched(step: &dyn TrainingStep, arguments: &PlanArguments) -> Result<Search
 
 fn query_of(arguments: &PlanArguments) -> Query {
     Query {
-        capacity: arguments.budget - arguments.reserve,
+        capacity: arguments.budget().capacity(),
         allowed: arguments.allow.clone(),
         forbidden: arguments.forbid.clone(),
     }
@@ -131,7 +139,7 @@ fn report(
     applied: Applied,
 ) -> Result<PlanReport, Failure> {
     let Applied { setup, command, mut warnings } = applied;
-    let budget = Budget { bytes: arguments.budget, reserve: arguments.reserve };
+    let budget = arguments.budget();
     let possible = if found.plans.is_empty() { with_allowances(step, arguments)? } else { Vec::new() };
     let code = setup.map(|setup| step.code(&setup)).transpose().map_err(Failure::Usage)?.unwrap_or_default();
     warnings.splice(0..0, step.warnings(&found.as_is));
@@ -143,7 +151,7 @@ fn report(
 fn of_scenario(arguments: &PlanArguments) -> Result<PlanReport, Failure> {
     let step = Rerun::of_scenario(&arguments.training, &arguments.modules).map_err(Failure::Usage)?;
     let step = step.timed(arguments.roofline());
-    of_rerun(&step, arguments)
+    of_rerun(&step, arguments, Vec::new())
 }
 
 /// Fails: this build has no scenarios.
@@ -152,35 +160,41 @@ fn of_scenario(_arguments: &PlanArguments) -> Result<PlanReport, Failure> {
     Err(Failure::Usage("give a recording: this build has no engine to run a scenario with".to_owned()))
 }
 
-/// Plans a step that can be run again.
+/// Plans a step that can be run again; `warnings` limit the answer.
 #[cfg(feature = "engine")]
-fn of_rerun(step: &Rerun, arguments: &PlanArguments) -> Result<PlanReport, Failure> {
+fn of_rerun(step: &Rerun, arguments: &PlanArguments, warnings: Vec<String>) -> Result<PlanReport, Failure> {
     if let Some(which) = arguments.maximize {
-        return maximized(step, which, arguments);
+        return maximized(step, which, arguments, warnings);
     }
     let found = searched(step, arguments)?;
     let setup = found.best().map(|plan| plan.setup.clone());
-    of_setup(step, found, arguments, setup, Vec::new())
+    of_setup(step, found, arguments, setup, warnings)
 }
 
 /// Finds the largest size of `step` with which some plan fits, and that plan.
 #[cfg(feature = "engine")]
-fn maximized(step: &Rerun, which: Maximize, arguments: &PlanArguments) -> Result<PlanReport, Failure> {
+fn maximized(
+    step: &Rerun,
+    which: Maximize,
+    arguments: &PlanArguments,
+    mut warnings: Vec<String>,
+) -> Result<PlanReport, Failure> {
     let mut arguments = arguments.clone();
     if which == Maximize::Batch {
         arguments.forbid.push(Forbidden::MicroBatches);
     }
-    let (query, mut warnings) = (query_of(&arguments), Vec::new());
+    let (query, mut refused) = (query_of(&arguments), None);
     let turning = spinner(&format!("looking for the largest {}", which.name()));
     let found = largest(step.size(which).unwrap_or(1), |size| match step.with_size(which, size) {
         Ok(step) => Ok(!search(&step, &query)?.plans.is_empty()),
         Err(why) => {
-            warnings = vec![format!("A {} of {size} is not possible: {why}.", which.name())];
+            refused = Some(format!("A {} of {size} is not possible: {why}.", which.name()));
             Ok(false)
         }
     });
     turning.finish_and_clear();
     let size = found.map_err(Failure::Usage)?.unwrap_or(1);
+    warnings.extend(refused);
     let step = step.with_size(which, size).map_err(Failure::Usage)?;
     let found = searched(&step, &arguments)?;
     let setup = found.plans.first().map(|plan| if found.fits_as_is { Setup::default() } else { plan.setup.clone() });
@@ -197,7 +211,7 @@ fn of_setup(
     warnings: Vec<String>,
 ) -> Result<PlanReport, Failure> {
     let command = setup.as_ref().map(|setup| {
-        let words = step.command(setup, arguments.budget - arguments.reserve);
+        let words = step.command(setup, arguments.budget().capacity());
         words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
     });
     report(step, found, arguments, Applied { setup, command, warnings })

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use highwater_app::answers::plan::{Allowance, Forbidden};
+use highwater_app::figures::planned::Budget;
 use highwater_snapshots::scope_pattern::ScopePattern;
 use highwater_snapshots::units::parse_size;
 
@@ -30,6 +31,11 @@ impl Maximize {
 }
 
 impl PlanArguments {
+    /// Returns the budget; without the option nothing of it is reserved.
+    pub fn budget(&self) -> Budget {
+        Budget { bytes: self.budget, reserve: self.reserve.unwrap_or(0) }
+    }
+
     /// Returns what the time of a step is estimated from, if that is asked for.
     pub fn roofline(&self) -> Option<Roofline> {
         Some(Roofline { rates: self.gpu?, tf32: self.tf32 })
@@ -46,8 +52,9 @@ pub struct PlanArguments {
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub budget: u64,
     /// Part of the budget for what lives outside the allocator, such as the CUDA context and communication buffers
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "0B", hide_default_value = true)]
-    pub reserve: u64,
+    /// [default: what others use according to the recording's samples]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub reserve: Option<u64>,
     /// Changes that give other numbers or train other weights, comma-separated: 8bit (optimizer state), bf16 (parameters
     /// and activations), lora (adapters of rank 16), freeze (the first blocks)
     #[arg(long, value_name = "LIST", value_delimiter = ',')]

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use highwater_snapshots::format::{read_file, write_trace};
+use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::units::format_bytes;
 use serde_json::Value;
 
@@ -153,6 +154,32 @@ fn a_recording_of_another_program_is_replayed_with_the_changes() {
         lines.contains("checkpoint, module.forward, use_reentrant=False") && replayed["command"].is_null(),
         "{lines}"
     );
+}
+
+#[test]
+fn memory_that_others_use_counts_against_the_budget_as_it_does_in_a_what_if_prediction() {
+    let folder = tempfile::tempdir().unwrap();
+    let mebibytes = |count: u64| count << 20;
+    // Of 900 MiB in use, 300 MiB are not the allocator's.
+    let text = format!(
+        "segment_alloc 0x10000000 {0}\nalloc a {0} large\ndevice_used {1}\nfree a\n",
+        mebibytes(600),
+        mebibytes(900)
+    );
+    let trace = trace_from_text(&text).unwrap();
+    std::fs::write(folder.path().join("used.snap"), write_trace(Vec::new(), &trace).unwrap()).unwrap();
+    for (size, fits) in [(800, false), (1000, true)] {
+        let (status, plan) = planned(folder.path(), &format!("used.snap --budget {size}MiB"));
+        assert_eq!((status == 0, bytes(&plan["reserve_bytes"])), (fits, mebibytes(300)), "{plan}");
+        let whatif = stdout(&highwater(folder.path(), &format!("whatif used.snap --capacity {size}MiB --json")));
+        let whatif: Value = serde_json::from_str(&whatif).unwrap();
+        assert_eq!(whatif["oom"].is_null(), fits, "{whatif}");
+    }
+    let text = stdout(&highwater(folder.path(), "plan used.snap --budget 1000MiB"));
+    assert!(text.contains("Fits in 1000 MiB less 300 MiB as it is"), "{text}");
+    assert!(text.contains("Of the budget, others use 300 MiB according to the recording's samples."), "{text}");
+    let (status, plan) = planned(folder.path(), "used.snap --budget 800MiB --reserve 100MiB");
+    assert_eq!((status, bytes(&plan["reserve_bytes"])), (0, mebibytes(100)), "what is given counts: {plan}");
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod settings;
 mod trials;
 mod replayer;
 
+pub use capacity::used_outside;
 pub use highwater_allocator::replay::Replay;
 pub use replayer::{Edited, Replayer};
 

@@ -33,6 +33,12 @@ impl Budget {
     }
 }
 
+/// Returns that `bytes` of a budget are in use outside the allocator, as a sentence; `None` if nothing is.
+pub fn counted_outside(bytes: u64) -> Option<String> {
+    let used = format_bytes(bytes);
+    (bytes > 0).then(|| format!("Of the budget, others use {used} according to the recording's samples."))
+}
+
 /// Returns the answer, as a sentence.
 pub fn answer(search: &Search, budget: Budget) -> String {
     match search.plans.first() {

@@ -26,7 +26,7 @@ pub(super) struct Bound {
 impl Bound {
     /// Returns the requested size, or else the size of the recorded device.
     pub(super) fn of(trace: &Trace, series: &Series, change: &Change) -> Self {
-        let outside = outside(trace, series);
+        let outside = used_outside(trace, series);
         let less = |capacity: u64, what: &str| {
             let mut from = format!("{}, {what}", format_required_bytes(capacity));
             if outside > 0 {
@@ -66,7 +66,8 @@ pub(super) fn recorded_total(trace: &Trace, device: DeviceId) -> Option<u64> {
 }
 
 /// Returns the bytes of the device in use outside the allocator when most of it is in use; 0 if that was not sampled.
-fn outside(trace: &Trace, series: &Series) -> u64 {
+/// They count against the size of a device, in plans as in what-if predictions.
+pub fn used_outside(trace: &Trace, series: &Series) -> u64 {
     let (used, event) = series.peak(trace, Metric::DeviceUsed);
     event.map_or(0, |event| used.saturating_sub(series.after(trace, event).reserved))
 }

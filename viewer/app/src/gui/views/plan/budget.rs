@@ -7,6 +7,7 @@ use highwater_analysis::summary::DeviceSummary;
 use highwater_snapshots::units::{format_exact_bytes, parse_bytes, parse_size};
 
 use crate::answers::prediction::DEVICE_SIZES;
+use crate::answers::replays::used_outside;
 use crate::figures::planned::Budget;
 use crate::gui::view_context::ViewContext;
 use crate::gui::widgets::choice::value_menu_ui;
@@ -38,6 +39,16 @@ pub(super) fn default_budget(context: &ViewContext<'_>) -> (u64, &'static str) {
         Some(size) => (size, "the largest common device below the recorded peak"),
         None => (rounded_down(nearly_all(peak)).max(1), "nine tenths of the recorded peak"),
     }
+}
+
+/// Returns the part of the budget to begin with for what others use: what the samples say, as what-if predictions count
+/// it. Nothing if the budget `is_suggested` and is the memory that a failed request left to the allocator.
+pub(super) fn default_reserve(context: &ViewContext<'_>, is_suggested: bool) -> u64 {
+    let index = context.index();
+    if is_suggested && index.summary.capacity_is_inferred {
+        return 0;
+    }
+    used_outside(&context.recording.trace, &index.series)
 }
 
 /// `bytes` without a part of a quarter of a GiB, or of a MiB, if there is one left: sizes that are written exactly.

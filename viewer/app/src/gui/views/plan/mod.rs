@@ -26,7 +26,7 @@ use crate::gui::widgets::room::{exact_height_ui, split_ui};
 use crate::gui::widgets::theme::{self, Shades};
 use crate::gui::widgets::worker::Worker;
 use crate::session::Recording;
-use budget::{BudgetForm, default_budget};
+use budget::{BudgetForm, default_budget, default_reserve};
 use handle::Handle;
 use job::{Answer, Asked, Key, Planned, Planner};
 use switches::Switches;
@@ -57,6 +57,8 @@ pub struct PlanView {
     budget: Budget,
     /// Where the budget comes from, if the user has not chosen it.
     from: Option<&'static str>,
+    /// Whether the user has chosen the part of the budget for what others use.
+    is_reserve_chosen: bool,
     /// The changes of the plan in view.
     switches: Switches,
     /// The changes that the user has chosen instead of those of the search.
@@ -78,6 +80,7 @@ impl Default for PlanView {
             handle: Handle::default(),
             budget: Budget::default(),
             from: None,
+            is_reserve_chosen: false,
             switches: Switches::default(),
             chosen: None,
             rerun: None,
@@ -110,7 +113,11 @@ impl PlanView {
     pub fn same(&self) -> Self {
         let view = match self.from {
             Some(_) => Self { chosen: self.chosen.clone(), switches: self.switches.clone(), ..Self::default() },
-            None => Self { switches: self.switches.clone(), ..Self::of(self.budget, self.chosen.clone()) },
+            None => Self {
+                switches: self.switches.clone(),
+                is_reserve_chosen: self.is_reserve_chosen,
+                ..Self::of(self.budget, self.chosen.clone())
+            },
         };
         view.with_rerun(self.rerun)
     }
@@ -253,12 +260,18 @@ impl PlanView {
         if let Some(from) = self.from {
             ui.weak(format!("Suggested: {}, {from}.", format_required_bytes(self.budget.bytes)));
         }
+        if !self.is_reserve_chosen
+            && let Some(text) = planned::counted_outside(self.budget.reserve)
+        {
+            ui.weak(text);
+        }
         if let Some(budget) = entered.inner.filter(|budget| *budget != self.budget) {
             self.set_budget(ui.ctx(), context, budget);
         }
     }
 
     fn set_budget(&mut self, ctx: &egui::Context, context: &ViewContext<'_>, budget: Budget) {
+        self.is_reserve_chosen |= budget.reserve != self.budget.reserve;
         (self.budget, self.from, self.chosen) = (budget, None, None);
         self.ask(ctx, context);
     }
@@ -309,9 +322,15 @@ impl PlanView {
             if self.asked.is_some() {
                 self.forget();
             }
-            if self.budget.bytes == 0 || self.from.is_some() {
+            let former = self.budget;
+            if former.bytes == 0 || self.from.is_some() {
                 let (bytes, from) = default_budget(context);
-                (self.budget, self.from) = (Budget { bytes, ..self.budget }, Some(from));
+                (self.budget.bytes, self.from) = (bytes, Some(from));
+            }
+            if !self.is_reserve_chosen {
+                self.budget.reserve = default_reserve(context, self.from.is_some());
+            }
+            if self.budget != former {
                 self.form.set(self.budget);
             }
             self.ask(ctx, context);

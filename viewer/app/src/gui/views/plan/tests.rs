@@ -291,6 +291,19 @@ fn the_budget_to_begin_with_is_the_device_that_is_nearly_full_or_less_than_the_p
 }
 
 #[test]
+fn the_part_of_the_budget_that_others_use_is_what_the_samples_say_until_the_user_chooses_it() {
+    // Of 1168 MiB in use, 400 MiB are not the allocator's, whose segment is of 768 MiB.
+    let sample = format!("segment_alloc 0x10000000 {}\ndevice_used {}\nphase optimizer\n", 768 << 20, 1168 << 20);
+    let text = step(4).replace("phase optimizer\n", &sample);
+    let mut harness = harness(&text);
+    assert_eq!(harness.state().view.budget.reserve, 400 << 20);
+    harness.get_by_label("Of the budget, others use 400 MiB according to the recording's samples.");
+    enter(&mut harness, "2GiB");
+    assert_eq!(harness.state().view.budget, Budget { bytes: 2 << 30, reserve: 400 << 20 });
+    harness.get_by_label_contains("Fits in 2 GiB less 400 MiB");
+}
+
+#[test]
 fn a_narrow_view_shows_the_answer_the_switches_and_the_chart_one_below_the_other() {
     let mut harness = harness_of(&step(60), Vec2::new(560.0, 1200.0));
     enter(&mut harness, "720MiB");
