@@ -3,7 +3,7 @@
 use std::io;
 
 use highwater_app::answers::plan::{
-    Allowance, Code, Plan, PlanLine, Proof, Reach, Search, TrainingStep, Trial, composition, micros, name, names,
+    Allowance, Code, Plan, PlanLine, Proof, Reach, Search, Setup, TrainingStep, Trial, composition, micros, name, names,
 };
 use highwater_app::figures::planned::{
     Budget, NOT_OPTIMAL, answer, assumptions, costs, large_enough, least, less_work, proven, sharding, shares,
@@ -67,11 +67,8 @@ impl PlanReport {
         let PlanContext { budget, command, code, warnings, possible, roofline } = context;
         let proof = step.proof();
         let best = search.best().map(|plan| plan.setup.clone());
-        let mut lines = best.as_ref().map(|setup| PlanLine::all(step, setup)).transpose()?.unwrap_or_default();
-        if let (Some(last), Some(plan)) = (lines.last_mut(), search.best()) {
-            // On a device of the budget, as the answer says; the lines before may not fit there.
-            last.trial = plan.trial;
-        }
+        let all = |setup: &Setup| PlanLine::all(step, setup, budget.capacity());
+        let lines = best.as_ref().map(all).transpose()?.unwrap_or_default();
         let assumptions = assumptions(step, best.as_ref());
         let mut at_minimum = Vec::new();
         if search.plans.is_empty() {

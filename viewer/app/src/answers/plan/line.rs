@@ -19,7 +19,7 @@ pub struct PlanLine {
     pub class: Class,
     /// The additional share of the unchanged step's FLOPs and moved bytes.
     pub shares: [Option<f64>; 2],
-    /// The step with it and those before it, on a device that is large enough.
+    /// The step with it and those before it: on a device of the budget if that is large enough, else on one that is.
     pub trial: Trial,
     /// The additional time of a step in microseconds, if times are estimated.
     pub estimated_us: Option<i64>,
@@ -30,18 +30,18 @@ pub struct PlanLine {
 }
 
 impl PlanLine {
-    /// Tries the changes of `setup` one after another.
+    /// Tries the changes of `setup` one after another, for an allocator that may reserve `capacity` bytes.
     ///
     /// # Errors
     ///
     /// Returns why `step` cannot be run.
-    pub fn all(step: &dyn TrainingStep, setup: &Setup) -> Result<Vec<Self>, String> {
+    pub fn all(step: &dyn TrainingStep, setup: &Setup, capacity: u64) -> Result<Vec<Self>, String> {
         let unchanged = step.trial(&Setup { recomputed: Some(Vec::new()), ..Setup::default() }, None)?;
         let base = unchanged.work;
         let (mut before, mut time_before) = (base, unchanged.estimated_ns);
         let mut lines = Vec::new();
         for (change, scopes, class, setup) in prefixes(setup) {
-            let trial = step.trial(&setup, None)?;
+            let trial = Trial::within(step, &setup, capacity)?;
             let trace = step.recording(&setup)?;
             let series = Series::build(&trace, trace.main_device());
             let (_, event) = series.peak(&trace, Metric::Requested);

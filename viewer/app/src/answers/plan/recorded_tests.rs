@@ -5,8 +5,9 @@ use std::sync::Arc;
 use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::{DeviceId, Trace};
 
-use super::change::Change;
+use super::change::{Change, Forbidden};
 use super::composition::composition;
+use super::line::PlanLine;
 use super::recorded::Recorded;
 use super::search::{Query, search};
 use super::setup::Setup;
@@ -109,6 +110,24 @@ fn releases_of_the_cache_are_counted_on_a_device_that_is_just_large_enough() {
     let retries = |mebibytes: u64| trial(&step, None, Some(mebibytes * MIB));
     assert_eq!((retries(32).fits, retries(32).retries), (true, 1));
     assert_eq!((retries(80).fits, retries(80).retries), (true, 0));
+}
+
+#[test]
+fn what_is_reserved_beside_a_budget_is_what_meets_it_once_cached_memory_was_released() {
+    let text = format!("alloc a {}\nfree a\nalloc b {}\nfree b\n", 30 * MIB, 31 * MIB);
+    let step = recorded(pytorch(&text));
+    let capacity = 32 * MIB;
+    assert!(trial(&step, None, None).reserved > capacity, "without a budget both segments stay");
+    let query = Query { capacity, forbidden: vec![Forbidden::Settings], ..Query::default() };
+    let found = search(&step, &query).unwrap();
+    assert!(found.fits_as_is && found.as_is.reserved <= capacity, "{:?}", found.as_is);
+    let setup =
+        Setup { changes: vec![Change::Fused], settings: Some("max_split_size_mb:64".to_owned()), ..Setup::default() };
+    let lines = PlanLine::all(&step, &setup, capacity).unwrap();
+    assert_eq!(lines.len(), 2);
+    assert!(lines.iter().all(|line| line.trial.reserved <= capacity && line.trial.retries == 1), "{lines:?}");
+    let too_small = PlanLine::all(&step, &setup, 20 * MIB).unwrap();
+    assert!(too_small.iter().all(|line| line.trial.reserved > capacity), "on a device that is large enough");
 }
 
 #[test]

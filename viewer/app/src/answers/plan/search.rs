@@ -61,7 +61,7 @@ pub struct Query {
 /// What a search found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Search {
-    /// The step without changes, on a device that is large enough.
+    /// The step without changes: on a device of the budget if it fits there, else on one that is large enough.
     pub as_is: Trial,
     /// The work of the step without any change or recomputation.
     pub base: Work,
@@ -108,7 +108,9 @@ pub fn search(step: &dyn TrainingStep, query: &Query) -> Result<Search, String> 
     let can_recompute = !query.forbidden.contains(&Forbidden::Recompute);
     let mut bench = Bench { step, query, trials: 0, is_optimal: true };
     let as_is = bench.trial(&Setup::default(), None)?;
-    let fits_as_is = bench.fitting(&Setup::default())?.is_some_and(|(setup, _)| setup.settings.is_none());
+    let fitting = bench.fitting(&Setup::default())?.filter(|(setup, _)| setup.settings.is_none());
+    let fits_as_is = fitting.is_some();
+    let as_is = fitting.map_or(as_is, |(_, trial)| trial);
     let nothing = Setup { recomputed: Some(Vec::new()), ..Setup::default() };
     let base = bench.trial(&nothing, None)?;
     let mut combinations = step.combinations(&query.allowed, &query.forbidden);

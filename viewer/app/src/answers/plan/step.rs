@@ -172,6 +172,23 @@ pub struct Trial {
     pub estimated_ns: Option<u64>,
 }
 
+impl Trial {
+    /// Runs `step` with `setup` on a device of `capacity` bytes if that is large enough, else on one that is. A budget is
+    /// met by what is reserved there, once cached memory was released for a request.
+    ///
+    /// # Errors
+    ///
+    /// Returns why the step cannot be run.
+    pub fn within(step: &dyn TrainingStep, setup: &Setup, capacity: u64) -> Result<Self, String> {
+        let whole = step.trial(setup, None)?;
+        if whole.reserved <= capacity {
+            return Ok(whole);
+        }
+        let within = step.trial(setup, Some(capacity))?;
+        Ok(if within.fits { within } else { whole })
+    }
+}
+
 /// Work, counted or estimated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {

@@ -186,7 +186,7 @@ impl Watched<'_> {
     }
 
     fn chosen(&self, setup: Setup, budget: Budget) -> Result<Chosen, String> {
-        let lines = PlanLine::all(self, &setup)?;
+        let lines = PlanLine::all(self, &setup, budget.capacity())?;
         let within = self.trial(&setup, Some(budget.capacity()))?;
         let capacity = within.fits.then(|| budget.capacity());
         let trial = if within.fits { within } else { Trial { fits: false, ..self.trial(&setup, None)? } };
