@@ -17,7 +17,7 @@ use super::check_doubt::Doubt;
 use super::check_figures::{CheckFigures, DifferenceFigures, RuleFigures, Unmeasured};
 use super::check_input::{CheckInput, device_of_baseline, measured_devices};
 use crate::args::{CheckArguments, Given};
-use crate::cli::input::devices::{on_device, phrase};
+use crate::cli::input::devices::{covered_phrase, on_device, phrase};
 use crate::cli::output::caveats::{self, TrustFigures, problem_texts};
 use crate::cli::output::outcome::{Failure, Status};
 use crate::cli::output::page::Page;
@@ -191,7 +191,7 @@ impl<'a> CheckReport<'a> {
     /// Returns the verdict as a sentence, with the devices if there are several.
     pub(super) fn verdict(&self) -> String {
         let named = |devices: &[DeviceId]| {
-            phrase(self.trace, devices).map_or_else(String::new, |phrase| format!(" on {phrase}"))
+            covered_phrase(self.trace, devices).map_or_else(String::new, |phrase| format!(" on {phrase}"))
         };
         let mut broken: Vec<DeviceId> = self.broken().map(|outcome| outcome.moment.device).collect();
         broken.dedup();

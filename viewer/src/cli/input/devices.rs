@@ -7,6 +7,8 @@ use crate::cli::input::recording::{check_metric, choose_device};
 use crate::cli::output::outcome::Failure;
 
 const HOST: &str = "host memory";
+/// The driver of tensors on the CPU, whose memory is the host's.
+const CPU_DRIVER: &str = "cpu";
 
 /// Returns the beginning of the first line of a report about `device`: `On device 1 of 3: ` if the recording has
 /// several devices, else nothing.
@@ -53,6 +55,13 @@ pub fn phrase(trace: &Trace, devices: &[DeviceId]) -> Option<String> {
     };
     let parts: Vec<String> = gpus.into_iter().chain(host.map(str::to_owned)).collect();
     (!parts.is_empty()).then(|| parts.join(" and "))
+}
+
+/// Names the devices that a verdict covers, as [`phrase`]; host memory also where the recording has nothing else.
+pub fn covered_phrase(trace: &Trace, devices: &[DeviceId]) -> Option<String> {
+    let is_cpu = |device: DeviceId| trace.device_facts(device).is_some_and(|facts| facts.driver == CPU_DRIVER);
+    let is_host = |device: &DeviceId| trace.is_host_memory(*device) || is_cpu(*device);
+    phrase(trace, devices).or_else(|| (!devices.is_empty() && devices.iter().all(is_host)).then(|| HOST.to_owned()))
 }
 
 /// Returns the devices that a verdict covers: the requested one, which must be in the recording, else all that have
@@ -127,6 +136,18 @@ mod tests {
         assert_eq!(where_on(&three, DeviceId(4)), " on device 4 of 3");
         assert_eq!(where_on(&trace(&[0], None), DeviceId(0)), "");
         assert_eq!(on(&pinned, &[0, 255]), "On device 0 and host memory: ");
+    }
+
+    #[test]
+    fn a_verdict_names_host_memory_where_the_recording_has_nothing_else() {
+        let on = |trace: &Trace| covered_phrase(trace, &[trace.main_device()]);
+        assert_eq!(on(&trace(&[255], Some(255))).as_deref(), Some(HOST));
+        let mut cpu = trace(&[0], Some(0));
+        cpu.devices[0].driver = CPU_DRIVER.to_owned();
+        assert_eq!(on(&cpu).as_deref(), Some(HOST));
+        cpu.devices[0].driver = "cuda 13.0".to_owned();
+        assert_eq!(on(&cpu), None);
+        assert_eq!(on(&trace(&[0, 255], Some(255))).as_deref(), Some("device 0"));
     }
 
     #[test]
