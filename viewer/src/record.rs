@@ -211,7 +211,9 @@ impl<'a> Answer<'a> {
         page.table(&peaks_table(&self.summary))?;
         page.gap()?;
         let shown = self.phases.len().min(PHASES_SHOWN);
-        print_rows(&self.phases, shown, Metric::Requested, true, page)?;
+        if let Some(peak) = self.summary.peaks.iter().find(|peak| peak.metric == Metric::Requested) {
+            print_rows(&self.phases, shown, peak, true, page)?;
+        }
         if shown < self.phases.len() {
             let more = format_count((self.phases.len() - shown) as u64);
             page.line(&format!("  … and {more} more; `highwater phases {file_name}` lists them"))?;

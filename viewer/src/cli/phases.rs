@@ -107,7 +107,7 @@ impl<'a> PhasesReport<'a> {
             page.line(&format!("Counting only blocks with {filter}."))?;
         }
         page.gap()?;
-        print_rows(&self.rows, self.rows.len(), self.arguments.metric, is_marked, page)?;
+        print_rows(&self.rows, self.rows.len(), &self.peak, is_marked, page)?;
         caveats::print(self.trace, page)?;
         page.gap()?;
         let (files, given) = ([self.arguments.source.file.as_path()], self.arguments.given());
@@ -138,17 +138,21 @@ fn check_filter(arguments: &PhasesArguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints the first `shown` of the rows, whose sizes are of `metric`, as a table. An arrow marks the first that reaches
-/// the peak of all. Unless the recording `is_marked`, its only phase has no name.
+/// Prints the first `shown` of the rows, whose sizes are of the total of `peak`, as a table. An arrow marks the row with
+/// the event of the peak. Unless the recording `is_marked`, its only phase has no name.
 pub fn print_rows(
     rows: &[PhaseRow],
     shown: usize,
-    metric: Metric,
+    peak: &Moment,
     is_marked: bool,
     page: &mut Page<'_>,
 ) -> io::Result<()> {
     let highest = rows.iter().map(|row| row.peak_bytes).max().unwrap_or(0);
-    let peak = rows.iter().position(|row| row.peak_bytes == highest);
+    let is_of_peak = |row: &PhaseRow| match peak.number() {
+        Some(event) => (u64::from(row.first.0)..=u64::from(row.last.0)).contains(&event),
+        None => row.peak_bytes == highest,
+    };
+    let marked = rows.iter().position(is_of_peak);
     let columns = vec![
         Column::number("step"),
         Column::text("phase"),
@@ -159,7 +163,7 @@ pub fn print_rows(
         Column::text("at its peak").entries(),
     ];
     let cells = |(number, row): (usize, &PhaseRow)| {
-        let mark = if Some(number) == peak && rows.len() > 1 { " ◀" } else { "" };
+        let mark = if Some(number) == marked && rows.len() > 1 { " ◀" } else { "" };
         vec![
             row.step.map_or_else(|| "-".to_owned(), |step| step.to_string()),
             if is_marked { row.phase.name() } else { "-" }.to_owned(),
@@ -167,7 +171,7 @@ pub fn print_rows(
             format_bytes(row.peak_bytes),
             format!("{}{mark}", bar(row.peak_bytes, highest, 6)),
             format_bytes(row.end_bytes),
-            made_of(row, metric),
+            made_of(row, peak.metric),
         ]
     };
     page.long_table(columns, || rows.iter().take(shown).enumerate().map(cells))

@@ -118,6 +118,18 @@ fn phases_say_what_each_did() {
 }
 
 #[test]
+fn the_marked_phase_is_the_one_that_the_headline_names() {
+    let step = |number: u32| {
+        format!("step {number}\nphase forward\nalloc a{number} 900 activation\nphase backward\nfree a{number}\n")
+    };
+    let text = answer(trace_from_text(&format!("{}{}", step(0), step(1))).unwrap(), "phases step.snap").unwrap();
+    assert!(text.contains("step 1, forward; 4 phases in 2 steps"), "{text}");
+    let marked: Vec<&str> = text.lines().filter(|line| line.contains('◀')).collect();
+    let [row] = marked[..] else { panic!("one row: {text}") };
+    assert!(row.trim_start().starts_with("1  forward"), "{text}");
+}
+
+#[test]
 fn events_print_as_text() {
     check(
         "events step.snap",
