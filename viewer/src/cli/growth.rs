@@ -226,7 +226,7 @@ impl<'a> GrowthReport<'a> {
         for (at, line) in verdict.iter().enumerate() {
             if at == 0 { page.headline(line)? } else { page.line(line)? }
         }
-        if !self.has_steps() && !self.trace.is_state() {
+        if !self.has_steps() && self.trace.event_count() > 0 {
             let how = how_to_mark_steps(self.trace);
             page.line(&format!("The recording has no steps, so growth per step is unknown. Mark them {how}."))?;
         }
@@ -309,6 +309,9 @@ impl<'a> GrowthReport<'a> {
         };
         if self.trace.is_state() {
             return "The recording has no events, so growth is unknown.".to_owned();
+        }
+        if self.trace.event_count() == 0 {
+            return "The recording has no events and no blocks: there is nothing to compare.".to_owned();
         }
         // An incomplete step says nothing about growth.
         if !growth.window.is_whole() {

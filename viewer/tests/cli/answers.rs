@@ -130,6 +130,15 @@ fn the_marked_phase_is_the_one_that_the_headline_names() {
 }
 
 #[test]
+fn growth_of_an_empty_recording_has_nothing_to_compare() {
+    let text = answer(trace_from_text("").unwrap(), "growth step.snap").unwrap();
+    assert!(text.starts_with("The recording has no events and no blocks: there is nothing to compare.\n"), "{text}");
+    assert!(!text.contains("grow") && !text.contains("no steps"), "{text}");
+    let state = answer(trace_from_text("baseline w 100").unwrap(), "growth step.snap").unwrap();
+    assert!(state.starts_with("The recording has no events, so growth is unknown."), "{state}");
+}
+
+#[test]
 fn events_print_as_text() {
     check(
         "events step.snap",
