@@ -4,6 +4,7 @@ mod files;
 mod found;
 mod report;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
@@ -21,6 +22,9 @@ const FOLDER: &str = "HIGHWATER_SIMULATE_FOLDER";
 const WRITES_ANSWERS: &str = "HIGHWATER_SIMULATE_WRITES_ANSWERS";
 const READS_ANSWERS: &str = "HIGHWATER_SIMULATE_READS_ANSWERS";
 
+/// Selects devices of this machine, which are not meant.
+const DEVICES_OF_MACHINE: &str = "CUDA_VISIBLE_DEVICES";
+
 /// Devices of a machine, of which each of several ranks uses one.
 const DEVICES_OF_RANKS: u32 = 8;
 
@@ -34,18 +38,22 @@ pub fn run(arguments: &SimulateArguments, page: &mut Page<'_>) -> Result<Status,
         let text = format!("invalid value '{}' for --rank: ranks are counted from 0", arguments.rank);
         return Err(Failure::Usage(text));
     }
+    if let Some(folder) = &arguments.provide {
+        page.json(&variables(arguments, folder)?)?;
+        return Ok(Status::Fine);
+    }
     let program = Program::find(&arguments.words)?;
     let out = file_of(arguments, &program)?;
     let gpu = gpu_of(arguments);
-    let files = Files::provide()?;
+    let files = Files::provide(None)?;
     // Installed before the program starts, so that no signal is lost.
     let signals = Signals::catch().map_err(|why| Failure::Record(format!("cannot take signals: {why}")))?;
     let start = |more: &[(&str, PathBuf)], is_silent: bool| {
         let mut command = Command::new(program.path());
         command.args(arguments.words.iter().skip(1));
-        // Devices of this machine are not meant.
-        command.env_remove("CUDA_VISIBLE_DEVICES");
-        command.envs(files.environment()).envs(settings(arguments, &gpu)).envs(more.iter().cloned());
+        command.env_remove(DEVICES_OF_MACHINE);
+        command.envs(files.environment()).envs(settings(arguments, &gpu)).env(FOLDER, files.recordings());
+        command.envs(more.iter().cloned());
         if is_silent {
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         } else if arguments.json {
@@ -78,6 +86,14 @@ pub fn run(arguments: &SimulateArguments, page: &mut Page<'_>) -> Result<Status,
         Outcome::DoesNotFit => Status::Broken,
         Outcome::Unknown(_) => Status::Unsound,
     })
+}
+
+/// Writes the simulated GPU into `folder`; returns the variables of programs that use it, without a value to remove them.
+fn variables(arguments: &SimulateArguments, folder: &Path) -> Result<BTreeMap<&'static str, Option<String>>, Failure> {
+    let files = Files::provide(Some(folder))?.environment();
+    let files = files.into_iter().map(|(name, value)| (name, value.to_string_lossy().into_owned()));
+    let variables = files.chain(settings(arguments, &gpu_of(arguments))).map(|(name, value)| (name, Some(value)));
+    Ok(variables.chain([(DEVICES_OF_MACHINE, None)]).collect())
 }
 
 #[cfg(unix)]

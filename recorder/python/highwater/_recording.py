@@ -103,8 +103,7 @@ class record_memory_history(contextlib.AbstractContextManager):
         self._session: Session | None = None
         # The pytest plugin records functions that are no training.
         self._gives_hints = True
-        # For simulations: facts and notes about the recording, and what happens after the last of `steps`.
-        self._describe: Callable[[], tuple[dict[str, str], list[str]]] = lambda: ({}, [])
+        # For simulations: what happens after the last of `steps`.
         self._on_over: Callable[[], None] = lambda: None
 
     def __enter__(self) -> record_memory_history:
@@ -117,7 +116,7 @@ class record_memory_history(contextlib.AbstractContextManager):
         path = _files.resolve(self._asked_path)
         models, self._model = self._models(), None
         self._weak_model = [(name, weakref.ref(model)) for name, model in models]
-        options = {**self._options, "describe": self._describe, "on_over": self._on_over}
+        options = {**self._options, "on_over": self._on_over}
         self._session = Session.begin(path, models, options, self._note_path)
         return self
 

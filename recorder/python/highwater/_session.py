@@ -9,7 +9,7 @@ import time
 
 import torch
 
-from . import _files, _tags
+from . import _files, _simulated, _tags
 from ._history import History
 from ._names import ModuleNames
 from ._signals import Termination
@@ -69,6 +69,8 @@ class Session:
         self._last_step = -1
         recorder = {name: options[name] for name in ("context", "stacks", "max_entries")}
         self._history = History(recorder)
+        # What a simulated GPU cannot answer exactly; None on a real one.
+        self._noted = _simulated.observe()
         _active = self
         try:
             if options["on_oom"]:
@@ -174,7 +176,7 @@ class Session:
         snapshot = torch.cuda.memory._snapshot()
         self._history.cut(snapshot)
         rank, world_size = _rank()
-        facts, notes = self._options["describe"]()
+        facts, notes = ({}, []) if self._noted is None else self._noted.describe()
         notes += self._notes()
         try:
             trees = self._names.trees().values()

@@ -1,8 +1,10 @@
-"""Runs a program on a simulated GPU and records it, as `highwater simulate` has it done.
+"""Runs this process on a simulated GPU, for `highwater simulate` and for `pytest --highwater-simulate`.
 
-The command puts this package and a `sitecustomize.py` in front of the program's path, so that every Python process of
-the program starts here. Before PyTorch is imported, the simulated GPU is loaded in place of CUDA; when the program
-first uses CUDA, the recording begins; after the wanted number of steps, the program is ended.
+Both put this package and a `sitecustomize.py` in front of the program's path, so that every Python process of the
+program starts here. Before PyTorch is imported, the simulated GPU is loaded in place of CUDA.
+
+`highwater simulate` also names a folder for recordings: when the program first uses CUDA, the recording begins; after
+the wanted number of steps, the program is ended.
 """
 
 import atexit
@@ -13,43 +15,79 @@ import functools
 import importlib.abc
 import importlib.machinery
 import importlib.util
-import json
-import linecache
 import os
 import sys
 
-# Set by `highwater simulate`: the library, the folder for recordings, and the settings below.
+from ._noted import MISSING, UNKNOWN_VALUE, Noted, place
+
+# Set by `highwater simulate`: the library, its GPU, the folder for the recording of the program, and settings of that.
 _LIBRARY = "HIGHWATER_SIMULATE_LIBRARY"
+_GPU = "HIGHWATER_SIMULATE_GPU"
 _FOLDER = "HIGHWATER_SIMULATE_FOLDER"
 _STEPS = "HIGHWATER_SIMULATE_STEPS"
 _KEEP_INIT = "HIGHWATER_SIMULATE_KEEP_INIT"
 _RANK = "HIGHWATER_SIMULATE_RANK"
 _RANKS = "HIGHWATER_SIMULATE_RANKS"
 _WRITES_ANSWERS = "HIGHWATER_SIMULATE_WRITES_ANSWERS"
+# The test that pytest runs, as `test_it.py::test (call)`.
+_TEST = "PYTEST_CURRENT_TEST"
 
 # The exit status of a program that cannot go on, as it calls a function which is not simulated.
 MISSING_STATUS = 3
 # Reads of device values by one line in one step after which the program is taken to loop for ever.
 _MOST_READS = 10_000
-# As in the library's `notes.rs`.
-_MISSING, _UNKNOWN_WORKSPACE, _UNKNOWN_VALUE = 0, 1, 2
 # More than any program makes in a few steps.
 _MOST_EVENTS = 1 << 31
 # Smaller tensors of the host are initialized: it costs next to nothing.
 _LEAST_BYTES_SKIPPED = 1 << 20
 
 _LISTENER = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p)
-_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 _active = None
+# Called before the process is ended, such as to show its message: pytest has some.
+before_end = []
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=before_end.clear)
 
 
 def start():
     """Prepares this process, if it is one of a simulated program."""
     global _active
-    if os.environ.get(_LIBRARY) and os.environ.get(_FOLDER) and _active is None:
+    if os.environ.get(_LIBRARY) and _active is None:
         _active = _Simulation()
         sys.meta_path.insert(0, _BeforeTorch(_active))
+
+
+def stop():
+    """Undoes `start`, unless PyTorch has been imported."""
+    global _active
+    if _active is not None and not _active.is_loaded():
+        _active = None
+        sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _BeforeTorch)]
+
+
+def is_started():
+    """Returns whether PyTorch has the simulated GPU in this process, or will have it."""
+    return _active is not None
+
+
+def is_recording_program():
+    """Returns whether `highwater simulate` records this process."""
+    return is_started() and bool(os.environ.get(_FOLDER))
+
+
+def gpu():
+    """Returns the name of the simulated GPU and its bytes of memory; None if nothing is simulated."""
+    description = os.environ.get(_GPU)
+    if _active is None or not description:
+        return None
+    _capability, _multiprocessors, _l2, memory, name = description.split(",", 4)
+    return name, int(memory)
+
+
+def observe():
+    """Begins to count what the simulated GPU cannot answer exactly; None if nothing is simulated."""
+    return None if _active is None else Noted(_active)
 
 
 class _BeforeTorch(importlib.abc.MetaPathFinder):
@@ -93,14 +131,19 @@ class _Simulation:
         self._library = None
         self._seen = set()
         # Counts by kind, function and line of the program.
-        self._notes = collections.Counter()
+        self.notes = collections.Counter()
         self._recording = None
         self._is_stopped = False
         # Reads by line in the current step, and the line that has made too many.
-        self._step, self._reads, self._endless = None, collections.Counter(), None
-        self._skipped_bytes = 0
-        # Whether this process is one of several ranks, without the others.
-        self._is_alone = False
+        self._step, self._reads, self.endless = None, collections.Counter(), None
+        # Bytes of the host that were not initialized.
+        self.skipped_bytes = 0
+        # The rank and how many there are, of a process that is one of several ranks, without the others.
+        self.rank = None
+
+    def is_loaded(self):
+        """Returns whether the simulated GPU has been loaded."""
+        return self._library is not None
 
     def before_torch(self, spec):
         """Loads the simulated GPU before PyTorch's libraries, which then find its functions first."""
@@ -124,9 +167,10 @@ class _Simulation:
             self._skip_initialization(torch)
         # With a launcher, the ranks are processes of their own.
         if os.environ.get(_RANKS) and "TORCHELASTIC_RUN_ID" not in os.environ:
-            self._is_alone = True
-            _fake_process_group(torch)
-        torch.cuda._lazy_call(self._begin)
+            self.rank = int(os.environ[_RANK]), int(os.environ[_RANKS])
+            _fake_process_group(torch, *self.rank)
+        if os.environ.get(_FOLDER):
+            torch.cuda._lazy_call(self._begin)
 
     def _define_missing(self, path):
         path = os.fspath(path)
@@ -138,6 +182,9 @@ class _Simulation:
         """Defines what other libraries with kernels import before they are loaded."""
         loader = importlib.machinery.ExtensionFileLoader
         create, initialize = loader.create_module, ctypes.CDLL.__init__
+        folder = os.path.dirname(os.environ[_LIBRARY])
+        # The driver and NVML.
+        names = set(os.listdir(folder))
 
         @functools.wraps(create)
         def create_module(extension, spec):
@@ -146,7 +193,11 @@ class _Simulation:
 
         @functools.wraps(initialize)
         def load(library, name, *args, **kwargs):
-            if name is not None and os.path.isfile(name):
+            name = None if name is None else os.fsdecode(name)
+            if name in names:
+                # The loader of a process that was started otherwise does not know the folder.
+                name = os.path.join(folder, name)
+            elif name is not None and os.path.isfile(name):
                 self._define_missing(name)
             initialize(library, name, *args, **kwargs)
 
@@ -157,26 +208,28 @@ class _Simulation:
 
     def _listen(self, kind, name):
         name = name.decode(errors="replace")
-        place = _place()
-        self._notes[(kind, name, place)] += 1
-        if kind == _UNKNOWN_VALUE:
-            self._count_read(place)
-        if kind == _MISSING:
+        at = place()
+        self.notes[(kind, name, at)] += 1
+        if kind == UNKNOWN_VALUE:
+            self._count_read(at)
+        if kind == MISSING:
             self._finish()
-            at = f" (called at {place[0]}:{place[1]})" if place else ""
-            _end(f"{name} is not simulated{at}: what the program needs from there on is not known", MISSING_STATUS)
+            line = f" (called at {at[0]}:{at[1]})" if at else ""
+            _end(f"{name} is not simulated{line}: what the program needs from there on is not known", MISSING_STATUS)
 
-    def _count_read(self, place):
-        step = self._recording._step_number() if self._recording is not None else None
+    def _count_read(self, at):
+        # Of any recording, and of the test that pytest runs.
+        session = getattr(sys.modules.get(f"{__package__}._session"), "_active", None)
+        step = session and (id(session), session.step_number()), os.environ.get(_TEST)
         if step != self._step:
             self._step = step
             self._reads.clear()
-        self._reads[place] += 1
-        if place and self._reads[place] > _MOST_READS:
-            self._endless = place
+        self._reads[at] += 1
+        if at and self._reads[at] > _MOST_READS:
+            self.endless = f"{at[0]}:{at[1]}"
             self._finish()
             what = f"has read {_MOST_READS:,} values of the device in one step, which are zeros"
-            _end(f"{place[0]}:{place[1]} {what}: it seems to wait for one that never comes", MISSING_STATUS)
+            _end(f"{self.endless} {what}: it seems to wait for one that never comes", MISSING_STATUS)
 
     def _skip_initialization(self, torch):
         """Leaves large tensors of the host as they are: their values are not copied to a device that has none."""
@@ -190,7 +243,7 @@ class _Simulation:
             def initialize(tensor, *args, **kwargs):
                 if not is_large(tensor):
                     return original(tensor, *args, **kwargs)
-                self._skipped_bytes += tensor.nbytes
+                self.skipped_bytes += tensor.nbytes
                 return tensor
 
             return initialize
@@ -213,7 +266,7 @@ class _Simulation:
         steps = int(os.environ.get(_STEPS) or 0)
         path = os.path.join(os.environ[_FOLDER], f"{os.getpid()}.snap")
         self._recording = record_memory_history(path, steps=range(steps) if steps else None, max_entries=_MOST_EVENTS)
-        self._recording._describe, self._recording._on_over = self._describe, self._stop
+        self._recording._on_over = self._stop
         atexit.register(self._finish)
         self._recording.__enter__()
         if os.environ.get(_WRITES_ANSWERS):
@@ -234,59 +287,12 @@ class _Simulation:
             kind = None if self._is_stopped else getattr(sys, "last_type", None)
             recording.__exit__(kind, None, None)
 
-    def _describe(self):
-        """Returns facts about the simulation, and what every answer notes."""
-        import torch
 
-        device = torch.cuda.get_device_properties(torch.cuda.current_device())
-        name = f"{device.name} (compute capability {device.major}.{device.minor})"
-        notes = [f"simulated: recorded on a simulated {name}; what lies outside of PyTorch's allocator is not included"]
-        if self._is_alone:
-            ranks = f"rank {os.environ[_RANK]} of {os.environ[_RANKS]}"
-            notes.append(f"simulated alone as {ranks}: the other ranks are taken to have the same values")
-        found = {
-            "gpu": device.name,
-            "capability": f"{device.major}.{device.minor}",
-            "skipped_bytes": self._skipped_bytes,
-            "cudnn": torch.backends.cudnn.version(),
-            "endless": f"{self._endless[0]}:{self._endless[1]}" if self._endless else None,
-            "missing": self._rows(_MISSING),
-            "unknown_workspaces": self._rows(_UNKNOWN_WORKSPACE),
-            "reads": self._rows(_UNKNOWN_VALUE),
-        }
-        return {"simulated": name, "simulation": json.dumps(found)}, notes
-
-    def _rows(self, kind):
-        rows = []
-        for (of_kind, name, place), count in sorted(self._notes.items(), key=str):
-            if of_kind == kind:
-                file, line, function = place or (None, None, None)
-                text = linecache.getline(file, line).strip() if file else ""
-                rows.append({"name": name, "file": file, "line": line, "function": function, "text": text, "count": count})
-        return rows
-
-
-def _place():
-    """The innermost line of the program that is running: file, line and function."""
-    frame, fallback = sys._getframe(2), None
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if not file.startswith(_PACKAGE) and not file.startswith("<") and f"{os.sep}torch{os.sep}" not in file:
-            found = (file, frame.f_lineno, frame.f_code.co_name)
-            if "site-packages" not in file and "dist-packages" not in file:
-                return found
-            fallback = fallback or found
-        frame = frame.f_back
-    return fallback
-
-
-def _fake_process_group(torch):
+def _fake_process_group(torch, rank, ranks):
     """Has this process run as one rank of several: the others are taken to have the same values."""
     if not torch.distributed.is_available():
         return
     import torch.distributed as distributed
-
-    rank, ranks = int(os.environ[_RANK]), int(os.environ[_RANKS])
 
     class AloneStore(distributed.Store):
         """A store in which the other ranks have set what is asked for."""
@@ -342,6 +348,15 @@ def _fake_process_group(torch):
 
 def _end(message, status=2):
     """Ends the process at once: nothing that follows would be right."""
+    test = os.environ.get(_TEST, "").rpartition(" (")[0]
+    if test:
+        # Or a program that the test has started.
+        is_pytest = bool(before_end)
+        message = f"{test}: {message}"
+        message += f"; pytest ends here, and --deselect {test} leaves the test out" if is_pytest else ""
+    for function in before_end:
+        with contextlib.suppress(Exception):
+            function()
     sys.stdout.flush()
     print(f"highwater: {message}", file=sys.stderr, flush=True)
     os._exit(status)

@@ -9,6 +9,8 @@ their first call: `warmups=1` calls the test once before.
 
 Tests with these markers are recorded. PyTorch has one recorder: a test that records memory itself needs `record=False`.
 PyTorch has one peak counter as well: a test that resets it uses `cuda_memory.reset()`, which the limits allow for.
+
+`pytest --highwater-simulate h100` runs tests with these markers or with `cuda_memory` on a machine without a GPU.
 """
 
 import gc
@@ -16,11 +18,11 @@ import json
 import os
 import shutil
 import sys
-from collections import namedtuple
+from collections import Counter, namedtuple
 
 import pytest
 
-from . import _binary
+from . import _binary, _simulated
 from ._test_memory import METRICS, CudaMemory, Peaks, TestRecording, allocated, format_size, parse_size, why_unavailable
 
 _MARKERS = {
@@ -31,6 +33,8 @@ _MARKERS = {
 }
 # Property of a test with a baseline: one of the states and the file name.
 _BASELINE = "highwater_baseline"
+# Property of a test whose baseline was recorded otherwise, with a sentence about it.
+_BASELINE_CAVEAT = "highwater_baseline_caveat"
 _COMPARED, _WRITTEN, _MISSING = "compared", "written", "missing"
 
 _PeakLimit = namedtuple("_PeakLimit", "limit text metric device record")
@@ -56,9 +60,31 @@ def pytest_addoption(parser):
     group.addoption("--highwater-baseline", metavar="DIR", help=help)
     help = "Limit of the peak's growth over the baseline (default: 5%%)"
     group.addoption("--highwater-max-growth", metavar="PCT|SIZE", default="5%", help=help)
+    help = "Run the tests with memory limits, and no others, on a simulated GPU: h100, a100:40GiB, …"
+    group.addoption("--highwater-simulate", metavar="GPU[:MEMORY]", help=help)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config):
+    # Before a conftest.py imports PyTorch.
+    _simulate(early_config, early_config.known_args_namespace.highwater_simulate)
+
+
+def _simulate(config, wanted):
+    if wanted:
+        from . import _pytest_simulated
+
+        _pytest_simulated.begin(config, wanted, _is_memory_test)
+
+
+def _is_memory_test(item):
+    has_marker = any(item.get_closest_marker(marker) for marker in _MARKERS)
+    return has_marker or "cuda_memory" in getattr(item, "fixturenames", ())
 
 
 def pytest_configure(config):
+    # If a conftest.py has loaded this plugin.
+    _simulate(config, config.getoption("highwater_simulate"))
     for marker in _MARKERS.values():
         config.addinivalue_line("markers", marker)
     if config.getoption("highwater_baseline"):
@@ -173,6 +199,7 @@ def _run_test(item):
         if hasattr(sys, name):
             delattr(sys, name)
     recording = TestRecording(_test_id(item))
+    _simulated.before_end.append(recording.remove)
     if limits.is_recorded:
         recording.start()
     else:
@@ -204,6 +231,7 @@ def _run_test(item):
     finally:
         recording.stop()
         recording.remove()
+        _simulated.before_end.remove(recording.remove)
     if failure is not None:
         pytest.fail(failure, pytrace=False)
     return result
@@ -222,7 +250,7 @@ def _check(item, limits, recording, before, measured, grown):
         if peak > limit.limit:
             over, size = format_size(peak - limit.limit), format_size(peak)
             text = f"max_memory({limit.text}) exceeded by {over}: the peak of {limit.metric} memory is {size}"
-            text += f" on device {limit.device}"
+            text += f" on {_device(limit.device)}"
             if before[limit.device]:
                 text += f", with {format_size(before[limit.device])} allocated before the test"
             heading = f"Largest at the peak of {limit.metric} memory"
@@ -231,7 +259,7 @@ def _check(item, limits, recording, before, measured, grown):
         limit = limits.leak
         if grown > limit.limit:
             text = f"limit_gpu_leaks({limit.text}) exceeded by {format_size(grown - limit.limit)}: the test leaves "
-            text += f"{format_size(grown)} allocated on device {limit.device}"
+            text += f"{format_size(grown)} allocated on {_device(limit.device)}"
             question = {"at": "end", "where": "lifetime=kept", "metric": "allocated", "device": limit.device}
             failures.append(text + _largest(recording, section, "Largest that the test leaves", **question))
     if limits.is_recorded and item.config.getoption("highwater_baseline"):
@@ -244,6 +272,11 @@ def _check(item, limits, recording, before, measured, grown):
     text = "\n".join(failures)
     # The program's text names the file, which `_keep` has moved.
     return recording.without_removed(text.replace(recorded, recording.path)) if recorded else text
+
+
+def _device(device):
+    gpu = _simulated.gpu()
+    return f"device {device}" if gpu is None else f"device {device}, a simulated {gpu[0]}"
 
 
 def _largest(recording, section, heading, **question):
@@ -306,6 +339,8 @@ def _compare(item, recording, is_passed):
     command = ["check", recording.path, "--baseline", base, "--max-growth", config.getoption("highwater_max_growth")]
     try:
         figures = json.loads(_binary.run([*command, "--json"]))
+        if figures.get("baseline_caveat"):
+            item.user_properties.append((_BASELINE_CAVEAT, figures["baseline_caveat"]))
         # The recording of a test that allocates nothing has no events, which leaves budgets unconfirmed: it is whole.
         is_whole = figures.get("undecided") and not figures["broken"] and not figures["oom"]
         if figures["passed"] or is_whole:
@@ -326,6 +361,9 @@ def pytest_terminal_summary(terminalreporter, config):
     say = terminalreporter.write_line
     for name in sorted(name for state, name in states if state == _WRITTEN):
         say(f"highwater: baseline written: {os.path.join(folder, name)}")
+    caveats = Counter(value for name, value in properties if name == _BASELINE_CAVEAT)
+    for caveat, count in sorted(caveats.items()):
+        say(f"highwater: {_count_of(count, 'test', 'tests')}: {caveat}")
     missing = sum(state != _COMPARED for state, _ in states)
     if missing:
         say(f"highwater: {_count_of(missing, 'test has', 'tests have')} no baseline in {folder}, and no comparison")

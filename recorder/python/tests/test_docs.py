@@ -28,6 +28,7 @@ ELSEWHERE = {
     "highwater run": "Linux with a CUDA driver; tests/run.rs runs it over the simulated one",
     "highwater record": "models of many gigabytes; viewer/tests/cli/record.rs runs them smaller",
     "highwater serve": "does not end; `Snapshot.serve` is tested below",
+    "pytest --highwater-simulate": "test_pytest_simulated.py",
     "highwater --help": "viewer/tests/cli",
 }
 

@@ -65,7 +65,16 @@ pub struct SimulateArguments {
     /// Print one JSON object: sizes in bytes; what the program prints goes to standard error
     #[arg(long)]
     pub json: bool,
+    /// Write the simulated GPU into this folder, and print the environment variables of programs that use it as a JSON
+    /// object
+    #[arg(long, value_name = "FOLDER", hide = true, conflicts_with = "words")]
+    pub provide: Option<PathBuf>,
     /// Program and its arguments
-    #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(
+        value_name = "PROGRAM",
+        required_unless_present = "provide",
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
     pub words: Vec<OsString>,
 }

@@ -233,13 +233,18 @@ impl<'a> CheckReport<'a> {
         parts.iter().map(part).collect::<Vec<_>>().join("; ")
     }
 
-    /// Returns what limits the verdict: requests that failed, and blocks of unknown category.
+    /// Returns how the baseline was recorded otherwise: on a simulated GPU, or not.
+    fn baseline_caveat(&self) -> Option<String> {
+        self.baseline.and_then(|baseline| caveats::simulated_beside(self.trace, baseline))
+    }
+
+    /// Returns what limits the verdict: requests that failed, another kind of baseline, and blocks of unknown category.
     pub(super) fn warnings(&self) -> Vec<String> {
         let unknown = self.unknown.iter().map(|(device, bytes, peak)| {
             let (on, size, whole) = (on_device(self.trace, *device), format_bytes(*bytes), format_bytes(*peak));
             format!("{on}{size} of the peak, {whole}, are of unknown category: they count for no category's budget.")
         });
-        caveats::out_of_memory(self.failed_requests).into_iter().chain(unknown).collect()
+        caveats::out_of_memory(self.failed_requests).into_iter().chain(self.baseline_caveat()).chain(unknown).collect()
     }
 
     /// Returns the result of a budget in one word.
@@ -292,6 +297,7 @@ impl<'a> CheckReport<'a> {
             differences: self.differences.iter().map(figures).find(|figures| figures.device == self.default_device().0),
             differences_by_device: self.differences.iter().map(figures).collect(),
             oom: caveats::out_of_memory(self.failed_requests),
+            baseline_caveat: self.baseline_caveat(),
             trust: TrustFigures::of(self.trace),
             problems: problem_texts(self.trace),
         }

@@ -29,6 +29,9 @@ pub(super) struct CheckFigures<'a> {
     pub(super) differences: Option<DifferenceFigures>,
     pub(super) differences_by_device: Vec<DifferenceFigures>,
     pub(super) oom: Option<String>,
+    /// How the baseline was recorded otherwise, if one of the two is of a simulated GPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) baseline_caveat: Option<String>,
     pub(super) trust: TrustFigures,
     pub(super) problems: Vec<String>,
 }

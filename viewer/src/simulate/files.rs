@@ -29,19 +29,21 @@ from highwater import _simulated
 _simulated.start()
 "#;
 
-/// The folder, which is removed at the end.
+/// The files.
 #[derive(Debug)]
 pub(super) struct Files {
-    folder: tempfile::TempDir,
+    folder: PathBuf,
+    /// The same folder if it is removed at the end.
+    _temporary: Option<tempfile::TempDir>,
 }
 
 impl Files {
-    /// Writes everything that the program needs into a temporary folder.
+    /// Writes everything that programs need into `folder`, or else into a temporary one, which is removed at the end.
     ///
     /// # Errors
     ///
     /// Fails if this build has no simulated GPU, or if the folder cannot be written to.
-    pub(super) fn provide() -> Result<Self, Failure> {
+    pub(super) fn provide(folder: Option<&Path>) -> Result<Self, Failure> {
         if !cfg!(all(target_os = "linux", target_env = "gnu")) {
             let text = "`highwater simulate` works on Linux with the GNU C library: on Windows use WSL, elsewhere a container, \
                         with PyTorch's CUDA wheel";
@@ -53,8 +55,14 @@ impl Files {
             return Err(Failure::Record(text.to_owned()));
         }
         let cannot = |why: io::Error| Failure::Record(format!("cannot make a folder for the simulation: {why}"));
-        let folder = tempfile::Builder::new().prefix("highwater-simulate-").tempdir().map_err(cannot)?;
-        let files = Self { folder };
+        let make = || tempfile::Builder::new().prefix("highwater-simulate-").tempdir();
+        let files = match folder {
+            Some(folder) => Self { folder: std::path::absolute(folder).map_err(cannot)?, _temporary: None },
+            None => {
+                let temporary = make().map_err(cannot)?;
+                Self { folder: temporary.path().to_owned(), _temporary: Some(temporary) }
+            }
+        };
         files.write().map_err(cannot)?;
         Ok(files)
     }
@@ -76,33 +84,32 @@ impl Files {
     }
 
     fn libraries(&self) -> PathBuf {
-        self.folder.path().join("lib")
+        self.folder.join("lib")
     }
 
     fn start(&self) -> PathBuf {
-        self.folder.path().join("start")
+        self.folder.join("start")
     }
 
     /// The folder for recordings, one of each process.
     pub(super) fn recordings(&self) -> PathBuf {
-        self.folder.path().join("recordings")
+        self.folder.join("recordings")
     }
 
     /// The folder for what a first run of the program records, which is not used.
     pub(super) fn first_recordings(&self) -> PathBuf {
-        self.folder.path().join("first")
+        self.folder.join("first")
     }
 
     /// The file for the answers that a first run of the program gives to the second.
     pub(super) fn answers(&self) -> PathBuf {
-        self.folder.path().join("answers")
+        self.folder.join("answers")
     }
 
     /// The variables by which programs find the files.
     pub(super) fn environment(&self) -> Vec<(&'static str, OsString)> {
         let mut variables = vec![
             ("HIGHWATER_SIMULATE_LIBRARY", self.libraries().join(NAMES[0]).into()),
-            ("HIGHWATER_SIMULATE_FOLDER", self.recordings().into()),
             ("LD_LIBRARY_PATH", before("LD_LIBRARY_PATH", &self.libraries())),
             ("PYTHONPATH", before("PYTHONPATH", &self.start())),
         ];

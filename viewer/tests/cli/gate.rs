@@ -403,6 +403,26 @@ fn a_file_of_a_strange_recording_is_answered_for() {
     }
 }
 
+#[test]
+fn a_baseline_of_a_real_gpu_beside_a_recording_of_a_simulated_one_is_stated() {
+    let folder = tempfile::tempdir().unwrap();
+    for (file, gpu) in [("real.snap", None), ("h100.snap", Some("NVIDIA H100")), ("t4.snap", Some("Tesla T4"))] {
+        let mut trace = trace();
+        trace.header.facts.extend(gpu.map(|gpu| ("simulated".to_owned(), gpu.to_owned())));
+        std::fs::write(folder.path().join(file), write_trace(Vec::new(), &trace).unwrap()).unwrap();
+    }
+    let check = |options: &str| stdout(&highwater(folder.path(), &format!("check h100.snap {options}")));
+    let text = check("--baseline real.snap --max-growth 5%");
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let stated = "The baseline was recorded on a real device, this recording on a simulated NVIDIA H100:";
+    assert!(words.join(" ").contains(stated), "{text}");
+    let figures: Value = serde_json::from_str(&check("--baseline t4.snap --max-growth 5% --json")).unwrap();
+    let caveat = figures["baseline_caveat"].as_str().unwrap();
+    assert!(caveat.starts_with("The baseline was recorded on a simulated Tesla T4, this recording on"), "{caveat}");
+    let figures: Value = serde_json::from_str(&check("--baseline h100.snap --max-growth 5% --json")).unwrap();
+    assert!(figures["passed"].as_bool().unwrap() && figures.get("baseline_caveat").is_none());
+}
+
 /// A model whose layers are all made wider.
 #[cfg(feature = "engine")]
 #[test]

@@ -90,6 +90,26 @@ pub fn out_of_memory(failed: u64) -> Option<String> {
     })
 }
 
+/// The fact that names the simulated GPU of a recording.
+const SIMULATED: &str = "simulated";
+
+/// Returns a sentence if one of two compared recordings is of a simulated GPU and the other is not, or is of another one;
+/// `None` otherwise.
+pub fn simulated_beside(trace: &Trace, baseline: &Trace) -> Option<String> {
+    let gpu = |of: &Trace| of.header.facts.iter().find(|(name, _)| name == SIMULATED).map(|(_, gpu)| gpu.clone());
+    let (own, other) = (gpu(trace), gpu(baseline));
+    let place =
+        |gpu: Option<String>| gpu.map_or_else(|| "a real device".to_owned(), |gpu| format!("a simulated {gpu}"));
+    let because = match (&own, &other) {
+        (Some(_), Some(_)) => "PyTorch chooses kernels by the GPU",
+        _ => "the simulation does not know the sizes of some workspaces, and values of its device are zeros",
+    };
+    (own != other).then(|| {
+        let (own, other) = (place(own), place(other));
+        format!("The baseline was recorded on {other}, this recording on {own}: {because}, so they may differ by that.")
+    })
+}
+
 /// Maximum number of problems printed by commands that are not about them.
 const TOLD: usize = 5;
 
