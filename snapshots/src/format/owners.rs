@@ -123,11 +123,11 @@ impl Owners {
         let (mut annotations, mut attributes, mut problems) = (Vec::new(), Vec::new(), Vec::new());
         for (offset, section) in &self.annotations.sections {
             let found = section.iter().map(|annotation| rows.annotation(annotation));
-            annotations.extend(found_rows(found, "annotations", *offset, &mut problems));
+            annotations.extend(found_rows(found, "annotation", *offset, &mut problems));
         }
         for (offset, section) in &self.attributes.sections {
             let found = section.iter().map(|attribute| rows.attribute(attribute));
-            attributes.extend(found_rows(found, "attributes", *offset, &mut problems));
+            attributes.extend(found_rows(found, "attribute", *offset, &mut problems));
         }
         annotations.into_iter().for_each(|annotation| builder.add_annotation(annotation));
         attributes.into_iter().for_each(|attribute| builder.add_attribute(attribute));
@@ -148,14 +148,14 @@ fn found_rows<T>(
         Why::Lost => lost += 1,
     };
     let found = rows.filter_map(|row| row.map_err(&mut count).ok()).collect();
-    if strangers > 0 {
-        let what = format!("{strangers} {name} name what is not there: they are left out");
-        problems.push(Problem::at(offset, what));
-    }
-    if lost > 0 {
-        let what = format!("{lost} {name} belong to what was lost before: they are left out");
-        problems.push(Problem::at(offset, what));
-    }
+    let left_out = |count: u64, [one, several]: [&str; 2], what: &str| match count {
+        0 => None,
+        1 => Some(format!("1 {name} {one} {what}: it is left out")),
+        _ => Some(format!("{count} {name}s {several} {what}: they are left out")),
+    };
+    let strangers = left_out(strangers, ["names", "name"], "what is not there");
+    let lost = left_out(lost, ["belongs", "belong"], "to what was lost before");
+    problems.extend(strangers.into_iter().chain(lost).map(|what| Problem::at(offset, what)));
     found
 }
 

@@ -4,7 +4,7 @@ use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use highwater_app::figures::moment::count_of;
+use highwater_app::figures::moment::{count_of, count_with};
 use highwater_app::files::destination::{Destination, Kind, rewrite};
 use highwater_app::files::is_stdin;
 use highwater_pytorch::open::{FileFormat, FileKind};
@@ -223,8 +223,11 @@ impl Answer<'_> {
         match (frames, found.imported) {
             (0, 0) => page.headline("Nothing to look up: the recording has no stacks.")?,
             (0, imported) => {
-                let frames = count_of(imported, "frame");
-                page.headline(&format!("Nothing to look up: the names of its {frames} are in the recording already."))?;
+                let all = match imported {
+                    1 => "the name of its only frame is".to_owned(),
+                    _ => format!("the names of its {} are", count_of(imported, "frame")),
+                };
+                page.headline(&format!("Nothing to look up: {all} in the recording already."))?;
             }
             (frames, _) => {
                 let all = match frames {
@@ -237,9 +240,8 @@ impl Answer<'_> {
                 }
             }
         }
-        if found.outside > 0 {
-            let frames = count_of(found.outside, "frame");
-            page.line(&format!("{frames} are in no module: their code was generated while the program ran."))?;
+        if let Some(text) = outside_modules(found.outside) {
+            page.line(&text)?;
         }
         match &self.written {
             Some(written) => page.line(&format!("Wrote {} as it was.", written.path.display())),
@@ -262,9 +264,8 @@ impl Answer<'_> {
         for reason in reasons {
             page.warning(&reason)?;
         }
-        if found.outside > 0 {
-            let frames = count_of(found.outside, "frame");
-            page.warning(&format!("{frames} are in no module: their code was generated while the program ran."))?;
+        if let Some(text) = outside_modules(found.outside) {
+            page.warning(&text)?;
         }
         match &self.written {
             Some(written) if written.torn_bytes > 0 => page.warning(&format!(
@@ -283,8 +284,8 @@ impl Answer<'_> {
             }
             Ok(_) if module.with_names == 0 && module.unresolved() == 0 => None,
             Ok(Found { has_lines: true, .. }) => {
-                let frames = count_of(module.with_names + module.unresolved(), "frame");
-                Some(format!("{frames} lie in code that was built without line information"))
+                let frames = count_with(module.with_names + module.unresolved(), "frame", ["lies", "lie"]);
+                Some(format!("{frames} in code that was built without line information"))
             }
             Ok(_) => Some(
                 "no line information; build with debug = \"line-tables-only\", or pass --debug-dir with its debug file"
@@ -307,6 +308,13 @@ impl Answer<'_> {
             format!("a --debug-dir must have {what} or its debug file")
         }
     }
+}
+
+/// Returns that frames are outside of all modules, as a sentence; `None` if none is.
+fn outside_modules(frames: u64) -> Option<String> {
+    let whose = if frames == 1 { "its" } else { "their" };
+    let frames = Some(count_with(frames, "frame", ["is", "are"])).filter(|_| frames > 0)?;
+    Some(format!("{frames} in no module: {whose} code was generated while the program ran."))
 }
 
 /// Returns the file that a module's symbols came from, or why there is none.

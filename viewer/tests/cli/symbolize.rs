@@ -221,6 +221,6 @@ fn a_snapshot_of_pytorch_has_its_names_already() {
     std::fs::write(folder.path().join("a.json"), text).unwrap();
     let output = highwater(folder.path(), "symbolize a.json");
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    assert!(stdout(&output).starts_with("Nothing to look up: the names of its 1 frame"), "{}", stdout(&output));
+    assert!(stdout(&output).starts_with("Nothing to look up: the name of its only frame is"), "{}", stdout(&output));
     assert_eq!(names(folder.path()), ["a.json"]);
 }

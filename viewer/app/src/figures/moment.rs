@@ -66,6 +66,11 @@ pub fn count_of(count: u64, noun: &str) -> String {
     format!("{} {noun}{s}", format_count(count))
 }
 
+/// Formats a count with its noun and the verb that agrees with it: `1 step is`, `1,234 steps are`.
+pub fn count_with(count: u64, noun: &str, [one, several]: [&str; 2]) -> String {
+    format!("{} {}", count_of(count, noun), if count == 1 { one } else { several })
+}
+
 /// Names other moments with the same peak, as a sentence; `None` if there are none.
 pub fn elsewhere_text(elsewhere: &[Moment]) -> Option<String> {
     let (first, others) = elsewhere.split_first()?;
@@ -124,6 +129,12 @@ mod tests {
         };
         assert_eq!(text("alloc a 5\nfree a"), "5 B requested, at event 0");
         assert_eq!(text("alloc a 5\nstep 0\nfree a"), "5 B requested, at event 0, setup");
+    }
+
+    #[test]
+    fn verbs_agree_with_counts() {
+        let told = [0, 1, 2].map(|count| count_with(count, "frame", ["lies", "lie"]));
+        assert_eq!(told, ["0 frames lie", "1 frame lies", "2 frames lie"]);
     }
 
     #[test]

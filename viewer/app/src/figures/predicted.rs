@@ -4,7 +4,7 @@ use highwater_analysis::{Metric, Moment};
 use highwater_snapshots::EventId;
 use highwater_snapshots::units::{format_bytes, format_count, format_required_bytes, format_signed_bytes};
 
-use super::moment::{at_event, count_of};
+use super::moment::{at_event, count_of, count_with};
 use crate::answers::prediction::{Changed, Concerned, Deviation, Figures, Prediction, Tried};
 use crate::answers::recomputation::Recomputation;
 
@@ -186,11 +186,11 @@ pub fn settings_and_memory(changed: &Changed) -> String {
 pub fn deviation(deviation: &Deviation) -> String {
     format!(
         "Not exact: with nothing changed, the replay differs from the recording from event {} on: {}. Reserved bytes \
-         differ by at most {}, and {} lie elsewhere.",
+         differ by at most {}, and {} elsewhere.",
         format_count(u64::from(deviation.event.0)),
         deviation.text,
         format_bytes(deviation.largest_bytes),
-        count_of(deviation.placed_elsewhere, "block")
+        count_with(deviation.placed_elsewhere, "block", ["lies", "lie"])
     )
 }
 

@@ -53,14 +53,17 @@ pub fn lead(trace: &Trace, name: &str, page: &mut Page<'_>) -> io::Result<()> {
     if !trace.is_partial() {
         return Ok(());
     }
-    let events = match trace.event_count() {
-        0 => "no event".to_owned(),
-        count => count_of(count, "event"),
-    };
+    let count = trace.event_count();
+    let events = if count == 0 { "no event".to_owned() } else { count_of(count, "event") };
     let unread: Vec<_> = trace.problems.iter().filter(|problem| problem.offset.is_some()).collect();
     if trace.lacks_index_only() {
+        let all = match count {
+            0 => "all was".to_owned(),
+            1 => "its only event was".to_owned(),
+            _ => format!("all {events} were"),
+        };
         let text = format!(
-            "{of}Incomplete file: all {events} were read; only the index at its end is missing or damaged, which \
+            "{of}Incomplete file: {all} read; only the index at its end is missing or damaged, which \
              `highwater convert FILE NEW.snap` writes anew."
         );
         return warn(&text, page);
