@@ -15,7 +15,7 @@ use highwater_pytorch::open::{FileFormat, FileKind};
 use highwater_snapshots::format::Windows;
 use highwater_snapshots::trace::{Annotation, NOTE, SIMULATION};
 use highwater_snapshots::units::{format_bytes, format_count, format_duration};
-use highwater_snapshots::{EventId, Trace};
+use highwater_snapshots::{BlockId, EventId, Trace};
 use serde::Serialize;
 
 use super::peaks::{peak_figures, peaks_table, state_table};
@@ -183,11 +183,18 @@ impl<'a> InfoReport<'a> {
         };
         if self.trace.event_count() == 0 {
             let on = on_device(self.trace, summary.device);
-            let blocks = self.trace.blocks.device.iter().filter(|device| **device == summary.device).count() as u64;
+            let is_waiting = |id: &BlockId| self.trace.was_waiting_at_start(*id);
+            let of_device = |id: &BlockId| self.trace.blocks.device[id.0 as usize] == summary.device;
+            let (waiting, live): (Vec<BlockId>, Vec<BlockId>) =
+                self.trace.blocks.ids().filter(of_device).partition(is_waiting);
             let bytes = format_bytes(summary.end.requested);
+            let more = match waiting.len() as u64 {
+                0 => String::new(),
+                waiting => format!(", and {} freed but waiting for a stream", count_of(waiting, "block")),
+            };
             return format!(
-                "{on}State at the dump, without events: {bytes} requested in {}.",
-                count_of(blocks, "block")
+                "{on}State at the dump, without events: {bytes} requested in {}{more}.",
+                count_of(live.len() as u64, "block")
             );
         }
         let peak = summary.peaks.iter().find(|moment| moment.metric == Metric::Requested);

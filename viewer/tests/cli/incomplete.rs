@@ -156,6 +156,11 @@ fn a_state_is_not_called_a_peak() {
     }
     let info = answer(state(), "info a.snap").unwrap();
     assert!(info.starts_with("State at the dump, without events: 4 KiB requested in 1 block."), "{info}");
+    let waiting = trace_from_text("baseline a 4096\nbaseline b 512 waiting\nbaseline c 512 waiting\n").unwrap();
+    let info = answer(waiting, "info a.snap").unwrap();
+    let told =
+        "State at the dump, without events: 4 KiB requested in 1 block, and 2 blocks freed but waiting for a stream.";
+    assert!(info.starts_with(told), "{info}");
     assert!(!info.contains("baseline") && !info.contains("peak  "), "{info}");
 }
 
