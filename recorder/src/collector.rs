@@ -46,6 +46,7 @@ pub(crate) struct Collected {
     pub(crate) problem: Option<Error>,
     pub(crate) events: u64,
     pub(crate) events_lost: u64,
+    pub(crate) events_unregistered: u64,
     pub(crate) small_blocks: u64,
 }
 
@@ -212,11 +213,10 @@ impl Collector {
         self.options.flush_every.min(last.duration_since(self.began).max(FIRST_LOOK))
     }
 
-    /// Returns the number of events of this recording that never reached the intake, or that it could not assign to a
-    /// registered allocator.
+    /// Returns the number of events of this recording that never reached the intake.
     fn lost(&self) -> u64 {
         let Some(merge) = &self.merge else { return self.lost };
-        sender::lost() - self.lost_before + merge.given_up() + self.intake.unregistered_events()
+        sender::lost() - self.lost_before + merge.given_up()
     }
 
     fn held(&self) -> Option<Held> {
@@ -258,13 +258,12 @@ impl Collector {
 
     fn finish(mut self) -> Collected {
         let lost = self.lost();
-        let problems = self.intake.problems();
-        problems.iter().for_each(|problem| warn(problem.to_string()));
+        self.intake.unregistered().for_each(warn);
         let (mut file, mut problem) = match (self.failed.take(), self.files.take()) {
             (Some((path, why)), _) => (path, Some(why)),
             (None, Some(files)) => {
                 let path = files.path().to_owned();
-                (Some(path), files.complete(lost, problems).err().inspect(warn_of))
+                (Some(path), files.complete(lost, &self.intake.facts_at_end()).err().inspect(warn_of))
             }
             (None, None) => (None, None),
         };
@@ -279,14 +278,16 @@ impl Collector {
             file = Some(path.clone());
         }
         let is_ring = self.options.ring_events.is_some();
+        let unregistered = self.intake.unregistered_events();
         let after_failure = self.events_until_failure.map_or(0, |until| self.intake.events - until);
         let evicted = self.intake.history.as_ref().map_or(0, |history| history.evicted());
         Collected {
             trace: trace.filter(|_| is_wanted),
             file,
             problem,
-            events: self.intake.events + lost,
+            events: self.intake.events + lost + unregistered,
             events_lost: lost + self.lost_to_file + after_failure + if is_ring { evicted } else { 0 },
+            events_unregistered: unregistered,
             small_blocks: self.intake.small_blocks,
         }
     }

@@ -125,19 +125,24 @@ impl RecordingFile {
         Ok(())
     }
 
-    /// Completes the file, with source lines if requested. Returns its path and size in bytes. After an error the file
+    /// Completes the file, with `facts` of the recording, and with source lines if requested. Returns its path and size in bytes. After an error the file
     /// ends with its last batch.
-    pub(crate) fn complete(self, end: &EndFacts, with_symbols: bool) -> Result<(PathBuf, u64)> {
+    pub(crate) fn complete(
+        self,
+        end: &EndFacts,
+        facts: &[(String, String)],
+        with_symbols: bool,
+    ) -> Result<(PathBuf, u64)> {
         let file = self.writer.get_ref().try_clone();
         let (path, whole_bytes) = (self.path.clone(), self.whole_bytes);
-        let completed = self.append_end(end, with_symbols);
+        let completed = self.append_end(end, facts, with_symbols);
         if let (Err(_), Ok(file)) = (&completed, file) {
             drop(file.set_len(whole_bytes));
         }
         completed.map(|bytes| (path, bytes))
     }
 
-    fn append_end(mut self, end: &EndFacts, with_symbols: bool) -> Result<u64> {
+    fn append_end(mut self, end: &EndFacts, facts: &[(String, String)], with_symbols: bool) -> Result<u64> {
         let mut end = end.clone();
         if with_symbols {
             let (symbols, problems) = self.exporter.resolve();
@@ -145,6 +150,7 @@ impl RecordingFile {
             self.writer.append_symbols(&symbols)?;
             end.problems.extend(problems);
         }
+        self.writer.append_facts(facts)?;
         let file = self.writer.finish(&end)?;
         let facts = file.metadata().map_err(|source| Error::Write { source, path: self.path.clone() })?;
         // Some file systems report only now that they are full.

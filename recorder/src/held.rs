@@ -6,7 +6,7 @@ use std::path::Path;
 use highwater_snapshots::event::Event;
 use highwater_snapshots::format::write_trace;
 use highwater_snapshots::trace::{DeviceFacts, Header};
-use highwater_snapshots::{Problem, StartingState, Trace, TraceBuilder};
+use highwater_snapshots::{StartingState, Trace, TraceBuilder};
 
 use crate::error::{Error, Result};
 use crate::export::Exporter;
@@ -22,7 +22,7 @@ pub(crate) struct Held {
     ops: HeldOps,
     events: Vec<Event>,
     events_lost: u64,
-    problems: Vec<Problem>,
+    facts_at_end: Vec<(String, String)>,
     with_symbols: bool,
 }
 
@@ -40,7 +40,7 @@ impl Held {
             ops: intake.ops.clone(),
             events,
             events_lost: history.evicted() + lost,
-            problems: intake.problems(),
+            facts_at_end: intake.facts_at_end(),
             with_symbols,
         })
     }
@@ -50,6 +50,7 @@ impl Held {
         let mut exporter = Exporter::new(self.ops.first);
         let mut builder = TraceBuilder::with_capacity(self.events.len());
         builder.set_header(self.header);
+        builder.add_facts(self.facts_at_end);
         for facts in self.facts {
             builder.set_device(facts);
         }
@@ -62,7 +63,7 @@ impl Held {
         }
         builder.trust().events_lost = self.events_lost;
         let (symbols, problems) = if self.with_symbols { exporter.resolve() } else { (Vec::new(), Vec::new()) };
-        for problem in self.problems.into_iter().chain(problems) {
+        for problem in problems {
             builder.add_problem(problem);
         }
         *builder.tables() = exporter.into_tables(&symbols);

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use highwater_snapshots::event::{Alloc, BlockKey, Event, What};
 use highwater_snapshots::live_state::LiveState;
 use highwater_snapshots::stage::Stage;
-use highwater_snapshots::trace::DeviceFacts;
-use highwater_snapshots::units::format_count;
-use highwater_snapshots::{DeviceId, OpId, Phase, Problem, StackId, StartingState};
+use highwater_snapshots::trace::{DeviceFacts, LEFT_OUT, NOTE, UNREGISTERED};
+use highwater_snapshots::units::{format_bytes, format_count};
+use highwater_snapshots::{DeviceId, OpId, Phase, StackId, StartingState};
 
 use crate::clock::Clock;
 use crate::history::History;
@@ -213,17 +213,33 @@ impl Intake {
         self.unregistered.values().sum()
     }
 
-    /// Returns a problem for each device without a registered allocator.
-    pub(crate) fn problems(&self) -> Vec<Problem> {
-        let problem = |(device, &events): (&DeviceId, &u64)| {
+    /// Returns a sentence for each device without a registered allocator.
+    pub(crate) fn unregistered(&self) -> impl Iterator<Item = String> {
+        self.unregistered.iter().map(|(device, &events)| {
             let (events, noun) = (format_count(events), if events == 1 { "event" } else { "events" });
-            Problem::new(format!(
+            format!(
                 "{events} {noun} of device {} not recorded: no allocator was registered for it at that time; call \
                  api::register before it allocates, and keep the Arc that was registered",
                 device.0
-            ))
-        };
-        self.unregistered.iter().map(problem).collect()
+            )
+        })
+    }
+
+    /// Returns what is known about the whole recording only at its end: facts of the header.
+    pub(crate) fn facts_at_end(&self) -> Vec<(String, String)> {
+        let fact = |name: &str, value: String| (name.to_owned(), value);
+        let mut facts: Vec<(String, String)> = self.unregistered().map(|text| fact(NOTE, text)).collect();
+        let unregistered = self.unregistered_events();
+        facts.extend((unregistered > 0).then(|| fact(UNREGISTERED, unregistered.to_string())));
+        if self.small_blocks > 0 {
+            let blocks = if self.small_blocks == 1 { "block was" } else { "blocks were" };
+            let (count, size) = (format_count(self.small_blocks), format_bytes(self.smallest_bytes));
+            let text = format!(
+                "{count} {blocks} left out, each smaller than {size}, as asked for: no total of blocks has them"
+            );
+            facts.extend([fact(NOTE, text), fact(LEFT_OUT, self.small_blocks.to_string())]);
+        }
+        facts
     }
 
     fn alloc_at(&mut self, event: Event, alloc: Alloc) {

@@ -25,8 +25,10 @@ use crate::warn::warn;
 pub struct Counts {
     /// Events, including lost ones.
     pub events: u64,
-    /// Events lost because a ring was full, a disk too slow or full, or their allocator was not registered.
+    /// Events lost because a ring was full, or a disk too slow or full.
     pub events_lost: u64,
+    /// Events that were not recorded because no allocator was registered for their device.
+    pub events_unregistered: u64,
     /// Blocks left out because they are smaller than [`HistoryOptions::smallest_bytes`].
     pub small_blocks: u64,
 }
@@ -250,8 +252,10 @@ fn stop(session: SessionId) {
 }
 
 fn wait(collector: Handle) -> Result<Finished> {
-    let Collected { trace, file, problem, events, events_lost, small_blocks } = collector.join()?;
-    Ok(Finished { trace, file, counts: Counts { events, events_lost, small_blocks }, problem })
+    let Collected { trace, file, problem, events, events_lost, events_unregistered, small_blocks } =
+        collector.join()?;
+    let counts = Counts { events, events_lost, events_unregistered, small_blocks };
+    Ok(Finished { trace, file, counts, problem })
 }
 
 /// Returns the memory of all threads' event queues, in bytes. [`HistoryOptions::queue_bytes`] limits it, except for 64

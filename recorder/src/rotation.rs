@@ -5,7 +5,6 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
-use highwater_snapshots::Problem;
 use highwater_snapshots::format::EndFacts;
 use highwater_snapshots::rotation;
 use highwater_snapshots::trace::{Header, Trust};
@@ -100,7 +99,7 @@ impl Files {
         let (end, bytes) = (self.end(lost), former.bytes());
         let with_symbols = self.with_symbols;
         // In the background: symbolizing takes seconds, during which events must not wait.
-        let completing = signals::spawn("highwater-file", move || former.complete(&end, with_symbols));
+        let completing = signals::spawn("highwater-file", move || former.complete(&end, &[], with_symbols));
         self.completing.push_back((completing.map_err(Error::Thread)?, bytes));
         self.keep_to_budget(rotation, self.began_bytes + rotation.file_bytes)
     }
@@ -121,12 +120,11 @@ impl Files {
         keep_to(most, &mut self.complete, others)
     }
 
-    /// Completes the last file; `lost` is the number of events lost in total, `problems` those of
-    /// the whole recording.
-    pub(crate) fn complete(mut self, lost: u64, problems: Vec<Problem>) -> Result<()> {
-        let end = EndFacts { problems, ..self.end(lost) };
+    /// Completes the last file; `lost` is the number of events lost in total, `facts` are those of the whole recording.
+    pub(crate) fn complete(mut self, lost: u64, facts: &[(String, String)]) -> Result<()> {
+        let end = self.end(lost);
         let Self { rotation, current, mut complete, completing, .. } = self;
-        let (_, bytes) = current.complete(&end, self.with_symbols)?;
+        let (_, bytes) = current.complete(&end, facts, self.with_symbols)?;
         for (thread, _) in completing {
             complete.push_back(thread.join().map_err(|_| Error::Collector)??);
         }

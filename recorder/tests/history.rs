@@ -9,7 +9,7 @@ use highwater_recorder::api::{self, NewBlock};
 use highwater_recorder::snapshots::event::{Alloc, Range};
 use highwater_recorder::snapshots::format::read_file;
 use highwater_recorder::snapshots::text::{event_text, text_from_trace};
-use highwater_recorder::snapshots::trace::DeviceFacts;
+use highwater_recorder::snapshots::trace::{DeviceFacts, LEFT_OUT};
 use highwater_recorder::snapshots::{EventId, StartingBlock, StartingState, Trace};
 use highwater_recorder::{
     Category, DeviceId, Error, HistoryOptions, Level, OpId, Phase, Pool, Recording, ScopeId, Sink, Source, StackId,
@@ -245,6 +245,9 @@ fn small_blocks_are_left_out_with_their_frees_and_counted() {
         (&[100][..], 2),
         "one was there before"
     );
+    let told = "2 blocks were left out, each smaller than 100 B, as asked for: no total of blocks has them";
+    assert_eq!(trace.header.notes().collect::<Vec<_>>(), [told]);
+    assert!(trace.header.facts.contains(&(LEFT_OUT.to_owned(), "2".to_owned())));
     assert_eq!(trace.trust.unmatched_frees, 0);
 }
 

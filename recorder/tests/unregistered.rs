@@ -43,15 +43,18 @@ fn use_block(device: u16, number: u64) {
     api::free(DeviceId(device), number);
 }
 
-/// The problems of a recording, and those of its file.
-fn check(finished: Finished, lost: u64) -> Vec<String> {
+/// The notes of a recording, and those of its file, which are no problems.
+fn check(finished: Finished, missing: u64) -> Vec<String> {
     let from_file = read_file(&finished.file.expect("it has a file")).expect("it is whole");
     let trace = finished.trace.expect("it is also in memory");
-    assert_eq!((finished.counts.events_lost, trace.trust.events_lost, from_file.trust.events_lost), (lost, lost, lost));
-    assert_eq!(trace.is_complete(), lost == 0);
-    let problems = |trace: &Trace| trace.problems.iter().map(ToString::to_string).collect::<Vec<_>>();
-    assert_eq!(problems(&trace), problems(&from_file));
-    problems(&trace)
+    assert_eq!((finished.counts.events_unregistered, finished.counts.events_lost), (missing, 0));
+    for trace in [&trace, &from_file] {
+        assert_eq!((trace.header.unregistered_events(), trace.trust.events_lost), (missing, 0));
+        assert_eq!((trace.is_complete(), trace.problems.len()), (missing == 0, 0));
+    }
+    let notes = |trace: &Trace| trace.header.notes().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(notes(&trace), notes(&from_file));
+    notes(&trace)
 }
 
 fn start(folder: &tempfile::TempDir) -> Recording {
@@ -72,10 +75,10 @@ fn events_of_an_allocator_that_was_never_registered_or_was_dropped_are_counted()
         api::alloc_at(DeviceId(2), &block(number));
         api::free_at(DeviceId(2), 0x1000 * number);
     }
-    let problems = check(recording.finish().expect("the disk has room"), 60);
+    let notes = check(recording.finish().expect("the disk has room"), 60);
     let why = "not recorded: no allocator was registered for it at that time; call api::register before it allocates, \
                and keep the Arc that was registered";
-    assert_eq!(problems, [format!("30 events of device 1 {why}"), format!("30 events of device 2 {why}")]);
+    assert_eq!(notes, [format!("30 events of device 1 {why}"), format!("30 events of device 2 {why}")]);
 }
 
 #[test]

@@ -110,6 +110,11 @@ impl TraceBuilder {
         self.trace.header = header;
     }
 
+    /// Adds facts to those of the header.
+    pub fn add_facts(&mut self, facts: impl IntoIterator<Item = (String, String)>) {
+        self.trace.header.facts.extend(facts);
+    }
+
     /// Adds or replaces the facts of a device.
     pub fn set_device(&mut self, facts: DeviceFacts) {
         self.trace.devices.retain(|known| known.device != facts.device);

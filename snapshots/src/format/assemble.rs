@@ -176,6 +176,7 @@ impl Assembler {
                 self.has_header = true;
             }
             Part::Device(facts) => self.builder.set_device(*facts),
+            Part::Facts(facts) => self.builder.add_facts(facts),
             Part::Strings(rows) => self.append(offset, header, rows, String::new(), |tables| &mut tables.strings)?,
             Part::Modules(rows) => {
                 let lost = Module { path: StringId::NONE, build_id: Vec::new(), load_bias: 0 };

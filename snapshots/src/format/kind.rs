@@ -67,6 +67,8 @@ section_kinds! {
     Checkpoint = 17 "checkpoint",
     /// Rows of the steps in which devices are active. Since version 1.5.
     StepActivity = 18 "step_activity",
+    /// Further facts of the header, which are known only at the end. Since version 1.7.
+    Facts = 19 "facts",
 }
 
 impl SectionKind {

@@ -26,6 +26,7 @@ pub(super) enum Part {
     End(Box<EndFacts>),
     Annotations(Vec<Annotation>),
     Attributes(Vec<Attribute>),
+    Facts(Vec<(String, String)>),
     /// A footer, a summary or a checkpoint: they repeat facts of other sections.
     Repeated,
     /// A kind that this version does not know.
@@ -61,6 +62,7 @@ impl Part {
             }
             SectionKind::Annotations => Self::Annotations(rows_from_bytes(raw, count)?),
             SectionKind::Attributes => Self::Attributes(rows_from_bytes(raw, count)?),
+            SectionKind::Facts => Self::Facts(rows_from_bytes(raw, count)?),
         })
     }
 }

@@ -283,6 +283,11 @@ impl<W: Write> SnapWriter<W> {
         self.append(SectionKind::Attributes, rows, |_, attribute| Some(attribute))
     }
 
+    /// Appends facts that the header lacks, since they are known only now: names and values.
+    pub fn append_facts(&mut self, rows: &[(String, String)]) -> Result<()> {
+        self.append(SectionKind::Facts, rows, |_, row| Some(row))
+    }
+
     /// Ends the recording: writes the end facts, the footer and the tail, flushes, and gives the stream back.
     pub fn finish(mut self, facts: &EndFacts) -> Result<W> {
         // A reader of a part learns from it which blocks live to the end.

@@ -38,7 +38,28 @@ pub const NOTE: &str = "note";
 /// The name of the fact that describes a simulation, as JSON: what it could not answer exactly.
 pub const SIMULATION: &str = "simulation";
 
+/// The name of the fact that counts events which are missing because no allocator was registered for their device.
+pub const UNREGISTERED: &str = "unregistered_events";
+
+/// The name of the fact that counts blocks which were left out because they are small.
+pub const LEFT_OUT: &str = "blocks_left_out";
+
+/// The name of the fact that a recording is a part of another one: its events, and the number of all.
+pub const EXCERPT: &str = "excerpt";
+
 impl Header {
+    /// Returns which events of another recording this one has, if it is a part of one: `events 5 to 9 of 20`.
+    pub fn excerpt(&self) -> Option<&str> {
+        self.facts.iter().rfind(|(name, _)| name == EXCERPT).map(|(_, events)| events.as_str())
+    }
+
+    /// Returns the number of events that are missing because no allocator was registered for their device. What is
+    /// recorded is sound, but totals lack the memory of these events.
+    pub fn unregistered_events(&self) -> u64 {
+        let counts = self.facts.iter().filter(|(name, _)| name == UNREGISTERED);
+        counts.filter_map(|(_, count)| count.parse::<u64>().ok()).fold(0, u64::saturating_add)
+    }
+
     /// Returns what the recorder noted about the recording, a sentence each: a footnote, not a problem.
     pub fn notes(&self) -> impl Iterator<Item = &str> {
         self.facts.iter().filter(|(name, _)| name == NOTE).map(|(_, text)| text.as_str())

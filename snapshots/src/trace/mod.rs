@@ -18,7 +18,10 @@ pub use blocks::{Block, Blocks};
 pub use device_use::DeviceUse;
 pub(crate) use device_use::{covered_devices, main_use};
 pub use events::Events;
-pub use facts::{DeviceFacts, HEAP_DEVICE, Header, NOTE, PINNED_DEVICE, PINNED_DRIVER, SIMULATION, Trust};
+pub use facts::{
+    DeviceFacts, EXCERPT, HEAP_DEVICE, Header, LEFT_OUT, NOTE, PINNED_DEVICE, PINNED_DRIVER, SIMULATION, Trust,
+    UNREGISTERED,
+};
 pub use segments::{Segment, SegmentRole, Segments};
 pub use spans::{Span, Spans};
 pub use start::{DeviceStart, Start};
@@ -248,9 +251,9 @@ impl Trace {
         self.spans.are_guessed()
     }
 
-    /// Whether nothing was lost, inferred or guessed.
+    /// Whether nothing was lost, inferred or guessed, and every allocator registered.
     pub fn is_complete(&self) -> bool {
-        self.trust.is_complete() && !self.phases_are_guessed()
+        self.trust.is_complete() && !self.phases_are_guessed() && self.header.unregistered_events() == 0
     }
 
     /// Whether part of the file could not be read: it was cut off, is still being written, or is damaged.

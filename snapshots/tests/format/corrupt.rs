@@ -178,7 +178,7 @@ fn a_changed_magic_or_version_is_an_error_that_says_so() {
     major[12..16].copy_from_slice(&crc.to_le_bytes());
     assert!(matches!(read_bytes(&major), Err(Error::Version { found: 2, supported: 1 })));
     let mut minor = bytes;
-    minor[10] = 7;
+    minor[10] = 8;
     let crc = crc32fast::hash(&minor[..12]);
     minor[12..16].copy_from_slice(&crc.to_le_bytes());
     assert_eq!(read_bytes(&minor).unwrap().events.len(), all_events(), "a newer minor version reads");

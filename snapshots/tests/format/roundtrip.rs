@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use highwater_snapshots::event::{Event, What};
 use highwater_snapshots::format::{CHUNK_EVENTS, EndFacts, SectionKind, SnapWriter, read_bytes, write_trace};
 use highwater_snapshots::tables::{Scope, Stack};
-use highwater_snapshots::trace::{Annotation, Header};
+use highwater_snapshots::trace::{Annotation, Header, NOTE, UNREGISTERED};
 use highwater_snapshots::{
     DeviceId, Error, EventId, FrameId, Problem, ScopeId, StackId, StartingState, StringId, TraceBuilder,
 };
@@ -53,6 +53,22 @@ proptest! {
         let again = write_trace(Vec::new(), &read).unwrap();
         prop_assert!(again == bytes, "writing what was read gives other bytes");
     }
+}
+
+#[test]
+fn facts_that_are_known_at_the_end_are_those_of_the_header() {
+    let fact = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let first = fact("rank", "3");
+    let mut writer = SnapWriter::new(Vec::new(), &Header { facts: vec![first.clone()], ..header() }).unwrap();
+    writer.append_facts(&[]).unwrap();
+    let later = [fact(UNREGISTERED, "7"), fact(NOTE, "7 events of device 1 not recorded")];
+    writer.append_facts(&later).unwrap();
+    let trace = read_bytes(&writer.finish(&EndFacts::default()).unwrap()).unwrap();
+    let [seven, note] = later;
+    assert_eq!(trace.header.facts, [first, seven, note]);
+    assert_eq!((trace.header.unregistered_events(), trace.is_complete()), (7, false));
+    let again = read_bytes(&write_trace(Vec::new(), &trace).unwrap()).unwrap();
+    assert_eq!(again.header, trace.header);
 }
 
 #[test]

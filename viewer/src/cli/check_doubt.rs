@@ -21,6 +21,10 @@ pub(super) enum Doubt {
     CutOff,
     /// Number of missing events: a full ring drops the earliest ones.
     EventsLost(u64),
+    /// The recording is a part of another one.
+    Excerpt,
+    /// Number of events that are missing because their allocator was not registered.
+    Unregistered(u64),
 }
 
 impl Doubt {
@@ -34,17 +38,21 @@ impl Doubt {
         let is_cut = trace.is_partial() && !trace.lacks_index_only();
         let ran_out = input.ran_out()?.map(Self::OutOfMemory);
         let lost = Some(trace.trust.events_lost).filter(|lost| *lost > 0).map(Self::EventsLost);
-        Ok(without.chain(ran_out).chain(is_cut.then_some(Self::CutOff)).chain(lost).collect())
+        let unregistered =
+            Some(trace.header.unregistered_events()).filter(|events| *events > 0).map(Self::Unregistered);
+        let is_excerpt = trace.header.excerpt().is_some();
+        let parts = is_excerpt.then_some(Self::Excerpt).into_iter().chain(is_cut.then_some(Self::CutOff));
+        Ok(without.chain(ran_out).chain(parts).chain(lost).chain(unregistered).collect())
     }
 
     /// Whether `outcome` is not confirmed. Growth per step is known from the steps before the end.
     pub(super) fn concerns(self, outcome: &Outcome) -> bool {
         let is_until_end = !matches!(outcome.budget, Budget::StepGrowth(_) | Budget::ReservedGrowth(_));
         match self {
-            Self::NoEvents => true,
+            Self::NoEvents | Self::Unregistered(_) => true,
             Self::NoMemory(device) => outcome.moment.device == device,
             Self::OutOfMemory(device) => is_until_end && outcome.moment.device == device,
-            Self::CutOff | Self::EventsLost(_) => is_until_end,
+            Self::CutOff | Self::EventsLost(_) | Self::Excerpt => is_until_end,
         }
     }
 
@@ -57,7 +65,15 @@ impl Doubt {
             Self::NoEvents => "the recording has no events, only the state at its end".to_owned(),
             Self::NoMemory(device) => format!("the recording has no memory{}", on(device)),
             Self::OutOfMemory(device) => format!("the recording ends out of memory{}", on(device)),
+            Self::Excerpt => {
+                let events = input.facts().header.excerpt().unwrap_or_default();
+                format!("the recording is an excerpt of another one, {events}")
+            }
             Self::CutOff => "the recording was cut off, or is still being written".to_owned(),
+            Self::Unregistered(1) => "1 event of an allocator that was not registered is missing".to_owned(),
+            Self::Unregistered(events) => {
+                format!("{} events of allocators that were not registered are missing", format_count(events))
+            }
             Self::EventsLost(1) => "1 event is missing".to_owned(),
             Self::EventsLost(lost) => format!("{} events are missing", format_count(lost)),
         }

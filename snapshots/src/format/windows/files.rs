@@ -21,6 +21,7 @@ use crate::format::windows::file_facts::read_file_facts;
 use crate::format::windows::sections::Sections;
 use crate::ids::{DeviceId, StringId};
 use crate::merge::{MergedRows, MergedTables};
+use crate::rotation::PART;
 use crate::stage::{Outside, Stage};
 use crate::tables::Op;
 use crate::trace::Trace;
@@ -305,8 +306,14 @@ fn renamed_state(mut state: StartingState, rows: &MergedRows) -> StartingState {
     state
 }
 
-/// Adds the devices, losses and problems of a further file.
+/// Adds the devices, facts, losses and problems of a further file.
 fn add_base(all: &mut Trace, base: Trace, name: &str) {
+    let known = &mut all.header.facts;
+    for fact in base.header.facts.into_iter().filter(|(name, _)| name != PART) {
+        if !known.contains(&fact) {
+            known.push(fact);
+        }
+    }
     for facts in base.devices {
         if all.device_facts(facts.device).is_none() {
             all.devices.push(facts);
