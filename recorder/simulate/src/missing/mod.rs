@@ -11,6 +11,7 @@ use std::io::Write;
 use std::os::fd::FromRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use object::{Object, ObjectSymbol, ReadCache};
@@ -101,7 +102,11 @@ fn load(names: &[String], first: u32) -> Result<(), String> {
     // SAFETY: the descriptor was just opened, and has no other owner.
     let mut file = unsafe { File::from_raw_fd(descriptor) };
     file.write_all(&library::write(names, first)).map_err(|error| format!("cannot write a file in memory: {error}"))?;
-    let path = CString::new(format!("/proc/self/fd/{descriptor}")).expect("has no zero");
+    // The number of a descriptor is used again, and the loader takes a path that it knows for a library that it has: each
+    // library has a path of its own.
+    static LOADED: AtomicUsize = AtomicUsize::new(0);
+    let apart = "./".repeat(LOADED.fetch_add(1, Ordering::Relaxed));
+    let path = CString::new(format!("/proc/self/fd/{apart}{descriptor}")).expect("has no zero");
     // SAFETY: the path ends with a zero; the library has no initializers.
     let loaded = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
     let slot = CString::new(library::SLOT).expect("has no zero");
@@ -184,5 +189,7 @@ mod tests {
             assert_eq!(function(0), 77);
             assert_eq!(LAST.lock().unwrap().pop(), Some(number as u32 + 5));
         }
+        load(&["planted_in_a_second_library".to_owned()], 705).unwrap();
+        assert!(!find("planted_in_a_second_library").is_null(), "each library is loaded");
     }
 }
