@@ -10,7 +10,7 @@ creates! { cusolverDnCreate cusolverDnCreateGesvdjInfo cusolverDnCreateParams cu
 
 succeeds! {
     cusolverDnDestroy cusolverDnDestroyGesvdjInfo cusolverDnDestroyParams cusolverDnDestroySyevjInfo cusolverDnSetStream
-    cusolverDnXgesvdjSetMaxSweeps cusolverDnXgesvdjSetSortEig cusolverDnXgesvdjSetTolerance
+    cusolverDnXsyevjSetSortEig cusolverDnXgesvdjSetMaxSweeps cusolverDnXgesvdjSetSortEig cusolverDnXgesvdjSetTolerance
     cusolverDnSpotrs cusolverDnDpotrs cusolverDnCpotrs cusolverDnZpotrs
     cusolverDnSpotrsBatched cusolverDnDpotrsBatched cusolverDnCpotrsBatched cusolverDnZpotrsBatched
     cusolverDnSpotrfBatched cusolverDnDpotrfBatched cusolverDnCpotrfBatched cusolverDnZpotrfBatched
@@ -49,6 +49,7 @@ size_zero! { 17 c_int:
 }
 sizes_zero! { 9: cusolverDnXpotrf_bufferSize }
 sizes_zero! { 11: cusolverDnXgeqrf_bufferSize }
+sizes_zero! { 18: cusolverDnXgeev_bufferSize }
 sizes_zero! { 12: cusolverDnXsyevd_bufferSize cusolverDnXsyevBatched_bufferSize cusolverDnXsytrs_bufferSize }
 
 unknown_workspace! {
@@ -66,5 +67,5 @@ unknown_workspace! {
     cusolverDnSgesvdjBatched cusolverDnDgesvdjBatched cusolverDnCgesvdjBatched cusolverDnZgesvdjBatched
     cusolverDnSgesvdaStridedBatched cusolverDnDgesvdaStridedBatched
     cusolverDnCgesvdaStridedBatched cusolverDnZgesvdaStridedBatched
-    cusolverDnXpotrf cusolverDnXgeqrf cusolverDnXsyevd cusolverDnXsyevBatched cusolverDnXsytrs
+    cusolverDnXpotrf cusolverDnXgeqrf cusolverDnXsyevd cusolverDnXsyevBatched cusolverDnXsytrs cusolverDnXgeev
 }

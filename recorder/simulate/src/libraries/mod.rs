@@ -6,6 +6,7 @@ mod cudnn;
 mod cufft;
 mod cusolver;
 mod cusparse;
+mod cusparselt;
 mod nccl;
 mod cupti;
 mod nvml;

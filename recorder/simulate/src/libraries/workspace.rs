@@ -3,6 +3,7 @@
 /// Defines functions that write 0 to their parameter of a number, counted from 1.
 macro_rules! size_zero {
     ($number:tt $type:ty: $($name:ident)*) => { $($crate::libraries::workspace::size_zero! { @$number $name $type })* };
+    (@3 $name:ident $type:ty) => { $crate::libraries::workspace::size_zero! { $name $type, a b } };
     (@4 $name:ident $type:ty) => { $crate::libraries::workspace::size_zero! { $name $type, a b c } };
     (@5 $name:ident $type:ty) => { $crate::libraries::workspace::size_zero! { $name $type, a b c d } };
     (@6 $name:ident $type:ty) => { $crate::libraries::workspace::size_zero! { $name $type, a b c d e } };
@@ -32,6 +33,9 @@ macro_rules! sizes_zero {
     (9: $($name:ident)*) => { $($crate::libraries::workspace::sizes_zero! { $name, a b c d e f g h })* };
     (11: $($name:ident)*) => { $($crate::libraries::workspace::sizes_zero! { $name, a b c d e f g h i j })* };
     (12: $($name:ident)*) => { $($crate::libraries::workspace::sizes_zero! { $name, a b c d e f g h i j k })* };
+    (18: $($name:ident)*) => {$(
+        $crate::libraries::workspace::sizes_zero! { $name, a b c d e f g h i j k l m n o p q }
+    )*};
     ($name:ident, $($before:ident)*) => {
         $crate::abi::functions! {
             fn $name($($before: usize,)* device: $crate::abi::Out<'_, usize>, host: $crate::abi::Out<'_, usize>) {
