@@ -18,7 +18,10 @@ import importlib.util
 import os
 import sys
 
+from ._groups import note_groups
 from ._noted import MISSING, UNKNOWN_VALUE, Noted, place
+from ._objects import Objects
+from ._operators import replace_operators
 
 # Set by `highwater simulate`: the library, its GPU, the folder for the recording of the program, and settings of that.
 _LIBRARY = "HIGHWATER_SIMULATE_LIBRARY"
@@ -154,6 +157,7 @@ class _Simulation:
         self._library.highwater_simulate_listen(self._listener)
         for folder in spec.submodule_search_locations or ():
             for inner in (folder, os.path.join(folder, "lib")):
+        self._library.highwater_simulate_end_with(_command())
                 with contextlib.suppress(OSError):
                     for entry in os.scandir(inner):
                         self._define_missing(entry.path)
@@ -175,6 +179,10 @@ class _Simulation:
     def _define_missing(self, path):
         path = os.fspath(path)
         if ".so" in os.path.basename(path) and path not in self._seen:
+        replace_operators(torch, self._library)
+        if torch.distributed.is_available():
+            note_groups(torch, self._library)
+            Objects(torch, is_alone=self.rank is not None).replace()
             self._seen.add(path)
             self._library.highwater_simulate_define_missing(os.fsencode(path))
 
@@ -307,6 +315,19 @@ def _fake_process_group(torch, rank, ranks):
         def get(self, key):
             # As long as the id of a communicator.
             return self._values.get(key, bytes(128))
+def _command():
+    """The process of `highwater simulate` that this one descends from; 0 if there is none."""
+    process = os.getppid()
+    with contextlib.suppress(OSError, ValueError):
+        while process > 1:
+            if os.path.samefile(f"/proc/{process}/exe", os.environ.get("HIGHWATER_BINARY", "")):
+                return process
+            with open(f"/proc/{process}/stat", encoding="ascii", errors="replace") as file:
+                # The name of the program stands before, in parentheses.
+                process = int(file.read().rpartition(")")[2].split()[1])
+    return 0
+
+
 
         def add(self, key, amount):
             # Barriers count the ranks.
@@ -338,9 +359,11 @@ def _fake_process_group(torch, rank, ranks):
 
     @functools.wraps(original)
     def init_process_group(backend=None, init_method=None, timeout=None, world_size=-1, rank_=-1, store=None, **others):
-        others.pop("rank", None)
+        # Processes that the program starts itself name their ranks.
+        given = others.pop("rank", -1)
+        own = given if world_size == ranks and 0 <= given < ranks else rank
         options = {"timeout": timeout} if timeout is not None else {}
-        return original(backend, world_size=ranks, rank=rank, store=AloneStore(), **options, **others)
+        return original(backend, world_size=ranks, rank=own, store=AloneStore(), **options, **others)
 
     distributed.init_process_group = init_process_group
     distributed.distributed_c10d.init_process_group = init_process_group

@@ -1,7 +1,10 @@
 """Tests of recordings need CUDA: a GPU, or PyTorch over the simulated GPU, as `tests/pytorch` installs it."""
 
+import json
 import os
 import pickle
+import shutil
+import subprocess
 import sys
 
 import pytest
@@ -35,3 +38,45 @@ def record(torch, tmp_path):
             return pickle.load(file)
 
     return record
+
+
+class Simulate:
+    """Runs programs with `highwater simulate`, in a folder of the test's own."""
+
+    def __init__(self, highwater, folder):
+        self._highwater, self._folder = highwater, folder
+        # The command brings its own library.
+        left_out = ("LD_PRELOAD", "LD_LIBRARY_PATH", "CUBLAS_WORKSPACE_CONFIG", "CUBLASLT_WORKSPACE_SIZE")
+        others = {name: value for name, value in os.environ.items() if name not in left_out}
+        self._environment = {name: value for name, value in others.items() if not name.startswith("HIGHWATER_SIMULATE")}
+        self._temporary = folder / "temporary"
+        self._temporary.mkdir()
+        self._environment["TMPDIR"] = str(self._temporary)
+
+    def __call__(self, source, *options, arguments=()):
+        """Runs a program to its end and returns the process, with the JSON object as `answer`."""
+        process = self.started(source, *options, arguments=arguments)
+        output, errors = process.communicate()
+        left = [name for name in os.listdir(self._temporary) if name.startswith("highwater")]
+        assert left == [], "nothing is left behind"
+        done = subprocess.CompletedProcess(process.args, process.returncode, output, errors)
+        done.answer = json.loads(output) if output else None
+        return done
+
+    def started(self, source, *options, arguments=()):
+        """Starts a program."""
+        script = self._folder / "train.py"
+        script.write_text(source)
+        command = [self._highwater, "simulate", *options, "--json", "--", sys.executable, "-W", "ignore", script, *arguments]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        return subprocess.Popen(command, cwd=self._folder, env=self._environment, **pipes)
+
+
+@pytest.fixture
+def simulate(tmp_path):
+    """Runs a program: `simulate(source, *options, arguments=…)`; see `Simulate`."""
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    highwater = shutil.which("highwater")
+    if highwater is None or "HIGHWATER_SIMULATE_CUDNN" not in os.environ:
+        pytest.skip("needs the binary, and PyTorch as tests/pytorch installs it")
+    return Simulate(highwater, tmp_path)

@@ -75,7 +75,7 @@ fn take(left: &mut Vec<u8>, length: usize) -> Option<Answer> {
 pub(crate) fn next(length: usize) -> Option<Answer> {
     let set = NEXT.take().filter(|answer| answer.bytes.len() >= length);
     match &mut *RUN.lock().unwrap_or_else(PoisonError::into_inner) {
-        Run::Plain => None,
+        Run::Plain => set.map(|answer| Answer { bytes: answer.bytes[..length].to_vec(), ..answer }),
         Run::First(file) => {
             let answer = set.map(|answer| Answer { bytes: answer.bytes[..length].to_vec(), ..answer });
             // Without the file, the second run has zeros: nothing is lost.

@@ -38,3 +38,4 @@ mod kernels;
 mod driver;
 mod libraries;
 mod missing;
+mod watch;

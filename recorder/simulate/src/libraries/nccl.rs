@@ -22,6 +22,18 @@ struct Communicator {
 
 static COMMUNICATORS: LazyLock<Mutex<HashMap<usize, Communicator>>> = LazyLock::new(Mutex::default);
 
+/// The groups into which communicators are split, as the Python package knows them: by color, and the next one.
+#[derive(Default)]
+struct Splits {
+    of_color: HashMap<c_int, (c_int, c_int)>,
+    next: Option<(c_int, c_int)>,
+}
+
+static SPLITS: LazyLock<Mutex<Splits>> = LazyLock::new(Mutex::default);
+
+/// The color of a rank that is in none of the groups.
+const NO_COLOR: c_int = -1;
+
 fn of(communicator: usize) -> Option<Communicator> {
     COMMUNICATORS.lock().unwrap_or_else(PoisonError::into_inner).get(&communicator).copied()
 }
@@ -111,9 +123,29 @@ functions! {
     fn ncclCommInitRank(out: Out<'_, usize>, ranks: c_int, _id: UniqueId, rank: c_int) { create(out, ranks, rank) }
     fn ncclCommInitRankConfig(out: Out<'_, usize>, ranks: c_int, _id: UniqueId, rank: c_int) { create(out, ranks, rank) }
     fn ncclCommInitRankScalable(out: Out<'_, usize>, ranks: c_int, rank: c_int) { create(out, ranks, rank) }
-    fn ncclCommSplit(communicator: usize, _color: c_int, _key: c_int, out: Out<'_, usize>) {
+    fn ncclCommSplit(communicator: usize, color: c_int, _key: c_int, out: Out<'_, usize>) {
         let Some(known) = of(communicator) else { return INVALID_ARGUMENT };
-        create(out, known.ranks as c_int, known.rank as c_int)
+        if color == NO_COLOR {
+            give(out, 0);
+            return SUCCESS;
+        }
+        let mut splits = SPLITS.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = splits.next.take();
+        let (ranks, rank) =
+            splits.of_color.get(&color).copied().or(next).unwrap_or((known.ranks as c_int, known.rank as c_int));
+        drop(splits);
+        create(out, ranks, rank)
+    }
+    /// Notes a group of `ranks` ranks, of which this one is `rank`: the next one that a communicator is split into, or,
+    /// if `color` is not -1, each one of this color. NCCL itself would ask the other ranks.
+    fn highwater_simulate_split(color: c_int, ranks: c_int, rank: c_int) {
+        let mut splits = SPLITS.lock().unwrap_or_else(PoisonError::into_inner);
+        if color == NO_COLOR {
+            splits.next = Some((ranks, rank));
+        } else {
+            splits.of_color.insert(color, (ranks, rank));
+        }
+        SUCCESS
     }
     fn ncclCommCount(communicator: usize, out: Out<'_, c_int>) { with(communicator, out, |known| known.ranks) }
     fn ncclCommUserRank(communicator: usize, out: Out<'_, c_int>) { with(communicator, out, |known| known.rank) }
@@ -175,6 +207,30 @@ mod tests {
     use std::mem::MaybeUninit;
 
     use super::*;
+
+    #[test]
+    fn a_communicator_is_split_into_the_groups_that_are_noted() {
+        let mut communicator = MaybeUninit::new(0);
+        ncclCommInitRank(Some(&mut communicator), 8, UniqueId([0; 128]), 5);
+        // SAFETY: initialized above.
+        let whole = unsafe { communicator.assume_init() };
+        let split = |color| {
+            let (mut part, mut ranks, mut rank) = (MaybeUninit::new(0), MaybeUninit::new(-1), MaybeUninit::new(-1));
+            assert_eq!(ncclCommSplit(whole, color, 0, Some(&mut part)), SUCCESS);
+            // SAFETY: initialized above.
+            let part = unsafe { part.assume_init() };
+            ncclCommCount(part, Some(&mut ranks));
+            ncclCommUserRank(part, Some(&mut rank));
+            // SAFETY: initialized above.
+            (part, unsafe { (ranks.assume_init(), rank.assume_init()) })
+        };
+        highwater_simulate_split(77, 4, 2);
+        highwater_simulate_split(NO_COLOR, 2, 1);
+        assert_eq!(split(3).1, (2, 1), "the next one");
+        assert_eq!((split(77).1, split(77).1), ((4, 2), (4, 2)));
+        assert_eq!(split(3).1, (8, 5), "nothing is known");
+        assert_eq!(split(NO_COLOR).0, 0, "in none of the groups");
+    }
 
     #[test]
     fn every_rank_has_the_values_of_this_one() {

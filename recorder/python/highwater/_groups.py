@@ -1,0 +1,58 @@
+"""Process groups that are parts of others: the simulated NCCL gets to know their ranks, for which NCCL asks the others."""
+
+import functools
+import sys
+
+# Of `ncclCommSplit`: no color.
+_NEXT = -1
+
+
+def note_groups(torch, library):
+    """Has PyTorch note each group before it splits a communicator for it."""
+    distributed = torch.distributed
+    c10d = distributed.distributed_c10d
+    note = library.highwater_simulate_split
+
+    def before(name, function):
+        original = getattr(c10d, name, None)
+        if original is None:
+            return
+
+        @functools.wraps(original)
+        def noting(*args, **kwargs):
+            function(*args, **kwargs)
+            result = original(*args, **kwargs)
+            if name == "_process_group_color":
+                note_color(result, *args)
+            return result
+
+        for module in (c10d, distributed, sys.modules.get("torch.distributed.device_mesh")):
+            if getattr(module, name, None) is original:
+                setattr(module, name, noting)
+
+    def note_color(color, ranks):
+        rank = distributed.get_rank()
+        note(color, len(ranks), list(ranks).index(rank) if rank in ranks else 0)
+
+    def note_split(parent=None, split_ranks=None, *_, parent_pg=None, **__):
+        # Ranks are those of the parent.
+        rank = distributed.get_rank(parent or parent_pg)
+        for ranks in split_ranks or ():
+            if rank in ranks:
+                note(_NEXT, len(ranks), list(ranks).index(rank))
+
+    def noting_split(split):
+        @functools.wraps(split)
+        def noting(group, store, ranks, *args):
+            if group.rank() in ranks:
+                note(_NEXT, len(ranks), list(ranks).index(group.rank()))
+            return split(group, store, ranks, *args)
+
+        return noting
+
+    before("split_group", note_split)
+    before("_process_group_color", lambda *_: None)
+    for name in ("ProcessGroupNCCL2", "ProcessGroupNCCLLazy"):
+        kind = getattr(c10d, name, None)
+        if hasattr(kind, "split"):
+            kind.split = noting_split(kind.split)

@@ -1,0 +1,123 @@
+"""Kinds of programs on the simulated GPU, each as users write it: none fails where a GPU would not, and none crashes."""
+
+import os
+import time
+
+
+def test_operators_of_linear_algebra_and_fft_run_and_their_workspaces_are_named(simulate):
+    source = """
+import torch
+L = torch.linalg
+matrix = torch.randn(128, 128, device="cuda", requires_grad=True)
+batch = torch.randn(4, 32, 32, device="cuda")
+for function in (
+    lambda: L.solve(matrix, matrix).sum().backward(), lambda: L.inv(batch), lambda: L.qr(batch), lambda: L.svd(matrix),
+    lambda: L.eigh(batch), lambda: L.eigvals(batch), lambda: L.eig(matrix), lambda: L.cholesky(batch), lambda: L.det(batch),
+    lambda: L.lstsq(matrix, matrix), lambda: L.pinv(matrix), lambda: L.matrix_exp(matrix), lambda: L.lu_factor(batch),
+    lambda: torch.fft.irfft2(torch.fft.rfft2(batch)), lambda: torch.stft(batch.flatten(), 256, return_complex=True),
+):
+    function()
+try:
+    L.matrix_exp(batch)
+except NotImplementedError as error:
+    print("refused:", error)
+"""
+    done = simulate(source, "--gpu", "a100")
+    assert done.returncode == 0, done.stderr
+    names = {row["name"] for row in done.answer["unknown_workspaces"]}
+    assert {"cusolverDnXgeev", "cusolverDnSgetrf", "cufftXtExec"} <= names, names
+    assert done.answer["requested_is_lower_bound"] and "refused: matrix_exp of a batch is not simulated" in done.stderr
+
+
+def test_semi_structured_sparsity_has_compressed_weights(simulate):
+    source = """
+import torch
+from torch.sparse import SparseSemiStructuredTensor, to_sparse_semi_structured
+SparseSemiStructuredTensor._FORCE_CUTLASS = False
+dense = torch.tensor([0, 0, 1, 1], dtype=torch.half).tile((128, 64)).cuda()
+before = torch.cuda.memory_allocated()
+sparse = to_sparse_semi_structured(dense)
+print("compressed", torch.cuda.memory_allocated() - before, (sparse @ torch.ones(256, 128, device="cuda").half()).shape)
+"""
+    done = simulate(source, "--gpu", "a100")
+    assert done.returncode == 0, done.stderr
+    assert f"compressed {128 * 256 * 2 * 9 // 16} torch.Size([128, 128])" in done.stderr
+    assert {row["name"] for row in done.answer["unknown_workspaces"]} == {"cusparseLtSpMMACompress2", "cusparseLtMatmul"}
+
+
+def test_functions_with_unknown_workspaces_in_backward_are_noted(simulate):
+    source = """
+import torch
+torch.fft.rfft(torch.randn(64, 64, device="cuda", requires_grad=True)).abs().sum().backward()
+"""
+    rows = simulate(source, "--gpu", "a100").answer["unknown_workspaces"]
+    assert any(row["file"] is None for row in rows), rows
+
+
+OBJECTS = """
+import os, torch, torch.distributed as distributed
+distributed.init_process_group("nccl")
+rank, ranks = distributed.get_rank(), distributed.get_world_size()
+torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+gathered = [None] * ranks
+distributed.all_gather_object(gathered, {"rank": rank})
+sent = [f"from {rank}", rank]
+distributed.broadcast_object_list(sent, src=0)
+out = [None]
+distributed.scatter_object_list(out, [f"for {number}" for number in range(ranks)] if rank == 0 else None, src=0)
+targets = [None] * ranks if rank == 0 else None
+distributed.gather_object(rank, targets, dst=0)
+if rank == 0:
+    distributed.send_object_list(["sent"], dst=1)
+    received = [None]
+else:
+    received = [None]
+    distributed.recv_object_list(received, src=0)
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(64, 64).cuda())
+for step in range(3):
+    model(torch.randn(8, 64, device="cuda")).sum().backward()
+print("|", rank, gathered, sent, out, targets, received, flush=True)
+distributed.barrier()
+distributed.destroy_process_group()
+"""
+
+
+def test_objects_go_from_rank_to_rank_between_processes(simulate, tmp_path):
+    (tmp_path / "ranks.py").write_text(OBJECTS)
+    source = "import sys; from torch.distributed.run import main; main(sys.argv[1:])"
+    done = simulate(source, "--gpu", "h100", "--ranks", "2", "--steps", "0", arguments=["--nproc-per-node", "2", "ranks.py"])
+    assert done.returncode == 0, done.stderr
+    lines = sorted(line.partition("| ")[2] for line in done.stderr.splitlines() if line.startswith("| "))
+    assert lines == [
+        "0 [{'rank': 0}, {'rank': 1}] ['from 0', 0] ['for 0'] [0, 1] [None]",
+        "1 [{'rank': 0}, {'rank': 1}] ['from 0', 0] ['for 1'] None ['sent']",
+    ]
+    assert [rank["rank"] for rank in done.answer["ranks"]] == [0, 1]
+
+
+def test_a_rank_alone_takes_the_others_to_have_its_objects(simulate):
+    done = simulate(OBJECTS, "--gpu", "h100", "--ranks", "4", "--rank", "0", "--steps", "0")
+    assert done.returncode == 0, done.stderr
+    assert "| 0 [{'rank': 0}, {'rank': 0}, {'rank': 0}, {'rank': 0}] ['from 0', 0] ['for 0'] [0, 0, 0, 0] [None]" in done.stderr
+
+
+def test_nothing_goes_on_when_the_command_is_killed(simulate, tmp_path):
+    process = tmp_path / "process"
+    source = f"""
+import os, time, torch
+torch.zeros(1, device="cuda")
+open({str(process)!r} + ".new", "w").write(str(os.getpid()))
+os.rename({str(process)!r} + ".new", {str(process)!r})
+time.sleep(120)
+"""
+    with simulate.started(source, "--gpu", "a100") as command:
+        _wait_for(process.exists)
+        command.kill()
+    _wait_for(lambda: not os.path.exists(f"/proc/{process.read_text()}"))
+
+
+def _wait_for(condition, seconds=60):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited for too long"
+        time.sleep(0.05)
