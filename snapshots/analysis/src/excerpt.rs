@@ -2,13 +2,12 @@
 
 use std::ops::Range;
 
-use highwater_snapshots::error::Problem;
 use highwater_snapshots::event::{BlockKey, Event, EventKind, Range as Addresses, What};
 use highwater_snapshots::format::{block_keys, recorded_event};
 use highwater_snapshots::ids::{BlockId, DeviceId, EventId, SegmentId, StackId, StringId};
 use highwater_snapshots::live_state::Mappings;
 use highwater_snapshots::references::{ATTRIBUTE, References};
-use highwater_snapshots::trace::{Annotation, Attribute, Owner, SegmentRole, Trace, Trust};
+use highwater_snapshots::trace::{Annotation, Attribute, EXCERPT, NOTE, Owner, SegmentRole, Trace, Trust};
 use highwater_snapshots::units::format_count;
 use highwater_snapshots::{Phase, StartingBlock, StartingState, TraceBuilder};
 
@@ -56,7 +55,15 @@ struct Excerpt<'a> {
 impl Excerpt<'_> {
     fn copy_facts(&mut self, events: &Range<usize>) {
         let (trace, builder) = (self.trace, &mut self.builder);
-        builder.set_header(trace.header.clone());
+        let mut header = trace.header.clone();
+        let [first, end] = [events.start, events.end].map(|event| trace.start.events + event as u64);
+        if (first, end) != (0, trace.event_count()) {
+            let [first, end, all] = [first, end, trace.event_count()].map(format_count);
+            let text = format!("events {first} to {end} of {all}");
+            header.facts.push((NOTE.to_owned(), format!("an excerpt: {text}, which begin at 0 here")));
+            header.facts.push((EXCERPT.to_owned(), text));
+        }
+        builder.set_header(header);
         trace.devices.iter().for_each(|facts| builder.set_device(facts.clone()));
         *builder.tables() = trace.tables.clone();
         // What the builder counts by itself would be counted twice.
@@ -68,10 +75,6 @@ impl Excerpt<'_> {
             ..trace.trust.clone()
         };
         trace.problems.iter().for_each(|problem| builder.add_problem(problem.clone()));
-        let [first, end] = [events.start, events.end].map(|event| format_count(trace.start.events + event as u64));
-        let all = format_count(trace.event_count());
-        let text = format!("an excerpt: events {first} to {end} of {all}, which begin at 0 here");
-        builder.add_problem(Problem::new(text));
     }
 
     /// Sets what `device` has before the first event.
@@ -328,7 +331,9 @@ mod tests {
             assert_eq!(span(&part, added), span(&whole, row), "{row}");
         }
         let part = excerpt(&whole, 5..12);
-        assert!(part.problems.iter().any(|problem| problem.to_string().contains("events 5 to 12 of")));
+        assert!(part.header.excerpt().is_some_and(|events| events.starts_with("events 5 to 12 of")));
+        assert!(part.problems.is_empty() && part.header.notes().any(|note| note.contains("an excerpt")));
+        assert_eq!(excerpt(&whole, 0..whole.events.len()).header.excerpt(), None, "it is the whole");
         let live = part.blocks.ids().find(|id| part.blocks.get(*id).requested == 100).unwrap();
         let block = part.blocks.get(live);
         assert_eq!((part.tables.op_name(block.op), part.tables.scope_path(block.scope).as_str()), ("linear", "net.fc"));

@@ -13,7 +13,7 @@ use highwater_app::figures::moment::{PeakFigure, count_of, how_much_and_when, mi
 use highwater_app::figures::requests::failure_text;
 use highwater_pytorch::open::{FileFormat, FileKind};
 use highwater_snapshots::format::Windows;
-use highwater_snapshots::trace::{Annotation, NOTE, SIMULATION};
+use highwater_snapshots::trace::{Annotation, EXCERPT, LEFT_OUT, NOTE, SIMULATION, UNREGISTERED};
 use highwater_snapshots::units::{format_bytes, format_count, format_duration};
 use highwater_snapshots::{BlockId, EventId, Trace};
 use serde::Serialize;
@@ -53,6 +53,8 @@ const OFF: [&str; 7] = ["", "0", "0.0", "-1", "False", "false", "None"];
 
 /// The column at which the values of facts begin.
 const FACT_INDENT: usize = 13;
+/// Names of facts that are printed as sentences.
+const NOTED: [&str; 5] = [NOTE, SIMULATION, EXCERPT, LEFT_OUT, UNREGISTERED];
 
 /// Maximum number of failed requests that are listed.
 const OOMS_TOLD: usize = 3;
@@ -231,7 +233,8 @@ impl<'a> InfoReport<'a> {
         let length = length.unwrap_or(if has_no_times { ", without times".to_owned() } else { String::new() });
         fact(page, "events", &format!("{count}{length}{}", ring.unwrap_or_default()))?;
         fact(page, "annotated", &self.annotations())?;
-        let is_plain = |(name, _): &&(String, String)| name != NOTE && name != SIMULATION;
+        // Notes are sentences on their own, and say what these facts count.
+        let is_plain = |(name, _): &&(String, String)| !NOTED.contains(&name.as_str());
         for (name, value) in header.facts.iter().filter(is_plain) {
             fact(page, name, value)?;
         }

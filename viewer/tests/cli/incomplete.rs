@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use highwater_analysis::excerpt::excerpt;
 use highwater_snapshots::format::{read_bytes, write_trace};
 use highwater_snapshots::text::trace_from_text;
-use highwater_snapshots::trace::{DeviceFacts, PINNED_DRIVER};
+use highwater_snapshots::trace::{DeviceFacts, PINNED_DRIVER, UNREGISTERED};
 use highwater_snapshots::{DeviceId, Trace};
 use serde_json::Value;
 
@@ -142,6 +143,31 @@ fn a_recording_without_times_prints_none() {
         assert!(stderr(&output).contains("--axis time: the recording has no times; use --axis event"));
         assert_eq!(output.status.code(), Some(2));
     }
+}
+
+#[test]
+fn an_excerpt_and_events_without_an_allocator_are_sound_but_confirm_no_budget() {
+    let part = excerpt(&trace(), 2..trace().events.len());
+    let of_others = with_fact(UNREGISTERED, "1234");
+    let one = with_fact(UNREGISTERED, "1");
+    for (trace, why) in [
+        (part, "the recording is an excerpt of another one, events 2 to 22 of 22"),
+        (of_others, "1,234 events of allocators that were not registered are missing"),
+        (one, "1 event of an allocator that was not registered is missing"),
+    ] {
+        let text = answer(trace.clone(), "check a.snap --max-peak 1GiB").unwrap();
+        assert!(text.starts_with(&format!("Failed: {why}, so 1 of 1 budget cannot be confirmed.")), "{text}");
+        assert!(answer(trace, "verify a.snap").unwrap().starts_with("Sound: "));
+    }
+    let info = answer(excerpt(&trace(), 2..22), "info a.snap").unwrap();
+    assert!(info.contains("Note: an excerpt: events 2 to 22 of 22, which begin at 0 here."), "{info}");
+}
+
+/// The sample with a fact of its recorder.
+fn with_fact(name: &str, value: &str) -> Trace {
+    let mut trace = trace();
+    trace.header.facts.push((name.to_owned(), value.to_owned()));
+    trace
 }
 
 #[test]
