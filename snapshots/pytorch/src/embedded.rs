@@ -4,17 +4,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::digest::EventDigest;
-use super::raw::RawSnapshot;
+use super::raw::{EMBEDDED_MARKER, RawSnapshot};
 use highwater_snapshots::error::Problem;
 use highwater_snapshots::format::read_bytes;
 use highwater_snapshots::trace::Trace;
 
-/// Start of the string: the version of its layout and of the digest.
-const MARKER: &str = "snap1";
-
 /// Returns the start of the string for a snapshot with this event digest; the recording's bytes follow in base64.
 pub(super) fn prefix(digest: u32) -> String {
-    format!("{MARKER}:{digest:08x}:")
+    format!("{EMBEDDED_MARKER}:{digest:08x}:")
 }
 
 /// Recovers the recording that this program embedded in the snapshot, which is exact where the snapshot represents the
@@ -33,7 +30,7 @@ fn read(text: &str, digest: u32) -> Result<Trace, String> {
     let mut parts = text.splitn(3, ':');
     let mut part = || parts.next().unwrap_or_default();
     let (marker, written, body) = (part(), part(), part());
-    if marker != MARKER {
+    if marker != EMBEDDED_MARKER {
         return Err(format!(
             "the recording that the file carries is of a kind that this program does not know: it {ASIDE}"
         ));

@@ -5,6 +5,13 @@ use highwater_snapshots::ids::StringId;
 
 use super::sequences::Sequences;
 
+/// Start of the string that embeds a recording: the version of its layout and of the digest.
+pub(crate) const EMBEDDED_MARKER: &str = "snap1";
+
+/// Maximum length of a string in a browser; a longer embedded recording would prevent PyTorch's viewer from opening the
+/// file.
+pub(crate) const MOST_EMBEDDED: usize = (1 << 29) - 25;
+
 /// The contents of a snapshot file. Strings are referred to by [`StringId`] and frames by row; stacks (innermost frame
 /// first) and lists of strings by their index in [`Sequences`].
 #[derive(Clone, Debug, Default)]

@@ -4,10 +4,14 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::fs;
+use std::io::Write as _;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use highwater_pytorch::open::open_bytes;
 
 /// No small file may take more; none takes a tenth of it.
@@ -66,8 +70,33 @@ fn small_files() -> Vec<(String, Vec<u8>)> {
     files
 }
 
+/// Tests that count take turns.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[test]
+fn a_long_string_in_a_compressed_pickle_is_refused_with_its_place_and_takes_little_memory() {
+    let _turn = turn();
+    let length = 80_usize << 20;
+    // A dict, and then a key of this length.
+    let start = [&b"\x80\x04}\x8d"[..], &(length as u64).to_le_bytes()].concat();
+    let mut out = GzEncoder::new(Vec::new(), Compression::fast());
+    out.write_all(&start).unwrap();
+    (0..80).for_each(|_| out.write_all(&vec![b'a'; 1 << 20]).unwrap());
+    let bytes = out.finish().unwrap();
+    let found = taken(&bytes);
+    assert!(found <= MOST_BYTES, "{found} bytes");
+    let why = open_bytes(&bytes, &mut |_| ControlFlow::Continue(())).err().map(|why| why.to_string());
+    let why = why.expect("it is no snapshot");
+    assert!(why.contains("a string of 80 MiB; no name in a snapshot is longer than 64 MiB"), "{why}");
+    assert!(why.contains("damaged at byte 3"), "{why}");
+}
+
 #[test]
 fn small_files_that_are_cut_or_changed_take_little_memory() {
+    let _turn = turn();
     let files = small_files();
     for kind in ["pickle", "json.gz", "html", "snap"] {
         assert!(files.iter().any(|(name, _)| name.ends_with(kind)), "there is a small file of kind {kind}");

@@ -11,7 +11,7 @@ use super::lost::Lost;
 use super::{Exported, regions, settings};
 use crate::digest::EventDigest;
 use crate::embedded;
-use crate::raw::Action;
+use crate::raw::{Action, MOST_EMBEDDED};
 use highwater_snapshots::category::{Category, Phase, Pool};
 use highwater_snapshots::error::{Error, Result};
 use highwater_snapshots::format::write_trace;
@@ -23,9 +23,6 @@ pub type Progress<'a> = &'a mut dyn FnMut(u64) -> ControlFlow<()>;
 
 /// Number of events between two calls of [`Progress`].
 const PROGRESS_EVENTS: usize = 16_384;
-
-/// Maximum length of a string in a browser; a longer one would prevent PyTorch's viewer from opening the file.
-const MOST_EMBEDDED: usize = (1 << 29) - 25;
 
 /// Writes `trace` to `document`.
 pub(super) fn write<D: Document>(mut document: D, trace: &Trace, progress: Progress<'_>) -> Result<Exported> {

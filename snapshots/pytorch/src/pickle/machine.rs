@@ -5,7 +5,14 @@ use super::runs::{Runs, run_length};
 use super::source::Source;
 use super::store::{Refusal, Store};
 use super::value::{Memo, Memos, Value};
+use crate::raw::{EMBEDDED_MARKER, MOST_EMBEDDED};
 use highwater_snapshots::error::{Error, Problem, Result};
+use highwater_snapshots::units::format_bytes;
+
+/// Maximum length of a string, except for an embedded recording: names and paths are far shorter.
+const MOST_TEXT_BYTES: u64 = 64 << 20;
+/// Maximum length of an integer: addresses and sizes have 9 bytes at most.
+const MOST_INTEGER_BYTES: u64 = 1 << 16;
 
 /// The virtual machine of the pickle format: a stack with marks, and a memo.
 pub(super) struct Machine<S> {
@@ -36,6 +43,8 @@ enum Stop {
     End,
     /// The instruction is inconsistent with the preceding ones.
     Wrong(String),
+    /// The instruction has an object that is too large.
+    TooLong(String),
     /// The instruction does more than build values.
     Refused { name: &'static str, why: &'static str },
 }
@@ -77,6 +86,7 @@ impl<S: Source> Machine<S> {
             Ok(()) => Ok(Next::Executed(code)),
             Err(Stop::End) => Err(self.end(start)),
             Err(Stop::Wrong(what)) => Err(self.wrong(code, &what)),
+            Err(Stop::TooLong(what)) => Err(Error::Damaged { offset: start, what }),
             Err(Stop::Refused { name, why }) => Err(refused(start, name, why)),
         }
     }
@@ -391,6 +401,9 @@ impl<S: Source> Machine<S> {
     /// Pushes the next `length` bytes as a string.
     #[inline]
     fn text(&mut self, length: u64) -> Step {
+        if length > MOST_TEXT_BYTES {
+            self.check_long_text(length)?;
+        }
         let length = usize::try_from(length).map_err(|_| Stop::End)?;
         let bytes = self.source.bytes(length).ok_or(Stop::End)?;
         let id = match std::str::from_utf8(bytes) {
@@ -406,9 +419,28 @@ impl<S: Source> Machine<S> {
         Ok(())
     }
 
+    /// Fails unless the next `length` bytes are the recording that this program embeds, the only long string of a
+    /// snapshot.
+    #[cold]
+    fn check_long_text(&mut self, length: u64) -> Step {
+        let is_recording = self.source.begins_with(EMBEDDED_MARKER.as_bytes());
+        let most = if is_recording { MOST_EMBEDDED as u64 + 100 } else { MOST_TEXT_BYTES };
+        if length <= most {
+            return Ok(());
+        }
+        let [length, most] = [length, most].map(format_bytes);
+        Err(Stop::TooLong(format!("a string of {length}; no name in a snapshot is longer than {most}")))
+    }
+
     /// Pushes the next `length` bytes as a little-endian two's complement integer.
     #[inline]
     fn long(&mut self, length: u64) -> Step {
+        if length > MOST_INTEGER_BYTES {
+            return Err(Stop::TooLong(format!(
+                "an integer of {}; no number in a snapshot is as long",
+                format_bytes(length)
+            )));
+        }
         let length = usize::try_from(length).map_err(|_| Stop::End)?;
         let bytes = self.source.bytes(length).ok_or(Stop::End)?;
         let is_negative = bytes.last().is_some_and(|byte| byte & 0x80 != 0);

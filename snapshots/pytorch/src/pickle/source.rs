@@ -13,6 +13,9 @@ pub(super) trait Source {
     /// Returns the buffered bytes ahead without consuming them; more may follow.
     fn ahead(&self) -> &[u8];
 
+    /// Whether the bytes ahead begin with `text`.
+    fn begins_with(&mut self, text: &[u8]) -> bool;
+
     /// Consumes `count` of the buffered bytes.
     fn take(&mut self, count: usize);
 
@@ -58,6 +61,10 @@ impl Source for InMemory<'_> {
     #[inline(always)]
     fn ahead(&self) -> &[u8] {
         self.bytes.get(self.position..).unwrap_or_default()
+    }
+
+    fn begins_with(&mut self, text: &[u8]) -> bool {
+        self.ahead().starts_with(text)
     }
 
     #[inline(always)]
@@ -141,6 +148,11 @@ impl<R: Read> Source for Stream<R> {
     #[inline(always)]
     fn ahead(&self) -> &[u8] {
         self.buffer.get(self.next..).unwrap_or_default()
+    }
+
+    fn begins_with(&mut self, text: &[u8]) -> bool {
+        let is_buffered = self.buffer.len() - self.next >= text.len() || self.fill(text.len()).is_some();
+        is_buffered && self.ahead().starts_with(text)
     }
 
     #[inline(always)]
