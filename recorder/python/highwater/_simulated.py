@@ -16,6 +16,7 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import os
+import random
 import sys
 
 from ._groups import note_groups
@@ -32,6 +33,9 @@ _KEEP_INIT = "HIGHWATER_SIMULATE_KEEP_INIT"
 _RANK = "HIGHWATER_SIMULATE_RANK"
 _RANKS = "HIGHWATER_SIMULATE_RANKS"
 _WRITES_ANSWERS = "HIGHWATER_SIMULATE_WRITES_ANSWERS"
+_READS_ANSWERS = "HIGHWATER_SIMULATE_READS_ANSWERS"
+# The file with the lines of a plan, set by `highwater plan`.
+_LINES = "HIGHWATER_SIMULATE_LINES"
 # The test that pytest runs, as `test_it.py::test (call)`.
 _TEST = "PYTEST_CURRENT_TEST"
 
@@ -151,13 +155,13 @@ class _Simulation:
     def before_torch(self, spec):
         """Loads the simulated GPU before PyTorch's libraries, which then find its functions first."""
         self._library = ctypes.CDLL(os.environ[_LIBRARY], mode=ctypes.RTLD_GLOBAL)
+        self._library.highwater_simulate_end_with(_command())
         self._library.highwater_simulate_define_missing.argtypes = [ctypes.c_char_p]
         # Kept, as the library calls it until the end.
         self._listener = _LISTENER(self._listen)
         self._library.highwater_simulate_listen(self._listener)
         for folder in spec.submodule_search_locations or ():
             for inner in (folder, os.path.join(folder, "lib")):
-        self._library.highwater_simulate_end_with(_command())
                 with contextlib.suppress(OSError):
                     for entry in os.scandir(inner):
                         self._define_missing(entry.path)
@@ -169,20 +173,22 @@ class _Simulation:
             _end(f"this PyTorch ({torch.__version__}) is built without CUDA: install the CUDA wheel of the same version")
         if not os.environ.get(_KEEP_INIT):
             self._skip_initialization(torch)
+        if os.environ.get(_WRITES_ANSWERS) or os.environ.get(_READS_ANSWERS):
+            _seed(torch)
         # With a launcher, the ranks are processes of their own.
         if os.environ.get(_RANKS) and "TORCHELASTIC_RUN_ID" not in os.environ:
             self.rank = int(os.environ[_RANK]), int(os.environ[_RANKS])
             _fake_process_group(torch, *self.rank)
+        replace_operators(torch, self._library)
+        if torch.distributed.is_available():
+            note_groups(torch, self._library)
+            Objects(torch, is_alone=self.rank is not None).replace()
         if os.environ.get(_FOLDER):
             torch.cuda._lazy_call(self._begin)
 
     def _define_missing(self, path):
         path = os.fspath(path)
         if ".so" in os.path.basename(path) and path not in self._seen:
-        replace_operators(torch, self._library)
-        if torch.distributed.is_available():
-            note_groups(torch, self._library)
-            Objects(torch, is_alone=self.rank is not None).replace()
             self._seen.add(path)
             self._library.highwater_simulate_define_missing(os.fsencode(path))
 
@@ -296,6 +302,27 @@ class _Simulation:
             recording.__exit__(kind, None, None)
 
 
+def _seed(torch):
+    """Has both runs of a program draw the same random numbers, unless it sets a seed itself."""
+    random.seed(0)
+    torch.manual_seed(0)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(0)
+
+
+def _command():
+    """The process of `highwater simulate` that this one descends from; 0 if there is none."""
+    process = os.getppid()
+    with contextlib.suppress(OSError, ValueError):
+        while process > 1:
+            if os.path.samefile(f"/proc/{process}/exe", os.environ.get("HIGHWATER_BINARY", "")):
+                return process
+            with open(f"/proc/{process}/stat", encoding="ascii", errors="replace") as file:
+                # The name of the program stands before, in parentheses.
+                process = int(file.read().rpartition(")")[2].split()[1])
+    return 0
+
+
 def _fake_process_group(torch, rank, ranks):
     """Has this process run as one rank of several: the others are taken to have the same values."""
     if not torch.distributed.is_available():
@@ -315,19 +342,6 @@ def _fake_process_group(torch, rank, ranks):
         def get(self, key):
             # As long as the id of a communicator.
             return self._values.get(key, bytes(128))
-def _command():
-    """The process of `highwater simulate` that this one descends from; 0 if there is none."""
-    process = os.getppid()
-    with contextlib.suppress(OSError, ValueError):
-        while process > 1:
-            if os.path.samefile(f"/proc/{process}/exe", os.environ.get("HIGHWATER_BINARY", "")):
-                return process
-            with open(f"/proc/{process}/stat", encoding="ascii", errors="replace") as file:
-                # The name of the program stands before, in parentheses.
-                process = int(file.read().rpartition(")")[2].split()[1])
-    return 0
-
-
 
         def add(self, key, amount):
             # Barriers count the ranks.
@@ -362,6 +376,8 @@ def _command():
         # Processes that the program starts itself name their ranks.
         given = others.pop("rank", -1)
         own = given if world_size == ranks and 0 <= given < ranks else rank
+        if own != rank:
+            os.environ.update(RANK=str(own), LOCAL_RANK=str(own % torch.cuda.device_count()))
         options = {"timeout": timeout} if timeout is not None else {}
         return original(backend, world_size=ranks, rank=own, store=AloneStore(), **options, **others)
 

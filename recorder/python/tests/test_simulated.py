@@ -89,7 +89,7 @@ print("reached")
 """
     done = simulate(source, "--gpu", "a100")
     assert (done.returncode, done.answer["fits"]) == (2, None)
-    assert done.answer["missing"][0]["name"].startswith("cusparseLt") and done.answer["missing"][0]["line"] == 6
+    assert done.answer["missing"][0]["name"].startswith(name) and done.answer["missing"][0]["line"] == 4
     assert "is not simulated (called at " in done.stderr and "reached" not in done.stderr
 
 

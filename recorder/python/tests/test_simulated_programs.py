@@ -101,6 +101,38 @@ def test_a_rank_alone_takes_the_others_to_have_its_objects(simulate):
     assert "| 0 [{'rank': 0}, {'rank': 0}, {'rank': 0}, {'rank': 0}] ['from 0', 0] ['for 0'] [0, 0, 0, 0] [None]" in done.stderr
 
 
+def test_both_runs_of_a_program_without_a_seed_draw_the_same_random_numbers(simulate):
+    source = """
+import random, torch
+values = torch.tensor([float(random.random() > 0.5 or torch.rand(()) > 0.5) for _ in range(64)], device="cuda")
+for value in values:
+    if value > 0:
+        value.exp().item()
+    print("value", value.log().item())
+"""
+    done = simulate(source, "--gpu", "a100", "--values")
+    assert done.returncode == 0, done.stderr
+    assert done.answer["depends_on_values"] == [], "what the first run has read is what the second reads"
+    assert {line for line in done.stderr.splitlines() if line.startswith("value ")} == {"value 0.0", "value -inf"}
+
+
+def test_processes_that_a_program_starts_have_ranks_of_their_own(simulate):
+    source = """
+import torch, torch.distributed as distributed, torch.multiprocessing
+def work(rank, ranks):
+    distributed.init_process_group("nccl", "tcp://127.0.0.1:29511", rank=rank, world_size=ranks)
+    torch.cuda.set_device(rank)
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(64, 64).cuda(), device_ids=[rank])
+    model(torch.randn(8, 64, device="cuda")).sum().backward()
+    print("rank", distributed.get_rank(), flush=True)
+if __name__ == "__main__":
+    torch.multiprocessing.spawn(work, (2,), 2)
+"""
+    done = simulate(source, "--gpu", "h100", "--ranks", "2")
+    assert done.returncode == 0, done.stderr
+    assert [rank["rank"] for rank in done.answer["ranks"]] == [0, 1]
+
+
 def test_nothing_goes_on_when_the_command_is_killed(simulate, tmp_path):
     process = tmp_path / "process"
     source = f"""
