@@ -37,7 +37,7 @@ pub use render::{
 };
 pub use run::ProgramArguments;
 pub use serve::ServeArguments;
-pub use simulate::{AddressOrder, SimulateArguments};
+pub use simulate::SimulateArguments;
 pub use symbolize::SymbolizeArguments;
 pub use values::{At, Categories, ComparedAt, GroupKeys, Where};
 pub use whatif::{Scaled, WhatIfArguments};

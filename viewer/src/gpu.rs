@@ -113,6 +113,21 @@ pub const GPUS: &[Gpu] = &[
 ];
 
 impl Gpu {
+    /// An A100, as the one whose kernels most programs have been tried with.
+    pub fn unless_named() -> Self {
+        "a100".parse().expect("is in the table")
+    }
+
+    /// Its peak rates.
+    ///
+    /// # Errors
+    ///
+    /// If they are not known.
+    pub fn rates(self) -> Result<Rates, String> {
+        let known = || keys(|gpu| gpu.rates.is_some());
+        self.rates.ok_or_else(|| format!("the peak rates of '{}' are not known: expected one of {}", self.key, known()))
+    }
+
     /// The GPU with so much memory.
     pub fn with_memory(self, memory_bytes: u64) -> Self {
         Self { memory_bytes, ..self }
@@ -137,18 +152,6 @@ impl FromStr for Gpu {
         let found = GPUS.iter().find(is_wanted).copied();
         found.ok_or_else(|| format!("unknown GPU '{text}': expected one of {}", keys(|_| true)))
     }
-}
-
-/// Finds the peak rates of a GPU by its key.
-///
-/// # Errors
-///
-/// If the GPU or its rates are not known.
-pub fn rates_of(text: &str) -> Result<Rates, String> {
-    let known = || keys(|gpu| gpu.rates.is_some());
-    let unknown = || format!("unknown GPU '{text}': expected one of {}", known());
-    let gpu: Gpu = text.parse().map_err(|_| unknown())?;
-    gpu.rates.ok_or_else(|| format!("the peak rates of '{text}' are not known: expected one of {}", known()))
 }
 
 /// A GPU and how programs use it.
@@ -179,7 +182,7 @@ mod tests {
 
     #[test]
     fn the_slower_of_arithmetic_and_memory_decides_and_the_dtype_of_products_matters() {
-        let rates = rates_of("a100").unwrap();
+        let rates = "a100".parse::<Gpu>().unwrap().rates().unwrap();
         let [plain, allowed] = [false, true].map(|tf32| Roofline { rates, tf32 });
         let flops = 312_000_000_000;
         assert_eq!(plain.nanoseconds(Arithmetic::HalfProduct, flops, 0), 1e6, "1 ms");
@@ -194,7 +197,7 @@ mod tests {
         assert_eq!("a100".parse::<Gpu>().unwrap().name, "NVIDIA A100-SXM4-80GB");
         let error = "h1000".parse::<Gpu>().unwrap_err();
         assert!(error.starts_with("unknown GPU 'h1000': expected one of h100, h100-pcie, "), "{error}");
-        let error = rates_of("b200").unwrap_err();
+        let error = "b200".parse::<Gpu>().unwrap().rates().unwrap_err();
         assert_eq!(
             error,
             "the peak rates of 'b200' are not known: expected one of h100, h200, a100, a10, l4, l40s, rtx4090"

@@ -6,6 +6,7 @@ mod rerun;
 mod rust_program;
 #[cfg(feature = "engine")]
 mod maximize;
+mod program;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use highwater_app::answers::replays::used_outside;
 use highwater_app::figures::planned::counted_outside;
 use highwater_snapshots::units::{format_bytes, format_required_bytes};
 
+use self::program::SimulatedProgram;
 #[cfg(feature = "engine")]
 use self::{maximize::largest, rerun::Rerun};
 #[cfg(feature = "engine")]
@@ -33,6 +35,8 @@ use crate::cli::output::shell::quoted;
 use crate::cli::plan::{PlanContext, PlanReport};
 #[cfg(feature = "engine")]
 use highwater_app::answers::plan::Forbidden;
+
+pub use self::program::Proven;
 
 /// Runs built-in steps again, for the plans of the app.
 #[cfg(feature = "engine")]
@@ -52,6 +56,7 @@ pub fn run(arguments: &PlanArguments, page: &mut Page<'_>) -> Result<Status, Fai
         return Err(Failure::Usage(format!("--reserve {reserve} leaves nothing of the budget of {budget}")));
     }
     let report = match &arguments.file {
+        _ if !arguments.words.is_empty() => of_program(arguments, page)?,
         Some(file) => of_file(file, arguments, page)?,
         None => of_scenario(arguments)?,
     };
@@ -94,6 +99,26 @@ fn of_file(file: &Path, arguments: &PlanArguments, page: &mut Page<'_>) -> Resul
     let found = searched(&step, arguments)?;
     let setup = found.best().map(|plan| plan.setup.clone());
     report(&step, found, arguments, Applied { setup, warnings, ..Applied::default() })
+}
+
+/// Plans a program that is not edited: simulates it, and once more with the plan.
+fn of_program(arguments: &PlanArguments, page: &mut Page<'_>) -> Result<PlanReport, Failure> {
+    let program = SimulatedProgram::new(arguments);
+    let simulated = program.recorded()?;
+    let warnings: Vec<String> = program.assumed().into_iter().collect();
+    if !arguments.json {
+        warnings.iter().try_for_each(|text| page.warning(text))?;
+    }
+    let trace = simulated.trace();
+    let step = Recorded::new(Arc::clone(trace), trace.main_device(), &arguments.modules).map_err(Failure::Usage)?;
+    let found = searched(&step, arguments)?;
+    let setup = found.best().map(|plan| plan.setup.clone());
+    let code = setup.as_ref().map(|setup| step.code(setup)).transpose().map_err(Failure::Usage)?.unwrap_or_default();
+    let expected = found.best().map_or(found.as_is, |plan| plan.trial);
+    let is_possible = found.fits_as_is || !found.plans.is_empty();
+    let proven = is_possible.then(|| program.prove(&code, expected, simulated.file())).transpose()?;
+    let warnings = if arguments.json { warnings } else { Vec::new() };
+    Ok(report(&step, found, arguments, Applied { setup, warnings, ..Applied::default() })?.proven(proven))
 }
 
 /// What a report applies, and what limits it beside the step's own warnings.

@@ -1,17 +1,23 @@
 //! `highwater simulate`: runs a PyTorch program on a simulated GPU, records it, and says whether it fits.
 
 mod files;
+mod orders;
 mod found;
+mod accuracy;
 mod report;
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
+
+use highwater_snapshots::alloc_rules::AddressOrder;
 
 use self::files::Files;
-use self::found::{Outcome, Simulated};
+use self::found::WithOnes;
+pub(crate) use self::found::{Outcome, Simulated};
 use self::report::Report;
-use crate::args::{AddressOrder, SimulateArguments};
+use crate::args::SimulateArguments;
 use crate::cli::output::outcome::{Failure, Status};
 use crate::cli::output::page::Page;
 use crate::gpu::Gpu;
@@ -21,6 +27,7 @@ use crate::run::{Program, Signals, code};
 const FOLDER: &str = "HIGHWATER_SIMULATE_FOLDER";
 const WRITES_ANSWERS: &str = "HIGHWATER_SIMULATE_WRITES_ANSWERS";
 const READS_ANSWERS: &str = "HIGHWATER_SIMULATE_READS_ANSWERS";
+const ASSUMES_ONES: &str = "HIGHWATER_SIMULATE_ASSUMES_ONES";
 
 /// Selects devices of this machine, which are not meant.
 const DEVICES_OF_MACHINE: &str = "CUDA_VISIBLE_DEVICES";
@@ -42,39 +49,7 @@ pub fn run(arguments: &SimulateArguments, page: &mut Page<'_>) -> Result<Status,
         page.json(&variables(arguments, folder)?)?;
         return Ok(Status::Fine);
     }
-    let program = Program::find(&arguments.words)?;
-    let out = file_of(arguments, &program)?;
-    let gpu = gpu_of(arguments);
-    let files = Files::provide(None)?;
-    // Installed before the program starts, so that no signal is lost.
-    let signals = Signals::catch().map_err(|why| Failure::Record(format!("cannot take signals: {why}")))?;
-    let start = |more: &[(&str, PathBuf)], is_silent: bool| {
-        let mut command = Command::new(program.path());
-        command.args(arguments.words.iter().skip(1));
-        command.env_remove(DEVICES_OF_MACHINE);
-        command.envs(files.environment()).envs(settings(arguments, &gpu)).env(FOLDER, files.recordings());
-        command.envs(more.iter().cloned());
-        if is_silent {
-            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        } else if arguments.json {
-            // Standard output is for the object alone.
-            command.stdout(standard_error());
-        }
-        let child = command.spawn().map_err(|why| program.cannot_start(&why))?;
-        signals.wait(child).map_err(|why| Failure::Record(format!("cannot wait for {}: {why}", program.name())))
-    };
-    if arguments.values {
-        // Its output and its status are those of the second run.
-        let first = [(WRITES_ANSWERS, files.answers()), (FOLDER, files.first_recordings())];
-        start(&first, true)?;
-    }
-    let second = if arguments.values { vec![(READS_ANSWERS, files.answers())] } else { Vec::new() };
-    let ended: ExitStatus = start(&second, false)?;
-    let recorded = found::read_all(&files.recordings(), &out)?;
-    if recorded.is_empty() {
-        return Err(Failure::Record(nothing_recorded(&program, code(ended))));
-    }
-    let simulated = Simulated { gpu, recorded, status: code(ended), reserve_bytes: arguments.reserve };
+    let simulated = simulate(arguments, &[])?;
     let report = Report::of(&simulated);
     if arguments.json {
         page.json(&report.figures())?;
@@ -86,6 +61,58 @@ pub fn run(arguments: &SimulateArguments, page: &mut Page<'_>) -> Result<Status,
         Outcome::DoesNotFit => Status::Broken,
         Outcome::Unknown(_) => Status::Unsound,
     })
+}
+
+/// Runs the program with further environment variables, and reads what it recorded.
+///
+/// # Errors
+///
+/// Fails if the program cannot be started, or nothing was recorded.
+pub(crate) fn simulate(arguments: &SimulateArguments, more: &[(String, OsString)]) -> Result<Simulated, Failure> {
+    let program = Program::find(&arguments.words)?;
+    let out = file_of(arguments, &program)?;
+    let gpu = gpu_of(arguments);
+    let files = Files::provide(None)?;
+    // Installed before the program starts, so that no signal is lost.
+    let signals = Signals::catch().map_err(|why| Failure::Record(format!("cannot take signals: {why}")))?;
+    let start = |of_run: &[(&str, PathBuf)], is_silent: bool| {
+        let mut command = Command::new(program.path());
+        command.args(arguments.words.iter().skip(1));
+        command.env_remove(DEVICES_OF_MACHINE);
+        command.envs(files.environment()).envs(settings(arguments, &gpu)).env(FOLDER, files.recordings());
+        command.envs(more.iter().cloned()).envs(of_run.iter().cloned());
+        if is_silent {
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        } else if arguments.json {
+            // Standard output is for the object alone.
+            command.stdout(standard_error());
+        }
+        let child = command.spawn().map_err(|why| program.cannot_start(&why))?;
+        let ended = signals.wait(child);
+        ended.map(code).map_err(|why| Failure::Record(format!("cannot wait for {}: {why}", program.name())))
+    };
+    let finds_values = arguments.values || arguments.bounds;
+    let first = [(WRITES_ANSWERS, files.answers()), (FOLDER, files.first_recordings())];
+    let second = if finds_values { vec![(READS_ANSWERS, files.answers())] } else { Vec::new() };
+    if finds_values {
+        // Its output and its status are those of the second run.
+        start(&first, true)?;
+    }
+    let status = start(&second, false)?;
+    let capacity = gpu.memory_bytes.saturating_sub(arguments.reserve);
+    let recorded = found::read_all(&files.recordings(), &out, capacity)?;
+    if recorded.is_empty() {
+        return Err(Failure::Record(nothing_recorded(&program, status)));
+    }
+    let mut simulated = Simulated { gpu, recorded, status, reserve_bytes: arguments.reserve, with_ones: None };
+    if arguments.bounds && simulated.reads_unknown_values() {
+        let ones = || (ASSUMES_ONES, PathBuf::from("1"));
+        start(&first.into_iter().chain([ones()]).collect::<Vec<_>>(), true)?;
+        let others = (FOLDER, files.other_recordings());
+        let status = start(&second.into_iter().chain([ones(), others]).collect::<Vec<_>>(), true)?;
+        simulated.with_ones = Some(WithOnes { traces: found::read_traces(&files.other_recordings())?, status });
+    }
+    Ok(simulated)
 }
 
 /// Writes the simulated GPU into `folder`; returns the variables of programs that use it, without a value to remove them.
@@ -110,7 +137,7 @@ fn standard_error() -> Stdio {
 /// The GPU with the memory that was asked for.
 fn gpu_of(arguments: &SimulateArguments) -> Gpu {
     // With a size alone, an A100 of this size.
-    let gpu = arguments.gpu.unwrap_or_else(|| "a100".parse().expect("is in the table"));
+    let gpu = arguments.gpu.unwrap_or_else(Gpu::unless_named);
     gpu.with_memory(arguments.memory.unwrap_or(gpu.memory_bytes))
 }
 
@@ -131,10 +158,8 @@ fn settings(arguments: &SimulateArguments, gpu: &Gpu) -> Vec<(&'static str, Stri
     let (major, minor) = gpu.capability;
     let description =
         format!("{major}.{minor},{},{},{},{}", gpu.multiprocessors, gpu.l2_bytes, gpu.memory_bytes, gpu.name);
-    let addresses = match arguments.addresses {
-        AddressOrder::Linux => "linux",
-        AddressOrder::Windows => "windows",
-    };
+    let known = AddressOrder::ALL.into_iter().find(|(_, order)| *order == arguments.addresses);
+    let addresses = known.map_or("", |(name, _)| name);
     let mut settings = vec![
         ("HIGHWATER_SIMULATE_GPU", description),
         // Of the library alone: those of another program do not count here.

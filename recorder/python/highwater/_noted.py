@@ -20,17 +20,26 @@ class Noted:
 
     def __init__(self, simulation):
         self._simulation, self._before = simulation, collections.Counter(simulation.notes)
+        self._reads_before, self._allocations_before = len(simulation.reads), simulation.allocations()
 
     def rows(self, kind):
         """Returns the notes of a kind as dicts: function, file, line, text of the line, and count."""
         rows = []
-        for (of_kind, name, place), count in sorted((self._simulation.notes - self._before).items(), key=str):
-            if of_kind == kind:
-                file, line, function = place or (None, None, None)
-                text = linecache.getline(file, line).strip() if file else ""
-                row = {"name": name, "file": file, "line": line, "function": function, "text": text, "count": count}
-                rows.append(row)
+        for (_, name, place), count in self._noted(kind):
+            file, line, function = place or (None, None, None)
+            text = linecache.getline(file, line).strip() if file else ""
+            rows.append({"name": name, "file": file, "line": line, "function": function, "text": text, "count": count})
         return rows
+
+    def read_order(self):
+        """Returns the reads in order: how many allocations came before, and the row among those of `UNKNOWN_VALUE`."""
+        rows = {note: row for row, (note, _) in enumerate(self._noted(UNKNOWN_VALUE))}
+        reads = self._simulation.reads[self._reads_before :]
+        return [[allocations - self._allocations_before, rows[note]] for allocations, note in reads]
+
+    def _noted(self, kind):
+        notes = self._simulation.notes - self._before
+        return sorted(((note, count) for note, count in notes.items() if note[0] == kind), key=str)
 
     def describe(self):
         """Returns the facts for a recording, and the notes for every answer about it."""
@@ -53,6 +62,7 @@ class Noted:
             "missing": self.rows(MISSING),
             "unknown_workspaces": self.rows(UNKNOWN_WORKSPACE),
             "reads": self.rows(UNKNOWN_VALUE),
+            "read_order": self.read_order(),
         }
         return {"simulated": name, "simulation": json.dumps(found)}, notes
 

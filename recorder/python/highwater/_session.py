@@ -115,6 +115,10 @@ class Session:
         """Returns the number of the current step."""
         return self._last_step
 
+    def module_names(self):
+        """Returns the names of the modules."""
+        return self._names
+
     def step(self):
         """Ends a step."""
         if _active is self:
@@ -266,6 +270,11 @@ class Session:
         if self._options["on_oom"] and self._is_recording and not self._has_dumped_oom:
             self._has_dumped_oom = True
             self._dump_quietly("oom")
+
+
+def module_names():
+    """Returns the names of the modules of the active recording; None without one."""
+    return None if _active is None else _active.module_names()
 
 
 def _attach_observer():

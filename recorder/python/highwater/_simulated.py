@@ -43,6 +43,8 @@ _TEST = "PYTEST_CURRENT_TEST"
 MISSING_STATUS = 3
 # Reads of device values by one line in one step after which the program is taken to loop for ever.
 _MOST_READS = 10_000
+# Reads whose order is known: to find the first that decides about memory.
+_MOST_ORDERED_READS = 100_000
 # More than any program makes in a few steps.
 _MOST_EVENTS = 1 << 31
 # Smaller tensors of the host are initialized: it costs next to nothing.
@@ -141,6 +143,8 @@ class _Simulation:
         self.notes = collections.Counter()
         self._recording = None
         self._is_stopped = False
+        # Reads in order: how many allocations came before, and the note.
+        self.reads = []
         # Reads by line in the current step, and the line that has made too many.
         self._step, self._reads, self.endless = None, collections.Counter(), None
         # Bytes of the host that were not initialized.
@@ -218,6 +222,13 @@ class _Simulation:
         loader.create_module = create_module
         ctypes.CDLL.__init__ = load
 
+    def allocations(self):
+        """Returns how many allocations the current device has had."""
+        torch = sys.modules.get("torch")
+        if torch is None or not torch.cuda.is_initialized():
+            return 0
+        return torch._C._cuda_memoryStats(torch._C._cuda_getDevice())["allocation"]["all"]["allocated"]
+
     # What the simulation cannot answer exactly.
 
     def _listen(self, kind, name):
@@ -225,6 +236,8 @@ class _Simulation:
         at = place()
         self.notes[(kind, name, at)] += 1
         if kind == UNKNOWN_VALUE:
+            if len(self.reads) < _MOST_ORDERED_READS:
+                self.reads.append((self.allocations(), (kind, name, at)))
             self._count_read(at)
         if kind == MISSING:
             self._finish()
@@ -283,6 +296,10 @@ class _Simulation:
         self._recording._on_over = self._stop
         atexit.register(self._finish)
         self._recording.__enter__()
+        if os.environ.get(_LINES):
+            from ._applied import Applied
+
+            self._applied = Applied(os.environ[_LINES])
         if os.environ.get(_WRITES_ANSWERS):
             from ._values import Values
 
@@ -370,6 +387,8 @@ def _fake_process_group(torch, rank, ranks):
             return None
 
     original = distributed.init_process_group
+    # PyTorch finds the methods above only as long as Python has the object.
+    stores = []
 
     @functools.wraps(original)
     def init_process_group(backend=None, init_method=None, timeout=None, world_size=-1, rank_=-1, store=None, **others):
@@ -379,7 +398,8 @@ def _fake_process_group(torch, rank, ranks):
         if own != rank:
             os.environ.update(RANK=str(own), LOCAL_RANK=str(own % torch.cuda.device_count()))
         options = {"timeout": timeout} if timeout is not None else {}
-        return original(backend, world_size=ranks, rank=own, store=AloneStore(), **options, **others)
+        stores.append(AloneStore())
+        return original(backend, world_size=ranks, rank=own, store=stores[-1], **options, **others)
 
     distributed.init_process_group = init_process_group
     distributed.distributed_c10d.init_process_group = init_process_group

@@ -3,17 +3,20 @@
 The mode changes what PyTorch allocates, so that it is active in a first run only, which writes down what is read from
 the device; the run that is recorded gets these answers again.
 
-Each small tensor has a shadow on the host. What depends on large tensors, which have none, is assumed to be zero: it
-is computed with, and remembered as not known.
+Each small tensor has a shadow on the host. What depends on large tensors, which have none, is assumed to be zero, or one
+for `highwater simulate --bounds`: it is computed with, and remembered as not known.
 """
 
 import contextlib
 import ctypes
+import os
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 
+# Whether what is not known is assumed to be one.
+_ASSUMES_ONES = "HIGHWATER_SIMULATE_ASSUMES_ONES"
 # Larger storages have no shadow.
 _MOST_BYTES = 1 << 16
 # Operators that give the host a value of the device: as many bytes as the tensor has.
@@ -37,6 +40,7 @@ class Values(TorchDispatchMode):
         self._contents.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t]
         # By address of the storage: its size, its shadow, and whether that is known.
         self._shadows = {}
+        self._assumes_ones = bool(os.environ.get(_ASSUMES_ONES))
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -94,12 +98,17 @@ class Values(TorchDispatchMode):
             first = tree_flatten(result)[0] if result is not None else []
             if first and isinstance(first[0], torch.Tensor):
                 value = int(first[0].shape[0]).to_bytes(8, "little")
+            elif self._assumes_ones and name != "aten::repeat_interleave":
+                # All elements of the mask, or of the tensor that it is asked of.
+                masks = [tensor for tensor in inputs if tensor.dtype in (torch.bool, torch.uint8)]
+                value = (masks or inputs)[0].numel().to_bytes(8, "little")
         elif name in _READS and inputs and not _is_on_device(args, kwargs, name):
             with contextlib.suppress(Exception):
                 source = inputs[-1]
                 value = bytes(self._shadow(source).contiguous().flatten().view(torch.uint8).tolist())
-        if value is not None:
-            self._answer(value, len(value), int(is_known))
+        # Also without a value, so that no later read gets one of this operator, which may not read at all.
+        value = value or b""
+        self._answer(value, len(value), int(is_known))
 
     def _note_changed(self, func, args, kwargs, is_computed, is_known):
         for argument, value in zip(func._schema.arguments, args):
@@ -122,9 +131,11 @@ class Values(TorchDispatchMode):
             self._shadows[storage.data_ptr()] = storage.nbytes(), torch.zeros(storage.nbytes(), dtype=torch.uint8), False
             shadow = self._shadow(output)
             has_value = len(values) == len(outputs) and values[row].shape == output.shape
-            if has_value:
-                with contextlib.suppress(Exception):
+            with contextlib.suppress(Exception):
+                if has_value:
                     shadow.copy_(values[row])
+                elif self._assumes_ones:
+                    shadow.fill_(1)
             self._note(output, has_value and is_known)
 
     def _shadow(self, tensor):
@@ -137,6 +148,8 @@ class Values(TorchDispatchMode):
             is_known = self._contents(storage.data_ptr(), buffer, storage.nbytes()) == 1
             flat = torch.frombuffer(bytearray(buffer.raw), dtype=torch.uint8)[: storage.nbytes()]
             self._shadows[storage.data_ptr()] = storage.nbytes(), flat, is_known
+            if self._assumes_ones and not is_known:
+                self._shadow(tensor).fill_(1)
         whole = flat[: flat.numel() // tensor.element_size() * tensor.element_size()].view(tensor.dtype)
         return whole.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
 

@@ -53,9 +53,9 @@ class Simulate:
         self._temporary.mkdir()
         self._environment["TMPDIR"] = str(self._temporary)
 
-    def __call__(self, source, *options, arguments=()):
+    def __call__(self, source, *options, arguments=(), command="simulate"):
         """Runs a program to its end and returns the process, with the JSON object as `answer`."""
-        process = self.started(source, *options, arguments=arguments)
+        process = self.started(source, *options, arguments=arguments, command=command)
         output, errors = process.communicate()
         left = [name for name in os.listdir(self._temporary) if name.startswith("highwater")]
         assert left == [], "nothing is left behind"
@@ -63,13 +63,14 @@ class Simulate:
         done.answer = json.loads(output) if output else None
         return done
 
-    def started(self, source, *options, arguments=()):
+    def started(self, source, *options, arguments=(), command="simulate"):
         """Starts a program."""
         script = self._folder / "train.py"
         script.write_text(source)
-        command = [self._highwater, "simulate", *options, "--json", "--", sys.executable, "-W", "ignore", script, *arguments]
+        program = [sys.executable, "-W", "ignore", script, *arguments]
+        words = [self._highwater, command, *options, "--json", "--", *program]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        return subprocess.Popen(command, cwd=self._folder, env=self._environment, **pipes)
+        return subprocess.Popen(words, cwd=self._folder, env=self._environment, **pipes)
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ def test_a_program_runs_unchanged_for_three_steps_and_its_peaks_are_pytorchs_own
     assert (answer["peaks"]["allocated"], answer["peaks"]["reserved"]) == (allocated, reserved)
     assert (answer["fits"], answer["gpu"], answer["steps"]) == (True, "NVIDIA GeForce RTX 4090", 3)
     # What may depend on values is named by its line.
+    assert (answer["accuracy"], answer["same_with_ones"]) == ("exact", None)
     assert answer["depends_on_values"] == [] and not answer["requested_is_lower_bound"]
     assert answer["file"] == str(tmp_path / "train.snap") and (tmp_path / "train.snap").is_file()
     # cuBLAS has its workspace for a compute capability of 8.9.
@@ -159,3 +160,66 @@ def test_large_tensors_of_the_host_are_not_initialized_unless_asked_for(simulate
     source = "import torch\nlayer = torch.nn.Linear(2000, 2000).cuda()\n"
     assert simulate(source, "--gpu", "a100").answer["uninitialized_host_bytes"] == 16_000_000
     assert simulate(source, "--gpu", "a100", "--keep-init").answer["uninitialized_host_bytes"] == 0
+
+
+def test_bounds_tell_lines_that_decide_about_memory_from_those_that_do_not(simulate):
+    source = """
+import torch
+x = torch.randn(1000, 1000, device="cuda")
+print("logged", x.sum().item())
+{}
+"""
+    harmless = simulate(source.format(""), "--gpu", "a100", "--bounds").answer
+    assert (harmless["accuracy"], harmless["same_with_ones"]) == ("exact", True)
+    answer = simulate(source.format("kept = x[x > 0]"), "--gpu", "a100", "--bounds").answer
+    assert (answer["accuracy"], answer["same_with_ones"], answer["first_to_decide"]["line"]) == ("bounded", False, 5)
+    bounds = answer["bounds"]["requested"]
+    # With every element, a copy of the tensor and its indices are made.
+    assert bounds["low"] < 8_000_000 < bounds["high"]
+
+
+def test_the_order_of_addresses_gives_an_interval_where_it_decides(simulate):
+    # Two free blocks of a size, in segments of which one is larger: the lower one is taken.
+    source = """
+import torch
+MIB = 1 << 20
+def take(mib):
+    return torch.empty(mib * MIB, dtype=torch.uint8, device="cuda")
+sizes = [22, 24, 12, 30, 18, 26, 14, 20, 28, 16]
+for _ in range(6):
+    blocks = [take(size) for size in sizes]
+    del blocks[::2]
+    more = [take(11) for _ in range(5)]
+    del blocks, more
+"""
+    answers = {order: simulate(source, "--gpu", "a100", "--addresses", order).answer for order in ("linux", "windows")}
+    bounds = [answer["bounds"] for answer in answers.values()]
+    assert bounds[0]["reserved"] == bounds[1]["reserved"] and bounds[0]["allocated"] == bounds[1]["allocated"]
+    for answer in answers.values():
+        for total in ("allocated", "reserved"):
+            assert answer["bounds"][total]["low"] <= answer["peaks"][total] <= answer["bounds"][total]["high"]
+
+
+def test_a_plan_for_a_program_is_proven_by_simulating_it_again_without_an_edit(simulate, tmp_path):
+    source = """
+import torch
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.outer = torch.nn.Linear(256, 1024), torch.nn.Linear(1024, 256)
+    def forward(self, x):
+        return x + self.outer(torch.nn.functional.gelu(self.inner(x)))
+model = torch.nn.Sequential(*[Block() for _ in range(6)]).cuda()
+optimizer = torch.optim.AdamW(model.parameters())
+while True:
+    model(torch.randn(16384, 256, device="cuda")).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+    planned = simulate(source, "--budget", "600MiB", command="plan").answer
+    assert planned["fits"] and planned["proof"] == "simulated" and not planned["fits_as_is"]
+    proven = planned["proven"]
+    assert proven["as_predicted"] and proven["reserved_bytes"] == planned["after"]["reserved_bytes"]
+    assert (tmp_path / "train.snap").is_file() and proven["file"] == str(tmp_path / "train.planned.snap")
+    # What was planned is what was run.
+    assert planned["before"]["requested_bytes"] > 600 << 20 > proven["requested_bytes"]

@@ -1,162 +1,30 @@
-//! Device addresses, in the order in which a driver hands them out: PyTorch's allocator breaks ties by address, so that
-//! the reserved bytes of some programs depend on it.
+//! The address space of the simulated devices.
 #![expect(unsafe_code, reason = "reserves address space")]
 
-use std::collections::BTreeMap;
+// The rule is written once, for replays and for this library, which has no dependencies.
+#[expect(unreachable_pub, reason = "public in the other crate")]
+#[path = "../../../snapshots/src/alloc_rules/addresses.rs"]
+mod order;
 
-use crate::settings::AddressOrder;
+use order::REGION_BYTES;
+pub(crate) use order::{AddressOrder, Addresses};
 
 /// Memory of a device is allocated in pages of this size.
-pub(crate) const PAGE_BYTES: usize = 2 << 20;
-
-/// On Linux, the driver takes address space in regions of a multiple of this size.
-const REGION_BYTES: usize = 32 << 20;
+pub(crate) const PAGE_BYTES: usize = order::PAGE_BYTES as usize;
 
 /// The address space: 16 TiB, which most machines leave free here.
 const SPACE: (usize, usize) = (0x6000_0000_0000, 16 << 40);
 
-/// Addresses that are handed out, of one space for all devices.
-#[derive(Debug)]
-pub(crate) struct Addresses {
-    order: AddressOrder,
-    ceiling: usize,
-    /// The lowest address of any region.
-    lowest: usize,
-    /// The free ranges, of regions or above the floor: start and end.
-    free: BTreeMap<usize, usize>,
-}
-
-impl Addresses {
-    /// Reserves the address space. Nothing can be read or written there, so that a program which uses device memory on
-    /// the host fails as it would with a GPU.
-    pub(crate) fn reserve(order: AddressOrder) -> Option<Self> {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        let (wanted, bytes) = SPACE;
-        let start = [wanted, 0].into_iter().find_map(|address| {
-            let at = std::ptr::without_provenance_mut(address);
-            // SAFETY: a new mapping, at addresses that the kernel chooses, near those asked for if they are free.
-            let start = unsafe { libc::mmap(at, bytes, libc::PROT_NONE, flags, -1, 0) };
-            (start != libc::MAP_FAILED).then(|| start.addr())
-        })?;
-        Some(Self::within(order, start.next_multiple_of(REGION_BYTES), start + bytes))
-    }
-
-    fn within(order: AddressOrder, floor: usize, ceiling: usize) -> Self {
-        let free = match order {
-            AddressOrder::Linux => BTreeMap::new(),
-            AddressOrder::Windows => BTreeMap::from([(floor, ceiling)]),
-        };
-        Self { order, ceiling, lowest: ceiling - ceiling % REGION_BYTES, free }
-    }
-
-    /// Hands out a range whose start is a multiple of `alignment`; `None` if there is none.
-    pub(crate) fn take(&mut self, bytes: usize, alignment: usize) -> Option<usize> {
-        let alignment = alignment.max(PAGE_BYTES);
-        let fits = |(start, end): (&usize, &usize)| {
-            let at = start.next_multiple_of(alignment);
-            at.checked_add(bytes).filter(|last| last <= end).map(|_| (*start, *end, at))
-        };
-        if let Some((start, end, at)) = self.free.iter().find_map(fits) {
-            self.free.remove(&start);
-            self.add_free(start, at);
-            self.add_free(at + bytes, end);
-            return Some(at);
-        }
-        if self.order == AddressOrder::Windows {
-            return None;
-        }
-        let region = bytes.checked_next_multiple_of(REGION_BYTES)?.checked_add(alignment)?;
-        let start = self.lowest.checked_sub(region)?;
-        let at = (self.lowest - bytes.next_multiple_of(REGION_BYTES)) / alignment * alignment;
-        if self.ceiling - start > SPACE.1 - REGION_BYTES {
-            return None;
-        }
-        self.add_free(at + bytes, self.lowest);
-        self.lowest = at;
-        Some(at)
-    }
-
-    /// Takes a range back.
-    pub(crate) fn give_back(&mut self, start: usize, bytes: usize) {
-        let (mut start, mut end) = (start, start + bytes);
-        if let Some((&before, _)) = self.free.range(..start).next_back().filter(|(_, end)| **end == start) {
-            self.free.remove(&before);
-            start = before;
-        }
-        if let Some(after) = self.free.remove(&end) {
-            end = after;
-        }
-        self.add_free(start, end);
-    }
-
-    fn add_free(&mut self, start: usize, end: usize) {
-        if start < end {
-            self.free.insert(start, end);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MIB: usize = 1 << 20;
-    const TOP: usize = 1 << 40;
-
-    fn space(order: AddressOrder) -> Addresses {
-        Addresses::within(order, 0, TOP)
-    }
-
-    #[test]
-    fn on_linux_regions_go_downward_and_are_filled_upward() {
-        let mut addresses = space(AddressOrder::Linux);
-        let mut take = |mib: usize| TOP - addresses.take(mib * MIB, 1).unwrap();
-        assert_eq!(take(2), 32 * MIB, "a region of 32 MiB, from its start");
-        assert_eq!(take(20), 30 * MIB, "in the same region");
-        assert_eq!(take(20), 64 * MIB, "in a region below");
-        assert_eq!(take(12), 44 * MIB, "in the first hole");
-        assert_eq!(take(40), 128 * MIB, "a region of 64 MiB");
-    }
-
-    #[test]
-    fn on_windows_the_first_hole_from_the_floor_is_taken() {
-        let mut addresses = space(AddressOrder::Windows);
-        assert_eq!(addresses.take(2 * MIB, 1), Some(0));
-        assert_eq!(addresses.take(20 * MIB, 1), Some(2 * MIB));
-        addresses.give_back(0, 2 * MIB);
-        assert_eq!(addresses.take(4 * MIB, 1), Some(22 * MIB));
-        assert_eq!(addresses.take(2 * MIB, 1), Some(0));
-    }
-
-    #[test]
-    fn ranges_that_are_given_back_become_one_hole() {
-        for order in [AddressOrder::Linux, AddressOrder::Windows] {
-            let mut addresses = space(order);
-            let taken: Vec<usize> = (0..16).map(|_| addresses.take(2 * MIB, 1).unwrap()).collect();
-            for number in [3, 1, 2, 0, 15, 14, 4] {
-                addresses.give_back(taken[number], 2 * MIB);
-            }
-            assert_eq!(addresses.take(10 * MIB, 1), Some(taken[0]));
-        }
-    }
-
-    #[test]
-    fn starts_are_aligned_and_ranges_apart() {
-        for order in [AddressOrder::Linux, AddressOrder::Windows] {
-            let mut addresses = space(order);
-            let mut taken: Vec<(usize, usize)> = Vec::new();
-            for (mib, alignment) in [(2, 2), (6, 64), (130, 512), (4, 2), (2, 1024), (34, 2)] {
-                let start = addresses.take(mib * MIB, alignment * MIB).unwrap();
-                assert_eq!(start % (alignment * MIB), 0);
-                assert!(taken.iter().all(|(at, bytes)| start >= at + bytes || start + mib * MIB <= *at));
-                taken.push((start, mib * MIB));
-            }
-        }
-    }
-
-    #[test]
-    fn a_full_space_has_nothing_left() {
-        assert_eq!(space(AddressOrder::Windows).take(TOP + PAGE_BYTES, 1), None);
-        assert_eq!(space(AddressOrder::Linux).take(usize::MAX - 5, 1), None);
-    }
+/// Reserves the address space of all devices. Nothing can be read or written there, so that a program which uses device
+/// memory on the host fails as it would with a GPU.
+pub(crate) fn reserve(order: AddressOrder) -> Option<Addresses> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    let (wanted, bytes) = SPACE;
+    let start = [wanted, 0].into_iter().find_map(|address| {
+        let at = std::ptr::without_provenance_mut(address);
+        // SAFETY: a new mapping, at addresses that the kernel chooses, near those asked for if they are free.
+        let start = unsafe { libc::mmap(at, bytes, libc::PROT_NONE, flags, -1, 0) };
+        (start != libc::MAP_FAILED).then(|| start.addr())
+    })?;
+    Some(Addresses::within(order, (start as u64).next_multiple_of(REGION_BYTES), (start + bytes) as u64))
 }

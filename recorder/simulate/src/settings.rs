@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use crate::addresses::AddressOrder;
 use crate::gpu::Gpu;
 
 /// The [description](Gpu::read) of the GPU; an A100 unless set.
@@ -24,15 +25,6 @@ pub(crate) const READS_ANSWERS_VARIABLE: &str = "HIGHWATER_SIMULATE_READS_ANSWER
 
 /// The most devices of a machine.
 pub(crate) const MOST_DEVICES: usize = 64;
-
-/// The order in which a driver hands out addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AddressOrder {
-    /// Regions downward from a ceiling, each filled upward.
-    Linux,
-    /// Upward from a floor, as on Windows and WSL.
-    Windows,
-}
 
 /// What the variables say.
 #[derive(Debug)]
@@ -62,12 +54,10 @@ impl Settings {
                 .filter(|number| *number <= most)
                 .ok_or_else(|| format!("invalid {name} '{text}': expected an integer of at most {most}")),
         };
-        let addresses = match variable(ADDRESSES_VARIABLE).as_deref() {
-            None | Some("linux") => AddressOrder::Linux,
-            Some("windows") => AddressOrder::Windows,
-            Some(other) => {
-                return Err(format!("invalid {ADDRESSES_VARIABLE} '{other}': expected 'linux' or 'windows'"));
-            }
+        let addresses = match variable(ADDRESSES_VARIABLE) {
+            None => AddressOrder::default(),
+            Some(name) => AddressOrder::named(&name)
+                .ok_or_else(|| format!("invalid {ADDRESSES_VARIABLE} '{name}': expected 'linux' or 'windows'"))?,
         };
         Ok(Self {
             gpu: Gpu { memory_bytes: number(MEMORY_VARIABLE, gpu.memory_bytes, 1 << 46)?, ..gpu },

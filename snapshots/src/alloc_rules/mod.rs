@@ -1,10 +1,12 @@
 //! The rules of PyTorch's caching allocator: rounding, pools, segments and splitting under its settings.
 
 mod splitting;
+mod addresses;
 
 use crate::category::Pool;
 use crate::trace::DeviceFacts;
 
+pub use addresses::{AddressOrder, Addresses};
 pub use splitting::SegmentKind;
 
 /// The unit of every block, in bytes; no free block is smaller.

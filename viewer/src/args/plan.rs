@@ -1,5 +1,6 @@
 //! The options of `highwater plan`.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
@@ -9,7 +10,7 @@ use highwater_snapshots::scope_pattern::ScopePattern;
 use highwater_snapshots::units::parse_size;
 
 use super::{CategoryChoice, ScenarioArguments};
-use crate::gpu::{Rates, Roofline, rates_of};
+use crate::gpu::{Gpu, Roofline};
 
 /// A size of the step to make as large as possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -38,7 +39,7 @@ impl PlanArguments {
 
     /// Returns what the time of a step is estimated from, if that is asked for.
     pub fn roofline(&self) -> Option<Roofline> {
-        Some(Roofline { rates: self.gpu?, tf32: self.tf32 })
+        Some(Roofline { rates: self.gpu?.rates().ok()?, tf32: self.tf32 })
     }
 }
 
@@ -46,7 +47,7 @@ impl PlanArguments {
 #[derive(Clone, Debug, Args)]
 pub struct PlanArguments {
     /// The recording; one of `highwater record` is run again with the changes, others are replayed; `-` is standard input
-    #[arg(value_name = "FILE", required_unless_present = "scenario")]
+    #[arg(value_name = "FILE", required_unless_present_any = ["scenario", "words"])]
     pub file: Option<PathBuf>,
     /// Device memory, such as 24GiB
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
@@ -70,13 +71,16 @@ pub struct PlanArguments {
     /// Find the largest batch size or sequence length with which some plan fits, and that plan; for `record`'s steps
     #[arg(long, value_name = "batch|seq")]
     pub maximize: Option<Maximize>,
-    /// Estimate the time of a step on a GPU from its peak rates: a10, a100, h100, h200, l4, l40s or rtx4090; for `record`'s
-    /// steps
-    #[arg(long, value_name = "NAME", value_parser = rates_of)]
-    pub gpu: Option<Rates>,
+    /// GPU: of a program, the one that it is simulated on, which decides its kernels [default: a100]; of `record`'s steps,
+    /// the one whose peak rates the time of a step is estimated from (a10, a100, h100, h200, l4, l40s or rtx4090)
+    #[arg(long, value_name = "NAME")]
+    pub gpu: Option<Gpu>,
     /// Estimate products of f32 matrices in TF32, which PyTorch uses only if it is allowed
     #[arg(long, requires = "gpu")]
     pub tf32: bool,
+    /// Program and its arguments, after `--`: it is simulated, and once more with the plan's lines on a device of the budget
+    #[arg(value_name = "PROGRAM", last = true, conflicts_with_all = ["file", "scenario"])]
+    pub words: Vec<OsString>,
     /// Print one JSON object: sizes in bytes, times in microseconds
     #[arg(long)]
     pub json: bool,

@@ -3,7 +3,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use highwater_snapshots::alloc_rules::AddressOrder;
 use highwater_snapshots::units::parse_bytes;
 
 use crate::gpu::Gpu;
@@ -11,14 +12,30 @@ use crate::gpu::Gpu;
 /// Training steps that are run by default: of the second on, nothing new is usually allocated.
 const STEPS: u32 = 3;
 
-/// The order in which a driver hands out addresses.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum AddressOrder {
-    /// As NVIDIA's driver does on Linux.
-    #[default]
-    Linux,
-    /// As NVIDIA's driver does on Windows and in WSL.
-    Windows,
+fn address_order(name: &str) -> Result<AddressOrder, String> {
+    AddressOrder::named(name).ok_or_else(|| "expected 'linux' or 'windows' (also for WSL)".to_owned())
+}
+
+impl SimulateArguments {
+    /// The defaults for a program on a GPU. What it prints goes to standard error.
+    pub fn of(words: Vec<OsString>, gpu: Gpu) -> Self {
+        Self {
+            gpu: Some(gpu),
+            memory: None,
+            reserve: 0,
+            steps: STEPS,
+            ranks: None,
+            rank: 0,
+            out: None,
+            addresses: AddressOrder::default(),
+            values: false,
+            bounds: false,
+            keep_init: false,
+            json: true,
+            provide: None,
+            words,
+        }
+    }
 }
 
 /// `highwater simulate`.
@@ -52,13 +69,18 @@ pub struct SimulateArguments {
     /// If several processes use the device, each writes a file of its own: FILE.rank3.snap or FILE.pid1234.snap.
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Order of addresses, on which the reserved bytes of some programs depend
-    #[arg(long, value_enum, default_value_t)]
+    /// Order of addresses as of a driver's on linux or on windows (also WSL), on which the reserved bytes of some programs
+    /// depend
+    #[arg(long, value_name = "linux|windows", value_parser = address_order, default_value = "linux")]
     pub addresses: AddressOrder,
     /// Compute small tensors on the host in a first run of the program, so that loops and branches that depend on them run
     /// as on a GPU; the program runs twice
     #[arg(long)]
     pub values: bool,
+    /// Find out whether what is allocated depends on values of the device that are not known, and between which figures:
+    /// with --values, and then with ones instead of zeros for these; the program runs four times
+    #[arg(long)]
+    pub bounds: bool,
     /// Initialize large tensors of the host, which are left as they are by default
     #[arg(long)]
     pub keep_init: bool,

@@ -8,7 +8,7 @@ use highwater_app::answers::plan::{
 use highwater_app::figures::planned::{
     Budget, NOT_OPTIMAL, answer, assumptions, costs, large_enough, least, less_work, proven, sharding, shares,
 };
-use highwater_snapshots::units::{format_bytes, format_count};
+use highwater_snapshots::units::{format_bytes, format_count, format_required_bytes};
 use serde::Serialize;
 
 use super::plan_figures::{
@@ -18,6 +18,7 @@ use crate::args::Maximize;
 use crate::cli::output::page::Page;
 use crate::cli::output::table::{Column, Table};
 use crate::gpu::Roofline;
+use crate::plan::Proven;
 
 /// The report, as text and as JSON.
 #[derive(Debug)]
@@ -38,6 +39,8 @@ pub struct PlanReport {
     roofline: Option<Roofline>,
     /// The size that was made as large as possible.
     maximized: Option<(Maximize, usize)>,
+    /// The program with the plan, simulated once more.
+    proven: Option<Proven>,
 }
 
 /// What a report needs beside the search.
@@ -87,6 +90,7 @@ impl PlanReport {
             possible,
             roofline,
             maximized: None,
+            proven: None,
         })
     }
 
@@ -95,9 +99,14 @@ impl PlanReport {
         Self { maximized: Some((which, size)), ..self }
     }
 
-    /// Returns whether some plan fits, as [`Search::fits`] does.
+    /// Adds what came of the program with the plan.
+    pub fn proven(self, proven: Option<Proven>) -> Self {
+        Self { proven, ..self }
+    }
+
+    /// Returns whether some plan fits, as [`Search::fits`] does, and as the program with it did.
     pub fn fits(&self) -> Option<bool> {
-        self.search.fits()
+        self.proven.as_ref().filter(|proven| !proven.fits).map_or_else(|| self.search.fits(), |_| Some(false))
     }
 
     /// Returns the JSON object.
@@ -111,9 +120,11 @@ impl PlanReport {
             reach: reach.name(),
             gets_past_failure: (*reach == Reach::FailedRequest).then_some(!plans.is_empty()),
             proof: match self.proof {
+                _ if self.proven.is_some() => "simulated",
                 Proof::Rerun(_) => "rerun",
                 Proof::Replayed => "replayed",
             },
+            proven: self.proven.as_ref(),
             command: self.command.as_deref(),
             lines: &self.code.lines,
             environment: self.code.environment.iter().cloned().collect(),
@@ -174,6 +185,9 @@ impl PlanReport {
             _ if self.search.fits_as_is => self.print_fit(page)?,
             Some(plan) => self.print_plan(plan, page)?,
             None => self.print_nothing(page)?,
+        }
+        if let Some(proven) = &self.proven {
+            page.line(&simulated_again(proven, self.budget))?;
         }
         if let (Some(roofline), [Some(before), Some(now)]) = (self.roofline, self.step_time()) {
             let (name, with) = (roofline.rates.gpu, if roofline.tf32 { "in" } else { "without" });
@@ -279,6 +293,24 @@ impl PlanReport {
         }
         page.table(&table)
     }
+}
+
+/// Says what came of the program with the plan.
+fn simulated_again(proven: &Proven, budget: Budget) -> String {
+    let Proven { requested_bytes, reserved_bytes, .. } = *proven;
+    let device = format_required_bytes(budget.bytes);
+    let [requested, reserved] = [requested_bytes, reserved_bytes].map(format_bytes);
+    if let Some(why) = &proven.why {
+        return format!(
+            "The program was simulated again with this, on a device of {device}, and did not fit: {why}; up to there \
+             {reserved} were reserved."
+        );
+    }
+    let as_predicted = if proven.as_predicted { "as predicted" } else { "not exactly as predicted" };
+    format!(
+        "The program was simulated again with this, on a device of {device}: it fits, with {requested} requested and \
+         {reserved} reserved, {as_predicted}."
+    )
 }
 
 /// Formats microseconds.

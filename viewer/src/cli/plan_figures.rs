@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use highwater_app::answers::plan::{Class, PlanLine, Trial};
 use serde::Serialize;
 
+use crate::plan::Proven;
+
 /// The object that `plan --json` prints.
 #[derive(Debug, Serialize)]
 pub(super) struct PlanFigures<'a> {
@@ -18,6 +20,8 @@ pub(super) struct PlanFigures<'a> {
     /// Whether every recorded request succeeds with the plan, if the figures go only so far.
     pub(super) gets_past_failure: Option<bool>,
     pub(super) proof: &'static str,
+    /// The program with the plan, simulated once more on a device of the budget; null if no program was given.
+    pub(super) proven: Option<&'a Proven>,
     pub(super) command: Option<&'a str>,
     /// Python or Rust, which runs as it stands.
     pub(super) lines: &'a [String],

@@ -69,7 +69,9 @@ impl Files {
 
     fn write(&self) -> io::Result<()> {
         let package = self.start().join("highwater");
-        for folder in [self.libraries(), package.clone(), self.recordings(), self.first_recordings()] {
+        for folder in
+            [self.libraries(), package.clone(), self.recordings(), self.first_recordings(), self.other_recordings()]
+        {
             std::fs::create_dir_all(folder)?;
         }
         std::fs::write(self.libraries().join(NAMES[0]), LIBRARY)?;
@@ -99,6 +101,11 @@ impl Files {
     /// The folder for what a first run of the program records, which is not used.
     pub(super) fn first_recordings(&self) -> PathBuf {
         self.folder.join("first")
+    }
+
+    /// The folder for what a run records in which values that are not known are ones.
+    pub(super) fn other_recordings(&self) -> PathBuf {
+        self.folder.join("other")
     }
 
     /// The file for the answers that a first run of the program gives to the second.

@@ -2,19 +2,22 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use highwater_analysis::Metric;
 use highwater_analysis::summary::{DeviceSummary, summarize};
 use highwater_app::answers::request_failure::RequestFailure;
 use highwater_snapshots::Trace;
 use highwater_snapshots::trace::SIMULATION;
 use serde::{Deserialize, Serialize};
 
+use super::orders::Orders;
 use crate::cli::input::recording::read;
 use crate::cli::output::outcome::Failure;
 use crate::gpu::Gpu;
 
 /// A function that was called, or a value that was read, at a line of the program.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub(super) struct Called {
     /// The function; of values, how large they are.
     pub(super) name: String,
@@ -42,27 +45,46 @@ pub(super) struct Noted {
     pub(super) unknown_workspaces: Vec<Called>,
     /// Values of the device that were read: zeros.
     pub(super) reads: Vec<Called>,
+    /// The reads in their order: how many allocations came before, and the row in `reads`.
+    pub(super) read_order: Vec<(u64, usize)>,
 }
 
 /// The recording of a process.
 #[derive(Debug)]
 pub(super) struct Recorded {
     pub(super) file: PathBuf,
-    pub(super) trace: Trace,
+    pub(super) trace: Arc<Trace>,
     pub(super) summary: DeviceSummary,
     pub(super) noted: Noted,
+    /// The totals under other orders of addresses, or why they are not known. None if a request failed, after which the
+    /// program may have gone another way.
+    pub(super) orders: Option<Result<Orders, String>>,
 }
 
 impl Recorded {
+    /// The peak of a total.
+    pub(super) fn peak(&self, metric: Metric) -> u64 {
+        self.summary.peaks.iter().find(|moment| moment.metric == metric).map_or(0, |moment| moment.bytes)
+    }
+
     /// The first request that failed.
     pub(super) fn failure(&self) -> Option<RequestFailure> {
         RequestFailure::all(&self.trace, self.summary.device).next()
     }
 }
 
+/// The run of the program in which values that are not known were ones.
+#[derive(Debug)]
+pub(super) struct WithOnes {
+    /// What its processes recorded, in the order of [`Simulated::recorded`].
+    pub(super) traces: Vec<Trace>,
+    /// Its exit status.
+    pub(super) status: u8,
+}
+
 /// Whether the program fits.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(crate) enum Outcome {
     Fits,
     DoesNotFit,
     /// It cannot be told, for this reason.
@@ -71,7 +93,7 @@ pub(super) enum Outcome {
 
 /// A program that was run.
 #[derive(Debug)]
-pub(super) struct Simulated {
+pub(crate) struct Simulated {
     pub(super) gpu: Gpu,
     /// One recording of each process that used the device, by rank.
     pub(super) recorded: Vec<Recorded>,
@@ -79,6 +101,8 @@ pub(super) struct Simulated {
     pub(super) status: u8,
     /// Memory that was kept free for what lies outside of PyTorch's allocator.
     pub(super) reserve_bytes: u64,
+    /// A further run, if one was asked for and values were read.
+    pub(super) with_ones: Option<WithOnes>,
 }
 
 impl Simulated {
@@ -87,6 +111,26 @@ impl Simulated {
         let peak =
             |one: &&Recorded| (one.summary.oom_events > 0, one.summary.peaks.iter().map(|moment| moment.bytes).max());
         self.recorded.iter().max_by_key(peak).expect("there is a recording")
+    }
+
+    /// The recording that decides.
+    pub(crate) fn trace(&self) -> &Arc<Trace> {
+        &self.main().trace
+    }
+
+    /// Its file.
+    pub(crate) fn file(&self) -> &Path {
+        &self.main().file
+    }
+
+    /// Its peak of a total.
+    pub(crate) fn peak(&self, metric: Metric) -> u64 {
+        self.main().peak(metric)
+    }
+
+    /// Whether any value of the device was read that is not known.
+    pub(super) fn reads_unknown_values(&self) -> bool {
+        self.recorded.iter().any(|one| !one.noted.reads.is_empty())
     }
 
     /// All functions or lines of a kind, of all processes.
@@ -100,8 +144,17 @@ impl Simulated {
         all.into_values().collect()
     }
 
+    fn orders(&self) -> impl Iterator<Item = &Orders> {
+        self.recorded.iter().filter_map(|one| one.orders.as_ref()?.as_ref().ok())
+    }
+
+    fn fails_with_ones(&self) -> bool {
+        let mut traces = self.with_ones.iter().flat_map(|other| &other.traces);
+        traces.any(|trace| RequestFailure::all(trace, trace.main_device()).next().is_some())
+    }
+
     /// Whether the program fits, as far as it ran.
-    pub(super) fn outcome(&self) -> Outcome {
+    pub(crate) fn outcome(&self) -> Outcome {
         if let Some(called) = self.noted(|noted| &noted.missing).first() {
             return Outcome::Unknown(format!("{} is not simulated", called.name));
         }
@@ -116,17 +169,24 @@ impl Simulated {
             (_, 0) if self.recorded.iter().all(|one| one.summary.allocs == 0) => {
                 Outcome::Unknown("the program has allocated nothing on the device".to_owned())
             }
+            (false, 0) if self.orders().any(|orders| orders.may_fail) => {
+                let why = "a request fails if the driver hands out addresses in another order (--addresses)";
+                Outcome::Unknown(why.to_owned())
+            }
+            (false, 0) if self.fails_with_ones() => {
+                let why = "with other values of the device (--bounds) it runs out of memory";
+                Outcome::Unknown(why.to_owned())
+            }
             (_, 0) => Outcome::Fits,
         }
     }
 }
 
-/// Reads the recordings in a folder, and moves them to `out`, or beside it if there are several.
-///
-/// # Errors
-///
-/// Fails if a recording cannot be read or moved.
-pub(super) fn read_all(folder: &Path, out: &Path) -> Result<Vec<Recorded>, Failure> {
+/// A recording in a folder: the process, the file, and what it has.
+type Found = (String, PathBuf, Trace);
+
+/// Reads the recordings in a folder, by rank and process.
+fn find(folder: &Path) -> Result<Vec<Found>, Failure> {
     let cannot = |why: &dyn std::fmt::Display| Failure::Record(format!("cannot read what was recorded: {why}"));
     let entries = std::fs::read_dir(folder).map_err(|why| cannot(&why))?;
     // Of a process that went on after a failed allocation, its last recording has that too.
@@ -140,16 +200,36 @@ pub(super) fn read_all(folder: &Path, out: &Path) -> Result<Vec<Recorded>, Failu
             of_process.entry(process).or_insert(path);
         }
     }
-    let mut recorded = Vec::new();
+    let mut found = Vec::new();
     for (process, path) in of_process {
         let trace = read(&path)?.trace;
-        recorded.push((trace.header.rank, process, path, trace));
+        found.push((process, path, trace));
     }
-    recorded.sort_by_key(|(rank, process, ..)| (*rank, process.clone()));
-    let is_alone = recorded.len() == 1;
+    found.sort_by_key(|(process, _, trace)| (trace.header.rank, process.clone()));
+    Ok(found)
+}
+
+/// Reads the recordings in a folder, by rank.
+///
+/// # Errors
+///
+/// Fails if one cannot be read.
+pub(super) fn read_traces(folder: &Path) -> Result<Vec<Trace>, Failure> {
+    Ok(find(folder)?.into_iter().map(|(_, _, trace)| trace).collect())
+}
+
+/// Reads the recordings in a folder, by rank, and moves them to `out`, or beside it if there are several. Each device has
+/// `capacity` bytes for PyTorch's allocator.
+///
+/// # Errors
+///
+/// Fails if a recording cannot be read or moved.
+pub(super) fn read_all(folder: &Path, out: &Path, capacity: u64) -> Result<Vec<Recorded>, Failure> {
+    let found = find(folder)?;
+    let is_alone = found.len() == 1;
     let mut moved = Vec::new();
-    for (rank, process, path, trace) in recorded {
-        let which = rank.map_or_else(|| format!("pid{process}"), |rank| format!("rank{rank}"));
+    for (process, path, trace) in found {
+        let which = trace.header.rank.map_or_else(|| format!("pid{process}"), |rank| format!("rank{rank}"));
         let file = if is_alone { out.to_owned() } else { beside(out, &which) };
         let cannot_write = |why: std::io::Error| Failure::Write(format!("{}: {why}", file.display()));
         std::fs::copy(&path, &file).map_err(cannot_write)?;
@@ -157,7 +237,9 @@ pub(super) fn read_all(folder: &Path, out: &Path) -> Result<Vec<Recorded>, Failu
         let noted = fact.and_then(|(_, text)| serde_json::from_str(text).ok()).unwrap_or_default();
         let main = trace.main_device();
         let Some(summary) = summarize(&trace).into_iter().find(|summary| summary.device == main) else { continue };
-        moved.push(Recorded { file, trace, summary, noted });
+        let trace = Arc::new(trace);
+        let orders = (summary.oom_events == 0).then(|| Orders::of(&trace, main, capacity));
+        moved.push(Recorded { file, trace, summary, noted, orders });
     }
     Ok(moved)
 }

@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 use highwater_analysis::{GroupKey, Metric};
 use highwater_app::figures::moment::{count_of, when};
 use highwater_app::figures::requests::failure_text;
-use highwater_snapshots::units::format_bytes;
+use highwater_snapshots::units::{format_bytes, format_count};
 use serde::Serialize;
 
+use super::accuracy::{Accuracy, Class, Values};
 use super::found::{Called, Outcome, Recorded, Simulated};
+use super::orders::Interval;
 use crate::args::{GroupKeys, PeakArguments};
 use crate::cli;
 use crate::cli::output::outcome::Failure;
@@ -35,12 +37,13 @@ const NOT_INCLUDED: [&str; 3] = [
 pub(super) struct Report<'a> {
     simulated: &'a Simulated,
     outcome: Outcome,
+    accuracy: Accuracy,
 }
 
 impl<'a> Report<'a> {
     /// Computes it.
     pub(super) fn of(simulated: &'a Simulated) -> Self {
-        Self { simulated, outcome: simulated.outcome() }
+        Self { simulated, outcome: simulated.outcome(), accuracy: Accuracy::of(simulated) }
     }
 
     /// Prints it as text.
@@ -65,25 +68,33 @@ impl<'a> Report<'a> {
         let main = self.simulated.main();
         let gpu = &self.simulated.gpu;
         let device = format!("{} ({})", gpu.name, format_bytes(gpu.memory_bytes));
-        let reserved = peak_of(main, Metric::Reserved);
+        let Interval { low, high } = self.accuracy.reserved;
+        let unknown = main.noted.unknown_workspaces.len() as u64;
+        let (reserved, limit) = if unknown > 0 {
+            let functions = count_of(unknown, "function");
+            let why = format!("a lower bound: the workspaces of {functions} are not known");
+            (format!("at least {} reserved at the peak ({why})", format_bytes(low)), "at most ")
+        } else if low < high {
+            (format!("{} reserved at the peak", range(&self.accuracy.reserved)), "at least ")
+        } else {
+            (format!("{} reserved at the peak", format_bytes(high)), "")
+        };
         match &self.outcome {
             Outcome::Fits => {
-                let spare = gpu.memory_bytes.saturating_sub(self.simulated.reserve_bytes).saturating_sub(reserved);
+                let spare = gpu.memory_bytes.saturating_sub(self.simulated.reserve_bytes).saturating_sub(high);
                 let close = if spare < OUTSIDE_BYTES && self.simulated.reserve_bytes == 0 {
                     ", which is less than what may lie outside of PyTorch's allocator"
                 } else {
                     ""
                 };
-                let (reserved, spare) = (format_bytes(reserved), format_bytes(spare));
-                format!("Fits {device}: {reserved} reserved at the peak, {spare} to spare{close}.")
+                format!("Fits {device}: {reserved}, {limit}{} to spare{close}.", format_bytes(spare))
             }
             Outcome::DoesNotFit => {
                 let failed = main.failure().map(|failure| failure_text(&failure)).unwrap_or_default();
                 format!("Does not fit {device}: {failed}.")
             }
             Outcome::Unknown(why) => {
-                let so_far = format_bytes(reserved);
-                format!("Could not tell whether it fits {device}: {why}; up to there {so_far} were reserved.")
+                format!("Could not tell whether it fits {device}: {why}; up to there {reserved}.")
             }
         }
     }
@@ -91,22 +102,57 @@ impl<'a> Report<'a> {
     /// How far the figures are exact, as sentences.
     fn accuracy(&self) -> Vec<String> {
         let simulated = self.simulated;
+        let Accuracy { class, values, orders, requested, .. } = &self.accuracy;
         let unknown = simulated.noted(|noted| &noted.unknown_workspaces);
         let reads = simulated.noted(|noted| &noted.reads);
         let mut lines = Vec::new();
-        if unknown.is_empty() {
-            lines.push("Requested bytes are exact for this run of the program.".to_owned());
-        } else {
-            lines.push(
-                "Requested bytes are a lower bound: the sizes of these functions' workspaces are not known:".to_owned(),
-            );
+        if *class == Class::Exact {
+            lines.push("Exact: nothing that is not known has decided about memory.".to_owned());
+        }
+        if !unknown.is_empty() {
+            lines
+                .push("Of these functions, the sizes of workspaces are not known; they add to the figures:".to_owned());
             lines.extend(listed(&unknown, |called| called.name.clone()));
         }
-        if !reads.is_empty() {
-            let what =
-                "Values of the device are zeros. What is allocated may depend on them if these lines decide about it:";
-            lines.push(what.to_owned());
-            lines.extend(listed(&reads, |called| called.text.clone()));
+        match values {
+            Values::NotRead => {}
+            Values::Untried => lines.push(
+                "The program reads values of the device, which are zeros. The figures are exact if these lines decide about \
+                 no memory (--bounds finds out):"
+                    .to_owned(),
+            ),
+            Values::SameWithOnes => lines.push(
+                "These lines read values of the device: with ones instead of zeros, the same is allocated:".to_owned(),
+            ),
+            Values::OtherWithOnes(line) => {
+                let at = line.as_ref().map_or_else(String::new, |line| format!(", first after {}", place_of(line)));
+                let peak = if requested.is_exact() {
+                    "the peak is the same".to_owned()
+                } else {
+                    format!("{} are requested", range(requested))
+                };
+                lines.push(format!(
+                    "What is allocated depends on values of the device{at}; with all of them zeros or ones, {peak}. Lines that \
+                     read them:"
+                ));
+            }
+            Values::OtherEnd(status) => lines.push(format!(
+                "With ones instead of zeros for values of the device, the program ends with status {status}. Lines that read \
+                 them:"
+            )),
+        }
+        lines.extend(listed(&reads, |called| called.text.clone()));
+        match orders {
+            Some(Ok(orders)) if !orders.is_exact() => lines.push(format!(
+                "The order in which the driver hands out addresses decides about some bytes: {} allocated, {} reserved.",
+                range(&orders.allocated),
+                range(&orders.reserved)
+            )),
+            Some(Err(why)) => {
+                let what = "Allocated and reserved bytes under other orders of addresses are not known";
+                lines.push(format!("{what}: {why}."));
+            }
+            Some(Ok(_)) | None => {}
         }
         let skipped: u64 = simulated.recorded.iter().map(|one| one.noted.skipped_bytes).sum();
         if skipped > 0 {
@@ -162,6 +208,8 @@ impl<'a> Report<'a> {
             capacity_bytes: gpu.memory_bytes,
             reserve_bytes: simulated.reserve_bytes,
             peaks: PeakFigures::of(main),
+            accuracy: self.accuracy.class,
+            bounds: BoundFigures::of(&self.accuracy),
             ranks: simulated.recorded.iter().map(RankFigures::of).collect(),
             oom: main.failure().map(|failure| OomFigures {
                 requested_bytes: failure.requested,
@@ -175,6 +223,15 @@ impl<'a> Report<'a> {
             unknown_workspaces: simulated.noted(|noted| &noted.unknown_workspaces),
             missing: simulated.noted(|noted| &noted.missing),
             depends_on_values: simulated.noted(|noted| &noted.reads),
+            first_to_decide: match &self.accuracy.values {
+                Values::OtherWithOnes(line) => line.as_deref().cloned(),
+                _ => None,
+            },
+            same_with_ones: match self.accuracy.values {
+                Values::NotRead | Values::Untried => None,
+                Values::SameWithOnes => Some(true),
+                Values::OtherWithOnes(_) | Values::OtherEnd(_) => Some(false),
+            },
             uninitialized_host_bytes: simulated.recorded.iter().map(|one| one.noted.skipped_bytes).sum(),
             torch: fact("torch"),
             file: main.file.clone(),
@@ -182,24 +239,32 @@ impl<'a> Report<'a> {
     }
 }
 
-fn peak_of(recorded: &Recorded, metric: Metric) -> u64 {
-    recorded.summary.peaks.iter().find(|moment| moment.metric == metric).map_or(0, |moment| moment.bytes)
-}
-
 /// Lines of the program, with what is called there.
 fn listed(all: &[Called], what: impl Fn(&Called) -> String) -> Vec<String> {
-    let line = |called: &Called| {
-        let place = match (&called.file, called.line) {
-            (Some(file), Some(line)) => format!("{}:{line}", shortened(Path::new(file)).display()),
-            _ => "within backward".to_owned(),
-        };
-        format!("  {place}  {}  ({})", what(called), count_of(called.count, "time"))
-    };
+    let line =
+        |called: &Called| format!("  {}  {}  ({})", place_of(called), what(called), count_of(called.count, "time"));
     let mut lines: Vec<String> = all.iter().take(MOST_LINES).map(line).collect();
     if all.len() > MOST_LINES {
         lines.push(format!("  … and {} more", all.len() - MOST_LINES));
     }
     lines
+}
+
+/// An interval as text.
+fn range(of: &Interval) -> String {
+    let [low, high] = [of.low, of.high].map(format_bytes);
+    if low == high && !of.is_exact() {
+        return format!("{} to {} bytes", format_count(of.low), format_count(of.high));
+    }
+    format!("{low} to {high}")
+}
+
+/// The line of the program.
+fn place_of(called: &Called) -> String {
+    match (&called.file, called.line) {
+        (Some(file), Some(line)) => format!("{}:{line}", shortened(Path::new(file)).display()),
+        _ => "a line of another thread, such as in backward".to_owned(),
+    }
 }
 
 /// The path from the current folder, if the file lies in it.
@@ -219,6 +284,9 @@ pub(super) struct Figures {
     capacity_bytes: u64,
     reserve_bytes: u64,
     peaks: PeakFigures,
+    accuracy: Class,
+    /// Between what the peaks are.
+    bounds: BoundFigures,
     ranks: Vec<RankFigures>,
     oom: Option<OomFigures>,
     steps: u64,
@@ -228,6 +296,10 @@ pub(super) struct Figures {
     unknown_workspaces: Vec<Called>,
     missing: Vec<Called>,
     depends_on_values: Vec<Called>,
+    /// The line after which the first other request is made if values are ones.
+    first_to_decide: Option<Called>,
+    /// Whether the same is allocated if values are ones; null unless that was tried.
+    same_with_ones: Option<bool>,
     uninitialized_host_bytes: u64,
     torch: Option<String>,
     file: PathBuf,
@@ -244,11 +316,26 @@ struct PeakFigures {
 impl PeakFigures {
     fn of(recorded: &Recorded) -> Self {
         Self {
-            requested: peak_of(recorded, Metric::Requested),
-            allocated: peak_of(recorded, Metric::Allocated),
-            active: peak_of(recorded, Metric::Active),
-            reserved: peak_of(recorded, Metric::Reserved),
+            requested: recorded.peak(Metric::Requested),
+            allocated: recorded.peak(Metric::Allocated),
+            active: recorded.peak(Metric::Active),
+            reserved: recorded.peak(Metric::Reserved),
         }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct BoundFigures {
+    requested: Interval,
+    allocated: Interval,
+    active: Interval,
+    reserved: Interval,
+}
+
+impl BoundFigures {
+    fn of(accuracy: &Accuracy) -> Self {
+        let Accuracy { requested, allocated, active, reserved, .. } = *accuracy;
+        Self { requested, allocated, active, reserved }
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use highwater_recorder::StreamId;
+use highwater_recorder::snapshots::alloc_rules::{AddressOrder, Addresses};
 
 use crate::{Capacity, Driver, DriverError, DriverEvent, DriverKind};
 
@@ -11,6 +12,9 @@ use crate::{Capacity, Driver, DriverError, DriverEvent, DriverKind};
 const GRANULARITY: u64 = 2 << 20;
 /// The capacity assumed if the size of the device is unknown: more than any device has.
 pub(super) const BOUNDLESS: u64 = 1 << 43;
+
+/// The size of the space in which a driver's order of addresses is followed: more than any device needs.
+const ADDRESS_SPACE: u64 = 1 << 46;
 
 /// The end of made-up addresses, low enough that the sum of an address and a length cannot overflow.
 const LAST_ADDRESS: u64 = 1 << 63;
@@ -61,6 +65,15 @@ pub(super) struct ReplayDriver {
     page: u64,
 }
 
+/// Addresses that are not in any recording.
+#[derive(Debug)]
+enum FreshAddresses {
+    /// Upward from this one, and none twice.
+    Upward(u64),
+    /// As a driver hands them out.
+    Space(Addresses),
+}
+
 #[derive(Debug)]
 struct Books {
     /// The reported size of the device.
@@ -78,8 +91,7 @@ struct Books {
     misfit: Option<Misfit>,
     /// Bytes of the reserved segments and the initially mapped pages, by address.
     held: HashMap<u64, u64>,
-    /// The start of addresses that are not in any recording.
-    next_address: u64,
+    fresh: FreshAddresses,
     next_event: u64,
     /// The block that is being freed.
     freeing: u32,
@@ -113,7 +125,7 @@ impl ReplayDriver {
             log: Vec::new(),
             misfit: None,
             held: HashMap::new(),
-            next_address: addresses_from.next_multiple_of(GRANULARITY),
+            fresh: FreshAddresses::Upward(addresses_from.next_multiple_of(GRANULARITY)),
             next_event: 0,
             freeing: u32::MAX,
             waiting: HashMap::new(),
@@ -121,6 +133,17 @@ impl ReplayDriver {
             come: HashMap::new(),
         };
         Self { books: Arc::new(Mutex::new(books)), page: 0 }
+    }
+
+    /// Hands out addresses in this order from now on.
+    pub(super) fn in_order(self, order: AddressOrder) -> Self {
+        {
+            let mut books = self.books();
+            if let FreshAddresses::Upward(from) = books.fresh {
+                books.fresh = FreshAddresses::Space(Addresses::within(order, from, from + ADDRESS_SPACE));
+            }
+        }
+        self
     }
 
     /// Counts memory that was reserved before the replay began.
@@ -183,10 +206,24 @@ impl Books {
     }
 
     fn fresh_addresses(&mut self, bytes: u64) -> Result<u64, DriverError> {
-        let address = self.next_address;
-        let next = address.checked_add(bytes).and_then(|end| end.checked_next_multiple_of(GRANULARITY));
-        self.next_address = next.filter(|next| *next < LAST_ADDRESS).ok_or(DriverError::OutOfMemory)?;
-        Ok(address)
+        match &mut self.fresh {
+            FreshAddresses::Upward(next) => {
+                let address = *next;
+                let end = address.checked_add(bytes).and_then(|end| end.checked_next_multiple_of(GRANULARITY));
+                *next = end.filter(|end| *end < LAST_ADDRESS).ok_or(DriverError::OutOfMemory)?;
+                Ok(address)
+            }
+            FreshAddresses::Space(space) => {
+                let bytes = bytes.checked_next_multiple_of(GRANULARITY).ok_or(DriverError::OutOfMemory)?;
+                space.take(bytes, GRANULARITY).ok_or(DriverError::OutOfMemory)
+            }
+        }
+    }
+
+    fn give_back_addresses(&mut self, address: u64, bytes: u64) {
+        if let FreshAddresses::Space(space) = &mut self.fresh {
+            space.give_back(address, bytes.next_multiple_of(GRANULARITY));
+        }
     }
 
     /// Decides whether memory is reserved for a call, and returns the address of the recorded call that `matching`
@@ -279,6 +316,7 @@ impl Driver for ReplayDriver {
         let mut books = self.books();
         books.expect_gift(Call::Release { address, bytes }, bytes);
         books.held.remove(&address);
+        books.give_back_addresses(address, bytes);
         books.used = books.used.saturating_sub(bytes);
         books.log.push(Call::Release { address, bytes });
         Ok(())
@@ -317,7 +355,8 @@ impl Driver for ReplayDriver {
         Ok(())
     }
 
-    fn release_addresses(&self, _address: u64, _bytes: u64) -> Result<(), DriverError> {
+    fn release_addresses(&self, address: u64, bytes: u64) -> Result<(), DriverError> {
+        self.books().give_back_addresses(address, bytes);
         Ok(())
     }
 

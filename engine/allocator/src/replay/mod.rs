@@ -34,6 +34,7 @@ mod run;
 mod serve;
 mod walk;
 
+use highwater_recorder::snapshots::alloc_rules::AddressOrder;
 use highwater_recorder::snapshots::{DeviceId, EventId, Trace};
 
 pub use crate::tie_break::TieBreak;
@@ -79,6 +80,9 @@ pub struct Plan<'a> {
     /// Whether blocks live at the start are allocated again instead of restored at their recorded addresses: for
     /// settings under which their addresses would differ.
     pub starts_anew: bool,
+    /// The order in which the device hands out addresses, with [`Answers::Modelled`] and a recording that begins before
+    /// its first segment; `None`: each above all former ones.
+    pub addresses: Option<AddressOrder>,
     /// The failed request that the replay is about and ends with; `None`: the replay runs to the end of the recording.
     pub target: Option<Target>,
 }
@@ -97,6 +101,7 @@ impl Plan<'_> {
             emptied: &[],
             recorded_capacity: None,
             starts_anew: false,
+            addresses: None,
             target: None,
         }
     }

@@ -101,7 +101,13 @@ impl<'a> Run<'a> {
             Answers::AsRecorded => {
                 ReplayDriver::following(plan.device_total, addresses_from, plan.config.large_segment_bytes())
             }
-            Answers::Modelled(bound) => ReplayDriver::of_size(bound, plan.device_total, addresses_from),
+            Answers::Modelled(bound) => {
+                let driver = ReplayDriver::of_size(bound, plan.device_total, addresses_from);
+                match plan.addresses {
+                    None => driver,
+                    Some(order) => driver.in_order(order),
+                }
+            }
         };
         let settings = (plan.config.clone(), plan.tie_break);
         let (pools, planted) = Pools::new(driver.clone(), settings, start);

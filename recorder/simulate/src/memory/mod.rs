@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use crate::abi::{INVALID_VALUE, OUT_OF_MEMORY, Status};
-use crate::addresses::{Addresses, PAGE_BYTES};
+use crate::addresses::{self, Addresses, PAGE_BYTES};
 use crate::settings::{MOST_DEVICES, settings};
 
 mod blocks;
@@ -36,7 +36,7 @@ struct Memory {
 }
 
 static MEMORY: LazyLock<Mutex<Memory>> = LazyLock::new(|| {
-    let addresses = Addresses::reserve(settings().addresses);
+    let addresses = addresses::reserve(settings().addresses);
     Mutex::new(Memory { addresses, ranges: BTreeMap::new(), used_bytes: [0; MOST_DEVICES] })
 });
 
@@ -64,8 +64,8 @@ impl Memory {
 
     /// Hands out addresses of a device, which count towards nothing.
     fn add_device_range(&mut self, device: usize, bytes: usize, alignment: usize) -> Result<usize, Status> {
-        let start =
-            self.addresses.as_mut().and_then(|addresses| addresses.take(bytes, alignment)).ok_or(OUT_OF_MEMORY)?;
+        let taken = self.addresses.as_mut().and_then(|addresses| addresses.take(bytes as u64, alignment as u64));
+        let start = taken.ok_or(OUT_OF_MEMORY)? as usize;
         self.ranges.insert(start, Range { kind: Kind::Device, start, bytes, device });
         Ok(start)
     }
@@ -73,7 +73,7 @@ impl Memory {
     fn remove_device_range(&mut self, start: usize) -> Result<Range, Status> {
         let range = self.remove(start, Kind::Device)?;
         if let Some(addresses) = &mut self.addresses {
-            addresses.give_back(start, range.bytes);
+            addresses.give_back(start as u64, range.bytes as u64);
         }
         Ok(range)
     }

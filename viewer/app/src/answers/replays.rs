@@ -178,6 +178,7 @@ impl Base<'_> {
             emptied: self.emptied,
             recorded_capacity: self.recorded_capacity,
             device_total: recorded_total(self.trace, self.device),
+            addresses: None,
             target: None,
             // With other settings or other blocks, the initial state would have another layout.
             starts_anew: config != self.recorded || overrides.is_some_and(|overrides| self.changes_start(overrides)),

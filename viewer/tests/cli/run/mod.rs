@@ -253,7 +253,11 @@ fn less_is_recorded_where_less_is_asked_for() {
     let trace = read(folder.path(), "program.snap");
     assert!(stacks(&trace).iter().all(Vec::is_empty) && trace.header.level == "events");
     assert!(trace.blocks.requested.iter().all(|&bytes| bytes >= 5000) && !trace.blocks.is_empty());
-    assert!(trace.header.notes().any(|note| note.contains("left out, each smaller than 4.88 KiB")), "{:?}", trace.header);
+    assert!(
+        trace.header.notes().any(|note| note.contains("left out, each smaller than 4.88 KiB")),
+        "{:?}",
+        trace.header
+    );
     let Some(output) = run(folder.path(), &["--ring", "10", program, "families"]) else { return };
     printed(&output);
     let trace = read_file(&folder.path().join("program.snap")).unwrap();

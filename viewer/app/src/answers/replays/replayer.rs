@@ -6,6 +6,7 @@ use highwater_allocator::AllocConfig;
 use highwater_allocator::replay::{Answers, BlockOverride, Plan, Replay, TieBreak, recorded_config, replay};
 use highwater_analysis::Series;
 use highwater_analysis::recompute::{Addition, Effect, Recomputed, apply, with_additions};
+use highwater_snapshots::alloc_rules::AddressOrder;
 use highwater_snapshots::trace::PINNED_DRIVER;
 use highwater_snapshots::{DeviceId, EventId, Trace};
 
@@ -120,6 +121,12 @@ impl Replayer {
             starts_anew,
             ..Plan::unchanged(self.device, self.config.clone(), self.tie_break)
         }
+    }
+
+    /// Replays `recording` on a device of `capacity` bytes that hands out addresses in this `order`.
+    pub fn replay_in(&self, recording: &Edited, order: AddressOrder, capacity: u64) -> Replay {
+        let plan = self.plan(self.config.clone(), Some(capacity), recording);
+        replay(&recording.trace, &Plan { addresses: Some(order), starts_anew: true, ..plan })
     }
 
     /// Replays `recording` with further `settings` on a device of `capacity` bytes.

@@ -1,0 +1,139 @@
+//! How far the figures of a simulation are exact, derived from what the run did.
+
+use highwater_analysis::Metric;
+use highwater_app::answers::prediction::Figures;
+use highwater_snapshots::{DeviceId, Trace};
+use serde::Serialize;
+
+use super::found::{Called, Recorded, Simulated};
+use super::orders::{Interval, Orders};
+
+/// How far the figures are exact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Class {
+    /// Nothing that the simulation does not know has decided about memory.
+    Exact,
+    /// Between two figures.
+    Bounded,
+    /// Exact if no value that was read decides about memory.
+    Conditional,
+    /// A lower bound, as the sizes of some workspaces are not known.
+    LowerBound,
+    /// Not known for another reason.
+    Unknown,
+}
+
+/// What came of the values of the device that the program has read and that are not known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Values {
+    /// There are none.
+    NotRead,
+    /// They were zeros; other values were not tried.
+    Untried,
+    /// With ones, the same was allocated.
+    SameWithOnes,
+    /// With ones, other memory was allocated, first after the read at this line, if there is one.
+    OtherWithOnes(Option<Box<Called>>),
+    /// With ones, the program ended otherwise: with this status.
+    OtherEnd(u8),
+}
+
+/// How far the figures of one recording are exact, and between what they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Accuracy {
+    pub(super) class: Class,
+    pub(super) values: Values,
+    /// The totals under other orders of addresses, or why they are not known.
+    pub(super) orders: Option<Result<Orders, String>>,
+    pub(super) requested: Interval,
+    pub(super) allocated: Interval,
+    pub(super) active: Interval,
+    pub(super) reserved: Interval,
+}
+
+impl Accuracy {
+    /// Computes it for the recording that decides.
+    pub(super) fn of(simulated: &Simulated) -> Self {
+        let main = simulated.main();
+        let device = main.summary.device;
+        let number = simulated.recorded.iter().position(|one| std::ptr::eq(one, main));
+        let other =
+            simulated.with_ones.as_ref().map(|other| (other.status, number.and_then(|row| other.traces.get(row))));
+        let values = match (main.noted.reads.is_empty(), other) {
+            (true, _) => Values::NotRead,
+            (false, None) => Values::Untried,
+            (false, Some((status, Some(trace)))) if status == simulated.status => values_of(main, trace),
+            (false, Some((status, _))) => Values::OtherEnd(status),
+        };
+        let with_ones = other.and_then(|(_, trace)| trace).map(|trace| Figures::of(trace, device));
+        let peak = |metric: Metric| {
+            let measured = Interval::of(main.peak(metric));
+            with_ones.as_ref().map_or(measured, |figures| measured.with(figures.peak_bytes(metric)))
+        };
+        let orders = main.orders.as_ref().and_then(|orders| orders.as_ref().ok());
+        let under_orders = |metric: Metric, interval: Option<Interval>| match interval {
+            Some(Interval { low, high }) => peak(metric).with(low).with(high),
+            None => peak(metric),
+        };
+        let requested = peak(Metric::Requested);
+        let allocated = under_orders(Metric::Allocated, orders.map(|orders| orders.allocated));
+        let active = under_orders(Metric::Active, orders.map(|orders| orders.active));
+        let reserved = under_orders(Metric::Reserved, orders.map(|orders| orders.reserved));
+        let is_known = main.noted.missing.is_empty() && main.noted.endless.is_none();
+        let is_known = is_known && !matches!(main.orders, Some(Err(_)));
+        let class = if !is_known || matches!(values, Values::OtherEnd(_)) {
+            Class::Unknown
+        } else if !main.noted.unknown_workspaces.is_empty() {
+            Class::LowerBound
+        } else if values == Values::Untried {
+            Class::Conditional
+        } else if matches!(values, Values::OtherWithOnes(_))
+            || ![requested, allocated, active, reserved].into_iter().all(Interval::is_exact)
+        {
+            Class::Bounded
+        } else {
+            Class::Exact
+        };
+        Self { class, values, orders: main.orders.clone(), requested, allocated, active, reserved }
+    }
+}
+
+/// Compares what was allocated with what was allocated in `with_ones`.
+fn values_of(recorded: &Recorded, with_ones: &Trace) -> Values {
+    let device = recorded.summary.device;
+    let [zeros, ones] = [&recorded.trace, with_ones].map(|trace| requests(trace, device));
+    let Some(first) = first_difference(&zeros, &ones) else { return Values::SameWithOnes };
+    let noted = &recorded.noted;
+    let before = noted.read_order.iter().take_while(|(allocations, _)| *allocations <= first as u64).last();
+    let line = before.and_then(|(_, row)| noted.reads.get(*row));
+    Values::OtherWithOnes(line.cloned().map(Box::new))
+}
+
+/// The requested bytes of all blocks, in the order of their allocation.
+fn requests(trace: &Trace, device: DeviceId) -> Vec<u64> {
+    let blocks = &trace.blocks;
+    let rows = (0..blocks.len()).filter(|row| blocks.device[*row] == device && blocks.alloc[*row].is_some());
+    let mut requests: Vec<_> = rows.map(|row| (blocks.alloc[row], blocks.requested[row])).collect();
+    requests.sort_unstable();
+    requests.into_iter().map(|(_, bytes)| bytes).collect()
+}
+
+/// The number of the first request that differs.
+fn first_difference(one: &[u64], other: &[u64]) -> Option<usize> {
+    let common = one.iter().zip(other).take_while(|(one, other)| one == other).count();
+    (common < one.len().max(other.len())).then_some(common)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_request_that_differs_is_found_and_a_missing_one_differs() {
+        assert_eq!(first_difference(&[1, 2, 3], &[1, 2, 3]), None);
+        assert_eq!(first_difference(&[1, 2, 3], &[1, 5, 3]), Some(1));
+        assert_eq!(first_difference(&[1, 2], &[1, 2, 3]), Some(2));
+        assert_eq!(first_difference(&[], &[]), None);
+    }
+}
