@@ -104,7 +104,14 @@ pub(crate) fn simulate(arguments: &SimulateArguments, more: &[(String, OsString)
     if recorded.is_empty() {
         return Err(Failure::Record(nothing_recorded(&program, status)));
     }
-    let mut simulated = Simulated { gpu, recorded, status, reserve_bytes: arguments.reserve, with_ones: None };
+    let mut simulated = Simulated {
+        gpu,
+        recorded,
+        status,
+        reserve_bytes: arguments.reserve,
+        has_values: finds_values,
+        with_ones: None,
+    };
     if arguments.bounds && simulated.reads_unknown_values() {
         let ones = || (ASSUMES_ONES, PathBuf::from("1"));
         start(&first.into_iter().chain([ones()]).collect::<Vec<_>>(), true)?;

@@ -57,7 +57,7 @@ class Noted:
             "capability": f"{device.major}.{device.minor}",
             # Of the whole process, which may initialize its model before a recording begins.
             "skipped_bytes": simulation.skipped_bytes,
-            "cudnn": torch.backends.cudnn.version(),
+            "cudnn": _cudnn_version(torch),
             "endless": simulation.endless,
             "missing": self.rows(MISSING),
             "unknown_workspaces": self.rows(UNKNOWN_WORKSPACE),
@@ -65,6 +65,14 @@ class Noted:
             "read_order": self.read_order(),
         }
         return {"simulated": name, "simulation": json.dumps(found)}, notes
+
+
+def _cudnn_version(torch):
+    try:
+        return torch.backends.cudnn.version()
+    except RuntimeError:
+        # Of a version that does not support the device.
+        return None
 
 
 def place():

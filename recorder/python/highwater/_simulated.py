@@ -187,6 +187,7 @@ class _Simulation:
         if torch.distributed.is_available():
             note_groups(torch, self._library)
             Objects(torch, is_alone=self.rank is not None).replace()
+        torch.cuda._lazy_call(lambda: _check_kernels(torch))
         if os.environ.get(_FOLDER):
             torch.cuda._lazy_call(self._begin)
 
@@ -338,6 +339,20 @@ def _command():
                 # The name of the program stands before, in parentheses.
                 process = int(file.read().rpartition(")")[2].split()[1])
     return 0
+
+
+def _check_kernels(torch):
+    """Ends the process if this PyTorch has no kernels for the GPU: the program would fail there."""
+    major, minor = torch.cuda.get_device_capability()
+    names = torch.cuda.get_arch_list()
+    for name in names:
+        kind, _, number = name.rstrip("af").partition("_")
+        known = divmod(int(number), 10)
+        # Kernels run on later devices of the same generation; their intermediate form on all later ones.
+        if (known[0] == major and known[1] <= minor) or (kind == "compute" and known <= (major, minor)):
+            return
+    device = f"{torch.cuda.get_device_name()}, of compute capability {major}.{minor}"
+    _end(f"this PyTorch ({torch.__version__}) has no kernels for {device}: it has {', '.join(names)}")
 
 
 def _fake_process_group(torch, rank, ranks):

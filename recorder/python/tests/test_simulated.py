@@ -223,3 +223,9 @@ while True:
     assert (tmp_path / "train.snap").is_file() and proven["file"] == str(tmp_path / "train.planned.snap")
     # What was planned is what was run.
     assert planned["before"]["requested_bytes"] > 600 << 20 > proven["requested_bytes"]
+
+
+def test_a_gpu_that_pytorch_has_no_kernels_for_is_refused_by_name(simulate):
+    done = simulate("import torch\ntorch.zeros(1, device='cuda')\nprint('reached')\n", "--gpu", "v100")
+    assert done.returncode == 2 and "reached" not in done.stderr
+    assert "has no kernels for Tesla V100" in done.stderr and "compute capability 7.0" in done.stderr

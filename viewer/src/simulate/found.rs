@@ -101,6 +101,8 @@ pub(crate) struct Simulated {
     pub(super) status: u8,
     /// Memory that was kept free for what lies outside of PyTorch's allocator.
     pub(super) reserve_bytes: u64,
+    /// Whether small tensors were computed on the host.
+    pub(super) has_values: bool,
     /// A further run, if one was asked for and values were read.
     pub(super) with_ones: Option<WithOnes>,
 }
@@ -164,7 +166,14 @@ impl Simulated {
         let has_failed = self.recorded.iter().any(|one| one.summary.oom_events > 0);
         match (has_failed, self.status) {
             (true, 1..) => Outcome::DoesNotFit,
-            (false, status @ 1..) => Outcome::Unknown(format!("the program ended with status {status}")),
+            (false, status @ 1..) => {
+                let hint = if self.reads_unknown_values() && !self.has_values {
+                    " after it had read values of the device, which are zeros (--values computes those of small tensors)"
+                } else {
+                    ""
+                };
+                Outcome::Unknown(format!("the program ended with status {status}{hint}"))
+            }
             // A program that handles a failed allocation, such as by a smaller batch, fits.
             (_, 0) if self.recorded.iter().all(|one| one.summary.allocs == 0) => {
                 Outcome::Unknown("the program has allocated nothing on the device".to_owned())
