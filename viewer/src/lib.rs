@@ -14,6 +14,8 @@ pub mod record;
 pub mod record;
 pub mod whatif;
 pub mod oom;
+pub mod run;
+pub mod simulate;
 pub mod plan;
 pub mod explain;
 #[cfg(feature = "parquet")]
@@ -27,8 +29,6 @@ pub mod render;
 #[path = "render_disabled.rs"]
 pub mod render;
 pub mod check;
-pub mod run;
-pub mod simulate;
 pub mod browser;
 pub mod serve;
 

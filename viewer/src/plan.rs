@@ -36,8 +36,6 @@ use crate::cli::plan::{PlanContext, PlanReport};
 #[cfg(feature = "engine")]
 use highwater_app::answers::plan::Forbidden;
 
-pub use self::program::Proven;
-
 /// Runs built-in steps again, for the plans of the app.
 #[cfg(feature = "engine")]
 pub const RERUN: Option<RerunOf> = Some(|trace| {

@@ -24,11 +24,11 @@
 
 mod abi;
 mod gpu;
+mod addresses;
 mod settings;
 mod notes;
 mod devices;
 mod properties;
-mod addresses;
 mod contents;
 mod answers;
 mod memory;

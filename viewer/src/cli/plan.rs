@@ -11,6 +11,7 @@ use highwater_app::figures::planned::{
 use highwater_snapshots::units::{format_bytes, format_count, format_required_bytes};
 use serde::Serialize;
 
+pub use super::plan_figures::Proven;
 use super::plan_figures::{
     AlternativeFigures, LineFigures, MinimumFigures, PeaksFigures, PlanFigures, SearchedFigures,
 };
@@ -18,7 +19,6 @@ use crate::args::Maximize;
 use crate::cli::output::page::Page;
 use crate::cli::output::table::{Column, Table};
 use crate::gpu::Roofline;
-use crate::plan::Proven;
 
 /// The report, as text and as JSON.
 #[derive(Debug)]

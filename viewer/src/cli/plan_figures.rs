@@ -1,11 +1,29 @@
 //! The JSON object of `highwater plan`.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use highwater_app::answers::plan::{Class, PlanLine, Trial};
 use serde::Serialize;
 
-use crate::plan::Proven;
+/// The program with the plan, simulated on a device of exactly the budget.
+#[derive(Clone, Debug, Serialize)]
+pub struct Proven {
+    /// Whether it fits.
+    pub fits: bool,
+    /// Its peak of requested bytes.
+    pub requested_bytes: u64,
+    /// Its peak of allocated bytes.
+    pub allocated_bytes: u64,
+    /// Its peak of reserved bytes.
+    pub reserved_bytes: u64,
+    /// Whether all peaks are as the plan has predicted.
+    pub as_predicted: bool,
+    /// Why it does not fit, or cannot be told to.
+    pub why: Option<String>,
+    /// Its recording.
+    pub file: PathBuf,
+}
 
 /// The object that `plan --json` prints.
 #[derive(Debug, Serialize)]

@@ -5,14 +5,13 @@ use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use highwater_analysis::Metric;
-use highwater_app::answers::plan::{Code, Trial};
-use serde::Serialize;
-
 use crate::args::{PlanArguments, SimulateArguments};
 use crate::cli::output::outcome::Failure;
+use crate::cli::plan::Proven;
 use crate::gpu::Gpu;
 use crate::simulate::{Outcome, Simulated, simulate};
+use highwater_analysis::Metric;
+use highwater_app::answers::plan::{Code, Trial};
 
 /// The file with the lines that the Python package applies.
 const LINES: &str = "HIGHWATER_SIMULATE_LINES";
@@ -25,25 +24,6 @@ const UNLIMITED_BYTES: u64 = 1 << 40;
 pub(super) struct SimulatedProgram<'a> {
     arguments: &'a PlanArguments,
     gpu: Gpu,
-}
-
-/// The program with the plan, simulated on a device of exactly the budget.
-#[derive(Clone, Debug, Serialize)]
-pub struct Proven {
-    /// Whether it fits.
-    pub fits: bool,
-    /// Its peak of requested bytes.
-    pub requested_bytes: u64,
-    /// Its peak of allocated bytes.
-    pub allocated_bytes: u64,
-    /// Its peak of reserved bytes.
-    pub reserved_bytes: u64,
-    /// Whether all peaks are as the plan has predicted.
-    pub as_predicted: bool,
-    /// Why it does not fit, or cannot be told to.
-    pub why: Option<String>,
-    /// Its recording.
-    pub file: PathBuf,
 }
 
 impl<'a> SimulatedProgram<'a> {
