@@ -125,8 +125,8 @@ impl RecordingFile {
         Ok(())
     }
 
-    /// Completes the file, with `facts` of the recording, and with source lines if requested. Returns its path and size in bytes. After an error the file
-    /// ends with its last batch.
+    /// Completes the file, with `facts` of the recording, and with source lines if requested. Returns its path and size
+    /// in bytes. After an error the file ends with its last batch.
     pub(crate) fn complete(
         self,
         end: &EndFacts,

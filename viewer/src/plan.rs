@@ -53,8 +53,17 @@ pub fn run(arguments: &PlanArguments, page: &mut Page<'_>) -> Result<Status, Fai
         let [budget, reserve] = [budget.bytes, budget.reserve].map(format_bytes);
         return Err(Failure::Usage(format!("--reserve {reserve} leaves nothing of the budget of {budget}")));
     }
+    let is_program = !arguments.words.is_empty();
+    if is_program && arguments.maximize.is_some() {
+        return Err(Failure::Usage(
+            "--maximize needs a step whose size is known: a scenario of `highwater record`".to_owned(),
+        ));
+    }
+    if let Some(gpu) = arguments.gpu.filter(|_| !is_program) {
+        gpu.rates().map_err(Failure::Usage)?;
+    }
     let report = match &arguments.file {
-        _ if !arguments.words.is_empty() => of_program(arguments, page)?,
+        _ if is_program => of_program(arguments, page)?,
         Some(file) => of_file(file, arguments, page)?,
         None => of_scenario(arguments)?,
     };

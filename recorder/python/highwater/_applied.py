@@ -4,6 +4,8 @@ The lines are written for a program with a `model` and an `optimizer`. They run 
 model is first called, with its modules, and when an optimizer first steps, with that.
 """
 
+import weakref
+
 import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
@@ -16,7 +18,7 @@ class Applied:
     def __init__(self, path):
         with open(path, encoding="utf-8") as file:
             self._lines = compile(file.read(), "<plan>", "exec")
-        self._count, self._optimizers, self._paths = 0, set(), set()
+        self._count, self._optimizers, self._paths = 0, weakref.WeakSet(), set()
         # Called within the recorder's wrapper of calls, which has named the modules.
         torch.nn.modules.module.register_module_forward_pre_hook(self._before_forward)
         register_optimizer_step_pre_hook(self._before_step)
@@ -39,8 +41,8 @@ class Applied:
             self._run(self, _NoOptimizer)
 
     def _before_step(self, optimizer, args, kwargs):
-        if id(optimizer) not in self._optimizers:
-            self._optimizers.add(id(optimizer))
+        if optimizer not in self._optimizers:
+            self._optimizers.add(optimizer)
             self._run(self, optimizer)
 
     def _run(self, model, optimizer):

@@ -221,7 +221,7 @@ while True:
     proven = planned["proven"]
     assert proven["as_predicted"] and proven["reserved_bytes"] == planned["after"]["reserved_bytes"]
     assert (tmp_path / "train.snap").is_file() and proven["file"] == str(tmp_path / "train.planned.snap")
-    # What was planned is what was run.
+    # The program does not fit as it is, and fits with the plan.
     assert planned["before"]["requested_bytes"] > 600 << 20 > proven["requested_bytes"]
 
 

@@ -39,7 +39,9 @@ impl PlanArguments {
 
     /// Returns what the time of a step is estimated from, if that is asked for.
     pub fn roofline(&self) -> Option<Roofline> {
-        Some(Roofline { rates: self.gpu?.rates().ok()?, tf32: self.tf32 })
+        // That of a program chooses its kernels.
+        let gpu = self.gpu.filter(|_| self.words.is_empty())?;
+        Some(Roofline { rates: gpu.rates().ok()?, tf32: self.tf32 })
     }
 }
 

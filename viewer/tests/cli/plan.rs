@@ -245,6 +245,8 @@ fn mistakes_are_explained() {
         (&format!("plan --scenario {MODEL} --budget 1GiB --allow sgd"), "expected 8bit, bf16, lora or freeze"),
         ("plan --scenario gpt3 --budget 1GiB", "unknown scenario 'gpt3'"),
         ("plan --scenario gpt2 --budget 1GiB --gpu k80", "unknown GPU 'k80': expected one of h100, h100-pcie"),
+        ("plan --scenario gpt2 --budget 1GiB --gpu b200", "the peak rates of 'b200' are not known"),
+        ("plan --budget 1GiB --maximize batch -- python train.py", "--maximize needs a step whose size is known"),
         ("plan --scenario gpt2 --budget 1GiB --tf32", "--gpu"),
         ("plan step.snap --budget 1GiB --gpu h100", "it has no shapes of operations"),
     ] {
