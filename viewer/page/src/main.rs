@@ -1,6 +1,7 @@
 //! Builds the app for browsers and puts it where `highwater` embeds it when it is built next: `cargo page`.
 //!
-//! It needs the target once: `rustup target add wasm32-unknown-unknown`.
+//! It needs the target once: `rustup target add wasm32-unknown-unknown`. `cargo page dev` compiles it in the profile `dev`,
+//! in less time, as a larger and slower module.
 
 use std::error::Error;
 use std::ffi::OsString;
@@ -15,6 +16,9 @@ use wasm_bindgen_cli_support::Bindgen;
 
 /// What browsers run.
 const TARGET: &str = "wasm32-unknown-unknown";
+
+/// Cargo's profile unless another is named.
+const PROFILE: &str = "web";
 
 /// The name of the module in its files.
 const NAME: &str = "app";
@@ -32,8 +36,10 @@ fn main() -> ExitCode {
 
 fn build() -> Result<(), Box<dyn Error>> {
     let target = target_folder()?;
-    compile(&target)?;
-    let module = target.join(TARGET).join("web").join("highwater_app.wasm");
+    let profile = std::env::args().nth(1).unwrap_or_else(|| PROFILE.to_owned());
+    compile(&target, &profile)?;
+    let profile_folder = if profile == "dev" { "debug" } else { &profile };
+    let module = target.join(TARGET).join(profile_folder).join("highwater_app.wasm");
     let folder = target.join("page");
     let unpacked = folder.join("unpacked");
     let mut bindgen = Bindgen::new();
@@ -61,11 +67,11 @@ fn target_folder() -> Result<PathBuf, Box<dyn Error>> {
 }
 
 /// Compiles the app as a WebAssembly module.
-fn compile(target: &Path) -> Result<(), Box<dyn Error>> {
+fn compile(target: &Path, profile: &str) -> Result<(), Box<dyn Error>> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
-    let words = "rustc --profile web -p highwater-app --lib --crate-type cdylib --features gui --locked --target";
+    let words = "rustc -p highwater-app --lib --crate-type cdylib --features gui --locked --target";
     let mut command = Command::new(cargo);
-    command.args(words.split(' ')).arg(TARGET).arg("--target-dir").arg(target);
+    command.args(words.split(' ')).arg(TARGET).args(["--profile", profile]).arg("--target-dir").arg(target);
     let status = command.status().map_err(|why| format!("cannot run cargo: {why}"))?;
     if !status.success() {
         return Err(format!(
