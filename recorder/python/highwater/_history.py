@@ -1,6 +1,8 @@
 """PyTorch's recorder, of which a process has one: the program may use it as well."""
 
 import functools
+import sys
+import types
 
 import torch
 
@@ -34,7 +36,7 @@ class History:
         """Starts to record."""
         self._is_on = True
         if self._is_programs:
-            traces = torch.cuda.memory._snapshot()["device_traces"]
+            traces = take_snapshot()["device_traces"]
             self._last_before = [trace[-1] if trace else None for trace in traces]
         else:
             self._original("all", **self._settings)
@@ -46,9 +48,9 @@ class History:
         if not self._is_programs:
             self._original(None)
 
-    def cut(self, snapshot):
+    def cut(self, taken):
         """Removes what the program recorded before the recording began."""
-        for trace, last in zip(snapshot["device_traces"], self._last_before):
+        for trace, last in zip(taken["device_traces"], self._last_before):
             if last is None:
                 continue
             after = next((row for row in range(len(trace), 0, -1) if _is_same(trace[row - 1], last)), 0)
@@ -79,6 +81,24 @@ class History:
             return None
 
         return record
+
+
+def take_snapshot():
+    """Returns PyTorch's snapshot.
+
+    For the lines of compiled code PyTorch looks at its compiler, which it imports for that, taking seconds: a program that
+    has not imported it has no such code.
+    """
+    if "torch._inductor" in sys.modules:
+        return torch.cuda.memory._snapshot()
+    # The attribute whose absence has it imported.
+    absent = types.ModuleType("torch._inductor")
+    vars(torch).setdefault("_inductor", absent)
+    try:
+        return torch.cuda.memory._snapshot()
+    finally:
+        if vars(torch).get("_inductor") is absent:
+            del torch._inductor
 
 
 def _is_same(event, other):

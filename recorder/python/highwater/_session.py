@@ -10,7 +10,7 @@ import time
 import torch
 
 from . import _files, _simulated, _tags
-from ._history import History
+from ._history import History, take_snapshot
 from ._names import ModuleNames
 from ._signals import Termination
 from ._tags import Tags
@@ -177,7 +177,7 @@ class Session:
         """Returns PyTorch's snapshot with facts about this program."""
         tracker = self._tracker
         last_step = tracker.step_number if reason == "oom" else tracker.last_step()
-        snapshot = torch.cuda.memory._snapshot()
+        snapshot = take_snapshot()
         self._history.cut(snapshot)
         rank, world_size = _rank()
         facts, notes = ({}, []) if self._noted is None else self._noted.describe()

@@ -14,7 +14,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use object::{Object, ObjectSymbol, ReadCache};
+use memmap2::Mmap;
+use object::{Object, ObjectSymbol};
 
 use crate::abi::{NOT_SUPPORTED, Status, functions};
 use crate::driver::own;
@@ -86,8 +87,11 @@ fn is_nvidias(name: &str) -> bool {
 /// The functions of NVIDIA's libraries that a library imports.
 fn imported(path: &Path) -> Result<Vec<String>, String> {
     let failed = |error: &dyn std::fmt::Display| format!("cannot read {}: {error}", path.display());
-    let cache = ReadCache::new(File::open(path).map_err(|error| failed(&error))?);
-    let file = object::File::parse(&cache).map_err(|error| failed(&error))?;
+    let file = File::open(path).map_err(|error| failed(&error))?;
+    // SAFETY: a library that is about to be loaded, and so mapped by the loader too, under the same condition: nobody
+    // shortens it meanwhile.
+    let bytes = unsafe { Mmap::map(&file) }.map_err(|error| failed(&error))?;
+    let file = object::File::parse(&*bytes).map_err(|error| failed(&error))?;
     let undefined = file.dynamic_symbols().filter(ObjectSymbol::is_undefined);
     Ok(undefined.filter_map(|symbol| symbol.name().ok().filter(|name| is_nvidias(name)).map(str::to_owned)).collect())
 }
