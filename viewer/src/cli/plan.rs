@@ -106,7 +106,12 @@ impl PlanReport {
 
     /// Returns whether some plan fits, as [`Search::fits`] does, and as the program with it did.
     pub fn fits(&self) -> Option<bool> {
-        self.proven.as_ref().filter(|proven| !proven.fits).map_or_else(|| self.search.fits(), |_| Some(false))
+        self.unproven().map_or_else(|| self.search.fits(), |proven| proven.fits)
+    }
+
+    /// Returns what came of the program with the plan, if it did not fit or could not be told to.
+    fn unproven(&self) -> Option<&Proven> {
+        self.proven.as_ref().filter(|proven| proven.fits != Some(true))
     }
 
     /// Returns the JSON object.
@@ -181,12 +186,17 @@ impl PlanReport {
         if let Some((which, size)) = self.maximized.filter(|_| !self.search.plans.is_empty()) {
             page.headline(&format!("The largest {} that fits is {}.", which.name(), format_count(size as u64)))?;
         }
+        if let Some(proven) = self.unproven() {
+            page.headline(&simulated_again(proven, self.budget))?;
+            page.gap()?;
+            page.line("What the replay of the recording has predicted:")?;
+        }
         match self.search.plans.first() {
             _ if self.search.fits_as_is => self.print_fit(page)?,
             Some(plan) => self.print_plan(plan, page)?,
             None => self.print_nothing(page)?,
         }
-        if let Some(proven) = &self.proven {
+        if let Some(proven) = self.proven.as_ref().filter(|proven| proven.fits == Some(true)) {
             page.line(&simulated_again(proven, self.budget))?;
         }
         if let (Some(roofline), [Some(before), Some(now)]) = (self.roofline, self.step_time()) {
@@ -222,14 +232,19 @@ impl PlanReport {
         }
     }
 
+    /// Prints the answer, which leads unless the program has shown otherwise.
+    fn lead(&self, page: &mut Page<'_>, text: &str) -> io::Result<()> {
+        if self.unproven().is_some() { page.line(text) } else { page.headline(text) }
+    }
+
     fn print_fit(&self, page: &mut Page<'_>) -> io::Result<()> {
-        page.headline(&answer(&self.search, self.budget))?;
+        self.lead(page, &answer(&self.search, self.budget))?;
         less_work(&self.search).map_or(Ok(()), |text| page.line(&text))
     }
 
     fn print_plan(&self, plan: &Plan, page: &mut Page<'_>) -> io::Result<()> {
         let Search { plans, is_optimal, reach, .. } = &self.search;
-        page.headline(&answer(&self.search, self.budget))?;
+        self.lead(page, &answer(&self.search, self.budget))?;
         page.gap()?;
         let mut columns = vec![Column::text("change").wrapped(), Column::text("costs")];
         columns.extend(self.roofline.map(|_| Column::number("estimated")));
@@ -295,14 +310,15 @@ impl PlanReport {
     }
 }
 
-/// Says what came of the program with the plan.
+/// Words what came of the program with the plan.
 fn simulated_again(proven: &Proven, budget: Budget) -> String {
     let Proven { requested_bytes, reserved_bytes, .. } = *proven;
     let device = format_required_bytes(budget.bytes);
     let [requested, reserved] = [requested_bytes, reserved_bytes].map(format_bytes);
     if let Some(why) = &proven.why {
+        let result = if proven.fits == Some(false) { "does not fit" } else { "is not proven to fit" };
         return format!(
-            "The program was simulated again with this, on a device of {device}, and did not fit: {why}; up to there \
+            "The plan {result} {device}: when the program was simulated again with its changes, {why}; up to there \
              {reserved} were reserved."
         );
     }

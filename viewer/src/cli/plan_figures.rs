@@ -9,8 +9,8 @@ use serde::Serialize;
 /// The program with the plan, simulated on a device of exactly the budget.
 #[derive(Clone, Debug, Serialize)]
 pub struct Proven {
-    /// Whether it fits.
-    pub fits: bool,
+    /// Whether it fits; null if it ended otherwise.
+    pub fits: Option<bool>,
     /// Its peak of requested bytes.
     pub requested_bytes: u64,
     /// Its peak of allocated bytes.

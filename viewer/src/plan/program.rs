@@ -76,9 +76,9 @@ impl<'a> SimulatedProgram<'a> {
             [Metric::Requested, Metric::Allocated, Metric::Reserved].map(|metric| simulated.peak(metric));
         let predicted = (expected.requested, expected.allocated, expected.reserved);
         let (fits, why) = match simulated.outcome() {
-            Outcome::Fits => (true, None),
-            Outcome::DoesNotFit => (false, Some("it runs out of memory".to_owned())),
-            Outcome::Unknown(why) => (false, Some(why)),
+            Outcome::Fits => (Some(true), None),
+            Outcome::DoesNotFit => (Some(false), Some("it runs out of memory".to_owned())),
+            Outcome::Unknown(why) => (None, Some(why)),
         };
         Ok(Proven {
             fits,

@@ -4,35 +4,56 @@
 use std::io;
 use std::process::{Child, ExitStatus};
 use std::sync::Arc;
+#[cfg(unix)]
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Interval of polling for signals and for the end of the program.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Signals that do not terminate this process while the program runs.
+/// Whether no program runs, so that signals do what they do by default.
+#[cfg(unix)]
+static IS_IDLE: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+
+/// Signals that do not terminate this process while the program runs, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Signals {
     /// Signals that are passed on, and whether each was received.
     passed_on: Vec<(i32, Arc<AtomicBool>)>,
+    #[cfg(unix)]
+    registered: Vec<signal_hook::SigId>,
 }
 
 impl Signals {
     /// Handles signals from now on. The terminal sends an interrupt to the program too, which then ends.
     pub(crate) fn catch() -> io::Result<Self> {
-        let mut passed_on = Vec::new();
+        #[cfg(not(unix))]
+        return Ok(Self { passed_on: Vec::new() });
         #[cfg(unix)]
         {
             use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
-            for signal in [SIGINT, SIGQUIT, SIGTERM, SIGHUP] {
-                let came = Arc::new(AtomicBool::new(false));
-                signal_hook::flag::register(signal, Arc::clone(&came))?;
-                if [SIGTERM, SIGHUP].contains(&signal) {
-                    passed_on.push((signal, came));
+            use signal_hook::flag;
+            const CAUGHT: [i32; 4] = [SIGINT, SIGQUIT, SIGTERM, SIGHUP];
+            if let Some(is_idle) = IS_IDLE.get() {
+                is_idle.store(false, Ordering::SeqCst);
+            } else {
+                // An unregistered signal would be ignored from then on.
+                let is_idle = IS_IDLE.get_or_init(Arc::default);
+                for signal in CAUGHT {
+                    flag::register_conditional_default(signal, Arc::clone(is_idle))?;
                 }
             }
+            let mut signals = Self { passed_on: Vec::new(), registered: Vec::new() };
+            for signal in CAUGHT {
+                let came = Arc::new(AtomicBool::new(false));
+                signals.registered.push(flag::register(signal, Arc::clone(&came))?);
+                if [SIGTERM, SIGHUP].contains(&signal) {
+                    signals.passed_on.push((signal, came));
+                }
+            }
+            Ok(signals)
         }
-        Ok(Self { passed_on })
     }
 
     /// Waits for the program's end, and passes on received signals.
@@ -49,6 +70,18 @@ impl Signals {
             }
             std::thread::sleep(pause);
             pause = (pause * 2).min(PAUSE);
+        }
+    }
+}
+
+#[cfg(unix)]
+impl Drop for Signals {
+    fn drop(&mut self) {
+        for id in self.registered.drain(..) {
+            signal_hook::low_level::unregister(id);
+        }
+        if let Some(is_idle) = IS_IDLE.get() {
+            is_idle.store(true, Ordering::SeqCst);
         }
     }
 }

@@ -27,9 +27,21 @@ impl Code {
 pub(super) const STATISTICS: &str = "the lines that recompute modules with batch normalization are used as they are: without them the \
                               second forward updates running statistics once more";
 
-/// Returns what applies `setup` to a program of PyTorch whose allocator has the settings `recorded`. `statistics` are the
-/// paths of modules that update running statistics in forward.
-pub fn python(setup: &Setup, recorded: &str, statistics: &BTreeSet<String>) -> Code {
+/// What is assumed if modules that fill a cache are recomputed.
+pub(super) const CACHE: &str = "the lines disable the cache of keys and values (use_cache), which training does not need and a second \
+                         forward would fill twice";
+
+/// What the forward of a program's modules updates, which a recomputation would update once more.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Updates {
+    /// The paths of modules with running statistics.
+    pub statistics: BTreeSet<String>,
+    /// Whether a cache of keys and values is filled.
+    pub cache: bool,
+}
+
+/// Returns what applies `setup` to a program of PyTorch whose allocator has the settings `recorded`.
+pub fn python(setup: &Setup, recorded: &str, updates: &Updates) -> Code {
     let mut code = Code::default();
     if let Some(settings) = &setup.settings {
         let all = if recorded.is_empty() { settings.clone() } else { format!("{recorded},{settings}") };
@@ -40,12 +52,15 @@ pub fn python(setup: &Setup, recorded: &str, statistics: &BTreeSet<String>) -> C
         lines.extend(FUSED.map(str::to_owned));
     }
     let (updating, others): (Vec<&String>, Vec<&String>) =
-        setup.recomputed.iter().flatten().partition(|path| statistics.contains(*path));
+        setup.recomputed.iter().flatten().partition(|path| updates.statistics.contains(*path));
     if updating.is_empty() && others.is_empty() {
         return code;
     }
     if !lines.is_empty() {
         lines.push(String::new());
+    }
+    if updates.cache {
+        lines.extend(NO_CACHE.map(str::to_owned));
     }
     let imports = ["import functools", "from torch.utils.checkpoint import checkpoint"];
     if updating.is_empty() {
@@ -75,6 +90,14 @@ const FUSED: [&str; 3] = [
     "# Before the first step, or pass fused=True where the optimizer is made:",
     "for group in optimizer.param_groups:",
     "    group.update(foreach=False, fused=True)",
+];
+/// Disables the cache of a model of transformers.
+const NO_CACHE: [&str; 5] = [
+    "# Training needs no cache of keys and values, and a second forward would fill it twice:",
+    "for module in model.modules():",
+    "    if getattr(getattr(module, \"config\", None), \"use_cache\", False):",
+    "        module.config.use_cache = False",
+    "",
 ];
 /// Recomputes the module at `path`.
 const RECOMPUTE: [&str; 2] = [
@@ -279,14 +302,15 @@ mod tests {
         let split = Setup { changes: vec![Change::MicroBatches(4)], ..Setup::default() };
         let line = "loss.backward()?; // for each of 4 equal parts of the batch, before the optimizer's step";
         assert_eq!(rust(&split, &program).lines, [line], "a loss that is a sum");
-        let updating = BTreeSet::from(["h.1".to_owned()]);
+        let updating = Updates { statistics: BTreeSet::from(["h.1".to_owned()]), cache: true };
         let Code { environment, lines } =
             python(&Setup { changes: vec![Change::Fused], ..setup }, "max_split_size_mb:64", &updating);
         let conf = "max_split_size_mb:64,expandable_segments:True".to_owned();
         assert_eq!(environment, [("PYTORCH_CUDA_ALLOC_CONF".to_owned(), conf)]);
         let at = |text: &str| lines.iter().position(|line| line == text).unwrap_or_else(|| panic!("{text}: {lines:?}"));
         assert!(
-            at("    group.update(foreach=False, fused=True)") < at("    \"h.0\",")
+            at("    group.update(foreach=False, fused=True)") < at("        module.config.use_cache = False")
+                && at("        module.config.use_cache = False") < at("    \"h.0\",")
                 && at("    \"h.0\",") < at("    \"h.1\",")
         );
         assert_eq!(lines.iter().filter(|line| line.contains("context_fn=contexts")).count(), 1, "{lines:?}");

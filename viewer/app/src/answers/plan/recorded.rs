@@ -13,7 +13,7 @@ use highwater_snapshots::trace::Subject;
 use highwater_snapshots::{BlockId, Category, DeviceId, EventId, Phase, ScopeId, Trace};
 
 use super::change::{Allowance, Change, Forbidden};
-use super::code::{self, Code, RustProgram};
+use super::code::{self, Code, RustProgram, Updates};
 use super::setup::Setup;
 use super::step::{Changed, Model, Proof, Reach, TrainingStep, Trial, Work};
 use super::warnings::{NO_MODULES, warnings};
@@ -36,8 +36,8 @@ pub struct Recorded {
     /// The bytes that forward allocates, of all and of each candidate: the estimate of their work.
     forward_bytes: (u64, HashMap<String, u64>),
     has_temporaries: bool,
-    /// Those candidates that contain a layer with running statistics, which a recomputation updates once more.
-    statistics: BTreeSet<String>,
+    /// What a recomputation of the candidates updates once more.
+    updates: Updates,
     /// The last changed recording, before its replay.
     last: RefCell<Option<(Setup, Edited)>>,
 }
@@ -53,9 +53,9 @@ impl Recorded {
         let candidates = candidates_of(&trace, patterns)?;
         let forward_bytes = forward_bytes(&trace, device, &candidates);
         let has_temporaries = trace.blocks.ids().any(|block| is_temporary_of_optimizer(&trace, device, block));
-        let statistics = with_statistics(&trace, &candidates);
+        let updates = Updates { statistics: with_statistics(&trace, &candidates), cache: fills_cache(&trace) };
         let last = RefCell::default();
-        Ok(Self { trace, device, replayer, candidates, forward_bytes, has_temporaries, statistics, last })
+        Ok(Self { trace, device, replayer, candidates, forward_bytes, has_temporaries, updates, last })
     }
 
     /// Returns whether there are temporaries that a fused optimizer does not have.
@@ -185,6 +185,12 @@ fn with_statistics(trace: &Trace, candidates: &[(ScopeId, String)]) -> BTreeSet<
     paths.filter(|path| norms.iter().any(|norm| norm.starts_with(&format!("{path}.")))).cloned().collect()
 }
 
+/// Returns whether the program's model is one of transformers and fills its cache of keys and values.
+fn fills_cache(trace: &Trace) -> bool {
+    let mut files = trace.tables.lines.iter().map(|line| trace.tables.string(line.file));
+    files.any(|file| file.replace('\\', "/").ends_with("transformers/cache_utils.py"))
+}
+
 /// Returns the bytes that forward allocates in a recording, and those of each candidate.
 fn forward_bytes(trace: &Trace, device: DeviceId, candidates: &[(ScopeId, String)]) -> (u64, HashMap<String, u64>) {
     let requested = |block: BlockId| trace.blocks.requested[block.0 as usize];
@@ -221,7 +227,7 @@ impl TrainingStep for Recorded {
         let known: Vec<(String, ScopeId)> = known.collect();
         // A module with running statistics comes after all without, whatever these cost.
         let most: u64 = known.iter().map(|(path, _)| cost(path)).sum();
-        let surcharge = |path: &str| if self.statistics.contains(path) { most } else { 0 };
+        let surcharge = |path: &str| if self.updates.statistics.contains(path) { most } else { 0 };
         let surcharges = known.iter().map(|(path, _)| surcharge(path)).collect();
         let (modules, candidates): (Vec<String>, Vec<Candidate>) = known
             .into_iter()
@@ -266,7 +272,7 @@ impl TrainingStep for Recorded {
                 let rule = "AdamW".to_owned();
                 code::rust(setup, &RustProgram { rule, loss_is_mean: true, alloc_conf, ..RustProgram::default() })
             }
-            None => code::python(setup, &alloc_conf, &self.statistics),
+            None => code::python(setup, &alloc_conf, &self.updates),
         })
     }
 
@@ -291,9 +297,12 @@ impl TrainingStep for Recorded {
     }
 
     fn assumptions(&self, setup: &Setup) -> Vec<String> {
-        let updates = setup.recomputed.iter().flatten().any(|path| self.statistics.contains(path));
-        let statistics = updates.then(|| code::STATISTICS.to_owned());
-        statistics.into_iter().chain(self.trace.allocator(self.device).assumption().map(str::to_owned)).collect()
+        let mut recomputed = setup.recomputed.iter().flatten().peekable();
+        let cache = (self.updates.cache && recomputed.peek().is_some()).then(|| code::CACHE.to_owned());
+        let updates_statistics = recomputed.any(|path| self.updates.statistics.contains(path));
+        let statistics = updates_statistics.then(|| code::STATISTICS.to_owned());
+        let of_allocator = self.trace.allocator(self.device).assumption().map(str::to_owned);
+        statistics.into_iter().chain(cache).chain(of_allocator).collect()
     }
 
     fn has_settings(&self) -> bool {

@@ -104,6 +104,22 @@ fn modules_with_batch_normalization_are_recomputed_last_and_their_statistics_are
 }
 
 #[test]
+fn the_cache_of_keys_and_values_is_disabled_where_modules_are_recomputed() {
+    let lines = |text: &str| {
+        let step = recorded(pytorch(text));
+        let query = Query { capacity: 310 * MIB, ..Query::default() };
+        let setup = search(&step, &query).unwrap().best().unwrap().setup.clone();
+        (step.code(&setup).unwrap().lines.join("\n"), step.assumptions(&setup))
+    };
+    let (without, _) = lines(NORM);
+    assert!(!without.contains("use_cache"), "{without}");
+    let update = "@net.1.fc < site-packages/transformers/cache_utils.py:120 update";
+    let (with, assumptions) = lines(&NORM.replacen("@net.1.fc", update, 1));
+    assert!(with.contains("module.config.use_cache = False"), "{with}");
+    assert!(assumptions.iter().any(|text| text.contains("use_cache")), "{assumptions:?}");
+}
+
+#[test]
 fn releases_of_the_cache_are_counted_on_a_device_that_is_just_large_enough() {
     let text = format!("alloc a {}\nfree a\nalloc b {}\nfree b\n", 30 * MIB, 31 * MIB);
     let step = recorded(pytorch(&text));
