@@ -40,12 +40,12 @@ pub struct Solution {
     pub cost: u64,
     /// The largest row.
     pub peak: u64,
-    /// Whether nothing cheaper exists. Otherwise the search ended at its limit of nodes.
+    /// Whether nothing cheaper exists. Otherwise the search ended at its limit.
     pub is_optimal: bool,
 }
 
-/// Number of nodes after which a search ends.
-const MOST_NODES: usize = 200_000;
+/// Amount of work after which searches end: looks at a row, or at what a choice changes in it.
+const MAX_WORK: u64 = 1_000_000;
 
 impl Program {
     /// Returns the largest row with `chosen`.
@@ -58,17 +58,19 @@ impl Program {
     /// Returns the cheapest choices that keep every row within `budget`, in bytes, or `None` if none were found; and
     /// whether the search was complete, so that there are none then. The same program gives the same choices.
     pub fn solve(&self, budget: u64) -> (Option<Solution>, bool) {
-        self.solve_within(budget, MOST_NODES)
+        self.solve_within(budget, &mut { MAX_WORK })
     }
 
-    fn solve_within(&self, budget: u64, most_nodes: usize) -> (Option<Solution>, bool) {
+    /// The same, with work of at most `left`, which it lowers.
+    fn solve_within(&self, budget: u64, left: &mut u64) -> (Option<Solution>, bool) {
         let unit = self.choices.iter().fold(0, |unit, choice| gcd(unit, choice.cost)).max(1);
         let rows = Rows::new(self);
-        let mut search = Search { program: self, budget, best: None, nodes: 0, most_nodes, rows, unit };
+        let mut search = Search { program: self, budget, best: None, left: *left, rows, unit };
         search.start_greedily();
         let mut state = vec![State::Open; self.choices.len()];
         search.branch(&mut state, &mut Vec::new(), 0);
-        let is_complete = search.nodes < most_nodes;
+        *left = search.left;
+        let is_complete = search.left > 0;
         let solution = search.best.map(|(cost, mut chosen)| {
             chosen.sort_unstable();
             Solution { peak: self.peak(&chosen), chosen, cost, is_optimal: is_complete }
@@ -81,14 +83,18 @@ impl Program {
     /// Returns the cheapest choices within `budget`, and of the equally cheap ones those with the lowest peak. For each
     /// cost they are the same whatever the budget is, so that a larger budget never costs more.
     pub fn cheapest(&self, budget: u64) -> (Option<Solution>, bool) {
-        let (found, mut is_complete) = self.solve(budget);
+        let mut left = MAX_WORK;
+        let (found, mut is_complete) = self.solve_within(budget, &mut left);
         let Some(mut best) = found else { return (None, is_complete) };
         while let Some(lower) = best.peak.checked_sub(1) {
-            let (next, complete) = self.solve(lower);
+            let (next, complete) = self.solve_within(lower, &mut left);
             is_complete &= complete;
             match next.filter(|next| next.cost <= best.cost) {
                 Some(next) => best = next,
                 None => break,
+            }
+            if left == 0 {
+                break;
             }
         }
         // From its own peak as the budget, any path of the search ends at the same choices.
@@ -145,8 +151,8 @@ struct Search<'a> {
     program: &'a Program,
     budget: u64,
     best: Option<(u64, Vec<u32>)>,
-    nodes: usize,
-    most_nodes: usize,
+    /// The work that is left, none at the limit.
+    left: u64,
     rows: Rows<'a>,
     /// The greatest common divisor of all costs.
     unit: u64,
@@ -160,6 +166,7 @@ impl Search<'_> {
         let mut state = vec![State::Open; program.choices.len()];
         let mut chosen: Vec<u32> = Vec::new();
         while let Some((row, total)) = rows.worst().filter(|(_, total)| *total > self.budget as i64) {
+            self.spend(program.base.len() + program.choices.len());
             let excess = total - self.budget as i64;
             let relief = |choice: &u32| program.relief(*choice, row).min(excess);
             let open = (0..program.choices.len() as u32).filter(|choice| state[*choice as usize] == State::Open);
@@ -193,6 +200,10 @@ impl Search<'_> {
         }
     }
 
+    fn spend(&mut self, work: usize) {
+        self.left = self.left.saturating_sub(work as u64);
+    }
+
     fn offer(&mut self, cost: u64, chosen: &[u32]) {
         if self.best.as_ref().is_none_or(|(best, _)| cost < *best) {
             self.best = Some((cost, chosen.to_vec()));
@@ -201,8 +212,8 @@ impl Search<'_> {
 
     /// Searches all completions of `chosen`, whose rows are `self.rows` and whose cost is `cost`.
     fn branch(&mut self, state: &mut [State], chosen: &mut Vec<u32>, cost: u64) {
-        self.nodes += 1;
-        if self.nodes >= self.most_nodes {
+        self.spend(self.rows.totals.len());
+        if self.left == 0 {
             return;
         }
         let Some((row, total)) = self.rows.worst() else {
@@ -255,10 +266,12 @@ impl Search<'_> {
 
     /// The least cost of any completion: for each exceeded row, of the open choices that lower it most for their cost,
     /// the last one in part. `None` if a row cannot be lowered enough.
-    fn bound(&self, state: &[State], cost: u64) -> Option<u64> {
+    fn bound(&mut self, state: &[State], cost: u64) -> Option<u64> {
         let program = self.program;
         let limit = self.budget as i64;
         let mut most = cost;
+        let exceeded = self.rows.totals.iter().filter(|total| **total > limit).count();
+        self.spend(exceeded * program.choices.len());
         for (row, total) in self.rows.totals.iter().enumerate().filter(|(_, total)| **total > limit) {
             let mut excess = total - limit;
             let mut helpful: Vec<(i64, u64)> = (0..program.choices.len() as u32)
@@ -302,24 +315,32 @@ impl Program {
         chosen.iter().map(|choice| self.choices[*choice as usize].cost).sum()
     }
 
-    /// Returns the choices with the lowest peak, whatever they cost; of these the cheapest that the search finds.
+    /// Returns the choices with the lowest peak that is found, whatever they cost; of these the cheapest that is found.
     pub fn minimum(&self) -> Solution {
-        self.minimum_within(MOST_NODES)
+        self.minimum_within(MAX_WORK)
     }
 
-    /// Returns the choices with the lowest peak that searches of `most_nodes` nodes each find.
-    pub fn minimum_within(&self, most_nodes: usize) -> Solution {
+    /// The same; each of the searches that halve the range of the peak has about `max_work` of work: looks at a row, or at
+    /// what a choice changes in it.
+    pub fn minimum_within(&self, max_work: u64) -> Solution {
         let mut best = Solution { peak: self.peak(&[]), is_optimal: true, ..Solution::default() };
-        loop {
-            let Some(budget) = best.peak.checked_sub(1) else { return best };
-            match self.solve_within(budget, most_nodes) {
+        let (mut low, mut is_lowest) = (0, true);
+        while low < best.peak {
+            let middle = low + (best.peak - low) / 2;
+            match self.solve_within(middle, &mut max_work.clone()) {
                 (Some(lower), _) => best = lower,
                 (None, is_complete) => {
-                    best.is_optimal = is_complete;
-                    return best;
+                    is_lowest &= is_complete;
+                    low = middle + 1;
                 }
             }
         }
+        if let (Some(cheaper), is_complete) = self.solve_within(best.peak, &mut max_work.clone()) {
+            best = cheaper;
+            is_lowest &= is_complete;
+        }
+        best.is_optimal = is_lowest;
+        best
     }
 }
 

@@ -16,8 +16,8 @@ use super::step::{TrainingStep, Trial};
 /// Recordings of more events are not replayed: the peak of recomputed modules is then that of their linear program, which
 /// is the same, and costs one pass over the events instead of several.
 const MOST_EVENTS: usize = 100_000;
-/// Nodes of a search for the lowest peak, so that advice takes no longer than the rest of an explanation.
-const MOST_NODES: usize = 500;
+/// Work of each search for the lowest peak, so that advice takes no longer than the rest of an explanation.
+const MAX_WORK: u64 = 200_000;
 
 /// The peaks of requested bytes that the changes of advice leave.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,7 +54,7 @@ impl AdvicePeaks {
         };
         let lowest = |changes: &[Change]| {
             let model = step.model(changes).ok()?;
-            let modules = named(&model.modules, &model.program.minimum_within(MOST_NODES).chosen);
+            let modules = named(&model.modules, &model.program.minimum_within(MAX_WORK).chosen);
             let peak = trial(changes, &modules)?.requested;
             Some((modules, peak))
         };
@@ -81,7 +81,7 @@ impl AdvicePeaks {
         let (candidates, paths): (Vec<Candidate>, Vec<String>) =
             found.into_iter().map(|(scope, path)| (Candidate { scope, cost: 1 }, path)).unzip();
         let program = model(trace, device, &candidates);
-        let (all, lowest) = (outermost(&program), program.minimum_within(MOST_NODES));
+        let (all, lowest) = (outermost(&program), program.minimum_within(MAX_WORK));
         Self {
             all: Some((named(&paths, &all), program.peak(&all))),
             lowest: Some((named(&paths, &lowest.chosen), lowest.peak)),

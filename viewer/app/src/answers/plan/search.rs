@@ -16,6 +16,12 @@ use super::step::{Model, Reach, TrainingStep, Trial, Work};
 const EXPANDABLE: &str = "expandable_segments:True";
 /// Maximum number of plans.
 const MOST_PLANS: usize = 12;
+/// Maximum number of sets of modules that are tried in the order of their costs.
+const MAX_SETS: usize = 64;
+/// Number of steps from there to the lowest peak.
+const COARSE_STEPS: u128 = 16;
+/// Part of the budget by which the limit of a better set is not sought more closely.
+const RESOLUTION: u64 = 1024;
 /// Resolution of the smallest device in bytes.
 const STEP: u64 = 2 << 20;
 
@@ -249,6 +255,9 @@ fn undominated(mut plans: Vec<Plan>) -> Vec<Plan> {
     plans
 }
 
+/// Modules to recompute with which the step fits, with other settings if these are needed.
+type Fitting = (Solution, Setup, Trial);
+
 /// Runs trials for one search.
 struct Bench<'a> {
     step: &'a dyn TrainingStep,
@@ -269,24 +278,61 @@ impl Bench<'_> {
 
     /// Returns the cheapest modules to recompute with `changes`, whose own cost is `cost`.
     fn cheapest(&mut self, changes: &[Change], cost: u64, model: &Model) -> Result<Option<Plan>, String> {
+        let Some((solution, setup, trial)) = self.cheapest_fitting(changes, model)? else { return Ok(None) };
+        let (setup, trial, spared) = self.minimal(setup, trial, model)?;
+        let recomputes = setup.recomputed.as_ref().is_some_and(|modules| !modules.is_empty());
+        let class = if recomputes { Class::Slower } else { Class::Free };
+        let chosen = solution.chosen.iter().filter_map(|choice| model.modules.get(*choice as usize));
+        let work = solution.cost.saturating_sub(model.surcharge(chosen));
+        let cost = cost.saturating_add(work).saturating_sub(spared);
+        let surcharge = model.surcharge(setup.recomputed.iter().flatten());
+        Ok(Some(Plan { class: class.max(class_of(changes)), cost, surcharge, setup, trial }))
+    }
+
+    /// Tries sets of modules in the order of their costs. Where modules differ a little, there are too many: from some set
+    /// on, coarse steps of the requested bytes find one that fits, and halving them a cheaper one.
+    fn cheapest_fitting(&mut self, changes: &[Change], model: &Model) -> Result<Option<Fitting>, String> {
         let mut limit = self.query.capacity;
-        loop {
+        for _ in 0..MAX_SETS {
             let (solution, is_complete) = model.program.cheapest(limit);
             self.is_optimal &= is_complete;
             let Some(solution) = solution else { return Ok(None) };
             if let Some((setup, trial)) = self.fitting(&setup_of(changes, model, &solution))? {
-                let (setup, trial, spared) = self.minimal(setup, trial, model)?;
-                let recomputes = setup.recomputed.as_ref().is_some_and(|modules| !modules.is_empty());
-                let class = if recomputes { Class::Slower } else { Class::Free };
-                let chosen = solution.chosen.iter().filter_map(|choice| model.modules.get(*choice as usize));
-                let work = solution.cost.saturating_sub(model.surcharge(chosen));
-                let cost = cost.saturating_add(work).saturating_sub(spared);
-                let surcharge = model.surcharge(setup.recomputed.iter().flatten());
-                return Ok(Some(Plan { class: class.max(class_of(changes)), cost, surcharge, setup, trial }));
+                return Ok(Some((solution, setup, trial)));
             }
             let Some(lower) = solution.peak.checked_sub(1) else { return Ok(None) };
             limit = lower;
+            if !is_complete {
+                break;
+            }
         }
+        self.is_optimal = false;
+        let range = limit.saturating_sub(model.program.minimum().peak);
+        let (mut too_large, mut found) = (limit, None);
+        for part in 1..=COARSE_STEPS {
+            let lower = limit - (u128::from(range) * part / COARSE_STEPS) as u64;
+            found = self.within(lower, changes, model)?.map(|fitting| (lower, fitting));
+            if found.is_some() {
+                break;
+            }
+            too_large = lower;
+        }
+        let Some((mut fits, mut best)) = found else { return Ok(None) };
+        while too_large - fits > self.query.capacity / RESOLUTION {
+            let middle = fits + (too_large - fits) / 2;
+            match self.within(middle, changes, model)? {
+                Some(cheaper) => (fits, best) = (middle, cheaper),
+                None => too_large = middle,
+            }
+        }
+        Ok(Some(best))
+    }
+
+    /// Returns the cheapest set of modules of at most `limit` requested bytes, if it fits.
+    fn within(&mut self, limit: u64, changes: &[Change], model: &Model) -> Result<Option<Fitting>, String> {
+        let Some(solution) = model.program.cheapest(limit).0 else { return Ok(None) };
+        let fitting = self.fitting(&setup_of(changes, model, &solution))?;
+        Ok(fitting.map(|(setup, trial)| (solution, setup, trial)))
     }
 
     /// Leaves out each module of `setup`, the most costly first, without which the step fits as well: whether the device
