@@ -33,6 +33,11 @@ class Applied:
                     return module
         return torch.nn.Identity()
 
+    def modules(self):
+        """Returns all modules of the models."""
+        names = _session.module_names()
+        return [module for rows in (() if names is None else names.trees().values()) for module, _name in rows]
+
     def _before_forward(self, module, inputs):
         names = _session.module_names()
         count = 0 if names is None else len(names.roots())
