@@ -296,7 +296,12 @@ impl Bench<'_> {
         for _ in 0..MAX_SETS {
             let (solution, is_complete) = model.program.cheapest(limit);
             self.is_optimal &= is_complete;
-            let Some(solution) = solution else { return Ok(None) };
+            let Some(solution) = solution else {
+                if is_complete {
+                    return Ok(None);
+                }
+                break;
+            };
             if let Some((setup, trial)) = self.fitting(&setup_of(changes, model, &solution))? {
                 return Ok(Some((solution, setup, trial)));
             }
@@ -307,7 +312,8 @@ impl Bench<'_> {
             }
         }
         self.is_optimal = false;
-        let range = limit.saturating_sub(model.program.minimum().peak);
+        let lowest = model.program.minimum();
+        let range = limit.saturating_sub(lowest.peak);
         let (mut too_large, mut found) = (limit, None);
         for part in 1..=COARSE_STEPS {
             let lower = limit - (u128::from(range) * part / COARSE_STEPS) as u64;
@@ -317,7 +323,11 @@ impl Bench<'_> {
             }
             too_large = lower;
         }
-        let Some((mut fits, mut best)) = found else { return Ok(None) };
+        let Some((mut fits, mut best)) = found else {
+            // The search for the lowest peak may have found a set that those for the cheapest have not.
+            let fitting = self.fitting(&setup_of(changes, model, &lowest))?;
+            return Ok(fitting.map(|(setup, trial)| (lowest, setup, trial)));
+        };
         while too_large - fits > self.query.capacity / RESOLUTION {
             let middle = fits + (too_large - fits) / 2;
             match self.within(middle, changes, model)? {
