@@ -225,6 +225,53 @@ while True:
     assert planned["before"]["requested_bytes"] > 600 << 20 > proven["requested_bytes"]
 
 
+def test_a_plan_disables_the_cache_that_a_second_forward_would_fill_twice(simulate, tmp_path):
+    package = tmp_path / "transformers"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "cache_utils.py").write_text("""
+import torch
+class Cache(list):
+    def update(self, x):
+        self.append(torch.cat([x, x.new_empty(0, x.shape[1])]))
+        return torch.cat(list(self))
+""")
+    source = """
+import sys, types
+sys.path.insert(0, "FOLDER")
+import torch
+from transformers.cache_utils import Cache
+class Block(torch.nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.config = config
+        self.inner, self.outer = torch.nn.Linear(256, 1024), torch.nn.Linear(1024, 256)
+    def forward(self, x, caches):
+        if self.config.use_cache:
+            x = caches.setdefault(self, Cache()).update(x)
+        return x + self.outer(torch.nn.functional.gelu(self.inner(x)))
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.config = types.SimpleNamespace(use_cache=True)
+        self.layers = torch.nn.ModuleList([Block(self.config) for _ in range(6)])
+    def forward(self, x):
+        caches = {}
+        for layer in self.layers:
+            x = layer(x, caches)
+        return x
+model = Model().cuda()
+optimizer = torch.optim.AdamW(model.parameters())
+while True:
+    model(torch.randn(16384, 256, device="cuda")).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+""".replace("FOLDER", str(tmp_path))
+    planned = simulate(source, "--budget", "800MiB", command="plan").answer
+    assert any("use_cache = False" in line for line in planned["lines"]), planned["lines"]
+    assert planned["proven"]["fits"] is True, planned["proven"]
+
+
 def test_a_gpu_that_pytorch_has_no_kernels_for_is_refused_by_name(simulate):
     done = simulate("import torch\ntorch.zeros(1, device='cuda')\nprint('reached')\n", "--gpu", "v100")
     assert done.returncode == 2 and "reached" not in done.stderr
