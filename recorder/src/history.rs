@@ -4,9 +4,9 @@ use std::collections::{HashMap, VecDeque};
 
 use highwater_snapshots::event::{Event, What};
 use highwater_snapshots::live_state::LiveState;
-use highwater_snapshots::stage::Stage;
-use highwater_snapshots::{DeviceId, Phase, StartingState};
+use highwater_snapshots::{DeviceId, StartingState};
 
+use crate::current_stage::CurrentStage;
 use crate::message::{self, MOST_WORDS, Message, Words};
 
 /// Encoded events in order. When a ring is full, the oldest event is evicted and folded into the starting state, so
@@ -19,8 +19,7 @@ pub(crate) struct History {
     base: HashMap<DeviceId, LiveState>,
     evicted: u64,
     /// The step and the phase at the oldest event that is kept.
-    step: Option<Event>,
-    phase: Option<Event>,
+    stage: CurrentStage,
     /// Each device's last sample of memory in use among the evicted events.
     samples: Vec<Event>,
 }
@@ -48,7 +47,7 @@ impl History {
 
     /// Number of events that are still in effect at the oldest event that is kept: step, phase and samples.
     fn in_effect(&self) -> usize {
-        usize::from(self.step.is_some()) + usize::from(self.phase.is_some()) + self.samples.len()
+        self.stage.events().count() + self.samples.len()
     }
 
     /// Number of these for which there is room.
@@ -66,15 +65,13 @@ impl History {
         self.events -= 1;
         self.evicted += 1;
         let Some(oldest) = event_of(&words[..len]) else { return };
-        match oldest.what {
-            What::Step(_) => (self.step, self.phase) = (Some(oldest), None),
-            What::Phase(Phase::Setup) => (self.step, self.phase) = (None, None),
-            What::Phase(_) => self.phase = Some(oldest),
-            What::DeviceUsed(_) => {
-                self.samples.retain(|sample| sample.device != oldest.device);
-                self.samples.push(oldest);
-            }
-            _ => drop(self.base.entry(oldest.device).or_default().apply(&oldest, 0, &Stage::default())),
+        self.stage.follow(&oldest);
+        if matches!(oldest.what, What::DeviceUsed(_)) {
+            self.samples.retain(|sample| sample.device != oldest.device);
+            self.samples.push(oldest);
+        }
+        if !CurrentStage::concerns(&oldest) {
+            self.base.entry(oldest.device).or_default().follow(&oldest);
         }
     }
 
@@ -98,7 +95,7 @@ impl History {
         });
         // What is in effect before the oldest event gets that event's time.
         let oldest_ns = self.words.get(message::TIME).copied();
-        let before = self.step.iter().chain(&self.phase).chain(&self.samples).take(self.repeated());
+        let before = self.stage.events().chain(&self.samples).take(self.repeated());
         let before = before.map(move |event| Event { time_ns: oldest_ns.unwrap_or(event.time_ns), ..*event });
         before.chain(kept)
     }
@@ -128,7 +125,7 @@ fn event_of(words: &[u64]) -> Option<Event> {
 #[cfg(test)]
 mod tests {
     use highwater_snapshots::event::{Alloc, Range};
-    use highwater_snapshots::{Category, OpId, Pool, ScopeId, StackId, StreamId};
+    use highwater_snapshots::{Category, OpId, Phase, Pool, ScopeId, StackId, StreamId};
 
     use super::*;
 

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use highwater_snapshots::event::{Alloc, BlockKey, Event, What};
 use highwater_snapshots::live_state::LiveState;
-use highwater_snapshots::stage::Stage;
 use highwater_snapshots::trace::{DeviceFacts, LEFT_OUT, NOTE, UNREGISTERED};
 use highwater_snapshots::units::{format_bytes, format_count};
-use highwater_snapshots::{DeviceId, OpId, Phase, StackId, StartingState};
+use highwater_snapshots::{DeviceId, OpId, StackId, StartingState};
 
 use crate::clock::Clock;
+use crate::current_stage::CurrentStage;
 use crate::history::History;
 use crate::message::{Message, NewOp, Read};
 
@@ -84,8 +84,7 @@ pub(crate) struct Intake {
     batch: Option<Batch>,
     /// Live state of each device, for a file that begins in the middle.
     live: Option<HashMap<DeviceId, LiveState>>,
-    step: Option<Event>,
-    phase: Option<Event>,
+    stage: CurrentStage,
     /// Live blocks that are left out because they are small.
     small: HashSet<(DeviceId, BlockKey)>,
     /// Blocks that are identified by their address.
@@ -149,7 +148,7 @@ impl Intake {
             self.live.iter().flatten().map(|(&device, state)| state.state(device)).collect();
         states.sort_by_key(|state| state.device);
         let mark = |event: &Event| Event { time_ns: self.last_ns, ..*event };
-        let events = self.step.iter().chain(&self.phase).map(mark).collect();
+        let events = self.stage.events().map(mark).collect();
         let alive = states.iter().flat_map(|state| &state.blocks).map(|block| block.alloc.op);
         let alive: HashSet<OpId> = alive.collect();
         // Backward refers to recent operations.
@@ -365,16 +364,11 @@ impl Intake {
     /// Records an event in memory and in the batch, as configured.
     fn keep(&mut self, event: Event) {
         self.events += 1;
-        match event.what {
-            What::Step(_) => (self.step, self.phase) = (Some(event), None),
-            What::Phase(Phase::Setup) => (self.step, self.phase) = (None, None),
-            What::Phase(_) => self.phase = Some(event),
-            What::Mark(_) => {}
-            _ => {
-                if let Some(live) = &mut self.live {
-                    live.entry(event.device).or_default().apply(&event, 0, &Stage::default());
-                }
-            }
+        self.stage.follow(&event);
+        if let Some(live) = &mut self.live
+            && !CurrentStage::concerns(&event)
+        {
+            live.entry(event.device).or_default().follow(&event);
         }
         if let Some(history) = &mut self.history {
             history.push(&event);

@@ -28,6 +28,7 @@ mod names;
 pub mod context;
 pub mod naming;
 mod header;
+mod current_stage;
 mod history;
 mod export;
 mod intake;

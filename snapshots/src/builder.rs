@@ -5,13 +5,14 @@ use std::ops::Bound;
 
 use crate::block_index::BlockIndex;
 use crate::error::Problem;
-use crate::event::{Alloc, BlockKey, Event, Range, What};
+use crate::event::{Alloc, Event, Range, What};
 use crate::ids::{BlockId, DeviceId, EventId, SegmentId, StackId};
 use crate::live_bytes::{LiveBytes, LiveBytesMeter};
 use crate::stage::Outside;
 use crate::sum_rule::SumRule;
 use crate::tables::Tables;
 use crate::trace::{Annotation, Attribute, DeviceFacts, DeviceUse, Header, SegmentRole, Start, Trace};
+use crate::transition::{Contradictions, Named, Transition, transition};
 
 /// A device's blocks and segments at the moment at which its events begin.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -54,6 +55,7 @@ pub struct TraceBuilder {
     bytes_seen: u64,
     impossible_sizes: u64,
     refused: u64,
+    contradictions: Contradictions,
     meter: LiveBytesMeter,
 }
 
@@ -197,10 +199,6 @@ impl TraceBuilder {
         &mut self.devices[index]
     }
 
-    fn block(&self, device: DeviceId, key: BlockKey) -> BlockId {
-        self.devices.get(usize::from(device.0)).map_or(BlockId::NONE, |state| state.keys.get(key))
-    }
-
     fn bounded_range(&mut self, range: Range) -> Range {
         Range { bytes: self.bounded(range.bytes), ..range }
     }
@@ -273,37 +271,56 @@ impl TraceBuilder {
             return;
         }
         let id = EventId::from_index(self.trace.events.len());
-        let subject = match event.what {
-            What::Alloc(alloc) => self.take_alloc(device, &alloc, event.stack, id).0,
-            What::FreeRequested(key) => self.take_free_requested(device, key, id).0,
-            What::FreeCompleted(key) => self.take_free_completed(device, key, id).0,
-            What::SegmentAlloc(range) => self.add_segment(device, range, id).0,
-            What::SegmentFree(range) => self.take_segment_free(device, range, id).0,
-            What::SegmentMap(range) => self.add_mapping(device, range, id).0,
-            What::SegmentUnmap(range) => {
+        let (block, named) = self.named(device, &event.what);
+        let done = transition(event.what.kind(), named);
+        self.contradictions.count(done);
+        let subject = match (event.what, done) {
+            (What::Alloc(alloc), Transition::Allocated { former }) => {
+                if former != Named::Unknown {
+                    self.complete(block, id);
+                    self.trace.replaced.push((id, block));
+                }
+                self.add_block(device, &alloc, event.stack, id).0
+            }
+            (What::FreeRequested(_), Transition::FreeRequested) => {
+                self.end(block, id);
+                block.0
+            }
+            (What::FreeCompleted(_), Transition::FreeCompleted { .. }) => {
+                self.complete(block, id);
+                block.0
+            }
+            (What::Used(_), Transition::Used) => {
+                self.trace.blocks.last_use[block.0 as usize] = id;
+                block.0
+            }
+            (What::Tag(_, category), Transition::Tagged { .. }) => {
+                self.trace.blocks.category[block.0 as usize] = category;
+                push_row(&mut self.trace.tags, (block, category))
+            }
+            (What::Tag(_, category), _) => push_row(&mut self.trace.tags, (BlockId::NONE, category)),
+            (What::SegmentAlloc(range), _) => self.add_segment(device, range, id).0,
+            (What::SegmentMap(range), _) => self.add_mapping(device, range, id).0,
+            (What::SegmentFree(range), Transition::Released { is_known }) => {
+                self.release(device, range, is_known, id).0
+            }
+            (What::SegmentUnmap(range), _) => {
                 let range = self.bounded_range(range);
                 self.device(device).sums.release(range.bytes, id.0 as usize + 1);
                 self.trace.segments.push(device, range, SegmentRole::Unmapping, id).0
             }
-            What::Tag(key, category) => {
-                let block = self.block(device, key);
-                match block.index() {
-                    Some(row) => self.trace.blocks.category[row] = category,
-                    None => self.trace.trust.unmatched_frees += 1,
-                }
-                push_row(&mut self.trace.tags, (block, category))
-            }
-            What::Oom(oom) => {
+            (What::Oom(oom), _) => {
                 let state = self.device(device);
                 (state.ran_out, state.has_memory) = (true, true);
                 push_row(&mut self.trace.ooms, oom)
             }
-            What::DeviceUsed(bytes) => push_row(&mut self.trace.device_used, bytes),
-            What::Step(step) => step,
-            What::Phase(phase) => u32::from(phase as u8),
-            What::Mark(text) => text.0,
-            What::Used(key) => self.take_used(device, key, id).0,
+            (What::DeviceUsed(bytes), _) => push_row(&mut self.trace.device_used, bytes),
+            (What::Step(step), _) => step,
+            (What::Phase(phase), _) => u32::from(phase as u8),
+            (What::Mark(text), _) => text.0,
+            _ => BlockId::NONE.0,
         };
+        self.trace.uses += u64::from(matches!(event.what, What::Used(_)));
         let columns = &mut self.trace.events;
         columns.kind.push(event.what.kind());
         columns.device.push(device);
@@ -312,15 +329,27 @@ impl TraceBuilder {
         columns.subject.push(subject);
     }
 
-    fn take_alloc(&mut self, device: DeviceId, alloc: &Alloc, stack: StackId, event: EventId) -> BlockId {
-        let former = self.block(device, alloc.block);
-        if let Some(row) = former.index()
-            && !self.trace.blocks.free_completed[row].is_some()
-        {
-            self.trace.trust.repeated_allocs += 1;
-            self.end_block(former, event);
-            self.trace.replaced.push((event, former));
+    /// The block that an event names, or the last one that its key named, and what is known of it, or of the segment
+    /// that it releases.
+    fn named(&self, device: DeviceId, what: &What) -> (BlockId, Named) {
+        let Some(state) = self.devices.get(usize::from(device.0)) else { return (BlockId::NONE, Named::Unknown) };
+        if let What::SegmentFree(range) = *what {
+            let known = state.held.get(&range.address);
+            let is_known = known.is_some_and(|row| self.trace.segments.range[row.0 as usize].bytes == range.bytes);
+            return (BlockId::NONE, if is_known { Named::Live } else { Named::Unknown });
         }
+        let block = what.block().map_or(BlockId::NONE, |key| state.keys.get(key));
+        let Some(row) = block.index() else { return (block, Named::Unknown) };
+        let blocks = &self.trace.blocks;
+        let named = match (blocks.free_requested[row].is_some(), blocks.free_completed[row].is_some()) {
+            (_, true) => Named::Unknown,
+            (true, false) => Named::Waiting,
+            (false, false) => Named::Live,
+        };
+        (block, named)
+    }
+
+    fn add_block(&mut self, device: DeviceId, alloc: &Alloc, stack: StackId, event: EventId) -> BlockId {
         let alloc = self.bounded_alloc(alloc);
         let id = self.trace.blocks.push(device, &alloc, stack, event);
         let state = self.device(device);
@@ -337,74 +366,30 @@ impl TraceBuilder {
         self.device(device).begin(bytes);
     }
 
-    /// Counts the block in `row` as no longer live.
-    fn end(&mut self, row: usize) {
+    /// Counts a block as no longer live.
+    fn end(&mut self, block: BlockId, event: EventId) {
+        let row = block.0 as usize;
+        self.trace.blocks.free_requested[row] = event;
         let bytes = self.trace.blocks.requested[row];
         self.meter.end(bytes);
         self.device(self.trace.blocks.device[row]).requested -= bytes;
     }
 
-    /// Ends a block whose free was not recorded, at the event that proves that it was freed.
-    fn end_block(&mut self, block: BlockId, event: EventId) {
+    /// Counts a block as no longer active, and as no longer live if its request is missing.
+    fn complete(&mut self, block: BlockId, event: EventId) {
         let row = block.0 as usize;
         if !self.trace.blocks.free_requested[row].is_some() {
-            self.trace.blocks.free_requested[row] = event;
-            self.end(row);
+            self.end(block, event);
         }
         self.trace.blocks.free_completed[row] = event;
         let (device, bytes) = (self.trace.blocks.device[row], self.trace.blocks.allocated[row]);
         self.device(device).sums.end(bytes);
     }
 
-    fn take_free_requested(&mut self, device: DeviceId, key: BlockKey, event: EventId) -> BlockId {
-        let block = self.block(device, key);
-        match block.index() {
-            Some(row) if !self.trace.blocks.free_requested[row].is_some() => {
-                self.trace.blocks.free_requested[row] = event;
-                self.end(row);
-                block
-            }
-            _ => {
-                self.trace.trust.unmatched_frees += 1;
-                BlockId::NONE
-            }
-        }
-    }
-
-    fn take_free_completed(&mut self, device: DeviceId, key: BlockKey, event: EventId) -> BlockId {
-        let block = self.block(device, key);
-        match block.index() {
-            Some(row) if !self.trace.blocks.free_completed[row].is_some() => {
-                self.end_block(block, event);
-                block
-            }
-            _ => {
-                self.trace.trust.unmatched_frees += 1;
-                BlockId::NONE
-            }
-        }
-    }
-
-    fn take_used(&mut self, device: DeviceId, key: BlockKey, event: EventId) -> BlockId {
-        self.trace.uses += 1;
-        let block = self.block(device, key);
-        match block.index() {
-            Some(row) if !self.trace.blocks.free_requested[row].is_some() => {
-                self.trace.blocks.last_use[row] = event;
-                block
-            }
-            _ => {
-                self.trace.trust.unmatched_uses += 1;
-                BlockId::NONE
-            }
-        }
-    }
-
-    fn take_segment_free(&mut self, device: DeviceId, range: Range, event: EventId) -> SegmentId {
+    fn release(&mut self, device: DeviceId, range: Range, is_known: bool, event: EventId) -> SegmentId {
         let row = match self.device(device).held.remove(&range.address) {
-            Some(row) if self.trace.segments.range[row.0 as usize].bytes == range.bytes => row,
+            Some(row) if is_known => row,
             _ => {
-                self.trace.trust.unmatched_releases += 1;
                 let range = self.bounded_range(range);
                 self.trace.segments.push(device, range, SegmentRole::Unmapping, event)
             }
@@ -427,6 +412,7 @@ impl TraceBuilder {
             self.trace.trust.events_lost += self.refused;
             self.add_problem(Problem::new(what));
         }
+        self.trace.trust.count_at_least([self.contradictions]);
         self.trace.attributes.sort_by_key(|attribute| attribute.owner);
         self.check_sums();
         self.trace.device_uses = self.device_uses();

@@ -122,6 +122,16 @@ pub enum What {
 }
 
 impl What {
+    /// The block that the event names.
+    #[inline]
+    pub fn block(&self) -> Option<BlockKey> {
+        match *self {
+            Self::Alloc(Alloc { block, .. }) => Some(block),
+            Self::FreeRequested(key) | Self::FreeCompleted(key) | Self::Tag(key, _) | Self::Used(key) => Some(key),
+            _ => None,
+        }
+    }
+
     /// The kind alone.
     #[inline]
     pub fn kind(&self) -> EventKind {

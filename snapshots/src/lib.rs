@@ -25,6 +25,7 @@ pub mod scope_pattern;
 pub mod references;
 pub mod tables;
 pub mod event;
+pub mod transition;
 pub mod stage;
 pub mod merge;
 pub mod trace;

@@ -11,8 +11,8 @@ pub use crate::live_blocks::LiveBlock;
 use crate::live_blocks::LiveBlocks;
 use crate::metric::Totals;
 use crate::stage::{Outside, Stage};
+use crate::transition::{Contradictions, Named, Transition, transition};
 use hashbrown::HashMap;
-use serde::{Deserialize, Serialize};
 
 /// A block whose life has ended: its free was requested, or is missing and was made up for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,19 +65,6 @@ impl Mappings {
     }
 }
 
-/// How often events contradicted those before them, as [`Trust`](crate::trace::Trust) counts it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Contradictions {
-    /// Frees and tags of unknown blocks.
-    pub unmatched_frees: u32,
-    /// Allocations of blocks that were live.
-    pub repeated_allocs: u32,
-    /// Uses of blocks that were not live.
-    pub unmatched_uses: u32,
-    /// Releases of unknown segments.
-    pub unmatched_releases: u32,
-}
-
 /// The live blocks and the segments of one device.
 #[derive(Clone, Debug, Default)]
 pub struct LiveState {
@@ -114,66 +101,77 @@ impl LiveState {
         }
     }
 
-    /// Applies event number `number` of the recording, which is of this device and happens in `stage`. Returns the block
-    /// that is no longer live.
+    /// What an event of this device does.
     #[inline]
-    pub fn apply(&mut self, event: &Event, number: u64, stage: &Stage) -> Option<Ended> {
-        match event.what {
-            What::Alloc(alloc) => {
+    pub fn transition(&self, what: &What) -> Transition {
+        let named = match *what {
+            What::SegmentFree(range) => match self.segments.get(&range.address) {
+                Some(known) if known.bytes == range.bytes => Named::Live,
+                _ => Named::Unknown,
+            },
+            _ => match what.block().and_then(|key| self.blocks.get(key)) {
+                None => Named::Unknown,
+                Some(live) if live.block.free_requested => Named::Waiting,
+                Some(_) => Named::Live,
+            },
+        };
+        transition(what.kind(), named)
+    }
+
+    /// Applies an event of this device whose number and stage do not matter.
+    pub fn follow(&mut self, event: &Event) {
+        self.apply(event, self.transition(&event.what), 0, &Stage::default());
+    }
+
+    /// Applies event number `number` of the recording, which is of this device, happens in `stage` and does `done`.
+    /// Returns the block that is no longer live.
+    #[inline]
+    pub fn apply(&mut self, event: &Event, done: Transition, number: u64, stage: &Stage) -> Option<Ended> {
+        self.contradictions.count(done);
+        match (event.what, done) {
+            (What::Alloc(alloc), _) => {
                 let block = StartingBlock { alloc, stack: event.stack, free_requested: false };
                 let birth = Some(Outside { event: number, time_ns: event.time_ns, stage: *stage });
                 return self.add(&LiveBlock { block, birth });
             }
-            What::FreeRequested(key) => match self.blocks.get_mut(key) {
-                Some(live) if !live.block.free_requested => {
-                    live.block.free_requested = true;
-                    let (block, ended) = (live.block, Ended::of(live));
-                    self.end(&block);
-                    return Some(ended);
-                }
-                _ => self.contradictions.unmatched_frees += 1,
-            },
-            What::FreeCompleted(key) => match self.blocks.remove(key).copied() {
-                Some(live) => return self.complete(&live),
-                None => self.contradictions.unmatched_frees += 1,
-            },
-            What::Tag(key, category) => match self.blocks.get_mut(key) {
-                Some(LiveBlock { block, .. }) => {
-                    let former = std::mem::replace(&mut block.alloc.category, category);
-                    if !block.free_requested {
-                        let bytes = block.alloc.requested;
-                        let [from, to] = [former as usize, category as usize];
-                        self.by_category[from] = self.by_category[from].wrapping_sub(bytes);
-                        self.by_category[to] = self.by_category[to].wrapping_add(bytes);
-                    }
-                }
-                None => self.contradictions.unmatched_frees += 1,
-            },
-            What::Used(key) => {
-                if self.blocks.get(key).is_none_or(|live| live.block.free_requested) {
-                    self.contradictions.unmatched_uses += 1;
+            (What::FreeRequested(key), Transition::FreeRequested) => {
+                let live = self.blocks.get_mut(key)?;
+                live.block.free_requested = true;
+                let (block, ended) = (live.block, Ended::of(live));
+                self.end(&block);
+                return Some(ended);
+            }
+            (What::FreeCompleted(key), Transition::FreeCompleted { .. }) => {
+                let live = *self.blocks.remove(key)?;
+                return self.complete(&live);
+            }
+            (What::Tag(key, category), Transition::Tagged { is_live }) => {
+                let alloc = &mut self.blocks.get_mut(key)?.block.alloc;
+                let former = std::mem::replace(&mut alloc.category, category);
+                if is_live {
+                    let [from, to] = [former as usize, category as usize];
+                    self.by_category[from] = self.by_category[from].wrapping_sub(alloc.requested);
+                    self.by_category[to] = self.by_category[to].wrapping_add(alloc.requested);
                 }
             }
-            What::SegmentAlloc(range) => {
+            (What::SegmentAlloc(range), _) => {
                 self.reserve(range.bytes);
                 self.segments.insert(range.address, range);
             }
-            What::SegmentFree(range) => {
+            (What::SegmentFree(range), _) => {
                 self.release(range.bytes);
-                if self.segments.remove(&range.address).is_none_or(|known| known.bytes != range.bytes) {
-                    self.contradictions.unmatched_releases += 1;
-                }
+                self.segments.remove(&range.address);
             }
-            What::SegmentMap(range) => {
+            (What::SegmentMap(range), _) => {
                 self.reserve(range.bytes);
                 self.mappings.map(range);
             }
-            What::SegmentUnmap(range) => {
+            (What::SegmentUnmap(range), _) => {
                 self.release(range.bytes);
                 self.mappings.unmap(range);
             }
-            What::DeviceUsed(bytes) => self.totals.device_used = bytes,
-            What::Oom(_) | What::Step(_) | What::Phase(_) | What::Mark(_) => {}
+            (What::DeviceUsed(bytes), _) => self.totals.device_used = bytes,
+            _ => {}
         }
         None
     }
@@ -181,11 +179,6 @@ impl LiveState {
     /// The number of blocks that are live, or wait for another stream.
     pub fn block_count(&self) -> usize {
         self.blocks.len()
-    }
-
-    /// Whether the block is live, or waits for another stream.
-    pub fn has(&self, key: BlockKey) -> bool {
-        self.blocks.get(key).is_some()
     }
 
     /// The totals now.
@@ -229,10 +222,7 @@ impl LiveState {
     pub fn add(&mut self, live: &LiveBlock) -> Option<Ended> {
         let StartingBlock { alloc, free_requested, .. } = live.block;
         let former = self.blocks.insert(live);
-        let ended = former.and_then(|former| {
-            self.contradictions.repeated_allocs += 1;
-            self.complete(&former)
-        });
+        let ended = former.and_then(|former| self.complete(&former));
         // Wrapping arithmetic: the sizes in a hostile file may overflow, and each is subtracted again later.
         self.totals.active = self.totals.active.wrapping_add(alloc.allocated);
         if !free_requested {

@@ -1,7 +1,7 @@
 //! Analysis of a recording: pure functions of a trace that return plain structs.
 //!
-//! The command line and the app print the same structs. One state machine ([`replay`]) defines how an event changes the
-//! totals; everything else is a fold over it.
+//! The command line and the app print the same structs. What an event does is defined by
+//! [`transition`](highwater_snapshots::transition); everything else is a fold over its effects ([`replay`]).
 
 pub use highwater_snapshots::metric;
 pub mod replay;

@@ -303,9 +303,9 @@ impl Held {
         };
         let category = |row: usize| trace.blocks.category[row] as usize;
         match effect {
-            Effect::Begins(row) => self.bytes.0[category(row)] += size(row),
-            Effect::EndsLive(row) if ends_at_request => self.bytes.0[category(row)] -= size(row),
-            Effect::EndsActive(row) if !ends_at_request => self.bytes.0[category(row)] -= size(row),
+            Effect::Allocated(row) => self.bytes.0[category(row)] += size(row),
+            Effect::FreeRequested(row) if ends_at_request => self.bytes.0[category(row)] -= size(row),
+            Effect::FreeCompleted(row) if !ends_at_request => self.bytes.0[category(row)] -= size(row),
             _ => {}
         }
     }
@@ -319,7 +319,7 @@ impl Held {
         let mut has_effect = trace.events.kind[index] == EventKind::Oom;
         effects(trace, index, |effect| {
             // The driver's figure is read at the bounds of phases, even of phases that do nothing.
-            has_effect |= self.metric == Metric::DeviceUsed || !matches!(effect, Effect::Samples(_));
+            has_effect |= self.metric == Metric::DeviceUsed || !matches!(effect, Effect::Sampled(_));
             self.take(trace, effect);
         });
         has_effect

@@ -1,8 +1,8 @@
-//! The state machine that defines how events change blocks, segments and totals.
+//! The effects of events on blocks, segments and totals, as [`Trace::transition`] defines them.
 
-use highwater_snapshots::event::EventKind;
 use highwater_snapshots::ids::{BlockId, DeviceId, EventId};
 use highwater_snapshots::trace::Trace;
+use highwater_snapshots::transition::{Named, Transition};
 use highwater_snapshots::yielding::tick;
 
 use super::metric::{Metric, Totals};
@@ -11,17 +11,17 @@ use super::metric::{Metric, Totals};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// A block becomes live.
-    Begins(usize),
+    Allocated(usize),
     /// A block's free is requested: it leaves `requested` and `allocated`.
-    EndsLive(usize),
+    FreeRequested(usize),
     /// A block's free is completed: it leaves `active`.
-    EndsActive(usize),
+    FreeCompleted(usize),
     /// Bytes are obtained from the driver.
-    Holds(u64),
+    Reserved(u64),
     /// Bytes are released to the driver.
-    GivesBack(u64),
+    Released(u64),
     /// The driver reports the bytes in use on the device.
-    Samples(u64),
+    Sampled(u64),
 }
 
 impl Effect {
@@ -31,9 +31,9 @@ impl Effect {
     pub fn of_block(self, metric: Metric) -> Option<(usize, bool)> {
         let ends_at_request = matches!(metric, Metric::Requested | Metric::Allocated);
         match self {
-            Self::Begins(row) => Some((row, true)),
-            Self::EndsLive(row) if ends_at_request => Some((row, false)),
-            Self::EndsActive(row) if !ends_at_request => Some((row, false)),
+            Self::Allocated(row) => Some((row, true)),
+            Self::FreeRequested(row) if ends_at_request => Some((row, false)),
+            Self::FreeCompleted(row) if !ends_at_request => Some((row, false)),
             _ => None,
         }
     }
@@ -43,37 +43,30 @@ impl Effect {
 #[inline]
 pub fn effects(trace: &Trace, index: usize, mut each: impl FnMut(Effect)) {
     tick();
-    let subject = trace.events.subject[index];
-    let row = subject as usize;
     let event = EventId(index as u32);
-    match trace.events.kind[index] {
-        EventKind::Alloc => {
-            each(Effect::Begins(row));
-            if !trace.replaced.is_empty() {
-                let first = trace.replaced.partition_point(|(at, _)| *at < event);
-                for (_, ended) in trace.replaced[first..].iter().take_while(|(at, _)| *at == event) {
-                    if trace.blocks.free_requested[ended.0 as usize] == event && !trace.was_waiting_at_start(*ended) {
-                        each(Effect::EndsLive(ended.0 as usize));
-                    }
-                    each(Effect::EndsActive(ended.0 as usize));
-                }
+    let row = trace.events.subject[index] as usize;
+    match trace.transition(event) {
+        Transition::Allocated { former } => {
+            each(Effect::Allocated(row));
+            if let Some(replaced) = trace.replaced_by(event) {
+                complete(replaced.0 as usize, former == Named::Live, each);
             }
         }
-        EventKind::FreeRequested if BlockId(subject).is_some() => each(Effect::EndsLive(row)),
-        EventKind::FreeCompleted if BlockId(subject).is_some() => {
-            // If the request was not recorded, the completion ends both.
-            if trace.blocks.free_requested[row] == event && !trace.was_waiting_at_start(BlockId(subject)) {
-                each(Effect::EndsLive(row));
-            }
-            each(Effect::EndsActive(row));
-        }
-        EventKind::SegmentAlloc | EventKind::SegmentMap => each(Effect::Holds(trace.segments.range[row].bytes)),
-        EventKind::SegmentFree | EventKind::SegmentUnmap => each(Effect::GivesBack(trace.segments.range[row].bytes)),
-        EventKind::DeviceUsed => each(Effect::Samples(trace.device_used[row])),
-        EventKind::FreeRequested | EventKind::FreeCompleted => {}
-        EventKind::Tag | EventKind::Oom | EventKind::Step | EventKind::Phase | EventKind::Mark => {}
-        EventKind::Used => {}
+        Transition::FreeRequested => each(Effect::FreeRequested(row)),
+        Transition::FreeCompleted { was_live } => complete(row, was_live, each),
+        Transition::Reserved => each(Effect::Reserved(trace.segments.range[row].bytes)),
+        Transition::Released { .. } => each(Effect::Released(trace.segments.range[row].bytes)),
+        Transition::Sampled => each(Effect::Sampled(trace.device_used[row])),
+        Transition::Tagged { .. } | Transition::Used | Transition::Refused(_) | Transition::Nothing => {}
     }
+}
+
+#[inline]
+fn complete(row: usize, was_live: bool, mut each: impl FnMut(Effect)) {
+    if was_live {
+        each(Effect::FreeRequested(row));
+    }
+    each(Effect::FreeCompleted(row));
 }
 
 /// Calls `each` with the baseline: what exists on `device` before the first event.
@@ -81,9 +74,9 @@ pub fn baseline_effects(trace: &Trace, device: DeviceId, mut each: impl FnMut(Ef
     // Baseline rows come first.
     for row in 0..trace.blocks.alloc.partition_point(|alloc| !alloc.is_some()) {
         if trace.blocks.device[row] == device {
-            each(Effect::Begins(row));
+            each(Effect::Allocated(row));
             if trace.was_waiting_at_start(BlockId(row as u32)) {
-                each(Effect::EndsLive(row));
+                each(Effect::FreeRequested(row));
             }
         }
     }
@@ -91,13 +84,13 @@ pub fn baseline_effects(trace: &Trace, device: DeviceId, mut each: impl FnMut(Ef
     for row in 0..trace.segments.alloc.partition_point(|alloc| !alloc.is_some()) {
         if trace.segments.device[row] == device {
             held += trace.segments.range[row].bytes;
-            each(Effect::Holds(trace.segments.range[row].bytes));
+            each(Effect::Reserved(trace.segments.range[row].bytes));
         }
     }
     if let Some(start) = trace.start.device(device) {
-        each(Effect::Holds(start.reserved.saturating_sub(held)));
-        each(Effect::GivesBack(held.saturating_sub(start.reserved)));
-        each(Effect::Samples(start.device_used));
+        each(Effect::Reserved(start.reserved.saturating_sub(held)));
+        each(Effect::Released(held.saturating_sub(start.reserved)));
+        each(Effect::Sampled(start.device_used));
     }
 }
 
@@ -107,20 +100,20 @@ impl Effect {
     pub fn apply(self, trace: &Trace, totals: &mut Totals) {
         let blocks = &trace.blocks;
         match self {
-            Self::Begins(row) => {
+            Self::Allocated(row) => {
                 totals.requested += blocks.requested[row];
                 totals.allocated += blocks.allocated[row];
                 totals.active += blocks.allocated[row];
             }
-            Self::EndsLive(row) => {
+            Self::FreeRequested(row) => {
                 totals.requested -= blocks.requested[row];
                 totals.allocated -= blocks.allocated[row];
             }
-            Self::EndsActive(row) => totals.active -= blocks.allocated[row],
-            Self::Holds(bytes) => totals.reserved += bytes,
+            Self::FreeCompleted(row) => totals.active -= blocks.allocated[row],
+            Self::Reserved(bytes) => totals.reserved += bytes,
             // Saturates if the segment is unknown, which the trace's trust facts count.
-            Self::GivesBack(bytes) => totals.reserved = totals.reserved.saturating_sub(bytes),
-            Self::Samples(bytes) => totals.device_used = bytes,
+            Self::Released(bytes) => totals.reserved = totals.reserved.saturating_sub(bytes),
+            Self::Sampled(bytes) => totals.device_used = bytes,
         }
     }
 }

@@ -110,7 +110,7 @@ fn check_addresses(trace: &Trace, device: DeviceId, on: &str, problems: &mut Vec
     let mut teller = Teller::new(problems, "blocks that overlap others");
     let mut active: BTreeMap<u64, usize> = BTreeMap::new();
     let mut take = |effect: Effect| match effect {
-        Effect::Begins(row) => {
+        Effect::Allocated(row) => {
             let start = trace.blocks.address[row];
             let end = start.saturating_add(trace.blocks.allocated[row]);
             let before = active.range(..end).next_back();
@@ -122,7 +122,7 @@ fn check_addresses(trace: &Trace, device: DeviceId, on: &str, problems: &mut Vec
             }
             active.insert(start, row);
         }
-        Effect::EndsActive(row) if active.get(&trace.blocks.address[row]) == Some(&row) => {
+        Effect::FreeCompleted(row) if active.get(&trace.blocks.address[row]) == Some(&row) => {
             active.remove(&trace.blocks.address[row]);
         }
         _ => {}

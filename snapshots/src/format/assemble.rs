@@ -362,14 +362,11 @@ impl Assembler {
         let unfinished = self.end.is_none();
         let said = self.end.unwrap_or_default();
         let trust = self.builder.trust();
-        trust.events_lost = said.events_lost.saturating_add(self.events_lost);
-        trust.unmatched_frees = trust.unmatched_frees.max(said.unmatched_frees);
-        trust.repeated_allocs = trust.repeated_allocs.max(said.repeated_allocs);
-        trust.unmatched_releases = trust.unmatched_releases.max(said.unmatched_releases);
-        trust.baseline_inferred = said.baseline_inferred;
-        trust.sizes_inferred = said.sizes_inferred;
-        trust.categories_guessed = said.categories_guessed;
-        trust.unfinished = said.unfinished || unfinished;
+        *trust = Trust {
+            events_lost: said.events_lost.saturating_add(self.events_lost),
+            unfinished: said.unfinished || unfinished,
+            ..said
+        };
         self.builder.finish()
     }
 }

@@ -7,9 +7,10 @@ use crate::category::Category;
 use crate::event::{BlockKey, Event, EventKind, What};
 use crate::format::step_activity::{ActiveSteps, StepActivity};
 use crate::ids::DeviceId;
-use crate::live_state::{Contradictions, Ended, LiveState};
+use crate::live_state::{Ended, LiveState};
 use crate::metric::{Metric, Totals};
 use crate::stage::{Outside, Stage};
+use crate::transition::{Contradictions, Named, Transition};
 
 /// Events that a row summarizes, except for the last row before a checkpoint.
 pub const STRIDE: u32 = 4096;
@@ -152,36 +153,27 @@ impl Device {
         if !is_stage(kind) {
             self.times_ns = widened(self.times_ns, event.time_ns);
         }
-        if self.is_rising && self.changes_parts(&event.what) {
+        let done = self.live.transition(&event.what);
+        if self.is_rising && adds_no_block(done) {
             self.note_categories();
         }
-        let ended = self.live.apply(event, number, stage);
+        let ended = self.live.apply(event, done, number, stage);
         let totals = self.live.totals();
-        match kind {
-            EventKind::Alloc | EventKind::FreeRequested | EventKind::FreeCompleted => {
+        match done {
+            Transition::Allocated { .. } | Transition::FreeRequested | Transition::FreeCompleted { .. } => {
                 self.is_rising |= self.summary.offer(0, totals.requested, after);
                 self.summary.offer(1, totals.allocated, after);
                 self.summary.offer(2, totals.active, after);
             }
-            EventKind::SegmentAlloc | EventKind::SegmentFree | EventKind::SegmentMap | EventKind::SegmentUnmap => {
+            Transition::Reserved | Transition::Released { .. } => {
                 self.summary.offer(3, totals.reserved, after);
             }
-            EventKind::DeviceUsed => {
+            Transition::Sampled => {
                 self.summary.offer(4, totals.device_used, after);
             }
             _ => {}
         }
         ended
-    }
-
-    /// Whether `what` does more to the largest total than add a block.
-    fn changes_parts(&self, what: &What) -> bool {
-        match what {
-            What::FreeRequested(_) | What::FreeCompleted(_) | What::Tag(..) => true,
-            // Its free is missing.
-            What::Alloc(alloc) => self.live.has(alloc.block),
-            _ => false,
-        }
     }
 
     /// Notes what the largest requested total is made of.
@@ -425,6 +417,15 @@ fn add_device(devices: &mut Vec<Option<Box<Device>>>, id: DeviceId) -> Option<()
     }
     devices[ordinal].get_or_insert_default().begin_row(id);
     Some(())
+}
+
+/// Whether a transition changes what the largest total of live blocks consists of, other than by a further block.
+fn adds_no_block(done: Transition) -> bool {
+    match done {
+        Transition::Allocated { former } => former != Named::Unknown,
+        Transition::FreeRequested | Transition::FreeCompleted { .. } | Transition::Tagged { .. } => true,
+        _ => false,
+    }
 }
 
 fn is_stage(kind: EventKind) -> bool {

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ids::DeviceId;
+use crate::transition::Contradictions;
 use crate::units::format_count;
 
 /// Where a recording comes from.
@@ -117,6 +118,23 @@ pub struct Trust {
 }
 
 impl Trust {
+    /// Takes contradictions that were counted. What a file states of them may be more: a trace that was written again
+    /// no longer has all of them.
+    pub fn count_at_least(&mut self, counted: impl IntoIterator<Item = Contradictions>) {
+        let mut sums = [0; 4];
+        for one in counted {
+            let counts = [one.unmatched_frees, one.repeated_allocs, one.unmatched_uses, one.unmatched_releases];
+            sums.iter_mut().zip(counts).for_each(|(sum, count): (&mut u64, u32)| *sum += u64::from(count));
+        }
+        let stated = [
+            &mut self.unmatched_frees,
+            &mut self.repeated_allocs,
+            &mut self.unmatched_uses,
+            &mut self.unmatched_releases,
+        ];
+        stated.into_iter().zip(sums).for_each(|(stated, sum)| *stated = sum.max(*stated));
+    }
+
     /// Whether nothing was lost, inferred or guessed.
     pub fn is_complete(&self) -> bool {
         *self == Self::default()

@@ -32,6 +32,7 @@ use crate::event::{EventKind, Oom, What};
 use crate::ids::{BlockId, DeviceId, EventId, OpId, SegmentId, StringId};
 use crate::stage::Stage;
 use crate::tables::Tables;
+use crate::transition::{Named, Transition, transition};
 use crate::{Category, Phase};
 
 /// A recording: tables, events, and the blocks and segments that the events speak of.
@@ -132,6 +133,48 @@ impl Trace {
             EventKind::Step => Subject::Step(subject),
             EventKind::Phase => Subject::Phase(Phase::from_code(subject as u8).unwrap_or(Phase::Other)),
             EventKind::Mark => Subject::Mark(StringId(subject)),
+        }
+    }
+
+    /// What event `id` does to the memory of its device.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there is no such event.
+    #[inline]
+    pub fn transition(&self, id: EventId) -> Transition {
+        let index = id.index().expect("an event id names an event");
+        let (kind, subject) = (self.events.kind[index], self.events.subject[index]);
+        let named = match kind {
+            EventKind::Alloc => self.replaced_by(id).map_or(Named::Unknown, |former| self.named_at(former, id)),
+            EventKind::FreeRequested | EventKind::FreeCompleted | EventKind::Used => {
+                self.named_at(BlockId(subject), id)
+            }
+            EventKind::Tag => self.tags.get(subject as usize).map_or(Named::Unknown, |tag| self.named_at(tag.0, id)),
+            EventKind::SegmentFree if self.segments.role[subject as usize] == SegmentRole::Unmapping => Named::Unknown,
+            _ => Named::Live,
+        };
+        transition(kind, named)
+    }
+
+    /// The block that event `id`, an allocation, proves to be free, since its key is used again.
+    #[inline]
+    pub fn replaced_by(&self, id: EventId) -> Option<BlockId> {
+        if self.replaced.is_empty() {
+            return None;
+        }
+        let found = self.replaced.binary_search_by_key(&id, |(event, _)| *event).ok()?;
+        Some(self.replaced[found].1)
+    }
+
+    /// What is known of `block` before event `id`, which names it.
+    #[inline]
+    fn named_at(&self, block: BlockId, id: EventId) -> Named {
+        let Some(row) = block.index() else { return Named::Unknown };
+        if self.blocks.free_requested[row] < id || self.was_waiting_at_start(block) {
+            Named::Waiting
+        } else {
+            Named::Live
         }
     }
 

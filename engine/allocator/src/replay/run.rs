@@ -61,7 +61,6 @@ pub(super) struct Run<'a> {
     /// Blocks to be freed after their last use, by event.
     pub(super) endings: Vec<(EventId, u32)>,
     pub(super) next_ending: usize,
-    pub(super) next_replaced: usize,
     log: Vec<Call>,
     pub(super) last_stream: Option<StreamId>,
     /// Whether requests came from more than one stream.
@@ -124,7 +123,6 @@ impl<'a> Run<'a> {
             queues: BTreeSet::new(),
             endings: Vec::new(),
             next_ending: 0,
-            next_replaced: 0,
             log: Vec::new(),
             last_stream: None,
             has_streams: false,

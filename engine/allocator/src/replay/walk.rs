@@ -3,6 +3,7 @@
 use highwater_recorder::StreamId;
 use highwater_recorder::snapshots::event::EventKind;
 use highwater_recorder::snapshots::trace::{Owner, Subject};
+use highwater_recorder::snapshots::transition::Transition;
 use highwater_recorder::snapshots::{BlockId, EventId, Trace};
 
 use super::driver::{Call, Misfit};
@@ -136,49 +137,50 @@ impl Run<'_> {
     }
 
     fn step(&mut self, event: EventId) {
-        let kind = self.trace.events.kind[event.0 as usize];
         let subject = self.trace.subject(event);
-        match (kind, subject) {
-            (EventKind::Step | EventKind::Phase | EventKind::Mark, _) => {
+        match (self.trace.transition(event), subject) {
+            (Transition::Nothing, Subject::Oom(row)) => {
+                self.settle_free();
+                self.fail(event, row);
+            }
+            (Transition::Nothing, _) => {
                 self.settle_free();
                 self.settle_lone_releases(event);
                 self.output.copy(event);
             }
-            (EventKind::Tag, Subject::Tag(block, _)) | (EventKind::Used, Subject::Block(block)) => {
+            (Transition::Tagged { .. }, Subject::Tag(block, _)) | (Transition::Used, Subject::Block(block)) => {
                 self.settle_free();
                 if self.handles.has(block.0) {
                     self.output.copy(event);
                 }
             }
-            (_, Subject::Segment(row)) => {
+            (done @ (Transition::Reserved | Transition::Released { .. }), Subject::Segment(row)) => {
                 self.settle_free();
                 let range = self.trace.segments.get(row).range;
                 let (address, bytes) = (range.address, range.bytes);
-                let call = match kind {
-                    EventKind::SegmentAlloc => Call::Reserve { address, bytes },
-                    EventKind::SegmentMap => Call::Map { address, bytes },
-                    EventKind::SegmentFree => Call::Release { address, bytes },
-                    _ => Call::Unmap { address, bytes },
+                let kind = self.trace.events.kind[event.0 as usize];
+                let is_expandable = matches!(kind, EventKind::SegmentMap | EventKind::SegmentUnmap);
+                let call = match (done == Transition::Reserved, is_expandable) {
+                    (true, false) => Call::Reserve { address, bytes },
+                    (true, true) => Call::Map { address, bytes },
+                    (false, false) => Call::Release { address, bytes },
+                    (false, true) => Call::Unmap { address, bytes },
                 };
                 let obtained = self.trace.segments.alloc[row.0 as usize];
                 let owner = if obtained.is_some() { Owner::Event(obtained) } else { Owner::Segment(row) };
                 self.push_pending(Pending { call, event, private: self.trace.private_pool(owner) });
                 self.count_recorded(call);
             }
-            (EventKind::Alloc, Subject::Block(block)) => {
+            (Transition::Allocated { .. }, Subject::Block(block)) => {
                 self.settle_free();
                 self.alloc(event, block);
             }
-            (EventKind::FreeRequested, Subject::Block(block)) => {
+            (Transition::FreeRequested, Subject::Block(block)) => {
                 self.settle_free();
                 self.settle_releases(event);
                 self.freed = Some((block.0, event));
             }
-            (EventKind::FreeCompleted, Subject::Block(block)) => self.free_completed(event, block.0),
-            (EventKind::Oom, Subject::Oom(row)) => {
-                self.settle_free();
-                self.fail(event, row);
-            }
+            (Transition::FreeCompleted { .. }, Subject::Block(block)) => self.free_completed(event, block.0),
             _ => {}
         }
     }
@@ -194,10 +196,7 @@ impl Run<'_> {
     }
 
     fn alloc(&mut self, event: EventId, block: BlockId) {
-        while let Some((at, gone)) = self.trace.replaced.get(self.next_replaced).copied()
-            && at <= event
-        {
-            self.next_replaced += 1;
+        if let Some(gone) = self.trace.replaced_by(event) {
             if !self.complete(event, gone.0) {
                 self.free_now(event, gone.0, true);
             }

@@ -80,11 +80,11 @@ fn shortened_peak(trace: &Trace, device: DeviceId, uses: &LastUses<'_>, metric: 
     let mut total = 0_u64;
     let take = |total: &mut u64, effect: Effect| match effect {
         // Blocks that are never used would not be allocated.
-        Effect::Begins(row) if trace.blocks.last_use[row].is_some() || uses.end(row).is_none() => {
+        Effect::Allocated(row) if trace.blocks.last_use[row].is_some() || uses.end(row).is_none() => {
             *total += sizes[row];
         }
-        Effect::EndsLive(row) if ends_at_request && uses.end(row).is_none() => *total -= sizes[row],
-        Effect::EndsActive(row) if !ends_at_request && uses.end(row).is_none() => *total -= sizes[row],
+        Effect::FreeRequested(row) if ends_at_request && uses.end(row).is_none() => *total -= sizes[row],
+        Effect::FreeCompleted(row) if !ends_at_request && uses.end(row).is_none() => *total -= sizes[row],
         _ => {}
     };
     baseline_effects(trace, device, |effect| take(&mut total, effect));

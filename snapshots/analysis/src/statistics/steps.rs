@@ -96,12 +96,12 @@ pub(super) fn steps(trace: &Trace, device: DeviceId, matches: &Matches) -> Vec<S
 impl StepRow {
     fn count(&mut self, trace: &Trace, effect: Effect) {
         match effect {
-            Effect::Begins(row) => {
+            Effect::Allocated(row) => {
                 self.allocations += 1;
                 self.requested = self.requested.saturating_add(trace.blocks.requested[row]);
                 self.allocated = self.allocated.saturating_add(trace.blocks.allocated[row]);
             }
-            Effect::EndsLive(_) => self.frees += 1,
+            Effect::FreeRequested(_) => self.frees += 1,
             _ => {}
         }
     }
@@ -110,7 +110,9 @@ impl StepRow {
 /// Applies an effect unless its block is not counted; returns whether it was applied.
 fn apply(trace: &Trace, matches: &Matches, totals: &mut Totals, effect: Effect) -> bool {
     let counts = match effect {
-        Effect::Begins(row) | Effect::EndsLive(row) | Effect::EndsActive(row) => matches.contains(BlockId(row as u32)),
+        Effect::Allocated(row) | Effect::FreeRequested(row) | Effect::FreeCompleted(row) => {
+            matches.contains(BlockId(row as u32))
+        }
         _ => true,
     };
     if counts {

@@ -31,7 +31,8 @@ struct Now {
 impl Now {
     fn take(&mut self, event: &Event) {
         self.stage = self.stage.after(&event.what, self.events);
-        self.states.entry(event.device).or_default().apply(event, self.events, &self.stage);
+        let state = self.states.entry(event.device).or_default();
+        state.apply(event, state.transition(&event.what), self.events, &self.stage);
         self.events += 1;
         match event.what {
             What::Step(_) => self.marks[0] = Some(*event),

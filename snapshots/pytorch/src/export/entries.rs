@@ -9,6 +9,7 @@ use highwater_snapshots::category::Category;
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::ids::{BlockId, DeviceId, EventId, OpId, StackId, StringId};
 use highwater_snapshots::trace::{Block, Owner, PINNED_DEVICE, Subject, Trace};
+use highwater_snapshots::transition::{Named, Transition};
 
 use super::further::{Facts, Further};
 
@@ -91,12 +92,11 @@ impl<'a> Entries<'a> {
         mut each: impl FnMut(Entry) -> highwater_snapshots::error::Result<()>,
     ) -> highwater_snapshots::error::Result<()> {
         let event = EventId(row as u32);
-        if self.trace.events.kind[row] == EventKind::Alloc && !self.trace.replaced.is_empty() {
-            let first = self.trace.replaced.partition_point(|(at, _)| *at < event);
-            for &(_, ended) in self.trace.replaced[first..].iter().take_while(|(at, _)| *at == event) {
-                left_out.frees_added += 1;
-                self.missing_frees(event, ended, &mut each)?;
-            }
+        if let Transition::Allocated { former: former @ (Named::Live | Named::Waiting) } = self.trace.transition(event)
+            && let Some(ended) = self.trace.replaced_by(event)
+        {
+            left_out.frees_added += 1;
+            self.missing_frees(event, ended, former == Named::Live, &mut each)?;
         }
         match self.entry(event) {
             Some(entry) if entry.is_of_pytorch() => each(entry),
@@ -113,12 +113,13 @@ impl<'a> Entries<'a> {
         &self,
         event: EventId,
         block: BlockId,
+        was_live: bool,
         each: &mut impl FnMut(Entry) -> highwater_snapshots::error::Result<()>,
     ) -> highwater_snapshots::error::Result<()> {
-        let Some(row) = block.index().filter(|row| *row < self.trace.blocks.len()) else { return Ok(()) };
+        let Some(_) = block.index().filter(|row| *row < self.trace.blocks.len()) else { return Ok(()) };
         let mut entry = self.bare(event);
         entry.of_block(&self.trace.blocks.get(block));
-        if self.trace.blocks.free_requested[row] == event && !self.trace.was_waiting_at_start(block) {
+        if was_live {
             each(entry.with(Action::FreeRequested))?;
         }
         each(entry.with(Action::FreeCompleted))

@@ -5,8 +5,9 @@ use std::ops::Range as Span;
 
 use highwater_snapshots::category::Pool;
 use highwater_snapshots::event::{EventKind, Range};
-use highwater_snapshots::ids::{BlockId, DeviceId, SegmentId, StreamId};
+use highwater_snapshots::ids::{BlockId, DeviceId, EventId, SegmentId, StreamId};
 use highwater_snapshots::trace::{SegmentRole, Trace};
+use highwater_snapshots::transition::Transition;
 
 /// The segments and active blocks of one device after the last event.
 #[derive(Clone, Debug, Default)]
@@ -45,7 +46,7 @@ pub(super) struct Held {
 impl FinalState {
     /// Computes the final state of `device` by replaying its events.
     pub(super) fn of(trace: &Trace, device: DeviceId) -> Self {
-        let mut walk = Walk { trace, held: BTreeMap::new(), homeless: BTreeMap::new() };
+        let mut walk = Walk { trace, held: BTreeMap::new(), unplaced: BTreeMap::new() };
         walk.run(device);
         let active = active_blocks(trace, device);
         // The segment of a block may have been freed since.
@@ -63,7 +64,7 @@ impl FinalState {
             .iter()
             .map(|(&start, held)| Held { addresses: start..held.addresses.end, ..held.clone() })
             .collect();
-        for (start, (end, block)) in &walk.homeless {
+        for (start, (end, block)) in &walk.unplaced {
             let block = walk.trace.blocks.get(*block);
             for addresses in walk.gaps(*start..*end) {
                 self.made_up += 1;
@@ -134,7 +135,7 @@ struct Walk<'a> {
     held: BTreeMap<u64, Held>,
     /// Address ranges of blocks outside all segments: end, and the first such block. PyTorch's viewer needs a segment
     /// for every block that ever existed, not only for those that exist at the end.
-    homeless: BTreeMap<u64, (u64, BlockId)>,
+    unplaced: BTreeMap<u64, (u64, BlockId)>,
 }
 
 impl Walk<'_> {
@@ -142,7 +143,7 @@ impl Walk<'_> {
         let trace = self.trace;
         for id in trace.segments.ids().take_while(|id| !trace.segments.alloc[id.0 as usize].is_some()) {
             if trace.segments.device[id.0 as usize] == device {
-                self.obtain(id, trace.segments.role[id.0 as usize] != SegmentRole::Segment);
+                self.reserve(id, trace.segments.role[id.0 as usize] != SegmentRole::Segment);
             }
         }
         for id in trace.blocks.ids().take_while(|id| !trace.blocks.alloc[id.0 as usize].is_some()) {
@@ -153,25 +154,24 @@ impl Walk<'_> {
         let events = &trace.events;
         for row in (0..events.len()).filter(|&row| events.device[row] == device) {
             let subject = events.subject[row];
-            match events.kind[row] {
-                EventKind::Alloc => self.place(BlockId(subject)),
-                EventKind::SegmentAlloc => self.obtain(SegmentId(subject), false),
-                EventKind::SegmentMap => self.obtain(SegmentId(subject), true),
-                EventKind::SegmentFree | EventKind::SegmentUnmap => {
-                    self.give_back(&span_of(&trace.segments.range[subject as usize]));
+            match trace.transition(EventId(row as u32)) {
+                Transition::Allocated { .. } => self.place(BlockId(subject)),
+                Transition::Reserved => {
+                    self.reserve(SegmentId(subject), events.kind[row] == EventKind::SegmentMap);
                 }
+                Transition::Released { .. } => self.release(&span_of(&trace.segments.range[subject as usize])),
                 _ => {}
             }
         }
     }
 
-    fn obtain(&mut self, row: SegmentId, is_expandable: bool) {
+    fn reserve(&mut self, row: SegmentId, is_expandable: bool) {
         let range = self.trace.segments.range[row.0 as usize];
         let mut addresses = span_of(&range);
         if addresses.is_empty() {
             return;
         }
-        self.give_back(&addresses);
+        self.release(&addresses);
         let mut row = row;
         let is_alike = |held: &Held| {
             let is_same = held.stream == range.stream && held.pool == range.pool;
@@ -190,7 +190,7 @@ impl Walk<'_> {
         self.held.insert(addresses.start, Held { addresses, stream, pool, row, is_expandable, blocks: 0..0 });
     }
 
-    fn give_back(&mut self, gone: &Span<u64>) {
+    fn release(&mut self, gone: &Span<u64>) {
         while let Some((&start, held)) = self.held.range(..gone.end).next_back() {
             if held.addresses.end <= gone.start {
                 break;
@@ -216,17 +216,17 @@ impl Walk<'_> {
             return;
         }
         let mut first = id;
-        while let Some((&at, &(until, block))) = self.homeless.range(..=end).next_back() {
+        while let Some((&at, &(until, block))) = self.unplaced.range(..=end).next_back() {
             if until < start {
                 break;
             }
             if at <= start && end <= until {
                 return;
             }
-            self.homeless.remove(&at);
+            self.unplaced.remove(&at);
             (start, end, first) = (start.min(at), end.max(until), first.min(block));
         }
-        self.homeless.insert(start, (end, first));
+        self.unplaced.insert(start, (end, first));
     }
 
     /// Returns the parts of `span` that are in no segment at the end.

@@ -10,7 +10,6 @@ use crate::format::section::Packer;
 use crate::format::summary::Summarizer;
 use crate::format::windows::computed::{Computed, ComputedStore};
 use crate::format::writer::{CHECKPOINT_EVENTS, LEAST_BYTES_A_BLOCK};
-use crate::trace::Trust;
 
 impl Windows {
     /// Completes summaries and checkpoints: with those that `store` has for the events after the last checkpoint, or else
@@ -126,17 +125,6 @@ impl Windows {
     /// Counts the contradictions of the events.
     fn take_trust(&mut self) {
         let devices = self.summaries.iter().flat_map(|row| &row.devices);
-        let mut counted = Trust::default();
-        for found in devices.map(|device| device.contradictions) {
-            counted.unmatched_frees += u64::from(found.unmatched_frees);
-            counted.repeated_allocs += u64::from(found.repeated_allocs);
-            counted.unmatched_uses += u64::from(found.unmatched_uses);
-            counted.unmatched_releases += u64::from(found.unmatched_releases);
-        }
-        let trust = &mut self.base.trust;
-        trust.unmatched_frees = trust.unmatched_frees.max(counted.unmatched_frees);
-        trust.repeated_allocs = trust.repeated_allocs.max(counted.repeated_allocs);
-        trust.unmatched_releases = trust.unmatched_releases.max(counted.unmatched_releases);
-        trust.unmatched_uses = counted.unmatched_uses;
+        self.base.trust.count_at_least(devices.map(|device| device.contradictions));
     }
 }

@@ -1,0 +1,133 @@
+//! What an event does to the memory of its device: the only place that decides it. Everything that follows the events of
+//! a recording, written or read, asks [`transition`] and applies the answer to what it keeps.
+
+use serde::{Deserialize, Serialize};
+
+use crate::event::EventKind;
+
+/// What is known, before an event, of the block that it names, or of the segment that it releases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Named {
+    /// Never allocated or reserved, or free again.
+    Unknown,
+    /// A live block, or a reserved segment.
+    Live,
+    /// A block whose free was requested, and waits for another stream.
+    Waiting,
+}
+
+/// What an event does to the memory of its device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transition {
+    /// The block becomes live. A former block of its key, if there is one in use, is free now: its free is missing.
+    Allocated {
+        /// What is known of the former block.
+        former: Named,
+    },
+    /// The free of the block is requested: it is no longer live, but active.
+    FreeRequested,
+    /// The block is no longer active.
+    FreeCompleted {
+        /// Whether it was live until now, since the request is missing.
+        was_live: bool,
+    },
+    /// The block gets a category.
+    Tagged {
+        /// Whether it is live.
+        is_live: bool,
+    },
+    /// The block is used.
+    Used,
+    /// A segment is reserved, or pages are mapped.
+    Reserved,
+    /// A segment is released, or pages are unmapped.
+    Released {
+        /// Whether the recording has it; if not, its bytes were never counted as reserved.
+        is_known: bool,
+    },
+    /// The driver reports the memory in use on the device.
+    Sampled,
+    /// The event names a block that it cannot concern, and changes nothing.
+    Refused(Contradiction),
+    /// Nothing.
+    Nothing,
+}
+
+/// A contradiction between an event and those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contradiction {
+    /// A free or tag of an unknown block.
+    UnmatchedFree,
+    /// An allocation of a block that was in use.
+    RepeatedAlloc,
+    /// A use of a block that was not live.
+    UnmatchedUse,
+    /// A release of an unknown segment.
+    UnmatchedRelease,
+}
+
+/// What an event of `kind` does, by what is known of the block or segment that it names; of a kind that names none,
+/// `named` does not matter.
+#[inline]
+pub const fn transition(kind: EventKind, named: Named) -> Transition {
+    match (kind, named) {
+        (EventKind::Alloc, former) => Transition::Allocated { former },
+        (EventKind::FreeRequested, Named::Live) => Transition::FreeRequested,
+        (EventKind::FreeCompleted, Named::Live) => Transition::FreeCompleted { was_live: true },
+        (EventKind::FreeCompleted, Named::Waiting) => Transition::FreeCompleted { was_live: false },
+        (EventKind::Tag, Named::Live) => Transition::Tagged { is_live: true },
+        (EventKind::Tag, Named::Waiting) => Transition::Tagged { is_live: false },
+        (EventKind::FreeRequested | EventKind::FreeCompleted | EventKind::Tag, _) => {
+            Transition::Refused(Contradiction::UnmatchedFree)
+        }
+        (EventKind::Used, Named::Live) => Transition::Used,
+        (EventKind::Used, _) => Transition::Refused(Contradiction::UnmatchedUse),
+        (EventKind::SegmentAlloc | EventKind::SegmentMap, _) => Transition::Reserved,
+        (EventKind::SegmentFree, named) => Transition::Released { is_known: matches!(named, Named::Live) },
+        // Pages may be unmapped in other pieces than they were mapped.
+        (EventKind::SegmentUnmap, _) => Transition::Released { is_known: true },
+        (EventKind::DeviceUsed, _) => Transition::Sampled,
+        (EventKind::Oom | EventKind::Step | EventKind::Phase | EventKind::Mark, _) => Transition::Nothing,
+    }
+}
+
+impl Transition {
+    /// The contradiction that it shows.
+    #[inline]
+    pub const fn contradiction(self) -> Option<Contradiction> {
+        match self {
+            Self::Allocated { former: Named::Live | Named::Waiting } => Some(Contradiction::RepeatedAlloc),
+            Self::Released { is_known: false } => Some(Contradiction::UnmatchedRelease),
+            Self::Refused(contradiction) => Some(contradiction),
+            _ => None,
+        }
+    }
+}
+
+/// How often events contradicted those before them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Contradictions {
+    /// Frees and tags of unknown blocks.
+    pub unmatched_frees: u32,
+    /// Allocations of blocks that were in use.
+    pub repeated_allocs: u32,
+    /// Uses of blocks that were not live.
+    pub unmatched_uses: u32,
+    /// Releases of unknown segments.
+    pub unmatched_releases: u32,
+}
+
+impl Contradictions {
+    /// Counts what a transition shows.
+    #[inline]
+    pub fn count(&mut self, transition: Transition) {
+        if let Some(contradiction) = transition.contradiction() {
+            *match contradiction {
+                Contradiction::UnmatchedFree => &mut self.unmatched_frees,
+                Contradiction::RepeatedAlloc => &mut self.repeated_allocs,
+                Contradiction::UnmatchedUse => &mut self.unmatched_uses,
+                Contradiction::UnmatchedRelease => &mut self.unmatched_releases,
+            } += 1;
+        }
+    }
+}
