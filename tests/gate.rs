@@ -1,14 +1,15 @@
 //! If one layer of a model is widened, the exceeded budget names that layer.
 
+use std::ops::ControlFlow;
+
 use highwater_analysis::budget::{Allowance, Budget, Checked, Outcome, check};
-use highwater_analysis::diff::Asked;
 use highwater_analysis::growth::{Growth, GrowthQuery, StepRange, StepWindow};
-use highwater_analysis::{Filter, GroupKey, LiveIndex, Metric, Series};
+use highwater_analysis::{Filter, GroupKey, Metric, Source};
 use highwater_engine::nn::{Child, Filling, Init, LinearFilling, Mlp, Module, Sequence, Visitor};
 use highwater_engine::optim::{AdamW, Form, Optimizer, RuleOptimizer};
 use highwater_engine::{DType, Device, Result, Tensor};
 use highwater_recorder::{Category, HistoryOptions, Recording, scope};
-use highwater_snapshots::{Phase, Trace};
+use highwater_snapshots::{DeviceId, Phase};
 use highwater_tests::recording_turn;
 
 const LAYERS: usize = 6;
@@ -44,9 +45,8 @@ impl Module for Net {
 }
 
 struct Run {
-    trace: Trace,
-    series: Series,
-    live: LiveIndex,
+    source: Source<'static>,
+    device: DeviceId,
 }
 
 impl Run {
@@ -59,20 +59,17 @@ impl Run {
         let trace = recording.finish().expect("memory takes everything").trace.expect("wanted in memory");
         drop(turn);
         let device = trace.main_device();
-        Self { series: Series::build(&trace, device), live: LiveIndex::build(&trace, device), trace }
+        Self { source: Source::in_memory(trace), device }
     }
 
-    fn asked(&self) -> Asked<'_> {
-        Asked { trace: &self.trace, series: &self.series, live: &self.live }
-    }
-
-    fn checked(&self) -> Checked<'_> {
-        Checked::in_memory(self.asked(), Metric::Requested)
+    fn checked(&self, budget: Budget) -> Checked<'_> {
+        let watch = &mut |_| ControlFlow::Continue(());
+        Checked::of(&self.source, self.device, Metric::Requested, &[budget], watch).expect("it is in memory")
     }
 
     fn check(&self, baseline: Option<&Self>, budget: Budget) -> Outcome {
-        let baseline = baseline.map(Self::checked);
-        let outcomes = check(&self.checked(), baseline.as_ref(), &[budget]).expect("it is in memory");
+        let baseline = baseline.map(|run| run.checked(budget));
+        let outcomes = check(&self.checked(budget), baseline.as_ref(), &[budget]).expect("it is in memory");
         outcomes.into_iter().next().expect("there is one budget").expect("it can be measured")
     }
 }
@@ -148,7 +145,8 @@ fn what_every_step_leaves_behind_is_measured_to_the_byte_and_named() {
     assert!(text.starts_with("1 line keeps memory of every step: `gate.rs:") && text.contains("gate::train"), "{text}");
     assert!(text.ends_with("3.91 KiB a step; in all 11.72 KiB in 3 blocks over 3 steps"), "{text}");
     let query = GrowthQuery { metric: Metric::Requested, keys: &[GroupKey::Scope], top: 1, filter: &Filter::default() };
-    let window = StepWindow::of(&leaky.trace, leaky.trace.main_device(), StepRange::default()).expect("it has steps");
-    let growth = Growth::of(&leaky.trace, (&leaky.series, &leaky.live), window, &query);
+    let window = StepWindow::of(&leaky.source, leaky.device, StepRange::default()).expect("it is in memory");
+    let window = window.expect("it has steps");
+    let growth = Growth::of(&leaky.source, leaky.device, window, &query).expect("it is in memory");
     assert_eq!((growth.window.from(), growth.window.to(), growth.net()), (1, 3, 12_000));
 }

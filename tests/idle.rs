@@ -1,9 +1,10 @@
 //! Memory that a program keeps without need shows in a recording with uses, and a careful program is not blamed.
 
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use highwater_analysis::explain::{ExplainQuery, Remedy};
-use highwater_analysis::{Explanation, Filter, GroupKey, LiveIndex, Metric, Series, Siblings};
+use highwater_analysis::{Explanation, Filter, GroupKey, Metric, Siblings, Source};
 use highwater_engine::nn::{Init, Linear, Module};
 use highwater_engine::optim::{Sgd, run_in_backward};
 use highwater_engine::scenario::{self, DeviceChoice, Options};
@@ -16,11 +17,11 @@ use highwater_tests::{command, recording_turn};
 
 fn explain(trace: &Trace) -> Explanation {
     let device = trace.main_device();
-    let (series, live) = (Series::build(trace, device), LiveIndex::build(trace, device));
     let (keys, filter) = ([GroupKey::Category], Filter::default());
     let query =
         ExplainQuery { metric: Metric::Requested, keys: &keys, top: 5, filter: &filter, siblings: Siblings::Each };
-    Explanation::of(trace, &series, &live, &query)
+    Explanation::of(&Source::in_memory(trace), device, &query, &mut |_| ControlFlow::Continue(()))
+        .expect("it is in memory")
 }
 
 const ROWS: usize = 1024;

@@ -1,19 +1,19 @@
 //! What an explanation says about a cause is what a run without that cause measures.
 
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use highwater_analysis::diff::{Asked, DiffAt, DiffGroup, DiffQuery};
+use highwater_analysis::diff::{Comparison, DiffGroup, DiffQuery};
 use highwater_analysis::explain::{ExplainQuery, Remedy};
-use highwater_analysis::{Diff, Explanation, Filter, GroupKey, LiveIndex, Metric, Origin, Series, Siblings};
+use highwater_analysis::{Explanation, Filter, GroupKey, Metric, Origin, Siblings, Source};
 use highwater_engine::scenario::{self, Options};
 use highwater_snapshots::format::read_file;
-use highwater_snapshots::{Category, Phase, Trace};
+use highwater_snapshots::{Category, DeviceId, Phase};
 use highwater_tests::recording_turn;
 
 struct Run {
-    trace: Trace,
-    series: Series,
-    live: LiveIndex,
+    source: Source<'static>,
+    device: DeviceId,
 }
 
 impl Run {
@@ -24,7 +24,7 @@ impl Run {
         drop(turn);
         let trace = read_file(&path).expect("the recording opens");
         let device = trace.main_device();
-        Self { series: Series::build(&trace, device), live: LiveIndex::build(&trace, device), trace }
+        Self { source: Source::in_memory(trace), device }
     }
 
     fn explain(&self, filter: &str) -> Explanation {
@@ -32,11 +32,7 @@ impl Run {
         let keys = [GroupKey::Category, GroupKey::Phase];
         let query =
             ExplainQuery { metric: Metric::Requested, keys: &keys, top: 20, filter: &filter, siblings: Siblings::Each };
-        Explanation::of(&self.trace, &self.series, &self.live, &query)
-    }
-
-    fn asked(&self) -> Asked<'_> {
-        Asked { trace: &self.trace, series: &self.series, live: &self.live }
+        Explanation::of(&self.source, self.device, &query, &mut |_| ControlFlow::Continue(())).expect("it is in memory")
     }
 }
 
@@ -63,11 +59,13 @@ fn a_peak_without_gradients_and_temporaries_is_that_of_a_step_within_backward() 
     let off = other.peak.bytes.abs_diff(second.left.bytes);
     assert!(off * 100 < other.peak.bytes, "predicted {}, and it is {}", second.left.bytes, other.peak.bytes);
 
-    let diff = Diff::of(
-        [plain.asked(), within.asked()],
-        [&plain, &within].map(|run| DiffAt::Peak.find(run.asked(), Metric::Requested).expect("there is a peak")),
+    let diff = Comparison::of(
+        [&plain.source, &within.source],
+        [&plain, &within].map(|run| run.source.peak(run.device, Metric::Requested).expect("it is in memory")),
         &DiffQuery { keys: &[GroupKey::Category], top: 3, filter: &Filter::default(), siblings: Siblings::Each },
+        &mut |_| ControlFlow::Continue(()),
     );
+    let diff = diff.expect("both are in memory").diff;
     let listed: i128 = diff.groups.iter().map(DiffGroup::delta).sum();
     let rest = i128::from(diff.rest_bytes[1]) - i128::from(diff.rest_bytes[0]);
     assert_eq!(listed + rest, i128::from(other.peak.bytes) - i128::from(explained.peak.bytes));

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use highwater_analysis::Metric;
-use highwater_analysis::phases::{PhaseRow, phases};
+use highwater_analysis::phases::{PhaseRow, phases_of};
 use highwater_engine::models::nerf::{Rays, Samples};
 use highwater_engine::models::{FrozenSum, FrozenTrunk, MatmulChain, Nerf, NerfSize, Rnn, RnnForm};
 use highwater_engine::nn::{Init, Module};
@@ -31,7 +31,7 @@ fn record(scenario: &str, options: &Options) -> (Vec<PhaseRow>, Option<Vec<f64>>
     let report = scenario::record(scenario, options, &file).expect("the scenario runs");
     let trace = read_file(&file).expect("the recording opens");
     assert_eq!(report.oom, None);
-    (phases(&trace, trace.main_device(), Metric::Requested), report.losses)
+    (phases_of(&trace, trace.main_device(), Metric::Requested), report.losses)
 }
 
 /// PyTorch's stages of a variant: step and stage, bytes at its end, and at its peak.

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use highwater_analysis::peak::Moment;
-use highwater_analysis::phases::phases;
+use highwater_analysis::phases::phases_of;
 use highwater_analysis::{Metric, Series};
 use highwater_engine::autograd::{checkpoint, no_grad};
 use highwater_engine::models::Perceptron;
@@ -66,7 +66,7 @@ fn recorded(body: impl FnOnce() -> Result<()>) -> Vec<String> {
 fn rows(trace: &Trace) -> Vec<String> {
     let device = trace.events.device.first().copied().unwrap_or(DeviceId(0));
     let name = |step: Option<u32>| step.map_or(String::new(), |step| format!("{step} "));
-    phases(trace, device, Metric::Requested).iter().map(|row| format!("{}{}", name(row.step), row.phase)).collect()
+    phases_of(trace, device, Metric::Requested).iter().map(|row| format!("{}{}", name(row.step), row.phase)).collect()
 }
 
 fn steps_of(count: u32, phases: &[&str]) -> Vec<String> {
@@ -81,7 +81,7 @@ fn a_plain_loop_has_three_steps_of_four_phases_and_its_peak_in_the_optimizer() {
     let run = plain_loop::train(HistoryOptions::in_memory()).expect("it trains");
     let trace = run.trace.expect("wanted in memory");
     let device = trace.events.device[0];
-    let rows = phases(&trace, device, Metric::Requested);
+    let rows = phases_of(&trace, device, Metric::Requested);
     assert_eq!(trace.spans.steps(), [0, 1, 2]);
     for step in 0..3 {
         let of_step: Vec<Phase> = rows.iter().filter(|row| row.step == Some(step)).map(|row| row.phase).collect();
@@ -141,7 +141,7 @@ fn a_model_of_one_layer_begins_forward_with_its_first_operation() {
         Ok(())
     });
     let trace = recorded.expect("it trains").trace.expect("wanted in memory");
-    let rows = phases(&trace, trace.events.device[0], Metric::Requested);
+    let rows = phases_of(&trace, trace.events.device[0], Metric::Requested);
     let setup = rows.first().expect("something is recorded");
     assert_eq!(setup.end_bytes, 4 * (8 * 4 + 4 + 2 * 8), "the layer's result is not part of setup");
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use highwater_analysis::Metric;
-use highwater_analysis::phases::{PhaseRow, phases};
+use highwater_analysis::phases::{PhaseRow, phases_of};
 use highwater_engine::optim::Form;
 use highwater_engine::scenario::{self, DeviceChoice, OptimizerKind, Options, Report, Sizes};
 use highwater_recorder::snapshots::event::EventKind;
@@ -89,7 +89,7 @@ fn the_accounting_device_sees_every_event_that_the_processor_sees() {
 fn without_steps_the_setup_alone_is_recorded() {
     let (report, trace) = run("mlp", &on_cpu(0), "setup.snap");
     assert_eq!((report.steps_done, report.losses), (0, Some(vec![])));
-    let rows = phases(&trace, DeviceId(0), Metric::Requested);
+    let rows = phases_of(&trace, DeviceId(0), Metric::Requested);
     assert!(rows.iter().any(|row| row.phase == Phase::Setup && row.end_bytes > 0));
     assert!(rows.iter().all(|row| row.step.is_none()));
 }
@@ -147,7 +147,7 @@ fn pytorchs(variant: &str, stage: &str) -> [u64; 2] {
 fn stages_of_vit(variant: &str, options: &Options) -> Vec<PhaseRow> {
     let (report, trace) = run("vit-l-16", options, &format!("{variant}.snap"));
     assert_eq!((report.steps_done, report.oom), (3, None));
-    let rows = phases(&trace, DeviceId(0), Metric::Requested);
+    let rows = phases_of(&trace, DeviceId(0), Metric::Requested);
     let mut compared = 0;
     for row in rows.iter().filter(|row| !matches!(row.phase, Phase::Setup | Phase::Other)) {
         let stage = format!("{}.{}", row.step.unwrap(), row.phase);

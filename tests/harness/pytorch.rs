@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use highwater_analysis::Metric;
-use highwater_analysis::phases::{PhaseRow, phases};
+use highwater_analysis::phases::{PhaseRow, phases_of};
 use highwater_engine::scenario;
 use highwater_snapshots::Phase;
 use highwater_snapshots::format::read_file;
@@ -73,7 +73,7 @@ pub fn measure(command: &str, steps: usize, folder: &Path) -> Vec<Stages> {
     let report = scenario::record(&name, &options, &file).unwrap_or_else(|error| panic!("{command}: {error}"));
     assert!(report.oom.is_none(), "{command} ran out of memory");
     let trace = read_file(&file).expect("a recording that was just made is readable");
-    let rows = phases(&trace, trace.main_device(), Metric::Requested);
+    let rows = phases_of(&trace, trace.main_device(), Metric::Requested);
     (0..steps as u32).map(|step| stages(&rows, step)).collect()
 }
 

@@ -299,10 +299,10 @@ pub struct EventsArguments {
     pub device: Option<u16>,
     /// First event
     #[arg(long, value_name = "N", default_value_t = 0)]
-    pub from: u32,
+    pub from: u64,
     /// Last event [default: the last of the recording]
     #[arg(long, value_name = "N")]
-    pub to: Option<u32>,
+    pub to: Option<u64>,
     /// Event kinds, comma-separated [default: all]
     #[arg(long, value_name = "K", value_delimiter = ',', value_parser = kind_parser())]
     pub kind: Vec<EventKind>,

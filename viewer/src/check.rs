@@ -6,16 +6,13 @@ use std::sync::Arc;
 use highwater_analysis::GroupKey;
 use highwater_app::files::destination::{io_error, same, write_whole};
 use highwater_app::files::is_stdin;
-use highwater_app::session::Recording;
-use highwater_snapshots::format::Windows;
-use highwater_snapshots::{Error, Trace};
 
 use crate::args::{CheckArguments, DeviceChoice, PictureBy, PictureSize, RenderArguments, Source};
 use crate::cli::budgets::Budgets;
 use crate::cli::check::CheckReport;
-use crate::cli::check_input::CheckInput;
 use crate::cli::input::categories::read_with;
-use crate::cli::input::long::{in_parts, open_long};
+use crate::cli::input::recording::Recording;
+use crate::cli::input::source::{Input, answer_from};
 use crate::cli::output::caveats;
 use crate::cli::output::markdown::markdown;
 use crate::cli::output::outcome::{Failure, Status};
@@ -29,44 +26,50 @@ pub fn run(arguments: &CheckArguments, page: &mut Page<'_>) -> Result<Status, Fa
     check_destinations(arguments, &budgets)?;
     let rendering = arguments.picture.as_deref().map(|picture| rendering(arguments, &budgets, picture));
     let drawing = rendering.as_ref().map(Drawing::of).transpose().map_err(of_picture)?;
-    let files = std::iter::once(arguments.source.file.as_path()).chain(budgets.baseline.as_deref());
-    let how = if drawing.is_some() { Reading::ForDrawing } else { Reading::InParts };
-    let read = |how| files.clone().map(|file| Read::of(file, arguments, how)).collect::<Result<Vec<_>, _>>();
-    let recordings = read(how)?;
-    if let Some(drawing) = &drawing {
-        let sides: Vec<_> = recordings.iter().rev().filter_map(Read::drawable).collect();
-        drawing.draw(&sides).map_err(of_picture)?;
-    }
-    let outcome = answer(&recordings, &budgets, arguments, page);
-    if !matches!(outcome, Err(Failure::Read { source: Error::Damaged { .. }, .. })) {
-        return outcome;
-    }
-    // The whole is read for the report on the damage.
-    answer(&read(Reading::Whole)?, &budgets, arguments, page)
+    let file = &arguments.source.file;
+    let Some(drawing) = &drawing else {
+        return answer_from(file, &arguments.categories, |own| match &budgets.baseline {
+            Some(baseline) => answer_from(baseline, &arguments.categories, |baseline| {
+                answer(&[own, baseline], &budgets, arguments, page)
+            }),
+            None => answer(&[own], &budgets, arguments, page),
+        });
+    };
+    let files = std::iter::once(file).chain(&budgets.baseline);
+    let read = |file: &PathBuf| {
+        let Recording { trace, format } = read_with(file, &arguments.categories)?;
+        let drawable = render::recording(file, trace);
+        Ok((Input::of(drawable.source.clone(), format, file), drawable))
+    };
+    let read = files.map(read).collect::<Result<Vec<_>, Failure>>()?;
+    let sides: Vec<_> = read.iter().rev().map(|(_, drawable)| Arc::clone(drawable)).collect();
+    drawing.draw(&sides).map_err(of_picture)?;
+    let inputs: Vec<&Input> = read.iter().map(|(input, _)| input).collect();
+    answer(&inputs, &budgets, arguments, page)
 }
 
-/// Checks the first of `recordings`; the second is the baseline, if there is one.
+/// Checks the first of `inputs`; the second is the baseline, if there is one.
 fn answer(
-    recordings: &[Read],
+    inputs: &[&Input],
     budgets: &Budgets,
     arguments: &CheckArguments,
     page: &mut Page<'_>,
 ) -> Result<Status, Failure> {
-    let report = CheckReport::of(recordings[0].input(), recordings.get(1).map(Read::input), budgets, arguments)?;
-    print(&report, recordings, arguments, page)
+    let report = CheckReport::of(inputs[0], inputs.get(1).copied(), budgets, arguments)?;
+    print(&report, inputs, arguments, page)
 }
 
-/// Prints the report about `recordings`: the checked one, and the baseline if there is one.
+/// Prints the report about `inputs`: the checked one, and the baseline if there is one.
 fn print(
     report: &CheckReport<'_>,
-    recordings: &[Read],
+    inputs: &[&Input],
     arguments: &CheckArguments,
     page: &mut Page<'_>,
 ) -> Result<Status, Failure> {
     let is_markdown_only = arguments.markdown.as_deref().is_some_and(is_stdin);
     if let Some(file) = &arguments.markdown {
         let picture = arguments.picture.as_deref().map(|picture| from_file(picture, file));
-        let what = match recordings {
+        let what = match inputs {
             [_, _] => "The baseline, the recording, and what makes the difference",
             _ => "The recording's timeline",
         };
@@ -80,8 +83,8 @@ fn print(
     if arguments.source.json {
         page.json(&report.figures())?;
     } else if !is_markdown_only {
-        for (recording, name) in recordings.iter().zip(["", "Baseline"]) {
-            caveats::lead(recording.facts(), name, page)?;
+        for (input, name) in inputs.iter().zip(["", "Baseline"]) {
+            caveats::lead(input.facts(), name, page)?;
         }
         report.print(page)?;
         if arguments.github {
@@ -106,64 +109,6 @@ fn check_destinations(arguments: &CheckArguments, budgets: &Budgets) -> Result<(
         }
     }
     Ok(())
-}
-
-/// How recordings are read.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Reading {
-    /// Long ones in parts.
-    InParts,
-    /// As a whole.
-    Whole,
-    /// As a whole, with the data for drawing.
-    ForDrawing,
-}
-
-/// A recording that was read, or is read in parts.
-enum Read {
-    Whole(Box<Trace>),
-    Drawable(Arc<Recording>),
-    /// A recording that is read in parts, its file, and a window of it without events.
-    Parts(Box<Windows>, PathBuf, Box<Trace>),
-}
-
-impl Read {
-    fn of(file: &Path, arguments: &CheckArguments, how: Reading) -> Result<Self, Failure> {
-        if how == Reading::InParts
-            && let Some(windows) = open_long(file, &arguments.categories)?
-            && let Some(facts) = in_parts(&windows, file, |_| windows.window(0..0))?
-        {
-            return Ok(Self::Parts(Box::new(windows), file.to_owned(), Box::new(facts)));
-        }
-        let trace = read_with(file, &arguments.categories)?.trace;
-        Ok(match how {
-            Reading::ForDrawing => Self::Drawable(render::recording(file, trace)),
-            Reading::Whole | Reading::InParts => Self::Whole(Box::new(trace)),
-        })
-    }
-
-    fn input(&self) -> CheckInput<'_> {
-        match self {
-            Self::Whole(trace) => CheckInput::Memory(trace),
-            Self::Drawable(recording) => CheckInput::Memory(&recording.trace),
-            Self::Parts(windows, file, facts) => CheckInput::Parts { windows, facts, file },
-        }
-    }
-
-    /// The recording, or a window of it without events.
-    fn facts(&self) -> &Trace {
-        match self {
-            Self::Whole(trace) | Self::Parts(_, _, trace) => trace,
-            Self::Drawable(recording) => &recording.trace,
-        }
-    }
-
-    fn drawable(&self) -> Option<Arc<Recording>> {
-        match self {
-            Self::Whole(_) | Self::Parts(..) => None,
-            Self::Drawable(recording) => Some(Arc::clone(recording)),
-        }
-    }
 }
 
 /// Draws the same as `highwater render FILE --out PICTURE`, or with a baseline `render BASELINE FILE --view diff`, of

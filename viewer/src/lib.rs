@@ -13,11 +13,9 @@ pub mod record;
 #[path = "record_disabled.rs"]
 pub mod record;
 pub mod whatif;
-pub mod oom;
 pub mod run;
 pub mod simulate;
 pub mod plan;
-pub mod explain;
 #[cfg(feature = "parquet")]
 pub mod dataset;
 #[cfg(not(feature = "parquet"))]
@@ -82,12 +80,12 @@ fn execute(arguments: Arguments) -> Result<Status, Failure> {
         Some(Command::Info(arguments)) => on_stdout(|page| cli::info(&arguments, page)),
         Some(Command::Peak(arguments)) => on_stdout(|page| cli::peak(&arguments, page)),
         Some(Command::Phases(arguments)) => on_stdout(|page| cli::phases(&arguments, page)),
-        Some(Command::Explain(arguments)) => on_stdout(|page| explain::run(&arguments, page)),
+        Some(Command::Explain(arguments)) => on_stdout(|page| cli::explain(&arguments, page)),
         Some(Command::Plan(arguments)) => on_stdout(|page| plan::run(&arguments, page)),
         Some(Command::Diff(arguments)) => on_stdout(|page| cli::diff(&arguments, page)),
         Some(Command::WhatIf(arguments)) => on_stdout(|page| whatif::run(&arguments, page)),
         Some(Command::Growth(arguments)) => on_stdout(|page| cli::growth(&arguments, page)),
-        Some(Command::Oom(arguments)) => on_stdout(|page| oom::run(&arguments, page)),
+        Some(Command::Oom(arguments)) => on_stdout(|page| cli::oom(&arguments, page)),
         Some(Command::Check(arguments)) => on_stdout(|page| check::run(&arguments, page)),
         Some(Command::Events(arguments)) => on_stdout(|page| cli::events(&arguments, page)),
         Some(Command::Verify(arguments)) => on_stdout(|page| cli::verify(&arguments, page)),
@@ -201,7 +199,7 @@ fn show_app(files: &[PathBuf]) -> Result<Option<String>, Failure> {
         return Ok(Some("there is no display (neither DISPLAY nor WAYLAND_DISPLAY is set)".to_owned()));
     }
     let examples = Examples { list: record::EXAMPLES, record: record::example, rerun: plan::RERUN };
-    let most_resident = cli::input::long::most_resident()?;
+    let most_resident = cli::input::source::resident_events()?;
     Ok(highwater_app::gui::run(files.to_vec(), examples, most_resident)?
         .map(|why| format!("the app cannot be shown ({why})")))
 }

@@ -6,20 +6,17 @@ use std::path::Path;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use highwater_analysis::Metric;
-use highwater_analysis::long::{Parts, stages, summarize};
-use highwater_analysis::phases::{PhaseRow, phase_rows, phases};
-use highwater_analysis::series::Series;
+use highwater_analysis::phases::{PhaseRow, phases, stages};
 use highwater_analysis::summary::{DeviceSummary, of_device};
 use highwater_app::example::Example;
 use highwater_app::figures::moment::{PeakFigure, count_of};
 use highwater_engine::scenario::{self, Options, Report};
-use highwater_snapshots::Trace;
 use highwater_snapshots::units::{format_bytes, format_count, format_flops};
 use serde::Serialize;
 
 use crate::args::{CategoryChoice, RecordArguments};
-use crate::cli::input::long::{in_parts, open_long};
-use crate::cli::input::recording::{read, spinner};
+use crate::cli::input::recording::spinner;
+use crate::cli::input::source::{Input, answer_from};
 use crate::cli::output::caveats::{self, problem_texts};
 use crate::cli::output::outcome::{Failure, Status};
 use crate::cli::output::page::Page;
@@ -89,7 +86,8 @@ pub fn run(arguments: &RecordArguments, page: &mut Page<'_>) -> Result<Status, F
     drop(turn);
     turning.finish_and_clear();
     let report = report.map_err(|error| Failure::Record(error.to_string()))?;
-    let answer = Answer::read(name, &file, &report)?;
+    let choice = CategoryChoice::default();
+    let answer = answer_from(&file, &choice, |input| Answer::of(name, &file, &report, input))?;
     if arguments.json {
         page.json(&answer.figures())?;
     } else {
@@ -132,34 +130,21 @@ struct Answer<'a> {
     name: &'a str,
     file: &'a Path,
     report: &'a Report,
-    trace: Trace,
+    input: Input,
     summary: DeviceSummary,
     phases: Vec<PhaseRow>,
 }
 
 impl<'a> Answer<'a> {
-    /// Reads the recording, in parts if it is long.
-    fn read(name: &'a str, file: &'a Path, report: &'a Report) -> Result<Self, Failure> {
-        if let Some(windows) = open_long(file, &CategoryChoice::default())? {
-            let device = windows.main_device();
-            let parts = Parts::of(&windows);
-            let found = in_parts(&windows, file, |watch| {
-                let summary = summarize(parts, watch)?.into_iter().find(|summary| summary.device == device);
-                let rows = stages(parts, device, Metric::Requested, |_| {}, watch)?;
-                Ok((windows.window(0..0)?, summary, phase_rows(rows)))
-            })?;
-            if let Some((trace, Some(summary), phases)) = found {
-                return Ok(Self { name, file, report, trace, summary, phases });
-            }
-        }
-        Ok(Self::of(name, file, report, read(file)?.trace))
-    }
-
-    fn of(name: &'a str, file: &'a Path, report: &'a Report, trace: Trace) -> Self {
-        let device = trace.main_device();
-        let summary = of_device(&trace, &Series::build(&trace, device));
-        let phases = phases(&trace, device, Metric::Requested);
-        Self { name, file, report, trace, summary, phases }
+    fn of(name: &'a str, file: &'a Path, report: &'a Report, input: &Input) -> Result<Self, Failure> {
+        let device = input.facts().main_device();
+        let (summary, phases) = input.ask(|source, watch| {
+            let steps = source.count_steps(&[device], &mut *watch)?;
+            let summary = of_device(source, device, steps.first().copied().unwrap_or(0))?;
+            let rows = stages(source, device, Metric::Requested, watch)?;
+            Ok((summary, phases(source, device, Metric::Requested, rows)))
+        })?;
+        Ok(Self { name, file, report, input: input.clone(), summary, phases })
     }
 
     fn figures(&self) -> RecordFigures<'_> {
@@ -170,21 +155,22 @@ impl<'a> Answer<'a> {
             steps: self.report.steps_done,
             step_flops: self.report.step_cost.flops,
             step_moved_bytes: self.report.step_cost.bytes,
-            events: self.trace.event_count(),
+            events: self.input.facts().event_count(),
             losses: self.report.losses.clone(),
-            peaks: peak_figures(&self.trace, &self.summary),
+            peaks: peak_figures(self.input.facts(), &self.summary),
             phases: RowFigures(&self.phases),
             oom: self
                 .report
                 .oom
                 .as_ref()
                 .map(|oom| OomFigures { requested_bytes: oom.requested, description: oom.description.clone() }),
-            problems: problem_texts(&self.trace),
+            problems: problem_texts(self.input.facts()),
         }
     }
 
     fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
-        let Self { name, file, report, trace, .. } = self;
+        let Self { name, file, report, input, .. } = self;
+        let trace = input.facts();
         if let Some(oom) = &report.oom {
             let during =
                 format!("after {} of {name} on {}", count_of(u64::from(report.steps_done), "step"), report.device);

@@ -1,11 +1,9 @@
 //! The memory of a device: as recorded, or inferred from requests that failed.
 
-use highwater_snapshots::event::EventKind;
-use highwater_snapshots::ids::{DeviceId, EventId};
+use highwater_snapshots::ids::DeviceId;
 use highwater_snapshots::trace::Trace;
 
 use super::metric::Totals;
-use super::series::Series;
 
 /// The memory of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,18 +16,6 @@ pub struct Capacity {
 }
 
 impl Capacity {
-    /// The memory of the device of `series`; `None` if it is neither recorded nor can be inferred.
-    pub fn of(trace: &Trace, series: &Series) -> Option<Self> {
-        let device = series.device();
-        let rows = (0..trace.events.len())
-            .filter(|row| trace.events.kind[*row] == EventKind::Oom && trace.events.device[*row] == device);
-        let failed = rows.filter_map(|row| {
-            let free = trace.ooms.get(trace.events.subject[row] as usize)?.device_free;
-            Some(Self::at_failure(obtained(series.after(trace, EventId::from_index(row))), free))
-        });
-        Self::recorded(trace, device).or_else(|| failed.max())
-    }
-
     /// The recorded memory of `device`.
     pub fn recorded(trace: &Trace, device: DeviceId) -> Option<Self> {
         let facts = trace.device_facts(device).filter(|facts| facts.capacity_bytes > 0)?;
@@ -55,13 +41,14 @@ mod tests {
     use highwater_snapshots::trace::DeviceFacts;
 
     use super::*;
+    use crate::Source;
 
     const FAILED: &str = "segment_alloc 0x0 20971520 large\nalloc a 10485760 large\noom 52428800 free=1048576\n";
 
     fn of(text: &str, recorded: u64) -> Option<Capacity> {
         let mut trace = trace_from_text(text).unwrap();
         trace.devices = vec![DeviceFacts { capacity_bytes: recorded, ..DeviceFacts::default() }];
-        Capacity::of(&trace, &Series::build(&trace, DeviceId(0)))
+        Source::in_memory(trace).capacity(DeviceId(0)).unwrap()
     }
 
     #[test]

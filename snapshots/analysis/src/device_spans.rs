@@ -85,15 +85,28 @@ pub(super) struct ActiveSpan {
     pub activity: Activity,
 }
 
-/// The spans of `trace` in order, also those of other devices.
+/// The spans of `trace` in order, also those of other devices, their events numbered over the whole recording.
 pub(super) fn active_spans(trace: &Trace, device: DeviceId) -> Vec<ActiveSpan> {
     let span = |span: &Span| ActiveSpan {
         step: span.step,
         phase: span.phase,
-        events: u64::from(span.first.0)..u64::from(span.end.0),
+        events: trace.number(span.first)..trace.number(span.end),
         activity: activity_in(trace, device, span),
     };
     trace.spans.rows().iter().map(span).collect()
+}
+
+/// Adds the spans of the window that follows.
+pub(super) fn append_spans(spans: &mut Vec<ActiveSpan>, more: Vec<ActiveSpan>) {
+    for next in more {
+        match spans.last_mut().filter(|last| (last.step, last.phase) == (next.step, next.phase)) {
+            Some(last) => {
+                last.events.end = next.events.end;
+                last.activity = last.activity.and(next.activity);
+            }
+            None => spans.push(next),
+        }
+    }
 }
 
 /// The step numbers of a device, each once, in order of appearance.

@@ -133,6 +133,11 @@ impl Filter {
         self.terms.is_empty()
     }
 
+    /// Whether it asks for lifetimes: in a window, the end of a block that waits for a stream is not known.
+    pub fn asks_for_lifetimes(&self) -> bool {
+        self.terms.iter().any(|term| term.key == Key::Lifetime)
+    }
+
     /// Binds the filter to the blocks of `trace`.
     pub fn on<'a>(&'a self, trace: &'a Trace) -> BlockFilter<'a> {
         let names_pools = self.terms.iter().any(|term| term.key == Key::Pool);

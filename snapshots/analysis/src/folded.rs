@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
 
 use highwater_snapshots::ids::StackId;
 use highwater_snapshots::trace::Trace;
 use highwater_snapshots::units::{format_bytes, format_count};
+use highwater_snapshots::{Error, Result};
 
 use super::metric::Metric;
 use super::peak::Moment;
-use super::series::Series;
+use super::source::Source;
 
 /// The line of blocks without a call stack.
 const NO_STACK: &str = "(no stack)";
@@ -20,15 +22,17 @@ const NO_STACK: &str = "(no stack)";
 /// sentence about what this format cannot hold.
 ///
 /// # Errors
-/// If writing to `out` fails.
-pub fn write_folded<W: Write>(out: W, trace: &Trace) -> io::Result<String> {
-    let device = trace.main_device();
-    let series = Series::build(trace, device);
-    let peak = Moment::peak(trace, &series, Metric::Requested);
+///
+/// If the recording cannot be read, or `out` cannot be written.
+pub fn write_folded<W: Write>(out: W, source: &Source<'_>) -> Result<String> {
+    let device = source.facts().main_device();
+    let peak = source.peak(device, Metric::Requested)?;
+    let window = source.window_at(peak.number())?;
+    let trace = &*window.trace;
     let mut bytes_of: HashMap<StackId, u64> = HashMap::new();
     for id in trace.blocks.ids().filter(|id| trace.blocks.device[id.0 as usize] == device) {
         let block = trace.blocks.get(id);
-        let is_live = match peak.event {
+        let is_live = match window.last() {
             Some(event) => block.is_live_after(event),
             None => block.is_baseline(),
         };
@@ -41,12 +45,16 @@ pub fn write_folded<W: Write>(out: W, trace: &Trace) -> io::Result<String> {
     for (stack, bytes) in bytes_of {
         *lines.entry(line(trace, stack)).or_default() += bytes;
     }
+    write_lines(out, &lines).map_err(|source| Error::Io { doing: "write", source, path: PathBuf::new() })?;
+    Ok(lost(trace, &peak))
+}
+
+fn write_lines<W: Write>(out: W, lines: &BTreeMap<String, u64>) -> io::Result<()> {
     let mut out = BufWriter::new(out);
-    for (line, bytes) in &lines {
+    for (line, bytes) in lines {
         writeln!(out, "{line} {bytes}")?;
     }
-    out.flush()?;
-    Ok(lost(trace, &peak))
+    out.flush()
 }
 
 fn line(trace: &Trace, stack: StackId) -> String {
@@ -77,7 +85,7 @@ mod tests {
 
     fn folded(text: &str) -> (String, String) {
         let mut out = Vec::new();
-        let lost = write_folded(&mut out, &trace_from_text(text).unwrap()).unwrap();
+        let lost = write_folded(&mut out, &Source::in_memory(trace_from_text(text).unwrap())).unwrap();
         (String::from_utf8(out).unwrap(), lost)
     }
 

@@ -69,6 +69,18 @@ impl Matches {
     }
 }
 
+/// `trace`, in which only the blocks that pass `filter` count: the others have no bytes.
+pub fn counting_only(mut trace: Trace, filter: &Filter) -> Trace {
+    if filter.is_empty() {
+        return trace;
+    }
+    let matches = Matches::of(&trace, filter);
+    for row in (0..trace.blocks.len()).filter(|row| !matches.contains(BlockId(*row as u32))) {
+        (trace.blocks.requested[row], trace.blocks.allocated[row]) = (0, 0);
+    }
+    trace
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -15,7 +15,7 @@ use super::series::Series;
 use super::siblings::Siblings;
 
 /// A moment of a recording: the state right after an event, or before the first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Moment {
     /// The device.
     pub device: DeviceId,
@@ -23,7 +23,7 @@ pub struct Moment {
     pub metric: Metric,
     /// Its value in bytes.
     pub bytes: u64,
-    /// The event; `None` for the moment before the first event.
+    /// The event, in the trace or the window that has it; `None` for the moment before the first event.
     pub event: Option<EventId>,
     /// The number of events of the recording before the first that `event` may name.
     pub events_before: u64,
@@ -38,6 +38,17 @@ pub struct Moment {
     /// Whether the recording has no events, only this state.
     pub is_state: bool,
 }
+
+/// Two moments are the same if they are at the same event of the recording, whichever windows have it.
+impl PartialEq for Moment {
+    fn eq(&self, other: &Self) -> bool {
+        let total = |moment: &Self| (moment.device, moment.metric, moment.bytes, moment.is_state);
+        let when = |moment: &Self| (moment.number(), moment.time_ns, moment.step, moment.phase, moment.has_phase);
+        total(self) == total(other) && when(self) == when(other)
+    }
+}
+
+impl Eq for Moment {}
 
 impl Moment {
     /// The moment right after `event`, or before the first event.

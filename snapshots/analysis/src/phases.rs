@@ -1,19 +1,20 @@
 //! The effect of each step and phase on a total.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::ids::{DeviceId, EventId};
 use highwater_snapshots::stage::Stage;
 use highwater_snapshots::trace::{Annotation, Span, Trace};
-use highwater_snapshots::{Category, Phase};
+use highwater_snapshots::{Category, Phase, Result};
 
-use super::device_spans::{Activity, StepActivity, activity_in};
+use super::device_spans::{ActiveSpan, Activity, StepActivity, activity_in};
 use super::metric::Metric;
 use super::peak::Moment;
 use super::replay::{Effect, Replay, baseline_effects, effects};
+use super::source::{Source, Watch};
 
-/// One phase of one step.
+/// One phase of one step. Events are numbered over the whole recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PhaseRow {
     /// The step; `None` before the first.
@@ -21,15 +22,15 @@ pub struct PhaseRow {
     /// The phase.
     pub phase: Phase,
     /// Its first event.
-    pub first: EventId,
+    pub first: u64,
     /// Its last event.
-    pub last: EventId,
+    pub last: u64,
     /// The total before the first event.
     pub start_bytes: u64,
     /// The largest total from start to end.
     pub peak_bytes: u64,
     /// The first event that reaches the peak; `None` if the start is never exceeded.
-    pub peak_event: Option<EventId>,
+    pub peak_event: Option<u64>,
     /// The total after the last event.
     pub end_bytes: u64,
     /// Bytes by category at the peak: of blocks only, so less than the peak for `reserved` and `device_used`.
@@ -135,6 +136,12 @@ impl StageRow {
         self.end_bytes = next.end_bytes;
     }
 
+    /// Its events, and who works in them.
+    pub(super) fn span(&self) -> ActiveSpan {
+        let Self { stage, events, activity, .. } = self;
+        ActiveSpan { step: stage.step, phase: stage.phase, events: events.clone(), activity: *activity }
+    }
+
     /// Whether memory stays as it is in a phase of training, and no other device works: that it needs no memory is a
     /// result.
     fn is_answer(&self) -> bool {
@@ -143,11 +150,38 @@ impl StageRow {
     }
 }
 
-/// The phases of `device`, in order. Phases outside of steps are listed only if something is allocated or freed in them,
-/// and phases in which only other devices work are left out.
-pub fn phases(trace: &Trace, device: DeviceId, metric: Metric) -> Vec<PhaseRow> {
-    let mut rows = phase_rows(stage_rows(trace, device, metric));
-    for row in eventless(trace, device, metric) {
+/// The steps and phases of a recording, as `device` sees them.
+///
+/// # Errors
+///
+/// As [`Source::each_window`].
+pub fn stages(source: &Source<'_>, device: DeviceId, metric: Metric, watch: Watch<'_>) -> Result<Vec<StageRow>> {
+    let mut rows = Vec::new();
+    source.each_window(|window| stage_rows(window, device, metric), |more| append_rows(&mut rows, more), watch)?;
+    Ok(rows)
+}
+
+/// The numbers of a device's steps, each once, in order of appearance, from all `rows` of it.
+pub fn steps_of(rows: &[StageRow]) -> Vec<u32> {
+    let steps = StepActivity::of(rows.iter().map(|row| (row.stage.step, row.activity)));
+    let mut seen = std::collections::HashSet::new();
+    let of_device = rows.iter().filter_map(|row| row.stage.step).filter(|step| steps.is_of_device(Some(*step)));
+    of_device.filter(|step| seen.insert(*step)).collect()
+}
+
+/// The phases of a device of a trace.
+pub fn phases_of(trace: &Trace, device: DeviceId, metric: Metric) -> Vec<PhaseRow> {
+    let source = Source::in_memory(trace);
+    let rows = stages(&source, device, metric, &mut |_| ControlFlow::Continue(()));
+    phases(&source, device, metric, rows.expect("what is in memory is read without errors"))
+}
+
+/// The phases of `device`, in order, from all `rows` of it. Phases outside of steps are listed only if something is
+/// allocated or freed in them, and phases in which only other devices work are left out.
+pub fn phases(source: &Source<'_>, device: DeviceId, metric: Metric, rows: Vec<StageRow>) -> Vec<PhaseRow> {
+    let mut rows = phase_rows(rows);
+    // Recordings with annotations are read as a whole.
+    for row in source.whole().map_or_else(Vec::new, |trace| eventless(trace, device, metric)) {
         let is_known = |known: &PhaseRow| (known.step, known.phase) == (row.step, row.phase);
         if row.step.is_some() && !rows.iter().any(is_known) {
             // After other phases without events of the same position.
@@ -190,8 +224,8 @@ fn eventless(trace: &Trace, device: DeviceId, metric: Metric) -> Vec<PhaseRow> {
         steps.is_of_device(step).then_some(PhaseRow {
             step,
             phase,
-            first: EventId::from_index(position),
-            last,
+            first: trace.start.events + position as u64,
+            last: trace.number(last),
             start_bytes: bytes,
             peak_bytes: bytes,
             peak_event: None,
@@ -225,19 +259,18 @@ fn step_between(trace: &Trace, annotation: &Annotation, begins_step: bool) -> Op
     if after.is_some() && after != before && is_later() { after } else { before }
 }
 
-/// The phases among all rows of a recording of fewer than 2³² events, as [`phases`] selects them.
-pub fn phase_rows(rows: Vec<StageRow>) -> Vec<PhaseRow> {
+/// The phases among all rows of a recording that have events.
+fn phase_rows(rows: Vec<StageRow>) -> Vec<PhaseRow> {
     let steps = StepActivity::of(rows.iter().map(|row| (row.stage.step, row.activity)));
-    let id = |number: u64| EventId::from_index(number as usize);
     let is_phase = |row: &StageRow| steps.is_of_device(row.stage.step) && (!row.is_idle || row.is_answer());
     let phase = |row: StageRow| PhaseRow {
         step: row.stage.step,
         phase: row.stage.phase,
-        first: id(row.events.start),
-        last: id(row.events.end - 1),
+        first: row.events.start,
+        last: row.events.end - 1,
         start_bytes: row.start_bytes,
         peak_bytes: row.peak_bytes,
-        peak_event: row.peak_event.map(id),
+        peak_event: row.peak_event,
         end_bytes: row.end_bytes,
         at_peak: row.at_peak,
     };
@@ -261,22 +294,14 @@ pub fn peak_of(rows: &[StageRow]) -> Option<(u64, &StageRow)> {
     Some(repeated.unwrap_or((event, first)))
 }
 
-/// The other phases that reach the same peak: the first moment of each. Steps that repeat exactly all have the same
-/// peak.
-pub fn reached_elsewhere(trace: &Trace, peak: &Moment) -> Vec<Moment> {
-    let mut moments = elsewhere(&phases(trace, peak.device, peak.metric), peak);
-    for moment in &mut moments {
-        moment.time_ns = moment.event.and_then(|event| trace.time_of(event));
-    }
-    moments
-}
-
-/// The same from the phases of a recording; without times.
-pub fn elsewhere(phases: &[PhaseRow], peak: &Moment) -> Vec<Moment> {
-    let others = phases.iter().filter(|row| row.peak_bytes == peak.bytes && row.peak_event != peak.event);
+/// The other phases that reach the same peak: the first moment of each, without its time. Steps that repeat exactly all
+/// have the same peak.
+pub fn reached_elsewhere(phases: &[PhaseRow], peak: &Moment) -> Vec<Moment> {
+    let others = phases.iter().filter(|row| row.peak_bytes == peak.bytes && row.peak_event != peak.number());
     let moment = |row: &PhaseRow| {
-        let event = Some(row.peak_event?);
-        Some(Moment { event, time_ns: None, step: row.step, phase: row.phase, ..*peak })
+        let events_before = row.peak_event?;
+        let event = Some(EventId(0));
+        Some(Moment { event, events_before, time_ns: None, step: row.step, phase: row.phase, ..*peak })
     };
     others.filter_map(moment).collect()
 }

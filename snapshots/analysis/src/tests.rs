@@ -6,7 +6,10 @@ use highwater_snapshots::text::{text_from_trace, trace_from_text};
 use highwater_snapshots::trace::{DeviceFacts, PINNED_DRIVER};
 use highwater_snapshots::{BlockId, DeviceId, EventId, Phase, StackId, Trace, TraceBuilder};
 
+use crate::fixture::watch;
+use crate::phases::phases_of;
 use peak::Query;
+use summary::summarize;
 
 /// A baseline weight, two steps, a spike in the second step's optimizer, a gradient that waits for a stream.
 const TWO_STEPS: &str = "
@@ -147,14 +150,14 @@ fn a_phase_in_which_only_the_memory_in_use_was_read_is_none() {
         trace_from_text("step 0\nphase forward\nalloc a 100\nphase other\ndevice_used 900\nphase backward\nfree a")
             .unwrap();
     let phases =
-        |metric| -> Vec<Phase> { phases::phases(&trace, DeviceId(0), metric).iter().map(|row| row.phase).collect() };
+        |metric| -> Vec<Phase> { phases_of(&trace, DeviceId(0), metric).iter().map(|row| row.phase).collect() };
     assert_eq!(phases(Metric::Requested), [Phase::Forward, Phase::Backward]);
     assert_eq!(phases(Metric::DeviceUsed), [Phase::Forward, Phase::Other, Phase::Backward]);
 }
 
 #[test]
 fn phases_have_start_peak_and_end_and_say_what_the_peak_was_made_of() {
-    let rows = phases::phases(&two_steps(), DeviceId(0), Metric::Requested);
+    let rows = phases_of(&two_steps(), DeviceId(0), Metric::Requested);
     let told: Vec<String> = rows
         .iter()
         .map(|row| {
@@ -188,7 +191,7 @@ fn a_peak_that_every_step_reaches_is_that_of_the_second_and_the_others_are_told(
     let peak = |text: &str| {
         let trace = trace_from_text(text).expect("the text is right");
         let peak = Moment::peak(&trace, &Series::build(&trace, DeviceId(0)), Metric::Requested);
-        let elsewhere = phases::reached_elsewhere(&trace, &peak);
+        let elsewhere = phases::reached_elsewhere(&phases_of(&trace, peak.device, peak.metric), &peak);
         (peak.bytes, peak.step, elsewhere.iter().map(|moment| moment.step).collect::<Vec<_>>())
     };
     let same = format!("{}{}{}", step(0), step(1), step(2));
@@ -211,7 +214,7 @@ fn lifetimes_tell_where_a_block_ends() {
 
 #[test]
 fn a_summary_counts_what_the_events_say() {
-    let summary = &summary::summarize(&two_steps())[0];
+    let summary = &summarize(&Source::in_memory(two_steps()), watch()).unwrap()[0];
     assert_eq!((summary.events, summary.allocs, summary.frees, summary.segments), (13, 4, 3, 2));
     assert_eq!((summary.baseline_bytes, summary.steps, summary.oom_events), (1000, 2, 0));
     assert_eq!(
@@ -223,7 +226,11 @@ fn a_summary_counts_what_the_events_say() {
 #[test]
 fn a_summary_counts_a_mark_on_the_device_that_it_carries() {
     let trace = trace_from_text("alloc a 100\nalloc b 100 device=1\nmark snapshot device=1\nstep 0\nphase forward");
-    let counts: Vec<u64> = summary::summarize(&trace.expect("the text")).iter().map(|summary| summary.events).collect();
+    let counts: Vec<u64> = summarize(&Source::in_memory(trace.expect("the text")), watch())
+        .unwrap()
+        .iter()
+        .map(|summary| summary.events)
+        .collect();
     assert_eq!(counts, [1, 2]);
 }
 
@@ -444,7 +451,7 @@ fn gradients_that_are_zeroed_without_an_event_before_forward_belong_to_the_step_
     };
     let rows = |text: &str| -> Vec<(Option<u32>, Phase)> {
         let trace = trace_from_text(text).unwrap();
-        let rows = phases::phases(&trace, DeviceId(0), Metric::Requested);
+        let rows = phases_of(&trace, DeviceId(0), Metric::Requested);
         rows.iter().map(|row| (row.step, row.phase)).filter(|(step, _)| step.is_some()).collect()
     };
     let of_step = |number: u32, phases: [Phase; 3]| phases.map(|phase| (Some(number), phase));
@@ -465,6 +472,6 @@ fn gradients_that_are_zeroed_without_an_event_before_forward_belong_to_the_step_
             _ => None,
         };
     }
-    let rows = phases::phases(&trace, DeviceId(0), Metric::Requested);
+    let rows = phases_of(&trace, DeviceId(0), Metric::Requested);
     assert!(rows.iter().any(|row| (row.step, row.phase) == (Some(1), zeroed)), "{rows:?}");
 }

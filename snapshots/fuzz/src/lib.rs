@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use highwater_analysis::summary::summarize;
+use highwater_analysis::summary::of_trace;
 use highwater_analysis::verify::verify;
 use highwater_snapshots::format::{
     HEADER_BYTES, MARKER, PREAMBLE_BYTES, SectionHeader, SnapWriter, read_bytes, write_trace,
@@ -41,7 +41,10 @@ fn check_sums_and_file(trace: &Trace) {
     let bytes = write_trace(Vec::new(), trace).expect("what was read can be written");
     let again = read_bytes(&bytes).expect("what was written can be read");
     assert_eq!(again.events.len(), trace.events.len());
-    assert_eq!(summarize(&again), summarize(trace), "the recording that was written is the one that is read");
+    let summaries = |trace: &Trace| {
+        trace.device_ids().into_iter().map(|device| of_trace(trace, device)).collect::<Vec<_>>()
+    };
+    assert_eq!(summaries(&again), summaries(trace), "the recording that was written is the one that is read");
 }
 
 /// `bytes` with the checksums of a `.snap` file made right, so that what lies behind them is reached.

@@ -97,9 +97,17 @@ fn push_attributes(out: &mut String, trace: &Trace, owner: Owner) {
 
 /// One event as a line of text, without its time.
 pub fn event_text(trace: &Trace, id: EventId) -> String {
+    text_with_stack(trace, id, trace.events.stack[id.0 as usize])
+}
+
+/// The same without its stack.
+pub fn event_text_without_stack(trace: &Trace, id: EventId) -> String {
+    text_with_stack(trace, id, StackId::NONE)
+}
+
+fn text_with_stack(trace: &Trace, id: EventId, stack: StackId) -> String {
     let index = id.0 as usize;
     let kind = trace.events.kind[index];
-    let stack = trace.events.stack[index];
     let device = device_text(trace.events.device[index]);
     let name = kind.name();
     match trace.subject(id) {

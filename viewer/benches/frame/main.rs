@@ -22,7 +22,7 @@ use highwater_analysis::Metric;
 use highwater_app::command::Command;
 use highwater_app::gui::{App, Settings};
 use highwater_app::session::Recording;
-use highwater_app::session::run::{MOST_RESIDENT_EVENTS, Run};
+use highwater_app::session::run::{MAX_RESIDENT_EVENTS, Run};
 use highwater_pytorch::open::open_file;
 use highwater_snapshots::format::{Progress, Windows, read_bytes};
 
@@ -131,9 +131,9 @@ fn say(line: &str) {
 fn open_part(file: &Path) -> Option<Recording> {
     let source = std::fs::File::open(file).ok()?;
     let mut watch = |_: Progress| std::ops::ControlFlow::Continue(());
-    let windows = Windows::open_longer(Arc::new(source), MOST_RESIDENT_EVENTS, &(), &mut watch).ok()??;
+    let windows = Windows::open_longer(Arc::new(source), MAX_RESIDENT_EVENTS, &(), &mut watch).ok()??;
     let device = windows.main_device();
-    let run = Arc::new(Run::new(windows, file));
+    let run = Arc::new(Run::new(windows, file).ok()?);
     let peak = run.peak_event(device, Metric::Requested).ok()?;
     Recording::part(&run, run.around(peak)).ok()
 }

@@ -15,7 +15,7 @@ pub struct OomArguments {
     pub source: Source,
     /// Failed request at event N [default: the first ones]
     #[arg(long, value_name = "N")]
-    pub event: Option<u32>,
+    pub event: Option<u64>,
     /// Device N [default: all]
     #[arg(long, value_name = "N")]
     pub device: Option<u16>,

@@ -52,7 +52,7 @@ pub enum At {
     /// After the last event.
     End,
     /// After the event with this number.
-    Event(u32),
+    Event(u64),
 }
 
 impl fmt::Display for At {

@@ -1,16 +1,17 @@
 //! `highwater convert` to a page for browsers.
 
+use std::ops::ControlFlow;
+
 use highwater_app::figures::moment::count_of;
 use highwater_app::files::destination::{io_error, same, write_whole};
-use highwater_snapshots::Trace;
-use highwater_snapshots::format::write_trace;
 use highwater_snapshots::units::format_bytes;
 use serde::Serialize;
 
 use super::{name_of, whole_page};
 use crate::args::ConvertArguments;
 use crate::cli::convert::out_is_missing;
-use crate::cli::convert::read_trimmed;
+use crate::cli::convert::read_and;
+use crate::cli::input::source::Input;
 use crate::cli::output::caveats;
 use crate::cli::output::outcome::{Failure, Status};
 use crate::cli::output::page::Page;
@@ -43,31 +44,33 @@ pub fn convert(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Stat
         return Err(Failure::Usage(text.to_owned()));
     }
     super::module()?;
-    let (mut recordings, mut traces): (Vec<(String, Vec<u8>)>, Vec<Trace>) = Default::default();
+    let (mut recordings, mut inputs): (Vec<(String, Vec<u8>)>, Vec<Input>) = Default::default();
     for file in files {
-        let trace = read_trimmed(file, arguments)?.trace;
-        let content = write_trace(Vec::new(), &trace).map_err(|source| Failure::Read { file: file.clone(), source })?;
+        let (input, content) = read_and(file, arguments, !arguments.no_stacks, |input| {
+            let written = input.source.write(Vec::new(), &mut |_| ControlFlow::Continue(()));
+            Ok((input.clone(), written.map_err(|why| input.unreadable(why))?))
+        })?;
         let names: Vec<&str> = recordings.iter().map(|(name, _)| name.as_str()).collect();
         recordings.push((name_of(file, &names), content));
-        traces.push(trace);
+        inputs.push(input);
     }
     let html = whole_page(&recordings)?;
     let ((), bytes) = write_whole(out, |file| file.write_all(html.as_bytes()).map_err(io_error))?;
-    let events: u64 = traces.iter().map(|trace| trace.events.len() as u64).sum();
+    let events: u64 = inputs.iter().map(|input| input.source.count_events()).sum();
     if arguments.json {
         page.json(&PageFigures { file: out.display().to_string(), events, bytes, lost: &[] })?;
         return Ok(Status::Fine);
     }
-    for trace in &traces {
-        caveats::lead(trace, "", page)?;
+    for input in &inputs {
+        caveats::lead(input.facts(), "", page)?;
     }
     let (events, size) = (count_of(events, "event"), format_bytes(bytes));
     page.headline(&format!("Wrote {} ({size}): {events}.", out.display()))?;
     page.gap()?;
-    let what = if traces.len() == 1 { "the recording" } else { "both recordings" };
+    let what = if inputs.len() == 1 { "the recording" } else { "both recordings" };
     page.line(&format!("It contains the app and {what}, and opens in a browser without a server or network."))?;
-    for trace in &traces {
-        caveats::print(trace, page)?;
+    for input in &inputs {
+        caveats::print(input.facts(), page)?;
     }
     Ok(Status::Fine)
 }

@@ -3,21 +3,23 @@
 use std::io;
 
 use highwater_analysis::between::bytes_of;
-use highwater_analysis::budget::{Budget, Differences, Outcome, check, culprit_keys};
+use highwater_analysis::budget::{Budget, Checked, Differences, Outcome, check, culprit_keys};
 use highwater_analysis::diff::{Asked, DiffGroup, DiffQuery};
 use highwater_analysis::{Diff, Filter, GroupKey, Moment, Siblings};
 use highwater_app::figures::moment::{count_of, when};
+use highwater_snapshots::event::EventKind;
 use highwater_snapshots::units::{format_bytes, format_signed_bytes};
 use highwater_snapshots::{Category, DeviceId, Error, Trace};
 use serde::Serialize;
 
 use super::budgets::Budgets;
 use super::check_advice::advice;
+use super::check_devices::{device_of_baseline, measured_devices};
 use super::check_doubt::Doubt;
 use super::check_figures::{CheckFigures, DifferenceFigures, RuleFigures, Unmeasured};
-use super::check_input::{CheckInput, device_of_baseline, measured_devices};
 use crate::args::{CheckArguments, Given};
 use crate::cli::input::devices::{covered_phrase, on_device, phrase};
+use crate::cli::input::source::Input;
 use crate::cli::output::caveats::{self, TrustFigures, problem_texts};
 use crate::cli::output::outcome::{Failure, Status};
 use crate::cli::output::page::Page;
@@ -29,7 +31,7 @@ use crate::cli::output::table::{Column, Table};
 pub struct CheckReport<'a> {
     pub(super) arguments: &'a CheckArguments,
     pub(super) budgets: &'a Budgets,
-    input: CheckInput<'a>,
+    input: &'a Input,
     /// The recording, or a window of it without events.
     pub(super) trace: &'a Trace,
     /// The number of requests that failed on the devices.
@@ -54,8 +56,8 @@ pub struct CheckReport<'a> {
 impl<'a> CheckReport<'a> {
     /// Measures every device of a recording that the options select and, if there is one, the baseline's.
     pub fn of(
-        input: CheckInput<'a>,
-        baseline: Option<CheckInput<'a>>,
+        input: &'a Input,
+        baseline: Option<&'a Input>,
         budgets: &'a Budgets,
         arguments: &'a CheckArguments,
     ) -> Result<Self, Failure> {
@@ -67,7 +69,7 @@ impl<'a> CheckReport<'a> {
             budgets,
             input,
             trace,
-            failed_requests: input.failed_requests(&devices),
+            failed_requests: devices.iter().map(|device| input.source.count(*device, EventKind::Oom)).sum(),
             outcomes: Vec::new(),
             unmeasured: Vec::new(),
             differences: Vec::new(),
@@ -75,7 +77,7 @@ impl<'a> CheckReport<'a> {
             devices,
             unknown: Vec::new(),
             keys: [category, place],
-            baseline: baseline.map(CheckInput::facts),
+            baseline: baseline.map(Input::facts),
         };
         let mut refused: Vec<Vec<(DeviceId, String)>> = vec![Vec::new(); budgets.rows.len()];
         let mut is_measured = vec![false; budgets.rows.len()];
@@ -103,18 +105,18 @@ impl<'a> CheckReport<'a> {
     fn measure(
         &mut self,
         device: DeviceId,
-        baseline: Option<CheckInput<'_>>,
+        baseline: Option<&'a Input>,
     ) -> Result<Vec<Result<Outcome, String>>, Failure> {
         let (input, metric) = (self.input, self.budgets.metric);
         let other_device = match baseline {
             Some(baseline) => device_of_baseline(baseline, input.facts(), device, self.budgets)?,
             None => None,
         };
-        let other = baseline.zip(other_device);
-        let (own, other) =
-            rayon::join(|| input.indexed(device), || other.map(|(baseline, device)| baseline.indexed(device)));
-        let own = own.checked(self.budgets)?;
-        let other = other.as_ref().map(|other| other.checked(self.budgets)).transpose()?;
+        let checked = |input: &'a Input, device| {
+            input.ask(|source, watch| Checked::of(source, device, metric, &self.budgets.rows, watch))
+        };
+        let own = checked(input, device)?;
+        let other = baseline.zip(other_device).map(|(baseline, device)| checked(baseline, device)).transpose()?;
         let unreadable = |why: Error| input.unreadable(why);
         let peak = own.peak(metric).map_err(unreadable)?;
         if let Some(other) = &other {
@@ -147,10 +149,7 @@ impl<'a> CheckReport<'a> {
 
     /// Returns what recomputing modules gives for an exceeded budget, of a recording in memory.
     pub(super) fn advice(&self, outcome: &Outcome) -> Option<String> {
-        match self.input {
-            CheckInput::Memory(trace) => advice(outcome, self.budgets.metric, trace),
-            CheckInput::Parts { .. } => None,
-        }
+        self.input.source.whole().and_then(|trace| advice(outcome, self.budgets.metric, trace))
     }
 
     /// Returns whether all budgets are met, and confirmed.

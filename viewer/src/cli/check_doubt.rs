@@ -4,8 +4,8 @@ use highwater_analysis::budget::{Budget, Outcome};
 use highwater_snapshots::DeviceId;
 use highwater_snapshots::units::format_count;
 
-use super::check_input::CheckInput;
 use crate::cli::input::devices::phrase;
+use crate::cli::input::source::Input;
 use crate::cli::output::outcome::Failure;
 
 /// A reason not to confirm budgets.
@@ -29,14 +29,14 @@ pub(super) enum Doubt {
 
 impl Doubt {
     /// Returns the reasons in a recording of which `devices` are measured.
-    pub(super) fn of(input: CheckInput<'_>, devices: &[DeviceId]) -> Result<Vec<Self>, Failure> {
+    pub(super) fn of(input: &Input, devices: &[DeviceId]) -> Result<Vec<Self>, Failure> {
         let trace = input.facts();
         if trace.event_count() == 0 {
             return Ok(vec![Self::NoEvents]);
         }
         let without = devices.iter().filter(|device| !trace.has_memory(**device)).map(|device| Self::NoMemory(*device));
         let is_cut = trace.is_partial() && !trace.lacks_index_only();
-        let ran_out = input.ran_out()?.map(Self::OutOfMemory);
+        let ran_out = input.ask(|source, _| source.final_oom())?.map(|(_, device)| Self::OutOfMemory(device));
         let lost = Some(trace.trust.events_lost).filter(|lost| *lost > 0).map(Self::EventsLost);
         let unregistered =
             Some(trace.header.unregistered_events()).filter(|events| *events > 0).map(Self::Unregistered);
@@ -57,7 +57,7 @@ impl Doubt {
     }
 
     /// Returns the reason as the beginning of a sentence.
-    pub(super) fn text(self, input: CheckInput<'_>) -> String {
+    pub(super) fn text(self, input: &Input) -> String {
         let on = |device: DeviceId| {
             phrase(input.facts(), &[device]).map_or_else(String::new, |phrase| format!(" on {phrase}"))
         };

@@ -4,24 +4,19 @@ use std::io;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use highwater_analysis::Metric;
 use highwater_analysis::folded::write_folded;
-use highwater_analysis::long::{WindowedMoment, peak};
+use highwater_analysis::source::Source;
 use highwater_app::figures::moment::count_of;
-use highwater_app::files::destination::{Destination, Kind, io_error};
+use highwater_app::files::destination::{Destination, Kind};
 use highwater_app::files::is_stdin;
 use highwater_pytorch::export::{Exported, write_json, write_pickle};
-use highwater_pytorch::open::{FileFormat, FileKind};
-use highwater_snapshots::Trace;
-use highwater_snapshots::format::{Progress, Windows, write_trace};
 use highwater_snapshots::units::format_bytes;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::args::ConvertArguments;
-use crate::cli::input::categories::read_with;
-use crate::cli::input::long::{self, open_long, read_part};
-use crate::cli::input::recording::{Recording, reading_bar, show, spinner};
+use crate::cli::input::recording::spinner;
+use crate::cli::input::source::{Input, answer_or_whole};
 use crate::cli::output::caveats;
 use crate::cli::output::outcome::{Failure, Status};
 use crate::cli::output::page::Page;
@@ -36,7 +31,7 @@ pub fn out_is_missing() -> Failure {
 /// Reads the recording, writes it in another format, and prints the result.
 pub fn run(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let (files, out) = arguments.files_and_out().ok_or_else(out_is_missing)?;
-    let [input] = files else {
+    let [file] = files else {
         let text = "only --to parquet (into a folder) and .html (two, to compare) take several recordings; convert one at a time";
         return Err(Failure::Usage(text.to_owned()));
     };
@@ -44,16 +39,11 @@ pub fn run(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status, 
         let text = "--table is for an OUT with the ending .parquet";
         return Err(Failure::Usage(text.to_owned()));
     }
-    let destination = Destination::new(out, input)?;
-    let (recording, (exported, bytes)) = match write_parts(input, &destination, arguments)? {
-        Some(written) => written,
-        None => {
-            let recording = read_trimmed(input, arguments)?;
-            let written = write_to(&destination, &recording.trace)?;
-            (recording, written)
-        }
-    };
-    let answer = Answer { input, recording: &recording, destination: &destination, exported, bytes };
+    let destination = Destination::new(out, file)?;
+    let in_windows = matches!(destination.kind, Kind::Snap | Kind::Folded) && !arguments.no_stacks;
+    let (input, (exported, bytes)) =
+        read_and(file, arguments, in_windows, |input| Ok((input.clone(), write_to(&destination, &input.source)?)))?;
+    let answer = Answer { file, input: &input, destination: &destination, exported, bytes };
     if arguments.json {
         page.json(&answer.figures())?;
     } else {
@@ -65,85 +55,53 @@ pub fn run(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status, 
 /// What was written, and its bytes.
 type Written = (Exported, u64);
 
-/// Writes a recording that is too long to be held in memory, where the format needs only a part of it at a time. Returns
-/// a window of it, what was written, and its bytes; `None` if it must be read as a whole, or is damaged.
-fn write_parts(
-    input: &Path,
-    destination: &Destination,
-    arguments: &ConvertArguments,
-) -> Result<Option<(Recording, Written)>, Failure> {
-    let is_partial = matches!(destination.kind, Kind::Snap | Kind::Folded);
-    if !is_partial || arguments.events.is_some() || arguments.no_stacks {
-        return Ok(None);
-    }
-    let Some(windows) = open_long(input, &arguments.categories)? else { return Ok(None) };
-    let events = windows.events();
-    let window = in_parts(input, &windows, destination.kind)?;
-    let Some(trace) = window else { return Ok(None) };
-    let bar = reading_bar(&format!("writing {}", destination.path.display()));
-    let mut watch = |now: Progress| {
-        show(&bar, now);
-        ControlFlow::Continue(())
-    };
-    let written = destination.write(|out| match destination.kind {
-        Kind::Folded => write_folded(out, &trace).map(|lost| vec![lost]).map_err(io_error),
-        _ => windows.copy(out, &mut watch).map(|_| Vec::new()),
-    });
-    bar.finish_and_clear();
-    let (lost, bytes) = match written {
-        Err(Failure::Damaged(_)) => return Ok(None),
-        written => written?,
-    };
-    let format = FileFormat { kind: FileKind::Snap, is_gzipped: false };
-    Ok(Some((Recording { trace, format }, (Exported { events, lost }, bytes))))
-}
-
-/// The window that a format needs: the peak of requested bytes on the main device, or no events. `None` if it is
-/// damaged.
-fn in_parts(input: &Path, windows: &Windows, kind: Kind) -> Result<Option<Trace>, Failure> {
-    long::in_parts(windows, input, |_| match kind {
-        Kind::Folded => {
-            let (device, metric) = (windows.main_device(), Metric::Requested);
-            let peak = peak(windows, device, metric)?;
-            Ok(WindowedMoment::at(windows, device, metric, peak.number())?.window)
-        }
-        _ => windows.window(0..0),
-    })
-}
-
-/// Reads what the options ask for of a recording; of one that is too long to be held in memory, only these events.
+/// Opens what the options ask for of a recording, and lets `write` write it; `in_windows` says whether it can do so where
+/// a long recording is read in windows.
 ///
 /// # Errors
 ///
-/// Fails if the recording cannot be read, or does not have all of the events.
-pub(crate) fn read_trimmed(file: &Path, arguments: &ConvertArguments) -> Result<Recording, Failure> {
-    let events = arguments.events.as_ref().map(|events| events.start as u64..events.end as u64);
-    let mut recording = match events.map(|events| read_part(file, &arguments.categories, events)).transpose()?.flatten()
-    {
-        Some(part) => part,
-        None => read_with(file, &arguments.categories)?,
+/// Fails if the recording cannot be read or does not have all of the events, or as `write` does.
+pub(crate) fn read_and<T>(
+    file: &Path,
+    arguments: &ConvertArguments,
+    in_windows: bool,
+    write: impl FnMut(&Input) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let can_be_long = in_windows || arguments.events.is_some();
+    let open = |is_whole: bool| {
+        let open = if can_be_long && !is_whole { Input::open } else { Input::whole };
+        trimmed(open(file, &arguments.categories)?, arguments)
     };
-    recording.trace = arguments.trim(recording.trace)?;
-    Ok(recording)
+    answer_or_whole(open, write)
 }
 
-/// Writes `trace` in the format of `destination`. Returns what was written, and its bytes.
-pub(super) fn write_to(destination: &Destination, trace: &Trace) -> Result<Written, Failure> {
-    let progress = progress_bar(destination, trace);
+/// Leaves out what the options say, where the recording, or the part of it that they ask for, is in memory.
+fn trimmed(mut input: Input, arguments: &ConvertArguments) -> Result<Input, Failure> {
+    if let (None, Some(events)) = (input.source.whole(), &arguments.events) {
+        // The event before them gives the state at their start.
+        let events = events.start.saturating_sub(1) as u64..events.end as u64;
+        let part = input.ask(|source, _| Ok(source.window(events)?.trace.into_owned()))?;
+        input.source = Source::in_memory(part);
+    }
+    input.map_whole(|trace| arguments.trim(trace))
+}
+
+/// Writes a recording in the format of `destination`. Returns what was written, and its bytes.
+pub(super) fn write_to(destination: &Destination, source: &Source<'_>) -> Result<Written, Failure> {
+    let events = source.count_events();
+    let progress = progress_bar(destination, events);
     let written = destination.write(|out| {
         let mut tell = |events: u64| {
             progress.set_position(events);
             ControlFlow::Continue(())
         };
         match destination.kind {
-            Kind::Snap => {
-                write_trace(out, trace).map(|_| Exported { events: trace.events.len() as u64, lost: Vec::new() })
-            }
-            Kind::Pickle => write_pickle(out, trace, &mut tell),
-            Kind::Json => write_json(out, trace, &mut tell),
-            Kind::Folded => {
-                let lost = write_folded(out, trace).map_err(io_error)?;
-                Ok(Exported { events: trace.events.len() as u64, lost: vec![lost] })
+            Kind::Snap => source.write(out, &mut tell).map(|_| Exported { events, lost: Vec::new() }),
+            Kind::Folded => Ok(Exported { events, lost: vec![write_folded(out, source)?] }),
+            Kind::Pickle | Kind::Json => {
+                let window = source.window(source.events())?;
+                let write = if destination.kind == Kind::Json { write_json } else { write_pickle };
+                write(out, &window.trace, &mut tell)
             }
         }
     });
@@ -152,23 +110,22 @@ pub(super) fn write_to(destination: &Destination, trace: &Trace) -> Result<Writt
 }
 
 /// Returns a progress bar on a terminal; it counts events if the format does.
-fn progress_bar(destination: &Destination, trace: &Trace) -> ProgressBar {
+fn progress_bar(destination: &Destination, events: u64) -> ProgressBar {
     let spinner = spinner(&format!("writing {}", destination.path.display()));
-    let is_counted = matches!(destination.kind, Kind::Pickle | Kind::Json);
-    if spinner.is_hidden() || !is_counted {
+    if spinner.is_hidden() || destination.kind == Kind::Folded {
         return spinner;
     }
     let style =
         ProgressStyle::with_template("{spinner} {msg} {wide_bar} {human_pos} of {human_len} events ({elapsed})");
     spinner.set_style(style.expect("the template is well formed"));
-    spinner.set_length(trace.events.len() as u64);
+    spinner.set_length(events);
     spinner
 }
 
 /// The report about one recording.
 struct Answer<'a> {
-    input: &'a Path,
-    recording: &'a Recording,
+    file: &'a Path,
+    input: &'a Input,
     destination: &'a Destination,
     exported: Exported,
     bytes: u64,
@@ -185,17 +142,17 @@ impl Answer<'_> {
     }
 
     fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
-        let Self { input, recording, destination, exported, .. } = self;
+        let Self { file, input, destination, exported, .. } = self;
         let out = &destination.path;
         let events = count_of(exported.events, "event");
-        caveats::lead(&recording.trace, "", page)?;
+        caveats::lead(input.facts(), "", page)?;
         page.headline(&format!("Wrote {} ({}): {events}.", out.display(), format_bytes(self.bytes)))?;
         page.gap()?;
         let mut table = Table::new(vec![Column::text("file").cut(), Column::text("format"), Column::number("size")]);
-        let in_bytes = std::fs::metadata(input).ok().filter(|facts| facts.is_file()).map(|facts| facts.len());
-        let name = if is_stdin(input) { "standard input".to_owned() } else { input.display().to_string() };
+        let in_bytes = std::fs::metadata(file).ok().filter(|facts| facts.is_file()).map(|facts| facts.len());
+        let name = if is_stdin(file) { "standard input".to_owned() } else { file.display().to_string() };
         let in_bytes = in_bytes.map_or_else(String::new, format_bytes);
-        table.push(vec![name, recording.format.name().to_owned(), in_bytes]);
+        table.push(vec![name, input.format.name().to_owned(), in_bytes]);
         let packed = if destination.is_gzipped { ", gzipped" } else { "" };
         let format = format!("{}{packed}", destination.kind.name());
         table.push(vec![out.display().to_string(), format, format_bytes(self.bytes)]);
@@ -207,7 +164,7 @@ impl Answer<'_> {
         for what in &exported.lost {
             page.warning(&format!("Lost: {what}."))?;
         }
-        caveats::print(&recording.trace, page)?;
+        caveats::print(input.facts(), page)?;
         page.gap()?;
         if destination.kind == Kind::Json && !destination.is_gzipped {
             page.line(

@@ -4,13 +4,11 @@ use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 
-use highwater_analysis::device_spans::device_steps;
 use highwater_analysis::diff::{
     Asked, Change, Comparison, DiffAt, DiffQuery, Likeness, LoneBlocks, PhasePair, Setting,
 };
-use highwater_analysis::final_oom::final_oom_on;
-use highwater_analysis::phases::PhaseRow;
-use highwater_analysis::{Diff, GroupKey, LiveIndex, Series};
+use highwater_analysis::phases::{PhaseRow, stages, steps_of};
+use highwater_analysis::{Diff, GroupKey, Metric};
 use highwater_app::figures::moment::{count_of, when};
 use highwater_snapshots::units::{format_bytes, format_count, format_signed_bytes};
 use highwater_snapshots::{DeviceId, Phase, Trace};
@@ -21,6 +19,7 @@ use super::diff_figures::DiffFigures;
 use crate::args::{ComparedAt, DiffArguments};
 use crate::cli::input::devices::{compared_devices, on_device, phrase};
 use crate::cli::input::recording::origin_keys;
+use crate::cli::input::source::Input;
 use crate::cli::output::caveats;
 use crate::cli::output::key_cells::key_columns;
 use crate::cli::output::outcome::Failure;
@@ -39,27 +38,22 @@ pub struct DiffReport<'a> {
     comparison: Comparison,
     /// The single blocks, if requested.
     lone: Option<LoneBlocks>,
+    /// Whether each recording ends out of memory on its device.
+    ran_out: [bool; 2],
 }
 
 impl<'a> DiffReport<'a> {
     /// Compares two recordings, which may be the same.
-    pub fn of(traces: [&'a Trace; 2], arguments: &'a DiffArguments) -> Result<Self, Failure> {
+    pub fn of(inputs: [&'a Input; 2], arguments: &'a DiffArguments) -> Result<Self, Failure> {
+        let traces = inputs.map(Input::facts);
+        let metric = arguments.metric;
         let wanted = [arguments.device, arguments.device_b.or(arguments.device)];
-        let devices = compared_devices(traces, wanted, arguments.metric)?;
-        let index = |side: usize| {
-            let (trace, device): (&Trace, _) = (traces[side], devices[side]);
-            rayon::join(|| Series::build(trace, device), || LiveIndex::build(trace, device))
-        };
-        let (a, b) = rayon::join(|| index(0), || index(1));
-        let asked = [
-            Asked { trace: traces[0], series: &a.0, live: &a.1 },
-            Asked { trace: traces[1], series: &b.0, live: &b.1 },
-        ];
+        let devices = compared_devices(inputs, wanted, metric)?;
         let wanted = [arguments.at, arguments.at_b].map(|at| at.map(|at| at.0));
-        let at = moments_of(wanted, arguments.b.is_none(), (traces[0], devices[0]))?;
+        let at = moments_of(wanted, arguments.b.is_none(), (inputs[0], devices[0]))?;
         let find = |side: usize| {
-            let missing = || missing_step(at[side], side, traces[side], devices[side]);
-            at[side].find(asked[side], arguments.metric).ok_or_else(missing)
+            let found = inputs[side].ask(|source, _| at[side].find(source, devices[side], metric))?;
+            found.map_or_else(|| Err(missing_step(at[side], side, inputs[side], devices[side])?), Ok)
         };
         let query = DiffQuery {
             keys: &arguments.by.0,
@@ -68,10 +62,26 @@ impl<'a> DiffReport<'a> {
             siblings: arguments.modules.siblings(),
         };
         let moments = [find(0)?, find(1)?];
-        let wanted = arguments.lone_blocks;
-        let lone = (wanted > 0).then(|| LoneBlocks::of(asked, &moments, &query, wanted));
-        let comparison = Comparison::of(asked, moments, &query);
-        Ok(Self { traces, arguments, comparison, lone })
+        let mut lone = None;
+        if arguments.lone_blocks > 0 {
+            let windows = [0, 1].map(|side| inputs[side].ask(|source, _| source.window_at(moments[side].number())));
+            let [a, b] = windows;
+            let windows = [a?, b?];
+            let indexes = [0, 1].map(|side: usize| windows[side].index(devices[side]));
+            let asked = [0, 1].map(|side: usize| Asked {
+                trace: &windows[side].trace,
+                series: &indexes[side].series,
+                live: &indexes[side].live,
+            });
+            lone = Some(LoneBlocks::of(asked, &moments, &query, arguments.lone_blocks));
+        }
+        let comparison = inputs[0].ask(|a, watch| Comparison::of([a, &inputs[1].source], moments, &query, watch))?;
+        let mut ran_out = [false; 2];
+        for side in [0, 1] {
+            let found = inputs[side].ask(|source, _| source.final_oom())?;
+            ran_out[side] = found.is_some_and(|(_, device)| device == devices[side]);
+        }
+        Ok(Self { traces, arguments, comparison, lone, ran_out })
     }
 
     /// Returns the JSON object.
@@ -107,9 +117,8 @@ impl<'a> DiffReport<'a> {
             page.line(&format!("{side}: {}, {on}{when}.", file.display()))?;
         }
         // Only the peaks of whole recordings are cut short by it.
-        for (side, moment) in [("A", a), ("B", b)].into_iter().filter(|_| self.arguments.b.is_some()) {
-            let trace = self.traces[usize::from(side == "B")];
-            if final_oom_on(trace, moment.device).is_some() {
+        for (side, ran_out) in [("A", self.ran_out[0]), ("B", self.ran_out[1])] {
+            if ran_out && self.arguments.b.is_some() {
                 page.warning(&format!("{side} ran out of memory: what it would have needed later is not recorded."))?;
             }
         }
@@ -324,22 +333,23 @@ impl<'a> DiffReport<'a> {
 }
 
 /// Returns the error if the recording of `side` does not have the step of `at`.
-pub fn missing_step(at: DiffAt, side: usize, trace: &Trace, device: DeviceId) -> Failure {
-    let steps = device_steps(trace, device);
+pub fn missing_step(at: DiffAt, side: usize, input: &Input, device: DeviceId) -> Result<Failure, Failure> {
+    let rows = input.ask(|source, watch| stages(source, device, Metric::Requested, watch))?;
+    let steps = steps_of(&rows);
     let have = match (steps.first(), steps.last()) {
         (Some(first), Some(last)) if first != last => format!("it has steps {first} to {last}"),
         (Some(one), _) => format!("it has step {one} only"),
         _ => "it has no steps".to_owned(),
     };
     let which = ["A", "B"][side];
-    Failure::Usage(format!("{} of {which}: the recording has no such step; {have}", ComparedAt(at)))
+    Ok(Failure::Usage(format!("{} of {which}: the recording has no such step; {have}", ComparedAt(at))))
 }
 
 /// Returns the compared moments of both sides, of two recordings or, if `is_one`, of that one.
 pub fn moments_of(
     [at, at_b]: [Option<DiffAt>; 2],
     is_one: bool,
-    (trace, device): (&Trace, DeviceId),
+    (input, device): (&Input, DeviceId),
 ) -> Result<[DiffAt; 2], Failure> {
     if !is_one {
         let at = at.unwrap_or_default();
@@ -349,7 +359,7 @@ pub fn moments_of(
         (Some(a), Some(b)) => Ok([a, b]),
         (Some(DiffAt::Step(step)), None) => Ok([DiffAt::Step(step), DiffAt::Step(step.saturating_add(1))]),
         (Some(DiffAt::StepEnd(step)), None) => Ok([DiffAt::StepEnd(step), DiffAt::StepEnd(step.saturating_add(1))]),
-        (None, None) => DiffAt::last_steps(trace, device).ok_or_else(|| {
+        (None, None) => input.ask(|source, _| DiffAt::last_steps(source, device))?.ok_or_else(|| {
             let text = "cannot compare the last two steps: the recording has fewer than two whole steps; name a second \
                         recording, or two moments with --at and --at-b";
             Failure::Usage(text.to_owned())

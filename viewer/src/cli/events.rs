@@ -3,44 +3,40 @@
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write as _;
-use std::ops::{Range, RangeInclusive};
+use std::ops::{ControlFlow, Range};
 
 use highwater_analysis::filter::BlockFilter;
+use highwater_analysis::source::Window;
 use highwater_app::figures::moment::micros_since_1970;
-use highwater_snapshots::format::Windows;
 use highwater_snapshots::line_text::shorten_line;
 use highwater_snapshots::references::readable;
 use highwater_snapshots::shown::MOST_IN_TABLE;
-use highwater_snapshots::text::event_text;
+use highwater_snapshots::text::event_text_without_stack;
 use highwater_snapshots::trace::{Owner, Subject};
 use highwater_snapshots::units::format_count;
-use highwater_snapshots::{BlockId, DeviceId, Error, EventId, StackId, Trace};
+use highwater_snapshots::{BlockId, DeviceId, EventId, StackId, Trace};
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
 use crate::args::EventsArguments;
 use crate::cli::input::devices::{on_device, on_devices};
-use crate::cli::input::long;
 use crate::cli::input::recording::choose_device;
+use crate::cli::input::source::Input;
 use crate::cli::output::caveats::{self, problem_texts};
 use crate::cli::output::outcome::Failure;
 use crate::cli::output::page::{JsonText, Page};
 use crate::cli::output::shell::next_with;
 use crate::cli::output::table::cut;
 
-/// The requested events of a recording in memory, or of one that is read in parts.
+/// The requested events of a recording.
 #[derive(Debug)]
 pub struct EventsListing<'a> {
-    /// The recording, or a part of one that is read in parts.
+    input: &'a Input,
     trace: &'a Trace,
-    /// Reads the recording in parts; `None` if `trace` is all of it.
-    windows: Option<&'a Windows>,
-    /// The stack of each event, taken out of the trace so that an event's text does not include it.
-    stacks: Vec<StackId>,
     arguments: &'a EventsArguments,
     device: Option<DeviceId>,
     /// `None` if there are no events.
-    range: Option<RangeInclusive<u32>>,
+    range: Option<Range<u64>>,
     /// The time of the last event.
     last_time_ns: u64,
 }
@@ -48,63 +44,29 @@ pub struct EventsListing<'a> {
 /// Maximum number of stacks whose JSON is cached: many events share few stacks.
 const STACKS_KEPT: usize = 10_000;
 
-/// Events that are read at once of a recording that is read in parts.
+/// Events that are read at once.
 const EVENTS_AT_ONCE: u64 = 1 << 19;
 
-/// Events in memory, their stacks taken out.
+/// An event, whose text does not include its stack.
 #[derive(Clone, Copy)]
-struct Part<'a> {
+struct Listed<'a> {
     trace: &'a Trace,
-    stacks: &'a [StackId],
-}
-
-impl Part<'_> {
-    fn stack(&self, id: EventId) -> StackId {
-        self.stacks[id.0 as usize]
-    }
-}
-
-/// Takes the stacks out of the events of `trace`.
-fn take_stacks(trace: &mut Trace) -> Vec<StackId> {
-    let none = vec![StackId::NONE; trace.events.len()];
-    std::mem::replace(&mut trace.events.stack, none)
+    id: EventId,
 }
 
 impl<'a> EventsListing<'a> {
-    /// Selects events of `trace`, and takes the stacks out of them.
-    pub fn of(trace: &'a mut Trace, arguments: &'a EventsArguments) -> Result<Self, Failure> {
+    /// Selects events of a recording, and reads the first of them.
+    pub fn of(input: &'a Input, arguments: &'a EventsArguments) -> Result<Self, Failure> {
+        let trace = input.facts();
         let device = arguments.device.map(|_| choose_device(trace, arguments.device)).transpose()?;
-        let range = event_range(trace.events.len() as u64, arguments)?;
-        let stacks = take_stacks(trace);
-        let last = range.as_ref().and_then(|range| trace.events.time_of(EventId(*range.end())));
-        Ok(Self { trace, windows: None, stacks, arguments, device, range, last_time_ns: last.unwrap_or(0) })
-    }
-
-    /// Selects events of a recording that is read in parts; `first` has the first of them.
-    pub fn in_parts(windows: &'a Windows, first: &'a Trace, arguments: &'a EventsArguments) -> Result<Self, Failure> {
-        let device = arguments.device.map(|_| long::choose_device(windows, arguments.device)).transpose()?;
-        let range = event_range(windows.events(), arguments)?;
-        let last = range.as_ref().map_or(0, |range| u64::from(*range.end()));
-        let last = windows.window(last..last + 1).map_err(|why| unreadable(arguments, why))?;
-        let last_time_ns = last.events.time_ns.first().copied().unwrap_or(0);
-        Ok(Self { trace: first, windows: Some(windows), stacks: Vec::new(), arguments, device, range, last_time_ns })
-    }
-
-    /// Reads the first events that are asked for of a recording that is read in parts. `None` if they are damaged.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the recording cannot be read.
-    pub fn first(windows: &Windows, arguments: &EventsArguments) -> Result<Option<Trace>, Failure> {
-        let end = arguments.to.map_or(u64::MAX, |to| u64::from(to) + 1);
-        let start = u64::from(arguments.from);
-        let events = start..end.clamp(start, start + EVENTS_AT_ONCE);
-        long::in_parts(windows, &arguments.source.file, |_| windows.window(events))
-    }
-
-    /// The recording, or a part of one that is read in parts.
-    pub fn trace(&self) -> &Trace {
-        self.trace
+        let range = event_range(input.source.events().end, arguments)?;
+        let mut last_time_ns = 0;
+        if let Some(range) = &range {
+            input.ask(|source, _| source.window(range.start..range.end.min(range.start + EVENTS_AT_ONCE)).map(drop))?;
+            let last = input.ask(|source, _| source.window_at(Some(range.end - 1)))?;
+            last_time_ns = last.last().and_then(|id| last.trace.events.time_of(id)).unwrap_or(0);
+        }
+        Ok(Self { input, trace, arguments, device, range, last_time_ns })
     }
 
     /// Writes one JSON object, one event per line.
@@ -113,17 +75,17 @@ impl<'a> EventsListing<'a> {
         write!(JsonText(page.raw()), "{{\"problems\": {problems},\n\"events\": [")?;
         let mut separator = "\n";
         let mut texts: HashMap<StackId, Box<RawValue>> = HashMap::new();
-        self.each(|part, id| {
+        self.each(|Listed { trace, id }| {
             write!(page.raw(), "{separator}")?;
             if texts.len() >= STACKS_KEPT {
                 texts.clear();
             }
-            let stack = part.stack(id);
+            let stack = trace.events.stack[id.0 as usize];
             let stack = match texts.entry(stack) {
                 Entry::Occupied(known) => known.into_mut(),
-                Entry::Vacant(new) => new.insert(to_raw_value(&part.trace.tables.stack_text(stack))?),
+                Entry::Vacant(new) => new.insert(to_raw_value(&trace.tables.stack_text(stack))?),
             };
-            serde_json::to_writer(JsonText(page.raw()), &EventFigures::of(part.trace, id, stack))?;
+            serde_json::to_writer(JsonText(page.raw()), &EventFigures::of(trace, id, stack))?;
             separator = ",\n";
             Ok(())
         })?;
@@ -133,12 +95,12 @@ impl<'a> EventsListing<'a> {
 
     /// Writes a table.
     pub fn print(&self, page: &mut Page<'_>) -> Result<(), Failure> {
-        let count = format_count(self.windows.map_or(self.trace.events.len() as u64, Windows::events));
+        let count = format_count(self.input.source.events().end);
         let Some(range) = &self.range else {
             page.headline("No events: the recording contains only a state.")?;
             return Ok(caveats::print(self.trace, page)?);
         };
-        let (first, last) = (u64::from(*range.start()), u64::from(*range.end()));
+        let (first, last) = (range.start, range.end - 1);
         let restriction = self.restriction();
         let on = match self.device {
             Some(device) => on_device(self.trace, device),
@@ -157,19 +119,19 @@ impl<'a> EventsListing<'a> {
         let heading = if self.trace.has_times() { "seconds" } else { "" };
         page.hint(&format!("  {:>number_width$}{heading:>time_width$}  {:<14}  what", "event", "kind"))?;
         let mut last_listed = None;
-        self.each(|part, id| {
-            let (trace, number) = (part.trace, part.trace.number(id));
+        self.each(|Listed { trace, id }| {
+            let number = trace.number(id);
             let is_everywhere = trace.is_everywhere(id);
             last_listed = Some((number, (!is_everywhere).then(|| trace.events.device[id.0 as usize])));
             let kind = trace.events.kind[id.0 as usize].name();
-            let text = event_text(trace, id);
+            let text = event_text_without_stack(trace, id);
             let what = text.strip_prefix(kind).unwrap_or(&text).trim_start();
             let (number, seconds) = (format_count(number), trace.time_of(id).map(seconds).unwrap_or_default());
             let line = format!("  {number:>number_width$}{seconds:>time_width$}  {kind:<14}  {what}");
             page.line(&page.width().map_or_else(|| line.clone(), |width| cut(&line, width)))?;
             if self.arguments.stacks {
                 let indent = " ".repeat(number_width + time_width + 4);
-                for frame in trace.tables.stack_text(part.stack(id)) {
+                for frame in trace.tables.stack_text(trace.events.stack[id.0 as usize]) {
                     let room =
                         page.width().map_or(MOST_IN_TABLE, |width| width.saturating_sub(indent.len() + 2).max(40));
                     page.line(&format!("{indent}< {}", shorten_line(&frame, room)))?;
@@ -214,44 +176,28 @@ impl<'a> EventsListing<'a> {
         if parts.is_empty() { String::new() } else { format!(", those {}", parts.join(" and ")) }
     }
 
-    fn each(&self, mut take: impl FnMut(Part<'_>, EventId) -> Result<(), Failure>) -> Result<(), Failure> {
+    /// Calls `take` with the events that are to be listed.
+    fn each(&self, mut take: impl FnMut(Listed<'_>) -> Result<(), Failure>) -> Result<(), Failure> {
         let Some(range) = &self.range else { return Ok(()) };
-        let Some(windows) = self.windows else {
-            return self.each_of(Part { trace: self.trace, stacks: &self.stacks }, range.clone(), &mut take);
-        };
-        let end = u64::from(*range.end()) + 1;
-        let mut start = u64::from(*range.start());
-        while start < end {
-            let read = |events: Range<u64>| {
-                let mut trace = windows.window(events)?;
-                windows.number_blocks(&mut trace)?;
-                Ok(trace)
-            };
-            let mut trace =
-                read(start..end.min(start + EVENTS_AT_ONCE)).map_err(|why| unreadable(self.arguments, why))?;
-            let stacks = take_stacks(&mut trace);
-            let Some(last) = trace.events.len().checked_sub(1) else { break };
-            self.each_of(Part { trace: &trace, stacks: &stacks }, 0..=last as u32, &mut take)?;
-            start += EVENTS_AT_ONCE;
-        }
-        Ok(())
-    }
-
-    /// Calls `take` with the events of `range` that are to be listed.
-    fn each_of(
-        &self,
-        part: Part<'_>,
-        range: RangeInclusive<u32>,
-        take: &mut impl FnMut(Part<'_>, EventId) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
         let filter = &self.arguments.blocks.filter.filter;
-        let mut matcher = (!filter.is_empty()).then(|| filter.on(part.trace));
-        for number in range {
-            if self.is_chosen(part.trace, EventId(number), matcher.as_mut()) {
-                take(part, EventId(number))?;
+        let mut outcome = Ok(());
+        let list = |window: &Window<'_>| {
+            let trace = &window.trace;
+            let mut matcher = (!filter.is_empty()).then(|| filter.on(trace));
+            for row in window.events.clone() {
+                let id = EventId::from_index(row);
+                if self.is_chosen(trace, id, matcher.as_mut()) {
+                    outcome = take(Listed { trace, id });
+                    if outcome.is_err() {
+                        return ControlFlow::Break(());
+                    }
+                }
             }
-        }
-        Ok(())
+            ControlFlow::Continue(())
+        };
+        let read = self.input.source.each_numbered(range.clone(), EVENTS_AT_ONCE, list);
+        read.map_err(|why| self.input.unreadable(why))?;
+        outcome
     }
 
     fn is_chosen(&self, trace: &Trace, id: EventId, matcher: Option<&mut BlockFilter<'_>>) -> bool {
@@ -271,13 +217,9 @@ fn seconds(time_ns: u64) -> String {
     format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000)
 }
 
-fn unreadable(arguments: &EventsArguments, source: Error) -> Failure {
-    Failure::Read { file: arguments.source.file.clone(), source }
-}
-
 /// Returns the numbers of the events to list.
-fn event_range(count: u64, arguments: &EventsArguments) -> Result<Option<RangeInclusive<u32>>, Failure> {
-    let Some(last) = count.checked_sub(1).map(|last| last as u32) else {
+fn event_range(count: u64, arguments: &EventsArguments) -> Result<Option<Range<u64>>, Failure> {
+    let Some(last) = count.checked_sub(1) else {
         return Ok(None);
     };
     let (from, to) = (arguments.from, arguments.to.unwrap_or(last).min(last));
@@ -288,7 +230,7 @@ fn event_range(count: u64, arguments: &EventsArguments) -> Result<Option<RangeIn
     if from > to {
         return Err(Failure::Usage(format!("--from {from} --to {to}: the first event comes after the last")));
     }
-    Ok(Some(from..=to))
+    Ok(Some(from..to + 1))
 }
 
 fn block_of(trace: &Trace, id: EventId) -> Option<BlockId> {

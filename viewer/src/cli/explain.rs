@@ -4,21 +4,24 @@ use std::collections::BTreeMap;
 use std::io;
 
 use highwater_analysis::beside::SegmentKind;
-use highwater_analysis::explain::{Advice, ExplainedGroup, Layers, Remedy, Removal};
-use highwater_analysis::long::WindowedExplanation;
+use highwater_analysis::explain::{Advice, ExplainQuery, ExplainedGroup, Layers, Remedy, Removal};
 use highwater_analysis::pools::BlockPool;
 use highwater_analysis::{Beside, Explanation, GroupKey, Metric, Moment};
+use highwater_app::answers::explanation::explain;
 use highwater_app::figures::moment::{MomentFigures, count_of, how_much_and_when, peak_name, when};
 use highwater_snapshots::Trace;
+use highwater_snapshots::event::EventKind;
 use highwater_snapshots::units::{format_bytes, format_count};
 use serde::Serialize;
 
 use super::idle::{self, IdleFigures};
 use crate::args::ExplainArguments;
 use crate::cli::input::devices::where_on;
-use crate::cli::input::recording::origin_keys;
+use crate::cli::input::recording::{choose_device, origin_keys};
+use crate::cli::input::source::Input;
 use crate::cli::output::caveats::{self, TrustFigures, problem_texts};
 use crate::cli::output::key_cells::{each_text, key_cells, key_columns, none_note};
+use crate::cli::output::outcome::Failure;
 use crate::cli::output::page::Page;
 use crate::cli::output::shell::next_with;
 use crate::cli::output::table::{Column, Table, bytes_cells, percent};
@@ -35,15 +38,21 @@ pub struct ExplainReport<'a> {
 }
 
 impl<'a> ExplainReport<'a> {
-    /// Creates the report of `explanation`.
-    pub fn of(trace: &'a Trace, arguments: &'a ExplainArguments, explanation: Explanation) -> Self {
-        Self { trace, arguments, explanation, ignores_uses: false }
-    }
-
-    /// Creates the report about a recording that was read in parts.
-    pub fn of_found(found: &'a WindowedExplanation, arguments: &'a ExplainArguments) -> Self {
-        let (trace, explanation) = (&found.window, found.explanation.clone());
-        Self { trace, arguments, explanation, ignores_uses: found.has_uses }
+    /// Explains the peak of a recording.
+    pub fn of(input: &'a Input, arguments: &'a ExplainArguments) -> Result<Self, Failure> {
+        let trace = input.facts();
+        let device = choose_device(trace, arguments.device.device)?;
+        let query = ExplainQuery {
+            metric: arguments.metric,
+            keys: arguments.keys(!trace.spans.is_all_setup()),
+            top: arguments.top,
+            filter: &arguments.blocks.filter.filter,
+            siblings: arguments.modules.siblings(),
+        };
+        let explanation = input.ask(|source, watch| explain(source, device, &query, watch))?;
+        let has_uses = || input.source.count(device, EventKind::Used) > 0;
+        let ignores_uses = input.source.whole().is_none() && has_uses();
+        Ok(Self { trace, arguments, explanation, ignores_uses })
     }
 
     /// Returns the JSON object: bytes of groups and rest sum to the peak's, or with a filter to `filtered`'s.
@@ -282,12 +291,12 @@ fn free_places(beside: &[(Beside, u64)]) -> impl Iterator<Item = (SegmentKind, u
 
 /// Formats a moment's phase and step: `backward, step 1`.
 fn place(moment: &Moment) -> String {
-    match (moment.event, moment.step) {
+    match (moment.number(), moment.step) {
         (None, _) => "before the first event".to_owned(),
         (_, Some(step)) => format!("{}, step {step}", moment.phase),
         (Some(event), None) => match moment.known_phase() {
             Some(phase) => phase.to_string(),
-            None => format!("event {}", format_count(u64::from(event.0))),
+            None => format!("event {}", format_count(event)),
         },
     }
 }
@@ -340,7 +349,7 @@ struct GroupFigures {
     blocks_at_peak: u64,
     peak_without: u64,
     saved_bytes: u64,
-    new_peak_event: Option<u32>,
+    new_peak_event: Option<u64>,
     new_peak_step: Option<u32>,
     new_peak_phase: &'static str,
     /// The equal modules that are one group: the names of each.
@@ -358,7 +367,7 @@ impl GroupFigures {
             blocks_at_peak: group.blocks_at_peak,
             peak_without: group.without.bytes,
             saved_bytes: group.saved_bytes(peak),
-            new_peak_event: group.without.event.map(|event| event.0),
+            new_peak_event: group.without.number(),
             new_peak_step: group.without.step,
             new_peak_phase: group.without.phase.name(),
             members: group.members.iter().map(|key| key.join(", ")).collect(),

@@ -4,13 +4,11 @@ use std::io;
 
 use highwater_analysis::between::Sum;
 use highwater_analysis::frames::short_stack;
-use highwater_analysis::growth::{FirstStep, Growth, GrowthQuery, Leak, NoWindow, StepWindow, how_to_mark_steps};
-use highwater_analysis::long::{Parts, growth};
-use highwater_analysis::{GroupKey, LiveIndex, Metric, Question, Series};
+use highwater_analysis::growth::{FirstStep, Growth, GrowthQuery, Leak, StepWindow, growth, how_to_mark_steps};
+use highwater_analysis::{GroupKey, Metric, Question};
 use highwater_app::figures::leaks::leak_texts;
 use highwater_app::figures::moment::{PeakFigure, count_of};
 use highwater_snapshots::Trace;
-use highwater_snapshots::format::Windows;
 use highwater_snapshots::units::{format_bytes, format_count, format_signed_bytes};
 use serde::Serialize;
 
@@ -21,8 +19,8 @@ use super::growth_figures::{
 use super::growth_query::{check_filter, keys, measured_devices, query, refused, reserved_query, steps};
 use crate::args::GrowthArguments;
 use crate::cli::input::devices::on_device;
-use crate::cli::input::long;
 use crate::cli::input::recording::choose_device;
+use crate::cli::input::source::Input;
 use crate::cli::output::caveats::{self, TrustFigures, problem_texts};
 use crate::cli::output::key_cells::{key_cells, key_columns};
 use crate::cli::output::outcome::Failure;
@@ -51,68 +49,19 @@ pub struct GrowthReport<'a> {
     capacity: Option<u64>,
 }
 
-/// The growth of each device, or why it has none.
-type Growths = Vec<Result<Growth, NoWindow>>;
-
-/// The growth of the devices of a recording that is read in parts, the chosen device first.
-#[derive(Debug)]
-pub struct FoundGrowth {
-    /// The recording without its events.
-    pub window: Trace,
-    devices: Growths,
-    /// The growth of reserved memory.
-    reserved: Growths,
-}
-
 impl<'a> GrowthReport<'a> {
-    /// Computes the report of `trace`.
-    pub fn of(trace: &'a Trace, arguments: &'a GrowthArguments) -> Result<Self, Failure> {
+    /// Computes the report of a recording.
+    pub fn of(input: &'a Input, arguments: &'a GrowthArguments) -> Result<Self, Failure> {
+        let trace = input.facts();
         let device = choose_device(trace, arguments.device.device)?;
         let keys = keys(trace, arguments);
         check_filter(arguments)?;
-        let (mut devices, mut reserved) = (Vec::new(), Vec::new());
-        for device in measured_devices(device, trace.device_ids(), arguments) {
-            let window = StepWindow::of_any(trace, device, steps(arguments));
-            let (series, live) = rayon::join(|| Series::build(trace, device), || LiveIndex::build(trace, device));
-            let measure = |query: &GrowthQuery<'_>| {
-                window.clone().map(|window| Growth::of(trace, (&series, &live), window, query))
-            };
-            devices.push(measure(&query(&keys, arguments)));
-            reserved.extend(reserved_query(arguments).map(|query| measure(&query)));
-        }
-        Self::of_devices(trace, (devices, reserved), arguments)
-    }
-
-    /// Measures the growth in a recording that is read in parts. `None` if it is damaged.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the arguments ask for what the recording does not have, or if it cannot be read.
-    pub fn find(windows: &Windows, arguments: &GrowthArguments) -> Result<Option<FoundGrowth>, Failure> {
-        check_filter(arguments)?;
-        let device = long::choose_device(windows, arguments.device.device)?;
-        let devices = measured_devices(device, windows.device_ids(), arguments);
-        let keys = keys(windows.base(), arguments);
-        long::in_parts(windows, &arguments.source.file, |watch| {
-            let queries: Vec<GrowthQuery<'_>> =
-                std::iter::once(query(&keys, arguments)).chain(reserved_query(arguments)).collect();
-            let mut found = growth(Parts::of(windows), &devices, steps(arguments), &queries, watch)?.into_iter();
-            let (devices, reserved) = (found.next().unwrap_or_default(), found.next().unwrap_or_default());
-            Ok(FoundGrowth { window: windows.window(0..0)?, devices, reserved })
-        })
-    }
-
-    /// Creates the report about growth that was measured in parts.
-    pub fn of_found(found: &'a FoundGrowth, arguments: &'a GrowthArguments) -> Result<Self, Failure> {
-        Self::of_devices(&found.window, (found.devices.clone(), found.reserved.clone()), arguments)
-    }
-
-    /// Creates the report about the growth of devices, the chosen one first.
-    fn of_devices(
-        trace: &'a Trace,
-        (devices, reserved): (Growths, Growths),
-        arguments: &'a GrowthArguments,
-    ) -> Result<Self, Failure> {
+        let devices = measured_devices(device, trace.device_ids(), arguments);
+        let queries: Vec<GrowthQuery<'_>> =
+            std::iter::once(query(&keys, arguments)).chain(reserved_query(arguments)).collect();
+        let found = input.ask(|source, watch| growth(source, &devices, steps(arguments), &queries, watch))?;
+        let mut found = found.into_iter();
+        let (devices, reserved) = (found.next().unwrap_or_default(), found.next().unwrap_or_default());
         let mut devices = devices.into_iter();
         let growth = devices.next().expect("a device was chosen").map_err(|no| refused(&no))?;
         // A device without these steps is left out.
@@ -120,7 +69,7 @@ impl<'a> GrowthReport<'a> {
         let facts = trace.device_facts(growth.start.device);
         let capacity = facts.map(|facts| facts.capacity_bytes).filter(|bytes| *bytes > 0);
         let reserved = reserved.into_iter().flatten().collect();
-        Ok(Self { trace, arguments, keys: keys(trace, arguments), growth, others, reserved, capacity })
+        Ok(Self { trace, arguments, keys, growth, others, reserved, capacity })
     }
 
     /// Returns the JSON object: survivors minus freed bytes is `growth_bytes`, and so is the sum of groups and rest.

@@ -4,25 +4,23 @@ use std::collections::BTreeMap;
 use std::io;
 
 use highwater_analysis::join::DROPPED;
-use highwater_analysis::long::{Parts, summarize as summarize_parts};
 use highwater_analysis::summary::{DeviceSummary, summarize};
 use highwater_analysis::{Metric, Totals};
 use highwater_app::answers::request_failure::RequestFailure;
 use highwater_app::figures::device::capacity_text;
 use highwater_app::figures::moment::{PeakFigure, count_of, how_much_and_when, micros_since_1970, utc};
 use highwater_app::figures::requests::failure_text;
-use highwater_pytorch::open::{FileFormat, FileKind};
-use highwater_snapshots::format::Windows;
+use highwater_pytorch::open::FileFormat;
 use highwater_snapshots::trace::{Annotation, EXCERPT, LEFT_OUT, NOTE, SIMULATION, UNREGISTERED};
 use highwater_snapshots::units::{format_bytes, format_count, format_duration};
-use highwater_snapshots::{BlockId, EventId, Trace};
+use highwater_snapshots::{BlockId, Trace};
 use serde::Serialize;
 
 use super::peaks::{peak_figures, peaks_table, state_table};
 use crate::args::InfoArguments;
 use crate::cli::input::devices::{on_device, where_on};
-use crate::cli::input::long;
-use crate::cli::input::recording::{Recording, choose_device};
+use crate::cli::input::recording::choose_device;
+use crate::cli::input::source::Input;
 use crate::cli::output::caveats::{self, TrustFigures, problem_texts};
 use crate::cli::output::outcome::Failure;
 use crate::cli::output::page::Page;
@@ -35,16 +33,9 @@ pub struct InfoReport<'a> {
     format: FileFormat,
     arguments: &'a InfoArguments,
     devices: Vec<DeviceSummary>,
+    /// The first requests of each device that failed.
+    failures: Vec<RequestFailure>,
     /// The time from the first event to the last, in nanoseconds; `None` if there are no events.
-    duration_ns: Option<u64>,
-}
-
-/// What the report of a recording says that is read in parts.
-#[derive(Debug)]
-pub struct FoundInfo {
-    devices: Vec<DeviceSummary>,
-    /// The recording with the events of failed requests only.
-    pub window: Trace,
     duration_ns: Option<u64>,
 }
 
@@ -60,41 +51,20 @@ const NOTED: [&str; 5] = [NOTE, SIMULATION, EXCERPT, LEFT_OUT, UNREGISTERED];
 const OOMS_TOLD: usize = 3;
 
 impl<'a> InfoReport<'a> {
-    /// Computes the report of a recording, counting only the blocks of the filter.
-    pub fn of(recording: &'a Recording, arguments: &'a InfoArguments) -> Result<Self, Failure> {
-        let trace = &recording.trace;
-        let mut devices = summarize(trace);
-        if arguments.device.is_some() {
-            let chosen = choose_device(trace, arguments.device)?;
-            devices.retain(|summary| summary.device == chosen);
-        }
-        let duration_ns = duration(trace);
-        Ok(Self { trace, format: recording.format, arguments, devices, duration_ns })
-    }
-
-    /// Finds what the report of a recording says that is read in parts; its failed requests are those of the window.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the arguments ask for what the recording does not have, or if it cannot be read.
-    pub fn find(windows: &Windows, arguments: &InfoArguments) -> Result<Option<FoundInfo>, Failure> {
-        let chosen = arguments.device.map(|device| long::choose_device(windows, Some(device))).transpose()?;
-        let rows = windows.summaries();
-        let times = rows.iter().map(|row| row.times_ns.0).min().zip(rows.iter().map(|row| row.times_ns.1).max());
-        long::in_parts(windows, &arguments.source.file, |watch| {
-            let mut devices = summarize_parts(Parts::of(windows), watch)?;
+    /// Computes the report of a recording, of which only the blocks of the filter count.
+    pub fn of(input: &'a Input, arguments: &'a InfoArguments) -> Result<Self, Failure> {
+        let trace = input.facts();
+        let chosen = arguments.device.map(|device| choose_device(trace, Some(device))).transpose()?;
+        input.ask(|source, watch| {
+            let mut devices = summarize(source, watch)?;
             devices.retain(|summary| chosen.is_none_or(|chosen| chosen == summary.device));
-            let window = windows.window(long::around_ooms(windows, OOMS_TOLD as u64))?;
-            let times = times.filter(|_| window.has_times());
-            Ok(FoundInfo { devices, window, duration_ns: times.map(|(first, last)| last.saturating_sub(first)) })
+            let mut failures = Vec::new();
+            for summary in &devices {
+                failures.extend(RequestFailure::first(source, summary.device, OOMS_TOLD)?);
+            }
+            let duration_ns = source.duration_ns();
+            Ok(Self { trace, format: input.format, arguments, devices, failures, duration_ns })
         })
-    }
-
-    /// Creates the report of what was found.
-    pub fn of_found(found: &'a FoundInfo, arguments: &'a InfoArguments) -> Self {
-        let FoundInfo { devices, window, duration_ns } = found;
-        let format = FileFormat { kind: FileKind::Snap, is_gzipped: false };
-        Self { trace: window, format, arguments, devices: devices.clone(), duration_ns: *duration_ns }
     }
 
     /// Returns the JSON object.
@@ -176,7 +146,7 @@ impl<'a> InfoReport<'a> {
             0 => String::new(),
             more => format!("; {} failed later", count_of(more, "more request")),
         };
-        Some(format!("Out of memory{on}: {}{more}.", failure_text(&self.failures(summary).next()?)))
+        Some(format!("Out of memory{on}: {}{more}.", failure_text(self.failures(summary).next()?)))
     }
 
     fn headline(&self) -> String {
@@ -290,11 +260,9 @@ impl<'a> InfoReport<'a> {
         page.table(&if self.trace.is_state() { state_table(summary) } else { peaks_table(summary) })
     }
 
-    /// Returns the requests that failed on a device, their events numbered over the whole recording.
-    fn failures(&self, summary: &DeviceSummary) -> impl Iterator<Item = RequestFailure> {
-        let before = self.trace.start.events as u32;
-        let all = RequestFailure::all(self.trace, summary.device);
-        all.map(move |one| RequestFailure { event: EventId(one.event.0 + before), ..one })
+    /// Returns the first requests that failed on a device.
+    fn failures(&self, summary: &DeviceSummary) -> impl Iterator<Item = &RequestFailure> {
+        self.failures.iter().filter(|failure| failure.device == summary.device)
     }
 
     fn print_ooms(&self, summary: &DeviceSummary, page: &mut Page<'_>) -> io::Result<()> {
@@ -302,7 +270,7 @@ impl<'a> InfoReport<'a> {
             return Ok(());
         }
         page.warning(&format!("  Out of memory: {} failed.", count_of(summary.oom_events, "request")))?;
-        for line in self.failures(summary).take(OOMS_TOLD).map(|one| failure_text(&one)) {
+        for line in self.failures(summary).map(failure_text) {
             page.warning(&format!("    {line}"))?;
         }
         Ok(())
@@ -319,15 +287,6 @@ fn fact(page: &mut Page<'_>, name: &str, value: &str) -> io::Result<()> {
         page.line(&if at == 0 { format!("  {name:<10} {line}") } else { format!("{indent}{line}") })?;
     }
     Ok(())
-}
-
-/// Returns the time from the first event to the last, in nanoseconds; `None` if there are no events, or no times.
-fn duration(trace: &Trace) -> Option<u64> {
-    let times = &trace.events.time_ns;
-    if !trace.has_times() {
-        return None;
-    }
-    Some(times.iter().max()?.saturating_sub(*times.iter().min()?))
 }
 
 /// The object that `info --json` prints.

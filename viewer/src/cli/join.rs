@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use highwater_analysis::join::{JoinPart, Joined, JoinedDevice, join};
+use highwater_analysis::source::Source;
 use highwater_analysis::{Metric, Series};
 use highwater_app::figures::moment::count_of;
 use highwater_app::files::destination::Destination;
@@ -55,7 +56,7 @@ pub fn run(arguments: &JoinArguments, page: &mut Page<'_>) -> Result<Status, Fai
         }
     }
     drop(recordings);
-    let (exported, bytes) = write_to(&destination, &joined.trace)?;
+    let (exported, bytes) = write_to(&destination, &Source::in_memory(&joined.trace))?;
     let lost = joined.lost.iter().chain(&exported.lost).cloned().collect();
     let answer = Answer { arguments, joined, lost, bytes };
     if arguments.json {

@@ -22,7 +22,7 @@ pub mod oom;
 pub mod budgets;
 mod check_advice;
 mod check_figures;
-pub mod check_input;
+mod check_devices;
 mod check_doubt;
 pub mod check;
 pub mod events;
@@ -41,11 +41,12 @@ use highwater_snapshots::format::Windows;
 
 use self::diff::DiffReport;
 use self::events::EventsListing;
+use self::explain::ExplainReport;
 use self::growth::GrowthReport;
 use self::info::InfoReport;
-use self::input::categories::read_with;
-use self::input::long::open_long;
-use self::input::recording::{keep_only, read_any};
+use self::input::recording::{read_any, spinner};
+use self::input::source::{Input, answer_counting, answer_from};
+use self::oom::OomReport;
 use self::output::answer::answer;
 use self::output::caveats;
 use self::output::outcome::{Failure, Status};
@@ -54,7 +55,8 @@ use self::peak::PeakReport;
 use self::phases::PhasesReport;
 use self::verify::VerifyReport;
 use crate::args::{
-    DiffArguments, EventsArguments, GrowthArguments, InfoArguments, PeakArguments, PhasesArguments, VerifyArguments,
+    DiffArguments, EventsArguments, ExplainArguments, GrowthArguments, InfoArguments, OomArguments, PeakArguments,
+    PhasesArguments, VerifyArguments,
 };
 
 /// Lets `write` write a page to standard output, buffered and with its width.
@@ -67,48 +69,39 @@ pub fn on_stdout(write: impl FnOnce(&mut Page<'_>) -> Result<Status, Failure>) -
 
 /// `highwater info`.
 pub fn info(arguments: &InfoArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
-    if arguments.source.file.is_dir() && Windows::find_rotated(&arguments.source.file).is_none() {
+    let file = &arguments.source.file;
+    if file.is_dir() && Windows::find_rotated(file).is_none() {
         return ranks::info(arguments, page);
     }
-    let file = &arguments.source.file;
-    let is_whole = arguments.blocks.filter.filter.is_empty();
-    if let Some(windows) = open_long(file, &arguments.categories)?.filter(|_| is_whole)
-        && let Some(found) = InfoReport::find(&windows, arguments)?
-    {
-        let report = InfoReport::of_found(&found, arguments);
-        return answer(&found.window, arguments.source.json, page, || report.figures(), |page| report.print(page));
-    }
-    let mut recording = read_with(file, &arguments.categories)?;
-    keep_only(&mut recording.trace, &arguments.blocks.filter.filter);
-    let report = InfoReport::of(&recording, arguments)?;
-    answer(&recording.trace, arguments.source.json, page, || report.figures(), |page| report.print(page))
+    answer_counting(file, &arguments.categories, &arguments.blocks.filter.filter, |input| {
+        let report = InfoReport::of(input, arguments)?;
+        answer(input.facts(), arguments.source.json, page, || report.figures(), |page| report.print(page))
+    })
 }
 
 /// `highwater peak`.
 pub fn peak(arguments: &PeakArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
-    if let Some(windows) = open_long(&arguments.source.file, &arguments.categories)?
-        && let Some(found) = PeakReport::find(&windows, arguments)?
-    {
-        let report = PeakReport::of_found(&found, arguments);
-        return answer(&found.at.window, arguments.source.json, page, || report.figures(), |page| report.print(page));
-    }
-    let recording = read_with(&arguments.source.file, &arguments.categories)?;
-    let report = PeakReport::of(&recording.trace, arguments)?;
-    answer(&recording.trace, arguments.source.json, page, || report.figures(), |page| report.print(page))
+    answer_from(&arguments.source.file, &arguments.categories, |input| {
+        let report = PeakReport::of(input, arguments)?;
+        answer(input.facts(), arguments.source.json, page, || report.figures(), |page| report.print(page))
+    })
 }
 
 /// `highwater phases`.
 pub fn phases(arguments: &PhasesArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
-    if let Some(windows) = open_long(&arguments.source.file, &arguments.categories)?
-        && let Some(found) = PhasesReport::find(&windows, arguments)?
-    {
-        let (report, trace) = (PhasesReport::of_found(&found, arguments), &found.peak.window);
-        return answer(trace, arguments.source.json, page, || report.figures(), |page| report.print(page));
-    }
-    let mut recording = read_with(&arguments.source.file, &arguments.categories)?;
-    keep_only(&mut recording.trace, &arguments.blocks.filter.filter);
-    let report = PhasesReport::of(&recording.trace, arguments)?;
-    answer(&recording.trace, arguments.source.json, page, || report.figures(), |page| report.print(page))
+    let filter = &arguments.blocks.filter.filter;
+    answer_counting(&arguments.source.file, &arguments.categories, filter, |input| {
+        let report = PhasesReport::of(input, arguments)?;
+        answer(input.facts(), arguments.source.json, page, || report.figures(), |page| report.print(page))
+    })
+}
+
+/// `highwater explain`.
+pub fn explain(arguments: &ExplainArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+    answer_from(&arguments.source.file, &arguments.categories, |input| {
+        let report = ExplainReport::of(input, arguments)?;
+        answer(input.facts(), arguments.source.json, page, || report.figures(), |page| report.print(page))
+    })
 }
 
 /// `highwater diff`.
@@ -116,56 +109,65 @@ pub fn diff(arguments: &DiffArguments, page: &mut Page<'_>) -> Result<Status, Fa
     if arguments.a.is_dir() || arguments.b.as_ref().is_some_and(|b| b.is_dir()) {
         return ranks_diff::run(arguments, page);
     }
-    let first = read_with(&arguments.a, &arguments.categories)?;
-    let second = arguments.b.as_ref().map(|file| read_with(file, &arguments.categories)).transpose()?;
-    let traces = [&first.trace, second.as_ref().map_or(&first.trace, |recording| &recording.trace)];
-    let report = DiffReport::of(traces, arguments)?;
+    answer_from(&arguments.a, &arguments.categories, |first| {
+        let Some(b) = &arguments.b else { return diff_of([first, first], arguments, page) };
+        answer_from(b, &arguments.categories, |second| diff_of([first, second], arguments, page))
+    })
+}
+
+fn diff_of(inputs: [&Input; 2], arguments: &DiffArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+    let report = DiffReport::of(inputs, arguments)?;
     if arguments.json {
         page.json(&report.figures())?;
-    } else {
-        match &second {
-            Some(second) => {
-                caveats::lead(&first.trace, "A", page)?;
-                caveats::lead(&second.trace, "B", page)?;
-            }
-            None => caveats::lead(&first.trace, "", page)?,
-        }
-        report.print(page)?;
+        return Ok(Status::Fine);
     }
+    let is_one = arguments.b.is_none();
+    caveats::lead(inputs[0].facts(), if is_one { "" } else { "A" }, page)?;
+    if !is_one {
+        caveats::lead(inputs[1].facts(), "B", page)?;
+    }
+    report.print(page)?;
     Ok(Status::Fine)
 }
 
 /// `highwater growth`.
 pub fn growth(arguments: &GrowthArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
-    if let Some(windows) = open_long(&arguments.source.file, &arguments.categories)?
-        && let Some(found) = GrowthReport::find(&windows, arguments)?
-    {
-        let report = GrowthReport::of_found(&found, arguments)?;
-        return answer(&found.window, arguments.source.json, page, || report.figures(), |page| report.print(page));
-    }
-    let recording = read_with(&arguments.source.file, &arguments.categories)?;
-    let report = GrowthReport::of(&recording.trace, arguments)?;
-    answer(&recording.trace, arguments.source.json, page, || report.figures(), |page| report.print(page))
+    answer_from(&arguments.source.file, &arguments.categories, |input| {
+        let report = GrowthReport::of(input, arguments)?;
+        answer(input.facts(), arguments.source.json, page, || report.figures(), |page| report.print(page))
+    })
+}
+
+/// `highwater oom`.
+pub fn oom(arguments: &OomArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+    answer_from(&arguments.source.file, &arguments.categories, |input| {
+        let turning = spinner("replaying");
+        let report = OomReport::of(input, arguments);
+        turning.finish_and_clear();
+        let report = report?;
+        answer(input.facts(), arguments.source.json, page, || report.figures(), |page| report.print(page))
+    })
 }
 
 /// `highwater events`.
 pub fn events(arguments: &EventsArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
-    let file = &arguments.source.file;
-    if let Some(windows) = open_long(file, &arguments.categories)?
-        && let Some(first) = EventsListing::first(&windows, arguments)?
-    {
-        return list(&EventsListing::in_parts(&windows, &first, arguments)?, arguments, page);
-    }
-    let mut recording = read_with(file, &arguments.categories)?;
-    let listing = EventsListing::of(&mut recording.trace, arguments)?;
-    list(&listing, arguments, page)
+    answer_from(&arguments.source.file, &arguments.categories, |input| {
+        let listing = EventsListing::of(input, arguments)?;
+        // Once events are written, a damaged one ends the list.
+        Ok(list(input, &listing, arguments, page))
+    })?
 }
 
-fn list(listing: &EventsListing<'_>, arguments: &EventsArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
+fn list(
+    input: &Input,
+    listing: &EventsListing<'_>,
+    arguments: &EventsArguments,
+    page: &mut Page<'_>,
+) -> Result<Status, Failure> {
     if arguments.source.json {
         listing.write_json(page)?;
     } else {
-        caveats::lead(listing.trace(), "", page)?;
+        caveats::lead(input.facts(), "", page)?;
         listing.print(page)?;
     }
     Ok(Status::Fine)

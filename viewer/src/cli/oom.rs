@@ -6,15 +6,19 @@ use std::io;
 use highwater_analysis::addresses::{FailedRequest, Hole, Verdict, WayOut};
 use highwater_analysis::frames::short_stack;
 use highwater_analysis::holders::{Holder, Holders};
+use highwater_analysis::source::Source;
 use highwater_app::answers::oom_analysis::{OomAnalysis, Outcome, Remedy, Trials};
+use highwater_app::answers::replays::analyse;
 use highwater_app::figures::moment::{at_event, count_of, micros_since_1970};
 use highwater_app::figures::requests::{requested, stream_text};
 use highwater_snapshots::units::{format_bytes, format_bytes_apart, format_count};
-use highwater_snapshots::{DeviceId, StackId, Trace};
+use highwater_snapshots::{DeviceId, Error, StackId, Trace};
 use serde::Serialize;
 
 use crate::args::OomArguments;
 use crate::cli::input::devices::where_on;
+use crate::cli::input::recording::choose_device;
+use crate::cli::input::source::Input;
 use crate::cli::output::caveats::{self, TrustFigures, problem_texts};
 use crate::cli::output::key_cells::key_columns;
 use crate::cli::output::outcome::Failure;
@@ -25,26 +29,24 @@ use crate::cli::output::table::{Column, Table, percent};
 /// Maximum number of further events whose numbers are listed.
 const TOLD_EVENTS: usize = 20;
 
+/// Events before a failed request from which on a recording that is read in windows is replayed.
+const EVENTS_BEFORE: u64 = 1 << 17;
+
 /// The selected failed requests.
 #[derive(Debug)]
-pub struct Selected {
+struct Selected {
     /// The numbers of the failed requests that are shown, and their devices.
-    pub shown: Vec<(u64, DeviceId)>,
+    shown: Vec<(u64, DeviceId)>,
     /// The numbers of the failed requests that are only counted.
-    pub others: Vec<u64>,
+    others: Vec<u64>,
 }
 
 /// Returns those of `all` failed requests, each with its device, that `arguments` select; `device` is the requested one.
-pub fn selected(
-    all: &[(u64, DeviceId)],
-    device: Option<DeviceId>,
-    arguments: &OomArguments,
-) -> Result<Selected, Failure> {
+fn selected(all: &[(u64, DeviceId)], device: Option<DeviceId>, arguments: &OomArguments) -> Result<Selected, Failure> {
     let is_one = |(_, of): &&(u64, DeviceId)| device.is_none_or(|device| *of == device);
     let mut shown: Vec<(u64, DeviceId)> = all.iter().filter(is_one).copied().collect();
     let mut others = Vec::new();
-    let number = arguments.event.map(u64::from);
-    match number.map(|number| (number, shown.iter().find(|(event, _)| *event == number).copied())) {
+    match arguments.event.map(|number| (number, shown.iter().find(|(event, _)| *event == number).copied())) {
         Some((_, Some(found))) => shown = vec![found],
         Some((number, None)) => return Err(not_one(number, &numbers(&shown))),
         None => others = shown.split_off(arguments.top.min(shown.len())),
@@ -52,17 +54,25 @@ pub fn selected(
     Ok(Selected { shown, others: numbers(&others) })
 }
 
+/// Analyses a failed request of a device; `None` if there is none.
+fn case(source: &Source<'_>, (number, device): (u64, DeviceId)) -> Result<Option<Case>, Error> {
+    let window = source.window(number.saturating_sub(EVENTS_BEFORE)..number + 1)?;
+    let (trace, index) = (&window.trace, window.index(device));
+    let Some(event) = window.last() else { return Ok(None) };
+    let request = FailedRequest::of(trace, index.addresses(trace), &index.live, &index.series, event);
+    let analysis = request.and_then(|request| analyse(trace, request, &index.live));
+    Ok(analysis.map(|analysis| Case { analysis, stack: trace.events.stack[event.0 as usize] }))
+}
+
 fn numbers(requests: &[(u64, DeviceId)]) -> Vec<u64> {
     requests.iter().map(|(number, _)| *number).collect()
 }
 
-/// A failed request, its event numbered over the whole recording, and its stack.
+/// A failed request, and its stack.
 #[derive(Debug)]
-pub struct Case {
-    /// The analysis.
-    pub analysis: OomAnalysis,
-    /// The stack of the request.
-    pub stack: StackId,
+struct Case {
+    analysis: OomAnalysis,
+    stack: StackId,
 }
 
 /// The report, as text and as JSON.
@@ -76,9 +86,16 @@ pub struct OomReport<'a> {
 }
 
 impl<'a> OomReport<'a> {
-    /// Creates the report of `cases`; of a recording that is read in parts, `trace` is a window of it.
-    pub fn of(trace: &'a Trace, arguments: &'a OomArguments, cases: Vec<Case>, others: Vec<u64>) -> Self {
-        Self { trace, arguments, cases, others }
+    /// Analyses the failed requests of a recording.
+    pub fn of(input: &'a Input, arguments: &'a OomArguments) -> Result<Self, Failure> {
+        let trace = input.facts();
+        let device = arguments.device.map(|device| choose_device(trace, Some(device))).transpose()?;
+        let all = input.ask(|source, _| source.failed_requests())?;
+        let Selected { shown, others } = selected(&all, device, arguments)?;
+        let analysed =
+            |source: &Source<'_>| shown.iter().map(|request| case(source, *request)).collect::<Result<_, _>>();
+        let cases: Vec<Option<Case>> = input.ask(|source, _| analysed(source))?;
+        Ok(Self { trace, arguments, cases: cases.into_iter().flatten().collect(), others })
     }
 
     /// Returns the JSON object.
@@ -118,7 +135,7 @@ impl<'a> OomReport<'a> {
     fn print_case(&self, case: &Case, page: &mut Page<'_>) -> io::Result<()> {
         let trace = self.trace;
         let Case { analysis: case, stack } = case;
-        let event = case.request.event;
+        let event = case.number(case.request.event);
         let on = where_on(trace, case.device);
         let (asked, fill) = (requested(trace, case, *stack), case.fill());
         let when = at_event(event, case.step, (!trace.spans.is_all_setup()).then_some(case.phase));
@@ -146,7 +163,7 @@ impl<'a> OomReport<'a> {
             return next_with(&["explain"], &files, &[], &given, "for the peak, and what would lower it");
         };
         let given = given.on_device((self.trace.device_ids().len() > 1).then_some(case.device.0));
-        let event = case.request.event.0.to_string();
+        let event = case.number(case.request.event).to_string();
         match case.cause() {
             Verdict::Capacity => next_with(&["explain"], &files, &[], &given, "for what would lower the peak"),
             _ => {
@@ -283,7 +300,7 @@ struct OomFigures {
 
 #[derive(Debug, Serialize)]
 struct CaseFigures {
-    event: u32,
+    event: u64,
     device: u16,
     time_us: Option<u64>,
     step: Option<u32>,
@@ -333,7 +350,7 @@ impl CaseFigures {
             case.way_out_text(),
         ];
         Self {
-            event: request.event.0,
+            event: case.number(request.event),
             device: case.device.0,
             time_us: request.time_ns.map(|time| micros_since_1970(trace, time)),
             step: case.step,
@@ -409,7 +426,7 @@ struct RemedyFigures {
     /// Whether the request succeeds with it.
     met: bool,
     /// The event at which the replay runs out of memory before the request.
-    earlier_event: Option<u32>,
+    earlier_event: Option<u64>,
     /// For more device memory: how much is needed.
     more_bytes: Option<u64>,
 }
@@ -420,7 +437,7 @@ impl RemedyFigures {
             remedy: case.name(&trial.remedy),
             met: trial.outcome == Outcome::Met,
             earlier_event: match trial.outcome {
-                Outcome::FailsEarlier(event) => Some(event.0),
+                Outcome::FailsEarlier(event) => Some(case.number(event)),
                 _ => None,
             },
             more_bytes: match trial.remedy {

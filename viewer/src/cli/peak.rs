@@ -5,22 +5,20 @@ use std::io;
 
 use highwater_analysis::breakdown::Breakdown;
 use highwater_analysis::growth::Leaks;
-use highwater_analysis::long::{Parts, WindowedMoment, each_part, stages};
 use highwater_analysis::peak::Query;
-use highwater_analysis::phases::reached_elsewhere;
-use highwater_analysis::{Filter, Group, GroupKey, LiveIndex, Metric, Moment, Peak, Series, Siblings, Together};
+use highwater_analysis::phases::{phases, reached_elsewhere, stages};
+use highwater_analysis::{Filter, Group, GroupKey, Metric, Moment, Peak, Siblings, Together};
 use highwater_app::figures::leaks::leak_lines;
 use highwater_app::figures::moment::{count_of, elsewhere_text, how_much_and_when, micros_since_1970, peak_name, when};
-use highwater_snapshots::format::Windows;
+use highwater_snapshots::Trace;
 use highwater_snapshots::units::{format_bytes, format_count};
-use highwater_snapshots::{EventId, Trace};
 use serde::Serialize;
 
 use super::pools::{PoolFigures, PoolsReport};
 use crate::args::{At, Given, PeakArguments};
 use crate::cli::input::devices::{on_device, where_on};
-use crate::cli::input::long;
-use crate::cli::input::recording::{check_metric, choose_device, origin_keys};
+use crate::cli::input::recording::{choose_device, origin_keys};
+use crate::cli::input::source::Input;
 use crate::cli::output::caveats::{self, TrustFigures, problem_texts};
 use crate::cli::output::key_cells::{each_text, key_cells, key_columns, none_note};
 use crate::cli::output::outcome::Failure;
@@ -89,74 +87,48 @@ fn by_pool(filter: &Filter) -> Query<'_> {
 }
 
 impl<'a> PeakReport<'a> {
-    /// Computes the report of `trace`.
-    pub fn of(trace: &'a Trace, arguments: &'a PeakArguments) -> Result<Self, Failure> {
-        let device = choose_device(trace, arguments.device.device)?;
-        check_metric(trace, device, arguments.metric)?;
-        let series = Series::build(trace, device);
-        let moment = match arguments.at {
-            None => Moment::peak(trace, &series, arguments.metric),
-            Some(at) => Moment::at(trace, &series, arguments.metric, event_of(trace.event_count(), at)?),
-        };
-        let elsewhere = if arguments.at.is_none() { reached_elsewhere(trace, &moment) } else { Vec::new() };
-        let live = LiveIndex::build(trace, device);
-        let pools = compares_pools(arguments).then(|| {
-            let peak = Peak::at(trace, &live, &series, moment, &by_pool(&arguments.blocks.filter.filter));
-            PoolsReport::of(&peak.breakdown, Together::of_pools(trace, device))
-        });
-        let query = query(arguments);
-        let leaks = Leaks::of_recording(trace, device, &live, Metric::Requested);
-        let leaks = leaks.map(|leaks| {
-            let at_moment = leaks.breakdown(trace, &live, &moment, &query);
-            LeaksAt { leaks, at_moment }
-        });
-        let peak = Peak::at(trace, &live, &series, moment, &query);
-        Ok(Self { trace, arguments, peak, elsewhere, pools, leaks })
+    /// Computes the report of a recording.
+    pub fn of(input: &'a Input, arguments: &'a PeakArguments) -> Result<Self, Failure> {
+        let trace = input.facts();
+        let (device, metric) = (choose_device(trace, arguments.device.device)?, arguments.metric);
+        input.check_metric(device, metric)?;
+        let at = arguments.at.map(|at| event_of(trace.event_count(), at)).transpose()?;
+        input.ask(|source, watch| {
+            let mut together = compares_pools(arguments).then(Together::default);
+            if let Some(together) = &mut together {
+                let append = |part| together.append(part);
+                source.each_window(|window| Together::of_pools(window, device), append, &mut *watch)?;
+            }
+            // For a given event, a long recording is not read from end to end.
+            let is_read = at.is_none() || source.whole().is_some();
+            let rows = if is_read { stages(source, device, metric, watch)? } else { Vec::new() };
+            let leaks = Leaks::of_recording(source, device, Metric::Requested, &rows)?.filter(|_| is_read);
+            let (moment, elsewhere) = match at {
+                Some(event) => (source.moment(device, metric, event)?, Vec::new()),
+                None => {
+                    let peak = source.peak(device, metric)?;
+                    (peak, reached_elsewhere(&phases(source, device, metric, rows), &peak))
+                }
+            };
+            let window = source.window_at(moment.number())?;
+            let (trace_at, index) = (&window.trace, window.index(device));
+            let broken_down = |query: &Query<'_>| Peak::at(trace_at, &index.live, &index.series, moment, query);
+            let query = query(arguments);
+            let pools = together.map(|together| {
+                let peak = broken_down(&by_pool(&arguments.blocks.filter.filter));
+                PoolsReport::of(&peak.breakdown, together)
+            });
+            let leaks = leaks.map(|leaks| {
+                let at_moment = leaks.breakdown(trace_at, &index.live, &moment, &query);
+                LeaksAt { leaks, at_moment }
+            });
+            Ok(Self { trace, arguments, peak: broken_down(&query), elsewhere, pools, leaks })
+        })
     }
 
     /// Returns the leaks, if some of them are live at the moment.
     fn leaks(&self) -> Option<&LeaksAt> {
         self.leaks.as_ref().filter(|leaks| leaks.at_moment.total > 0)
-    }
-
-    /// Finds the moment that the report of a recording read in parts is about.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the arguments ask for what the recording does not have, or if it cannot be read.
-    pub fn find(windows: &Windows, arguments: &PeakArguments) -> Result<Option<FoundPeak>, Failure> {
-        let device = long::choose_device(windows, arguments.device.device)?;
-        let metric = arguments.metric;
-        long::check_metric(windows, device, metric)?;
-        let number = |event: EventId| u64::from(event.0);
-        let at = arguments.at.map(|at| event_of(windows.events(), at)).transpose()?;
-        long::in_parts(windows, &arguments.source.file, |watch| {
-            let mut together = compares_pools(arguments).then(Together::default);
-            if let Some(together) = &mut together {
-                let map = |part: Trace| Together::of_pools(&part, device);
-                each_part(Parts::of(windows), map, |part| together.append(part), &mut *watch)?;
-            }
-            let (at, elsewhere) = match at {
-                Some(event) => (WindowedMoment::at(windows, device, metric, event.map(number))?, Vec::new()),
-                None => {
-                    let rows = stages(Parts::of(windows), device, metric, |_| {}, watch)?;
-                    let at = WindowedMoment::peak(windows, device, metric, &rows)?;
-                    let elsewhere = at.elsewhere(rows);
-                    (at, elsewhere)
-                }
-            };
-            Ok(FoundPeak { at, elsewhere, together })
-        })
-    }
-
-    /// Creates the report about a moment that was found.
-    pub fn of_found(found: &'a FoundPeak, arguments: &'a PeakArguments) -> Self {
-        let (trace, elsewhere) = (&found.at.window, found.elsewhere.clone());
-        let pools = found.together.as_ref().map(|together| {
-            let peak = found.at.breakdown(&by_pool(&arguments.blocks.filter.filter));
-            PoolsReport::of(&peak.breakdown, together.clone())
-        });
-        Self { trace, arguments, peak: found.at.breakdown(&query(arguments)), elsewhere, pools, leaks: None }
     }
 
     /// Returns the JSON object: groups and rest sum to `bytes`, or with a filter to `filtered_bytes`.
@@ -167,7 +139,7 @@ impl<'a> PeakReport<'a> {
             device: moment.device.0,
             metric: moment.metric,
             bytes: moment.bytes,
-            event: moment.event.map(|event| event.0),
+            event: moment.number(),
             time_us: moment.time_ns.map(|time| micros_since_1970(self.trace, time)),
             step: moment.step,
             phase: moment.phase.name(),
@@ -318,44 +290,33 @@ impl<'a> PeakReport<'a> {
         if !self.arguments.by.0.iter().any(|key| matches!(key, GroupKey::Frame | GroupKey::Stack)) {
             return next_with(&["peak"], &files, &["--by", "frame"], &given, "for the lines of code behind it");
         }
-        if self.trace.spans.steps().is_empty() {
+        if self.peak.moment.step.is_none() {
             return next_with(&["explain"], &files, &[], &given, "for what would lower the peak");
         }
         next_with(&["phases"], &files, &[], &given, "for what each step and phase did")
     }
 }
 
-/// The moment that a report is about, in a recording that is read in parts.
-#[derive(Debug)]
-pub struct FoundPeak {
-    /// The moment.
-    pub at: WindowedMoment,
-    /// Other moments with the same peak.
-    elsewhere: Vec<Moment>,
-    /// The pools that were in use at the same time, if they are compared.
-    together: Option<Together>,
-}
-
 /// Another moment with the same peak.
 #[derive(Debug, Serialize)]
 struct ElsewhereFigures {
-    event: Option<u32>,
+    event: Option<u64>,
     step: Option<u32>,
     phase: &'static str,
 }
 
 impl ElsewhereFigures {
     fn of(moment: &Moment) -> Self {
-        Self { event: moment.event.map(|event| event.0), step: moment.step, phase: moment.phase.name() }
+        Self { event: moment.number(), step: moment.step, phase: moment.phase.name() }
     }
 }
 
 /// Returns the event of `at` among `count`; `None` for the moment before the first.
-fn event_of(count: u64, at: At) -> Result<Option<EventId>, Failure> {
+fn event_of(count: u64, at: At) -> Result<Option<u64>, Failure> {
     match at {
         At::Start => Ok(None),
-        At::End => Ok(count.checked_sub(1).map(|last| EventId::from_index(last as usize))),
-        At::Event(number) if u64::from(number) < count => Ok(Some(EventId(number))),
+        At::End => Ok(count.checked_sub(1)),
+        At::Event(number) if number < count => Ok(Some(number)),
         At::Event(number) if count == 0 => {
             Err(Failure::Usage(format!("--at {number}: the recording has no events; use --at start")))
         }
@@ -371,7 +332,7 @@ struct PeakFigures {
     device: u16,
     metric: Metric,
     bytes: u64,
-    event: Option<u32>,
+    event: Option<u64>,
     time_us: Option<u64>,
     step: Option<u32>,
     phase: &'static str,
@@ -381,7 +342,7 @@ struct PeakFigures {
     #[serde(skip_serializing_if = "Option::is_none")]
     filtered_bytes: Option<u64>,
     /// Bytes of blocks that earlier steps left, from lines that leave some in every step; `None` where it is not
-    /// searched: without whole steps, and in recordings that are read in parts.
+    /// searched: without whole steps, and at a given event of a long recording.
     leaked_bytes: Option<u64>,
     groups: Vec<GroupFigures>,
     rest_bytes: u64,

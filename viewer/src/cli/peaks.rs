@@ -44,7 +44,7 @@ pub fn peaks_table(summary: &DeviceSummary) -> Table {
             moment.metric.name().replace('_', " "),
             format_bytes(moment.bytes),
             percent(moment.bytes, summary.capacity_bytes),
-            moment.event.map_or_else(|| "start".to_owned(), |event| format_count(u64::from(event.0))),
+            moment.number().map_or_else(|| "start".to_owned(), format_count),
             moment.step.map_or_else(|| "-".to_owned(), |step| step.to_string()),
             known_phase(moment).map_or_else(|| "-".to_owned(), |phase| phase.to_string()),
             format_bytes(summary.end.get(moment.metric)),

@@ -1,22 +1,19 @@
 //! The report of `highwater phases`: memory by step and phase.
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::io;
 
-use highwater_analysis::long::{Parts, WindowedMoment, stages};
-use highwater_analysis::phases::{CategoryBytes, PhaseRow, phase_rows, phases};
-use highwater_analysis::{Metric, Moment, Series};
+use highwater_analysis::phases::{CategoryBytes, PhaseRow, peak_of, phases, stages};
+use highwater_analysis::{Metric, Moment};
 use highwater_app::figures::moment::{count_of, how_much_and_when};
-use highwater_snapshots::format::Windows;
 use highwater_snapshots::units::format_bytes;
 use highwater_snapshots::{DeviceId, Trace};
 use serde::{Serialize, Serializer};
 
 use crate::args::PhasesArguments;
 use crate::cli::input::devices::{on_device, where_on};
-use crate::cli::input::long;
-use crate::cli::input::recording::{check_metric, choose_device, keep_only, origin_keys};
+use crate::cli::input::recording::{choose_device, origin_keys};
+use crate::cli::input::source::Input;
 use crate::cli::output::caveats::{self, TrustFigures, problem_texts};
 use crate::cli::output::outcome::Failure;
 use crate::cli::output::page::Page;
@@ -29,7 +26,7 @@ pub struct PhasesReport<'a> {
     trace: &'a Trace,
     arguments: &'a PhasesArguments,
     device: DeviceId,
-    rows: Cow<'a, [PhaseRow]>,
+    rows: Vec<PhaseRow>,
     /// The peak, which `peak` and `info` report too.
     peak: Moment,
 }
@@ -38,40 +35,17 @@ pub struct PhasesReport<'a> {
 const NAMED: usize = 3;
 
 impl<'a> PhasesReport<'a> {
-    /// Computes the report of `trace`, in which only the blocks of the filter count.
-    pub fn of(trace: &'a Trace, arguments: &'a PhasesArguments) -> Result<Self, Failure> {
-        let metric = arguments.metric;
+    /// Computes the report of a recording, of which only the blocks of the filter count.
+    pub fn of(input: &'a Input, arguments: &'a PhasesArguments) -> Result<Self, Failure> {
+        let (trace, metric) = (input.facts(), arguments.metric);
         let device = choose_device(trace, arguments.device.device)?;
-        check_metric(trace, device, metric)?;
+        input.check_metric(device, metric)?;
         check_filter(arguments)?;
-        let (rows, series) = rayon::join(|| phases(trace, device, metric), || Series::build(trace, device));
-        Ok(Self { trace, arguments, device, rows: rows.into(), peak: Moment::peak(trace, &series, metric) })
-    }
-
-    /// Finds the phases of a recording that is read in parts, and its peak.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the arguments ask for what the recording does not have, or if it cannot be read.
-    pub fn find(windows: &Windows, arguments: &PhasesArguments) -> Result<Option<FoundPhases>, Failure> {
-        let metric = arguments.metric;
-        let device = long::choose_device(windows, arguments.device.device)?;
-        long::check_metric(windows, device, metric)?;
-        check_filter(arguments)?;
-        long::in_parts(windows, &arguments.source.file, |watch| {
-            let filter = &arguments.blocks.filter.filter;
-            let rows = stages(Parts::of(windows), device, metric, |trace| keep_only(trace, filter), watch)?;
-            let mut peak = WindowedMoment::peak(windows, device, metric, &rows)?;
-            // Of the blocks of the filter alone.
-            peak.moment.bytes = rows.iter().map(|row| row.peak_bytes).max().unwrap_or(peak.moment.bytes);
-            Ok(FoundPhases { rows: phase_rows(rows), peak })
+        input.ask(|source, watch| {
+            let rows = stages(source, device, metric, watch)?;
+            let peak = source.moment(device, metric, peak_of(&rows).map(|(event, _)| event))?;
+            Ok(Self { trace, arguments, device, rows: phases(source, device, metric, rows), peak })
         })
-    }
-
-    /// Creates the report about phases that were found.
-    pub fn of_found(found: &'a FoundPhases, arguments: &'a PhasesArguments) -> Self {
-        let WindowedMoment { moment, window } = &found.peak;
-        Self { trace: window, arguments, device: moment.device, rows: Cow::Borrowed(&found.rows), peak: *moment }
     }
 
     /// Returns the JSON object.
@@ -114,18 +88,11 @@ impl<'a> PhasesReport<'a> {
         let keys = origin_keys(self.trace).map_or("frame", |(keys, _)| keys);
         let mut options = vec!["--by", keys];
         // The peak of some blocks alone is at another moment than the whole one.
-        let at = self.peak.event.filter(|_| self.arguments.blocks.filter.stated().is_some()).map(|id| id.0.to_string());
+        let is_filtered = self.arguments.blocks.filter.stated().is_some();
+        let at = self.peak.number().filter(|_| is_filtered).map(|event| event.to_string());
         options.extend(at.iter().flat_map(|at| ["--at", at]));
         page.hint(&next_with(&["peak"], &files, &options, &given, "for what is using memory at the peak"))
     }
-}
-
-/// The phases of a recording that is read in parts.
-#[derive(Debug)]
-pub struct FoundPhases {
-    rows: Vec<PhaseRow>,
-    /// The peak.
-    pub peak: WindowedMoment,
 }
 
 /// Returns an error if blocks are selected for a total that is not a sum over blocks.
@@ -149,7 +116,7 @@ pub fn print_rows(
 ) -> io::Result<()> {
     let highest = rows.iter().map(|row| row.peak_bytes).max().unwrap_or(0);
     let is_of_peak = |row: &PhaseRow| match peak.number() {
-        Some(event) => (u64::from(row.first.0)..=u64::from(row.last.0)).contains(&event),
+        Some(event) => (row.first..=row.last).contains(&event),
         None => row.peak_bytes == highest,
     };
     let marked = rows.iter().position(is_of_peak);
@@ -204,11 +171,11 @@ impl Serialize for RowFigures<'_> {
         serializer.collect_seq(self.0.iter().map(|row| PhaseFigures {
             step: row.step,
             phase: row.phase.name(),
-            first_event: row.first.0,
-            last_event: row.last.0,
+            first_event: row.first,
+            last_event: row.last,
             start_bytes: row.start_bytes,
             peak_bytes: row.peak_bytes,
-            peak_event: row.peak_event.map(|event| event.0),
+            peak_event: row.peak_event,
             end_bytes: row.end_bytes,
             at_peak: row.at_peak,
         }))
@@ -232,11 +199,11 @@ pub struct PhasesFigures<'a> {
 struct PhaseFigures {
     step: Option<u32>,
     phase: &'static str,
-    first_event: u32,
-    last_event: u32,
+    first_event: u64,
+    last_event: u64,
     start_bytes: u64,
     peak_bytes: u64,
-    peak_event: Option<u32>,
+    peak_event: Option<u64>,
     end_bytes: u64,
     #[serde(serialize_with = "as_map")]
     at_peak: CategoryBytes,

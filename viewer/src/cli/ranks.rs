@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
+use highwater_analysis::matches::counting_only;
 use highwater_analysis::{Metric, Totals};
 use highwater_app::answers::outliers::{Middle, RULE};
 use highwater_app::figures::moment::micros_since;
@@ -15,7 +16,7 @@ use serde::Serialize;
 
 use crate::args::InfoArguments;
 use crate::cli::input::categories::reader;
-use crate::cli::input::recording::{keep_only, read_fleet};
+use crate::cli::input::recording::read_fleet;
 use crate::cli::output::outcome::{Failure, Status};
 use crate::cli::output::page::Page;
 use crate::cli::output::shell::next_with;
@@ -34,11 +35,8 @@ pub fn info(arguments: &InfoArguments, page: &mut Page<'_>) -> Result<Status, Fa
         return Err(Failure::Usage(text));
     }
     let open = reader(&arguments.categories)?;
-    let fleet = read_fleet(folder, |file| {
-        let mut recording = open(file)?;
-        keep_only(&mut recording.trace, &arguments.blocks.filter.filter);
-        Ok(recording.trace)
-    })?;
+    let filter = &arguments.blocks.filter.filter;
+    let fleet = read_fleet(folder, |file| Ok(counting_only(open(file)?.trace, filter)))?;
     let report = RanksReport { fleet: &fleet, arguments };
     if arguments.source.json {
         page.json(&report.figures())?;
@@ -138,7 +136,7 @@ impl RanksReport<'_> {
                 format_count(rank.events as u64),
                 format_bytes(peak.bytes),
                 format_bytes(rank.peak(Metric::Reserved).bytes),
-                peak.event.map_or_else(|| "before".to_owned(), |event| format_count(u64::from(event.0))),
+                peak.number().map_or_else(|| "before".to_owned(), format_count),
                 peak.step.map_or_else(|| "-".to_owned(), |step| step.to_string()),
                 peak.phase.name().to_owned(),
                 format_bytes(rank.main().summary.end.allocated),
@@ -210,7 +208,7 @@ struct RankFigures<'a> {
 #[derive(Debug, Serialize)]
 struct RankPeak {
     bytes: u64,
-    event: Option<u32>,
+    event: Option<u64>,
     time_us: Option<u64>,
     step: Option<u32>,
     phase: &'static str,
@@ -223,7 +221,7 @@ impl<'a> RankFigures<'a> {
         let peaks = summary.peaks.iter().map(|peak| {
             let figures = RankPeak {
                 bytes: peak.bytes,
-                event: peak.event.map(|event| event.0),
+                event: peak.number(),
                 time_us: peak.time_ns.map(|time| micros_since(started_us, time)),
                 step: peak.step,
                 phase: peak.phase.name(),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use highwater_analysis::source::Source;
 use highwater_app::answers::outliers::Standing;
 use highwater_app::figures::moment::count_of;
 use highwater_app::figures::ranks::{capitalized, problems};
@@ -15,6 +16,7 @@ use super::diff::DiffReport;
 use crate::args::DiffArguments;
 use crate::cli::input::categories::reader;
 use crate::cli::input::recording::{Recording, read_fleet};
+use crate::cli::input::source::Input;
 use crate::cli::output::caveats;
 use crate::cli::output::outcome::{Failure, Status};
 use crate::cli::output::page::Page;
@@ -220,15 +222,18 @@ fn compare(
     page: &mut Page<'_>,
     tell: impl FnOnce(&DiffReport<'_>, &mut Page<'_>) -> Result<(), Failure>,
 ) -> Result<Status, Failure> {
-    let read = |rank: &Rank| open(&rank.path).map_err(|source| Failure::Read { file: rank.path.clone(), source });
-    let recordings = [read(ranks[0])?, read(ranks[1])?];
+    let read = |rank: &Rank| match open(&rank.path) {
+        Ok(Recording { trace, format }) => Ok(Input::of(Source::in_memory(trace), format, &rank.path)),
+        Err(source) => Err(Failure::Read { file: rank.path.clone(), source }),
+    };
+    let inputs = [read(ranks[0])?, read(ranks[1])?];
     if !arguments.json {
-        for ((recording, rank), side) in recordings.iter().zip(ranks).zip(["A", "B"]) {
-            caveats::lead(&recording.trace, &format!("{side}, {}", rank.label()), page)?;
+        for ((input, rank), side) in inputs.iter().zip(ranks).zip(["A", "B"]) {
+            caveats::lead(input.facts(), &format!("{side}, {}", rank.label()), page)?;
         }
     }
     let arguments = DiffArguments { a: ranks[0].path.clone(), b: Some(ranks[1].path.clone()), ..arguments.clone() };
-    tell(&DiffReport::of(recordings.each_ref().map(|recording| &recording.trace), &arguments)?, page)?;
+    tell(&DiffReport::of(inputs.each_ref(), &arguments)?, page)?;
     Ok(Status::Fine)
 }
 

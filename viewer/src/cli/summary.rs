@@ -6,19 +6,18 @@ use super::info::InfoReport;
 use super::peak::PeakReport;
 use super::ranks;
 use crate::args::{CategoryChoice, InfoArguments, PeakArguments};
-use crate::cli::input::categories::read_with;
-use crate::cli::input::recording::Recording;
+use crate::cli::input::source::Input;
 use crate::cli::output::caveats;
 use crate::cli::output::outcome::{Failure, Status};
 use crate::cli::output::page::Page;
 
 /// Prints the reports of `info` and `peak` for each file.
 pub fn print(files: &[PathBuf], page: &mut Page<'_>) -> Result<Status, Failure> {
-    each(files, page, |file, recording, page| {
+    each(files, page, |file, input, page| {
         let info = InfoArguments::of(file.to_owned());
-        InfoReport::of(recording, &info)?.print_facts(page)?;
+        InfoReport::of(input, &info)?.print_facts(page)?;
         page.gap()?;
-        print_peak(file, recording, page)
+        print_peak(file, input, page)
     })
 }
 
@@ -30,7 +29,7 @@ pub fn print_peaks(files: &[PathBuf], page: &mut Page<'_>) -> Result<Status, Fai
 fn each(
     files: &[PathBuf],
     page: &mut Page<'_>,
-    print: impl Fn(&Path, &Recording, &mut Page<'_>) -> Result<(), Failure>,
+    print: impl Fn(&Path, &Input, &mut Page<'_>) -> Result<(), Failure>,
 ) -> Result<Status, Failure> {
     for (position, file) in files.iter().enumerate() {
         if position > 0 {
@@ -41,14 +40,14 @@ fn each(
             ranks::info(&InfoArguments::of(file.clone()), page)?;
             continue;
         }
-        let recording = read_with(file, &CategoryChoice::default())?;
-        caveats::lead(&recording.trace, "", page)?;
-        print(file, &recording, page)?;
+        let input = Input::open(file, &CategoryChoice::default())?;
+        caveats::lead(input.facts(), "", page)?;
+        print(file, &input, page)?;
     }
     Ok(Status::Fine)
 }
 
-fn print_peak(file: &Path, recording: &Recording, page: &mut Page<'_>) -> Result<(), Failure> {
+fn print_peak(file: &Path, input: &Input, page: &mut Page<'_>) -> Result<(), Failure> {
     let peak = PeakArguments::of(file.to_owned());
-    Ok(PeakReport::of(&recording.trace, &peak)?.print(page)?)
+    Ok(PeakReport::of(input, &peak)?.print(page)?)
 }

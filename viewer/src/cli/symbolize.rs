@@ -4,6 +4,7 @@ use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use highwater_analysis::source::Source;
 use highwater_app::figures::moment::{count_of, count_with};
 use highwater_app::files::destination::{Destination, Kind, rewrite};
 use highwater_app::files::is_stdin;
@@ -120,7 +121,7 @@ fn write(
         Some(destination) if can_amend => (&destination.path, destination.write(amend)?),
         Some(destination) => {
             found.apply(&mut recording.trace.tables);
-            let (_, bytes) = write_to(destination, &recording.trace)?;
+            let (_, bytes) = write_to(destination, &Source::in_memory(&recording.trace))?;
             (&destination.path, (0, bytes))
         }
     };

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 
 use highwater_analysis::Metric;
+use highwater_analysis::source::Source;
 use highwater_app::answers::prediction::{Changed, Concerned, Failed, Figures, Prediction, suggested_capacity};
 use highwater_app::answers::recomputation::Recomputation;
 use highwater_app::figures::moment::PeakFigure;
@@ -68,7 +69,7 @@ impl<'a> WhatIfReport<'a> {
             let file = arguments.source.file.display();
             let fact = format!("not a measurement: {file} {}", as_condition(&arguments.change_in_words()));
             trace.header.facts.insert(0, ("replay".to_owned(), fact));
-            let (_, bytes) = write_to(&destination, &trace)?;
+            let (_, bytes) = write_to(&destination, &Source::in_memory(&trace))?;
             written = Some((out.display().to_string(), bytes));
         }
         Ok(Self { trace, arguments, prediction, others, written })

@@ -21,8 +21,8 @@ pub(super) struct BlockRows<'a> {
     texts: Texts,
     /// The number of blocks that belong to earlier parts.
     before: usize,
-    /// The ends of blocks that outlive the part; `None` for a whole recording.
-    ends: Option<&'a LaterEnds>,
+    /// The ends of blocks that outlive the window.
+    ends: &'a LaterEnds,
 }
 
 /// An event by its number in the recording, and its time.
@@ -87,8 +87,8 @@ fn numbered(trace: &Trace, event: EventId) -> Option<Numbered> {
 }
 
 impl<'a> BlockRows<'a> {
-    /// The rows of `trace`; if it is a part of a recording, `ends` has those of blocks that outlive it.
-    pub(super) fn new(trace: &'a Trace, identity: &'a Identity, ends: Option<&'a LaterEnds>) -> Self {
+    /// The rows of `trace`; `ends` has those of blocks that outlive it.
+    pub(super) fn new(trace: &'a Trace, identity: &'a Identity, ends: &'a LaterEnds) -> Self {
         let before = if trace.start.events == 0 { 0 } else { rows_before(trace) };
         Self { trace, identity, texts: Texts::default(), before, ends }
     }
@@ -106,8 +106,7 @@ impl<'a> BlockRows<'a> {
     }
 
     fn end(&self, row: usize) -> End {
-        let found = self.ends.and_then(|ends| ends.0.get(&self.trace.block_number(self.id(row))));
-        found.copied().unwrap_or_default()
+        self.ends.0.get(&self.trace.block_number(self.id(row))).copied().unwrap_or_default()
     }
 
     fn alloc(&self, row: usize) -> Option<Numbered> {

@@ -7,34 +7,33 @@ mod identity;
 mod events;
 mod blocks;
 mod table;
-mod parts;
+mod tables;
 mod answer;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 
-use highwater_analysis::excerpt::remove_stacks;
+use highwater_analysis::source::Source;
 use highwater_app::files::destination::{Partial, io_error, same, write_folder, write_whole};
 use highwater_app::files::fleet::{Fleet, Origin, Rank, on_workers};
 use highwater_app::files::is_stdin;
 use highwater_snapshots::event::EventKind;
-use highwater_snapshots::format::Windows;
 use highwater_snapshots::{Error, Trace};
 use parquet::errors::ParquetError;
 
 use self::answer::{Answer, Written};
 use self::column::{Column, Value};
 use self::identity::Identity;
-use self::parts::InParts;
+use self::tables::Tables;
 use crate::args::{ConvertArguments, ConvertTable};
 use crate::cli::convert::out_is_missing;
-use crate::cli::convert::read_trimmed;
+use crate::cli::convert::read_and;
 use crate::cli::input::categories::reader;
-use crate::cli::input::long::{open_long, with_progress};
 use crate::cli::input::recording::{counting_bar, list, nothing_to_read, read_inputs, spinner};
+use crate::cli::input::source::{Input, open_long};
 use crate::cli::output::caveats;
 use crate::cli::output::outcome::{Failure, Status};
 use crate::cli::output::page::Page;
@@ -63,104 +62,51 @@ pub fn run(arguments: &ConvertArguments, page: &mut Page<'_>) -> Result<Status, 
 /// Writes one table of one recording as a file.
 fn one_table<'a>(arguments: &'a ConvertArguments, page: &mut Page<'_>) -> Result<Answer<'a>, Failure> {
     let (files, out) = arguments.files_and_out().ok_or_else(out_is_missing)?;
-    let [input] = files else {
+    let [file] = files else {
         let text = "several recordings are written as a folder: --to parquet OUTDIR";
         return Err(Failure::Usage(text.to_owned()));
     };
-    if input.is_dir() {
-        let text = format!("{}: a folder of recordings is written as a folder: --to parquet OUTDIR", input.display());
+    if file.is_dir() {
+        let text = format!("{}: a folder of recordings is written as a folder: --to parquet OUTDIR", file.display());
         return Err(Failure::Usage(text));
     }
-    if !is_stdin(input) && same(out, input) {
+    if !is_stdin(file) && same(out, file) {
         return Err(Failure::Usage(format!("IN and OUT are the same file: {}", out.display())));
     }
-    let parts = if arguments.events.is_some() { None } else { Source::in_parts(input, arguments)? };
-    let whole = || read_trimmed(input, arguments).map(|recording| Source::Memory(Box::new(recording.trace)));
-    let mut source = parts.map_or_else(whole, Ok)?;
-    let mut written = write_one(&source, (input, out), arguments);
-    if let Err(Failure::Damaged(_)) = written {
-        // What is left of a damaged recording is known only when all of it is read.
-        source = whole()?;
-        written = write_one(&source, (input, out), arguments);
-    }
-    let (rank, bytes) = written?;
+    let (input, (rank, bytes)) =
+        read_and(file, arguments, true, |input| Ok((input.clone(), write_one(input, (file, out), arguments)?)))?;
     if !arguments.json {
-        caveats::lead(source.facts(), "", page)?;
+        caveats::lead(input.facts(), "", page)?;
     }
-    let written = Written::of(rank, input.clone(), source.counts(), bytes);
-    Ok(Answer { arguments, out, written: vec![written], unread: Vec::new(), skipped: 0, lost: lost(source.facts()) })
+    let written = Written::of(rank, file.clone(), counts(&input.source), bytes);
+    Ok(Answer { arguments, out, written: vec![written], unread: Vec::new(), skipped: 0, lost: lost(input.facts()) })
 }
 
-/// Writes the chosen table of the recording `input`. Returns the rank, and the file's length.
+/// Writes the chosen table of a recording. Returns the rank, and the file's length.
 fn write_one(
-    source: &Source,
-    (input, out): (&Path, &Path),
+    input: &Input,
+    (file, out): (&Path, &Path),
     arguments: &ConvertArguments,
 ) -> Result<(Option<u32>, u64), Failure> {
-    let facts = source.facts();
+    let facts = input.facts();
     let rank = facts.header.rank.map(|rank| (rank, Origin::Recorded));
-    let identity = Identity::of(&name_of(input), rank, facts);
-    let table = arguments.table.unwrap_or_default();
-    let ((), bytes) = write_whole(out, |file| match source {
-        Source::Memory(trace) => {
-            let turning = spinner(&format!("writing {}", out.display()));
-            let written = match table {
-                ConvertTable::Events => write_events(file, trace, &identity, &with_rank(events::columns())),
-                ConvertTable::Blocks => write_blocks(file, trace, &identity, &with_rank(blocks::columns())),
-            };
-            turning.finish_and_clear();
-            written.map_err(parquet_error)
-        }
-        Source::Parts(windows, facts) => {
-            let (no_stacks, events) = (arguments.no_stacks, parts::EVENTS);
-            let tables = InParts { windows, facts, identity: &identity, has_rank: true, no_stacks, events };
-            with_progress(windows, input, |watch| match table {
-                ConvertTable::Events => tables.write_events(file, watch),
-                ConvertTable::Blocks => tables.write_blocks(file, watch),
-            })
-        }
-    })?;
-    Ok((identity.rank.map(|(rank, _)| rank), bytes))
+    let identity = Identity::of(&name_of(file), rank, facts);
+    let tables = Tables { source: &input.source, identity: &identity, has_rank: true, no_stacks: arguments.no_stacks };
+    let turning = spinner(&format!("writing {}", out.display()));
+    let written = write_whole(out, |file| match arguments.table.unwrap_or_default() {
+        ConvertTable::Events => tables.write_events(file),
+        ConvertTable::Blocks => tables.write_blocks(file),
+    });
+    turning.finish_and_clear();
+    Ok((identity.rank.map(|(rank, _)| rank), written?.1))
 }
 
-/// A recording to write: in memory, or read in parts, with a window without events.
-enum Source {
-    Memory(Box<Trace>),
-    Parts(Box<Windows>, Box<Trace>),
-}
-
-impl Source {
-    /// Opens a recording that is too long to be held in memory. `None` if it is better read as a whole.
-    fn in_parts(file: &Path, arguments: &ConvertArguments) -> Result<Option<Self>, Failure> {
-        let Some(windows) = open_long(file, &arguments.categories)? else { return Ok(None) };
-        let facts = windows.window(0..0);
-        let Ok(mut facts) = facts else { return Ok(None) };
-        if arguments.no_stacks {
-            remove_stacks(&mut facts);
-        }
-        Ok(Some(Self::Parts(Box::new(windows), Box::new(facts))))
-    }
-
-    /// The recording, or a window of it without events.
-    fn facts(&self) -> &Trace {
-        match self {
-            Self::Memory(trace) | Self::Parts(_, trace) => trace,
-        }
-    }
-
-    /// The number of events and of blocks.
-    fn counts(&self) -> [u64; 2] {
-        match self {
-            Self::Memory(trace) => [trace.events.len() as u64, trace.blocks.len() as u64],
-            Self::Parts(windows, facts) => [windows.events(), facts.blocks.len() as u64 + allocations(windows)],
-        }
-    }
-}
-
-/// The number of allocations in a recording.
-fn allocations(windows: &Windows) -> u64 {
-    let devices = windows.summaries().iter().flat_map(|row| &row.devices);
-    devices.map(|device| u64::from(device.counts[EventKind::Alloc as usize])).sum()
+/// The number of events and of blocks.
+fn counts(source: &Source<'_>) -> [u64; 2] {
+    let known = source.facts();
+    let later = |device| if source.whole().is_some() { 0 } else { source.count(device, EventKind::Alloc) };
+    let later: u64 = known.device_ids().into_iter().map(later).sum();
+    [source.count_events(), known.blocks.len() as u64 + later]
 }
 
 /// Writes both tables of all recordings into a folder, partitioned by rank.
@@ -183,16 +129,13 @@ fn data_set(arguments: &ConvertArguments) -> Result<Answer<'_>, Failure> {
         return Err(Failure::Usage(text));
     }
     let read = reader(&arguments.categories)?;
-    let inputs = list(files)?;
-    let whole = |file: &Path| read(file).map(|recording| Source::Memory(Box::new(recording.trace)));
-    let open = |file: &Path| match Source::in_parts(file, arguments) {
-        Ok(Some(parts)) => Ok(parts),
-        _ => whole(file),
+    let open = |file: &Path, is_whole: bool| {
+        let long = if is_whole { None } else { open_long(file, &arguments.categories).ok().flatten() };
+        long.map_or_else(|| read(file).map(|recording| Source::in_memory(recording.trace)), Ok)
     };
+    let inputs = list(files)?;
     let fleet = read_inputs(&inputs, |file| {
-        Ok(match open(file)? {
-            Source::Memory(trace) | Source::Parts(_, trace) => *trace,
-        })
+        Ok(open(file, false)?.into_whole().unwrap_or_else(|source| source.facts().clone()))
     });
     if fleet.ranks.is_empty() {
         return Err(Failure::Usage(nothing_to_read(&fleet)));
@@ -201,7 +144,7 @@ fn data_set(arguments: &ConvertArguments) -> Result<Answer<'_>, Failure> {
     let bar = counting_bar(&format!("writing {}", out.display()), fleet.ranks.len());
     let outcome = write_folder(out, |folder| {
         let outcomes = on_workers(fleet.ranks.len(), |row| {
-            let outcome = write_rank(&fleet, row, &parts[row], folder, (&open, &whole));
+            let outcome = write_rank(&fleet.ranks[row], &parts[row], folder, open);
             bar.inc(1);
             let flow = if outcome.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
             (outcome, flow)
@@ -231,64 +174,36 @@ const UNKNOWN_RANK: &str = "__HIVE_DEFAULT_PARTITION__";
 type Outcome = Result<(Written, Vec<String>), (PathBuf, String)>;
 
 fn write_rank(
-    fleet: &Fleet,
-    row: usize,
+    rank: &Rank,
     part: &str,
     folder: &Partial<'_>,
-    (open, whole): (impl Fn(&Path) -> Result<Source, Error>, impl Fn(&Path) -> Result<Source, Error>),
+    open: impl Fn(&Path, bool) -> Result<Source<'static>, Error>,
 ) -> Result<Outcome, Failure> {
-    let rank = &fleet.ranks[row];
-    let unread = |why: Error| (rank.path.clone(), why.to_string());
-    let mut source = match open(&rank.path) {
-        Ok(source) => source,
-        Err(why) => return Ok(Err(unread(why))),
+    let write = |is_whole: bool| match open(&rank.path, is_whole) {
+        Ok(source) => write_tables(&source, rank, part, folder).map(|bytes| Ok((source, bytes))),
+        Err(why) => Ok(Err((rank.path.clone(), why.to_string()))),
     };
-    let mut bytes = write_tables(&source, rank, part, folder);
-    if let Err(Failure::Damaged(_)) = bytes {
+    let written = match write(false) {
         // What is left of a damaged recording is known only when all of it is read.
-        source = match whole(&rank.path) {
-            Ok(source) => source,
-            Err(why) => return Ok(Err(unread(why))),
-        };
-        bytes = write_tables(&source, rank, part, folder);
-    }
-    let written = Written::of(rank.number(), rank.path.clone(), source.counts(), bytes?);
-    Ok(Ok((written, lost(source.facts()))))
+        Err(Failure::Damaged(_)) => write(true)?,
+        written => written?,
+    };
+    Ok(written.map(|(source, bytes)| {
+        (Written::of(rank.number(), rank.path.clone(), counts(&source), bytes), lost(source.facts()))
+    }))
 }
 
 /// Writes both tables of a recording; returns their length.
-fn write_tables(source: &Source, rank: &Rank, part: &str, folder: &Partial<'_>) -> Result<u64, Failure> {
+fn write_tables(source: &Source<'_>, rank: &Rank, part: &str, folder: &Partial<'_>) -> Result<u64, Failure> {
     let identity = Identity::of(&rank.name, rank.number().map(|number| (number, rank.origin)), source.facts());
     let partition = rank.number().map_or_else(|| UNKNOWN_RANK.to_owned(), |number| number.to_string());
     let place = |table: &str| PathBuf::from(table).join(format!("rank={partition}")).join(part);
-    let (events, blocks) = match source {
-        Source::Memory(trace) => rayon::join(
-            || {
-                folder.write(&place("events"), |out| {
-                    write_events(out, trace, &identity, &events::columns()).map_err(parquet_error)
-                })
-            },
-            || {
-                folder.write(&place("blocks"), |out| {
-                    write_blocks(out, trace, &identity, &blocks::columns()).map_err(parquet_error)
-                })
-            },
-        ),
-        // Its parts are read several at a time.
-        Source::Parts(windows, facts) => {
-            let tables = InParts {
-                windows,
-                facts,
-                identity: &identity,
-                has_rank: false,
-                no_stacks: false,
-                events: parts::EVENTS,
-            };
-            let watch = &mut |_| ControlFlow::Continue(());
-            let events = folder.write(&place("events"), |out| tables.write_events(out, watch))?;
-            (Ok(events), folder.write(&place("blocks"), |out| tables.write_blocks(out, watch)))
-        }
-    };
+    let tables = Tables { source, identity: &identity, has_rank: false, no_stacks: false };
+    let events = || folder.write(&place("events"), |out| tables.write_events(out));
+    let blocks = || folder.write(&place("blocks"), |out| tables.write_blocks(out));
+    // Windows of a long recording are read several at a time.
+    let (events, blocks) =
+        if source.whole().is_some() { rayon::join(events, blocks) } else { (Ok(events()?), blocks()) };
     Ok(events? + blocks?)
 }
 
@@ -301,24 +216,6 @@ fn parts(fleet: &Fleet) -> Vec<String> {
         format!("part-{}.parquet", *count - 1)
     };
     fleet.ranks.iter().map(name).collect()
-}
-
-fn write_events<'a>(
-    out: impl Write + Send,
-    trace: &'a Trace,
-    identity: &'a Identity,
-    columns: &[Column<events::EventRows<'a>>],
-) -> Result<(), ParquetError> {
-    table::write(out, events::EventRows::new(trace, identity), columns, identity.metadata(trace))
-}
-
-fn write_blocks<'a>(
-    out: impl Write + Send,
-    trace: &'a Trace,
-    identity: &'a Identity,
-    columns: &[Column<blocks::BlockRows<'a>>],
-) -> Result<(), ParquetError> {
-    table::write(out, blocks::BlockRows::new(trace, identity, None), columns, identity.metadata(trace))
 }
 
 /// Returns the columns of a single file: no folder gives its rank.

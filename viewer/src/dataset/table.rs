@@ -27,18 +27,6 @@ const MOST_TEXT: usize = 64 << 20;
 /// Maximum bytes of a text in the column statistics.
 const TOLD_TEXT: usize = 64;
 
-/// Writes `rows` with `columns` and `metadata` to `out`.
-pub(super) fn write<V: Rows, W: Write + Send>(
-    out: W,
-    rows: V,
-    columns: &[Column<V>],
-    metadata: Vec<KeyValue>,
-) -> Result<()> {
-    let mut file = TableFile::new(out, columns, metadata)?;
-    file.append(rows, columns)?;
-    file.finish()
-}
-
 /// A table that is written part by part.
 pub(super) struct TableFile<W: Write + Send> {
     file: SerializedFileWriter<W>,

@@ -7,7 +7,7 @@ use bytes_of_file::{numbers_of, rows_of};
 use highwater_analysis::Metric;
 use highwater_analysis::Series;
 use highwater_analysis::live::LiveIndex;
-use highwater_snapshots::format::write_trace;
+use highwater_snapshots::format::{Windows, write_trace};
 use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::{DeviceId, EventId};
 
@@ -74,25 +74,24 @@ use parquet::record::Field;
 
 /// Returns both tables of `trace`.
 fn tables(trace: &Trace) -> [Vec<BTreeMap<String, Field>>; 2] {
-    let identity = Identity::of("step.snap", Some((3, Origin::Recorded)), trace);
+    tables_of(&Source::in_memory(trace))
+}
+
+/// Returns both tables of a recording.
+fn tables_of(source: &Source<'_>) -> [Vec<BTreeMap<String, Field>>; 2] {
+    let identity = Identity::of("step.snap", Some((3, Origin::Recorded)), source.facts());
+    let tables = Tables { source, identity: &identity, has_rank: true, no_stacks: false };
     let (mut events_file, mut blocks_file) = (Vec::new(), Vec::new());
-    write_events(&mut events_file, trace, &identity, &with_rank(events::columns())).unwrap();
-    write_blocks(&mut blocks_file, trace, &identity, &with_rank(blocks::columns())).unwrap();
+    tables.write_events(&mut events_file).unwrap();
+    tables.write_blocks(&mut blocks_file).unwrap();
     [rows_of(&events_file), rows_of(&blocks_file)]
 }
 
-/// Returns both tables of `trace`, written from parts of `events` events.
-fn tables_of_parts(trace: &Trace, events: u64) -> [Vec<BTreeMap<String, Field>>; 2] {
-    let source: Arc<[u8]> = write_trace(Vec::new(), trace).unwrap().into();
-    let windows = Windows::open(Arc::new(source), &mut |_| ControlFlow::Continue(())).unwrap();
-    let facts = windows.window(0..0).unwrap();
-    let identity = Identity::of("step.snap", Some((3, Origin::Recorded)), &facts);
-    let (windows, facts, identity) = (&windows, &facts, &identity);
-    let tables = InParts { windows, facts, identity, has_rank: true, no_stacks: false, events };
-    let (mut events_file, mut blocks_file) = (Vec::new(), Vec::new());
-    tables.write_events(&mut events_file, &mut |_| ControlFlow::Continue(())).unwrap();
-    tables.write_blocks(&mut blocks_file, &mut |_| ControlFlow::Continue(())).unwrap();
-    [rows_of(&events_file), rows_of(&blocks_file)]
+/// Returns both tables of `trace`, written from windows of `events` events.
+fn tables_of_windows(trace: &Trace, events: u64) -> [Vec<BTreeMap<String, Field>>; 2] {
+    let file: Arc<[u8]> = write_trace(Vec::new(), trace).unwrap().into();
+    let windows = Windows::open(Arc::new(file), &mut |_| ControlFlow::Continue(())).unwrap();
+    tables_of(&Source::in_windows(windows).unwrap().in_windows_of(events))
 }
 
 fn long(row: &BTreeMap<String, Field>, name: &str) -> Option<i64> {
@@ -112,18 +111,18 @@ fn text<'a>(row: &'a BTreeMap<String, Field>, name: &str) -> &'a str {
 }
 
 #[test]
-fn a_recording_read_in_parts_has_the_tables_of_the_whole() {
+fn a_recording_read_in_windows_has_the_tables_of_the_whole() {
     let uses = "alloc a 100 < f\nalloc b 50\nused a\nfree b\nalloc c 10\nused a\nfree a\nalloc d 7\nused d\n";
     let steps: String = (0..9).map(|step| format!("step {step}\n{uses}free c\nfree d\n")).collect();
     for text in [TEXT, uses, &steps] {
         let trace = trace_from_text(text).unwrap();
         let expected = tables(&trace);
         for events in [1, 2, 5, 1000] {
-            let found = tables_of_parts(&trace, events);
+            let found = tables_of_windows(&trace, events);
             for (found, expected) in found.iter().zip(&expected) {
                 assert_eq!(found.len(), expected.len());
                 for (found, expected) in found.iter().zip(expected) {
-                    assert_eq!(found, expected, "in parts of {events} events");
+                    assert_eq!(found, expected, "in windows of {events} events");
                 }
             }
         }
@@ -217,7 +216,8 @@ fn more_rows_than_a_group_has_come_back_in_order() {
     let trace = trace_from_text(&text).unwrap();
     let identity = Identity::of("step.snap", None, &trace);
     let mut file = Vec::new();
-    write_events(&mut file, &trace, &identity, &events::columns()).unwrap();
+    let tables = Tables { source: &Source::in_memory(&trace), identity: &identity, has_rank: false, no_stacks: false };
+    tables.write_events(&mut file).unwrap();
     let (groups, events) = numbers_of(&file, "event");
     assert_eq!(groups, [table::GROUP as i64, (trace.events.len() + 1 - table::GROUP) as i64]);
     assert!(events.into_iter().eq(-1..trace.events.len() as i64));

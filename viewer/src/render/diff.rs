@@ -1,15 +1,17 @@
 //! `highwater render --view diff`: draws two recordings side by side.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use highwater_analysis::GroupKey;
-use highwater_analysis::diff::{Asked, DiffAt};
+use highwater_analysis::diff::DiffAt;
 use highwater_app::gui::surface::{DiffSheet, Paper, save_view};
 use highwater_app::gui::views::diff::{Align, DiffChoices, DiffLook, Paint};
 use highwater_app::gui::views::timeline::Stacking;
 use highwater_app::selection::Selection;
 use highwater_app::session::Recording;
+use highwater_pytorch::open::{FileFormat, FileKind};
 use highwater_snapshots::DeviceId;
 
 use super::{Content, Written, by_of, colour_by};
@@ -17,6 +19,7 @@ use crate::args::{PictureAt, PictureColours, PictureOrder, RenderArguments};
 use crate::cli::diff::{missing_step, moments_of};
 use crate::cli::input::devices::{compared_devices, of_side, on_device};
 use crate::cli::input::recording::spinner;
+use crate::cli::input::source::Input;
 use crate::cli::output::caveats;
 use crate::cli::output::outcome::Failure;
 use crate::cli::output::page::Page;
@@ -51,19 +54,23 @@ pub(super) fn draw(
 ) -> Result<Written, Failure> {
     let recordings = [0, recordings.len() - 1].map(|side| Arc::clone(&recordings[side]));
     let wanted = [arguments.device.device, arguments.device_b.or(arguments.device.device)];
-    let devices = compared_devices([&recordings[0].trace, &recordings[1].trace], wanted, arguments.metric)?;
-    let first = (&*recordings[0].trace, devices[0]);
-    let at = moments_of([at, arguments.at_b.map(|at| at.0)], arguments.b.is_none(), first)?;
+    let format = FileFormat { kind: FileKind::Snap, is_gzipped: false };
+    let input = |recording: &Arc<Recording>| {
+        Input::of(recording.source.clone(), format, recording.path.as_deref().unwrap_or(Path::new(&recording.name)))
+    };
+    let inputs = recordings.each_ref().map(input);
+    let devices = compared_devices(inputs.each_ref(), wanted, arguments.metric)?;
+    let moments = [at, arguments.at_b.map(|at| at.0)];
+    let at = moments_of(moments, arguments.b.is_none(), (&inputs[0], devices[0]))?;
     let selection = |side: usize| -> Result<Selection, Failure> {
         let recording = &recordings[side];
         let mut selection = Selection::new(recording);
         let row = recording.devices.iter().position(|index| index.device == devices[side]);
         selection.set_device(recording, row.unwrap_or(selection.device));
         super::set_axis(&mut selection, arguments, recording)?;
-        let index = &recording.devices[selection.device];
-        let asked = Asked { trace: &recording.trace, series: &index.series, live: &index.live };
-        if at[side].find(asked, arguments.metric).is_none() {
-            return Err(missing_step(at[side], side, &recording.trace, devices[side]));
+        let found = inputs[side].ask(|source, _| at[side].find(source, devices[side], arguments.metric))?;
+        if found.is_none() {
+            return Err(missing_step(at[side], side, &inputs[side], devices[side])?);
         }
         Ok(selection)
     };

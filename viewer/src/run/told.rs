@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use highwater_analysis::Metric;
 use highwater_analysis::summary::{DeviceSummary, summarize};
 use highwater_app::figures::moment::count_of;
-use highwater_snapshots::Trace;
 use highwater_snapshots::units::format_bytes;
 
 use super::program::Program;
-use crate::cli::input::recording::read;
+use crate::args::CategoryChoice;
+use crate::cli::input::source::Input;
 use crate::cli::output::caveats;
 use crate::cli::output::page::Page;
 use crate::cli::output::shell::next_command;
@@ -54,9 +54,10 @@ fn tell_of_nothing(program: &Program, page: &mut Page<'_>) -> io::Result<()> {
 fn tell_of(program: &Program, files: &[PathBuf], page: &mut Page<'_>) -> io::Result<()> {
     let mut first = None;
     for file in files.iter().take(MOST_FILES) {
-        match read(file) {
-            Ok(recording) => {
-                tell_of_one(program, file, &recording.trace, page)?;
+        let read = Input::open(file, &CategoryChoice::default());
+        match read.and_then(|input| Ok((input.ask(summarize)?, input))) {
+            Ok((summaries, input)) => {
+                tell_of_one(program, file, (&input, &summaries), page)?;
                 first.get_or_insert(file);
             }
             Err(why) => page.warning(&format!("highwater: {why}"))?,
@@ -69,16 +70,22 @@ fn tell_of(program: &Program, files: &[PathBuf], page: &mut Page<'_>) -> io::Res
     page.hint(&next_command(&["peak"], first, &["--by", "scope,frame"], "for the calls that allocated memory"))
 }
 
-fn tell_of_one(program: &Program, file: &Path, trace: &Trace, page: &mut Page<'_>) -> io::Result<()> {
+fn tell_of_one(
+    program: &Program,
+    file: &Path,
+    (input, summaries): (&Input, &[DeviceSummary]),
+    page: &mut Page<'_>,
+) -> io::Result<()> {
+    let trace = input.facts();
     let bytes = std::fs::metadata(file).map_or(0, |facts| facts.len());
-    let events = count_of(trace.events.len() as u64, "event");
+    let events = count_of(input.source.count_events(), "event");
     // A shell or a launcher runs others.
     let recorded = trace.header.program.split(' ').next().and_then(|word| Path::new(word).file_name());
     let recorded = recorded.map_or_else(|| program.name(), |name| name.to_string_lossy().into_owned());
     let process = format!("{recorded}, process {}", trace.header.pid);
     let name = file.display();
     page.headline(&format!("highwater: recorded {events} of {process} in {name} ({}).", format_bytes(bytes)))?;
-    page.table(&devices(&summarize(trace)))?;
+    page.table(&devices(summaries))?;
     caveats::print(trace, page)
 }
 

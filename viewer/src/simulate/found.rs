@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use highwater_analysis::Metric;
-use highwater_analysis::summary::{DeviceSummary, summarize};
+use highwater_analysis::summary::{self, DeviceSummary};
 use highwater_app::answers::request_failure::RequestFailure;
 use highwater_snapshots::Trace;
 use highwater_snapshots::trace::SIMULATION;
@@ -245,7 +245,7 @@ pub(super) fn read_all(folder: &Path, out: &Path, capacity: u64) -> Result<Vec<R
         let fact = trace.header.facts.iter().find(|(name, _)| name == SIMULATION);
         let noted = fact.and_then(|(_, text)| serde_json::from_str(text).ok()).unwrap_or_default();
         let main = trace.main_device();
-        let Some(summary) = summarize(&trace).into_iter().find(|summary| summary.device == main) else { continue };
+        let summary = summary::of_trace(&trace, main);
         let trace = Arc::new(trace);
         let orders = (summary.oom_events == 0).then(|| Orders::of(&trace, main, capacity));
         moved.push(Recorded { file, trace, summary, noted, orders });

@@ -1,20 +1,25 @@
 //! Sample: a small recording, and what a command says of it.
 
+use std::path::Path;
+
 use clap::Parser as _;
 use highwater::args::{self, Arguments};
 use highwater::cli::budgets::Budgets;
 use highwater::cli::check::CheckReport;
-use highwater::cli::check_input::CheckInput;
 use highwater::cli::diff::DiffReport;
 use highwater::cli::events::EventsListing;
+use highwater::cli::explain::ExplainReport;
 use highwater::cli::growth::GrowthReport;
 use highwater::cli::info::InfoReport;
-use highwater::cli::input::recording::{Recording, keep_only};
+use highwater::cli::input::recording::Recording;
+use highwater::cli::input::source::Input;
+use highwater::cli::oom::OomReport;
 use highwater::cli::output::outcome::Failure;
 use highwater::cli::output::page::Page;
 use highwater::cli::peak::PeakReport;
 use highwater::cli::phases::PhasesReport;
 use highwater::cli::verify::VerifyReport;
+use highwater_analysis::Source;
 use highwater_pytorch::open::{FileFormat, FileKind};
 use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::trace::{DeviceFacts, Header};
@@ -97,7 +102,9 @@ pub(crate) fn answer_on_terminal(trace: Trace, words: &str) -> Result<String, Fa
 fn answer_on(trace: Trace, words: &str, width: Option<usize>) -> Result<String, Failure> {
     let words = shell_words(words);
     let arguments = Arguments::try_parse_from(["highwater".to_owned()].into_iter().chain(words)).expect("good usage");
-    let mut recording = Recording { format: FileFormat { kind: FileKind::Snap, is_gzipped: false }, trace };
+    let format = FileFormat { kind: FileKind::Snap, is_gzipped: false };
+    let input_of = |trace| Input::of(Source::in_memory(trace), format, Path::new("step.snap"));
+    let input = input_of(trace);
     let mut out = Vec::new();
     let page = &mut match width {
         Some(width) => Page::of_width(&mut out, width),
@@ -105,8 +112,8 @@ fn answer_on(trace: Trace, words: &str, width: Option<usize>) -> Result<String, 
     };
     match arguments.command.expect("a command") {
         args::Command::Info(arguments) => {
-            keep_only(&mut recording.trace, &arguments.blocks.filter.filter);
-            let report = InfoReport::of(&recording, &arguments)?;
+            let input = input.counting(&arguments.blocks.filter.filter);
+            let report = InfoReport::of(&input, &arguments)?;
             if arguments.source.json {
                 page.json(&report.figures())?;
             } else {
@@ -114,7 +121,7 @@ fn answer_on(trace: Trace, words: &str, width: Option<usize>) -> Result<String, 
             }
         }
         args::Command::Peak(arguments) => {
-            let report = PeakReport::of(&recording.trace, &arguments)?;
+            let report = PeakReport::of(&input, &arguments)?;
             if arguments.source.json {
                 page.json(&report.figures())?;
             } else {
@@ -122,8 +129,8 @@ fn answer_on(trace: Trace, words: &str, width: Option<usize>) -> Result<String, 
             }
         }
         args::Command::Phases(arguments) => {
-            keep_only(&mut recording.trace, &arguments.blocks.filter.filter);
-            let report = PhasesReport::of(&recording.trace, &arguments)?;
+            let input = input.counting(&arguments.blocks.filter.filter);
+            let report = PhasesReport::of(&input, &arguments)?;
             if arguments.source.json {
                 page.json(&report.figures())?;
             } else {
@@ -131,7 +138,7 @@ fn answer_on(trace: Trace, words: &str, width: Option<usize>) -> Result<String, 
             }
         }
         args::Command::Explain(arguments) => {
-            let report = highwater::explain::report(&recording.trace, &arguments)?;
+            let report = ExplainReport::of(&input, &arguments)?;
             if arguments.source.json {
                 page.json(&report.figures())?;
             } else {
@@ -139,9 +146,8 @@ fn answer_on(trace: Trace, words: &str, width: Option<usize>) -> Result<String, 
             }
         }
         args::Command::Diff(arguments) => {
-            let other = arguments.b.is_some().then(other_trace);
-            let traces = [&recording.trace, other.as_ref().unwrap_or(&recording.trace)];
-            let report = DiffReport::of(traces, &arguments)?;
+            let other = arguments.b.is_some().then(|| input_of(other_trace()));
+            let report = DiffReport::of([&input, other.as_ref().unwrap_or(&input)], &arguments)?;
             if arguments.json {
                 page.json(&report.figures())?;
             } else {
@@ -149,7 +155,7 @@ fn answer_on(trace: Trace, words: &str, width: Option<usize>) -> Result<String, 
             }
         }
         args::Command::Growth(arguments) => {
-            let report = GrowthReport::of(&recording.trace, &arguments)?;
+            let report = GrowthReport::of(&input, &arguments)?;
             if arguments.source.json {
                 page.json(&report.figures())?;
             } else {
@@ -157,7 +163,7 @@ fn answer_on(trace: Trace, words: &str, width: Option<usize>) -> Result<String, 
             }
         }
         args::Command::Oom(arguments) => {
-            let report = highwater::oom::report(&recording.trace, &arguments)?;
+            let report = OomReport::of(&input, &arguments)?;
             if arguments.source.json {
                 page.json(&report.figures())?;
             } else {
@@ -165,7 +171,7 @@ fn answer_on(trace: Trace, words: &str, width: Option<usize>) -> Result<String, 
             }
         }
         args::Command::WhatIf(arguments) => {
-            let report = highwater::whatif::report(&recording.trace, &arguments)?;
+            let report = highwater::whatif::report(input.facts(), &arguments)?;
             if arguments.source.json {
                 page.json(&report.figures())?;
             } else {
@@ -174,10 +180,8 @@ fn answer_on(trace: Trace, words: &str, width: Option<usize>) -> Result<String, 
         }
         args::Command::Check(arguments) => {
             let budgets = Budgets::of(&arguments)?;
-            let other = budgets.baseline.is_some().then(other_trace);
-            let [own, other] = [Some(&recording.trace), other.as_ref()].map(|trace| trace.map(CheckInput::Memory));
-            let own = own.expect("it was read");
-            let report = CheckReport::of(own, other, &budgets, &arguments)?;
+            let other = budgets.baseline.is_some().then(|| input_of(other_trace()));
+            let report = CheckReport::of(&input, other.as_ref(), &budgets, &arguments)?;
             if arguments.source.json {
                 page.json(&report.figures())?;
             } else {
@@ -188,7 +192,7 @@ fn answer_on(trace: Trace, words: &str, width: Option<usize>) -> Result<String, 
             }
         }
         args::Command::Events(arguments) => {
-            let listing = EventsListing::of(&mut recording.trace, &arguments)?;
+            let listing = EventsListing::of(&input, &arguments)?;
             if arguments.source.json {
                 listing.write_json(page)?;
             } else {
@@ -196,7 +200,8 @@ fn answer_on(trace: Trace, words: &str, width: Option<usize>) -> Result<String, 
             }
         }
         args::Command::Verify(arguments) => {
-            let report = VerifyReport::of(&recording, &arguments)?;
+            let trace = input.facts().clone();
+            let report = VerifyReport::of(&Recording { format, trace }, &arguments)?;
             if arguments.source.json {
                 page.json(&report)?;
             } else {

@@ -38,7 +38,7 @@ pub(crate) fn long() -> Arc<Run> {
     let text: String = (0..15).map(|n| format!("alloc b{n} {}\nfree_requested b{n}\n", 100 + n)).collect();
     let bytes: Arc<[u8]> = write_trace(Vec::new(), &trace_from_text(&text).unwrap()).unwrap().into();
     let windows = Windows::open(Arc::new(bytes), &mut |_| ControlFlow::Continue(())).unwrap();
-    Arc::new(Run::new(windows, Path::new("long.snap")))
+    Arc::new(Run::new(windows, Path::new("long.snap")).unwrap())
 }
 
 /// A file of the recording with its last `missing` bytes cut off, separate for each test.

@@ -42,7 +42,7 @@ fn part(events: Range<u64>) -> Harness<'static, App> {
 fn part_of(trace: &Trace, events: Range<u64>) -> Harness<'static, App> {
     let bytes: Arc<[u8]> = write_trace(Vec::new(), trace).unwrap().into();
     let windows = Windows::open(Arc::new(bytes), &mut |_| ControlFlow::Continue(())).unwrap();
-    let long = Arc::new(Run::new(windows, Path::new("long.snap")));
+    let long = Arc::new(Run::new(windows, Path::new("long.snap")).unwrap());
     let mut harness = harness(None);
     harness.state_mut().open_recording(Recording::part(&long, events).unwrap());
     settle(&mut harness);

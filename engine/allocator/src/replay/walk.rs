@@ -196,10 +196,10 @@ impl Run<'_> {
     }
 
     fn alloc(&mut self, event: EventId, block: BlockId) {
-        if let Some(gone) = self.trace.replaced_by(event) {
-            if !self.complete(event, gone.0) {
-                self.free_now(event, gone.0, true);
-            }
+        if let Some(gone) = self.trace.replaced_by(event)
+            && !self.complete(event, gone.0)
+        {
+            self.free_now(event, gone.0, true);
         }
         let row = block.0 as usize;
         let block_override = self.plan.block_override(block.0);

@@ -87,7 +87,7 @@ impl Checked<'_> {
         let repeated = row.step.filter(|step| Some(*step) == first).and_then(|_| rows.iter().find(repeats));
         let row = repeated.unwrap_or(row);
         // If the start is never exceeded, the state before the phase is the largest.
-        let event = row.peak_event.map(|event| u64::from(event.0)).or_else(|| u64::from(row.first.0).checked_sub(1));
+        let event = row.peak_event.or_else(|| row.first.checked_sub(1));
         let moment = Moment { step: row.step, phase, ..self.moment(event)? };
         Ok(Ok(Measured { bytes: row.peak_bytes, moment, filter: Filter::default() }))
     }

@@ -1,36 +1,20 @@
 //! Tests of budgets on small recordings: measured values and named causes.
 
 use super::*;
-use crate::diff::Asked;
-use crate::{LiveIndex, Series};
+use crate::fixture::{Fixture, watch};
 use highwater_snapshots::DeviceId;
-use highwater_snapshots::text::trace_from_text;
-use highwater_snapshots::trace::Trace;
 
-struct Run {
-    trace: Trace,
-    series: Series,
-    live: LiveIndex,
-}
+struct Run(Fixture);
 
 impl Run {
     fn of(text: &str) -> Self {
-        let trace = trace_from_text(text).unwrap();
-        let device = DeviceId(0);
-        Self { series: Series::build(&trace, device), live: LiveIndex::build(&trace, device), trace }
-    }
-
-    fn asked(&self) -> Asked<'_> {
-        Asked { trace: &self.trace, series: &self.series, live: &self.live }
-    }
-
-    fn checked(&self, metric: Metric) -> Checked<'_> {
-        Checked::in_memory(self.asked(), metric)
+        Self(Fixture::of(text))
     }
 
     fn check_all(&self, baseline: Option<&Self>, metric: Metric, budgets: &[Budget]) -> Vec<Measurement<Outcome>> {
-        let baseline = baseline.map(|run| run.checked(metric));
-        check(&self.checked(metric), baseline.as_ref(), budgets).unwrap()
+        let checked = |source| Checked::of(source, DeviceId(0), metric, budgets, watch()).unwrap();
+        let baseline = baseline.map(|run| checked(&run.0.source));
+        check(&checked(&self.0.source), baseline.as_ref(), budgets).unwrap()
     }
 
     fn check(&self, baseline: Option<&Self>, budget: Budget) -> Outcome {
@@ -143,7 +127,7 @@ fn the_peak_of_a_phase_is_that_of_a_later_step_where_it_repeats_the_first() {
     let moment_of = |text: &str| {
         let run = Run::of(text);
         let of_phase = run.check(None, Budget::Phase(Phase::Optimizer, 0)).moment;
-        (of_phase, Moment::peak(&run.trace, &run.series, Metric::Requested))
+        (of_phase, run.0.peak(Metric::Requested))
     };
     let (of_phase, peak) = moment_of(&(step(0) + &step(1) + &step(2)));
     assert_eq!((of_phase, of_phase.step), (peak, Some(1)));
@@ -272,11 +256,11 @@ fn layers_that_differ_alike_are_one_row_and_rows_and_rest_add_up() {
     use crate::diff::{Diff, DiffGroup, DiffQuery};
     let (before, now) =
         (Run::of(&net(6, 100, "")), Run::of(&net(6, 400, "").replace(" 500 activation", " 600 activation")));
-    let moments = [&before, &now].map(|run| Moment::peak(&run.trace, &run.series, Metric::Requested));
-    let keys = culprit_keys(&now.trace);
+    let moments = [&before, &now].map(|run| run.0.peak(Metric::Requested));
+    let keys = culprit_keys(&now.0.trace);
     let query =
         DiffQuery { keys: &keys[..2], top: usize::MAX, filter: &crate::Filter::default(), siblings: Siblings::Merged };
-    let diff = Diff::of([before.asked(), now.asked()], moments, &query);
+    let diff = Diff::of([before.0.asked(), now.0.asked()], moments, &query);
     let differences = Differences::of(&diff, 10);
     let told: Vec<(String, usize, i128)> =
         differences.rows.iter().map(|row| (row.key.join(" "), row.members.len(), row.delta())).collect();

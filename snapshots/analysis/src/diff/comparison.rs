@@ -3,7 +3,9 @@
 use super::{Asked, Diff, DiffQuery, PhasePair, Setting, phase_pairs, settings};
 use crate::metric::Metric;
 use crate::peak::Moment;
-use crate::phases::phases;
+use crate::phases::{phases, stages};
+use crate::source::{Source, Watch};
+use highwater_snapshots::Result;
 
 /// A comparison of two recordings, or of two moments of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,28 +21,44 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Compares two moments of the same metric. The filter only affects the groups: settings, totals and phases cover
-    /// the whole recordings.
-    pub fn of(sides: [Asked<'_>; 2], moments: [Moment; 2], query: &DiffQuery<'_>) -> Self {
-        let [a, b] = sides;
+    /// Compares two moments of the same metric, each of its recording. The filter only affects the groups: settings,
+    /// totals and phases cover the whole recordings.
+    ///
+    /// # Errors
+    ///
+    /// As [`Source::each_window`].
+    pub fn of(
+        sources: [&Source<'_>; 2],
+        moments: [Moment; 2],
+        query: &DiffQuery<'_>,
+        watch: Watch<'_>,
+    ) -> Result<Self> {
+        let [a, b] = sources;
+        let [device_a, device_b] = moments.map(|moment| moment.device);
         let metric = moments[0].metric;
-        let is_one = std::ptr::eq(a.trace, b.trace);
-        let rows = |side: usize| phases(sides[side].trace, moments[side].device, metric);
-        let beside = || {
-            if is_one {
-                return Vec::new();
-            }
-            let (rows_a, rows_b) = rayon::join(|| rows(0), || rows(1));
-            phase_pairs(&rows_a, &rows_b)
-        };
-        let (diff, phases) = rayon::join(|| Diff::of(sides, moments, query), beside);
-        let peak = |asked: &Asked<'_>, metric| Moment::peak(asked.trace, asked.series, metric).bytes;
-        let totals = Metric::ALL.map(|metric| (metric, [peak(&a, metric), peak(&b, metric)]));
-        Self {
-            settings: settings([(a.trace, moments[0].device), (b.trace, moments[1].device)]),
-            totals: totals.into_iter().filter(|(_, bytes)| *bytes != [0, 0]).collect(),
-            phases,
-            diff,
+        let mut phases = Vec::new();
+        if !std::ptr::eq(a, b) {
+            let rows_a = stages(a, device_a, metric, &mut *watch)?;
+            let rows_b = stages(b, device_b, metric, watch)?;
+            phases =
+                phase_pairs(&self::phases(a, device_a, metric, rows_a), &self::phases(b, device_b, metric, rows_b));
         }
+        let mut totals = Vec::new();
+        for metric in Metric::ALL {
+            let bytes = [a.peak(device_a, metric)?.bytes, b.peak(device_b, metric)?.bytes];
+            totals.extend((bytes != [0, 0]).then_some((metric, bytes)));
+        }
+        let windows = [a.window_at(moments[0].number())?, b.window_at(moments[1].number())?];
+        let indexes = [windows[0].index(device_a), windows[1].index(device_b)];
+        let asked = [0, 1].map(|side| {
+            let (window, index) = (&windows[side], &indexes[side]);
+            Asked { trace: &window.trace, series: &index.series, live: &index.live }
+        });
+        Ok(Self {
+            settings: settings([(a.facts(), device_a), (b.facts(), device_b)]),
+            totals,
+            phases,
+            diff: Diff::of(asked, moments, query),
+        })
     }
 }

@@ -14,6 +14,7 @@ mod tree;
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
+use highwater_snapshots::Result;
 use highwater_snapshots::ids::{BlockId, DeviceId, StackId};
 use highwater_snapshots::trace::Trace;
 
@@ -27,6 +28,7 @@ use super::metric::Metric;
 use super::peak::Moment;
 use super::series::Series;
 use super::siblings::{Merged, Siblings, merge, module_at};
+use super::source::Source;
 
 pub use blocks::{LoneBlock, LoneBlocks};
 pub use comparison::Comparison;
@@ -332,36 +334,33 @@ pub enum DiffAt {
 
 impl DiffAt {
     /// The ends of a device's last two whole steps, which show what survives a step; `None` if it has fewer than two.
-    pub fn last_steps(trace: &Trace, device: DeviceId) -> Option<[Self; 2]> {
-        Some(StepWindow::last_two(trace, device)?.map(Self::StepEnd))
+    ///
+    /// # Errors
+    ///
+    /// Fails if a window of the recording cannot be read.
+    pub fn last_steps(source: &Source<'_>, device: DeviceId) -> Result<Option<[Self; 2]>> {
+        Ok(StepWindow::last_two(source, device)?.map(|steps| steps.map(Self::StepEnd)))
     }
 
     /// Finds the moment in a recording; `None` if the recording has no such step.
-    pub fn find(self, asked: Asked<'_>, metric: Metric) -> Option<Moment> {
-        let Asked { trace, series, .. } = asked;
+    ///
+    /// # Errors
+    ///
+    /// Fails if a window of the recording cannot be read.
+    pub fn find(self, source: &Source<'_>, device: DeviceId, metric: Metric) -> Result<Option<Moment>> {
+        let at = |event: Option<u64>| source.moment(device, metric, event).map(Some);
         match self {
-            Self::Peak => Some(Moment::peak(trace, series, metric)),
-            Self::End => {
-                let last = trace.events.len().checked_sub(1).map(highwater_snapshots::EventId::from_index);
-                Some(Moment::at(trace, series, metric, last))
-            }
-            Self::StepEnd(step) => {
-                let last = trace.spans.step_range(step)?.end.checked_sub(1).map(highwater_snapshots::EventId);
-                Some(Moment::at(trace, series, metric, last))
-            }
-            Self::Step(step) => {
-                let range = trace.spans.step_range(step)?;
-                let events = range.start as usize..range.end as usize;
-                let event = series.largest(trace, metric, events.clone()).map(|(_, event)| event);
+            Self::Peak => source.peak(device, metric).map(Some),
+            Self::End => at(source.events().next_back()),
+            Self::Step(step) | Self::StepEnd(step) => {
+                let Some(events) = source.step_range(step)? else { return Ok(None) };
+                if matches!(self, Self::StepEnd(_)) {
+                    return at(events.end.checked_sub(1));
+                }
                 // A step that only frees has its maximum before its first event.
-                let start = series.before_position(trace, events.start).get(metric);
-                let at_start = event.is_none_or(|event| series.after(trace, event).get(metric) < start);
-                let event = if at_start {
-                    events.start.checked_sub(1).map(highwater_snapshots::EventId::from_index)
-                } else {
-                    event
-                };
-                Some(Moment::at(trace, series, metric, event))
+                let start = source.moment(device, metric, events.start.checked_sub(1))?;
+                let largest = source.largest(device, metric, events)?.filter(|(bytes, _)| *bytes >= start.bytes);
+                largest.map_or(Ok(Some(start)), |(_, event)| at(Some(event)))
             }
         }
     }

@@ -1,31 +1,17 @@
 //! Tests of comparisons: sums, kinds of change, and matching of stacks.
 
 use super::*;
+use crate::fixture::Fixture;
 use highwater_snapshots::DeviceId;
-use highwater_snapshots::text::trace_from_text;
 
-struct Held {
-    trace: Trace,
-    series: Series,
-    live: LiveIndex,
-}
-
-impl Held {
-    fn of(text: &str) -> Self {
-        let trace = trace_from_text(text).expect("the text is a trace");
-        let (series, live) = (Series::build(&trace, DeviceId(0)), LiveIndex::build(&trace, DeviceId(0)));
-        Self { trace, series, live }
-    }
-
-    fn asked(&self) -> Asked<'_> {
-        Asked { trace: &self.trace, series: &self.series, live: &self.live }
-    }
+fn moment(fixture: &Fixture, at: DiffAt, metric: Metric) -> Option<Moment> {
+    at.find(&fixture.source, DeviceId(0), metric).unwrap()
 }
 
 fn diff_at(a: &str, b: &str, keys: &[GroupKey], at: [DiffAt; 2], metric: Metric, filter: &str) -> Diff {
-    let (a, b) = (Held::of(a), Held::of(b));
+    let (a, b) = (Fixture::of(a), Fixture::of(b));
     let filter: Filter = filter.parse().expect("the filter is one");
-    let moments = [at[0].find(a.asked(), metric).unwrap(), at[1].find(b.asked(), metric).unwrap()];
+    let moments = [moment(&a, at[0], metric).unwrap(), moment(&b, at[1], metric).unwrap()];
     Diff::of([a.asked(), b.asked()], moments, &DiffQuery { keys, top: 100, filter: &filter, siblings: Siblings::Each })
 }
 
@@ -98,15 +84,15 @@ fn one_step_is_compared_with_the_next_of_the_same_recording() {
     let found = diff_at(text, text, &[GroupKey::Category, GroupKey::Scope], at, Metric::Requested, "");
     assert_eq!(lines(&found)[0], "activation, log: 10 20 grown, equal");
     assert_eq!(found.delta(), 10);
-    let held = Held::of(text);
-    assert_eq!(DiffAt::Step(7).find(held.asked(), Metric::Requested), None);
+    let held = Fixture::of(text);
+    assert_eq!(moment(&held, DiffAt::Step(7), Metric::Requested), None);
 }
 
 #[test]
 fn a_step_that_only_frees_is_looked_at_where_it_begins() {
-    let held = Held::of("alloc a 100\nbegin \"ProfilerStep#7\"\nfree a\nend \"ProfilerStep#7\"");
-    let moment = DiffAt::Step(7).find(held.asked(), Metric::Requested).unwrap();
-    assert_eq!((moment.bytes, moment.event), (100, Some(highwater_snapshots::EventId(0))));
+    let held = Fixture::of("alloc a 100\nbegin \"ProfilerStep#7\"\nfree a\nend \"ProfilerStep#7\"");
+    let found = moment(&held, DiffAt::Step(7), Metric::Requested).unwrap();
+    assert_eq!((found.bytes, found.event), (100, Some(highwater_snapshots::EventId(0))));
 }
 
 /// One block of each size with its stack, innermost function first.
@@ -191,15 +177,15 @@ fn a_recording_beside_itself_differs_in_nothing() {
 #[test]
 fn of_one_recording_the_last_whole_steps_are_compared() {
     let steps = |count: u32| -> String { (0..count).map(|step| format!("step {step}\nalloc a{step} 10\n")).collect() };
-    let last = |count| DiffAt::last_steps(&Held::of(&steps(count)).trace, highwater_snapshots::DeviceId(0));
+    let last = |count| DiffAt::last_steps(&Fixture::of(&steps(count)).source, DeviceId(0)).unwrap();
     assert_eq!(last(1), None);
     assert_eq!(last(2), Some([DiffAt::StepEnd(0), DiffAt::StepEnd(1)]));
     assert_eq!(last(4), Some([DiffAt::StepEnd(2), DiffAt::StepEnd(3)]));
-    let cut_off = Held::of(&format!("{}oom 10 free=0\n", steps(4)));
-    let of_whole = DiffAt::last_steps(&cut_off.trace, highwater_snapshots::DeviceId(0));
+    let cut_off = Fixture::of(&format!("{}oom 10 free=0\n", steps(4)));
+    let of_whole = DiffAt::last_steps(&cut_off.source, DeviceId(0)).unwrap();
     assert_eq!(of_whole, Some([DiffAt::StepEnd(1), DiffAt::StepEnd(2)]));
-    let held = Held::of(&steps(4));
-    let bytes = |step| DiffAt::StepEnd(step).find(held.asked(), Metric::Requested).map(|moment| moment.bytes);
+    let held = Fixture::of(&steps(4));
+    let bytes = |step| moment(&held, DiffAt::StepEnd(step), Metric::Requested).map(|moment| moment.bytes);
     assert_eq!((bytes(1), bytes(2), bytes(9)), (Some(20), Some(30), None));
 }
 
@@ -208,9 +194,9 @@ fn single_blocks_are_those_without_their_like_on_the_other_side() {
     let a = "alloc w 100 parameter\nalloc x 10 activation @net < f\nalloc y 10 activation @net < f\nalloc z 7 input\n";
     let b =
         "alloc w 100 parameter\nalloc x 10 activation @net < f\nalloc u 30 activation @net < f\nalloc t 7 gradient\n";
-    let (a, b) = (Held::of(a), Held::of(b));
+    let (a, b) = (Fixture::of(a), Fixture::of(b));
     let (filter, metric) = (Filter::default(), Metric::Requested);
-    let moments = [&a, &b].map(|held| DiffAt::Peak.find(held.asked(), metric).unwrap());
+    let moments = [&a, &b].map(|held| held.peak(metric));
     let query = DiffQuery { keys: &[GroupKey::Category], top: 10, filter: &filter, siblings: Siblings::Each };
     let lone = LoneBlocks::of([a.asked(), b.asked()], &moments, &query, 3);
     let told: Vec<_> = lone.blocks.iter().map(|one| (one.side, one.bytes, one.category.as_str())).collect();
@@ -240,8 +226,8 @@ fn equal_modules_are_one_row_whose_members_are_named() {
         let block = |(at, bytes): (usize, u64)| format!("alloc a{at} {bytes} activation @h.{at}.mlp\n");
         bytes.into_iter().enumerate().map(block).collect()
     };
-    let (a, b) = (Held::of(&net([10, 10, 10])), Held::of(&net([12, 12, 13])));
-    let moments = [&a, &b].map(|held| Moment::peak(&held.trace, &held.series, Metric::Requested));
+    let (a, b) = (Fixture::of(&net([10, 10, 10])), Fixture::of(&net([12, 12, 13])));
+    let moments = [&a, &b].map(|held| held.peak(Metric::Requested));
     let filter = Filter::default();
     let rows = |siblings| {
         let query = DiffQuery { keys: &[GroupKey::Scope], top: 9, filter: &filter, siblings };

@@ -164,8 +164,8 @@ fn function_of(line: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diff::{Asked, DiffAt, DiffQuery};
-    use crate::{Diff, Filter, LiveIndex, Metric, Series, Siblings};
+    use crate::diff::{Asked, DiffQuery};
+    use crate::{Diff, Filter, LiveIndex, Metric, Moment, Series, Siblings};
     use highwater_snapshots::text::trace_from_text;
     use highwater_snapshots::{DeviceId, Trace};
 
@@ -173,7 +173,7 @@ mod tests {
     fn of(traces: [&Trace; 2], keys: &[GroupKey], hides_internals: bool) -> (Diff, DiffTree) {
         let index = traces.map(|trace| (Series::build(trace, DeviceId(0)), LiveIndex::build(trace, DeviceId(0))));
         let sides = [0, 1].map(|side| Asked { trace: traces[side], series: &index[side].0, live: &index[side].1 });
-        let moments = sides.map(|asked| DiffAt::Peak.find(asked, Metric::Requested).unwrap());
+        let moments = sides.map(|asked| Moment::peak(asked.trace, asked.series, Metric::Requested));
         let filter = Filter::default();
         let query = DiffQuery { keys, top: usize::MAX, filter: &filter, siblings: Siblings::Each };
         let diff = Diff::of(sides, moments, &query);

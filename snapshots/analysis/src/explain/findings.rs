@@ -15,7 +15,7 @@ use crate::metric::Totals;
 use crate::peak::Moment;
 use highwater_snapshots::ids::{BlockId, ScopeId};
 use highwater_snapshots::trace::Trace;
-use highwater_snapshots::{Category, Phase};
+use highwater_snapshots::{Category, Phase, Result};
 
 /// Minimum share of the peak, in percent, that is worth advice.
 pub(super) const LEAST_PERCENT: u64 = 5;
@@ -69,11 +69,11 @@ pub(super) struct Findings {
 impl Findings {
     /// Asks for the peaks without `groups` and without the blocks of `matching`, and for what advice needs on parts of
     /// the peak that are large enough. `trace` has the blocks that are live at the peak.
-    pub(super) fn gather<'a, R: Recorded>(
-        recorded: &mut R,
+    pub(super) fn gather<'a>(
+        recorded: &mut Recorded<'_, '_>,
         (groups, matching): (Selection<'a>, Option<Selection<'a>>),
         (trace, peak, at_peak): (&Trace, &Moment, &[BlockId]),
-    ) -> Result<Self, R::Error> {
+    ) -> Result<Self> {
         let bytes = |is_one: &dyn Fn(BlockId) -> bool| -> u64 {
             at_peak.iter().filter(|id| is_one(**id)).map(|id| bytes_of(trace, peak.metric, *id)).sum()
         };
@@ -114,16 +114,16 @@ impl Findings {
             has_optimizer: recorded.has_phase(Phase::Optimizer),
             steps_in_backward: recorded.steps_in_backward(),
             unfinished_optimizer: recorded.unfinished_optimizer()?,
-            operations: if has_activations { recorded.operations()? } else { HashMap::new() },
+            operations: if has_activations { recorded.source().count_operations()? } else { HashMap::new() },
         })
     }
 }
 
 /// The leaks of the recording of which enough is live at the peak.
-fn find_leak<R: Recorded>(
-    recorded: &mut R,
+fn find_leak(
+    recorded: &mut Recorded<'_, '_>,
     (trace, peak, at_peak): (&Trace, &Moment, &[BlockId]),
-) -> Result<Option<LeakAtPeak>, R::Error> {
+) -> Result<Option<LeakAtPeak>> {
     let Some(leaks) = recorded.leaks()? else { return Ok(None) };
     let kept = leaks.kept_at(trace, at_peak, peak.step);
     let step = |id: &BlockId| step_of(trace, &trace.blocks.get(*id));

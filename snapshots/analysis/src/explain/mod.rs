@@ -6,6 +6,7 @@ mod composition;
 mod selection;
 mod in_backward;
 mod segment_churn;
+mod frontier;
 mod recorded;
 mod removals;
 mod idle;
@@ -23,7 +24,8 @@ mod advice;
 
 use std::collections::HashMap;
 
-use highwater_snapshots::ids::{BlockId, StackId};
+use highwater_snapshots::Result;
+use highwater_snapshots::ids::{BlockId, DeviceId, StackId};
 use highwater_snapshots::trace::Trace;
 
 use super::beside::{Beside, beside_blocks};
@@ -31,17 +33,10 @@ use super::between::bytes_of;
 use super::coder::{Code, Coder, stack_of};
 use super::filter::Filter;
 use super::group_key::GroupKey;
-use super::live::LiveIndex;
 use super::metric::{Metric, Totals};
 use super::peak::Moment;
-use super::series::Series;
 use super::siblings::{Merged, Siblings, merge, module_at};
-
-pub(crate) use cause::{causes, sums_by_cause};
-pub(crate) use in_backward::{is_step_in_backward, kept_gradients};
-pub(crate) use recorded::{FinalOom, PeakByCause, Recorded};
-pub(crate) use segment_churn::SegmentChurn;
-pub(crate) use selection::{Joined, PeaksWithout, Selection};
+use super::source::{Source, Watch};
 
 pub use cause::Cause;
 pub use composition::{Composition, PeakPiece};
@@ -51,9 +46,11 @@ pub use reach::Reach;
 pub use remedy::{Advice, Remedy};
 pub use removals::Removal;
 
+use cause::sums_by_cause;
 use findings::Findings;
-use recorded::InMemory;
+use recorded::Recorded;
 use removals::removals;
+use selection::{Joined, Selection};
 
 /// The parameters of an explanation.
 #[derive(Clone, Copy, Debug)]
@@ -123,33 +120,30 @@ pub struct Explanation {
     pub failed_requests: u64,
 }
 
-impl Explanation {
-    /// Explains the peak on the device of `series`.
-    ///
-    /// # Panics
-    /// If the metric is not a sum over blocks.
-    pub fn of(trace: &Trace, series: &Series, live: &LiveIndex, query: &ExplainQuery<'_>) -> Self {
-        let peak = Moment::peak(trace, series, query.metric);
-        let at_peak = live.before_position(trace, query.metric, peak.position());
-        let mut recorded = InMemory::new(trace, series, live, query.metric);
-        let idle = Idle::of(trace, series, &peak, &at_peak, query.top);
-        let scene = Scene { trace, series, live, peak, at_peak };
-        let Ok(explanation) = Self::of_scene(&mut recorded, scene, idle, query);
-        explanation
-    }
+/// Events that are read from the peak on: more than an optimizer step has.
+const EVENTS_FROM_PEAK: u64 = 1 << 19;
 
-    /// Explains the peak of `scene` by what all of the recording says.
+impl Explanation {
+    /// Explains the peak of `device`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Source::each_window`].
     ///
     /// # Panics
+    ///
     /// If the metric is not a sum over blocks.
-    pub(crate) fn of_scene<R: Recorded>(
-        recorded: &mut R,
-        scene: Scene<'_>,
-        idle: Option<Idle>,
-        query: &ExplainQuery<'_>,
-    ) -> Result<Self, R::Error> {
+    pub fn of(source: &Source<'_>, device: DeviceId, query: &ExplainQuery<'_>, watch: Watch<'_>) -> Result<Self> {
         assert!(query.metric.is_of_blocks(), "only a metric that is a sum over blocks can be explained");
-        let Scene { trace, series, live, peak, at_peak } = scene;
+        let peak = source.peak(device, query.metric)?;
+        let start = peak.number().unwrap_or(source.events().start);
+        let window = source.window(start..start + EVENTS_FROM_PEAK)?;
+        let (trace, index) = (&*window.trace, window.index(device));
+        let (series, live) = (&index.series, &index.live);
+        let at_peak = live.before_position(trace, query.metric, peak.position());
+        // Of a recording that is not in memory, the blocks that are not used again are unknown.
+        let idle = source.whole().and_then(|trace| Idle::of(trace, series, &peak, &at_peak, query.top));
+        let recorded = &mut Recorded::new(source, device, query.metric, watch)?;
         let counted = counted(trace, &at_peak, query.filter);
         let mut coder = Coder::new(trace);
         let sums = sums(trace, &mut coder, query, &counted);
@@ -192,7 +186,7 @@ impl Explanation {
         let by_cause = sums_by_cause(trace, query.metric, &at_peak);
         let removals = removals(recorded, &peak, by_cause, &findings.of_causes)?;
         let failed = recorded.final_oom();
-        let failed_here = failed.filter(|failed| failed.device == series.device()).map(|failed| failed.event);
+        let failed_here = failed.filter(|(_, of)| *of == device).map(|(event, _)| event);
         let (_, beside) = beside_blocks(trace, (series, live), outermost(&totals), peak.position());
         let has_private = advice::free_in_private(&beside).map(|(_, bytes)| bytes).sum::<u64>() >= advice::LEAST_BESIDE;
         let pools = if has_private { Some(recorded.pools()?) } else { None };
@@ -232,17 +226,6 @@ impl Explanation {
 /// The outermost total that the recording has.
 fn outermost(totals: &Totals) -> Metric {
     if totals.device_used < totals.reserved { Metric::Reserved } else { Metric::DeviceUsed }
-}
-
-/// A peak, and the trace that has it: a recording, or a window of one.
-pub(crate) struct Scene<'a> {
-    pub(crate) trace: &'a Trace,
-    pub(crate) series: &'a Series,
-    pub(crate) live: &'a LiveIndex,
-    /// The peak, whose event is one of the trace.
-    pub(crate) peak: Moment,
-    /// The blocks live at the peak.
-    pub(crate) at_peak: Vec<BlockId>,
 }
 
 /// Those of `blocks` that pass `filter`.

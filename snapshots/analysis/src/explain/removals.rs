@@ -4,6 +4,7 @@ use super::cause::Cause;
 use super::recorded::Recorded;
 use super::selection::PeaksWithout;
 use crate::peak::Moment;
+use highwater_snapshots::Result;
 
 /// A removal that saves less than one part in this many of the peak is left out.
 const LEAST_SHARE: u64 = 100;
@@ -23,12 +24,12 @@ pub struct Removal {
 
 /// The parts to remove, each the one that saves most of the peak left by the previous ones. `at_peak` has the bytes by
 /// cause at `peak`, and `found` the peaks without single causes.
-pub(super) fn removals<R: Recorded>(
-    recorded: &mut R,
+pub(super) fn removals(
+    recorded: &mut Recorded<'_, '_>,
     peak: &Moment,
     at_peak: Vec<u64>,
     found: &PeaksWithout,
-) -> Result<Vec<Removal>, R::Error> {
+) -> Result<Vec<Removal>> {
     let dispensable: Vec<Cause> = Cause::all().filter(|cause| cause.is_dispensable()).collect();
     let (mut removals, mut gone): (Vec<Removal>, Vec<Cause>) = (Vec::new(), Vec::new());
     let (mut left, mut bytes_at_left) = (*peak, at_peak);

@@ -1,9 +1,10 @@
 //! Tests of explanations: sums, counterfactual peaks, and when advice is given.
 
 use super::*;
-use crate::Matches;
+use crate::fixture::watch;
+use crate::{LiveIndex, Matches, Series};
 use highwater_snapshots::Phase;
-use highwater_snapshots::ids::{DeviceId, EventId};
+use highwater_snapshots::ids::EventId;
 use highwater_snapshots::text::trace_from_text;
 
 pub(super) fn explain(text: &str, keys: &[GroupKey], filter: &str) -> (Trace, Explanation) {
@@ -13,10 +14,9 @@ pub(super) fn explain(text: &str, keys: &[GroupKey], filter: &str) -> (Trace, Ex
 }
 
 pub(super) fn explain_device(trace: &Trace, device: DeviceId, keys: &[GroupKey], filter: &str) -> Explanation {
-    let (series, live) = (Series::build(trace, device), LiveIndex::build(trace, device));
     let filter: Filter = filter.parse().expect("the filter is one");
     let query = ExplainQuery { metric: Metric::Requested, keys, top: 3, filter: &filter, siblings: Siblings::Merged };
-    Explanation::of(trace, &series, &live, &query)
+    Explanation::of(&Source::in_memory(trace), device, &query, watch()).unwrap()
 }
 
 /// A step whose peak is in the optimizer; without its temporaries it would be in backward.

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::between::{Question, Sum, blocks_between, bytes_of};
 use crate::breakdown::{Breakdown, Grouping};
+use crate::device_spans::ActiveSpan;
 use crate::filter::Filter;
 use crate::frames::{leading_frame, stack_lines};
 use crate::lifetime::{Lifetime, step_of};
@@ -11,10 +12,15 @@ use crate::live::LiveIndex;
 use crate::matches::Matches;
 use crate::metric::Metric;
 use crate::peak::{Moment, Query};
+use crate::phases::StageRow;
 use crate::siblings::Siblings;
+use crate::source::Source;
+use highwater_snapshots::Result;
 use highwater_snapshots::ids::{BlockId, DeviceId, ScopeId, StackId, StringId};
 use highwater_snapshots::trace::Trace;
 
+use super::ends::Ends;
+use super::steps::Steps;
 use super::window::{LastStep, StepRange, StepWindow};
 
 /// A line whose blocks survive from every step of a window of at least two steps, and outweigh those of it that are
@@ -85,10 +91,27 @@ struct Caller {
 }
 
 impl Leaks {
-    /// The leaks of the device of `live` among `matches`. Costs the blocks allocated or freed in the window.
-    pub fn of(trace: &Trace, live: &LiveIndex, metric: Metric, window: &StepWindow, matches: &Matches) -> Self {
+    /// The leaks of `device` among the blocks that pass `filter`, over the steps of `window`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a window of the recording cannot be read.
+    pub fn of(
+        source: &Source<'_>,
+        (device, metric): (DeviceId, Metric),
+        window: &StepWindow,
+        filter: &Filter,
+    ) -> Result<Self> {
+        let Ends { before, freed, after, born, .. } = Ends::of(source, (device, metric), filter, &window.events())?;
+        Ok(Self::among(metric, window, [(&after.trace, &born), (&before.trace, &freed)]))
+    }
+
+    /// The leaks of the device of `live` among `matches`, in a trace that has all of the window.
+    pub fn in_trace(trace: &Trace, live: &LiveIndex, metric: Metric, window: &StepWindow, matches: &Matches) -> Self {
+        let position = |event: u64| event.saturating_sub(trace.start.events) as usize;
+        let events = position(window.events().start)..position(window.events().end);
         let chosen = |question| {
-            let mut blocks = blocks_between(trace, live, metric, window.events(), question);
+            let mut blocks = blocks_between(trace, live, metric, events.clone(), question);
             blocks.retain(|id| matches.contains(*id));
             blocks
         };
@@ -172,11 +195,37 @@ impl Leaks {
         }
     }
 
-    /// The leaks of a recording on `device`, whose blocks `live` has, over the steps by which growth is measured; `None`
-    /// if none of them is whole.
-    pub fn of_recording(trace: &Trace, device: DeviceId, live: &LiveIndex, metric: Metric) -> Option<Self> {
-        let window = StepWindow::of(trace, device, StepRange::default()).ok().filter(StepWindow::is_whole)?;
-        Some(Self::of(trace, live, metric, &window, &Matches::of(trace, &Filter::default())))
+    /// The leaks of a recording on `device` over the steps by which growth is measured; `None` if none of them is whole.
+    /// `spans` are all of the recording.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a window of the recording cannot be read.
+    pub(crate) fn of_spans(
+        source: &Source<'_>,
+        device: DeviceId,
+        metric: Metric,
+        spans: &[ActiveSpan],
+    ) -> Result<Option<Self>> {
+        let window = StepWindow::among(Steps::of(source, device, spans)?, StepRange::default());
+        let window = window.ok().filter(StepWindow::is_whole);
+        window.map(|window| Self::of(source, (device, metric), &window, &Filter::default())).transpose()
+    }
+
+    /// The leaks of a recording on `device` over the steps by which growth is measured; `None` if none of them is whole.
+    /// `rows` are all of the recording.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a window of the recording cannot be read.
+    pub fn of_recording(
+        source: &Source<'_>,
+        device: DeviceId,
+        metric: Metric,
+        rows: &[StageRow],
+    ) -> Result<Option<Self>> {
+        let spans: Vec<ActiveSpan> = rows.iter().map(StageRow::span).collect();
+        Self::of_spans(source, device, metric, &spans)
     }
 
     /// Whether block `id` leaks: it has the same origin as the leaks, and outlives the step that allocated it, whether or

@@ -1,34 +1,35 @@
 //! Measures growth per step: blocks allocated in a window of steps and live at its end, against older blocks freed in
 //! it. Together they account for the change of the total, to the byte.
 
+mod steps;
 mod window;
+mod ends;
 mod leaks;
 mod reserved;
+mod history;
 
 use std::collections::HashMap;
 
-use highwater_snapshots::ids::{BlockId, EventId, StackId};
+use highwater_snapshots::ids::{BlockId, StackId};
 use highwater_snapshots::trace::Trace;
 
-use super::between::{Balance, Question, Sum, blocks_between, bytes_of};
+use super::between::{Balance, Sum, bytes_of};
 use super::breakdown::{Breakdown, Group, Grouping};
 use super::coder::{Code, Coder, SegmentValues, stack_of};
 use super::filter::Filter;
 use super::group_key::GroupKey;
 use super::lifetime::step_of;
-use super::live::LiveIndex;
-use super::matches::Matches;
 use super::metric::Metric;
 use super::peak::Moment;
-use super::replay::effects;
-use super::series::Series;
 use super::siblings::Siblings;
 
+pub(crate) use history::History;
+pub use history::{OfDevices, growth};
 pub use leaks::{Leak, Leaks};
 pub use reserved::{Kept, KeptBecause};
-pub(crate) use reserved::{SegmentHistory, WindowEnd, streams_in};
-pub use window::{Bound, FirstStep, LastStep, NoWindow, StepRange, StepWindow, how_to_mark_steps};
-pub(crate) use window::{StepFacts, Steps};
+pub(crate) use steps::Steps;
+pub use steps::{Cut, how_to_mark_steps};
+pub use window::{Bound, FirstStep, LastStep, NoWindow, StepRange, StepWindow};
 
 /// Maximum number of stacks of survivors to list.
 const STACKS: usize = 3;
@@ -128,18 +129,6 @@ pub(crate) struct Measured {
     pub last_peak: Moment,
 }
 
-impl Measured {
-    fn of(trace: &Trace, series: &Series, metric: Metric, window: &StepWindow) -> Self {
-        let at = |position: usize| Moment::at(trace, series, metric, position.checked_sub(1).map(EventId::from_index));
-        let (events, last) = (window.events(), window.last_events());
-        let start_of_last = at(last.start);
-        let last_peak =
-            series.largest(trace, metric, last).map(|(_, event)| Moment::at(trace, series, metric, Some(event)));
-        let last_peak = last_peak.filter(|peak| peak.bytes >= start_of_last.bytes).unwrap_or(start_of_last);
-        Self { start: at(events.start), end: at(events.end), last_peak }
-    }
-}
-
 /// What a window of steps leaves and frees among the counted blocks of a device.
 pub(crate) struct Change<'a> {
     /// The blocks allocated in the window and live at its end, and a trace that has them.
@@ -166,44 +155,6 @@ struct Found<'a> {
 }
 
 impl Growth {
-    /// Measures growth on the device of `series` over `window`: of blocks, or of segments for reserved memory. Costs the
-    /// blocks live at its start or allocated in it, and its events; for reserved memory, all events.
-    ///
-    /// # Panics
-    /// If the metric is neither a sum over blocks nor reserved memory.
-    pub fn of(
-        trace: &Trace,
-        (series, live): (&Series, &LiveIndex),
-        window: StepWindow,
-        query: &GrowthQuery<'_>,
-    ) -> Self {
-        let metric = query.metric;
-        let events = window.events();
-        let measured = Measured::of(trace, series, metric, &window);
-        if metric == Metric::Reserved {
-            let streams = streams_in(trace, series.device(), window.last_events());
-            let end = WindowEnd::at(trace, (series, live), events.end, streams);
-            return SegmentHistory::of(trace, series.device()).growth(&window, measured, &end, query);
-        }
-        assert!(metric.is_of_blocks(), "only blocks and segments grow");
-        let matches = Matches::of(trace, query.filter);
-        let chosen = |question| {
-            let mut blocks = blocks_between(trace, live, metric, events.clone(), question);
-            blocks.retain(|id| matches.contains(*id));
-            blocks
-        };
-        let (survivors, freed) = (chosen(Question::Born), chosen(Question::Freed));
-        let balance = Balance::of(trace, live, metric, events.clone(), |id| matches.contains(id));
-        let change = Change {
-            survivors: (trace, &survivors),
-            freed: (trace, &freed),
-            balance,
-            end_bytes: ends(trace, (series, metric), &window, (balance.get(Question::AliveAtA).bytes, &matches)),
-            measured,
-        };
-        Self::of_change(change, window, query)
-    }
-
     /// Measures the growth that a change is.
     pub(crate) fn of_change(change: Change<'_>, window: StepWindow, query: &GrowthQuery<'_>) -> Self {
         let metric = query.metric;
@@ -292,36 +243,6 @@ impl Growth {
 
 fn total(sums: impl Iterator<Item = Sum>) -> Sum {
     sums.fold(Sum::default(), |all, sum| Sum { bytes: all.bytes + sum.bytes, blocks: all.blocks + sum.blocks })
-}
-
-/// Bytes live after each step of the window in the blocks among `matches`, starting from the bytes at its start.
-fn ends(
-    trace: &Trace,
-    (series, metric): (&Series, Metric),
-    window: &StepWindow,
-    (start_bytes, matches): (u64, &Matches),
-) -> Vec<u64> {
-    let mut bytes = start_bytes;
-    let mut next = window.events().start;
-    let mut ends = Vec::with_capacity(window.steps.len());
-    for (_, events) in &window.steps {
-        for index in next..events.end {
-            if trace.events.device[index] != series.device() {
-                continue;
-            }
-            effects(trace, index, |effect| {
-                let Some((row, begins)) = effect.of_block(metric) else { return };
-                let id = BlockId(row as u32);
-                if matches.contains(id) {
-                    let size = bytes_of(trace, metric, id);
-                    bytes = if begins { bytes + size } else { bytes - size };
-                }
-            });
-        }
-        next = next.max(events.end);
-        ends.push(bytes);
-    }
-    ends
 }
 
 /// Sums by group and by step.

@@ -188,7 +188,7 @@ impl SegmentHistory {
         end: &WindowEnd<'_>,
         query: &GrowthQuery<'_>,
     ) -> Growth {
-        let Range { start, end: last } = window.events();
+        let [start, last] = [window.events().start, window.events().end].map(|event| event as usize);
         let extents = extents_of(self.changes.clone());
         let is_obtained = |extent: &&Extent| extent.moments.start > start && extent.moments.start <= last;
         let survivors: Vec<&Extent> =
@@ -328,8 +328,8 @@ fn ends(extents: &[Extent], window: &StepWindow) -> Vec<u64> {
     bounds.sort_unstable();
     let mut next = bounds.into_iter().peekable();
     let (mut held, mut until) = (0, 0);
-    let step_end = |(_, events): &(u32, Range<usize>)| {
-        until = until.max(events.end);
+    let step_end = |(_, events): &(u32, Range<u64>)| {
+        until = until.max(events.end as usize);
         while let Some((_, is_end, bytes)) = next.next_if(|(moment, ..)| *moment <= until) {
             held = if is_end { held - bytes } else { held + bytes };
         }

@@ -1,6 +1,7 @@
 //! Checks the growth of reserved memory and its causes against sums computed by hand.
 
 use super::*;
+use crate::Source;
 use highwater_snapshots::DeviceId;
 use highwater_snapshots::text::trace_from_text;
 
@@ -8,10 +9,10 @@ const MIB: u64 = 1 << 20;
 
 fn growth(trace: &Trace, keys: &[GroupKey]) -> Growth {
     let device = DeviceId(0);
-    let (series, live) = (Series::build(trace, device), LiveIndex::build(trace, device));
-    let window = StepWindow::of(trace, device, StepRange::default()).unwrap();
+    let source = Source::in_memory(trace);
+    let window = StepWindow::of(&source, device, StepRange::default()).unwrap().unwrap();
     let query = GrowthQuery { metric: Metric::Reserved, keys, top: 9, filter: &Filter::default() };
-    let growth = Growth::of(trace, (&series, &live), window, &query);
+    let growth = Growth::of(&source, device, window, &query).unwrap();
     let [start, end] = [&growth.start, &growth.end].map(|moment| i128::from(moment.bytes));
     assert_eq!(growth.net(), end - start, "segments account for the change");
     let of_groups: i128 = growth.groups.iter().map(GrownGroup::net).sum();

@@ -1,28 +1,20 @@
 //! Tests of growth on small recordings: balance, recurring and one-time growth.
 
 use super::*;
+use crate::Question;
+use crate::fixture::Fixture;
 use highwater_snapshots::DeviceId;
-use highwater_snapshots::text::trace_from_text;
 
-struct Asked {
-    trace: Trace,
-    series: Series,
-    live: LiveIndex,
+fn window_of(fixture: &Fixture, device: DeviceId, range: StepRange) -> Result<StepWindow, NoWindow> {
+    StepWindow::of(&fixture.source, device, range).unwrap()
 }
 
-impl Asked {
-    fn of(text: &str) -> Self {
-        let trace = trace_from_text(text).unwrap();
-        let device = DeviceId(0);
-        Self { series: Series::build(&trace, device), live: LiveIndex::build(&trace, device), trace }
-    }
-
-    fn growth(&self, metric: Metric, filter: &str, keys: &[GroupKey]) -> Growth {
-        let window = StepWindow::of(&self.trace, DeviceId(0), StepRange::default()).unwrap();
-        let filter: Filter = filter.parse().unwrap();
-        let query = GrowthQuery { metric, keys, top: 2, filter: &filter };
-        Growth::of(&self.trace, (&self.series, &self.live), window, &query)
-    }
+fn growth_of(text: &str, metric: Metric, filter: &str, keys: &[GroupKey]) -> Growth {
+    let fixture = Fixture::of(text);
+    let window = window_of(&fixture, DeviceId(0), StepRange::default()).unwrap();
+    let filter: Filter = filter.parse().unwrap();
+    let query = GrowthQuery { metric, keys, top: 2, filter: &filter };
+    Growth::of(&fixture.source, DeviceId(0), window, &query).unwrap()
 }
 
 /// Five steps: each leaves 100 bytes in a cache, replaces the input of the previous step, and allocates and frees an
@@ -55,10 +47,10 @@ fn batches_that_are_kept_between_steps_are_a_leak_though_the_last_step_has_none(
                 text += &format!("phase other\nalloc b{step} 100/512 < load < main\n");
             }
         }
-        let asked = Asked::of(&text);
-        let window = StepWindow::of(&asked.trace, DeviceId(0), StepRange::default()).unwrap();
-        let matches = Matches::of(&asked.trace, &Filter::default());
-        let leaks = Leaks::of(&asked.trace, &asked.live, Metric::Requested, &window, &matches).lines;
+        let fixture = Fixture::of(&text);
+        let window = window_of(&fixture, DeviceId(0), StepRange::default()).unwrap();
+        let of_device = (DeviceId(0), Metric::Requested);
+        let leaks = Leaks::of(&fixture.source, of_device, &window, &Filter::default()).unwrap().lines;
         leaks.into_iter().map(|leak| (leak.line, leak.kept.blocks, leak.bytes_per_step)).collect::<Vec<_>>()
     };
     let load = |blocks| vec![("load".to_owned(), blocks, 100)];
@@ -68,11 +60,10 @@ fn batches_that_are_kept_between_steps_are_a_leak_though_the_last_step_has_none(
 
 #[test]
 fn survivors_less_what_was_freed_is_the_growth_to_the_byte() {
-    let asked = Asked::of(&leaky());
     for metric in Metric::OF_BLOCKS {
         for filter in ["", "category=activation", "category=input,buffer"] {
             for keys in [&[GroupKey::Category, GroupKey::Scope][..], &[GroupKey::Stack], &[GroupKey::Step], &[]] {
-                let growth = asked.growth(metric, filter, keys);
+                let growth = growth_of(&leaky(), metric, filter, keys);
                 let mut net: i128 = growth.groups.iter().map(GrownGroup::net).sum();
                 net += i128::from(growth.rest_survivors.bytes) - i128::from(growth.rest_freed.bytes);
                 assert_eq!(net, growth.net(), "{metric} {filter} {keys:?}");
@@ -91,7 +82,7 @@ fn survivors_less_what_was_freed_is_the_growth_to_the_byte() {
 
 #[test]
 fn what_comes_again_with_every_step_stands_before_what_came_once() {
-    let growth = Asked::of(&leaky()).growth(Metric::Requested, "", &[GroupKey::Category, GroupKey::Scope]);
+    let growth = growth_of(&leaky(), Metric::Requested, "", &[GroupKey::Category, GroupKey::Scope]);
     let [cache, table] = &growth.groups[..] else { panic!("two groups are listed: {:?}", growth.groups) };
     assert_eq!((cache.key.join(" "), cache.is_recurring), ("activation cache".to_owned(), true));
     assert_eq!((cache.survivors, cache.freed.blocks, cache.steps), (Sum { bytes: 410, blocks: 4 }, 0, 4));
@@ -124,14 +115,13 @@ fn a_leak_is_found_whatever_its_blocks_are_taken_for_and_whatever_the_table_show
         }
         text += &format!("alloc out{step} 40 {category} < train.py:20 keep < {caller}\n");
     }
-    let asked = Asked::of(&text);
     for keys in [&[GroupKey::Category, GroupKey::Frame][..], &[GroupKey::Frame], &[GroupKey::Size], &[]] {
-        let growth = asked.growth(Metric::Requested, "", keys);
+        let growth = growth_of(&text, Metric::Requested, "", keys);
         let expected = [("train.py:9 log", 5000, 1000), ("train.py:20 keep", 200, 40)];
         assert_eq!(leaks(&growth), expected, "{keys:?}");
         assert_eq!(growth.recurring.bytes, 5200);
     }
-    assert_eq!(leaks(&asked.growth(Metric::Requested, "size<100", &[])), [("train.py:20 keep", 200, 40)]);
+    assert_eq!(leaks(&growth_of(&text, Metric::Requested, "size<100", &[])), [("train.py:20 keep", 200, 40)]);
 }
 
 #[test]
@@ -148,7 +138,7 @@ fn lines_that_take_turns_are_one_leak_of_the_line_that_calls_them() {
             text += "alloc t 500 < train.py:12 table < train.py:3 main\n";
         }
     }
-    let growth = Asked::of(&text).growth(Metric::Requested, "", &[]);
+    let growth = growth_of(&text, Metric::Requested, "", &[]);
     assert_eq!(leaks(&growth), [("train.py:9 log", 5000, 1000)], "neither a line in it nor all of main");
 }
 
@@ -165,17 +155,18 @@ fn what_is_replaced_or_kept_once_is_no_leak() {
             text += "alloc t 500 < train.py:12 table\n";
         }
     }
-    assert!(leaks(&Asked::of(&text).growth(Metric::Requested, "", &[])).is_empty());
+    assert!(leaks(&growth_of(&text, Metric::Requested, "", &[])).is_empty());
 }
 
 #[test]
 fn without_steps_the_whole_recording_is_counted_and_no_growth_per_step_is_claimed() {
-    let asked = Asked::of("baseline w 10 < main\nalloc a 100 < train.py:9 log\nalloc b 30 < train.py:9 log\nfree b\n");
-    assert!(StepWindow::of(&asked.trace, DeviceId(0), StepRange::default()).is_err());
+    let fixture =
+        Fixture::of("baseline w 10 < main\nalloc a 100 < train.py:9 log\nalloc b 30 < train.py:9 log\nfree b\n");
+    assert!(window_of(&fixture, DeviceId(0), StepRange::default()).is_err());
     let filter = Filter::default();
     let query = GrowthQuery { metric: Metric::Requested, keys: &[GroupKey::Frame], top: 9, filter: &filter };
-    let window = StepWindow::of_any(&asked.trace, DeviceId(0), StepRange::default()).unwrap();
-    let growth = Growth::of(&asked.trace, (&asked.series, &asked.live), window, &query);
+    let window = StepWindow::of_any(&fixture.source, DeviceId(0), StepRange::default()).unwrap().unwrap();
+    let growth = Growth::of(&fixture.source, DeviceId(0), window, &query).unwrap();
     assert_eq!((growth.net(), growth.step_count(), growth.leaks.len(), growth.steps_until(1000)), (100, 0, 0, None));
     assert_eq!((growth.start.bytes, growth.end.bytes, growth.last_peak.bytes), (10, 110, 140));
 }
@@ -190,17 +181,15 @@ fn a_leak_of_each_of_a_devices_steps_is_found_though_it_pauses_while_another_wor
             _ => format!("alloc a{step} 50\nfree a{step}\n"),
         };
     }
-    let trace = trace_from_text(&text).unwrap();
-    let device = DeviceId(1);
-    let (series, live) = (Series::build(&trace, device), LiveIndex::build(&trace, device));
-    let window = StepWindow::of(&trace, device, StepRange::default()).unwrap();
+    let (fixture, device) = (Fixture::of(&text), DeviceId(1));
+    let window = window_of(&fixture, device, StepRange::default()).unwrap();
     assert_eq!((window.from(), window.to(), window.steps.len()), (2, 6, 3));
     let filter = Filter::default();
     let query = GrowthQuery { metric: Metric::Requested, keys: &[GroupKey::Frame], top: 2, filter: &filter };
-    let growth = Growth::of(&trace, (&series, &live), window, &query);
+    let growth = Growth::of(&fixture.source, device, window, &query).unwrap();
     assert_eq!((growth.leaks.len(), growth.leaks[0].bytes_per_step, growth.bytes_per_step()), (1, 100, 100));
     assert!(
-        StepWindow::of(&trace, device, StepRange { from: Some(3), to: None })
+        window_of(&fixture, device, StepRange { from: Some(3), to: None })
             .unwrap_err()
             .why
             .contains("the recording has steps")
@@ -209,7 +198,7 @@ fn a_leak_of_each_of_a_devices_steps_is_found_though_it_pauses_while_another_wor
 
 #[test]
 fn the_capacity_is_full_when_the_peak_of_a_step_has_grown_to_it() {
-    let growth = Asked::of(&leaky()).growth(Metric::Requested, "", &[GroupKey::Category]);
+    let growth = growth_of(&leaky(), Metric::Requested, "", &[GroupKey::Category]);
     let peak = growth.last_peak.bytes;
     assert_eq!((growth.last_peak.step, peak), (Some(4), growth.end.bytes + 300));
     // 1110 bytes in 4 steps: 3 more are 832.5, 4 are 1110.
@@ -217,7 +206,8 @@ fn the_capacity_is_full_when_the_peak_of_a_step_has_grown_to_it() {
     assert_eq!(growth.steps_until(peak + 832), Some(3));
     assert_eq!(growth.steps_until(peak), Some(1));
     assert_eq!(growth.steps_until(0), None);
-    let still = Asked::of("alloc w 5\nstep 0\nalloc a 1\nfree a\nstep 1\nalloc a 1\nfree a").growth(
+    let still = growth_of(
+        "alloc w 5\nstep 0\nalloc a 1\nfree a\nstep 1\nalloc a 1\nfree a",
         Metric::Requested,
         "",
         &[GroupKey::Category],

@@ -1,14 +1,12 @@
 //! The window of steps over which growth is measured, and how it was chosen.
 
-use std::collections::HashMap;
-use std::fmt;
 use std::ops::Range;
 
-use crate::device_spans::{ActiveSpan, StepActivity, active_spans};
-use highwater_snapshots::event::EventKind;
-use highwater_snapshots::ids::{BlockId, DeviceId};
-use highwater_snapshots::trace::Trace;
-use highwater_snapshots::{Category, Phase};
+use highwater_snapshots::Result;
+use highwater_snapshots::ids::DeviceId;
+
+use super::steps::{Cut, Steps};
+use crate::source::Source;
 
 /// How the first step was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,47 +32,14 @@ pub enum LastStep {
     OnlyCut(Cut),
 }
 
-/// Why a step is not whole.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Cut {
-    /// Memory ran out in it, on any device.
-    OutOfMemory,
-    /// It lacks phases that the previous step has.
-    Lacks(Vec<Phase>),
-    /// It frees parameters: the program ends in it.
-    FreesModel,
-    /// It allocates almost nothing.
-    AllocatesLittle,
-}
-
-/// Formats what the step does, as a predicate.
-impl fmt::Display for Cut {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::OutOfMemory => f.write_str("runs out of memory"),
-            Self::Lacks(phases) => {
-                let names: Vec<&str> = phases.iter().map(|phase| phase.name()).collect();
-                let listed = match names.as_slice() {
-                    [] => String::new(),
-                    [one] => (*one).to_owned(),
-                    [others @ .., last] => format!("{} and {last}", others.join(", ")),
-                };
-                write!(f, "has no {listed}")
-            }
-            Self::FreesModel => f.write_str("frees the model"),
-            Self::AllocatesLittle => f.write_str("allocates almost nothing"),
-        }
-    }
-}
-
 /// Consecutive steps. Growth is measured from before the first event of the first step to after the last event of the
 /// last step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepWindow {
     /// The step numbers, each with its range of events. Empty for a recording without steps.
-    pub steps: Vec<(u32, Range<usize>)>,
+    pub steps: Vec<(u32, Range<u64>)>,
     /// From the first event of the first step to one past the last event of the last step.
-    events: Range<usize>,
+    events: Range<u64>,
     /// How the first step was chosen.
     pub first: FirstStep,
     /// How the last step was chosen.
@@ -114,160 +79,49 @@ pub enum Bound {
     To(u32),
 }
 
-/// How to mark the steps of the program that was recorded.
-pub fn how_to_mark_steps(trace: &Trace) -> &'static str {
-    match trace.header.recorder.as_str() {
-        "PyTorch" => "with torch.profiler.record_function(f\"step {i}\")",
-        _ => "with scope::step(i)",
-    }
-}
-
-/// A step, as a device sees it.
-struct Run {
-    step: u32,
-    events: Range<usize>,
-    phases: Vec<Phase>,
-}
-
-/// The steps of a device, in the order of their first events.
-pub(crate) struct Steps {
-    runs: Vec<Run>,
-    /// The number of events in the recording.
-    events: usize,
-    how_to_mark: &'static str,
-}
-
-impl Steps {
-    /// The steps of all `spans` of a recording of `events` events; `base` has its header.
-    pub(crate) fn of(spans: &[ActiveSpan], events: u64, base: &Trace) -> Self {
-        let of_device = StepActivity::of(spans.iter().map(|span| (span.step, span.activity)));
-        let mut row_of: HashMap<u32, usize> = HashMap::new();
-        let mut runs: Vec<Run> = Vec::new();
-        for span in spans.iter().filter(|span| of_device.is_of_device(span.step)) {
-            let Some(step) = span.step else { continue };
-            let row = *row_of.entry(step).or_insert(runs.len());
-            if row == runs.len() {
-                runs.push(Run { step, events: span.events.start as usize..0, phases: Vec::new() });
-            }
-            runs[row].events.end = span.events.end as usize;
-            if !runs[row].phases.contains(&span.phase) && span.activity.is_of_device() {
-                runs[row].phases.push(span.phase);
-            }
-        }
-        Self { runs, events: events as usize, how_to_mark: how_to_mark_steps(base) }
-    }
-
-    /// The events of the last two steps, of which [`StepFacts`] decide whether the last one is whole.
-    pub(crate) fn last(&self) -> Vec<Range<usize>> {
-        self.runs[self.runs.len().saturating_sub(2)..].iter().map(|run| run.events.clone()).collect()
-    }
-
-    /// Why the last step is not whole; `None` if it is, judged by the step before it. A last step in which memory ran
-    /// out on any device is cut short. So is one that has almost nothing of the previous step: neither its training
-    /// phases, nor a hundredth of its bytes. A step with which the recording ends may also lack single phases, or
-    /// contain the end of the program, which frees the model.
-    fn cut(&self, facts: &[StepFacts]) -> Option<Cut> {
-        if facts.last().is_some_and(|last| last.ran_out) {
-            return Some(Cut::OutOfMemory);
-        }
-        let ([.., before, last], [before_facts, last_facts]) = (self.runs.as_slice(), facts) else { return None };
-        let is_training = |phase: &Phase| !matches!(phase, Phase::Setup | Phase::Other | Phase::Eval);
-        let had: Vec<Phase> = before.phases.iter().copied().filter(is_training).collect();
-        let lacks: Vec<Phase> = had.iter().copied().filter(|phase| !last.phases.contains(phase)).collect();
-        let is_followed = last.events.end < self.events;
-        let frees_model = last_facts.frees_model && !before_facts.frees_model;
-        let is_empty = (!had.is_empty() && lacks.len() == had.len())
-            || last_facts.allocated.saturating_mul(100) < before_facts.allocated;
-        match is_empty || !is_followed {
-            true if frees_model => Some(Cut::FreesModel),
-            true if !lacks.is_empty() => Some(Cut::Lacks(lacks)),
-            true if is_empty => Some(Cut::AllocatesLittle),
-            _ => None,
-        }
-    }
-}
-
-/// What a device does in a step, or in a part of one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct StepFacts {
-    /// A request failed, on any device.
-    ran_out: bool,
-    /// The bytes that the device allocates.
-    allocated: u64,
-    /// Parameters on the device are freed.
-    frees_model: bool,
-}
-
-impl StepFacts {
-    /// What `device` does in `events` of `trace`.
-    pub(crate) fn of(trace: &Trace, device: DeviceId, events: Range<usize>) -> Self {
-        let Trace { events: columns, blocks, .. } = trace;
-        let mut facts = Self { ran_out: columns.kind[events.clone()].contains(&EventKind::Oom), ..Self::default() };
-        for index in events.filter(|index| columns.device[*index] == device) {
-            let block = BlockId(columns.subject[index]);
-            match columns.kind[index] {
-                EventKind::Alloc => {
-                    facts.allocated = facts.allocated.saturating_add(blocks.allocated[block.0 as usize]);
-                }
-                EventKind::FreeRequested if block.is_some() => {
-                    facts.frees_model |= blocks.category[block.0 as usize] == Category::Parameter;
-                }
-                _ => {}
-            }
-        }
-        facts
-    }
-
-    /// What the device does in both.
-    pub(crate) fn and(self, other: Self) -> Self {
-        Self {
-            ran_out: self.ran_out | other.ran_out,
-            allocated: self.allocated.saturating_add(other.allocated),
-            frees_model: self.frees_model | other.frees_model,
-        }
-    }
-}
-
 impl StepWindow {
     /// The requested steps of `device`. By default from the second whole step, since the first allocates what later
-    /// steps reuse, to the last whole step.
+    /// steps reuse, to the last whole step. The inner result fails if the device has no steps, or lacks a requested one:
+    /// the message lists the existing steps.
     ///
     /// # Errors
-    /// If the device has no steps, or lacks a requested one: the message lists the existing steps.
-    pub fn of(trace: &Trace, device: DeviceId, range: StepRange) -> Result<Self, NoWindow> {
-        let (steps, facts) = steps(trace, device);
-        Self::among(steps, &facts, range)
+    ///
+    /// Fails if a window of the recording cannot be read.
+    pub fn of(source: &Source<'_>, device: DeviceId, range: StepRange) -> Result<Result<Self, NoWindow>> {
+        Ok(Self::among(Steps::of_device(source, device)?, range))
     }
 
     /// The requested steps of `device`, or all events if it has no steps and none are requested: what survives them can
-    /// be measured, growth per step cannot.
+    /// be measured, growth per step cannot. The inner result is as that of [`Self::of`].
     ///
     /// # Errors
-    /// If the device lacks a requested step.
-    pub fn of_any(trace: &Trace, device: DeviceId, range: StepRange) -> Result<Self, NoWindow> {
-        let (steps, facts) = steps(trace, device);
-        Self::among_any(steps, &facts, range)
+    ///
+    /// Fails if a window of the recording cannot be read.
+    pub fn of_any(source: &Source<'_>, device: DeviceId, range: StepRange) -> Result<Result<Self, NoWindow>> {
+        Ok(Self::among_any(Steps::of_device(source, device)?, range))
     }
 
-    /// The same of `steps`, of the last two of which there are `facts`.
+    /// The same of `steps`.
     ///
     /// # Errors
-    /// As [`Self::of_any`].
-    pub(crate) fn among_any(steps: Steps, facts: &[StepFacts], range: StepRange) -> Result<Self, NoWindow> {
+    ///
+    /// If the device lacks a requested step.
+    pub(crate) fn among_any(steps: Steps, range: StepRange) -> Result<Self, NoWindow> {
         if steps.runs.is_empty() && range == StepRange::default() {
             let (first, last) = (FirstStep::Asked, LastStep::Asked);
-            return Ok(Self { steps: Vec::new(), events: 0..steps.events, first, last });
+            return Ok(Self { steps: Vec::new(), events: steps.events, first, last });
         }
-        Self::among(steps, facts, range)
+        Self::among(steps, range)
     }
 
-    /// The requested steps among `steps`, of the last two of which there are `facts`.
+    /// The requested steps among `steps`.
     ///
     /// # Errors
-    /// As [`Self::of`].
-    pub(crate) fn among(steps: Steps, facts: &[StepFacts], range: StepRange) -> Result<Self, NoWindow> {
+    ///
+    /// As the inner result of [`Self::of`].
+    pub(crate) fn among(steps: Steps, range: StepRange) -> Result<Self, NoWindow> {
         let StepRange { from, to } = range;
-        let cut = steps.cut(facts);
+        let cut = steps.cut();
         let Steps { mut runs, how_to_mark, .. } = steps;
         let Some(last) = runs.len().checked_sub(1) else {
             let none = "the recording has no steps: none are marked, and no optimizer step was recognized";
@@ -304,20 +158,22 @@ impl StepWindow {
             return Err(NoWindow { step, why: format!("step {first} comes after step {last}") });
         }
         runs.truncate(last_at.0 + 1);
-        let steps: Vec<(u32, Range<usize>)> = runs.drain(first_at.0..).map(|run| (run.step, run.events)).collect();
+        let steps: Vec<(u32, Range<u64>)> = runs.drain(first_at.0..).map(|run| (run.step, run.events)).collect();
         let start = steps.first().map_or(0, |(_, events)| events.start);
         let events = start..steps.last().map_or(start, |(_, events)| events.end);
         Ok(Self { steps, events, first: first_at.1, last: last_at.1 })
     }
 
     /// The last two whole steps of `device`; `None` if it has fewer.
-    pub fn last_two(trace: &Trace, device: DeviceId) -> Option<[u32; 2]> {
-        let (steps, facts) = steps(trace, device);
-        let [.., before, last] = steps.runs.as_slice() else { return None };
-        match steps.cut(&facts) {
-            None => Some([before.step, last.step]),
-            Some(_) => Some([steps.runs[steps.runs.len().checked_sub(3)?].step, before.step]),
-        }
+    ///
+    /// # Errors
+    ///
+    /// Fails if a window of the recording cannot be read.
+    pub fn last_two(source: &Source<'_>, device: DeviceId) -> Result<Option<[u32; 2]>> {
+        let steps = Steps::of_device(source, device)?;
+        let numbers: Vec<u32> = steps.runs.iter().map(|run| run.step).collect();
+        let whole = numbers.len() - usize::from(steps.cut().is_some() && numbers.len() > 1);
+        Ok(numbers[..whole].last_chunk().copied())
     }
 
     /// Whether the window has a whole step; false if the only step is cut short.
@@ -336,12 +192,12 @@ impl StepWindow {
     }
 
     /// The events of the last step; without steps, all events.
-    pub(crate) fn last_events(&self) -> Range<usize> {
+    pub(crate) fn last_events(&self) -> Range<u64> {
         self.steps.last().map_or(self.events.clone(), |(_, events)| events.clone())
     }
 
     /// From the first event of the first step to one past the last event of the last step.
-    pub fn events(&self) -> Range<usize> {
+    pub fn events(&self) -> Range<u64> {
         self.events.clone()
     }
 
@@ -367,30 +223,28 @@ impl StepWindow {
     }
 }
 
-/// The steps of `device`, and the facts of the last two.
-fn steps(trace: &Trace, device: DeviceId) -> (Steps, Vec<StepFacts>) {
-    let steps = Steps::of(&active_spans(trace, device), trace.events.len() as u64, trace);
-    let facts = steps.last().into_iter().map(|events| StepFacts::of(trace, device, events)).collect();
-    (steps, facts)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use highwater_snapshots::Phase;
     use highwater_snapshots::text::trace_from_text;
 
     /// Builds steps with the given phases.
-    fn trace(steps: &[&str]) -> Trace {
+    fn text(steps: &[&str]) -> String {
         let mut text = String::from("alloc w 1\n");
         for (step, phases) in steps.iter().enumerate() {
             text += &format!("step {}\n", step + 10);
             phases.split_whitespace().for_each(|phase| text += &format!("phase {phase}\nalloc x 1\n"));
         }
-        trace_from_text(&text).unwrap()
+        text
+    }
+
+    fn of(text: &str, range: StepRange) -> Result<StepWindow, NoWindow> {
+        StepWindow::of(&Source::in_memory(trace_from_text(text).unwrap()), DeviceId(0), range).unwrap()
     }
 
     fn window(steps: &[&str], from: Option<u32>, to: Option<u32>) -> (u32, u32, FirstStep, LastStep) {
-        let window = StepWindow::of(&trace(steps), DeviceId(0), StepRange { from, to }).unwrap();
+        let window = of(&text(steps), StepRange { from, to }).unwrap();
         (window.from(), window.to(), window.first, window.last)
     }
 
@@ -411,7 +265,7 @@ mod tests {
     #[test]
     fn a_step_in_which_memory_ran_out_is_cut() {
         let text = "step 0\nphase forward\nalloc a 1\nstep 1\nphase forward\nalloc b 1\noom 5 free=0\nalloc c 1\n";
-        let window = StepWindow::of(&trace_from_text(text).unwrap(), DeviceId(0), StepRange::default()).unwrap();
+        let window = of(text, StepRange::default()).unwrap();
         assert_eq!((window.to(), &window.last), (0, &LastStep::Whole(Cut::OutOfMemory)));
         assert_eq!(window.reasons()[1], "Counted to step 0: the next step runs out of memory.");
     }
@@ -420,9 +274,7 @@ mod tests {
     fn a_step_into_which_the_end_of_the_program_falls_is_cut() {
         let step = "phase forward\nalloc a 1\nfree a\n";
         let text = format!("baseline w 5 parameter\nstep 0\n{step}step 1\n{step}step 2\n{step}");
-        let last = |text: &str| {
-            StepWindow::of(&trace_from_text(text).unwrap(), DeviceId(0), StepRange::default()).unwrap().to()
-        };
+        let last = |text: &str| of(text, StepRange::default()).unwrap().to();
         assert_eq!((last(&text), last(&format!("{text}free w\n"))), (2, 1));
         assert_eq!(last(&format!("{text}phase setup\nfree w\n")), 2, "what comes after the steps belongs to none");
     }
@@ -430,10 +282,12 @@ mod tests {
     #[test]
     fn the_only_step_is_no_whole_one_where_memory_ran_out_in_it() {
         let text = "alloc w 1\nstep 3\nphase forward\nalloc a 1\noom 5 free=0\nfree a\nfree w\n";
-        let window = StepWindow::of(&trace_from_text(text).unwrap(), DeviceId(0), StepRange::default()).unwrap();
+        let window = of(text, StepRange::default()).unwrap();
         assert!(!window.is_whole());
         assert_eq!(window.reasons(), ["The only step, 3, runs out of memory: growth per step is unknown."]);
-        assert!(StepWindow::last_two(&trace_from_text(text).unwrap(), DeviceId(0)).is_none());
+        assert!(
+            StepWindow::last_two(&Source::in_memory(trace_from_text(text).unwrap()), DeviceId(0)).unwrap().is_none()
+        );
     }
 
     #[test]
@@ -445,7 +299,7 @@ mod tests {
             )
         };
         let last = |text: &str| {
-            let window = StepWindow::of(&trace_from_text(text).unwrap(), DeviceId(0), StepRange::default()).unwrap();
+            let window = of(text, StepRange::default()).unwrap();
             (window.to(), window.last)
         };
         let steps = |device: u16| (0..3).map(|number| step(number, device)).collect::<String>();
@@ -466,13 +320,13 @@ mod tests {
 
     #[test]
     fn steps_that_are_not_there_are_told_with_those_that_are() {
-        let why = |from, to| StepWindow::of(&trace(&["forward"; 3]), DeviceId(0), StepRange { from, to }).unwrap_err();
+        let why = |from, to| of(&text(&["forward"; 3]), StepRange { from, to }).unwrap_err();
         let missing = why(Some(3), None);
         assert!(missing.step == Some(Bound::From(3)) && missing.why.contains("the recording has steps 10 to 12"));
         assert_eq!(why(Some(3), Some(4)).step, Some(Bound::From(3)));
         assert_eq!(why(Some(11), Some(4)).step, Some(Bound::To(4)));
         let reversed = why(Some(12), Some(11));
         assert!(reversed.step == Some(Bound::To(11)) && reversed.why.contains("step 12 comes after step 11"));
-        assert!(StepWindow::of(&trace(&[]), DeviceId(0), StepRange::default()).unwrap_err().why.contains("no steps"));
+        assert!(of(&text(&[]), StepRange::default()).unwrap_err().why.contains("no steps"));
     }
 }

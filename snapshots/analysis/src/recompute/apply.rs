@@ -207,6 +207,12 @@ impl<'a> Rebuilt<'a> {
                 _ => {}
             }
         }
+        // Its tag may follow its free, and it has its last category from the start.
+        if let Subject::Tag(block, _) = self.trace.subject(event)
+            && (self.changes.moved.contains(&block) || self.repeated.contains_key(&block))
+        {
+            return;
+        }
         if kind == EventKind::Alloc {
             let owner = Owner::Event(EventId::from_index(self.builder.event_count()));
             for attribute in self.trace.attributes_of(Owner::Event(event)) {

@@ -16,7 +16,7 @@ use highwater_snapshots::event::EventKind;
 use highwater_snapshots::ids::{BlockId, DeviceId, ScopeId};
 use highwater_snapshots::trace::Trace;
 
-use super::growth::{Leaks, StepRange, StepWindow};
+use super::growth::{Leaks, StepWindow};
 use super::lifetime::Lifetime;
 use super::live::LiveIndex;
 use super::matches::Matches;
@@ -97,19 +97,21 @@ pub struct StatisticsQuery<'a> {
     pub live: &'a LiveIndex,
     /// The blocks that count.
     pub matches: &'a Matches,
+    /// The steps over which growth is measured, if there are any.
+    pub window: Option<&'a StepWindow>,
 }
 
 impl Statistics {
     /// Computes the statistics in one pass over the trace and one parallel pass over its blocks.
     pub fn of(trace: &Trace, question: &StatisticsQuery<'_>) -> Self {
-        let StatisticsQuery { peak, live, matches } = question;
+        let StatisticsQuery { peak, live, matches, window } = question;
         let Moment { device, metric, .. } = *peak;
         let (mut steps, mut tally) =
             rayon::join(|| steps::steps(trace, device, matches), || tally::Tally::of(trace, device, metric, matches));
         let at_peak = live.before_position(trace, metric, peak.position());
         let at_peak: Vec<BlockId> = at_peak.into_iter().filter(|id| matches.contains(*id)).collect();
         tally.add_peak(trace, metric, &at_peak);
-        let (window, leaking) = leaking(trace, live, metric, matches);
+        let (window, leaking) = leaking(trace, live, metric, (*window, matches));
         let growth = growth::growth(trace, &mut steps, &tally.kept, (&window, &leaking));
         let mut allocator = driver_calls(trace, device);
         allocator.requested_bytes = tally.requested;
@@ -143,11 +145,11 @@ fn leaking(
     trace: &Trace,
     live: &LiveIndex,
     metric: Metric,
-    matches: &Matches,
+    (window, matches): (Option<&StepWindow>, &Matches),
 ) -> (Vec<u32>, HashSet<(Category, ScopeId)>) {
-    let Ok(window) = StepWindow::of(trace, live.device(), StepRange::default()) else { return Default::default() };
+    let Some(window) = window else { return Default::default() };
     let metric = if metric.is_of_blocks() { metric } else { Metric::Allocated };
-    let leaks = Leaks::of(trace, live, metric, &window, matches);
+    let leaks = Leaks::in_trace(trace, live, metric, window, matches);
     let blocks = leaks.blocks.iter().map(|id| id.0 as usize);
     let places = blocks.map(|row| (trace.blocks.category[row], trace.blocks.scope[row])).collect();
     (window.steps.iter().map(|(step, _)| *step).collect(), places)

@@ -1,7 +1,8 @@
 //! Tests of statistics: exact sums, and growth.
 
 use super::*;
-use crate::{Filter, Series};
+use crate::growth::StepRange;
+use crate::{Filter, Series, Source};
 use highwater_snapshots::Category;
 use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::trace::Trust;
@@ -47,7 +48,9 @@ fn of(trace: &Trace, metric: Metric, filter: &str) -> Statistics {
     let live = LiveIndex::build(trace, device);
     let filter: Filter = filter.parse().unwrap();
     let peak = Moment::peak(trace, &series, metric);
-    Statistics::of(trace, &StatisticsQuery { peak, live: &live, matches: &Matches::of(trace, &filter) })
+    let window = StepWindow::of(&Source::in_memory(trace), device, StepRange::default()).unwrap().ok();
+    let (matches, window) = (&Matches::of(trace, &filter), window.as_ref());
+    Statistics::of(trace, &StatisticsQuery { peak, live: &live, matches, window })
 }
 
 fn total(bins: impl IntoIterator<Item = Bin>) -> Bin {

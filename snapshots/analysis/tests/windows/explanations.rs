@@ -1,15 +1,11 @@
 //! The peak of a recording that is read in parts has the explanation of the whole.
 
-use std::ops::ControlFlow;
-
 use highwater_analysis::explain::{Advice, ExplainQuery, Remedy};
-use highwater_analysis::long::{self, Parts};
-use highwater_analysis::{Explanation, Filter, GroupKey, LiveIndex, Metric, Series, Siblings};
-use highwater_snapshots::format::{Windows, read_bytes, write_trace};
+use highwater_analysis::{Explanation, Filter, GroupKey, Metric, Siblings, Source};
+use highwater_snapshots::format::{read_bytes, write_trace};
 use highwater_snapshots::text::trace_from_text;
-use highwater_snapshots::trace::Trace;
 
-use crate::program::{open, recording, training};
+use crate::program::{open, recording, training, watch};
 
 const KEYS: [&[GroupKey]; 4] = [
     &[GroupKey::Category, GroupKey::Phase],
@@ -19,30 +15,28 @@ const KEYS: [&[GroupKey]; 4] = [
 ];
 
 /// Compares the explanations of all devices, metrics and keys; returns the remedies that were seen.
-fn compare(whole: &Trace, windows: &Windows, events: u64) -> Vec<Remedy> {
+fn compare(whole: &Source<'_>, windows: &Source<'_>) -> Vec<Remedy> {
     let mut remedies = Vec::new();
     let none = Filter::default();
     let some: Filter = "category=activation,gradient".parse().unwrap();
-    for device in whole.device_ids() {
-        let (series, live) = (Series::build(whole, device), LiveIndex::build(whole, device));
+    for device in whole.facts().device_ids() {
         for metric in Metric::OF_BLOCKS {
             let filtered = KEYS[metric as usize % KEYS.len()];
             for (keys, filter) in KEYS.into_iter().map(|keys| (keys, &none)).chain([(filtered, &some)]) {
                 let query = ExplainQuery { metric, keys, top: 7, filter, siblings: Siblings::Merged };
-                let mut expected = Explanation::of(whole, &series, &live, &query);
-                // Last uses are not looked for in parts.
-                expected.idle = None;
                 // When the free of a block that waits for a stream was requested is not known in a window.
                 let is_compared = |advice: &Advice| {
                     advice.remedy != Remedy::FreeAfterLastUse
                         && (metric != Metric::Active || advice.remedy != Remedy::StepInBackward)
                 };
-                expected.advice.retain(is_compared);
-                let parts = Parts { windows, events };
-                let found = long::explain(parts, device, &query, &mut |_| ControlFlow::Continue(())).unwrap();
-                let mut found = found.explanation;
-                found.advice.retain(is_compared);
-                assert!(found == expected, "{metric} of {device:?} by {keys:?} in parts of {events} events");
+                let [expected, found] = [whole, windows].map(|source| {
+                    let mut explanation = Explanation::of(source, device, &query, watch()).unwrap();
+                    // Last uses are not looked for in windows.
+                    explanation.idle = None;
+                    explanation.advice.retain(is_compared);
+                    explanation
+                });
+                assert!(found == expected, "{metric} of {device:?} by {keys:?}");
                 remedies.extend(expected.advice.iter().map(|advice| advice.remedy));
             }
         }
@@ -54,7 +48,8 @@ fn compare(whole: &Trace, windows: &Windows, events: u64) -> Vec<Remedy> {
 fn read_in_parts_a_peak_has_the_explanation_of_the_whole() {
     for seed in 0..2 {
         let bytes = recording(seed, 6, seed % 2 == 0);
-        compare(&read_bytes(&bytes).unwrap(), &open(&bytes), 700 + seed);
+        let windows = Source::in_windows(open(&bytes)).unwrap().in_windows_of(700 + seed);
+        compare(&Source::in_memory(read_bytes(&bytes).unwrap()), &windows);
     }
 }
 
@@ -76,8 +71,9 @@ fn read_in_parts_a_training_run_has_the_advice_of_the_whole() {
     for text in runs {
         let whole = trace_from_text(&text).unwrap();
         let windows = open(&write_trace(Vec::new(), &whole).unwrap());
+        let (whole, windows) = (Source::in_memory(whole), Source::in_windows(windows).unwrap());
         for events in [7, 1000] {
-            remedies.extend(compare(&whole, &windows, events));
+            remedies.extend(compare(&whole, &windows.clone().in_windows_of(events)));
         }
     }
     let advised = [

@@ -1,16 +1,12 @@
 //! Growth per step of a recording that is read in parts is that of the whole.
 
-use std::ops::ControlFlow;
-
-use highwater_analysis::growth::{Growth, GrowthQuery, NoWindow, StepRange, StepWindow};
-use highwater_analysis::long::{self, Parts};
-use highwater_analysis::{Filter, GroupKey, LiveIndex, Metric, Series};
+use highwater_analysis::growth::{Growth, GrowthQuery, NoWindow, StepRange, growth};
+use highwater_analysis::{Filter, GroupKey, Metric, Source};
 use highwater_snapshots::DeviceId;
-use highwater_snapshots::format::{Windows, read_bytes, write_trace};
+use highwater_snapshots::format::{read_bytes, write_trace};
 use highwater_snapshots::text::trace_from_text;
-use highwater_snapshots::trace::Trace;
 
-use crate::program::{open, recording, training};
+use crate::program::{open, recording, training, watch};
 
 const KEYS: [&[GroupKey]; 4] = [
     &[GroupKey::Category, GroupKey::Scope],
@@ -20,8 +16,8 @@ const KEYS: [&[GroupKey]; 4] = [
 ];
 
 /// Compares the growth on all devices, by all keys, over the requested steps; returns what was found on each.
-fn compare(whole: &Trace, windows: &Windows, events: u64, range: StepRange) -> Vec<Result<Growth, NoWindow>> {
-    let devices: Vec<DeviceId> = whole.device_ids();
+fn compare(whole: &Source<'_>, windows: &Source<'_>, range: StepRange) -> Vec<Result<Growth, NoWindow>> {
+    let devices: Vec<DeviceId> = whole.facts().device_ids();
     let filters: [Filter; 2] = [Filter::default(), "category=activation,unknown".parse().unwrap()];
     let mut all = Vec::new();
     for metric in Metric::OF_BLOCKS.into_iter().chain([Metric::Reserved]) {
@@ -29,22 +25,14 @@ fn compare(whole: &Trace, windows: &Windows, events: u64, range: StepRange) -> V
         let keys = KEYS.into_iter().filter(|keys| metric != Metric::Active || !keys.contains(&GroupKey::Lifetime));
         for (keys, filter) in keys.zip(filters.iter().cycle()) {
             let query = GrowthQuery { metric, keys, top: 3, filter };
-            let of_device = |device: &DeviceId| {
-                let (series, live) = (Series::build(whole, *device), LiveIndex::build(whole, *device));
-                let window = StepWindow::of_any(whole, *device, range)?;
-                let mut growth = Growth::of(whole, (&series, &live), window, &query);
+            let [expected, found] = [whole, windows].map(|source| {
+                let mut found = growth(source, &devices, range, &[query], watch()).unwrap().remove(0);
                 // Stacks of windows have the same numbers, but the traces are others.
-                growth.groups.sort_by(|a, b| a.key.cmp(&b.key));
-                Ok(growth)
-            };
-            let expected: Vec<Result<Growth, NoWindow>> = devices.iter().map(of_device).collect();
-            let parts = Parts { windows, events };
-            let watch = &mut |_| ControlFlow::Continue(());
-            let mut found = long::growth(parts, &devices, range, &[query], watch).unwrap().remove(0);
-            for growth in found.iter_mut().flatten() {
-                growth.groups.sort_by(|a, b| a.key.cmp(&b.key));
-            }
-            assert_eq!(found, expected, "{metric} by {keys:?} in parts of {events} events");
+                let sorted = |growth: &mut Growth| growth.groups.sort_by(|a, b| a.key.cmp(&b.key));
+                found.iter_mut().flatten().for_each(sorted);
+                found
+            });
+            assert_eq!(found, expected, "{metric} by {keys:?}");
             all.extend(found);
         }
     }
@@ -54,9 +42,10 @@ fn compare(whole: &Trace, windows: &Windows, events: u64, range: StepRange) -> V
 #[test]
 fn read_in_parts_a_recording_has_the_growth_of_the_whole() {
     let bytes = recording(2, 5, true);
-    let whole = read_bytes(&bytes).unwrap();
+    let whole = Source::in_memory(read_bytes(&bytes).unwrap());
+    let windows = Source::in_windows(open(&bytes)).unwrap().in_windows_of(500);
     for range in [(None, None), (Some(1), Some(3)), (Some(9999), None)] {
-        compare(&whole, &open(&bytes), 500, StepRange { from: range.0, to: range.1 });
+        compare(&whole, &windows, StepRange { from: range.0, to: range.1 });
     }
 }
 
@@ -74,8 +63,9 @@ fn read_in_parts_a_training_run_has_the_leaks_of_the_whole() {
     for text in runs {
         let whole = trace_from_text(&text).unwrap();
         let windows = open(&write_trace(Vec::new(), &whole).unwrap());
+        let (whole, windows) = (Source::in_memory(whole), Source::in_windows(windows).unwrap());
         for events in [3, 17, 1000] {
-            let found = compare(&whole, &windows, events, StepRange::default());
+            let found = compare(&whole, &windows.clone().in_windows_of(events), StepRange::default());
             leaks += found.iter().flatten().filter(|growth| !growth.leaks.is_empty()).count();
         }
     }

@@ -1,6 +1,8 @@
 //! A window of a recording has the totals, lifetimes and origins of the whole.
 
 mod program;
+mod counted;
+mod comparisons;
 mod budgets;
 mod growth;
 mod computed;
@@ -10,19 +12,17 @@ mod steps;
 
 use std::ops::ControlFlow;
 
-use highwater_analysis::long::{Parts, WindowedMoment, stages, summarize};
 use highwater_analysis::peak::Query;
-use highwater_analysis::phases::{phase_rows, phases, reached_elsewhere};
+use highwater_analysis::phases::{peak_of, phases, reached_elsewhere, stages};
 use highwater_analysis::replay::Replay;
-use highwater_analysis::{
-    Filter, GroupKey, Lifetime, LiveIndex, Metric, Moment, Origin, Peak, Series, Siblings, Totals, summary,
-};
+use highwater_analysis::summary::summarize;
+use highwater_analysis::{Filter, GroupKey, Lifetime, Metric, Origin, Peak, Siblings, Source, Totals};
 use highwater_snapshots::format::{Windows, read_bytes, write_trace};
 use highwater_snapshots::text::{event_text, text_from_trace, trace_from_text};
 use highwater_snapshots::trace::Trace;
 use highwater_snapshots::{BlockId, Category, DeviceId, EventId};
 
-use program::{Numbers, open, recording};
+use program::{Numbers, open, recording, watch};
 
 /// The totals of a device before the first event and after each.
 fn totals(trace: &Trace, device: DeviceId) -> Vec<Totals> {
@@ -153,31 +153,32 @@ fn read_in_parts_a_recording_has_the_phases_and_peaks_of_the_whole() {
     for seed in 0..4 {
         let bytes = recording(seed, 12, seed % 2 == 0);
         let (whole, windows) = (read_bytes(&bytes).unwrap(), open(&bytes));
-        let parts = Parts { windows: &windows, events: 700 + seed };
-        assert_eq!(summarize(parts, &mut |_| ControlFlow::Continue(())).unwrap(), summary::summarize(&whole));
         assert_eq!(windows.device_ids(), whole.device_ids());
-        for device in whole.device_ids() {
+        let whole = Source::in_memory(whole);
+        let source = Source::in_windows(windows).unwrap().in_windows_of(700 + seed);
+        assert_eq!(summarize(&source, watch()).unwrap(), summarize(&whole, watch()).unwrap());
+        for device in whole.facts().device_ids() {
             for metric in Metric::ALL {
-                let rows = stages(parts, device, metric, |_| {}, &mut |_| ControlFlow::Continue(())).unwrap();
-                assert!(phase_rows(rows.clone()) == phases(&whole, device, metric), "{metric} of {device:?}");
-                let series = Series::build(&whole, device);
-                let peak = Moment::peak(&whole, &series, metric);
-                let found = WindowedMoment::peak(&windows, device, metric, &rows).unwrap();
-                assert_eq!(found.moment, peak);
-                let live = LiveIndex::build(&whole, device);
+                let [expected, found] = [&whole, &source].map(|source| {
+                    let rows = stages(source, device, metric, watch()).unwrap();
+                    let rows = phases(source, device, metric, rows);
+                    let peak = source.peak(device, metric).unwrap();
+                    let elsewhere = reached_elsewhere(&rows, &peak);
+                    (rows, peak, elsewhere)
+                });
+                assert!(found == expected, "{metric} of {device:?}");
                 let keys = [GroupKey::Category, GroupKey::Phase, GroupKey::Step, GroupKey::Lifetime, GroupKey::Op];
                 let query = Query { keys: &keys, top: 1000, filter: &Filter::default(), siblings: Siblings::Merged };
                 // The lifetime of a block that waits for a stream depends on when its free was requested, which a window
                 // does not know.
                 if metric != Metric::Active && metric != Metric::Reserved && metric != Metric::DeviceUsed {
-                    let expected = Peak::at(&whole, &live, &series, peak, &query);
-                    assert_eq!(named(&found.breakdown(&query)), named(&expected), "{metric} of {device:?}");
+                    let [expected, found] = [(&whole, expected.1), (&source, found.1)].map(|(source, peak)| {
+                        let window = source.window_at(peak.number()).unwrap();
+                        let index = window.index(device);
+                        named(&Peak::at(&window.trace, &index.live, &index.series, peak, &query))
+                    });
+                    assert_eq!(found, expected, "{metric} of {device:?}");
                 }
-                let times = |mut moments: Vec<Moment>| {
-                    moments.iter_mut().for_each(|moment| moment.time_ns = None);
-                    moments
-                };
-                assert_eq!(found.elsewhere(rows), times(reached_elsewhere(&whole, &peak)));
             }
         }
     }
@@ -216,12 +217,13 @@ fn a_peak_that_repeats_is_told_of_the_step_that_the_whole_tells() {
     for text in recordings.map(|steps| steps.concat()) {
         let whole = trace_from_text(&text).unwrap();
         let windows = open(&write_trace(Vec::new(), &whole).unwrap());
-        let parts = Parts { windows: &windows, events: 4 };
-        assert_eq!(summarize(parts, &mut |_| ControlFlow::Continue(())).unwrap(), summary::summarize(&whole), "{text}");
-        for device in whole.device_ids() {
-            let rows = stages(parts, device, Metric::Requested, |_| {}, &mut |_| ControlFlow::Continue(())).unwrap();
-            let found = WindowedMoment::peak(&windows, device, Metric::Requested, &rows).unwrap().moment;
-            let peak = Moment::peak(&whole, &Series::build(&whole, device), Metric::Requested);
+        let whole = Source::in_memory(whole);
+        let source = Source::in_windows(windows).unwrap().in_windows_of(4);
+        assert_eq!(summarize(&source, watch()).unwrap(), summarize(&whole, watch()).unwrap(), "{text}");
+        for device in whole.facts().device_ids() {
+            let rows = stages(&source, device, Metric::Requested, watch()).unwrap();
+            let found = source.moment(device, Metric::Requested, peak_of(&rows).map(|(event, _)| event)).unwrap();
+            let peak = whole.peak(device, Metric::Requested).unwrap();
             assert_eq!(found, peak, "{text}");
         }
     }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use highwater_analysis::long::{Parts, stages, summarize};
-use highwater_analysis::phases::{phase_rows, phases};
-use highwater_analysis::{Metric, summary};
+use highwater_analysis::phases::{phases, stages};
+use highwater_analysis::summary::summarize;
+use highwater_analysis::{Metric, Source};
 use highwater_snapshots::byte_source::ByteSource;
 use highwater_snapshots::event::{Event, What};
 use highwater_snapshots::format::{EndFacts, SnapWriter, Windows, count_steps, read_bytes};
@@ -17,7 +17,7 @@ use highwater_snapshots::trace::Header;
 use highwater_snapshots::{DeviceId, ScopeId, StackId, StartingState, StringId};
 
 use crate::compare;
-use crate::program::{Numbers, events};
+use crate::program::{Numbers, events, watch};
 
 /// What a recorder knows at a moment.
 #[derive(Default)]
@@ -107,19 +107,21 @@ fn check(seed: u64, begins: &[usize], missing: usize) {
         compare(&whole, &windows, start, end);
     }
     compare(&whole, &windows, 0, count);
-    let all = windows.whole().unwrap();
-    assert_eq!(summary::summarize(&all), summary::summarize(&whole));
-    let parts = Parts { windows: &windows, events: 700 };
     assert!(count_steps(windows.summaries(), &whole.device_ids()).is_some(), "counted without reading events");
-    assert_eq!(summarize(parts, &mut |_| ControlFlow::Continue(())).unwrap(), summary::summarize(&whole));
-    for device in whole.device_ids() {
-        for metric in Metric::ALL {
-            let rows = stages(parts, device, metric, |_| {}, &mut |_| ControlFlow::Continue(())).unwrap();
-            assert!(phase_rows(rows) == phases(&whole, device, metric), "{metric} of {device:?}");
-        }
-    }
+    let all = Source::in_memory(windows.whole().unwrap());
+    let source = Source::in_windows(windows).unwrap().in_windows_of(700);
     let mark = whole.events.kind.iter().filter(|kind| **kind == highwater_snapshots::event::EventKind::Mark).count();
     assert_eq!(mark, 2 * (files.len() - 1), "each later file begins with marks");
+    let whole = Source::in_memory(whole);
+    let expected = summarize(&whole, watch()).unwrap();
+    assert_eq!(summarize(&all, watch()).unwrap(), expected);
+    assert_eq!(summarize(&source, watch()).unwrap(), expected);
+    for device in whole.facts().device_ids() {
+        for metric in Metric::ALL {
+            let rows = |source| phases(source, device, metric, stages(source, device, metric, watch()).unwrap());
+            assert!(rows(&source) == rows(&whole), "{metric} of {device:?}");
+        }
+    }
 }
 
 #[test]

@@ -2,14 +2,14 @@
 
 use std::ops::ControlFlow;
 
-use highwater_analysis::long::{Parts, summarize};
-use highwater_analysis::summary::{self, DeviceSummary};
+use highwater_analysis::Source;
+use highwater_analysis::summary::{DeviceSummary, summarize};
 use highwater_snapshots::event::Event;
 use highwater_snapshots::format::{EndFacts, Index, SectionKind, SnapWriter, count_steps, write_trace};
 use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::trace::Header;
 
-use crate::program::{Numbers, open};
+use crate::program::{Numbers, open, watch};
 
 #[test]
 fn the_steps_of_each_device_are_counted_from_summaries_of_files_and_of_events() {
@@ -37,7 +37,7 @@ fn the_steps_of_each_device_are_counted_from_summaries_of_files_and_of_events() 
     }
     let whole = trace_from_text(&text).unwrap();
     let steps = |devices: &[DeviceSummary]| devices.iter().map(|device| device.steps).collect::<Vec<_>>();
-    let expected = steps(&summary::summarize(&whole));
+    let expected = steps(&summarize(&Source::in_memory(whole.clone()), watch()).unwrap());
     assert!(expected.len() == 3 && expected.iter().all(|steps| (500..2400).contains(steps)), "{expected:?}");
     let computed = open(&write_trace(Vec::new(), &whole).unwrap());
     assert!(computed.summaries().len() > 5);
@@ -60,6 +60,6 @@ fn the_steps_of_each_device_are_counted_from_summaries_of_files_and_of_events() 
     copy[row.offset as usize + 50] ^= 4;
     let damaged = open(&copy);
     assert_eq!(count_steps(damaged.summaries(), &whole.device_ids()), None);
-    let parts = Parts { windows: &damaged, events: 1000 };
-    assert_eq!(steps(&summarize(parts, &mut |_| ControlFlow::Continue(())).unwrap()), expected);
+    let damaged = Source::in_windows(damaged).unwrap().in_windows_of(1000);
+    assert_eq!(steps(&summarize(&damaged, watch()).unwrap()), expected);
 }

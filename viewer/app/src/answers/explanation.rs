@@ -2,8 +2,8 @@
 
 use highwater_analysis::explain::{Advice, ExplainQuery, Reach, Remedy};
 use highwater_analysis::final_oom::{final_oom, final_oom_on};
-use highwater_analysis::long::{self, Parts, Watch, WindowedExplanation};
-use highwater_analysis::{Explanation, LiveIndex, Metric, Moment, Series};
+use highwater_analysis::source::{Source, Watch};
+use highwater_analysis::{Explanation, Metric, Moment};
 use highwater_snapshots::units::format_bytes;
 use highwater_snapshots::{DeviceId, Error, Trace};
 
@@ -11,50 +11,49 @@ use super::plan::AdvicePeaks;
 use super::prediction::Change;
 use super::replays::predict;
 
-/// Explains the peak of `series`' device. Advice on allocator settings, on recomputation and on a fused optimizer gives the
-/// result of a replay with them; settings are left out if they save nothing.
-pub fn explain(trace: &Trace, series: &Series, live: &LiveIndex, query: &ExplainQuery<'_>) -> Explanation {
-    let mut explanation = Explanation::of(trace, series, live, query);
-    explanation.advice.retain_mut(|advice| is_worth_it(trace, series.device(), advice));
-    let is_changed = |advice: &Advice| matches!(advice.remedy, Remedy::Checkpoint | Remedy::FusedOptimizer);
-    if query.metric == Metric::Requested && explanation.advice.iter().any(is_changed) {
-        let peaks = AdvicePeaks::of(trace, series.device());
-        let peak = series.peak(trace, Metric::Requested).0;
-        // A fused optimizer of PyTorch keeps a counter for each parameter, which may be more than the temporaries.
-        let is_worse = peaks.fused.is_some_and(|fused| fused.requested >= peak);
-        explanation.advice.retain(|advice| advice.remedy != Remedy::FusedOptimizer || !is_worse);
-        explanation.advice.iter_mut().for_each(|advice| add_peaks(advice, &peaks, trace, series));
-    }
-    explanation
-}
-
-/// Explains the peak of a recording that is read in parts, as [`explain`] does, but without replays.
+/// Explains the peak of `device`. Of a recording in memory, advice on allocator settings, on recomputation and on a fused
+/// optimizer gives the result of a replay with them; settings are left out if they save nothing.
 ///
 /// # Errors
 ///
-/// As [`long::explain`].
-pub fn explain_in_parts(
-    parts: Parts<'_>,
+/// As [`Explanation::of`].
+pub fn explain(
+    source: &Source<'_>,
     device: DeviceId,
     query: &ExplainQuery<'_>,
     watch: Watch<'_>,
-) -> Result<WindowedExplanation, Error> {
-    let mut found = long::explain(parts, device, query, watch)?;
-    for advice in &mut found.explanation.advice {
-        if let Some(settings) = advice.settings {
-            advice.text.push_str(&format!(" {settings} may leave fewer free; not tested: the recording is too long."));
+) -> Result<Explanation, Error> {
+    let mut explanation = Explanation::of(source, device, query, watch)?;
+    let Some(trace) = source.whole() else {
+        for advice in &mut explanation.advice {
+            if let Some(settings) = advice.settings {
+                advice
+                    .text
+                    .push_str(&format!(" {settings} may leave fewer free; not tested: the recording is too long."));
+            }
         }
+        return Ok(explanation);
+    };
+    explanation.advice.retain_mut(|advice| is_worth_it(trace, device, advice));
+    let is_changed = |advice: &Advice| matches!(advice.remedy, Remedy::Checkpoint | Remedy::FusedOptimizer);
+    if query.metric == Metric::Requested && explanation.advice.iter().any(is_changed) {
+        let peaks = AdvicePeaks::of(trace, device);
+        let [peak, reserved] = [Metric::Requested, Metric::Reserved].map(|metric| source.peak(device, metric));
+        let (peak, reserved) = (peak?.bytes, reserved?.bytes);
+        // A fused optimizer of PyTorch keeps a counter for each parameter, which may be more than the temporaries.
+        let is_worse = peaks.fused.is_some_and(|fused| fused.requested >= peak);
+        explanation.advice.retain(|advice| advice.remedy != Remedy::FusedOptimizer || !is_worse);
+        explanation.advice.iter_mut().for_each(|advice| add_peaks(advice, &peaks, [peak, reserved]));
     }
-    Ok(found)
+    Ok(explanation)
 }
 
-/// Adds the peak that the remedy of `advice` leaves.
-fn add_peaks(advice: &mut Advice, peaks: &AdvicePeaks, trace: &Trace, series: &Series) {
+/// Adds the peak that the remedy of `advice` leaves, beside the recorded ones.
+fn add_peaks(advice: &mut Advice, peaks: &AdvicePeaks, [requested, reserved]: [u64; 2]) {
     let text = match advice.remedy {
-        Remedy::Checkpoint => peaks.of_modules(series.peak(trace, Metric::Requested).0),
+        Remedy::Checkpoint => peaks.of_modules(requested),
         Remedy::FusedOptimizer => peaks.fused.map(|fused| {
-            let before = series.peak(trace, Metric::Reserved).0;
-            let [now, before] = [fused.reserved, before].map(format_bytes);
+            let [now, before] = [fused.reserved, reserved].map(format_bytes);
             format!("With a fused optimizer {now} are reserved, {before} before (replayed).")
         }),
         _ => None,

@@ -122,6 +122,8 @@ pub struct OomAnalysis {
     pub trials: Result<Trials, String>,
     /// Whether PyTorch made the recording, so that settings belong to its environment variable.
     pub is_pytorch: bool,
+    /// The number of events of the recording before those of the trace.
+    pub events_before: u64,
 }
 
 impl OomAnalysis {
@@ -140,22 +142,13 @@ impl OomAnalysis {
         let (step, phase) = trace.spans.at(request.event).map_or((None, Phase::Setup), |span| (span.step, span.phase));
         let trials = test(&request, &holders);
         let is_pytorch = trace.header.recorder.starts_with("PyTorch");
-        Self { request, device, step, phase, holders, way_out, trials, is_pytorch }
+        let events_before = trace.start.events;
+        Self { request, device, step, phase, holders, way_out, trials, is_pytorch, events_before }
     }
 
-    /// Returns the analysis with its events numbered as in a recording that has `events` events before the trace.
-    pub fn numbered_after(mut self, events: u64) -> Self {
-        let number = |event: EventId| EventId::from_index((u64::from(event.0) + events) as usize);
-        self.request.event = number(self.request.event);
-        if let Ok(trials) = &mut self.trials {
-            trials.divergence = trials.divergence.map(number);
-            for trial in &mut trials.results {
-                if let Outcome::FailsEarlier(event) = &mut trial.outcome {
-                    *event = number(*event);
-                }
-            }
-        }
-        self
+    /// Returns the number of `event` in the recording.
+    pub fn number(&self, event: EventId) -> u64 {
+        self.events_before + u64::from(event.0)
     }
 
     /// Returns the cause: confirmed by replay if possible, else the suspected one.
@@ -195,7 +188,7 @@ impl OomAnalysis {
         match &self.trials {
             Ok(_) if self.is_tested() => format!("Cause (confirmed by replay): {cause}."),
             Ok(Trials { divergence: Some(event), .. }) => {
-                let event = format_count(u64::from(event.0));
+                let event = format_count(self.number(*event));
                 format!("Probable cause: {cause}. The replay differs from the recording from event {event} on.")
             }
             Ok(_) => format!("Probable cause: {cause}. No remedy that was tried lets the request succeed in a replay."),

@@ -4,8 +4,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use highwater_analysis::final_oom::final_oom;
-use highwater_analysis::summary::{DeviceSummary, of_device};
-use highwater_analysis::{Filter, Metric, Moment, Series};
+use highwater_analysis::summary::{DeviceSummary, of_trace};
+use highwater_analysis::{Filter, Metric, Moment};
 use highwater_snapshots::scope_pattern::ScopePattern;
 use highwater_snapshots::units::{format_required_bytes, parse_bytes};
 use highwater_snapshots::{DeviceId, EventId, Phase, Trace};
@@ -162,7 +162,7 @@ impl Figures {
     /// Returns the figures of `device`.
     pub fn of(trace: &Trace, device: DeviceId) -> Self {
         let failure = RequestFailure::all(trace, device).next().map(|failure| failure.event);
-        Self { summary: of_device(trace, &Series::build(trace, device)), failure }
+        Self { summary: of_trace(trace, device), failure }
     }
 
     /// Returns the peak of `metric`; `None` if it was not sampled.

@@ -1,13 +1,18 @@
 //! The requests that failed in a recording, with the sizes at that moment.
 
+use highwater_analysis::Source;
 use highwater_snapshots::event::EventKind;
-use highwater_snapshots::{DeviceId, EventId, Phase, Trace};
+use highwater_snapshots::{DeviceId, EventId, Phase, Result, Trace};
 
 /// A request that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestFailure {
-    /// Its event.
+    /// The device.
+    pub device: DeviceId,
+    /// Its event, in the trace that has it.
     pub event: EventId,
+    /// The number of its event in the recording.
+    pub number: u64,
     /// Its step.
     pub step: Option<u32>,
     /// Its phase; `None` if the recording has no phases.
@@ -19,18 +24,37 @@ pub struct RequestFailure {
 }
 
 impl RequestFailure {
+    /// Returns the first requests that failed on `device`, at most `most`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the recording cannot be read.
+    pub fn first(source: &Source<'_>, device: DeviceId, most: usize) -> Result<Vec<Self>> {
+        let mut failures = Vec::new();
+        if source.count(device, EventKind::Oom) == 0 {
+            return Ok(failures);
+        }
+        for (event, _) in source.failed_requests()?.into_iter().filter(|(_, of)| *of == device).take(most) {
+            let window = source.window_at(Some(event))?;
+            failures.extend(window.last().and_then(|event| Self::of(&window.trace, event)));
+        }
+        Ok(failures)
+    }
+
     /// Returns the requests that failed on `device`, in order.
     pub fn all(trace: &Trace, device: DeviceId) -> impl DoubleEndedIterator<Item = Self> {
-        let has_phases = !trace.spans.is_all_setup();
         let is_one =
             move |row: &usize| trace.events.kind[*row] == EventKind::Oom && trace.events.device[*row] == device;
-        (0..trace.events.len()).filter(is_one).filter_map(move |row| {
-            let event = EventId::from_index(row);
-            let oom = trace.ooms.get(trace.events.subject[row] as usize)?;
-            let span = trace.spans.at(event)?;
-            let phase = has_phases.then_some(span.phase);
-            let (requested, device_free) = (oom.requested, oom.device_free);
-            Some(Self { event, step: span.step, phase, requested, device_free })
-        })
+        (0..trace.events.len()).filter(is_one).filter_map(|row| Self::of(trace, EventId::from_index(row)))
+    }
+
+    fn of(trace: &Trace, event: EventId) -> Option<Self> {
+        let row = event.index()?;
+        let oom = trace.ooms.get(trace.events.subject[row] as usize)?;
+        let span = trace.spans.at(event)?;
+        let phase = (!trace.spans.is_all_setup()).then_some(span.phase);
+        let (device, number) = (trace.events.device[row], trace.number(event));
+        let (requested, device_free) = (oom.requested, oom.device_free);
+        Some(Self { device, event, number, step: span.step, phase, requested, device_free })
     }
 }

@@ -2,7 +2,7 @@
 
 use highwater_analysis::Moment;
 use highwater_snapshots::units::{format_bytes, format_count};
-use highwater_snapshots::{EventId, Phase, Trace};
+use highwater_snapshots::{Phase, Trace};
 use serde::Serialize;
 
 /// Converts a time of the recording to microseconds since 1970.
@@ -19,7 +19,7 @@ pub fn micros_since(started_us: u64, time_ns: u64) -> u64 {
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct PeakFigure {
     bytes: u64,
-    event: Option<u32>,
+    event: Option<u64>,
     time_us: Option<u64>,
 }
 
@@ -27,7 +27,7 @@ impl PeakFigure {
     /// Returns the figures of `moment`.
     pub fn of(trace: &Trace, moment: &Moment) -> Self {
         let time_us = moment.time_ns.map(|time| micros_since_1970(trace, time));
-        Self { bytes: moment.bytes, event: moment.event.map(|event| event.0), time_us }
+        Self { bytes: moment.bytes, event: moment.number(), time_us }
     }
 }
 
@@ -38,7 +38,7 @@ pub fn peak_name(peak: &Moment) -> &'static str {
 
 /// Formats a moment: `at event 12,345, step 1, optimizer`; without a phase if the recording has none.
 pub fn when(moment: &Moment) -> String {
-    match moment.event {
+    match moment.number() {
         None if moment.is_state => "in the state at the dump".to_owned(),
         None => "before the first event".to_owned(),
         Some(event) => at_event(event, moment.step, moment.known_phase()),
@@ -46,10 +46,10 @@ pub fn when(moment: &Moment) -> String {
 }
 
 /// Formats the moment after an event, as [`when`] does.
-pub fn at_event(event: EventId, step: Option<u32>, phase: Option<Phase>) -> String {
+pub fn at_event(event: u64, step: Option<u32>, phase: Option<Phase>) -> String {
     let step = step.map_or_else(String::new, |step| format!(", step {step}"));
     let phase = phase.map_or_else(String::new, |phase| format!(", {phase}"));
-    format!("at event {}{step}{phase}", format_count(u64::from(event.0)))
+    format!("at event {}{step}{phase}", format_count(event))
 }
 
 /// Formats a total and its moment: `5.67 GiB requested, at event 12,345, step 1, optimizer`; of a recording without

@@ -79,7 +79,7 @@ pub fn verdict(prediction: &Prediction, changed: &Changed, change: &str, changes
         return format!(
             "Does not fit {change}: {} requested {}, with {} in live blocks and {} reserved. {}",
             format_bytes(oom.requested),
-            at_event(oom.event, oom.step, oom.phase),
+            at_event(u64::from(oom.event.0), oom.step, oom.phase),
             format_bytes(oom.allocated),
             format_bytes(oom.reserved),
             large_enough(prediction, changed),

@@ -22,7 +22,7 @@ pub fn requested(trace: &Trace, case: &OomAnalysis, stack: StackId) -> String {
 /// Formats a failed request as a clause: `1 GiB requested with 5 MiB free on the device, at event 7`.
 pub fn failure_text(failure: &RequestFailure) -> String {
     let [requested, free] = format_bytes_apart([failure.requested, failure.device_free]);
-    let when = at_event(failure.event, failure.step, failure.phase);
+    let when = at_event(failure.number, failure.step, failure.phase);
     format!("{requested} requested with {free} free on the device, {when}")
 }
 

@@ -251,7 +251,7 @@ fn load_part(path: &Path, most: u64, state: &State, wake: &(dyn Fn() + Sync)) ->
         Ok(None) | Err(_) => return Ok(None),
     };
     let device = windows.main_device();
-    let run = Arc::new(Run::new(windows, path));
+    let Ok(run) = Run::new(windows, path).map(Arc::new) else { return Ok(None) };
     let peak = run.peak_event(device, Metric::Requested);
     Ok(peak.ok().and_then(|peak| Recording::part(&run, run.around(peak)).ok()))
 }

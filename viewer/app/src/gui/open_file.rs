@@ -38,7 +38,7 @@ use crate::gui::window::top_bar::{self, BarChange, Shown};
 use crate::history::History;
 use crate::selection::Selection;
 use crate::session::Recording;
-use crate::session::run::MOST_RESIDENT_EVENTS;
+use crate::session::run::MAX_RESIDENT_EVENTS;
 
 pub use tables::WriteTable;
 
@@ -121,7 +121,7 @@ impl OpenFile {
             peaks: Peaks::default(),
             run: RunView::default(),
             returning: None,
-            most_resident: MOST_RESIDENT_EVENTS,
+            most_resident: MAX_RESIDENT_EVENTS,
             recording,
         }
     }

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use eframe::egui::{Context, Frame, Margin, Panel, Ui};
-use highwater_analysis::long::SoughtStep;
+use highwater_analysis::source::SoughtStep;
 use highwater_snapshots::DeviceId;
 
 use crate::command::Command;

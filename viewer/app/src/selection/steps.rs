@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use highwater_analysis::long::SoughtStep;
+use highwater_analysis::source::SoughtStep;
 
 use super::{NARROWEST, Selection, View, moments_after, within};
 use crate::session::Recording;

@@ -8,9 +8,10 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use highwater_analysis::growth::Leaks;
+use highwater_analysis::growth::{Leaks, StepRange, StepWindow};
+use highwater_analysis::source::{self, Source};
 use highwater_analysis::summary::{self, DeviceSummary};
-use highwater_analysis::{LiveIndex, Metric, Moment, Series};
+use highwater_analysis::{Filter, Metric, Moment};
 use highwater_snapshots::format::Windows;
 use highwater_snapshots::shown::printable;
 use highwater_snapshots::{DeviceId, EventId, Trace};
@@ -29,6 +30,8 @@ pub struct Recording {
     pub name: String,
     /// The recording; one that was predicted is shared with the view that predicted it.
     pub trace: Arc<Trace>,
+    /// The same, for questions.
+    pub source: Source<'static>,
     /// Its devices, by ordinal; at least one.
     pub devices: Vec<DeviceIndex>,
     /// Its training steps in order, each with its events.
@@ -43,15 +46,12 @@ pub struct Recording {
     pub run: Option<Arc<Run>>,
 }
 
-/// The indices of one device.
+/// The indices of one device: its totals and live blocks, and the following.
 #[derive(Debug)]
 pub struct DeviceIndex {
     /// The device.
     pub device: DeviceId,
-    /// Its totals.
-    pub series: Series,
-    /// Its live blocks.
-    pub live: LiveIndex,
+    index: Arc<source::DeviceIndex>,
     /// The facts about it.
     pub summary: DeviceSummary,
     /// The moments at which anything happens on it: from one before its first event to one past its last.
@@ -69,13 +69,14 @@ impl Recording {
         if ids.is_empty() {
             ids.push(DeviceId::default());
         }
-        let devices = ids.into_par_iter().map(|device| DeviceIndex::build(&trace, device));
+        let source = Source::in_memory(Arc::clone(&trace));
+        let devices = ids.into_par_iter().map(|device| DeviceIndex::build(&source, &trace, device));
         let others = || {
             let steps = steps_of(&trace);
             (Regions::of(&trace, &steps), Absent::of(&trace, !steps.is_empty()), steps, deepest_scope(&trace))
         };
         let (devices, (regions, absent, steps, deepest_scope)) = rayon::join(|| devices.collect(), others);
-        Self { path, name, devices, steps, regions, deepest_scope, absent, trace, run: None }
+        Self { path, name, devices, steps, regions, deepest_scope, absent, trace, source, run: None }
     }
 
     /// Reads the part `events` of a long recording, and builds its indices.
@@ -136,22 +137,35 @@ impl Recording {
     }
 }
 
+impl std::ops::Deref for DeviceIndex {
+    type Target = source::DeviceIndex;
+
+    fn deref(&self) -> &source::DeviceIndex {
+        &self.index
+    }
+}
+
 impl DeviceIndex {
-    fn build(trace: &Trace, device: DeviceId) -> Self {
-        // The series covers the events, in parallel by itself; the live blocks cover the blocks.
-        let (series, live) = rayon::join(|| Series::build(trace, device), || LiveIndex::build(trace, device));
+    fn build(source: &Source<'_>, trace: &Trace, device: DeviceId) -> Self {
+        let index = source.index(device);
         let is_ours = |at: &DeviceId| *at == device;
         let first = trace.events.device.iter().position(is_ours);
         let last = trace.events.device.iter().rposition(is_ours);
         let moments = first.unwrap_or(0)..last.map_or(0, |last| last + 1) + 1;
-        Self { device, summary: summary::of_device(trace, &series), series, live, moments, leaks: OnceLock::new() }
+        let summary = summary::of_indexed(source, trace, device);
+        Self { device, summary, index, moments, leaks: OnceLock::new() }
     }
 
     /// Returns the leaks of requested memory that `highwater growth` finds; `None` without whole steps, or in a part of a
     /// long recording, which does not have all steps. Computed once.
-    pub fn leaks(&self, trace: &Trace) -> Option<&Leaks> {
-        let find = || Leaks::of_recording(trace, self.device, &self.live, Metric::Requested);
-        self.leaks.get_or_init(|| trace.start.all_events.is_none().then(find).flatten()).as_ref()
+    pub fn leaks(&self, source: &Source<'_>) -> Option<&Leaks> {
+        let find = || {
+            let window = StepWindow::of(source, self.device, StepRange::default()).ok()?.ok()?;
+            let of_device = (self.device, Metric::Requested);
+            window.is_whole().then(|| Leaks::of(source, of_device, &window, &Filter::default()).ok()).flatten()
+        };
+        let is_whole = source.facts().start.all_events.is_none();
+        self.leaks.get_or_init(|| is_whole.then(find).flatten()).as_ref()
     }
 
     /// Returns the first moment at which `metric` is largest.

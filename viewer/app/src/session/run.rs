@@ -2,16 +2,14 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use highwater_analysis::Metric;
-use highwater_analysis::long::{has_failed_requests, peak};
+use highwater_analysis::{Metric, Source};
 use highwater_snapshots::format::{Summary, Windows};
 use highwater_snapshots::{Category, DeviceId, Result};
 
 /// Recordings of more events are read in parts: 42 bytes an event would be needed to hold them.
-pub const MOST_RESIDENT_EVENTS: u64 = 8 << 20;
+pub const MAX_RESIDENT_EVENTS: u64 = 8 << 20;
 
 /// Events of the part that is shown first.
 pub const FIRST_EVENTS: u64 = 1 << 19;
@@ -22,9 +20,7 @@ pub const MOST_EVENTS: u64 = 4 << 20;
 /// A long recording. Its file may grow; parts that were read stay as they are.
 #[derive(Debug)]
 pub struct Run {
-    windows: RwLock<Arc<Windows>>,
-    /// Whether any request failed, as far as is known.
-    has_failed_requests: AtomicBool,
+    windows: RwLock<(Arc<Windows>, Source<'static>)>,
     path: PathBuf,
     /// Whether all of it is one file, and not several of a rotation.
     is_one_file: bool,
@@ -43,13 +39,13 @@ pub struct RunColumn {
 
 impl Run {
     /// A run that is read by `windows` from the file at `path`.
-    pub fn new(windows: Windows, path: &Path) -> Self {
-        Self {
-            has_failed_requests: has_failed_requests(&windows).into(),
-            windows: RwLock::new(Arc::new(windows)),
-            path: path.to_owned(),
-            is_one_file: path.is_file(),
-        }
+    ///
+    /// # Errors
+    ///
+    /// Fails if its start cannot be read.
+    pub fn new(windows: Windows, path: &Path) -> Result<Self> {
+        let windows = RwLock::new(readable(windows)?);
+        Ok(Self { windows, path: path.to_owned(), is_one_file: path.is_file() })
     }
 
     /// Its file.
@@ -65,13 +61,22 @@ impl Run {
 
     /// How to read parts of it, as far as its file had been written when it was last opened.
     pub fn windows(&self) -> Arc<Windows> {
-        Arc::clone(&self.windows.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.windows.read().unwrap_or_else(PoisonError::into_inner).0)
+    }
+
+    /// The same, for questions.
+    pub fn source(&self) -> Source<'static> {
+        self.windows.read().unwrap_or_else(PoisonError::into_inner).1.clone()
     }
 
     /// Continues with `windows`, which read more of the same file.
-    pub fn extend(&self, windows: Windows) {
-        self.has_failed_requests.store(has_failed_requests(&windows), Ordering::Relaxed);
-        *self.windows.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(windows);
+    ///
+    /// # Errors
+    ///
+    /// Fails if its start cannot be read.
+    pub fn extend(&self, windows: Windows) -> Result<()> {
+        *self.windows.write().unwrap_or_else(PoisonError::into_inner) = readable(windows)?;
+        Ok(())
     }
 
     /// Whether its program has not finished it, and it is in one file, which can be followed.
@@ -99,7 +104,7 @@ impl Run {
 
     /// Whether any request failed.
     pub fn has_failed_requests(&self) -> bool {
-        self.has_failed_requests.load(Ordering::Relaxed)
+        self.source().has_failed_requests()
     }
 
     /// The event at which the total is largest; 0 if that is before the first.
@@ -108,7 +113,7 @@ impl Run {
     ///
     /// Fails if the file cannot be read.
     pub fn peak_event(&self, device: DeviceId, metric: Metric) -> Result<u64> {
-        Ok(peak(&self.windows(), device, metric)?.event.map_or(0, |event| u64::from(event.0)))
+        Ok(self.source().peak(device, metric)?.number().unwrap_or(0))
     }
 
     /// The part around an event that is shown when the recording is opened, or when the event is gone to.
@@ -165,6 +170,13 @@ impl Run {
     }
 }
 
+/// The recording that `windows` read, for windows and for questions.
+fn readable(windows: Windows) -> Result<(Arc<Windows>, Source<'static>)> {
+    let windows = Arc::new(windows);
+    let source = Source::in_windows(Arc::clone(&windows))?;
+    Ok((windows, source))
+}
+
 fn column_in(row: &Summary, device: DeviceId, metric: Metric) -> Option<RunColumn> {
     let summary = row.devices.iter().find(|summary| summary.device == device)?;
     let found = summary.largest(metric);
@@ -194,7 +206,7 @@ mod tests {
         let text = text.replace("alloc b7001 10\n", "free b7000\n");
         let bytes: Arc<[u8]> = write_trace(Vec::new(), &trace_from_text(&text).unwrap()).unwrap().into();
         let windows = Windows::open(Arc::new(bytes), &mut |_| ControlFlow::Continue(())).unwrap();
-        Run::new(windows, Path::new("long.snap"))
+        Run::new(windows, Path::new("long.snap")).unwrap()
     }
 
     #[test]

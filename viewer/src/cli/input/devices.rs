@@ -3,7 +3,8 @@
 use highwater_analysis::Metric;
 use highwater_snapshots::{DeviceId, Trace};
 
-use crate::cli::input::recording::{check_metric, choose_device};
+use crate::cli::input::recording::choose_device;
+use crate::cli::input::source::Input;
 use crate::cli::output::outcome::Failure;
 
 const HOST: &str = "host memory";
@@ -75,16 +76,16 @@ pub fn covered(trace: &Trace, wanted: Option<u16>) -> Result<Vec<DeviceId>, Fail
 
 /// Returns the devices to compare: the requested ones, which must be in their recordings, else of each its default one.
 pub fn compared_devices(
-    traces: [&Trace; 2],
+    inputs: [&Input; 2],
     wanted: [Option<u16>; 2],
     metric: Metric,
 ) -> Result<[DeviceId; 2], Failure> {
-    let mut devices = traces.map(Trace::main_device);
+    let mut devices = inputs.map(|input| input.facts().main_device());
     for (side, device) in devices.iter_mut().enumerate() {
         if wanted[side].is_some() {
-            *device = choose_device(traces[side], wanted[side]).map_err(|failure| of_side(failure, side))?;
+            *device = choose_device(inputs[side].facts(), wanted[side]).map_err(|failure| of_side(failure, side))?;
         }
-        check_metric(traces[side], *device, metric).map_err(|failure| of_side(failure, side))?;
+        inputs[side].check_metric(*device, metric).map_err(|failure| of_side(failure, side))?;
     }
     Ok(devices)
 }
@@ -99,6 +100,10 @@ pub fn of_side(failure: Failure, side: usize) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use highwater_analysis::source::Source;
+    use highwater_pytorch::open::{FileFormat, FileKind};
     use highwater_snapshots::text::trace_from_text;
     use highwater_snapshots::trace::{DeviceFacts, PINNED_DRIVER};
 
@@ -152,10 +157,11 @@ mod tests {
 
     #[test]
     fn each_recording_is_compared_on_its_default_device() {
-        let devices = |a: &Trace, b: &Trace| {
+        let devices = |a: &Input, b: &Input| {
             compared_devices([a, b], [None; 2], Metric::Requested).unwrap().map(|device| device.0)
         };
-        let of = |text: &str| trace_from_text(text).unwrap();
+        let format = FileFormat { kind: FileKind::Snap, is_gzipped: false };
+        let of = |text: &str| Input::of(Source::in_memory(trace_from_text(text).unwrap()), format, Path::new(""));
         let (on_0, on_1) = (of("alloc a 20\nalloc b 5 device=1"), of("alloc a 5\nalloc b 20 device=1"));
         assert_eq!(devices(&on_0, &on_0), [0, 0]);
         assert_eq!(devices(&on_0, &on_1), [0, 1]);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use highwater_analysis::{Filter, Metric};
+use highwater_analysis::Metric;
 use highwater_app::figures::moment::count_of;
 use highwater_app::files::fleet::{Fleet, Inputs, why_unreadable};
 use highwater_app::files::is_stdin;
@@ -109,8 +109,8 @@ fn refuse_if_too_long(file: &Path) -> Result<(), Failure> {
     }
     Err(Failure::Usage(format!(
         "{} has {} events: to hold them takes about {} of memory, and {} are available. `highwater convert {0} \
-         part.snap --events FROM..TO` cuts out a part. `highwater info`, `peak`, `phases`, `explain`, `growth`, `check`, \
-         `oom` and `events` read it in parts (`info` without --where), and `highwater {0}` shows it in parts",
+         part.snap --events FROM..TO` cuts out a part. `highwater info`, `peak`, `phases`, `explain`, `growth`, `diff`, \
+         `check`, `oom` and `events` read it in parts, and `highwater {0}` shows it in parts",
         file.display(),
         format_count(events),
         format_bytes(needed),
@@ -268,19 +268,5 @@ pub fn origin_keys(trace: &Trace) -> Option<(&'static str, &'static str)> {
         (false, false) => Some(("scope", "modules")),
         (true, true) => Some(("op", "operations")),
         (true, false) => None,
-    }
-}
-
-/// Sets the sizes of all blocks that `filter` leaves out to zero, so that totals and peaks are of the others alone.
-/// Events keep their numbers.
-pub fn keep_only(trace: &mut Trace, filter: &Filter) {
-    if filter.is_empty() {
-        return;
-    }
-    let mut matcher = filter.on(trace);
-    let left_out: Vec<usize> = trace.blocks.ids().filter(|&id| !matcher.matches(id)).map(|id| id.0 as usize).collect();
-    for row in left_out {
-        trace.blocks.requested[row] = 0;
-        trace.blocks.allocated[row] = 0;
     }
 }

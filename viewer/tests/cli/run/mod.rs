@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use highwater_analysis::summary::summarize;
+use highwater_analysis::summary::{DeviceSummary, of_trace};
 use highwater_analysis::{Metric, verify};
 use highwater_snapshots::event::What;
 use highwater_snapshots::format::read_file;
@@ -117,6 +117,11 @@ fn printed(output: &Output) -> Vec<String> {
     lines
 }
 
+/// The summary of each device.
+fn summaries(trace: &Trace) -> Vec<DeviceSummary> {
+    trace.device_ids().into_iter().map(|device| of_trace(trace, device)).collect()
+}
+
 #[test]
 fn every_call_of_a_program_is_recorded_however_it_gets_at_the_driver() {
     for way in WAYS {
@@ -130,7 +135,7 @@ fn every_call_of_a_program_is_recorded_however_it_gets_at_the_driver() {
             for stack in stacks(&trace) {
                 assert!(stack.iter().any(|line| line.contains(what)), "{way}, {what}: {stack:?}");
             }
-            for device in summarize(&trace) {
+            for device in summaries(&trace) {
                 let peak = |metric| device.peaks.iter().find(|moment| moment.metric == metric).map(|peak| peak.bytes);
                 assert_eq!(peak(Metric::Reserved), peak(Metric::Requested), "a block is the segment that it is in");
                 assert_eq!(device.end.reserved, 0, "{way}, {what}: all went back");
@@ -290,11 +295,11 @@ fn the_driver_gave_what_the_engines_own_recording_says_is_reserved() {
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         let (engine, driver) = (read(folder.path(), "mlp.snap"), read(folder.path(), "driver.snap"));
         let reserved = |trace: &Trace| -> Vec<(u16, u64)> {
-            let of_device = |device: &highwater_analysis::summary::DeviceSummary| {
+            let of_device = |device: &DeviceSummary| {
                 let peak = device.peaks.iter().find(|moment| moment.metric == Metric::Reserved)?;
                 (peak.bytes > 0).then_some((device.device.0, peak.bytes))
             };
-            summarize(trace).iter().filter_map(of_device).collect()
+            summaries(trace).iter().filter_map(of_device).collect()
         };
         assert_eq!(reserved(&driver).first(), reserved(&engine).first(), "{settings}");
         assert!(reserved(&driver).first().is_some_and(|&(device, bytes)| device == 0 && bytes > 1 << 20));

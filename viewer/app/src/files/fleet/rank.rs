@@ -139,7 +139,7 @@ impl DeviceLook {
         let first = trace.events.device.iter().position(is_ours).unwrap_or(0);
         let last = trace.events.device.iter().rposition(is_ours).map_or(0, |last| last + 1);
         let curves = Metric::ALL.map(|metric| series.samples(trace, metric, first..last + 1, SAMPLES));
-        Self { summary: summary::of_device(trace, &series), baseline: series.baseline(), curves }
+        Self { summary: summary::of_trace(trace, device), baseline: series.baseline(), curves }
     }
 
     /// The moment at which `metric` is largest; of what was never sampled, 0 before the first event.

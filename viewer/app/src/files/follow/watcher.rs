@@ -80,8 +80,9 @@ impl Watcher<'_> {
                 finished_since = None;
             }
             if follower.events() as u64 > self.most_resident {
-                match self.open_windows() {
-                    Ok(windows) => return Ok(Some(Arc::new(Run::new(windows, self.path)))),
+                let run = |windows| Run::new(windows, self.path).map_err(|why| why.to_string());
+                match self.open_windows().and_then(run) {
+                    Ok(run) => return Ok(Some(Arc::new(run))),
                     // Such as one with annotations, which are not read in parts.
                     Err(_) => self.most_resident = u64::MAX,
                 }
@@ -121,7 +122,7 @@ impl Watcher<'_> {
                 let is_finished = !base.trust.unfinished;
                 let is_whole = is_finished && base.problems.iter().all(|problem| !problem.is_index_only);
                 finished_since = is_finished.then(Instant::now);
-                run.extend(windows);
+                run.extend(windows).map_err(|why| self.lost(&why.to_string()))?;
                 if is_whole {
                     return self.tell(Followed::Completed);
                 }

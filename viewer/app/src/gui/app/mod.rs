@@ -41,7 +41,7 @@ use crate::gui::window::settings::Settings;
 use crate::gui::window::step_field::StepField;
 use crate::gui::window::welcome::Welcome;
 use crate::session::Recording;
-use crate::session::run::MOST_RESIDENT_EVENTS;
+use crate::session::run::MAX_RESIDENT_EVENTS;
 use arrivals::Inbox;
 use comparing::Comparing;
 use folder::Folder;
@@ -140,7 +140,7 @@ impl App {
 
     /// Recordings of more events are read in parts.
     fn most_resident(&self) -> u64 {
-        self.most_resident.unwrap_or(MOST_RESIDENT_EVENTS)
+        self.most_resident.unwrap_or(MAX_RESIDENT_EVENTS)
     }
 
     /// The settings to save for the next start.

@@ -54,9 +54,11 @@ fn term(key: GroupKey, value: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::ControlFlow;
+
     use super::*;
     use highwater_analysis::explain::ExplainQuery;
-    use highwater_analysis::{Explanation, Filter, LiveIndex, Matches, Metric, Series, Siblings};
+    use highwater_analysis::{Explanation, Filter, Matches, Metric, Siblings, Source};
     use highwater_snapshots::text::trace_from_text;
 
     #[test]
@@ -86,7 +88,6 @@ mod tests {
         // The last event but two: everything is live.
         let trace = trace_from_text(text).unwrap();
         let device = trace.main_device();
-        let (series, live) = (Series::build(&trace, device), LiveIndex::build(&trace, device));
         let filter = Filter::default();
         for &key in GroupKey::ALL {
             let keys = [key];
@@ -97,7 +98,8 @@ mod tests {
                 filter: &filter,
                 siblings: Siblings::Each,
             };
-            let explanation = Explanation::of(&trace, &series, &live, &query);
+            let source = Source::in_memory(&trace);
+            let explanation = Explanation::of(&source, device, &query, &mut |_| ControlFlow::Continue(())).unwrap();
             assert!(!explanation.groups.is_empty());
             for group in &explanation.groups {
                 let Some(condition) = condition_of(&keys, &group.key) else {

@@ -87,7 +87,7 @@ impl Colouring {
     /// Blocks that are not among `matches` are grey. Takes a few parallel passes over the blocks.
     pub fn build(recording: &Recording, device: usize, by: ColourBy, metric: Metric, matches: &Arc<Matches>) -> Self {
         let trace = &recording.trace;
-        let leaks = recording.devices[device].leaks(trace).filter(|_| by == ColourBy::Category);
+        let leaks = recording.devices[device].leaks(&recording.source).filter(|_| by == ColourBy::Category);
         let coder = Coder::new(trace, by, leaks);
         // The legend covers the chosen device only.
         let weights = weigh(recording, device, metric, &coder);

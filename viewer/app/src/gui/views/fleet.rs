@@ -222,7 +222,7 @@ fn number(rank: &Rank, column: usize) -> Option<u64> {
         2 => Some(rank.events as u64),
         3 => Some(peak.bytes),
         4 => Some(rank.peak(Metric::Reserved).bytes),
-        5 => peak.event.map(|event| u64::from(event.0)),
+        5 => peak.number(),
         6 => peak.step.map(u64::from),
         8 => Some(rank.main().summary.end.allocated),
         9 => Some(rank.trust.events_lost),

@@ -9,7 +9,7 @@ use eframe::egui::{
     Align2, Context, CursorIcon, FontId, Painter, Pos2, Rect, Role, Sense, Stroke, Ui, WidgetInfo, pos2, vec2,
 };
 use highwater_analysis::Metric;
-use highwater_analysis::long::{SoughtStep, find_failed_request, find_step};
+use highwater_analysis::source::SoughtStep;
 use highwater_snapshots::units::{format_bytes, format_count};
 use highwater_snapshots::{Category, DeviceId};
 
@@ -124,7 +124,7 @@ fn read_part(run: &Arc<Run>, wanted: Wanted, wish: &Weak<()>) -> Result<Part, St
             Ok(Part { recording, goal: Goal::Peak(event) })
         }
         Wanted::FailedRequest { from, is_forward, shown } => {
-            let found = find_failed_request(&run.windows(), from, is_forward).map_err(|why| why.to_string())?;
+            let found = run.source().find_failed_request(from, is_forward).map_err(|why| why.to_string())?;
             let Some(event) = found else { return Ok(Part { recording: None, goal: Goal::Nothing }) };
             let recording = if shown.contains(&event) { None } else { Some(Recording::part(run, run.around(event))?) };
             Ok(Part { recording, goal: Goal::FailedRequest(event) })
@@ -132,7 +132,7 @@ fn read_part(run: &Arc<Run>, wanted: Wanted, wish: &Weak<()>) -> Result<Part, St
         Wanted::Step(sought, shown) => {
             let mut watch =
                 |_| if wish.strong_count() > 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
-            let found = find_step(&run.windows(), sought, &mut watch).map_err(|why| why.to_string())?;
+            let found = run.source().find_step(sought, &mut watch).map_err(|why| why.to_string())?;
             let Some(step) = found else {
                 let goal = match sought {
                     SoughtStep::Number { number, .. } => Goal::NoStep(number),

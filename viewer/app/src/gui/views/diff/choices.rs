@@ -71,8 +71,8 @@ impl DiffChoices {
     pub fn usual(recordings: [&Recording; 2], metric: Metric) -> Self {
         let is_one = std::ptr::eq(recordings[0], recordings[1]);
         let of_one = || {
-            DiffAt::last_steps(&recordings[0].trace, recordings[0].trace.main_device())
-                .unwrap_or([DiffAt::Peak, DiffAt::End])
+            let last = DiffAt::last_steps(&recordings[0].source, recordings[0].trace.main_device());
+            last.ok().flatten().unwrap_or([DiffAt::Peak, DiffAt::End])
         };
         let at = if is_one { of_one() } else { [DiffAt::Peak; 2] };
         Self {

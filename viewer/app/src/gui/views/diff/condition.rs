@@ -49,8 +49,8 @@ const NONE: &str = "(none)";
 
 #[cfg(test)]
 mod tests {
-    use highwater_analysis::diff::{Asked, DiffAt, DiffQuery};
-    use highwater_analysis::{Diff, Filter, LiveIndex, Matches, Metric, Series, Siblings};
+    use highwater_analysis::diff::{Asked, DiffQuery};
+    use highwater_analysis::{Diff, Filter, LiveIndex, Matches, Metric, Moment, Series, Siblings};
     use highwater_snapshots::text::trace_from_text;
     use highwater_snapshots::{BlockId, DeviceId};
 
@@ -69,7 +69,7 @@ mod tests {
         for key in GroupKey::ALL {
             let filter = Filter::default();
             let query = DiffQuery { keys: &[*key], top: usize::MAX, filter: &filter, siblings: Siblings::Each };
-            let moments = asked.map(|asked| DiffAt::Peak.find(asked, Metric::Requested).unwrap());
+            let moments = asked.map(|asked| Moment::peak(asked.trace, asked.series, Metric::Requested));
             let diff = Diff::of(asked, moments, &query);
             for group in &diff.groups {
                 let Some(words) = of_group(group, &[*key]) else {

@@ -1,12 +1,14 @@
 //! Computes the difference between two moments on a background thread.
 
+use std::ops::ControlFlow;
 use std::sync::{Arc, Weak};
 
-use highwater_analysis::diff::{Asked, Comparison, DiffAt, DiffQuery, DiffTree, StackText};
+use highwater_analysis::diff::{Comparison, DiffAt, DiffQuery, DiffTree, StackText};
 use highwater_analysis::{Filter, GroupKey, Metric, Moment, Siblings};
 
 use super::sheets::Sheet;
-use crate::session::{DeviceIndex, Recording};
+use crate::gui::widgets::worker::Cancel;
+use crate::session::Recording;
 
 /// Most groups listed; the others are added up in one row, and all are in the flame graph.
 const MOST_GROUPS: usize = 5_000;
@@ -20,17 +22,6 @@ pub(super) struct Half {
     pub(super) moment: Moment,
 }
 
-impl Half {
-    fn index(&self) -> &DeviceIndex {
-        &self.recording.devices[self.device]
-    }
-
-    fn asked(&self) -> Asked<'_> {
-        let index = self.index();
-        Asked { trace: &self.recording.trace, series: &index.series, live: &index.live }
-    }
-}
-
 /// The moment `at` of a device; otherwise why it does not exist. The side is called `name`.
 pub(super) fn find(
     recording: &Recording,
@@ -38,9 +29,8 @@ pub(super) fn find(
     (at, metric): (DiffAt, Metric),
     name: &str,
 ) -> Result<Moment, String> {
-    let index = &recording.devices[device];
-    let asked = Asked { trace: &recording.trace, series: &index.series, live: &index.live };
-    at.find(asked, metric).ok_or_else(|| {
+    let found = at.find(&recording.source, recording.devices[device].device, metric);
+    found.map_err(|why| why.to_string())?.ok_or_else(|| {
         let (DiffAt::Step(step) | DiffAt::StepEnd(step)) = at else {
             return format!("{name} does not have the chosen moment");
         };
@@ -106,11 +96,15 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    pub(super) fn to(question: &Question) -> Self {
+    /// Answers `question`; `None` if cancelled.
+    pub(super) fn to(question: &Question, cancel: &Cancel) -> Option<Self> {
         let [a, b] = &question.halves;
         let query =
             DiffQuery { keys: &question.keys, top: usize::MAX, filter: &question.filter, siblings: Siblings::Merged };
-        let mut comparison = Comparison::of([a.asked(), b.asked()], [a.moment, b.moment], &query);
+        let mut watch = |_: u64| if cancel.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+        let sources = [&a.recording.source, &b.recording.source];
+        // A recording in memory is read without errors.
+        let mut comparison = Comparison::of(sources, [a.moment, b.moment], &query, &mut watch).ok()?;
         let tables = [&a.recording.trace.tables, &b.recording.trace.tables];
         let text = StackText { tables, hides_internals: question.hides_internals };
         let tree = DiffTree::of(&comparison.diff.groups, &question.keys, &text);
@@ -125,7 +119,7 @@ impl Answer {
             Sheet::of_totals(&comparison),
             Sheet::of_settings(&comparison),
         ];
-        Self { key: Key::of(question), comparison, tree, sheets }
+        Some(Self { key: Key::of(question), comparison, tree, sheets })
     }
 
     pub(super) fn keys(&self) -> &[GroupKey] {

@@ -81,7 +81,7 @@ impl DiffView {
             choices,
             pair: Pair::new([side(0), side(1)]),
             below: Below::default(),
-            worker: Worker::new("highwater-diff", |question: Question, _| Some(Answer::to(&question))),
+            worker: Worker::new("highwater-diff", |question: Question, cancel| Answer::to(&question, cancel)),
             known: Known::default(),
             asked: None,
             answer: None,

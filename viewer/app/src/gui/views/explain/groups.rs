@@ -136,12 +136,12 @@ impl Groups {
 
 /// A row as written to a file.
 fn line(row: &Row) -> Vec<String> {
-    let number = |number: Option<u32>| number.map_or_else(String::new, |number| number.to_string());
+    let number = |number: Option<u64>| number.map_or_else(String::new, |number| number.to_string());
     let figures = [row.bytes, row.blocks, row.without.bytes, row.saved].map(|number| number.to_string());
     let mut line = row.in_full.clone();
     line.extend(figures);
-    line.extend([number(row.without.step), row.without.phase.to_string()]);
-    line.push(number(row.without.event.map(|event| event.0)));
+    line.extend([number(row.without.step.map(u64::from)), row.without.phase.to_string()]);
+    line.push(number(row.without.number()));
     line
 }
 

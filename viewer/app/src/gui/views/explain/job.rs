@@ -1,10 +1,11 @@
 //! Computes the explanation of a peak on a background thread, with all texts of the view.
 
+use std::ops::ControlFlow;
 use std::sync::{Arc, Weak};
 
 use highwater_analysis::explain::{Composition, ExplainQuery, ExplainedGroup};
 use highwater_analysis::frames::short_stack;
-use highwater_analysis::phases::reached_elsewhere;
+use highwater_analysis::phases::{phases, reached_elsewhere, stage_rows};
 use highwater_analysis::{Explanation, Filter, GroupKey, Metric, Moment, Siblings};
 use highwater_snapshots::Trace;
 
@@ -139,16 +140,17 @@ impl Explained {
         let keys = key.keys.list();
         let siblings = Siblings::Merged;
         let query = ExplainQuery { metric: key.metric, keys: &keys, top: MOST_GROUPS, filter: &key.filter, siblings };
-        let mut explanation = explain(trace, &index.series, &index.live, &query);
-        if cancel.is_cancelled() {
-            return None;
-        }
+        let source = &recording.source;
+        let mut watch = |_: u64| if cancel.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+        // A recording in memory is read without errors.
+        let mut explanation = explain(source, index.device, &query, &mut watch).ok()?;
         let position = explanation.peak.position();
         let composition = Composition::at(trace, &index.series, &index.live, position);
         let groups = std::mem::take(&mut explanation.groups);
         let rows: Vec<Row> = groups.iter().map(|group| Row::of(trace, group, &explanation.peak, &keys)).collect();
         let bytes = rows.iter().map(|row| row.bytes).sum::<u64>() + explanation.rest_bytes;
-        let elsewhere = elsewhere_text(&reached_elsewhere(trace, &explanation.peak));
+        let phases = phases(source, index.device, key.metric, stage_rows(trace, index.device, key.metric));
+        let elsewhere = elsewhere_text(&reached_elsewhere(&phases, &explanation.peak));
         Some(Self { key, explanation, composition, rows, bytes, elsewhere })
     }
 }

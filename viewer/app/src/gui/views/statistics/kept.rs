@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use highwater_analysis::frames::stack_lines;
-use highwater_analysis::growth::{Leaks, StepRange, StepWindow};
+use highwater_analysis::growth::{Leaks, StepWindow};
 use highwater_analysis::holders::Holders;
 use highwater_analysis::lifetime::Lifetime;
 use highwater_analysis::{GroupKey, LiveIndex, Matches, Metric};
@@ -24,17 +24,22 @@ const LISTED_STEPS: usize = 12;
 
 /// The blocks kept on the device of `live`, of those among `matches`: the leaks in sentences, as printed by `highwater
 /// growth`, and every source line with its kept bytes.
-pub(super) fn kept(trace: &Trace, absent: &Absent, live: &LiveIndex, metric: Metric, matches: &Matches) -> Sheet {
+pub(super) fn kept(
+    trace: &Trace,
+    absent: &Absent,
+    (live, window): (&LiveIndex, Option<&StepWindow>),
+    metric: Metric,
+    matches: &Matches,
+) -> Sheet {
     let metric = drawn_metric(metric);
-    let window = StepWindow::of(trace, live.device(), StepRange::default()).ok();
-    let leaks = window.as_ref().map(|window| Leaks::of(trace, live, metric, window, matches)).unwrap_or_default();
+    let leaks = window.map(|window| Leaks::in_trace(trace, live, metric, window, matches)).unwrap_or_default();
     let is_kept = |id: &BlockId| {
         let block = trace.blocks.get(*id);
         block.device == live.device() && matches.contains(*id) && Lifetime::of(trace, &block) == Lifetime::Kept
     };
     let blocks: Vec<BlockId> = (0..trace.blocks.len()).map(|row| BlockId(row as u32)).filter(is_kept).collect();
     let key = key(absent);
-    let steps = window.as_ref().map_or(0, |window| window.steps.len());
+    let steps = window.map_or(0, |window| window.steps.len());
     let groups = groups(trace, &blocks, key, &leaks);
     let row = |(name, blocks)| Row::of(trace, metric, (name, blocks), (&leaks, steps));
     let mut rows: Vec<Row> = groups.into_iter().map(row).collect();
@@ -45,7 +50,7 @@ pub(super) fn kept(trace: &Trace, absent: &Absent, live: &LiveIndex, metric: Met
             "None of the blocks that meet the search conditions is allocated in this recording and live at its end.";
         vec![if matches.is_all() { nothing } else { none_found }.to_owned()]
     } else {
-        lead(absent, &leaks, window.as_ref())
+        lead(absent, &leaks, window)
     };
     let lines = rows.into_iter().map(|row| row.line(key)).collect();
     Sheet { name: "Kept", columns: columns(key), lines, measure: Some(1), lead }

@@ -9,6 +9,7 @@ use std::io::{self, Write};
 use std::sync::{Arc, Weak};
 
 use eframe::egui::{ComboBox, Label, RichText, Role, Ui, WidgetInfo};
+use highwater_analysis::growth::{StepRange, StepWindow};
 use highwater_analysis::statistics::{Statistics, StatisticsQuery, TrustNote, trust_notes};
 use highwater_analysis::{Matches, Metric};
 
@@ -41,8 +42,11 @@ impl Counted {
         let trace = &asked.recording.trace;
         let index = asked.recording.devices.get(asked.device)?;
         let peak = index.peak(trace, asked.metric);
-        let statistics = Statistics::of(trace, &StatisticsQuery { peak, live: &index.live, matches: &asked.matches });
-        let kept = kept::kept(trace, &asked.recording.absent, &index.live, asked.metric, &asked.matches);
+        // A recording in memory is read without errors.
+        let window = StepWindow::of(&asked.recording.source, index.device, StepRange::default()).ok()?.ok();
+        let (matches, window) = (&*asked.matches, window.as_ref());
+        let statistics = Statistics::of(trace, &StatisticsQuery { peak, live: &index.live, matches, window });
+        let kept = kept::kept(trace, &asked.recording.absent, (&index.live, window), asked.metric, matches);
         let sheets = vec![
             sheets::steps(&statistics),
             kept,

@@ -164,7 +164,7 @@ fn peaks_csv(prediction: &Prediction, other: &Other<'_>) -> String {
             2 => Some(after.to_string()),
             3 => peak.and_then(|peak| peak.step).map(|step| step.to_string()),
             4 => peak.map(|peak| peak.phase.to_string()),
-            _ => peak.and_then(|peak| peak.event).map(|event| event.0.to_string()),
+            _ => peak.and_then(|peak| peak.number()).map(|event| event.to_string()),
         };
         cell.unwrap_or_default()
     })

@@ -63,7 +63,7 @@ fn changed_ui(ui: &mut Ui, applied: &Applied, changed: &Changed) -> Option<Actio
 /// The sizes at a request that fails.
 fn failed_rows(oom: &Failed, changed: &Changed) -> Vec<(&'static str, String)> {
     let mut rows = vec![
-        ("fails at", at_event(oom.event, oom.step, oom.phase)),
+        ("fails at", at_event(u64::from(oom.event.0), oom.step, oom.phase)),
         ("requested", format_bytes(oom.requested)),
         ("in live blocks", format_bytes(oom.allocated)),
         ("reserved", format_bytes(oom.reserved)),

@@ -154,7 +154,7 @@ impl Moments {
 mod tests {
     use super::*;
     use crate::counterfactual::{Grouped, absences};
-    use crate::explain::causes;
+    use crate::explain::cause::causes;
     use highwater_snapshots::ids::BlockId;
     use highwater_snapshots::text::trace_from_text;
 

@@ -4,10 +4,11 @@ use std::ops::{ControlFlow, Range};
 
 use highwater_snapshots::event::Event;
 use highwater_snapshots::format::{Summary, Windows};
+use highwater_snapshots::ids::EventId;
 use highwater_snapshots::stage::Stage;
 use highwater_snapshots::{Error, Result};
 
-use super::Watch;
+use super::{Kind, Source, Watch};
 
 /// Rows of the summaries whose events are read at a time.
 const MOST_ROWS: usize = 64;
@@ -38,12 +39,42 @@ pub struct FoundStep {
     pub events: Range<u64>,
 }
 
-/// Finds a step; `None` if there is none. `watch` is called with the number of events read so far.
-///
-/// # Errors
-///
-/// Fails if events cannot be read, or with [`Error::Cancelled`] if `watch` breaks.
-pub fn find_step(windows: &Windows, sought: SoughtStep, watch: Watch<'_>) -> Result<Option<FoundStep>> {
+impl Source<'_> {
+    /// The events from the first to the last of step `number`; `None` if there is no such step.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::find_step`].
+    pub fn step_range(&self, number: u32) -> Result<Option<Range<u64>>> {
+        match &self.kind {
+            Kind::InMemory(memory) => {
+                let number_of = |event| memory.trace.number(EventId(event));
+                let events = memory.trace.spans.step_range(number);
+                Ok(events.map(|events| number_of(events.start)..number_of(events.end)))
+            }
+            Kind::File(file) => {
+                let sought = SoughtStep::Number { number, from: 0 };
+                let found = find_step(&file.windows, sought, &mut |_| ControlFlow::Continue(()))?;
+                Ok(found.map(|found| found.events))
+            }
+        }
+    }
+
+    /// Finds a step of a file; `None` if there is none. `watch` is called with the number of events read so far. Of a
+    /// recording in memory, [`Trace::spans`](highwater_snapshots::Trace) has the steps, and none is found.
+    ///
+    /// # Errors
+    ///
+    /// Fails if events cannot be read, or with [`Error::Cancelled`] if `watch` breaks.
+    pub fn find_step(&self, sought: SoughtStep, watch: Watch<'_>) -> Result<Option<FoundStep>> {
+        match &self.kind {
+            Kind::InMemory(_) => Ok(None),
+            Kind::File(file) => find_step(&file.windows, sought, watch),
+        }
+    }
+}
+
+fn find_step(windows: &Windows, sought: SoughtStep, watch: Watch<'_>) -> Result<Option<FoundStep>> {
     let mut finder = Finder { windows, rows: windows.summaries(), read: 0, watch };
     let count = finder.rows.len();
     let first = match sought {

@@ -1,0 +1,39 @@
+//! Recordings for tests.
+
+use std::ops::ControlFlow;
+
+use highwater_snapshots::ids::DeviceId;
+use highwater_snapshots::text::trace_from_text;
+use highwater_snapshots::trace::Trace;
+
+use crate::diff::Asked;
+use crate::metric::Metric;
+use crate::peak::Moment;
+use crate::source::{DeviceIndex, Source, Watch};
+
+/// Watches nothing.
+pub(crate) fn watch() -> Watch<'static> {
+    Box::leak(Box::new(|_| ControlFlow::Continue(())))
+}
+
+/// A recording in memory, and the indexes of its device 0.
+pub(crate) struct Fixture {
+    pub(crate) source: Source<'static>,
+    pub(crate) trace: Trace,
+    index: DeviceIndex,
+}
+
+impl Fixture {
+    pub(crate) fn of(text: &str) -> Self {
+        let trace = trace_from_text(text).expect("the text is a trace");
+        Self { index: DeviceIndex::build(&trace, DeviceId(0)), source: Source::in_memory(trace.clone()), trace }
+    }
+
+    pub(crate) fn asked(&self) -> Asked<'_> {
+        Asked { trace: &self.trace, series: &self.index.series, live: &self.index.live }
+    }
+
+    pub(crate) fn peak(&self, metric: Metric) -> Moment {
+        self.source.peak(DeviceId(0), metric).unwrap()
+    }
+}
