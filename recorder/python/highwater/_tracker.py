@@ -24,6 +24,7 @@ import torch.utils.checkpoint
 from torch.optim import optimizer as _optimizers
 
 from . import _graph
+from ._engine import wait_until_idle
 from ._references import References
 from ._steps import Steps
 
@@ -95,6 +96,7 @@ class Tracker:
             # The program's own error must not be replaced by one of a device that has failed.
             with contextlib.suppress(Exception):
                 self._clear_engine()
+            wait_until_idle()
 
     def leave(self):
         """Undoes what changes the program, and nothing that needs the device."""
