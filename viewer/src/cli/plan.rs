@@ -315,17 +315,22 @@ fn simulated_again(proven: &Proven, budget: Budget) -> String {
     let Proven { requested_bytes, reserved_bytes, .. } = *proven;
     let device = format_required_bytes(budget.bytes);
     let [requested, reserved] = [requested_bytes, reserved_bytes].map(format_bytes);
+    let condition = match proven.depends_on_values.as_slice() {
+        [] => String::new(),
+        _ if proven.as_predicted => String::new(),
+        [line, ..] => format!(" This may depend on values of the device, which {line} reads and which are zeros here."),
+    };
     if let Some(why) = &proven.why {
         let result = if proven.fits == Some(false) { "does not fit" } else { "is not proven to fit" };
         return format!(
             "The plan {result} {device}: when the program was simulated again with its changes, {why}; up to there \
-             {reserved} were reserved."
+             {reserved} were reserved.{condition}"
         );
     }
     let as_predicted = if proven.as_predicted { "as predicted" } else { "not exactly as predicted" };
     format!(
         "The program was simulated again with this, on a device of {device}: it fits, with {requested} requested and \
-         {reserved} reserved, {as_predicted}."
+         {reserved} reserved, {as_predicted}.{condition}"
     )
 }
 

@@ -19,6 +19,8 @@ pub struct Proven {
     pub reserved_bytes: u64,
     /// Whether all peaks are as the plan has predicted.
     pub as_predicted: bool,
+    /// Lines that read values of the device that are not known: the figures are exact if these decide about no memory.
+    pub depends_on_values: Vec<String>,
     /// Why it does not fit, or cannot be told to.
     pub why: Option<String>,
     /// Its recording.

@@ -130,8 +130,15 @@ impl Simulated {
         self.main().peak(metric)
     }
 
+    /// The lines that read values of the device that are not known: `train.py:12`.
+    pub(crate) fn lines_that_read(&self) -> Vec<String> {
+        let reads = self.noted(|noted| &noted.reads);
+        let line = |read: &Called| Some(format!("{}:{}", read.file.as_deref()?, read.line?));
+        reads.iter().filter_map(line).collect()
+    }
+
     /// Whether any value of the device was read that is not known.
-    pub(super) fn reads_unknown_values(&self) -> bool {
+    pub(crate) fn reads_unknown_values(&self) -> bool {
         self.recorded.iter().any(|one| !one.noted.reads.is_empty())
     }
 
