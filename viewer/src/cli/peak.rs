@@ -101,7 +101,11 @@ impl<'a> PeakReport<'a> {
             }
             // For a given event, a long recording is not read from end to end.
             let is_read = at.is_none() || source.whole().is_some();
-            let rows = if is_read { stages(source, device, metric, watch)? } else { Vec::new() };
+            let rows = std::thread::scope(|threads| {
+                // Of a recording in memory, both go through all events.
+                threads.spawn(|| source.index(device));
+                if is_read { stages(source, device, metric, watch) } else { Ok(Vec::new()) }
+            })?;
             let leaks = Leaks::of_recording(source, device, Metric::Requested, &rows)?.filter(|_| is_read);
             let (moment, elsewhere) = match at {
                 Some(event) => (source.moment(device, metric, event)?, Vec::new()),

@@ -65,10 +65,18 @@ impl PartFound {
             selections.iter().map(|selection| selection.group(trace, device)).collect();
         let none = Grouped { group_of: Vec::new(), groups: 1 };
         let columns: Vec<&Grouped> = grouped.iter().map(|(grouped, _)| grouped).chain([&none]).collect();
-        let mut found = absences(trace, device, metric, &columns, |_| false);
-        let of_none = found.pop().and_then(|none| none.first().copied()).unwrap_or_default();
         let is_by_cause = |(selection, _): &(&Selection<'_>, _)| matches!(selection, Selection::Causes);
         let by_cause = selections.iter().zip(&grouped).find(is_by_cause).map(|(_, (grouped, _))| &grouped.group_of);
+        let (mut found, (frontier, (spans, kept_gradients))) = rayon::join(
+            || absences(trace, device, metric, &columns, |_| false),
+            || {
+                rayon::join(
+                    || by_cause.map(|causes| Frontier::of(trace, device, metric, causes)),
+                    || (active_spans(trace, device), kept_gradients(trace, device)),
+                )
+            },
+        );
+        let of_none = found.pop().and_then(|none| none.first().copied()).unwrap_or_default();
         let moment = |absence: &Counterfactual| Moment::of(trace, device, metric, absence.bytes, absence.event);
         let peaks = |((_, codes), found): (&(Grouped, Vec<Vec<Code>>), Vec<Counterfactual>)| {
             codes.iter().cloned().zip(found.iter().map(moment)).collect()
@@ -78,9 +86,9 @@ impl PartFound {
             events: start..start + trace.events.len() as u64,
             peak: moment(&of_none),
             without: grouped.iter().zip(found).map(peaks).collect(),
-            frontier: by_cause.map(|causes| Frontier::of(trace, device, metric, causes)),
-            spans: active_spans(trace, device),
-            kept_gradients: kept_gradients(trace, device),
+            frontier,
+            spans,
+            kept_gradients,
         }
     }
 }
