@@ -200,8 +200,8 @@ for _ in range(6):
             assert answer["bounds"][total]["low"] <= answer["peaks"][total] <= answer["bounds"][total]["high"]
 
 
-def test_a_plan_for_a_program_is_proven_by_simulating_it_again_without_an_edit(simulate, tmp_path):
-    source = """
+# Six blocks that a plan recomputes.
+BLOCKS = """
 import torch
 class Block(torch.nn.Module):
     def __init__(self):
@@ -211,11 +211,19 @@ class Block(torch.nn.Module):
         return x + self.outer(torch.nn.functional.gelu(self.inner(x)))
 model = torch.nn.Sequential(*[Block() for _ in range(6)]).cuda()
 optimizer = torch.optim.AdamW(model.parameters())
+"""
+
+
+def test_a_plan_for_a_program_is_proven_by_simulating_it_again_without_an_edit(simulate, tmp_path):
+    source = (
+        BLOCKS
+        + """
 while True:
     model(torch.randn(16384, 256, device="cuda")).square().mean().backward()
     optimizer.step()
     optimizer.zero_grad()
 """
+    )
     planned = simulate(source, "--budget", "600MiB", command="plan").answer
     assert planned["fits"] and planned["proof"] == "simulated" and not planned["fits_as_is"]
     proven = planned["proven"]
@@ -227,16 +235,9 @@ while True:
 
 def test_a_plan_after_which_a_value_decides_about_memory_is_proven_with_that_value(simulate):
     # A device of the budget, so that the plan applies, makes the program ask whether its positions are in order.
-    source = """
-import torch
-class Block(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.inner, self.outer = torch.nn.Linear(256, 1024), torch.nn.Linear(1024, 256)
-    def forward(self, x):
-        return x + self.outer(torch.nn.functional.gelu(self.inner(x)))
-model = torch.nn.Sequential(*[Block() for _ in range(6)]).cuda()
-optimizer = torch.optim.AdamW(model.parameters())
+    source = (
+        BLOCKS
+        + """
 is_limited = torch.cuda.get_device_properties(0).total_memory < 1 << 39
 for _ in range(3):
     positions = torch.arange(12_000, device="cuda") if is_limited else None
@@ -246,6 +247,7 @@ for _ in range(3):
     optimizer.step()
     optimizer.zero_grad()
 """
+    )
     planned = simulate(source, "--budget", "600MiB", command="plan").answer
     assert planned["fits"] and planned["proven"]["fits"] and planned["proven"]["depends_on_values"] == []
 
