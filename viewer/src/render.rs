@@ -2,8 +2,10 @@
 //! app.
 
 mod diff;
+mod long;
 
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -37,31 +39,18 @@ use crate::plan::RERUN;
 /// Reads the recording, draws it, and prints what was written.
 pub fn run(arguments: &RenderArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let drawing = Drawing::of(arguments)?;
+    if let Content::One { view, keys } = &drawing.content
+        && let Some(run) = long::open(arguments, *view)?
+    {
+        let (part, written) = long::draw(arguments, drawing.paper, (*view, keys), &run)?;
+        return drawing.report(&[part], &written, page);
+    }
     let read = |file: &Path| read_with(file, &arguments.categories).map(|read| recording(file, read.trace));
     let first = read(&arguments.source.file)?;
     let second = arguments.b.as_deref().map(read).transpose()?;
     let recordings = [Some(first), second].into_iter().flatten().collect::<Vec<_>>();
     let written = drawing.draw(&recordings)?;
-    if arguments.source.json {
-        let (file, [width, height]) = (arguments.out.display().to_string(), drawing.paper.size());
-        let [.., device] = written.devices;
-        page.json(&RenderFigures {
-            file,
-            device: device.0,
-            width,
-            height,
-            view: &arguments.view,
-            bytes: written.bytes,
-        })?;
-        return Ok(Status::Fine);
-    }
-    let [width, height] = drawing.paper.size();
-    let size = format!("{width} x {height} pixels, {}", format_bytes(written.bytes));
-    match &drawing.content {
-        Content::One { .. } => print(arguments, (&recordings[0].trace, written.devices[0]), &size, page)?,
-        Content::Two { .. } => diff::print(arguments, &recordings, written.devices, &size, page)?,
-    }
-    Ok(Status::Fine)
+    drawing.report(&recordings, &written, page)
 }
 
 /// Returns `trace`, read from `file`, with the data for drawing.
@@ -130,6 +119,29 @@ impl<'a> Drawing<'a> {
             Content::Two { keys, at } => diff::draw(self.arguments, self.paper, (keys, *at), recordings),
         }
     }
+
+    /// Prints what was written.
+    fn report(&self, recordings: &[Arc<Recording>], written: &Written, page: &mut Page<'_>) -> Result<Status, Failure> {
+        let (arguments, [width, height]) = (self.arguments, self.paper.size());
+        if arguments.source.json {
+            let [.., device] = written.devices;
+            page.json(&RenderFigures {
+                file: arguments.out.display().to_string(),
+                device: device.0,
+                width,
+                height,
+                view: &arguments.view,
+                bytes: written.bytes,
+            })?;
+            return Ok(Status::Fine);
+        }
+        let size = format!("{width} x {height} pixels, {}", format_bytes(written.bytes));
+        match &self.content {
+            Content::One { .. } => print(arguments, (&recordings[0].trace, written.devices[0]), &size, page)?,
+            Content::Two { .. } => diff::print(arguments, recordings, written.devices, &size, page)?,
+        }
+        Ok(Status::Fine)
+    }
 }
 
 /// Draws a view of one recording.
@@ -149,21 +161,35 @@ fn draw(
     let colours = if view.is_of_moment { PictureColours::Category } else { colours_of(arguments)? };
     let look = TimelineLook {
         colour_by: colour_by(colours, recording)?,
+        has_overview: recording.run.is_none() && (arguments.from.is_some() || arguments.to.is_some()),
+        ..look_of(arguments, recording)
+    };
+    let plan = arguments.budget.map_or_else(PlanView::default, PlanView::for_budget).with_rerun(RERUN);
+    let conditions = arguments.blocks.filter.stated().unwrap_or_default();
+    let sheet = Sheet::new(Arc::clone(recording), selection, look, conditions);
+    let bytes = save(arguments, paper, sheet.grouped_by(keys).planned_as(plan), view)?;
+    Ok(Written { devices: [device; 2], bytes })
+}
+
+/// The look of a timeline that is coloured by category.
+fn look_of(arguments: &RenderArguments, recording: &Recording) -> TimelineLook {
+    TimelineLook {
+        colour_by: ColourBy::Category,
         stacking: if arguments.stack_by == PictureOrder::Age { Stacking::Age } else { Stacking::Colour },
         has_lines: true,
-        has_overview: arguments.from.is_some() || arguments.to.is_some(),
+        has_overview: false,
         matches: Arc::new(Matches::of(&recording.trace, &arguments.blocks.filter.filter)),
         is_hiding: false,
-    };
-    let conditions = arguments.blocks.filter.stated().unwrap_or_default();
+    }
+}
+
+/// Draws and writes a sheet; returns the size of the file.
+fn save(arguments: &RenderArguments, paper: Paper, mut sheet: Sheet, view: SheetView) -> Result<u64, Failure> {
     let bar = spinner(&format!("drawing {}", arguments.out.display()));
-    let plan = arguments.budget.map_or_else(PlanView::default, PlanView::for_budget).with_rerun(RERUN);
-    let sheet = Sheet::new(Arc::clone(recording), selection, look, conditions);
-    let mut sheet = sheet.grouped_by(keys).planned_as(plan);
     let title = sheet.title(view);
     let written = save_view(&arguments.out, paper, &title, |ui| sheet.sheet_ui(ui, view));
     bar.finish_and_clear();
-    Ok(Written { devices: [device; 2], bytes: written? })
+    Ok(written?)
 }
 
 /// Returns the name of the recording in `file`.
@@ -248,15 +274,16 @@ fn selection_of(arguments: &RenderArguments, recording: &Recording, device: Devi
     selection.set_metric(recording, arguments.metric);
     set_axis(&mut selection, arguments, recording)?;
     if let Some(PictureAt::Event(at)) = arguments.at {
-        let count = recording.trace.events.len();
-        if at as usize >= count {
-            let text = format!("--at {at}: the recording has no such event; it has {count}, counted from 0");
-            return Err(Failure::Usage(text));
+        let events = recording.events();
+        check_event(at, events.end)?;
+        if events.contains(&at) {
+            selection.pin = Some(Pin { block: None, moment: (at - events.start) as usize + 1 });
         }
-        selection.pin = Some(Pin { block: None, moment: at as usize + 1 });
     }
-    if arguments.from.is_some() || arguments.to.is_some() {
-        let (from, to) = events_of(arguments, &recording.trace)?;
+    // A part of a long recording has only the events that are asked for.
+    if recording.run.is_none() && (arguments.from.is_some() || arguments.to.is_some()) {
+        let events = events_of(arguments, recording.trace.events.len() as u64)?;
+        let [from, to] = [events.start, events.end - 1].map(|event| event as u32);
         let mut x = selection.x_of_events(&recording.trace, from..to.saturating_add(1));
         if x.end <= x.start {
             x.end = x.start + 1.0;
@@ -267,9 +294,17 @@ fn selection_of(arguments: &RenderArguments, recording: &Recording, device: Devi
     Ok(selection)
 }
 
-/// The first and the last event to draw.
-fn events_of(arguments: &RenderArguments, trace: &Trace) -> Result<(u32, u32), Failure> {
-    let count = u32::try_from(trace.events.len()).unwrap_or(u32::MAX);
+/// Returns an error if a recording of `count` events has no event `at`.
+fn check_event(at: u64, count: u64) -> Result<(), Failure> {
+    if at < count {
+        return Ok(());
+    }
+    let text = format!("--at {at}: the recording has no such event; it has {count}, counted from 0");
+    Err(Failure::Usage(text))
+}
+
+/// The events to draw, of `count`.
+fn events_of(arguments: &RenderArguments, count: u64) -> Result<Range<u64>, Failure> {
     let from = arguments.from.unwrap_or(0);
     let Some(last) = count.checked_sub(1) else {
         return Err(Failure::Usage("--from, --to: the recording has no events".to_owned()));
@@ -282,7 +317,7 @@ fn events_of(arguments: &RenderArguments, trace: &Trace) -> Result<(u32, u32), F
     if from > to {
         return Err(Failure::Usage(format!("--from {from} --to {to}: the first event comes after the last")));
     }
-    Ok((from, to))
+    Ok(from..to + 1)
 }
 
 fn colour_by(colours: PictureColours, recording: &Recording) -> Result<ColourBy, Failure> {

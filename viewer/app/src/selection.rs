@@ -69,7 +69,7 @@ pub(crate) const LEAST_ROOM: f64 = 0.25;
 /// The flattest view in bytes.
 pub(crate) const FLATTEST: f64 = 16.0;
 /// Free space above the highest total, as a share of it.
-const HEADROOM: f64 = 0.12;
+pub(crate) const HEADROOM: f64 = 0.12;
 
 impl Selection {
     /// Shows everything of the default device, by event.

@@ -61,10 +61,10 @@ pub struct RenderArguments {
     pub axis: PictureAxis,
     /// First event to draw
     #[arg(long, value_name = "N")]
-    pub from: Option<u32>,
+    pub from: Option<u64>,
     /// Last event to draw
     #[arg(long, value_name = "N")]
-    pub to: Option<u32>,
+    pub to: Option<u64>,
     /// Event whose state is drawn in segments, flame, treemap and table [default: the peak]; with --view diff the moment to
     /// compare: peak, end, step:N or step-end:N
     #[arg(long, value_name = "MOMENT")]
@@ -222,7 +222,7 @@ impl FromStr for PictureBy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PictureAt {
     /// The moment after this event.
-    Event(u32),
+    Event(u64),
     /// A moment of a comparison.
     Compared(DiffAt),
 }

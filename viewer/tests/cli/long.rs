@@ -7,10 +7,12 @@ use serde_json::{Map, Value};
 
 use crate::binary::{folder, highwater_with, names, stderr, stdout};
 
-const QUESTIONS: [&str; 36] = [
+const QUESTIONS: [&str; 38] = [
     "info FILE",
     "info FILE --json",
     "info FILE --device 0 --json",
+    "verify FILE",
+    "verify FILE --json",
     "peak FILE",
     "peak FILE --json",
     "peak FILE --by scope,op,lifetime,step,phase --json",
@@ -164,4 +166,40 @@ fn computed_summaries_are_kept_in_the_users_cache_until_the_recording_changes() 
     std::fs::remove_dir_all(&cache).unwrap();
     std::fs::write(&cache, "a file where the folder should be").unwrap();
     assert_eq!(info("0"), expected);
+}
+
+#[test]
+#[cfg(feature = "gui")]
+fn a_long_recording_is_drawn_from_its_summaries_and_the_window_of_the_moment() {
+    let (folder, _) = folder();
+    let drawn = |options: &str, most: &str| {
+        let words = format!("render step.snap --out a.svg {options}");
+        let made = highwater_with(folder.path(), &words, most);
+        assert!(made.status.success(), "{words}: {}", stderr(&made));
+        std::fs::read_to_string(folder.path().join("a.svg")).unwrap()
+    };
+    let whole = drawn("", "0");
+    for text in ["Requested memory by event, the largest in each pixel column", ">Peak 20.98 KiB<", ">step 1<"] {
+        assert!(whole.contains(text), "{text}: {whole}");
+    }
+    assert!(drawn("--metric reserved", "0").contains("At the peak of reserved"));
+    let part = drawn("--from 1 --to 6", "0");
+    assert!(part.contains(">events 1 to 6 of ") && part.contains(" in this part ("), "{part}");
+    for view in ["--view table --by scope", "--view treemap", "--view flame --at 9", "--view table --by lifetime"] {
+        assert_eq!(drawn(view, "0"), drawn(view, "1000000"), "{view}");
+    }
+    // The explanation is of the whole, below its chart.
+    let explained = ["0", "1000000"].map(|most| drawn("--view explain", most));
+    let groups = |text: &str| text.matches(">forward<").count();
+    assert!(explained[0].contains(">New peak at</text>") && groups(&explained[0]) == groups(&explained[1]));
+    for (options, why) in [
+        ("--by stack", "--by: a chart of so many events has categories by event only"),
+        ("--axis time", "--axis time: a chart of so many"),
+        ("--where size>=1", "--where: a chart of so many"),
+        ("--view table --at 100000", "--at 100000: the recording has no such event"),
+        ("--from 100000", "--from 100000: the recording has no such event"),
+    ] {
+        let made = highwater_with(folder.path(), &format!("render step.snap --out a.svg {options}"), "0");
+        assert!(stderr(&made).contains(why), "{options}: {}", stderr(&made));
+    }
 }

@@ -134,6 +134,20 @@ fn blocks_from_before_a_part_are_not_said_to_be_from_before_the_recording() {
     assert!(harness.query_by_label_contains("live before").is_none());
 }
 
+#[test]
+fn the_whole_recording_is_explained_whichever_part_is_shown() {
+    let mut harness = part(25..55);
+    run(&mut harness, Command::ShowExplain);
+    settle(&mut harness);
+    // The peak of the whole is at its end, which is not in this part.
+    harness.get_by_label_contains("Peak 10.55 KiB");
+    harness.get_by_label("Go to the explained peak").click();
+    settle(&mut harness);
+    let (events, _) = shown(&harness);
+    assert!(events.contains(&119), "{events:?}");
+    harness.get_by_label_contains("Peak 10.55 KiB");
+}
+
 /// A file that its program is still writing.
 struct Growing {
     trace: Trace,

@@ -9,6 +9,7 @@ mod computed;
 mod explanations;
 mod rotated;
 mod steps;
+mod verified;
 
 use std::ops::ControlFlow;
 

@@ -2,6 +2,7 @@
 
 use eframe::egui;
 
+use crate::command::Command;
 use crate::gui::open_file::OpenFile;
 use crate::gui::view_context::Action;
 use crate::gui::widgets::layout::{Bottom, Side};
@@ -22,6 +23,15 @@ impl OpenFile {
                 self.selection.show(recording, View { x, y });
             }
             Action::Moment(moment) => self.selection.go_to_moment(recording, moment),
+            Action::Event(event) => {
+                let events = recording.events();
+                let position = event.map_or(0, |event| event.saturating_sub(events.start) as usize + 1);
+                let is_here = event.map_or(events.start == 0, |event| events.contains(&event));
+                match recording.run.clone().filter(|_| !is_here) {
+                    Some(run) => self.go_to_event_of(ctx, &run, event.unwrap_or(0)),
+                    None => self.selection.go_to_moment(recording, position),
+                }
+            }
             // The recording may have been replaced in this frame.
             Action::Block(block) | Action::Life(block) if block.0 as usize >= recording.trace.blocks.len() => {}
             Action::Block(block) => {
@@ -45,6 +55,8 @@ impl OpenFile {
                 let first = ooms.clone().next();
                 if let Some(moment) = ooms.find(|moment| *moment == now.position()).or(first) {
                     self.selection.go_to_moment(recording, moment);
+                    settings.bottom = Some(Bottom::Segments);
+                } else if self.go_to_part(ctx, Command::NextOom) {
                     settings.bottom = Some(Bottom::Segments);
                 }
             }

@@ -63,7 +63,7 @@ impl OpenFile {
                         self.show_events(&events);
                         self.amend_visit();
                     }
-                    Goal::Peak(event) => self.go_to_event(event),
+                    Goal::Event(event) => self.go_to_event(event),
                     Goal::FailedRequest(event) => {
                         let moment = event.saturating_sub(self.recording.events().start) as usize + 1;
                         let ooms = &self.recording.regions.ooms;
@@ -163,7 +163,7 @@ impl OpenFile {
         first + u64::from(view.start)..first + u64::from(view.end)
     }
 
-    /// Goes to an event, by its number in the whole recording, that is the peak of the whole.
+    /// Goes to an event, by its number in the whole recording.
     fn go_to_event(&mut self, event: u64) {
         let Self { recording, selection, .. } = self;
         let moment = (event.saturating_sub(recording.events().start) as usize + 1).min(recording.trace.events.len());
@@ -188,6 +188,11 @@ impl OpenFile {
             self.notice = Some(no_step(number));
         }
         self.note(false, seconds);
+    }
+
+    /// Shows an event of another part of the recording.
+    pub(super) fn go_to_event_of(&mut self, ctx: &Context, run: &Arc<Run>, event: u64) {
+        self.ask_for(ctx, run, Wanted::Event(event));
     }
 
     /// Carries out a command that leads to another part of a long recording; returns whether it does.

@@ -51,6 +51,9 @@ impl<'a> ViewContext<'a> {
 pub enum Action {
     /// Pin this moment: the state after this many events.
     Moment(usize),
+    /// Pin the moment after this event, by its number in the whole recording, in whichever part it is; `None`: the moment
+    /// before the first event.
+    Event(Option<u64>),
     /// Pin this block, at the pinned moment if it is live then, else at its allocation, and show its facts.
     Block(BlockId),
     /// Show the lifetime of this block in the timeline.

@@ -106,6 +106,11 @@ impl Recording {
         Ok(Self { run: Some(Arc::clone(run)), ..whole })
     }
 
+    /// What is asked about the whole recording, of which this may be a part.
+    pub fn of_whole(&self) -> Source<'static> {
+        self.run.as_ref().map_or_else(|| self.source.clone(), |run| run.source())
+    }
+
     /// The numbers of its events in the whole recording.
     pub fn events(&self) -> Range<u64> {
         let first = self.trace.start.events;

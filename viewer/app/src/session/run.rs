@@ -144,18 +144,23 @@ impl Run {
         self.within(start..start.saturating_add(length))
     }
 
-    /// The largest total of a device in each of `count` equal parts of the run, to within the events of a summary.
-    pub fn columns(&self, device: DeviceId, metric: Metric, count: usize) -> Vec<RunColumn> {
+    /// The largest total of a device in each of `count` equal parts of `range`, to within the events of a summary.
+    pub fn columns(&self, device: DeviceId, metric: Metric, range: &Range<u64>, count: usize) -> Vec<RunColumn> {
         let windows = self.windows();
         let rows = windows.summaries();
-        let events = windows.events().max(1);
-        let column_of = |event: u64| (u128::from(event) * count as u128 / u128::from(events)) as usize;
+        let first = rows.partition_point(|row| row.first + u64::from(row.events) <= range.start);
+        let rows = &rows[first..rows.partition_point(|row| row.first < range.end).max(first)];
+        let length = range.end.saturating_sub(range.start).max(1);
+        let column_of = |event: u64| {
+            let within = event.clamp(range.start, range.start + length - 1) - range.start;
+            (u128::from(within) * count as u128 / u128::from(length)) as usize
+        };
         let mut columns: Vec<Option<RunColumn>> = vec![None; count];
         let mut before = RunColumn::default();
         let mut next = 0;
         for row in rows {
             let Some(column) = column_in(row, device, metric) else { continue };
-            let at = column_of(column.event.min(events - 1)).min(count.saturating_sub(1));
+            let at = column_of(column.event).min(count.saturating_sub(1));
             // Between two summaries that are wider than a column, the total is that before.
             let first = column_of(row.first).min(count);
             columns[next.min(first)..first].iter_mut().for_each(|empty| *empty = empty.or(Some(before)));
@@ -215,13 +220,23 @@ mod tests {
         let peak = run.peak_event(DeviceId(0), Metric::Requested).unwrap();
         assert_eq!(peak, 7000);
         for count in [1, 3, 10, 50, 400] {
-            let columns = run.columns(DeviceId(0), Metric::Requested, count);
+            let columns = run.columns(DeviceId(0), Metric::Requested, &(0..run.events()), count);
             let most = columns.iter().map(|column| column.bytes).max().unwrap();
             assert_eq!((columns.len(), most), (count, 7000 * 10 + 900_000));
             let at = (peak as usize * count) / run.events() as usize;
             assert_eq!((columns[at].bytes, columns[at].event), (most, peak), "{count} columns");
             assert_eq!(columns[at].by_category.iter().sum::<u64>(), most);
         }
+    }
+
+    #[test]
+    fn columns_of_a_range_have_what_happens_in_it() {
+        let run = run();
+        let columns = |range: Range<u64>, count: usize| run.columns(DeviceId(0), Metric::Requested, &range, count);
+        let peak = 7000 * 10 + 900_000;
+        assert_eq!(columns(4096..8192, 1)[0].bytes, peak);
+        assert!(columns(8192..16_384, 4).iter().all(|column| column.bytes < peak));
+        assert_eq!(columns(0..0, 2), [RunColumn::default(); 2]);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use highwater_app::files::{self, is_stdin};
 use highwater_app::session::run::MAX_RESIDENT_EVENTS;
 use highwater_pytorch::open::{FileFormat, FileKind};
 use highwater_snapshots::event::EventKind;
-use highwater_snapshots::format::Progress;
+use highwater_snapshots::format::{Progress, Windows};
 use highwater_snapshots::{DeviceId, Error, Trace};
 
 use crate::args::CategoryChoice;
@@ -168,7 +168,7 @@ pub fn answer_or_whole<T>(
 /// # Errors
 ///
 /// Fails if the setting of the environment is no number.
-pub fn open_long(file: &Path, choice: &CategoryChoice) -> Result<Option<Source<'static>>, Failure> {
+pub fn open_windows(file: &Path, choice: &CategoryChoice) -> Result<Option<Windows>, Failure> {
     let most = resident_events()?;
     if choice.categories.is_some() || !choice.skip.is_empty() || is_stdin(file) {
         return Ok(None);
@@ -181,7 +181,16 @@ pub fn open_long(file: &Path, choice: &CategoryChoice) -> Result<Option<Source<'
     // What is wrong with the file is reported when all of it is read.
     let windows = files::long::open_long(file, most, &mut watch).ok().flatten();
     bar.finish_and_clear();
-    Ok(windows.and_then(|windows| Source::in_windows(windows).ok()))
+    Ok(windows)
+}
+
+/// The same, to be asked.
+///
+/// # Errors
+///
+/// As [`open_windows`].
+pub fn open_long(file: &Path, choice: &CategoryChoice) -> Result<Option<Source<'static>>, Failure> {
+    Ok(open_windows(file, choice)?.and_then(|windows| Source::in_windows(windows).ok()))
 }
 
 /// Recordings of more events are read in windows.

@@ -3,15 +3,18 @@
 use std::sync::Arc;
 
 use eframe::egui::{Align, Label, Layout, RichText, Ui};
+use highwater_analysis::summary::DeviceSummary;
 use highwater_analysis::{Filter, GroupKey, Metric, Moment};
-use highwater_snapshots::units::format_bytes;
+use highwater_snapshots::units::{format_bytes, format_count};
 
 use crate::figures::device::capacity_text;
 use crate::figures::moment::count_of;
 use crate::gui::view_context::Reason;
+use crate::gui::views::colouring::{ColourBy, Colouring};
 use crate::gui::views::explain::ExplainView;
 use crate::gui::views::moment::{Choices, MomentPanel};
 use crate::gui::views::plan::PlanView;
+use crate::gui::views::run_chart::RunChart;
 use crate::gui::views::segments::SegmentsView;
 use crate::gui::views::timeline::{Stacking, Timeline, TimelineLook, drawn_metric};
 use crate::gui::widgets::legend;
@@ -30,6 +33,8 @@ pub struct Sheet {
     conditions: String,
     pub(super) filter: Filter,
     pub(super) timeline: Timeline,
+    /// The whole that the recording is a moment of, if it is too long to be held in memory.
+    whole: Option<RunChart>,
     pub(super) segments: SegmentsView,
     pub(super) explain: ExplainView,
     pub(super) plan: PlanView,
@@ -49,6 +54,7 @@ impl Sheet {
             // Invalid conditions have no matches either.
             filter: conditions.parse().unwrap_or_default(),
             timeline: Timeline::default(),
+            whole: None,
             segments: SegmentsView::for_picture(),
             explain: ExplainView::for_picture(),
             plan: PlanView::default(),
@@ -62,9 +68,22 @@ impl Sheet {
         Self { keys: keys.to_vec(), ..self }
     }
 
+    /// Draws the chart of a long recording, of which this recording ends at the moment to show, as the timeline.
+    pub fn within(self, whole: RunChart) -> Self {
+        Self { whole: Some(whole), ..self }
+    }
+
     /// Sets the budget of a plan, and the changes of it that are made.
     pub fn planned_as(self, plan: PlanView) -> Self {
         Self { plan, ..self }
+    }
+
+    /// The facts about the device.
+    fn summary(&self) -> &DeviceSummary {
+        match &self.whole {
+            Some(whole) => &whole.summary,
+            None => &self.recording.devices[self.selection.device].summary,
+        }
     }
 
     /// The peak of the chosen total.
@@ -75,6 +94,11 @@ impl Sheet {
     /// The moment for views of one moment: the pinned one, or the peak.
     pub(super) fn moment(&self) -> (Moment, Reason) {
         let index = &self.recording.devices[self.selection.device];
+        if let Some(whole) = &self.whole {
+            let last = self.recording.trace.events.len();
+            let moment = index.moment(&self.recording.trace, self.selection.metric, last);
+            return (moment, if moment == whole.peak { Reason::Peak } else { Reason::Pinned });
+        }
         match self.selection.pin {
             Some(pin) => (index.moment(&self.recording.trace, self.selection.metric, pin.moment), Reason::Pinned),
             None => (self.peak(), Reason::Peak),
@@ -82,7 +106,7 @@ impl Sheet {
     }
 
     pub(super) fn title_ui(&self, ui: &mut Ui) {
-        let summary = &self.recording.devices[self.selection.device].summary;
+        let summary = self.summary();
         ui.horizontal(|ui| {
             let mut device = self.recording.device_label(self.selection.device);
             if let Some(capacity) = capacity_text(summary) {
@@ -102,10 +126,16 @@ impl Sheet {
     /// Draws the facts: content, amounts, and limits of accuracy.
     pub(super) fn facts_ui(&self, ui: &mut Ui) {
         let trace = &self.recording.trace;
-        let summary = &self.recording.devices[self.selection.device].summary;
+        let summary = self.summary();
         let mut facts = vec![count_of(summary.events, "event"), count_of(summary.allocs, "allocation")];
+        if let (Some(run), None) = (&self.recording.run, &self.whole) {
+            let events = self.recording.events();
+            let [first, last, all] = [events.start, events.end.saturating_sub(1), run.events()].map(format_count);
+            facts[0] = format!("events {first} to {last} of {all}");
+        }
         if summary.baseline_bytes > 0 && !trace.is_state() {
-            facts.push(format!("{} live {}", format_bytes(summary.baseline_bytes), before(trace)));
+            let before = if self.whole.is_some() { "before the recording" } else { before(trace) };
+            facts.push(format!("{} live {before}", format_bytes(summary.baseline_bytes)));
         }
         if summary.oom_events > 0 {
             facts.push(format!("{} failed (out of memory)", count_of(summary.oom_events, "request")));
@@ -127,6 +157,10 @@ impl Sheet {
     }
 
     pub(super) fn timeline_ui(&mut self, ui: &mut Ui) -> bool {
+        if self.whole.is_some() {
+            self.whole_ui(ui);
+            return true;
+        }
         // A recording without events has no timeline.
         if self.recording.trace.is_state() {
             return self.moment_ui(ui, Choices::OF_STATE);
@@ -139,6 +173,32 @@ impl Sheet {
         is_complete
     }
 
+    /// Draws the chart of the whole, with its caption and the legend at the moment.
+    fn whole_ui(&mut self, ui: &mut Ui) {
+        let (moment, reason) = self.moment();
+        let Self { recording, selection, whole, look, .. } = self;
+        let Some(whole) = whole else { return };
+        let metric = selection.metric.name().replace('_', " ");
+        let colours = if selection.metric == Metric::Requested { ", coloured by category" } else { "" };
+        let at = if reason == Reason::Peak { format!("the peak of {metric}") } else { "the moment".to_owned() };
+        let caption = format!(
+            "{} memory by event, the largest in each pixel column{colours}. At {at} ({}):",
+            capital(&metric),
+            when(&moment),
+        );
+        ui.label(RichText::new(caption).weak());
+        let (device, metric, position) = (selection.device, selection.metric, moment.position());
+        let colouring = Colouring::build(recording, device, ColourBy::Category, metric, &look.matches);
+        let totals = recording.devices[device].series.before_position(&recording.trace, position);
+        let (recording, colouring) = (Arc::clone(recording), Arc::new(colouring));
+        let asked = legend::Asked { recording, device, metric, moment: position, colouring };
+        legend::legend_ui(ui, &asked.entries(), usize::MAX);
+        let is_sampled = whole.summary.peaks.iter().any(|peak| peak.metric == Metric::DeviceUsed);
+        legend::lines_ui(ui, &totals, &whole.summary, is_sampled);
+        ui.add_space(2.0);
+        whole.chart_ui(ui);
+    }
+
     /// Draws the caption, and the legend at the peak.
     fn caption_ui(&mut self, ui: &mut Ui) {
         let peak = self.peak();
@@ -147,10 +207,11 @@ impl Sheet {
         let order = if self.look.stacking == Stacking::Age { "age" } else { "colour" };
         let across = if self.selection.axis() == Axis::Event { "event" } else { "time" };
         let caption = format!(
-            "{} memory by {across}, coloured by {}, stacked by {order}. At the peak of {} ({}):",
+            "{} memory by {across}, coloured by {}, stacked by {order}. At the peak of {}{} ({}):",
             capital(&name(drawn)),
             self.look.colour_by.label(),
             name(self.selection.metric),
+            if self.recording.run.is_some() { " in this part" } else { "" },
             when(&peak),
         );
         ui.label(RichText::new(caption).weak());

@@ -4,6 +4,7 @@ pub mod colouring;
 pub mod group_keys;
 pub mod source;
 pub mod timeline;
+pub mod run_chart;
 pub mod run;
 pub mod block;
 pub mod events;

@@ -10,10 +10,11 @@ use eframe::egui::{
 };
 use highwater_analysis::Metric;
 use highwater_analysis::source::SoughtStep;
+use highwater_snapshots::DeviceId;
 use highwater_snapshots::units::{format_bytes, format_count};
-use highwater_snapshots::{Category, DeviceId};
 
 use crate::background;
+use crate::gui::views::run_chart::column_shapes;
 use crate::gui::widgets::theme::{self, Shades};
 use crate::session::Recording;
 use crate::session::run::{Run, RunColumn};
@@ -60,6 +61,8 @@ pub enum Wanted {
     },
     /// The peak of a total, while this part is shown.
     Peak(DeviceId, Metric, Range<u64>),
+    /// An event.
+    Event(u64),
     /// A step, while this part is shown.
     Step(SoughtStep, Range<u64>),
     /// The first failed request at an event or later, or, if not `is_forward`, the last before it.
@@ -91,8 +94,8 @@ pub enum Goal {
     Visit,
     /// These events.
     View(Range<u64>),
-    /// The event of the peak.
-    Peak(u64),
+    /// This event.
+    Event(u64),
     /// The step that begins at this event.
     Step(u64),
     /// The request that failed at this event.
@@ -121,7 +124,10 @@ fn read_part(run: &Arc<Run>, wanted: Wanted, wish: &Weak<()>) -> Result<Part, St
             let event = run.peak_event(device, metric).map_err(|why| why.to_string())?;
             let is_shown = shown.contains(&event);
             let recording = if is_shown { None } else { Some(Recording::part(run, run.around(event))?) };
-            Ok(Part { recording, goal: Goal::Peak(event) })
+            Ok(Part { recording, goal: Goal::Event(event) })
+        }
+        Wanted::Event(event) => {
+            Ok(Part { recording: Some(Recording::part(run, run.around(event))?), goal: Goal::Event(event) })
         }
         Wanted::FailedRequest { from, is_forward, shown } => {
             let found = run.source().find_failed_request(from, is_forward).map_err(|why| why.to_string())?;
@@ -217,12 +223,12 @@ impl RunView {
         let count = (rect.width() * ui.ctx().pixels_per_point()).max(1.0) as usize;
         let key = (device, metric, count, run.events());
         if self.columns.as_ref().is_none_or(|(known, _)| *known != key) {
-            self.columns = Some((key, run.columns(device, metric, count)));
+            self.columns = Some((key, run.columns(device, metric, &(0..run.events()), count)));
         }
         let columns = self.columns.as_ref().map(|(_, columns)| columns.as_slice()).unwrap_or_default();
         let place = Place { rect, events: run.events().max(1) };
         let painter = ui.painter_at(whole);
-        let peak = paint_columns(&painter, &place, columns, metric, &shades);
+        let peak = paint_strip(&painter, &place, columns, metric, &shades);
         paint_legend(&painter, whole, rect, run, peak, &shades);
         let part = place.x(shown.start)..=place.x(shown.end);
         let brush = Rect::from_x_y_ranges(part, rect.y_range()).expand2(vec2(1.0, 0.0));
@@ -239,6 +245,7 @@ impl RunView {
                 }
                 // A file that grows is not to flicker.
                 Wanted::End { .. } => None,
+                Wanted::Event(event) => Some(place.x(*event)),
                 Wanted::Peak(..) | Wanted::Step(..) | Wanted::FailedRequest { .. } => Some(rect.center().x),
             };
             if let Some(middle) = middle {
@@ -309,8 +316,8 @@ impl Place {
     }
 }
 
-/// Paints the columns, by category if these add up to the total; returns the highest.
-fn paint_columns(
+/// Paints the columns and the peak; returns the highest.
+fn paint_strip(
     painter: &Painter,
     place: &Place,
     columns: &[RunColumn],
@@ -319,29 +326,9 @@ fn paint_columns(
 ) -> Option<RunColumn> {
     let peak = columns.iter().copied().reduce(|peak, next| if next.bytes > peak.bytes { next } else { peak })?;
     let rect = place.rect;
-    let height = |bytes: u64| (bytes as f64 / peak.bytes.max(1) as f64) as f32 * (rect.height() - 4.0);
-    let width = rect.width() / columns.len() as f32;
-    for (number, column) in columns.iter().enumerate() {
-        let x = rect.left() + number as f32 * width;
-        let mut top = rect.bottom();
-        let mut bar = |bytes: u64, colour| {
-            let next = top - height(bytes);
-            let bar = Rect::from_min_max(pos2(x, next), pos2(x + width, top));
-            painter.rect_filled(bar, 0, colour);
-            top = next;
-        };
-        if metric == Metric::Requested
-            && column.by_category.iter().map(|bytes| u128::from(*bytes)).sum::<u128>() == u128::from(column.bytes)
-        {
-            Category::ALL.iter().for_each(|category| {
-                bar(column.by_category[*category as usize], theme::category(*category));
-            });
-        } else {
-            bar(column.bytes, shades.curve.gamma_multiply(0.5));
-        }
-    }
-    let x = place.x(peak.event);
-    painter.vline(x, rect.y_range(), Stroke::new(1.0, shades.peak));
+    let points_per_byte = f64::from(rect.height() - 4.0) / peak.bytes.max(1) as f64;
+    painter.extend(column_shapes(rect, points_per_byte, columns, metric, shades));
+    painter.vline(place.x(peak.event), rect.y_range(), Stroke::new(1.0, shades.peak));
     Some(peak)
 }
 

@@ -79,7 +79,7 @@ fn buttons_ui(ui: &mut Ui, number: usize, advice: &Advice, filter: &Filter) -> O
             let button = ui.small_button(name);
             button.widget_info(|| WidgetInfo::labeled(Role::Button, true, format!("{name}: advice {number}")));
             if button.on_hover_text(format!("{}: {}", when(without), format_bytes(without.bytes))).clicked() {
-                action = Some(Action::Moment(without.position()));
+                action = Some(Action::Event(without.number()));
             }
         }
     });
@@ -160,5 +160,5 @@ pub(super) fn removals_ui(ui: &mut Ui, explained: &Explained, state: &mut TableS
         })
         .inner;
     let linked = touched.chosen.filter(|_| touched.column == Some(columns.len() - 1));
-    touched.opened.or(linked).map(|row| Action::Moment(left(row).position()))
+    touched.opened.or(linked).map(|row| Action::Event(left(row).number()))
 }

@@ -100,7 +100,7 @@ impl Groups {
         let linked = touched.chosen.filter(|_| touched.column == Some(columns.len() - 1));
         // In a recording without events there is nothing to go to.
         if let Some(row) = touched.opened.or(linked).and_then(row_of).filter(|row| !row.without.is_state) {
-            action = Some(Action::Moment(row.without.position()));
+            action = Some(Action::Event(row.without.number()));
         }
         if touched.is_resorted {
             self.order = order(explained, self.state.sort);
@@ -214,7 +214,7 @@ fn order(explained: &Explained, sort: Option<(usize, bool)>) -> Vec<usize> {
         Some(2) => a.blocks.cmp(&b.blocks),
         Some(3) => a.without.bytes.cmp(&b.without.bytes),
         Some(4) => a.saved.cmp(&b.saved),
-        Some(5) => a.without.event.cmp(&b.without.event),
+        Some(5) => a.without.number().cmp(&b.without.number()),
         Some(_) => a.bytes.cmp(&b.bytes),
     };
     order.sort_by(|a, b| {
@@ -261,7 +261,7 @@ fn chosen_ui(ui: &mut Ui, row: &Row) -> Option<Action> {
             if !row.without.is_state {
                 let there = ui.small_button("Go to the peak without it").on_hover_text(when(&row.without));
                 if there.clicked() {
-                    action = Some(Action::Moment(row.without.position()));
+                    action = Some(Action::Event(row.without.number()));
                 }
             }
             ui.with_layout(Layout::left_to_right(Align::Center), |ui| {

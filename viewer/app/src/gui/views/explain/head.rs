@@ -34,7 +34,7 @@ pub(super) fn head_ui(
             let button = ui.small_button("Go there");
             button.widget_info(|| WidgetInfo::labeled(Role::Button, true, "Go to the explained peak"));
             if button.on_hover_text("Pin the moment of this peak, and show it in the timeline.").clicked() {
-                action = Some(Action::Moment(peak.position()));
+                action = Some(Action::Event(peak.number()));
             }
         }
         let chosen = context.selection.metric;
@@ -54,8 +54,8 @@ pub(super) fn head_ui(
 }
 
 /// Warns that requests failed on the device, so that the run may need more memory; with a link to the cause.
-pub(super) fn failed_ui(ui: &mut Ui, context: &ViewContext<'_>, can_click: bool) -> Option<Action> {
-    let failed = context.index().summary.oom_events;
+pub(super) fn failed_ui(ui: &mut Ui, explained: &Explained, can_click: bool) -> Option<Action> {
+    let failed = explained.failed;
     if failed == 0 {
         return None;
     }
@@ -91,7 +91,7 @@ pub(super) fn filtered_ui(ui: &mut Ui, explained: &Explained, can_click: bool) -
             let button = ui.small_button("Go there");
             button.widget_info(|| WidgetInfo::labeled(Role::Button, true, "Go to the peak without such blocks"));
             if button.on_hover_text("Pin the moment of that peak.").clicked() {
-                action = Some(Action::Moment(group.without.position()));
+                action = Some(Action::Event(group.without.number()));
             }
         }
     });

@@ -5,9 +5,11 @@ use std::sync::{Arc, Weak};
 
 use highwater_analysis::explain::{Composition, ExplainQuery, ExplainedGroup};
 use highwater_analysis::frames::short_stack;
-use highwater_analysis::phases::{phases, reached_elsewhere, stage_rows};
+use highwater_analysis::phases::{phases, reached_elsewhere, stages};
+use highwater_analysis::source::{Source, Watch};
 use highwater_analysis::{Explanation, Filter, GroupKey, Metric, Moment, Siblings};
-use highwater_snapshots::Trace;
+use highwater_snapshots::event::EventKind;
+use highwater_snapshots::{DeviceId, Error, Trace};
 
 use crate::answers::explanation::explain;
 use crate::figures::moment::elsewhere_text;
@@ -16,6 +18,7 @@ use crate::gui::views::colouring::short_line;
 use crate::gui::widgets::worker::Cancel;
 use crate::session::Recording;
 use crate::session::absent::Absent;
+use crate::session::run::Run;
 
 /// Most groups listed; the others are added up.
 const MOST_GROUPS: usize = 10_000;
@@ -49,11 +52,35 @@ impl Keys {
 /// The key of an explanation. Does not keep the recording, so that its memory is freed when the file is read again.
 #[derive(Clone, Debug)]
 pub(super) struct Key {
-    pub(super) of: Weak<Recording>,
+    of: Weak<Recording>,
+    /// Of a part of a long recording, which is explained as a whole: that, and its number of events.
+    run: Option<(Weak<Run>, u64)>,
     pub(super) device: usize,
     pub(super) metric: Metric,
     pub(super) filter: Filter,
     pub(super) keys: Keys,
+}
+
+impl Key {
+    pub(super) fn new(recording: &Arc<Recording>, device: usize, metric: Metric, filter: &Filter, keys: Keys) -> Self {
+        let run = recording.run.as_ref().map(|run| (Arc::downgrade(run), run.events()));
+        Self { of: Arc::downgrade(recording), run, device, metric, filter: filter.clone(), keys }
+    }
+
+    /// Whether it is about the recording of `other`, and its device.
+    pub(super) fn is_about(&self, other: &Self) -> bool {
+        let is_same = match (&self.run, &other.run) {
+            (Some((run, events)), Some((other, now))) => run.ptr_eq(other) && events == now,
+            (None, None) => self.of.ptr_eq(&other.of),
+            _ => false,
+        };
+        is_same && self.device == other.device
+    }
+
+    /// Whether it asks the same as `other`.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        self.is_about(other) && (self.metric, self.keys) == (other.metric, other.keys) && self.filter == other.filter
+    }
 }
 
 /// A question: the recording and the key.
@@ -129,28 +156,39 @@ pub(super) struct Explained {
     pub(super) bytes: u64,
     /// A note on other moments with the same peak.
     pub(super) elsewhere: Option<String>,
+    /// The number of requests that failed on the device.
+    pub(super) failed: u64,
 }
 
 impl Explained {
-    /// Answers `asked`; `None` if cancelled.
-    pub(super) fn of(asked: Asked, cancel: &Cancel) -> Option<Self> {
+    /// Answers `asked`, or says why the recording cannot be read; `None` if cancelled.
+    pub(super) fn of(asked: Asked, cancel: &Cancel) -> Option<Result<Self, String>> {
         let Asked { recording, key } = asked;
-        let trace = &recording.trace;
-        let index = recording.devices.get(key.device)?;
+        let device = recording.devices.get(key.device)?.device;
+        let mut watch = |_: u64| if cancel.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+        match Self::explain(&recording.of_whole(), device, key, &mut watch) {
+            Err(Error::Cancelled) => None,
+            explained => Some(explained.map_err(|why| why.to_string())),
+        }
+    }
+
+    fn explain(source: &Source<'_>, device: DeviceId, key: Key, watch: Watch<'_>) -> Result<Self, Error> {
         let keys = key.keys.list();
         let siblings = Siblings::Merged;
         let query = ExplainQuery { metric: key.metric, keys: &keys, top: MOST_GROUPS, filter: &key.filter, siblings };
-        let source = &recording.source;
-        let mut watch = |_: u64| if cancel.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
-        // A recording in memory is read without errors.
-        let mut explanation = explain(source, index.device, &query, &mut watch).ok()?;
-        let position = explanation.peak.position();
-        let composition = Composition::at(trace, &index.series, &index.live, position);
+        let mut explanation = explain(source, device, &query, watch)?;
+        let composition = {
+            let at = source.window_at(explanation.peak.number())?;
+            let index = at.index(device);
+            Composition::at(&at.trace, &index.series, &index.live, at.events.end)
+        };
         let groups = std::mem::take(&mut explanation.groups);
-        let rows: Vec<Row> = groups.iter().map(|group| Row::of(trace, group, &explanation.peak, &keys)).collect();
+        let row = |group: &ExplainedGroup| Row::of(source.facts(), group, &explanation.peak, &keys);
+        let rows: Vec<Row> = groups.iter().map(row).collect();
         let bytes = rows.iter().map(|row| row.bytes).sum::<u64>() + explanation.rest_bytes;
-        let phases = phases(source, index.device, key.metric, stage_rows(trace, index.device, key.metric));
+        let phases = phases(source, device, key.metric, stages(source, device, key.metric, watch)?);
         let elsewhere = elsewhere_text(&reached_elsewhere(&phases, &explanation.peak));
-        Some(Self { key, explanation, composition, rows, bytes, elsewhere })
+        let failed = source.count(device, EventKind::Oom);
+        Ok(Self { key, explanation, composition, rows, bytes, elsewhere, failed })
     }
 }

@@ -6,7 +6,7 @@ mod advice;
 mod groups;
 mod head;
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use eframe::egui::{self, Rect, ScrollArea, Sense, Ui, UiBuilder, pos2, vec2};
 use highwater_analysis::{Filter, Metric};
@@ -52,9 +52,11 @@ pub struct ExplainView {
     keys: Keys,
     /// Whether it is drawn for a picture, without controls.
     is_picture: bool,
-    worker: Worker<Asked, Explained>,
+    worker: Worker<Asked, Result<Explained, String>>,
     asked: Option<Key>,
     shown: Option<Explained>,
+    /// Why the recording cannot be read.
+    unreadable: Option<String>,
     groups: Groups,
     removals: TableState,
 }
@@ -67,6 +69,7 @@ impl Default for ExplainView {
             worker: Worker::new("highwater-explain", Explained::of),
             asked: None,
             shown: None,
+            unreadable: None,
             groups: Groups::default(),
             removals: TableState::default(),
         }
@@ -101,10 +104,11 @@ impl ExplainView {
         self.refresh(ui.ctx(), context);
         let Some(explained) = self.shown.take() else {
             ui.horizontal(|ui| {
-                if !self.is_picture && self.worker.failure().is_none() {
+                let failure = self.worker.failure().or(self.unreadable.as_deref());
+                if !self.is_picture && failure.is_none() {
                     ui.spinner();
                 }
-                ui.weak(self.worker.failure().unwrap_or("Explaining the peak…"));
+                ui.weak(failure.unwrap_or("Explaining the peak…"));
             });
             return Vec::new();
         };
@@ -157,7 +161,7 @@ impl ExplainView {
         let mut actions = Vec::new();
         let can_click = self.can_click(context);
         actions.extend(head::head_ui(ui, context, explained, self.worker.is_busy() && can_click, can_click));
-        actions.extend(head::failed_ui(ui, context, can_click));
+        actions.extend(head::failed_ui(ui, explained, can_click));
         actions.extend(head::filtered_ui(ui, explained, can_click));
         let (peak, composition) = (&explained.explanation.peak, &explained.composition);
         actions.extend(bar::bar_ui(ui, composition, peak, context.filter, can_click));
@@ -188,27 +192,29 @@ impl ExplainView {
 
     /// Asks for the current explanation, and takes over finished ones.
     fn refresh(&mut self, ctx: &egui::Context, context: &ViewContext<'_>) {
-        let of = Arc::downgrade(context.recording);
         self.keys = self.keys.possible(&context.recording.absent);
         let (device, metric) = (context.selection.device, drawn_metric(context.selection.metric));
-        let is_same = self.asked.as_ref().is_some_and(|asked| {
-            Weak::ptr_eq(&asked.of, &of)
-                && (asked.device, asked.metric, asked.keys) == (device, metric, self.keys)
-                && asked.filter == *context.filter
-        });
-        if !is_same {
-            let key = Key { of: Weak::clone(&of), device, metric, filter: context.filter.clone(), keys: self.keys };
+        let key = Key::new(context.recording, device, metric, context.filter, self.keys);
+        if !self.asked.as_ref().is_some_and(|asked| asked.is(&key)) {
             self.asked = Some(key.clone());
-            self.worker.ask(ctx, Asked { recording: Arc::clone(context.recording), key });
+            self.unreadable = None;
+            self.worker.ask(ctx, Asked { recording: Arc::clone(context.recording), key: key.clone() });
         }
         if let Some(explained) = self.worker.take() {
             self.take(explained);
         }
         // Results for another recording or device must not be shown for this one.
-        self.shown = self.shown.take().filter(|shown| Weak::ptr_eq(&shown.key.of, &of) && shown.key.device == device);
+        self.shown = self.shown.take().filter(|shown| shown.key.is_about(&key));
     }
 
-    fn take(&mut self, explained: Explained) {
+    fn take(&mut self, explained: Result<Explained, String>) {
+        let explained = match explained {
+            Ok(explained) => explained,
+            Err(why) => {
+                (self.shown, self.unreadable) = (None, Some(why));
+                return;
+            }
+        };
         let has_same_keys = self.shown.as_ref().is_some_and(|shown| shown.key.keys == explained.key.keys);
         self.groups.renew(&explained, has_same_keys);
         self.removals = TableState::default();

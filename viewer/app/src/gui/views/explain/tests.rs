@@ -80,7 +80,7 @@ fn the_headline_tells_the_peak_and_leads_to_it() {
     harness.get_by_label("Peak 7.82 KiB");
     harness.get_by_label("requested, step 0, optimizer, event 18");
     press(&mut harness, "Go to the explained peak");
-    assert_eq!(last_wish(&harness), Some(Action::Moment(19)));
+    assert_eq!(last_wish(&harness), Some(Action::Event(Some(18))));
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn advice_shows_its_blocks_and_the_peak_that_it_would_leave() {
     assert_eq!(last_wish(&harness), Some(Action::Only("category=temporary phase=optimizer".to_owned())));
     press(&mut harness, &format!("Go to the peak without it: advice {number}"));
     // After the optimizer's state is made: the gradients are still there.
-    assert_eq!(last_wish(&harness), Some(Action::Moment(17)));
+    assert_eq!(last_wish(&harness), Some(Action::Event(Some(16))));
     harness.state_mut().narrow("category=temporary phase=optimizer");
     settle(&mut harness);
     press(&mut harness, &format!("All blocks: advice {number}"));
@@ -185,7 +185,7 @@ fn removals_go_down_one_after_another_and_lead_to_the_peaks_that_are_left() {
     assert!(harness.state().actions.is_empty(), "a click in the middle of a row chooses it");
     harness.key_press(Button::Enter);
     settle(&mut harness);
-    assert_eq!(last_wish(&harness), Some(Action::Moment(19)));
+    assert_eq!(last_wish(&harness), Some(Action::Event(Some(18))));
 }
 
 #[test]
@@ -200,12 +200,12 @@ fn a_group_tells_what_would_be_left_without_it_and_a_click_on_where_goes_there()
     harness.drag_at(at);
     harness.drop_at(at);
     settle(&mut harness);
-    assert_eq!(last_wish(&harness), Some(Action::Moment(19)));
+    assert_eq!(last_wish(&harness), Some(Action::Event(Some(18))));
     // The choice by it can be looked for.
     press(&mut harness, "Only these");
     assert_eq!(last_wish(&harness), Some(Action::Where("category=gradient phase=backward".to_owned())));
     press(&mut harness, "Go to the peak without it");
-    assert_eq!(last_wish(&harness), Some(Action::Moment(19)));
+    assert_eq!(last_wish(&harness), Some(Action::Event(Some(18))));
 }
 
 #[test]
@@ -253,7 +253,7 @@ fn conditions_narrow_the_groups_and_tell_the_peak_without_all_their_blocks() {
     assert_eq!((total[0].as_str(), total[2].as_str()), ("total", "2000"));
     harness.get_by_label("Peak 7.82 KiB");
     press(&mut harness, "Go to the peak without such blocks");
-    assert_eq!(last_wish(&harness), Some(Action::Moment(19)));
+    assert_eq!(last_wish(&harness), Some(Action::Event(Some(18))));
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::selection::Axis;
 
 /// Paints the peak's marker at `x` on the axis: a diamond at the total and a label above it; or, where the peak is
 /// outside the view, a label at the side where it is. The label avoids lines, as reported by `is_clear`, if possible.
-pub(super) fn paint_peak(
+pub(crate) fn paint_peak(
     painter: &Painter,
     frame: &PlotFrame,
     x: f64,

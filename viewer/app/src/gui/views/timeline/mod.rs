@@ -23,9 +23,9 @@ use highwater_snapshots::units::format_bytes;
 
 pub use frame::PlotFrame;
 pub(crate) use labels::Labels;
-pub(crate) use marks::{paint_axis_name, paint_note, paint_ooms, paint_tagged};
+pub(crate) use marks::{paint_axis_name, paint_note, paint_ooms, paint_peak, paint_tagged};
 pub use picture::{Picture, Stacking, drawn_metric};
-pub(crate) use plot::ruled;
+pub(crate) use plot::{ruled, ruled_within};
 pub(crate) use pointer::wheel;
 
 use crate::gui::views::colouring::ColourBy;
@@ -299,7 +299,7 @@ impl Timeline {
         let is_clear = |place: egui::Rect| {
             !(capacity > 0 && place.y_range().contains(capacity_y)) && self.meets_no_line(frame, place)
         };
-        marks::paint_peak(painter, frame, middle, &peak, (&mut labels, is_clear), shades);
+        paint_peak(painter, frame, middle, &peak, (&mut labels, is_clear), shades);
         for (mark, name) in selection.marks.iter().zip(["A", "B"]) {
             if let Some(moment) = mark {
                 let x = selection.middle_of(trace, *moment);

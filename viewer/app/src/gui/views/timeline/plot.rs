@@ -9,7 +9,7 @@ use super::axis::{Tick, across_ticks, byte_ticks};
 use super::frame::PlotFrame;
 use super::{Timeline, TimelineLook, drawn_metric, lanes};
 use crate::gui::widgets::theme::{self, Shades};
-use crate::selection::{Selection, View};
+use crate::selection::{Axis, Selection, View};
 use crate::session::Recording;
 
 /// Height of the labels of the time or event axis, in points, known before they are laid out.
@@ -82,11 +82,22 @@ pub(crate) fn ruled<'a>(
     view: &View,
     room: Vec2,
 ) -> Plot<'a> {
-    let View { x, y } = view;
     let inside = selection.whole(recording).x;
+    ruled_within(plot, &inside, (selection.axis(), recording.trace.start.events), view, room)
+}
+
+/// The same for a recording that covers `inside` of the axis, with `before` events before its first.
+pub(crate) fn ruled_within<'a>(
+    plot: Plot<'a>,
+    inside: &Range<f64>,
+    (axis, before): (Axis, u64),
+    view: &View,
+    room: Vec2,
+) -> Plot<'a> {
+    let View { x, y } = view;
     let recorded = x.start.max(inside.start)..x.end.min(inside.end);
     let step = (x.end - x.start) / f64::from(room.x) * theme::X_TICK_DISTANCE;
-    let across = across_ticks(selection.axis(), &recorded, step, recording.trace.start.events);
+    let across = across_ticks(axis, &recorded, step, before);
     let up = byte_ticks(y, (y.end - y.start) / f64::from(room.y) * theme::Y_TICK_DISTANCE);
     // A label at either end would overlap the other axis's, or be cut off.
     let edge = (x.end - x.start) / f64::from(room.x) * theme::X_LABEL_HALF;

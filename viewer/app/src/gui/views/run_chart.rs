@@ -1,0 +1,201 @@
+//! The whole of a long recording, or a long range of it, as a chart of its largest totals: drawn from the summaries that
+//! the file has, without reading its events.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use eframe::egui::{FontId, Rect, Role, Shape, Ui, WidgetInfo, pos2, vec2};
+use egui_plot::{Line, Plot, PlotPoints};
+use highwater_analysis::summary::DeviceSummary;
+use highwater_analysis::{Metric, Moment};
+use highwater_snapshots::Category;
+use highwater_snapshots::units::{format_bytes, format_count};
+
+use super::timeline::{Labels, PlotFrame, paint_axis_name, paint_note, paint_ooms, paint_peak, ruled_within};
+use crate::gui::widgets::theme::{self, Shades};
+use crate::selection::{Axis, HEADROOM, View};
+use crate::session::run::{Run, RunColumn};
+
+/// Most columns of a chart.
+const MOST_COLUMNS: usize = 8192;
+/// Distance between the labels of steps, in points.
+const STEP_DISTANCE: f32 = 110.0;
+
+/// What is drawn, and of which total.
+#[derive(Debug)]
+pub struct RunChart {
+    /// The recording.
+    pub run: Arc<Run>,
+    /// The facts about the whole device.
+    pub summary: DeviceSummary,
+    /// The largest total of the whole device.
+    pub peak: Moment,
+    /// The events that are drawn.
+    pub events: Range<u64>,
+    /// The events of requests that failed on the device.
+    pub failed: Vec<u64>,
+    /// The columns of each total, for a width.
+    columns: Option<(usize, Vec<(Metric, Vec<RunColumn>)>)>,
+    /// The size of the last drawn plot.
+    room: Option<Rect>,
+}
+
+impl RunChart {
+    /// A chart of `metric`, the total of `peak`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be read.
+    pub fn new(
+        run: Arc<Run>,
+        summary: DeviceSummary,
+        peak: Moment,
+        events: Range<u64>,
+    ) -> Result<Self, highwater_snapshots::Error> {
+        let failed = run.source().failed_requests()?;
+        let failed =
+            failed.into_iter().filter(|(_, device)| *device == summary.device).map(|(event, _)| event).collect();
+        Ok(Self { run, summary, peak, events, failed, columns: None, room: None })
+    }
+
+    /// Shows the chart in the available space.
+    pub fn chart_ui(&mut self, ui: &mut Ui) {
+        let shades = Shades::in_ui(ui);
+        let lane = ui.allocate_space(vec2(ui.available_width(), theme::LANE_HEIGHT)).1;
+        let beneath = ui.painter().add(Shape::Noop);
+        let height = (ui.available_height() - theme::AXIS_NAME_HEIGHT).max(theme::LEAST_PLOT);
+        let width = self.room.map_or(ui.available_width() - theme::AXIS_WIDTH, |room| room.width());
+        let count = ((width * ui.ctx().pixels_per_point()) as usize).clamp(16, MOST_COLUMNS);
+        self.count(count);
+        let columns = self.columns.as_ref().map(|(_, columns)| columns.as_slice()).unwrap_or_default();
+        let highest = columns.iter().filter(|(metric, _)| *metric != Metric::DeviceUsed);
+        let highest = highest.flat_map(|(_, columns)| columns).map(|column| column.bytes).max().unwrap_or(0);
+        let top = highest.max(16) as f64 * (1.0 + HEADROOM);
+        let x = self.events.start as f64..self.events.end.max(self.events.start + 1) as f64 + 1.0;
+        let view = View { x: x.clone(), y: 0.0..top };
+        let room = self.room.map_or(vec2(800.0, 400.0), |room| room.size());
+        let plot = ruled_within(Plot::new("run"), &x, (Axis::Event, 0), &view, room);
+        let plot = plot.height(height).show_background(false).show_grid(false);
+        let lines = self.lines(columns, &view, &shades);
+        let shown = plot.show(ui, |plot| {
+            plot.set_plot_bounds_x(view.x.start..=view.x.end);
+            plot.set_plot_bounds_y(view.y.start..=view.y.end);
+            for line in lines {
+                plot.line(line);
+            }
+        });
+        let label = format!("Largest totals of {}: {} memory", self.run.name(), self.peak.metric);
+        shown.response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, &label));
+        let frame = PlotFrame { rect: *shown.transform.frame(), view };
+        let mut shapes = vec![Shape::rect_filled(frame.rect, 2.0, shades.canvas)];
+        if let Some((_, drawn)) = columns.iter().find(|(metric, _)| *metric == self.peak.metric) {
+            let points_per_byte = 1.0 / frame.units_per_point()[1];
+            shapes.extend(column_shapes(frame.rect, points_per_byte, drawn, self.peak.metric, &shades));
+        }
+        ui.painter().set(beneath, Shape::Vec(shapes));
+        self.steps_ui(ui, lane, &frame, &shades);
+        paint_axis_name(ui.painter(), &frame, Axis::Event, &shades);
+        let mut labels = Labels::default();
+        let middle = |event: u64| event as f64 + 1.5;
+        paint_ooms(ui.painter(), &frame, self.failed.iter().map(|event| middle(*event)), &mut labels, &shades);
+        let at = self.peak.number().map_or(0.5, middle);
+        paint_peak(ui.painter(), &frame, at, &self.peak, (&mut labels, |_| true), &shades);
+        let capacity = self.summary.capacity_bytes;
+        if capacity as f64 > frame.view.y.end {
+            let text = format!("capacity {} is above this view", format_bytes(capacity));
+            let is_above = |place: Rect| frame.screen_y(highest as f64) > place.bottom();
+            paint_note(ui.painter(), &frame, &text, &mut labels, is_above, &shades);
+        }
+        self.room = Some(frame.rect);
+    }
+
+    /// Has `count` columns of each total that is known.
+    fn count(&mut self, count: usize) {
+        if self.columns.as_ref().is_some_and(|(known, _)| *known == count) {
+            return;
+        }
+        let metrics = self.summary.peaks.iter().map(|peak| peak.metric);
+        let columns = |metric| (metric, self.run.columns(self.summary.device, metric, &self.events, count));
+        self.columns = Some((count, metrics.map(columns).collect()));
+    }
+
+    /// The lines of the totals, the outermost first, and of the device's memory.
+    fn lines(&self, columns: &[(Metric, Vec<RunColumn>)], view: &View, shades: &Shades) -> Vec<Line<'static>> {
+        let mut lines = Vec::new();
+        for (metric, columns) in columns.iter().rev() {
+            let width = (view.x.end - view.x.start) / columns.len().max(1) as f64;
+            let point =
+                |(at, column): (usize, &RunColumn)| [view.x.start + (at as f64 + 0.5) * width, column.bytes as f64];
+            let points: Vec<[f64; 2]> = columns.iter().enumerate().map(point).collect();
+            let line = Line::new(metric.name(), PlotPoints::new(points));
+            lines.push(line.stroke(shades.metric(*metric)).allow_hover(false));
+        }
+        if self.summary.capacity_bytes > 0 {
+            let capacity = self.summary.capacity_bytes as f64;
+            let ends = PlotPoints::new(vec![[view.x.start, capacity], [view.x.end, capacity]]);
+            lines.push(Line::new("capacity", ends).stroke(shades.capacity()).allow_hover(false));
+        }
+        lines
+    }
+
+    /// Labels above the chart: the step at some of its events.
+    fn steps_ui(&self, ui: &Ui, lane: Rect, frame: &PlotFrame, shades: &Shades) {
+        if !self.run.has_steps() {
+            return;
+        }
+        let count = ((frame.rect.width() / STEP_DISTANCE) as usize).max(1);
+        let mut last = None;
+        for at in 0..count {
+            let x = frame.rect.left() + (at as f32 + 0.5) * frame.rect.width() / count as f32;
+            let Some(step) = self.run.step_at(frame.x_at(x) as u64).filter(|step| last != Some(*step)) else {
+                continue;
+            };
+            last = Some(step);
+            let text = format!("step {}", format_count(u64::from(step)));
+            let text = ui.painter().layout_no_wrap(text, FontId::proportional(11.5), shades.faint);
+            let place = pos2(x - text.size().x / 2.0, lane.center().y - text.size().y / 2.0);
+            ui.painter().galley(place, text, shades.faint);
+            ui.painter().vline(x, lane.bottom() - 3.0..=lane.bottom(), (1.0, shades.grid));
+        }
+    }
+}
+
+/// The columns as bars that fill `rect` from its lower edge, by category if these add up to the total. Neighbours that
+/// are alike are one bar.
+pub(super) fn column_shapes(
+    rect: Rect,
+    points_per_byte: f64,
+    columns: &[RunColumn],
+    metric: Metric,
+    shades: &Shades,
+) -> Vec<Shape> {
+    let width = rect.width() / columns.len().max(1) as f32;
+    let is_divided = |column: &RunColumn| {
+        metric == Metric::Requested
+            && column.by_category.iter().map(|bytes| u128::from(*bytes)).sum::<u128>() == u128::from(column.bytes)
+    };
+    let is_alike = |one: &RunColumn, other: &RunColumn| {
+        one.bytes == other.bytes
+            && is_divided(one) == is_divided(other)
+            && (!is_divided(one) || one.by_category == other.by_category)
+    };
+    let (mut shapes, mut from) = (Vec::new(), 0);
+    for alike in columns.chunk_by(is_alike) {
+        let (column, to) = (&alike[0], from + alike.len());
+        let across = rect.left() + from as f32 * width..=rect.left() + to as f32 * width;
+        let mut top = rect.bottom();
+        let mut bar = |bytes: u64, colour| {
+            let next = top - (bytes as f64 * points_per_byte) as f32;
+            shapes.push(Shape::rect_filled(Rect::from_x_y_ranges(across.clone(), next..=top), 0.0, colour));
+            top = next;
+        };
+        if is_divided(column) {
+            let present = Category::ALL.iter().filter(|category| column.by_category[**category as usize] > 0);
+            present.for_each(|category| bar(column.by_category[*category as usize], theme::category(*category)));
+        } else {
+            bar(column.bytes, shades.curve.gamma_multiply(0.5));
+        }
+        from = to;
+    }
+    shapes
+}
