@@ -11,7 +11,7 @@ mod program;
 use std::path::Path;
 use std::sync::Arc;
 
-use highwater_analysis::Series;
+use highwater_analysis::Source;
 use highwater_app::answers::plan::{
     Allowance, Plan, Query, Recorded, RerunOf, Search, Setup, TrainingStep, plan_with, search,
 };
@@ -83,7 +83,11 @@ fn of_file(file: &Path, arguments: &PlanArguments, page: &mut Page<'_>) -> Resul
         caveats::lead(&trace, "", page)?;
     }
     let device = trace.main_device();
-    let used = arguments.reserve.map_or_else(|| used_outside(&trace, &Series::build(&trace, device)), |_| 0);
+    let used = match arguments.reserve {
+        None => used_outside(&Source::in_memory(Arc::clone(&trace)), device)
+            .map_err(|source| Failure::Read { file: file.to_owned(), source })?,
+        Some(_) => 0,
+    };
     let reserve = arguments.reserve.or(Some(used));
     let arguments = &PlanArguments { reserve, ..arguments.clone() };
     let option = |text: String| format!("{text} Count another size with --reserve.");

@@ -103,6 +103,7 @@ impl WhatIfArguments {
             until_last_use: filters(&self.until_last_use),
             scale: scaled.chain(sharded).collect(),
             checkpoint: self.checkpoint.clone(),
+            note: None,
         }
     }
 

@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 use std::io;
 
 use highwater_analysis::Metric;
-use highwater_analysis::source::Source;
 use highwater_app::answers::prediction::{Changed, Concerned, Failed, Figures, Prediction, suggested_capacity};
 use highwater_app::answers::recomputation::Recomputation;
 use highwater_app::figures::moment::PeakFigure;
-use highwater_app::figures::predicted::{self, Compared, LOWEST_ADDRESS, NO_BLOCK, as_condition, compared, difference};
+use highwater_app::figures::predicted::{self, Compared, LOWEST_ADDRESS, NO_BLOCK, compared, difference};
 use highwater_app::files::destination::Destination;
 use highwater_snapshots::units::{format_bytes, format_exact_bytes};
 use highwater_snapshots::{Phase, Trace};
@@ -65,11 +64,7 @@ impl<'a> WhatIfReport<'a> {
                 return Err(Failure::Usage(text.to_owned()));
             };
             let destination = Destination::new(out, &arguments.source.file)?;
-            let mut trace = changed.trace.as_ref().clone();
-            let file = arguments.source.file.display();
-            let fact = format!("not a measurement: {file} {}", as_condition(&arguments.change_in_words()));
-            trace.header.facts.insert(0, ("replay".to_owned(), fact));
-            let (_, bytes) = write_to(&destination, &Source::in_memory(&trace))?;
+            let (_, bytes) = write_to(&destination, &changed.recording)?;
             written = Some((out.display().to_string(), bytes));
         }
         Ok(Self { trace, arguments, prediction, others, written })
@@ -77,7 +72,7 @@ impl<'a> WhatIfReport<'a> {
 
     /// Returns the JSON object.
     pub fn figures(&self) -> impl Serialize {
-        let Prediction { device, measured, recorded_conf, unchanged, changed, tried } = &self.prediction;
+        let Prediction { device, measured, recorded_conf, unchanged, changed, tried, .. } = &self.prediction;
         let peaks = |trace: &Trace, figures: &Figures| peak_figures(trace, &figures.summary);
         WhatIfFigures {
             device: device.0,
@@ -85,14 +80,14 @@ impl<'a> WhatIfReport<'a> {
             measured: peaks(self.trace, measured),
             replayed: peaks(self.trace, &unchanged.figures),
             divergence: unchanged.divergence.as_ref().map(|deviation| DivergenceFigures {
-                event: deviation.event.0,
+                event: deviation.event,
                 what: deviation.text.clone(),
                 largest_difference_bytes: deviation.largest_bytes,
                 blocks_placed_elsewhere: deviation.placed_elsewhere,
             }),
             takes_lowest_address: unchanged.takes_lowest_address,
             causes: unchanged.causes.clone(),
-            changed: changed.as_ref().map(|changed| peaks(&changed.trace, &changed.figures)),
+            changed: changed.as_ref().map(|changed| peaks(changed.recording.facts(), &changed.figures)),
             alloc_conf: changed.as_ref().map(|changed| changed.alloc_conf.clone()),
             capacity_bytes: changed.as_ref().and_then(|changed| changed.capacity),
             fits: changed.as_ref().and_then(Changed::fits),
@@ -101,7 +96,7 @@ impl<'a> WhatIfReport<'a> {
             oom: changed.as_ref().and_then(|changed| Some(OomFigures::of(changed.oom.as_ref()?, changed))),
             rescued_events: changed
                 .as_ref()
-                .map(|changed| changed.rescued.iter().map(|event| event.0).collect())
+                .map(|changed| changed.rescued.clone())
                 .unwrap_or_default(),
             removed: changed.as_ref().map(|changed| changed.concerned[0].into()),
             shortened: changed.as_ref().map(|changed| changed.concerned[1].into()),
@@ -122,7 +117,7 @@ impl<'a> WhatIfReport<'a> {
                     peak_allocated_bytes: one.figures.peak_bytes(Metric::Allocated),
                     peak_reserved_bytes: one.figures.peak_bytes(Metric::Reserved),
                     unused_bytes: one.figures.reserved_beyond_active(),
-                    oom_event: one.oom.map(|event| event.0),
+                    oom_event: one.oom,
                 })
                 .collect(),
             assumptions: self.assumptions().into_iter().map(str::to_owned).collect(),
@@ -305,7 +300,7 @@ impl<'a> WhatIfReport<'a> {
                 let what_for = "to write the changed recording, to look at it and compare";
                 next_with(&["whatif"], &files, &["--out", "changed.snap"], &given, what_for)
             }
-            (None, None) => match suggested_capacity(self.trace, &self.prediction) {
+            (None, None) => match suggested_capacity(&self.prediction) {
                 Some(size) => {
                     let what_for = "or --alloc-conf, --without, --scale: see --help";
                     next_with(&["whatif"], &files, &["--capacity", size], &given, what_for)
@@ -358,7 +353,7 @@ struct WhatIfFigures {
     /// One for each requested device.
     devices: Vec<DeviceFigures>,
     oom: Option<OomFigures>,
-    rescued_events: Vec<u32>,
+    rescued_events: Vec<u64>,
     removed: Option<ConcernedFigures>,
     shortened: Option<ConcernedFigures>,
     scaled: Option<ConcernedFigures>,
@@ -395,7 +390,7 @@ impl DeviceFigures {
 
 #[derive(Debug, Serialize)]
 struct DivergenceFigures {
-    event: u32,
+    event: u64,
     what: String,
     largest_difference_bytes: u64,
     blocks_placed_elsewhere: u64,
@@ -403,7 +398,7 @@ struct DivergenceFigures {
 
 #[derive(Debug, Serialize)]
 struct OomFigures {
-    event: u32,
+    event: u64,
     step: Option<u32>,
     phase: Option<&'static str>,
     requested_bytes: u64,
@@ -416,7 +411,7 @@ struct OomFigures {
 impl OomFigures {
     fn of(oom: &Failed, changed: &Changed) -> Self {
         Self {
-            event: oom.event.0,
+            event: oom.event,
             step: oom.step,
             phase: oom.phase.map(Phase::name),
             requested_bytes: oom.requested,
@@ -470,7 +465,7 @@ struct TriedFigures {
     peak_allocated_bytes: u64,
     peak_reserved_bytes: u64,
     unused_bytes: u64,
-    oom_event: Option<u32>,
+    oom_event: Option<u64>,
 }
 
 #[derive(Debug, Serialize)]

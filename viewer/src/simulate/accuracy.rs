@@ -66,7 +66,7 @@ impl Accuracy {
             (false, Some((status, Some(trace)))) if status == simulated.status => values_of(main, trace),
             (false, Some((status, _))) => Values::OtherEnd(status),
         };
-        let with_ones = other.and_then(|(_, trace)| trace).map(|trace| Figures::of(trace, device));
+        let with_ones = other.and_then(|(_, trace)| trace).map(|trace| Figures::of_trace(trace, device));
         let peak = |metric: Metric| {
             let measured = Interval::of(main.peak(metric));
             with_ones.as_ref().map_or(measured, |figures| measured.with(figures.peak_bytes(metric)))

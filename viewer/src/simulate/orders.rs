@@ -57,12 +57,12 @@ impl Orders {
     pub(super) fn of(trace: &Arc<Trace>, device: DeviceId, capacity: u64) -> Result<Self, String> {
         let replayer = Replayer::of(trace, device)?;
         let recording = replayer.unchanged(Arc::clone(trace));
-        let measured = Figures::of(trace, device);
+        let measured = Figures::of_trace(trace, device);
         let replays: Vec<_> = AddressOrder::ALL
             .into_par_iter()
             .map(|(_, order)| {
                 let replay = replayer.replay_in(&recording, order, capacity);
-                (Figures::of(&replay.trace, device), replay.death.is_some())
+                (Figures::of_trace(&replay.trace, device), replay.death.is_some())
             })
             .collect();
         let peaks = |metric: Metric| {

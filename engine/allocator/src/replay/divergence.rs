@@ -9,11 +9,18 @@ use super::driver::{Call, Misfit};
 
 /// The first event at which a replay differs from the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Divergence {
+pub struct Divergence<E = EventId> {
     /// The recorded event.
-    pub event: EventId,
+    pub event: E,
     /// The kind of difference.
     pub difference: Difference,
+}
+
+impl Divergence<u64> {
+    /// The same, in a trace.
+    pub(super) fn in_trace(self) -> Divergence {
+        Divergence { event: EventId::from_index(self.event as usize), difference: self.difference }
+    }
 }
 
 /// A difference between recording and replay, in bytes or addresses.

@@ -37,7 +37,7 @@ pub(super) enum Call {
     /// Pages were unmapped.
     Unmap { address: u64, bytes: u64 },
     /// A block no longer waits for another stream.
-    Completed { block: u32 },
+    Completed { block: u64 },
 }
 
 impl Call {
@@ -94,12 +94,12 @@ struct Books {
     fresh: FreshAddresses,
     next_event: u64,
     /// The block that is being freed.
-    freeing: u32,
+    freeing: u64,
     /// Blocks that wait, by their event, and vice versa.
-    waiting: HashMap<u64, u32>,
-    event_of: HashMap<u32, u64>,
+    waiting: HashMap<u64, u64>,
+    event_of: HashMap<u64, u64>,
     /// Completed events whose blocks have not been logged yet.
-    come: HashMap<u64, u32>,
+    come: HashMap<u64, u64>,
 }
 
 impl ReplayDriver {
@@ -127,7 +127,7 @@ impl ReplayDriver {
             held: HashMap::new(),
             fresh: FreshAddresses::Upward(addresses_from.next_multiple_of(GRANULARITY)),
             next_event: 0,
-            freeing: u32::MAX,
+            freeing: u64::MAX,
             waiting: HashMap::new(),
             event_of: HashMap::new(),
             come: HashMap::new(),
@@ -178,12 +178,12 @@ impl ReplayDriver {
     }
 
     /// Sets the block that the next event is for.
-    pub(super) fn freeing(&self, block: u32) {
+    pub(super) fn freeing(&self, block: u64) {
         self.books().freeing = block;
     }
 
     /// Completes the event that `block` waits for; returns whether it waits.
-    pub(super) fn complete(&self, block: u32) -> bool {
+    pub(super) fn complete(&self, block: u64) -> bool {
         let mut books = self.books();
         let Some(event) = books.event_of.remove(&block) else {
             return false;

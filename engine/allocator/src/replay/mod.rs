@@ -15,6 +15,8 @@
 //! [`Answers::Modelled`], the device has a capacity, memory is released when the allocator decides so, and the replay
 //! ends when a request fails ([`Death`]).
 //!
+//! A recording that is not in memory is replayed as a [`Stream`] of its events.
+//!
 //! Facts that a recording lacks are assumed, and listed in [`Replay::assumptions`]: the age of segments from before the
 //! recording, and which releases the program requested. Each of PyTorch's private pools gets its own allocator over the
 //! same device.
@@ -33,6 +35,7 @@ mod output;
 mod run;
 mod serve;
 mod walk;
+mod stream;
 
 use highwater_recorder::snapshots::alloc_rules::AddressOrder;
 use highwater_recorder::snapshots::{DeviceId, EventId, Trace};
@@ -41,6 +44,7 @@ pub use crate::tie_break::TieBreak;
 pub use change::{BlockOverride, Share};
 pub use divergence::{Difference, Divergence};
 pub use settings::recorded_config;
+pub use stream::{Stream, StreamStart, Streamed};
 pub use target::{Before, Target};
 
 use crate::AllocConfig;
@@ -70,10 +74,10 @@ pub struct Plan<'a> {
     pub device_total: Option<u64>,
     /// Tie-break between free ranges that fit equally well.
     pub tie_break: TieBreak,
-    /// Changes to each block, by its row; `None`: no changes.
+    /// Changes to each block, by its key, which in a trace is its row; `None`: no changes.
     pub overrides: Option<&'a [BlockOverride]>,
-    /// Releases that the program must have requested: [`Replay::emptied`] of the unchanged replay.
-    pub emptied: &'a [EventId],
+    /// The numbers of releases that the program must have requested: [`Replay::emptied`] of the unchanged replay.
+    pub emptied: &'a [u64],
     /// Bytes that were available to the allocator during the recording, if known: releases before a request that
     /// exceeded them were the allocator's own.
     pub recorded_capacity: Option<u64>,
@@ -106,16 +110,16 @@ impl Plan<'_> {
         }
     }
 
-    fn block_override(&self, block: u32) -> BlockOverride {
+    fn block_override(&self, block: u64) -> BlockOverride {
         self.overrides.and_then(|overrides| overrides.get(block as usize)).copied().unwrap_or_default()
     }
 }
 
 /// A request that failed: the program would have ended there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Death {
+pub struct Death<E = EventId> {
     /// The recorded event of the request.
-    pub event: EventId,
+    pub event: E,
     /// Requested bytes.
     pub requested: u64,
     /// Bytes reserved from the device at that point.
@@ -145,9 +149,9 @@ pub struct Replay {
     pub rescued: Vec<EventId>,
     /// Times that the allocator released its whole cache for a request, as PyTorch counts `num_alloc_retries`.
     pub retries: u64,
-    /// The first release of each run of releases that the program must have requested, since without them the next
+    /// The number of the first release of each run of releases that the program must have requested, since without them the next
     /// request would have been served from the cache; only with [`Answers::AsRecorded`].
-    pub emptied: Vec<EventId>,
+    pub emptied: Vec<u64>,
     /// The facts that the recording lacks, and what was assumed instead.
     pub assumptions: Vec<String>,
 }

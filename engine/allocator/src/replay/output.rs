@@ -1,15 +1,16 @@
-//! Builds the replayed trace event by event, each with the recorded event that it comes from.
+//! Makes the events of a replay: those of a trace, each with the recorded event that it comes from, or one after another.
 
 use std::collections::{BTreeMap, HashMap};
 
 use highwater_recorder::snapshots::event::{Alloc, Event, Oom, Range, What};
-use highwater_recorder::snapshots::trace::{Annotation, Attribute, DeviceFacts, Owner, SegmentRole, Subject};
+use highwater_recorder::snapshots::trace::{Annotation, Attribute, DeviceFacts, Owner, SegmentRole};
 use highwater_recorder::snapshots::{
-    BlockId, EventId, OpId, Pool, ScopeId, SegmentId, StackId, StartingBlock, StartingState, StreamId, StringId, Trace,
+    BlockId, DeviceId, EventId, Pool, SegmentId, StackId, StartingBlock, StartingState, StreamId, StringId, Trace,
     TraceBuilder,
 };
 
 use super::driver::Call;
+use super::run::{At, Request};
 use super::start::{Private, Start};
 use super::{Answers, Plan};
 use crate::{AllocConfig, Block};
@@ -22,12 +23,23 @@ pub(super) struct Home {
     pub(super) private: Private,
 }
 
-/// Builds the trace of a replay.
+/// Takes the events of a replay.
+pub(super) enum Sink {
+    /// Builds a trace, with the recorded event that each of its events comes from.
+    Trace { builder: Box<TraceBuilder>, source: Vec<EventId> },
+    /// Keeps them until they are taken.
+    Events(Vec<Event>),
+}
+
+/// Makes the events of a replay.
 pub(super) struct Output<'a> {
     trace: &'a Trace,
     plan: &'a Plan<'a>,
-    builder: TraceBuilder,
-    source: Vec<EventId>,
+    sink: Sink,
+    /// The keys that the recording has for the blocks of `trace`, by row; empty if they are the rows.
+    keys: &'a [u64],
+    /// The recorded event that the last event so far comes from.
+    last_source: At,
     /// The segments currently reserved, by address.
     segments: HashMap<u64, Home>,
     /// The stream and pools of the pages mapped at an address.
@@ -41,29 +53,58 @@ pub(super) struct Output<'a> {
 }
 
 impl<'a> Output<'a> {
-    pub(super) fn new(trace: &'a Trace, plan: &'a Plan<'a>) -> Self {
+    /// Builds a trace.
+    pub(super) fn trace(trace: &'a Trace, plan: &'a Plan<'a>) -> Self {
         let mut builder = TraceBuilder::with_capacity(trace.events.len());
         builder.set_header(trace.header.clone());
         builder.set_device(facts(trace, plan));
         *builder.tables() = trace.tables.clone();
         *builder.trust() = trace.trust.clone();
-        let source = Vec::with_capacity(trace.events.len());
-        let next_key = trace.blocks.len() as u64;
+        let sink = Sink::Trace { builder: Box::new(builder), source: Vec::with_capacity(trace.events.len()) };
+        Self { next_key: trace.blocks.len() as u64, ..Self::new(trace, plan, sink) }
+    }
+
+    /// Keeps the events until they are taken.
+    pub(super) fn events((trace, keys): (&'a Trace, &'a [u64]), plan: &'a Plan<'a>) -> Self {
+        Self { keys, ..Self::new(trace, plan, Sink::Events(Vec::new())) }
+    }
+
+    /// The events that were made and not taken yet; none if a trace is built.
+    pub(super) fn made(&mut self) -> Option<&mut Vec<Event>> {
+        match &mut self.sink {
+            Sink::Trace { .. } => None,
+            Sink::Events(events) => Some(events),
+        }
+    }
+
+    /// The facts of the device in the replay.
+    pub(super) fn device_facts(&self) -> DeviceFacts {
+        facts(self.trace, self.plan)
+    }
+
+    /// The key that the recording has for a block of the trace.
+    pub(super) fn key(&self, row: u32) -> u64 {
+        self.keys.get(row as usize).copied().unwrap_or(u64::from(row))
+    }
+
+    fn new(trace: &'a Trace, plan: &'a Plan<'a>, sink: Sink) -> Self {
         Self {
             trace,
             plan,
-            builder,
-            source,
+            sink,
+            keys: &[],
+            last_source: At::default(),
             segments: HashMap::new(),
             pages: BTreeMap::new(),
             private_names: HashMap::new(),
             reserved: 0,
-            next_key,
+            // Keys of files count from 0.
+            next_key: 1 << 63,
         }
     }
 
-    /// Adds the state before the first event.
-    pub(super) fn start(&mut self, start: &Start) {
+    /// Adds the state before the first event. Returns it, unless a trace has it.
+    pub(super) fn start(&mut self, start: &Start) -> Option<StartingState> {
         let mut state = StartingState { device: self.plan.device, ..StartingState::default() };
         for (range, role, private) in &start.segments {
             self.reserved += range.bytes;
@@ -78,7 +119,8 @@ impl<'a> Output<'a> {
         }
         for block in &start.blocks {
             let (row, id) = (self.trace.blocks.get(BlockId(block.name)), BlockId(block.name));
-            let alloc = Alloc { requested: block.requested, allocated: block.allocated, ..row.as_alloc(id) };
+            let (key, requested, allocated) = (self.key(block.name), block.requested, block.allocated);
+            let alloc = Alloc { block: key, requested, allocated, ..row.as_alloc(id) };
             let free_requested = self.trace.was_waiting_at_start(id);
             state.blocks.push(StartingBlock { alloc, stack: row.stack, free_requested });
         }
@@ -91,40 +133,43 @@ impl<'a> Output<'a> {
         for (row, private) in pools.into_iter().enumerate() {
             self.name_pool_of(Owner::Segment(SegmentId::from_index(row)), private);
         }
-        self.builder.set_starting_state(&state);
+        match &mut self.sink {
+            Sink::Trace { builder, .. } => {
+                builder.set_starting_state(&state);
+                None
+            }
+            Sink::Events(_) => Some(state),
+        }
     }
 
-    fn push(&mut self, at: EventId, stack: StackId, what: What) {
-        let time_ns = self.trace.events.time_of(at).unwrap_or(0);
-        self.builder.push(&Event { time_ns, device: self.plan.device, stack, what });
-        self.source.push(at);
+    fn push(&mut self, at: At, stack: StackId, what: What) {
+        self.take(at, &Event { time_ns: at.time_ns, device: self.plan.device, stack, what });
     }
 
-    fn stack_of(&self, at: EventId) -> StackId {
-        at.index().and_then(|row| self.trace.events.stack.get(row)).copied().unwrap_or_default()
+    fn take(&mut self, at: At, event: &Event) {
+        self.last_source = at;
+        match &mut self.sink {
+            Sink::Trace { builder, source } => {
+                builder.push(event);
+                source.push(EventId::from_index(at.number as usize));
+            }
+            Sink::Events(events) => events.push(*event),
+        }
     }
 
     /// Returns the recorded event that the last event so far comes from.
-    pub(super) fn last_source(&self) -> EventId {
-        self.source.last().copied().unwrap_or(EventId(0))
+    pub(super) fn last_source(&self) -> At {
+        self.last_source
     }
 
-    /// Copies an event of the recording that does not involve the allocator.
-    pub(super) fn copy(&mut self, at: EventId) {
-        let row = at.0 as usize;
-        let event = Event {
-            time_ns: self.trace.events.time_ns[row],
-            device: self.trace.events.device[row],
-            stack: self.trace.events.stack[row],
-            what: self.trace.what(at),
-        };
-        self.builder.push(&event);
-        self.source.push(at);
+    /// Copies an event of the recording, of `device`, that does not involve the allocator.
+    pub(super) fn copy(&mut self, at: At, device: DeviceId, what: What) {
+        self.take(at, &Event { time_ns: at.time_ns, device, stack: at.stack, what });
     }
 
     /// Adds the event of a driver call that the allocator made for `home` while it handled event `at`.
-    pub(super) fn call(&mut self, at: EventId, call: Call, home: Home) {
-        let stack = self.stack_of(at);
+    pub(super) fn call(&mut self, at: At, call: Call, home: Home) {
+        let stack = at.stack;
         match call {
             Call::Reserve { address, bytes } => {
                 self.segments.insert(address, home);
@@ -152,33 +197,37 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Adds the allocation of the block with row `row`.
-    pub(super) fn alloc(&mut self, at: EventId, row: u32, block: &Block, private: Private) {
-        let recorded = self.trace.blocks.get(BlockId(row));
+    /// Adds the allocation of a block that the recording has as `recorded`, with its stack.
+    pub(super) fn alloc(&mut self, at: At, (recorded, stack): (&Alloc, StackId), block: &Block, private: Private) {
         let alloc = Alloc {
             address: block.address(),
             requested: block.requested(),
             allocated: block.allocated(),
             pool: block.pool(),
-            ..recorded.as_alloc(BlockId(row))
+            ..*recorded
         };
-        if let Some(event) = recorded.alloc.index().filter(|_| !self.trace.attributes.is_empty()) {
-            let attributes = self.trace.attributes_of(Owner::Event(EventId::from_index(event)));
-            let owner = Owner::Event(EventId::from_index(self.source.len()));
-            for attribute in attributes {
-                self.builder.add_attribute(Attribute { owner, ..*attribute });
-            }
-        } else {
+        if self.trace.attributes.is_empty() || !self.copy_attributes(recorded) {
             self.name_pool(private);
         }
-        self.push(at, recorded.stack, What::Alloc(alloc));
+        self.push(at, stack, What::Alloc(alloc));
     }
 
-    /// Adds the allocation and immediate free of a block that is not in the recording.
-    pub(super) fn passing(&mut self, at: EventId, block: &Block) {
+    /// Copies the attributes of the event that allocates a block; `false` if it has no event.
+    fn copy_attributes(&mut self, recorded: &Alloc) -> bool {
+        let row = self.trace.blocks.alloc.get(recorded.block as usize);
+        let Sink::Trace { builder, source } = &mut self.sink else { return false };
+        let Some(event) = row.copied().filter(|event| event.is_some()) else { return false };
+        let owner = Owner::Event(EventId::from_index(source.len()));
+        for attribute in self.trace.attributes_of(Owner::Event(event)) {
+            builder.add_attribute(Attribute { owner, ..*attribute });
+        }
+        true
+    }
+
+    /// Adds the allocation and immediate free of a block that is not in the recording, for `request`.
+    pub(super) fn passing(&mut self, request: &Request, block: &Block) {
         let key = self.next_key;
         self.next_key += 1;
-        let oom = self.trace.ooms.get(self.trace.events.subject[at.0 as usize] as usize);
         let alloc = Alloc {
             block: key,
             address: block.address(),
@@ -187,69 +236,63 @@ impl<'a> Output<'a> {
             stream: block.stream(),
             pool: block.pool(),
             category: highwater_recorder::Category::Unknown,
-            op: oom.map(|oom| oom.op).unwrap_or_default(),
-            scope: oom.map(|oom| oom.scope).unwrap_or_default(),
+            op: request.origin.0,
+            scope: request.origin.1,
         };
-        let stack = self.stack_of(at);
+        let (at, stack) = (request.event, request.event.stack);
         self.push(at, stack, What::Alloc(alloc));
         self.push(at, stack, What::FreeRequested(key));
         self.push(at, stack, What::FreeCompleted(key));
     }
 
-    /// Adds the failure of the request at event `at`; `requested` and `device_free` are in bytes.
-    pub(super) fn oom(&mut self, at: EventId, stream: StreamId, [requested, device_free]: [u64; 2]) {
-        // A recording without events has no event at its start either.
-        let subject = (at.0 < self.trace.events.len() as u32).then(|| self.trace.subject(at));
-        let (op, scope) = match subject {
-            Some(Subject::Block(block)) => {
-                let block = self.trace.blocks.get(block);
-                (block.op, block.scope)
-            }
-            Some(Subject::Oom(row)) => (self.trace.ooms[row].op, self.trace.ooms[row].scope),
-            _ => (OpId::NONE, ScopeId::NONE),
-        };
-        self.push(at, self.stack_of(at), What::Oom(Oom { requested, device_free, stream: Some(stream), op, scope }));
+    /// Adds the failure of `request`; `requested` and `device_free` are in bytes.
+    pub(super) fn oom(&mut self, request: &Request, [requested, device_free]: [u64; 2]) {
+        let ((op, scope), at) = (request.origin, request.event);
+        let stream = Some(request.stream);
+        self.push(at, at.stack, What::Oom(Oom { requested, device_free, stream, op, scope }));
     }
 
-    pub(super) fn free_requested(&mut self, at: EventId, row: u32) {
-        let stack = self.stack_of(at);
-        self.push(at, stack, What::FreeRequested(u64::from(row)));
+    pub(super) fn free_requested(&mut self, at: At, block: u64) {
+        self.push(at, at.stack, What::FreeRequested(block));
     }
 
-    pub(super) fn free_completed(&mut self, at: EventId, row: u32) {
-        self.push(at, StackId::NONE, What::FreeCompleted(u64::from(row)));
+    pub(super) fn free_completed(&mut self, at: At, block: u64) {
+        self.push(at, StackId::NONE, What::FreeCompleted(block));
     }
 
     /// Adds the private pool to the next event as an attribute.
     fn name_pool(&mut self, private: Private) {
-        self.name_pool_of(Owner::Event(EventId::from_index(self.source.len())), private);
+        if let (Sink::Trace { source, .. }, Some(_)) = (&self.sink, private) {
+            self.name_pool_of(Owner::Event(EventId::from_index(source.len())), private);
+        }
     }
 
     fn name_pool_of(&mut self, owner: Owner, private: Private) {
-        let Some(number) = private else { return };
+        let (Sink::Trace { builder, .. }, Some(number)) = (&mut self.sink, private) else { return };
         let names = *self.private_names.entry(number).or_insert_with(|| {
-            let strings = &mut self.builder.tables().strings;
+            let strings = &mut builder.tables().strings;
             let first = strings.len();
             strings.push("pool_id".to_owned());
             strings.push(format!("({}, {})", number.0, number.1));
             (StringId::from_index(first), StringId::from_index(first + 1))
         });
-        self.builder.add_attribute(Attribute { owner, name: names.0, value: names.1 });
+        builder.add_attribute(Attribute { owner, name: names.0, value: names.1 });
     }
 
-    /// Returns the trace, and the recorded event that each of its events comes from.
-    pub(super) fn finish(mut self) -> (Trace, Vec<EventId>) {
-        let place = |source: &[EventId], event: EventId| match event.index() {
+    /// Returns the trace, and the recorded event that each of its events comes from; an empty one if the events were kept.
+    pub(super) fn finish(self) -> (Trace, Vec<EventId>) {
+        let Sink::Trace { mut builder, source } = self.sink else { return Default::default() };
+        let place = |event: EventId| match event.index() {
             Some(_) => EventId::from_index(source.partition_point(|from| *from < event)),
             None => event,
         };
         for annotation in &self.trace.annotations {
-            let (first, end) = (place(&self.source, annotation.first), place(&self.source, annotation.end));
+            let (first, end) = (place(annotation.first), place(annotation.end));
             if first < end {
-                self.builder.add_annotation(Annotation { first, end, ..*annotation });
+                builder.add_annotation(Annotation { first, end, ..*annotation });
             }
         }
-        (self.builder.finish(), self.source)
+        (builder.finish(), source)
     }
 }
 

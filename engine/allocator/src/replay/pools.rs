@@ -6,6 +6,9 @@ use super::driver::ReplayDriver;
 use super::start::{Private, Start};
 use crate::{AllocConfig, Block, CachingAllocator, RestoredState, TieBreak};
 
+/// The restored blocks, each with its row and its allocator's number.
+pub(super) type Planted = Vec<(u32, Block, usize)>;
+
 /// The allocators of a replay, by number; the first serves the default pools.
 pub(super) struct Pools {
     driver: ReplayDriver,
@@ -21,7 +24,7 @@ impl Pools {
         driver: ReplayDriver,
         (config, tie_break): (AllocConfig, TieBreak),
         start: &Start,
-    ) -> (Self, Vec<(u32, Block, usize)>) {
+    ) -> (Self, Planted) {
         let mut pools = Self { driver, config, tie_break, allocators: Vec::new() };
         let mut blocks = Vec::new();
         let nothing = RestoredState::default();

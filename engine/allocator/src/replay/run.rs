@@ -1,14 +1,16 @@
 //! The state of a running replay, and how it reports the outcome of a request.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use highwater_recorder::StreamId;
-use highwater_recorder::snapshots::{EventId, Trace};
+use highwater_recorder::snapshots::event::{Alloc, What};
+use highwater_recorder::snapshots::transition::Transition;
+use highwater_recorder::snapshots::{OpId, ScopeId, StackId, Trace};
 
 use super::driver::{Call, ReplayDriver};
 use super::handles::Handles;
 use super::output::{Home, Output};
-use super::pools::Pools;
+use super::pools::{Planted, Pools};
 use super::start::{Private, Start};
 use super::{Answers, Death, Difference, Divergence, Plan, Share};
 use crate::{Block, OomReport};
@@ -18,11 +20,38 @@ const FIRST_QUEUE: u64 = 0xfeed_0000_0000_0001;
 /// The maximum number of queues for waiting blocks.
 const MOST_QUEUES: usize = 64;
 
+/// Where an event is in the recording.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct At {
+    /// The number of events before it, of those that are replayed.
+    pub(super) number: u64,
+    pub(super) time_ns: u64,
+    pub(super) stack: StackId,
+}
+
+/// An event as the recording has it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Recorded {
+    pub(super) at: At,
+    pub(super) what: What,
+    /// What it does in the recording.
+    pub(super) done: Transition,
+    /// The block in use whose free is missing, since this event allocates its key anew.
+    pub(super) former: Option<u64>,
+    /// Of a requested free, the number of the event that completes it, or [`UNKNOWN`].
+    pub(super) completion: u64,
+    /// The private pool of a block or segment.
+    pub(super) private: Private,
+}
+
+/// The completion of a block of which it is not known yet when its free is requested.
+pub(super) const UNKNOWN: u64 = u64::MAX;
+
 /// A recorded call that is not yet assigned to a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pending {
     pub(super) call: Call,
-    pub(super) event: EventId,
+    pub(super) event: At,
     pub(super) private: Private,
 }
 
@@ -35,15 +64,27 @@ impl Pending {
 /// The request that is being served.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
-    pub(super) event: EventId,
+    pub(super) event: At,
     pub(super) bytes: u64,
     pub(super) stream: StreamId,
     /// The number of its pool's allocator.
     pub(super) pool: usize,
+    /// Where it comes from.
+    pub(super) origin: (OpId, ScopeId),
+}
+
+/// A block whose free was requested.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Freed {
+    pub(super) block: u64,
+    pub(super) requested: At,
+    /// The event that completes it, as in [`Recorded`].
+    pub(super) completion: u64,
 }
 
 /// The state of a running replay.
 pub(super) struct Run<'a> {
+    /// The tables and facts of the recording; events and their blocks are only taken from [`Recorded`].
     pub(super) trace: &'a Trace,
     pub(super) plan: &'a Plan<'a>,
     pub(super) driver: ReplayDriver,
@@ -55,11 +96,13 @@ pub(super) struct Run<'a> {
     /// How many of these release memory.
     pub(super) pending_releases: usize,
     /// The block whose free was requested by the previous event: the next event shows whether it waits.
-    pub(super) freed: Option<(u32, EventId)>,
+    pub(super) freed: Option<Freed>,
     /// The queues of waiting blocks, each with the completion of its last block.
-    queues: BTreeSet<(EventId, usize)>,
+    queues: BTreeSet<(u64, usize)>,
+    /// The queues of waiting blocks whose completion is not known yet.
+    unknown: HashMap<u64, usize>,
     /// Blocks to be freed after their last use, by event.
-    pub(super) endings: Vec<(EventId, u32)>,
+    pub(super) endings: Vec<(u64, u64)>,
     pub(super) next_ending: usize,
     log: Vec<Call>,
     pub(super) last_stream: Option<StreamId>,
@@ -72,13 +115,13 @@ pub(super) struct Run<'a> {
 /// The results of a replay other than its trace.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
-    pub(super) divergence: Option<Divergence>,
+    pub(super) divergence: Option<Divergence<u64>>,
     pub(super) largest_difference: u64,
     pub(super) placed_elsewhere: u64,
-    pub(super) death: Option<Death>,
-    pub(super) rescued: Vec<EventId>,
+    pub(super) death: Option<Death<u64>>,
+    pub(super) rescued: Vec<u64>,
     pub(super) assumptions: Vec<String>,
-    pub(super) emptied: Vec<EventId>,
+    pub(super) emptied: Vec<u64>,
     /// Runs of releases assumed to be the allocator's own.
     pub(super) own_releases: u64,
     /// Runs of releases assumed to be the program's, without proof.
@@ -93,9 +136,13 @@ pub(super) struct Outcome {
 
 impl<'a> Run<'a> {
     /// Creates a replay in the state of `start`, and returns it with the restored blocks, each with its row and its
-    /// pool's number.
-    pub(super) fn new(trace: &'a Trace, plan: &'a Plan<'a>, start: &Start) -> (Self, Vec<(u32, Block, usize)>) {
-        let addresses_from = addresses_from(trace);
+    /// pool's number. Addresses that are not in the recording are from `addresses_from` on.
+    pub(super) fn new(
+        trace: &'a Trace,
+        plan: &'a Plan<'a>,
+        start: &Start,
+        (addresses_from, output): (u64, Output<'a>),
+    ) -> (Self, Planted) {
         let driver = match plan.answers {
             Answers::AsRecorded => {
                 ReplayDriver::following(plan.device_total, addresses_from, plan.config.large_segment_bytes())
@@ -116,11 +163,12 @@ impl<'a> Run<'a> {
             driver,
             pools,
             handles: Handles::new(trace.blocks.len()),
-            output: Output::new(trace, plan),
+            output,
             pending: Vec::new(),
             pending_releases: 0,
             freed: None,
             queues: BTreeSet::new(),
+            unknown: HashMap::new(),
             endings: Vec::new(),
             next_ending: 0,
             log: Vec::new(),
@@ -167,10 +215,10 @@ impl<'a> Run<'a> {
         self.plan.config.memory_fraction() < 1.0 && self.plan.device_total.is_some()
     }
 
-    pub(super) fn bytes_of(&self, row: usize, share: Share) -> u64 {
-        match self.trace.blocks.requested[row] {
+    pub(super) fn bytes_of(alloc: &Alloc, share: Share) -> u64 {
+        match alloc.requested {
             // For some blocks, only the rounded size is known.
-            0 => share.of(self.trace.blocks.allocated[row]),
+            0 => share.of(alloc.allocated),
             bytes => share.of(bytes),
         }
     }
@@ -180,14 +228,14 @@ impl<'a> Run<'a> {
         // Remedies are found by replaying with them, not by estimates from these figures.
         report.advice.clear();
         let (free, total) = (report.device_free, request.bytes);
-        self.output.oom(request.event, request.stream, [total, free]);
+        self.output.oom(request, [total, free]);
         self.die(request, &report.to_string());
     }
 
     pub(super) fn die(&mut self, request: &Request, report: &str) {
         let allocated = self.pools.all().map(|pool| pool.stats().allocated_bytes.all.current).sum();
         self.replay.death = Some(Death {
-            event: request.event,
+            event: request.event.number,
             requested: request.bytes,
             reserved: self.output.reserved,
             allocated,
@@ -209,7 +257,7 @@ impl<'a> Run<'a> {
 
     /// Adds the logged driver calls to the output. Calls that are also in the recording are placed at their recorded
     /// events.
-    pub(super) fn tell_calls(&mut self, event: EventId, home: Home) {
+    pub(super) fn tell_calls(&mut self, event: At, home: Home) {
         self.driver.take_log(&mut self.log);
         let follows = self.follows();
         let mut recorded = self.pending.iter().filter(|_| follows);
@@ -225,49 +273,60 @@ impl<'a> Run<'a> {
     }
 
     /// Compares the address and size of a block with the recording.
-    pub(super) fn compare(&mut self, event: EventId, row: usize, block: &Block) {
+    pub(super) fn compare(&mut self, event: At, alloc: &Alloc, block: &Block) {
         if !self.follows() {
             return;
         }
         let difference = self.output.reserved.abs_diff(self.recorded_reserved);
         self.replay.largest_difference = self.replay.largest_difference.max(difference);
-        let (recorded, replayed) = (self.trace.blocks.address[row], block.address());
+        let (recorded, replayed) = (alloc.address, block.address());
         if recorded != replayed {
             self.replay.placed_elsewhere += 1;
             self.diverge(event, Difference::Placed { recorded, replayed });
         }
-        let (recorded, replayed) = (self.trace.blocks.allocated[row], block.allocated());
+        let (recorded, replayed) = (alloc.allocated, block.allocated());
         if recorded != replayed {
             self.diverge(event, Difference::Rounded { recorded, replayed });
         }
     }
 
-    pub(super) fn diverge(&mut self, event: EventId, difference: Difference) {
+    pub(super) fn diverge(&mut self, event: At, difference: Difference) {
         if self.replay.divergence.is_none() {
-            self.replay.divergence = Some(Divergence { event, difference });
+            self.replay.divergence = Some(Divergence { event: event.number, difference });
         }
     }
 
     /// Frees a block that waits for another stream until its recorded completion.
-    pub(super) fn wait(&mut self, row: u32, block: Block, pool: usize) {
-        let completion = self.trace.blocks.free_completed[row as usize];
+    pub(super) fn wait(&mut self, key: u64, completion: u64, block: Block, pool: usize) {
         // A queue completes in order, so a block joins one whose last completion is before its own.
-        let queue = match self.queues.range(..=(completion, usize::MAX)).next_back().copied() {
+        let joined = self.queues.range(..(completion.saturating_add(1), 0)).next_back().copied();
+        let queue = match joined {
             Some((end, queue)) => {
                 self.queues.remove(&(end, queue));
                 queue
             }
             // No program has this many streams: such blocks stay allocated until their recorded completion.
-            None if self.queues.len() >= MOST_QUEUES => return self.handles.put(row, block, pool),
+            None if self.queues.len() >= MOST_QUEUES => return self.handles.put(key, block, pool),
             None => self.queues.len(),
         };
         self.queues.insert((completion, queue));
+        if completion == UNKNOWN {
+            self.unknown.insert(key, queue);
+        }
         let name = FIRST_QUEUE + queue as u64;
         let stream = StreamId(if block.stream().0 == name { !name } else { name });
         let allocator = self.pools.get(pool);
         allocator.record_stream(&block, stream);
-        self.driver.freeing(row);
+        self.driver.freeing(key);
         allocator.free(block);
+    }
+
+    /// Notes that the recording completes a block, so that its queue is empty if nothing was known of its completion.
+    pub(super) fn complete_queue(&mut self, event: At, key: u64) {
+        if let Some(queue) = self.unknown.remove(&key) {
+            self.queues.remove(&(UNKNOWN, queue));
+            self.queues.insert((event.number, queue));
+        }
     }
 
     pub(super) fn push_pending(&mut self, pending: Pending) {
@@ -286,20 +345,13 @@ impl<'a> Run<'a> {
 }
 
 /// Returns the blocks that are freed earlier than recorded, each with the event after which it is freed.
-pub(super) fn endings(trace: &Trace, plan: &Plan<'_>) -> Vec<(EventId, u32)> {
+pub(super) fn endings(trace: &Trace, plan: &Plan<'_>) -> Vec<(u64, u64)> {
     if plan.overrides.is_none() {
         return Vec::new();
     }
-    let ends = (0..trace.blocks.len() as u32).map(|row| (plan.block_override(row).ends_after, row));
-    let mut endings: Vec<(EventId, u32)> = ends.filter(|(event, _)| event.is_some()).collect();
+    let ends = (0..trace.blocks.len() as u64).map(|row| (plan.block_override(row).ends_after, row));
+    let ends = ends.filter(|(event, _)| event.is_some());
+    let mut endings: Vec<(u64, u64)> = ends.map(|(event, row)| (u64::from(event.0), row)).collect();
     endings.sort_unstable();
     endings
-}
-
-/// Returns the start of addresses that are not in the recording.
-fn addresses_from(trace: &Trace) -> u64 {
-    let ends = trace.segments.range.iter().map(|range| range.address.saturating_add(range.bytes));
-    let blocks = trace.blocks.address.iter().zip(&trace.blocks.allocated).map(|(at, bytes)| at.saturating_add(*bytes));
-    let end = ends.chain(blocks).max().unwrap_or(0);
-    end.clamp(0x10_0000_0000, 1 << 62)
 }

@@ -1,12 +1,11 @@
 //! Serves recorded requests and releases with the allocator, on a device that answers as recorded or as modelled.
 
 use highwater_recorder::StreamId;
-use highwater_recorder::snapshots::EventId;
 
 use super::Difference;
 use super::driver::{Call, Misfit};
 use super::output::Home;
-use super::run::{Pending, Request, Run};
+use super::run::{At, Pending, Request, Run};
 use crate::{AllocError, Block};
 
 impl Run<'_> {
@@ -31,8 +30,8 @@ impl Run<'_> {
 
     /// Handles releases right before memory is reserved: the allocator's own if the device was full, else the
     /// program's.
-    fn settle_unknown(&mut self, event: EventId) {
-        let has_stack = |pending: &Pending| self.trace.events.stack[pending.event.0 as usize].is_some();
+    fn settle_unknown(&mut self, event: At) {
+        let has_stack = |pending: &Pending| pending.event.stack.is_some();
         let is_own = match self.plan.recorded_capacity {
             // The call stack is known and does not show the program emptying the cache.
             _ if self.pending.iter().any(|pending| !pending.obtains() && has_stack(pending)) => true,
@@ -56,8 +55,9 @@ impl Run<'_> {
         self.recorded_reserved + released.sum::<u64>()
     }
 
-    fn first_release(&self) -> Option<EventId> {
-        self.pending.iter().find(|pending| !pending.obtains()).map(|pending| pending.event)
+    /// The number of the first pending release.
+    fn first_release(&self) -> Option<u64> {
+        self.pending.iter().find(|pending| !pending.obtains()).map(|pending| pending.event.number)
     }
 
     fn could_serve(&self, request: &Request) -> bool {
@@ -90,7 +90,7 @@ impl Run<'_> {
     }
 
     /// Empties the cache, as the program did where the recording releases memory without a request.
-    pub(super) fn settle_releases(&mut self, event: EventId) {
+    pub(super) fn settle_releases(&mut self, event: At) {
         if self.pending_releases == 0 {
             return;
         }
@@ -116,7 +116,7 @@ impl Run<'_> {
         self.pending = obtained;
     }
 
-    fn end_releases(&mut self, event: EventId) {
+    fn end_releases(&mut self, event: At) {
         if self.follows()
             && let Some(misfit) = self.driver.end_expecting()
         {
@@ -181,7 +181,7 @@ impl Run<'_> {
             return true;
         }
         let releases = self.pending.iter().filter(|pending| !pending.obtains());
-        let mut stacks: Vec<_> = releases.map(|pending| self.trace.events.stack[pending.event.0 as usize]).collect();
+        let mut stacks: Vec<_> = releases.map(|pending| pending.event.stack).collect();
         stacks.dedup();
         stacks.into_iter().any(|stack| {
             let frames = self.trace.tables.stack_text(stack);

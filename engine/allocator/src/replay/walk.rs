@@ -1,76 +1,143 @@
 //! Replays the recorded events in order.
 
 use highwater_recorder::StreamId;
-use highwater_recorder::snapshots::event::EventKind;
+use highwater_recorder::snapshots::event::{Alloc, Oom, Range, What};
 use highwater_recorder::snapshots::trace::{Owner, Subject};
 use highwater_recorder::snapshots::transition::Transition;
-use highwater_recorder::snapshots::{BlockId, EventId, Trace};
+use highwater_recorder::snapshots::{BlockId, DeviceId, EventId, StackId, Trace};
 
 use super::driver::{Call, Misfit};
-use super::output::Home;
-use super::run::{Outcome, Pending, Request, Run, endings};
+use super::output::{Home, Output};
+use super::run::{At, Freed, Outcome, Pending, Recorded, Request, Run, UNKNOWN, endings};
+use super::pools::Planted;
 use super::start::Start;
-use super::{Before, Plan, Replay};
-use crate::{AllocError, Block};
+use super::{Before, Death, Divergence, Plan, Replay};
+use crate::AllocError;
 
 /// Replays all events, or those up to the request that fails.
 pub(super) fn walk(trace: &Trace, plan: &Plan<'_>) -> Replay {
     let start = Start::of(trace, plan);
-    let (mut run, planted) = Run::new(trace, plan, &start);
-    run.begin(&start, planted);
-    run.finish()
+    let from = addresses_from(trace);
+    let (mut run, planted) = Run::new(trace, plan, &start, (from, Output::trace(trace, plan)));
+    run.endings = endings(trace, plan);
+    run.output.start(&start);
+    run.begin(&start, planted, at(trace, EventId(0)));
+    for event in trace.events.ids() {
+        if run.replay.death.is_some() {
+            break;
+        }
+        if trace.events.device[event.0 as usize] == plan.device || trace.is_everywhere(event) {
+            run.step(&recorded(trace, event), trace.events.device[event.0 as usize]);
+        }
+        run.end_used(at(trace, event));
+        if plan.target.is_some_and(|target| target.event == event) {
+            break;
+        }
+    }
+    run.end(trace.events.ids().next_back().map(|last| at(trace, last)));
+    let retries = run.retries();
+    let (trace, source) = run.output.finish();
+    let Outcome { divergence, largest_difference, placed_elsewhere, death, rescued, assumptions, emptied, .. } = run.replay;
+    let event = |number: u64| EventId::from_index(number as usize);
+    Replay {
+        trace,
+        source,
+        divergence: divergence.map(Divergence::in_trace),
+        largest_difference,
+        placed_elsewhere,
+        death: death.map(|death| Death {
+            event: event(death.event),
+            requested: death.requested,
+            reserved: death.reserved,
+            allocated: death.allocated,
+            report: death.report,
+        }),
+        rescued: rescued.into_iter().map(event).collect(),
+        retries,
+        assumptions,
+        emptied,
+    }
+}
+
+/// Where an event of a trace is.
+fn at(trace: &Trace, event: EventId) -> At {
+    let row = event.0 as usize;
+    let time_ns = trace.events.time_ns.get(row).copied().unwrap_or(0);
+    At { number: row as u64, time_ns, stack: trace.events.stack.get(row).copied().unwrap_or_default() }
+}
+
+/// An event of a trace.
+fn recorded(trace: &Trace, event: EventId) -> Recorded {
+    let (done, what) = (trace.transition(event), trace.what(event));
+    let mut recorded = Recorded { at: at(trace, event), what, done, former: None, completion: 0, private: None };
+    match (done, trace.subject(event)) {
+        (Transition::Allocated { .. }, _) => {
+            recorded.former = trace.replaced_by(event).map(|block| u64::from(block.0));
+            recorded.private = trace.private_pool(Owner::Event(event));
+        }
+        (Transition::FreeRequested, Subject::Block(block)) => {
+            recorded.completion = u64::from(trace.blocks.free_completed[block.0 as usize].0);
+        }
+        (Transition::Reserved | Transition::Released { .. }, Subject::Segment(row)) => {
+            let obtained = trace.segments.alloc[row.0 as usize];
+            let owner = if obtained.is_some() { Owner::Event(obtained) } else { Owner::Segment(row) };
+            recorded.private = trace.private_pool(owner);
+        }
+        _ => {}
+    }
+    recorded
+}
+
+/// The number of the event that completes the free of a block, if a trace has events.
+fn completion_of(trace: &Trace, block: BlockId) -> u64 {
+    if trace.events.is_empty() { UNKNOWN } else { u64::from(trace.blocks.free_completed[block.0 as usize].0) }
+}
+
+/// Returns the start of addresses that are not in the recording.
+fn addresses_from(trace: &Trace) -> u64 {
+    let ends = trace.segments.range.iter().map(|range| range.address.saturating_add(range.bytes));
+    let blocks = trace.blocks.address.iter().zip(&trace.blocks.allocated).map(|(at, bytes)| at.saturating_add(*bytes));
+    let end = ends.chain(blocks).max().unwrap_or(0);
+    end.clamp(0x10_0000_0000, 1 << 62)
 }
 
 impl Run<'_> {
-    fn begin(&mut self, start: &Start, planted: Vec<(u32, Block, usize)>) {
-        self.output.start(start);
+    /// Begins right before the event at `first`.
+    pub(super) fn begin(&mut self, start: &Start, planted: Planted, first: At) {
         self.recorded_reserved = self.output.reserved;
         for (range, ..) in &start.segments {
             self.driver.hold(range.address, range.bytes);
         }
         for (row, block, pool) in planted {
-            self.handles.put(row, block, pool);
+            self.handles.put(self.output.key(row), block, pool);
         }
         self.assume(start);
-        self.endings = endings(self.trace, self.plan);
-        let first = EventId(0);
         for (block, private) in &start.homeless {
-            let row = block.0 as usize;
-            let share = self.plan.block_override(block.0).share;
-            let bytes = self.bytes_of(row, share);
-            let pool = self.pools.number(*private);
-            let request = Request { event: first, bytes, stream: self.trace.blocks.stream[row], pool };
-            self.ask(block.0, &request);
+            let row = self.trace.blocks.get(*block);
+            let alloc = Alloc { block: self.output.key(block.0), ..row.as_alloc(*block) };
+            let bytes = Self::bytes_of(&alloc, self.plan.block_override(u64::from(block.0)).share);
+            let (pool, stream) = (self.pools.number(*private), row.stream);
+            let request = Request { event: first, bytes, stream, pool, origin: (row.op, row.scope) };
+            self.ask((&alloc, row.stack), &request);
             if self.replay.death.is_some() {
                 return;
             }
-            if self.trace.was_waiting_at_start(*block) && self.handles.has(block.0) {
-                self.output.free_requested(first, block.0);
+            if self.trace.was_waiting_at_start(*block) && self.handles.has(alloc.block) {
+                self.output.free_requested(first, alloc.block);
             }
         }
         for block in &self.trace.waiting_at_start {
-            if let Some((handle, pool)) = self.handles.take(block.0) {
-                self.wait(block.0, handle, pool);
+            let key = self.output.key(block.0);
+            if let Some((handle, pool)) = self.handles.take(key) {
+                self.wait(key, completion_of(self.trace, *block), handle, pool);
             }
         }
     }
 
-    fn finish(mut self) -> Replay {
-        for row in 0..self.trace.events.len() {
-            if self.replay.death.is_some() {
-                break;
-            }
-            let event = EventId::from_index(row);
-            if self.trace.events.device[row] == self.plan.device || self.trace.is_everywhere(event) {
-                self.step(event);
-            }
-            self.end_used(event);
-            if self.plan.target.is_some_and(|target| target.event == event) {
-                break;
-            }
-        }
+    /// Ends after the event at `last`.
+    pub(super) fn end(&mut self, last: Option<At>) {
         if self.replay.death.is_none()
-            && let Some(last) = self.trace.events.len().checked_sub(1).map(EventId::from_index)
+            && let Some(last) = last
         {
             self.settle_free();
             self.settle_releases(last);
@@ -81,22 +148,11 @@ impl Run<'_> {
             }
         }
         self.conclude();
-        let retries = self.pools.all().map(|pool| pool.stats().num_alloc_retries).sum();
-        let (trace, source) = self.output.finish();
-        let Outcome { divergence, largest_difference, placed_elsewhere, death, rescued, assumptions, emptied, .. } =
-            self.replay;
-        Replay {
-            trace,
-            source,
-            divergence,
-            largest_difference,
-            placed_elsewhere,
-            death,
-            rescued,
-            retries,
-            assumptions,
-            emptied,
-        }
+    }
+
+    /// Returns how often the allocators released their whole caches.
+    pub(super) fn retries(&self) -> u64 {
+        self.pools.all().map(|pool| pool.stats().num_alloc_retries).sum()
     }
 
     fn conclude(&mut self) {
@@ -136,51 +192,47 @@ impl Run<'_> {
         }
     }
 
-    fn step(&mut self, event: EventId) {
-        let subject = self.trace.subject(event);
-        match (self.trace.transition(event), subject) {
-            (Transition::Nothing, Subject::Oom(row)) => {
+    /// Replays an event, which the recording has on `device`.
+    pub(super) fn step(&mut self, recorded: &Recorded, device: DeviceId) {
+        let Recorded { at, what, done, private, .. } = *recorded;
+        match (done, what) {
+            (Transition::Nothing, What::Oom(oom)) => {
                 self.settle_free();
-                self.fail(event, row);
+                self.fail(at, &oom, device);
             }
             (Transition::Nothing, _) => {
                 self.settle_free();
-                self.settle_lone_releases(event);
-                self.output.copy(event);
+                self.settle_lone_releases(at);
+                self.output.copy(at, device, what);
             }
-            (Transition::Tagged { .. }, Subject::Tag(block, _)) | (Transition::Used, Subject::Block(block)) => {
+            (Transition::Tagged { .. }, What::Tag(block, _)) | (Transition::Used, What::Used(block)) => {
                 self.settle_free();
-                if self.handles.has(block.0) {
-                    self.output.copy(event);
+                if self.handles.has(block) {
+                    self.output.copy(at, device, what);
                 }
             }
-            (done @ (Transition::Reserved | Transition::Released { .. }), Subject::Segment(row)) => {
+            (Transition::Reserved | Transition::Released { .. }, _) => {
                 self.settle_free();
-                let range = self.trace.segments.get(row).range;
-                let (address, bytes) = (range.address, range.bytes);
-                let kind = self.trace.events.kind[event.0 as usize];
-                let is_expandable = matches!(kind, EventKind::SegmentMap | EventKind::SegmentUnmap);
-                let call = match (done == Transition::Reserved, is_expandable) {
-                    (true, false) => Call::Reserve { address, bytes },
-                    (true, true) => Call::Map { address, bytes },
-                    (false, false) => Call::Release { address, bytes },
-                    (false, true) => Call::Unmap { address, bytes },
+                let call = match what {
+                    What::SegmentAlloc(Range { address, bytes, .. }) => Call::Reserve { address, bytes },
+                    What::SegmentMap(Range { address, bytes, .. }) => Call::Map { address, bytes },
+                    What::SegmentFree(Range { address, bytes, .. }) => Call::Release { address, bytes },
+                    What::SegmentUnmap(Range { address, bytes, .. }) => Call::Unmap { address, bytes },
+                    _ => return,
                 };
-                let obtained = self.trace.segments.alloc[row.0 as usize];
-                let owner = if obtained.is_some() { Owner::Event(obtained) } else { Owner::Segment(row) };
-                self.push_pending(Pending { call, event, private: self.trace.private_pool(owner) });
+                self.push_pending(Pending { call, event: at, private });
                 self.count_recorded(call);
             }
-            (Transition::Allocated { .. }, Subject::Block(block)) => {
+            (Transition::Allocated { .. }, What::Alloc(alloc)) => {
                 self.settle_free();
-                self.alloc(event, block);
+                self.alloc(recorded, &alloc);
             }
-            (Transition::FreeRequested, Subject::Block(block)) => {
+            (Transition::FreeRequested, What::FreeRequested(block)) => {
                 self.settle_free();
-                self.settle_releases(event);
-                self.freed = Some((block.0, event));
+                self.settle_releases(at);
+                self.freed = Some(Freed { block, requested: at, completion: recorded.completion });
             }
-            (Transition::FreeCompleted { .. }, Subject::Block(block)) => self.free_completed(event, block.0),
+            (Transition::FreeCompleted { .. }, What::FreeCompleted(block)) => self.free_completed(at, block),
             _ => {}
         }
     }
@@ -195,34 +247,35 @@ impl Run<'_> {
         }
     }
 
-    fn alloc(&mut self, event: EventId, block: BlockId) {
-        if let Some(gone) = self.trace.replaced_by(event)
-            && !self.complete(event, gone.0)
+    fn alloc(&mut self, recorded: &Recorded, alloc: &Alloc) {
+        let Recorded { at, former, private, .. } = *recorded;
+        if let Some(gone) = former
+            && !self.complete(at, gone)
         {
-            self.free_now(event, gone.0, true);
+            self.free_now(at, gone, true);
         }
-        let row = block.0 as usize;
-        let block_override = self.plan.block_override(block.0);
-        let stream = self.trace.blocks.stream[row];
-        let pool = self.pools.number(self.trace.private_pool(Owner::Event(event)));
-        let request = Request { event, bytes: self.bytes_of(row, block_override.share), stream, pool };
+        let block_override = self.plan.block_override(alloc.block);
+        let stream = alloc.stream;
+        let pool = self.pools.number(private);
+        let (bytes, origin) = (Self::bytes_of(alloc, block_override.share), (alloc.op, alloc.scope));
+        let request = Request { event: at, bytes, stream, pool, origin };
         self.has_streams |= self.last_stream.is_some_and(|last| last != stream);
         self.last_stream = Some(stream);
         self.settle_calls(&request);
         if !block_override.is_removed {
-            self.ask(block.0, &request);
+            self.ask((alloc, at.stack), &request);
         }
         self.clear_pending();
     }
 
-    /// Allocates a block, and stores its handle for the free.
-    fn ask(&mut self, row: u32, request: &Request) {
+    /// Allocates a block, which the recording has as `recorded` with its stack, and stores its handle for the free.
+    fn ask(&mut self, recorded: (&Alloc, StackId), request: &Request) {
         match self.serve(request) {
             Ok(block) => {
                 self.tell(request, &block);
-                self.output.alloc(request.event, row, &block, self.pools.private(request.pool));
-                self.compare(request.event, row as usize, &block);
-                self.handles.put(row, block, request.pool);
+                self.output.alloc(request.event, recorded, &block, self.pools.private(request.pool));
+                self.compare(request.event, recorded.0, &block);
+                self.handles.put(recorded.0.block, block, request.pool);
             }
             Err(AllocError::OutOfMemory(report)) => {
                 self.tell_failed(request);
@@ -234,36 +287,34 @@ impl Run<'_> {
     }
 
     /// Replays a request that failed in the recording.
-    fn fail(&mut self, event: EventId, row: usize) {
-        let Some(oom) = self.trace.ooms.get(row).copied() else {
-            return;
-        };
+    fn fail(&mut self, event: At, oom: &Oom, device: DeviceId) {
         let stream = oom.stream.unwrap_or_else(|| self.last_stream());
-        let mut request = Request { event, bytes: oom.requested.max(1), stream, pool: 0 };
+        let (bytes, origin) = (oom.requested.max(1), (oom.op, oom.scope));
+        let mut request = Request { event, bytes, stream, pool: 0, origin };
         if !self.follows() && self.are_asked_for() {
             self.settle_releases(event);
         }
         let target = self.plan.target.filter(|_| !self.follows());
-        if let Some(target) = target.filter(|target| target.event == event) {
+        if let Some(target) = target.filter(|target| u64::from(target.event.0) == event.number) {
             request.stream = target.stream;
             request.pool = self.pools.number(target.private);
             self.prepare(&request, target.before);
         }
-        let is_target = target.is_some_and(|target| target.event == event);
+        let is_target = target.is_some_and(|target| u64::from(target.event.0) == event.number);
         self.replay.stream_is_guessed |= oom.stream.is_none() && self.has_streams && !is_target;
         let served = self.serve_failed(&request);
         match served {
             Ok(block) => {
                 self.tell(&request, &block);
-                self.output.passing(event, &block);
+                self.output.passing(&request, &block);
                 self.pools.get(request.pool).free(block);
-                self.replay.rescued.push(event);
+                self.replay.rescued.push(event.number);
             }
             Err(AllocError::OutOfMemory(report)) => {
                 self.tell_failed(&request);
-                let goes_on = target.is_some_and(|target| event < target.event);
+                let goes_on = target.is_some_and(|target| event.number < u64::from(target.event.0));
                 if self.follows() || goes_on {
-                    self.output.copy(event);
+                    self.output.copy(event, device, What::Oom(*oom));
                 } else {
                     self.die_of(&request, *report);
                 }
@@ -289,22 +340,20 @@ impl Run<'_> {
     /// Makes the block of the last requested free wait for another stream, since its completion did not follow
     /// immediately.
     fn settle_free(&mut self) {
-        let Some((row, event)) = self.freed.take() else { return };
-        if let Some((block, pool)) = self.handles.take(row) {
-            self.output.free_requested(event, row);
-            self.wait(row, block, pool);
+        let Some(Freed { block, requested, completion }) = self.freed.take() else { return };
+        if let Some((handle, pool)) = self.handles.take(block) {
+            self.output.free_requested(requested, block);
+            self.wait(block, completion, handle, pool);
         }
     }
 
-    fn free_completed(&mut self, event: EventId, row: u32) {
-        if let Some((freed, requested)) = self.freed
-            && freed == row
-        {
+    fn free_completed(&mut self, event: At, block: u64) {
+        if let Some(Freed { requested, .. }) = self.freed.filter(|freed| freed.block == block) {
             self.freed = None;
-            if let Some((block, pool)) = self.handles.take(row) {
-                self.output.free_requested(requested, row);
-                self.pools.get(pool).free(block);
-                self.output.free_completed(event, row);
+            if let Some((handle, pool)) = self.handles.take(block) {
+                self.output.free_requested(requested, block);
+                self.pools.get(pool).free(handle);
+                self.output.free_completed(event, block);
             }
             return;
         }
@@ -313,13 +362,13 @@ impl Run<'_> {
         if self.plan.recorded.max_split_bytes().is_none() {
             self.settle_lone_releases(event);
         }
-        if !self.complete(event, row) {
-            self.free_now(event, row, false);
+        if !self.complete(event, block) {
+            self.free_now(event, block, false);
         }
     }
 
     /// Handles pending releases without a request, if the recording reserved nothing in the meantime.
-    fn settle_lone_releases(&mut self, event: EventId) {
+    fn settle_lone_releases(&mut self, event: At) {
         if self.pending_releases == self.pending.len() {
             self.settle_releases(event);
         }
@@ -331,8 +380,9 @@ impl Run<'_> {
     }
 
     /// Completes the event that a block waits for; returns whether it waits.
-    fn complete(&mut self, event: EventId, row: u32) -> bool {
-        if !self.driver.complete(row) {
+    fn complete(&mut self, event: At, block: u64) -> bool {
+        self.complete_queue(event, block);
+        if !self.driver.complete(block) {
             return false;
         }
         for pool in self.pools.all() {
@@ -345,23 +395,23 @@ impl Run<'_> {
     }
 
     /// Frees a block that is freed in the recording, if it is still live.
-    fn free_now(&mut self, event: EventId, row: u32, is_requested: bool) {
-        let Some((block, pool)) = self.handles.take(row) else { return };
+    fn free_now(&mut self, event: At, block: u64, is_requested: bool) {
+        let Some((handle, pool)) = self.handles.take(block) else { return };
         if is_requested {
-            self.output.free_requested(event, row);
+            self.output.free_requested(event, block);
         }
-        self.pools.get(pool).free(block);
-        self.output.free_completed(event, row);
+        self.pools.get(pool).free(handle);
+        self.output.free_completed(event, block);
     }
 
     /// Frees the blocks whose last use was `event`, if the plan says so.
-    fn end_used(&mut self, event: EventId) {
-        while let Some((at, row)) = self.endings.get(self.next_ending).copied()
-            && at <= event
+    fn end_used(&mut self, event: At) {
+        while let Some((after, block)) = self.endings.get(self.next_ending).copied()
+            && after <= event.number
         {
             self.next_ending += 1;
             self.settle_lone_releases(event);
-            self.free_now(event, row, true);
+            self.free_now(event, block, true);
         }
     }
 }

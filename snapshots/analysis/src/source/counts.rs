@@ -4,7 +4,7 @@ use highwater_snapshots::Result;
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::format::{DeviceSummary, count_steps};
 use highwater_snapshots::ids::{BlockId, DeviceId};
-use highwater_snapshots::trace::Trace;
+use highwater_snapshots::trace::{Allocator, Trace};
 use rayon::prelude::*;
 
 use super::{File, Kind, Source, Watch};
@@ -59,6 +59,15 @@ impl Source<'_> {
                 events.filter(|(of, at)| **of == kind && **at == device).count() as u64
             }
             Kind::File(file) => file.rows(device).map(|row| u64::from(row.counts[kind as usize])).sum(),
+        }
+    }
+
+    /// The allocator that served a device.
+    pub fn allocator(&self, device: DeviceId) -> Allocator {
+        let segments = [EventKind::SegmentAlloc, EventKind::SegmentMap];
+        match self.facts().allocator(device) {
+            Allocator::Other if segments.iter().any(|kind| self.count(device, *kind) > 0) => Allocator::Caching,
+            allocator => allocator,
         }
     }
 

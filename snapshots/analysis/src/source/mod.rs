@@ -216,6 +216,25 @@ impl<'s> Source<'s> {
         }
     }
 
+    /// The whole recording to share, if it is in memory and not borrowed.
+    pub fn shared(&self) -> Option<Arc<Trace>> {
+        match &self.kind {
+            Kind::InMemory(memory) => match &memory.trace {
+                TraceRef::Shared(trace) => Some(Arc::clone(trace)),
+                TraceRef::Borrowed(_) => None,
+            },
+            Kind::File(_) => None,
+        }
+    }
+
+    /// How its events are read one after another, if it is not in memory.
+    pub fn windows(&self) -> Option<&Windows> {
+        match &self.kind {
+            Kind::InMemory(_) => None,
+            Kind::File(file) => Some(&file.windows),
+        }
+    }
+
     /// The numbers of its events: from 0, unless it is a trace that is itself a window of a longer recording.
     pub fn events(&self) -> Range<u64> {
         match &self.kind {

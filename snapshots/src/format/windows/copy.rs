@@ -25,8 +25,7 @@ impl Windows {
         for facts in &self.base.devices {
             writer.write_device(facts)?;
         }
-        write_tables(&mut writer, &self.base.tables)?;
-        self.ops.each_section(&self.files, |ops| writer.append_ops(&ops))?;
+        self.write_tables(&mut writer)?;
         for state in &self.starting {
             writer.write_starting_state(state)?;
         }
@@ -55,5 +54,15 @@ impl Windows {
         let problems = self.base.problems.iter().filter(|problem| !problem.is_index_only);
         let problems = problems.map(|problem| Problem::new(problem.to_string())).collect();
         writer.finish(&EndFacts { trust: self.base.trust.clone(), problems })
+    }
+
+    /// Writes the tables of the recording, to which its events refer.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the recording cannot be read, or the output cannot be written.
+    pub fn write_tables<W: Write>(&self, writer: &mut SnapWriter<W>) -> Result<()> {
+        write_tables(writer, &self.base.tables)?;
+        self.ops.each_section(&self.files, |ops| writer.append_ops(&ops))
     }
 }

@@ -173,6 +173,11 @@ impl Windows {
         self.ops.count(&self.files)
     }
 
+    /// What is live before the first event.
+    pub fn starting(&self) -> &[StartingState] {
+        &self.starting
+    }
+
     /// The summaries of all events, in order.
     pub fn summaries(&self) -> &[Summary] {
         &self.summaries

@@ -1,11 +1,11 @@
 //! The explanation of a peak, with the savings that replays add to its advice.
 
 use highwater_analysis::explain::{Advice, ExplainQuery, Reach, Remedy};
-use highwater_analysis::final_oom::{final_oom, final_oom_on};
+use highwater_analysis::final_oom::final_oom_on;
 use highwater_analysis::source::{Source, Watch};
 use highwater_analysis::{Explanation, Metric, Moment};
 use highwater_snapshots::units::format_bytes;
-use highwater_snapshots::{DeviceId, Error, Trace};
+use highwater_snapshots::{DeviceId, Error};
 
 use super::plan::AdvicePeaks;
 use super::prediction::Change;
@@ -34,7 +34,7 @@ pub fn explain(
         }
         return Ok(explanation);
     };
-    explanation.advice.retain_mut(|advice| is_worth_it(trace, device, advice));
+    explanation.advice.retain_mut(|advice| is_worth_it(source, device, advice));
     let is_changed = |advice: &Advice| matches!(advice.remedy, Remedy::Checkpoint | Remedy::FusedOptimizer);
     if query.metric == Metric::Requested && explanation.advice.iter().any(is_changed) {
         let peaks = AdvicePeaks::of(trace, device);
@@ -65,9 +65,9 @@ fn add_peaks(advice: &mut Advice, peaks: &AdvicePeaks, [requested, reserved]: [u
 }
 
 /// Adds the result of a replay with its settings to `advice`. Returns whether they lower the peak.
-fn is_worth_it(trace: &Trace, device: DeviceId, advice: &mut Advice) -> bool {
+fn is_worth_it(source: &Source<'_>, device: DeviceId, advice: &mut Advice) -> bool {
     let Some(settings) = advice.settings else { return true };
-    match reserved_with(trace, device, settings) {
+    match reserved_with(source, device, settings) {
         Ok(([before, after], reach)) if after < before => {
             advice.text.push_str(&format!(
                 " With {settings} {} is {}, {} less (replayed).",
@@ -87,17 +87,18 @@ fn is_worth_it(trace: &Trace, device: DeviceId, advice: &mut Advice) -> bool {
 
 /// Returns the peak of reserved bytes as recorded and with `settings`, as `highwater whatif` computes it, and what these
 /// cover.
-fn reserved_with(trace: &Trace, device: DeviceId, settings: &str) -> Result<([u64; 2], Reach), String> {
+fn reserved_with(source: &Source<'_>, device: DeviceId, settings: &str) -> Result<([u64; 2], Reach), String> {
     let change = Change { device, alloc_conf: Some(settings.to_owned()), ..Change::default() };
-    let prediction = predict(trace, &change)?;
+    let prediction = predict(source, &change).map_err(|why| why.to_string())?;
+    let trace = source.facts();
     let changed = prediction.changed.as_ref().ok_or("nothing was changed")?;
     match (&prediction.unchanged.divergence, &changed.oom) {
-        (Some(deviation), _) => Err(format!("a replay differs from the recording from event {} on", deviation.event.0)),
+        (Some(deviation), _) => Err(format!("a replay differs from the recording from event {} on", deviation.event)),
         // The request that failed in the recording still fails, so nothing is saved.
-        (None, Some(oom)) if final_oom(trace) == Some(oom.event) => {
+        (None, Some(oom)) if prediction.ends_in_oom == Some(oom.event) => {
             Ok(([prediction.measured.peak_bytes(Metric::Reserved); 2], Reach::UpToFailure))
         }
-        (None, Some(oom)) => Err(format!("a replay with them runs out of memory at event {}", oom.event.0)),
+        (None, Some(oom)) => Err(format!("a replay with them runs out of memory at event {}", oom.event)),
         (None, None) => {
             let [before, after] = [&prediction.measured, &changed.figures].map(|one| one.peak(Metric::Reserved));
             let event = |peak: Option<&Moment>| peak.and_then(|peak| peak.event);

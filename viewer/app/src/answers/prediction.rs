@@ -1,14 +1,13 @@
 //! What-if questions and their results: a change to a recording, and the replay with it.
 
+use std::ops::ControlFlow;
 use std::str::FromStr;
-use std::sync::Arc;
 
-use highwater_analysis::final_oom::final_oom;
-use highwater_analysis::summary::{DeviceSummary, of_trace};
-use highwater_analysis::{Filter, Metric, Moment};
+use highwater_analysis::summary::{DeviceSummary, of_device, of_trace};
+use highwater_analysis::{Filter, Metric, Moment, Source};
 use highwater_snapshots::scope_pattern::ScopePattern;
 use highwater_snapshots::units::{format_required_bytes, parse_bytes};
-use highwater_snapshots::{DeviceId, EventId, Phase, Trace};
+use highwater_snapshots::{DeviceId, EventId, Phase, Result, Trace};
 
 use crate::answers::recomputation::Recomputation;
 use crate::answers::request_failure::RequestFailure;
@@ -30,10 +29,10 @@ pub const DEVICE_SIZES: [(&str, &str); 9] = [
 /// blocks leave open; for a
 /// recording that ends in an out-of-memory error, the smallest above its device, or above that peak if the device's
 /// size is not recorded. `None` if there is none.
-pub fn suggested_capacity(trace: &Trace, prediction: &Prediction) -> Option<&'static str> {
+pub fn suggested_capacity(prediction: &Prediction) -> Option<&'static str> {
     let [allocated, reserved] = [Metric::Allocated, Metric::Reserved].map(|one| prediction.measured.peak_bytes(one));
     let mut sizes = DEVICE_SIZES.iter().filter_map(|(size, _)| Some((*size, parse_bytes(size).ok()?)));
-    if final_oom(trace).is_none() {
+    if prediction.ends_in_oom.is_none() {
         return sizes.rfind(|(_, bytes)| (allocated..reserved).contains(bytes)).map(|(size, _)| size);
     }
     let device = prediction.measured.summary.capacity_bytes;
@@ -55,7 +54,7 @@ impl FromStr for SizePart {
     type Err = String;
 
     /// Parses `1/2`, `0.25` or `50%`.
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
         let mistake = || format!("invalid part of a size '{text}': write 1/2, 0.5 or 50%");
         let text = text.trim();
         if let Some((over, under)) = text.split_once('/') {
@@ -107,14 +106,19 @@ pub struct Change {
     pub scale: Vec<(SizePart, Filter)>,
     /// Modules that are recomputed in backward: those whose paths match any of these.
     pub checkpoint: Vec<ScopePattern>,
+    /// What the changed recording says of itself.
+    pub note: Option<String>,
 }
 
 impl Change {
     /// Returns whether anything is changed.
     pub fn changes_anything(&self) -> bool {
-        self.alloc_conf.is_some()
-            || self.capacity.is_some()
-            || !self.without.is_empty()
+        self.alloc_conf.is_some() || self.capacity.is_some() || self.changes_blocks()
+    }
+
+    /// Returns whether blocks are changed.
+    pub fn changes_blocks(&self) -> bool {
+        !self.without.is_empty()
             || !self.until_last_use.is_empty()
             || !self.scale.is_empty()
             || !self.checkpoint.is_empty()
@@ -154,14 +158,26 @@ pub fn in_words(
 pub struct Figures {
     /// All totals and peaks.
     pub summary: DeviceSummary,
-    /// The first request that failed.
-    pub failure: Option<EventId>,
+    /// The number of the event of the first request that failed.
+    pub failure: Option<u64>,
 }
 
 impl Figures {
     /// Returns the figures of `device`.
-    pub fn of(trace: &Trace, device: DeviceId) -> Self {
-        let failure = RequestFailure::all(trace, device).next().map(|failure| failure.event);
+    ///
+    /// # Errors
+    ///
+    /// Fails if the recording cannot be read.
+    pub fn of(source: &Source<'_>, device: DeviceId) -> Result<Self> {
+        let failure = RequestFailure::first(source, device, 1)?.first().map(|failure| failure.number);
+        let steps = source.count_steps(&[device], &mut |_| ControlFlow::Continue(()))?;
+        let summary = of_device(source, device, steps.first().copied().unwrap_or(0))?;
+        Ok(Self { summary, failure })
+    }
+
+    /// Returns the figures of `device` of a trace.
+    pub fn of_trace(trace: &Trace, device: DeviceId) -> Self {
+        let failure = RequestFailure::all(trace, device).next().map(|failure| failure.number);
         Self { summary: of_trace(trace, device), failure }
     }
 
@@ -201,8 +217,8 @@ pub struct Unchanged {
 /// A difference of a replay from its recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deviation {
-    /// The first event.
-    pub event: EventId,
+    /// The number of the first event.
+    pub event: u64,
     /// A description.
     pub text: String,
     /// The largest difference of reserved bytes at any event.
@@ -224,8 +240,8 @@ pub struct Concerned {
 #[derive(Clone, Debug)]
 pub struct Changed {
     /// The changed recording.
-    pub trace: Arc<Trace>,
-    /// The recorded event that each of its events comes from.
+    pub recording: Source<'static>,
+    /// The recorded event that each of its events comes from; empty if the recording is not in memory.
     pub source: Vec<EventId>,
     /// Its totals and peaks, up to its end.
     pub figures: Figures,
@@ -237,10 +253,10 @@ pub struct Changed {
     pub capacity_from: String,
     /// The request that failed.
     pub oom: Option<Failed>,
-    /// Requests that failed in the recording, but not here.
-    pub rescued: Vec<EventId>,
-    /// The failed request with which the recording ends, on any device: later requests were not recorded.
-    pub ends_in_oom: Option<EventId>,
+    /// The numbers of requests that failed in the recording, but not here.
+    pub rescued: Vec<u64>,
+    /// The number of the failed request with which the recording ends, on any device: later requests were not recorded.
+    pub ends_in_oom: Option<u64>,
     /// A device size that is enough for every recorded request: the smallest found by replays, if a request fails here,
     /// or if one that failed in the recording succeeds here. `None` otherwise, and if no device is large enough.
     pub suffices: Option<u64>,
@@ -268,8 +284,8 @@ impl Changed {
 /// A request that fails in a replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failed {
-    /// The recorded event of the request.
-    pub event: EventId,
+    /// The number of the recorded event of the request.
+    pub event: u64,
     /// Its step.
     pub step: Option<u32>,
     /// Its phase; `None` if the recording has no phases.
@@ -293,8 +309,8 @@ pub struct Tried {
     pub alloc_conf: String,
     /// The result, up to its end.
     pub figures: Figures,
-    /// The request that failed.
-    pub oom: Option<EventId>,
+    /// The number of the event of the request that failed.
+    pub oom: Option<u64>,
     /// Whether the recording ends with a failed request that succeeds here: later requests were not recorded.
     pub gets_past_failure: bool,
 }
@@ -308,6 +324,8 @@ pub struct Prediction {
     pub measured: Figures,
     /// The settings it was recorded with, canonical; empty for the default.
     pub recorded_conf: String,
+    /// The number of the failed request with which the recording ends, on any device.
+    pub ends_in_oom: Option<u64>,
     /// The replay with nothing changed.
     pub unchanged: Unchanged,
     /// The replay with the change, if there is one.
@@ -318,6 +336,7 @@ pub struct Prediction {
 
 #[cfg(test)]
 mod tests {
+    use highwater_analysis::final_oom::final_oom;
     use highwater_snapshots::text::trace_from_text;
     use highwater_snapshots::trace::DeviceFacts;
 
@@ -328,7 +347,7 @@ mod tests {
         let mut trace = trace_from_text(text).expect("the text is a trace");
         let facts = DeviceFacts { capacity_bytes: capacity << 30, ..DeviceFacts::default() };
         trace.devices = vec![facts];
-        let measured = Figures::of(&trace, DeviceId(0));
+        let measured = Figures::of_trace(&trace, DeviceId(0));
         let unchanged = Unchanged {
             figures: measured.clone(),
             divergence: None,
@@ -340,11 +359,12 @@ mod tests {
             device: DeviceId(0),
             measured,
             recorded_conf: String::new(),
+            ends_in_oom: final_oom(&trace).map(|event| trace.number(event)),
             unchanged,
             changed: None,
             tried: Vec::new(),
         };
-        suggested_capacity(&trace, &prediction)
+        suggested_capacity(&prediction)
     }
 
     #[test]

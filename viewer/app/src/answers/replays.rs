@@ -2,6 +2,7 @@
 
 mod capacity;
 mod settings;
+mod replayed;
 mod trials;
 mod replayer;
 
@@ -9,19 +10,21 @@ pub use capacity::used_outside;
 pub use highwater_allocator::replay::Replay;
 pub use replayer::{Edited, Replayer};
 
-use std::sync::Arc;
+use std::convert::Infallible;
 
 use highwater_allocator::AccountingDriver;
 use highwater_allocator::AllocConfig;
-use highwater_allocator::replay::{Answers, BlockOverride, Plan, Share, Target, TieBreak, recorded_config, replay};
+use highwater_allocator::replay::{
+    Answers, BlockOverride, Death, Plan, Share, Target, TieBreak, recorded_config, replay,
+};
 use highwater_analysis::addresses::FailedRequest;
-use highwater_analysis::final_oom::final_oom;
-use highwater_analysis::{LastUses, LiveIndex, Metric, Moment, Series};
+use highwater_analysis::{LastUses, LiveIndex, Metric, Source};
 use highwater_snapshots::trace::PINNED_DRIVER;
-use highwater_snapshots::{DeviceId, EventId, Trace};
+use highwater_snapshots::{DeviceId, Error, EventId, Trace};
 use rayon::prelude::*;
 
 use self::capacity::{Bound, recorded_total, smallest_that_fits};
+use self::replayed::Replayed;
 use self::settings::worth_trying;
 use crate::answers::oom_analysis::OomAnalysis;
 use crate::answers::prediction::{
@@ -63,43 +66,83 @@ pub fn analyse(trace: &Trace, request: FailedRequest, live: &LiveIndex) -> Optio
     Some(OomAnalysis::of(trace, (device, live), request, test))
 }
 
-/// Replays `trace` unchanged, and with `change`.
+/// Why there is no prediction.
+#[derive(Debug, thiserror::Error)]
+pub enum NoPrediction {
+    /// The question cannot be answered: a sentence for the user.
+    #[error("{0}")]
+    Refused(String),
+    /// The recording cannot be read.
+    #[error(transparent)]
+    Unreadable(#[from] Error),
+}
+
+impl From<String> for NoPrediction {
+    fn from(why: String) -> Self {
+        Self::Refused(why)
+    }
+}
+
+/// Replays a recording unchanged, and with `change`. Of a recording that is not in memory, only settings and the size of
+/// the device can be changed: what else changes follows blocks over the whole of it.
 ///
 /// # Errors
 ///
-/// Returns a sentence for the user.
-pub fn predict(trace: &Trace, change: &Change) -> Result<Prediction, String> {
-    let device = change.device;
+/// If the change is impossible, or the recording cannot be read.
+pub fn predict(source: &Source<'_>, change: &Change) -> Result<Prediction, NoPrediction> {
+    let (trace, device) = (source.facts(), change.device);
     let facts = trace.device_facts(device);
     if facts.is_some_and(|facts| facts.driver == PINNED_DRIVER) {
         let text = "is pinned host memory, which another allocator serves: choose a GPU with --device";
-        return Err(format!("device {} {text}", device.0));
+        return Err(format!("device {} {text}", device.0).into());
     }
     let (config, strange) = recorded_config(facts);
     let changed_config = match &change.alloc_conf {
         None => config.clone(),
         Some(settings) => changed_config(&config, settings)?,
     };
-    let last_uses = LastUses::of(trace, device);
+    if source.whole().is_none() && change.changes_blocks() {
+        let text = "the recording is too long to change its blocks: only settings and the size of the device can be changed; \
+                    `highwater convert FILE part.snap --events FROM..TO` cuts out a part";
+        return Err(text.to_owned().into());
+    }
+    let last_uses = source.whole().and_then(|trace| LastUses::of(trace, device));
     if !change.until_last_use.is_empty() && last_uses.is_none() {
         let text = "the recording does not say when blocks are used: record with uses (`highwater record --uses`, or \
                     `HistoryOptions::uses`)";
-        return Err(text.to_owned());
+        return Err(text.to_owned().into());
     }
-    let series = Series::build(trace, device);
-    let measured = Figures::of(trace, device);
-    let (unchanged, tie_break, emptied) = replay_unchanged(trace, device, &config, strange);
-    let recorded_capacity = Bound::of(trace, &series, &Change { device, ..Change::default() }).bytes;
+    let measured = Figures::of(source, device)?;
+    let ends_in_oom = source.final_oom()?.map(|(event, _)| event);
+    let (unchanged, tie_break, emptied) = replay_unchanged(source, device, &config, strange)?;
+    let recorded_capacity = Bound::recorded(source, device)?.bytes;
     let base = Base { trace, device, recorded: &config, tie_break, emptied: &emptied, recorded_capacity };
+    let whole = Predicting { base, source, ends_in_oom };
     let (changed, tried) = if !change.checkpoint.is_empty() {
-        (Some(base.replay_recomputed(change, &changed_config, &series)?), Vec::new())
+        (Some(whole.replay_recomputed(change, &changed_config)?), Vec::new())
     } else if change.changes_anything() {
-        let bound = Bound::of(trace, &series, change);
-        (Some(base.replay_changed(change, &changed_config, bound, &series, last_uses.as_ref())), Vec::new())
+        let bound = Bound::of(source, change)?;
+        (Some(whole.replay_changed(change, &changed_config, bound, last_uses.as_ref())?), Vec::new())
     } else {
-        (None, base.try_settings())
+        (None, whole.try_settings()?)
     };
-    Ok(Prediction { device, measured, recorded_conf: config.to_string(), unchanged, changed, tried })
+    Ok(Prediction { device, measured, recorded_conf: config.to_string(), ends_in_oom, unchanged, changed, tried })
+}
+
+/// Chooses the tie-break rule with which a replay without changes, made by `run`, follows the recording longest; `end` is
+/// where it leaves it.
+fn follow_longest<R, E>(
+    run: impl Fn(TieBreak) -> Result<R, E>,
+    end: impl Fn(&R) -> Option<u64>,
+) -> Result<(R, TieBreak), E> {
+    let chosen = run(TieBreak::OldestSegment)?;
+    if let Some(first) = end(&chosen) {
+        let other = run(TieBreak::LowestAddress)?;
+        if end(&other).is_none_or(|end| end > first) {
+            return Ok((other, TieBreak::LowestAddress));
+        }
+    }
+    Ok((chosen, TieBreak::OldestSegment))
 }
 
 /// Replays without changes, with the tie-break rule that follows the recording longest; with `target`, up to that
@@ -107,30 +150,29 @@ pub fn predict(trace: &Trace, change: &Change) -> Result<Prediction, String> {
 fn follow(trace: &Trace, device: DeviceId, config: &AllocConfig, target: Option<Target>) -> (Replay, TieBreak) {
     let device_total = recorded_total(trace, device);
     let run = |tie_break: TieBreak| {
-        replay(trace, &Plan { device_total, target, ..Plan::unchanged(device, config.clone(), tie_break) })
+        Ok(replay(trace, &Plan { device_total, target, ..Plan::unchanged(device, config.clone(), tie_break) }))
     };
-    let end = |replay: &Replay| replay.divergence.map_or(EventId::NONE, |divergence| divergence.event);
-    let chosen = run(TieBreak::OldestSegment);
-    if chosen.divergence.is_some() {
-        let other = run(TieBreak::LowestAddress);
-        if end(&other) > end(&chosen) {
-            return (other, TieBreak::LowestAddress);
-        }
-    }
-    (chosen, TieBreak::OldestSegment)
+    let end = |replay: &Replay| replay.divergence.map(|divergence| u64::from(divergence.event.0));
+    let Ok(followed) = follow_longest::<_, Infallible>(run, end);
+    followed
 }
 
 /// Replays without changes; returns the result, its tie-break rule, and the cache releases that the program requested.
 fn replay_unchanged(
-    trace: &Trace,
+    source: &Source<'_>,
     device: DeviceId,
     config: &AllocConfig,
     strange: Vec<String>,
-) -> (Unchanged, TieBreak, Vec<EventId>) {
-    let (chosen, tie_break) = follow(trace, device, config, None);
-    let Replay { trace: replayed, divergence, largest_difference, placed_elsewhere, mut assumptions, emptied, .. } =
-        chosen;
-    assumptions.extend(trace.allocator(device).assumption().map(str::to_owned));
+) -> Result<(Unchanged, TieBreak, Vec<u64>), Error> {
+    let trace = source.facts();
+    let device_total = recorded_total(trace, device);
+    let run = |tie_break: TieBreak| {
+        Replayed::of(source, &Plan { device_total, ..Plan::unchanged(device, config.clone(), tie_break) }, None)
+    };
+    let end = |replayed: &Replayed| replayed.divergence.map(|divergence| divergence.event);
+    let (chosen, tie_break) = follow_longest(run, end)?;
+    let Replayed { figures, divergence, largest_difference, placed_elsewhere, mut assumptions, emptied, .. } = chosen;
+    assumptions.extend(source.allocator(device).assumption().map(str::to_owned));
     let divergence = divergence.map(|divergence| Deviation {
         event: divergence.event,
         text: divergence.difference.to_string(),
@@ -138,9 +180,8 @@ fn replay_unchanged(
         placed_elsewhere,
     });
     let causes = if divergence.is_some() { causes(trace, strange) } else { strange };
-    let figures = Figures::of(&replayed, device);
     let takes_lowest_address = tie_break == TieBreak::LowestAddress;
-    (Unchanged { figures, divergence, takes_lowest_address, assumptions, causes }, tie_break, emptied)
+    Ok((Unchanged { figures, divergence, takes_lowest_address, assumptions, causes }, tie_break, emptied))
 }
 
 /// Returns the known reasons why a replay may differ from `trace`.
@@ -153,11 +194,12 @@ fn causes(trace: &Trace, strange: Vec<String>) -> Vec<String> {
 
 /// The inputs that all replays of one recording share.
 struct Base<'a> {
+    /// The recording; of one that is not in memory, a window before its first event.
     trace: &'a Trace,
     device: DeviceId,
     recorded: &'a AllocConfig,
     tie_break: TieBreak,
-    emptied: &'a [EventId],
+    emptied: &'a [u64],
     recorded_capacity: Option<u64>,
 }
 
@@ -190,23 +232,35 @@ impl Base<'_> {
         let start = overrides.iter().zip(&self.trace.blocks.alloc).take_while(|(_, alloc)| !alloc.is_some());
         start.into_iter().any(|(block_override, _)| block_override.is_removed || block_override.share != Share::WHOLE)
     }
+}
 
+/// A recording of which a prediction is made.
+struct Predicting<'a> {
+    base: Base<'a>,
+    source: &'a Source<'a>,
+    ends_in_oom: Option<u64>,
+}
+
+impl Predicting<'_> {
     /// Replays with modules recomputed, and the other changes applied to the result.
-    fn replay_recomputed(&self, change: &Change, config: &AllocConfig, series: &Series) -> Result<Changed, String> {
-        let (recomputed, recomputation) = recompute(self.trace, self.device, &change.checkpoint)?;
-        let trace = &recomputed.trace;
-        let emptied: Vec<EventId> = self.emptied.iter().map(|event| recomputed.place(*event)).collect();
-        let base = Base { trace, emptied: &emptied, ..*self };
-        let bound = Bound::of(self.trace, series, change);
-        let last_uses = LastUses::of(trace, self.device);
-        let changed_series = Series::build(trace, self.device);
-        let changed = base.replay_changed(change, config, bound, &changed_series, last_uses.as_ref());
-        let recorded =
-            |event: EventId| event.index().and_then(|row| recomputed.source.get(row)).copied().unwrap_or(event);
+    fn replay_recomputed(&self, change: &Change, config: &AllocConfig) -> Result<Changed, NoPrediction> {
+        let Base { trace, device, .. } = self.base;
+        let (recomputed, recomputation) = recompute(trace, device, &change.checkpoint)?;
+        let recorded = |event: u64| recomputed.source.get(event as usize).map_or(event, |event| trace.number(*event));
+        let place = |event: &u64| u64::from(recomputed.place(EventId::from_index(*event as usize)).0);
+        let emptied: Vec<u64> = self.base.emptied.iter().map(place).collect();
+        let source = Source::in_memory(&recomputed.trace);
+        let base = Base { trace: &recomputed.trace, emptied: &emptied, ..self.base };
+        let ends_in_oom = source.final_oom()?.map(|(event, _)| event);
+        let last_uses = LastUses::of(&recomputed.trace, device);
+        let bound = Bound::of(self.source, change)?;
+        let whole = Predicting { base, source: &source, ends_in_oom };
+        let changed = whole.replay_changed(change, config, bound, last_uses.as_ref())?;
         let mut assumptions = changed.assumptions;
         assumptions.push(recomputation.evidence.assumption().to_owned());
+        let in_recorded = |event: EventId| recomputed.source.get(event.0 as usize).copied().unwrap_or(event);
         Ok(Changed {
-            source: changed.source.into_iter().map(recorded).collect(),
+            source: changed.source.into_iter().map(in_recorded).collect(),
             oom: changed.oom.map(|oom| Failed { event: recorded(oom.event), ..oom }),
             rescued: changed.rescued.into_iter().map(recorded).collect(),
             ends_in_oom: changed.ends_in_oom.map(recorded),
@@ -221,47 +275,48 @@ impl Base<'_> {
         change: &Change,
         config: &AllocConfig,
         bound: Bound,
-        series: &Series,
         last_uses: Option<&LastUses<'_>>,
-    ) -> Changed {
-        let (overrides, concerned) = overrides(self.trace, change, last_uses);
+    ) -> Result<Changed, Error> {
+        let Self { base, source, ends_in_oom } = self;
+        let (device, ends_in_oom) = (base.device, *ends_in_oom);
+        let (overrides, concerned) = overrides(base.trace, change, last_uses);
         let changes_blocks = concerned.iter().any(|one| one.blocks > 0);
         let overrides = changes_blocks.then_some(overrides.as_slice());
+        let reserved_before = source.window_at(None)?.totals(device).reserved;
         let within = |bytes: Option<u64>| {
-            let plan = self.plan(config, bytes, overrides);
+            let plan = base.plan(config, bytes, overrides);
             // A device smaller than the initial segments could not have had them.
-            let overflows = bytes.is_some_and(|bytes| series.baseline().reserved > bytes);
+            let overflows = bytes.is_some_and(|bytes| reserved_before > bytes);
             let given = change.capacity.and(bytes).map(|bytes| bytes.saturating_add(bound.outside));
-            let device_total = given.or_else(|| recorded_total(self.trace, self.device));
-            replay(self.trace, &Plan { device_total, starts_anew: plan.starts_anew || overflows, ..plan })
+            let device_total = given.or_else(|| recorded_total(base.trace, device));
+            let plan = Plan { device_total, starts_anew: plan.starts_anew || overflows, ..plan };
+            Replayed::of(source, &plan, change.note.as_deref())
         };
-        let Replay { trace, source, death, rescued, mut assumptions, .. } = within(bound.bytes);
-        assumptions.extend(self.trace.allocator(self.device).assumption().map(str::to_owned));
-        let figures = Figures::of(&trace, self.device);
-        let ends_in_oom = final_oom(self.trace);
-        let unbounded = death.as_ref().map(|_| within(None)).filter(|unbounded| unbounded.death.is_none());
-        let whole = unbounded.map(|unbounded| Figures::of(&unbounded.trace, self.device));
+        let Replayed { recording, source: origins, figures, death, rescued, mut assumptions, .. } = within(bound.bytes)?;
+        assumptions.extend(source.allocator(device).assumption().map(str::to_owned));
+        let unbounded = death.as_ref().map(|_| within(None)).transpose()?;
+        let whole = unbounded.filter(|unbounded| unbounded.death.is_none()).map(|unbounded| unbounded.figures);
         let live_bytes = whole.as_ref().unwrap_or(&figures).peak_bytes(Metric::Allocated);
-        let smallest = || {
+        let smallest = || -> Result<Option<u64>, Error> {
             let (too_small, fitting) = match &whole {
                 Some(whole) => (bound.bytes, whole),
                 None if death.is_none() && !rescued.is_empty() => {
-                    let recorded = Bound::of(self.trace, series, &Change { device: self.device, ..Change::default() });
+                    let recorded = Bound::recorded(source, device)?;
                     // Only for a larger device and no other change: the recorded one is known to be too small.
-                    let is_larger = config == self.recorded && overrides.is_none() && bound.bytes > recorded.bytes;
+                    let is_larger = config == base.recorded && overrides.is_none() && bound.bytes > recorded.bytes;
                     (recorded.bytes.filter(|_| is_larger), &figures)
                 }
-                None => return None,
+                None => return Ok(None),
             };
             let too_small = too_small.unwrap_or(0).max(live_bytes.saturating_sub(1));
             let enough = fitting.peak_bytes(Metric::Reserved);
-            smallest_that_fits(too_small, enough, |bytes| within(Some(bytes)).death.is_none())
+            smallest_that_fits(too_small, enough, |bytes| Ok(within(Some(bytes))?.death.is_none()))
         };
-        let suffices = smallest().map(|bytes| bytes.saturating_add(bound.outside));
-        let oom = death.map(|death| {
-            let event = Some(death.event).filter(|event| event.0 < self.trace.events.len() as u32);
-            let moment = Moment::at(self.trace, series, Metric::Reserved, event);
-            Failed {
+        let suffices = smallest()?.map(|bytes| bytes.saturating_add(bound.outside));
+        let failed = |death: Death<u64>| {
+            let event = Some(death.event).filter(|event| source.events().contains(event));
+            let moment = source.moment(device, Metric::Reserved, event)?;
+            Ok(Failed {
                 event: death.event,
                 step: moment.step,
                 phase: moment.known_phase(),
@@ -269,16 +324,16 @@ impl Base<'_> {
                 reserved: death.reserved,
                 allocated: death.allocated,
                 report: death.report,
-            }
-        });
-        Changed {
-            trace: Arc::new(trace),
-            source,
+            })
+        };
+        Ok(Changed {
+            recording,
+            source: origins,
             figures,
             alloc_conf: config.to_string(),
             capacity: bound.bytes,
             capacity_from: bound.from,
-            oom,
+            oom: death.map(failed).transpose()?,
             rescued,
             ends_in_oom,
             suffices,
@@ -286,22 +341,21 @@ impl Base<'_> {
             concerned,
             recomputation: None,
             assumptions,
-        }
+        })
     }
 
     /// Replays with each of the settings that are worth a trial.
-    fn try_settings(&self) -> Vec<Tried> {
-        let worth_trying = worth_trying(self.trace, self.device).into_iter();
-        let configs = worth_trying.filter_map(|text| Some((self.recorded.with(&text).ok()?, text)));
-        let others: Vec<(AllocConfig, String)> = configs.filter(|(config, _)| config != self.recorded).collect();
-        let ends_in_oom = final_oom(self.trace);
+    fn try_settings(&self) -> Result<Vec<Tried>, Error> {
+        let Self { base, source, ends_in_oom } = self;
+        let worth_trying = worth_trying(source, base.device)?.into_iter();
+        let configs = worth_trying.filter_map(|text| Some((base.recorded.with(&text).ok()?, text)));
+        let others: Vec<(AllocConfig, String)> = configs.filter(|(config, _)| config != base.recorded).collect();
         let tried = |(config, asked): &(AllocConfig, String)| {
-            let plan = self.plan(config, self.recorded_capacity, None);
-            let Replay { trace, death, rescued, .. } = replay(self.trace, &plan);
+            let plan = base.plan(config, base.recorded_capacity, None);
+            let Replayed { figures, death, rescued, .. } = Replayed::of(source, &plan, None)?;
             let oom = death.map(|death| death.event);
-            let figures = Figures::of(&trace, self.device);
             let gets_past_failure = oom.is_none() && ends_in_oom.is_some_and(|event| rescued.contains(&event));
-            Tried { asked: asked.clone(), alloc_conf: config.to_string(), figures, oom, gets_past_failure }
+            Ok(Tried { asked: asked.clone(), alloc_conf: config.to_string(), figures, oom, gets_past_failure })
         };
         others.par_iter().map(tried).collect()
     }

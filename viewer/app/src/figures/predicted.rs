@@ -1,7 +1,6 @@
 //! Sentences and figures about a replay, for the command line and the app.
 
 use highwater_analysis::{Metric, Moment};
-use highwater_snapshots::EventId;
 use highwater_snapshots::units::{format_bytes, format_count, format_required_bytes, format_signed_bytes};
 
 use super::moment::{at_event, count_of, count_with};
@@ -79,7 +78,7 @@ pub fn verdict(prediction: &Prediction, changed: &Changed, change: &str, changes
         return format!(
             "Does not fit {change}: {} requested {}, with {} in live blocks and {} reserved. {}",
             format_bytes(oom.requested),
-            at_event(u64::from(oom.event.0), oom.step, oom.phase),
+            at_event(oom.event, oom.step, oom.phase),
             format_bytes(oom.allocated),
             format_bytes(oom.reserved),
             large_enough(prediction, changed),
@@ -187,7 +186,7 @@ pub fn deviation(deviation: &Deviation) -> String {
     format!(
         "Not exact: with nothing changed, the replay differs from the recording from event {} on: {}. Reserved bytes \
          differ by at most {}, and {} elsewhere.",
-        format_count(u64::from(deviation.event.0)),
+        format_count(deviation.event),
         deviation.text,
         format_bytes(deviation.largest_bytes),
         count_with(deviation.placed_elsewhere, "block", ["lies", "lie"])
@@ -229,8 +228,8 @@ pub struct TriedSettings<'a> {
     pub figures: &'a Figures,
     /// The end of the replay: where a request failed, or that none did.
     pub end: String,
-    /// The request that failed in a replay.
-    pub oom: Option<EventId>,
+    /// The number of the request that failed in a replay.
+    pub oom: Option<u64>,
 }
 
 /// Returns the recorded settings and the tried ones, each with its result.
@@ -266,8 +265,8 @@ fn ending(figures: &Figures) -> String {
     }
 }
 
-fn fails_at(event: EventId) -> String {
-    format!("fails at event {}", format_count(u64::from(event.0)))
+fn fails_at(event: u64) -> String {
+    format!("fails at event {}", format_count(event))
 }
 
 /// Formats a difference: `+1.25 GiB`, `−3 MiB`, `none`.

@@ -1,12 +1,13 @@
 //! The memory that an allocator may use in a replay, and the smallest device on which a replay succeeds.
 
 use highwater_analysis::capacity::{Capacity, obtained};
-use highwater_analysis::{Metric, Series};
-use highwater_snapshots::trace::Subject;
+use highwater_analysis::{Metric, Source};
+use highwater_snapshots::event::EventKind;
 use highwater_snapshots::units::{format_bytes, format_required_bytes};
-use highwater_snapshots::{DeviceId, Trace};
+use highwater_snapshots::{DeviceId, Result, Trace};
 
 use crate::answers::prediction::Change;
+use crate::answers::request_failure::RequestFailure;
 
 /// Resolution of [`smallest_that_fits`] in bytes: the granularity of segments.
 const STEP: u64 = 2 << 20;
@@ -25,8 +26,12 @@ pub(super) struct Bound {
 
 impl Bound {
     /// Returns the requested size, or else the size of the recorded device.
-    pub(super) fn of(trace: &Trace, series: &Series, change: &Change) -> Self {
-        let outside = used_outside(trace, series);
+    ///
+    /// # Errors
+    ///
+    /// Fails if the recording cannot be read.
+    pub(super) fn of(source: &Source<'_>, change: &Change) -> Result<Self> {
+        let outside = used_outside(source, change.device)?;
         let less = |capacity: u64, what: &str| {
             let mut from = format!("{}, {what}", format_required_bytes(capacity));
             if outside > 0 {
@@ -36,27 +41,31 @@ impl Bound {
             Self { bytes: Some(capacity.saturating_sub(outside)), outside, from }
         };
         if let Some(capacity) = change.capacity {
-            return less(capacity, "as given");
+            return Ok(less(capacity, "as given"));
         }
-        let failed = trace.events.ids().find_map(|event| match trace.subject(event) {
-            Subject::Oom(row) if trace.events.device[event.0 as usize] == change.device => {
-                Some((event, trace.ooms.get(row)?.device_free))
-            }
-            _ => None,
-        });
-        if let Some((event, free)) = failed {
-            let capacity = Capacity::at_failure(obtained(series.after(trace, event)), free).bytes;
+        if let Some(failed) = RequestFailure::first(source, change.device, 1)?.first() {
+            let totals = source.window_at(Some(failed.number))?.totals(change.device);
+            let capacity = Capacity::at_failure(obtained(totals), failed.device_free).bytes;
             let bytes = format_required_bytes(capacity);
             let from = format!("{bytes}, the reserved and free memory when the recorded request failed");
-            return Self { bytes: Some(capacity), outside: 0, from };
+            return Ok(Self { bytes: Some(capacity), outside: 0, from });
         }
-        match recorded_total(trace, change.device) {
+        Ok(match recorded_total(source.facts(), change.device) {
             Some(capacity) => less(capacity, "the size of the recorded device"),
             None => {
                 let from = "unlimited, since the recording does not contain the size of the device".to_owned();
                 Self { bytes: None, outside: 0, from }
             }
-        }
+        })
+    }
+
+    /// Returns the size of the recorded device.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::of`].
+    pub(super) fn recorded(source: &Source<'_>, device: DeviceId) -> Result<Self> {
+        Self::of(source, &Change { device, ..Change::default() })
     }
 }
 
@@ -67,19 +76,36 @@ pub(super) fn recorded_total(trace: &Trace, device: DeviceId) -> Option<u64> {
 
 /// Returns the bytes of the device in use outside the allocator when most of it is in use; 0 if that was not sampled.
 /// They count against the size of a device, in plans as in what-if predictions.
-pub fn used_outside(trace: &Trace, series: &Series) -> u64 {
-    let (used, event) = series.peak(trace, Metric::DeviceUsed);
-    event.map_or(0, |event| used.saturating_sub(series.after(trace, event).reserved))
+///
+/// # Errors
+///
+/// Fails if the recording cannot be read.
+pub fn used_outside(source: &Source<'_>, device: DeviceId) -> Result<u64> {
+    if source.count(device, EventKind::DeviceUsed) == 0 {
+        return Ok(0);
+    }
+    let before = source.window_at(None)?.totals(device).get(Metric::DeviceUsed);
+    let largest = source.largest(device, Metric::DeviceUsed, source.events())?;
+    let Some((used, event)) = largest.filter(|(used, _)| *used > before) else { return Ok(0) };
+    Ok(used.saturating_sub(source.window_at(Some(event))?.totals(device).reserved))
 }
 
 /// Returns the smallest number of bytes, in whole MiB, with which `fits` returns true: above `too_small`, and found by
 /// bisection, so that a smaller one may exist if `fits` is not monotone. The search starts at `enough`. `None` if
 /// `fits` returns false there too.
-pub(super) fn smallest_that_fits(too_small: u64, enough: u64, fits: impl Fn(u64) -> bool) -> Option<u64> {
+///
+/// # Errors
+///
+/// As `fits`.
+pub(super) fn smallest_that_fits<E>(
+    too_small: u64,
+    enough: u64,
+    fits: impl Fn(u64) -> std::result::Result<bool, E>,
+) -> std::result::Result<Option<u64>, E> {
     let mut low = too_small >> 20 << 20;
-    let mut high = enough.max(low + 1).checked_next_multiple_of(1 << 20)?;
-    if !fits(high) {
-        return None;
+    let Some(mut high) = enough.max(low + 1).checked_next_multiple_of(1 << 20) else { return Ok(None) };
+    if !fits(high)? {
+        return Ok(None);
     }
     for _ in 0..MOST_REPLAYS {
         // Halving an even number of MiB gives multiples of the step as long as possible.
@@ -87,9 +113,9 @@ pub(super) fn smallest_that_fits(too_small: u64, enough: u64, fits: impl Fn(u64)
         if middle <= low || middle >= high {
             break;
         }
-        if fits(middle) { high = middle } else { low = middle }
+        if fits(middle)? { high = middle } else { low = middle }
     }
-    Some(high)
+    Ok(Some(high))
 }
 
 #[cfg(test)]
@@ -100,7 +126,9 @@ mod tests {
     fn the_smallest_size_is_found_between_one_that_fails_and_one_that_fits() {
         const MIB: u64 = 1 << 20;
         let search = |too_small: u64, enough: u64, least: u64| {
-            smallest_that_fits(too_small * MIB, enough * MIB, |bytes| bytes >= least * MIB).map(|bytes| bytes / MIB)
+            let fits = |bytes| Ok::<_, std::convert::Infallible>(bytes >= least * MIB);
+            let Ok(found) = smallest_that_fits(too_small * MIB, enough * MIB, fits);
+            found.map(|bytes| bytes / MIB)
         };
         assert_eq!(search(24 << 10, 36_656, 29_286), Some(29_286));
         assert_eq!(search(40_960, 42_025, 40_974), Some(40_974));

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use highwater_allocator::AllocConfig;
 use highwater_allocator::replay::{Answers, BlockOverride, Plan, Replay, TieBreak, recorded_config, replay};
-use highwater_analysis::Series;
+use highwater_analysis::Source;
 use highwater_analysis::recompute::{Addition, Effect, Recomputed, apply, with_additions};
 use highwater_snapshots::alloc_rules::AddressOrder;
 use highwater_snapshots::trace::PINNED_DRIVER;
 use highwater_snapshots::{DeviceId, EventId, Trace};
 
-use super::{Bound, Change, changed_config, follow};
+use super::{Bound, changed_config, follow};
 
 /// The allocator of a recording's device.
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ pub struct Replayer {
     config: AllocConfig,
     tie_break: TieBreak,
     /// Releases of cached memory that the program requested.
-    emptied: Vec<EventId>,
+    emptied: Vec<u64>,
     recorded_capacity: Option<u64>,
     /// Reserved before the recording.
     baseline_bytes: u64,
@@ -33,7 +33,7 @@ pub struct Edited {
     /// The recorded event that each of its events comes from; `None` if its events are the recorded ones.
     source: Option<Arc<Vec<EventId>>>,
     /// Its events at which the program releases cached memory.
-    emptied: Vec<EventId>,
+    emptied: Vec<u64>,
 }
 
 impl Edited {
@@ -45,7 +45,7 @@ impl Edited {
 
     /// Applies a further change, which gave `trace`, whose events come from the events `source` of this one.
     fn then(&self, trace: Trace, source: &[EventId]) -> Self {
-        let place = |event: &EventId| EventId::from_index(source.partition_point(|other| other < event));
+        let place = |event: &u64| source.partition_point(|other| u64::from(other.0) < *event) as u64;
         let emptied = self.emptied.iter().map(place).collect();
         let source = source.iter().map(|event| self.recorded(*event)).collect();
         Self { trace: Arc::new(trace), source: Some(Arc::new(source)), emptied }
@@ -65,9 +65,10 @@ impl Replayer {
         }
         let (config, _) = recorded_config(facts);
         let (Replay { emptied, .. }, tie_break) = follow(trace, device, &config, None);
-        let series = Series::build(trace, device);
-        let recorded_capacity = Bound::of(trace, &series, &Change { device, ..Change::default() }).bytes;
-        let baseline_bytes = series.baseline().reserved;
+        let source = Source::in_memory(trace);
+        // What is in memory is read without errors.
+        let recorded_capacity = Bound::recorded(&source, device).ok().and_then(|bound| bound.bytes);
+        let baseline_bytes = source.index(device).series.baseline().reserved;
         Ok(Self { device, config, tie_break, emptied, recorded_capacity, baseline_bytes })
     }
 
@@ -94,7 +95,7 @@ impl Replayer {
     /// Returns `recording` after a change that made `rebuilt` of it.
     fn rebuilt(&self, recording: &Edited, rebuilt: Recomputed) -> Edited {
         let Recomputed { trace, source, places } = rebuilt;
-        let place = |event: &EventId| event.index().and_then(|row| places.get(row)).copied().unwrap_or_default();
+        let place = |event: &u64| places.get(*event as usize).map_or(u64::MAX, |event| u64::from(event.0));
         Edited { emptied: recording.emptied.iter().map(place).collect(), ..recording.then(trace, &source) }
     }
 

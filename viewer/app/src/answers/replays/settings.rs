@@ -1,9 +1,11 @@
 //! The allocator settings that are worth a trial, which follow from the sizes in a recording.
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 
+use highwater_analysis::Source;
 use highwater_snapshots::alloc_rules::SMALL_REQUEST;
-use highwater_snapshots::{DeviceId, Trace};
+use highwater_snapshots::{DeviceId, Result, Trace};
 
 const MIB: u64 = 1 << 20;
 /// The smallest size that is tried as the limit of splitting: above the segments that requests share.
@@ -15,16 +17,18 @@ const DIVISIONS: [u64; 3] = [16, 8, 4];
 
 /// Returns settings that may lower the reserved memory of `device`, in the order in which they are listed; none for an
 /// allocator that has no settings.
-pub(super) fn worth_trying(trace: &Trace, device: DeviceId) -> Vec<String> {
-    if !trace.allocator(device).has_settings() {
-        return Vec::new();
+pub(super) fn worth_trying(source: &Source<'_>, device: DeviceId) -> Result<Vec<String>> {
+    if !source.allocator(device).has_settings() {
+        return Ok(Vec::new());
     }
-    let sizes = large_sizes(trace, device);
+    let mut sizes = BTreeSet::new();
+    let mut watch = |_| ControlFlow::Continue(());
+    source.each_window(|window| large_sizes(window, device), |more| sizes.extend(more), &mut watch)?;
     let limits = limits(&sizes).into_iter().map(|limit| format!("max_split_size_mb:{}", limit / MIB));
     let divisions = DIVISIONS.into_iter().filter(|count| merges(&sizes, *count));
     let expandable = [true, false].map(|is_on| format!("expandable_segments:{}", if is_on { "True" } else { "False" }));
     let divisions = divisions.map(|count| format!("roundup_power2_divisions:{count}"));
-    expandable.into_iter().chain(limits).chain(divisions).collect()
+    Ok(expandable.into_iter().chain(limits).chain(divisions).collect())
 }
 
 /// The sizes of requests that use the large pool, failed ones included.
@@ -69,10 +73,14 @@ mod tests {
 
     use super::*;
 
+    fn tried(text: &str) -> Vec<String> {
+        worth_trying(&Source::in_memory(trace_from_text(text).unwrap()), DeviceId(0)).unwrap()
+    }
+
     fn of(sizes: &[u64]) -> Vec<String> {
         let alloc = |(row, size): (usize, &u64)| format!("alloc b{row} {} large\n", size * MIB);
         let text: String = sizes.iter().enumerate().map(alloc).collect();
-        worth_trying(&trace_from_text(&format!("segment_alloc 0x0 2097152 small\n{text}")).unwrap(), DeviceId(0))
+        tried(&format!("segment_alloc 0x0 2097152 small\n{text}"))
     }
 
     #[test]
@@ -98,6 +106,6 @@ mod tests {
 
     #[test]
     fn an_allocator_without_settings_has_none_to_try() {
-        assert_eq!(worth_trying(&trace_from_text("alloc a 104857600").unwrap(), DeviceId(0)), [""; 0]);
+        assert_eq!(tried("alloc a 104857600"), [""; 0]);
     }
 }

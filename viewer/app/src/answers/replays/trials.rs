@@ -4,7 +4,7 @@ use highwater_allocator::AllocConfig;
 use highwater_allocator::replay::{Answers, Before, BlockOverride, Plan, Replay, Target, recorded_config, replay};
 use highwater_analysis::addresses::FailedRequest;
 use highwater_analysis::holders::Holders;
-use highwater_analysis::{Metric, Series};
+use highwater_analysis::{Metric, Series, Source};
 use highwater_snapshots::trace::{Allocator, Subject};
 use highwater_snapshots::{BlockId, DeviceId, EventId, StreamId, Trace};
 use rayon::prelude::*;
@@ -162,7 +162,10 @@ impl Bench<'_> {
             }
         }
         let collecting = (recorded.memory_fraction() < 1.0).then(|| COLLECTING.to_owned());
-        for text in worth_trying(self.base.trace, self.base.device).into_iter().chain(collecting) {
+        let source = Source::in_memory(self.base.trace);
+        // What is in memory is read without errors.
+        let worth_trying = worth_trying(&source, self.base.device).unwrap_or_default();
+        for text in worth_trying.into_iter().chain(collecting) {
             // Recorded settings are tested by leaving them out.
             let is_default = text.split_once(':').is_some_and(|(key, _)| recorded.without(key) == *recorded);
             let config = recorded.with(&text).ok().filter(|config| is_default && config != recorded);

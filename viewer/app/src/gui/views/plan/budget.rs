@@ -48,7 +48,8 @@ pub(super) fn default_reserve(context: &ViewContext<'_>, is_suggested: bool) -> 
     if is_suggested && index.summary.capacity_is_inferred {
         return 0;
     }
-    used_outside(&context.recording.trace, &index.series)
+    // What is in memory is read without errors.
+    used_outside(&context.recording.source, index.device).unwrap_or(0)
 }
 
 /// `bytes` without a part of a quarter of a GiB, or of a MiB, if there is one left: sizes that are written exactly.

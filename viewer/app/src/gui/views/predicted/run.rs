@@ -31,6 +31,11 @@ impl PredictedRun {
         Self { trace, source, failure, series, peaks }
     }
 
+    /// The predicted recording.
+    pub fn trace(&self) -> &Arc<Trace> {
+        &self.trace
+    }
+
     /// Number of its events.
     pub fn events(&self) -> usize {
         self.trace.events.len()

@@ -185,7 +185,7 @@ fn tried_csv(prediction: &Prediction) -> String {
         match (column, bytes) {
             (0, _) => (*name).to_owned(),
             (_, Some(bytes)) => bytes.to_string(),
-            _ => oom.map_or_else(String::new, |event| event.0.to_string()),
+            _ => oom.map_or_else(String::new, |event| event.to_string()),
         }
     })
 }

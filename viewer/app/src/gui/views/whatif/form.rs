@@ -223,6 +223,7 @@ impl Form {
             until_last_use: filters(until_last_use),
             scale: filters(scale).into_iter().map(|filter| (part, filter)).collect(),
             checkpoint,
+            note: None,
         };
         self.mistakes = mistakes;
         self.wants_focus = Field::ALL.into_iter().find(|field| self.mistakes[*field as usize].is_some());

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use highwater_snapshots::Trace;
+use highwater_snapshots::{EventId, Trace};
 
 use super::form::Applied;
 use crate::answers::prediction::{Change, Changed, Prediction};
@@ -40,11 +40,12 @@ impl Answer {
         let Asked { recording, key } = asked;
         let device = recording.devices.get(key.device)?.device;
         let change = Change { device, ..key.applied.change.clone() };
-        let outcome = predict(&recording.trace, &change);
+        let outcome = predict(&recording.source, &change).map_err(|why| why.to_string());
         if cancel.is_cancelled() {
             return None;
         }
-        Some(Self { key, outcome: outcome.map(|prediction| Arc::new(Replayed::of(prediction))) })
+        let first = recording.events().start;
+        Some(Self { key, outcome: outcome.map(|prediction| Arc::new(Replayed::of(prediction, first))) })
     }
 }
 
@@ -57,11 +58,12 @@ pub(super) struct Replayed {
 }
 
 impl Replayed {
-    fn of(mut prediction: Prediction) -> Self {
-        let run = prediction.changed.as_mut().map(|changed| {
+    /// `first` is the number of the recording's first event.
+    fn of(mut prediction: Prediction, first: u64) -> Self {
+        let run = prediction.changed.as_mut().and_then(|changed| {
             let source = std::mem::take(&mut changed.source);
-            let failure = changed.oom.as_ref().map(|oom| oom.event);
-            Arc::new(PredictedRun::of(Arc::clone(&changed.trace), source, prediction.device, failure))
+            let failure = changed.oom.as_ref().map(|oom| EventId::from_index((oom.event - first) as usize));
+            Some(Arc::new(PredictedRun::of(changed.recording.shared()?, source, prediction.device, failure)))
         });
         Self { prediction, run }
     }

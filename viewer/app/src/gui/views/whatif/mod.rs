@@ -279,7 +279,7 @@ impl WhatIfView {
                 let button = ui.add_enabled(!self.opener.is_busy(), egui::Button::new(words).small());
                 button.widget_info(|| WidgetInfo::labeled(Role::Button, true, label));
                 if button.on_hover_text(tooltip).clicked() {
-                    let trace = Arc::clone(&other.changed.trace);
+                    let trace = Arc::clone(other.run.trace());
                     self.opener.ask(ui.ctx(), Opening { name: name(), trace, compares });
                 }
             };

@@ -1,7 +1,6 @@
 //! Notes on a replay: assumptions, where it differs from the recording, and the allocator's state if a request fails.
 
 use eframe::egui::{Grid, Role, Ui, WidgetInfo, vec2};
-use highwater_snapshots::EventId;
 use highwater_snapshots::units::{format_bytes, format_required_bytes};
 
 use super::form::Applied;
@@ -63,7 +62,7 @@ fn changed_ui(ui: &mut Ui, applied: &Applied, changed: &Changed) -> Option<Actio
 /// The sizes at a request that fails.
 fn failed_rows(oom: &Failed, changed: &Changed) -> Vec<(&'static str, String)> {
     let mut rows = vec![
-        ("fails at", at_event(u64::from(oom.event.0), oom.step, oom.phase)),
+        ("fails at", at_event(oom.event, oom.step, oom.phase)),
         ("requested", format_bytes(oom.requested)),
         ("in live blocks", format_bytes(oom.allocated)),
         ("reserved", format_bytes(oom.reserved)),
@@ -74,11 +73,8 @@ fn failed_rows(oom: &Failed, changed: &Changed) -> Vec<(&'static str, String)> {
 }
 
 /// A button that goes to the state after `event`.
-fn there_ui(ui: &mut Ui, name: &str, label: &str, event: EventId) -> Option<Action> {
+fn there_ui(ui: &mut Ui, name: &str, label: &str, event: u64) -> Option<Action> {
     let button = ui.small_button(name);
     button.widget_info(|| WidgetInfo::labeled(Role::Button, true, label));
-    button.on_hover_text("Pin that moment, and show it in the timeline.").clicked().then(|| {
-        let event = event.index().map_or(0, |index| index + 1);
-        Action::Moment(event)
-    })
+    button.on_hover_text("Pin that moment, and show it in the timeline.").clicked().then_some(Action::Event(Some(event)))
 }

@@ -1,0 +1,157 @@
+//! Replays a recording that is not in memory: its events one after another, of which only what is live is kept.
+
+use std::ops::ControlFlow;
+
+use highwater_recorder::snapshots::event::{Event, What};
+use highwater_recorder::snapshots::live_state::LiveState;
+use highwater_recorder::snapshots::stage::Stage;
+use highwater_recorder::snapshots::trace::DeviceFacts;
+use highwater_recorder::snapshots::transition::{Named, Transition};
+use highwater_recorder::snapshots::{DeviceId, StartingState, Trace, TraceBuilder};
+
+use super::output::Output;
+use super::run::{At, Outcome, Recorded, Run, UNKNOWN};
+use super::pools::Planted;
+use super::start::Start;
+use super::{Death, Divergence, Plan};
+
+/// Addresses that are not in the recording begin here: above those of any device.
+const ADDRESSES_FROM: u64 = 1 << 60;
+
+/// What the replay of a stream needs to know before its first event.
+#[derive(Clone, Debug)]
+pub struct StreamStart {
+    /// The facts and tables of the recording, with what is live.
+    trace: Trace,
+    /// The keys of the live blocks, by row.
+    keys: Vec<u64>,
+    states: Vec<StartingState>,
+}
+
+impl StreamStart {
+    /// The start of a recording of which `facts` has the header, devices, tables and trust.
+    pub fn new(facts: &Trace, states: &[StartingState]) -> Self {
+        let mut builder = TraceBuilder::with_capacity(0);
+        builder.set_header(facts.header.clone());
+        facts.devices.iter().for_each(|device| builder.set_device(device.clone()));
+        *builder.tables() = facts.tables.clone();
+        *builder.trust() = facts.trust.clone();
+        states.iter().for_each(|state| builder.set_starting_state(state));
+        let keys = states.iter().flat_map(|state| &state.blocks).map(|block| block.alloc.block).collect();
+        Self { trace: builder.finish(), keys, states: states.to_vec() }
+    }
+}
+
+/// A running replay of events that come one after another.
+pub struct Stream<'a> {
+    run: Run<'a>,
+    /// What the replay starts with, until the first event.
+    start: Option<(Start, Planted)>,
+    /// What is live on the device in the recording.
+    live: LiveState,
+    last: Option<At>,
+}
+
+/// The result of the replay of a stream. Events are named by their numbers.
+#[derive(Clone, Debug)]
+pub struct Streamed {
+    /// As [`Replay::divergence`](super::Replay::divergence).
+    pub divergence: Option<Divergence<u64>>,
+    /// As [`Replay::largest_difference`](super::Replay::largest_difference).
+    pub largest_difference: u64,
+    /// As [`Replay::placed_elsewhere`](super::Replay::placed_elsewhere).
+    pub placed_elsewhere: u64,
+    /// As [`Replay::death`](super::Replay::death).
+    pub death: Option<Death<u64>>,
+    /// As [`Replay::rescued`](super::Replay::rescued).
+    pub rescued: Vec<u64>,
+    /// As [`Replay::retries`](super::Replay::retries).
+    pub retries: u64,
+    /// As [`Replay::emptied`](super::Replay::emptied).
+    pub emptied: Vec<u64>,
+    /// As [`Replay::assumptions`](super::Replay::assumptions).
+    pub assumptions: Vec<String>,
+}
+
+impl<'a> Stream<'a> {
+    /// A replay by `plan`. Blocks keep the keys that they have in the recording. Also returns the facts of its device, and
+    /// the state before its first event.
+    pub fn new(start: &'a StreamStart, plan: &'a Plan<'a>) -> (Self, DeviceFacts, StartingState) {
+        let StreamStart { trace, keys, states } = start;
+        let begun = Start::of(trace, plan);
+        let output = Output::events((trace, keys), plan);
+        let (mut run, planted) = Run::new(trace, plan, &begun, (ADDRESSES_FROM, output));
+        let state = run.output.start(&begun).unwrap_or_default();
+        let mut live = LiveState::default();
+        states.iter().filter(|state| state.device == plan.device).for_each(|state| live.begin(state));
+        let facts = run.output.device_facts();
+        (Self { run, start: Some((begun, planted)), live, last: None }, facts, state)
+    }
+
+    /// The events of the replay that were not taken yet, in order.
+    pub fn events(&mut self) -> &mut Vec<Event> {
+        self.run.output.made().expect("a stream keeps its events")
+    }
+
+    /// Replays the next event of the recording, with its number. Breaks if a request fails with which the replay ends.
+    pub fn take(&mut self, number: u64, event: &Event) -> ControlFlow<()> {
+        let at = At { number, time_ns: event.time_ns, stack: event.stack };
+        self.begin(at);
+        self.last = Some(at);
+        if self.run.replay.death.is_none() {
+            let is_here = event.device == self.run.plan.device;
+            if is_here || is_everywhere(self.run.trace, event) {
+                self.step(at, event, is_here);
+            }
+        }
+        if self.run.replay.death.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    fn begin(&mut self, first: At) {
+        if let Some((start, planted)) = self.start.take() {
+            self.run.begin(&start, planted, first);
+        }
+    }
+
+    fn step(&mut self, at: At, event: &Event, is_here: bool) {
+        let done = if is_here { self.live.transition(&event.what) } else { Transition::Nothing };
+        let former = match (done, event.what) {
+            (Transition::Allocated { former: Named::Live | Named::Waiting }, What::Alloc(alloc)) => Some(alloc.block),
+            _ => None,
+        };
+        if is_here {
+            self.live.apply(event, done, at.number, &Stage::default());
+        }
+        let recorded = Recorded { at, what: event.what, done, former, completion: UNKNOWN, private: None };
+        self.run.step(&recorded, event.device);
+    }
+
+    /// Ends the replay after the last event; its last events can be taken then.
+    pub fn end(&mut self) {
+        self.begin(At::default());
+        self.run.end(self.last);
+    }
+
+    /// The result of an ended replay.
+    pub fn finish(self) -> Streamed {
+        let retries = self.run.retries();
+        let Outcome { divergence, largest_difference, placed_elsewhere, death, rescued, assumptions, emptied, .. } =
+            self.run.replay;
+        Streamed { divergence, largest_difference, placed_elsewhere, death, rescued, retries, emptied, assumptions }
+    }
+}
+
+impl std::fmt::Debug for Stream<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stream").field("last", &self.last).finish_non_exhaustive()
+    }
+}
+
+/// Whether an event concerns every device, as [`Trace::is_everywhere`] has it.
+fn is_everywhere(facts: &Trace, event: &Event) -> bool {
+    match event.what {
+        What::Step(_) | What::Phase(_) => true,
+        What::Mark(_) => event.device == DeviceId(0) && facts.header.recorder.starts_with("highwater"),
+        _ => false,
+    }
+}

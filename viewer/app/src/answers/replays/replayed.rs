@@ -1,0 +1,135 @@
+//! Replays a recording of any length. Of one that is not in memory, the replay is written to a temporary file.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use highwater_allocator::replay::{Death, Divergence, Plan, Stream, StreamStart, Streamed, replay};
+use highwater_analysis::Source;
+use highwater_snapshots::event::Event;
+use highwater_snapshots::format::{EndFacts, SnapWriter, Windows};
+use highwater_snapshots::trace::Header;
+use highwater_snapshots::{Error, EventId, Result, Trace};
+
+use crate::answers::prediction::Figures;
+
+/// Events that are written at a time.
+const CHUNK: usize = 1 << 16;
+
+/// A replay of a recording, whose events are named by their numbers.
+pub(super) struct Replayed {
+    /// The replayed recording.
+    pub(super) recording: Source<'static>,
+    /// The recorded event that each of its events comes from; empty if the recording is not in memory.
+    pub(super) source: Vec<EventId>,
+    pub(super) figures: Figures,
+    pub(super) divergence: Option<Divergence<u64>>,
+    pub(super) largest_difference: u64,
+    pub(super) placed_elsewhere: u64,
+    pub(super) death: Option<Death<u64>>,
+    pub(super) rescued: Vec<u64>,
+    pub(super) emptied: Vec<u64>,
+    pub(super) assumptions: Vec<String>,
+}
+
+impl Replayed {
+    /// Replays `source` by `plan`. The replayed recording says `note` of itself.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the recording cannot be read, or the temporary file cannot be written.
+    pub(super) fn of(source: &Source<'_>, plan: &Plan<'_>, note: Option<&str>) -> Result<Self> {
+        match (source.whole(), source.windows()) {
+            (Some(trace), _) => Self::in_memory(trace, plan, note),
+            (None, Some(windows)) => Self::in_file(windows, plan, note),
+            (None, None) => unreachable!("a recording is in memory or read in windows"),
+        }
+    }
+
+    fn in_memory(trace: &Trace, plan: &Plan<'_>, note: Option<&str>) -> Result<Self> {
+        let replay = replay(trace, plan);
+        let mut replayed = replay.trace;
+        add_note(&mut replayed.header, note);
+        let figures = Figures::of_trace(&replayed, plan.device);
+        let of = |Divergence { event, difference }: Divergence| Divergence { event: trace.number(event), difference };
+        let death = replay.death.map(|Death { event, requested, reserved, allocated, report }| Death {
+            event: trace.number(event),
+            requested,
+            reserved,
+            allocated,
+            report,
+        });
+        Ok(Self {
+            recording: Source::in_memory(replayed),
+            source: replay.source,
+            figures,
+            divergence: replay.divergence.map(of),
+            largest_difference: replay.largest_difference,
+            placed_elsewhere: replay.placed_elsewhere,
+            death,
+            rescued: replay.rescued.into_iter().map(|event| trace.number(event)).collect(),
+            emptied: replay.emptied,
+            assumptions: replay.assumptions,
+        })
+    }
+
+    fn in_file(windows: &Windows, plan: &Plan<'_>, note: Option<&str>) -> Result<Self> {
+        let start = StreamStart::new(windows.base(), windows.starting());
+        let (mut stream, facts, state) = Stream::new(&start, plan);
+        let file = tempfile::tempfile().map_err(unwritable)?;
+        let mut header = windows.base().header.clone();
+        add_note(&mut header, note);
+        let mut writer = SnapWriter::new(file.try_clone().map_err(unwritable)?, &header)?;
+        writer.write_device(&facts)?;
+        windows.write_tables(&mut writer)?;
+        writer.write_starting_state(&state)?;
+        let mut failed = None;
+        let mut write = |events: &mut Vec<Event>, least: usize| {
+            if events.len() >= least.max(1) {
+                failed = writer.write_events(events).err();
+                events.clear();
+            }
+            if failed.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        let mut take = |first: u64, run: &[Event]| {
+            for (number, event) in (first..).zip(run) {
+                stream.take(number, event)?;
+                write(stream.events(), CHUNK)?;
+            }
+            ControlFlow::Continue(())
+        };
+        windows.read(0..windows.events(), &mut take)?;
+        stream.end();
+        let _ = write(stream.events(), 0);
+        if let Some(why) = failed {
+            return Err(why);
+        }
+        writer.finish(&EndFacts { trust: windows.base().trust.clone(), problems: Vec::new() })?;
+        let replayed = Windows::open(Arc::new(file), &mut |_| ControlFlow::Continue(()))?;
+        let recording = Source::in_windows(replayed)?;
+        let Streamed { divergence, largest_difference, placed_elsewhere, death, rescued, emptied, assumptions, .. } =
+            stream.finish();
+        Ok(Self {
+            figures: Figures::of(&recording, plan.device)?,
+            recording,
+            source: Vec::new(),
+            divergence,
+            largest_difference,
+            placed_elsewhere,
+            death,
+            rescued,
+            emptied,
+            assumptions,
+        })
+    }
+}
+
+fn add_note(header: &mut Header, note: Option<&str>) {
+    if let Some(note) = note {
+        header.facts.insert(0, ("replay".to_owned(), note.to_owned()));
+    }
+}
+
+/// The error that the temporary file cannot be written.
+fn unwritable(source: std::io::Error) -> Error {
+    Error::Io { doing: "write a replay to", source, path: std::env::temp_dir() }
+}
