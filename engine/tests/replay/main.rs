@@ -4,6 +4,7 @@ mod changed;
 mod pytorch;
 mod scenarios;
 mod strange;
+mod stream;
 
 use highwater_recorder::snapshots::event::{EventKind, What};
 use highwater_recorder::snapshots::{DeviceId, Trace};

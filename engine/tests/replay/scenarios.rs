@@ -15,7 +15,7 @@ const SETTINGS: [&str; 5] = [
     "expandable_segments:True,roundup_power2_divisions:[64:2,>:8]",
 ];
 
-fn recorded(name: &str, alloc_conf: Option<&str>) -> Trace {
+pub(crate) fn recorded(name: &str, alloc_conf: Option<&str>) -> Trace {
     let file = tempfile::NamedTempFile::new().expect("a temporary file can be made");
     let options = Options { steps: 2, alloc_conf: alloc_conf.map(str::to_owned), ..Options::default() };
     scenario::record(name, &options, file.path()).expect("every scenario runs with its defaults");

@@ -67,7 +67,7 @@ fn what() -> impl Strategy<Value = What> {
     ]
 }
 
-fn recording() -> impl Strategy<Value = Trace> {
+pub(crate) fn recording() -> impl Strategy<Value = Trace> {
     let start = (prop::collection::vec(range(), 0..4), prop::collection::vec(range(), 0..4));
     let blocks = prop::collection::vec((alloc(), any::<bool>()), 0..6);
     let capacity = prop::sample::select(vec![0, 64 * MIB, 1 << 40, u64::MAX]);
@@ -88,7 +88,7 @@ fn recording() -> impl Strategy<Value = Trace> {
     )
 }
 
-fn settings() -> impl Strategy<Value = AllocConfig> {
+pub(crate) fn settings() -> impl Strategy<Value = AllocConfig> {
     let texts = [
         "",
         "expandable_segments:True",

@@ -11,7 +11,6 @@ use highwater::cli::events::EventsListing;
 use highwater::cli::explain::ExplainReport;
 use highwater::cli::growth::GrowthReport;
 use highwater::cli::info::InfoReport;
-use highwater::cli::input::recording::Recording;
 use highwater::cli::input::source::Input;
 use highwater::cli::oom::OomReport;
 use highwater::cli::output::outcome::Failure;

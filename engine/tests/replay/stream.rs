@@ -1,0 +1,122 @@
+//! A recording replayed as a stream of its events gives what its replay in memory gives.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use highwater_allocator::AllocConfig;
+use highwater_allocator::replay::{
+    Answers, Death, Divergence, Plan, Replay, Stream, StreamStart, Streamed, TieBreak, recorded_config, replay,
+};
+use highwater_recorder::snapshots::event::{Event, EventKind};
+use highwater_recorder::snapshots::format::{Windows, read_bytes, write_trace};
+use highwater_recorder::snapshots::{DeviceId, Trace, TraceBuilder};
+use proptest::prelude::*;
+
+use crate::decisions;
+use crate::scenarios::recorded;
+use crate::strange::{recording, settings};
+
+const MIB: u64 = 1 << 20;
+
+/// What a replay decides, and how it ends.
+#[derive(Debug, PartialEq)]
+struct Outcome {
+    decisions: Vec<(EventKind, u64)>,
+    divergence: Option<Divergence<u64>>,
+    differences: [u64; 3],
+    death: Option<Death<u64>>,
+    rescued: Vec<u64>,
+    emptied: Vec<u64>,
+    assumptions: Vec<String>,
+}
+
+fn in_memory(trace: &Trace, plan: &Plan<'_>) -> Outcome {
+    let replay: Replay = replay(trace, plan);
+    let number = |event: highwater_recorder::snapshots::EventId| u64::from(event.0);
+    Outcome {
+        decisions: decisions(&replay.trace, plan.device),
+        divergence: replay.divergence.map(|of| Divergence { event: number(of.event), difference: of.difference }),
+        differences: [replay.largest_difference, replay.placed_elsewhere, replay.retries],
+        death: replay.death.map(|Death { event, requested, reserved, allocated, report }| Death {
+            event: number(event),
+            requested,
+            reserved,
+            allocated,
+            report,
+        }),
+        rescued: replay.rescued.into_iter().map(number).collect(),
+        emptied: replay.emptied,
+        assumptions: replay.assumptions,
+    }
+}
+
+fn as_a_stream(windows: &Windows, plan: &Plan<'_>) -> Outcome {
+    let start = StreamStart::new(windows.base(), windows.starting());
+    let (mut stream, _, state) = Stream::new(&start, plan);
+    let mut events: Vec<Event> = Vec::new();
+    let mut take = |first: u64, run: &[Event]| {
+        for (number, event) in (first..).zip(run) {
+            stream.take(number, event)?;
+            events.append(stream.events());
+        }
+        ControlFlow::Continue(())
+    };
+    windows.read(0..windows.events(), &mut take).unwrap();
+    stream.end();
+    events.append(stream.events());
+    let mut builder = TraceBuilder::with_capacity(events.len());
+    builder.set_starting_state(&state);
+    events.iter().for_each(|event| builder.push(event));
+    let Streamed {
+        divergence, largest_difference, placed_elsewhere, death, rescued, retries, emptied, assumptions, ..
+    } = stream.finish();
+    let differences = [largest_difference, placed_elsewhere, retries];
+    let decisions = decisions(&builder.finish(), plan.device);
+    Outcome { decisions, divergence, differences, death, rescued, emptied, assumptions }
+}
+
+/// Replays `trace` in both ways, unchanged and with `config` on a device of `capacity` bytes.
+fn compare(trace: &Trace, recorded: &AllocConfig, config: &AllocConfig, capacity: Option<u64>, starts_anew: bool) {
+    let bytes: Arc<[u8]> = write_trace(Vec::new(), trace).unwrap().into();
+    let trace = read_bytes(&bytes).unwrap();
+    let windows = Windows::open(Arc::new(bytes), &mut |_| ControlFlow::Continue(())).unwrap();
+    let device = trace.main_device();
+    let follow = Plan::unchanged(device, recorded.clone(), TieBreak::default());
+    let followed = in_memory(&trace, &follow);
+    assert_eq!(as_a_stream(&windows, &follow), followed);
+    let changed = Plan {
+        config: config.clone(),
+        answers: Answers::Modelled(capacity),
+        emptied: &followed.emptied,
+        recorded_capacity: Some(64 * MIB),
+        starts_anew,
+        ..follow
+    };
+    assert_eq!(as_a_stream(&windows, &changed), in_memory(&trace, &changed));
+}
+
+#[test]
+fn scenarios_are_replayed_alike() {
+    let expandable: AllocConfig = "expandable_segments:True".parse().unwrap();
+    for name in ["mlp", "gpt2", "rnn", "fcn", "frozen-branch"] {
+        let trace = recorded(name, None);
+        let (config, _) = recorded_config(trace.device_facts(DeviceId(0)));
+        compare(&trace, &config, &expandable, None, true);
+        compare(&trace, &config, &config, Some(24 * MIB), false);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_a_recording_says_both_replays_are_alike(
+        trace in recording(),
+        config in settings(),
+        recorded in settings(),
+        capacity in prop::option::of(prop::sample::select(vec![0, 40 * MIB, 1 << 40, u64::MAX])),
+        starts_anew in any::<bool>(),
+    ) {
+        compare(&trace, &recorded, &config, capacity, starts_anew);
+    }
+}
