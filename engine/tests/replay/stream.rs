@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use highwater_allocator::AllocConfig;
 use highwater_allocator::replay::{
-    Answers, Death, Divergence, Plan, Replay, Stream, StreamStart, Streamed, TieBreak, recorded_config, replay,
+    Answers, Death, Divergence, Plan, Replay, Stream, StreamStart, Streamed, TieBreak, addresses_end, recorded_config,
+    replay,
 };
 use highwater_recorder::snapshots::event::{Event, EventKind};
 use highwater_recorder::snapshots::format::{Windows, read_bytes, write_trace};
@@ -50,9 +51,8 @@ fn in_memory(trace: &Trace, plan: &Plan<'_>) -> Outcome {
     }
 }
 
-fn as_a_stream(windows: &Windows, plan: &Plan<'_>) -> Outcome {
-    let start = StreamStart::new(windows.base(), windows.starting());
-    let (mut stream, _, state) = Stream::new(&start, plan);
+fn as_a_stream((windows, start): (&Windows, &StreamStart), plan: &Plan<'_>) -> Outcome {
+    let (mut stream, _, state) = Stream::new(start, plan);
     let mut events: Vec<Event> = Vec::new();
     let mut take = |first: u64, run: &[Event]| {
         for (number, event) in (first..).zip(run) {
@@ -68,7 +68,15 @@ fn as_a_stream(windows: &Windows, plan: &Plan<'_>) -> Outcome {
     builder.set_starting_state(&state);
     events.iter().for_each(|event| builder.push(event));
     let Streamed {
-        divergence, largest_difference, placed_elsewhere, death, rescued, retries, emptied, assumptions, ..
+        divergence,
+        largest_difference,
+        placed_elsewhere,
+        death,
+        rescued,
+        retries,
+        emptied,
+        assumptions,
+        ..
     } = stream.finish();
     let differences = [largest_difference, placed_elsewhere, retries];
     let decisions = decisions(&builder.finish(), plan.device);
@@ -80,10 +88,12 @@ fn compare(trace: &Trace, recorded: &AllocConfig, config: &AllocConfig, capacity
     let bytes: Arc<[u8]> = write_trace(Vec::new(), trace).unwrap().into();
     let trace = read_bytes(&bytes).unwrap();
     let windows = Windows::open(Arc::new(bytes), &mut |_| ControlFlow::Continue(())).unwrap();
+    let start = StreamStart::new(windows.base(), windows.starting(), addresses_end(&trace));
+    let stream = (&windows, &start);
     let device = trace.main_device();
     let follow = Plan::unchanged(device, recorded.clone(), TieBreak::default());
     let followed = in_memory(&trace, &follow);
-    assert_eq!(as_a_stream(&windows, &follow), followed);
+    assert_eq!(as_a_stream(stream, &follow), followed);
     let changed = Plan {
         config: config.clone(),
         answers: Answers::Modelled(capacity),
@@ -92,7 +102,7 @@ fn compare(trace: &Trace, recorded: &AllocConfig, config: &AllocConfig, capacity
         starts_anew,
         ..follow
     };
-    assert_eq!(as_a_stream(&windows, &changed), in_memory(&trace, &changed));
+    assert_eq!(as_a_stream(stream, &changed), in_memory(&trace, &changed));
 }
 
 #[test]

@@ -94,10 +94,7 @@ impl<'a> WhatIfReport<'a> {
             lower_bound_bytes: changed.as_ref().and_then(lower_bound),
             devices: self.predictions().filter_map(DeviceFigures::of).collect(),
             oom: changed.as_ref().and_then(|changed| Some(OomFigures::of(changed.oom.as_ref()?, changed))),
-            rescued_events: changed
-                .as_ref()
-                .map(|changed| changed.rescued.clone())
-                .unwrap_or_default(),
+            rescued_events: changed.as_ref().map(|changed| changed.rescued.clone()).unwrap_or_default(),
             removed: changed.as_ref().map(|changed| changed.concerned[0].into()),
             shortened: changed.as_ref().map(|changed| changed.concerned[1].into()),
             scaled: changed.as_ref().map(|changed| changed.concerned[2].into()),

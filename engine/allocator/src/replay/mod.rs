@@ -46,6 +46,7 @@ pub use divergence::{Difference, Divergence};
 pub use settings::recorded_config;
 pub use stream::{Stream, StreamStart, Streamed};
 pub use target::{Before, Target};
+pub use walk::addresses_end;
 
 use crate::AllocConfig;
 

@@ -136,13 +136,14 @@ pub(super) struct Outcome {
 
 impl<'a> Run<'a> {
     /// Creates a replay in the state of `start`, and returns it with the restored blocks, each with its row and its
-    /// pool's number. Addresses that are not in the recording are from `addresses_from` on.
+    /// pool's number. The addresses of the recording end at `addresses_end`.
     pub(super) fn new(
         trace: &'a Trace,
         plan: &'a Plan<'a>,
         start: &Start,
-        (addresses_from, output): (u64, Output<'a>),
+        (addresses_end, output): (u64, Output<'a>),
     ) -> (Self, Planted) {
+        let addresses_from = addresses_end.clamp(0x10_0000_0000, 1 << 62);
         let driver = match plan.answers {
             Answers::AsRecorded => {
                 ReplayDriver::following(plan.device_total, addresses_from, plan.config.large_segment_bytes())

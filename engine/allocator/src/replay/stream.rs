@@ -10,13 +10,10 @@ use highwater_recorder::snapshots::transition::{Named, Transition};
 use highwater_recorder::snapshots::{DeviceId, StartingState, Trace, TraceBuilder};
 
 use super::output::Output;
-use super::run::{At, Outcome, Recorded, Run, UNKNOWN};
 use super::pools::Planted;
+use super::run::{At, Outcome, Recorded, Run, UNKNOWN};
 use super::start::Start;
 use super::{Death, Divergence, Plan};
-
-/// Addresses that are not in the recording begin here: above those of any device.
-const ADDRESSES_FROM: u64 = 1 << 60;
 
 /// What the replay of a stream needs to know before its first event.
 #[derive(Clone, Debug)]
@@ -26,11 +23,13 @@ pub struct StreamStart {
     /// The keys of the live blocks, by row.
     keys: Vec<u64>,
     states: Vec<StartingState>,
+    addresses_end: u64,
 }
 
 impl StreamStart {
-    /// The start of a recording of which `facts` has the header, devices, tables and trust.
-    pub fn new(facts: &Trace, states: &[StartingState]) -> Self {
+    /// The start of a recording of which `facts` has the header, devices, tables and trust, and whose addresses end at
+    /// `addresses_end`.
+    pub fn new(facts: &Trace, states: &[StartingState], addresses_end: u64) -> Self {
         let mut builder = TraceBuilder::with_capacity(0);
         builder.set_header(facts.header.clone());
         facts.devices.iter().for_each(|device| builder.set_device(device.clone()));
@@ -38,7 +37,7 @@ impl StreamStart {
         *builder.trust() = facts.trust.clone();
         states.iter().for_each(|state| builder.set_starting_state(state));
         let keys = states.iter().flat_map(|state| &state.blocks).map(|block| block.alloc.block).collect();
-        Self { trace: builder.finish(), keys, states: states.to_vec() }
+        Self { trace: builder.finish(), keys, states: states.to_vec(), addresses_end }
     }
 }
 
@@ -77,10 +76,10 @@ impl<'a> Stream<'a> {
     /// A replay by `plan`. Blocks keep the keys that they have in the recording. Also returns the facts of its device, and
     /// the state before its first event.
     pub fn new(start: &'a StreamStart, plan: &'a Plan<'a>) -> (Self, DeviceFacts, StartingState) {
-        let StreamStart { trace, keys, states } = start;
+        let StreamStart { trace, keys, states, addresses_end } = start;
         let begun = Start::of(trace, plan);
         let output = Output::events((trace, keys), plan);
-        let (mut run, planted) = Run::new(trace, plan, &begun, (ADDRESSES_FROM, output));
+        let (mut run, planted) = Run::new(trace, plan, &begun, (*addresses_end, output));
         let state = run.output.start(&begun).unwrap_or_default();
         let mut live = LiveState::default();
         states.iter().filter(|state| state.device == plan.device).for_each(|state| live.begin(state));

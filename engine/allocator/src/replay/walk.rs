@@ -8,8 +8,8 @@ use highwater_recorder::snapshots::{BlockId, DeviceId, EventId, StackId, Trace};
 
 use super::driver::{Call, Misfit};
 use super::output::{Home, Output};
-use super::run::{At, Freed, Outcome, Pending, Recorded, Request, Run, UNKNOWN, endings};
 use super::pools::Planted;
+use super::run::{At, Freed, Outcome, Pending, Recorded, Request, Run, UNKNOWN, endings};
 use super::start::Start;
 use super::{Before, Death, Divergence, Plan, Replay};
 use crate::AllocError;
@@ -17,8 +17,7 @@ use crate::AllocError;
 /// Replays all events, or those up to the request that fails.
 pub(super) fn walk(trace: &Trace, plan: &Plan<'_>) -> Replay {
     let start = Start::of(trace, plan);
-    let from = addresses_from(trace);
-    let (mut run, planted) = Run::new(trace, plan, &start, (from, Output::trace(trace, plan)));
+    let (mut run, planted) = Run::new(trace, plan, &start, (addresses_end(trace), Output::trace(trace, plan)));
     run.endings = endings(trace, plan);
     run.output.start(&start);
     run.begin(&start, planted, at(trace, EventId(0)));
@@ -37,7 +36,8 @@ pub(super) fn walk(trace: &Trace, plan: &Plan<'_>) -> Replay {
     run.end(trace.events.ids().next_back().map(|last| at(trace, last)));
     let retries = run.retries();
     let (trace, source) = run.output.finish();
-    let Outcome { divergence, largest_difference, placed_elsewhere, death, rescued, assumptions, emptied, .. } = run.replay;
+    let Outcome { divergence, largest_difference, placed_elsewhere, death, rescued, assumptions, emptied, .. } =
+        run.replay;
     let event = |number: u64| EventId::from_index(number as usize);
     Replay {
         trace,
@@ -93,12 +93,11 @@ fn completion_of(trace: &Trace, block: BlockId) -> u64 {
     if trace.events.is_empty() { UNKNOWN } else { u64::from(trace.blocks.free_completed[block.0 as usize].0) }
 }
 
-/// Returns the start of addresses that are not in the recording.
-fn addresses_from(trace: &Trace) -> u64 {
+/// Returns the end of the addresses of a trace.
+pub fn addresses_end(trace: &Trace) -> u64 {
     let ends = trace.segments.range.iter().map(|range| range.address.saturating_add(range.bytes));
     let blocks = trace.blocks.address.iter().zip(&trace.blocks.allocated).map(|(at, bytes)| at.saturating_add(*bytes));
-    let end = ends.chain(blocks).max().unwrap_or(0);
-    end.clamp(0x10_0000_0000, 1 << 62)
+    ends.chain(blocks).max().unwrap_or(0)
 }
 
 impl Run<'_> {

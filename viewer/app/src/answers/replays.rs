@@ -24,7 +24,7 @@ use highwater_snapshots::{DeviceId, Error, EventId, Trace};
 use rayon::prelude::*;
 
 use self::capacity::{Bound, recorded_total, smallest_that_fits};
-use self::replayed::Replayed;
+use self::replayed::{Replayed, Replays};
 use self::settings::worth_trying;
 use crate::answers::oom_analysis::OomAnalysis;
 use crate::answers::prediction::{
@@ -114,10 +114,11 @@ pub fn predict(source: &Source<'_>, change: &Change) -> Result<Prediction, NoPre
     }
     let measured = Figures::of(source, device)?;
     let ends_in_oom = source.final_oom()?.map(|(event, _)| event);
-    let (unchanged, tie_break, emptied) = replay_unchanged(source, device, &config, strange)?;
+    let replays = Replays::new(source)?;
+    let (unchanged, tie_break, emptied) = replay_unchanged(&replays, device, &config, strange)?;
     let recorded_capacity = Bound::recorded(source, device)?.bytes;
     let base = Base { trace, device, recorded: &config, tie_break, emptied: &emptied, recorded_capacity };
-    let whole = Predicting { base, source, ends_in_oom };
+    let whole = Predicting { base, replays, ends_in_oom };
     let (changed, tried) = if !change.checkpoint.is_empty() {
         (Some(whole.replay_recomputed(change, &changed_config)?), Vec::new())
     } else if change.changes_anything() {
@@ -159,15 +160,15 @@ fn follow(trace: &Trace, device: DeviceId, config: &AllocConfig, target: Option<
 
 /// Replays without changes; returns the result, its tie-break rule, and the cache releases that the program requested.
 fn replay_unchanged(
-    source: &Source<'_>,
+    replays: &Replays<'_>,
     device: DeviceId,
     config: &AllocConfig,
     strange: Vec<String>,
 ) -> Result<(Unchanged, TieBreak, Vec<u64>), Error> {
-    let trace = source.facts();
+    let (source, trace) = (replays.source, replays.source.facts());
     let device_total = recorded_total(trace, device);
     let run = |tie_break: TieBreak| {
-        Replayed::of(source, &Plan { device_total, ..Plan::unchanged(device, config.clone(), tie_break) }, None)
+        replays.by(&Plan { device_total, ..Plan::unchanged(device, config.clone(), tie_break) }, None)
     };
     let end = |replayed: &Replayed| replayed.divergence.map(|divergence| divergence.event);
     let (chosen, tie_break) = follow_longest(run, end)?;
@@ -237,7 +238,7 @@ impl Base<'_> {
 /// A recording of which a prediction is made.
 struct Predicting<'a> {
     base: Base<'a>,
-    source: &'a Source<'a>,
+    replays: Replays<'a>,
     ends_in_oom: Option<u64>,
 }
 
@@ -253,8 +254,8 @@ impl Predicting<'_> {
         let base = Base { trace: &recomputed.trace, emptied: &emptied, ..self.base };
         let ends_in_oom = source.final_oom()?.map(|(event, _)| event);
         let last_uses = LastUses::of(&recomputed.trace, device);
-        let bound = Bound::of(self.source, change)?;
-        let whole = Predicting { base, source: &source, ends_in_oom };
+        let bound = Bound::of(self.replays.source, change)?;
+        let whole = Predicting { base, replays: Replays::new(&source)?, ends_in_oom };
         let changed = whole.replay_changed(change, config, bound, last_uses.as_ref())?;
         let mut assumptions = changed.assumptions;
         assumptions.push(recomputation.evidence.assumption().to_owned());
@@ -277,8 +278,8 @@ impl Predicting<'_> {
         bound: Bound,
         last_uses: Option<&LastUses<'_>>,
     ) -> Result<Changed, Error> {
-        let Self { base, source, ends_in_oom } = self;
-        let (device, ends_in_oom) = (base.device, *ends_in_oom);
+        let Self { base, replays, ends_in_oom } = self;
+        let (source, device, ends_in_oom) = (replays.source, base.device, *ends_in_oom);
         let (overrides, concerned) = overrides(base.trace, change, last_uses);
         let changes_blocks = concerned.iter().any(|one| one.blocks > 0);
         let overrides = changes_blocks.then_some(overrides.as_slice());
@@ -290,9 +291,10 @@ impl Predicting<'_> {
             let given = change.capacity.and(bytes).map(|bytes| bytes.saturating_add(bound.outside));
             let device_total = given.or_else(|| recorded_total(base.trace, device));
             let plan = Plan { device_total, starts_anew: plan.starts_anew || overflows, ..plan };
-            Replayed::of(source, &plan, change.note.as_deref())
+            replays.by(&plan, change.note.as_deref())
         };
-        let Replayed { recording, source: origins, figures, death, rescued, mut assumptions, .. } = within(bound.bytes)?;
+        let Replayed { recording, source: origins, figures, death, rescued, mut assumptions, .. } =
+            within(bound.bytes)?;
         assumptions.extend(source.allocator(device).assumption().map(str::to_owned));
         let unbounded = death.as_ref().map(|_| within(None)).transpose()?;
         let whole = unbounded.filter(|unbounded| unbounded.death.is_none()).map(|unbounded| unbounded.figures);
@@ -346,13 +348,13 @@ impl Predicting<'_> {
 
     /// Replays with each of the settings that are worth a trial.
     fn try_settings(&self) -> Result<Vec<Tried>, Error> {
-        let Self { base, source, ends_in_oom } = self;
-        let worth_trying = worth_trying(source, base.device)?.into_iter();
+        let Self { base, replays, ends_in_oom } = self;
+        let worth_trying = worth_trying(replays.source, base.device)?.into_iter();
         let configs = worth_trying.filter_map(|text| Some((base.recorded.with(&text).ok()?, text)));
         let others: Vec<(AllocConfig, String)> = configs.filter(|(config, _)| config != base.recorded).collect();
         let tried = |(config, asked): &(AllocConfig, String)| {
             let plan = base.plan(config, base.recorded_capacity, None);
-            let Replayed { figures, death, rescued, .. } = Replayed::of(source, &plan, None)?;
+            let Replayed { figures, death, rescued, .. } = replays.by(&plan, None)?;
             let oom = death.map(|death| death.event);
             let gets_past_failure = oom.is_none() && ends_in_oom.is_some_and(|event| rescued.contains(&event));
             Ok(Tried { asked: asked.clone(), alloc_conf: config.to_string(), figures, oom, gets_past_failure })

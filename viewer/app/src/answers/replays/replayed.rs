@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use highwater_allocator::replay::{Death, Divergence, Plan, Stream, StreamStart, Streamed, replay};
+use highwater_allocator::replay::{Death, Divergence, Plan, Stream, StreamStart, Streamed, addresses_end, replay};
 use highwater_analysis::Source;
 use highwater_snapshots::event::Event;
 use highwater_snapshots::format::{EndFacts, SnapWriter, Windows};
@@ -31,21 +31,40 @@ pub(super) struct Replayed {
     pub(super) assumptions: Vec<String>,
 }
 
-impl Replayed {
-    /// Replays `source` by `plan`. The replayed recording says `note` of itself.
+/// Makes replays of a recording.
+pub(super) struct Replays<'a> {
+    pub(super) source: &'a Source<'a>,
+    /// How it begins, if it is not in memory.
+    stream: Option<(&'a Windows, StreamStart)>,
+}
+
+impl<'a> Replays<'a> {
+    /// # Errors
+    ///
+    /// Fails if the recording cannot be read.
+    pub(super) fn new(source: &'a Source<'a>) -> Result<Self> {
+        let Some(windows) = source.windows() else { return Ok(Self { source, stream: None }) };
+        let mut end = 0;
+        let mut watch = |_| ControlFlow::Continue(());
+        source.each_window(addresses_end, |of_window| end = of_window.max(end), &mut watch)?;
+        Ok(Self { source, stream: Some((windows, StreamStart::new(windows.base(), windows.starting(), end))) })
+    }
+
+    /// Replays the recording by `plan`. The replayed recording says `note` of itself.
     ///
     /// # Errors
     ///
     /// Fails if the recording cannot be read, or the temporary file cannot be written.
-    pub(super) fn of(source: &Source<'_>, plan: &Plan<'_>, note: Option<&str>) -> Result<Self> {
-        match (source.whole(), source.windows()) {
-            (Some(trace), _) => Self::in_memory(trace, plan, note),
-            (None, Some(windows)) => Self::in_file(windows, plan, note),
-            (None, None) => unreachable!("a recording is in memory or read in windows"),
+    pub(super) fn by(&self, plan: &Plan<'_>, note: Option<&str>) -> Result<Replayed> {
+        match &self.stream {
+            None => Ok(Replayed::in_memory(self.source.facts(), plan, note)),
+            Some((windows, start)) => Replayed::in_file(windows, start, plan, note),
         }
     }
+}
 
-    fn in_memory(trace: &Trace, plan: &Plan<'_>, note: Option<&str>) -> Result<Self> {
+impl Replayed {
+    fn in_memory(trace: &Trace, plan: &Plan<'_>, note: Option<&str>) -> Self {
         let replay = replay(trace, plan);
         let mut replayed = replay.trace;
         add_note(&mut replayed.header, note);
@@ -58,7 +77,7 @@ impl Replayed {
             allocated,
             report,
         });
-        Ok(Self {
+        Self {
             recording: Source::in_memory(replayed),
             source: replay.source,
             figures,
@@ -69,12 +88,11 @@ impl Replayed {
             rescued: replay.rescued.into_iter().map(|event| trace.number(event)).collect(),
             emptied: replay.emptied,
             assumptions: replay.assumptions,
-        })
+        }
     }
 
-    fn in_file(windows: &Windows, plan: &Plan<'_>, note: Option<&str>) -> Result<Self> {
-        let start = StreamStart::new(windows.base(), windows.starting());
-        let (mut stream, facts, state) = Stream::new(&start, plan);
+    fn in_file(windows: &Windows, start: &StreamStart, plan: &Plan<'_>, note: Option<&str>) -> Result<Self> {
+        let (mut stream, facts, state) = Stream::new(start, plan);
         let file = tempfile::tempfile().map_err(unwritable)?;
         let mut header = windows.base().header.clone();
         add_note(&mut header, note);

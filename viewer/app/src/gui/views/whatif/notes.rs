@@ -76,5 +76,8 @@ fn failed_rows(oom: &Failed, changed: &Changed) -> Vec<(&'static str, String)> {
 fn there_ui(ui: &mut Ui, name: &str, label: &str, event: u64) -> Option<Action> {
     let button = ui.small_button(name);
     button.widget_info(|| WidgetInfo::labeled(Role::Button, true, label));
-    button.on_hover_text("Pin that moment, and show it in the timeline.").clicked().then_some(Action::Event(Some(event)))
+    button
+        .on_hover_text("Pin that moment, and show it in the timeline.")
+        .clicked()
+        .then_some(Action::Event(Some(event)))
 }
