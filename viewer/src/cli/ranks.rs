@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use highwater_analysis::matches::counting_only;
 use highwater_analysis::{Metric, Totals};
 use highwater_app::answers::outliers::{Middle, RULE};
 use highwater_app::figures::moment::micros_since;
@@ -15,8 +14,8 @@ use highwater_snapshots::units::{format_bytes, format_count};
 use serde::Serialize;
 
 use crate::args::InfoArguments;
-use crate::cli::input::categories::reader;
 use crate::cli::input::recording::read_fleet;
+use crate::cli::input::source::opener;
 use crate::cli::output::outcome::{Failure, Status};
 use crate::cli::output::page::Page;
 use crate::cli::output::shell::next_with;
@@ -34,9 +33,11 @@ pub fn info(arguments: &InfoArguments, page: &mut Page<'_>) -> Result<Status, Fa
         );
         return Err(Failure::Usage(text));
     }
-    let open = reader(&arguments.categories)?;
+    let open = opener(&arguments.categories)?;
     let filter = &arguments.blocks.filter.filter;
-    let fleet = read_fleet(folder, |file| Ok(counting_only(open(file)?.trace, filter)))?;
+    // A window does not know all lifetimes.
+    let needs_whole = filter.asks_for_lifetimes();
+    let fleet = read_fleet(folder, |file, is_whole| Ok(open(file, is_whole || needs_whole)?.counting(filter)))?;
     let report = RanksReport { fleet: &fleet, arguments };
     if arguments.source.json {
         page.json(&report.figures())?;
@@ -133,7 +134,7 @@ impl RanksReport<'_> {
                 rank.number().map_or_else(|| "-".to_owned(), |rank| rank.to_string()),
                 rank.name.clone(),
                 rank.header.host.clone(),
-                format_count(rank.events as u64),
+                format_count(rank.events),
                 format_bytes(peak.bytes),
                 format_bytes(rank.peak(Metric::Reserved).bytes),
                 peak.number().map_or_else(|| "before".to_owned(), format_count),
@@ -190,7 +191,7 @@ struct RankFigures<'a> {
     program: &'a str,
     world_size: Option<u32>,
     started_us: u64,
-    events: usize,
+    events: u64,
     devices: usize,
     device: u16,
     device_name: &'a str,

@@ -14,9 +14,8 @@ use serde::Serialize;
 
 use super::diff::DiffReport;
 use crate::args::DiffArguments;
-use crate::cli::input::categories::reader;
-use crate::cli::input::recording::{Recording, read_fleet};
-use crate::cli::input::source::Input;
+use crate::cli::input::recording::read_fleet;
+use crate::cli::input::source::{Input, opener};
 use crate::cli::output::caveats;
 use crate::cli::output::outcome::{Failure, Status};
 use crate::cli::output::page::Page;
@@ -24,7 +23,7 @@ use crate::cli::output::table::{Column, Table};
 
 /// Runs `highwater diff` if A or B is a folder.
 pub fn run(arguments: &DiffArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
-    let open = reader(&arguments.categories)?;
+    let open = opener(&arguments.categories)?;
     match &arguments.b {
         None => within(arguments, &open, page),
         Some(b) if b.is_dir() && arguments.a.is_dir() => between(arguments, b, &open, page),
@@ -38,10 +37,10 @@ pub fn run(arguments: &DiffArguments, page: &mut Page<'_>) -> Result<Status, Fai
 /// Compares the outlier of a folder, or else the rank with the highest peak, with the one nearest to the median.
 fn within(
     arguments: &DiffArguments,
-    open: &(impl Fn(&Path) -> Result<Recording, Error> + Sync),
+    open: &(impl Fn(&Path, bool) -> Result<Source<'static>, Error> + Sync),
     page: &mut Page<'_>,
 ) -> Result<Status, Failure> {
-    let fleet = read_fleet(&arguments.a, |file| open(file).map(|recording| recording.trace))?;
+    let fleet = read_fleet(&arguments.a, open)?;
     let metric = arguments.metric;
     let outlier = fleet.outlier(metric);
     let pair = outlier.or(fleet.highest(metric)).and_then(|row| Some((row, fleet.usual(metric, row)?)));
@@ -64,7 +63,7 @@ fn within(
         }
     };
     let nearest = format!("A is {}, the nearest to the median; B is {}.", a.label(), b.label());
-    compare(arguments, [a, b], open, page, |report, page| {
+    compare(arguments, [a, b], page, |report, page| {
         if arguments.json {
             let figures = WithinFigures {
                 folder: &fleet.name,
@@ -108,10 +107,10 @@ struct Pair {
 fn between(
     arguments: &DiffArguments,
     b: &Path,
-    open: &(impl Fn(&Path) -> Result<Recording, Error> + Sync),
+    open: &(impl Fn(&Path, bool) -> Result<Source<'static>, Error> + Sync),
     page: &mut Page<'_>,
 ) -> Result<Status, Failure> {
-    let read = |folder: &Path| read_fleet(folder, |file| open(file).map(|recording| recording.trace));
+    let read = |folder: &Path| read_fleet(folder, open);
     let fleets = [read(&arguments.a)?, read(b)?];
     let by_rank = fleets.each_ref().map(|fleet| first_of_each(fleet));
     let pairs = pairs(&by_rank, arguments);
@@ -121,7 +120,7 @@ fn between(
         return Err(Failure::Usage(text));
     };
     let ranks = [by_rank[0][&most.rank], by_rank[1][&most.rank]];
-    compare(arguments, ranks, open, page, |report, page| {
+    compare(arguments, ranks, page, |report, page| {
         if arguments.json {
             let figures = BetweenFigures {
                 a: &fleets[0].name,
@@ -218,15 +217,11 @@ fn print_pairs(
 fn compare(
     arguments: &DiffArguments,
     ranks: [&Rank; 2],
-    open: &(impl Fn(&Path) -> Result<Recording, Error> + Sync),
     page: &mut Page<'_>,
     tell: impl FnOnce(&DiffReport<'_>, &mut Page<'_>) -> Result<(), Failure>,
 ) -> Result<Status, Failure> {
-    let read = |rank: &Rank| match open(&rank.path) {
-        Ok(Recording { trace, format }) => Ok(Input::of(Source::in_memory(trace), format, &rank.path)),
-        Err(source) => Err(Failure::Read { file: rank.path.clone(), source }),
-    };
-    let inputs = [read(ranks[0])?, read(ranks[1])?];
+    let open = |rank: &Rank| Input::open(&rank.path, &arguments.categories);
+    let inputs = [open(ranks[0])?, open(ranks[1])?];
     if !arguments.json {
         for ((input, rank), side) in inputs.iter().zip(ranks).zip(["A", "B"]) {
             caveats::lead(input.facts(), &format!("{side}, {}", rank.label()), page)?;

@@ -31,9 +31,8 @@ use self::tables::Tables;
 use crate::args::{ConvertArguments, ConvertTable};
 use crate::cli::convert::out_is_missing;
 use crate::cli::convert::read_and;
-use crate::cli::input::categories::reader;
 use crate::cli::input::recording::{counting_bar, list, nothing_to_read, read_inputs, spinner};
-use crate::cli::input::source::{Input, open_long};
+use crate::cli::input::source::{Input, opener};
 use crate::cli::output::caveats;
 use crate::cli::output::outcome::{Failure, Status};
 use crate::cli::output::page::Page;
@@ -128,15 +127,9 @@ fn data_set(arguments: &ConvertArguments) -> Result<Answer<'_>, Failure> {
         let text = format!("{}: exists and is not an empty folder; name a new one, or remove it", out.display());
         return Err(Failure::Usage(text));
     }
-    let read = reader(&arguments.categories)?;
-    let open = |file: &Path, is_whole: bool| {
-        let long = if is_whole { None } else { open_long(file, &arguments.categories).ok().flatten() };
-        long.map_or_else(|| read(file).map(|recording| Source::in_memory(recording.trace)), Ok)
-    };
+    let open = opener(&arguments.categories)?;
     let inputs = list(files)?;
-    let fleet = read_inputs(&inputs, |file| {
-        Ok(open(file, false)?.into_whole().unwrap_or_else(|source| source.facts().clone()))
-    });
+    let fleet = read_inputs(&inputs, &open);
     if fleet.ranks.is_empty() {
         return Err(Failure::Usage(nothing_to_read(&fleet)));
     }
@@ -144,7 +137,7 @@ fn data_set(arguments: &ConvertArguments) -> Result<Answer<'_>, Failure> {
     let bar = counting_bar(&format!("writing {}", out.display()), fleet.ranks.len());
     let outcome = write_folder(out, |folder| {
         let outcomes = on_workers(fleet.ranks.len(), |row| {
-            let outcome = write_rank(&fleet.ranks[row], &parts[row], folder, open);
+            let outcome = write_rank(&fleet.ranks[row], &parts[row], folder, &open);
             bar.inc(1);
             let flow = if outcome.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
             (outcome, flow)

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use expect_test::expect;
+use highwater_analysis::Source;
 use highwater_app::answers::prediction::Change;
 use highwater_app::answers::replays::predict;
 use highwater_snapshots::Trace;
@@ -19,9 +20,9 @@ fn run_out(text: &str, alloc_conf: Option<&str>) -> Trace {
     let mut trace = trace_from_text(text).unwrap();
     trace.devices = vec![DeviceFacts { capacity_bytes: 100 * MIB, ..DeviceFacts::default() }];
     let change = Change { capacity: Some(100 * MIB), alloc_conf: alloc_conf.map(str::to_owned), ..Change::default() };
-    let changed = predict(&trace, &change).unwrap().changed.unwrap();
+    let changed = predict(&Source::in_memory(&trace), &change).unwrap().changed.unwrap();
     assert!(changed.oom.is_some(), "the last request of the text fails");
-    Trace::clone(&changed.trace)
+    changed.recording.into_whole().unwrap()
 }
 
 /// An `alloc` line for so many MiB.
@@ -100,7 +101,7 @@ fn fragmentation_is_named_only_where_settings_without_it_let_the_request_through
     assert_eq!(told.matches("PYTORCH_CUDA_ALLOC_CONF").count(), 1, "{told}");
     // The prediction of the whole recording agrees.
     let change = Change { alloc_conf: Some("expandable_segments:True".to_owned()), ..Change::default() };
-    assert_eq!(predict(&trace, &change).unwrap().changed.unwrap().oom, None);
+    assert_eq!(predict(&Source::in_memory(&trace), &change).unwrap().changed.unwrap().oom, None);
     // A live block in every page: as many bytes are free, and no setting brings them together.
     let mut pinned = String::new();
     for row in 0..20 {
@@ -230,7 +231,7 @@ fn a_device_smaller_than_the_segments_at_the_start_does_not_fit() {
     trace.devices = vec![DeviceFacts { capacity_bytes: 100 * MIB, ..DeviceFacts::default() }];
     let fits = |capacity: u64| {
         let change = Change { capacity: Some(capacity * MIB), ..Change::default() };
-        predict(&trace, &change).unwrap().changed.unwrap().fits()
+        predict(&Source::in_memory(&trace), &change).unwrap().changed.unwrap().fits()
     };
     assert_eq!((fits(32), fits(80)), (Some(false), Some(true)));
 }

@@ -170,7 +170,7 @@ fn answer_on(trace: Trace, words: &str, width: Option<usize>) -> Result<String, 
             }
         }
         args::Command::WhatIf(arguments) => {
-            let report = highwater::whatif::report(input.facts(), &arguments)?;
+            let report = highwater::whatif::report(&input, &arguments)?;
             if arguments.source.json {
                 page.json(&report.figures())?;
             } else {

@@ -69,6 +69,41 @@ impl Source<'_> {
         Ok(again.unwrap_or(first))
     }
 
+    /// The largest value of `metric` in each of `count` parts of about equal length of the events from the device's first to
+    /// its last; of a file in the parts of all events, to within those of a summary.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a window cannot be read.
+    pub fn samples(&self, device: DeviceId, metric: Metric, count: usize) -> Result<Vec<u64>> {
+        let file = match &self.kind {
+            Kind::InMemory(memory) => {
+                let (trace, series) = (&memory.trace, &self.index(device).series);
+                let is_ours = |at: &DeviceId| *at == device;
+                let first = trace.events.device.iter().position(is_ours).unwrap_or(0);
+                let last = trace.events.device.iter().rposition(is_ours).map_or(0, |last| last + 1);
+                return Ok(series.samples(trace, metric, first..last + 1, count));
+            }
+            Kind::File(file) => file,
+        };
+        let events = self.count_events();
+        let end = |part: usize| (u128::from(events) * part as u128 / count as u128) as u64;
+        if !file.filter.is_empty() {
+            // Summaries count all blocks.
+            let part = |part: usize| self.largest(device, metric, end(part)..end(part + 1).max(end(part) + 1));
+            return (0..count).map(|at| Ok(part(at)?.map_or(0, |(bytes, _)| bytes))).collect();
+        }
+        let mut samples = vec![0; count];
+        for row in file.windows.summaries() {
+            if let Some(found) = extreme(row, device, metric) {
+                let event = row.first + u64::from(found.after.saturating_sub(1));
+                let at = (u128::from(event) * count as u128 / u128::from(events.max(1))) as usize;
+                samples[at.min(count - 1)] = found.bytes.max(samples[at.min(count - 1)]);
+            }
+        }
+        Ok(samples)
+    }
+
     /// The largest value of `metric` after any event of `range`, and the first event that reaches it. `None` for an empty
     /// range.
     ///

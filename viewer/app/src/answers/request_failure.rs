@@ -41,6 +41,21 @@ impl RequestFailure {
         Ok(failures)
     }
 
+    /// Returns the last request that failed on `device`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::first`].
+    pub fn last(source: &Source<'_>, device: DeviceId) -> Result<Option<Self>> {
+        if source.count(device, EventKind::Oom) == 0 {
+            return Ok(None);
+        }
+        let failed = source.failed_requests()?;
+        let Some((event, _)) = failed.into_iter().rfind(|(_, of)| *of == device) else { return Ok(None) };
+        let window = source.window_at(Some(event))?;
+        Ok(window.last().and_then(|event| Self::of(&window.trace, event)))
+    }
+
     /// Returns the requests that failed on `device`, in order.
     pub fn all(trace: &Trace, device: DeviceId) -> impl DoubleEndedIterator<Item = Self> {
         let is_one =

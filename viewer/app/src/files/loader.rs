@@ -28,6 +28,7 @@ use crate::files::is_stdin;
 use crate::files::long::open_long;
 use crate::files::preview::Preview;
 use crate::session::Recording;
+use crate::session::run::MAX_RESIDENT_EVENTS;
 #[cfg(not(target_family = "wasm"))]
 use crate::session::run::Run;
 
@@ -280,10 +281,15 @@ fn load_folder(folder: &Path, state: &State, wake: &(dyn Fn() + Sync)) -> Result
         let is_cancelled = state.is_cancelled.load(Ordering::Relaxed);
         if is_cancelled { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    let open = |file: &Path| {
+    let open = |file: &Path, is_whole: bool| {
+        // What is wrong with the file is found when all of it is read.
+        let long = if is_whole { None } else { open_long(file, MAX_RESIDENT_EVENTS, &mut |_| flow()).ok().flatten() };
+        if let Some(windows) = long {
+            return highwater_analysis::Source::in_windows(windows);
+        }
         let Opened { mut trace, format } = open_file(file, &mut |_| flow())?;
         guess_where_left_open(&mut trace, format.kind);
-        Ok(trace)
+        Ok(highwater_analysis::Source::in_memory(trace))
     };
     let watch = |done: usize| {
         state.is_at(done as u64, inputs.len() as u64);

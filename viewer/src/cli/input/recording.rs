@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use highwater_analysis::Metric;
+use highwater_analysis::{Metric, Source};
 use highwater_app::figures::moment::count_of;
 use highwater_app::files::fleet::{Fleet, Inputs, why_unreadable};
 use highwater_app::files::is_stdin;
@@ -155,7 +155,7 @@ pub fn show(bar: &ProgressBar, now: Progress) {
 /// Fails if the folder cannot be listed, or if none of its files is a readable recording.
 pub fn read_fleet(
     folder: &Path,
-    open: impl Fn(&Path) -> Result<Trace, highwater_snapshots::Error> + Sync,
+    open: impl Fn(&Path, bool) -> Result<Source<'static>, highwater_snapshots::Error> + Sync,
 ) -> Result<Fleet, Failure> {
     let inputs = list(&[folder.to_owned()])?;
     let fleet = read_inputs(&inputs, open);
@@ -174,7 +174,10 @@ pub fn list(paths: &[PathBuf]) -> Result<Inputs, Failure> {
 }
 
 /// Reads `inputs`, each by `open`, and keeps their summaries; on a terminal a bar shows how many are done.
-pub fn read_inputs(inputs: &Inputs, open: impl Fn(&Path) -> Result<Trace, highwater_snapshots::Error> + Sync) -> Fleet {
+pub fn read_inputs(
+    inputs: &Inputs,
+    open: impl Fn(&Path, bool) -> Result<Source<'static>, highwater_snapshots::Error> + Sync,
+) -> Fleet {
     let bar = counting_bar(&format!("reading {}", inputs.name()), inputs.len());
     let watch = |done: usize| {
         bar.set_position(done as u64);

@@ -13,7 +13,7 @@ use highwater_snapshots::format::{Progress, Windows};
 use highwater_snapshots::{DeviceId, Error, Trace};
 
 use crate::args::CategoryChoice;
-use crate::cli::input::categories::read_with;
+use crate::cli::input::categories::{read_with, reader};
 use crate::cli::input::recording::{Recording, no_samples, reading_bar, show};
 use crate::cli::output::outcome::Failure;
 
@@ -191,6 +191,28 @@ pub fn open_windows(file: &Path, choice: &CategoryChoice) -> Result<Option<Windo
 /// As [`open_windows`].
 pub fn open_long(file: &Path, choice: &CategoryChoice) -> Result<Option<Source<'static>>, Failure> {
     Ok(open_windows(file, choice)?.and_then(|windows| Source::in_windows(windows).ok()))
+}
+
+/// Returns a function that opens one of many recordings without showing progress, to be held in memory as a whole if the
+/// second argument says so.
+///
+/// # Errors
+///
+/// Fails if the setting of the environment is no number, or the rules for categories cannot be read.
+pub fn opener(
+    choice: &CategoryChoice,
+) -> Result<impl Fn(&Path, bool) -> Result<Source<'static>, Error> + Sync, Failure> {
+    let (most, read) = (resident_events()?, reader(choice)?);
+    let needs_whole = choice.categories.is_some() || !choice.skip.is_empty();
+    Ok(move |file: &Path, is_whole: bool| {
+        if !is_whole
+            && !needs_whole
+            && let Ok(Some(windows)) = files::long::open_long(file, most, &mut |_| ControlFlow::Continue(()))
+        {
+            return Source::in_windows(windows);
+        }
+        read(file).map(|recording| Source::in_memory(recording.trace))
+    })
 }
 
 /// Recordings of more events are read in windows.

@@ -9,7 +9,7 @@ use std::ops::{ControlFlow, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use highwater_analysis::Metric;
+use highwater_analysis::{Metric, Source};
 use highwater_snapshots::{Error, Trace};
 
 use crate::answers::outliers::{Middle, Standing, middles, standings};
@@ -42,22 +42,30 @@ enum Unread {
 }
 
 impl Fleet {
-    /// Reads and summarizes all `inputs`, a few at a time. `open` reads one of them; `watch` receives the number of
-    /// finished ones, on any thread, and stops the reading with [`ControlFlow::Break`], which returns `None`.
+    /// Reads and summarizes all `inputs`, a few at a time. `open` opens one of them, to be held in memory as a whole if it
+    /// turned out to be damaged; `watch` receives the number of finished ones, on any thread, and stops the reading with
+    /// [`ControlFlow::Break`], which returns `None`.
     pub fn read(
         inputs: &Inputs,
-        open: impl Fn(&Path) -> Result<Trace, Error> + Sync,
+        open: impl Fn(&Path, bool) -> Result<Source<'static>, Error> + Sync,
         watch: impl Fn(usize) -> ControlFlow<()> + Sync,
     ) -> Option<Self> {
         let done = AtomicUsize::new(0);
         let outcomes = on_workers(inputs.files.len(), |row| {
             let file = &inputs.files[row];
-            let outcome = match open(&file.path) {
-                Ok(trace) if trace.is_unreadable() => {
-                    let why = why_unreadable(&trace);
-                    Err(Unread::Failed(file.path.clone(), why))
+            let summarize = |is_whole: bool| {
+                let source = open(&file.path, is_whole)?;
+                if source.facts().is_unreadable() {
+                    return Ok(Err(Unread::Failed(file.path.clone(), why_unreadable(source.facts()))));
                 }
-                Ok(trace) => Ok(Rank::of(file.path.clone(), file.name.clone(), &trace)),
+                Rank::of(file.path.clone(), file.name.clone(), &source).map(Ok)
+            };
+            let summarized = match summarize(false) {
+                Err(Error::Damaged { .. }) => summarize(true),
+                summarized => summarized,
+            };
+            let outcome = match summarized {
+                Ok(outcome) => outcome,
                 Err(Error::NotRecording { .. }) if !file.is_named => Err(Unread::Other),
                 Err(why) => Err(Unread::Failed(file.path.clone(), why.to_string())),
             };

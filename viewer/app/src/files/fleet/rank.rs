@@ -1,12 +1,13 @@
 //! The summary of one rank's recording, which is kept when its trace is dropped.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use highwater_analysis::summary::{self, DeviceSummary};
-use highwater_analysis::{Metric, Moment, Series, Totals};
+use highwater_analysis::{Metric, Moment, Source, Totals};
 use highwater_snapshots::trace::{Header, Trust};
-use highwater_snapshots::{DeviceId, Trace};
+use highwater_snapshots::{DeviceId, Result};
 
 use crate::answers::request_failure::RequestFailure;
 
@@ -46,7 +47,7 @@ pub struct Rank {
     /// The recording's header, without the further attributes.
     pub header: Header,
     /// The number of its events.
-    pub events: usize,
+    pub events: u64,
     /// The limits of its accuracy.
     pub trust: Trust,
     /// The same as sentences.
@@ -81,29 +82,36 @@ const MOST_PROBLEMS: usize = 20;
 const SAMPLES: usize = 64;
 
 impl Rank {
-    /// Summarizes `trace`, which was read from `path`; an unknown rank is 0 until all are numbered.
-    pub(super) fn of(path: PathBuf, name: String, trace: &Trace) -> Self {
+    /// Summarizes the recording in `path`; an unknown rank is 0 until all are numbered.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it cannot be read.
+    pub(super) fn of(path: PathBuf, name: String, source: &Source<'_>) -> Result<Self> {
+        let trace = source.facts();
         let mut ids = trace.device_ids();
         if ids.is_empty() {
             ids.push(DeviceId::default());
         }
         let main = trace.main_device();
         let header = Header { facts: Vec::new(), ..trace.header.clone() };
-        Self {
+        let steps = source.count_steps(&ids, &mut |_| ControlFlow::Continue(()))?;
+        let devices = ids.iter().zip(steps).map(|(device, steps)| DeviceLook::of(source, *device, steps));
+        Ok(Self {
             path,
             name,
             rank: header.rank.unwrap_or_default(),
             origin: if header.rank.is_some() { Origin::Recorded } else { Origin::Order },
             header,
-            events: trace.events.len(),
+            events: source.count_events(),
             trust: trace.trust.clone(),
             trust_sentences: trace.trust_sentences(),
             problems: trace.problems.iter().take(MOST_PROBLEMS).map(ToString::to_string).collect(),
             problem_count: trace.problems.len(),
-            failure: RequestFailure::all(trace, main).next_back(),
+            failure: RequestFailure::last(source, main)?,
             main: ids.iter().position(|device| *device == main).unwrap_or(0),
-            devices: ids.into_iter().map(|device| DeviceLook::of(trace, device)).collect(),
-        }
+            devices: devices.collect::<Result<_>>()?,
+        })
     }
 
     /// Returns its name in sentences: `rank 3`, or the file's name if its rank is unknown.
@@ -133,13 +141,13 @@ impl Rank {
 }
 
 impl DeviceLook {
-    fn of(trace: &Trace, device: DeviceId) -> Self {
-        let series = Series::build(trace, device);
-        let is_ours = |at: &DeviceId| *at == device;
-        let first = trace.events.device.iter().position(is_ours).unwrap_or(0);
-        let last = trace.events.device.iter().rposition(is_ours).map_or(0, |last| last + 1);
-        let curves = Metric::ALL.map(|metric| series.samples(trace, metric, first..last + 1, SAMPLES));
-        Self { summary: summary::of_trace(trace, device), baseline: series.baseline(), curves }
+    fn of(source: &Source<'_>, device: DeviceId, steps: u64) -> Result<Self> {
+        let mut curves: [Vec<u64>; Metric::ALL.len()] = Default::default();
+        for (curve, metric) in curves.iter_mut().zip(Metric::ALL) {
+            *curve = source.samples(device, metric, SAMPLES)?;
+        }
+        let baseline = source.window_at(None)?.totals(device);
+        Ok(Self { summary: summary::of_device(source, device, steps)?, baseline, curves })
     }
 
     /// The moment at which `metric` is largest; of what was never sampled, 0 before the first event.

@@ -21,7 +21,9 @@ fn fleet_of(files: &[(&str, Vec<u8>)]) -> Fleet {
         fs::write(folder.path().join(name), bytes).unwrap();
     }
     let inputs = Inputs::of_folder(folder.path()).unwrap();
-    let open = |path: &Path| open_file(path, &mut |_| ControlFlow::Continue(())).map(|opened| opened.trace);
+    let open = |path: &Path, _: bool| {
+        open_file(path, &mut |_| ControlFlow::Continue(())).map(|opened| Source::in_memory(opened.trace))
+    };
     Fleet::read(&inputs, open, |_| ControlFlow::Continue(())).unwrap()
 }
 

@@ -219,7 +219,7 @@ fn number(rank: &Rank, column: usize) -> Option<u64> {
     let peak = rank.peak(Metric::Allocated);
     match column {
         0 => Some(u64::from(rank.rank)),
-        2 => Some(rank.events as u64),
+        2 => Some(rank.events),
         3 => Some(peak.bytes),
         4 => Some(rank.peak(Metric::Reserved).bytes),
         5 => peak.number(),
