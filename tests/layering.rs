@@ -77,6 +77,7 @@ const ENGINE_USERS: [&str; 7] = [
     "viewer/src/args/record.rs",
     "viewer/src/plan/rerun.rs",
     "viewer/src/plan/rust_program.rs",
+    "viewer/app/src/answers/replays/replayed.rs",
     "viewer/app/src/answers/replays/replayer.rs",
     "viewer/app/src/answers/replays.rs",
     "viewer/app/src/answers/replays/trials.rs",

@@ -180,8 +180,8 @@ pub fn phases_of(trace: &Trace, device: DeviceId, metric: Metric) -> Vec<PhaseRo
 /// allocated or freed in them, and phases in which only other devices work are left out.
 pub fn phases(source: &Source<'_>, device: DeviceId, metric: Metric, rows: Vec<StageRow>) -> Vec<PhaseRow> {
     let mut rows = phase_rows(rows);
-    // Recordings with annotations are read as a whole.
-    for row in source.whole().map_or_else(Vec::new, |trace| eventless(trace, device, metric)) {
+    // Only recordings in memory have annotations.
+    for row in eventless(source.facts(), device, metric) {
         let is_known = |known: &PhaseRow| (known.step, known.phase) == (row.step, row.phase);
         if row.step.is_some() && !rows.iter().any(is_known) {
             // After other phases without events of the same position.

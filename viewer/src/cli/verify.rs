@@ -7,7 +7,6 @@ use highwater_analysis::source::Source;
 use highwater_analysis::verify::verify_devices;
 use highwater_app::figures::moment::count_of;
 use highwater_pytorch::open::{FileFormat, FileKind};
-use highwater_snapshots::event::EventKind;
 use serde::Serialize;
 
 use crate::args::{CategoryChoice, VerifyArguments};
@@ -69,16 +68,13 @@ impl VerifyReport {
         let found = input.ask(|source, watch| verify_devices(source, devices, watch))?;
         let others = trace.problems.iter().filter(|problem| !problem.is_of_sums);
         let problems: Vec<String> = others.chain(&found).map(ToString::to_string).collect();
-        let before = source.window(0..0).map_err(|why| input.unreadable(why))?;
-        let before = before.trace.blocks.alloc.partition_point(|alloc| !alloc.is_some()) as u64;
-        let allocs = trace.device_ids().into_iter().map(|device| source.count(device, EventKind::Alloc));
         Ok(Self {
             ok: problems.is_empty(),
             problems,
             on: on_devices(trace, devices),
             devices: devices.iter().map(|device| device.0).collect(),
             events: Some(source.count_events()),
-            blocks: Some(before + allocs.sum::<u64>()),
+            blocks: Some(source.count_blocks().map_err(|why| input.unreadable(why))?),
             trust: Some(TrustFigures::of(trace)),
             limits: trace.trust.limits(),
             routine: trace.routine_sentences().into_iter().chain(trace.header.notes().map(str::to_owned)).collect(),

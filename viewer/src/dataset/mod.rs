@@ -20,7 +20,6 @@ use highwater_analysis::source::Source;
 use highwater_app::files::destination::{Partial, io_error, same, write_folder, write_whole};
 use highwater_app::files::fleet::{Fleet, Origin, Rank, on_workers};
 use highwater_app::files::is_stdin;
-use highwater_snapshots::event::EventKind;
 use highwater_snapshots::{Error, Trace};
 use parquet::errors::ParquetError;
 
@@ -77,7 +76,8 @@ fn one_table<'a>(arguments: &'a ConvertArguments, page: &mut Page<'_>) -> Result
     if !arguments.json {
         caveats::lead(input.facts(), "", page)?;
     }
-    let written = Written::of(rank, file.clone(), counts(&input.source), bytes);
+    let counts = counts(&input.source, file)?;
+    let written = Written::of(rank, file.clone(), counts, bytes);
     Ok(Answer { arguments, out, written: vec![written], unread: Vec::new(), skipped: 0, lost: lost(input.facts()) })
 }
 
@@ -100,12 +100,10 @@ fn write_one(
     Ok((identity.rank.map(|(rank, _)| rank), written?.1))
 }
 
-/// The number of events and of blocks.
-fn counts(source: &Source<'_>) -> [u64; 2] {
-    let known = source.facts();
-    let later = |device| if source.whole().is_some() { 0 } else { source.count(device, EventKind::Alloc) };
-    let later: u64 = known.device_ids().into_iter().map(later).sum();
-    [source.count_events(), known.blocks.len() as u64 + later]
+/// The number of events and of blocks of the recording in `file`.
+fn counts(source: &Source<'_>, file: &Path) -> Result<[u64; 2], Failure> {
+    let blocks = source.count_blocks().map_err(|source| Failure::Read { file: file.to_owned(), source })?;
+    Ok([source.count_events(), blocks])
 }
 
 /// Writes both tables of all recordings into a folder, partitioned by rank.
@@ -173,17 +171,18 @@ fn write_rank(
     open: impl Fn(&Path, bool) -> Result<Source<'static>, Error>,
 ) -> Result<Outcome, Failure> {
     let write = |is_whole: bool| match open(&rank.path, is_whole) {
-        Ok(source) => write_tables(&source, rank, part, folder).map(|bytes| Ok((source, bytes))),
+        Ok(source) => {
+            let bytes = write_tables(&source, rank, part, folder)?;
+            let counts = counts(&source, &rank.path)?;
+            Ok(Ok((Written::of(rank.number(), rank.path.clone(), counts, bytes), lost(source.facts()))))
+        }
         Err(why) => Ok(Err((rank.path.clone(), why.to_string()))),
     };
-    let written = match write(false) {
+    match write(false) {
         // What is left of a damaged recording is known only when all of it is read.
-        Err(Failure::Damaged(_)) => write(true)?,
-        written => written?,
-    };
-    Ok(written.map(|(source, bytes)| {
-        (Written::of(rank.number(), rank.path.clone(), counts(&source), bytes), lost(source.facts()))
-    }))
+        Err(Failure::Damaged(_)) => write(true),
+        written => written,
+    }
 }
 
 /// Writes both tables of a recording; returns their length.
@@ -194,9 +193,7 @@ fn write_tables(source: &Source<'_>, rank: &Rank, part: &str, folder: &Partial<'
     let tables = Tables { source, identity: &identity, has_rank: false, no_stacks: false };
     let events = || folder.write(&place("events"), |out| tables.write_events(out));
     let blocks = || folder.write(&place("blocks"), |out| tables.write_blocks(out));
-    // Windows of a long recording are read several at a time.
-    let (events, blocks) =
-        if source.whole().is_some() { rayon::join(events, blocks) } else { (Ok(events()?), blocks()) };
+    let (events, blocks) = rayon::join(events, blocks);
     Ok(events? + blocks?)
 }
 

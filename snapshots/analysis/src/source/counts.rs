@@ -62,6 +62,17 @@ impl Source<'_> {
         }
     }
 
+    /// The number of blocks that are live before the first event, or allocated later, on all devices.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a window cannot be read.
+    pub fn count_blocks(&self) -> Result<u64> {
+        let before = self.window_at(None)?.trace.blocks.alloc.partition_point(|alloc| !alloc.is_some()) as u64;
+        let devices = self.facts().device_ids().into_iter();
+        Ok(before + devices.map(|device| self.count(device, EventKind::Alloc)).sum::<u64>())
+    }
+
     /// The allocator that served a device.
     pub fn allocator(&self, device: DeviceId) -> Allocator {
         let segments = [EventKind::SegmentAlloc, EventKind::SegmentMap];
