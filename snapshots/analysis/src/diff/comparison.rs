@@ -39,9 +39,9 @@ impl Comparison {
         let mut phases = Vec::new();
         if !std::ptr::eq(a, b) {
             let rows_a = stages(a, device_a, metric, &mut *watch)?;
+            let rows_a = self::phases(a, device_a, metric, rows_a);
             let rows_b = stages(b, device_b, metric, watch)?;
-            phases =
-                phase_pairs(&self::phases(a, device_a, metric, rows_a), &self::phases(b, device_b, metric, rows_b));
+            phases = phase_pairs(&rows_a, &self::phases(b, device_b, metric, rows_b));
         }
         let mut totals = Vec::new();
         for metric in Metric::ALL {

@@ -1,7 +1,9 @@
 //! Aligns the steps and phases of two recordings, even if one has more.
 
-use crate::phases::PhaseRow;
+use hashbrown::{HashMap, HashSet};
 use highwater_snapshots::Phase;
+
+use crate::phases::PhaseRow;
 
 /// The same phase of the same step on both sides; `None` for a side that does not have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,8 +39,9 @@ impl PhasePair {
 /// Pairs of steps with the same number, or, if no number is shared, of the last steps. Steps that only one side has are
 /// unpaired.
 pub fn paired_steps(a: &[u32], b: &[u32]) -> Vec<(Option<u32>, Option<u32>)> {
+    let in_b: HashSet<u32> = b.iter().copied().collect();
     let last = match (a.last(), b.last()) {
-        (Some(&last_a), Some(&last_b)) if !a.iter().any(|step| b.contains(step)) => Some((last_a, last_b)),
+        (Some(&last_a), Some(&last_b)) if !a.iter().any(|step| in_b.contains(step)) => Some((last_a, last_b)),
         _ => None,
     };
     let alone = |step: &u32, last: Option<u32>| last != Some(*step);
@@ -67,16 +70,26 @@ pub fn phase_pairs(a: &[PhaseRow], b: &[PhaseRow]) -> Vec<PhasePair> {
         steps.dedup();
         steps
     };
-    let mut pairs = join(of_step(a, None), of_step(b, None));
+    let (of_a, of_b) = (by_step(a), by_step(b));
+    let of = |rows: &[PhaseRow], by_step: &ByStep, step: Option<u32>| -> Vec<PhaseRow> {
+        by_step.get(&step).map_or(&[][..], Vec::as_slice).iter().map(|row| rows[*row].clone()).collect()
+    };
+    let mut pairs = join(of(a, &of_a, None), of(b, &of_b, None));
     for (step_a, step_b) in paired_steps(&steps(a), &steps(b)) {
-        let of = |rows, step: Option<u32>| step.map_or_else(Vec::new, |step| of_step(rows, Some(step)));
-        pairs.extend(join(of(a, step_a), of(b, step_b)));
+        let of = |rows, by_step, step: Option<u32>| step.map_or_else(Vec::new, |_| of(rows, by_step, step));
+        pairs.extend(join(of(a, &of_a, step_a), of(b, &of_b, step_b)));
     }
     pairs
 }
 
-fn of_step(rows: &[PhaseRow], step: Option<u32>) -> Vec<PhaseRow> {
-    rows.iter().filter(|row| row.step == step).cloned().collect()
+/// The rows of each step, and those outside all steps.
+type ByStep = HashMap<Option<u32>, Vec<usize>>;
+
+/// Finds the rows of each step once: a recording may have a million.
+fn by_step(rows: &[PhaseRow]) -> ByStep {
+    let mut by_step = ByStep::new();
+    rows.iter().enumerate().for_each(|(at, row)| by_step.entry(row.step).or_default().push(at));
+    by_step
 }
 
 /// Pairs the phases of one step: the nth forward with the nth forward.
