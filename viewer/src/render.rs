@@ -21,7 +21,7 @@ use highwater_app::gui::views::timeline::{Stacking, TimelineLook};
 use highwater_app::selection::{Axis, Pin, Selection, View};
 use highwater_app::session::Recording;
 use highwater_snapshots::units::format_bytes;
-use highwater_snapshots::{DeviceId, Trace};
+use highwater_snapshots::{DeviceId, Error, Trace};
 use serde::Serialize;
 
 use crate::args::{
@@ -42,8 +42,14 @@ pub fn run(arguments: &RenderArguments, page: &mut Page<'_>) -> Result<Status, F
     if let Content::One { view, keys } = &drawing.content
         && let Some(run) = long::open(arguments, *view)?
     {
-        let (part, written) = long::draw(arguments, drawing.paper, (*view, keys), &run)?;
-        return drawing.report(&[part], &written, page);
+        match long::draw(arguments, drawing.paper, (*view, keys), &run) {
+            // What is left of a damaged recording is known only when all of it is read.
+            Err(Failure::Damaged(_) | Failure::Read { source: Error::Damaged { .. }, .. }) => {}
+            drawn => {
+                let (part, written) = drawn?;
+                return drawing.report(&[part], &written, page);
+            }
+        }
     }
     let read = |file: &Path| read_with(file, &arguments.categories).map(|read| recording(file, read.trace));
     let first = read(&arguments.source.file)?;
@@ -189,7 +195,7 @@ fn save(arguments: &RenderArguments, paper: Paper, mut sheet: Sheet, view: Sheet
     let title = sheet.title(view);
     let written = save_view(&arguments.out, paper, &title, |ui| sheet.sheet_ui(ui, view));
     bar.finish_and_clear();
-    Ok(written?)
+    written
 }
 
 /// Returns the name of the recording in `file`.
@@ -275,10 +281,12 @@ fn selection_of(arguments: &RenderArguments, recording: &Recording, device: Devi
     set_axis(&mut selection, arguments, recording)?;
     if let Some(PictureAt::Event(at)) = arguments.at {
         let events = recording.events();
-        check_event(at, events.end)?;
-        if events.contains(&at) {
-            selection.pin = Some(Pin { block: None, moment: (at - events.start) as usize + 1 });
+        check_event(at, recording.run.as_ref().map_or(events.end, |run| run.events()))?;
+        if !events.contains(&at) {
+            let text = format!("--at {at}: not among the events of --from and --to");
+            return Err(Failure::Usage(text));
         }
+        selection.pin = Some(Pin { block: None, moment: (at - events.start) as usize + 1 });
     }
     // A part of a long recording has only the events that are asked for.
     if recording.run.is_none() && (arguments.from.is_some() || arguments.to.is_some()) {

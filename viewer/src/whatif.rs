@@ -2,11 +2,12 @@
 
 use highwater_app::answers::replays::{NoPrediction, predict};
 use highwater_app::figures::predicted::as_condition;
+use highwater_snapshots::DeviceId;
 
 use crate::args::WhatIfArguments;
 use crate::cli::input::devices::covered;
 use crate::cli::input::recording::{choose_device, spinner};
-use crate::cli::input::source::{Input, answer_from};
+use crate::cli::input::source::{Input, answer_or_whole};
 use crate::cli::output::answer::answer;
 use crate::cli::output::outcome::{Failure, Status};
 use crate::cli::output::page::Page;
@@ -14,8 +15,11 @@ use crate::cli::whatif::WhatIfReport;
 
 /// Reads the recording, replays it, and prints the result.
 pub fn run(arguments: &WhatIfArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
-    let json = arguments.source.json;
-    answer_from(&arguments.source.file, &arguments.categories, |input| {
+    let (file, choice, json) = (&arguments.source.file, &arguments.categories, arguments.source.json);
+    // Blocks and modules are followed over all of a recording.
+    let needs_whole = arguments.change(DeviceId::default()).changes_blocks();
+    let open = |is_whole: bool| if is_whole || needs_whole { Input::whole } else { Input::open }(file, choice);
+    answer_or_whole(open, |input| {
         let turning = spinner("replaying");
         let report = report(input, arguments);
         turning.finish_and_clear();
@@ -31,6 +35,13 @@ pub fn report<'a>(input: &'a Input, arguments: &'a WhatIfArguments) -> Result<Wh
         None if arguments.capacity.is_some() => covered(trace, wanted)?,
         _ => vec![choose_device(trace, wanted)?],
     };
+    if let Some(out) = arguments.out.as_ref().filter(|_| input.source.whole().is_none()) {
+        let ending = out.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
+        if !matches!(ending.as_deref(), Some("snap" | "folded")) {
+            let text = format!("--out {}: a recording of this length is written as .snap or .folded", out.display());
+            return Err(Failure::Usage(text));
+        }
+    }
     let note = arguments.out.as_ref().map(|_| {
         let file = arguments.source.file.display();
         format!("not a measurement: {file} {}", as_condition(&arguments.change_in_words()))

@@ -44,8 +44,8 @@ use self::events::EventsListing;
 use self::explain::ExplainReport;
 use self::growth::GrowthReport;
 use self::info::InfoReport;
-use self::input::recording::spinner;
-use self::input::source::{Input, answer_counting, answer_from, answer_or_whole};
+use self::input::recording::{read_any, spinner};
+use self::input::source::{Input, answer_counting, answer_from};
 use self::oom::OomReport;
 use self::output::answer::answer;
 use self::output::caveats;
@@ -176,17 +176,16 @@ fn list(
 /// `highwater verify`.
 pub fn verify(arguments: &VerifyArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let file = &arguments.source.file;
-    let report =
-        match answer_or_whole(|is_whole| verify::open(file, is_whole), |input| VerifyReport::of(input, arguments)) {
-            Ok(report) => report,
-            Err(failure) => {
-                // With --json, an unreadable file is reported as JSON too.
-                if let (Failure::Read { source, .. }, true) = (&failure, arguments.source.json) {
-                    page.json(&VerifyReport::of_unreadable(source))?;
-                }
-                return Err(failure);
+    let report = match read_any(file) {
+        Ok(recording) => VerifyReport::of(&recording, arguments)?,
+        Err(failure) => {
+            // With --json, an unreadable file is reported as JSON too.
+            if let (Failure::Read { source, .. }, true) = (&failure, arguments.source.json) {
+                page.json(&VerifyReport::of_unreadable(source))?;
             }
-        };
+            return Err(failure);
+        }
+    };
     if arguments.source.json {
         page.json(&report)?;
     } else {

@@ -35,8 +35,8 @@ pub fn info(arguments: &InfoArguments, page: &mut Page<'_>) -> Result<Status, Fa
     }
     let open = opener(&arguments.categories)?;
     let filter = &arguments.blocks.filter.filter;
-    // A window does not know all lifetimes.
-    let needs_whole = filter.asks_for_lifetimes();
+    // Summaries count all blocks.
+    let needs_whole = !filter.is_empty();
     let fleet = read_fleet(folder, |file, is_whole| Ok(open(file, is_whole || needs_whole)?.counting(filter)))?;
     let report = RanksReport { fleet: &fleet, arguments };
     if arguments.source.json {

@@ -220,15 +220,25 @@ fn compare(
     page: &mut Page<'_>,
     tell: impl FnOnce(&DiffReport<'_>, &mut Page<'_>) -> Result<(), Failure>,
 ) -> Result<Status, Failure> {
+    let sides = DiffArguments { a: ranks[0].path.clone(), b: Some(ranks[1].path.clone()), ..arguments.clone() };
     let open = |rank: &Rank| Input::open(&rank.path, &arguments.categories);
-    let inputs = [open(ranks[0])?, open(ranks[1])?];
+    let parts = [open(ranks[0])?, open(ranks[1])?];
+    let (whole, inputs, report);
+    match DiffReport::of(parts.each_ref(), &sides) {
+        // What is left of a damaged recording is known only when all of it is read.
+        Err(Failure::Damaged(_) | Failure::Read { source: Error::Damaged { .. }, .. }) => {
+            let open = |rank: &Rank| Input::whole(&rank.path, &arguments.categories);
+            whole = [open(ranks[0])?, open(ranks[1])?];
+            (inputs, report) = (whole.each_ref(), DiffReport::of(whole.each_ref(), &sides)?);
+        }
+        of_parts => (inputs, report) = (parts.each_ref(), of_parts?),
+    }
     if !arguments.json {
         for ((input, rank), side) in inputs.iter().zip(ranks).zip(["A", "B"]) {
             caveats::lead(input.facts(), &format!("{side}, {}", rank.label()), page)?;
         }
     }
-    let arguments = DiffArguments { a: ranks[0].path.clone(), b: Some(ranks[1].path.clone()), ..arguments.clone() };
-    tell(&DiffReport::of(inputs.each_ref(), &arguments)?, page)?;
+    tell(&report, page)?;
     Ok(Status::Fine)
 }
 

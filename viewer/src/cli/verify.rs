@@ -3,30 +3,18 @@
 use std::io;
 use std::path::Path;
 
-use highwater_analysis::source::Source;
 use highwater_analysis::verify::verify_devices;
 use highwater_app::figures::moment::count_of;
-use highwater_pytorch::open::{FileFormat, FileKind};
+use highwater_pytorch::open::FileKind;
 use serde::Serialize;
 
-use crate::args::{CategoryChoice, VerifyArguments};
+use crate::args::VerifyArguments;
 use crate::cli::input::devices::on_devices;
-use crate::cli::input::recording::{Recording, choose_device, read_any};
-use crate::cli::input::source::{Input, open_long};
+use crate::cli::input::recording::{Recording, choose_device};
 use crate::cli::output::caveats::TrustFigures;
 use crate::cli::output::outcome::{Failure, Status};
 use crate::cli::output::page::Page;
 use crate::cli::output::shell::next_command;
-
-/// Opens `file`, of which nothing needs to be readable, in windows if it is long and they are not damaged.
-pub fn open(file: &Path, is_whole: bool) -> Result<Input, Failure> {
-    let long = if is_whole { None } else { open_long(file, &CategoryChoice::default())? };
-    if let Some(source) = long {
-        return Ok(Input::of(source, FileFormat { kind: FileKind::Snap, is_gzipped: false }, file));
-    }
-    let Recording { trace, format } = read_any(file)?;
-    Ok(Input::of(Source::in_memory(trace), format, file))
-}
 
 /// The report, as text and as JSON.
 #[derive(Debug, Serialize)]
@@ -34,9 +22,9 @@ pub struct VerifyReport {
     ok: bool,
     problems: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    events: Option<u64>,
+    events: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    blocks: Option<u64>,
+    blocks: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     trust: Option<TrustFigures>,
     /// Losses, as sentences.
@@ -58,14 +46,14 @@ pub struct VerifyReport {
 }
 
 impl VerifyReport {
-    /// Runs the requested checks of `input`, and counts the problems found while reading.
-    pub fn of(input: &Input, arguments: &VerifyArguments) -> Result<Self, Failure> {
-        let (trace, source) = (input.facts(), &input.source);
+    /// Runs the requested checks of `recording`, and counts the problems found while reading.
+    pub fn of(recording: &Recording, arguments: &VerifyArguments) -> Result<Self, Failure> {
+        let trace = &recording.trace;
         let devices = &match arguments.device {
             Some(_) => vec![choose_device(trace, arguments.device)?],
             None => trace.device_ids(),
         };
-        let found = input.ask(|source, watch| verify_devices(source, devices, watch))?;
+        let found = verify_devices(trace, devices);
         let others = trace.problems.iter().filter(|problem| !problem.is_of_sums);
         let problems: Vec<String> = others.chain(&found).map(ToString::to_string).collect();
         Ok(Self {
@@ -73,13 +61,13 @@ impl VerifyReport {
             problems,
             on: on_devices(trace, devices),
             devices: devices.iter().map(|device| device.0).collect(),
-            events: Some(source.count_events()),
-            blocks: Some(source.count_blocks().map_err(|why| input.unreadable(why))?),
+            events: Some(trace.events.len()),
+            blocks: Some(trace.blocks.len()),
             trust: Some(TrustFigures::of(trace)),
             limits: trace.trust.limits(),
             routine: trace.routine_sentences().into_iter().chain(trace.header.notes().map(str::to_owned)).collect(),
             is_unreadable: trace.is_unreadable(),
-            has_checksums: input.format.kind == FileKind::Snap,
+            has_checksums: recording.format.kind == FileKind::Snap,
         })
     }
 
@@ -109,7 +97,7 @@ impl VerifyReport {
 
     /// Prints the report as text.
     pub fn print(&self, file: &Path, page: &mut Page<'_>) -> io::Result<()> {
-        let count = |count: Option<u64>, noun: &str| count_of(count.unwrap_or(0), noun);
+        let count = |count: Option<usize>, noun: &str| count_of(count.unwrap_or(0) as u64, noun);
         let size = format!("{}, {}", count(self.events, "event"), count(self.blocks, "block"));
         if self.ok {
             let checked = if self.has_checksums { "all checksums match, and " } else { "" };

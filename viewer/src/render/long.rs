@@ -40,7 +40,7 @@ pub(super) fn draw(
 ) -> Result<(Arc<Recording>, Written), Failure> {
     let has_range = arguments.from.is_some() || arguments.to.is_some();
     let events = if has_range { events_of(arguments, run.events())? } else { 0..run.events() };
-    let unreadable = |why: String| Failure::Usage(format!("{}: {why}", run.path().display()));
+    let unreadable = |why: String| Failure::Damaged(format!("{}: {why}", run.path().display()));
     if has_range && !view.is_of_moment && events.end - events.start <= MOST_EVENTS {
         let part = Arc::new(Recording::part(run, events).map_err(unreadable)?);
         let written = super::draw(arguments, paper, (view, keys), &part)?;
@@ -67,9 +67,6 @@ pub(super) fn draw(
     let row = part.devices.iter().position(|index| index.device == device);
     selection.set_device(&part, row.unwrap_or(selection.device));
     selection.set_metric(&part, arguments.metric);
-    if let Some((key, why)) = keys.iter().find_map(|key| Some((key, part.absent.reason(*key)?))) {
-        return Err(Failure::Usage(format!("--by {}: {why}", key.name())));
-    }
     let summary = input.ask(|source, watch| {
         let steps = source.count_steps(&[device], watch)?;
         summary::of_device(source, device, steps.first().copied().unwrap_or(0))

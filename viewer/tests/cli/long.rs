@@ -7,12 +7,10 @@ use serde_json::{Map, Value};
 
 use crate::binary::{folder, highwater_with, names, stderr, stdout};
 
-const QUESTIONS: [&str; 38] = [
+const QUESTIONS: [&str; 36] = [
     "info FILE",
     "info FILE --json",
     "info FILE --device 0 --json",
-    "verify FILE",
-    "verify FILE --json",
     "peak FILE",
     "peak FILE --json",
     "peak FILE --by scope,op,lifetime,step,phase --json",

@@ -11,6 +11,7 @@ use highwater::cli::events::EventsListing;
 use highwater::cli::explain::ExplainReport;
 use highwater::cli::growth::GrowthReport;
 use highwater::cli::info::InfoReport;
+use highwater::cli::input::recording::Recording;
 use highwater::cli::input::source::Input;
 use highwater::cli::oom::OomReport;
 use highwater::cli::output::outcome::Failure;
@@ -199,7 +200,8 @@ fn answer_on(trace: Trace, words: &str, width: Option<usize>) -> Result<String, 
             }
         }
         args::Command::Verify(arguments) => {
-            let report = VerifyReport::of(&input, &arguments)?;
+            let trace = input.facts().clone();
+            let report = VerifyReport::of(&Recording { format, trace }, &arguments)?;
             if arguments.source.json {
                 page.json(&report)?;
             } else {

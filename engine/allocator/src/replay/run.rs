@@ -19,6 +19,8 @@ use crate::{Block, OomReport};
 const FIRST_QUEUE: u64 = 0xfeed_0000_0000_0001;
 /// The maximum number of queues for waiting blocks.
 const MOST_QUEUES: usize = 64;
+/// The same for blocks of which it is not known yet when they are free: each needs a queue of its own.
+const MOST_SINGLE_QUEUES: usize = 1024;
 
 /// Where an event is in the recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -300,6 +302,7 @@ impl<'a> Run<'a> {
     /// Frees a block that waits for another stream until its recorded completion.
     pub(super) fn wait(&mut self, key: u64, completion: u64, block: Block, pool: usize) {
         // A queue completes in order, so a block joins one whose last completion is before its own.
+        let most = if completion == UNKNOWN { MOST_SINGLE_QUEUES } else { MOST_QUEUES };
         let joined = self.queues.range(..(completion.saturating_add(1), 0)).next_back().copied();
         let queue = match joined {
             Some((end, queue)) => {
@@ -307,7 +310,7 @@ impl<'a> Run<'a> {
                 queue
             }
             // No program has this many streams: such blocks stay allocated until their recorded completion.
-            None if self.queues.len() >= MOST_QUEUES => return self.handles.put(key, block, pool),
+            None if self.queues.len() >= most => return self.handles.put(key, block, pool),
             None => self.queues.len(),
         };
         self.queues.insert((completion, queue));

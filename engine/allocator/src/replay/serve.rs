@@ -52,7 +52,7 @@ impl Run<'_> {
             Call::Release { bytes, .. } | Call::Unmap { bytes, .. } => bytes,
             _ => 0,
         });
-        self.recorded_reserved + released.sum::<u64>()
+        released.fold(self.recorded_reserved, u64::saturating_add)
     }
 
     /// The number of the first pending release.

@@ -30,6 +30,8 @@ impl StreamStart {
     /// The start of a recording of which `facts` has the header, devices, tables and trust, and whose addresses end at
     /// `addresses_end`.
     pub fn new(facts: &Trace, states: &[StartingState], addresses_end: u64) -> Self {
+        // A trace has no others.
+        let states: Vec<StartingState> = states.iter().filter(|state| state.device.0 < 256).cloned().collect();
         let mut builder = TraceBuilder::with_capacity(0);
         builder.set_header(facts.header.clone());
         facts.devices.iter().for_each(|device| builder.set_device(device.clone()));
@@ -37,7 +39,7 @@ impl StreamStart {
         *builder.trust() = facts.trust.clone();
         states.iter().for_each(|state| builder.set_starting_state(state));
         let keys = states.iter().flat_map(|state| &state.blocks).map(|block| block.alloc.block).collect();
-        Self { trace: builder.finish(), keys, states: states.to_vec(), addresses_end }
+        Self { trace: builder.finish(), keys, states, addresses_end }
     }
 }
 

@@ -238,7 +238,9 @@ impl Run<'_> {
 
     fn count_recorded(&mut self, call: Call) {
         match call {
-            Call::Reserve { bytes, .. } | Call::Map { bytes, .. } => self.recorded_reserved += bytes,
+            Call::Reserve { bytes, .. } | Call::Map { bytes, .. } => {
+                self.recorded_reserved = self.recorded_reserved.saturating_add(bytes);
+            }
             Call::Release { bytes, .. } | Call::Unmap { bytes, .. } => {
                 self.recorded_reserved = self.recorded_reserved.saturating_sub(bytes);
             }

@@ -70,7 +70,7 @@ impl Source<'_> {
     }
 
     /// The largest value of `metric` in each of `count` parts of about equal length of the events from the device's first to
-    /// its last; of a file in the parts of all events, to within those of a summary.
+    /// its last; of a file in the parts of all events, to within those of a summary, which counts all blocks.
     ///
     /// # Errors
     ///
@@ -87,12 +87,6 @@ impl Source<'_> {
             Kind::File(file) => file,
         };
         let events = self.count_events();
-        let end = |part: usize| (u128::from(events) * part as u128 / count as u128) as u64;
-        if !file.filter.is_empty() {
-            // Summaries count all blocks.
-            let part = |part: usize| self.largest(device, metric, end(part)..end(part + 1).max(end(part) + 1));
-            return (0..count).map(|at| Ok(part(at)?.map_or(0, |(bytes, _)| bytes))).collect();
-        }
         let mut samples = vec![0; count];
         for row in file.windows.summaries() {
             if let Some(found) = extreme(row, device, metric) {

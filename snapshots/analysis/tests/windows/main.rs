@@ -9,7 +9,6 @@ mod computed;
 mod explanations;
 mod rotated;
 mod steps;
-mod verified;
 
 use std::ops::ControlFlow;
 

@@ -28,6 +28,7 @@ use crate::files::is_stdin;
 use crate::files::long::open_long;
 use crate::files::preview::Preview;
 use crate::session::Recording;
+#[cfg(not(target_family = "wasm"))]
 use crate::session::run::MAX_RESIDENT_EVENTS;
 #[cfg(not(target_family = "wasm"))]
 use crate::session::run::Run;
@@ -257,6 +258,25 @@ fn load_part(path: &Path, most: u64, state: &State, wake: &(dyn Fn() + Sync)) ->
     Ok(peak.ok().and_then(|peak| Recording::part(&run, run.around(peak)).ok()))
 }
 
+/// Opens a recording that is too long to be held in memory. `None` if it is not, or is damaged.
+#[cfg(not(target_family = "wasm"))]
+fn long_source(
+    path: &Path,
+    watch: &mut (dyn FnMut(Progress) -> ControlFlow<()> + Send),
+) -> Option<highwater_analysis::Source<'static>> {
+    let windows = open_long(path, MAX_RESIDENT_EVENTS, watch).ok().flatten()?;
+    highwater_analysis::Source::in_windows(windows).ok()
+}
+
+/// A page holds all of its recordings.
+#[cfg(target_family = "wasm")]
+fn long_source(
+    _path: &Path,
+    _watch: &mut (dyn FnMut(Progress) -> ControlFlow<()> + Send),
+) -> Option<highwater_analysis::Source<'static>> {
+    None
+}
+
 /// Whether a folder has the files of one recording.
 fn is_rotated(folder: &Path) -> bool {
     #[cfg(not(target_family = "wasm"))]
@@ -283,9 +303,8 @@ fn load_folder(folder: &Path, state: &State, wake: &(dyn Fn() + Sync)) -> Result
     };
     let open = |file: &Path, is_whole: bool| {
         // What is wrong with the file is found when all of it is read.
-        let long = if is_whole { None } else { open_long(file, MAX_RESIDENT_EVENTS, &mut |_| flow()).ok().flatten() };
-        if let Some(windows) = long {
-            return highwater_analysis::Source::in_windows(windows);
+        if !is_whole && let Some(source) = long_source(file, &mut |_| flow()) {
+            return Ok(source);
         }
         let Opened { mut trace, format } = open_file(file, &mut |_| flow())?;
         guess_where_left_open(&mut trace, format.kind);

@@ -1,14 +1,16 @@
-//! Replays a recording of any length. Of one that is not in memory, the replay is written to a temporary file.
+//! Replays a recording of any length. Of one that is not in memory, the replay is written to a temporary file, of which a
+//! few parts are in memory at a time.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use highwater_allocator::replay::{Death, Divergence, Plan, Stream, StreamStart, Streamed, addresses_end, replay};
 use highwater_analysis::Source;
+use highwater_snapshots::byte_source::ByteSource;
 use highwater_snapshots::event::Event;
 use highwater_snapshots::format::{EndFacts, SnapWriter, Windows};
 use highwater_snapshots::trace::Header;
-use highwater_snapshots::{Error, EventId, Result, Trace};
+use highwater_snapshots::{EventId, Result, Trace};
 
 use crate::answers::prediction::Figures;
 
@@ -93,10 +95,9 @@ impl Replayed {
 
     fn in_file(windows: &Windows, start: &StreamStart, plan: &Plan<'_>, note: Option<&str>) -> Result<Self> {
         let (mut stream, facts, state) = Stream::new(start, plan);
-        let file = tempfile::tempfile().map_err(unwritable)?;
         let mut header = windows.base().header.clone();
         add_note(&mut header, note);
-        let mut writer = SnapWriter::new(file.try_clone().map_err(unwritable)?, &header)?;
+        let mut writer = SnapWriter::new(scratch()?, &header)?;
         writer.write_device(&facts)?;
         windows.write_tables(&mut writer)?;
         writer.write_starting_state(&state)?;
@@ -121,8 +122,8 @@ impl Replayed {
         if let Some(why) = failed {
             return Err(why);
         }
-        writer.finish(&EndFacts { trust: windows.base().trust.clone(), problems: Vec::new() })?;
-        let replayed = Windows::open(Arc::new(file), &mut |_| ControlFlow::Continue(()))?;
+        let written = writer.finish(&EndFacts { trust: windows.base().trust.clone(), problems: Vec::new() })?;
+        let replayed = Windows::open(readable(written), &mut |_| ControlFlow::Continue(()))?;
         let recording = Source::in_windows(replayed)?;
         let Streamed { divergence, largest_difference, placed_elsewhere, death, rescued, emptied, assumptions, .. } =
             stream.finish();
@@ -147,7 +148,27 @@ fn add_note(header: &mut Header, note: Option<&str>) {
     }
 }
 
-/// The error that the temporary file cannot be written.
-fn unwritable(source: std::io::Error) -> Error {
-    Error::Io { doing: "write a replay to", source, path: std::env::temp_dir() }
+/// Where a replay is written: a file that is gone once nothing uses it.
+#[cfg(not(target_family = "wasm"))]
+fn scratch() -> Result<std::fs::File> {
+    let unwritable =
+        |source| highwater_snapshots::Error::Io { doing: "write a replay to", source, path: std::env::temp_dir() };
+    tempfile::tempfile().map_err(unwritable)
+}
+
+/// Where a replay is written: a page has no files.
+#[cfg(target_family = "wasm")]
+fn scratch() -> Result<Vec<u8>> {
+    Ok(Vec::new())
+}
+
+#[cfg(not(target_family = "wasm"))]
+fn readable(written: std::fs::File) -> Arc<dyn ByteSource> {
+    Arc::new(written)
+}
+
+#[cfg(target_family = "wasm")]
+fn readable(written: Vec<u8>) -> Arc<dyn ByteSource> {
+    let written: Arc<[u8]> = written.into();
+    Arc::new(written)
 }

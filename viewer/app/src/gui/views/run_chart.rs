@@ -21,6 +21,9 @@ const MOST_COLUMNS: usize = 8192;
 /// Distance between the labels of steps, in points.
 const STEP_DISTANCE: f32 = 110.0;
 
+/// The columns of each total that is known.
+type Totals = Vec<(Metric, Vec<RunColumn>)>;
+
 /// What is drawn, and of which total.
 #[derive(Debug)]
 pub struct RunChart {
@@ -34,8 +37,8 @@ pub struct RunChart {
     pub events: Range<u64>,
     /// The events of requests that failed on the device.
     pub failed: Vec<u64>,
-    /// The columns of each total, for a width.
-    columns: Option<(usize, Vec<(Metric, Vec<RunColumn>)>)>,
+    /// The columns, for a width.
+    columns: Option<(usize, Totals)>,
     /// The size of the last drawn plot.
     room: Option<Rect>,
 }
@@ -68,7 +71,7 @@ impl RunChart {
         let count = ((width * ui.ctx().pixels_per_point()) as usize).clamp(16, MOST_COLUMNS);
         self.count(count);
         let columns = self.columns.as_ref().map(|(_, columns)| columns.as_slice()).unwrap_or_default();
-        let highest = columns.iter().filter(|(metric, _)| *metric != Metric::DeviceUsed);
+        let highest = columns.iter().filter(|(metric, _)| *metric != Metric::DeviceUsed || *metric == self.peak.metric);
         let highest = highest.flat_map(|(_, columns)| columns).map(|column| column.bytes).max().unwrap_or(0);
         let top = highest.max(16) as f64 * (1.0 + HEADROOM);
         let x = self.events.start as f64..self.events.end.max(self.events.start + 1) as f64 + 1.0;

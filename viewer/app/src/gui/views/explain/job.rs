@@ -23,6 +23,9 @@ use crate::session::run::Run;
 /// Most groups listed; the others are added up.
 const MOST_GROUPS: usize = 10_000;
 
+/// A recording that is being written is explained anew once it has grown by one part of this many.
+const GROWTH: u64 = 8;
+
 /// The grouping keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Keys {
@@ -67,14 +70,20 @@ impl Key {
         Self { of: Arc::downgrade(recording), run, device, metric, filter: filter.clone(), keys }
     }
 
-    /// Whether it is about the recording of `other`, and its device.
+    /// Whether it is about the recording of `other`, which may have grown since, and its device.
     pub(super) fn is_about(&self, other: &Self) -> bool {
         let is_same = match (&self.run, &other.run) {
-            (Some((run, events)), Some((other, now))) => run.ptr_eq(other) && events == now,
+            (Some((run, _)), Some((other, _))) => run.ptr_eq(other),
             (None, None) => self.of.ptr_eq(&other.of),
             _ => false,
         };
         is_same && self.device == other.device
+    }
+
+    /// Whether the recording had so much fewer events than for `other` that it is worth another pass over all of them.
+    pub(super) fn is_outgrown_by(&self, other: &Self) -> bool {
+        let events = |key: &Self| key.run.as_ref().map_or(0, |(_, events)| *events);
+        events(other) > events(self) + events(self) / GROWTH
     }
 
     /// Whether it asks the same as `other`.

@@ -195,7 +195,8 @@ impl ExplainView {
         self.keys = self.keys.possible(&context.recording.absent);
         let (device, metric) = (context.selection.device, drawn_metric(context.selection.metric));
         let key = Key::new(context.recording, device, metric, context.filter, self.keys);
-        if !self.asked.as_ref().is_some_and(|asked| asked.is(&key)) {
+        let has_grown = |asked: &Key| asked.is_outgrown_by(&key) && !self.worker.is_busy();
+        if !self.asked.as_ref().is_some_and(|asked| asked.is(&key) && !has_grown(asked)) {
             self.asked = Some(key.clone());
             self.unreadable = None;
             self.worker.ask(ctx, Asked { recording: Arc::clone(context.recording), key: key.clone() });

@@ -14,6 +14,8 @@ pub struct PredictedRun {
     source: Vec<EventId>,
     /// The recorded event of the request that fails, at which it ends.
     failure: Option<EventId>,
+    /// The number of the recorded recording's first event.
+    first: u64,
     pub(super) series: Series,
     /// The peak of each total, at one of its own events.
     peaks: [Moment; Metric::ALL.len()],
@@ -28,7 +30,12 @@ impl PredictedRun {
             let (_, event) = series.peak(&trace, metric);
             Moment::at(&trace, &series, metric, event)
         });
-        Self { trace, source, failure, series, peaks }
+        Self { trace, source, failure, first: 0, series, peaks }
+    }
+
+    /// The same, of a recording whose first event has this number.
+    pub fn from(self, first: u64) -> Self {
+        Self { first, ..self }
     }
 
     /// The predicted recording.
@@ -50,7 +57,7 @@ impl PredictedRun {
     /// Converts one of its moments to the recorded event.
     pub fn told(&self, moment: &Moment) -> Moment {
         let recorded = |event: EventId| self.source.get(event.index()?).copied();
-        Moment { event: moment.event.and_then(recorded), ..*moment }
+        Moment { event: moment.event.and_then(recorded), events_before: self.first, ..*moment }
     }
 
     /// Number of its events before the recorded `moment`.

@@ -63,7 +63,8 @@ impl Replayed {
         let run = prediction.changed.as_mut().and_then(|changed| {
             let source = std::mem::take(&mut changed.source);
             let failure = changed.oom.as_ref().map(|oom| EventId::from_index((oom.event - first) as usize));
-            Some(Arc::new(PredictedRun::of(changed.recording.shared()?, source, prediction.device, failure)))
+            let run = PredictedRun::of(changed.recording.shared()?, source, prediction.device, failure);
+            Some(Arc::new(run.from(first)))
         });
         Self { prediction, run }
     }
