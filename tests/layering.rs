@@ -72,7 +72,7 @@ const BESIDE_PACKAGES: [&str; 9] = [
 const CARRIED: ([&str; 2], &str) = (["highwater-inject-library", "highwater-simulate-library"], "[build-dependencies]");
 
 /// The files of the viewer that may use the engine or its allocator: recording scenarios and replaying recordings.
-const ENGINE_USERS: [&str; 7] = [
+const ENGINE_USERS: [&str; 8] = [
     "viewer/src/record.rs",
     "viewer/src/args/record.rs",
     "viewer/src/plan/rerun.rs",
