@@ -15,7 +15,7 @@ use highwater_snapshots::units::format_count;
 
 use super::{Written, check_event, colours_of, events_of, look_of, save};
 use crate::args::{PictureAt, PictureAxis, PictureColours, RenderArguments};
-use crate::cli::input::recording::choose_device;
+use crate::cli::input::recording::{choose_device, origin_keys};
 use crate::cli::input::source::{Input, open_windows};
 use crate::cli::output::outcome::Failure;
 
@@ -67,6 +67,18 @@ pub(super) fn draw(
     let row = part.devices.iter().position(|index| index.device == device);
     selection.set_device(&part, row.unwrap_or(selection.device));
     selection.set_metric(&part, arguments.metric);
+    // The window of a moment may lack what the recording has.
+    let tables = &input.facts().tables;
+    let is_known = |key: &GroupKey| match key {
+        GroupKey::Step => run.has_steps(),
+        GroupKey::Scope | GroupKey::ScopeTo(_) => !tables.scopes.is_empty(),
+        GroupKey::Op => origin_keys(input.facts()).is_some_and(|(keys, _)| keys.contains("op")),
+        _ => false,
+    };
+    let absent = |key: &GroupKey| part.absent.reason(*key).filter(|_| !is_known(key));
+    if let Some((key, why)) = keys.iter().find_map(|key| Some((key, absent(key)?))) {
+        return Err(Failure::Usage(format!("--by {}: {why}", key.name())));
+    }
     let summary = input.ask(|source, watch| {
         let steps = source.count_steps(&[device], watch)?;
         summary::of_device(source, device, steps.first().copied().unwrap_or(0))

@@ -3,6 +3,7 @@
 use std::fs;
 
 use highwater_pytorch::open::open_file;
+use highwater_snapshots::Trace;
 use highwater_snapshots::format::write_trace;
 use highwater_snapshots::text::trace_from_text;
 
@@ -106,9 +107,9 @@ fn a_reading_that_is_stopped_gives_nothing() {
         ..Inputs::default()
     };
     let read = AtomicUsize::new(0);
-    let open = |_: &Path| {
+    let open = |_: &Path, _: bool| {
         read.fetch_add(1, Ordering::Relaxed);
-        Ok(Trace::default())
+        Ok(Source::in_memory(Trace::default()))
     };
     assert!(Fleet::read(&inputs, open, |_| ControlFlow::Break(())).is_none());
     assert!(read.into_inner() <= worker_count());
