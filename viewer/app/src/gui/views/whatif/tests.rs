@@ -211,7 +211,7 @@ fn a_device_that_is_too_small_ends_the_curve_where_the_request_fails() {
     harness.get_by_label("reserved, what if ended");
     harness.get_by_label("capacity 16 MiB");
     press(&mut harness, "Go to the request that fails");
-    assert_eq!(last_wish(&harness), Some(Action::Moment(4)));
+    assert_eq!(last_wish(&harness), Some(Action::Event(Some(3))));
     harness.get_by_label("reserved, what if 0 B");
     let columns = columns(&harness);
     let (drawn, ended): (Vec<curve::Column>, Vec<_>) =
