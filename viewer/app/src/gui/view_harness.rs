@@ -46,9 +46,12 @@ impl<V> ViewHarness<V> {
         };
         let actions = show(&mut self.view, &context);
         for action in &actions {
-            if let Action::Moment(moment) = action {
-                self.selection.pin = Some(Pin { block: None, moment: *moment });
-            }
+            let moment = match action {
+                Action::Moment(moment) => *moment,
+                Action::Event(event) => event.map_or(0, |event| event as usize + 1),
+                _ => continue,
+            };
+            self.selection.pin = Some(Pin { block: None, moment });
         }
         self.actions.extend(actions);
     }
