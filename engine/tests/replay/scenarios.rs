@@ -1,5 +1,7 @@
 //! The engine's own scenarios: replays come to what was recorded, and to what other settings really do.
 
+use std::sync::{Mutex, PoisonError};
+
 use highwater_allocator::replay::{Answers, Plan, TieBreak, recorded_config, replay};
 use highwater_engine::scenario::{self, Options};
 use highwater_recorder::snapshots::format::read_file;
@@ -15,7 +17,11 @@ const SETTINGS: [&str; 5] = [
     "expandable_segments:True,roundup_power2_divisions:[64:2,>:8]",
 ];
 
+/// A process has one recording at a time.
+static RECORDING: Mutex<()> = Mutex::new(());
+
 pub(crate) fn recorded(name: &str, alloc_conf: Option<&str>) -> Trace {
+    let _one = RECORDING.lock().unwrap_or_else(PoisonError::into_inner);
     let file = tempfile::NamedTempFile::new().expect("a temporary file can be made");
     let options = Options { steps: 2, alloc_conf: alloc_conf.map(str::to_owned), ..Options::default() };
     scenario::record(name, &options, file.path()).expect("every scenario runs with its defaults");
