@@ -99,7 +99,7 @@ fn check_drawn(arguments: &RenderArguments) -> Result<(), Failure> {
         _ => "--by",
     };
     Err(Failure::Usage(format!(
-        "{lacking}: a chart of so many events has categories by event only; choose at most {} events with --from and --to",
+        "{lacking}: more than {} events are drawn by event and category only; choose fewer with --from and --to",
         format_count(MOST_EVENTS)
     )))
 }

@@ -195,9 +195,9 @@ fn a_long_recording_is_drawn_from_its_summaries_and_the_window_of_the_moment() {
     assert!(groups(&explained[0]).is_some(), "{}", explained[0]);
     assert_eq!(groups(&explained[0]), groups(&explained[1]));
     for (options, why) in [
-        ("--by stack", "--by: a chart of so many events has categories by event only"),
-        ("--axis time", "--axis time: a chart of so many"),
-        ("--where size>=1", "--where: a chart of so many"),
+        ("--by stack", "--by: more than 4,194,304 events are drawn by event and category only"),
+        ("--axis time", "--axis time: more than"),
+        ("--where size>=1", "--where: more than"),
         ("--view table --at 100000", "--at 100000: the recording has no such event"),
         ("--from 100000", "--from 100000: the recording has no such event"),
     ] {

@@ -1,4 +1,4 @@
-//! Replays a recording that is not in memory: its events one after another, of which only what is live is kept.
+//! Replays a recording event by event, so that it need not be in memory; only live blocks and segments are kept.
 
 use std::ops::ControlFlow;
 

@@ -170,7 +170,7 @@ pub fn answer_or_whole<T>(
 /// Fails if the setting of the environment is no number.
 pub fn open_windows(file: &Path, choice: &CategoryChoice) -> Result<Option<Windows>, Failure> {
     let most = resident_events()?;
-    if choice.categories.is_some() || !choice.skip.is_empty() || is_stdin(file) {
+    if needs_whole(choice) || is_stdin(file) {
         return Ok(None);
     }
     let bar = reading_bar(&format!("reading {}", file.display()));
@@ -182,6 +182,11 @@ pub fn open_windows(file: &Path, choice: &CategoryChoice) -> Result<Option<Windo
     let windows = files::long::open_long(file, most, &mut watch).ok().flatten();
     bar.finish_and_clear();
     Ok(windows)
+}
+
+/// Whether categories are to be guessed, or lines to be skipped, over all of a recording.
+fn needs_whole(choice: &CategoryChoice) -> bool {
+    choice.categories.is_some() || !choice.skip.is_empty()
 }
 
 /// The same, to be asked.
@@ -203,7 +208,7 @@ pub fn opener(
     choice: &CategoryChoice,
 ) -> Result<impl Fn(&Path, bool) -> Result<Source<'static>, Error> + Sync, Failure> {
     let (most, read) = (resident_events()?, reader(choice)?);
-    let needs_whole = choice.categories.is_some() || !choice.skip.is_empty();
+    let needs_whole = needs_whole(choice);
     Ok(move |file: &Path, is_whole: bool| {
         if !is_whole
             && !needs_whole
