@@ -137,9 +137,38 @@ pub struct CompletionsArguments {
     pub shell: Shell,
 }
 
-/// The arguments of every command that reads a recording.
+/// The arguments of every command that reads a recording and has a table.
 #[derive(Clone, Debug, Args)]
 pub struct Source {
+    /// The recording; `-` is standard input
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// The form of the answer.
+    #[command(flatten)]
+    pub form: Form,
+}
+
+/// The form of an answer with a table: text, unless another is given.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct Form {
+    /// Print one JSON object: sizes in bytes, times in microseconds since 1970
+    #[arg(long)]
+    pub json: bool,
+    /// Print the table as comma-separated values: sizes in bytes, names of columns first
+    #[arg(long, conflicts_with = "json")]
+    pub csv: bool,
+}
+
+impl Form {
+    /// Whether the answer is text.
+    pub fn is_text(self) -> bool {
+        !self.json && !self.csv
+    }
+}
+
+/// The arguments of a command that reads a recording and has no table.
+#[derive(Clone, Debug, Args)]
+pub struct TablelessSource {
     /// The recording; `-` is standard input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
@@ -322,7 +351,7 @@ pub struct EventsArguments {
 pub struct VerifyArguments {
     /// The recording, and how to answer.
     #[command(flatten)]
-    pub source: Source,
+    pub source: TablelessSource,
     /// Device N [default: all]
     #[arg(long, value_name = "N")]
     pub device: Option<u16>,
@@ -332,7 +361,7 @@ impl InfoArguments {
     /// The arguments of `highwater info FILE`.
     pub fn of(file: PathBuf) -> Self {
         Self {
-            source: Source { file, json: false },
+            source: Source { file, form: Form::default() },
             device: None,
             blocks: BlockChoice::default(),
             categories: CategoryChoice::default(),
@@ -344,7 +373,7 @@ impl PeakArguments {
     /// The arguments of `highwater peak FILE`.
     pub fn of(file: PathBuf) -> Self {
         Self {
-            source: Source { file, json: false },
+            source: Source { file, form: Form::default() },
             device: DeviceChoice::default(),
             metric: Metric::Requested,
             at: None,

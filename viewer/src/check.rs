@@ -7,12 +7,13 @@ use highwater_analysis::GroupKey;
 use highwater_app::files::destination::{io_error, same, write_whole};
 use highwater_app::files::is_stdin;
 
-use crate::args::{CheckArguments, DeviceChoice, PictureBy, PictureSize, RenderArguments, Source};
+use crate::args::{CheckArguments, DeviceChoice, PictureBy, PictureSize, RenderArguments, TablelessSource};
 use crate::cli::budgets::Budgets;
 use crate::cli::check::CheckReport;
 use crate::cli::input::categories::read_with;
 use crate::cli::input::recording::Recording;
 use crate::cli::input::source::{Input, answer_from};
+use crate::cli::output::answer::Report as _;
 use crate::cli::output::caveats;
 use crate::cli::output::markdown::markdown;
 use crate::cli::output::outcome::{Failure, Status};
@@ -80,8 +81,9 @@ fn print(
             write_whole(file, |out| out.write_all(text.as_bytes()).map_err(io_error))?;
         }
     }
-    if arguments.source.json {
-        page.json(&report.figures())?;
+    let form = arguments.source.form;
+    if !form.is_text() {
+        report.write(form, page)?;
     } else if !is_markdown_only {
         for (input, name) in inputs.iter().zip(["", "Baseline"]) {
             caveats::lead(input.facts(), name, page)?;
@@ -96,7 +98,7 @@ fn print(
 
 fn check_destinations(arguments: &CheckArguments, budgets: &Budgets) -> Result<(), Failure> {
     let markdown = arguments.markdown.as_deref();
-    if markdown.is_some_and(is_stdin) && (arguments.source.json || arguments.github) {
+    if markdown.is_some_and(is_stdin) && (!arguments.source.form.is_text() || arguments.github) {
         let text = "--markdown -: standard output already has --json or --github; name a file for the Markdown";
         return Err(Failure::Usage(text.to_owned()));
     }
@@ -123,7 +125,7 @@ fn rendering(arguments: &CheckArguments, budgets: &Budgets, picture: &Path) -> R
     match &budgets.baseline {
         None => of_one,
         Some(baseline) => RenderArguments {
-            source: Source { file: baseline.clone(), json: false },
+            source: TablelessSource { file: baseline.clone(), json: false },
             b: Some(file),
             view: "diff".to_owned(),
             by: Some(PictureBy::groups(vec![GroupKey::Category, GroupKey::Scope])),

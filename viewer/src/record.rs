@@ -10,6 +10,7 @@ use highwater_analysis::phases::{PhaseRow, phases, stages};
 use highwater_analysis::summary::{DeviceSummary, of_device};
 use highwater_app::example::Example;
 use highwater_app::figures::moment::{PeakFigure, count_of};
+use highwater_app::report;
 use highwater_engine::scenario::{self, Options, Report};
 use highwater_snapshots::units::{format_bytes, format_count, format_flops};
 use serde::Serialize;
@@ -23,7 +24,7 @@ use crate::cli::output::page::Page;
 use crate::cli::output::shell::next_command;
 use crate::cli::output::table::{Column, Table};
 use crate::cli::peaks::{peak_figures, peaks_table};
-use crate::cli::phases::{RowFigures, print_rows};
+use crate::cli::phases::rows_table;
 
 /// Number of phases shown of a run of many steps.
 const PHASES_SHOWN: usize = 25;
@@ -158,7 +159,7 @@ impl<'a> Answer<'a> {
             events: self.input.facts().event_count(),
             losses: self.report.losses.clone(),
             peaks: peak_figures(self.input.facts(), &self.summary),
-            phases: RowFigures(&self.phases),
+            phases: self.phases_table(self.phases.len()),
             oom: self
                 .report
                 .oom
@@ -166,6 +167,12 @@ impl<'a> Answer<'a> {
                 .map(|oom| OomFigures { requested_bytes: oom.requested, description: oom.description.clone() }),
             problems: problem_texts(self.input.facts()),
         }
+    }
+
+    /// The first `shown` phases.
+    fn phases_table(&self, shown: usize) -> Option<report::Table<'_>> {
+        let peak = self.summary.peaks.iter().find(|peak| peak.metric == Metric::Requested)?;
+        Some(rows_table(&self.phases, shown, peak, true))
     }
 
     fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
@@ -194,11 +201,11 @@ impl<'a> Answer<'a> {
             page.line(&format!("Work per step: {flops}, {moved} read and written."))?;
         }
         page.gap()?;
-        page.table(&peaks_table(&self.summary))?;
+        page.report(&peaks_table(&self.summary, false))?;
         page.gap()?;
         let shown = self.phases.len().min(PHASES_SHOWN);
-        if let Some(peak) = self.summary.peaks.iter().find(|peak| peak.metric == Metric::Requested) {
-            print_rows(&self.phases, shown, peak, true, page)?;
+        if let Some(table) = self.phases_table(shown) {
+            page.report(&table)?;
         }
         if shown < self.phases.len() {
             let more = format_count((self.phases.len() - shown) as u64);
@@ -225,7 +232,7 @@ struct RecordFigures<'a> {
     events: u64,
     losses: Option<Vec<f64>>,
     peaks: BTreeMap<&'static str, Option<PeakFigure>>,
-    phases: RowFigures<'a>,
+    phases: Option<report::Table<'a>>,
     oom: Option<OomFigures>,
     problems: Vec<String>,
 }

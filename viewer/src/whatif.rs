@@ -15,7 +15,7 @@ use crate::cli::whatif::WhatIfReport;
 
 /// Reads the recording, replays it, and prints the result.
 pub fn run(arguments: &WhatIfArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
-    let (file, choice, json) = (&arguments.source.file, &arguments.categories, arguments.source.json);
+    let (file, choice, form) = (&arguments.source.file, &arguments.categories, arguments.source.form);
     // Blocks and modules are followed over all of a recording.
     let needs_whole = arguments.change(DeviceId::default()).changes_blocks();
     let open = |is_whole: bool| if is_whole || needs_whole { Input::whole } else { Input::open }(file, choice);
@@ -24,7 +24,7 @@ pub fn run(arguments: &WhatIfArguments, page: &mut Page<'_>) -> Result<Status, F
         let report = report(input, arguments);
         turning.finish_and_clear();
         let report = report?;
-        answer(input.facts(), json, page, || report.figures(), |page| report.print(page))
+        answer(input.facts(), form, page, &report)
     })
 }
 

@@ -9,6 +9,7 @@ pub mod background;
 pub mod answers;
 pub mod session;
 pub mod files;
+pub mod report;
 pub mod figures;
 pub mod selection;
 pub mod command;

@@ -6,7 +6,7 @@ use clap::Args;
 use highwater_analysis::{GroupKey, Metric};
 
 use super::values::{ComparedAt, GroupKeys, metric_parser};
-use super::{BlockChoice, CategoryChoice, ModuleChoice};
+use super::{BlockChoice, CategoryChoice, Form, ModuleChoice};
 
 /// Default number of groups.
 const TOP: usize = 20;
@@ -55,7 +55,7 @@ pub struct DiffArguments {
     /// The categories.
     #[command(flatten)]
     pub categories: CategoryChoice,
-    /// Print one JSON object: sizes in bytes, times in microseconds since 1970
-    #[arg(long)]
-    pub json: bool,
+    /// The form of the answer.
+    #[command(flatten)]
+    pub form: Form,
 }

@@ -10,7 +10,7 @@ use highwater_analysis::{GroupKey, Metric};
 use highwater_snapshots::units::parse_size;
 
 use super::values::{ComparedAt, GroupKeys, metric_parser};
-use super::{BlockChoice, CategoryChoice, DeviceChoice, Source};
+use super::{BlockChoice, CategoryChoice, DeviceChoice, TablelessSource};
 
 const VIEW: &str = "timeline";
 const SIZE: PictureSize = PictureSize([1600, 900]);
@@ -21,7 +21,7 @@ const SCALE: f32 = 1.0;
 pub struct RenderArguments {
     /// The recording, and how to answer.
     #[command(flatten)]
-    pub source: Source,
+    pub source: TablelessSource,
     /// Second recording, with --view diff; without it, two steps of the first are compared
     #[arg(value_name = "B")]
     pub b: Option<PathBuf>,
@@ -90,7 +90,7 @@ impl RenderArguments {
     /// The arguments of `highwater render FILE --out OUT`.
     pub fn of(file: PathBuf, out: PathBuf) -> Self {
         Self {
-            source: Source { file, json: false },
+            source: TablelessSource { file, json: false },
             b: None,
             out,
             view: VIEW.to_owned(),

@@ -1,12 +1,14 @@
 //! The report of `highwater check`: a recording compared with its budgets.
 
 use std::io;
+use std::rc::Rc;
 
 use highwater_analysis::between::bytes_of;
 use highwater_analysis::budget::{Budget, Checked, Differences, Outcome, check, culprit_keys};
 use highwater_analysis::diff::{Asked, DiffGroup, DiffQuery};
 use highwater_analysis::{Diff, Filter, GroupKey, Moment, Siblings};
-use highwater_app::figures::moment::{count_of, when};
+use highwater_app::figures::moment::{count_of, moment_value, when};
+use highwater_app::report::{Column, Table};
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::units::{format_bytes, format_signed_bytes};
 use highwater_snapshots::{Category, DeviceId, Error, Trace};
@@ -16,15 +18,15 @@ use super::budgets::Budgets;
 use super::check_advice::advice;
 use super::check_devices::{device_of_baseline, measured_devices};
 use super::check_doubt::Doubt;
-use super::check_figures::{CheckFigures, DifferenceFigures, RuleFigures, Unmeasured};
+use super::check_figures::{CheckFigures, DifferenceFigures, Unmeasured, culprit_value};
 use crate::args::{CheckArguments, Given};
 use crate::cli::input::devices::{covered_phrase, on_device, phrase};
 use crate::cli::input::source::Input;
+use crate::cli::output::answer::Report;
 use crate::cli::output::caveats::{self, TrustFigures, problem_texts};
 use crate::cli::output::outcome::{Failure, Status};
 use crate::cli::output::page::Page;
 use crate::cli::output::shell::next_with;
-use crate::cli::output::table::{Column, Table};
 
 /// The report, as text, Markdown and JSON.
 #[derive(Debug)]
@@ -271,78 +273,6 @@ impl<'a> CheckReport<'a> {
         if self.devices.contains(&main) { main } else { self.devices.first().copied().unwrap_or(main) }
     }
 
-    /// Returns the JSON object.
-    pub fn figures(&self) -> impl Serialize {
-        let rows = |outcomes: &mut dyn Iterator<Item = &Outcome>| -> Vec<RuleFigures> {
-            outcomes
-                .map(|outcome| RuleFigures {
-                    unconfirmed_because: self.doubt_text(outcome),
-                    ..RuleFigures::of(outcome, self.budgets.metric, self.trace, self.advice(outcome))
-                })
-                .collect()
-        };
-        let figures = |(device, all): &(DeviceId, Differences)| DifferenceFigures::of(*device, all, self.keys);
-        CheckFigures {
-            passed: self.has_passed(),
-            broken: rows(&mut self.broken()),
-            undecided: rows(&mut self.undecided()),
-            rules: rows(&mut self.outcomes.iter()),
-            file: self.arguments.source.file.display().to_string(),
-            baseline: self.budgets.baseline.as_ref().map(|file| file.display().to_string()),
-            device: self.default_device().0,
-            unmeasured: self.unmeasured.iter().map(|(device, why)| Unmeasured { device: device.0, why }).collect(),
-            devices: self.devices.iter().map(|device| device.0).collect(),
-            metric: self.budgets.metric,
-            differences: self.differences.iter().map(figures).find(|figures| figures.device == self.default_device().0),
-            differences_by_device: self.differences.iter().map(figures).collect(),
-            oom: caveats::out_of_memory(self.failed_requests),
-            baseline_caveat: self.baseline_caveat(),
-            trust: TrustFigures::of(self.trace),
-            problems: problem_texts(self.trace),
-        }
-    }
-
-    /// Prints the report as text.
-    pub fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
-        page.headline(&self.verdict())?;
-        page.gap()?;
-        page.table(&self.table())?;
-        for outcome in self.broken() {
-            page.gap()?;
-            let over = format_bytes(outcome.actual_bytes - outcome.limit_bytes);
-            let place = self.place(outcome);
-            page.line(&format!("{}: {over} over the limit, {place}{}.", outcome.budget, at_moment(&outcome.moment)))?;
-            if let Some(culprit) = &outcome.culprit {
-                page.broken(2, &format!("{}.", culprit.text)).iter().try_for_each(|line| page.line(line))?;
-            }
-            if let Some(text) = self.advice(outcome) {
-                page.broken(2, &text).iter().try_for_each(|line| page.line(line))?;
-            }
-        }
-        for (device, differences) in self.told_differences() {
-            page.gap()?;
-            page.line(&format!(
-                "{}What makes the difference to the baseline at the peak:",
-                on_device(self.trace, *device)
-            ))?;
-            page.table(&self.differences_table(differences))?;
-        }
-        for (device, why) in &self.unmeasured {
-            page.gap()?;
-            page.warning(&format!("Not measured on device {}: {why}.", device.0))?;
-        }
-        for warning in self.warnings() {
-            page.gap()?;
-            page.warning(&warning)?;
-        }
-        caveats::print(self.trace, page)?;
-        if let Some(baseline) = self.baseline {
-            caveats::print_of(baseline, "the baseline", page)?;
-        }
-        page.gap()?;
-        page.hint(&self.hint())
-    }
-
     /// Prints one line per exceeded budget that GitHub Actions shows as an error message.
     pub fn print_github(&self, page: &mut Page<'_>) -> io::Result<()> {
         for outcome in self.broken() {
@@ -361,54 +291,71 @@ impl<'a> CheckReport<'a> {
         })
     }
 
-    fn table(&self) -> Table {
-        let has_baseline = self.baseline.is_some();
-        let mut columns = vec![Column::text("")];
-        columns.extend(self.has_devices().then(|| Column::number("device")));
-        columns.extend([Column::text("rule"), Column::text("what").wrapped()]);
-        columns.extend([Column::number("limit"), Column::number("actual"), Column::number("headroom")]);
-        if has_baseline {
-            columns.push(Column::number("baseline"));
+    /// A row for each of some outcomes.
+    fn rules<'t>(&'t self, outcomes: &mut dyn Iterator<Item = &'t Outcome>) -> Table<'t> {
+        let outcomes: Rc<[&'t Outcome]> = outcomes.collect();
+        let rows = outcomes.len();
+        fn of<'t, V>(outcomes: &Rc<[&'t Outcome]>, value: impl Fn(&'t Outcome) -> V + 't) -> impl Fn(usize) -> V + 't {
+            let outcomes = Rc::clone(outcomes);
+            move |row| value(outcomes[row])
         }
-        let mut table = Table::new(columns);
-        for outcome in &self.outcomes {
-            let mut row = vec![self.mark(outcome).to_owned()];
-            row.extend(self.has_devices().then(|| outcome.moment.device.0.to_string()));
-            row.extend([outcome.budget.to_string(), outcome.budget.subject(self.budgets.metric)]);
-            row.extend([format_bytes(outcome.limit_bytes), format_bytes(outcome.actual_bytes)]);
-            row.push(headroom(outcome));
-            if has_baseline {
-                row.push(outcome.baseline_bytes.map_or_else(|| "-".to_owned(), format_bytes));
-            }
-            table.push(row);
-        }
-        table
+        let baseline = |one: &Outcome| one.baseline_bytes.map_or_else(|| "-".to_owned(), format_bytes);
+        let metric = self.budgets.metric;
+        let moment = |one: &Outcome| moment_value(self.trace, &one.moment);
+        let group = |one: &Outcome| one.culprit.as_ref().map(culprit_value);
+        let culprit = |one: &Outcome| one.culprit.as_ref().map(|culprit| culprit.text.clone());
+        let device = Column::number("device", "device", of(&outcomes, |one| one.moment.device.0));
+        let before = Column::bytes("baseline_bytes", "baseline", of(&outcomes, |one| one.baseline_bytes));
+        let columns = [
+            Column::text("mark", "", of(&outcomes, |one| self.mark(one))).in_tables(),
+            Column::text("rule", "", of(&outcomes, |one| one.budget.to_string())).in_files(),
+            if self.has_devices() { device } else { device.in_files() },
+            Column::shown_alone("rule", false, of(&outcomes, |one| one.budget.to_string())),
+            Column::text("subject", "what", of(&outcomes, move |one| one.budget.subject(metric))).wrapped(),
+            Column::bytes("limit_bytes", "limit", of(&outcomes, |one| one.limit_bytes)),
+            Column::bytes("actual_bytes", "actual", of(&outcomes, |one| one.actual_bytes)),
+            Column::difference("headroom_bytes", "headroom", of(&outcomes, Outcome::headroom))
+                .shown(of(&outcomes, headroom)),
+            if self.baseline.is_some() { before.shown(of(&outcomes, baseline)) } else { before.in_files() },
+            Column::text("is_broken", "", of(&outcomes, Outcome::is_broken)).in_files(),
+            // Why the budget, which is met, cannot be confirmed; null if it can, or is exceeded.
+            Column::text("unconfirmed_because", "", of(&outcomes, |one| self.doubt_text(one))).in_files(),
+            Column::nested("moment", of(&outcomes, moment)),
+            // A sentence; null if the budget is met.
+            Column::text("culprit", "", of(&outcomes, culprit)).in_files(),
+            Column::nested("culprit_group", of(&outcomes, group)),
+            // What recomputing modules gives; null if it does not lower the value, or if the budget is met.
+            Column::text("advice", "", of(&outcomes, |one| self.advice(one))).in_files(),
+        ];
+        Table::new(rows, columns)
     }
 
-    fn differences_table(&self, differences: &Differences) -> Table {
-        let place = match self.keys[1] {
-            GroupKey::Scope => Column::text(self.keys[1].name()).cut(),
-            _ => Column::text(self.keys[1].name()).source_lines(),
+    fn differences_table<'t>(&'t self, differences: &'t Differences) -> Table<'t> {
+        let rows = &differences.rows;
+        let rest = (differences.rest_groups > 0).then(|| count_of(differences.rest_groups, "more group"));
+        let sums: Vec<String> = rest.into_iter().chain(["total".to_owned()]).collect();
+        let count = rows.len() + sums.len();
+        let bytes = move |row: usize| match rows.get(row) {
+            Some(group) => [group.a_bytes, group.b_bytes],
+            None if row + 1 < count => differences.rest_bytes,
+            None => differences.bytes,
         };
-        let columns = vec![Column::text(self.keys[0].name()), place, Column::number("baseline"), Column::number("now")];
-        let mut table = Table::new(columns.into_iter().chain([Column::number("difference")]).collect());
-        let mut push = |mut names: Vec<String>, [before, now]: [u64; 2]| {
-            names.resize(2, String::new());
-            names.extend([
-                format_bytes(before),
-                format_bytes(now),
-                format_signed_bytes(i128::from(now) - i128::from(before)),
-            ]);
-            table.push(names);
+        let names = move |row: usize| match rows.get(row) {
+            Some(group) => named(group),
+            None => vec![sums[row - rows.len()].clone()],
         };
-        for row in &differences.rows {
-            push(named(row), [row.a_bytes, row.b_bytes]);
-        }
-        if differences.rest_groups > 0 {
-            push(vec![count_of(differences.rest_groups, "more group")], differences.rest_bytes);
-        }
-        push(vec!["total".to_owned()], differences.bytes);
-        table
+        let others = names.clone();
+        let place = Column::text(self.keys[1].name(), self.keys[1].name(), move |row| others(row).get(1).cloned());
+        let columns = [
+            Column::text(self.keys[0].name(), self.keys[0].name(), move |row| names(row).swap_remove(0)),
+            if self.keys[1] == GroupKey::Scope { place.cut() } else { place.source_lines() },
+            Column::bytes("baseline_bytes", "baseline", move |row| bytes(row)[0]),
+            Column::bytes("bytes", "now", move |row| bytes(row)[1]),
+            Column::difference("delta_bytes", "difference", move |row| {
+                i128::from(bytes(row)[1]) - i128::from(bytes(row)[0])
+            }),
+        ];
+        Table::new(count, columns)
     }
 
     fn hint(&self) -> String {
@@ -444,6 +391,77 @@ impl<'a> CheckReport<'a> {
                 next_with(&["peak"], &[file], &["--by", place], &given, "for what is using memory at the peak")
             }
         }
+    }
+}
+
+impl Report for CheckReport<'_> {
+    /// Returns the JSON object.
+    fn figures(&self) -> impl Serialize {
+        let figures = |(device, all): &(DeviceId, Differences)| DifferenceFigures::of(*device, all, self.keys);
+        CheckFigures {
+            passed: self.has_passed(),
+            broken: self.rules(&mut self.broken()),
+            undecided: self.rules(&mut self.undecided()),
+            rules: self.table(),
+            file: self.arguments.source.file.display().to_string(),
+            baseline: self.budgets.baseline.as_ref().map(|file| file.display().to_string()),
+            device: self.default_device().0,
+            unmeasured: self.unmeasured.iter().map(|(device, why)| Unmeasured { device: device.0, why }).collect(),
+            devices: self.devices.iter().map(|device| device.0).collect(),
+            metric: self.budgets.metric,
+            differences: self.differences.iter().map(figures).find(|figures| figures.device == self.default_device().0),
+            differences_by_device: self.differences.iter().map(figures).collect(),
+            oom: caveats::out_of_memory(self.failed_requests),
+            baseline_caveat: self.baseline_caveat(),
+            trust: TrustFigures::of(self.trace),
+            problems: problem_texts(self.trace),
+        }
+    }
+
+    /// The budgets on each device.
+    fn table(&self) -> Table<'_> {
+        self.rules(&mut self.outcomes.iter())
+    }
+
+    /// Prints the report as text.
+    fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
+        page.headline(&self.verdict())?;
+        page.gap()?;
+        page.report(&self.table())?;
+        for outcome in self.broken() {
+            page.gap()?;
+            let over = format_bytes(outcome.actual_bytes - outcome.limit_bytes);
+            let place = self.place(outcome);
+            page.line(&format!("{}: {over} over the limit, {place}{}.", outcome.budget, at_moment(&outcome.moment)))?;
+            if let Some(culprit) = &outcome.culprit {
+                page.broken(2, &format!("{}.", culprit.text)).iter().try_for_each(|line| page.line(line))?;
+            }
+            if let Some(text) = self.advice(outcome) {
+                page.broken(2, &text).iter().try_for_each(|line| page.line(line))?;
+            }
+        }
+        for (device, differences) in self.told_differences() {
+            page.gap()?;
+            page.line(&format!(
+                "{}What makes the difference to the baseline at the peak:",
+                on_device(self.trace, *device)
+            ))?;
+            page.report(&self.differences_table(differences))?;
+        }
+        for (device, why) in &self.unmeasured {
+            page.gap()?;
+            page.warning(&format!("Not measured on device {}: {why}.", device.0))?;
+        }
+        for warning in self.warnings() {
+            page.gap()?;
+            page.warning(&warning)?;
+        }
+        caveats::print(self.trace, page)?;
+        if let Some(baseline) = self.baseline {
+            caveats::print_of(baseline, "the baseline", page)?;
+        }
+        page.gap()?;
+        page.hint(&self.hint())
     }
 }
 

@@ -1,23 +1,22 @@
 //! The JSON object of `check --json`.
 
-use std::collections::BTreeMap;
-
-use highwater_analysis::budget::{Culprit, Differences, Outcome};
+use highwater_analysis::budget::{Culprit, Differences};
 use highwater_analysis::diff::DiffGroup;
 use highwater_analysis::{GroupKey, Metric};
-use highwater_app::figures::moment::MomentFigures;
-use highwater_snapshots::{DeviceId, Trace};
+use highwater_app::report::{Table, Value};
+use highwater_snapshots::DeviceId;
 use serde::Serialize;
 
 use crate::cli::output::caveats::TrustFigures;
+use crate::cli::output::key_cells::named;
 
 #[derive(Debug, Serialize)]
 pub(super) struct CheckFigures<'a> {
     pub(super) passed: bool,
-    pub(super) broken: Vec<RuleFigures>,
+    pub(super) broken: Table<'a>,
     /// Budgets that are met as far as the recording goes, which is not far enough.
-    pub(super) undecided: Vec<RuleFigures>,
-    pub(super) rules: Vec<RuleFigures>,
+    pub(super) undecided: Table<'a>,
+    pub(super) rules: Table<'a>,
     pub(super) file: String,
     pub(super) baseline: Option<String>,
     /// The default device of those that were measured.
@@ -43,65 +42,15 @@ pub(super) struct Unmeasured<'a> {
     pub(super) why: &'a str,
 }
 
-#[derive(Debug, Serialize)]
-pub(super) struct RuleFigures {
-    pub(super) rule: String,
-    pub(super) device: u16,
-    pub(super) subject: String,
-    pub(super) limit_bytes: u64,
-    pub(super) actual_bytes: u64,
-    pub(super) headroom_bytes: i128,
-    pub(super) baseline_bytes: Option<u64>,
-    pub(super) is_broken: bool,
-    /// Why the budget, which is met, cannot be confirmed; null if it can, or is exceeded.
-    pub(super) unconfirmed_because: Option<String>,
-    pub(super) moment: MomentFigures,
-    /// A sentence; null if the budget is met.
-    pub(super) culprit: Option<String>,
-    pub(super) culprit_group: Option<CulpritFigures>,
-    /// What recomputing modules gives; null if it does not lower the value, or if the budget is met.
-    pub(super) advice: Option<String>,
-}
-
-impl RuleFigures {
-    pub(super) fn of(outcome: &Outcome, metric: Metric, trace: &Trace, advice: Option<String>) -> Self {
-        Self {
-            rule: outcome.budget.to_string(),
-            device: outcome.moment.device.0,
-            subject: outcome.budget.subject(metric),
-            limit_bytes: outcome.limit_bytes,
-            actual_bytes: outcome.actual_bytes,
-            headroom_bytes: outcome.headroom(),
-            baseline_bytes: outcome.baseline_bytes,
-            is_broken: outcome.is_broken(),
-            unconfirmed_because: None,
-            moment: MomentFigures::of(trace, &outcome.moment),
-            culprit: outcome.culprit.as_ref().map(|culprit| culprit.text.clone()),
-            culprit_group: outcome.culprit.as_ref().map(CulpritFigures::of),
-            advice,
-        }
-    }
-}
-
-#[derive(Debug, Serialize)]
-pub(super) struct CulpritFigures {
-    pub(super) category: String,
-    pub(super) place: String,
-    pub(super) op: String,
-    pub(super) bytes: u64,
-    pub(super) baseline_bytes: Option<u64>,
-}
-
-impl CulpritFigures {
-    pub(super) fn of(culprit: &Culprit) -> Self {
-        Self {
-            category: culprit.category.clone(),
-            place: culprit.place.clone(),
-            op: culprit.op.clone(),
-            bytes: culprit.bytes,
-            baseline_bytes: culprit.baseline_bytes,
-        }
-    }
+/// The group that caused the excess.
+pub(super) fn culprit_value(culprit: &Culprit) -> Value {
+    Value::Map(vec![
+        ("category", culprit.category.clone().into()),
+        ("place", culprit.place.clone().into()),
+        ("op", culprit.op.clone().into()),
+        ("bytes", culprit.bytes.into()),
+        ("baseline_bytes", culprit.baseline_bytes.into()),
+    ])
 }
 
 /// The groups and the rest sum to `delta_bytes`.
@@ -109,31 +58,22 @@ impl CulpritFigures {
 pub(super) struct DifferenceFigures {
     pub(super) device: u16,
     pub(super) delta_bytes: i128,
-    pub(super) groups: Vec<GroupFigures>,
+    pub(super) groups: Vec<Value>,
     pub(super) rest_delta_bytes: i128,
-}
-
-#[derive(Debug, Serialize)]
-pub(super) struct GroupFigures {
-    /// The values of the keys, joined.
-    pub(super) key: String,
-    pub(super) keys: BTreeMap<&'static str, String>,
-    /// Number of groups, whose names differ only in numbers.
-    pub(super) groups: u64,
-    pub(super) baseline_bytes: u64,
-    pub(super) bytes: u64,
-    pub(super) delta_bytes: i128,
 }
 
 impl DifferenceFigures {
     pub(super) fn of(device: DeviceId, all: &Differences, keys: [GroupKey; 2]) -> Self {
-        let row = |row: &DiffGroup| GroupFigures {
-            key: row.key.join(", "),
-            keys: keys.iter().map(|key| key.name()).zip(row.key.iter().cloned()).collect(),
-            groups: row.members.len().max(1) as u64,
-            baseline_bytes: row.a_bytes,
-            bytes: row.b_bytes,
-            delta_bytes: row.delta(),
+        let row = |row: &DiffGroup| {
+            Value::Map(vec![
+                ("key", row.key.join(", ").into()),
+                ("keys", named(&keys, &row.key)),
+                // Number of groups, whose names differ only in numbers.
+                ("groups", row.members.len().max(1).into()),
+                ("baseline_bytes", row.a_bytes.into()),
+                ("bytes", row.b_bytes.into()),
+                ("delta_bytes", row.delta().into()),
+            ])
         };
         let delta = |[before, now]: [u64; 2]| i128::from(now) - i128::from(before);
         Self {

@@ -5,13 +5,14 @@ use std::io;
 use std::path::Path;
 
 use highwater_analysis::diff::{
-    Asked, Change, Comparison, DiffAt, DiffQuery, Likeness, LoneBlocks, PhasePair, Setting,
+    Asked, Change, Comparison, DiffAt, DiffGroup, DiffQuery, Likeness, LoneBlocks, PhasePair, Setting,
 };
 use highwater_analysis::phases::{PhaseRow, stages, steps_of};
 use highwater_analysis::{Diff, GroupKey, Metric};
 use highwater_app::figures::moment::{count_of, when};
+use highwater_app::report::{Column, Table, Value};
 use highwater_snapshots::units::{format_bytes, format_count, format_signed_bytes};
-use highwater_snapshots::{DeviceId, Phase, Trace};
+use highwater_snapshots::{DeviceId, Phase, StackId, Trace};
 use serde::Serialize;
 
 use super::diff_blocks;
@@ -20,12 +21,48 @@ use crate::args::{ComparedAt, DiffArguments};
 use crate::cli::input::devices::{compared_devices, on_device, phrase};
 use crate::cli::input::recording::origin_keys;
 use crate::cli::input::source::Input;
+use crate::cli::output::answer::Report;
 use crate::cli::output::caveats;
-use crate::cli::output::key_cells::key_columns;
+use crate::cli::output::key_cells::{key_columns, named};
 use crate::cli::output::outcome::Failure;
 use crate::cli::output::page::Page;
 use crate::cli::output::shell::next_with;
-use crate::cli::output::table::{Column, Table};
+
+/// B minus A.
+fn difference([a, b]: [u64; 2]) -> i128 {
+    i128::from(b) - i128::from(a)
+}
+
+/// Formats how a group changed, unless its figures tell, and how it was matched.
+fn change_text(group: &DiffGroup) -> String {
+    let change = match group.change() {
+        Change::Same | Change::Grown | Change::Shrunk => "",
+        change => change.name(),
+    };
+    match group.likeness {
+        Likeness::Equal => change.to_owned(),
+        likeness => format!("{change} ({})", likeness.name()).trim_start().to_owned(),
+    }
+}
+
+/// The equal modules that are one group, each with the same share of all sums; `None` if it is of one.
+fn members_of(group: &DiffGroup, keys: &[GroupKey]) -> Option<Vec<Value>> {
+    let count = group.members.len() as u64;
+    let member = |values: &Vec<String>| {
+        Value::Map(vec![
+            ("key", values.join(", ").into()),
+            ("keys", named(keys, values)),
+            ("a_bytes", (group.a_bytes / count).into()),
+            ("b_bytes", (group.b_bytes / count).into()),
+            ("delta_bytes", (group.delta() / i128::from(count)).into()),
+            ("a_blocks", (group.a_blocks / count).into()),
+            ("b_blocks", (group.b_blocks / count).into()),
+            ("change", Value::of(group.change())),
+            ("likeness", Value::of(group.likeness)),
+        ])
+    };
+    (count > 0).then(|| group.members.iter().map(member).collect())
+}
 
 /// Maximum number of differing phases that are listed.
 const TOLD_PHASES: usize = 12;
@@ -84,79 +121,6 @@ impl<'a> DiffReport<'a> {
         Ok(Self { traces, arguments, comparison, lone, ran_out })
     }
 
-    /// Returns the JSON object.
-    pub fn figures(&self) -> impl Serialize {
-        DiffFigures::of(self.traces, self.arguments, &self.comparison, self.lone.as_ref())
-    }
-
-    /// Prints the report as text.
-    pub fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
-        let Diff { a, b, .. } = &self.comparison.diff;
-        let metric = self.arguments.metric.name().replace('_', " ");
-        let delta = i128::from(b.bytes) - i128::from(a.bytes);
-        let on = if a.device == b.device { on_device(self.traces[1], b.device) } else { String::new() };
-        let words = match delta {
-            0 => format!("{on}B takes as much as A: {} {metric}.", format_bytes(a.bytes)),
-            _ => {
-                let more = if delta > 0 { "more" } else { "less" };
-                let size = format_bytes(u64::try_from(delta.unsigned_abs()).unwrap_or(u64::MAX));
-                format!(
-                    "{on}B takes {size} {more} than A: {} {metric} against {}.",
-                    format_bytes(b.bytes),
-                    format_bytes(a.bytes)
-                )
-            }
-        };
-        page.headline(&words)?;
-        for (side, moment) in [("A", a), ("B", b)] {
-            let file =
-                if side == "B" { self.arguments.b.as_ref().unwrap_or(&self.arguments.a) } else { &self.arguments.a };
-            let trace = self.traces[usize::from(side == "B")];
-            let on = phrase(trace, &[moment.device]).map_or_else(String::new, |phrase| format!("{phrase}, "));
-            let when = when(moment);
-            page.line(&format!("{side}: {}, {on}{when}.", file.display()))?;
-        }
-        // Only the peaks of whole recordings are cut short by it.
-        for (side, ran_out) in [("A", self.ran_out[0]), ("B", self.ran_out[1])] {
-            if ran_out && self.arguments.b.is_some() {
-                page.warning(&format!("{side} ran out of memory: what it would have needed later is not recorded."))?;
-            }
-        }
-        self.print_settings(page)?;
-        if self.arguments.b.is_some() {
-            page.gap()?;
-            page.line("Peaks of the whole recordings:")?;
-            page.table(&self.totals())?;
-            self.print_phases(page)?;
-        }
-        page.gap()?;
-        if let Some(filter) = self.arguments.blocks.filter.stated() {
-            page.line(&format!(
-                "Of this, {} in blocks with {filter}:",
-                format_signed_bytes(self.comparison.diff.delta())
-            ))?;
-        } else {
-            page.line(if self.is_equal() { "No group differs." } else { "What makes the difference:" })?;
-        }
-        if !self.is_equal() {
-            page.table(&self.table())?;
-        }
-        self.print_likeness(page)?;
-        if let Some(lone) = &self.lone {
-            page.gap()?;
-            page.line(&diff_blocks::heading(lone))?;
-            page.table(&diff_blocks::table(lone))?;
-        }
-        if self.arguments.b.is_some() {
-            caveats::print_of(self.traces[0], "A", page)?;
-            caveats::print_of(self.traces[1], "B", page)?;
-        } else {
-            caveats::print(self.traces[0], page)?;
-        }
-        page.gap()?;
-        page.hint(&self.hint())
-    }
-
     /// Returns whether no group differs.
     fn is_equal(&self) -> bool {
         let diff = &self.comparison.diff;
@@ -169,30 +133,24 @@ impl<'a> DiffReport<'a> {
             return Ok(());
         }
         page.gap()?;
-        let mut table = Table::new(vec![
-            Column::text("set differently"),
-            Column::text("in A").wrapped(),
-            Column::text("in B").wrapped(),
-        ]);
-        for setting in differing {
-            let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".to_owned());
-            table.push(vec![setting.name.clone(), value(&setting.a), value(&setting.b)]);
-        }
-        page.table(&table)
+        let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".to_owned());
+        let columns = [
+            Column::text("name", "set differently", |row| differing[row].name.clone()),
+            Column::text("a", "in A", |row| value(&differing[row].a)).wrapped(),
+            Column::text("b", "in B", |row| value(&differing[row].b)).wrapped(),
+        ];
+        page.report(&Table::new(differing.len(), columns))
     }
 
-    fn totals(&self) -> Table {
-        let mut table = Table::new(vec![
-            Column::text("total"),
-            Column::number("A"),
-            Column::number("B"),
-            Column::number("difference"),
-        ]);
-        for (metric, [a, b]) in &self.comparison.totals {
-            let delta = format_signed_bytes(i128::from(*b) - i128::from(*a));
-            table.push(vec![metric.name().replace('_', " "), format_bytes(*a), format_bytes(*b), delta]);
-        }
-        table
+    fn totals(&self) -> Table<'_> {
+        let totals = &self.comparison.totals;
+        let columns = [
+            Column::text("total", "total", |row| totals[row].0.name().replace('_', " ")),
+            Column::bytes("a_bytes", "A", |row| totals[row].1[0]),
+            Column::bytes("b_bytes", "B", |row| totals[row].1[1]),
+            Column::difference("delta_bytes", "difference", |row| difference(totals[row].1)),
+        ];
+        Table::new(totals.len(), columns)
     }
 
     /// Prints the phases whose peaks differ, in their order; if there are many, those that differ most.
@@ -233,69 +191,16 @@ impl<'a> DiffReport<'a> {
         let count = count_of(differing.len() as u64, "differing phase");
         let alone: String = alone.iter().map(|text| format!(" {text}")).collect();
         page.line(&format!("Peaks of {count}.{alone}{which}"))?;
-        let mut table = Table::new(vec![
-            Column::text("step"),
-            Column::text("phase"),
-            Column::number("A"),
-            Column::number("B"),
-            Column::number("difference"),
-        ]);
-        for (name, pair) in largest.into_iter().map(|row| &differing[row]) {
-            let peak =
-                |row: &Option<PhaseRow>| row.as_ref().map_or_else(String::new, |row| format_bytes(row.peak_bytes));
-            let delta = pair.delta().map_or_else(String::new, format_signed_bytes);
-            let step = pair.steps().unwrap_or_else(|| "-".to_owned());
-            table.push(vec![step, name.clone(), peak(&pair.a), peak(&pair.b), delta]);
-        }
-        page.table(&table)
-    }
-
-    fn table(&self) -> Table {
-        let keys = &self.arguments.by.0;
-        let mut columns = key_columns(keys);
-        columns.extend([
-            Column::number("A"),
-            Column::number("B"),
-            Column::number("difference"),
-            Column::text("").optional(),
-            Column::text("").optional(),
-        ]);
-        let mut table = Table::new(columns);
-        let mut row = |mut names: Vec<String>, [a, b]: [u64; 2], [change, each]: [String; 2]| {
-            names.resize(keys.len(), String::new());
-            names.extend([
-                format_bytes(a),
-                format_bytes(b),
-                format_signed_bytes(i128::from(b) - i128::from(a)),
-                change,
-                each,
-            ]);
-            table.push(names);
-        };
-        for group in &self.comparison.diff.groups {
-            let change = match group.change() {
-                Change::Same | Change::Grown | Change::Shrunk => String::new(),
-                change => change.name().to_owned(),
-            };
-            let change = match group.likeness {
-                Likeness::Equal => change,
-                likeness => format!("{change} ({})", likeness.name()).trim_start().to_owned(),
-            };
-            let each = match group.members.len() {
-                0 => String::new(),
-                members => format!("{} modules", format_count(members as u64)),
-            };
-            row(group.key.clone(), [group.a_bytes, group.b_bytes], [change, each]);
-        }
-        if self.comparison.diff.rest_groups > 0 {
-            row(
-                vec![count_of(self.comparison.diff.rest_groups, "more group")],
-                self.comparison.diff.rest_bytes,
-                Default::default(),
-            );
-        }
-        row(vec!["total".to_owned()], [self.comparison.diff.a_bytes, self.comparison.diff.b_bytes], Default::default());
-        table
+        let listed: Vec<&(String, &PhasePair)> = largest.into_iter().map(|row| &differing[row]).collect();
+        let peak = |row: &Option<PhaseRow>| row.as_ref().map(|row| row.peak_bytes);
+        let columns = [
+            Column::text("step", "step", |row| listed[row].1.steps().unwrap_or_else(|| "-".to_owned())),
+            Column::text("phase", "phase", |row| listed[row].0.clone()),
+            Column::bytes("a_peak_bytes", "A", |row| peak(&listed[row].1.a)),
+            Column::bytes("b_peak_bytes", "B", |row| peak(&listed[row].1.b)),
+            Column::difference("delta_bytes", "difference", |row| listed[row].1.delta()),
+        ];
+        page.report(&Table::new(listed.len(), columns))
     }
 
     fn print_likeness(&self, page: &mut Page<'_>) -> io::Result<()> {
@@ -329,6 +234,117 @@ impl<'a> DiffReport<'a> {
             return next_with(&["explain"], &larger, &[], &given, "for what could be done");
         }
         next_with(&["diff"], &files, &["--by", "frame"], &given, "for the lines of code behind it")
+    }
+}
+
+impl Report for DiffReport<'_> {
+    /// Returns the JSON object.
+    fn figures(&self) -> impl Serialize {
+        DiffFigures::of(self.traces, self.arguments, &self.comparison, self.table(), self.lone.as_ref())
+    }
+
+    /// Returns the groups, the sum of those that are not listed, and the total.
+    fn table(&self) -> Table<'_> {
+        let diff = &self.comparison.diff;
+        let (keys, groups) = (self.arguments.by.0.as_slice(), &diff.groups);
+        let rest = (diff.rest_groups > 0).then(|| count_of(diff.rest_groups, "more group"));
+        let sums: Vec<String> = rest.into_iter().chain(["total".to_owned()]).collect();
+        let rows = groups.len() + sums.len();
+        let bytes = move |row: usize| match groups.get(row) {
+            Some(group) => [group.a_bytes, group.b_bytes],
+            None if row + 1 < rows => diff.rest_bytes,
+            None => [diff.a_bytes, diff.b_bytes],
+        };
+        let of = move |row: usize| groups.get(row);
+        let each = move |row: usize| match of(row).map_or(0, |group| group.members.len()) {
+            0 => String::new(),
+            members => format!("{} modules", format_count(members as u64)),
+        };
+        let members = move |row: usize| Value::or_absent(of(row).and_then(|group| members_of(group, keys)));
+        let names = groups.iter().map(|group| (&group.key, StackId::NONE));
+        let mut columns = key_columns(self.traces[0], keys, names, &sums);
+        columns.extend([
+            Column::bytes("a_bytes", "A", move |row| bytes(row)[0]),
+            Column::bytes("b_bytes", "B", move |row| bytes(row)[1]),
+            Column::difference("delta_bytes", "difference", move |row| difference(bytes(row))),
+            Column::count("a_blocks", "", move |row| of(row).map(|group| group.a_blocks)).in_files(),
+            Column::count("b_blocks", "", move |row| of(row).map(|group| group.b_blocks)).in_files(),
+            Column::text("change", "", move |row| of(row).map(|group| Value::of(group.change())))
+                .shown(move |row| of(row).map_or_else(String::new, change_text))
+                .optional(),
+            Column::text("likeness", "", move |row| of(row).map(|group| Value::of(group.likeness))).in_files(),
+            Column::shown_alone("", false, each).optional(),
+            Column::nested("members", members),
+        ]);
+        Table::new(rows, columns).with_sums(sums.len())
+    }
+
+    /// Prints the report as text.
+    fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
+        let Diff { a, b, .. } = &self.comparison.diff;
+        let metric = self.arguments.metric.name().replace('_', " ");
+        let delta = i128::from(b.bytes) - i128::from(a.bytes);
+        let on = if a.device == b.device { on_device(self.traces[1], b.device) } else { String::new() };
+        let words = match delta {
+            0 => format!("{on}B takes as much as A: {} {metric}.", format_bytes(a.bytes)),
+            _ => {
+                let more = if delta > 0 { "more" } else { "less" };
+                let size = format_bytes(u64::try_from(delta.unsigned_abs()).unwrap_or(u64::MAX));
+                format!(
+                    "{on}B takes {size} {more} than A: {} {metric} against {}.",
+                    format_bytes(b.bytes),
+                    format_bytes(a.bytes)
+                )
+            }
+        };
+        page.headline(&words)?;
+        for (side, moment) in [("A", a), ("B", b)] {
+            let file =
+                if side == "B" { self.arguments.b.as_ref().unwrap_or(&self.arguments.a) } else { &self.arguments.a };
+            let trace = self.traces[usize::from(side == "B")];
+            let on = phrase(trace, &[moment.device]).map_or_else(String::new, |phrase| format!("{phrase}, "));
+            let when = when(moment);
+            page.line(&format!("{side}: {}, {on}{when}.", file.display()))?;
+        }
+        // Only the peaks of whole recordings are cut short by it.
+        for (side, ran_out) in [("A", self.ran_out[0]), ("B", self.ran_out[1])] {
+            if ran_out && self.arguments.b.is_some() {
+                page.warning(&format!("{side} ran out of memory: what it would have needed later is not recorded."))?;
+            }
+        }
+        self.print_settings(page)?;
+        if self.arguments.b.is_some() {
+            page.gap()?;
+            page.line("Peaks of the whole recordings:")?;
+            page.report(&self.totals())?;
+            self.print_phases(page)?;
+        }
+        page.gap()?;
+        if let Some(filter) = self.arguments.blocks.filter.stated() {
+            page.line(&format!(
+                "Of this, {} in blocks with {filter}:",
+                format_signed_bytes(self.comparison.diff.delta())
+            ))?;
+        } else {
+            page.line(if self.is_equal() { "No group differs." } else { "What makes the difference:" })?;
+        }
+        if !self.is_equal() {
+            page.report(&self.table())?;
+        }
+        self.print_likeness(page)?;
+        if let Some(lone) = &self.lone {
+            page.gap()?;
+            page.line(&diff_blocks::heading(lone))?;
+            page.report(&diff_blocks::table(lone))?;
+        }
+        if self.arguments.b.is_some() {
+            caveats::print_of(self.traces[0], "A", page)?;
+            caveats::print_of(self.traces[1], "B", page)?;
+        } else {
+            caveats::print(self.traces[0], page)?;
+        }
+        page.gap()?;
+        page.hint(&self.hint())
     }
 }
 

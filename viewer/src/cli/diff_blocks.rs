@@ -1,11 +1,9 @@
-//! The single blocks of `highwater diff`, as a table and as figures.
+//! The single blocks of `highwater diff`, as a table.
 
-use highwater_analysis::diff::{LoneBlock, LoneBlocks};
+use highwater_analysis::diff::LoneBlocks;
 use highwater_app::figures::moment::count_of;
+use highwater_app::report::{Column, Table};
 use highwater_snapshots::units::{format_bytes, format_count};
-use serde::Serialize;
-
-use crate::cli::output::table::{Column, Table};
 
 /// Formats the heading: `Blocks on one side only: 3 blocks of 1 GiB in A, none in B.`
 pub fn heading(lone: &LoneBlocks) -> String {
@@ -16,57 +14,30 @@ pub fn heading(lone: &LoneBlocks) -> String {
     format!("Blocks on one side only: {}, {}.", side(0), side(1))
 }
 
-/// Returns the listed blocks as a table, with the number of further ones.
-pub fn table(lone: &LoneBlocks) -> Table {
-    let mut table = Table::new(vec![
-        Column::text("only in"),
-        Column::number("size"),
-        Column::text("category"),
-        Column::text("op").cut(),
-        Column::text("scope").cut(),
-        Column::number("allocated at event"),
-        Column::text("line").source_lines(),
-    ]);
-    for one in &lone.blocks {
-        let made = one.made.map_or_else(|| "before".to_owned(), |event| format_count(u64::from(event.0)));
-        let [category, op, scope] = [&one.category, &one.op, &one.scope].map(String::clone);
-        let side = ["A", "B"][one.side].to_owned();
-        table.push(vec![side, format_bytes(one.bytes), category, op, scope, made, one.frame.clone()]);
-    }
-    let more = lone.counts.iter().sum::<u64>() - lone.blocks.len() as u64;
-    if more > 0 {
-        let listed: u64 = lone.blocks.iter().map(|one| one.bytes).sum();
-        let rest = lone.bytes.iter().sum::<u64>() - listed;
-        table.push(vec![String::new(), format_bytes(rest), format!("{} more blocks", format_count(more))]);
-    }
-    table
-}
-
-/// A block in the JSON object.
-#[derive(Debug, Serialize)]
-pub struct LoneBlockFigures {
-    only_in: &'static str,
-    block: u32,
-    bytes: u64,
-    category: String,
-    op: String,
-    scope: String,
-    frame: String,
-    event: Option<u32>,
-}
-
-impl LoneBlockFigures {
-    /// Returns the figures of `one`.
-    pub fn of(one: &LoneBlock) -> Self {
-        Self {
-            only_in: ["a", "b"][one.side],
-            block: one.block.0,
-            bytes: one.bytes,
-            category: one.category.clone(),
-            op: one.op.clone(),
-            scope: one.scope.clone(),
-            frame: one.frame.clone(),
-            event: one.made.map(|event| event.0),
-        }
-    }
+/// The listed blocks, with the number and bytes of further ones.
+pub fn table(lone: &LoneBlocks) -> Table<'_> {
+    let blocks = &lone.blocks;
+    let more = lone.counts.iter().sum::<u64>() - blocks.len() as u64;
+    let rest = lone.bytes.iter().sum::<u64>() - blocks.iter().map(|one| one.bytes).sum::<u64>();
+    let of = move |row: usize| blocks.get(row);
+    let category = move |row: usize| of(row).map_or_else(|| count_of(more, "more block"), |one| one.category.clone());
+    let made = move |row: usize| {
+        of(row).map_or_else(String::new, |one| {
+            one.made.map_or_else(|| "before".to_owned(), |event| format_count(event.0.into()))
+        })
+    };
+    let columns = [
+        Column::text("only_in", "only in", move |row| of(row).map(|one| ["a", "b"][one.side]))
+            .shown(move |row| of(row).map_or("", |one| ["A", "B"][one.side]).to_owned()),
+        Column::number("block", "", move |row| of(row).map(|one| one.block.0)).in_files(),
+        Column::bytes("bytes", "size", move |row| of(row).map_or(rest, |one| one.bytes)),
+        Column::text("category", "category", category),
+        Column::text("op", "op", move |row| of(row).map(|one| one.op.clone())).cut(),
+        Column::text("scope", "scope", move |row| of(row).map(|one| one.scope.clone())).cut(),
+        Column::number("event", "allocated at event", move |row| of(row).map(|one| one.made.map(|event| event.0)))
+            .shown(made),
+        Column::text("frame", "line", move |row| of(row).map(|one| one.frame.clone())).source_lines(),
+    ];
+    let sums = usize::from(more > 0);
+    Table::new(blocks.len() + sums, columns).with_sums(sums)
 }

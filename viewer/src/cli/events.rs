@@ -1,22 +1,22 @@
 //! `highwater events`: lists events, written while they are read from the trace.
 
-use std::collections::hash_map::Entry;
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write as _;
 use std::ops::{ControlFlow, Range};
+use std::rc::Rc;
 
 use highwater_analysis::filter::BlockFilter;
 use highwater_analysis::source::Window;
 use highwater_app::figures::moment::micros_since_1970;
+use highwater_app::report::{Column, Table, Value};
 use highwater_snapshots::line_text::shorten_line;
 use highwater_snapshots::references::readable;
 use highwater_snapshots::shown::MOST_IN_TABLE;
 use highwater_snapshots::text::event_text_without_stack;
 use highwater_snapshots::trace::{Owner, Subject};
 use highwater_snapshots::units::format_count;
-use highwater_snapshots::{BlockId, DeviceId, EventId, StackId, Trace};
-use serde::Serialize;
-use serde_json::value::{RawValue, to_raw_value};
+use highwater_snapshots::{BlockId, DeviceId, EventId, OpId, ScopeId, StackId, StringId, Trace};
 
 use crate::args::EventsArguments;
 use crate::cli::input::devices::{on_device, on_devices};
@@ -24,7 +24,7 @@ use crate::cli::input::recording::choose_device;
 use crate::cli::input::source::Input;
 use crate::cli::output::caveats::{self, problem_texts};
 use crate::cli::output::outcome::Failure;
-use crate::cli::output::page::{JsonText, Page};
+use crate::cli::output::page::{JsonText, Page, SCHEMA_VERSION};
 use crate::cli::output::shell::next_with;
 use crate::cli::output::table::cut;
 
@@ -72,25 +72,34 @@ impl<'a> EventsListing<'a> {
     /// Writes one JSON object, one event per line.
     pub fn write_json(&self, page: &mut Page<'_>) -> Result<(), Failure> {
         let problems = serde_json::to_string(&problem_texts(self.trace))?;
-        write!(JsonText(page.raw()), "{{\"problems\": {problems},\n\"events\": [")?;
+        write!(
+            JsonText(page.raw()),
+            "{{\"schema_version\": {SCHEMA_VERSION},\n\"problems\": {problems},\n\"events\": ["
+        )?;
         let mut separator = "\n";
-        let mut texts: HashMap<StackId, Box<RawValue>> = HashMap::new();
-        self.each(|Listed { trace, id }| {
-            write!(page.raw(), "{separator}")?;
-            if texts.len() >= STACKS_KEPT {
-                texts.clear();
+        self.each_table(|table| {
+            for row in 0..table.rows() {
+                write!(page.raw(), "{separator}")?;
+                serde_json::to_writer(JsonText(page.raw()), &table.object(row))?;
+                separator = ",\n";
             }
-            let stack = trace.events.stack[id.0 as usize];
-            let stack = match texts.entry(stack) {
-                Entry::Occupied(known) => known.into_mut(),
-                Entry::Vacant(new) => new.insert(to_raw_value(&trace.tables.stack_text(stack))?),
-            };
-            serde_json::to_writer(JsonText(page.raw()), &EventFigures::of(trace, id, stack))?;
-            separator = ",\n";
             Ok(())
         })?;
         writeln!(page.raw(), "\n]}}")?;
         Ok(())
+    }
+
+    /// Writes the events as CSV.
+    pub fn write_csv(&self, page: &mut Page<'_>) -> Result<(), Failure> {
+        let stacks = RefCell::default();
+        table(self.trace, &[], &stacks).write_csv(page.raw())?;
+        self.each_table(|table| Ok(table.write_csv_rows(page.raw())?))
+    }
+
+    /// Calls `take` with the events that are to be listed, window by window.
+    fn each_table(&self, mut take: impl FnMut(&Table<'_>) -> Result<(), Failure>) -> Result<(), Failure> {
+        let stacks = RefCell::default();
+        self.each_window(|trace, ids| take(&table(trace, ids, &stacks)))
     }
 
     /// Writes a table.
@@ -178,19 +187,24 @@ impl<'a> EventsListing<'a> {
 
     /// Calls `take` with the events that are to be listed.
     fn each(&self, mut take: impl FnMut(Listed<'_>) -> Result<(), Failure>) -> Result<(), Failure> {
+        self.each_window(|trace, ids| ids.iter().try_for_each(|id| take(Listed { trace, id: *id })))
+    }
+
+    /// Calls `take` with the events of each window that are to be listed.
+    fn each_window(&self, mut take: impl FnMut(&Trace, &[EventId]) -> Result<(), Failure>) -> Result<(), Failure> {
         let Some(range) = &self.range else { return Ok(()) };
         let filter = &self.arguments.blocks.filter.filter;
         let mut outcome = Ok(());
         let list = |window: &Window<'_>| {
             let trace = &window.trace;
             let mut matcher = (!filter.is_empty()).then(|| filter.on(trace));
-            for row in window.events.clone() {
-                let id = EventId::from_index(row);
-                if self.is_chosen(trace, id, matcher.as_mut()) {
-                    outcome = take(Listed { trace, id });
-                    if outcome.is_err() {
-                        return ControlFlow::Break(());
-                    }
+            let all: Vec<EventId> = window.events.clone().map(EventId::from_index).collect();
+            for some in all.chunks(EVENTS_AT_ONCE as usize) {
+                let listed: Vec<EventId> =
+                    some.iter().copied().filter(|id| self.is_chosen(trace, *id, matcher.as_mut())).collect();
+                outcome = take(trace, &listed);
+                if outcome.is_err() {
+                    return ControlFlow::Break(());
                 }
             }
             ControlFlow::Continue(())
@@ -246,14 +260,10 @@ fn attributes_of(trace: &Trace, id: EventId) -> BTreeMap<&str, &str> {
     attributes.map(|fact| (trace.tables.string(fact.name), trace.tables.string(fact.value))).collect()
 }
 
-/// One event of `events --json`. Fields that do not apply to its kind are null.
-#[derive(Debug, Serialize)]
-struct EventFigures<'a> {
-    index: u64,
-    kind: &'static str,
-    time_us: u64,
-    device: u16,
-    block: Option<u32>,
+/// The attributes of one event. Those that do not apply to its kind are null.
+#[derive(Debug, Default)]
+struct EventValues {
+    block: Option<BlockId>,
     address: Option<u64>,
     /// Requested bytes of a block or a failed request, bytes of a segment, bytes in use on the device.
     size: Option<u64>,
@@ -261,87 +271,110 @@ struct EventFigures<'a> {
     stream: Option<u64>,
     pool: Option<&'static str>,
     category: Option<&'static str>,
-    op: Option<&'a str>,
-    op_id: Option<u32>,
-    scope: Option<String>,
-    phase: Option<&'static str>,
-    step: Option<u32>,
+    op: OpId,
+    scope: ScopeId,
     /// The text of a mark.
-    text: Option<&'a str>,
-    /// Further attributes in the file, by name.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    attributes: BTreeMap<&'a str, &'a str>,
-    /// Innermost first; empty if none was recorded.
-    stack: &'a RawValue,
+    text: StringId,
 }
 
-impl<'a> EventFigures<'a> {
-    fn of(trace: &'a Trace, id: EventId, stack: &'a RawValue) -> Self {
-        let row = id.0 as usize;
-        let span = trace.spans.at(id);
-        let mut figures = Self {
-            index: trace.number(id),
-            kind: trace.events.kind[row].name(),
-            time_us: micros_since_1970(trace, trace.events.time_ns[row]),
-            device: trace.events.device[row].0,
-            phase: span.map(|span| span.phase.name()),
-            step: span.and_then(|span| span.step),
-            stack,
-            block: None,
-            address: None,
-            size: None,
-            allocated: None,
-            stream: None,
-            pool: None,
-            category: None,
-            op: None,
-            op_id: None,
-            scope: None,
-            text: None,
-            attributes: attributes_of(trace, id),
+impl EventValues {
+    fn of(trace: &Trace, id: EventId) -> Self {
+        let of_block = |id: BlockId| {
+            let block = trace.blocks.get(id);
+            Self {
+                block: Some(trace.block_number(id)),
+                address: Some(block.address),
+                size: Some(block.requested),
+                allocated: Some(block.allocated),
+                stream: Some(block.stream.0),
+                pool: Some(block.pool.name()),
+                category: Some(block.category.name()),
+                op: block.op,
+                scope: block.scope,
+                ..Self::default()
+            }
         };
         match trace.subject(id) {
-            Subject::Block(block) => figures.set_block(trace, block),
+            Subject::Block(block) => of_block(block),
             Subject::Tag(block, category) => {
-                if block.is_some() {
-                    figures.set_block(trace, block);
-                }
-                figures.category = Some(category.name());
+                let block = if block.is_some() { of_block(block) } else { Self::default() };
+                Self { category: Some(category.name()), ..block }
             }
             Subject::Segment(segment) => {
                 let range = trace.segments.get(segment).range;
-                figures.address = Some(range.address);
-                figures.size = Some(range.bytes);
-                figures.stream = Some(range.stream.0);
-                figures.pool = Some(range.pool.name());
+                let (address, size) = (Some(range.address), Some(range.bytes));
+                let (stream, pool) = (Some(range.stream.0), Some(range.pool.name()));
+                Self { address, size, stream, pool, ..Self::default() }
             }
             Subject::Oom(row) => {
                 let oom = &trace.ooms[row];
-                figures.size = Some(oom.requested);
-                figures.set_context(trace, oom.op, oom.scope);
+                Self { size: Some(oom.requested), op: oom.op, scope: oom.scope, ..Self::default() }
             }
-            Subject::DeviceUsed(bytes) => figures.size = Some(bytes),
-            Subject::Mark(text) => figures.text = Some(trace.tables.string(text)),
-            Subject::Step(_) | Subject::Phase(_) | Subject::Unmatched => {}
+            Subject::DeviceUsed(bytes) => Self { size: Some(bytes), ..Self::default() },
+            Subject::Mark(text) => Self { text, ..Self::default() },
+            Subject::Step(_) | Subject::Phase(_) | Subject::Unmatched => Self::default(),
         }
-        figures
     }
+}
 
-    fn set_block(&mut self, trace: &'a Trace, id: BlockId) {
-        let block = trace.blocks.get(id);
-        self.block = Some(trace.block_number(id).0);
-        self.address = Some(block.address);
-        self.size = Some(block.requested);
-        self.allocated = Some(block.allocated);
-        self.stream = Some(block.stream.0);
-        self.pool = Some(block.pool.name());
-        self.category = Some(block.category.name());
-        self.set_context(trace, block.op, block.scope);
-    }
-
-    fn set_context(&mut self, trace: &'a Trace, op: highwater_snapshots::OpId, scope: highwater_snapshots::ScopeId) {
-        self.op = Some(trace.tables.op_name(op)).filter(|name| !name.is_empty());
-        self.op_id = op.is_some().then(|| trace.op_number(op).0);
-        self.scope = scope.is_some().then(|| trace.tables.scope_path(scope));
-    }
+/// The rows of some events of a window.
+fn table<'t>(trace: &'t Trace, ids: &'t [EventId], stacks: &'t RefCell<HashMap<StackId, Value>>) -> Table<'t> {
+    let values: Rc<[EventValues]> = ids.iter().map(|id| EventValues::of(trace, *id)).collect();
+    let of = |value: fn(&Trace, &EventValues) -> Value| {
+        let values = Rc::clone(&values);
+        move |row: usize| value(trace, &values[row])
+    };
+    let at = move |row: usize| ids[row].0 as usize;
+    let span = move |row: usize| trace.spans.at(ids[row]);
+    let attributes = move |row: usize| {
+        let attributes = attributes_of(trace, ids[row]);
+        Value::or_absent((!attributes.is_empty()).then(|| Value::of(attributes)))
+    };
+    let stack = move |row: usize| {
+        let stack = trace.events.stack[at(row)];
+        let mut stacks = stacks.borrow_mut();
+        if stacks.len() >= STACKS_KEPT {
+            stacks.clear();
+        }
+        stacks.entry(stack).or_insert_with(|| trace.tables.stack_text(stack).into()).clone()
+    };
+    let columns = [
+        Column::number("index", "event", move |row| trace.number(ids[row])),
+        Column::text("kind", "kind", move |row| trace.events.kind[at(row)].name()),
+        Column::number("time_us", "time", move |row| micros_since_1970(trace, trace.events.time_ns[at(row)])),
+        Column::number("device", "device", move |row| trace.events.device[at(row)].0),
+        Column::number("block", "block", of(|_, event| event.block.map(|block| block.0).into())),
+        Column::number("address", "address", of(|_, event| event.address.into())),
+        Column::bytes("size", "size", of(|_, event| event.size.into())),
+        Column::bytes("allocated", "allocated", of(|_, event| event.allocated.into())),
+        Column::number("stream", "stream", of(|_, event| event.stream.into())),
+        Column::text("pool", "pool", of(|_, event| event.pool.into())),
+        Column::text("category", "category", of(|_, event| event.category.into())),
+        Column::text(
+            "op",
+            "op",
+            of(|trace, event| Some(trace.tables.op_name(event.op)).filter(|name| !name.is_empty()).into()),
+        ),
+        Column::number(
+            "op_id",
+            "op number",
+            of(|trace, event| event.op.is_some().then(|| trace.op_number(event.op).0).into()),
+        ),
+        Column::text(
+            "scope",
+            "scope",
+            of(|trace, event| event.scope.is_some().then(|| trace.tables.scope_path(event.scope)).into()),
+        ),
+        Column::text("phase", "phase", move |row| span(row).map(|span| span.phase.name())),
+        Column::number("step", "step", move |row| span(row).and_then(|span| span.step)),
+        Column::text(
+            "text",
+            "text",
+            of(|trace, event| event.text.is_some().then(|| trace.tables.string(event.text)).into()),
+        ),
+        Column::nested("attributes", attributes),
+        // Innermost first; empty if none was recorded.
+        Column::text("stack", "stack", stack),
+    ];
+    Table::new(ids.len(), columns)
 }

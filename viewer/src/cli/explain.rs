@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::rc::Rc;
 
 use highwater_analysis::beside::SegmentKind;
-use highwater_analysis::explain::{Advice, ExplainQuery, ExplainedGroup, Layers, Remedy, Removal};
+use highwater_analysis::explain::{Advice, ExplainQuery, ExplainedGroup, Layers, Remedy};
 use highwater_analysis::pools::BlockPool;
 use highwater_analysis::{Beside, Explanation, GroupKey, Metric, Moment};
 use highwater_app::answers::explanation::explain;
-use highwater_app::figures::moment::{MomentFigures, count_of, how_much_and_when, peak_name, when};
+use highwater_app::figures::moment::{count_of, how_much_and_when, moment_value, peak_name, when};
+use highwater_app::report::{Column, Table, Value};
 use highwater_snapshots::Trace;
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::units::{format_bytes, format_count};
@@ -19,12 +21,13 @@ use crate::args::ExplainArguments;
 use crate::cli::input::devices::where_on;
 use crate::cli::input::recording::{choose_device, origin_keys};
 use crate::cli::input::source::Input;
+use crate::cli::output::answer::Report;
 use crate::cli::output::caveats::{self, TrustFigures, problem_texts};
-use crate::cli::output::key_cells::{each_text, key_cells, key_columns, none_note};
+use crate::cli::output::key_cells::{each_text, key_columns, none_note};
 use crate::cli::output::outcome::Failure;
 use crate::cli::output::page::Page;
 use crate::cli::output::shell::next_with;
-use crate::cli::output::table::{Column, Table, bytes_cells, percent};
+use crate::cli::output::table::{bar, percent};
 use crate::cli::output::wrap::wrapped;
 
 /// The report, as text and as JSON.
@@ -55,89 +58,66 @@ impl<'a> ExplainReport<'a> {
         Ok(Self { trace, arguments, explanation, ignores_uses })
     }
 
-    /// Returns the JSON object: bytes of groups and rest sum to the peak's, or with a filter to `filtered`'s.
-    pub fn figures(&self) -> impl Serialize {
-        let Explanation { peak, groups, filtered, .. } = &self.explanation;
-        let figures = |group: &ExplainedGroup| GroupFigures::of(group, peak, self.keys());
-        ExplainFigures {
-            device: peak.device.0,
-            metric: peak.metric,
-            peak: MomentFigures::of(self.trace, peak),
-            layers: self.explanation.layers,
-            free_in_segments: free_places(&self.explanation.beside).map(FreeFigures::of).collect(),
-            filter: self.arguments.blocks.filter.stated().map(str::to_owned),
-            filtered: filtered.as_ref().map(figures),
-            groups: groups.iter().map(figures).collect(),
-            rest_bytes: self.explanation.rest_bytes,
-            rest_groups: self.explanation.rest_groups,
-            removals: self.explanation.removals.iter().map(|one| RemovalFigures::of(one, self.trace)).collect(),
-            idle: self.explanation.idle.as_ref().map(|idle| IdleFigures::of(idle, self.trace)),
-            advice: self.explanation.advice.iter().map(|one| one.text.clone()).collect(),
-            trust: TrustFigures::of(self.trace),
-            problems: problem_texts(self.trace),
-        }
-    }
-
     fn keys(&self) -> &'a [GroupKey] {
         self.arguments.keys(!self.trace.spans.is_all_setup())
     }
 
-    /// Prints the report as text.
-    pub fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
-        let Explanation { peak, filtered, removals, advice, .. } = &self.explanation;
-        let on = where_on(self.trace, peak.device);
-        page.headline(&format!("{}{on}: {}.", peak_name(peak), how_much_and_when(peak)))?;
-        if let Some(text) = caveats::out_of_memory(self.explanation.failed_requests) {
-            page.warning(&text)?;
-        }
-        if let (Some(filter), Some(group)) = (self.arguments.blocks.filter.stated(), filtered) {
-            page.line(&format!(
-                "Of these, {} ({}) are in blocks with {filter}. Without all such blocks the peak would be {}, {} less, {}.",
-                format_bytes(group.bytes_at_peak),
-                percent(group.bytes_at_peak, peak.bytes),
-                format_bytes(group.without.bytes),
-                format_bytes(group.saved_bytes(peak)),
-                when(&group.without),
-            ))?;
-        }
-        self.print_advice(page, advice)?;
-        page.gap()?;
-        page.line(&match peak.is_state {
-            true => "Composition of the state:".to_owned(),
-            false => {
-                format!("Composition of the peak, and {} without each group:", self.explanation.reach.the_peak(""))
-            }
-        })?;
-        page.table(&self.table())?;
-        let keys = self.explanation.groups.iter().map(|group| &group.key);
-        none_note(self.trace, self.keys(), keys).map_or(Ok(()), |note| page.hint(&note))?;
-        if !removals.is_empty() && !peak.is_state {
-            page.gap()?;
-            let of_all = if filtered.is_some() { " of the whole peak" } else { "" };
-            page.line(&format!(
-                "Removing parts{of_all} that the program may do without, each time the one that lowers the peak most:"
-            ))?;
-            page.table(&self.removals())?;
-        }
-        if let Some(idle) = &self.explanation.idle {
-            idle::print(idle, peak, page)?;
-        }
-        if self.ignores_uses {
-            page.gap()?;
-            page.line("Blocks that are live but not used again are found only in recordings that fit into memory.")?;
-        }
-        self.print_layers(page)?;
-        caveats::print(self.trace, page)?;
-        page.gap()?;
-        page.hint(&self.hint())?;
-        let is_planned =
-            |one: &Advice| matches!(one.remedy, Remedy::Checkpoint | Remedy::FusedOptimizer | Remedy::StepInBackward);
-        if !advice.iter().any(is_planned) {
-            return Ok(());
-        }
-        let files = [self.arguments.source.file.as_path()];
-        let given = self.arguments.given();
-        page.hint(&next_with(&["plan"], &files, &["--budget", "SIZE"], &given, "for the cheapest changes that fit"))
+    /// A row for each of `groups`, then for sums of bytes, by name.
+    fn groups_table<'t>(&'t self, groups: &'t [ExplainedGroup], sums: &[(String, u64)]) -> Table<'t> {
+        let peak = &self.explanation.peak;
+        let (names, sum_bytes): (Vec<String>, Vec<u64>) = sums.iter().cloned().unzip();
+        let (rows, total) = (groups.len() + sums.len(), sum_bytes.last().copied().unwrap_or(0));
+        let bytes = move |row: usize| match groups.get(row) {
+            Some(group) => group.bytes_at_peak,
+            None => sum_bytes[row - groups.len()],
+        };
+        let (of_share, of_bar) = (bytes.clone(), bytes.clone());
+        let has_members = groups.iter().any(|group| !group.members.is_empty());
+        let each = |row: usize| {
+            groups.get(row).map_or_else(String::new, |group| each_text(group.bytes_at_peak, group.members.len()))
+        };
+        let without = |row: usize| groups.get(row).map(|group| &group.without);
+        let members = |row: usize| {
+            let members = groups.get(row).map(|group| &group.members).filter(|members| !members.is_empty());
+            Value::or_absent(members.map(|keys| keys.iter().map(|key| key.join(", ")).collect::<Vec<_>>()))
+        };
+        let named = groups.iter().map(|group| (&group.key, group.stack));
+        let mut columns = key_columns(self.trace, self.keys(), named, &names);
+        let figure = |column: Column<'t>| if peak.is_state { column.in_files() } else { column };
+        let title = if peak.is_state { "bytes" } else { "at the peak" };
+        columns.push(Column::bytes("bytes_at_peak", title, bytes));
+        columns.push(Column::shown_alone("share", true, move |row| percent(of_share(row), total)).optional());
+        columns.push(Column::shown_alone("", false, move |row| bar(of_bar(row), total, 12)).optional());
+        columns.extend(has_members.then(|| Column::shown_alone("each", false, each).optional()));
+        columns.push(
+            Column::count("blocks_at_peak", "blocks", |row| groups.get(row).map(|group| group.blocks_at_peak))
+                .optional(),
+        );
+        columns
+            .push(figure(Column::bytes("peak_without", "without it", move |row| without(row).map(|peak| peak.bytes))));
+        columns.push(figure(Column::bytes("saved_bytes", "saves", |row| {
+            groups.get(row).map(|group| group.saved_bytes(peak))
+        })));
+        columns.push(Column::number("new_peak_event", "", move |row| without(row).map(Moment::number)).in_files());
+        columns.push(Column::number("new_peak_step", "", move |row| without(row).map(|peak| peak.step)).in_files());
+        let phase = move |row| without(row).map(|peak| peak.phase.name());
+        let new_peak = Column::text("new_peak_phase", "new peak in", phase);
+        columns.push(figure(new_peak.shown(move |row| without(row).map_or_else(String::new, place))));
+        columns.push(Column::nested("members", members));
+        Table::new(rows, columns).with_sums(sums.len())
+    }
+
+    fn removals(&self) -> Table<'_> {
+        let removals = &self.explanation.removals;
+        let columns = [
+            Column::text("without", "without", |row| removals[row].cause.name()),
+            Column::text("condition", "", |row| removals[row].cause.condition()).in_files(),
+            Column::bytes("bytes_at_peak", "size at that peak", |row| removals[row].bytes_at_peak),
+            Column::bytes("", "peak without it", |row| removals[row].left.bytes).in_tables(),
+            Column::shown_alone("new peak in", false, |row| place(&removals[row].left)),
+            Column::nested("peak", |row| moment_value(self.trace, &removals[row].left)),
+        ];
+        Table::new(removals.len(), columns)
     }
 
     fn print_advice(&self, page: &mut Page<'_>, advice: &[Advice]) -> io::Result<()> {
@@ -155,63 +135,6 @@ impl<'a> ExplainReport<'a> {
             }
         }
         Ok(())
-    }
-
-    fn table(&self) -> Table {
-        let Explanation { peak, groups, rest_bytes, rest_groups, filtered, .. } = &self.explanation;
-        let keys = self.keys();
-        let total = filtered.as_ref().map_or(peak.bytes, |group| group.bytes_at_peak);
-        let mut columns = key_columns(keys);
-        columns.extend([
-            Column::number(if peak.is_state { "bytes" } else { "at the peak" }),
-            Column::number("share").optional(),
-            Column::text("").optional(),
-        ]);
-        let has_members = groups.iter().any(|group| !group.members.is_empty());
-        columns.extend(has_members.then(|| Column::text("each").optional()));
-        columns.push(Column::number("blocks").optional());
-        if !peak.is_state {
-            columns.extend([Column::number("without it"), Column::number("saves")]);
-            columns.push(Column::text("new peak in"));
-        }
-        let width = columns.len();
-        let mut table = Table::new(columns);
-        let cells = key_cells(self.trace, keys, groups.iter().map(|group| (&group.key, group.stack)));
-        for (group, mut row) in groups.iter().zip(cells) {
-            row.extend(bytes_cells(group.bytes_at_peak, total));
-            row.extend(has_members.then(|| each_text(group.bytes_at_peak, group.members.len())));
-            row.push(format_count(group.blocks_at_peak));
-            row.extend([format_bytes(group.without.bytes), format_bytes(group.saved_bytes(peak))]);
-            row.push(place(&group.without));
-            row.truncate(width);
-            table.push(row);
-        }
-        let mut plain = |name: String, bytes: u64| {
-            let mut row = vec![name];
-            row.resize(keys.len(), String::new());
-            row.extend(bytes_cells(bytes, total));
-            row.resize(width, String::new());
-            table.push(row);
-        };
-        if *rest_groups > 0 {
-            plain(count_of(*rest_groups, "more group"), *rest_bytes);
-        }
-        plain("total".to_owned(), total);
-        table
-    }
-
-    fn removals(&self) -> Table {
-        let mut table = Table::new(vec![
-            Column::text("without"),
-            Column::number("size at that peak"),
-            Column::number("peak without it"),
-            Column::text("new peak in"),
-        ]);
-        for removal in &self.explanation.removals {
-            let row = [removal.cause.name(), format_bytes(removal.bytes_at_peak), format_bytes(removal.left.bytes)];
-            table.push(row.into_iter().chain([place(&removal.left)]).collect());
-        }
-        table
     }
 
     fn print_layers(&self, page: &mut Page<'_>) -> io::Result<()> {
@@ -250,16 +173,17 @@ impl<'a> ExplainReport<'a> {
         }
         let mut rows: Vec<((BlockPool, u64), u64)> = free.into_iter().collect();
         rows.sort_by_key(|(place, bytes)| (std::cmp::Reverse(*bytes), *place));
-        let mut table =
-            Table::new(vec![Column::text("free in segments of pool"), Column::text("stream"), Column::number("bytes")]);
-        for ((pool, stream), bytes) in rows.iter().take(MOST_POOLS) {
-            table.push(vec![pool.to_string(), stream.to_string(), format_bytes(*bytes)]);
-        }
-        if let Some(rest @ [_, ..]) = rows.get(MOST_POOLS..) {
-            let bytes = rest.iter().map(|(_, bytes)| bytes).sum();
-            table.push(vec![count_of(rest.len() as u64, "more"), String::new(), format_bytes(bytes)]);
-        }
-        page.table(&table)
+        let rest: Vec<_> = rows.drain(rows.len().min(MOST_POOLS)..).collect();
+        let more = (!rest.is_empty()).then(|| count_of(rest.len() as u64, "more"));
+        let rest_bytes: u64 = rest.iter().map(|(_, bytes)| bytes).sum();
+        let of = |row: usize| rows.get(row);
+        let pool = |row| of(row).map(|((pool, _), _)| pool.to_string()).or_else(|| more.clone());
+        let columns = [
+            Column::text("pool", "free in segments of pool", pool),
+            Column::text("stream", "stream", |row| of(row).map(|((_, stream), _)| stream.to_string())),
+            Column::bytes("bytes", "bytes", |row| of(row).map_or(rest_bytes, |(_, bytes)| *bytes)),
+        ];
+        page.report(&Table::new(rows.len() + usize::from(more.is_some()), columns))
     }
 
     fn hint(&self) -> String {
@@ -278,6 +202,96 @@ impl<'a> ExplainReport<'a> {
     }
 }
 
+impl Report for ExplainReport<'_> {
+    /// Bytes of groups and rest sum to the peak's, or with a filter to `filtered`'s.
+    fn figures(&self) -> impl Serialize {
+        let Explanation { peak, filtered, rest_bytes, rest_groups, .. } = &self.explanation;
+        let free: Vec<(SegmentKind, u64)> = free_places(&self.explanation.beside).collect();
+        ExplainFigures {
+            device: peak.device.0,
+            metric: peak.metric,
+            peak: moment_value(self.trace, peak),
+            layers: self.explanation.layers,
+            free_in_segments: (!free.is_empty()).then(|| free_table(free)),
+            filter: self.arguments.blocks.filter.stated().map(str::to_owned),
+            filtered: filtered.as_ref().map(|group| self.groups_table(std::slice::from_ref(group), &[]).object(0)),
+            groups: self.table(),
+            rest_bytes: *rest_bytes,
+            rest_groups: *rest_groups,
+            removals: self.removals(),
+            idle: self.explanation.idle.as_ref().map(|idle| IdleFigures::of(idle, self.trace)),
+            advice: self.explanation.advice.iter().map(|one| one.text.clone()).collect(),
+            trust: TrustFigures::of(self.trace),
+            problems: problem_texts(self.trace),
+        }
+    }
+
+    fn table(&self) -> Table<'_> {
+        let Explanation { peak, groups, rest_bytes, rest_groups, filtered, .. } = &self.explanation;
+        let total = filtered.as_ref().map_or(peak.bytes, |group| group.bytes_at_peak);
+        let rest = (*rest_groups > 0).then(|| (count_of(*rest_groups, "more group"), *rest_bytes));
+        let sums: Vec<(String, u64)> = rest.into_iter().chain([("total".to_owned(), total)]).collect();
+        self.groups_table(groups, &sums)
+    }
+
+    fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
+        let Explanation { peak, filtered, removals, advice, .. } = &self.explanation;
+        let on = where_on(self.trace, peak.device);
+        page.headline(&format!("{}{on}: {}.", peak_name(peak), how_much_and_when(peak)))?;
+        if let Some(text) = caveats::out_of_memory(self.explanation.failed_requests) {
+            page.warning(&text)?;
+        }
+        if let (Some(filter), Some(group)) = (self.arguments.blocks.filter.stated(), filtered) {
+            page.line(&format!(
+                "Of these, {} ({}) are in blocks with {filter}. Without all such blocks the peak would be {}, {} less, {}.",
+                format_bytes(group.bytes_at_peak),
+                percent(group.bytes_at_peak, peak.bytes),
+                format_bytes(group.without.bytes),
+                format_bytes(group.saved_bytes(peak)),
+                when(&group.without),
+            ))?;
+        }
+        self.print_advice(page, advice)?;
+        page.gap()?;
+        page.line(&match peak.is_state {
+            true => "Composition of the state:".to_owned(),
+            false => {
+                format!("Composition of the peak, and {} without each group:", self.explanation.reach.the_peak(""))
+            }
+        })?;
+        page.report(&self.table())?;
+        let keys = self.explanation.groups.iter().map(|group| &group.key);
+        none_note(self.trace, self.keys(), keys).map_or(Ok(()), |note| page.hint(&note))?;
+        if !removals.is_empty() && !peak.is_state {
+            page.gap()?;
+            let of_all = if filtered.is_some() { " of the whole peak" } else { "" };
+            page.line(&format!(
+                "Removing parts{of_all} that the program may do without, each time the one that lowers the peak most:"
+            ))?;
+            page.report(&self.removals())?;
+        }
+        if let Some(idle) = &self.explanation.idle {
+            idle::print(idle, peak, page)?;
+        }
+        if self.ignores_uses {
+            page.gap()?;
+            page.line("Blocks that are live but not used again are found only in recordings that fit into memory.")?;
+        }
+        self.print_layers(page)?;
+        caveats::print(self.trace, page)?;
+        page.gap()?;
+        page.hint(&self.hint())?;
+        let is_planned =
+            |one: &Advice| matches!(one.remedy, Remedy::Checkpoint | Remedy::FusedOptimizer | Remedy::StepInBackward);
+        if !advice.iter().any(is_planned) {
+            return Ok(());
+        }
+        let files = [self.arguments.source.file.as_path()];
+        let given = self.arguments.given();
+        page.hint(&next_with(&["plan"], &files, &["--budget", "SIZE"], &given, "for the cheapest changes that fit"))
+    }
+}
+
 /// Maximum number of pools and streams that are listed.
 const MOST_POOLS: usize = 12;
 
@@ -287,6 +301,22 @@ fn free_places(beside: &[(Beside, u64)]) -> impl Iterator<Item = (SegmentKind, u
         Beside::Free(Some(place)) => Some((*place, *bytes)),
         _ => None,
     })
+}
+
+/// The free bytes of segments by pool, stream and size.
+fn free_table<'t>(free: Vec<(SegmentKind, u64)>) -> Table<'t> {
+    let free: Rc<[(SegmentKind, u64)]> = free.into();
+    let of = |value: fn(&(SegmentKind, u64)) -> Value| {
+        let free = Rc::clone(&free);
+        move |row: usize| value(&free[row])
+    };
+    let columns = [
+        Column::text("pool", "pool", of(|(place, _)| place.pool.to_string().into())),
+        Column::number("stream", "stream", of(|(place, _)| place.stream.0.into())),
+        Column::bytes("segment_bytes", "segment", of(|(place, _)| place.bytes.into())),
+        Column::bytes("bytes", "free", of(|(_, bytes)| (*bytes).into())),
+    ];
+    Table::new(free.len(), columns)
 }
 
 /// Formats a moment's phase and step: `backward, step 1`.
@@ -302,95 +332,25 @@ fn place(moment: &Moment) -> String {
 }
 
 #[derive(Debug, Serialize)]
-struct ExplainFigures {
+struct ExplainFigures<'a> {
     device: u16,
     metric: Metric,
-    peak: MomentFigures,
+    peak: Value,
     layers: Option<Layers>,
     /// The free bytes of segments by pool, stream and size.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    free_in_segments: Vec<FreeFigures>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    free_in_segments: Option<Table<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     filter: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    filtered: Option<GroupFigures>,
-    groups: Vec<GroupFigures>,
+    filtered: Option<Value>,
+    groups: Table<'a>,
     rest_bytes: u64,
     rest_groups: u64,
-    removals: Vec<RemovalFigures>,
+    removals: Table<'a>,
     /// Null if uses of blocks were not recorded.
-    idle: Option<IdleFigures>,
+    idle: Option<IdleFigures<'a>>,
     advice: Vec<String>,
     trust: TrustFigures,
     problems: Vec<String>,
-}
-
-#[derive(Debug, Serialize)]
-struct FreeFigures {
-    pool: String,
-    stream: u64,
-    segment_bytes: u64,
-    bytes: u64,
-}
-
-impl FreeFigures {
-    fn of((place, bytes): (SegmentKind, u64)) -> Self {
-        Self { pool: place.pool.to_string(), stream: place.stream.0, segment_bytes: place.bytes, bytes }
-    }
-}
-
-#[derive(Debug, Serialize)]
-struct GroupFigures {
-    /// The values of all keys, joined.
-    key: String,
-    /// The values by key.
-    keys: BTreeMap<&'static str, String>,
-    bytes_at_peak: u64,
-    blocks_at_peak: u64,
-    peak_without: u64,
-    saved_bytes: u64,
-    new_peak_event: Option<u64>,
-    new_peak_step: Option<u32>,
-    new_peak_phase: &'static str,
-    /// The equal modules that are one group: the names of each.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    members: Vec<String>,
-}
-
-impl GroupFigures {
-    fn of(group: &ExplainedGroup, peak: &Moment, keys: &[GroupKey]) -> Self {
-        let named = keys.iter().zip(&group.key).map(|(key, value)| (key.name(), value.clone()));
-        Self {
-            key: group.key.join(", "),
-            keys: named.collect(),
-            bytes_at_peak: group.bytes_at_peak,
-            blocks_at_peak: group.blocks_at_peak,
-            peak_without: group.without.bytes,
-            saved_bytes: group.saved_bytes(peak),
-            new_peak_event: group.without.number(),
-            new_peak_step: group.without.step,
-            new_peak_phase: group.without.phase.name(),
-            members: group.members.iter().map(|key| key.join(", ")).collect(),
-        }
-    }
-}
-
-#[derive(Debug, Serialize)]
-struct RemovalFigures {
-    without: String,
-    /// The condition that selects the blocks, in the syntax of `--where`.
-    condition: String,
-    bytes_at_peak: u64,
-    peak: MomentFigures,
-}
-
-impl RemovalFigures {
-    fn of(removal: &Removal, trace: &Trace) -> Self {
-        Self {
-            without: removal.cause.name(),
-            condition: removal.cause.condition(),
-            bytes_at_peak: removal.bytes_at_peak,
-            peak: MomentFigures::of(trace, &removal.left),
-        }
-    }
 }

@@ -8,25 +8,26 @@ use highwater_analysis::growth::{FirstStep, Growth, GrowthQuery, Leak, StepWindo
 use highwater_analysis::{GroupKey, Metric, Question};
 use highwater_app::figures::leaks::leak_texts;
 use highwater_app::figures::moment::{PeakFigure, count_of};
+use highwater_app::report::{Column, Table};
 use highwater_snapshots::Trace;
 use highwater_snapshots::units::{format_bytes, format_count, format_signed_bytes};
 use serde::Serialize;
 
 use super::growth_figures::{
-    CauseFigures, DeviceFigures, GroupFigures, GrowthFigures, LeakFigures, ProjectionFigures, ReservedFigures,
-    StackFigures, StepFigures,
+    DeviceFigures, GrowthFigures, ProjectionFigures, ReservedFigures, causes, leaks, stacks, steps, sum,
 };
-use super::growth_query::{check_filter, keys, measured_devices, query, refused, reserved_query, steps};
+use super::growth_query::{self, check_filter, keys, measured_devices, query, refused, reserved_query};
 use crate::args::GrowthArguments;
 use crate::cli::input::devices::on_device;
 use crate::cli::input::recording::choose_device;
 use crate::cli::input::source::Input;
+use crate::cli::output::answer::Report;
 use crate::cli::output::caveats::{self, TrustFigures, problem_texts};
-use crate::cli::output::key_cells::{key_cells, key_columns};
+use crate::cli::output::key_cells::key_columns;
 use crate::cli::output::outcome::Failure;
 use crate::cli::output::page::Page;
 use crate::cli::output::shell::next_with;
-use crate::cli::output::table::{Column, Table};
+use crate::cli::output::table as text;
 
 /// Printed for a recording with a single whole step.
 const ONE_STEP: &str = "One whole step only: a leak cannot be distinguished from first allocations.";
@@ -59,7 +60,8 @@ impl<'a> GrowthReport<'a> {
         let devices = measured_devices(device, trace.device_ids(), arguments);
         let queries: Vec<GrowthQuery<'_>> =
             std::iter::once(query(&keys, arguments)).chain(reserved_query(arguments)).collect();
-        let found = input.ask(|source, watch| growth(source, &devices, steps(arguments), &queries, watch))?;
+        let found =
+            input.ask(|source, watch| growth(source, &devices, growth_query::steps(arguments), &queries, watch))?;
         let mut found = found.into_iter();
         let (devices, reserved) = (found.next().unwrap_or_default(), found.next().unwrap_or_default());
         let mut devices = devices.into_iter();
@@ -70,49 +72,6 @@ impl<'a> GrowthReport<'a> {
         let capacity = facts.map(|facts| facts.capacity_bytes).filter(|bytes| *bytes > 0);
         let reserved = reserved.into_iter().flatten().collect();
         Ok(Self { trace, arguments, keys, growth, others, reserved, capacity })
-    }
-
-    /// Returns the JSON object: survivors minus freed bytes is `growth_bytes`, and so is the sum of groups and rest.
-    pub fn figures(&self) -> impl Serialize {
-        let Growth { start, end, balance, .. } = &self.growth;
-        GrowthFigures {
-            device: start.device.0,
-            metric: start.metric,
-            from_step: self.has_steps().then(|| self.growth.window.from()),
-            to_step: self.has_steps().then(|| self.growth.window.to()),
-            steps: self.growth.step_count(),
-            chosen_because: self.growth.window.reasons(),
-            filter: self.arguments.blocks.filter.stated().map(str::to_owned),
-            start: PeakFigure::of(self.trace, start),
-            end: PeakFigure::of(self.trace, end),
-            survivors: balance.born,
-            freed: balance.freed,
-            growth_bytes: self.growth.net(),
-            bytes_per_step: self.has_steps().then(|| self.growth.bytes_per_step()),
-            recurring_bytes: self.growth.recurring.bytes,
-            leaks: self.leaks(&self.growth),
-            causes: self.growth.causes.iter().map(CauseFigures::of).collect(),
-            reserved: self.reserved_of(&self.growth).map(ReservedFigures::of),
-            devices: self.all().map(|growth| self.device_figures(growth)).collect(),
-            extrapolation: self.projection(),
-            rows: self.growth.steps.iter().map(StepFigures::of).collect(),
-            groups: self.growth.groups.iter().map(|group| GroupFigures::of(group, &self.keys)).collect(),
-            rest_survivor_bytes: self.growth.rest_survivors.bytes,
-            rest_freed_bytes: self.growth.rest_freed.bytes,
-            rest_groups: self.growth.rest_groups,
-            stacks: self
-                .growth
-                .stacks
-                .iter()
-                .map(|group| StackFigures {
-                    bytes: group.bytes,
-                    blocks: group.blocks,
-                    stack: self.trace.tables.stack_text(group.stack),
-                })
-                .collect(),
-            trust: TrustFigures::of(self.trace),
-            problems: problem_texts(self.trace),
-        }
     }
 
     fn projection(&self) -> Option<ProjectionFigures> {
@@ -137,23 +96,12 @@ impl<'a> GrowthReport<'a> {
         self.growth.step_count() > 0
     }
 
-    fn leaks(&self, growth: &Growth) -> Vec<LeakFigures> {
-        let figures = |leak: &Leak| LeakFigures {
-            line: leak.line.clone(),
-            bytes: leak.kept.bytes,
-            blocks: leak.kept.blocks,
-            bytes_per_step: leak.bytes_per_step,
-            stack: self.trace.tables.stack_text(leak.stack),
-        };
-        growth.leaks.iter().map(figures).collect()
-    }
-
-    fn device_figures(&self, growth: &Growth) -> DeviceFigures {
+    fn device_figures<'t>(&'t self, growth: &'t Growth) -> DeviceFigures<'t> {
         DeviceFigures {
             device: growth.start.device.0,
             growth_bytes: growth.net(),
             bytes_per_step: (growth.step_count() > 0).then(|| growth.bytes_per_step()),
-            leaks: self.leaks(growth),
+            leaks: leaks(self.trace, &growth.leaks),
             reserved: self.reserved_of(growth).map(ReservedFigures::of),
         }
     }
@@ -165,52 +113,6 @@ impl<'a> GrowthReport<'a> {
 
     fn measures_segments(&self) -> bool {
         self.arguments.metric == Metric::Reserved
-    }
-
-    /// Prints the report as text.
-    pub fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
-        let mut devices: Vec<&Growth> = self.all().collect();
-        devices.sort_by_key(|growth| growth.leaks.is_empty());
-        let verdict: Vec<String> = devices.into_iter().flat_map(|growth| self.verdict(growth)).collect();
-        for (at, line) in verdict.iter().enumerate() {
-            if at == 0 { page.headline(line)? } else { page.line(line)? }
-        }
-        if !self.has_steps() && self.trace.event_count() > 0 {
-            let how = how_to_mark_steps(self.trace);
-            page.line(&format!("The recording has no steps, so growth per step is unknown. Mark them {how}."))?;
-        }
-        if self.growth.balance.born.blocks == 0 && self.growth.balance.freed.blocks == 0 {
-            return self.print_end(page);
-        }
-        page.line(&format!("{}{}", on_device(self.trace, self.growth.start.device), self.identity()))?;
-        for cause in &self.growth.causes {
-            page.line(&format!("Of this, {}.", cause.text()))?;
-        }
-        if self.growth.leaks.is_empty() && self.growth.net() > 0 && self.growth.step_count() > 1 {
-            page.line(match self.measures_segments() {
-                true => "No source line obtains a segment that is kept in every step.",
-                false => "No leak: no source line leaves memory in every step.",
-            })?;
-        }
-        if let Some(projection) = self.projection() {
-            page.line(&projection.text())?;
-        }
-        for reason in self.growth.window.reasons().iter().filter(|_| self.growth.window.is_whole()) {
-            page.line(reason)?;
-        }
-        if self.has_steps() {
-            page.gap()?;
-            page.table(&self.steps())?;
-        }
-        page.gap()?;
-        let allocated = if self.has_steps() { "in these steps" } else { "in the recording" };
-        page.line(&match self.measures_segments() {
-            true => format!("Segments obtained {allocated} and still reserved, by group:"),
-            false => format!("Allocated {allocated} and still live, by group:"),
-        })?;
-        page.table(&self.table())?;
-        self.print_stacks(page)?;
-        self.print_end(page)
     }
 
     fn print_end(&self, page: &mut Page<'_>) -> io::Result<()> {
@@ -311,13 +213,13 @@ impl<'a> GrowthReport<'a> {
         )
     }
 
-    fn steps(&self) -> Table {
+    fn steps_table(&self) -> text::Table {
         let columns = match self.measures_segments() {
             true => ["reserved after step", "change", "still reserved at end", "segments"],
             false => ["live after step", "change", "still live at end", "blocks"],
         };
-        let columns = columns.map(Column::number);
-        let mut table = Table::new([Column::text("step")].into_iter().chain(columns).collect());
+        let columns = columns.map(text::Column::number);
+        let mut table = text::Table::new([text::Column::text("step")].into_iter().chain(columns).collect());
         let rows = &self.growth.steps;
         let is_shown = |at: usize| rows.len() <= 2 * SHOWN_STEPS || at < SHOWN_STEPS || at + SHOWN_STEPS >= rows.len();
         let mut before = self.growth.balance.get(Question::AliveAtA).bytes;
@@ -337,44 +239,6 @@ impl<'a> GrowthReport<'a> {
             }
             before = row.end_bytes;
         }
-        table
-    }
-
-    fn table(&self) -> Table {
-        let mut columns = key_columns(&self.keys);
-        let [still, each, gone] = match self.measures_segments() {
-            true => ["still reserved", "segments", "released from before"],
-            false => ["still live", "blocks", "freed from before"],
-        };
-        columns.extend([Column::number(still), Column::number(each).optional()]);
-        columns.extend([Column::number(gone).optional(), Column::number("growth")]);
-        if self.has_steps() {
-            columns.extend([Column::number("in steps"), Column::number("minimum per step").optional()]);
-        }
-        let mut table = Table::new(columns);
-        let steps = self.growth.step_count();
-        let groups = self.growth.groups.iter().map(|group| (&group.key, group.stack));
-        for (group, mut row) in self.growth.groups.iter().zip(key_cells(self.trace, &self.keys, groups)) {
-            row.extend([format_bytes(group.survivors.bytes), format_count(group.survivors.blocks)]);
-            row.extend([format_bytes(group.freed.bytes), format_signed_bytes(group.net())]);
-            if self.has_steps() {
-                row.push(format!("{} of {steps}", group.steps));
-                row.push(if group.is_recurring { format_bytes(group.least_bytes) } else { String::new() });
-            }
-            table.push(row);
-        }
-        let mut sum = |name: String, survivors: Sum, freed: Sum| {
-            let mut row = vec![name];
-            row.resize(self.keys.len(), String::new());
-            row.extend([format_bytes(survivors.bytes), format_count(survivors.blocks), format_bytes(freed.bytes)]);
-            row.push(format_signed_bytes(i128::from(survivors.bytes) - i128::from(freed.bytes)));
-            table.push(row);
-        };
-        if self.growth.rest_groups > 0 {
-            let name = count_of(self.growth.rest_groups, "more group");
-            sum(name, self.growth.rest_survivors, self.growth.rest_freed);
-        }
-        sum("total".to_owned(), self.growth.balance.born, self.growth.balance.freed);
         table
     }
 
@@ -423,6 +287,129 @@ impl<'a> GrowthReport<'a> {
         let [a, b] = [before, self.growth.window.to()].map(|step| format!("step-end:{step}"));
         let options = ["--at", &a, "--at-b", &b];
         next_with(&["diff"], &files, &options, &given, "for the ends of two steps side by side")
+    }
+}
+
+impl Report for GrowthReport<'_> {
+    /// Survivors minus freed bytes is `growth_bytes`, and so is the sum of groups and rest.
+    fn figures(&self) -> impl Serialize {
+        let Growth { start, end, balance, .. } = &self.growth;
+        GrowthFigures {
+            device: start.device.0,
+            metric: start.metric,
+            from_step: self.has_steps().then(|| self.growth.window.from()),
+            to_step: self.has_steps().then(|| self.growth.window.to()),
+            steps: self.growth.step_count(),
+            chosen_because: self.growth.window.reasons(),
+            filter: self.arguments.blocks.filter.stated().map(str::to_owned),
+            start: PeakFigure::of(self.trace, start),
+            end: PeakFigure::of(self.trace, end),
+            survivors: balance.born,
+            freed: balance.freed,
+            growth_bytes: self.growth.net(),
+            bytes_per_step: self.has_steps().then(|| self.growth.bytes_per_step()),
+            recurring_bytes: self.growth.recurring.bytes,
+            leaks: leaks(self.trace, &self.growth.leaks),
+            causes: (!self.growth.causes.is_empty()).then(|| causes(&self.growth.causes)),
+            reserved: self.reserved_of(&self.growth).map(ReservedFigures::of),
+            devices: self.all().map(|growth| self.device_figures(growth)).collect(),
+            extrapolation: self.projection(),
+            rows: steps(&self.growth.steps),
+            groups: self.table(),
+            rest_survivor_bytes: self.growth.rest_survivors.bytes,
+            rest_freed_bytes: self.growth.rest_freed.bytes,
+            rest_groups: self.growth.rest_groups,
+            stacks: stacks(self.trace, &self.growth.stacks),
+            trust: TrustFigures::of(self.trace),
+            problems: problem_texts(self.trace),
+        }
+    }
+
+    fn table(&self) -> Table<'_> {
+        let Growth { groups, rest_groups, balance, rest_survivors, rest_freed, .. } = &self.growth;
+        let rest = (*rest_groups > 0).then(|| count_of(*rest_groups, "more group"));
+        let sums: Vec<String> = rest.into_iter().chain(["total".to_owned()]).collect();
+        let rows = groups.len() + sums.len();
+        let of = move |row: usize| match groups.get(row) {
+            Some(group) => (group.survivors, group.freed),
+            None if row + 1 < rows => (*rest_survivors, *rest_freed),
+            None => (balance.born, balance.freed),
+        };
+        let net = move |row| i128::from(of(row).0.bytes) - i128::from(of(row).1.bytes);
+        let [still, each, gone] = match self.measures_segments() {
+            true => ["still reserved", "segments", "released from before"],
+            false => ["still live", "blocks", "freed from before"],
+        };
+        let (has_steps, count) = (self.has_steps(), self.growth.step_count());
+        let steps =
+            move |row: usize| groups.get(row).map_or_else(String::new, |group| format!("{} of {count}", group.steps));
+        let least = move |row: usize| {
+            let group = groups.get(row).filter(|group| group.is_recurring);
+            group.map_or_else(String::new, |group| format_bytes(group.least_bytes))
+        };
+        let names = groups.iter().map(|group| (&group.key, group.stack));
+        let mut columns = key_columns(self.trace, &self.keys, names, &sums);
+        columns.extend([
+            Column::bytes("survivor_bytes", still, move |row| of(row).0.bytes).in_tables(),
+            Column::count("survivor_blocks", each, move |row| of(row).0.blocks).optional().in_tables(),
+            Column::bytes("freed_bytes", gone, move |row| of(row).1.bytes).optional().in_tables(),
+            Column::nested("survivors", move |row| sum(of(row).0)),
+            Column::nested("freed", move |row| sum(of(row).1)),
+            Column::difference("growth_bytes", "growth", net),
+        ]);
+        let number = Column::count("steps", "in steps", |row| groups.get(row).map(|group| group.steps));
+        let fewest =
+            Column::bytes("least_bytes", "minimum per step", |row| groups.get(row).map(|group| group.least_bytes));
+        columns.push(if has_steps { number.shown(steps) } else { number.in_files() });
+        columns.push(if has_steps { fewest.shown(least).optional() } else { fewest.in_files() });
+        columns
+            .push(Column::text("is_recurring", "", |row| groups.get(row).map(|group| group.is_recurring)).in_files());
+        Table::new(rows, columns).with_sums(sums.len())
+    }
+
+    fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
+        let mut devices: Vec<&Growth> = self.all().collect();
+        devices.sort_by_key(|growth| growth.leaks.is_empty());
+        let verdict: Vec<String> = devices.into_iter().flat_map(|growth| self.verdict(growth)).collect();
+        for (at, line) in verdict.iter().enumerate() {
+            if at == 0 { page.headline(line)? } else { page.line(line)? }
+        }
+        if !self.has_steps() && self.trace.event_count() > 0 {
+            let how = how_to_mark_steps(self.trace);
+            page.line(&format!("The recording has no steps, so growth per step is unknown. Mark them {how}."))?;
+        }
+        if self.growth.balance.born.blocks == 0 && self.growth.balance.freed.blocks == 0 {
+            return self.print_end(page);
+        }
+        page.line(&format!("{}{}", on_device(self.trace, self.growth.start.device), self.identity()))?;
+        for cause in &self.growth.causes {
+            page.line(&format!("Of this, {}.", cause.text()))?;
+        }
+        if self.growth.leaks.is_empty() && self.growth.net() > 0 && self.growth.step_count() > 1 {
+            page.line(match self.measures_segments() {
+                true => "No source line obtains a segment that is kept in every step.",
+                false => "No leak: no source line leaves memory in every step.",
+            })?;
+        }
+        if let Some(projection) = self.projection() {
+            page.line(&projection.text())?;
+        }
+        for reason in self.growth.window.reasons().iter().filter(|_| self.growth.window.is_whole()) {
+            page.line(reason)?;
+        }
+        if self.has_steps() {
+            page.gap()?;
+            page.table(&self.steps_table())?;
+        }
+        page.gap()?;
+        let allocated = if self.has_steps() { "in these steps" } else { "in the recording" };
+        page.line(&match self.measures_segments() {
+            true => format!("Segments obtained {allocated} and still reserved, by group:"),
+            false => format!("Allocated {allocated} and still live, by group:"),
+        })?;
+        page.report(&self.table())?;
+        self.print_stacks(page)?;
+        self.print_end(page)
     }
 }
 

@@ -1,11 +1,11 @@
 //! The JSON object of `growth --json`.
 
-use std::collections::BTreeMap;
-
 use highwater_analysis::between::Sum;
-use highwater_analysis::growth::{GrownGroup, Growth, Kept, KeptBecause, StepGrowth};
-use highwater_analysis::{GroupKey, Metric};
+use highwater_analysis::growth::{Growth, Kept, Leak, StepGrowth};
+use highwater_analysis::{Group, Metric};
 use highwater_app::figures::moment::{PeakFigure, count_of};
+use highwater_app::report::{Column, Table, Value};
+use highwater_snapshots::Trace;
 use highwater_snapshots::units::format_bytes;
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ use crate::cli::output::caveats::TrustFigures;
 
 /// The object that `growth --json` prints.
 #[derive(Debug, Serialize)]
-pub(super) struct GrowthFigures {
+pub(super) struct GrowthFigures<'a> {
     pub(super) device: u16,
     pub(super) metric: Metric,
     pub(super) from_step: Option<u32>,
@@ -30,89 +30,51 @@ pub(super) struct GrowthFigures {
     pub(super) growth_bytes: i128,
     pub(super) bytes_per_step: Option<u64>,
     pub(super) recurring_bytes: u64,
-    pub(super) leaks: Vec<LeakFigures>,
+    pub(super) leaks: Table<'a>,
     /// Of reserved memory, why what was obtained is kept: all survivors.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) causes: Vec<CauseFigures>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) causes: Option<Table<'a>>,
     /// The growth of reserved memory, beside that of blocks.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) reserved: Option<ReservedFigures>,
-    pub(super) devices: Vec<DeviceFigures>,
+    pub(super) reserved: Option<ReservedFigures<'a>>,
+    pub(super) devices: Vec<DeviceFigures<'a>>,
     pub(super) extrapolation: Option<ProjectionFigures>,
-    pub(super) rows: Vec<StepFigures>,
-    pub(super) groups: Vec<GroupFigures>,
+    pub(super) rows: Table<'a>,
+    pub(super) groups: Table<'a>,
     pub(super) rest_survivor_bytes: u64,
     pub(super) rest_freed_bytes: u64,
     pub(super) rest_groups: u64,
-    pub(super) stacks: Vec<StackFigures>,
+    pub(super) stacks: Table<'a>,
     pub(super) trust: TrustFigures,
     pub(super) problems: Vec<String>,
 }
 
-/// A source line that leaks memory in every step.
-#[derive(Debug, Serialize)]
-pub(super) struct LeakFigures {
-    pub(super) line: String,
-    pub(super) bytes: u64,
-    pub(super) blocks: u64,
-    pub(super) bytes_per_step: u64,
-    pub(super) stack: Vec<String>,
-}
-
 /// The verdict on a device.
 #[derive(Debug, Serialize)]
-pub(super) struct DeviceFigures {
+pub(super) struct DeviceFigures<'a> {
     pub(super) device: u16,
     pub(super) growth_bytes: i128,
     pub(super) bytes_per_step: Option<u64>,
-    pub(super) leaks: Vec<LeakFigures>,
+    pub(super) leaks: Table<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) reserved: Option<ReservedFigures>,
-}
-
-/// Segments that are kept for one reason.
-#[derive(Debug, Serialize)]
-pub(super) struct CauseFigures {
-    pub(super) cause: KeptBecause,
-    pub(super) bytes: u64,
-    pub(super) segments: u64,
-    pub(super) streams: Vec<u64>,
-    pub(super) pools: Vec<String>,
-    /// What one stream or pool would need instead of all of these, which are never in use at the same time.
-    pub(super) shared_bytes: Option<u64>,
-    pub(super) text: String,
-}
-
-impl CauseFigures {
-    /// Returns the figures of `kept`.
-    pub(super) fn of(kept: &Kept) -> Self {
-        Self {
-            cause: kept.because,
-            bytes: kept.sum.bytes,
-            segments: kept.sum.blocks,
-            streams: kept.streams.clone(),
-            pools: kept.pools.iter().map(ToString::to_string).collect(),
-            shared_bytes: kept.shared_bytes,
-            text: kept.text(),
-        }
-    }
+    pub(super) reserved: Option<ReservedFigures<'a>>,
 }
 
 /// The growth of reserved memory.
 #[derive(Debug, Serialize)]
-pub(super) struct ReservedFigures {
+pub(super) struct ReservedFigures<'a> {
     pub(super) growth_bytes: i128,
     pub(super) bytes_per_step: Option<u64>,
-    pub(super) causes: Vec<CauseFigures>,
+    pub(super) causes: Table<'a>,
 }
 
-impl ReservedFigures {
+impl<'a> ReservedFigures<'a> {
     /// Returns the figures of `growth`.
-    pub(super) fn of(growth: &Growth) -> Self {
+    pub(super) fn of(growth: &'a Growth) -> Self {
         Self {
             growth_bytes: growth.net(),
             bytes_per_step: (growth.step_count() > 0).then(|| growth.bytes_per_step()),
-            causes: growth.causes.iter().map(CauseFigures::of).collect(),
+            causes: causes(&growth.causes),
         }
     }
 }
@@ -138,57 +100,54 @@ impl ProjectionFigures {
     }
 }
 
-/// A step, or the events between two.
-#[derive(Debug, Serialize)]
-pub(super) struct StepFigures {
-    pub(super) step: Option<u32>,
-    pub(super) end_bytes: Option<u64>,
-    pub(super) survivors: Sum,
+/// The source lines that leak memory in every step.
+pub(super) fn leaks<'a>(trace: &'a Trace, leaks: &'a [Leak]) -> Table<'a> {
+    let columns = [
+        Column::text("line", "line", |row| leaks[row].line.clone()),
+        Column::bytes("bytes", "bytes", |row| leaks[row].kept.bytes),
+        Column::count("blocks", "blocks", |row| leaks[row].kept.blocks),
+        Column::bytes("bytes_per_step", "per step", |row| leaks[row].bytes_per_step),
+        Column::text("stack", "stack", |row| trace.tables.stack_text(leaks[row].stack)),
+    ];
+    Table::new(leaks.len(), columns)
 }
 
-impl StepFigures {
-    /// Returns the figures of `row`.
-    pub(super) fn of(row: &StepGrowth) -> Self {
-        Self { step: row.step, end_bytes: row.step.map(|_| row.end_bytes), survivors: row.survivors }
-    }
+/// The segments that are kept, by the reason.
+pub(super) fn causes(causes: &[Kept]) -> Table<'_> {
+    let columns = [
+        Column::text("cause", "cause", |row| Value::of(causes[row].because)),
+        Column::bytes("bytes", "bytes", |row| causes[row].sum.bytes),
+        Column::count("segments", "segments", |row| causes[row].sum.blocks),
+        Column::text("streams", "streams", |row| causes[row].streams.clone()),
+        Column::text("pools", "pools", |row| causes[row].pools.iter().map(ToString::to_string).collect::<Vec<_>>()),
+        // What one stream or pool would need instead of all of these, which are never in use at the same time.
+        Column::bytes("shared_bytes", "shared", |row| causes[row].shared_bytes),
+        Column::text("text", "text", |row| causes[row].text()),
+    ];
+    Table::new(causes.len(), columns)
 }
 
-/// A group of blocks.
-#[derive(Debug, Serialize)]
-pub(super) struct GroupFigures {
-    /// The values of all keys, joined.
-    pub(super) key: String,
-    /// The values by key.
-    pub(super) keys: BTreeMap<&'static str, String>,
-    pub(super) survivors: Sum,
-    pub(super) freed: Sum,
-    pub(super) growth_bytes: i128,
-    pub(super) steps: usize,
-    pub(super) least_bytes: u64,
-    pub(super) is_recurring: bool,
+/// The steps, and the events between two.
+pub(super) fn steps(rows: &[StepGrowth]) -> Table<'_> {
+    let columns = [
+        Column::number("step", "step", |row| rows[row].step),
+        Column::bytes("end_bytes", "live after step", |row| rows[row].step.map(|_| rows[row].end_bytes)),
+        Column::nested("survivors", |row| sum(rows[row].survivors)),
+    ];
+    Table::new(rows.len(), columns)
 }
 
-impl GroupFigures {
-    /// Returns the figures of `group`, by `keys`.
-    pub(super) fn of(group: &GrownGroup, keys: &[GroupKey]) -> Self {
-        let named = keys.iter().zip(&group.key).map(|(key, value)| (key.name(), value.clone()));
-        Self {
-            key: group.key.join(", "),
-            keys: named.collect(),
-            survivors: group.survivors,
-            freed: group.freed,
-            growth_bytes: group.net(),
-            steps: group.steps,
-            least_bytes: group.least_bytes,
-            is_recurring: group.is_recurring,
-        }
-    }
+/// The blocks of each call stack.
+pub(super) fn stacks<'a>(trace: &'a Trace, groups: &'a [Group]) -> Table<'a> {
+    let columns = [
+        Column::bytes("bytes", "bytes", |row| groups[row].bytes),
+        Column::count("blocks", "blocks", |row| groups[row].blocks),
+        Column::text("stack", "stack", |row| trace.tables.stack_text(groups[row].stack)),
+    ];
+    Table::new(groups.len(), columns)
 }
 
-/// The blocks allocated with one call stack.
-#[derive(Debug, Serialize)]
-pub(super) struct StackFigures {
-    pub(super) bytes: u64,
-    pub(super) blocks: u64,
-    pub(super) stack: Vec<String>,
+/// A sum as an object.
+pub(super) fn sum(sum: Sum) -> Value {
+    Value::Map(vec![("bytes", sum.bytes.into()), ("blocks", sum.blocks.into())])
 }

@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::io;
 
 use highwater_analysis::explain::Idle;
-use highwater_analysis::{Breakdown, Group, Moment};
-use highwater_app::figures::moment::{MomentFigures, count_of, when};
+use highwater_analysis::{Breakdown, Moment};
+use highwater_app::figures::moment::{count_of, moment_value, when};
+use highwater_app::report::{Column, Table, Value};
 use highwater_snapshots::Trace;
-use highwater_snapshots::units::{format_bytes, format_count};
+use highwater_snapshots::units::format_bytes;
 use serde::Serialize;
 
 use crate::cli::output::page::Page;
-use crate::cli::output::table::{Column, Table, bytes_cells, percent};
+use crate::cli::output::table::{bar, percent};
 
 /// Prints the memory that is live at `peak` but not used again.
 pub(super) fn print(idle: &Idle, peak: &Moment, page: &mut Page<'_>) -> io::Result<()> {
@@ -30,73 +31,51 @@ pub(super) fn print(idle: &Idle, peak: &Moment, page: &mut Page<'_>) -> io::Resu
         format_bytes(peak.bytes - idle.without.bytes),
         when(&idle.without),
     ))?;
-    page.table(&table(idle))
+    page.report(&table(idle))
 }
 
-fn table(idle: &Idle) -> Table {
-    let mut table = Table::new(vec![
-        Column::text("category"),
-        Column::text("scope").cut(),
-        Column::number("held"),
-        Column::number("share"),
-        Column::text(""),
-        Column::number("blocks"),
-    ]);
+fn table(idle: &Idle) -> Table<'_> {
     let Breakdown { total, groups, rest_bytes, rest_groups } = &idle.breakdown;
-    for group in groups {
-        let mut row = group.key.clone();
-        row.extend(bytes_cells(group.bytes, *total));
-        row.push(format_count(group.blocks));
-        table.push(row);
-    }
-    if *rest_groups > 0 {
-        let mut row = vec![count_of(*rest_groups, "more group"), String::new()];
-        row.extend(bytes_cells(*rest_bytes, *total));
-        row.push(String::new());
-        table.push(row);
-    }
-    table
+    let rest = usize::from(*rest_groups > 0);
+    let name =
+        |row: usize| groups.get(row).map_or_else(|| count_of(*rest_groups, "more group"), |group| group.key[0].clone());
+    let bytes = |row: usize| groups.get(row).map_or(*rest_bytes, |group| group.bytes);
+    let columns = [
+        Column::text("category", "category", name),
+        Column::text("scope", "scope", |row| groups.get(row).map(|group| group.key[1].clone())).cut(),
+        Column::bytes("bytes", "held", bytes),
+        Column::shown_alone("share", true, move |row| percent(bytes(row), *total)),
+        Column::shown_alone("", false, move |row| bar(bytes(row), *total, 12)),
+        Column::count("blocks", "blocks", |row| groups.get(row).map(|group| group.blocks)),
+    ];
+    Table::new(groups.len() + rest, columns).with_sums(rest)
 }
 
 /// Memory that is live at the peak but not used again: the groups and the rest sum to `bytes`.
 #[derive(Debug, Serialize)]
-pub(super) struct IdleFigures {
+pub(super) struct IdleFigures<'a> {
     bytes: u64,
     blocks: usize,
     by_category: BTreeMap<String, u64>,
-    groups: Vec<IdleGroupFigures>,
+    groups: Table<'a>,
     rest_bytes: u64,
     rest_groups: u64,
     /// The peak if every block were freed after its last use.
-    peak: MomentFigures,
+    peak: Value,
 }
 
-#[derive(Debug, Serialize)]
-struct IdleGroupFigures {
-    category: String,
-    scope: String,
-    bytes: u64,
-    blocks: u64,
-}
-
-impl IdleFigures {
+impl<'a> IdleFigures<'a> {
     /// Returns the figures of `idle`.
-    pub(super) fn of(idle: &Idle, trace: &Trace) -> Self {
-        let group = |group: &Group| IdleGroupFigures {
-            category: group.key[0].clone(),
-            scope: group.key[1].clone(),
-            bytes: group.bytes,
-            blocks: group.blocks,
-        };
+    pub(super) fn of(idle: &'a Idle, trace: &Trace) -> Self {
         let by_category = idle.by_category.groups.iter().map(|group| (group.key.join(""), group.bytes));
         Self {
             bytes: idle.bytes(),
             blocks: idle.blocks.len(),
             by_category: by_category.collect(),
-            groups: idle.breakdown.groups.iter().map(group).collect(),
+            groups: table(idle),
             rest_bytes: idle.breakdown.rest_bytes,
             rest_groups: idle.breakdown.rest_groups,
-            peak: MomentFigures::of(trace, &idle.without),
+            peak: moment_value(trace, &idle.without),
         }
     }
 }

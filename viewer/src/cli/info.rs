@@ -3,24 +3,26 @@
 use std::collections::BTreeMap;
 use std::io;
 
+use highwater_analysis::Metric;
 use highwater_analysis::join::DROPPED;
 use highwater_analysis::summary::{DeviceSummary, summarize};
-use highwater_analysis::{Metric, Totals};
 use highwater_app::answers::request_failure::RequestFailure;
 use highwater_app::figures::device::capacity_text;
-use highwater_app::figures::moment::{PeakFigure, count_of, how_much_and_when, micros_since_1970, utc};
+use highwater_app::figures::moment::{count_of, how_much_and_when, micros_since_1970, utc};
 use highwater_app::figures::requests::failure_text;
+use highwater_app::report::{Column, Table, Value};
 use highwater_pytorch::open::FileFormat;
 use highwater_snapshots::trace::{Annotation, EXCERPT, LEFT_OUT, NOTE, SIMULATION, UNREGISTERED};
 use highwater_snapshots::units::{format_bytes, format_count, format_duration};
 use highwater_snapshots::{BlockId, Trace};
 use serde::Serialize;
 
-use super::peaks::{peak_figures, peaks_table, state_table};
+use super::peaks::{peak_figures, peaks_table};
 use crate::args::InfoArguments;
 use crate::cli::input::devices::{on_device, where_on};
 use crate::cli::input::recording::choose_device;
 use crate::cli::input::source::Input;
+use crate::cli::output::answer::Report;
 use crate::cli::output::caveats::{self, TrustFigures, problem_texts};
 use crate::cli::output::outcome::Failure;
 use crate::cli::output::page::Page;
@@ -64,51 +66,6 @@ impl<'a> InfoReport<'a> {
             }
             let duration_ns = source.duration_ns();
             Ok(Self { trace, format: input.format, arguments, devices, failures, duration_ns })
-        })
-    }
-
-    /// Returns the JSON object.
-    pub fn figures(&self) -> InfoFigures {
-        let header = &self.trace.header;
-        InfoFigures {
-            format: self.format.name(),
-            recorder: header.recorder.clone(),
-            program: header.program.clone(),
-            host: header.host.clone(),
-            pid: header.pid,
-            rank: header.rank,
-            world_size: header.world_size,
-            started_us: header.started_unix_us,
-            clock: header.clock.clone(),
-            level: header.level.clone(),
-            ring_capacity: header.ring_capacity,
-            facts: header.facts.iter().filter(|(name, _)| name != NOTE).cloned().collect(),
-            notes: header.notes().map(str::to_owned).collect(),
-            events: self.trace.event_count(),
-            annotations: self.trace.annotations.len(),
-            filter: self.arguments.blocks.filter.stated().map(str::to_owned),
-            devices: self.devices.iter().map(|summary| DeviceFigures::of(self.trace, summary)).collect(),
-            problems: problem_texts(self.trace),
-        }
-    }
-
-    /// Prints the report as text.
-    pub fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
-        self.print_facts(page)?;
-        let dropped = self.trace.header.facts.iter().any(|(name, _)| name == DROPPED);
-        if self.trace.is_complete() && self.trace.problems.is_empty() && !dropped {
-            page.gap()?;
-            page.line("Complete: nothing was lost, inferred or guessed.")?;
-        }
-        caveats::print(self.trace, page)?;
-        page.gap()?;
-        let (files, given) = ([self.arguments.source.file.as_path()], self.arguments.given());
-        let what_for =
-            if self.trace.is_state() { "for what is using memory" } else { "for what is using memory at the peak" };
-        page.hint(&if self.out_of_memory().is_none() {
-            next_with(&["peak"], &files, &[], &given, what_for)
-        } else {
-            next_with(&["oom"], &files, &[], &given, "for why the request failed, and what would have helped")
         })
     }
 
@@ -257,7 +214,7 @@ impl<'a> InfoReport<'a> {
         }
         self.print_ooms(summary, page)?;
         page.gap()?;
-        page.table(&if self.trace.is_state() { state_table(summary) } else { peaks_table(summary) })
+        page.report(&peaks_table(summary, self.trace.is_state()))
     }
 
     /// Returns the first requests that failed on a device.
@@ -277,6 +234,98 @@ impl<'a> InfoReport<'a> {
     }
 }
 
+impl Report for InfoReport<'_> {
+    fn figures(&self) -> impl Serialize {
+        let header = &self.trace.header;
+        InfoFigures {
+            format: self.format.name(),
+            recorder: header.recorder.clone(),
+            program: header.program.clone(),
+            host: header.host.clone(),
+            pid: header.pid,
+            rank: header.rank,
+            world_size: header.world_size,
+            started_us: header.started_unix_us,
+            clock: header.clock.clone(),
+            level: header.level.clone(),
+            ring_capacity: header.ring_capacity,
+            facts: header.facts.iter().filter(|(name, _)| name != NOTE).cloned().collect(),
+            notes: header.notes().map(str::to_owned).collect(),
+            events: self.trace.event_count(),
+            annotations: self.trace.annotations.len(),
+            filter: self.arguments.blocks.filter.stated().map(str::to_owned),
+            devices: self.table(),
+            problems: problem_texts(self.trace),
+        }
+    }
+
+    /// A row for each device.
+    fn table(&self) -> Table<'_> {
+        let of = |row: usize| &self.devices[row];
+        let facts = move |row: usize| self.trace.device_facts(of(row).device);
+        let driver = move |row: usize| facts(row).map_or_else(String::new, |facts| facts.driver.clone());
+        let settings = move |row: usize| {
+            let settings: BTreeMap<&str, &str> = facts(row)
+                .map(|facts| facts.settings.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect())
+                .unwrap_or_default();
+            Value::of(settings)
+        };
+        let time_us = move |time: Option<u64>| time.map(|time| micros_since_1970(self.trace, time));
+        let peak_of = |metric: Metric, key: &'static str| {
+            let peak = move |row: usize| of(row).peaks.iter().find(|peak| peak.metric == metric).map(|peak| peak.bytes);
+            Column::bytes(key, "", peak).in_tables()
+        };
+        let end = move |row: usize| {
+            Value::Map(Metric::ALL.map(|metric| (metric.name(), of(row).end.get(metric).into())).into())
+        };
+        let mut columns = vec![
+            Column::number("device", "device", move |row| of(row).device.0),
+            Column::text("name", "name", move |row| of(row).name.clone()),
+            Column::text("driver", "driver", driver),
+            Column::nested("settings", settings),
+            Column::bytes("capacity_bytes", "memory", move |row| of(row).capacity_bytes),
+            // Whether that is not recorded, but what the allocator had and what was free when a request failed.
+            Column::text("capacity_is_inferred", "", move |row| of(row).capacity_is_inferred),
+            Column::count("events", "events", move |row| of(row).events),
+            Column::count("allocs", "allocs", move |row| of(row).allocs),
+            Column::count("frees", "frees", move |row| of(row).frees),
+            Column::count("uses", "uses", move |row| of(row).uses),
+            Column::count("segments", "segments", move |row| of(row).segments),
+            Column::bytes("baseline_bytes", "baseline", move |row| of(row).baseline_bytes),
+            Column::nested("end", end),
+            Column::nested("peaks", move |row| Value::of(peak_figures(self.trace, of(row)))),
+            Column::count("oom_events", "failed requests", move |row| of(row).oom_events),
+            Column::count("steps", "steps", move |row| of(row).steps),
+            Column::number("first_time_us", "first time", move |row| time_us(of(row).first_time_ns)),
+            Column::number("last_time_us", "last time", move |row| time_us(of(row).last_time_ns)),
+            Column::nested("trust", |_| Value::of(TrustFigures::of(self.trace))),
+        ];
+        let peaks = ["requested_peak_bytes", "allocated_peak_bytes", "active_peak_bytes", "reserved_peak_bytes"];
+        let peaks = peaks.into_iter().chain(["device_used_peak_bytes"]);
+        columns.extend(Metric::ALL.into_iter().zip(peaks).map(|(metric, key)| peak_of(metric, key)));
+        Table::new(self.devices.len(), columns)
+    }
+
+    fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
+        self.print_facts(page)?;
+        let dropped = self.trace.header.facts.iter().any(|(name, _)| name == DROPPED);
+        if self.trace.is_complete() && self.trace.problems.is_empty() && !dropped {
+            page.gap()?;
+            page.line("Complete: nothing was lost, inferred or guessed.")?;
+        }
+        caveats::print(self.trace, page)?;
+        page.gap()?;
+        let (files, given) = ([self.arguments.source.file.as_path()], self.arguments.given());
+        let what_for =
+            if self.trace.is_state() { "for what is using memory" } else { "for what is using memory at the peak" };
+        page.hint(&if self.out_of_memory().is_none() {
+            next_with(&["peak"], &files, &[], &given, what_for)
+        } else {
+            next_with(&["oom"], &files, &[], &given, "for why the request failed, and what would have helped")
+        })
+    }
+}
+
 fn fact(page: &mut Page<'_>, name: &str, value: &str) -> io::Result<()> {
     if value.is_empty() {
         return Ok(());
@@ -291,7 +340,7 @@ fn fact(page: &mut Page<'_>, name: &str, value: &str) -> io::Result<()> {
 
 /// The object that `info --json` prints.
 #[derive(Debug, Serialize)]
-pub struct InfoFigures {
+struct InfoFigures<'a> {
     format: &'static str,
     recorder: String,
     program: String,
@@ -308,61 +357,8 @@ pub struct InfoFigures {
     annotations: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     filter: Option<String>,
-    devices: Vec<DeviceFigures>,
+    devices: Table<'a>,
     /// What the recorder noted about the recording.
     notes: Vec<String>,
     problems: Vec<String>,
-}
-
-/// One device of it.
-#[derive(Debug, Serialize)]
-struct DeviceFigures {
-    device: u16,
-    name: String,
-    driver: String,
-    settings: BTreeMap<String, String>,
-    capacity_bytes: u64,
-    /// Whether that is not recorded, but what the allocator had and what was free when a request failed.
-    capacity_is_inferred: bool,
-    events: u64,
-    allocs: u64,
-    frees: u64,
-    uses: u64,
-    segments: u64,
-    baseline_bytes: u64,
-    end: Totals,
-    peaks: BTreeMap<&'static str, Option<PeakFigure>>,
-    oom_events: u64,
-    steps: u64,
-    first_time_us: Option<u64>,
-    last_time_us: Option<u64>,
-    trust: TrustFigures,
-}
-
-impl DeviceFigures {
-    fn of(trace: &Trace, summary: &DeviceSummary) -> Self {
-        let facts = trace.device_facts(summary.device);
-        let time_us = |time: Option<u64>| time.map(|time| micros_since_1970(trace, time));
-        Self {
-            device: summary.device.0,
-            name: summary.name.clone(),
-            driver: facts.map_or_else(String::new, |facts| facts.driver.clone()),
-            settings: facts.map(|facts| facts.settings.iter().cloned().collect()).unwrap_or_default(),
-            capacity_bytes: summary.capacity_bytes,
-            capacity_is_inferred: summary.capacity_is_inferred,
-            events: summary.events,
-            allocs: summary.allocs,
-            frees: summary.frees,
-            uses: summary.uses,
-            segments: summary.segments,
-            baseline_bytes: summary.baseline_bytes,
-            end: summary.end,
-            peaks: peak_figures(trace, summary),
-            oom_events: summary.oom_events,
-            steps: summary.steps,
-            first_time_us: time_us(summary.first_time_ns),
-            last_time_us: time_us(summary.last_time_ns),
-            trust: TrustFigures::of(trace),
-        }
-    }
 }

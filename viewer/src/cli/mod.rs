@@ -47,7 +47,7 @@ use self::info::InfoReport;
 use self::input::recording::{read_any, spinner};
 use self::input::source::{Input, answer_counting, answer_from};
 use self::oom::OomReport;
-use self::output::answer::answer;
+use self::output::answer::{Report as _, answer};
 use self::output::caveats;
 use self::output::outcome::{Failure, Status};
 use self::output::page::Page;
@@ -75,7 +75,7 @@ pub fn info(arguments: &InfoArguments, page: &mut Page<'_>) -> Result<Status, Fa
     }
     answer_counting(file, &arguments.categories, &arguments.blocks.filter.filter, |input| {
         let report = InfoReport::of(input, arguments)?;
-        answer(input.facts(), arguments.source.json, page, || report.figures(), |page| report.print(page))
+        answer(input.facts(), arguments.source.form, page, &report)
     })
 }
 
@@ -83,7 +83,7 @@ pub fn info(arguments: &InfoArguments, page: &mut Page<'_>) -> Result<Status, Fa
 pub fn peak(arguments: &PeakArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     answer_from(&arguments.source.file, &arguments.categories, |input| {
         let report = PeakReport::of(input, arguments)?;
-        answer(input.facts(), arguments.source.json, page, || report.figures(), |page| report.print(page))
+        answer(input.facts(), arguments.source.form, page, &report)
     })
 }
 
@@ -92,7 +92,7 @@ pub fn phases(arguments: &PhasesArguments, page: &mut Page<'_>) -> Result<Status
     let filter = &arguments.blocks.filter.filter;
     answer_counting(&arguments.source.file, &arguments.categories, filter, |input| {
         let report = PhasesReport::of(input, arguments)?;
-        answer(input.facts(), arguments.source.json, page, || report.figures(), |page| report.print(page))
+        answer(input.facts(), arguments.source.form, page, &report)
     })
 }
 
@@ -100,7 +100,7 @@ pub fn phases(arguments: &PhasesArguments, page: &mut Page<'_>) -> Result<Status
 pub fn explain(arguments: &ExplainArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     answer_from(&arguments.source.file, &arguments.categories, |input| {
         let report = ExplainReport::of(input, arguments)?;
-        answer(input.facts(), arguments.source.json, page, || report.figures(), |page| report.print(page))
+        answer(input.facts(), arguments.source.form, page, &report)
     })
 }
 
@@ -117,16 +117,14 @@ pub fn diff(arguments: &DiffArguments, page: &mut Page<'_>) -> Result<Status, Fa
 
 fn diff_of(inputs: [&Input; 2], arguments: &DiffArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     let report = DiffReport::of(inputs, arguments)?;
-    if arguments.json {
-        page.json(&report.figures())?;
-        return Ok(Status::Fine);
+    if arguments.form.is_text() {
+        let is_one = arguments.b.is_none();
+        caveats::lead(inputs[0].facts(), if is_one { "" } else { "A" }, page)?;
+        if !is_one {
+            caveats::lead(inputs[1].facts(), "B", page)?;
+        }
     }
-    let is_one = arguments.b.is_none();
-    caveats::lead(inputs[0].facts(), if is_one { "" } else { "A" }, page)?;
-    if !is_one {
-        caveats::lead(inputs[1].facts(), "B", page)?;
-    }
-    report.print(page)?;
+    report.write(arguments.form, page)?;
     Ok(Status::Fine)
 }
 
@@ -134,7 +132,7 @@ fn diff_of(inputs: [&Input; 2], arguments: &DiffArguments, page: &mut Page<'_>) 
 pub fn growth(arguments: &GrowthArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
     answer_from(&arguments.source.file, &arguments.categories, |input| {
         let report = GrowthReport::of(input, arguments)?;
-        answer(input.facts(), arguments.source.json, page, || report.figures(), |page| report.print(page))
+        answer(input.facts(), arguments.source.form, page, &report)
     })
 }
 
@@ -145,7 +143,7 @@ pub fn oom(arguments: &OomArguments, page: &mut Page<'_>) -> Result<Status, Fail
         let report = OomReport::of(input, arguments);
         turning.finish_and_clear();
         let report = report?;
-        answer(input.facts(), arguments.source.json, page, || report.figures(), |page| report.print(page))
+        answer(input.facts(), arguments.source.form, page, &report)
     })
 }
 
@@ -164,8 +162,10 @@ fn list(
     arguments: &EventsArguments,
     page: &mut Page<'_>,
 ) -> Result<Status, Failure> {
-    if arguments.source.json {
+    if arguments.source.form.json {
         listing.write_json(page)?;
+    } else if arguments.source.form.csv {
+        listing.write_csv(page)?;
     } else {
         caveats::lead(input.facts(), "", page)?;
         listing.print(page)?;

@@ -1,6 +1,5 @@
 //! The report of `highwater oom`: why a request failed, what filled the device, and what would have helped.
 
-use std::collections::BTreeMap;
 use std::io;
 
 use highwater_analysis::addresses::{FailedRequest, Hole, Verdict, WayOut};
@@ -11,6 +10,7 @@ use highwater_app::answers::oom_analysis::{OomAnalysis, Outcome, Remedy, Trials}
 use highwater_app::answers::replays::analyse;
 use highwater_app::figures::moment::{at_event, count_of, micros_since_1970};
 use highwater_app::figures::requests::{requested, stream_text};
+use highwater_app::report::{Column, Table, Value};
 use highwater_snapshots::units::{format_bytes, format_bytes_apart, format_count};
 use highwater_snapshots::{DeviceId, Error, StackId, Trace};
 use serde::Serialize;
@@ -19,12 +19,13 @@ use crate::args::OomArguments;
 use crate::cli::input::devices::where_on;
 use crate::cli::input::recording::choose_device;
 use crate::cli::input::source::Input;
+use crate::cli::output::answer::Report;
 use crate::cli::output::caveats::{self, TrustFigures, problem_texts};
-use crate::cli::output::key_cells::key_columns;
+use crate::cli::output::key_cells::{key_columns, named};
 use crate::cli::output::outcome::Failure;
 use crate::cli::output::page::Page;
 use crate::cli::output::shell::next_with;
-use crate::cli::output::table::{Column, Table, percent};
+use crate::cli::output::table::{self as text, percent};
 
 /// Maximum number of further events whose numbers are listed.
 const TOLD_EVENTS: usize = 20;
@@ -98,38 +99,6 @@ impl<'a> OomReport<'a> {
         Ok(Self { trace, arguments, cases: cases.into_iter().flatten().collect(), others })
     }
 
-    /// Returns the JSON object.
-    pub fn figures(&self) -> impl Serialize {
-        OomFigures {
-            ooms: self.cases.iter().map(|case| CaseFigures::of(self.trace, case)).collect(),
-            rest_events: self.others.clone(),
-            trust: TrustFigures::of(self.trace),
-            problems: problem_texts(self.trace),
-        }
-    }
-
-    /// Prints the report as text.
-    pub fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
-        for (position, case) in self.cases.iter().enumerate() {
-            if position > 0 {
-                page.gap()?;
-            }
-            self.print_case(case, page)?;
-        }
-        if self.cases.is_empty() && self.others.is_empty() {
-            let on = self.arguments.device.map_or_else(String::new, |device| format!(" on device {device}"));
-            page.headline(&format!("No request failed in this recording{on}."))?;
-        }
-        if !self.others.is_empty() {
-            page.gap()?;
-            let count = count_of(self.others.len() as u64, "more request");
-            page.line(&format!("{count} failed, at {}: --event N shows one.", event_numbers(&self.others)))?;
-        }
-        caveats::print(self.trace, page)?;
-        page.gap()?;
-        page.hint(&self.hint())
-    }
-
     /// Prints the request, how full the device was, its largest groups, the cause and what would have helped; then the
     /// figures.
     fn print_case(&self, case: &Case, page: &mut Page<'_>) -> io::Result<()> {
@@ -141,7 +110,7 @@ impl<'a> OomReport<'a> {
         let when = at_event(event, case.step, (!trace.spans.is_all_setup()).then_some(case.phase));
         let lead = format!("Out of memory{on}: {asked}, {when}; {fill}.");
         page.headline(&lead)?;
-        page.table(&holders_table(case))?;
+        page.report(&holders_table(trace, case))?;
         let sentences = [Some(case.cause_text()), case.helps(), case.does_not_help(), Some(case.reason_text())];
         let notes = case.request.notes.iter().map(|note| format!("Note: {note}."));
         for text in sentences.into_iter().flatten().chain(notes) {
@@ -152,7 +121,7 @@ impl<'a> OomReport<'a> {
         if let (Some(text), Some(way_out)) = (case.way_out_text(), &case.way_out) {
             page.gap()?;
             page.line(&text)?;
-            page.table(&way_out_table(way_out))?;
+            page.report(&way_out_table(trace, way_out))?;
         }
         print_stack(trace, *stack, page)
     }
@@ -174,6 +143,90 @@ impl<'a> OomReport<'a> {
     }
 }
 
+impl Report for OomReport<'_> {
+    fn figures(&self) -> impl Serialize {
+        OomFigures {
+            ooms: self.table(),
+            rest_events: self.others.clone(),
+            trust: TrustFigures::of(self.trace),
+            problems: problem_texts(self.trace),
+        }
+    }
+
+    /// A row for each failed request that is shown.
+    fn table(&self) -> Table<'_> {
+        let case = |row: usize| &self.cases[row].analysis;
+        let request = move |row: usize| &case(row).request;
+        let remedies =
+            move |row: usize| case(row).trials.as_ref().ok().map(|trials| remedies_table(case(row), trials).list());
+        let columns = [
+            Column::number("event", "event", move |row| case(row).number(request(row).event)),
+            Column::number("device", "device", move |row| case(row).device.0),
+            Column::number("time_us", "time", move |row| {
+                request(row).time_ns.map(|time| micros_since_1970(self.trace, time))
+            }),
+            Column::number("step", "step", move |row| case(row).step),
+            Column::text("phase", "phase", move |row| case(row).phase.name()),
+            Column::text("op", "op", move |row| request(row).op.clone()),
+            Column::text("scope", "scope", move |row| request(row).scope.clone()),
+            Column::text("stack", "stack", |row| self.trace.tables.stack_text(self.cases[row].stack)),
+            Column::bytes("requested_bytes", "requested", move |row| request(row).requested),
+            Column::bytes("rounded_bytes", "rounded", move |row| request(row).rounded),
+            Column::text("pool", "pool", move |row| request(row).pool.name()),
+            Column::number("stream", "stream", move |row| request(row).stream.map(|stream| stream.0)),
+            Column::text("stream_is_guessed", "", move |row| request(row).stream_is_guessed),
+            Column::bytes("from_driver_bytes", "from the driver", move |row| request(row).from_driver),
+            Column::bytes("device_free_bytes", "free on the device", move |row| request(row).device_free),
+            Column::bytes("capacity_bytes", "device", move |row| request(row).device_memory().bytes),
+            // Whether that is not recorded, but what the allocator had and what was free at the failure.
+            Column::text("capacity_is_inferred", "", move |row| request(row).device_memory().is_inferred),
+            Column::bytes("outside_bytes", "outside the allocator", move |row| request(row).outside),
+            Column::bytes("reserved_bytes", "reserved", move |row| request(row).reserved),
+            Column::bytes("allocated_bytes", "in live blocks", move |row| request(row).allocated),
+            Column::bytes("waiting_bytes", "waiting for a stream", move |row| request(row).waiting),
+            Column::bytes("free_in_pool_bytes", "free in the pool", move |row| request(row).free_in_pool),
+            Column::bytes("free_elsewhere_bytes", "free elsewhere", move |row| request(row).free_elsewhere),
+            Column::bytes("total_free_bytes", "free in all segments", move |row| {
+                request(row).free_in_pool + request(row).free_elsewhere
+            }),
+            Column::bytes("largest_fitting_hole_bytes", "largest free range", move |row| {
+                request(row).holes.first().map_or(0, |hole| hole.bytes)
+            }),
+            Column::nested("holes", move |row| request(row).holes.iter().map(Value::of).collect::<Vec<_>>()),
+            Column::text("verdict", "cause", move |row| Value::of(case(row).cause())),
+            // Whether a replay confirms it; otherwise it is a guess.
+            Column::text("verdict_is_tested", "", move |row| case(row).is_tested()),
+            Column::nested("reasons", move |row| reasons(case(row))),
+            Column::nested("holders", move |row| Value::Map(holder_values(&case(row).holders))),
+            // Null if no replay is possible; `reasons` then has the cause.
+            Column::nested("remedies", remedies),
+            Column::nested("way_out", move |row| way_out_value(case(row))),
+        ];
+        Table::new(self.cases.len(), columns)
+    }
+
+    fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
+        for (position, case) in self.cases.iter().enumerate() {
+            if position > 0 {
+                page.gap()?;
+            }
+            self.print_case(case, page)?;
+        }
+        if self.cases.is_empty() && self.others.is_empty() {
+            let on = self.arguments.device.map_or_else(String::new, |device| format!(" on device {device}"));
+            page.headline(&format!("No request failed in this recording{on}."))?;
+        }
+        if !self.others.is_empty() {
+            page.gap()?;
+            let count = count_of(self.others.len() as u64, "more request");
+            page.line(&format!("{count} failed, at {}: --event N shows one.", event_numbers(&self.others)))?;
+        }
+        caveats::print(self.trace, page)?;
+        page.gap()?;
+        page.hint(&self.hint())
+    }
+}
+
 fn not_one(number: u64, known: &[u64]) -> Failure {
     if known.is_empty() {
         return Failure::Usage(format!("--event {number}: no request failed in this recording"));
@@ -189,35 +242,28 @@ fn event_numbers(events: &[u64]) -> String {
     format!("{} {}{more}", if events.len() == 1 { "event" } else { "events" }, numbers.join("; "))
 }
 
-/// Returns the largest groups of live blocks, and whether the request succeeds without each.
-fn holders_table(case: &OomAnalysis) -> Table {
-    let holders = &case.holders;
-    let mut columns = key_columns(&holders.keys);
-    columns.extend([Column::number("live"), Column::number("share"), Column::number("blocks")]);
-    let trials = case.trials.as_ref().ok().filter(|trials| trials.of_holder(0).is_some());
-    if trials.is_some() {
-        columns.push(Column::text("if freed first"));
-    }
-    let mut table = Table::new(columns);
-    for (row, group) in holders.groups.iter().enumerate() {
-        let mut cells = group.key.clone();
-        cells.extend([format_bytes(group.bytes), percent(group.bytes, holders.total)]);
-        cells.push(format_count(group.blocks.len() as u64));
-        cells.extend(trials.and_then(|trials| trials.of_holder(row)).map(|outcome| outcome_text(outcome).to_owned()));
-        table.push(cells);
-    }
-    push_rest(&mut table, holders);
-    table
+/// Groups of blocks, and the sum of those that are not listed.
+fn groups_columns<'a>(trace: &Trace, holders: &'a Holders, title: &'static str) -> (Vec<Column<'a>>, usize) {
+    let groups = &holders.groups;
+    let sums: Vec<String> =
+        (holders.rest_groups > 0).then(|| count_of(holders.rest_groups, "more group")).into_iter().collect();
+    let named = groups.iter().map(|group| (&group.key, StackId::NONE));
+    let mut columns = key_columns(trace, &holders.keys, named, &sums);
+    columns.push(Column::bytes("bytes", title, |row| groups.get(row).map_or(holders.rest_bytes, |group| group.bytes)));
+    let share = |row: usize| groups.get(row).map_or_else(String::new, |group| percent(group.bytes, holders.total));
+    columns.push(Column::shown_alone("share", true, share).optional());
+    columns.push(Column::count("blocks", "blocks", |row| groups.get(row).map(|group| group.blocks.len())));
+    (columns, sums.len())
 }
 
-/// A row for the groups that are not listed, if any.
-fn push_rest(table: &mut Table, holders: &Holders) {
-    if holders.rest_groups > 0 {
-        let mut row = vec![count_of(holders.rest_groups, "more group")];
-        row.resize(holders.keys.len(), String::new());
-        row.push(format_bytes(holders.rest_bytes));
-        table.push(row);
-    }
+/// The largest groups of live blocks, and whether the request succeeds without each.
+fn holders_table<'a>(trace: &Trace, case: &'a OomAnalysis) -> Table<'a> {
+    let (mut columns, sums) = groups_columns(trace, &case.holders, "live");
+    let trials = case.trials.as_ref().ok().filter(|trials| trials.of_holder(0).is_some());
+    columns.extend(trials.map(|trials| {
+        Column::shown_alone("if freed first", false, |row| trials.of_holder(row).map_or("", outcome_text).to_owned())
+    }));
+    Table::new(case.holders.groups.len() + sums, columns).with_sums(sums)
 }
 
 fn outcome_text(outcome: Outcome) -> &'static str {
@@ -228,22 +274,16 @@ fn outcome_text(outcome: Outcome) -> &'static str {
 }
 
 /// The blocks to free.
-fn way_out_table(way_out: &Holders) -> Table {
-    let mut columns = key_columns(&way_out.keys);
-    columns.extend([Column::number("bytes"), Column::number("blocks")]);
-    let mut table = Table::new(columns);
-    for group in &way_out.groups {
-        let mut row = group.key.clone();
-        row.extend([format_bytes(group.bytes), format_count(group.blocks.len() as u64)]);
-        table.push(row);
-    }
-    push_rest(&mut table, way_out);
-    table
+fn way_out_table<'a>(trace: &Trace, way_out: &'a Holders) -> Table<'a> {
+    let (mut columns, sums) = groups_columns(trace, way_out, "bytes");
+    columns.retain(|column| column.title != "share");
+    Table::new(way_out.groups.len() + sums, columns).with_sums(sums)
 }
 
 /// The sizes around a failed request; those of segments only for an allocator that has them.
-fn facts(request: &FailedRequest) -> Table {
-    let mut table = Table::new(vec![Column::text("at that moment"), Column::number("bytes"), Column::text("")]);
+fn facts(request: &FailedRequest) -> text::Table {
+    use text::Column;
+    let mut table = text::Table::new(vec![Column::text("at that moment"), Column::number("bytes"), Column::text("")]);
     let mut row = |name: &str, bytes: String, note: String| table.push(vec![name.to_owned(), bytes, note]);
     let is_caching = request.allocator.has_settings();
     if is_caching {
@@ -290,180 +330,64 @@ fn print_stack(trace: &Trace, stack: StackId, page: &mut Page<'_>) -> io::Result
 }
 
 #[derive(Debug, Serialize)]
-struct OomFigures {
-    ooms: Vec<CaseFigures>,
+struct OomFigures<'a> {
+    ooms: Table<'a>,
     /// Failed requests that are only counted.
     rest_events: Vec<u64>,
     trust: TrustFigures,
     problems: Vec<String>,
 }
 
-#[derive(Debug, Serialize)]
-struct CaseFigures {
-    event: u64,
-    device: u16,
-    time_us: Option<u64>,
-    step: Option<u32>,
-    phase: &'static str,
-    op: String,
-    scope: String,
-    stack: Vec<String>,
-    requested_bytes: u64,
-    rounded_bytes: u64,
-    pool: &'static str,
-    stream: Option<u64>,
-    stream_is_guessed: bool,
-    from_driver_bytes: u64,
-    device_free_bytes: u64,
-    capacity_bytes: Option<u64>,
-    /// Whether that is not recorded, but what the allocator had and what was free at the failure.
-    capacity_is_inferred: bool,
-    outside_bytes: Option<u64>,
-    reserved_bytes: u64,
-    allocated_bytes: u64,
-    waiting_bytes: u64,
-    free_in_pool_bytes: u64,
-    free_elsewhere_bytes: u64,
-    /// Free bytes of all segments.
-    total_free_bytes: u64,
-    largest_fitting_hole_bytes: u64,
-    holes: Vec<Hole>,
-    /// The cause of the failure.
-    verdict: Verdict,
-    /// Whether a replay confirms it; otherwise it is a guess.
-    verdict_is_tested: bool,
-    reasons: Vec<String>,
-    holders: HolderFigures,
-    /// Null if no replay is possible; `reasons` then has the cause.
-    remedies: Option<Vec<RemedyFigures>>,
-    way_out: Option<WayOutFigures>,
-}
-
-impl CaseFigures {
-    fn of(trace: &Trace, Case { analysis: case, stack }: &Case) -> Self {
-        let request = &case.request;
-        let stated = [
-            Some(case.cause_text()),
-            Some(case.reason_text()),
-            case.helps(),
-            case.does_not_help(),
-            case.way_out_text(),
-        ];
-        Self {
-            event: case.number(request.event),
-            device: case.device.0,
-            time_us: request.time_ns.map(|time| micros_since_1970(trace, time)),
-            step: case.step,
-            phase: case.phase.name(),
-            op: request.op.clone(),
-            scope: request.scope.clone(),
-            stack: trace.tables.stack_text(*stack),
-            requested_bytes: request.requested,
-            rounded_bytes: request.rounded,
-            pool: request.pool.name(),
-            stream: request.stream.map(|stream| stream.0),
-            stream_is_guessed: request.stream_is_guessed,
-            from_driver_bytes: request.from_driver,
-            device_free_bytes: request.device_free,
-            capacity_bytes: Some(request.device_memory().bytes),
-            capacity_is_inferred: request.device_memory().is_inferred,
-            outside_bytes: request.outside,
-            reserved_bytes: request.reserved,
-            allocated_bytes: request.allocated,
-            waiting_bytes: request.waiting,
-            free_in_pool_bytes: request.free_in_pool,
-            free_elsewhere_bytes: request.free_elsewhere,
-            total_free_bytes: request.free_in_pool + request.free_elsewhere,
-            largest_fitting_hole_bytes: request.holes.first().map_or(0, |hole| hole.bytes),
-            holes: request.holes.clone(),
-            verdict: case.cause(),
-            verdict_is_tested: case.is_tested(),
-            reasons: stated.into_iter().flatten().chain(request.notes.iter().cloned()).collect(),
-            holders: HolderFigures::of(&case.holders),
-            remedies: case.trials.as_ref().ok().map(|trials| RemedyFigures::of_all(case, trials)),
-            way_out: WayOutFigures::of(case),
-        }
-    }
+/// Sentences about the cause and what would have helped.
+fn reasons(case: &OomAnalysis) -> Vec<String> {
+    let stated =
+        [Some(case.cause_text()), Some(case.reason_text()), case.helps(), case.does_not_help(), case.way_out_text()];
+    stated.into_iter().flatten().chain(case.request.notes.iter().cloned()).collect()
 }
 
 /// Groups and rest sum to `bytes`.
-#[derive(Debug, Serialize)]
-struct HolderFigures {
-    bytes: u64,
-    groups: Vec<GroupFigures>,
-    rest_bytes: u64,
+fn holder_values(holders: &Holders) -> Vec<(&'static str, Value)> {
+    let group = |group: &Holder| {
+        Value::Map(vec![
+            ("key", group.key.join(", ").into()),
+            ("keys", named(&holders.keys, &group.key)),
+            ("bytes", group.bytes.into()),
+            ("blocks", group.blocks.len().into()),
+        ])
+    };
+    let groups: Vec<Value> = holders.groups.iter().map(group).collect();
+    vec![("bytes", holders.total.into()), ("groups", groups.into()), ("rest_bytes", holders.rest_bytes.into())]
 }
 
-impl HolderFigures {
-    fn of(holders: &Holders) -> Self {
-        let group = |group: &Holder| GroupFigures {
-            key: group.key.join(", "),
-            keys: holders.keys.iter().map(|key| key.name()).zip(group.key.iter().cloned()).collect(),
-            bytes: group.bytes,
-            blocks: group.blocks.len() as u64,
-        };
-        Self {
-            bytes: holders.total,
-            groups: holders.groups.iter().map(group).collect(),
-            rest_bytes: holders.rest_bytes,
-        }
-    }
-}
-
-#[derive(Debug, Serialize)]
-struct GroupFigures {
-    /// The values of all keys, joined.
-    key: String,
-    keys: BTreeMap<&'static str, String>,
-    bytes: u64,
-    blocks: u64,
-}
-
-#[derive(Debug, Serialize)]
-struct RemedyFigures {
-    /// The change.
-    remedy: String,
-    /// Whether the request succeeds with it.
-    met: bool,
-    /// The event at which the replay runs out of memory before the request.
-    earlier_event: Option<u64>,
-    /// For more device memory: how much is needed.
-    more_bytes: Option<u64>,
-}
-
-impl RemedyFigures {
-    fn of_all(case: &OomAnalysis, trials: &Trials) -> Vec<Self> {
-        let one = |trial: &highwater_app::answers::oom_analysis::Trial| Self {
-            remedy: case.name(&trial.remedy),
-            met: trial.outcome == Outcome::Met,
-            earlier_event: match trial.outcome {
-                Outcome::FailsEarlier(event) => Some(case.number(event)),
-                _ => None,
-            },
-            more_bytes: match trial.remedy {
-                Remedy::MoreMemory(bytes) => Some(bytes),
-                _ => None,
-            },
-        };
-        trials.results.iter().map(one).collect()
-    }
+/// The changes that were tried, and whether the request succeeds with each.
+fn remedies_table<'a>(case: &'a OomAnalysis, trials: &'a Trials) -> Table<'a> {
+    let results = &trials.results;
+    // The event at which the replay runs out of memory before the request.
+    let earlier = |row: usize| match results[row].outcome {
+        Outcome::FailsEarlier(event) => Some(case.number(event)),
+        _ => None,
+    };
+    let more = |row: usize| match results[row].remedy {
+        Remedy::MoreMemory(bytes) => Some(bytes),
+        _ => None,
+    };
+    let columns = [
+        Column::text("remedy", "remedy", |row| case.name(&results[row].remedy)),
+        Column::text("met", "succeeds", |row| results[row].outcome == Outcome::Met),
+        Column::number("earlier_event", "fails at", earlier),
+        Column::bytes("more_bytes", "more memory", more),
+    ];
+    Table::new(results.len(), columns)
 }
 
 /// The fewest bytes of live blocks to free.
-#[derive(Debug, Serialize)]
-struct WayOutFigures {
-    kind: &'static str,
-    is_smallest: bool,
-    blocks: usize,
-    #[serde(flatten)]
-    holders: HolderFigures,
-}
-
-impl WayOutFigures {
-    fn of(case: &OomAnalysis) -> Option<Self> {
-        let way_out = case.request.way_out()?;
-        let kind = if matches!(way_out, WayOut::Segments(_)) { "segments" } else { "neighbours" };
-        let holders = HolderFigures::of(case.way_out.as_ref()?);
-        Some(Self { kind, is_smallest: way_out.is_smallest(), blocks: way_out.blocks().len(), holders })
-    }
+fn way_out_value(case: &OomAnalysis) -> Option<Value> {
+    let way_out = case.request.way_out()?;
+    let kind = if matches!(way_out, WayOut::Segments(_)) { "segments" } else { "neighbours" };
+    let own = vec![
+        ("kind", kind.into()),
+        ("is_smallest", way_out.is_smallest().into()),
+        ("blocks", way_out.blocks().len().into()),
+    ];
+    Some(Value::Map(own.into_iter().chain(holder_values(case.way_out.as_ref()?)).collect()))
 }

@@ -1,6 +1,5 @@
 //! The report of `highwater peak`: what is using memory at the peak or after an event.
 
-use std::collections::BTreeMap;
 use std::io;
 
 use highwater_analysis::breakdown::Breakdown;
@@ -10,6 +9,7 @@ use highwater_analysis::phases::{phases, reached_elsewhere, stages};
 use highwater_analysis::{Filter, Group, GroupKey, Metric, Moment, Peak, Siblings, Together};
 use highwater_app::figures::leaks::leak_lines;
 use highwater_app::figures::moment::{count_of, elsewhere_text, how_much_and_when, micros_since_1970, peak_name, when};
+use highwater_app::report::{Column, Table, Value};
 use highwater_snapshots::Trace;
 use highwater_snapshots::units::{format_bytes, format_count};
 use serde::Serialize;
@@ -19,12 +19,13 @@ use crate::args::{At, Given, PeakArguments};
 use crate::cli::input::devices::{on_device, where_on};
 use crate::cli::input::recording::{choose_device, origin_keys};
 use crate::cli::input::source::Input;
+use crate::cli::output::answer::Report;
 use crate::cli::output::caveats::{self, TrustFigures, problem_texts};
-use crate::cli::output::key_cells::{each_text, key_cells, key_columns, none_note};
+use crate::cli::output::key_cells::{each_text, key_columns, named, none_note};
 use crate::cli::output::outcome::Failure;
 use crate::cli::output::page::Page;
 use crate::cli::output::shell::next_with;
-use crate::cli::output::table::{Column, Table, bar, percent};
+use crate::cli::output::table::{bar, percent};
 
 /// The report, as text and as JSON.
 #[derive(Debug)]
@@ -135,8 +136,51 @@ impl<'a> PeakReport<'a> {
         self.leaks.as_ref().filter(|leaks| leaks.at_moment.total > 0)
     }
 
-    /// Returns the JSON object: groups and rest sum to `bytes`, or with a filter to `filtered_bytes`.
-    pub fn figures(&self) -> impl Serialize {
+    /// The equal modules that are one group, each with the same share of bytes and blocks; `None` if it is of one.
+    fn members(&self, group: &Group) -> Option<Vec<Value>> {
+        let keys = &self.arguments.by.0;
+        let count = group.members.len() as u64;
+        let has_free = !self.peak.moment.metric.is_of_blocks();
+        let member = |values: &Vec<String>| {
+            Value::Map(vec![
+                ("key", values.join(", ").into()),
+                ("keys", named(keys, values)),
+                ("bytes", (group.bytes / count).into()),
+                ("blocks", (group.blocks / count).into()),
+                ("leaked_bytes", self.leaks.as_ref().map(|leaks| leaks.of_key(values)).into()),
+                ("free_bytes", Value::or_absent(has_free.then_some(group.free_bytes / count))),
+            ])
+        };
+        (count > 0).then(|| group.members.iter().map(member).collect())
+    }
+
+    /// Prints the first other moment with the same peak, and the number of further ones.
+    fn print_elsewhere(&self, page: &mut Page<'_>) -> io::Result<()> {
+        elsewhere_text(&self.elsewhere).map_or(Ok(()), |text| page.line(&text))
+    }
+
+    fn hint(&self) -> String {
+        let files = [self.arguments.source.file.as_path()];
+        let given = self.arguments.given();
+        if self.peak.breakdown.groups.is_empty() {
+            return next_with(&["peak"], &files, &[], &Given::default(), "for what is using memory at the peak");
+        }
+        if let Some((keys, names)) = origin_keys(self.trace).filter(|_| self.arguments.by.0 == [GroupKey::Category]) {
+            return next_with(&["peak"], &files, &["--by", keys], &given, &format!("for the {names} behind it"));
+        }
+        if !self.arguments.by.0.iter().any(|key| matches!(key, GroupKey::Frame | GroupKey::Stack)) {
+            return next_with(&["peak"], &files, &["--by", "frame"], &given, "for the lines of code behind it");
+        }
+        if self.peak.moment.step.is_none() {
+            return next_with(&["explain"], &files, &[], &given, "for what would lower the peak");
+        }
+        next_with(&["phases"], &files, &[], &given, "for what each step and phase did")
+    }
+}
+
+impl Report for PeakReport<'_> {
+    /// Groups and rest sum to `bytes`, or with a filter to `filtered_bytes`.
+    fn figures(&self) -> impl Serialize {
         let Peak { moment, breakdown } = &self.peak;
         let filter = self.arguments.blocks.filter.stated();
         PeakFigures {
@@ -147,11 +191,11 @@ impl<'a> PeakReport<'a> {
             time_us: moment.time_ns.map(|time| micros_since_1970(self.trace, time)),
             step: moment.step,
             phase: moment.phase.name(),
-            reached_elsewhere: self.elsewhere.iter().map(ElsewhereFigures::of).collect(),
+            reached_elsewhere: elsewhere_table(&self.elsewhere),
             filter: filter.map(str::to_owned),
             filtered_bytes: filter.map(|_| breakdown.total),
             leaked_bytes: self.leaks.as_ref().map(|leaks| leaks.at_moment.total),
-            groups: breakdown.groups.iter().map(|group| self.group_figures(group)).collect(),
+            groups: self.table(),
             rest_bytes: breakdown.rest_bytes,
             rest_groups: breakdown.rest_groups,
             pools: self.pools.as_ref().map(PoolsReport::figures),
@@ -160,8 +204,55 @@ impl<'a> PeakReport<'a> {
         }
     }
 
-    /// Prints the report as text.
-    pub fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
+    fn table(&self) -> Table<'_> {
+        let breakdown = &self.peak.breakdown;
+        let keys = &self.arguments.by.0;
+        let groups = &breakdown.groups;
+        let has_members = groups.iter().any(|group| !group.members.is_empty());
+        let rest = (breakdown.rest_groups > 0).then(|| count_of(breakdown.rest_groups, "more group"));
+        let sums: Vec<String> = rest.into_iter().chain(["total".to_owned()]).collect();
+        let rows = groups.len() + sums.len();
+        let bytes = move |row: usize| match groups.get(row) {
+            Some(group) => group.bytes,
+            None if row + 1 < rows => breakdown.rest_bytes,
+            None => breakdown.total,
+        };
+        let is_of_blocks = self.peak.moment.metric.is_of_blocks();
+        let free = move |row: usize| groups.get(row).filter(|_| !is_of_blocks).map(|group| group.free_bytes);
+        // Free bytes have a row of their own unless they are in the rows of pools, streams or sizes.
+        let has_free = groups.iter().any(|group| group.free_bytes > 0 && group.free_bytes < group.bytes);
+        let free_cell = move |row| free(row).filter(|bytes| *bytes > 0).map_or_else(String::new, format_bytes);
+        let blocks = |row: usize| groups.get(row).map(|group| group.blocks);
+        let blocks_cell = move |row| blocks(row).filter(|blocks| *blocks > 0).map_or_else(String::new, format_count);
+        let leaked = move |row: usize| {
+            let leaks = self.leaks.as_ref()?;
+            match groups.get(row) {
+                Some(group) => Some(leaks.of_group(group)),
+                None => (row + 1 == rows).then_some(leaks.at_moment.total),
+            }
+        };
+        let leaked_cell = move |row| leaked(row).filter(|bytes| *bytes > 0).map_or_else(String::new, format_bytes);
+        let each =
+            |row: usize| groups.get(row).map_or_else(String::new, |group| each_text(group.bytes, group.members.len()));
+        let total = breakdown.total;
+        let bar = move |row: usize| if row + 1 < rows { bar(bytes(row), total, 20) } else { String::new() };
+        let members = |row: usize| Value::or_absent(groups.get(row).and_then(|group| self.members(group)));
+        let named = groups.iter().map(|group| (&group.key, group.stack));
+        let mut columns = key_columns(self.trace, keys, named, &sums);
+        columns.push(Column::bytes("bytes", "bytes", bytes));
+        columns.push(Column::shown_alone("share", true, move |row| percent(bytes(row), total)));
+        columns.push(Column::shown_alone("", false, bar).optional());
+        columns.extend(has_members.then(|| Column::shown_alone("each", false, each).optional()));
+        columns.extend(has_free.then(|| Column::shown_alone("free", true, free_cell)));
+        columns.push(Column::count("blocks", "blocks", blocks).shown(blocks_cell));
+        let leaking = Column::bytes("leaked_bytes", "leaking", leaked).shown(leaked_cell);
+        columns.push(if self.leaks().is_some() { leaking } else { leaking.in_files() });
+        columns.extend((!is_of_blocks).then(|| Column::bytes("free_bytes", "", free).in_files()));
+        columns.push(Column::nested("members", members));
+        Table::new(rows, columns).with_sums(sums.len())
+    }
+
+    fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
         let Peak { moment, breakdown } = &self.peak;
         match self.arguments.at {
             None => {
@@ -195,7 +286,7 @@ impl<'a> PeakReport<'a> {
         page.gap()?;
         let has_match = !breakdown.groups.is_empty();
         if has_match {
-            page.table(&self.table())?;
+            page.report(&self.table())?;
             let keys = breakdown.groups.iter().map(|group| &group.key);
             none_note(self.trace, &self.arguments.by.0, keys).map_or(Ok(()), |note| page.hint(&note))?;
             for line in self.pools.iter().flat_map(PoolsReport::lines) {
@@ -208,111 +299,16 @@ impl<'a> PeakReport<'a> {
         page.gap()?;
         page.hint(&self.hint())
     }
-
-    /// Prints the first other moment with the same peak, and the number of further ones.
-    fn print_elsewhere(&self, page: &mut Page<'_>) -> io::Result<()> {
-        elsewhere_text(&self.elsewhere).map_or(Ok(()), |text| page.line(&text))
-    }
-
-    fn table(&self) -> Table {
-        let breakdown = &self.peak.breakdown;
-        let keys = &self.arguments.by.0;
-        let groups = &breakdown.groups;
-        let has_members = groups.iter().any(|group| !group.members.is_empty());
-        // Free bytes have a row of their own unless they are in the rows of pools, streams or sizes.
-        let has_free = groups.iter().any(|group| group.free_bytes > 0 && group.free_bytes < group.bytes);
-        let mut columns = key_columns(keys);
-        columns.extend([Column::number("bytes"), Column::number("share"), Column::text("").optional()]);
-        columns.extend(has_members.then(|| Column::text("each").optional()));
-        columns.extend(has_free.then(|| Column::number("free")));
-        columns.push(Column::number("blocks"));
-        let leaks = self.leaks();
-        columns.extend(leaks.map(|_| Column::number("leaking")));
-        let mut table = Table::new(columns);
-        let mut row = |mut names: Vec<String>, (bytes, bar): (u64, String), others: [String; 3], leaked: u64| {
-            let [each, free, blocks] = others;
-            names.resize(keys.len(), String::new());
-            names.extend([format_bytes(bytes), percent(bytes, breakdown.total), bar]);
-            names.extend(has_members.then_some(each));
-            names.extend(has_free.then_some(free));
-            names.push(blocks);
-            if leaks.is_some() {
-                names.push(if leaked > 0 { format_bytes(leaked) } else { String::new() });
-            }
-            table.push(names);
-        };
-        let bar = |bytes| (bytes, bar(bytes, breakdown.total, 20));
-        let none = || [String::new(), String::new(), String::new()];
-        let cells = key_cells(self.trace, keys, groups.iter().map(|group| (&group.key, group.stack)));
-        for (group, names) in groups.iter().zip(cells) {
-            let free = (group.free_bytes > 0).then(|| format_bytes(group.free_bytes));
-            let blocks = (group.blocks > 0).then(|| format_count(group.blocks));
-            let each = each_text(group.bytes, group.members.len());
-            let others = [each, free.unwrap_or_default(), blocks.unwrap_or_default()];
-            row(names, bar(group.bytes), others, leaks.map_or(0, |leaks| leaks.of_group(group)));
-        }
-        if breakdown.rest_groups > 0 {
-            let name = count_of(breakdown.rest_groups, "more group");
-            row(vec![name], bar(breakdown.rest_bytes), none(), 0);
-        }
-        let leaked = leaks.map_or(0, |leaks| leaks.at_moment.total);
-        row(vec!["total".to_owned()], (breakdown.total, String::new()), none(), leaked);
-        table
-    }
-
-    fn group_figures(&self, group: &Group) -> GroupFigures {
-        let keys = &self.arguments.by.0;
-        let has_free = !self.peak.moment.metric.is_of_blocks();
-        let one = |values: &[String], count: u64, leaked_bytes: Option<u64>, members: Vec<GroupFigures>| {
-            let named = keys.iter().zip(values).map(|(key, value)| (key.name(), value.clone()));
-            GroupFigures {
-                key: values.join(", "),
-                keys: named.collect(),
-                bytes: group.bytes / count,
-                blocks: group.blocks / count,
-                leaked_bytes,
-                free_bytes: has_free.then_some(group.free_bytes / count),
-                members,
-            }
-        };
-        let count = group.members.len().max(1) as u64;
-        let leaks = self.leaks.as_ref();
-        let member = |values: &Vec<String>| one(values, count, leaks.map(|leaks| leaks.of_key(values)), Vec::new());
-        let members = group.members.iter().map(member).collect();
-        one(&group.key, 1, leaks.map(|leaks| leaks.of_group(group)), members)
-    }
-
-    fn hint(&self) -> String {
-        let files = [self.arguments.source.file.as_path()];
-        let given = self.arguments.given();
-        if self.peak.breakdown.groups.is_empty() {
-            return next_with(&["peak"], &files, &[], &Given::default(), "for what is using memory at the peak");
-        }
-        if let Some((keys, names)) = origin_keys(self.trace).filter(|_| self.arguments.by.0 == [GroupKey::Category]) {
-            return next_with(&["peak"], &files, &["--by", keys], &given, &format!("for the {names} behind it"));
-        }
-        if !self.arguments.by.0.iter().any(|key| matches!(key, GroupKey::Frame | GroupKey::Stack)) {
-            return next_with(&["peak"], &files, &["--by", "frame"], &given, "for the lines of code behind it");
-        }
-        if self.peak.moment.step.is_none() {
-            return next_with(&["explain"], &files, &[], &given, "for what would lower the peak");
-        }
-        next_with(&["phases"], &files, &[], &given, "for what each step and phase did")
-    }
 }
 
-/// Another moment with the same peak.
-#[derive(Debug, Serialize)]
-struct ElsewhereFigures {
-    event: Option<u64>,
-    step: Option<u32>,
-    phase: &'static str,
-}
-
-impl ElsewhereFigures {
-    fn of(moment: &Moment) -> Self {
-        Self { event: moment.number(), step: moment.step, phase: moment.phase.name() }
-    }
+/// Other moments with the same peak.
+fn elsewhere_table(moments: &[Moment]) -> Table<'_> {
+    let columns = [
+        Column::number("event", "event", |row| moments[row].number()),
+        Column::number("step", "step", |row| moments[row].step),
+        Column::text("phase", "phase", |row| moments[row].phase.name()),
+    ];
+    Table::new(moments.len(), columns)
 }
 
 /// Returns the event of `at` among `count`; `None` for the moment before the first.
@@ -332,7 +328,7 @@ fn event_of(count: u64, at: At) -> Result<Option<u64>, Failure> {
 }
 
 #[derive(Debug, Serialize)]
-struct PeakFigures {
+struct PeakFigures<'a> {
     device: u16,
     metric: Metric,
     bytes: u64,
@@ -340,7 +336,7 @@ struct PeakFigures {
     time_us: Option<u64>,
     step: Option<u32>,
     phase: &'static str,
-    reached_elsewhere: Vec<ElsewhereFigures>,
+    reached_elsewhere: Table<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     filter: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -348,28 +344,11 @@ struct PeakFigures {
     /// Bytes of blocks that earlier steps left, from lines that leave some in every step; `None` where it is not
     /// searched: without whole steps, and at a given event of a long recording.
     leaked_bytes: Option<u64>,
-    groups: Vec<GroupFigures>,
+    groups: Table<'a>,
     rest_bytes: u64,
     rest_groups: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pools: Option<Vec<PoolFigures>>,
     trust: TrustFigures,
     problems: Vec<String>,
-}
-
-#[derive(Debug, Serialize)]
-struct GroupFigures {
-    /// The values of all keys, joined.
-    key: String,
-    /// The values by key.
-    keys: BTreeMap<&'static str, String>,
-    bytes: u64,
-    blocks: u64,
-    leaked_bytes: Option<u64>,
-    /// Of the bytes, those that are free in segments; only of totals that have such.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    free_bytes: Option<u64>,
-    /// The equal modules that are one group, each with the same share of bytes and blocks.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    members: Vec<Self>,
 }

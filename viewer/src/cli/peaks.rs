@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use highwater_analysis::summary::DeviceSummary;
 use highwater_analysis::{Metric, Moment};
 use highwater_app::figures::moment::PeakFigure;
-use highwater_snapshots::units::{format_bytes, format_count};
+use highwater_app::report::{Column, Table};
+use highwater_snapshots::units::format_count;
 use highwater_snapshots::{Phase, Trace};
 
-use crate::cli::output::table::{Column, Table, percent};
+use crate::cli::output::table::percent;
 
 /// Describes what a metric counts.
 fn meaning(metric: Metric) -> &'static str {
@@ -26,51 +27,30 @@ fn known_phase(moment: &Moment) -> Option<Phase> {
     moment.event.and_then(|_| moment.known_phase())
 }
 
-/// Returns the peaks of a device's totals, and their values at the end, as a table.
-pub fn peaks_table(summary: &DeviceSummary) -> Table {
-    let has_capacity = summary.capacity_bytes > 0;
-    let mut table = Table::new(vec![
-        Column::text("total"),
-        Column::number("peak"),
-        Column::number(if has_capacity { "of device" } else { "" }).optional(),
-        Column::number("at event"),
-        Column::number("step"),
-        Column::text("phase"),
-        Column::number("end"),
-        Column::text("what it counts").cut().optional(),
-    ]);
-    for moment in &summary.peaks {
-        table.push(vec![
-            moment.metric.name().replace('_', " "),
-            format_bytes(moment.bytes),
-            percent(moment.bytes, summary.capacity_bytes),
-            moment.number().map_or_else(|| "start".to_owned(), format_count),
-            moment.step.map_or_else(|| "-".to_owned(), |step| step.to_string()),
-            known_phase(moment).map_or_else(|| "-".to_owned(), |phase| phase.to_string()),
-            format_bytes(summary.end.get(moment.metric)),
-            meaning(moment.metric).to_owned(),
+/// The peaks of a device's totals, and their values at the end; of a state, its totals.
+pub fn peaks_table(summary: &DeviceSummary, is_state: bool) -> Table<'_> {
+    let peaks = &summary.peaks;
+    let event = |row: usize| peaks[row].number().map_or_else(|| "start".to_owned(), format_count);
+    let step = |row: usize| peaks[row].step.map_or_else(|| "-".to_owned(), |step| step.to_string());
+    let phase = |row: usize| known_phase(&peaks[row]).map_or_else(|| "-".to_owned(), |phase| phase.to_string());
+    let of_device = if summary.capacity_bytes > 0 { "of device" } else { "" };
+    let mut columns = vec![
+        Column::text("total", "total", |row| peaks[row].metric.name().replace('_', " ")),
+        Column::bytes("peak_bytes", if is_state { "bytes" } else { "peak" }, |row| peaks[row].bytes),
+        Column::shown_alone(of_device, true, |row| percent(peaks[row].bytes, summary.capacity_bytes)).optional(),
+    ];
+    if !is_state {
+        columns.extend([
+            Column::number("peak_event", "at event", |row| peaks[row].number()).shown(event),
+            Column::number("step", "step", |row| peaks[row].step).shown(step),
+            Column::text("phase", "phase", phase),
+            Column::bytes("end_bytes", "end", |row| summary.end.get(peaks[row].metric)),
         ]);
     }
-    table
-}
-
-/// Returns the totals of a recording without events, as a table.
-pub fn state_table(summary: &DeviceSummary) -> Table {
-    let mut table = Table::new(vec![
-        Column::text("total"),
-        Column::number("bytes"),
-        Column::number(if summary.capacity_bytes > 0 { "of device" } else { "" }).optional(),
-        Column::text("what it counts").cut().optional(),
-    ]);
-    for moment in &summary.peaks {
-        table.push(vec![
-            moment.metric.name().replace('_', " "),
-            format_bytes(moment.bytes),
-            percent(moment.bytes, summary.capacity_bytes),
-            meaning(moment.metric).to_owned(),
-        ]);
-    }
-    table
+    columns.push(
+        Column::shown_alone("what it counts", false, |row| meaning(peaks[row].metric).to_owned()).cut().optional(),
+    );
+    Table::new(peaks.len(), columns)
 }
 
 /// Returns the peak of each metric by its name; `None` if the recording has no samples of it.

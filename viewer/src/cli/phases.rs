@@ -3,22 +3,24 @@
 use std::collections::BTreeSet;
 use std::io;
 
-use highwater_analysis::phases::{CategoryBytes, PhaseRow, peak_of, phases, stages};
+use highwater_analysis::phases::{PhaseRow, peak_of, phases, stages};
 use highwater_analysis::{Metric, Moment};
 use highwater_app::figures::moment::{count_of, how_much_and_when};
+use highwater_app::report::{Column, Table, Value};
 use highwater_snapshots::units::format_bytes;
 use highwater_snapshots::{DeviceId, Trace};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use crate::args::PhasesArguments;
 use crate::cli::input::devices::{on_device, where_on};
 use crate::cli::input::recording::{choose_device, origin_keys};
 use crate::cli::input::source::Input;
+use crate::cli::output::answer::Report;
 use crate::cli::output::caveats::{self, TrustFigures, problem_texts};
 use crate::cli::output::outcome::Failure;
 use crate::cli::output::page::Page;
 use crate::cli::output::shell::next_with;
-use crate::cli::output::table::{Column, bar};
+use crate::cli::output::table::bar;
 
 /// The report, as text and as JSON.
 #[derive(Debug)]
@@ -47,21 +49,25 @@ impl<'a> PhasesReport<'a> {
             Ok(Self { trace, arguments, device, rows: phases(source, device, metric, rows), peak })
         })
     }
+}
 
-    /// Returns the JSON object.
-    pub fn figures(&self) -> PhasesFigures<'_> {
+impl Report for PhasesReport<'_> {
+    fn figures(&self) -> impl Serialize {
         PhasesFigures {
             device: self.device.0,
             metric: self.arguments.metric,
             filter: self.arguments.blocks.filter.stated().map(str::to_owned),
-            rows: RowFigures(&self.rows),
+            rows: self.table(),
             trust: TrustFigures::of(self.trace),
             problems: problem_texts(self.trace),
         }
     }
 
-    /// Prints the report as text.
-    pub fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
+    fn table(&self) -> Table<'_> {
+        rows_table(&self.rows, self.rows.len(), &self.peak, !self.trace.spans.is_all_setup())
+    }
+
+    fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
         if self.rows.is_empty() {
             let on = on_device(self.trace, self.device);
             page.headline(&format!("{on}No phases: nothing was allocated or freed while events were recorded."))?;
@@ -81,7 +87,7 @@ impl<'a> PhasesReport<'a> {
             page.line(&format!("Counting only blocks with {filter}."))?;
         }
         page.gap()?;
-        print_rows(&self.rows, self.rows.len(), &self.peak, is_marked, page)?;
+        page.report(&self.table())?;
         caveats::print(self.trace, page)?;
         page.gap()?;
         let (files, given) = ([self.arguments.source.file.as_path()], self.arguments.given());
@@ -105,43 +111,40 @@ fn check_filter(arguments: &PhasesArguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints the first `shown` of the rows, whose sizes are of the total of `peak`, as a table. An arrow marks the row with
-/// the event of the peak. Unless the recording `is_marked`, its only phase has no name.
-pub fn print_rows(
-    rows: &[PhaseRow],
-    shown: usize,
-    peak: &Moment,
-    is_marked: bool,
-    page: &mut Page<'_>,
-) -> io::Result<()> {
+/// The first `shown` of the rows, whose sizes are of the total of `peak`. An arrow marks the row with the event of the peak.
+/// Unless the recording `is_marked`, its only phase has no name.
+pub fn rows_table<'a>(rows: &'a [PhaseRow], shown: usize, peak: &Moment, is_marked: bool) -> Table<'a> {
     let highest = rows.iter().map(|row| row.peak_bytes).max().unwrap_or(0);
     let is_of_peak = |row: &PhaseRow| match peak.number() {
         Some(event) => (row.first..=row.last).contains(&event),
         None => row.peak_bytes == highest,
     };
-    let marked = rows.iter().position(is_of_peak);
-    let columns = vec![
-        Column::number("step"),
-        Column::text("phase"),
-        Column::number("start"),
-        Column::number("peak"),
-        Column::text("").optional(),
-        Column::number("end"),
-        Column::text("at its peak").entries(),
-    ];
-    let cells = |(number, row): (usize, &PhaseRow)| {
-        let mark = if Some(number) == marked && rows.len() > 1 { " ◀" } else { "" };
-        vec![
-            row.step.map_or_else(|| "-".to_owned(), |step| step.to_string()),
-            if is_marked { row.phase.name() } else { "-" }.to_owned(),
-            format_bytes(row.start_bytes),
-            format_bytes(row.peak_bytes),
-            format!("{}{mark}", bar(row.peak_bytes, highest, 6)),
-            format_bytes(row.end_bytes),
-            made_of(row, peak.metric),
-        ]
+    let marked = rows.iter().position(is_of_peak).filter(|_| rows.len() > 1);
+    let metric = peak.metric;
+    let step = |row: usize| rows[row].step.map_or_else(|| "-".to_owned(), |step| step.to_string());
+    let phase = move |row: usize| if is_marked { rows[row].phase.name() } else { "-" }.to_owned();
+    let bar = move |row: usize| {
+        let mark = if Some(row) == marked { " ◀" } else { "" };
+        format!("{}{mark}", bar(rows[row].peak_bytes, highest, 6))
     };
-    page.long_table(columns, || rows.iter().take(shown).enumerate().map(cells))
+    let by_category = |row: usize| {
+        Value::Map(
+            rows[row].at_peak.ranked().iter().map(|(category, bytes)| (category.name(), (*bytes).into())).collect(),
+        )
+    };
+    let columns = [
+        Column::number("step", "step", |row| rows[row].step).shown(step),
+        Column::text("phase", "phase", |row| rows[row].phase.name()).shown(phase),
+        Column::number("first_event", "", |row| rows[row].first).in_files(),
+        Column::number("last_event", "", |row| rows[row].last).in_files(),
+        Column::bytes("start_bytes", "start", |row| rows[row].start_bytes),
+        Column::bytes("peak_bytes", "peak", |row| rows[row].peak_bytes),
+        Column::shown_alone("", false, bar).optional(),
+        Column::number("peak_event", "", |row| rows[row].peak_event).in_files(),
+        Column::bytes("end_bytes", "end", |row| rows[row].end_bytes),
+        Column::text("at_peak", "at its peak", by_category).shown(move |row| made_of(&rows[row], metric)).entries(),
+    ];
+    Table::new(shown, columns)
 }
 
 /// Formats the composition of a peak, largest part first, including the bytes outside blocks.
@@ -162,53 +165,14 @@ fn made_of(row: &PhaseRow, metric: Metric) -> String {
     texts.join(", ")
 }
 
-/// The rows of the JSON object: each is converted when it is written, since a long recording has a million.
-#[derive(Debug)]
-pub struct RowFigures<'a>(pub &'a [PhaseRow]);
-
-impl Serialize for RowFigures<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.iter().map(|row| PhaseFigures {
-            step: row.step,
-            phase: row.phase.name(),
-            first_event: row.first,
-            last_event: row.last,
-            start_bytes: row.start_bytes,
-            peak_bytes: row.peak_bytes,
-            peak_event: row.peak_event,
-            end_bytes: row.end_bytes,
-            at_peak: row.at_peak,
-        }))
-    }
-}
-
 /// The object that `phases --json` prints.
 #[derive(Debug, Serialize)]
-pub struct PhasesFigures<'a> {
+struct PhasesFigures<'a> {
     device: u16,
     metric: Metric,
     #[serde(skip_serializing_if = "Option::is_none")]
     filter: Option<String>,
-    rows: RowFigures<'a>,
+    rows: Table<'a>,
     trust: TrustFigures,
     problems: Vec<String>,
-}
-
-/// One row of it.
-#[derive(Debug, Serialize)]
-struct PhaseFigures {
-    step: Option<u32>,
-    phase: &'static str,
-    first_event: u64,
-    last_event: u64,
-    start_bytes: u64,
-    peak_bytes: u64,
-    peak_event: Option<u64>,
-    end_bytes: u64,
-    #[serde(serialize_with = "as_map")]
-    at_peak: CategoryBytes,
-}
-
-fn as_map<S: Serializer>(bytes: &CategoryBytes, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_map(bytes.ranked().iter().map(|(category, bytes)| (category.name(), bytes)))
 }

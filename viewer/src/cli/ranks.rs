@@ -3,23 +3,24 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use highwater_analysis::{Metric, Totals};
+use highwater_analysis::{Metric, Moment};
 use highwater_app::answers::outliers::{Middle, RULE};
 use highwater_app::figures::moment::micros_since;
 use highwater_app::figures::ranks::{COMPARED, Caveat, Outlier, headlines, limits, median, notes, outliers, passed_by};
 use highwater_app::figures::requests::failure_text;
 use highwater_app::files::fleet::{Fleet, Rank};
-use highwater_snapshots::trace::Trust;
-use highwater_snapshots::units::{format_bytes, format_count};
+
+use highwater_app::report::{Column, Table, Value};
+use highwater_snapshots::units::format_count;
 use serde::Serialize;
 
 use crate::args::InfoArguments;
 use crate::cli::input::recording::read_fleet;
 use crate::cli::input::source::opener;
+use crate::cli::output::answer::Report;
 use crate::cli::output::outcome::{Failure, Status};
 use crate::cli::output::page::Page;
 use crate::cli::output::shell::next_with;
-use crate::cli::output::table::{Column, Table};
 
 /// Maximum number of missing ranks listed in the JSON object.
 const MOST_MISSING: usize = 4096;
@@ -39,11 +40,7 @@ pub fn info(arguments: &InfoArguments, page: &mut Page<'_>) -> Result<Status, Fa
     let needs_whole = !filter.is_empty();
     let fleet = read_fleet(folder, |file, is_whole| Ok(open(file, is_whole || needs_whole)?.counting(filter)))?;
     let report = RanksReport { fleet: &fleet, arguments };
-    if arguments.source.json {
-        page.json(&report.figures())?;
-    } else {
-        report.print(page)?;
-    }
+    report.write(arguments.source.form, page)?;
     Ok(Status::Fine)
 }
 
@@ -54,8 +51,8 @@ struct RanksReport<'a> {
     arguments: &'a InfoArguments,
 }
 
-impl RanksReport<'_> {
-    fn figures(&self) -> RanksFigures<'_> {
+impl Report for RanksReport<'_> {
+    fn figures(&self) -> impl Serialize {
         let fleet = self.fleet;
         let missing = fleet.missing();
         let highest = fleet.highest(Metric::Allocated).map(|row| &fleet.ranks[row]);
@@ -70,7 +67,7 @@ impl RanksReport<'_> {
             median: Metric::ALL.map(|metric| (metric.name(), median(fleet, metric))).into(),
             missing: missing.iter().cloned().flatten().take(MOST_MISSING).collect(),
             missing_count: missing.iter().map(|gap| u64::from(gap.end() - gap.start()) + 1).sum(),
-            ranks: fleet.ranks.iter().map(RankFigures::of).collect(),
+            ranks: self.table(),
             unread: fleet.unread.iter().map(|(path, why)| Unread { file: path.display().to_string(), why }).collect(),
             skipped: fleet.skipped,
             problems: fleet.problems(),
@@ -92,7 +89,7 @@ impl RanksReport<'_> {
         let (warnings, notes): (Vec<Caveat>, Vec<Caveat>) = limits(fleet).into_iter().partition(|one| one.is_warning);
         warnings.iter().try_for_each(|one| page.warning(&one.text))?;
         page.gap()?;
-        page.table(&self.table())?;
+        page.report(&self.table())?;
         if !notes.is_empty() || fleet.skipped > 0 {
             page.gap()?;
         }
@@ -110,43 +107,52 @@ impl RanksReport<'_> {
         })
     }
 
-    fn table(&self) -> Table {
-        let mut table = Table::new(vec![
-            Column::number("rank"),
-            Column::text("file"),
-            Column::text("host").cut().optional(),
-            Column::number("events").optional(),
-            Column::number("allocated"),
-            Column::number("reserved"),
-            Column::number("at event").optional(),
-            Column::number("step").optional(),
-            Column::text("phase").optional(),
-            Column::number("end").optional(),
-            Column::number("lost").optional(),
-            Column::text("trust"),
-            Column::text("").cut(),
-        ]);
+    fn table(&self) -> Table<'_> {
+        let ranks = &self.fleet.ranks;
         let standings = COMPARED.map(|metric| self.fleet.standings(metric));
-        for (row, rank) in self.fleet.ranks.iter().enumerate() {
-            let peak = rank.peak(Metric::Allocated);
-            let notes = notes(rank, &standings.each_ref().map(|standings| standings[row]));
-            table.push(vec![
-                rank.number().map_or_else(|| "-".to_owned(), |rank| rank.to_string()),
-                rank.name.clone(),
-                rank.header.host.clone(),
-                format_count(rank.events),
-                format_bytes(peak.bytes),
-                format_bytes(rank.peak(Metric::Reserved).bytes),
-                peak.number().map_or_else(|| "before".to_owned(), format_count),
-                peak.step.map_or_else(|| "-".to_owned(), |step| step.to_string()),
-                peak.phase.name().to_owned(),
-                format_bytes(rank.main().summary.end.allocated),
-                format_count(rank.trust.events_lost),
-                if rank.is_complete() { "complete" } else { "limited" }.to_owned(),
-                notes,
-            ]);
-        }
-        table
+        let notes = move |row: usize| notes(&ranks[row], &standings.each_ref().map(|standings| standings[row]));
+        let summary = |row: usize| &ranks[row].main().summary;
+        let peak = |row: usize| ranks[row].peak(Metric::Allocated);
+        let number = |row: usize| ranks[row].number().map_or_else(|| "-".to_owned(), |rank| rank.to_string());
+        let event = move |row: usize| peak(row).number().map_or_else(|| "before".to_owned(), format_count);
+        let step = move |row: usize| peak(row).step.map_or_else(|| "-".to_owned(), |step| step.to_string());
+        let complete = |row: usize| if ranks[row].is_complete() { "complete" } else { "limited" }.to_owned();
+        let end = move |row: usize| {
+            Value::Map(Metric::ALL.map(|metric| (metric.name(), summary(row).end.get(metric).into())).into())
+        };
+        let columns = [
+            Column::number("rank", "rank", |row| ranks[row].number()).shown(number),
+            // `header`, `name` of the file, or null.
+            Column::text("rank_from", "", |row| ranks[row].origin.name()).in_files(),
+            Column::text("file", "file", |row| ranks[row].path.display().to_string())
+                .shown(|row| ranks[row].name.clone()),
+            Column::text("host", "host", |row| ranks[row].header.host.clone()).cut().optional(),
+            Column::number("pid", "", |row| ranks[row].header.pid).in_files(),
+            Column::text("program", "", |row| ranks[row].header.program.clone()).in_files(),
+            Column::number("world_size", "", |row| ranks[row].header.world_size).in_files(),
+            Column::number("started_us", "", |row| ranks[row].header.started_unix_us).in_files(),
+            Column::count("events", "events", |row| ranks[row].events).optional(),
+            Column::count("devices", "", |row| ranks[row].devices.len()).in_files(),
+            Column::number("device", "", move |row| summary(row).device.0).in_files(),
+            Column::text("device_name", "", move |row| summary(row).name.clone()).in_files(),
+            Column::bytes("capacity_bytes", "", move |row| summary(row).capacity_bytes).in_files(),
+            Column::nested("peaks", |row| peaks(&ranks[row])),
+            Column::nested("end", end),
+            Column::bytes("allocated_peak_bytes", "allocated", move |row| peak(row).bytes).in_tables(),
+            Column::bytes("reserved_peak_bytes", "reserved", |row| ranks[row].peak(Metric::Reserved).bytes).in_tables(),
+            Column::number("peak_event", "at event", move |row| peak(row).number()).shown(event).optional().in_tables(),
+            Column::number("peak_step", "step", move |row| peak(row).step).shown(step).optional().in_tables(),
+            Column::text("peak_phase", "phase", move |row| peak(row).phase.name()).optional().in_tables(),
+            Column::bytes("end_allocated_bytes", "end", move |row| summary(row).end.allocated).optional().in_tables(),
+            Column::count("events_lost", "lost", |row| ranks[row].trust.events_lost).optional().in_tables(),
+            Column::text("complete", "trust", |row| ranks[row].is_complete()).shown(complete),
+            Column::nested("trust", |row| Value::of(&ranks[row].trust)),
+            Column::text("out_of_memory", "", |row| ranks[row].failure.as_ref().map(failure_text)).in_files(),
+            Column::nested("problems", |row| ranks[row].problems.clone()),
+            Column::count("problem_count", "", |row| ranks[row].problem_count).in_files(),
+            Column::shown_alone("", false, notes).cut(),
+        ];
+        Table::new(ranks.len(), columns)
     }
 }
 
@@ -165,7 +171,7 @@ struct RanksFigures<'a> {
     median: BTreeMap<&'static str, Middle>,
     missing: Vec<u32>,
     missing_count: u64,
-    ranks: Vec<RankFigures<'a>>,
+    ranks: Table<'a>,
     unread: Vec<Unread<'a>>,
     skipped: usize,
     problems: Vec<String>,
@@ -178,78 +184,19 @@ struct Unread<'a> {
     why: &'a str,
 }
 
-/// One rank of it.
-#[derive(Debug, Serialize)]
-struct RankFigures<'a> {
-    /// Null if unknown.
-    rank: Option<u32>,
-    /// `header`, `name` of the file, or null.
-    rank_from: Option<&'static str>,
-    file: String,
-    host: &'a str,
-    pid: u32,
-    program: &'a str,
-    world_size: Option<u32>,
-    started_us: u64,
-    events: u64,
-    devices: usize,
-    device: u16,
-    device_name: &'a str,
-    capacity_bytes: u64,
-    peaks: BTreeMap<&'static str, RankPeak>,
-    end: Totals,
-    complete: bool,
-    trust: &'a Trust,
-    out_of_memory: Option<String>,
-    problems: &'a [String],
-    problem_count: usize,
-}
-
-/// The moment of a rank's peak.
-#[derive(Debug, Serialize)]
-struct RankPeak {
-    bytes: u64,
-    event: Option<u64>,
-    time_us: Option<u64>,
-    step: Option<u32>,
-    phase: &'static str,
-}
-
-impl<'a> RankFigures<'a> {
-    fn of(rank: &'a Rank) -> Self {
-        let summary = &rank.main().summary;
-        let started_us = rank.header.started_unix_us;
-        let peaks = summary.peaks.iter().map(|peak| {
-            let figures = RankPeak {
-                bytes: peak.bytes,
-                event: peak.number(),
-                time_us: peak.time_ns.map(|time| micros_since(started_us, time)),
-                step: peak.step,
-                phase: peak.phase.name(),
-            };
-            (peak.metric.name(), figures)
-        });
-        Self {
-            rank: rank.number(),
-            rank_from: rank.origin.name(),
-            file: rank.path.display().to_string(),
-            host: &rank.header.host,
-            pid: rank.header.pid,
-            program: &rank.header.program,
-            world_size: rank.header.world_size,
-            started_us,
-            events: rank.events,
-            devices: rank.devices.len(),
-            device: summary.device.0,
-            device_name: &summary.name,
-            capacity_bytes: summary.capacity_bytes,
-            peaks: peaks.collect(),
-            end: summary.end,
-            complete: rank.is_complete(),
-            trust: &rank.trust,
-            out_of_memory: rank.failure.as_ref().map(failure_text),
-            problems: &rank.problems,
-            problem_count: rank.problem_count,
-        }
-    }
+/// The peaks of a rank, by total.
+fn peaks(rank: &Rank) -> Value {
+    let time_us = |time: u64| micros_since(rank.header.started_unix_us, time);
+    let of = |peak: &Moment| {
+        let figures = vec![
+            ("bytes", peak.bytes.into()),
+            ("event", peak.number().into()),
+            ("time_us", peak.time_ns.map(time_us).into()),
+            ("step", peak.step.into()),
+            ("phase", peak.phase.name().into()),
+        ];
+        (peak.metric.name(), Value::Map(figures))
+    };
+    let by_name: BTreeMap<&'static str, Value> = rank.main().summary.peaks.iter().map(of).collect();
+    Value::Map(by_name.into_iter().collect())
 }

@@ -8,6 +8,7 @@ use highwater_app::answers::outliers::Standing;
 use highwater_app::figures::moment::count_of;
 use highwater_app::figures::ranks::{capitalized, problems};
 use highwater_app::files::fleet::{Fleet, Rank, ranges_text};
+use highwater_app::report::{Column, Table};
 use highwater_snapshots::Error;
 use highwater_snapshots::units::{format_bytes, format_signed_bytes};
 use serde::Serialize;
@@ -16,10 +17,10 @@ use super::diff::DiffReport;
 use crate::args::DiffArguments;
 use crate::cli::input::recording::read_fleet;
 use crate::cli::input::source::{Input, opener};
+use crate::cli::output::answer::Report as _;
 use crate::cli::output::caveats;
 use crate::cli::output::outcome::{Failure, Status};
 use crate::cli::output::page::Page;
-use crate::cli::output::table::{Column, Table};
 
 /// Runs `highwater diff` if A or B is a folder.
 pub fn run(arguments: &DiffArguments, page: &mut Page<'_>) -> Result<Status, Failure> {
@@ -64,7 +65,7 @@ fn within(
     };
     let nearest = format!("A is {}, the nearest to the median; B is {}.", a.label(), b.label());
     compare(arguments, [a, b], page, |report, page| {
-        if arguments.json {
+        if arguments.form.json {
             let figures = WithinFigures {
                 folder: &fleet.name,
                 metric: metric.name(),
@@ -74,6 +75,9 @@ fn within(
                 diff: report.figures(),
             };
             return Ok(page.json(&figures)?);
+        }
+        if arguments.form.csv {
+            return report.write(arguments.form, page);
         }
         page.headline(&intro)?;
         page.line(&nearest)?;
@@ -94,7 +98,7 @@ fn warn(sentences: impl Iterator<Item = String>, page: &mut Page<'_>) -> Result<
 }
 
 /// The peaks of one rank in both folders; `None` if only one has it.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 struct Pair {
     rank: u32,
     a_bytes: Option<u64>,
@@ -121,16 +125,19 @@ fn between(
     };
     let ranks = [by_rank[0][&most.rank], by_rank[1][&most.rank]];
     compare(arguments, ranks, page, |report, page| {
-        if arguments.json {
+        if arguments.form.json {
             let figures = BetweenFigures {
                 a: &fleets[0].name,
                 b: &fleets[1].name,
                 metric: arguments.metric.name(),
-                ranks: &pairs,
+                ranks: table(&pairs, most),
                 grown_most: most.rank,
                 diff: report.figures(),
             };
             return Ok(page.json(&figures)?);
+        }
+        if arguments.form.csv {
+            return Ok(table(&pairs, most).write_csv(page.raw())?);
         }
         print_pairs(arguments, &fleets, &pairs, most, page)?;
         page.gap()?;
@@ -194,22 +201,26 @@ fn print_pairs(
         warn(problems(fleet).into_iter().map(|problem| format!("{}: {}", fleet.name, problem.text)), page)?;
     }
     page.gap()?;
-    let mut table = Table::new(vec![
-        Column::number("rank"),
-        Column::number("A"),
-        Column::number("B"),
-        Column::number("difference"),
-        Column::text(""),
-    ]);
-    for pair in pairs {
-        let bytes = |bytes: Option<u64>| bytes.map_or_else(|| "-".to_owned(), format_bytes);
-        let note = if pair.rank == most.rank && pair.delta_bytes > 0 { "◀ grew most" } else { "" };
-        let delta = format_signed_bytes(pair.delta_bytes);
-        table.push(vec![pair.rank.to_string(), bytes(pair.a_bytes), bytes(pair.b_bytes), delta, note.to_owned()]);
-    }
-    page.table(&table)?;
+    page.report(&table(pairs, most))?;
     page.gap()?;
     Ok(page.line(&format!("Rank {} in both:", most.rank))?)
+}
+
+/// A row for each rank; an arrow marks the one that grew most.
+fn table<'t>(pairs: &'t [Pair], most: &'t Pair) -> Table<'t> {
+    let bytes = |bytes: Option<u64>| bytes.map_or_else(|| "-".to_owned(), format_bytes);
+    let note = |row: usize| {
+        let is_most = pairs[row].rank == most.rank && pairs[row].delta_bytes > 0;
+        if is_most { "◀ grew most" } else { "" }.to_owned()
+    };
+    let columns = [
+        Column::number("rank", "rank", |row| pairs[row].rank),
+        Column::bytes("a_bytes", "A", |row| pairs[row].a_bytes).shown(move |row| bytes(pairs[row].a_bytes)),
+        Column::bytes("b_bytes", "B", |row| pairs[row].b_bytes).shown(move |row| bytes(pairs[row].b_bytes)),
+        Column::difference("delta_bytes", "difference", |row| pairs[row].delta_bytes),
+        Column::shown_alone("", false, note),
+    ];
+    Table::new(pairs.len(), columns)
 }
 
 /// Reads the recordings of both ranks again, says which of them is incomplete, and lets `tell` print the report of
@@ -233,7 +244,7 @@ fn compare(
         }
         of_parts => (inputs, report) = (parts.each_ref(), of_parts?),
     }
-    if !arguments.json {
+    if arguments.form.is_text() {
         for ((input, rank), side) in inputs.iter().zip(ranks).zip(["A", "B"]) {
             caveats::lead(input.facts(), &format!("{side}, {}", rank.label()), page)?;
         }
@@ -259,7 +270,7 @@ struct BetweenFigures<'a, D: Serialize> {
     a: &'a str,
     b: &'a str,
     metric: &'static str,
-    ranks: &'a [Pair],
+    ranks: Table<'a>,
     grown_most: u32,
     diff: D,
 }

@@ -7,6 +7,7 @@ use super::peak::PeakReport;
 use super::ranks;
 use crate::args::{CategoryChoice, InfoArguments, PeakArguments};
 use crate::cli::input::source::Input;
+use crate::cli::output::answer::Report as _;
 use crate::cli::output::caveats;
 use crate::cli::output::outcome::{Failure, Status};
 use crate::cli::output::page::Page;

@@ -2,13 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::rc::Rc;
 
 use highwater_analysis::Metric;
-use highwater_app::answers::prediction::{Changed, Concerned, Failed, Figures, Prediction, suggested_capacity};
+use highwater_app::answers::prediction::{Changed, Concerned, Figures, Prediction, Tried, suggested_capacity};
 use highwater_app::answers::recomputation::Recomputation;
 use highwater_app::figures::moment::PeakFigure;
-use highwater_app::figures::predicted::{self, Compared, LOWEST_ADDRESS, NO_BLOCK, compared, difference};
+use highwater_app::figures::predicted::{
+    self, Compared, LOWEST_ADDRESS, NO_BLOCK, TriedSettings, compared, difference,
+};
 use highwater_app::files::destination::Destination;
+use highwater_app::report::{Column, Table, Value};
 use highwater_snapshots::units::{format_bytes, format_exact_bytes};
 use highwater_snapshots::{Phase, Trace};
 use serde::Serialize;
@@ -17,12 +21,12 @@ use super::convert::write_to;
 use super::peaks::peak_figures;
 use crate::args::WhatIfArguments;
 use crate::cli::input::devices::on_device;
+use crate::cli::output::answer::Report;
 use crate::cli::output::caveats::problem_texts;
 use crate::cli::output::outcome::Failure;
 use crate::cli::output::page::Page;
 use crate::cli::output::rerun::rerun;
 use crate::cli::output::shell::{next_with, quoted};
-use crate::cli::output::table::{Column, Table};
 
 /// Maximum number of causes that are listed.
 const TOLD: usize = 6;
@@ -70,59 +74,6 @@ impl<'a> WhatIfReport<'a> {
         Ok(Self { trace, arguments, prediction, others, written })
     }
 
-    /// Returns the JSON object.
-    pub fn figures(&self) -> impl Serialize {
-        let Prediction { device, measured, recorded_conf, unchanged, changed, tried, .. } = &self.prediction;
-        let peaks = |trace: &Trace, figures: &Figures| peak_figures(trace, &figures.summary);
-        WhatIfFigures {
-            device: device.0,
-            recorded_alloc_conf: recorded_conf.clone(),
-            measured: peaks(self.trace, measured),
-            replayed: peaks(self.trace, &unchanged.figures),
-            divergence: unchanged.divergence.as_ref().map(|deviation| DivergenceFigures {
-                event: deviation.event,
-                what: deviation.text.clone(),
-                largest_difference_bytes: deviation.largest_bytes,
-                blocks_placed_elsewhere: deviation.placed_elsewhere,
-            }),
-            takes_lowest_address: unchanged.takes_lowest_address,
-            causes: unchanged.causes.clone(),
-            changed: changed.as_ref().map(|changed| peaks(changed.recording.facts(), &changed.figures)),
-            alloc_conf: changed.as_ref().map(|changed| changed.alloc_conf.clone()),
-            capacity_bytes: changed.as_ref().and_then(|changed| changed.capacity),
-            fits: changed.as_ref().and_then(Changed::fits),
-            lower_bound_bytes: changed.as_ref().and_then(lower_bound),
-            devices: self.predictions().filter_map(DeviceFigures::of).collect(),
-            oom: changed.as_ref().and_then(|changed| Some(OomFigures::of(changed.oom.as_ref()?, changed))),
-            rescued_events: changed.as_ref().map(|changed| changed.rescued.clone()).unwrap_or_default(),
-            removed: changed.as_ref().map(|changed| changed.concerned[0].into()),
-            shortened: changed.as_ref().map(|changed| changed.concerned[1].into()),
-            scaled: changed.as_ref().map(|changed| changed.concerned[2].into()),
-            recomputed: changed.as_ref().and_then(|changed| {
-                let recomputation = changed.recomputation.as_ref()?;
-                let Recomputation { modules, calls, evidence, .. } = *recomputation;
-                Some(RecomputedFigures { modules, calls, evidence: evidence.name() })
-            }),
-            fragmentation: FragmentationFigures {
-                measured: UnusedFigures::of(measured),
-                changed: changed.as_ref().map(|changed| UnusedFigures::of(&changed.figures)),
-            },
-            tried: tried
-                .iter()
-                .map(|one| TriedFigures {
-                    alloc_conf: one.alloc_conf.clone(),
-                    peak_allocated_bytes: one.figures.peak_bytes(Metric::Allocated),
-                    peak_reserved_bytes: one.figures.peak_bytes(Metric::Reserved),
-                    unused_bytes: one.figures.reserved_beyond_active(),
-                    oom_event: one.oom,
-                })
-                .collect(),
-            assumptions: self.assumptions().into_iter().map(str::to_owned).collect(),
-            file: self.written.as_ref().map(|(file, _)| file.clone()),
-            problems: problem_texts(self.trace),
-        }
-    }
-
     fn assumptions(&self) -> Vec<&str> {
         let Prediction { unchanged, changed, .. } = &self.prediction;
         let all = changed.as_ref().map_or(&unchanged.assumptions, |changed| &changed.assumptions);
@@ -136,54 +87,11 @@ impl<'a> WhatIfReport<'a> {
         all.into_iter()
     }
 
-    /// Prints the report as text.
-    pub fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
-        match &self.prediction.changed {
-            Some(changed) => self.print_changed(changed, page)?,
-            None => self.print_unchanged(page)?,
-        }
-        let assumptions = self.assumptions();
-        if !assumptions.is_empty() {
-            page.gap()?;
-        }
-        for text in assumptions {
-            page.warning(&format!("Assumed: {text}."))?;
-        }
-        self.print_divergence(page)?;
-        if let Some((file, bytes)) = &self.written {
-            page.gap()?;
-            page.line(&format!("Wrote {file} ({}).", format_bytes(*bytes)))?;
-        }
-        page.gap()?;
-        page.hint(&self.hint())
-    }
-
     fn print_unchanged(&self, page: &mut Page<'_>) -> io::Result<()> {
         page.headline(&format!("{}{}", self.on_device(&self.prediction), predicted::what_helps(&self.prediction)))?;
         page.line(&predicted::unchanged(&self.prediction))?;
         page.gap()?;
-        // Settings are never shortened, since users copy them.
-        let mut table = Table::new(vec![
-            Column::text("settings").lines(),
-            Column::number("peak allocated"),
-            Column::number("peak reserved"),
-            Column::number("difference"),
-            Column::number("reserved − active").optional(),
-            Column::text("result"),
-        ]);
-        let before = self.prediction.measured.peak_bytes(Metric::Reserved);
-        for one in predicted::tried(&self.prediction) {
-            let reserved = one.figures.peak_bytes(Metric::Reserved);
-            table.push(vec![
-                one.name.replace(',', ",\n"),
-                format_bytes(one.figures.peak_bytes(Metric::Allocated)),
-                format_bytes(reserved),
-                difference(before, reserved),
-                format_bytes(one.figures.reserved_beyond_active()),
-                one.end,
-            ]);
-        }
-        page.table(&table)
+        page.report(&self.table())
     }
 
     fn print_changed(&self, changed: &Changed, page: &mut Page<'_>) -> io::Result<()> {
@@ -212,7 +120,7 @@ impl<'a> WhatIfReport<'a> {
         if !on.is_empty() {
             page.line(on.trim_end())?;
         }
-        page.table(&self.table(&changed.figures, changed.oom.is_some()))?;
+        page.report(&self.table())?;
         page.gap()?;
         page.line(&predicted::settings_and_memory(changed))?;
         if let Some(oom) = &changed.oom {
@@ -229,29 +137,72 @@ impl<'a> WhatIfReport<'a> {
         if self.trace.device_ids().len() < 2 { String::new() } else { format!("Device {}: ", prediction.device.0) }
     }
 
-    /// Returns the peaks as recorded and with the change as a table; if a request `failed`, those before it.
-    fn table(&self, changed: &Figures, failed: bool) -> Table {
-        let mut columns = vec![Column::text("peak of"), Column::number("recorded")];
-        if failed {
-            columns.push(Column::number("until it failed"));
-        } else {
-            columns.extend([Column::number("what if"), Column::number("difference")]);
-        }
-        columns.push(Column::text("new peak in").optional());
-        let mut table = Table::new(columns);
-        for Compared { name, bytes: [before, after], peak } in compared(&self.prediction.measured, changed) {
-            let place = peak.map_or_else(String::new, |moment| {
+    /// Every setting that was tried.
+    fn tried_table(&self) -> Table<'_> {
+        let rows = predicted::tried(&self.prediction);
+        let before = self.prediction.measured.peak_bytes(Metric::Reserved);
+        let (count, rows) = (rows.len(), Rc::new(rows));
+        let of = |value: fn(&TriedSettings<'_>) -> Value| {
+            let rows = Rc::clone(&rows);
+            move |row: usize| value(&rows[row])
+        };
+        let names = Rc::clone(&rows);
+        let figures = Rc::clone(&rows);
+        let columns = [
+            // Settings are never shortened, since users copy them.
+            Column::text("alloc_conf", "settings", of(|one| one.name.into()))
+                .shown(move |row| names[row].name.replace(',', ",\n"))
+                .lines(),
+            Column::bytes(
+                "peak_allocated_bytes",
+                "peak allocated",
+                of(|one| one.figures.peak_bytes(Metric::Allocated).into()),
+            ),
+            Column::bytes(
+                "peak_reserved_bytes",
+                "peak reserved",
+                of(|one| one.figures.peak_bytes(Metric::Reserved).into()),
+            ),
+            Column::shown_alone("difference", true, move |row| {
+                difference(before, figures[row].figures.peak_bytes(Metric::Reserved))
+            }),
+            Column::bytes("unused_bytes", "reserved − active", of(|one| one.figures.reserved_beyond_active().into()))
+                .optional(),
+            Column::text("result", "result", of(|one| one.end.clone().into())),
+        ];
+        Table::new(count, columns)
+    }
+
+    /// The peaks as recorded and with the change; if a request failed, those before it.
+    fn changed_table<'t>(&'t self, changed: &'t Changed) -> Table<'t> {
+        let rows: Rc<[Compared]> = compared(&self.prediction.measured, &changed.figures).into();
+        let bytes = |side: usize| {
+            let rows = Rc::clone(&rows);
+            move |row: usize| rows[row].bytes[side]
+        };
+        let (names, places, both) = (Rc::clone(&rows), Rc::clone(&rows), Rc::clone(&rows));
+        let place = move |row: usize| {
+            places[row].peak.map_or_else(String::new, |moment| {
                 let step = moment.step.map(|step| format!("step {step}"));
                 let phase = moment.known_phase().map(|phase| phase.to_string());
                 step.into_iter().chain(phase).collect::<Vec<_>>().join(", ")
-            });
-            let mut row = vec![name, format_bytes(before), format_bytes(after)];
-            // Memory that a failed replay did not reach is not a saving.
-            row.extend((!failed).then(|| difference(before, after)));
-            row.push(place);
-            table.push(row);
-        }
-        table
+            })
+        };
+        let failed = changed.oom.is_some();
+        let mut columns = vec![
+            Column::text("figure", "peak of", move |row| names[row].name.clone()),
+            Column::bytes("recorded_bytes", "recorded", bytes(0)),
+            Column::bytes("changed_bytes", if failed { "until it failed" } else { "what if" }, bytes(1)),
+        ];
+        // Memory that a failed replay did not reach is not a saving.
+        columns.extend((!failed).then(|| {
+            Column::shown_alone("difference", true, move |row| {
+                let [before, after] = both[row].bytes;
+                difference(before, after)
+            })
+        }));
+        columns.push(Column::text("new_peak", "new peak in", place).optional());
+        Table::new(rows.len(), columns)
     }
 
     fn print_divergence(&self, page: &mut Page<'_>) -> io::Result<()> {
@@ -308,6 +259,85 @@ impl<'a> WhatIfReport<'a> {
     }
 }
 
+impl Report for WhatIfReport<'_> {
+    fn figures(&self) -> impl Serialize {
+        let Prediction { device, measured, recorded_conf, unchanged, changed, tried, .. } = &self.prediction;
+        let peaks = |trace: &Trace, figures: &Figures| peak_figures(trace, &figures.summary);
+        WhatIfFigures {
+            device: device.0,
+            recorded_alloc_conf: recorded_conf.clone(),
+            measured: peaks(self.trace, measured),
+            replayed: peaks(self.trace, &unchanged.figures),
+            divergence: unchanged.divergence.as_ref().map(|deviation| {
+                Value::Map(vec![
+                    ("event", deviation.event.into()),
+                    ("what", deviation.text.clone().into()),
+                    ("largest_difference_bytes", deviation.largest_bytes.into()),
+                    ("blocks_placed_elsewhere", deviation.placed_elsewhere.into()),
+                ])
+            }),
+            takes_lowest_address: unchanged.takes_lowest_address,
+            causes: unchanged.causes.clone(),
+            changed: changed.as_ref().map(|changed| peaks(changed.recording.facts(), &changed.figures)),
+            alloc_conf: changed.as_ref().map(|changed| changed.alloc_conf.clone()),
+            capacity_bytes: changed.as_ref().and_then(|changed| changed.capacity),
+            fits: changed.as_ref().and_then(Changed::fits),
+            lower_bound_bytes: changed.as_ref().and_then(lower_bound),
+            devices: self.predictions().filter_map(device_value).collect(),
+            oom: changed.as_ref().and_then(oom_value),
+            rescued_events: changed.as_ref().map(|changed| changed.rescued.clone()).unwrap_or_default(),
+            removed: changed.as_ref().map(|changed| concerned_value(changed.concerned[0])),
+            shortened: changed.as_ref().map(|changed| concerned_value(changed.concerned[1])),
+            scaled: changed.as_ref().map(|changed| concerned_value(changed.concerned[2])),
+            recomputed: changed.as_ref().and_then(|changed| {
+                let recomputation = changed.recomputation.as_ref()?;
+                let Recomputation { modules, calls, evidence, .. } = *recomputation;
+                Some(Value::Map(vec![
+                    ("modules", modules.into()),
+                    ("calls", calls.into()),
+                    ("evidence", evidence.name().into()),
+                ]))
+            }),
+            fragmentation: Value::Map(vec![
+                ("measured", unused_value(measured)),
+                ("changed", changed.as_ref().map(|changed| unused_value(&changed.figures)).into()),
+            ]),
+            tried: tried.iter().map(tried_value).collect(),
+            assumptions: self.assumptions().into_iter().map(str::to_owned).collect(),
+            file: self.written.as_ref().map(|(file, _)| file.clone()),
+            problems: problem_texts(self.trace),
+        }
+    }
+
+    fn table(&self) -> Table<'_> {
+        match &self.prediction.changed {
+            Some(changed) => self.changed_table(changed),
+            None => self.tried_table(),
+        }
+    }
+
+    fn print(&self, page: &mut Page<'_>) -> io::Result<()> {
+        match &self.prediction.changed {
+            Some(changed) => self.print_changed(changed, page)?,
+            None => self.print_unchanged(page)?,
+        }
+        let assumptions = self.assumptions();
+        if !assumptions.is_empty() {
+            page.gap()?;
+        }
+        for text in assumptions {
+            page.warning(&format!("Assumed: {text}."))?;
+        }
+        self.print_divergence(page)?;
+        if let Some((file, bytes)) = &self.written {
+            page.gap()?;
+            page.line(&format!("Wrote {file} ({}).", format_bytes(*bytes)))?;
+        }
+        page.gap()?;
+        page.hint(&self.hint())
+    }
+}
+
 impl WhatIfReport<'_> {
     /// Returns the command that made the recording, with the change: only if it is a run of `highwater record`, and the
     /// change is one of its options.
@@ -337,7 +367,7 @@ struct WhatIfFigures {
     recorded_alloc_conf: String,
     measured: Peaks,
     replayed: Peaks,
-    divergence: Option<DivergenceFigures>,
+    divergence: Option<Value>,
     takes_lowest_address: bool,
     causes: Vec<String>,
     changed: Option<Peaks>,
@@ -348,126 +378,65 @@ struct WhatIfFigures {
     /// No smaller device is enough; only if the recording ends in an out-of-memory error.
     lower_bound_bytes: Option<u64>,
     /// One for each requested device.
-    devices: Vec<DeviceFigures>,
-    oom: Option<OomFigures>,
+    devices: Vec<Value>,
+    oom: Option<Value>,
     rescued_events: Vec<u64>,
-    removed: Option<ConcernedFigures>,
-    shortened: Option<ConcernedFigures>,
-    scaled: Option<ConcernedFigures>,
-    recomputed: Option<RecomputedFigures>,
-    fragmentation: FragmentationFigures,
-    tried: Vec<TriedFigures>,
+    removed: Option<Value>,
+    shortened: Option<Value>,
+    scaled: Option<Value>,
+    recomputed: Option<Value>,
+    fragmentation: Value,
+    tried: Vec<Value>,
     assumptions: Vec<String>,
     file: Option<String>,
     problems: Vec<String>,
 }
 
 /// The result of the change on one device.
-#[derive(Debug, Serialize)]
-struct DeviceFigures {
-    device: u16,
-    fits: Option<bool>,
-    lower_bound_bytes: Option<u64>,
-    peak_reserved_bytes: u64,
-    oom: Option<OomFigures>,
+fn device_value(prediction: &Prediction) -> Option<Value> {
+    let changed = prediction.changed.as_ref()?;
+    Some(Value::Map(vec![
+        ("device", prediction.device.0.into()),
+        ("fits", changed.fits().into()),
+        ("lower_bound_bytes", lower_bound(changed).into()),
+        ("peak_reserved_bytes", changed.figures.peak_bytes(Metric::Reserved).into()),
+        ("oom", oom_value(changed).into()),
+    ]))
 }
 
-impl DeviceFigures {
-    fn of(prediction: &Prediction) -> Option<Self> {
-        let changed = prediction.changed.as_ref()?;
-        Some(Self {
-            device: prediction.device.0,
-            fits: changed.fits(),
-            lower_bound_bytes: lower_bound(changed),
-            peak_reserved_bytes: changed.figures.peak_bytes(Metric::Reserved),
-            oom: changed.oom.as_ref().map(|oom| OomFigures::of(oom, changed)),
-        })
-    }
+fn oom_value(changed: &Changed) -> Option<Value> {
+    let oom = changed.oom.as_ref()?;
+    Some(Value::Map(vec![
+        ("event", oom.event.into()),
+        ("step", oom.step.into()),
+        ("phase", oom.phase.map(Phase::name).into()),
+        ("requested_bytes", oom.requested.into()),
+        ("reserved_bytes", oom.reserved.into()),
+        ("allocated_bytes", oom.allocated.into()),
+        ("suffices_bytes", changed.suffices.filter(|_| changed.ends_in_oom.is_none()).into()),
+        ("description", oom.report.clone().into()),
+    ]))
 }
 
-#[derive(Debug, Serialize)]
-struct DivergenceFigures {
-    event: u64,
-    what: String,
-    largest_difference_bytes: u64,
-    blocks_placed_elsewhere: u64,
-}
-
-#[derive(Debug, Serialize)]
-struct OomFigures {
-    event: u64,
-    step: Option<u32>,
-    phase: Option<&'static str>,
-    requested_bytes: u64,
-    reserved_bytes: u64,
-    allocated_bytes: u64,
-    suffices_bytes: Option<u64>,
-    description: String,
-}
-
-impl OomFigures {
-    fn of(oom: &Failed, changed: &Changed) -> Self {
-        Self {
-            event: oom.event,
-            step: oom.step,
-            phase: oom.phase.map(Phase::name),
-            requested_bytes: oom.requested,
-            reserved_bytes: oom.reserved,
-            allocated_bytes: oom.allocated,
-            suffices_bytes: changed.suffices.filter(|_| changed.ends_in_oom.is_none()),
-            description: oom.report.clone(),
-        }
-    }
-}
-
-#[derive(Debug, Serialize)]
-struct ConcernedFigures {
-    blocks: u64,
-    bytes: u64,
-}
-
-impl From<Concerned> for ConcernedFigures {
-    fn from(Concerned { blocks, bytes }: Concerned) -> Self {
-        Self { blocks, bytes }
-    }
-}
-
-#[derive(Debug, Serialize)]
-struct FragmentationFigures {
-    measured: UnusedFigures,
-    changed: Option<UnusedFigures>,
+fn concerned_value(Concerned { blocks, bytes }: Concerned) -> Value {
+    Value::Map(vec![("blocks", blocks.into()), ("bytes", bytes.into())])
 }
 
 /// The peaks of two totals, and their difference.
-#[derive(Debug, Serialize)]
-struct UnusedFigures {
-    reserved_bytes: u64,
-    active_bytes: u64,
-    unused_bytes: u64,
+fn unused_value(figures: &Figures) -> Value {
+    Value::Map(vec![
+        ("reserved_bytes", figures.peak_bytes(Metric::Reserved).into()),
+        ("active_bytes", figures.peak_bytes(Metric::Active).into()),
+        ("unused_bytes", figures.reserved_beyond_active().into()),
+    ])
 }
 
-impl UnusedFigures {
-    fn of(figures: &Figures) -> Self {
-        Self {
-            reserved_bytes: figures.peak_bytes(Metric::Reserved),
-            active_bytes: figures.peak_bytes(Metric::Active),
-            unused_bytes: figures.reserved_beyond_active(),
-        }
-    }
-}
-
-#[derive(Debug, Serialize)]
-struct TriedFigures {
-    alloc_conf: String,
-    peak_allocated_bytes: u64,
-    peak_reserved_bytes: u64,
-    unused_bytes: u64,
-    oom_event: Option<u64>,
-}
-
-#[derive(Debug, Serialize)]
-struct RecomputedFigures {
-    modules: usize,
-    calls: usize,
-    evidence: &'static str,
+fn tried_value(tried: &Tried) -> Value {
+    Value::Map(vec![
+        ("alloc_conf", tried.alloc_conf.clone().into()),
+        ("peak_allocated_bytes", tried.figures.peak_bytes(Metric::Allocated).into()),
+        ("peak_reserved_bytes", tried.figures.peak_bytes(Metric::Reserved).into()),
+        ("unused_bytes", tried.figures.reserved_beyond_active().into()),
+        ("oom_event", tried.oom.into()),
+    ])
 }

@@ -3,6 +3,7 @@
 mod sample;
 mod answers;
 mod figures;
+mod csv;
 mod reasons;
 mod names;
 mod gate;

@@ -19,7 +19,8 @@ fn a_picture_is_drawn_and_told() {
     let told = drawn(folder.path(), "render step.snap --out a.png --size 800x500 --json");
     let length = std::fs::metadata(folder.path().join("a.png")).unwrap().len();
     let expected = serde_json::json!({
-        "file": "a.png", "device": 0, "width": 800, "height": 500, "view": "timeline", "bytes": length
+        "file": "a.png", "device": 0, "width": 800, "height": 500, "view": "timeline", "bytes": length,
+        "schema_version": 1
     });
     assert_eq!(told, expected);
     let reader = png::Decoder::new(std::io::BufReader::new(std::fs::File::open(folder.path().join("a.png")).unwrap()));

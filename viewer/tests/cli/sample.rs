@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use clap::Parser as _;
-use highwater::args::{self, Arguments};
+use highwater::args::{self, Arguments, Form};
 use highwater::cli::budgets::Budgets;
 use highwater::cli::check::CheckReport;
 use highwater::cli::diff::DiffReport;
@@ -14,6 +14,7 @@ use highwater::cli::info::InfoReport;
 use highwater::cli::input::recording::Recording;
 use highwater::cli::input::source::Input;
 use highwater::cli::oom::OomReport;
+use highwater::cli::output::answer::Report as _;
 use highwater::cli::output::outcome::Failure;
 use highwater::cli::output::page::Page;
 use highwater::cli::peak::PeakReport;
@@ -114,89 +115,53 @@ fn answer_on(trace: Trace, words: &str, width: Option<usize>) -> Result<String, 
         args::Command::Info(arguments) => {
             let input = input.counting(&arguments.blocks.filter.filter);
             let report = InfoReport::of(&input, &arguments)?;
-            if arguments.source.json {
-                page.json(&report.figures())?;
-            } else {
-                report.print(page)?;
-            }
+            report.write(arguments.source.form, page)?;
         }
         args::Command::Peak(arguments) => {
             let report = PeakReport::of(&input, &arguments)?;
-            if arguments.source.json {
-                page.json(&report.figures())?;
-            } else {
-                report.print(page)?;
-            }
+            report.write(arguments.source.form, page)?;
         }
         args::Command::Phases(arguments) => {
             let input = input.counting(&arguments.blocks.filter.filter);
             let report = PhasesReport::of(&input, &arguments)?;
-            if arguments.source.json {
-                page.json(&report.figures())?;
-            } else {
-                report.print(page)?;
-            }
+            report.write(arguments.source.form, page)?;
         }
         args::Command::Explain(arguments) => {
             let report = ExplainReport::of(&input, &arguments)?;
-            if arguments.source.json {
-                page.json(&report.figures())?;
-            } else {
-                report.print(page)?;
-            }
+            report.write(arguments.source.form, page)?;
         }
         args::Command::Diff(arguments) => {
             let other = arguments.b.is_some().then(|| input_of(other_trace()));
             let report = DiffReport::of([&input, other.as_ref().unwrap_or(&input)], &arguments)?;
-            if arguments.json {
-                page.json(&report.figures())?;
-            } else {
-                report.print(page)?;
-            }
+            report.write(arguments.form, page)?;
         }
         args::Command::Growth(arguments) => {
             let report = GrowthReport::of(&input, &arguments)?;
-            if arguments.source.json {
-                page.json(&report.figures())?;
-            } else {
-                report.print(page)?;
-            }
+            report.write(arguments.source.form, page)?;
         }
         args::Command::Oom(arguments) => {
             let report = OomReport::of(&input, &arguments)?;
-            if arguments.source.json {
-                page.json(&report.figures())?;
-            } else {
-                report.print(page)?;
-            }
+            report.write(arguments.source.form, page)?;
         }
         args::Command::WhatIf(arguments) => {
             let report = highwater::whatif::report(&input, &arguments)?;
-            if arguments.source.json {
-                page.json(&report.figures())?;
-            } else {
-                report.print(page)?;
-            }
+            report.write(arguments.source.form, page)?;
         }
         args::Command::Check(arguments) => {
             let budgets = Budgets::of(&arguments)?;
             let other = budgets.baseline.is_some().then(|| input_of(other_trace()));
             let report = CheckReport::of(&input, other.as_ref(), &budgets, &arguments)?;
-            if arguments.source.json {
-                page.json(&report.figures())?;
-            } else {
-                report.print(page)?;
-                if arguments.github {
-                    report.print_github(page)?;
-                }
+            report.write(arguments.source.form, page)?;
+            if arguments.github {
+                report.print_github(page)?;
             }
         }
         args::Command::Events(arguments) => {
             let listing = EventsListing::of(&input, &arguments)?;
-            if arguments.source.json {
-                listing.write_json(page)?;
-            } else {
-                listing.print(page)?;
+            match arguments.source.form {
+                Form { json: true, .. } => listing.write_json(page)?,
+                Form { csv: true, .. } => listing.write_csv(page)?,
+                _ => listing.print(page)?,
             }
         }
         args::Command::Verify(arguments) => {

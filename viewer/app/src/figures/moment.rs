@@ -5,6 +5,8 @@ use highwater_snapshots::units::{format_bytes, format_count};
 use highwater_snapshots::{Phase, Trace};
 use serde::Serialize;
 
+use crate::report::Value;
+
 /// Converts a time of the recording to microseconds since 1970.
 pub fn micros_since_1970(trace: &Trace, time_ns: u64) -> u64 {
     micros_since(trace.header.started_unix_us, time_ns)
@@ -99,19 +101,15 @@ pub fn utc(micros: u64) -> String {
 }
 
 /// A moment in a JSON object: a total, its event and time, step and phase.
-#[derive(Debug, Serialize)]
-pub struct MomentFigures {
-    #[serde(flatten)]
-    figure: PeakFigure,
-    step: Option<u32>,
-    phase: &'static str,
-}
-
-impl MomentFigures {
-    /// Returns the figures of `moment`.
-    pub fn of(trace: &Trace, moment: &Moment) -> Self {
-        Self { figure: PeakFigure::of(trace, moment), step: moment.step, phase: moment.phase.name() }
-    }
+pub fn moment_value(trace: &Trace, moment: &Moment) -> Value {
+    let time_us = moment.time_ns.map(|time| micros_since_1970(trace, time));
+    Value::Map(vec![
+        ("bytes", moment.bytes.into()),
+        ("event", moment.number().into()),
+        ("time_us", time_us.into()),
+        ("step", moment.step.into()),
+        ("phase", moment.phase.name().into()),
+    ])
 }
 
 #[cfg(test)]

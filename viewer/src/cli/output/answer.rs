@@ -1,31 +1,50 @@
-//! Prints the report about one recording, as one JSON object or as text.
+//! Prints the report about one recording: as text, as one JSON object, or its table as CSV.
 
 use std::io;
 
+use highwater_app::report::Table;
 use highwater_snapshots::Trace;
 use serde::Serialize;
 
+use crate::args::Form;
 use crate::cli::output::caveats;
 use crate::cli::output::outcome::{Failure, Status};
 use crate::cli::output::page::Page;
 
-/// Prints the report about `trace`: its figures as JSON if `is_json`, else what is incomplete, and then the text.
+/// A report about a recording.
+pub trait Report {
+    /// Returns the JSON object.
+    fn figures(&self) -> impl Serialize;
+
+    /// Returns its main table.
+    fn table(&self) -> Table<'_>;
+
+    /// Prints it as text.
+    fn print(&self, page: &mut Page<'_>) -> io::Result<()>;
+
+    /// Prints it in a form.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the page cannot be written.
+    fn write(&self, form: Form, page: &mut Page<'_>) -> Result<(), Failure> {
+        if form.json {
+            return Ok(page.json(&self.figures())?);
+        }
+        let written = if form.csv { self.table().write_csv(page.raw()) } else { self.print(page) };
+        Ok(written?)
+    }
+}
+
+/// Prints the `report` about `trace` in a form; as text, after what is incomplete.
 ///
 /// # Errors
 ///
 /// Fails if standard output cannot be written.
-pub fn answer<F: Serialize>(
-    trace: &Trace,
-    is_json: bool,
-    page: &mut Page<'_>,
-    figures: impl FnOnce() -> F,
-    print: impl FnOnce(&mut Page<'_>) -> io::Result<()>,
-) -> Result<Status, Failure> {
-    if is_json {
-        page.json(&figures())?;
-    } else {
+pub fn answer(trace: &Trace, form: Form, page: &mut Page<'_>, report: &impl Report) -> Result<Status, Failure> {
+    if form.is_text() {
         caveats::lead(trace, "", page)?;
-        print(page)?;
     }
+    report.write(form, page)?;
     Ok(Status::Fine)
 }

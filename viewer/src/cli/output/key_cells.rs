@@ -1,39 +1,63 @@
-//! The columns and cells that name the groups of a table, one for each key.
+//! The columns that name the groups of a table, one for each key.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use highwater_analysis::GroupKey;
 use highwater_analysis::frames::short_stacks;
+use highwater_app::report::{Column, Value};
 use highwater_snapshots::shown::printable;
 use highwater_snapshots::units::{format_bytes, format_count};
 use highwater_snapshots::{StackId, Trace};
 
-use crate::cli::output::table::Column;
-
-/// Returns a column for each key, which is shortened if the table is too wide.
-pub fn key_columns(keys: &[GroupKey]) -> Vec<Column> {
-    let column = |key: &GroupKey| match key {
-        GroupKey::Frame => Column::text(key.name()).source_lines(),
-        GroupKey::Stack => Column::text(key.name()).source_lines().lines(),
-        _ => Column::text(key.name()).cut(),
+/// The columns that name the rows of a table of groups by `keys`, of which each is given by its values of them and its
+/// stack, which is none if stacks are not a key; then come rows that are sums, by name. Stacks have one text line for
+/// each frame.
+pub fn key_columns<'a>(
+    trace: &Trace,
+    keys: &'a [GroupKey],
+    groups: impl Iterator<Item = (&'a Vec<String>, StackId)>,
+    sums: &[String],
+) -> Vec<Column<'a>> {
+    let (values, stacks): (Vec<&'a Vec<String>>, Vec<StackId>) = groups.unzip();
+    let short = match keys.contains(&GroupKey::Stack) {
+        true => short_stacks(&trace.tables, &stacks),
+        false => Vec::new(),
     };
-    keys.iter().map(column).collect()
+    // A name must not become a further line.
+    let short = short.into_iter().map(|lines| lines.iter().map(|line| printable(line)).collect::<Vec<_>>().join("\n"));
+    let short: Rc<[String]> = short.collect();
+    let (values, stacks, sums): (Rc<[_]>, Rc<[_]>, Rc<[String]>) = (values.into(), stacks.into(), sums.into());
+    let of_key = |(at, key): (usize, &GroupKey)| {
+        let (all, sums) = (Rc::clone(&values), Rc::clone(&sums));
+        let full = move |row: usize| match all.get(row) {
+            Some(values) => values[at].clone(),
+            None if at == 0 => sums.get(row - all.len()).cloned().unwrap_or_default(),
+            None => String::new(),
+        };
+        let column = Column::text(key.name(), key.name(), full.clone()).in_tables();
+        match key {
+            GroupKey::Frame => column.source_lines(),
+            GroupKey::Stack => {
+                let (short, stacks) = (Rc::clone(&short), Rc::clone(&stacks));
+                let has_stack = move |row: usize| stacks.get(row).is_some_and(|stack| stack.is_some());
+                let shown = move |row: usize| if has_stack(row) { short[row].clone() } else { full(row) };
+                column.shown(shown).source_lines().lines()
+            }
+            _ => column.cut(),
+        }
+    };
+    let mut columns: Vec<Column<'a>> = keys.iter().enumerate().map(of_key).collect();
+    let all = Rc::clone(&values);
+    columns.push(Column::nested("key", move |row| all.get(row).map(|values| values.join(", "))));
+    columns.push(Column::nested("keys", move |row| values.get(row).map(|values| named(keys, values))));
+    columns
 }
 
-/// Returns the cells of each group, from its values of `keys` and its stack, which is none if stacks are not a key.
-/// Stacks have one text line for each frame.
-pub fn key_cells<'a>(
-    trace: &Trace,
-    keys: &[GroupKey],
-    groups: impl Iterator<Item = (&'a Vec<String>, StackId)>,
-) -> Vec<Vec<String>> {
-    let (mut rows, stacks): (Vec<Vec<String>>, Vec<StackId>) = groups.map(|(key, stack)| (key.clone(), stack)).unzip();
-    let Some(at) = keys.iter().position(|key| *key == GroupKey::Stack) else { return rows };
-    for ((row, stack), lines) in rows.iter_mut().zip(&stacks).zip(short_stacks(&trace.tables, &stacks)) {
-        if stack.is_some() {
-            // A name must not become a further line.
-            row[at] = lines.iter().map(|line| printable(line)).collect::<Vec<_>>().join("\n");
-        }
-    }
-    rows
+/// The values of a group by key.
+pub fn named(keys: &[GroupKey], values: &[String]) -> Value {
+    let by_name: BTreeMap<&'static str, &String> = keys.iter().map(|key| key.name()).zip(values).collect();
+    Value::Map(by_name.into_iter().map(|(name, value)| (name, value.clone().into())).collect())
 }
 
 /// Returns the size of each of `members` equal modules that have `bytes` in all: `32 × 416.83 MiB`. Empty if the row is of

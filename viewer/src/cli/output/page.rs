@@ -2,12 +2,13 @@
 
 use std::io::{self, IsTerminal as _, Write};
 
+use highwater_app::report;
 use serde::Serialize;
 
 use highwater_snapshots::line_text::shorten_line;
 use highwater_snapshots::shown::{MOST_IN_TABLE, MOST_SHOWN, is_hidden, shown};
 
-use crate::cli::output::table::{Column, Table};
+use crate::cli::output::table::Table;
 use crate::cli::output::terminal::columns;
 use crate::cli::output::wrap::wrapped;
 
@@ -21,6 +22,20 @@ pub struct Page<'a> {
 
 /// Minimum characters of a wrapped line.
 const LEAST_WIDTH: usize = 40;
+
+/// The version of the keys of all JSON objects: it rises when one is removed or changes its meaning, not when one comes.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// An answer with the version of its keys.
+#[derive(Serialize)]
+struct Versioned<'a, T: Serialize> {
+    schema_version: u32,
+    #[serde(flatten)]
+    answer: &'a T,
+}
+
+/// Rows of a table of which all cells are kept, at most.
+const MAX_ROWS_KEPT: usize = 4096;
 
 /// Separates a suggested command from its purpose.
 const PURPOSE: &str = "   ";
@@ -117,19 +132,18 @@ impl<'a> Page<'a> {
         Ok(())
     }
 
-    /// Prints a table of `rows` that are formatted twice instead of kept, as [`Table::stream`] does.
-    pub fn long_table<R: Iterator<Item = Vec<String>>>(
-        &mut self,
-        columns: Vec<Column>,
-        rows: impl Fn() -> R,
-    ) -> io::Result<()> {
+    /// Prints the table of a report. The rows of a long one are formatted twice instead of kept.
+    pub fn report(&mut self, table: &report::Table<'_>) -> io::Result<()> {
+        if table.rows() <= MAX_ROWS_KEPT {
+            return self.table(&Table::of(table));
+        }
         let mut style = DIM;
-        Table::stream(columns, rows, self.width, |line| self.styled(std::mem::take(&mut style), line))
+        Table::stream(table, self.width, |line| self.styled(std::mem::take(&mut style), line))
     }
 
-    /// Prints one JSON object and a line end.
-    pub fn json(&mut self, value: &impl Serialize) -> Result<(), serde_json::Error> {
-        serde_json::to_writer_pretty(JsonText(&mut *self.out), value)?;
+    /// Prints one JSON object, the version of its keys first, and a line end.
+    pub fn json(&mut self, answer: &impl Serialize) -> Result<(), serde_json::Error> {
+        serde_json::to_writer_pretty(JsonText(&mut *self.out), &Versioned { schema_version: SCHEMA_VERSION, answer })?;
         writeln!(self.out).map_err(serde_json::Error::io)
     }
 
@@ -192,6 +206,8 @@ impl<W: Write> Write for JsonText<W> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use crate::cli::output::table::Column;
 
@@ -231,12 +247,16 @@ mod tests {
 
     #[test]
     fn json_escapes_what_a_terminal_would_obey_and_loses_nothing() {
-        let names = ["a\u{1b}b", "c\u{9b}d\u{7f}", "e\u{202e}f", "größe\n"];
+        let names = BTreeMap::from([("names", ["a\u{1b}b", "c\u{9b}d\u{7f}", "e\u{202e}f", "größe\n"])]);
         let mut out = Vec::new();
         Page::plain(&mut out).json(&names).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert!(text.contains("\\u009b") && text.contains("\\u202e") && text.contains("größe"), "{text}");
-        assert_eq!(serde_json::from_str::<Vec<String>>(&text).unwrap(), names);
+        let read: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(
+            (&read["schema_version"], &read["names"]),
+            (&SCHEMA_VERSION.into(), &names["names"].to_vec().into())
+        );
     }
 
     #[test]

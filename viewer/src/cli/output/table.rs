@@ -2,6 +2,7 @@
 
 use std::io;
 
+use highwater_app::report::{self, Fit};
 use highwater_snapshots::line_text::{LineText, shorten_line, unique_suffixes};
 use highwater_snapshots::shown::{MOST_IN_TABLE, MOST_SHOWN, printable, shown};
 use highwater_snapshots::units::format_bytes;
@@ -15,21 +16,6 @@ pub enum Align {
     Left,
     /// Numbers.
     Right,
-}
-
-/// How the cells of a column are shortened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fit {
-    /// Never.
-    Never,
-    /// Cut at the end.
-    Cut,
-    /// Source lines, shortened by [`shorten_line`].
-    SourceLine,
-    /// Lists of entries, cut between two.
-    Entries,
-    /// Wrapped to more lines.
-    Wrap,
 }
 
 /// A column's title and layout.
@@ -54,6 +40,13 @@ impl Column {
     /// A column of numbers.
     pub fn number(title: &'static str) -> Self {
         Self { align: Align::Right, ..Self::text(title) }
+    }
+
+    /// The layout of a column of a report.
+    fn of(column: &report::Column<'_>) -> Self {
+        let align = if column.unit.is_numeric() { Align::Right } else { Align::Left };
+        let report::Column { title, fit, is_optional, has_lines, .. } = column;
+        Self { title, align, fit: *fit, is_optional: *is_optional, has_lines: *has_lines, at: 0 }
     }
 
     /// Cuts its cells if the table is wider than the page.
@@ -121,6 +114,14 @@ impl Table {
         Self { columns, rows: Vec::new() }
     }
 
+    /// The table of a report, as people read it.
+    pub fn of(table: &report::Table<'_>) -> Self {
+        let shown: Vec<&report::Column<'_>> = table.columns().iter().filter(|column| column.is_shown()).collect();
+        let mut text = Self::new(shown.iter().map(|column| Column::of(column)).collect());
+        (0..table.rows()).for_each(|row| text.push(shown.iter().map(|column| column.cell(row)).collect()));
+        text
+    }
+
     /// Appends a row; missing cells at its end are empty.
     pub fn push(&mut self, cells: Vec<String>) {
         assert!(cells.len() <= self.columns.len(), "a row has no more cells than the table has columns");
@@ -137,34 +138,34 @@ impl Table {
         table.titles(&widths).into_iter().chain(rows).collect()
     }
 
-    /// Passes the lines of a table with more `rows` than are kept to `take`, as [`Table::lines`] returns them, but
-    /// source lines keep their folders. The rows are made twice: to be measured and to be passed on.
+    /// Passes the lines of a table with more rows than are kept to `take`, as [`Table::lines`] returns them, but source
+    /// lines keep their folders. The rows are made twice: to be measured and to be passed on.
     ///
     /// # Errors
     ///
     /// As `take`.
-    pub fn stream<R: Iterator<Item = Vec<String>>>(
-        columns: Vec<Column>,
-        rows: impl Fn() -> R,
+    pub fn stream(
+        table: &report::Table<'_>,
         page_width: Option<usize>,
         mut take: impl FnMut(&str) -> io::Result<()>,
     ) -> io::Result<()> {
-        let all = columns.clone();
-        let all = all.as_slice();
-        let rows = || rows().map(move |row| cleaned(all, row));
+        let shown: Vec<&report::Column<'_>> = table.columns().iter().filter(|column| column.is_shown()).collect();
+        let columns: Vec<Column> = shown.iter().map(|column| Column::of(column)).collect();
+        let cells = |row| cleaned(&columns, shown.iter().map(|column| column.cell(row)).collect());
         let mut widest = vec![String::new(); columns.len()];
-        for row in rows() {
-            for (widest, cell) in widest.iter_mut().zip(row) {
+        for row in 0..table.rows() {
+            for (widest, cell) in widest.iter_mut().zip(cells(row)) {
                 if length(&cell) > length(widest) {
                     *widest = cell;
                 }
             }
         }
-        let mut table = Self::new(columns);
-        table.push(widest);
-        let (table, widths) = table.laid_out(page_width);
-        table.titles(&widths).iter().try_for_each(|line| take(line))?;
-        rows().try_for_each(|row| table.row_lines(&row, &widths).iter().try_for_each(|line| take(line)))
+        let mut layout = Self::new(columns.clone());
+        layout.push(widest);
+        let (layout, widths) = layout.laid_out(page_width);
+        layout.titles(&widths).iter().try_for_each(|line| take(line))?;
+        (0..table.rows())
+            .try_for_each(|row| layout.row_lines(&cells(row), &widths).iter().try_for_each(|line| take(line)))
     }
 
     /// Leaves out columns and shortens paths so that the table fits the page; returns the widths of its columns too.
@@ -404,13 +405,6 @@ mod tests {
         let lines = table.lines(None);
         assert!(lines.len() == 2 && lines[1].contains("a\u{fffd}b\u{fffd}"), "{}", lines.len());
         assert!(lines[1].contains("model.py:7") && length(&lines[1]) < MOST_IN_TABLE + 20, "{}", lines[1]);
-        let mut streamed = Vec::new();
-        let take = |line: &str| {
-            streamed.push(line.to_owned());
-            Ok(())
-        };
-        Table::stream(columns(), || std::iter::once(row()), None, take).unwrap();
-        assert_eq!(streamed, lines);
     }
 
     #[test]
@@ -460,25 +454,24 @@ mod tests {
 
     #[test]
     fn a_streamed_table_has_the_lines_of_one_in_memory() {
-        let columns = || {
-            let [phase, lost, bar] = ["phase", "lost", ""].map(|title| Column::text(title).optional());
-            vec![Column::number("step"), lost, phase, bar, Column::text("at its peak").entries()]
-        };
-        let row = |step: u32| {
-            let bar = "█".repeat(step as usize % 3);
-            let parts = format!("parameter {step} MiB, gradient {} KiB, others 3 MiB", step * 999);
-            vec![step.to_string(), String::new(), "forward".to_owned(), bar, parts]
-        };
-        let mut table = Table::new(columns());
-        (0..200).for_each(|step| table.push(row(step)));
+        let parts = |row: usize| format!("parameter {row} MiB, gradient {} KiB, others 3 MiB", row * 999);
+        let columns = [
+            report::Column::number("step", "step", |row| row),
+            report::Column::text("lost", "lost", |_| "").optional(),
+            report::Column::text("phase", "phase", |_| "for\nward").optional(),
+            report::Column::shown_alone("", false, |row| "█".repeat(row % 3)).optional(),
+            report::Column::text("parts", "at its peak", parts).entries(),
+            report::Column::nested("more", |row| row),
+        ];
+        let table = report::Table::new(200, columns);
         for width in [None, Some(20), Some(40), Some(60), Some(200)] {
             let mut lines = Vec::new();
             let take = |line: &str| {
                 lines.push(line.to_owned());
                 Ok(())
             };
-            Table::stream(columns(), || (0..200).map(row), width, take).unwrap();
-            assert_eq!(lines, table.lines(width), "{width:?}");
+            Table::stream(&table, width, take).unwrap();
+            assert_eq!(lines, Table::of(&table).lines(width), "{width:?}");
         }
     }
 

@@ -1,0 +1,250 @@
+//! A column: its name in files, its title for people, its unit, and the value of each row.
+
+use std::cmp::Ordering;
+use std::fmt;
+
+use highwater_snapshots::units::{format_bytes, format_count, format_nanos, format_signed_bytes};
+
+use super::Value;
+
+/// What the values of a column measure, and so how they are shown, aligned and ordered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// A size in bytes, in binary units.
+    Bytes,
+    /// A difference in bytes, with its sign.
+    Difference,
+    /// A count, in groups of three digits.
+    Count,
+    /// A number that names something: a step, a stream, a device.
+    Number,
+    /// A time in nanoseconds.
+    Nanos,
+    /// A text, or what is in none of these units.
+    Text,
+}
+
+impl Unit {
+    /// Whether the values are numbers, which are right-aligned.
+    pub fn is_numeric(self) -> bool {
+        self != Self::Text
+    }
+
+    fn text(self, value: &Value) -> String {
+        match (self, value) {
+            (Self::Bytes, Value::Number(bytes)) => format_bytes(*bytes),
+            (Self::Difference, Value::Difference(bytes)) => format_signed_bytes(*bytes),
+            (Self::Count, Value::Number(count)) => format_count(*count),
+            (Self::Nanos, Value::Number(nanos)) => format_nanos(*nanos),
+            _ => bare(value),
+        }
+    }
+}
+
+/// A value in digits or letters, for files.
+fn bare(value: &Value) -> String {
+    match value {
+        Value::Nothing | Value::Absent => String::new(),
+        Value::Number(number) => number.to_string(),
+        Value::Difference(difference) => difference.to_string(),
+        Value::Fraction(fraction) => fraction.to_string(),
+        Value::Flag(flag) => flag.to_string(),
+        Value::Text(text) => text.clone(),
+        Value::List(values) => values.iter().map(bare).collect::<Vec<_>>().join(", "),
+        Value::Json(value) => value.to_string(),
+        Value::Map(values) => {
+            let named = values.iter().map(|(name, value)| format!("{name} {}", bare(value)));
+            named.collect::<Vec<_>>().join(", ")
+        }
+    }
+}
+
+/// How the cells of a column of a text table are shortened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fit {
+    /// Never.
+    Never,
+    /// Cut at the end.
+    Cut,
+    /// Source lines, shortened by [`highwater_snapshots::line_text::shorten_line`].
+    SourceLine,
+    /// Lists of entries, cut between two.
+    Entries,
+    /// Wrapped to more lines.
+    Wrap,
+}
+
+/// Where a column stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Everywhere,
+    /// In tables and CSV: the JSON object has it in another form.
+    Tables,
+    /// In tables for people: shares, bars.
+    Shown,
+    /// In the JSON object and CSV.
+    Files,
+    /// In the JSON object: values of several parts.
+    Json,
+}
+
+/// A column of a table whose rows have numbers.
+pub struct Column<'a> {
+    /// Its name in JSON and CSV.
+    pub key: &'static str,
+    /// Its title for people.
+    pub title: &'static str,
+    /// The unit.
+    pub unit: Unit,
+    /// How its cells are shortened.
+    pub fit: Fit,
+    /// Whether a text table leaves it out if it is empty, or has no room.
+    pub is_optional: bool,
+    /// Whether its cells may have several lines.
+    pub has_lines: bool,
+    place: Place,
+    value: Box<dyn Fn(usize) -> Value + 'a>,
+    shown: Option<Box<dyn Fn(usize) -> String + 'a>>,
+}
+
+impl<'a> Column<'a> {
+    fn new<V: Into<Value>>(unit: Unit, [key, title]: [&'static str; 2], value: impl Fn(usize) -> V + 'a) -> Self {
+        let value = Box::new(move |row| value(row).into());
+        let (fit, place) = (Fit::Never, Place::Everywhere);
+        Self { key, title, unit, fit, is_optional: false, has_lines: false, place, value, shown: None }
+    }
+
+    /// Sizes in bytes.
+    pub fn bytes<V: Into<Value>>(key: &'static str, title: &'static str, value: impl Fn(usize) -> V + 'a) -> Self {
+        Self::new(Unit::Bytes, [key, title], value)
+    }
+
+    /// Differences in bytes.
+    pub fn difference<V: Into<Value>>(key: &'static str, title: &'static str, value: impl Fn(usize) -> V + 'a) -> Self {
+        Self::new(Unit::Difference, [key, title], value)
+    }
+
+    /// Counts.
+    pub fn count<V: Into<Value>>(key: &'static str, title: &'static str, value: impl Fn(usize) -> V + 'a) -> Self {
+        Self::new(Unit::Count, [key, title], value)
+    }
+
+    /// Numbers that name something.
+    pub fn number<V: Into<Value>>(key: &'static str, title: &'static str, value: impl Fn(usize) -> V + 'a) -> Self {
+        Self::new(Unit::Number, [key, title], value)
+    }
+
+    /// Texts.
+    pub fn text<V: Into<Value>>(key: &'static str, title: &'static str, value: impl Fn(usize) -> V + 'a) -> Self {
+        Self::new(Unit::Text, [key, title], value)
+    }
+
+    /// Texts for people alone, in a column of numbers or of words.
+    pub fn shown_alone(title: &'static str, is_number: bool, text: impl Fn(usize) -> String + 'a) -> Self {
+        let unit = if is_number { Unit::Number } else { Unit::Text };
+        Self { place: Place::Shown, ..Self::new(unit, ["", title], text) }
+    }
+
+    /// Values of several parts, which only the JSON object has.
+    pub fn nested<V: Into<Value>>(key: &'static str, value: impl Fn(usize) -> V + 'a) -> Self {
+        Self { place: Place::Json, ..Self::new(Unit::Text, [key, ""], value) }
+    }
+
+    /// Leaves it out of tables for people.
+    pub fn in_files(self) -> Self {
+        Self { place: Place::Files, ..self }
+    }
+
+    /// Leaves it out of the JSON object.
+    pub fn in_tables(self) -> Self {
+        Self { place: Place::Tables, ..self }
+    }
+
+    /// Shows another form to people.
+    pub fn shown(self, text: impl Fn(usize) -> String + 'a) -> Self {
+        Self { shown: Some(Box::new(text)), ..self }
+    }
+
+    /// Cuts its cells if a text table is wider than the page.
+    pub fn cut(self) -> Self {
+        Self { fit: Fit::Cut, ..self }
+    }
+
+    /// Shortens its source lines if a text table is wider than the page.
+    pub fn source_lines(self) -> Self {
+        Self { fit: Fit::SourceLine, ..self }
+    }
+
+    /// Lets its cells have several lines.
+    pub fn lines(self) -> Self {
+        Self { has_lines: true, ..self }
+    }
+
+    /// Drops entries at the end of its lists, which are separated by `, `, if a text table is wider than the page.
+    pub fn entries(self) -> Self {
+        Self { fit: Fit::Entries, ..self }
+    }
+
+    /// Wraps its cells if a text table is wider than the page.
+    pub fn wrapped(self) -> Self {
+        Self { fit: Fit::Wrap, ..self }
+    }
+
+    /// Leaves it out of a text table if all its cells are empty, or others would be cut short.
+    pub fn optional(self) -> Self {
+        Self { is_optional: true, ..self }
+    }
+
+    /// Whether tables for people have it.
+    pub fn is_shown(&self) -> bool {
+        matches!(self.place, Place::Everywhere | Place::Tables | Place::Shown)
+    }
+
+    /// Whether CSV has it.
+    pub fn is_in_csv(&self) -> bool {
+        matches!(self.place, Place::Everywhere | Place::Tables | Place::Files)
+    }
+
+    /// Whether the JSON object has it.
+    pub fn is_in_json(&self) -> bool {
+        matches!(self.place, Place::Everywhere | Place::Files | Place::Json)
+    }
+
+    /// The value of a row.
+    pub fn value(&self, row: usize) -> Value {
+        (self.value)(row)
+    }
+
+    /// The value of a row for people.
+    pub fn cell(&self, row: usize) -> String {
+        match &self.shown {
+            Some(shown) => shown(row),
+            None => self.unit.text(&self.value(row)),
+        }
+    }
+
+    /// The value of a row for files: sizes in bytes, numbers in digits.
+    pub fn bare(&self, row: usize) -> String {
+        bare(&self.value(row))
+    }
+
+    /// Compares two rows: numbers by value, before texts.
+    pub fn compare(&self, a: usize, b: usize) -> Ordering {
+        let number = |value: &Value| match value {
+            Value::Number(number) => Some(i128::from(*number)),
+            Value::Difference(difference) => Some(*difference),
+            _ => None,
+        };
+        let (a, b) = (self.value(a), self.value(b));
+        match (number(&a), number(&b)) {
+            (None, None) => bare(&a).cmp(&bare(&b)),
+            (a, b) => a.cmp(&b),
+        }
+    }
+}
+
+impl fmt::Debug for Column<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Column").field("key", &self.key).field("title", &self.title).finish_non_exhaustive()
+    }
+}

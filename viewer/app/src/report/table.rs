@@ -1,0 +1,141 @@
+//! Rows under typed columns.
+
+use std::io::{self, Write};
+
+use highwater_snapshots::shown::spreadsheet_text;
+use serde::ser::{Serialize, Serializer};
+
+use super::{Column, Value};
+
+/// A table. Its values are computed when they are asked for, since a long recording has a million rows.
+#[derive(Debug)]
+pub struct Table<'a> {
+    columns: Vec<Column<'a>>,
+    rows: usize,
+    sums: usize,
+}
+
+impl<'a> Table<'a> {
+    /// A table of `rows` rows.
+    pub fn new(rows: usize, columns: impl IntoIterator<Item = Column<'a>>) -> Self {
+        Self { columns: columns.into_iter().collect(), rows, sums: 0 }
+    }
+
+    /// The same, of which the last `sums` rows are sums of others: what is not listed, the total. The JSON object has
+    /// them elsewhere.
+    #[must_use]
+    pub fn with_sums(self, sums: usize) -> Self {
+        Self { sums: sums.min(self.rows), ..self }
+    }
+
+    /// All columns.
+    pub fn columns(&self) -> &[Column<'a>] {
+        &self.columns
+    }
+
+    /// Number of rows, with sums.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// A row as the JSON object has it.
+    pub fn object(&self, row: usize) -> Value {
+        let columns = self.columns.iter().filter(|column| column.is_in_json());
+        Value::Map(columns.map(|column| (column.key, column.value(row))).collect())
+    }
+
+    /// All rows but the sums as the JSON object has them.
+    pub fn list(&self) -> Value {
+        Value::List((0..self.rows - self.sums).map(|row| self.object(row)).collect())
+    }
+
+    /// Writes it as CSV: the names of the columns, then the rows; text in quotes and never a formula, numbers bare.
+    ///
+    /// # Errors
+    ///
+    /// As `out`.
+    pub fn write_csv(&self, out: &mut dyn Write) -> io::Result<()> {
+        let names = self.csv_columns().map(|column| quoted(column.key));
+        writeln!(out, "{}", names.collect::<Vec<_>>().join(","))?;
+        self.write_csv_rows(out)
+    }
+
+    /// Writes the rows alone.
+    ///
+    /// # Errors
+    ///
+    /// As `out`.
+    pub fn write_csv_rows(&self, out: &mut dyn Write) -> io::Result<()> {
+        for row in 0..self.rows {
+            let cells = self.csv_columns().map(|column| match column.value(row) {
+                Value::Text(_) | Value::List(_) | Value::Map(_) | Value::Json(_) => quoted(&column.bare(row)),
+                _ => column.bare(row),
+            });
+            writeln!(out, "{}", cells.collect::<Vec<_>>().join(","))?;
+        }
+        Ok(())
+    }
+
+    fn csv_columns(&self) -> impl Iterator<Item = &Column<'a>> {
+        self.columns.iter().filter(|column| column.is_in_csv())
+    }
+}
+
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", spreadsheet_text(text).replace('"', "\"\""))
+}
+
+/// A list with one object for each row but the sums.
+impl Serialize for Table<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq((0..self.rows - self.sums).map(|row| self.object(row)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Table<'static> {
+        let names = ["=a \"b\"", "c", "total"];
+        Table::new(
+            3,
+            [
+                Column::text("name", "who", move |row| names[row]),
+                Column::bytes("bytes", "size", |row| (row as u64 + 1) * 1024),
+                Column::difference("delta_bytes", "change", |row| 5_i128 - 10 * row as i128),
+                Column::shown_alone("", false, |row| "#".repeat(row)),
+                Column::number("step", "step", |row| (row == 0).then_some(7_u32)).in_files(),
+                Column::nested("keys", |row| Value::or_absent((row == 1).then_some(vec![1_u64, 2]))),
+            ],
+        )
+        .with_sums(1)
+    }
+
+    #[test]
+    fn one_description_gives_text_csv_and_json() {
+        let table = table();
+        let shown: Vec<&Column<'_>> = table.columns().iter().filter(|column| column.is_shown()).collect();
+        assert_eq!(shown.iter().map(|column| column.title).collect::<Vec<_>>(), ["who", "size", "change", ""]);
+        assert_eq!(shown.iter().map(|column| column.cell(2)).collect::<Vec<_>>(), ["total", "3 KiB", "-15 B", "##"]);
+        let mut out = Vec::new();
+        table.write_csv(&mut out).unwrap();
+        let csv = "\"name\",\"bytes\",\"delta_bytes\",\"step\"\n\"'=a \"\"b\"\"\",1024,5,7\n\"c\",2048,-5,\n\
+                   \"total\",3072,-15,\n";
+        assert_eq!(String::from_utf8(out).unwrap(), csv);
+        let json = "[{\"name\":\"=a \\\"b\\\"\",\"bytes\":1024,\"delta_bytes\":5,\"step\":7},\
+                    {\"name\":\"c\",\"bytes\":2048,\"delta_bytes\":-5,\"step\":null,\"keys\":[1,2]}]";
+        assert_eq!(serde_json::to_string(&table).unwrap(), json);
+    }
+
+    #[test]
+    fn rows_are_ordered_by_value() {
+        let table = table();
+        let order = |column: usize| {
+            let mut rows = [0, 1, 2];
+            rows.sort_by(|a, b| table.columns()[column].compare(*a, *b));
+            rows
+        };
+        assert_eq!([order(0), order(1), order(2)], [[0, 1, 2], [0, 1, 2], [2, 1, 0]]);
+    }
+}

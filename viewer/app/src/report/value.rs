@@ -1,0 +1,132 @@
+//! The value of a cell, exact and without a form.
+
+use serde::ser::{Serialize, SerializeMap as _, Serializer};
+
+/// A value.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Value {
+    /// Does not apply to this row: null in JSON.
+    #[default]
+    Nothing,
+    /// Left out of the JSON object.
+    Absent,
+    /// A size, a count, a number of an event or step.
+    Number(u64),
+    /// A difference.
+    Difference(i128),
+    /// A fraction.
+    Fraction(f64),
+    /// Whether something holds.
+    Flag(bool),
+    /// A text, which may come from a file.
+    Text(String),
+    /// Several values.
+    List(Vec<Self>),
+    /// Values by name.
+    Map(Vec<(&'static str, Self)>),
+    /// A value of another type, in its form in JSON.
+    Json(serde_json::Value),
+}
+
+impl Value {
+    /// A value of a type that has a form in JSON: the name of a variant, a small struct.
+    pub fn of(value: impl Serialize) -> Self {
+        match serde_json::to_value(value) {
+            Ok(serde_json::Value::String(name)) => Self::Text(name),
+            Ok(value) => Self::Json(value),
+            Err(_) => Self::Nothing,
+        }
+    }
+
+    /// `value`, or left out of the JSON object.
+    pub fn or_absent(value: Option<impl Into<Self>>) -> Self {
+        value.map_or(Self::Absent, Into::into)
+    }
+}
+
+impl Serialize for Value {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Nothing | Self::Absent => serializer.serialize_none(),
+            Self::Number(number) => serializer.serialize_u64(*number),
+            Self::Difference(difference) => serializer.serialize_i128(*difference),
+            Self::Fraction(fraction) => serializer.serialize_f64(*fraction),
+            Self::Flag(flag) => serializer.serialize_bool(*flag),
+            Self::Text(text) => serializer.serialize_str(text),
+            Self::List(values) => serializer.collect_seq(values),
+            Self::Json(value) => value.serialize(serializer),
+            Self::Map(values) => {
+                let mut map = serializer.serialize_map(None)?;
+                let present = values.iter().filter(|(_, value)| *value != Self::Absent);
+                present.into_iter().try_for_each(|(name, value)| map.serialize_entry(name, value))?;
+                map.end()
+            }
+        }
+    }
+}
+
+impl From<u64> for Value {
+    fn from(number: u64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<u32> for Value {
+    fn from(number: u32) -> Self {
+        Self::Number(number.into())
+    }
+}
+
+impl From<u16> for Value {
+    fn from(number: u16) -> Self {
+        Self::Number(number.into())
+    }
+}
+
+impl From<usize> for Value {
+    fn from(number: usize) -> Self {
+        Self::Number(number as u64)
+    }
+}
+
+impl From<i128> for Value {
+    fn from(difference: i128) -> Self {
+        Self::Difference(difference)
+    }
+}
+
+impl From<f64> for Value {
+    fn from(fraction: f64) -> Self {
+        Self::Fraction(fraction)
+    }
+}
+
+impl From<bool> for Value {
+    fn from(flag: bool) -> Self {
+        Self::Flag(flag)
+    }
+}
+
+impl From<String> for Value {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl<T: Into<Self>> From<Option<T>> for Value {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Nothing, Into::into)
+    }
+}
+
+impl<T: Into<Self>> From<Vec<T>> for Value {
+    fn from(values: Vec<T>) -> Self {
+        Self::List(values.into_iter().map(Into::into).collect())
+    }
+}
