@@ -1,6 +1,5 @@
 //! A column: its name in files, its title for people, its unit, and the value of each row.
 
-use std::cmp::Ordering;
 use std::fmt;
 
 use highwater_snapshots::units::{format_bytes, format_count, format_nanos, format_signed_bytes};
@@ -30,31 +29,27 @@ impl Unit {
         self != Self::Text
     }
 
-    fn text(self, value: &Value) -> String {
+    /// A value as people read it.
+    pub fn text(self, value: &Value) -> String {
         match (self, value) {
             (Self::Bytes, Value::Number(bytes)) => format_bytes(*bytes),
             (Self::Difference, Value::Difference(bytes)) => format_signed_bytes(*bytes),
             (Self::Count, Value::Number(count)) => format_count(*count),
             (Self::Nanos, Value::Number(nanos)) => format_nanos(*nanos),
-            _ => bare(value),
+            _ => value.bare(),
         }
     }
-}
 
-/// A value in digits or letters, for files.
-fn bare(value: &Value) -> String {
-    match value {
-        Value::Nothing | Value::Absent => String::new(),
-        Value::Number(number) => number.to_string(),
-        Value::Difference(difference) => difference.to_string(),
-        Value::Fraction(fraction) => fraction.to_string(),
-        Value::Flag(flag) => flag.to_string(),
-        Value::Text(text) => text.clone(),
-        Value::List(values) => values.iter().map(bare).collect::<Vec<_>>().join(", "),
-        Value::Json(value) => value.to_string(),
-        Value::Map(values) => {
-            let named = values.iter().map(|(name, value)| format!("{name} {}", bare(value)));
-            named.collect::<Vec<_>>().join(", ")
+    /// The same in full, if that form is rounded.
+    pub fn exact(self, value: &Value) -> Option<String> {
+        let count = |number: u128| format_count(u64::try_from(number).unwrap_or(u64::MAX));
+        match (self, value) {
+            (Self::Bytes, Value::Number(bytes)) => Some(format!("{} B", format_count(*bytes))),
+            (Self::Difference, Value::Difference(bytes)) => {
+                Some(format!("{}{} B", if *bytes < 0 { "-" } else { "+" }, count(bytes.unsigned_abs())))
+            }
+            (Self::Nanos, Value::Number(nanos)) => Some(format!("{} ns", format_count(*nanos))),
+            _ => None,
         }
     }
 }
@@ -220,25 +215,6 @@ impl<'a> Column<'a> {
         match &self.shown {
             Some(shown) => shown(row),
             None => self.unit.text(&self.value(row)),
-        }
-    }
-
-    /// The value of a row for files: sizes in bytes, numbers in digits.
-    pub fn bare(&self, row: usize) -> String {
-        bare(&self.value(row))
-    }
-
-    /// Compares two rows: numbers by value, before texts.
-    pub fn compare(&self, a: usize, b: usize) -> Ordering {
-        let number = |value: &Value| match value {
-            Value::Number(number) => Some(i128::from(*number)),
-            Value::Difference(difference) => Some(*difference),
-            _ => None,
-        };
-        let (a, b) = (self.value(a), self.value(b));
-        match (number(&a), number(&b)) {
-            (None, None) => bare(&a).cmp(&bare(&b)),
-            (a, b) => a.cmp(&b),
         }
     }
 }

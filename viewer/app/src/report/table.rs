@@ -67,10 +67,7 @@ impl<'a> Table<'a> {
     /// As `out`.
     pub fn write_csv_rows(&self, out: &mut dyn Write) -> io::Result<()> {
         for row in 0..self.rows {
-            let cells = self.csv_columns().map(|column| match column.value(row) {
-                Value::Text(_) | Value::List(_) | Value::Map(_) | Value::Json(_) => quoted(&column.bare(row)),
-                _ => column.bare(row),
-            });
+            let cells = self.csv_columns().map(|column| csv_cell(&column.value(row)));
             writeln!(out, "{}", cells.collect::<Vec<_>>().join(","))?;
         }
         Ok(())
@@ -78,6 +75,14 @@ impl<'a> Table<'a> {
 
     fn csv_columns(&self) -> impl Iterator<Item = &Column<'a>> {
         self.columns.iter().filter(|column| column.is_in_csv())
+    }
+}
+
+/// A value as a cell of CSV: text in quotes and never a formula, numbers bare.
+fn csv_cell(value: &Value) -> String {
+    match value {
+        Value::Text(_) | Value::List(_) | Value::Map(_) | Value::Json(_) => quoted(&value.bare()),
+        _ => value.bare(),
     }
 }
 
@@ -117,7 +122,7 @@ mod tests {
         let table = table();
         let shown: Vec<&Column<'_>> = table.columns().iter().filter(|column| column.is_shown()).collect();
         assert_eq!(shown.iter().map(|column| column.title).collect::<Vec<_>>(), ["who", "size", "change", ""]);
-        assert_eq!(shown.iter().map(|column| column.cell(2)).collect::<Vec<_>>(), ["total", "3 KiB", "-15 B", "##"]);
+        assert_eq!(shown.iter().map(|column| column.cell(2)).collect::<Vec<_>>(), ["total", "3 KiB", "−15 B", "##"]);
         let mut out = Vec::new();
         table.write_csv(&mut out).unwrap();
         let csv = "\"name\",\"bytes\",\"delta_bytes\",\"step\"\n\"'=a \"\"b\"\"\",1024,5,7\n\"c\",2048,-5,\n\
@@ -133,7 +138,7 @@ mod tests {
         let table = table();
         let order = |column: usize| {
             let mut rows = [0, 1, 2];
-            rows.sort_by(|a, b| table.columns()[column].compare(*a, *b));
+            rows.sort_by(|a, b| table.columns()[column].value(*a).compare(&table.columns()[column].value(*b)));
             rows
         };
         assert_eq!([order(0), order(1), order(2)], [[0, 1, 2], [0, 1, 2], [2, 1, 0]]);

@@ -1,5 +1,7 @@
 //! The value of a cell, exact and without a form.
 
+use std::cmp::Ordering;
+
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 
 /// A value.
@@ -35,6 +37,37 @@ impl Value {
             Ok(serde_json::Value::String(name)) => Self::Text(name),
             Ok(value) => Self::Json(value),
             Err(_) => Self::Nothing,
+        }
+    }
+
+    /// The value in digits or letters, for files: a size in bytes.
+    pub fn bare(&self) -> String {
+        match self {
+            Self::Nothing | Self::Absent => String::new(),
+            Self::Number(number) => number.to_string(),
+            Self::Difference(difference) => difference.to_string(),
+            Self::Fraction(fraction) => fraction.to_string(),
+            Self::Flag(flag) => flag.to_string(),
+            Self::Text(text) => text.clone(),
+            Self::List(values) => values.iter().map(Self::bare).collect::<Vec<_>>().join(", "),
+            Self::Map(values) => {
+                let named = values.iter().map(|(name, value)| format!("{name} {}", value.bare()));
+                named.collect::<Vec<_>>().join(", ")
+            }
+            Self::Json(value) => value.to_string(),
+        }
+    }
+
+    /// Compares two values: numbers, then texts.
+    pub fn compare(&self, other: &Self) -> Ordering {
+        let number = |value: &Self| match value {
+            Self::Number(number) => Some(i128::from(*number)),
+            Self::Difference(difference) => Some(*difference),
+            _ => None,
+        };
+        match (number(self), number(other)) {
+            (None, None) => self.bare().cmp(&other.bare()),
+            (one, other) => one.cmp(&other),
         }
     }
 

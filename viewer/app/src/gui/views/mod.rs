@@ -2,6 +2,7 @@
 
 pub mod colouring;
 pub mod group_keys;
+pub mod sheet;
 pub mod source;
 pub mod timeline;
 pub mod run_chart;

@@ -97,7 +97,7 @@ impl Below {
         let Page { table, order } = page;
         let row_of = |row: usize| order.get(row).copied().unwrap_or(usize::MAX);
         let cell = |row: usize, column: usize| sheet.cell(row_of(row), column);
-        let tip = |row: usize, column: usize| sheet.value(row_of(row), column).exact();
+        let tip = |row: usize, column: usize| sheet.exact(row_of(row), column);
         if look == DiffLook::Phases {
             let is_same = answer.comparison.phases.is_empty();
             ui.weak(if is_same { SAME_RECORDING } else { PAIRED_STEPS });
@@ -148,7 +148,7 @@ impl Below {
     pub(super) fn csv(&self, answer: &Answer, look: DiffLook) -> String {
         let row = page_of(look).unwrap_or(0);
         let (Some(sheet), Some(page)) = (answer.sheets.get(row), self.pages.get(row)) else { return String::new() };
-        csv(&sheet.columns, page.order.len(), |row, column| sheet.value(page.order[row], column).bare())
+        csv(&sheet.columns, page.order.len(), |row, column| sheet.bare(page.order[row], column))
     }
 }
 

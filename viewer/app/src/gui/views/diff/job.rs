@@ -6,7 +6,8 @@ use std::sync::{Arc, Weak};
 use highwater_analysis::diff::{Comparison, DiffAt, DiffQuery, DiffTree, StackText};
 use highwater_analysis::{Filter, GroupKey, Metric, Moment, Siblings};
 
-use super::sheets::Sheet;
+use super::sheets;
+use crate::gui::views::sheet::Sheet;
 use crate::gui::widgets::worker::Cancel;
 use crate::session::Recording;
 
@@ -114,10 +115,10 @@ impl Answer {
             stacks.extend(comparison.diff.groups.iter().map(|group| text.lines(group).join(" < ")));
         }
         let sheets = vec![
-            Sheet::of_groups(&comparison.diff, &question.keys, &stacks),
-            Sheet::of_phases(&comparison),
-            Sheet::of_totals(&comparison),
-            Sheet::of_settings(&comparison),
+            sheets::of_groups(&comparison.diff, &question.keys, &stacks),
+            sheets::of_phases(&comparison),
+            sheets::of_totals(&comparison),
+            sheets::of_settings(&comparison),
         ];
         Some(Self { key: Key::of(question), comparison, tree, sheets })
     }

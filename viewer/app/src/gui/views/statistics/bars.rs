@@ -2,7 +2,7 @@
 
 use eframe::egui::{FontId, Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
 
-use super::sheet::{Sheet, Value};
+use crate::gui::views::sheet::Sheet;
 use crate::gui::widgets::theme::{self, Shades};
 
 /// Shows column `measure` of a sheet as bars. Returns the row of the bar that was clicked. `chosen` is highlighted.
@@ -10,15 +10,15 @@ pub(super) fn bars_ui(ui: &mut Ui, sheet: &Sheet, measure: usize, chosen: Option
     let shades = Shades::in_ui(ui);
     let size = vec2(ui.available_width().max(60.0), theme::CHART_HEIGHT);
     let (rect, response) = ui.allocate_exact_size(size, Sense::CLICK);
-    let length = |row: usize| sheet.value(row, measure).length().unwrap_or(0);
+    let length = |row: usize| sheet.length(row, measure).unwrap_or(0);
     let rows = sheet.lines.len();
     let largest = (0..rows).max_by_key(|row| (length(*row), std::cmp::Reverse(*row)));
     let name = sheet.columns.get(measure).map_or("", |column| column.name);
     let told = |row: usize| {
-        let value = sheet.value(row, measure);
-        let exact = value.exact().filter(|exact| *exact != value.text());
+        let text = sheet.text(row, measure);
+        let exact = sheet.exact(row, measure).filter(|exact| *exact != text);
         let exact = exact.map_or_else(String::new, |exact| format!(" ({exact})"));
-        format!("{}: {}{exact}", sheet.value(row, 0).text(), value.text())
+        format!("{}: {text}{exact}", sheet.text(row, 0))
     };
     let label = match largest {
         Some(row) => format!("{}, {name}: {rows} bars, the largest at {}", sheet.name, told(row)),
@@ -60,12 +60,12 @@ pub(super) fn bars_ui(ui: &mut Ui, sheet: &Sheet, measure: usize, chosen: Option
         }
         x += step;
     }
-    let heading = format!("{name}, up to {}", sheet.value(largest, measure).text());
+    let heading = format!("{name}, up to {}", sheet.text(largest, measure));
     ui.painter().text(rect.min + vec2(4.0, 1.0), eframe::egui::Align2::LEFT_TOP, heading, font.clone(), shades.faint);
     let mut free_from = plot.left();
-    let layout = |row: usize| ui.painter().layout_no_wrap(sheet.value(row, 0).text(), font.clone(), shades.faint);
+    let layout = |row: usize| ui.painter().layout_no_wrap(sheet.text(row, 0), font.clone(), shades.faint);
     // Steps may begin after a row for the time before them.
-    let first = usize::from(rows > 1 && sheet.value(0, 0).text().parse::<u32>().is_err());
+    let first = usize::from(rows > 1 && sheet.text(0, 0).parse::<u32>().is_err());
     for row in (0..first).chain(place.labelled(first, layout(rows - 1).size().x + LABEL_GAP)) {
         let galley = layout(row);
         let middle = place.x(row) + place.bar() / 2.0;
@@ -132,12 +132,12 @@ impl Place {
 }
 
 /// The text of the first column, which labels the bars.
-pub(super) fn step_name(step: Option<u32>, is_before: bool) -> Value {
-    Value::Text(match (step, is_before) {
+pub(super) fn step_name(step: Option<u32>, is_before: bool) -> String {
+    match (step, is_before) {
         (Some(step), _) => step.to_string(),
         (None, true) => "before".to_owned(),
         (None, false) => "outside".to_owned(),
-    })
+    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use eframe::egui::Color32;
 use highwater_analysis::frames::stack_lines;
 use highwater_analysis::growth::{Leaks, StepWindow};
 use highwater_analysis::holders::Holders;
@@ -10,13 +11,13 @@ use highwater_analysis::{GroupKey, LiveIndex, Matches, Metric};
 use highwater_snapshots::units::format_bytes;
 use highwater_snapshots::{BlockId, Category, StackId, Trace};
 
-use super::sheet::{Line, Sheet, Value};
-use super::sheets::{number, words};
+use super::sheets::{bytes, count, words};
 use crate::figures::leaks::leak_texts;
 use crate::gui::filter::terms::condition_of;
 use crate::gui::view_context::Action;
+use crate::gui::views::sheet::{KindOf, Line, Sheet, coloured, keeping_end};
 use crate::gui::views::timeline::drawn_metric;
-use crate::gui::widgets::table::Column;
+use crate::gui::widgets::theme;
 use crate::session::absent::Absent;
 
 /// Most steps listed for a row.
@@ -52,8 +53,8 @@ pub(super) fn kept(
     } else {
         lead(absent, &leaks, window)
     };
-    let lines = rows.into_iter().map(|row| row.line(key)).collect();
-    Sheet { name: "Kept", columns: columns(key), lines, measure: Some(1), lead }
+    let lines = rows.into_iter().map(|row| row.line(key));
+    Sheet::new("Kept", columns(key), lines).with_bars(1).with_lead(lead)
 }
 
 /// The grouping key: the source line if stacks are recorded, else the module, else the category. One key alone, so that
@@ -99,21 +100,25 @@ fn lead(absent: &Absent, leaks: &Leaks, window: Option<&StepWindow>) -> Vec<Stri
     }
 }
 
-fn columns(key: GroupKey) -> Vec<Column> {
+fn columns(key: GroupKey) -> Vec<KindOf> {
     let first = match key {
         GroupKey::Frame => words("Line", "The source line that allocated the blocks.", 0.0),
-        GroupKey::Scope => words("Module", "The module that allocated the blocks.", 0.0),
-        _ => words("Category", "The category of the blocks.", 0.0),
+        GroupKey::Scope => keeping_end(words("Module", "The module that allocated the blocks.", 0.0)),
+        _ => coloured(words("Category", "The category of the blocks.", 0.0), colour_of_category),
     };
     vec![
         first,
-        number("Live at end", "Bytes allocated in the recording and never freed.", 84.0),
-        number("Per step", "Bytes leaked per step, on average; 0 without a leak.", 76.0),
-        number("Leaked", "Bytes leaked over the steps searched for leaks: the second to the last whole step.", 84.0),
-        number("Blocks", "Number of blocks.", 76.0),
-        number("Steps", "Number of steps with bytes that are never freed.", 70.0),
+        bytes("Live at end", "Bytes allocated in the recording and never freed.", 84.0),
+        bytes("Per step", "Bytes leaked per step, on average; 0 without a leak.", 76.0),
+        bytes("Leaked", "Bytes leaked over the steps searched for leaks: the second to the last whole step.", 84.0),
+        count("Blocks", "Number of blocks.", 76.0),
+        count("Steps", "Number of steps with bytes that are never freed.", 70.0),
         words("From", "These steps, each with its bytes.", 240.0),
     ]
+}
+
+fn colour_of_category(name: &str) -> Option<Color32> {
+    Category::from_name(name).map(theme::category)
 }
 
 /// The kept blocks of one group.
@@ -160,20 +165,15 @@ impl Row {
     }
 
     fn line(self, key: GroupKey) -> Line {
-        let name = match (key, Category::from_name(&self.name)) {
-            (GroupKey::Category, Some(category)) => Value::Category(category),
-            (GroupKey::Scope, _) => Value::Path(self.name.clone()),
-            _ => Value::Text(self.name.clone()),
-        };
         let steps = self.by_step.keys().filter(|step| step.is_some()).count() as u64;
         let values = vec![
-            name,
-            Value::Bytes(self.bytes),
-            Value::Bytes(self.per_step),
-            Value::Bytes(self.leaked),
-            Value::Count(self.blocks),
-            Value::Count(steps),
-            Value::Text(self.steps_text()),
+            self.name.clone().into(),
+            self.bytes.into(),
+            self.per_step.into(),
+            self.leaked.into(),
+            self.blocks.into(),
+            steps.into(),
+            self.steps_text().into(),
         ];
         let condition = condition_of(&[key], std::slice::from_ref(&self.name));
         Line { values, action: condition.map(|condition| Action::Where(format!("lifetime=kept {condition}"))) }

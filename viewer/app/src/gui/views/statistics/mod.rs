@@ -1,6 +1,5 @@
 //! The statistics of a recording: steps, kept blocks, sizes, lifetimes, and the accuracy of the numbers.
 
-mod sheet;
 mod bars;
 mod sheets;
 mod kept;
@@ -14,11 +13,11 @@ use highwater_analysis::statistics::{Statistics, StatisticsQuery, TrustNote, tru
 use highwater_analysis::{Matches, Metric};
 
 use crate::gui::view_context::{Action, ViewContext};
+use crate::gui::views::sheet::Sheet;
 use crate::gui::widgets::table::{TableState, columns_left_out_ui, table_with_tips_ui, write_csv};
 use crate::gui::widgets::theme::{self, Shades};
 use crate::gui::widgets::worker::Worker;
 use crate::session::Recording;
-use sheet::Sheet;
 
 /// A question: what to count.
 #[derive(Debug)]
@@ -163,7 +162,7 @@ impl StatisticsView {
         }
         let row_of = |row: usize| page.order.get(row).copied().unwrap_or(usize::MAX);
         let cell = |row: usize, column: usize| sheet.cell(row_of(row), column);
-        let tip = |row: usize, column: usize| sheet.value(row_of(row), column).exact();
+        let tip = |row: usize, column: usize| sheet.exact(row_of(row), column);
         let (name, rows) = (sheet.name, page.order.len());
         let columns = sheet.shown_columns(ui.available_width() - theme::SCROLL_WIDTH - 2.0);
         let left_out = sheet.columns.len() - columns.len();
@@ -217,7 +216,7 @@ impl StatisticsView {
             return Err(io::Error::other("the statistics are still being computed; try again in a moment"));
         };
         write_csv(out, &sheet.columns, page.order.len(), |row, column| {
-            page.order.get(row).map_or_else(String::new, |row| sheet.value(*row, column).bare())
+            page.order.get(row).map_or_else(String::new, |row| sheet.bare(*row, column))
         })
     }
 

@@ -6,16 +6,20 @@ use highwater_snapshots::Trace;
 use highwater_snapshots::units::{format_bytes, format_count, format_nanos};
 
 use super::bars::step_name;
-use super::sheet::{Line, Sheet, Value};
 use crate::gui::view_context::Action;
-use crate::gui::widgets::table::Column;
+use crate::gui::views::sheet::{KindOf, Line, Sheet, column};
+use crate::report::{Unit, Value};
 
-pub(super) const fn number(name: &'static str, tooltip: &'static str, width: f32) -> Column {
-    Column { name, tooltip, width, is_number: true, is_sortable: true }
+pub(super) const fn bytes(name: &'static str, tooltip: &'static str, width: f32) -> KindOf {
+    column(Unit::Bytes, name, tooltip, width)
 }
 
-pub(super) const fn words(name: &'static str, tooltip: &'static str, width: f32) -> Column {
-    Column { name, tooltip, width, is_number: false, is_sortable: true }
+pub(super) const fn count(name: &'static str, tooltip: &'static str, width: f32) -> KindOf {
+    column(Unit::Count, name, tooltip, width)
+}
+
+pub(super) const fn words(name: &'static str, tooltip: &'static str, width: f32) -> KindOf {
+    column(Unit::Text, name, tooltip, width)
 }
 
 /// The statistics of each step.
@@ -25,25 +29,25 @@ pub(super) fn steps(statistics: &Statistics) -> Sheet {
     let metrics = Metric::ALL.into_iter().filter(|metric| *metric != Metric::DeviceUsed || is_sampled);
     let mut columns = vec![
         words("Step", "The training step; events before, between and after steps have rows of their own.", 70.0),
-        number("Peak", "The peak of the chosen total in the step.", 84.0),
-        number("Change", "End minus start.", 84.0),
-        number("Kept", "Bytes allocated in the step and never freed.", 84.0),
-        number("Events", "Number of events of the device.", 76.0),
-        number("Lasted", "Time from the first event of the step to the last.", 84.0),
-        number("Allocations", "Number of blocks allocated in the step.", 84.0),
-        number("Bytes allocated", "Bytes allocated in the step, summed over its blocks.", 84.0),
-        number("Frees", "Number of blocks freed in the step.", 76.0),
-        number("Start", "The chosen total before the step.", 84.0),
-        number("End", "The chosen total after the step.", 84.0),
-        number("Peak change", "The peak minus the peak of the previous row.", 88.0),
-        number("Kept blocks", "Number of blocks allocated in the step and never freed.", 84.0),
-        number("Requested peak", "The peak of requested bytes in the step.", 104.0),
-        number("Allocated peak", "The peak of allocated bytes in the step.", 104.0),
-        number("Active peak", "The peak of active bytes in the step.", 92.0),
-        number("Reserved peak", "The peak of reserved bytes in the step.", 100.0),
+        bytes("Peak", "The peak of the chosen total in the step.", 84.0),
+        column(Unit::Difference, "Change", "End minus start.", 84.0),
+        bytes("Kept", "Bytes allocated in the step and never freed.", 84.0),
+        count("Events", "Number of events of the device.", 76.0),
+        column(Unit::Nanos, "Lasted", "Time from the first event of the step to the last.", 84.0),
+        count("Allocations", "Number of blocks allocated in the step.", 84.0),
+        bytes("Bytes allocated", "Bytes allocated in the step, summed over its blocks.", 84.0),
+        count("Frees", "Number of blocks freed in the step.", 76.0),
+        bytes("Start", "The chosen total before the step.", 84.0),
+        bytes("End", "The chosen total after the step.", 84.0),
+        column(Unit::Difference, "Peak change", "The peak minus the peak of the previous row.", 88.0),
+        count("Kept blocks", "Number of blocks allocated in the step and never freed.", 84.0),
+        bytes("Requested peak", "The peak of requested bytes in the step.", 104.0),
+        bytes("Allocated peak", "The peak of allocated bytes in the step.", 104.0),
+        bytes("Active peak", "The peak of active bytes in the step.", 92.0),
+        bytes("Reserved peak", "The peak of reserved bytes in the step.", 100.0),
     ];
     if is_sampled {
-        columns.push(number("Device used peak", "The peak of the memory in use on the whole device.", 118.0));
+        columns.push(bytes("Device used peak", "The peak of the memory in use on the whole device.", 118.0));
     }
     let rows = &statistics.steps;
     let has_steps = rows.iter().any(|row| row.step.is_some());
@@ -52,53 +56,51 @@ pub(super) fn steps(statistics: &Statistics) -> Sheet {
         let before = index.checked_sub(1).and_then(|before| rows.get(before));
         let made = if metric == Metric::Requested { row.requested } else { row.allocated };
         let mut values = vec![
-            if has_steps { step_name(row.step, !has_begun(index)) } else { Value::Text("all".to_owned()) },
-            Value::Bytes(row.peak.get(metric)),
-            Value::Change(row.growth(metric)),
-            Value::Bytes(row.kept.bytes),
-            Value::Count(row.events),
-            row.times_ns.map_or(Value::Nothing, |(first, last)| Value::Nanos(last.saturating_sub(first))),
-            Value::Count(row.allocations),
-            Value::Bytes(made),
-            Value::Count(row.frees),
-            Value::Bytes(row.start.get(metric)),
-            Value::Bytes(row.end.get(metric)),
-            before.map_or(Value::Nothing, |before| Value::Change(row.peak_growth(before, metric))),
-            Value::Count(row.kept.blocks),
+            if has_steps { step_name(row.step, !has_begun(index)).into() } else { "all".into() },
+            row.peak.get(metric).into(),
+            i128::from(row.growth(metric)).into(),
+            row.kept.bytes.into(),
+            row.events.into(),
+            row.times_ns.map(|(first, last)| last.saturating_sub(first)).into(),
+            row.allocations.into(),
+            made.into(),
+            row.frees.into(),
+            row.start.get(metric).into(),
+            row.end.get(metric).into(),
+            before.map(|before| i128::from(row.peak_growth(before, metric))).into(),
+            row.kept.blocks.into(),
         ];
-        values.extend(metrics.clone().map(|metric| Value::Bytes(row.peak.get(metric))));
+        values.extend(metrics.clone().map(|metric| Value::from(row.peak.get(metric))));
         // The state before the first event belongs to the first row.
         let first = if row.range.start == 0 { 0 } else { row.range.start as usize + 1 };
         Line { values, action: Some(Action::Span(first..row.range.end as usize + 1)) }
     });
-    let lines = lines.collect();
-    Sheet { name: "Steps", columns, lines, measure: Some(1), lead: Vec::new() }
+    Sheet::new("Steps", columns, lines).with_bars(1)
 }
 
-const OF_BINS: [Column; 5] = [
-    number("Blocks", "Number of blocks over the whole recording.", 90.0),
-    number("Bytes", "Sum of their bytes; reused memory counts each time.", 100.0),
-    number("Blocks at peak", "Number of these blocks that are live at the peak.", 110.0),
-    number("Bytes at peak", "Bytes of these blocks at the peak.", 110.0),
-    number("Share of peak", "These bytes as a share of the peak.", 100.0),
+const OF_BINS: [KindOf; 5] = [
+    count("Blocks", "Number of blocks over the whole recording.", 90.0),
+    bytes("Bytes", "Sum of their bytes; reused memory counts each time.", 100.0),
+    count("Blocks at peak", "Number of these blocks that are live at the peak.", 110.0),
+    bytes("Bytes at peak", "Bytes of these blocks at the peak.", 110.0),
+    column(Unit::Number, "Share of peak", "These bytes as a share of the peak.", 100.0),
 ];
 
 fn of_bin(name: String, bin: &Bin, whole: &Bin, action: Option<String>) -> Line {
     let share = crate::gui::widgets::legend::share(bin.at_peak.bytes, whole.at_peak.bytes);
     let values = vec![
-        Value::Text(name),
-        Value::Count(bin.all.blocks),
-        Value::Bytes(bin.all.bytes),
-        Value::Count(bin.at_peak.blocks),
-        Value::Bytes(bin.at_peak.bytes),
-        Value::Text(share),
+        name.into(),
+        bin.all.blocks.into(),
+        bin.all.bytes.into(),
+        bin.at_peak.blocks.into(),
+        bin.at_peak.bytes.into(),
+        share.into(),
     ];
     Line { values, action: action.map(Action::Where) }
 }
 
-fn bins(name: &'static str, first: Column, lines: Vec<Line>, measure: usize) -> Sheet {
-    let columns = std::iter::once(first).chain(OF_BINS).collect();
-    Sheet { name, columns, lines, measure: Some(measure), lead: Vec::new() }
+fn bins(name: &'static str, first: KindOf, lines: Vec<Line>, measure: usize) -> Sheet {
+    Sheet::new(name, std::iter::once(first).chain(OF_BINS), lines).with_bars(measure)
 }
 
 /// Blocks by size.
@@ -205,12 +207,8 @@ pub(super) fn facts(trace: &Trace, statistics: &Statistics) -> Sheet {
         let uses = statistics.blocks.all.blocks as f64 / allocator.addresses as f64;
         add("allocator", "Blocks at each address", format!("{uses:.2} on average"));
     }
-    let line = |(about, fact, value): (&str, String, String)| Line {
-        values: vec![Value::Text(fact), Value::Text(value), Value::Text(about.to_owned())],
-        action: None,
-    };
-    let lines = rows.into_iter().map(line).collect();
-    Sheet { name: "Recording", columns, lines, measure: None, lead: Vec::new() }
+    let values = |(about, fact, value): (&str, String, String)| vec![fact.into(), value.into(), about.into()];
+    Sheet::of_rows("Recording", columns, rows.into_iter().map(values))
 }
 
 fn exact(bytes: u64) -> String {

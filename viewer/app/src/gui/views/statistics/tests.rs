@@ -142,7 +142,7 @@ fn every_condition_of_a_row_is_met_by_as_many_blocks_as_the_row_tells() {
                 let Some(Action::Where(condition)) = &line.action else { panic!("no condition") };
                 let filter = condition.parse().unwrap();
                 let blocks = Matches::of(&recording.trace, &filter).blocks();
-                assert_eq!(line.values[column], sheet::Value::Count(blocks), "{condition}");
+                assert_eq!(line.values[column], crate::report::Value::from(blocks), "{condition}");
             }
         }
     }
