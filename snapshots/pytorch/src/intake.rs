@@ -92,33 +92,6 @@ impl Default for BlockDraft {
     }
 }
 
-/// The fields of a segment; those missing from the file keep their defaults.
-#[derive(Clone, Debug)]
-pub struct SegmentDraft {
-    /// See [`RawSegment`]; its `blocks` are set by [`Intake::segment`].
-    pub segment: RawSegment,
-}
-
-impl Default for SegmentDraft {
-    fn default() -> Self {
-        let segment = RawSegment {
-            device: 0,
-            address: 0,
-            total_size: 0,
-            allocated_size: None,
-            active_size: None,
-            requested_size: None,
-            stream: 0,
-            is_small: false,
-            pool_id: (0, 0),
-            is_expandable: false,
-            stack: Sequences::NONE,
-            blocks: 0..0,
-        };
-        Self { segment }
-    }
-}
-
 /// Strings that carry no information: an event with one is treated as if the field were missing.
 const EMPTY: [&str; 2] = ["", "N/A"];
 
@@ -293,8 +266,8 @@ impl Intake {
     }
 
     /// Adds a segment with its blocks, ordered by address, to `host_segments` if `is_host` and to `segments` otherwise.
-    pub fn segment(&mut self, draft: SegmentDraft, blocks: &[BlockDraft], is_host: bool) {
-        let mut segment = draft.segment;
+    /// The segment's range of blocks is set here.
+    pub fn segment(&mut self, mut segment: RawSegment, blocks: &[BlockDraft], is_host: bool) {
         let first = self.raw.blocks.len();
         let mut address = segment.address;
         for block in blocks {
@@ -342,16 +315,10 @@ impl Intake {
         self.raw.run.tensors.push(tensor);
     }
 
-    /// Sets the string that this program embedded in the file when it wrote it.
-    pub fn highwater(&mut self, text: String) {
-        self.raw.highwater = Some(text);
-    }
-
-    /// Like [`Self::highwater`], but takes a string that was already interned out of the snapshot's strings.
-    pub fn highwater_text(&mut self, id: StringId) {
-        if let Some(text) = id.index().and_then(|row| self.raw.strings.get_mut(row)) {
-            self.raw.highwater = Some(std::mem::take(text));
-        }
+    /// Sets the string that this program embedded in the file when it wrote it, and takes it out of the strings.
+    pub fn highwater(&mut self, id: StringId) {
+        let text = id.index().and_then(|row| self.raw.strings.get_mut(row)).map(std::mem::take);
+        self.raw.highwater = text.filter(|text| !text.is_empty());
     }
 
     /// Counts an unexpected value. `what` completes "3 times: …", for example "the key 'foo', which …".
@@ -401,10 +368,9 @@ mod tests {
     #[test]
     fn blocks_without_an_address_lie_one_after_the_other() {
         let mut intake = Intake::default();
-        let mut draft = SegmentDraft::default();
-        draft.segment.address = 1000;
+        let segment = RawSegment { address: 1000, ..RawSegment::default() };
         let block = |size| BlockDraft { size, ..BlockDraft::default() };
-        intake.segment(draft, &[block(512), block(1024), block(512)], false);
+        intake.segment(segment, &[block(512), block(1024), block(512)], false);
         let raw = intake.finish();
         let addresses: Vec<u64> = raw.blocks.iter().map(|block| block.address).collect();
         assert_eq!(addresses, [1000, 1512, 2536]);

@@ -2,16 +2,18 @@
 //! any kind ([`open`]).
 //!
 //! ```text
-//!   pickle, JSON, page  ──►  Intake  ──►  RawSnapshot  ──►  Trace
+//!   pickle, JSON, page  ──►  objects  ──►  Intake  ──►  RawSnapshot  ──►  Trace
 //! ```
 //!
-//! A reader passes every value that it recognizes to the [`Intake`], which interns strings, frames and stacks and
-//! stores each event as a record of fixed size. The result is a [`RawSnapshot`]: the contents of the file, and
+//! A reader only turns its format into lists, dicts and plain values. What the keys of a snapshot mean stands once, in
+//! `objects`, which passes what it recognizes to the [`Intake`]: that interns strings, frames and stacks and stores each
+//! event as a record of fixed size. The result is a [`RawSnapshot`]: the contents of the file, and
 //! nothing inferred from them.
 
 mod sequences;
 pub mod raw;
 mod intake;
+mod objects;
 pub mod pickle;
 pub mod json;
 pub mod page;
@@ -24,6 +26,6 @@ pub mod open;
 pub use assemble::assemble;
 pub use digest::EventDigest;
 pub use embedded::recover;
-pub use intake::{BlockDraft, EventDraft, Intake, SegmentDraft};
+pub use intake::{BlockDraft, EventDraft, Intake};
 pub use raw::RawSnapshot;
 pub use sequences::Sequences;

@@ -234,6 +234,25 @@ pub struct RawSegment {
     pub blocks: std::ops::Range<usize>,
 }
 
+impl Default for RawSegment {
+    fn default() -> Self {
+        Self {
+            device: 0,
+            address: 0,
+            total_size: 0,
+            allocated_size: None,
+            active_size: None,
+            requested_size: None,
+            stream: 0,
+            is_small: false,
+            pool_id: (0, 0),
+            is_expandable: false,
+            stack: Sequences::NONE,
+            blocks: 0..0,
+        }
+    }
+}
+
 /// State of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BlockState {

@@ -95,6 +95,18 @@ fn a_long_string_in_a_compressed_pickle_is_refused_with_its_place_and_takes_litt
 }
 
 #[test]
+fn json_of_something_else_takes_little_memory_however_long_it_is() {
+    let _turn = turn();
+    let event = r#"{"ph": "X", "name": "aten::mm", "ts": 1, "args": {"a": [[], {}, "text"]}},"#;
+    let events = event.repeat((16 << 20) / event.len());
+    for text in [format!(r#"{{"events": [{events} 1]}}"#), format!(r#"{{"segments": [{{"address": [{events} 1]}}]}}"#)]
+    {
+        let found = taken(text.as_bytes());
+        assert!(found <= MOST_BYTES, "{found} bytes");
+    }
+}
+
+#[test]
 fn small_files_that_are_cut_or_changed_take_little_memory() {
     let _turn = turn();
     let files = small_files();

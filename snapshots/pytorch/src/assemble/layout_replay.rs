@@ -272,7 +272,7 @@ mod tests {
             ("free_requested", BASE, 39 * MIB + MIB / 2),
             ("free_completed", BASE, 39 * MIB + MIB / 2),
         ]);
-        sample.segment_with(BASE, &[(40 * MIB, 0, Inactive)], |draft| draft.segment.is_expandable = true);
+        sample.segment_with(BASE, &[(40 * MIB, 0, Inactive)], |made| made.is_expandable = true);
         let trace = sample.assemble();
         assert_eq!(sizes(&trace), [39 * MIB + MIB / 2], "expandable segments split off any rest");
         assert_eq!(trace.problems, []);

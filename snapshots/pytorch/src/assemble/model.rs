@@ -343,10 +343,10 @@ impl Model {
                 };
                 let blocks: Vec<_> =
                     run.iter().map(|piece| (piece.size, piece.requested, state(piece.state))).collect();
-                sample.segment_with(run[0].address, &blocks, |draft| {
-                    draft.segment.stream = segment.stream;
-                    draft.segment.is_small = segment.is_small;
-                    draft.segment.is_expandable = is_expandable;
+                sample.segment_with(run[0].address, &blocks, |made| {
+                    made.stream = segment.stream;
+                    made.is_small = segment.is_small;
+                    made.is_expandable = is_expandable;
                 });
             }
         }

@@ -52,7 +52,7 @@ mod tests {
     fn segments_obtained_in_the_recording_have_the_pool_that_the_snapshot_names_at_its_end() {
         let mut sample =
             Sample::of(&[("segment_alloc", 0x1000_0000, 20 * MIB), ("segment_alloc", 0x3000_0000, 20 * MIB)]);
-        sample.segment_with(0x1000_0000, &[(20 * MIB, 0, Inactive)], |draft| draft.segment.pool_id = (0, 7));
+        sample.segment_with(0x1000_0000, &[(20 * MIB, 0, Inactive)], |made| made.pool_id = (0, 7));
         sample.segment(0x3000_0000, &[(20 * MIB, 0, Inactive)]);
         let trace = sample.assemble();
         let pools = [0, 1].map(|event| trace.private_pool(Owner::Event(EventId(event))));

@@ -1,7 +1,7 @@
 //! Small hand-made snapshots for tests.
 
-use super::super::raw::{BlockState, Extras, RawAnnotation, RawEvent, RawFrame};
-use super::super::{BlockDraft, EventDraft, Intake, SegmentDraft};
+use super::super::raw::{BlockState, Extras, RawAnnotation, RawEvent, RawFrame, RawSegment};
+use super::super::{BlockDraft, EventDraft, Intake};
 use super::assemble;
 use highwater_analysis::Totals;
 use highwater_analysis::replay::Replay;
@@ -63,13 +63,12 @@ impl Sample {
         &mut self,
         address: u64,
         blocks: &[(u64, u64, BlockState)],
-        more: impl FnOnce(&mut SegmentDraft),
+        more: impl FnOnce(&mut RawSegment),
     ) -> &mut Self {
-        let mut draft = SegmentDraft::default();
-        draft.segment.address = address;
-        draft.segment.total_size = blocks.iter().map(|block| block.0).sum();
-        draft.segment.is_small = draft.segment.total_size <= 2 * MIB;
-        more(&mut draft);
+        let total_size = blocks.iter().map(|block| block.0).sum();
+        let is_small = total_size <= 2 * MIB;
+        let mut segment = RawSegment { address, total_size, is_small, ..RawSegment::default() };
+        more(&mut segment);
         let blocks: Vec<BlockDraft> = blocks
             .iter()
             .map(|&(size, requested, state)| BlockDraft {
@@ -79,8 +78,8 @@ impl Sample {
                 ..BlockDraft::default()
             })
             .collect();
-        let is_host = draft.segment.device == -1;
-        self.intake.segment(draft, &blocks, is_host);
+        let is_host = segment.device == -1;
+        self.intake.segment(segment, &blocks, is_host);
         self
     }
 

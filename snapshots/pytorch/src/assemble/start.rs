@@ -142,7 +142,7 @@ mod tests {
             ("segment_map", base + page, page),
             ("segment_map", base + 3 * page, 2 * page),
         ]);
-        sample.segment_with(base, &[(5 * page, 0, Inactive)], |draft| draft.segment.is_expandable = true);
+        sample.segment_with(base, &[(5 * page, 0, Inactive)], |made| made.is_expandable = true);
         let trace = sample.assemble();
         assert_eq!(reserved(&trace), [60, 40, 60, 100]);
         assert_eq!(trace.problems, []);

@@ -154,7 +154,7 @@ fn devices_share_addresses_and_time_but_nothing_else() {
     sample.event(0, "free_requested", 0x1000, 100);
     sample.event(2, "free_requested", 0x9000, 30);
     let state = |size, requested| [(size, requested, LIVE)];
-    sample.segment_with(0x1000, &state(4096, 4096), |draft| draft.segment.device = -1);
+    sample.segment_with(0x1000, &state(4096, 4096), |made| made.device = -1);
     let trace = sample.assemble();
     let devices: Vec<u16> = trace.events.device.iter().map(|device| device.0).collect();
     assert_eq!(devices, [0, 2, 255, 0, 2]);
@@ -170,7 +170,7 @@ fn devices_share_addresses_and_time_but_nothing_else() {
 fn devices_that_cannot_be_are_refused_and_counted() {
     let mut sample = Sample::of(&[]);
     sample.event(300, "alloc", 0x1000, 100);
-    sample.segment_with(0x1000, &[(512, 100, LIVE)], |draft| draft.segment.device = 400);
+    sample.segment_with(0x1000, &[(512, 100, LIVE)], |made| made.device = 400);
     let trace = sample.assemble();
     assert_eq!((trace.events.len(), trace.trust.events_lost), (0, 1));
     assert!(trace.problems[0].what.starts_with("1 events and 1 segments are of devices"), "{:?}", trace.problems);
@@ -188,7 +188,7 @@ fn what_has_no_column_stands_as_attributes_in_the_order_of_its_owners() {
     sample.event(0, "teleport", 0, 7);
     sample.event_with(0, "oom", 0, 900, |_, draft| draft.device_free = Some(77));
     sample.segment_with(0x1000, &[(512, 100, LIVE), (1024, 0, FREE)], |_| {});
-    sample.segment_with(0x2000, &[(512, 100, LIVE)], |draft| draft.segment.pool_id = (1, 0));
+    sample.segment_with(0x2000, &[(512, 100, LIVE)], |made| made.pool_id = (1, 0));
     let trace = sample.assemble();
     assert_eq!(
         attributes(&trace),
@@ -307,9 +307,9 @@ fn numbers_at_the_edge_of_what_can_be_neither_panic_nor_overflow() {
         }
     }
     for address in edges {
-        sample.segment_with(address, &[], |draft| {
-            draft.segment.total_size = u64::MAX;
-            draft.segment.is_expandable = address > 1;
+        sample.segment_with(address, &[], |made| {
+            made.total_size = u64::MAX;
+            made.is_expandable = address > 1;
         });
         sample.segment_with(address, &[(u64::MAX / 3, u64::MAX, LIVE)], |_| {});
     }
@@ -321,9 +321,9 @@ fn numbers_at_the_edge_of_what_can_be_neither_panic_nor_overflow() {
 fn totals_of_the_file_that_are_not_the_sums_of_its_blocks_are_a_problem() {
     let problems = |total: u64, allocated: Option<u64>, active: Option<u64>| -> Vec<String> {
         let mut sample = Sample::of(&[]);
-        sample.segment_with(0x1000, &[(MIB, MIB, LIVE), (MIB, MIB, BlockState::Inactive)], |draft| {
-            draft.segment.total_size = total;
-            (draft.segment.allocated_size, draft.segment.active_size) = (allocated, active);
+        sample.segment_with(0x1000, &[(MIB, MIB, LIVE), (MIB, MIB, BlockState::Inactive)], |made| {
+            made.total_size = total;
+            (made.allocated_size, made.active_size) = (allocated, active);
         });
         let problems = sample.assemble().problems;
         assert!(problems.iter().all(|problem| problem.is_of_sums), "{problems:?}");

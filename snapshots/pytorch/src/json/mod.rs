@@ -1,30 +1,28 @@
 //! Reads a memory snapshot from JSON text in one pass.
 //!
-//! Only what the [`Intake`](super::Intake) stores is kept in memory: each event becomes a row of fixed size when its
-//! closing brace is read. Missing keys are treated as empty; if a key is repeated, the last value is used.
+//! ```text
+//!   text  ──►  Values  ──values──►  Store ──rows──►  Intake
+//!              JSON values          objects
+//! ```
+//!
+//! Each value goes to the [`Store`](crate::objects::Store) as it is read, and a dict becomes a row of fixed size when its
+//! closing brace is read. What no snapshot has is skipped without being kept, so that a file of something else takes
+//! little memory. If a key is repeated, the last value is used.
 
-mod place;
+mod position;
 mod reading;
-mod leaf;
-mod shape;
-mod frames;
-mod events;
-mod blocks;
-mod segments;
-mod settings;
-mod annotations;
-mod top;
+mod values;
 
-use std::cell::Cell;
 use std::io::Read;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
-use serde::de::DeserializeSeed;
+use serde::de::DeserializeSeed as _;
+use serde_json::Deserializer;
 
-use self::place::{Located, offset_in};
+use self::position::{Counted, offset_in};
 use self::reading::Reading;
-use self::top::Top;
+use self::values::{Role, Values};
 use super::raw::RawSnapshot;
 use highwater_snapshots::error::Result;
 use highwater_snapshots::format::Progress;
@@ -37,16 +35,8 @@ use highwater_snapshots::format::Progress;
 /// Returns an error if the text is not JSON, has another value where a list or a dict is required, or is not a
 /// snapshot, and [`Error::Cancelled`](highwater_snapshots::Error::Cancelled) if `watch` stops reading.
 pub fn read_json_bytes(bytes: &[u8], watch: &mut dyn FnMut(Progress) -> ControlFlow<()>) -> Result<RawSnapshot> {
-    let mut reading = Reading::of_bytes(bytes, watch);
-    let mut text = serde_json::Deserializer::from_slice(bytes);
-    let top = Top { reading: &mut reading }.deserialize(&mut text).and_then(|top| text.end().map(|()| top));
-    match top {
-        Ok(top) => top.finish(reading.intake),
-        Err(error) => {
-            let offset = offset_in(bytes, error.line(), error.column());
-            Err(reading.why(error, offset))
-        }
-    }
+    let text = Deserializer::from_slice(bytes);
+    read(Reading::of_bytes(bytes, watch), text, |line, column| offset_in(bytes, line, column))
 }
 
 /// Reads a snapshot from a stream of JSON text, up to the end of the stream.
@@ -55,15 +45,23 @@ pub fn read_json_bytes(bytes: &[u8], watch: &mut dyn FnMut(Progress) -> ControlF
 ///
 /// Returns an error if reading `input` fails, or in the cases of [`read_json_bytes`].
 pub fn read_json(input: impl Read, watch: &mut dyn FnMut(Progress) -> ControlFlow<()>) -> Result<RawSnapshot> {
-    let offset: Rc<Cell<u64>> = Rc::default();
-    let mut input = Located::new(input, Rc::clone(&offset));
-    let mut reading = Reading::of_stream(offset, watch);
-    let mut text = serde_json::Deserializer::from_reader(&mut input);
-    let top = Top { reading: &mut reading }.deserialize(&mut text).and_then(|top| text.end().map(|()| top));
-    match top {
-        Ok(top) => top.finish(reading.intake),
+    let input = Counted::new(input);
+    let offset = input.offset();
+    let text = Deserializer::from_reader(input);
+    read(Reading::of_stream(Rc::clone(&offset), watch), text, |_, _| offset.get())
+}
+
+/// Reads `text`; `offset` converts the line and column of an error.
+fn read<'de>(
+    mut reading: Reading<'_>,
+    mut text: Deserializer<impl serde_json::de::Read<'de>>,
+    offset: impl Fn(usize, usize) -> u64,
+) -> Result<RawSnapshot> {
+    let root = Values { reading: &mut reading, role: Role::Snapshot }.deserialize(&mut text);
+    match root.and_then(|root| text.end().map(|()| root)) {
+        Ok(root) => reading.store.snapshot(root, "JSON"),
         Err(error) => {
-            let offset = input.offset(error.line(), error.column());
+            let offset = offset(error.line(), error.column());
             Err(reading.why(error, offset))
         }
     }

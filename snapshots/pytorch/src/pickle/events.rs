@@ -10,8 +10,8 @@ use highwater_snapshots::ids::StringId;
 use super::known::Known;
 use super::opcode as op;
 use super::portion::{ExtrasOf, NO_EXTRAS, Portion, Row, StackOf, Step, StepKind, Stored, TextOf};
-use super::shape::Key;
 use crate::Sequences;
+use crate::objects::Key;
 use crate::raw::Action;
 
 /// How the events of a file begin, by which the next one is found from anywhere.

@@ -3,10 +3,9 @@
 use hashbrown::HashMap;
 use highwater_snapshots::ids::StringId;
 
+use super::memo::{Memo, Memos};
 use super::runs::Runs;
-use super::shape::{Key, Keys};
-use super::store::Store;
-use super::value::{Memo, Memos, Value};
+use crate::objects::{Key, Keys, Store, Value};
 
 /// A value that an event's fields refer to.
 #[derive(Clone, Copy, Debug)]

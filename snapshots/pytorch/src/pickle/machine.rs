@@ -1,10 +1,10 @@
 //! Executes the pickle instructions that build values, and refuses all others.
 
+use super::memo::{Memo, Memos};
 use super::opcode as op;
 use super::runs::{Runs, run_length};
 use super::source::Source;
-use super::store::{Refusal, Store};
-use super::value::{Memo, Memos, Value};
+use crate::objects::{Refusal, Store, Value};
 use crate::raw::{EMBEDDED_MARKER, MOST_EMBEDDED};
 use highwater_snapshots::error::{Error, Problem, Result};
 use highwater_snapshots::units::format_bytes;

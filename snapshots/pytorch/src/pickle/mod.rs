@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   Source ──bytes──►  Machine ──values──►  Store ──rows──►  Intake
-//!   memory, stream     stack, marks, memo   lists, dicts     strings, frames, stacks, events
+//!   memory, stream     stack, marks, memo   objects
 //!      └──►  Ahead ──events──┘
 //!            several threads
 //! ```
@@ -15,11 +15,7 @@
 
 mod opcode;
 mod source;
-mod value;
-mod shape;
-mod store;
-mod rows;
-mod whole;
+mod memo;
 mod runs;
 mod known;
 mod portion;
@@ -87,7 +83,7 @@ fn read_divided(bytes: &[u8], division: Division, look: u32, watch: Watch<'_>) -
             }
         }
     };
-    machine.store.snapshot(root)
+    machine.store.snapshot(root, "pickled")
 }
 
 /// Like [`read_pickle`], but reads from a stream. If `length` is unknown, the progress reports the number of bytes read
@@ -105,7 +101,7 @@ pub fn read_pickle_from(
     loop {
         for _ in 0..INSTRUCTIONS_A_LOOK {
             if let Next::End(root) = machine.next()? {
-                return machine.store.snapshot(root);
+                return machine.store.snapshot(root, "pickled");
             }
         }
         report(&mut machine, length, watch)?;

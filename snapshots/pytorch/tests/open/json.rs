@@ -110,20 +110,20 @@ fn what_does_not_fit_is_counted_and_taken_as_missing() {
     for part in [
         "2 times: the key 'new' in events, which this program does not know",
         "once: the key 'future' in the snapshot, which this program does not know",
-        "an event's addr is a negative number",
-        "an event's size is a number with a fraction, or beyond 64 bits",
-        "an event's time_us is a number with a fraction, or beyond 64 bits",
-        "an event's stream is a list",
-        "a pool id without exactly two numbers",
-        "a frame's line",
-        "a frame's name is a dict",
-        "an event's user_metadata is a number",
-        "is_expandable is a number",
-        "the segment type 'huge'",
-        "a segment's device is",
+        "'addr' is an integer where an integer from 0 to 2^64 must be: taken as nothing",
+        "'size' is a float where an integer",
+        "'time_us' is a float where an integer",
+        "'stream' is a list where an integer",
+        "'pool_id' is a list where two integers must be",
+        "'line' is an integer where an integer from 0 to 2^32 must be",
+        "'name' is a dict where a string must be",
+        "'user_metadata' is an integer where a string must be",
+        "'is_expandable' is an integer where a bool must be",
+        "'segment_type' is 'huge', not 'small' or 'large': taken as 'large'",
+        "'device' is a float where a device's ordinal must be",
         "the block state 'asleep'",
-        "a block's size is the text '512'",
-        "the annotation stage 'MIDDLE'",
+        "'size' is a string where an integer",
+        "'stage' is 'MIDDLE', not 'START' or 'END': taken as 'END'",
     ] {
         assert!(found.iter().any(|problem| problem.contains(part)), "{part} in {found:#?}");
     }
@@ -143,6 +143,25 @@ fn the_last_of_keys_that_are_there_twice_counts() {
     assert_eq!(raw.segments.iter().map(|segment| segment.address).collect::<Vec<_>>(), [4]);
     assert_eq!(raw.blocks.iter().map(|block| block.size).collect::<Vec<_>>(), [2, 3]);
     assert_eq!(raw.traces.iter().flatten().map(|event| event.size).collect::<Vec<_>>(), [4]);
+}
+
+#[test]
+fn parts_within_parts_of_their_kind_are_left_out() {
+    let blocks = vec![r#"{"size": 1}"#; 600].join(",");
+    let nested = r#"{"size": 2, "state": "inactive", "blocks": [{"size": 7}, {"size": 8}], "history": [null, 3]}"#;
+    assert!(read(&format!(r#"{{"segments": [{{"address": 1, "blocks": [{nested}]}}]}}"#)).is_err(), "3 is no tenant");
+    let nested = nested.replace(", 3]", "]");
+    let raw = read(&format!(
+        r#"{{"segments": [{{"address": 1, "blocks": [{blocks}, {nested}, {{"size": 3, "device_traces": [[{{}}]]}}]}}],
+            "device_traces": [[{{"action": "alloc", "blocks": [{{}}], "segments": [{{"address": 1}}],
+              "frames": [{{"name": "f", "frames": [{{"name": "g"}}]}}, {{"name": "h"}}]}}]]}}"#
+    ))
+    .unwrap();
+    assert_eq!(raw.blocks.len(), 602);
+    assert_eq!(raw.blocks[599..].iter().map(|block| block.size).collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!((raw.traces[0].len(), raw.segments.len()), (1, 1));
+    let names = raw.stacks.get(raw.traces[0][0].stack).iter().map(|row| raw.frames[*row as usize].name.0 as usize);
+    assert_eq!(names.map(|name| raw.strings[name].as_str()).collect::<Vec<_>>(), ["f", "h"]);
 }
 
 #[test]
@@ -175,9 +194,13 @@ fn something_else_where_a_list_or_dict_must_be_is_damage_with_its_place() {
 #[test]
 fn json_of_something_else_is_told_by_its_keys() {
     let error = read(r#"{"schemaVersion": 1, "traceEvents": [{"ph": "X"}]}"#).unwrap_err();
-    assert!(error.contains("JSON with the keys 'schemaVersion', 'traceEvents'"), "{error}");
-    assert!(read(r#"[{"a": 1}, {"b": 2}]"#).unwrap_err().contains("a list of other dicts"));
-    assert!(read("{}").unwrap_err().contains("no key of a snapshot"));
+    assert!(error.contains("a JSON dict with the keys 'schemaVersion', 'traceEvents'"), "{error}");
+    assert!(
+        read(r#"[{"a": 1}, {"b": 2}]"#)
+            .unwrap_err()
+            .contains("a JSON list of other things, the first of which is a dict")
+    );
+    assert!(read("{}").unwrap_err().contains("an empty JSON dict"));
 }
 
 #[test]

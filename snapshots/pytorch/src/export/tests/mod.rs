@@ -87,7 +87,8 @@ fn raw(value: &Value) -> RawSnapshot {
             intake.trace(device, rows);
         }
     }
-    intake.highwater(value["highwater"].as_str().unwrap().to_owned());
+    let recording = intake.text(value["highwater"].as_str().unwrap());
+    intake.highwater(recording);
     intake.finish()
 }
 

@@ -1,5 +1,7 @@
 //! Detects which of a snapshot's dicts a dict is from its keys.
 
+use std::fmt::{Display, Formatter};
+
 use crate::Intake;
 use highwater_snapshots::ids::StringId;
 
@@ -9,13 +11,18 @@ macro_rules! keys {
         /// A known key.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u8)]
-        pub(super) enum Key { $($name,)+ }
+        pub(crate) enum Key { $($name,)+ }
 
         impl Key {
             const ALL: &'static [Self] = &[$(Self::$name,)+];
 
+            /// Whether this is a key of the whole snapshot; these are declared last.
+            pub(crate) fn is_part_of_snapshot(self) -> bool {
+                self as u8 >= Self::Segments as u8
+            }
+
             /// Returns the key's spelling.
-            pub(super) fn name(self) -> &'static str {
+            pub(crate) fn name(self) -> &'static str {
                 match self { $(Self::$name => $text,)+ }
             }
         }
@@ -61,7 +68,7 @@ keys! {
     RealSize = "real_size",
     // Annotations.
     Stage = "stage",
-    // The whole snapshot.
+    // The whole snapshot: the last ones.
     Segments = "segments",
     DeviceTraces = "device_traces",
     AllocatorSettings = "allocator_settings",
@@ -74,13 +81,13 @@ keys! {
 
 /// String ids of the known keys, which are consecutive.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Keys {
+pub(crate) struct Keys {
     first: u32,
 }
 
 impl Keys {
     /// Interns the known keys. `intake` must not contain any of them yet.
-    pub(super) fn new(intake: &mut Intake) -> Self {
+    pub(crate) fn new(intake: &mut Intake) -> Self {
         let ids: Vec<u32> = Key::ALL.iter().map(|key| intake.text(key.name()).0).collect();
         let first = ids[0];
         debug_assert!(ids.iter().zip(first..).all(|(id, expected)| *id == expected), "no key was seen before");
@@ -89,14 +96,14 @@ impl Keys {
 
     /// Returns the known key with the string id `id`.
     #[inline]
-    pub(super) fn key(self, id: StringId) -> Option<Key> {
+    pub(crate) fn key(self, id: StringId) -> Option<Key> {
         Key::ALL.get(id.0.wrapping_sub(self.first) as usize).copied()
     }
 }
 
 /// The kind of a dict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(crate) enum Shape {
     Event,
     Frame,
     Segment,
@@ -107,10 +114,25 @@ pub(super) enum Shape {
     Other,
 }
 
+impl Display for Shape {
+    /// Writes what a list of such dicts has, for messages.
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Event => "events",
+            Self::Frame => "frames",
+            Self::Segment => "segments",
+            Self::Block => "blocks",
+            Self::History => "the tenants of a block",
+            Self::Annotation => "annotations",
+            Self::Other => "dicts",
+        })
+    }
+}
+
 impl Shape {
     /// Detects the shape of a dict with these keys.
     #[inline]
-    pub(super) fn of(keys: impl Iterator<Item = Option<Key>>) -> Self {
+    pub(crate) fn of(keys: impl Iterator<Item = Option<Key>>) -> Self {
         let mut seen = 0_u64;
         for key in keys.flatten() {
             seen |= 1 << key as u8;

@@ -3,14 +3,14 @@
 use super::shape::{Key, Shape};
 use super::store::{Dict, History, List, OpenSegment, Refusal, Store};
 use super::value::Value;
-use crate::raw::{BlockState, RawAnnotation, RawFrame};
-use crate::{BlockDraft, EventDraft, SegmentDraft, Sequences};
+use crate::raw::{BlockState, RawAnnotation, RawFrame, RawSegment};
+use crate::{BlockDraft, EventDraft, Sequences};
 use highwater_snapshots::ids::StringId;
 
 impl Store {
     /// Creates a row from a dict of the given shape; `items` has alternating keys and values.
     #[inline]
-    pub(super) fn close(&mut self, shape: Shape, items: &[Value]) -> Result<Dict, Refusal> {
+    pub(crate) fn close(&mut self, shape: Shape, items: &[Value]) -> Result<Dict, Refusal> {
         match shape {
             Shape::Event => self.event(items),
             Shape::Frame => Ok(self.frame(items)),
@@ -35,7 +35,7 @@ impl Store {
                 Key::Size => draft.size = self.number(key, value),
                 Key::Stream => draft.stream = self.number(key, value),
                 Key::TimeUs => draft.time_us = self.number(key, value),
-                Key::DeviceFree => draft.device_free = Some(self.number(key, value)),
+                Key::DeviceFree => draft.device_free = self.maybe_number(key, value),
                 Key::Frames => draft.stack = self.stack(value)?,
                 Key::ForwardFrames => draft.extras.forward = self.texts(value),
                 Key::CompileContext => draft.extras.compile_context = self.text(key, value),
@@ -62,7 +62,7 @@ impl Store {
             match key {
                 Key::Name => frame.name = self.text(key, value),
                 Key::Filename => frame.file = self.text(key, value),
-                Key::Line => frame.line = u32::try_from(self.number(key, value)).unwrap_or(0),
+                Key::Line => frame.line = self.line(value),
                 Key::FxNodeOp => fx[0] = self.text(key, value),
                 Key::FxNodeName => fx[1] = self.text(key, value),
                 Key::FxNodeTarget => fx[2] = self.text(key, value),
@@ -75,9 +75,8 @@ impl Store {
     }
 
     fn segment(&mut self, items: &[Value]) -> Result<Dict, Refusal> {
-        let mut draft = SegmentDraft::default();
+        let mut segment = RawSegment::default();
         let mut blocks = Value::None;
-        let segment = &mut draft.segment;
         for (key, value) in Pairs(items) {
             let Some(key) = self.key(key) else {
                 self.unknown_key(key, "segments");
@@ -87,13 +86,13 @@ impl Store {
                 Key::Device => segment.device = self.device(value),
                 Key::Address => segment.address = self.number(key, value),
                 Key::TotalSize => segment.total_size = self.number(key, value),
-                Key::AllocatedSize => segment.allocated_size = Some(self.number(key, value)),
-                Key::ActiveSize => segment.active_size = Some(self.number(key, value)),
-                Key::RequestedSize => segment.requested_size = Some(self.number(key, value)),
+                Key::AllocatedSize => segment.allocated_size = self.maybe_number(key, value),
+                Key::ActiveSize => segment.active_size = self.maybe_number(key, value),
+                Key::RequestedSize => segment.requested_size = self.maybe_number(key, value),
                 Key::Stream => segment.stream = self.number(key, value),
-                Key::SegmentType => segment.is_small = self.is_text(key, value, "small"),
+                Key::SegmentType => segment.is_small = self.is_first(key, value, ["small", "large"]),
                 Key::SegmentPoolId => segment.pool_id = self.pool_id(key, value),
-                Key::IsExpandable => segment.is_expandable = value.unsigned() == Some(1),
+                Key::IsExpandable => segment.is_expandable = self.flag(key, value),
                 Key::Frames => segment.stack = self.stack(value)?,
                 // The block for which a segment was allocated has the same forward stack.
                 Key::ForwardFrames => {}
@@ -101,7 +100,7 @@ impl Store {
                 _ => self.misplaced(key, "segments"),
             }
         }
-        self.segments.push(OpenSegment { draft, blocks });
+        self.segments.push(OpenSegment { segment, blocks });
         Ok(Dict::Segment(self.segments.len() as u32 - 1))
     }
 
@@ -114,9 +113,9 @@ impl Store {
                 continue;
             };
             match key {
-                Key::Address => block.address = Some(self.number(key, value)),
+                Key::Address => block.address = self.maybe_number(key, value),
                 Key::Size => block.size = self.number(key, value),
-                Key::RequestedSize => block.requested_size = Some(self.number(key, value)),
+                Key::RequestedSize => block.requested_size = self.maybe_number(key, value),
                 Key::State => block.state = self.state(value),
                 Key::Frames => block.stack = self.stack(value)?,
                 Key::ForwardFrames => block.forward = self.texts(value),
@@ -138,7 +137,7 @@ impl Store {
         let mut history = History { requested_size: None, stack: Sequences::NONE };
         for (key, value) in Pairs(items) {
             match self.key(key) {
-                Some(key @ Key::RealSize) => history.requested_size = Some(self.number(key, value)),
+                Some(key @ Key::RealSize) => history.requested_size = self.maybe_number(key, value),
                 Some(Key::Frames) => history.stack = self.stack(value)?,
                 _ => {}
             }
@@ -170,7 +169,7 @@ impl Store {
             };
             match key {
                 Key::Name => annotation.name = self.text(key, value),
-                Key::Stage => annotation.is_start = self.is_text(key, value, "START"),
+                Key::Stage => annotation.is_start = self.is_first(key, value, ["START", "END"]),
                 Key::Device => annotation.device = self.device(value),
                 Key::TimeUs => annotation.time_us = self.number(key, value),
                 _ => self.misplaced(key, "annotations"),
@@ -180,8 +179,13 @@ impl Store {
         Dict::Annotation(self.annotations.len() as u32 - 1)
     }
 
+    /// Returns whether a dict has a key of a segment, as every segment does.
+    pub(crate) fn has_key_of_segment(&self, items: &[Value]) -> bool {
+        Pairs(items).any(|(key, _)| matches!(self.key(key), Some(Key::Address | Key::TotalSize | Key::Blocks)))
+    }
+
     #[inline]
-    fn key(&self, key: Value) -> Option<Key> {
+    pub(super) fn key(&self, key: Value) -> Option<Key> {
         match key {
             Value::Text(id) => self.keys.key(id),
             _ => None,
@@ -189,7 +193,7 @@ impl Store {
     }
 
     #[cold]
-    fn unknown_key(&mut self, key: Value, of: &str) {
+    pub(super) fn unknown_key(&mut self, key: Value, of: &str) {
         let name = match key {
             Value::Text(id) => format!("the key '{:.60}'", self.intake.string(id)),
             key => format!("a key that is {}", key.kind()),
@@ -210,20 +214,31 @@ impl Store {
 
     #[inline]
     fn number(&mut self, key: Key, value: Value) -> u64 {
-        match value.unsigned() {
-            Some(number) => number,
-            None => {
-                if value != Value::None {
-                    self.wrong(key, value, "an integer from 0 to 2^64");
-                }
-                0
-            }
+        self.maybe_number(key, value).unwrap_or(0)
+    }
+
+    #[inline]
+    fn maybe_number(&mut self, key: Key, value: Value) -> Option<u64> {
+        let number = value.unsigned();
+        if number.is_none() && value != Value::None {
+            self.wrong(key, value, "an integer from 0 to 2^64");
+            return Some(0);
         }
+        number
+    }
+
+    fn line(&mut self, value: Value) -> u32 {
+        let number = self.number(Key::Line, value);
+        u32::try_from(number).unwrap_or_else(|_| {
+            self.wrong(Key::Line, value, "an integer from 0 to 2^32");
+            0
+        })
     }
 
     fn device(&mut self, value: Value) -> i64 {
         match value {
             Value::Int(device) => device,
+            Value::None => 0,
             value => {
                 self.wrong(Key::Device, value, "a device's ordinal");
                 0
@@ -231,8 +246,16 @@ impl Store {
         }
     }
 
+    fn flag(&mut self, key: Key, value: Value) -> bool {
+        let number = value.unsigned();
+        if !matches!(number, Some(0 | 1)) && value != Value::None {
+            self.wrong(key, value, "a bool");
+        }
+        number == Some(1)
+    }
+
     #[inline]
-    fn text(&mut self, key: Key, value: Value) -> StringId {
+    pub(super) fn text(&mut self, key: Key, value: Value) -> StringId {
         match value {
             Value::Text(id) => id,
             Value::None => StringId::NONE,
@@ -243,21 +266,27 @@ impl Store {
         }
     }
 
-    fn is_text(&mut self, key: Key, value: Value, expected: &str) -> bool {
+    /// Returns whether a string is the first of two; any other counts as the second.
+    fn is_first(&mut self, key: Key, value: Value, [first, second]: [&str; 2]) -> bool {
         let id = self.text(key, value);
-        self.intake.string(id) == expected
+        let text = self.intake.string(id);
+        let is_first = text == first;
+        if !is_first && text != second && !text.is_empty() {
+            let what = format!("'{}' is '{text:.60}', not '{first}' or '{second}': taken as '{second}'", key.name());
+            self.intake.strange(what);
+        }
+        is_first
     }
 
     fn state(&mut self, value: Value) -> BlockState {
         let id = self.text(Key::State, value);
-        match BlockState::from_name(self.intake.string(id)) {
-            Some(state) => state,
-            None => {
-                let what = format!("the block state '{:.60}', taken as inactive", self.intake.string(id));
-                self.intake.strange(what);
-                BlockState::Inactive
-            }
+        let text = self.intake.string(id);
+        let state = BlockState::from_name(text);
+        if state.is_none() && !text.is_empty() {
+            let what = format!("the block state '{text:.60}', taken as inactive");
+            self.intake.strange(what);
         }
+        state.unwrap_or(BlockState::Inactive)
     }
 
     #[inline]

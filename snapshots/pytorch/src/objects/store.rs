@@ -1,15 +1,15 @@
-//! Stores the lists and dicts of a pickle. A dict of a known shape becomes a row of fixed size as soon as it is filled.
+//! Stores the lists and dicts of a file. A dict of a known shape becomes a row of fixed size as soon as it is filled.
 
 use std::collections::HashMap;
 
 use super::shape::{Keys, Shape};
 use super::value::Value;
-use crate::raw::{RawAnnotation, RawEvent};
-use crate::{BlockDraft, Intake, SegmentDraft, Sequences};
+use crate::raw::{RawAnnotation, RawEvent, RawSegment};
+use crate::{BlockDraft, Intake, Sequences};
 
 /// The contents of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum List {
+pub(crate) enum List {
     Empty,
     /// Only frames: a stack, by its index.
     Stack(u32),
@@ -31,7 +31,7 @@ pub(super) enum List {
 
 /// The contents of a dict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Dict {
+pub(crate) enum Dict {
     Empty,
     /// Row of the intake's frames.
     Frame(u32),
@@ -51,54 +51,63 @@ pub(super) enum Dict {
 
 /// A list, and whether it was already used and must therefore not change any more.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ListSlot {
-    pub(super) list: List,
-    pub(super) is_used: bool,
+pub(crate) struct ListSlot {
+    pub(crate) list: List,
+    pub(crate) is_used: bool,
 }
 
 /// A tenant of a block, as recorded in old files.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct History {
-    pub(super) requested_size: Option<u64>,
-    pub(super) stack: u32,
+pub(crate) struct History {
+    pub(crate) requested_size: Option<u64>,
+    pub(crate) stack: u32,
 }
 
 /// A segment whose blocks were not looked up yet.
 #[derive(Clone, Debug)]
-pub(super) struct OpenSegment {
-    pub(super) draft: SegmentDraft,
-    pub(super) blocks: Value,
+pub(crate) struct OpenSegment {
+    pub(crate) segment: RawSegment,
+    pub(crate) blocks: Value,
 }
 
 /// All lists and dicts of a file.
 #[derive(Clone, Debug)]
-pub(super) struct Store {
-    pub(super) intake: Intake,
-    pub(super) keys: Keys,
-    pub(super) lists: Vec<ListSlot>,
-    pub(super) dicts: Vec<Dict>,
-    pub(super) open_lists: Vec<Vec<Value>>,
-    pub(super) open_dicts: Vec<Vec<(Value, Value)>>,
-    pub(super) pairs: Vec<(u64, u64)>,
+pub(crate) struct Store {
+    pub(crate) intake: Intake,
+    pub(crate) keys: Keys,
+    pub(crate) lists: Vec<ListSlot>,
+    pub(crate) dicts: Vec<Dict>,
+    pub(crate) open_lists: Vec<Vec<Value>>,
+    pub(crate) open_dicts: Vec<Vec<(Value, Value)>>,
+    pub(crate) pairs: Vec<(u64, u64)>,
     pair_rows: HashMap<(u64, u64), u32>,
-    pub(super) events: Vec<RawEvent>,
-    pub(super) blocks: Vec<BlockDraft>,
-    pub(super) segments: Vec<OpenSegment>,
-    pub(super) histories: Vec<History>,
-    pub(super) annotations: Vec<RawAnnotation>,
+    pub(crate) events: Vec<RawEvent>,
+    pub(crate) blocks: Vec<BlockDraft>,
+    pub(crate) segments: Vec<OpenSegment>,
+    pub(crate) histories: Vec<History>,
+    pub(crate) annotations: Vec<RawAnnotation>,
     /// Scratch space for a list of frame rows, reused between calls.
     handles: Vec<u32>,
 }
 
+/// How many lists and dicts there were at one time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    lists: usize,
+    dicts: usize,
+    open_lists: usize,
+    open_dicts: usize,
+}
+
 /// Why a container cannot be changed.
-pub(super) type Refusal = &'static str;
+pub(crate) type Refusal = &'static str;
 
 const CHANGED: Refusal = "a list or dict changes after it was complete, which no snapshot's does";
 const NOT_A_LIST: Refusal = "items are appended to an object that is not a list";
 const NOT_A_DICT: Refusal = "keys are set on an object that is not a dict";
 
 impl Store {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut intake = Intake::default();
         let keys = Keys::new(&mut intake);
         Self {
@@ -119,21 +128,46 @@ impl Store {
         }
     }
 
+    /// Returns how many lists and dicts there are.
+    #[inline]
+    pub(crate) fn mark(&self) -> Mark {
+        let Self { lists, dicts, open_lists, open_dicts, .. } = self;
+        let [lists, dicts] = [lists.len(), dicts.len()];
+        Mark { lists, dicts, open_lists: open_lists.len(), open_dicts: open_dicts.len() }
+    }
+
+    /// Forgets the lists and dicts created since `mark`, to which nothing must refer: they became part of a row. Rows
+    /// stay.
+    #[inline]
+    pub(crate) fn release(&mut self, mark: Mark) {
+        self.lists.truncate(mark.lists);
+        self.dicts.truncate(mark.dicts);
+        self.open_lists.truncate(mark.open_lists);
+        self.open_dicts.truncate(mark.open_dicts);
+    }
+
     /// Creates a list.
     #[inline]
-    pub(super) fn new_list(&mut self) -> Value {
+    pub(crate) fn new_list(&mut self) -> Value {
         self.lists.push(ListSlot { list: List::Empty, is_used: false });
         Value::List(self.lists.len() as u32 - 1)
     }
 
     /// Returns whether a list is empty and unused.
     #[inline]
-    pub(super) fn is_new_list(&self, row: u32) -> bool {
+    pub(crate) fn is_new_list(&self, row: u32) -> bool {
         self.lists.get(row as usize).is_some_and(|slot| slot.list == List::Empty && !slot.is_used)
     }
 
+    /// Returns whether the items of a list became rows, so that it refers to no other list or dict.
+    #[inline]
+    pub(crate) fn is_of_rows(&self, list: Value) -> bool {
+        let Value::List(row) = list else { return false };
+        self.lists.get(row as usize).is_some_and(|slot| !matches!(slot.list, List::Open(_)))
+    }
+
     /// Returns the stack of a list, if it is one.
-    pub(super) fn as_stack(&self, row: u32) -> Option<u32> {
+    pub(crate) fn as_stack(&self, row: u32) -> Option<u32> {
         match self.lists.get(row as usize)?.list {
             List::Stack(stack) => Some(stack),
             _ => None,
@@ -142,34 +176,34 @@ impl Store {
 
     /// Sets a list to the stack `stack`.
     #[inline]
-    pub(super) fn set_stack(&mut self, row: u32, stack: u32) {
+    pub(crate) fn set_stack(&mut self, row: u32, stack: u32) {
         if let Some(slot) = self.lists.get_mut(row as usize) {
             slot.list = List::Stack(stack);
         }
     }
 
     /// Creates a list that was used as a stack.
-    pub(super) fn used_list(&mut self, stack: u32) -> Value {
+    pub(crate) fn used_list(&mut self, stack: u32) -> Value {
         let list = if stack == Sequences::NONE { List::Empty } else { List::Stack(stack) };
         self.lists.push(ListSlot { list, is_used: true });
         Value::List(self.lists.len() as u32 - 1)
     }
 
     /// Creates a dict that is an event.
-    pub(super) fn event_dict(&mut self, event: u32) -> Value {
+    pub(crate) fn event_dict(&mut self, event: u32) -> Value {
         self.closed_dict(Dict::Event(event))
     }
 
     /// Creates a dict.
     #[inline]
-    pub(super) fn new_dict(&mut self) -> Value {
+    pub(crate) fn new_dict(&mut self) -> Value {
         self.dicts.push(Dict::Empty);
         Value::Dict(self.dicts.len() as u32 - 1)
     }
 
     /// Creates a tuple: two integers as a pair, anything else as a list. Tuples are immutable, so equal pairs are one.
     #[inline]
-    pub(super) fn tuple(&mut self, items: &[Value]) -> Result<Value, Refusal> {
+    pub(crate) fn tuple(&mut self, items: &[Value]) -> Result<Value, Refusal> {
         if let &[first, second] = items
             && let (Some(first), Some(second)) = (first.unsigned(), second.unsigned())
         {
@@ -182,7 +216,7 @@ impl Store {
 
     /// Creates a tuple of two integers.
     #[inline]
-    pub(super) fn pair(&mut self, first: u64, second: u64) -> Value {
+    pub(crate) fn pair(&mut self, first: u64, second: u64) -> Value {
         if self.pairs.first() == Some(&(first, second)) {
             return Value::Pair(0);
         }
@@ -196,7 +230,7 @@ impl Store {
 
     /// Appends `items` to a list.
     #[inline]
-    pub(super) fn append(&mut self, target: Value, items: &[Value]) -> Result<(), Refusal> {
+    pub(crate) fn append(&mut self, target: Value, items: &[Value]) -> Result<(), Refusal> {
         let Value::List(row) = target else { return Err(NOT_A_LIST) };
         let Some(&slot) = self.lists.get(row as usize) else { return Err(NOT_A_LIST) };
         if slot.is_used {
@@ -307,14 +341,16 @@ impl Store {
         self.open_lists.len() as u32 - 1
     }
 
-    fn closed_dict(&mut self, dict: Dict) -> Value {
+    /// Creates a dict that is a row.
+    #[inline]
+    pub(crate) fn closed_dict(&mut self, dict: Dict) -> Value {
         self.dicts.push(dict);
         Value::Dict(self.dicts.len() as u32 - 1)
     }
 
     /// Adds alternating keys and values to a dict. An empty dict is converted at once if it has a known shape.
     #[inline]
-    pub(super) fn set_items(&mut self, target: Value, items: &[Value]) -> Result<(), Refusal> {
+    pub(crate) fn set_items(&mut self, target: Value, items: &[Value]) -> Result<(), Refusal> {
         let Value::Dict(row) = target else { return Err(NOT_A_DICT) };
         if !items.len().is_multiple_of(2) {
             return Err("a dict gets a key without a value");
@@ -343,7 +379,7 @@ impl Store {
     }
 
     /// Adds one key and value to a dict, which stays open because more may follow.
-    pub(super) fn set_item(&mut self, target: Value, key: Value, value: Value) -> Result<(), Refusal> {
+    pub(crate) fn set_item(&mut self, target: Value, key: Value, value: Value) -> Result<(), Refusal> {
         let Value::Dict(row) = target else { return Err(NOT_A_DICT) };
         match self.dicts.get(row as usize) {
             Some(Dict::Empty) => self.dicts[row as usize] = self.open_dict(&[key, value]),
@@ -360,7 +396,7 @@ impl Store {
     }
 
     /// Returns the contents of the dict `value`. A dict filled key by key is converted now if it has a known shape.
-    pub(super) fn dict(&mut self, value: Value) -> Result<Option<Dict>, Refusal> {
+    pub(crate) fn dict(&mut self, value: Value) -> Result<Option<Dict>, Refusal> {
         let Value::Dict(row) = value else { return Ok(None) };
         let Some(&dict) = self.dicts.get(row as usize) else { return Ok(None) };
         let Dict::Open(open) = dict else { return Ok(Some(dict)) };
@@ -382,7 +418,7 @@ impl Store {
     }
 
     /// Takes the items out of a list; `None` if they were taken before or `value` is not a list.
-    pub(super) fn take_items(&mut self, value: Value) -> Option<Vec<Value>> {
+    pub(crate) fn take_items(&mut self, value: Value) -> Option<Vec<Value>> {
         let Value::List(row) = value else { return None };
         let slot = *self.lists.get(row as usize)?;
         if slot.is_used {
@@ -395,7 +431,7 @@ impl Store {
 
     /// Returns the stack of a list of frames; [`Sequences::NONE`] if the list is empty or `value` is not such a list.
     #[inline]
-    pub(super) fn stack(&mut self, value: Value) -> Result<u32, Refusal> {
+    pub(crate) fn stack(&mut self, value: Value) -> Result<u32, Refusal> {
         let Value::List(row) = value else {
             if value != Value::None {
                 self.intake.strange(format!("the stack is {}, not a list: left out", value.kind()));
@@ -429,7 +465,7 @@ impl Store {
     }
 
     /// Returns the index of a list of strings; [`Sequences::NONE`] if the list is empty.
-    pub(super) fn texts(&mut self, value: Value) -> u32 {
+    pub(crate) fn texts(&mut self, value: Value) -> u32 {
         let Value::List(row) = value else { return Sequences::NONE };
         let Some(slot) = self.lists.get_mut(row as usize) else { return Sequences::NONE };
         slot.is_used = true;

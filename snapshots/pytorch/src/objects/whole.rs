@@ -1,15 +1,12 @@
-//! Converts a finished pickle to a snapshot: its segments, traces, annotations and settings.
+//! Takes a snapshot out of the outermost value of a file: its segments, traces, annotations and settings.
 
-use super::shape::Key;
-use super::store::{Dict, List, Store};
+use super::shape::{Key, Keys};
+use super::store::{Dict, List, OpenSegment, Store};
 use super::value::Value;
-use crate::RawSnapshot;
 use crate::raw::{RawEvent, RawTensor};
+use crate::{BlockDraft, RawSnapshot};
 use highwater_snapshots::error::{Error, Problem, Result};
 use highwater_snapshots::format::SNAPSHOT;
-
-/// Maximum nesting depth of settings.
-const MOST_DEPTH: usize = 4;
 
 /// Maximum number of keys named in an error.
 const KEYS_NAMED: usize = 4;
@@ -17,13 +14,14 @@ const KEYS_NAMED: usize = 4;
 /// Maximum number of devices with traces.
 const MOST_DEVICES: usize = 256;
 
-/// A result whose error has no offset, since the whole pickle was already read.
+/// A result whose error has no offset, since the whole file was already read.
 type Taken<T> = std::result::Result<T, &'static str>;
 
 impl Store {
-    /// Returns the snapshot whose outermost value is `root`.
-    pub(super) fn snapshot(mut self, root: Value) -> Result<RawSnapshot> {
-        let taken = self.other_than_snapshot(root).and_then(|other| match other {
+    /// Returns the snapshot whose outermost value is `root`. `format` stands in the description of any other value:
+    /// "pickled", "JSON".
+    pub(crate) fn snapshot(mut self, root: Value, format: &str) -> Result<RawSnapshot> {
+        let taken = self.other_than_snapshot(root, format).and_then(|other| match other {
             Some(found) => Ok(Err(Error::NotRecording { found, advice: SNAPSHOT })),
             None => self.take_snapshot(root).map(Ok),
         });
@@ -44,37 +42,32 @@ impl Store {
         }
     }
 
-    /// Describes a pickle that is not a snapshot; `None` if it is one.
-    fn other_than_snapshot(&mut self, root: Value) -> Taken<Option<String>> {
+    /// Describes a value that is not a snapshot; `None` if it is one.
+    fn other_than_snapshot(&mut self, root: Value, format: &str) -> Taken<Option<String>> {
         Ok(match (self.dict(root)?, root) {
-            (Some(Dict::Open(open)), _) => self.other_dict(open)?,
-            (Some(Dict::Empty), _) => Some("an empty pickled dict".to_owned()),
-            (Some(_), _) => Some("a pickled dict with one part of a snapshot, or of something else".to_owned()),
-            (None, Value::List(_)) => self.other_list(root)?.map(|entries| format!("a pickled list of {entries}")),
+            (Some(Dict::Open(open)), _) if self.open_dicts[open as usize].is_empty() => {
+                Some(format!("an empty {format} dict"))
+            }
+            (Some(Dict::Open(open)), _) => self.other_dict(open)?.map(|what| format!("a {format} dict {what}")),
+            (Some(Dict::Empty), _) => Some(format!("an empty {format} dict")),
+            (Some(_), _) => Some(format!("a {format} dict with one part of a snapshot, or of something else")),
+            (None, Value::List(_)) => self.other_list(root)?.map(|entries| format!("a {format} list of {entries}")),
+            // The outermost value of JSON is a dict or a list.
             (None, value) => Some(format!("a pickle of {}", value.kind())),
         })
     }
 
     fn other_dict(&mut self, open: u32) -> Taken<Option<String>> {
         let items = self.open_dicts[open as usize].clone();
-        let known = |key: &Value| match key {
-            Value::Text(id) => self.keys.key(*id),
-            _ => None,
-        };
-        let value_of = |wanted: Key| items.iter().find(|(key, _)| known(key) == Some(wanted)).map(|(_, value)| *value);
-        let (segments, traces) = (value_of(Key::Segments), value_of(Key::DeviceTraces));
-        if traces.is_some() {
+        if value_of(self.keys, &items, Key::DeviceTraces).is_some() {
             return Ok(None);
         }
-        if let Some(segments) = segments {
+        if let Some(segments) = value_of(self.keys, &items, Key::Segments) {
             let entries = self.other_list(segments)?;
-            return Ok(entries.map(|entries| format!("a pickled dict whose 'segments' are a list of {entries}")));
+            return Ok(entries.map(|entries| format!("whose 'segments' are a list of {entries}")));
         }
         if items.iter().any(|(_, value)| self.is_snapshot(*value)) {
-            return Ok(Some("a pickled dict with a snapshot in it, which must be saved alone".to_owned()));
-        }
-        if items.is_empty() {
-            return Ok(Some("an empty pickled dict".to_owned()));
+            return Ok(Some("with a snapshot in it, which must be saved alone".to_owned()));
         }
         let name = |(key, _): &(Value, Value)| match key {
             Value::Text(id) => format!("'{:.60}'", self.intake.string(*id)),
@@ -82,7 +75,7 @@ impl Store {
         };
         let names: Vec<String> = items.iter().take(KEYS_NAMED).map(name).collect();
         let more = if items.len() > KEYS_NAMED { ", …" } else { "" };
-        Ok(Some(format!("a pickled dict with the keys {}{more}", names.join(", "))))
+        Ok(Some(format!("with the keys {}{more}", names.join(", "))))
     }
 
     /// Describes the entries of a list that has some, but no segment; `None` for any other value.
@@ -109,47 +102,29 @@ impl Store {
     fn is_snapshot(&self, value: Value) -> bool {
         let Value::Dict(row) = value else { return false };
         let Some(Dict::Open(open)) = self.dicts.get(row as usize) else { return false };
-        let is_known = |(key, _): &(Value, Value)| match key {
-            Value::Text(id) => matches!(self.keys.key(*id), Some(Key::Segments | Key::DeviceTraces)),
-            _ => false,
-        };
-        self.open_dicts[*open as usize].iter().any(is_known)
+        let items = &self.open_dicts[*open as usize];
+        [Key::Segments, Key::DeviceTraces].iter().any(|key| value_of(self.keys, items, *key).is_some())
     }
 
     fn take_root(&mut self, items: &[(Value, Value)]) -> Taken<()> {
-        let mut traces = Value::None;
-        for &(key, value) in items {
-            let known = match key {
-                Value::Text(id) => self.keys.key(id),
-                _ => None,
-            };
-            match known {
-                Some(Key::Segments) => self.take_segments(value, false)?,
-                Some(Key::HostSegments) => self.take_segments(value, true)?,
-                Some(Key::DeviceTraces) => traces = value,
-                Some(Key::HostTraces) => {
-                    let events = self.take_events(value)?;
-                    self.intake.host_trace(events);
-                }
-                Some(Key::AllocatorSettings) => self.take_settings("", value, 0),
-                Some(Key::ExternalAnnotations) => self.take_annotations(value)?,
-                Some(Key::Highwater) => {
-                    if let Value::Text(id) = value {
-                        self.intake.highwater_text(id);
-                    }
-                }
-                Some(Key::HighwaterRun) => self.take_run(value),
-                _ => {
-                    let name = match key {
-                        Value::Text(id) => format!("'{:.60}'", self.intake.string(id)),
-                        key => key.kind().to_owned(),
-                    };
-                    self.intake.strange(format!("the key {name} of the snapshot, which this program does not know"));
-                }
+        let keys = self.keys;
+        let part = |key| value_of(keys, items, key).unwrap_or(Value::None);
+        self.take_segments(part(Key::Segments), false)?;
+        self.take_segments(part(Key::HostSegments), true)?;
+        let events = self.take_events(part(Key::HostTraces))?;
+        self.intake.host_trace(events);
+        self.take_settings(part(Key::AllocatorSettings));
+        self.take_annotations(part(Key::ExternalAnnotations))?;
+        let highwater = self.text(Key::Highwater, part(Key::Highwater));
+        self.intake.highwater(highwater);
+        self.take_run(part(Key::HighwaterRun));
+        for &(key, _) in items {
+            if !self.key(key).is_some_and(Key::is_part_of_snapshot) {
+                self.unknown_key(key, "the snapshot");
             }
         }
         // Last, so that the events of a trace are moved instead of copied.
-        self.take_traces(traces)
+        self.take_traces(part(Key::DeviceTraces))
     }
 
     fn take_traces(&mut self, traces: Value) -> Taken<()> {
@@ -216,34 +191,35 @@ impl Store {
                 self.intake.strange("an entry of 'segments' that is not a segment: ignored");
                 continue;
             };
-            let segment = self.segments[row as usize].clone();
-            let Value::List(row) = segment.blocks else {
-                self.intake.segment(segment.draft, &[], is_host);
-                continue;
-            };
-            let slot = self.lists[row as usize];
-            if slot.is_used {
-                self.intake
-                    .problem(Problem::new("two segments share a list of blocks: the second is treated as empty"));
-                self.intake.segment(segment.draft, &[], is_host);
-                continue;
-            }
-            if let List::Blocks { first, count } = slot.list {
-                self.lists[row as usize].is_used = true;
-                let blocks = self.blocks.get(first as usize..(first + count) as usize).unwrap_or_default();
-                self.intake.segment(segment.draft, blocks, is_host);
-                continue;
-            }
-            let mut blocks = Vec::new();
-            for item in self.take_items(segment.blocks).unwrap_or_default() {
-                match self.dict(item)? {
-                    Some(Dict::Block(row)) => blocks.extend(self.blocks.get(row as usize)),
-                    _ => self.intake.strange("an entry of 'blocks' that is not a block: ignored"),
-                }
-            }
-            self.intake.segment(segment.draft, &blocks, is_host);
+            let OpenSegment { segment, blocks } = self.segments[row as usize].clone();
+            let blocks = self.take_blocks(blocks)?;
+            self.intake.segment(segment, &blocks, is_host);
         }
         Ok(())
+    }
+
+    /// Takes the blocks out of a list.
+    fn take_blocks(&mut self, list: Value) -> Taken<Vec<BlockDraft>> {
+        let Value::List(row) = list else { return Ok(Vec::new()) };
+        let slot = self.lists[row as usize];
+        if slot.is_used {
+            let what = "two segments share a list of blocks: the second is treated as empty";
+            self.intake.problem(Problem::new(what));
+            return Ok(Vec::new());
+        }
+        if let List::Blocks { first, count } = slot.list {
+            self.lists[row as usize].is_used = true;
+            let blocks = self.blocks.get(first as usize..(first + count) as usize);
+            return Ok(blocks.unwrap_or_default().to_vec());
+        }
+        let mut blocks = Vec::new();
+        for item in self.take_items(list).unwrap_or_default() {
+            match self.dict(item)? {
+                Some(Dict::Block(row)) => blocks.extend(self.blocks.get(row as usize)),
+                _ => self.intake.strange("an entry of 'blocks' that is not a block: ignored"),
+            }
+        }
+        Ok(blocks)
     }
 
     fn take_annotations(&mut self, list: Value) -> Taken<()> {
@@ -263,6 +239,9 @@ impl Store {
     /// Adds the facts about the recorded program.
     fn take_run(&mut self, value: Value) {
         let Ok(Some(Dict::Open(open))) = self.dict(value) else {
+            if value == Value::None {
+                return;
+            }
             self.intake.strange(format!("'highwater_run' is {}, not a dict: left out", value.kind()));
             return;
         };
@@ -271,7 +250,7 @@ impl Store {
             let name = self.intake.string(id).to_owned();
             if name == "tensors" {
                 self.take_tensors(value);
-            } else if let Some(text) = self.setting_text(value) {
+            } else if let Some(text) = self.plain_text(value) {
                 self.intake.run_value(name, text);
             }
         }
@@ -292,43 +271,10 @@ impl Store {
             }
         }
     }
+}
 
-    /// Returns a plain value as text; `None` for containers.
-    fn setting_text(&self, value: Value) -> Option<String> {
-        Some(match value {
-            Value::None => "None".to_owned(),
-            Value::Bool(true) => "True".to_owned(),
-            Value::Bool(false) => "False".to_owned(),
-            Value::Int(number) => number.to_string(),
-            Value::Big(number) => number.to_string(),
-            Value::Float(number) => format!("{number:?}"),
-            Value::Text(id) => self.intake.string(id).to_owned(),
-            _ => return None,
-        })
-    }
-
-    /// Adds the settings below `path`; keys of nested dicts are joined with dots.
-    fn take_settings(&mut self, path: &str, value: Value, depth: usize) {
-        let open = match value {
-            Value::Dict(row) => match self.dicts.get(row as usize) {
-                Some(&Dict::Open(open)) if depth < MOST_DEPTH => open,
-                _ => return,
-            },
-            value => {
-                let text = self.setting_text(value).unwrap_or_else(|| value.kind().to_owned());
-                self.intake.setting(path, text);
-                return;
-            }
-        };
-        // The items are taken out, so that the recursion ends even if dicts contain each other.
-        for (key, value) in std::mem::take(&mut self.open_dicts[open as usize]) {
-            let name = match key {
-                Value::Text(id) => self.intake.string(id).to_owned(),
-                Value::Int(number) => number.to_string(),
-                key => key.kind().to_owned(),
-            };
-            let path = if path.is_empty() { name } else { format!("{path}.{name}") };
-            self.take_settings(&path, value, depth + 1);
-        }
-    }
+/// Returns the value of a key; the last one if the key is repeated.
+fn value_of(keys: Keys, items: &[(Value, Value)], wanted: Key) -> Option<Value> {
+    let is_wanted = |key: Value| matches!(key, Value::Text(id) if keys.key(id) == Some(wanted));
+    items.iter().rev().find(|(key, _)| is_wanted(*key)).map(|(_, value)| *value)
 }

@@ -1,0 +1,100 @@
+//! Flattens the allocator settings: the keys of nested dicts are joined with dots.
+
+use std::collections::HashMap;
+
+use super::store::{Dict, List, Store};
+use super::value::Value;
+
+/// Maximum number of settings kept.
+const MOST_SETTINGS: usize = 4096;
+
+/// Maximum nesting depth of settings.
+const MOST_DEPTH: usize = 16;
+
+/// Maximum length of a setting's name in bytes, including the names of the enclosing dicts.
+const LONGEST_NAME: usize = 256;
+
+/// Length in bytes after which no more items are added to a list kept as a setting's value.
+const LONGEST_LIST: usize = 4096;
+
+/// Settings by name. If a name is repeated, the last value counts.
+#[derive(Debug, Default)]
+struct Settings {
+    rows: Vec<(String, String)>,
+    by_name: HashMap<String, usize>,
+}
+
+impl Store {
+    /// Adds the allocator settings, a dict.
+    pub(super) fn take_settings(&mut self, dict: Value) {
+        let mut settings = Settings::default();
+        match dict {
+            Value::None => {}
+            Value::Dict(_) => self.flatten(String::new(), dict, 0, &mut settings),
+            other => self.intake.strange(format!("'allocator_settings' is {}, not a dict: left out", other.kind())),
+        }
+        for (name, value) in settings.rows {
+            self.intake.setting(name, value);
+        }
+    }
+
+    /// Adds the setting `name`, or those in it.
+    fn flatten(&mut self, name: String, value: Value, depth: usize, into: &mut Settings) {
+        if name.len() > LONGEST_NAME || depth > MOST_DEPTH {
+            let what = format!("the allocator setting '{name:.60}', whose name is too long: left out");
+            self.intake.strange(what);
+        } else if let Value::Dict(row) = value {
+            let Some(&Dict::Open(open)) = self.dicts.get(row as usize) else { return };
+            // The items are taken out, so that the recursion ends even if dicts contain each other.
+            for (key, value) in std::mem::take(&mut self.open_dicts[open as usize]) {
+                let key = match key {
+                    Value::Text(id) => self.intake.string(id).to_owned(),
+                    Value::Int(number) => number.to_string(),
+                    key => key.kind().to_owned(),
+                };
+                let name = if depth == 0 { key } else { format!("{name}.{key}") };
+                self.flatten(name, value, depth + 1, into);
+            }
+        } else if let Some(&row) = into.by_name.get(&name) {
+            into.rows[row].1 = self.printed(value, 0);
+        } else if into.rows.len() < MOST_SETTINGS {
+            into.by_name.insert(name.clone(), into.rows.len());
+            into.rows.push((name, self.printed(value, 0)));
+        } else {
+            self.intake.strange("an allocator setting beyond the first 4096: left out");
+        }
+    }
+
+    /// Returns the value of a setting as text.
+    fn printed(&self, value: Value, depth: usize) -> String {
+        let Value::List(row) = value else {
+            return self.plain_text(value).unwrap_or_else(|| value.kind().to_owned());
+        };
+        let mut text = "[".to_owned();
+        if let Some(List::Open(open)) = self.lists.get(row as usize).map(|slot| slot.list) {
+            for (at, &item) in self.open_lists[open as usize].iter().enumerate() {
+                if text.len() > LONGEST_LIST || depth > MOST_DEPTH {
+                    text += ", …";
+                    break;
+                }
+                text += if at > 0 { ", " } else { "" };
+                text += &self.printed(item, depth + 1);
+            }
+        }
+        text + "]"
+    }
+
+    /// Returns a plain value as PyTorch prints it; `None` for containers.
+    pub(super) fn plain_text(&self, value: Value) -> Option<String> {
+        Some(match value {
+            Value::None => "None".to_owned(),
+            Value::Bool(true) => "True".to_owned(),
+            Value::Bool(false) => "False".to_owned(),
+            Value::Int(number) => number.to_string(),
+            Value::Big(number) => number.to_string(),
+            Value::Float(number) => format!("{number:?}"),
+            Value::Text(id) => self.intake.string(id).to_owned(),
+            _ => return None,
+        })
+    }
+}
