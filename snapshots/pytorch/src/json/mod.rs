@@ -13,6 +13,7 @@ mod position;
 mod reading;
 mod values;
 
+use std::cell::Cell;
 use std::io::Read;
 use std::ops::ControlFlow;
 use std::rc::Rc;
@@ -23,6 +24,7 @@ use serde_json::Deserializer;
 use self::position::{Counted, offset_in};
 use self::reading::Reading;
 use self::values::{Role, Values};
+use super::objects::Value;
 use super::raw::RawSnapshot;
 use highwater_snapshots::error::Result;
 use highwater_snapshots::format::Progress;
@@ -36,7 +38,7 @@ use highwater_snapshots::format::Progress;
 /// snapshot, and [`Error::Cancelled`](highwater_snapshots::Error::Cancelled) if `watch` stops reading.
 pub fn read_json_bytes(bytes: &[u8], watch: &mut dyn FnMut(Progress) -> ControlFlow<()>) -> Result<RawSnapshot> {
     let text = Deserializer::from_slice(bytes);
-    read(Reading::of_bytes(bytes, watch), text, |line, column| offset_in(bytes, line, column))
+    read(Reading::new(Some(bytes), Rc::default(), watch), text, |line, column| offset_in(bytes, line, column))
 }
 
 /// Reads a snapshot from a stream of JSON text, up to the end of the stream.
@@ -45,10 +47,9 @@ pub fn read_json_bytes(bytes: &[u8], watch: &mut dyn FnMut(Progress) -> ControlF
 ///
 /// Returns an error if reading `input` fails, or in the cases of [`read_json_bytes`].
 pub fn read_json(input: impl Read, watch: &mut dyn FnMut(Progress) -> ControlFlow<()>) -> Result<RawSnapshot> {
-    let input = Counted::new(input);
-    let offset = input.offset();
-    let text = Deserializer::from_reader(input);
-    read(Reading::of_stream(Rc::clone(&offset), watch), text, |_, _| offset.get())
+    let offset: Rc<Cell<u64>> = Rc::default();
+    let text = Deserializer::from_reader(Counted::new(input, Rc::clone(&offset)));
+    read(Reading::new(None, Rc::clone(&offset), watch), text, |_, _| offset.get())
 }
 
 /// Reads `text`; `offset` converts the line and column of an error.
@@ -58,8 +59,8 @@ fn read<'de>(
     offset: impl Fn(usize, usize) -> u64,
 ) -> Result<RawSnapshot> {
     let root = Values { reading: &mut reading, role: Role::Snapshot }.deserialize(&mut text);
-    match root.and_then(|root| text.end().map(|()| root)) {
-        Ok(root) => reading.store.snapshot(root, "JSON"),
+    match root.and_then(|()| text.end()) {
+        Ok(()) => reading.store.snapshot(reading.stack.pop().unwrap_or(Value::None), "JSON"),
         Err(error) => {
             let offset = offset(error.line(), error.column());
             Err(reading.why(error, offset))

@@ -1,7 +1,7 @@
 //! Tells byte offsets in JSON text.
 
 use std::cell::Cell;
-use std::io::{BufReader, Read};
+use std::io::Read;
 use std::rc::Rc;
 
 /// Returns the byte offset of a line and column, both counted from 1.
@@ -17,25 +17,36 @@ const PORTION: usize = 1 << 16;
 /// An input that counts the bytes passed to the parser, which reads them one by one.
 #[derive(Debug)]
 pub(super) struct Counted<R> {
-    input: BufReader<R>,
+    input: R,
+    buffer: Vec<u8>,
+    next: usize,
     offset: Rc<Cell<u64>>,
 }
 
 impl<R: Read> Counted<R> {
-    pub(super) fn new(input: R) -> Self {
-        Self { input: BufReader::with_capacity(PORTION, input), offset: Rc::default() }
+    /// Wraps `input`; the count is kept in `offset`.
+    pub(super) fn new(input: R, offset: Rc<Cell<u64>>) -> Self {
+        Self { input, buffer: Vec::new(), next: 0, offset }
     }
 
-    /// Returns the count, which is shared.
-    pub(super) fn offset(&self) -> Rc<Cell<u64>> {
-        Rc::clone(&self.offset)
+    #[cold]
+    fn fill(&mut self) -> std::io::Result<()> {
+        self.buffer.resize(PORTION, 0);
+        self.next = 0;
+        let taken = self.input.read(&mut self.buffer);
+        self.buffer.truncate(*taken.as_ref().unwrap_or(&0));
+        taken.map(drop)
     }
 }
 
 impl<R: Read> Read for Counted<R> {
     #[inline]
     fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
-        let taken = self.input.read(out)?;
+        if self.next == self.buffer.len() {
+            self.fill()?;
+        }
+        let taken = self.buffer.get(self.next..).unwrap_or_default().read(out)?;
+        self.next += taken;
         self.offset.set(self.offset.get() + taken as u64);
         Ok(taken)
     }

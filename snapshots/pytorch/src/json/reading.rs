@@ -7,14 +7,16 @@ use std::rc::Rc;
 use crate::objects::{Store, Value};
 use highwater_snapshots::error::Error;
 use highwater_snapshots::format::Progress;
+use highwater_snapshots::ids::StringId;
 
 /// State of the reader.
 pub(super) struct Reading<'w> {
     pub(super) store: Store,
     /// The values of the lists and dicts that are not complete yet.
     pub(super) stack: Vec<Value>,
+    /// Strings read lately, each in the place of all that look alike: most are keys and names that come again and again.
+    recent: [StringId; RECENT],
     watch: &'w mut dyn FnMut(Progress) -> ControlFlow<()>,
-    now: Progress,
     /// Progress last reported to `watch`.
     told: Progress,
     /// Number of bytes read, which a stream counts by itself.
@@ -27,6 +29,9 @@ pub(super) struct Reading<'w> {
 /// Maximum number of characters of a parser error that are shown, since it may quote a string of the file.
 const SHOWN_OF_WHY: usize = 240;
 
+/// Number of strings that are remembered.
+const RECENT: usize = 256;
+
 /// Number of bytes between two progress reports.
 const BYTES_A_LOOK: u64 = 1 << 20;
 
@@ -34,42 +39,53 @@ const BYTES_A_LOOK: u64 = 1 << 20;
 const EVENTS_A_LOOK: u64 = 1 << 14;
 
 impl<'w> Reading<'w> {
-    /// Creates a reader of JSON text in memory.
-    pub(super) fn of_bytes(bytes: &[u8], watch: &'w mut dyn FnMut(Progress) -> ControlFlow<()>) -> Self {
-        Self::new(Rc::default(), bytes.as_ptr().addr(), bytes.len() as u64, watch)
-    }
-
-    /// Creates a reader of a stream whose current offset is `offset`.
-    pub(super) fn of_stream(offset: Rc<Cell<u64>>, watch: &'w mut dyn FnMut(Progress) -> ControlFlow<()>) -> Self {
-        Self::new(offset, 0, u64::MAX, watch)
-    }
-
-    fn new(
+    /// Creates a reader of `text` in memory, or of a stream whose current offset is `offset`.
+    pub(super) fn new(
+        text: Option<&[u8]>,
         offset: Rc<Cell<u64>>,
-        start: usize,
-        bytes: u64,
         watch: &'w mut dyn FnMut(Progress) -> ControlFlow<()>,
     ) -> Self {
-        let now = Progress { bytes, ..Progress::default() };
-        Self { store: Store::new(), stack: Vec::new(), watch, now, told: now, offset, start, is_stopped: false }
+        let (start, bytes) = text.map_or((0, u64::MAX), |text| (text.as_ptr().addr(), text.len() as u64));
+        let told = Progress { bytes, ..Progress::default() };
+        let (store, stack, recent) = (Store::new(), Vec::new(), [StringId(0); RECENT]);
+        Self { store, stack, recent, watch, told, offset, start, is_stopped: false }
     }
 
-    /// Updates the position after a key was read, reporting progress if due. `key` is the key's text if it was borrowed
-    /// from memory. Fails if the listener stopped the reading.
-    pub(super) fn is_at<E: serde::de::Error>(&mut self, key: Option<&str>) -> Result<(), E> {
-        if let Some(key) = key {
-            self.offset.set(key.as_ptr().addr().saturating_sub(self.start) as u64);
+    /// Updates the position: `text` was borrowed from memory.
+    #[inline]
+    pub(super) fn is_at(&self, text: &str) {
+        self.offset.set(text.as_ptr().addr().saturating_sub(self.start) as u64);
+    }
+
+    /// Reports progress if due. Fails if the listener stops the reading.
+    #[inline]
+    pub(super) fn look<E: serde::de::Error>(&mut self) -> Result<(), E> {
+        let (bytes_read, events) = (self.offset.get(), self.store.events.len() as u64);
+        let is_due = bytes_read.abs_diff(self.told.bytes_read) >= BYTES_A_LOOK
+            || events.abs_diff(self.told.events) >= EVENTS_A_LOOK;
+        if is_due && self.report(bytes_read, events).is_break() { Err(E::custom("stopped")) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn report(&mut self, bytes_read: u64, events: u64) -> ControlFlow<()> {
+        self.told = Progress { bytes_read, events, ..self.told };
+        let levels = Some(self.store.intake.take_levels());
+        let flow = (self.watch)(Progress { levels, ..self.told });
+        self.is_stopped = flow.is_break();
+        flow
+    }
+
+    /// Interns a string.
+    #[inline]
+    pub(super) fn text(&mut self, text: &str) -> StringId {
+        let bytes = text.as_bytes();
+        let byte = |at: usize| usize::from(bytes.get(at).copied().unwrap_or_default());
+        let look = bytes.len() + 7 * byte(0) + 31 * byte(bytes.len() / 2) + 97 * byte(bytes.len().saturating_sub(1));
+        let recent = &mut self.recent[look % RECENT];
+        if self.store.intake.string(*recent) != text {
+            *recent = self.store.intake.text(text);
         }
-        self.now.bytes_read = self.offset.get();
-        self.now.events = self.store.events.len() as u64;
-        let is_due = self.now.bytes_read.abs_diff(self.told.bytes_read) >= BYTES_A_LOOK
-            || self.now.events.abs_diff(self.told.events) >= EVENTS_A_LOOK;
-        if is_due {
-            self.told = self.now;
-            let levels = Some(self.store.intake.take_levels());
-            self.is_stopped = (self.watch)(Progress { levels, ..self.now }).is_break();
-        }
-        if self.is_stopped { Err(E::custom("stopped")) } else { Ok(()) }
+        *recent
     }
 
     /// Converts a parser error at `offset`.

@@ -6,7 +6,6 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 
 use super::reading::Reading;
 use crate::objects::{Key, Mark, Refusal, Shape, Value};
-use highwater_snapshots::ids::StringId;
 
 /// What a value must be, and how much of it is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,34 +64,34 @@ impl Role {
 /// Number of rows of a long list that are appended to it at a time.
 const BATCH: usize = 256;
 
-/// Reads a value.
+/// Reads a value and pushes it onto the stack.
 pub(super) struct Values<'r, 'w> {
     pub(super) reading: &'r mut Reading<'w>,
     pub(super) role: Role,
 }
 
 impl Values<'_, '_> {
-    /// Returns a value that is not a container, if it may be one.
+    /// Pushes a value that is not a container, if it may be one.
     #[inline]
-    fn plain<E: Error>(&self, value: Value, found: Unexpected<'_>) -> Result<Value, E> {
+    fn plain<E: Error>(self, value: Value, found: Unexpected<'_>) -> Result<(), E> {
         match self.role {
-            Role::Plain | Role::Any => Ok(value),
-            _ => Err(E::invalid_type(found, self)),
+            Role::Plain | Role::Any => self.reading.push(value),
+            _ => Err(E::invalid_type(found, &self)),
         }
     }
 }
 
 impl<'de> DeserializeSeed<'de> for Values<'_, '_> {
-    type Value = Value;
+    type Value = ();
 
     #[inline]
-    fn deserialize<D: Deserializer<'de>>(self, text: D) -> Result<Value, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, text: D) -> Result<(), D::Error> {
         text.deserialize_any(self)
     }
 }
 
 impl<'de> Visitor<'de> for Values<'_, '_> {
-    type Value = Value;
+    type Value = ();
 
     fn expecting(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         match self.role {
@@ -105,70 +104,76 @@ impl<'de> Visitor<'de> for Values<'_, '_> {
         }
     }
 
-    fn visit_unit<E: Error>(self) -> Result<Value, E> {
+    fn visit_unit<E: Error>(self) -> Result<(), E> {
         match self.role {
             Role::Snapshot => Err(E::invalid_type(Unexpected::Unit, &self)),
             Role::Row(_) => {
                 let (first, mark) = (self.reading.stack.len(), self.reading.store.mark());
                 self.reading.end_dict(self.role, first, mark).map_err(E::custom)
             }
-            _ => Ok(Value::None),
+            _ => self.reading.push(Value::None),
         }
     }
 
     #[inline]
-    fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
+    fn visit_bool<E: Error>(self, value: bool) -> Result<(), E> {
         self.plain(Value::Bool(value), Unexpected::Bool(value))
     }
 
     #[inline]
-    fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
+    fn visit_u64<E: Error>(self, value: u64) -> Result<(), E> {
         self.plain(i64::try_from(value).map_or(Value::Big(value), Value::Int), Unexpected::Unsigned(value))
     }
 
     #[inline]
-    fn visit_i64<E: Error>(self, value: i64) -> Result<Value, E> {
+    fn visit_i64<E: Error>(self, value: i64) -> Result<(), E> {
         self.plain(Value::Int(value), Unexpected::Signed(value))
     }
 
     #[inline]
-    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
+    fn visit_f64<E: Error>(self, value: f64) -> Result<(), E> {
         self.plain(Value::Float(value), Unexpected::Float(value))
     }
 
     #[inline]
-    fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
-        self.plain(Value::None, Unexpected::Str(value))?;
-        Ok(Value::Text(self.reading.store.intake.text(value)))
+    fn visit_str<E: Error>(self, value: &str) -> Result<(), E> {
+        let id = self.reading.text(value);
+        self.plain(Value::Text(id), Unexpected::Str(value))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
+    #[inline]
+    fn visit_borrowed_str<E: Error>(self, value: &'de str) -> Result<(), E> {
+        self.reading.is_at(value);
+        self.visit_str(value)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
         let role = self.role.of_items(&self)?;
         let Self { reading, .. } = self;
         let target = reading.store.new_list();
         let Some(role) = role else {
-            while list.next_element::<IgnoredAny>()?.is_some() {}
-            return Ok(target);
+            IgnoredAny.visit_seq(list)?;
+            return reading.push(target);
         };
         // A stack stays together because a list of frames takes no more once it is one.
         let is_long = matches!(role, Role::Row(Shape::Event | Shape::Block));
         let (first, mark) = (reading.stack.len(), reading.store.mark());
-        while let Some(value) = list.next_element_seed(Values { reading: &mut *reading, role })? {
-            reading.stack.push(value);
+        while list.next_element_seed(Values { reading: &mut *reading, role })?.is_some() {
             if is_long && reading.stack.len() - first >= BATCH {
                 reading.append(target, first, mark).map_err(A::Error::custom)?;
             }
         }
         reading.append(target, first, mark).map_err(A::Error::custom)?;
-        Ok(target)
+        reading.push(target)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut dict: A) -> Result<Value, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut dict: A) -> Result<(), A::Error> {
         match self.role {
             Role::Snapshot | Role::Row(_) | Role::Any => {}
             Role::Plain => {
-                while dict.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-                return Ok(self.reading.store.new_dict());
+                IgnoredAny.visit_map(dict)?;
+                let dict = self.reading.store.new_dict();
+                return self.reading.push(dict);
             }
             Role::Rows(_) | Role::Devices(_) | Role::PlainList => {
                 return Err(Error::invalid_type(Unexpected::Map, &self));
@@ -176,35 +181,38 @@ impl<'de> Visitor<'de> for Values<'_, '_> {
         }
         let Self { reading, role } = self;
         let (first, mark) = (reading.stack.len(), reading.store.mark());
-        while let Some(key) = dict.next_key_seed(KeyText { reading: &mut *reading })? {
-            let value = match role.of_value(reading.store.keys.key(key)) {
+        while dict.next_key_seed(Values { reading: &mut *reading, role: Role::Plain })?.is_some() {
+            reading.look()?;
+            let key = reading.stack.last().and_then(|key| reading.store.key(*key));
+            match role.of_value(key) {
                 Some(role) => dict.next_value_seed(Values { reading: &mut *reading, role })?,
-                None => dict.next_value::<IgnoredAny>().map(|_| Value::None)?,
-            };
-            reading.stack.extend([Value::Text(key), value]);
+                None => dict.next_value::<IgnoredAny>().and_then(|_| reading.push(Value::None))?,
+            }
         }
         reading.end_dict(role, first, mark).map_err(Error::custom)
     }
 }
 
 impl Reading<'_> {
-    /// Creates the dict whose keys and values are on the stack from `first` on; its values were created since `mark`.
-    fn end_dict(&mut self, role: Role, first: usize, mark: Mark) -> Result<Value, Refusal> {
+    #[inline]
+    fn push<E>(&mut self, value: Value) -> Result<(), E> {
+        self.stack.push(value);
+        Ok(())
+    }
+
+    /// Replaces the keys and values on the stack from `first` on by their dict; the values were created since `mark`.
+    fn end_dict(&mut self, role: Role, first: usize, mark: Mark) -> Result<(), Refusal> {
         let Self { store, stack, .. } = self;
         let items = stack.get(first..).unwrap_or_default();
         let dict = match role {
-            Role::Row(shape) if shape != Shape::Segment => {
-                let dict = store.close(shape, items)?;
-                store.release(mark);
-                store.closed_dict(dict)
-            }
-            // A list of other things, each of which takes little memory.
-            Role::Row(_) if !store.has_key_of_segment(items) => {
-                store.release(mark);
-                store.new_dict()
-            }
+            // Something else, which takes little memory.
+            Role::Row(Shape::Segment) if !store.has_key_of_segment(items) => store.new_dict(),
             Role::Row(shape) => {
                 let dict = store.close(shape, items)?;
+                // The blocks of a segment stay until the snapshot is complete.
+                if shape != Shape::Segment {
+                    store.release(mark);
+                }
                 store.closed_dict(dict)
             }
             _ => {
@@ -214,7 +222,7 @@ impl Reading<'_> {
             }
         };
         stack.truncate(first);
-        Ok(dict)
+        self.push(dict)
     }
 
     /// Appends the values on the stack from `first` on to `list`; they were created since `mark`.
@@ -232,43 +240,10 @@ impl Reading<'_> {
     }
 }
 
-/// Reads a key.
-struct KeyText<'r, 'w> {
-    reading: &'r mut Reading<'w>,
-}
-
-impl<'de> DeserializeSeed<'de> for KeyText<'_, '_> {
-    type Value = StringId;
-
-    #[inline]
-    fn deserialize<D: Deserializer<'de>>(self, text: D) -> Result<StringId, D::Error> {
-        text.deserialize_identifier(self)
-    }
-}
-
-impl<'de> Visitor<'de> for KeyText<'_, '_> {
-    type Value = StringId;
-
-    fn expecting(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
-        f.write_str("a key")
-    }
-
-    #[inline]
-    fn visit_borrowed_str<E: Error>(self, key: &'de str) -> Result<StringId, E> {
-        self.reading.is_at(Some(key))?;
-        Ok(self.reading.store.intake.text(key))
-    }
-
-    #[inline]
-    fn visit_str<E: Error>(self, key: &str) -> Result<StringId, E> {
-        self.reading.is_at(None)?;
-        Ok(self.reading.store.intake.text(key))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::ops::ControlFlow;
+    use std::rc::Rc;
 
     use super::*;
 
@@ -278,7 +253,7 @@ mod tests {
             "frames": [{"name": "f", "filename": "a.py", "line": 1}, {"name": "g", "filename": {"a": 1}, "line": 2}]}"#;
         let text = format!(r#"{{"device_traces": [[{}]]}}"#, vec![event; 3 * BATCH].join(","));
         let mut watch = |_| ControlFlow::Continue(());
-        let mut reading = Reading::of_bytes(text.as_bytes(), &mut watch);
+        let mut reading = Reading::new(Some(text.as_bytes()), Rc::default(), &mut watch);
         let mut text = serde_json::Deserializer::from_str(&text);
         Values { reading: &mut reading, role: Role::Snapshot }.deserialize(&mut text).unwrap();
         let store = &reading.store;

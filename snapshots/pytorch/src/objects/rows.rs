@@ -184,8 +184,9 @@ impl Store {
         Pairs(items).any(|(key, _)| matches!(self.key(key), Some(Key::Address | Key::TotalSize | Key::Blocks)))
     }
 
+    /// Returns the known key that a value is.
     #[inline]
-    pub(super) fn key(&self, key: Value) -> Option<Key> {
+    pub(crate) fn key(&self, key: Value) -> Option<Key> {
         match key {
             Value::Text(id) => self.keys.key(id),
             _ => None,
