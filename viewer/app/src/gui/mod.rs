@@ -1,5 +1,6 @@
 //! The desktop app: eframe's window around [`App`], whose state can be driven without one.
 
+pub mod identity;
 pub mod widgets;
 pub mod view_context;
 pub mod filter;

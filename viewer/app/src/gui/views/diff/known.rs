@@ -1,12 +1,13 @@
 //! Caches the moments and the alignment of a comparison, so that they are not computed in every frame.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use highwater_analysis::diff::DiffAt;
 use highwater_analysis::{Metric, Moment};
 
 use super::alignment::{Align, Alignment};
 use super::job::find;
+use crate::gui::identity::Identity;
 use crate::selection::{Axis, Selection};
 use crate::session::Recording;
 
@@ -14,22 +15,15 @@ use crate::session::Recording;
 pub(super) type Moments = Result<[Moment; 2], String>;
 
 /// The recordings and devices of the cached values.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 struct Of {
-    recordings: [Weak<Recording>; 2],
+    recordings: [Identity<Recording>; 2],
     devices: [usize; 2],
-}
-
-impl PartialEq for Of {
-    fn eq(&self, other: &Self) -> bool {
-        let mut pairs = self.recordings.iter().zip(&other.recordings);
-        self.devices == other.devices && pairs.all(|(one, other)| Weak::ptr_eq(one, other))
-    }
 }
 
 impl Of {
     fn new(recordings: [&Arc<Recording>; 2], selections: [&Selection; 2]) -> Self {
-        Self { recordings: recordings.map(Arc::downgrade), devices: selections.map(|selection| selection.device) }
+        Self { recordings: recordings.map(Identity::of), devices: selections.map(|selection| selection.device) }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The content of the strip's cells: one for each device of each file, or for each rank of a folder.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use highwater_analysis::Metric;
 use highwater_snapshots::units::format_bytes;
@@ -8,6 +8,7 @@ use highwater_snapshots::units::format_bytes;
 use super::SAMPLES;
 use crate::answers::outliers::{Standing, standings};
 use crate::files::fleet::Fleet;
+use crate::gui::identity::Identity;
 use crate::gui::widgets::words::{before, failed_requests};
 use crate::session::Recording;
 
@@ -51,28 +52,27 @@ pub enum ShownCell<'a> {
     Fleet(&'a Arc<Fleet>),
 }
 
-/// The key of the cells. Weak references, so that closed files are freed.
-#[derive(Clone, Debug)]
+/// The key of the cells.
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum Known {
-    Files(Vec<Weak<Recording>>),
-    Fleet(Weak<Fleet>),
+    Files(Vec<Identity<Recording>>),
+    Fleet(Identity<Fleet>),
 }
 
 impl Known {
     pub(super) fn of(shown: ShownCell<'_>) -> Self {
         match shown {
-            ShownCell::Files(files) => Self::Files(files.iter().map(|file| Arc::downgrade(file)).collect()),
-            ShownCell::Fleet(fleet) => Self::Fleet(Arc::downgrade(fleet)),
+            ShownCell::Files(files) => Self::Files(files.iter().map(|file| Identity::of(file)).collect()),
+            ShownCell::Fleet(fleet) => Self::Fleet(Identity::of(fleet)),
         }
     }
 
     pub(super) fn is(&self, shown: ShownCell<'_>) -> bool {
         match (self, shown) {
             (Self::Files(known), ShownCell::Files(files)) => {
-                let same = known.iter().zip(files).all(|(known, file)| known.as_ptr() == Arc::as_ptr(file));
-                known.len() == files.len() && same
+                known.len() == files.len() && known.iter().zip(files).all(|(known, file)| known.is(file))
             }
-            (Self::Fleet(known), ShownCell::Fleet(fleet)) => known.as_ptr() == Arc::as_ptr(fleet),
+            (Self::Fleet(known), ShownCell::Fleet(fleet)) => known.is(fleet),
             _ => false,
         }
     }
