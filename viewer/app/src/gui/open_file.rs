@@ -29,6 +29,7 @@ use crate::gui::widgets::choice::tabs_ui;
 use crate::gui::widgets::layout::{Bottom, Side};
 use crate::gui::widgets::legend;
 use crate::gui::widgets::legend::{Asked, Shares};
+use crate::gui::widgets::query::Computed as _;
 use crate::gui::widgets::room::least_height_ui;
 use crate::gui::widgets::theme;
 use crate::gui::window::file_look::FileLook;

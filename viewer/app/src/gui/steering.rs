@@ -1,12 +1,11 @@
 //! The commands that change the view of one recording.
 
-use std::sync::Arc;
-
 use eframe::egui::Context;
 use highwater_analysis::GroupKey;
 use highwater_snapshots::{BlockId, DeviceId};
 
 use crate::command::Command;
+use crate::gui::identity::Identity;
 use crate::gui::open_file::OpenFile;
 use crate::gui::views::group_keys::{absent_reason, next_key};
 use crate::gui::views::moment::MomentLook;
@@ -174,7 +173,7 @@ impl OpenFile {
             }
             Command::PreviousPeak | Command::NextPeak => {
                 let key = self.peaks_key();
-                self.peaks.go(ctx, key, command == Command::NextPeak);
+                self.peaks.go(ctx, &key, command == Command::NextPeak);
                 self.go_to_awaited_peak();
             }
             Command::PreviousOom | Command::NextOom => self.go_to_oom(position, command == Command::NextOom),
@@ -282,7 +281,7 @@ impl OpenFile {
 
     fn peaks_key(&self) -> peaks::Key {
         peaks::Key {
-            recording: Arc::clone(&self.recording),
+            recording: Identity::of(&self.recording),
             device: self.selection.device,
             metric: self.selection.metric,
         }

@@ -8,15 +8,15 @@ use eframe::egui::{Button, Id, Key, Modifiers, Popup, PopupCloseBehavior, Rect, 
 use highwater_analysis::complete::{Completion, complete};
 use highwater_analysis::vocabulary::Vocabulary;
 
+use crate::gui::identity::Identity;
+use crate::gui::widgets::query::{Query, computed};
 use crate::gui::widgets::theme;
-use crate::gui::widgets::worker::Worker;
 use crate::session::Recording;
 
 /// Completions of a recording, and those that apply now.
 #[derive(Debug)]
 pub struct Completions {
-    vocabulary: Option<Arc<Vocabulary>>,
-    builder: Worker<Arc<Recording>, Vocabulary>,
+    vocabulary: Query<Identity<Recording>, Arc<Vocabulary>>,
     found: Vec<Completion>,
     /// The text and cursor position that they were computed for.
     known: Option<(String, usize)>,
@@ -26,12 +26,13 @@ pub struct Completions {
     place: Option<Rect>,
 }
 
+computed!(Completions: vocabulary);
+
 impl Default for Completions {
     fn default() -> Self {
         Self {
-            vocabulary: None,
-            builder: Worker::new("highwater-words", |recording: Arc<Recording>, _| {
-                Some(Vocabulary::of(&recording.trace))
+            vocabulary: Query::new("highwater-words", |recording: &Identity<Recording>, _| {
+                Some(Arc::new(Vocabulary::of(&recording.get()?.trace)))
             }),
             found: Vec::new(),
             known: None,
@@ -43,18 +44,6 @@ impl Default for Completions {
 }
 
 impl Completions {
-    /// Whether the recording's values are still being collected.
-    pub fn is_busy(&self) -> bool {
-        self.builder.is_busy()
-    }
-
-    /// Waits for the recording's values. For tests.
-    pub fn wait(&mut self) {
-        if let Some(vocabulary) = self.builder.wait() {
-            (self.vocabulary, self.known) = (Some(Arc::new(vocabulary)), None);
-        }
-    }
-
     /// Whether there are completions.
     pub fn is_offering(&self) -> bool {
         !self.found.is_empty() && !self.is_dismissed
@@ -101,15 +90,11 @@ impl Completions {
             (self.is_dismissed, self.chosen, self.known) = (false, None, None);
             return None;
         }
-        if let Some(vocabulary) = self.builder.take() {
-            (self.vocabulary, self.known) = (Some(Arc::new(vocabulary)), None);
+        self.vocabulary.ask(ui.ctx(), &Identity::of(recording));
+        if self.vocabulary.receive() {
+            self.known = None;
         }
-        let Some(vocabulary) = &self.vocabulary else {
-            if !self.builder.is_busy() && self.builder.failure().is_none() {
-                self.builder.ask(ui.ctx(), Arc::clone(recording));
-            }
-            return None;
-        };
+        let vocabulary = self.vocabulary.answer()?;
         let byte = match (cursor, &self.known) {
             (None, Some((_, byte))) => *byte,
             (cursor, _) => text.char_indices().nth(cursor.unwrap_or(0)).map_or(text.len(), |(byte, _)| byte),

@@ -10,9 +10,10 @@ use highwater_snapshots::units::{format_bytes, format_count};
 use crate::command::Command;
 use crate::figures::moment::count_of;
 use crate::gui::filter::completions::{Completions, put_cursor};
+use crate::gui::identity::Identity;
 use crate::gui::views::timeline::drawn_metric;
+use crate::gui::widgets::query::{Computed, Query};
 use crate::gui::widgets::theme::{self, Shades};
-use crate::gui::widgets::worker::Worker;
 use crate::session::Recording;
 
 /// The moment at which blocks are counted.
@@ -71,9 +72,8 @@ pub struct Search {
     /// The last count and its key.
     counted: Option<(SearchPlace, Arc<Matches>, Count)>,
     matches: Arc<Matches>,
-    worker: Worker<(Arc<Recording>, Filter), (Filter, Matches)>,
-    /// The filter last requested, until its matches are found.
-    pending: Option<Filter>,
+    /// Who meets a filter.
+    query: Query<(Identity<Recording>, Filter), Arc<Matches>>,
     /// Whether the matches are those of the previous recording.
     is_stale: bool,
     wants_focus: bool,
@@ -91,11 +91,9 @@ impl Search {
             filter,
             counted: None,
             matches,
-            worker: Worker::new("highwater-search", |(recording, filter): (Arc<Recording>, Filter), _| {
-                let matches = Matches::of(&recording.trace, &filter);
-                Some((filter, matches))
+            query: Query::new("highwater-search", |(recording, filter): &(Identity<Recording>, Filter), _| {
+                Some(Arc::new(Matches::of(&recording.get()?.trace, filter)))
             }),
-            pending: None,
             is_stale: false,
             wants_focus: false,
             completions: Completions::default(),
@@ -117,9 +115,10 @@ impl Search {
         &self.text
     }
 
-    /// Whether the matches of the typed text are still being searched for.
-    pub fn is_busy(&self) -> bool {
-        self.pending.is_some() || self.is_stale || self.completions.is_busy()
+    /// The filter last requested, until its matches are found.
+    fn pending(&self) -> Option<&Filter> {
+        let asked = self.query.asked().filter(|asked| self.query.answered() != Some(asked));
+        asked.map(|(_, filter)| filter)
     }
 
     /// Takes the keyboard focus when next shown.
@@ -141,9 +140,8 @@ impl Search {
                 Filter::valid_part(text)
             }
         };
-        if *self.pending.as_ref().unwrap_or(&self.filter) != filter {
-            self.worker.ask(ctx, (Arc::clone(recording), filter.clone()));
-            self.pending = Some(filter);
+        if *self.pending().unwrap_or(&self.filter) != filter {
+            self.query.ask(ctx, &(Identity::of(recording), filter));
         }
     }
 
@@ -158,10 +156,10 @@ impl Search {
 
     /// Searches again in a recording that has replaced another.
     pub fn renew(&mut self, recording: &Recording) {
-        self.worker.cancel();
-        if let Some(filter) = self.pending.take() {
-            self.filter = filter;
+        if let Some(filter) = self.pending() {
+            self.filter = filter.clone();
         }
+        self.query.cancel();
         self.completions = Completions::default();
         self.counted = None;
         self.is_stale = !self.filter.is_empty();
@@ -173,27 +171,20 @@ impl Search {
     /// Takes over found matches, and requests those of a recording that has replaced another.
     pub fn receive(&mut self, ctx: &Context, recording: &Arc<Recording>) {
         if std::mem::take(&mut self.is_stale) {
-            self.worker.ask(ctx, (Arc::clone(recording), self.filter.clone()));
-            self.pending = Some(self.filter.clone());
+            self.query.ask(ctx, &(Identity::of(recording), self.filter.clone()));
         }
-        let found = self.worker.take();
-        self.keep(found);
+        self.keep();
     }
 
-    /// Waits for the matches. For tests and pictures without a window.
-    pub fn wait(&mut self) {
-        self.completions.wait();
-        let found = self.worker.wait();
-        self.keep(found);
-    }
-
-    fn keep(&mut self, found: Option<(Filter, Matches)>) {
-        if let Some((filter, matches)) = found {
-            (self.filter, self.matches) = (filter, Arc::new(matches));
+    fn keep(&mut self) {
+        if self.query.receive()
+            && let Some(((_, filter), matches)) = self.query.answered().zip(self.query.current())
+        {
+            (self.filter, self.matches) = (filter.clone(), Arc::clone(matches));
         }
-        if self.pending.is_some() && !self.worker.is_busy() {
-            self.pending = None;
-            self.error = self.worker.failure().map(str::to_owned).or(self.error.take());
+        if let Some(why) = self.query.failure() {
+            self.error = Some(why.to_owned());
+            self.query.cancel();
         }
     }
 
@@ -262,13 +253,13 @@ impl Search {
     /// The number of matches, or the error in the conditions.
     fn outcome_ui(&mut self, ui: &mut Ui, recording: &Recording, place: Option<SearchPlace>) {
         if let Some(why) = self.error.as_ref().filter(|_| !self.completions.is_offering()) {
-            let applied = match self.pending.as_ref().unwrap_or(&self.filter).is_empty() {
+            let applied = match self.pending().unwrap_or(&self.filter).is_empty() {
                 true => "no condition is applied",
                 false => "the valid conditions are applied",
             };
             let words = RichText::new(format!("{why} ({applied})")).color(Shades::in_ui(ui).warning);
             ui.add(Label::new(words).wrap());
-        } else if self.pending.is_some() {
+        } else if self.pending().is_some() {
             ui.spinner();
         } else if !self.filter.is_empty() {
             let (blocks, bytes) = (self.matches.blocks(), self.matches.requested());
@@ -281,6 +272,18 @@ impl Search {
             response
                 .on_hover_text(format!("{count} meet the conditions; they requested {} in total", format_bytes(bytes)));
         }
+    }
+}
+
+impl Computed for Search {
+    fn is_busy(&self) -> bool {
+        self.pending().is_some() || self.is_stale || self.completions.is_busy()
+    }
+
+    fn wait(&mut self) {
+        self.completions.wait();
+        self.query.wait();
+        self.keep();
     }
 }
 

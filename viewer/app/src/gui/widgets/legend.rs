@@ -11,8 +11,8 @@ use highwater_analysis::{Metric, Totals};
 use highwater_snapshots::units::format_bytes;
 
 use crate::gui::views::colouring::{Colouring, Entry};
+use crate::gui::widgets::query::{Query, computed};
 use crate::gui::widgets::theme::{self, Shades};
-use crate::gui::widgets::worker::Worker;
 use crate::session::Recording;
 
 /// A moment of a recording, with its colouring.
@@ -67,46 +67,32 @@ impl Asked {
 /// The legend's shares, computed on a background thread: a moment may have a million live blocks.
 #[derive(Debug)]
 pub struct Shares {
-    worker: Worker<Asked, Vec<(Entry, u64)>>,
-    known: Option<Vec<(Entry, u64)>>,
+    query: Query<Asked, Vec<(Entry, u64)>>,
 }
+
+computed!(Shares: query);
 
 impl Default for Shares {
     fn default() -> Self {
-        let worker = Worker::new("highwater-legend", |asked: Asked, _| Some(asked.entries()));
-        Self { worker, known: None }
+        Self { query: Query::new("highwater-legend", |asked: &Asked, _| Some(asked.entries())).showing_late() }
     }
 }
 
 impl Shares {
     /// Asks for the shares at a moment, unless they were asked for last.
     pub fn ask(&mut self, ctx: &Context, asked: &Asked) {
-        if let Some(known) = self.worker.take_newest() {
-            self.known = Some(known);
-        }
-        self.worker.ask_once(ctx, asked);
+        self.query.receive();
+        self.query.ask(ctx, asked);
     }
 
     /// Shows the legend in at most `most_rows` rows, with the latest known shares until new ones are ready; an empty row
     /// until there are any, so that the timeline below rarely changes its size.
     pub fn legend_ui(&self, ui: &mut Ui, most_rows: usize) {
-        match &self.known {
+        match self.query.answer() {
             Some(entries) => legend_ui(ui, entries, most_rows),
             None => {
                 ui.horizontal_wrapped(|ui| ui.allocate_space(vec2(0.0, theme::ROW_HEIGHT)));
             }
-        }
-    }
-
-    /// Whether they are being computed.
-    pub fn is_busy(&self) -> bool {
-        self.worker.is_busy()
-    }
-
-    /// Waits until they are known. For tests, and for pictures without a window.
-    pub fn wait(&mut self) {
-        if let Some(known) = self.worker.wait() {
-            self.known = Some(known);
         }
     }
 }

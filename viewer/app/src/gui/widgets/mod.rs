@@ -11,4 +11,5 @@ pub mod note;
 pub mod room;
 pub mod table;
 pub mod worker;
+pub mod query;
 pub mod legend;

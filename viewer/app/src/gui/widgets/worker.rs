@@ -147,12 +147,17 @@ impl<Q: Send + 'static, A: Send + 'static> Worker<Q, A> {
         }
     }
 
-    /// Forgets the last question, so that it can be repeated.
+    /// Cancels the last question, so that it can be repeated.
     pub fn cancel(&mut self) {
         self.asked += 1;
-        self.settled = self.asked;
-        self.last = None;
+        (self.settled, self.failure, self.last) = (self.asked, None, None);
         self.latest.store(self.asked, Ordering::Relaxed);
+    }
+
+    /// Cancels the last question, and forgets the cache of the work.
+    pub fn restart(&mut self) {
+        self.cancel();
+        self.link = None;
     }
 
     fn fail(&mut self, why: String) {

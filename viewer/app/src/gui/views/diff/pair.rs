@@ -11,6 +11,7 @@ use super::alignment::Alignment;
 use crate::gui::filter::search::Search;
 use crate::gui::views::timeline::{Timeline, TimelineLook};
 use crate::gui::widgets::legend::{Asked, Shares};
+use crate::gui::widgets::query::Computed as _;
 use crate::gui::widgets::theme::{self, Shades};
 use crate::gui::widgets::words::when;
 use crate::selection::{FLATTEST, LEAST_ROOM, NARROWEST, Pin, Selection, View, within};
