@@ -90,7 +90,7 @@ impl SizePart {
 }
 
 /// A change to a recording.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Change {
     /// The device.
     pub device: DeviceId,

@@ -9,6 +9,7 @@ use crate::gui::view_context::{Reason, ViewContext};
 use crate::gui::views::moment::{Choices, MomentLook};
 use crate::gui::views::segments::Under;
 use crate::gui::widgets::layout::Bottom;
+use crate::gui::widgets::query::Computed as _;
 use crate::gui::widgets::words::when;
 
 /// A view that can be drawn without a window.

@@ -1,8 +1,8 @@
 //! Plans on a background thread: searches the plan for a budget, and replays the recording with the chosen changes.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
 
 use highwater_analysis::Metric;
 use highwater_analysis::recompute::Evidence;
@@ -13,14 +13,16 @@ use crate::answers::plan::{
     Setup, TrainingStep, Trial, composition, record_words, search,
 };
 use crate::figures::planned::{Budget, assumptions};
+use crate::gui::identity::Identity;
+use crate::gui::view_context::ViewContext;
 use crate::gui::views::predicted::PredictedRun;
-use crate::gui::widgets::worker::Cancel;
+use crate::gui::widgets::query::Cancel;
 use crate::session::Recording;
 
-/// The key of a plan. Does not keep the recording, so that its memory is freed when the file is read again.
-#[derive(Clone, Debug)]
+/// The key of a plan.
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Key {
-    pub(super) of: Weak<Recording>,
+    pub(super) recording: Identity<Recording>,
     /// Row of the device.
     pub(super) device: usize,
     pub(super) budget: Budget,
@@ -28,21 +30,15 @@ pub(super) struct Key {
     pub(super) chosen: Option<Setup>,
 }
 
-/// A question.
-#[derive(Debug)]
-pub(super) struct Asked {
-    pub(super) recording: Arc<Recording>,
-    pub(super) key: Key,
-    /// Counts the replays.
-    pub(super) replays: Arc<AtomicUsize>,
+impl Key {
+    /// Whether it is about this recording and device.
+    pub(super) fn is_about(&self, context: &ViewContext<'_>) -> bool {
+        self.recording.is(context.recording) && self.device == context.selection.device
+    }
 }
 
 /// The answer, or the reason why there is none.
-#[derive(Debug)]
-pub(super) struct Answer {
-    pub(super) key: Key,
-    pub(super) outcome: Result<Planned, String>,
-}
+pub(super) type Outcome = Result<Planned, String>;
 
 /// What was found for a budget, and the chosen changes.
 #[derive(Clone, Debug)]
@@ -97,41 +93,36 @@ pub(super) struct Chosen {
 #[derive(Default)]
 pub(super) struct Planner {
     rerun: Option<RerunOf>,
-    step: Option<(Weak<Recording>, usize, Box<dyn TrainingStep + Send>)>,
+    /// Counts the replays of the current answer.
+    replays: Arc<AtomicUsize>,
+    step: Option<(Identity<Recording>, usize, Box<dyn TrainingStep + Send>)>,
     found: Option<(Budget, Arc<Found>)>,
 }
 
 impl Clone for Planner {
     /// A planner that keeps nothing yet.
     fn clone(&self) -> Self {
-        Self::new(self.rerun)
+        Self::new(self.rerun, &self.replays)
     }
 }
 
 impl Planner {
-    /// A planner that runs steps again with `rerun` if it can, and else replays recordings.
-    pub(super) fn new(rerun: Option<RerunOf>) -> Self {
-        Self { rerun, ..Self::default() }
+    /// A planner that runs steps again with `rerun` if it can, and else replays recordings, counted in `replays`.
+    pub(super) fn new(rerun: Option<RerunOf>, replays: &Arc<AtomicUsize>) -> Self {
+        Self { rerun, replays: Arc::clone(replays), ..Self::default() }
     }
 
-    /// Answers `asked`; `None` if cancelled.
-    pub(super) fn answer(&mut self, asked: Asked, cancel: &Cancel) -> Option<Answer> {
-        let Asked { recording, key, replays } = asked;
-        replays.store(0, Ordering::Relaxed);
-        let outcome = self.planned(&recording, &key, &replays, cancel);
-        (!cancel.is_cancelled()).then_some(Answer { key, outcome })
+    /// Answers the question; `None` if cancelled.
+    pub(super) fn answer(&mut self, key: &Key, cancel: &Cancel) -> Option<Outcome> {
+        let recording = key.recording.get()?;
+        self.replays.store(0, Ordering::Relaxed);
+        let outcome = self.planned(&recording, key, cancel);
+        (!cancel.is_cancelled()).then_some(outcome)
     }
 
-    fn planned(
-        &mut self,
-        recording: &Arc<Recording>,
-        key: &Key,
-        replays: &AtomicUsize,
-        cancel: &Cancel,
-    ) -> Result<Planned, String> {
+    fn planned(&mut self, recording: &Arc<Recording>, key: &Key, cancel: &Cancel) -> Outcome {
         let trace = &recording.trace;
-        let is_same =
-            |(of, device, _): &(Weak<Recording>, usize, _)| Weak::ptr_eq(of, &key.of) && *device == key.device;
+        let is_same = |(of, device, _): &(Identity<Recording>, usize, _)| (of, device) == (&key.recording, &key.device);
         let index = recording.devices.get(key.device).ok_or("the recording has no such device")?;
         if index.peak(trace, Metric::Requested).bytes == 0 {
             return Err("the recording has no allocations on this device".to_owned());
@@ -143,10 +134,10 @@ impl Planner {
                 Some(step) => step?,
                 None => Box::new(Recorded::new(Arc::clone(trace), device, &[])?),
             };
-            (self.step, self.found) = (Some((Weak::clone(&key.of), key.device, step)), None);
+            (self.step, self.found) = (Some((key.recording.clone(), key.device, step)), None);
         }
         let Some((_, _, step)) = &self.step else { return Err("the recording cannot be replayed".to_owned()) };
-        let step = Watched { step: &**step, replays, cancel };
+        let step = Watched { step: &**step, replays: &self.replays, cancel };
         let known = self.found.as_ref().filter(|(budget, _)| *budget == key.budget);
         let found = match known {
             Some((_, found)) => Arc::clone(found),

@@ -8,8 +8,8 @@ mod switches;
 mod notes;
 mod others;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
 
 use eframe::egui::{self, ScrollArea, Ui};
 use highwater_analysis::Metric;
@@ -19,16 +19,16 @@ use crate::answers::plan::{Reach, RerunOf, Setup, name};
 use crate::figures::moment::count_of;
 use crate::figures::planned::{self, Budget};
 use crate::files::discard::discard;
+use crate::gui::identity::Identity;
 use crate::gui::view_context::{Action, ViewContext};
 use crate::gui::views::predicted::{CurveLook, CurveView};
 use crate::gui::widgets::note::answer_ui;
+use crate::gui::widgets::query::{Query, computed};
 use crate::gui::widgets::room::{exact_height_ui, split_ui};
 use crate::gui::widgets::theme::{self, Shades};
-use crate::gui::widgets::worker::Worker;
-use crate::session::Recording;
 use budget::{BudgetForm, default_budget, default_reserve};
 use handle::Handle;
-use job::{Answer, Asked, Key, Planned, Planner};
+use job::{Key, Outcome, Planned, Planner};
 use switches::Switches;
 
 /// Share of the width that the changes take, and its limits in points.
@@ -65,16 +65,16 @@ pub struct PlanView {
     chosen: Option<Setup>,
     /// Runs steps again, where that is possible.
     rerun: Option<RerunOf>,
-    worker: Worker<Asked, Answer>,
-    /// The recording and device of the last question.
-    asked: Option<(Weak<Recording>, usize)>,
+    query: Query<Key, Outcome>,
     replays: Arc<AtomicUsize>,
-    shown: Option<Answer>,
     curve: CurveView,
 }
 
+computed!(PlanView: query, curve);
+
 impl Default for PlanView {
     fn default() -> Self {
+        let replays = Arc::default();
         Self {
             form: BudgetForm::default(),
             handle: Handle::default(),
@@ -84,18 +84,16 @@ impl Default for PlanView {
             switches: Switches::default(),
             chosen: None,
             rerun: None,
-            worker: worker(None),
-            asked: None,
-            replays: Arc::default(),
-            shown: None,
+            query: query(None, &replays),
+            replays,
             curve: CurveView::default(),
         }
     }
 }
 
-fn worker(rerun: Option<RerunOf>) -> Worker<Asked, Answer> {
-    let mut planner = Planner::new(rerun);
-    Worker::new("highwater-plan", move |asked, cancel| planner.answer(asked, cancel))
+fn query(rerun: Option<RerunOf>, replays: &Arc<AtomicUsize>) -> Query<Key, Outcome> {
+    let mut planner = Planner::new(rerun, replays);
+    Query::new("highwater-plan", move |key, cancel| planner.answer(key, cancel)).discarding(discard_outcome)
 }
 
 impl PlanView {
@@ -106,7 +104,7 @@ impl PlanView {
 
     /// The same, which runs steps again with `rerun` where that is possible, and else replays recordings.
     pub fn with_rerun(self, rerun: Option<RerunOf>) -> Self {
-        Self { rerun, worker: worker(rerun), ..self }
+        Self { rerun, query: query(rerun, &self.replays), ..self }
     }
 
     /// A view of the same budget and changes, for a picture.
@@ -130,19 +128,6 @@ impl PlanView {
         Self { form, budget, chosen, ..Self::default() }
     }
 
-    /// Whether anything is being computed.
-    pub fn is_busy(&self) -> bool {
-        self.worker.is_busy() || self.curve.is_busy()
-    }
-
-    /// Waits until it is ready. For tests, and for pictures without a window.
-    pub fn wait(&mut self) {
-        if let Some(answer) = self.worker.wait() {
-            self.take(answer);
-        }
-        self.curve.wait();
-    }
-
     /// Moves the keyboard focus to the budget.
     pub fn focus(&mut self) {
         self.form.focus();
@@ -150,14 +135,17 @@ impl PlanView {
 
     /// Forgets the recording, so that its memory is freed. The budget stays.
     pub fn forget(&mut self) {
-        (self.worker, self.asked, self.chosen) = (worker(self.rerun), None, None);
-        self.discard_shown();
+        self.query.forget();
+        self.chosen = None;
     }
 
     /// The changes in view as CSV; `None` until they are computed.
     pub fn csv(&self) -> Option<String> {
-        let planned = self.shown.as_ref()?.outcome.as_ref().ok()?;
-        Some(others::changes_csv(&planned.chosen))
+        self.planned().map(|planned| others::changes_csv(&planned.chosen))
+    }
+
+    fn planned(&self) -> Option<&Planned> {
+        self.query.answer()?.as_ref().ok()
     }
 
     /// Shows the view in the available space; scrolls if that is too small. Returns the user's requests.
@@ -195,24 +183,25 @@ impl PlanView {
     /// The answer, or what is being done for it.
     fn answer_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) {
         let shades = Shades::in_ui(ui);
-        let Some(answer) = &self.shown else {
-            let text = self.worker.failure().map_or_else(|| self.progress(), str::to_owned);
+        let Some((key, outcome)) = self.query.answered().zip(self.query.answer()) else {
+            let text = self.query.failure().map_or_else(|| self.progress(), str::to_owned);
             ui.horizontal(|ui| {
-                if self.worker.failure().is_none() {
+                if self.query.failure().is_none() {
                     ui.spinner();
                 }
                 ui.weak(text);
             });
             return;
         };
-        let is_former = self.is_former(answer);
-        let planned = match &answer.outcome {
+        // It may be for another budget, or for other changes than those in view.
+        let is_former = (key.budget, &key.chosen) != (self.budget, &self.chosen);
+        let planned = match outcome {
             Ok(planned) => planned,
             Err(why) => return answer_ui(ui, &format!("No plan: {why}."), shades.warning),
         };
         let Planned { found, chosen } = planned;
-        let (search, budget) = (&found.search, answer.key.budget);
-        let (text, fits) = match answer.key.chosen {
+        let (search, budget) = (&found.search, key.budget);
+        let (text, fits) = match key.chosen {
             None => (planned::answer(search, budget), search.fits()),
             Some(_) if chosen.trial.fits => {
                 let fits = (search.reach == Reach::End).then_some(true);
@@ -220,7 +209,7 @@ impl PlanView {
             }
             Some(_) => (does_not_fit(chosen, search.reach, budget), Some(false)),
         };
-        let is_chosen = answer.key.chosen.is_some();
+        let is_chosen = key.chosen.is_some();
         ui.scope(|ui| {
             if is_former {
                 ui.multiply_opacity(FORMER_OPACITY);
@@ -242,15 +231,10 @@ impl PlanView {
         format!("Planning for {}: {}…", format_required_bytes(self.budget.bytes), count_of(replays, "replay"))
     }
 
-    /// Whether `answer` is for another budget or for other changes than those in view.
-    fn is_former(&self, answer: &Answer) -> bool {
-        (answer.key.budget, &answer.key.chosen) != (self.budget, &self.chosen)
-    }
-
     fn budget_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) {
         let entered = ui.horizontal_wrapped(|ui| {
             let entered = self.form.budget_ui(ui);
-            if self.worker.is_busy() && self.shown.is_some() {
+            if self.query.is_busy() && self.query.answer().is_some() {
                 ui.spinner();
                 ui.weak(self.progress());
             }
@@ -277,7 +261,7 @@ impl PlanView {
     }
 
     fn switches_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) {
-        let Some(Answer { outcome: Ok(Planned { found, chosen }), .. }) = &self.shown else { return };
+        let Some(Ok(Planned { found, chosen })) = self.query.answer() else { return };
         let is_current = chosen.setup == self.switches.setup();
         if self.switches.switches_ui(ui, is_current.then_some(&**chosen), found) {
             self.chosen = Some(self.switches.setup()).filter(|setup| *setup != found.setup());
@@ -287,12 +271,11 @@ impl PlanView {
 
     /// Other plans, the lines to paste, and notes.
     fn details_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) {
-        let Some(answer) = &self.shown else { return };
-        let Ok(planned) = &answer.outcome else { return };
-        notes::proof_ui(ui, &planned.found, &answer.key);
+        let Some((key, Ok(planned))) = self.query.answered().zip(self.query.answer()) else { return };
+        notes::proof_ui(ui, &planned.found, key);
         let picked = others::others_ui(ui, &planned.found, &self.switches.setup());
         notes::code_ui(ui, &planned.chosen.code);
-        notes::notes_ui(ui, planned, answer.key.budget);
+        notes::notes_ui(ui, planned, key.budget);
         if let Some(setup) = picked {
             self.switches = self.switches.renewed(&setup);
             self.chosen = Some(setup).filter(|setup| *setup != planned.found.setup());
@@ -302,7 +285,7 @@ impl PlanView {
 
     /// The curves with the budget's handle.
     fn curve_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Option<Action> {
-        let planned = self.shown.as_ref()?.outcome.as_ref().ok()?;
+        let planned = self.query.answer()?.as_ref().ok()?;
         let look = CurveLook { limit: Some(("budget", self.budget.bytes)), top: self.handle.fixed_top(), ..LOOK };
         let action = self.curve.curve_ui(ui, context, &planned.chosen.run, &look);
         let moved = self.curve.frame().and_then(|frame| self.handle.handle_ui(ui, frame, self.budget.bytes));
@@ -316,10 +299,8 @@ impl PlanView {
 
     /// Asks again for another recording or device, and takes over finished results.
     fn refresh(&mut self, ctx: &egui::Context, context: &ViewContext<'_>) {
-        let (of, device) = (Arc::downgrade(context.recording), context.selection.device);
-        let is_same = |(asked, on): &(Weak<_>, usize)| Weak::ptr_eq(asked, &of) && *on == device;
-        if !self.asked.as_ref().is_some_and(is_same) {
-            if self.asked.is_some() {
+        if !self.query.asked().is_some_and(|asked| asked.is_about(context)) {
+            if self.query.asked().is_some() {
                 self.forget();
             }
             let former = self.budget;
@@ -335,35 +316,26 @@ impl PlanView {
             }
             self.ask(ctx, context);
         }
-        if let Some(answer) = self.worker.take() {
-            self.take(answer);
+        if self.query.receive()
+            && let Some((Key { chosen: None, .. }, planned)) = self.query.answered().zip(self.planned())
+        {
+            self.switches = self.switches.renewed(&planned.chosen.setup);
         }
     }
 
     fn ask(&mut self, ctx: &egui::Context, context: &ViewContext<'_>) {
-        let (of, device) = (Arc::downgrade(context.recording), context.selection.device);
-        self.asked = Some((Weak::clone(&of), device));
-        let key = Key { of, device, budget: self.budget, chosen: self.chosen.clone() };
-        let replays = Arc::clone(&self.replays);
-        self.worker.ask(ctx, Asked { recording: Arc::clone(context.recording), key, replays });
+        let (recording, device) = (Identity::of(context.recording), context.selection.device);
+        self.query.ask(ctx, &Key { recording, device, budget: self.budget, chosen: self.chosen.clone() });
     }
+}
 
-    fn take(&mut self, answer: Answer) {
-        if let Answer { outcome: Ok(planned), key: Key { chosen: None, .. } } = &answer {
-            self.switches = self.switches.renewed(&planned.chosen.setup);
-        }
-        self.discard_shown();
-        self.shown = Some(answer);
-    }
-
-    /// Frees the result in view: a large one on another thread, so that the window does not freeze.
-    fn discard_shown(&mut self) {
-        if let Some(Answer { outcome: Ok(former), .. }) = self.shown.take()
-            && former.chosen.run.events() > LARGE
-        {
-            let held = Arc::downgrade(&former.chosen.run);
-            discard(former.chosen, held);
-        }
+/// Frees a result: a large one on another thread, so that the window does not freeze.
+fn discard_outcome(outcome: Outcome) {
+    if let Ok(former) = outcome
+        && former.chosen.run.events() > LARGE
+    {
+        let held = Arc::downgrade(&former.chosen.run);
+        discard(former.chosen, held);
     }
 }
 

@@ -12,6 +12,8 @@ use highwater_snapshots::units::parse_size;
 use super::*;
 use crate::answers::plan::{Query, Recorded, search};
 use crate::gui::view_harness::ViewHarness;
+use crate::gui::widgets::query::Computed as _;
+use crate::session::Recording;
 
 /// A step of four modules, each of which saves 128 MiB for backward and passes 32 MiB on; the optimizer takes `temporary`
 /// times 16 MiB for a moment.
@@ -74,8 +76,7 @@ fn enter(harness: &mut Harness<'_, Play>, text: &str) {
 }
 
 fn chosen(harness: &Harness<'_, Play>) -> Arc<job::Chosen> {
-    let answer = harness.state().view.shown.as_ref().expect("there is an answer");
-    Arc::clone(&answer.outcome.as_ref().expect("there is a plan").chosen)
+    Arc::clone(&harness.state().view.planned().expect("there is a plan").chosen)
 }
 
 fn budget(harness: &Harness<'_, Play>) -> u64 {
@@ -244,8 +245,7 @@ fn another_plan_can_be_chosen_and_its_lines_copied() {
     let mut harness = harness(&step(60));
     enter(&mut harness, "960MiB");
     let plans: Vec<String> = {
-        let answer = harness.state().view.shown.as_ref().unwrap();
-        let search = &answer.outcome.as_ref().unwrap().found.search;
+        let search = &harness.state().view.planned().unwrap().found.search;
         search.plans.iter().map(|plan| name(&plan.setup)).collect()
     };
     assert!(plans.len() > 1, "{plans:?}");

@@ -1,39 +1,37 @@
 //! Totals as recorded and as predicted; each pixel column keeps its maximum, so that no peak is lost.
 
 use std::ops::Range;
-use std::sync::{Arc, Weak};
 
 use highwater_analysis::Metric;
 
 use super::run::PredictedRun;
-use crate::gui::widgets::worker::Cancel;
+use crate::gui::identity::Identity;
+use crate::gui::widgets::query::Cancel;
 use crate::selection::{Axis, Selection};
 use crate::session::Recording;
 
 /// The input of a curve: the totals, a range of the recording's axis, and the number of pixel columns.
 #[derive(Clone, Debug)]
-pub struct Key {
-    pub(in super::super) of: Weak<PredictedRun>,
+pub(in super::super) struct Key {
+    pub(in super::super) recording: Identity<Recording>,
+    pub(in super::super) run: Identity<PredictedRun>,
     pub(in super::super) drawn: [Metric; 2],
-    pub(in super::super) axis: Axis,
-    pub(in super::super) x: Range<f64>,
+    /// Device, axis, and the range of it that is shown.
+    pub(in super::super) selection: Selection,
     pub(in super::super) columns: usize,
+}
+
+impl Key {
+    fn across(&self) -> (Axis, &Range<f64>) {
+        (self.selection.axis(), &self.selection.view().x)
+    }
 }
 
 impl PartialEq for Key {
     fn eq(&self, other: &Self) -> bool {
-        Weak::ptr_eq(&self.of, &other.of)
-            && (self.drawn, self.axis, &self.x, self.columns) == (other.drawn, other.axis, &other.x, other.columns)
+        (&self.run, self.drawn, self.columns) == (&other.run, other.drawn, other.columns)
+            && self.across() == other.across()
     }
-}
-
-/// A question.
-#[derive(Debug)]
-pub struct Asked {
-    pub(in super::super) recording: Arc<Recording>,
-    pub(in super::super) run: Arc<PredictedRun>,
-    pub(in super::super) selection: Selection,
-    pub(in super::super) key: Key,
 }
 
 /// The maximum of each drawn total in one column.
@@ -50,27 +48,26 @@ pub struct Column {
 /// The columns of a range of the axis.
 #[derive(Debug)]
 pub struct Curve {
-    /// Its input.
-    pub(in super::super) key: Key,
     /// The columns.
     pub columns: Vec<Column>,
 }
 
 impl Curve {
     /// Computes the columns; `None` if cancelled.
-    pub fn of(asked: Asked, cancel: &Cancel) -> Option<Self> {
-        let Asked { recording, run, selection, key } = asked;
+    pub(in super::super) fn of(key: &Key, cancel: &Cancel) -> Option<Self> {
+        let (recording, run, selection) = (key.recording.get()?, key.run.get()?, &key.selection);
         let (trace, index) = (&recording.trace, recording.devices.get(selection.device)?);
         let (mut measured, mut predicted) = (index.series.walk(trace), run.series.walk(&run.trace));
-        let width = (key.x.end - key.x.start) / key.columns.max(1) as f64;
+        let (_, x) = key.across();
+        let width = (x.end - x.start) / key.columns.max(1) as f64;
         let mut columns = Vec::with_capacity(key.columns);
         for column in 0..key.columns {
             if cancel.is_cancelled() {
                 return None;
             }
-            let start = key.x.start + width * column as f64;
+            let start = x.start + width * column as f64;
             let first = selection.moment_at(trace, start);
-            let last = moment_before(&selection, &recording, start + width).max(first);
+            let last = moment_before(selection, &recording, start + width).max(first);
             let pick = |totals: highwater_analysis::Totals| key.drawn.map(|metric| totals.get(metric));
             let moments = run.moments(first, last);
             columns.push(Column {
@@ -79,7 +76,7 @@ impl Curve {
                 predicted: moments.map(|moments| pick(predicted.largest_of_each(moments))),
             });
         }
-        Some(Self { key, columns })
+        Some(Self { columns })
     }
 }
 

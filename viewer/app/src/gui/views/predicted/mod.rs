@@ -10,17 +10,19 @@ use egui_plot::{Line, LineStyle, Plot, PlotPoints};
 use highwater_analysis::Metric;
 use highwater_snapshots::units::format_bytes;
 
+use crate::gui::identity::Identity;
 use crate::gui::view_context::{Action, ViewContext};
 use crate::gui::views::timeline::{
     Labels, PlotFrame, paint_axis_name, paint_note, paint_ooms, paint_tagged, ruled, wheel,
 };
 use crate::gui::widgets::legend::Chip;
+use crate::gui::widgets::query::{Query, computed};
 use crate::gui::widgets::theme::{self, Shades};
 use crate::gui::widgets::words::moment_text;
-use crate::gui::widgets::worker::Worker;
 use crate::selection::View;
 
-pub use columns::{Asked, Column, Curve, Key};
+pub(super) use columns::Key;
+pub use columns::{Column, Curve};
 pub use run::PredictedRun;
 
 /// The upper end of the byte axis, as a multiple of the highest line.
@@ -50,30 +52,20 @@ pub struct CurveLook {
 /// State of a plot.
 #[derive(Debug)]
 pub struct CurveView {
-    worker: Worker<Asked, Curve>,
-    asked: Option<Key>,
-    shown: Option<Curve>,
+    query: Query<Key, Curve>,
     /// The frame of the last drawn plot.
     frame: Option<PlotFrame>,
 }
 
+computed!(CurveView: query);
+
 impl Default for CurveView {
     fn default() -> Self {
-        Self { worker: Worker::new("highwater-curve", Curve::of), asked: None, shown: None, frame: None }
+        Self { query: Query::new("highwater-curve", Curve::of).showing_late(), frame: None }
     }
 }
 
 impl CurveView {
-    /// Whether a curve is being computed.
-    pub fn is_busy(&self) -> bool {
-        self.worker.is_busy()
-    }
-
-    /// Waits until it is ready. For tests, and for pictures without a window.
-    pub fn wait(&mut self) {
-        self.shown = self.worker.wait().or(self.shown.take());
-    }
-
     /// The frame of the last drawn plot.
     pub fn frame(&self) -> Option<&PlotFrame> {
         self.frame.as_ref()
@@ -82,7 +74,7 @@ impl CurveView {
     /// The current curve. For tests.
     #[cfg(test)]
     pub fn shown(&self) -> Option<&Curve> {
-        self.shown.as_ref()
+        self.query.answer()
     }
 
     /// Shows legend and curves of `run` in the available space, and handles wheel, drag and click.
@@ -116,7 +108,7 @@ impl CurveView {
         let label = format!("Curves of {name}: {other} and {one} memory, as recorded and {}", look.predicted);
         shown.response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, &label));
         let frame = PlotFrame { rect: *shown.transform.frame(), view };
-        let columns = self.shown.as_ref().map(|shown| shown.columns.as_slice()).unwrap_or_default();
+        let columns = self.query.answer().map(|shown| shown.columns.as_slice()).unwrap_or_default();
         marks_ui(ui, &frame, context, (run, columns, look), &shades);
         ui.add_space(theme::AXIS_NAME_HEIGHT);
         let action = follow_ui(ui, &shown.response, &frame, context, (run, look));
@@ -129,22 +121,17 @@ impl CurveView {
         let width = known.unwrap_or_else(|| ui.available_width() - theme::AXIS_WIDTH);
         let columns = ((width * ui.ctx().pixels_per_point()) as usize).clamp(16, MOST_COLUMNS);
         let selection = context.selection;
-        let of = Arc::downgrade(run);
-        let key = Key { of, drawn: look.drawn, axis: selection.axis(), x: selection.view().x.clone(), columns };
-        if self.asked.as_ref() != Some(&key) {
-            self.asked = Some(key.clone());
-            let (recording, run) = (Arc::clone(context.recording), Arc::clone(run));
-            self.worker.ask(ui.ctx(), Asked { recording, run, selection: selection.clone(), key });
-        }
-        self.shown = self.worker.take_newest().or(self.shown.take());
+        let (recording, of) = (Identity::of(context.recording), Identity::of(run));
+        let key = Key { recording, run: of, drawn: look.drawn, selection: selection.clone(), columns };
+        self.query.ask(ui.ctx(), &key);
+        self.query.receive();
         // The curve of another replay, or on another axis, must not be shown.
-        let (of, axis) = (Arc::downgrade(run), selection.axis());
-        self.shown = self.shown.take().filter(|shown| shown.key.of.ptr_eq(&of) && shown.key.axis == axis);
+        self.query.keep_if(|shown| shown.run.is(run) && shown.selection.axis() == selection.axis());
     }
 
     /// Measured lines, then the predicted ones in dashes over them, then the limit.
     fn lines(&self, context: &ViewContext<'_>, look: &CurveLook, view: &View, shades: &Shades) -> Vec<Line<'static>> {
-        let columns = self.shown.as_ref().map(|shown| shown.columns.as_slice()).unwrap_or_default();
+        let columns = self.query.answer().map(|shown| shown.columns.as_slice()).unwrap_or_default();
         let inside = context.selection.whole(context.recording).x;
         let columns = || columns.iter().filter(|column| inside.contains(&column.x));
         let mut lines = Vec::new();

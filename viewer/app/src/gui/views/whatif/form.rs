@@ -104,7 +104,7 @@ impl Field {
 }
 
 /// A change and its description.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Applied {
     /// Its device is set when it is replayed.
     pub(super) change: Change,

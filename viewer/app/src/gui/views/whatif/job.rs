@@ -1,57 +1,54 @@
 //! Runs the replay on a background thread, and makes a recording of its prediction.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use highwater_snapshots::{EventId, Trace};
 
 use super::form::Applied;
 use crate::answers::prediction::{Change, Changed, Prediction};
 use crate::answers::replays::predict;
+use crate::gui::identity::Identity;
+use crate::gui::view_context::ViewContext;
 use crate::gui::views::predicted::PredictedRun;
-use crate::gui::widgets::worker::Cancel;
+use crate::gui::widgets::query::Cancel;
 use crate::session::Recording;
 
-/// The key of a replay. Does not keep the recording, so that its memory is freed when the file is read again.
-#[derive(Clone, Debug)]
+/// The key of a replay.
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Key {
-    pub(super) of: Weak<Recording>,
+    pub(super) recording: Identity<Recording>,
     /// Row of the device.
     pub(super) device: usize,
     pub(super) applied: Applied,
 }
 
-/// A question.
-#[derive(Debug)]
-pub(super) struct Asked {
-    pub(super) recording: Arc<Recording>,
-    pub(super) key: Key,
-}
-
-/// The answer, or the reason why there is none.
-#[derive(Debug)]
-pub(super) struct Answer {
-    pub(super) key: Key,
-    pub(super) outcome: Result<Arc<Replayed>, String>,
-}
-
-impl Answer {
-    /// Replays the question; `None` if cancelled.
-    pub(super) fn to(asked: Asked, cancel: &Cancel) -> Option<Self> {
-        let Asked { recording, key } = asked;
-        let device = recording.devices.get(key.device)?.device;
-        let change = Change { device, ..key.applied.change.clone() };
-        let outcome = predict(&recording.source, &change).map_err(|why| why.to_string());
-        if cancel.is_cancelled() {
-            return None;
-        }
-        let first = recording.events().start;
-        Some(Self { key, outcome: outcome.map(|prediction| Arc::new(Replayed::of(prediction, first))) })
+impl Key {
+    /// Whether it is about this recording and device.
+    pub(super) fn is_about(&self, context: &ViewContext<'_>) -> bool {
+        self.recording.is(context.recording) && self.device == context.selection.device
     }
+}
+
+/// A replay, or the reason why there is none.
+pub(super) type Outcome = Result<Arc<Replayed>, String>;
+
+/// Replays the recording; `None` if cancelled.
+pub(super) fn replay(key: &Key, cancel: &Cancel) -> Option<Outcome> {
+    let recording = key.recording.get()?;
+    let device = recording.devices.get(key.device)?.device;
+    let change = Change { device, ..key.applied.change.clone() };
+    let outcome = predict(&recording.source, &change).map_err(|why| why.to_string());
+    if cancel.is_cancelled() {
+        return None;
+    }
+    let (first, applied) = (recording.events().start, &key.applied);
+    Some(outcome.map(|prediction| Arc::new(Replayed::of(prediction, applied.clone(), first))))
 }
 
 /// A prediction with its look-up tables.
 #[derive(Debug)]
 pub(super) struct Replayed {
+    pub(super) applied: Applied,
     pub(super) prediction: Prediction,
     /// The changed recording, if there is a change.
     run: Option<Arc<PredictedRun>>,
@@ -59,14 +56,14 @@ pub(super) struct Replayed {
 
 impl Replayed {
     /// `first` is the number of the recording's first event.
-    fn of(mut prediction: Prediction, first: u64) -> Self {
+    fn of(mut prediction: Prediction, applied: Applied, first: u64) -> Self {
         let run = prediction.changed.as_mut().and_then(|changed| {
             let source = std::mem::take(&mut changed.source);
             let failure = changed.oom.as_ref().map(|oom| EventId::from_index((oom.event - first) as usize));
             let run = PredictedRun::of(changed.recording.shared()?, source, prediction.device, failure);
             Some(Arc::new(run.from(first)))
         });
-        Self { prediction, run }
+        Self { applied, prediction, run }
     }
 
     /// The change, if there is one.
@@ -83,10 +80,10 @@ pub(super) struct Other<'a> {
 }
 
 /// A request to make a recording from a prediction.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Opening {
     pub(super) name: String,
-    pub(super) trace: Arc<Trace>,
+    pub(super) trace: Identity<Trace>,
     pub(super) compares: bool,
 }
 
@@ -101,8 +98,8 @@ pub struct Predicted {
 
 impl Predicted {
     /// Makes the requested recording.
-    pub(super) fn of(opening: Opening, _: &Cancel) -> Option<Self> {
+    pub(super) fn of(opening: &Opening, _: &Cancel) -> Option<Self> {
         let Opening { name, trace, compares } = opening;
-        Some(Self { recording: Recording::new(name, None, trace), compares })
+        Some(Self { recording: Recording::new(name, None, trace.get()?), compares: *compares })
     }
 }

@@ -6,7 +6,7 @@ mod job;
 mod figures;
 mod notes;
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use eframe::egui::{self, Label, RichText, Role, ScrollArea, Ui, WidgetInfo, vec2};
 use highwater_analysis::{LastUses, Metric};
@@ -14,15 +14,16 @@ use highwater_snapshots::Trace;
 
 use crate::figures::predicted;
 use crate::files::discard::discard;
+use crate::gui::identity::Identity;
 use crate::gui::view_context::{Action, ViewContext};
 use crate::gui::views::predicted::{CurveLook, CurveView};
 use crate::gui::widgets::note::answer_ui;
+use crate::gui::widgets::query::{Query, computed};
 use crate::gui::widgets::room::split_ui;
 use crate::gui::widgets::table::TableState;
 use crate::gui::widgets::theme::{self, Shades};
-use crate::gui::widgets::worker::Worker;
 use form::{Act, Applied, Field, Form};
-use job::{Answer, Asked, Key, Opening, Other, Replayed};
+use job::{Key, Opening, Other, Outcome, Replayed};
 
 pub use job::Predicted;
 
@@ -49,18 +50,16 @@ pub struct WhatIfView {
     sent: Form,
     /// The change being replayed.
     applied: Applied,
-    worker: Worker<Asked, Answer>,
-    /// The recording and device of the last question.
-    asked: Option<(Weak<crate::session::Recording>, usize)>,
-    shown: Option<Answer>,
-    /// Whether that recording has uses of blocks of that device.
+    query: Query<Key, Outcome>,
+    /// Whether the recording has uses of blocks of the device.
     has_uses: bool,
     peaks: TableState,
     tried: TableState,
     curve: CurveView,
-    opener: Worker<Opening, Predicted>,
-    predicted: Option<Predicted>,
+    opener: Query<Opening, Predicted>,
 }
+
+computed!(WhatIfView: query, curve, opener);
 
 impl Default for WhatIfView {
     fn default() -> Self {
@@ -68,34 +67,17 @@ impl Default for WhatIfView {
             form: Form::default(),
             sent: Form::default(),
             applied: Applied::default(),
-            worker: Worker::new("highwater-what-if", Answer::to),
-            asked: None,
-            shown: None,
+            query: Query::new("highwater-what-if", job::replay).discarding(discard_outcome),
             has_uses: false,
             peaks: TableState::default(),
             tried: TableState::default(),
             curve: CurveView::default(),
-            opener: Worker::new("highwater-predicted", Predicted::of),
-            predicted: None,
+            opener: Query::new("highwater-predicted", Predicted::of),
         }
     }
 }
 
 impl WhatIfView {
-    /// Whether anything is being computed.
-    pub fn is_busy(&self) -> bool {
-        self.worker.is_busy() || self.curve.is_busy() || self.opener.is_busy()
-    }
-
-    /// Waits until it is ready. For tests, and for pictures without a window.
-    pub fn wait(&mut self) {
-        if let Some(answer) = self.worker.wait() {
-            self.take(answer);
-        }
-        self.curve.wait();
-        self.predicted = self.opener.wait().or(self.predicted.take());
-    }
-
     /// Moves the keyboard focus to the first field of the form.
     pub fn focus(&mut self) {
         self.form.focus();
@@ -103,13 +85,12 @@ impl WhatIfView {
 
     /// Takes a recording that is to be opened, once it is ready.
     pub fn take_predicted(&mut self) -> Option<Predicted> {
-        self.predicted.take().or_else(|| self.opener.take())
+        self.opener.take()
     }
 
     /// The figures as CSV; `None` until they are computed.
     pub fn csv(&self) -> Option<String> {
-        let answer = self.shown.as_ref()?;
-        answer.outcome.as_ref().ok().map(|replayed| figures::figures_csv(replayed))
+        self.replayed().map(|replayed| figures::figures_csv(replayed))
     }
 
     /// Shows the view in the available space; scrolls if that is too small. Returns the user's requests.
@@ -167,14 +148,18 @@ impl WhatIfView {
     }
 
     fn notes_ui(&self, ui: &mut Ui) -> Option<Action> {
-        let answer = self.shown.as_ref()?;
-        notes::notes_ui(ui, &answer.key.applied, answer.outcome.as_ref().ok()?)
+        let replayed = self.replayed()?;
+        notes::notes_ui(ui, &replayed.applied, replayed)
+    }
+
+    fn replayed(&self) -> Option<&Arc<Replayed>> {
+        self.query.answer()?.as_ref().ok()
     }
 
     /// Shows the form, and replays an applied change.
     fn form_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Vec<Action> {
         let problem = (!self.has_uses).then(|| no_uses(&context.recording.trace));
-        match self.form.form_ui(ui, problem, self.worker.is_busy()) {
+        match self.form.form_ui(ui, problem, self.query.is_busy()) {
             Some(Act::Apply) => self.apply(ui.ctx(), context),
             Some(Act::Reset) => {
                 self.form = Form::default();
@@ -196,7 +181,7 @@ impl WhatIfView {
 
     /// The change of the result in view, if the form has another one or another one is being replayed.
     fn former_input(&self) -> Option<&str> {
-        let shown = &self.shown.as_ref()?.key.applied;
+        let shown = &self.query.answered()?.applied;
         let is_former = !self.form.is_same(&self.sent) || shown.words != self.applied.words;
         is_former.then_some(if shown.words.is_empty() { "the recorded run" } else { &shown.words })
     }
@@ -213,16 +198,16 @@ impl WhatIfView {
 
     /// The result of the change: the verdict and the peaks, or a hint that nothing is changed yet.
     fn verdict_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Option<Action> {
-        let Some(answer) = self.shown.take() else {
+        let Some(outcome) = self.query.answer() else {
             ui.horizontal(|ui| {
-                if self.worker.failure().is_none() {
+                if self.query.failure().is_none() {
                     ui.spinner();
                 }
-                ui.weak(self.worker.failure().unwrap_or("Replaying the recording…"));
+                ui.weak(self.query.failure().unwrap_or("Replaying the recording…"));
             });
             return None;
         };
-        let action = match &answer.outcome {
+        match outcome.clone() {
             Err(why) => {
                 let words =
                     RichText::new(format!("The recording cannot be replayed: {why}.")).color(Shades::in_ui(ui).warning);
@@ -230,34 +215,27 @@ impl WhatIfView {
                 None
             }
             Ok(replayed) => match replayed.other() {
-                Some(other) => self.changed_ui(ui, context, &answer.key.applied, (replayed, &other)),
+                Some(other) => self.changed_ui(ui, context, (&replayed, &other)),
                 None => {
                     let text = RichText::new(predicted::unchanged(&replayed.prediction)).size(15.0).strong();
                     ui.add(Label::new(text).wrap());
                     None
                 }
             },
-        };
-        self.shown = Some(answer);
-        action
+        }
     }
 
     /// The curves of the change; without a change, the settings that were tried.
     fn details_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Option<Action> {
-        let answer = self.shown.take()?;
-        let action = match &answer.outcome {
-            Ok(replayed) => match replayed.other() {
-                Some(other) => {
-                    let limit = other.changed.capacity.map(|bytes| ("capacity", bytes));
-                    self.curve.curve_ui(ui, context, other.run, &CurveLook { limit, ..LOOK })
-                }
-                None => self.tried_ui(ui, context, replayed),
-            },
-            Err(_) => None,
-        };
         // A click on settings starts a replay, and until it is done this table stays.
-        self.shown = Some(answer);
-        action
+        let replayed = Arc::clone(self.replayed()?);
+        match replayed.other() {
+            Some(other) => {
+                let limit = other.changed.capacity.map(|bytes| ("capacity", bytes));
+                self.curve.curve_ui(ui, context, other.run, &CurveLook { limit, ..LOOK })
+            }
+            None => self.tried_ui(ui, context, &replayed),
+        }
     }
 
     /// The verdict and the peaks.
@@ -265,9 +243,9 @@ impl WhatIfView {
         &mut self,
         ui: &mut Ui,
         context: &ViewContext<'_>,
-        applied: &Applied,
         (replayed, other): (&Arc<Replayed>, &Other<'_>),
     ) -> Option<Action> {
+        let applied = &replayed.applied;
         let has_capacity = applied.change.capacity.is_some();
         let verdict = predicted::verdict(&replayed.prediction, other.changed, &applied.words, has_capacity);
         let shades = Shades::in_ui(ui);
@@ -279,8 +257,9 @@ impl WhatIfView {
                 let button = ui.add_enabled(!self.opener.is_busy(), egui::Button::new(words).small());
                 button.widget_info(|| WidgetInfo::labeled(Role::Button, true, label));
                 if button.on_hover_text(tooltip).clicked() {
-                    let trace = Arc::clone(other.run.trace());
-                    self.opener.ask(ui.ctx(), Opening { name: name(), trace, compares });
+                    let trace = Identity::of(other.run.trace());
+                    self.opener.cancel();
+                    self.opener.ask(ui.ctx(), &Opening { name: name(), trace, compares });
                 }
             };
             let tooltip = "Open the predicted recording in a new tab, with all views.";
@@ -306,40 +285,31 @@ impl WhatIfView {
 
     /// Asks again for another recording or device, and takes over finished results.
     fn refresh(&mut self, ctx: &egui::Context, context: &ViewContext<'_>) {
-        let (of, device) = (Arc::downgrade(context.recording), context.selection.device);
-        let is_same = |(asked, on): &(Weak<_>, usize)| Weak::ptr_eq(asked, &of) && *on == device;
-        if !self.asked.as_ref().is_some_and(is_same) {
+        if !self.query.asked().is_some_and(|asked| asked.is_about(context)) {
             self.has_uses = LastUses::of(&context.recording.trace, context.index().device).is_some();
             if !self.has_uses && !self.applied.change.until_last_use.is_empty() {
                 self.applied = Applied::default();
             }
             self.ask(ctx, context);
         }
-        if let Some(answer) = self.worker.take() {
-            self.take(answer);
+        if self.query.receive() {
+            (self.peaks, self.tried) = (TableState::default(), TableState::default());
         }
         // Results for another recording or device must not be shown for this one.
-        let is_of = |answer: &Answer| Weak::ptr_eq(&answer.key.of, &of) && answer.key.device == device;
-        if self.shown.as_ref().is_some_and(|answer| !is_of(answer)) {
-            self.shown = None;
-        }
+        self.query.keep_if(|shown| shown.is_about(context));
     }
 
     fn ask(&mut self, ctx: &egui::Context, context: &ViewContext<'_>) {
-        let (of, device) = (Arc::downgrade(context.recording), context.selection.device);
-        self.asked = Some((Weak::clone(&of), device));
-        let key = Key { of, device, applied: self.applied.clone() };
-        self.worker.ask(ctx, Asked { recording: Arc::clone(context.recording), key });
+        let (recording, device) = (Identity::of(context.recording), context.selection.device);
+        self.query.ask(ctx, &Key { recording, device, applied: self.applied.clone() });
     }
+}
 
-    fn take(&mut self, answer: Answer) {
-        (self.peaks, self.tried) = (TableState::default(), TableState::default());
-        let former = self.shown.replace(answer);
-        // Millions of rows are freed on another thread, so that the window does not freeze.
-        if let Some(Ok(former)) = former.map(|former| former.outcome) {
-            let held = Arc::downgrade(&former);
-            discard(former, held);
-        }
+/// Frees a replay: millions of rows on another thread, so that the window does not freeze.
+fn discard_outcome(outcome: Outcome) {
+    if let Ok(former) = outcome {
+        let held = Arc::downgrade(&former);
+        discard(former, held);
     }
 }
 

@@ -10,6 +10,7 @@ use highwater_analysis::Metric;
 use super::*;
 use crate::gui::view_harness::ViewHarness;
 use crate::gui::views::predicted as curve;
+use crate::gui::widgets::query::Computed as _;
 use crate::selection::{Axis, View};
 
 /// Two activations of 4 and 8 MiB, then a gradient of 4 MiB, in one segment; the first is used no more by then.
@@ -234,18 +235,22 @@ fn curves_have_a_point_a_pixel_and_each_the_largest_of_its_moments() {
     // Fewer pixels than moments lose no peak.
     let stage = harness.state();
     let recording = Arc::clone(&stage.recording);
-    let answer = stage.view.shown.as_ref().unwrap();
-    let run = Arc::clone(answer.outcome.as_ref().unwrap().other().unwrap().run);
+    let run = Arc::clone(stage.view.replayed().unwrap().other().unwrap().run);
     let mut selection = stage.selection.clone();
     for axis in [Axis::Event, Axis::Time] {
         selection.set_axis(&recording, axis);
         for count in 1..5 {
-            let (of, drawn) = (Arc::downgrade(&run), LOOK.drawn);
-            let key = curve::Key { of, drawn, axis, x: selection.view().x.clone(), columns: count };
-            let mut worker = Worker::new("test-curve", curve::Curve::of);
-            let (recording, run) = (Arc::clone(&recording), Arc::clone(&run));
-            worker.ask(&harness.ctx, curve::Asked { recording, run, selection: selection.clone(), key });
-            let columns = worker.wait().unwrap().columns;
+            let key = curve::Key {
+                recording: Identity::of(&recording),
+                run: Identity::of(&run),
+                drawn: LOOK.drawn,
+                selection: selection.clone(),
+                columns: count,
+            };
+            let mut query = Query::new("test-curve", curve::Curve::of);
+            query.ask(&harness.ctx, &key);
+            query.wait();
+            let columns = query.take().unwrap().columns;
             assert_eq!((columns.len(), peak(&columns, 0)), (count, (16 << 20, 12 << 20)), "{axis:?}");
         }
     }
