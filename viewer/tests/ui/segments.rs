@@ -26,7 +26,7 @@ struct Stage {
     timeline: Timeline,
     view: SegmentsView,
     filter: Filter,
-    matches: Matches,
+    matches: Arc<Matches>,
     actions: Vec<Action>,
 }
 
@@ -67,7 +67,7 @@ fn harness(trace: Trace, moment: usize) -> Harness<'static, Stage> {
     selection.pin = Some(Pin { block: None, moment });
     let filter = Filter::default();
     let stage = Stage {
-        matches: Matches::of(&recording.trace, &filter),
+        matches: Arc::new(Matches::of(&recording.trace, &filter)),
         recording,
         selection,
         timeline: Timeline::default(),

@@ -32,7 +32,7 @@ pub struct ViewContext<'a> {
     /// The reason for it.
     pub reason: Reason,
     /// The blocks that meet the search conditions.
-    pub matches: &'a Matches,
+    pub matches: &'a Arc<Matches>,
     /// The search conditions.
     pub filter: &'a Filter,
     /// The timeline's colours; `None` until its first picture is drawn.

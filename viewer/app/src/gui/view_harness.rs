@@ -14,7 +14,7 @@ pub(super) struct ViewHarness<V> {
     pub(super) recording: Arc<Recording>,
     pub(super) selection: Selection,
     pub(super) filter: Filter,
-    pub(super) matches: Matches,
+    pub(super) matches: Arc<Matches>,
     pub(super) view: V,
     pub(super) actions: Vec<Action>,
 }
@@ -23,7 +23,7 @@ impl<V> ViewHarness<V> {
     pub(super) fn new(text: &str, view: V) -> Self {
         let recording = Arc::new(Recording::new("test", None, trace_from_text(text).expect("the text is a trace")));
         let selection = Selection::new(&recording);
-        let matches = Matches::of(&recording.trace, &Filter::default());
+        let matches = Arc::new(Matches::of(&recording.trace, &Filter::default()));
         Self { recording, selection, filter: Filter::default(), matches, view, actions: Vec::new() }
     }
 
@@ -62,6 +62,6 @@ impl<V> ViewHarness<V> {
 
     pub(super) fn narrow(&mut self, filter: &str) {
         self.filter = filter.parse().expect("the text is a filter");
-        self.matches = Matches::of(&self.recording.trace, &self.filter);
+        self.matches = Arc::new(Matches::of(&self.recording.trace, &self.filter));
     }
 }

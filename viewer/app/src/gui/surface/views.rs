@@ -135,13 +135,11 @@ impl Sheet {
         let (is_complete, lower) = self.upper_ui(ui, UPPER);
         let (moment, reason) = self.moment();
         let Self { recording, selection, look, filter, explain, .. } = self;
-        let matches = &*look.matches;
+        let matches = &look.matches;
         let context = ViewContext { recording, selection, moment, reason, matches, filter, colouring: None };
         let below = UiBuilder::new().id_salt("below").max_rect(lower);
         ui.scope_builder(below, |ui| explain.explain_ui(ui, &context));
-        let is_complete = is_complete && !explain.is_busy();
-        explain.wait();
-        is_complete
+        explain.finish() && is_complete
     }
 
     /// The timeline, and the plan for a budget below it.
@@ -149,13 +147,11 @@ impl Sheet {
         let (is_complete, lower) = self.upper_ui(ui, ABOVE_PLAN);
         let (moment, reason) = self.moment();
         let Self { recording, selection, look, filter, plan, .. } = self;
-        let matches = &*look.matches;
+        let matches = &look.matches;
         let context = ViewContext { recording, selection, moment, reason, matches, filter, colouring: None };
         let below = UiBuilder::new().id_salt("below").max_rect(lower);
         ui.scope_builder(below, |ui| plan.plan_ui(ui, &context));
-        let is_complete = is_complete && !plan.is_busy();
-        plan.wait();
-        is_complete
+        plan.finish() && is_complete
     }
 
     /// Memory in use at the pinned moment, or at the peak.
@@ -174,11 +170,9 @@ impl Sheet {
             let second = others.first().map(|key| TreeKey::By(*key));
             panel.choices = Choices { first: TreeKey::By(*first), second, ..choices };
         }
-        let matches = &*look.matches;
+        let matches = &look.matches;
         let context = ViewContext { recording, selection, moment, reason, matches, filter, colouring: None };
         panel.picture_ui(ui, &context);
-        let is_complete = !panel.is_busy();
-        panel.wait();
-        is_complete
+        panel.finish()
     }
 }

@@ -1,7 +1,6 @@
 //! The block panel: stacks with source code, facts, and other blocks of the same origin.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Weak};
 
 use eframe::egui::{Grid, Label, Role, Ui, WidgetInfo, vec2};
 use highwater_analysis::{Filter, Matches, Metric};
@@ -10,16 +9,14 @@ use highwater_snapshots::units::{format_bytes, format_count};
 
 use super::facts::{Facts, Origin};
 use super::stack::{Place, Sources, StackRows};
+use crate::gui::identity::Identity;
 use crate::gui::view_context::{Action, ViewContext};
 use crate::gui::views::source;
-use crate::gui::widgets::worker::Worker;
+use crate::gui::widgets::query::{Query, computed};
 use crate::session::Recording;
 
-/// A query: the conditions whose blocks are counted.
-struct Question {
-    recording: Arc<Recording>,
-    conditions: Vec<String>,
-}
+/// The recording, and the conditions whose blocks are counted.
+type Conditions = (Identity<Recording>, Vec<String>);
 
 /// The number of blocks that meet each condition, and their requested bytes.
 type Counts = Vec<(String, (u64, u64))>;
@@ -34,41 +31,41 @@ const MOST_KNOWN: usize = 4096;
 #[derive(Debug)]
 pub struct BlockPanel {
     shown: Option<Shown>,
-    counter: Worker<Question, Counts>,
+    counter: Query<Conditions, Counts>,
     counts: HashMap<String, (u64, u64)>,
-    reader: Worker<Vec<Place>, Sources>,
+    reader: Query<Vec<Place>, Sources>,
     sources: Sources,
 }
 
 /// The block that is shown.
 #[derive(Debug)]
 struct Shown {
-    of: Weak<Recording>,
+    of: Identity<Recording>,
     id: BlockId,
     metric: Metric,
     facts: Facts,
     stacks: Vec<StackRows>,
 }
 
+computed!(BlockPanel: counter, reader);
+
 impl Default for BlockPanel {
     fn default() -> Self {
         Self {
             shown: None,
-            counter: Worker::new("highwater-origins", |question: Question, cancel| {
+            counter: Query::new("highwater-origins", |(recording, conditions): &Conditions, cancel| {
+                let recording = recording.get()?;
                 let count = |condition: &String| {
                     let filter: Filter = condition.parse().ok().filter(|_| !cancel.is_cancelled())?;
-                    let matches = Matches::of(&question.recording.trace, &filter);
+                    let matches = Matches::of(&recording.trace, &filter);
                     Some((condition.clone(), (matches.blocks(), matches.requested())))
                 };
-                question.conditions.iter().map(count).collect()
+                conditions.iter().map(count).collect()
             }),
             counts: HashMap::new(),
-            reader: Worker::new("highwater-source", |places: Vec<Place>, _| {
-                let read = |place: Place| {
-                    let found = source::excerpt(&place.0, place.1);
-                    (place, found)
-                };
-                Some(places.into_iter().map(read).collect())
+            reader: Query::new("highwater-source", |places: &Vec<Place>, _| {
+                let read = |place: &Place| (place.clone(), source::excerpt(&place.0, place.1));
+                Some(places.iter().map(read).collect())
             }),
             sources: HashMap::new(),
         }
@@ -145,24 +142,12 @@ impl BlockPanel {
         actions
     }
 
-    /// Whether something is being counted or read.
-    pub fn is_busy(&self) -> bool {
-        self.counter.is_busy() || self.reader.is_busy()
-    }
-
-    /// Waits until all is counted and read. For tests, and for pictures without a window.
-    pub fn wait(&mut self) {
-        let (counts, sources) = (self.counter.wait(), self.reader.wait());
-        self.counts.extend(counts.into_iter().flatten());
-        self.sources.extend(sources.into_iter().flatten());
-    }
-
     fn refresh(&mut self, ui: &Ui, context: &ViewContext<'_>, id: BlockId) {
         self.counts.extend(self.counter.take().into_iter().flatten());
         self.sources.extend(self.reader.take().into_iter().flatten());
         let metric = context.selection.metric;
-        let of = Arc::downgrade(context.recording);
-        let is_of = self.shown.as_ref().is_some_and(|shown| Weak::ptr_eq(&shown.of, &of));
+        let is_of = self.shown.as_ref().is_some_and(|shown| shown.of.is(context.recording));
+        let of = Identity::of(context.recording);
         if is_of && self.shown.as_ref().is_some_and(|shown| (shown.id, shown.metric) == (id, metric)) {
             return;
         }
@@ -179,14 +164,16 @@ impl BlockPanel {
         let conditions = facts.origins.iter().map(|origin| &origin.condition);
         let conditions: Vec<String> = conditions.filter(|known| !self.counts.contains_key(*known)).cloned().collect();
         if !conditions.is_empty() {
-            self.counter.ask(ui.ctx(), Question { recording: Arc::clone(context.recording), conditions });
+            self.counter.cancel();
+            self.counter.ask(ui.ctx(), &(of.clone(), conditions));
         }
         let places = stacks.iter().flat_map(StackRows::places).filter(|place| !self.sources.contains_key(*place));
         let mut places: Vec<Place> = places.take(MOST_PLACES).cloned().collect();
         places.sort_unstable();
         places.dedup();
         if !places.is_empty() {
-            self.reader.ask(ui.ctx(), places);
+            self.reader.cancel();
+            self.reader.ask(ui.ctx(), &places);
         }
         self.shown = Some(Shown { of, id, metric, facts, stacks });
     }

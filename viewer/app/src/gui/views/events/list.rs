@@ -8,7 +8,8 @@ use highwater_snapshots::{BlockId, DeviceId, EventId, Trace};
 use rayon::prelude::*;
 
 use super::words::Group;
-use crate::gui::widgets::worker::Cancel;
+use crate::gui::identity::Identity;
+use crate::gui::widgets::query::Cancel;
 use crate::session::Recording;
 
 /// The kinds of events to list.
@@ -34,10 +35,10 @@ impl Kinds {
 }
 
 /// The criteria for listing events.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Wanted {
     /// The recording.
-    pub recording: Arc<Recording>,
+    pub recording: Identity<Recording>,
     /// Row of the device.
     pub device: usize,
     /// The kinds.
@@ -86,9 +87,10 @@ impl Listed {
 const RUN: usize = 1 << 16;
 
 /// Checks every event; `None` if cancelled.
-pub(super) fn list(wanted: &Wanted, cancel: &Cancel) -> Option<Listed> {
-    let trace = &wanted.recording.trace;
-    let device = wanted.recording.devices.get(wanted.device)?.device;
+pub(super) fn list(wanted: &Wanted, cancel: &Cancel) -> Option<Arc<Listed>> {
+    let recording = wanted.recording.get()?;
+    let trace = &recording.trace;
+    let device = recording.devices.get(wanted.device)?.device;
     let count = trace.events.len();
     let runs: Option<Vec<Vec<u32>>> = (0..count.div_ceil(RUN))
         .into_par_iter()
@@ -101,11 +103,11 @@ pub(super) fn list(wanted: &Wanted, cancel: &Cancel) -> Option<Listed> {
     let runs = runs?;
     let listed = runs.iter().map(Vec::len).sum::<usize>();
     if listed == count {
-        return Some(Listed::All(count));
+        return Some(Arc::new(Listed::All(count)));
     }
     let mut events = Vec::with_capacity(listed);
     runs.iter().for_each(|run| events.extend_from_slice(run));
-    Some(Listed::Some(events))
+    Some(Arc::new(Listed::Some(events)))
 }
 
 fn is_listed(trace: &Trace, device: DeviceId, wanted: &Wanted, index: usize) -> bool {

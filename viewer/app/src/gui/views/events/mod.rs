@@ -6,21 +6,22 @@ mod search;
 
 use std::collections::HashMap;
 use std::io::{self, Write};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use eframe::egui::{self, Key, Label, RichText, Role, TextEdit, Ui, WidgetInfo};
+use highwater_analysis::GroupKey;
 use highwater_analysis::frames::leading_frame;
-use highwater_analysis::{GroupKey, Matches};
 use highwater_snapshots::units::{format_bytes, format_count};
 use highwater_snapshots::{EventId, StackId, Trace};
 
 use crate::figures::moment::count_of;
+use crate::gui::identity::Identity;
 use crate::gui::view_context::{Action, ViewContext};
 use crate::gui::views::colouring::short_line;
+use crate::gui::widgets::query::{Query, computed};
 use crate::gui::widgets::table::{Cell, Column, TableState, table_with_tips_ui, write_csv};
 use crate::gui::widgets::theme::{self, Shades};
 use crate::gui::widgets::words::phase;
-use crate::gui::widgets::worker::Worker;
 use crate::session::Recording;
 use list::{Kinds, Listed, Wanted};
 use search::{Found, Sought};
@@ -105,13 +106,8 @@ pub struct EventsView {
     has_all_blocks: bool,
     text: String,
     table: TableState,
-    list: Worker<Wanted, Listed>,
-    /// The criteria of the current list, for the recording `of`.
-    wanted: Option<(usize, Kinds, Arc<Matches>)>,
-    listed: Option<Arc<Listed>>,
-    search: Worker<Sought, Found>,
-    sought: Option<(Weak<Listed>, String)>,
-    found: Option<Found>,
+    list: Query<Wanted, Arc<Listed>>,
+    search: Query<Sought, Found>,
     /// Whether to go to the first match when the search is done.
     is_jumping: bool,
     is_focus_due: bool,
@@ -119,9 +115,11 @@ pub struct EventsView {
     at: Option<EventId>,
     /// The shown moment, and whether it is pinned; otherwise the peak.
     in_view: Option<(usize, bool)>,
-    of: Weak<Recording>,
+    of: Identity<Recording>,
     sites: HashMap<StackId, String>,
 }
+
+computed!(EventsView: list, search);
 
 impl Default for EventsView {
     fn default() -> Self {
@@ -131,17 +129,13 @@ impl Default for EventsView {
             has_all_blocks: false,
             text: String::new(),
             table: TableState::default(),
-            list: Worker::new("highwater-events", |wanted, cancel| list::list(&wanted, cancel)),
-            wanted: None,
-            listed: None,
-            search: Worker::new("highwater-find", move |sought, cancel| search::search(&sought, &mut memory, cancel)),
-            sought: None,
-            found: None,
+            list: Query::new("highwater-events", list::list),
+            search: Query::new("highwater-find", move |sought, cancel| search::search(sought, &mut memory, cancel)),
             is_jumping: false,
             is_focus_due: false,
             at: None,
             in_view: None,
-            of: Weak::new(),
+            of: Identity::default(),
             sites: HashMap::new(),
         }
     }
@@ -155,7 +149,7 @@ impl EventsView {
         ui.horizontal_wrapped(|ui| self.kinds_ui(ui, context));
         ui.horizontal_wrapped(|ui| actions.extend(self.search_ui(ui)));
         ui.add_space(2.0);
-        let Some(listed) = self.listed.clone() else {
+        let Some(listed) = self.list.answer().map(Arc::clone) else {
             ui.weak(self.list.failure().unwrap_or("listing events").to_owned());
             return actions;
         };
@@ -163,7 +157,7 @@ impl EventsView {
         let trace = &context.recording.trace;
         let pinned = context.selection.pin.and_then(|pin| event_of(pin.moment));
         let peak = context.index().peak(trace, context.selection.metric).event;
-        let (found, sites) = (&self.found, &mut self.sites);
+        let (found, sites) = (self.search.answer(), &mut self.sites);
         let shown = shown_columns(context.recording);
         let columns: Vec<Column> = shown.iter().map(|column| COLUMNS[*column]).collect();
         let cell = |row: usize, index: usize| -> Cell {
@@ -172,7 +166,7 @@ impl EventsView {
                 return Cell::default();
             };
             let mut cell = cell(trace, id, &facts, index, sites);
-            cell.is_faint |= found.as_ref().is_some_and(|found| !found.contains(row));
+            cell.is_faint |= found.is_some_and(|found| !found.contains(row));
             match index {
                 0 if pinned == Some(id) => cell.swatch = Some(shades.pinned),
                 2 if peak == Some(id) => cell.text += ", the peak",
@@ -200,29 +194,14 @@ impl EventsView {
         self.is_focus_due = true;
     }
 
-    /// Whether a list or a search is not ready.
-    pub fn is_busy(&self) -> bool {
-        self.list.is_busy() || self.search.is_busy()
-    }
-
-    /// Waits until list and search are ready. For tests, and for pictures without a window.
-    pub fn wait(&mut self) {
-        if let Some(listed) = self.list.wait() {
-            self.take_list(listed);
-        }
-        if let Some(found) = self.search.wait() {
-            self.found = Some(found);
-        }
-    }
-
     /// Returns a closure that writes the listed events on any thread.
     ///
     /// # Errors
     ///
     /// Fails if the list is still being computed.
     pub fn export(&self, context: &ViewContext<'_>) -> io::Result<Export> {
-        let is_known = Weak::ptr_eq(&self.of, &Arc::downgrade(context.recording));
-        let Some(listed) = self.listed.as_ref().filter(|_| is_known && !self.list.is_busy()) else {
+        let is_known = self.of.is(context.recording) && !self.list.is_busy();
+        let Some(listed) = self.list.answer().filter(|_| is_known) else {
             return Err(io::Error::other("the list of events is still being computed; try again in a moment"));
         };
         Ok(Export { recording: Arc::clone(context.recording), listed: Arc::clone(listed) })
@@ -230,29 +209,21 @@ impl EventsView {
 
     /// Asks for the current list, and takes over finished results.
     fn refresh(&mut self, ctx: &egui::Context, context: &ViewContext<'_>) {
-        let of = Arc::downgrade(context.recording);
-        if !Weak::ptr_eq(&self.of, &of) {
+        if !self.of.is(context.recording) {
             // Nothing is kept of a recording that was read again.
-            (self.of, self.wanted, self.sought) = (of, None, None);
-            (self.listed, self.found, self.at, self.in_view) = (None, None, None, None);
+            self.of = Identity::of(context.recording);
+            self.list.clear();
+            (self.at, self.in_view) = (None, None);
             self.sites.clear();
         }
         if self.sites.len() > MOST_SITES {
             self.sites.clear();
         }
-        let none = Matches::default();
-        let matches = if self.has_all_blocks { &none } else { context.matches };
-        let device = context.selection.device;
-        let is_same = self.wanted.as_ref().is_some_and(|(known, kinds, known_matches)| {
-            (*known, *kinds) == (device, self.kinds) && **known_matches == *matches
-        });
-        if !is_same {
-            let (kinds, matches) = (self.kinds, Arc::new(matches.clone()));
-            self.wanted = Some((device, kinds, Arc::clone(&matches)));
-            self.list.ask(ctx, Wanted { recording: Arc::clone(context.recording), device, kinds, matches });
-        }
-        if let Some(listed) = self.list.take() {
-            self.take_list(listed);
+        let matches = if self.has_all_blocks { Arc::default() } else { Arc::clone(context.matches) };
+        let (recording, device) = (self.of.clone(), context.selection.device);
+        self.list.ask(ctx, &Wanted { recording, device, kinds: self.kinds, matches });
+        if self.list.receive() {
+            self.stand();
         }
         self.refresh_search(ctx, context);
         // The pinned moment, else the peak: the table does not follow the pointer.
@@ -266,16 +237,10 @@ impl EventsView {
         }
     }
 
-    fn take_list(&mut self, listed: Listed) {
-        self.listed = Some(Arc::new(listed));
-        self.found = None;
-        self.stand();
-    }
-
     /// Scrolls to the event at which the table is positioned, and selects its row if it is listed.
     fn stand(&mut self) {
         self.table.chosen = None;
-        let Some(listed) = &self.listed else { return };
+        let Some(listed) = self.list.answer() else { return };
         let Some(event) = self.at.or(self.in_view.and_then(|(moment, _)| event_of(moment))) else { return };
         match listed.row_of(event) {
             // The peak is scrolled to, and selected only if it is pinned.
@@ -286,23 +251,19 @@ impl EventsView {
 
     fn refresh_search(&mut self, ctx: &egui::Context, context: &ViewContext<'_>) {
         let text = self.text.trim();
-        let Some(listed) = self.listed.as_ref().filter(|_| !text.is_empty()) else {
-            if self.sought.take().is_some() {
+        let Some(listed) = self.list.answer().filter(|_| !text.is_empty()) else {
+            if self.search.asked().is_some() {
                 self.search.cancel();
             }
-            (self.found, self.is_jumping) = (None, false);
+            self.search.clear();
+            self.is_jumping = false;
             return;
         };
-        let of = Arc::downgrade(listed);
-        let is_same = self.sought.as_ref().is_some_and(|(known, about)| Weak::ptr_eq(known, &of) && about == text);
-        if !is_same {
-            let (recording, listed) = (Arc::clone(context.recording), Arc::clone(listed));
-            self.search.ask(ctx, Sought { recording, listed, text: text.to_owned() });
-            (self.sought, self.found) = (Some((of, text.to_owned())), None);
-        }
-        if let Some(found) = self.search.take() {
-            self.found = Some(found);
-        }
+        let (recording, listed) = (Identity::of(context.recording), Identity::of(listed));
+        let sought = Sought { recording, listed, text: text.to_owned() };
+        self.search.ask(ctx, &sought);
+        self.search.receive();
+        self.search.keep_if(|found| *found == sought);
     }
 
     /// The buttons for kinds of events, and the options that narrow the list.
@@ -320,7 +281,7 @@ impl EventsView {
             label.on_hover_text("Events without a block, such as segments and steps, are always listed.");
             self.has_all_blocks = !is_narrowed;
         }
-        let count = self.listed.as_ref().map_or(0, |listed| listed.len());
+        let count = self.list.answer().map_or(0, |listed| listed.len());
         let text = match self.list.is_busy() {
             true => "listing …".to_owned(),
             false => count_of(count as u64, "event"),
@@ -356,7 +317,7 @@ impl EventsView {
         if is_idle || !(is_entered || is_previous || is_next || self.is_jumping) {
             return None;
         }
-        let Some(found) = &self.found else {
+        let Some(found) = self.search.answer() else {
             // Asked before the search is done: go there when it is.
             self.is_jumping = true;
             return None;
@@ -365,14 +326,14 @@ impl EventsView {
         let from = self.table.chosen.or(self.table.first.checked_sub(1));
         self.is_jumping = false;
         let row = if is_back { found.previous(from) } else { found.next(from) }?;
-        let id = self.listed.as_ref()?.event(row)?;
+        let id = self.list.answer()?.event(row)?;
         self.table.choose(row);
         Some(self.go_to(id))
     }
 
     /// The number of matches, and which one is selected.
     fn count_text(&self) -> String {
-        let Some(found) = &self.found else {
+        let Some(found) = self.search.answer() else {
             return self.search.failure().unwrap_or("searching").to_owned();
         };
         let rank = self.table.chosen.and_then(|row| found.rank(row));

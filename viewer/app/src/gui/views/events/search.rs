@@ -1,7 +1,7 @@
 //! Finds the listed events that contain a text; one bit per row.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use highwater_analysis::frames::{LeadingFrame, leading_frame};
 use highwater_snapshots::event::EventKind;
@@ -12,16 +12,17 @@ use rayon::prelude::*;
 
 use super::list::Listed;
 use super::words::{Facts, kind_name};
-use crate::gui::widgets::worker::Cancel;
+use crate::gui::identity::Identity;
+use crate::gui::widgets::query::Cancel;
 use crate::session::Recording;
 
 /// The text to search for, and where.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Sought {
     /// The recording.
-    pub recording: Arc<Recording>,
+    pub recording: Identity<Recording>,
     /// The rows.
-    pub listed: Arc<Listed>,
+    pub listed: Identity<Listed>,
     /// The text; case is ignored.
     pub text: String,
 }
@@ -87,7 +88,7 @@ const RUN: usize = 1 << 16;
 /// Cached from search to search: the program's line of every stack of a recording.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Memory {
-    of: Weak<Recording>,
+    of: Identity<Recording>,
     /// The row of `lines` of each stack.
     codes: HashMap<StackId, u32>,
     lines: Vec<LeadingFrame>,
@@ -95,8 +96,7 @@ pub(super) struct Memory {
 
 impl Memory {
     fn learn(&mut self, recording: &Arc<Recording>) {
-        let of = Arc::downgrade(recording);
-        if Weak::ptr_eq(&self.of, &of) {
+        if self.of.is(recording) {
             return;
         }
         let trace = &recording.trace;
@@ -121,7 +121,7 @@ impl Memory {
             });
             self.codes.insert(stack, code);
         }
-        self.of = of;
+        self.of = Identity::of(recording);
     }
 }
 
@@ -196,11 +196,12 @@ impl Terms {
 
 /// Checks every listed event; `None` if cancelled.
 pub(super) fn search(sought: &Sought, memory: &mut Memory, cancel: &Cancel) -> Option<Found> {
-    memory.learn(&sought.recording);
+    let (recording, listed) = (sought.recording.get()?, sought.listed.get()?);
+    memory.learn(&recording);
     if cancel.is_cancelled() {
         return None;
     }
-    let (trace, listed, memory) = (&sought.recording.trace, &sought.listed, &*memory);
+    let (trace, memory) = (&recording.trace, &*memory);
     let terms = Terms::new(trace, &sought.text, &memory.lines);
     let rows = listed.len();
     let mut words = vec![0_u64; rows.div_ceil(64)];

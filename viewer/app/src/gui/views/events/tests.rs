@@ -7,6 +7,7 @@ use highwater_snapshots::text::trace_from_text;
 
 use super::*;
 use crate::gui::view_harness::ViewHarness;
+use crate::gui::widgets::query::Computed as _;
 
 const STEPS: &str = "
     baseline w 400/512 parameter @net.fc1 < new < main
@@ -184,7 +185,7 @@ fn search_finds_every_text_that_a_row_shows() {
     }
     find(&mut harness, "6");
     assert!(
-        harness.state().view.found.as_ref().unwrap().contains(5),
+        harness.state().view.search.answer().unwrap().contains(5),
         "a number is that of an event: event 6 is in row 5"
     );
 }
@@ -227,8 +228,8 @@ fn lists_and_searches_that_are_not_wanted_any_more_give_way_to_the_last() {
         Vec::new()
     });
     stage.view.wait();
-    assert_eq!(stage.view.found.as_ref().map(Found::count), Some(100));
-    assert_eq!(*stage.view.listed.unwrap(), Listed::All(100_000), "everything is listed without a list");
+    assert_eq!(stage.view.search.answer().map(Found::count), Some(100));
+    assert_eq!(**stage.view.list.answer().unwrap(), Listed::All(100_000), "everything is listed without a list");
 }
 
 #[test]

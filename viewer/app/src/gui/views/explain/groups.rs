@@ -69,7 +69,7 @@ impl Groups {
 
     /// Shows the table, the actions for the selected row, and the total.
     pub(super) fn groups_ui(&mut self, ui: &mut Ui, explained: &Explained, can_click: bool) -> Option<Action> {
-        let keys = explained.key.keys.list();
+        let keys = explained.keys.list();
         let columns = columns(&keys);
         let whole = ui.available_rect_before_wrap();
         ui.allocate_rect(whole, eframe::egui::Sense::hover());
@@ -110,7 +110,7 @@ impl Groups {
 
     /// The rows in the order shown, sizes in bytes; then the groups not listed, and the total.
     pub(super) fn csv(&self, explained: &Explained) -> String {
-        let keys = explained.key.keys.list();
+        let keys = explained.keys.list();
         let text = |name| Column { name, tooltip: "", width: 0.0, is_number: false, is_sortable: false };
         let number = |name| Column { is_number: true, ..text(name) };
         let mut columns: Vec<Column> = keys.iter().map(|key| text(key.name())).collect();
@@ -208,7 +208,7 @@ fn order(explained: &Explained, sort: Option<(usize, bool)>) -> Vec<usize> {
     let rows = &explained.rows;
     let mut order: Vec<usize> = (0..rows.len()).collect();
     let Some((column, is_falling)) = sort else { return order };
-    let keys = explained.key.keys.list();
+    let keys = explained.keys.list();
     let compare = |a: &Row, b: &Row| match column.checked_sub(keys.len()) {
         None => by_value(keys[column], &a.in_full[column], &b.in_full[column]),
         Some(2) => a.blocks.cmp(&b.blocks),

@@ -1,7 +1,7 @@
 //! Computes the explanation of a peak on a background thread, with all texts of the view.
 
 use std::ops::ControlFlow;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use highwater_analysis::explain::{Composition, ExplainQuery, ExplainedGroup};
 use highwater_analysis::frames::short_stack;
@@ -14,8 +14,10 @@ use highwater_snapshots::{DeviceId, Error, Trace};
 use crate::answers::explanation::explain;
 use crate::figures::moment::elsewhere_text;
 use crate::gui::filter::terms::condition_of_all;
+use crate::gui::identity::Identity;
+use crate::gui::view_context::ViewContext;
 use crate::gui::views::colouring::short_line;
-use crate::gui::widgets::worker::Cancel;
+use crate::gui::widgets::query::Cancel;
 use crate::session::Recording;
 use crate::session::absent::Absent;
 use crate::session::run::Run;
@@ -52,51 +54,55 @@ impl Keys {
     }
 }
 
-/// The key of an explanation. Does not keep the recording, so that its memory is freed when the file is read again.
-#[derive(Clone, Debug)]
+/// The recording that is explained: of a part of a long one, the whole.
+#[derive(Clone, Debug, PartialEq)]
+enum Of {
+    Recording(Identity<Recording>),
+    Run(Identity<Run>),
+}
+
+/// The key of an explanation.
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Key {
-    of: Weak<Recording>,
-    /// Of a part of a long recording, which is explained as a whole: that, and its number of events.
-    run: Option<(Weak<Run>, u64)>,
-    pub(super) device: usize,
+    of: Of,
+    device: DeviceId,
+    /// Number of events of a long recording, which may grow.
+    events: u64,
     pub(super) metric: Metric,
     pub(super) filter: Filter,
     pub(super) keys: Keys,
 }
 
 impl Key {
-    pub(super) fn new(recording: &Arc<Recording>, device: usize, metric: Metric, filter: &Filter, keys: Keys) -> Self {
-        let run = recording.run.as_ref().map(|run| (Arc::downgrade(run), run.events()));
-        Self { of: Arc::downgrade(recording), run, device, metric, filter: filter.clone(), keys }
+    pub(super) fn new(context: &ViewContext<'_>, metric: Metric, keys: Keys) -> Self {
+        let (of, events) = match &context.recording.run {
+            Some(run) => (Of::Run(Identity::of(run)), run.events()),
+            None => (Of::Recording(Identity::of(context.recording)), 0),
+        };
+        Self { of, device: context.index().device, events, metric, filter: context.filter.clone(), keys }
     }
 
     /// Whether it is about the recording of `other`, which may have grown since, and its device.
     pub(super) fn is_about(&self, other: &Self) -> bool {
-        let is_same = match (&self.run, &other.run) {
-            (Some((run, _)), Some((other, _))) => run.ptr_eq(other),
-            (None, None) => self.of.ptr_eq(&other.of),
-            _ => false,
-        };
-        is_same && self.device == other.device
+        (&self.of, self.device) == (&other.of, other.device)
     }
 
     /// Whether the recording had so much fewer events than for `other` that it is worth another pass over all of them.
     pub(super) fn is_outgrown_by(&self, other: &Self) -> bool {
-        let events = |key: &Self| key.run.as_ref().map_or(0, |(_, events)| *events);
-        events(other) > events(self) + events(self) / GROWTH
+        other.events > self.events + self.events / GROWTH
     }
 
-    /// Whether it asks the same as `other`.
+    /// Whether it asks the same as `other`, of a recording that may have grown since.
     pub(super) fn is(&self, other: &Self) -> bool {
         self.is_about(other) && (self.metric, self.keys) == (other.metric, other.keys) && self.filter == other.filter
     }
-}
 
-/// A question: the recording and the key.
-#[derive(Debug)]
-pub(super) struct Asked {
-    pub(super) recording: Arc<Recording>,
-    pub(super) key: Key,
+    fn source(&self) -> Option<Source<'static>> {
+        match &self.of {
+            Of::Recording(recording) => Some(recording.get()?.source.clone()),
+            Of::Run(run) => Some(run.get()?.source()),
+        }
+    }
 }
 
 /// A group of blocks as a row.
@@ -155,7 +161,7 @@ impl Row {
 /// The computed explanation.
 #[derive(Clone, Debug)]
 pub(super) struct Explained {
-    pub(super) key: Key,
+    pub(super) keys: Keys,
     /// Peak, filtered blocks, removals, advice; its groups are in `rows`.
     pub(super) explanation: Explanation,
     /// The pieces of memory at the peak.
@@ -170,19 +176,17 @@ pub(super) struct Explained {
 }
 
 impl Explained {
-    /// Answers `asked`, or says why the recording cannot be read; `None` if cancelled.
-    pub(super) fn of(asked: Asked, cancel: &Cancel) -> Option<Result<Self, String>> {
-        let Asked { recording, key } = asked;
-        let device = recording.devices.get(key.device)?.device;
+    /// Answers the question, or says why the recording cannot be read; `None` if cancelled.
+    pub(super) fn of(key: &Key, cancel: &Cancel) -> Option<Result<Arc<Self>, String>> {
         let mut watch = |_: u64| if cancel.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
-        match Self::explain(&recording.of_whole(), device, key, &mut watch) {
+        match Self::explain(&key.source()?, key, &mut watch) {
             Err(Error::Cancelled) => None,
-            explained => Some(explained.map_err(|why| why.to_string())),
+            explained => Some(explained.map(Arc::new).map_err(|why| why.to_string())),
         }
     }
 
-    fn explain(source: &Source<'_>, device: DeviceId, key: Key, watch: Watch<'_>) -> Result<Self, Error> {
-        let keys = key.keys.list();
+    fn explain(source: &Source<'_>, key: &Key, watch: Watch<'_>) -> Result<Self, Error> {
+        let (device, keys) = (key.device, key.keys.list());
         let siblings = Siblings::Merged;
         let query = ExplainQuery { metric: key.metric, keys: &keys, top: MOST_GROUPS, filter: &key.filter, siblings };
         let mut explanation = explain(source, device, &query, watch)?;
@@ -198,6 +202,6 @@ impl Explained {
         let phases = phases(source, device, key.metric, stages(source, device, key.metric, watch)?);
         let elsewhere = elsewhere_text(&reached_elsewhere(&phases, &explanation.peak));
         let failed = source.count(device, EventKind::Oom);
-        Ok(Self { key, explanation, composition, rows, bytes, elsewhere, failed })
+        Ok(Self { keys: key.keys, explanation, composition, rows, bytes, elsewhere, failed })
     }
 }

@@ -13,13 +13,13 @@ use highwater_analysis::{Filter, Metric};
 
 use crate::gui::view_context::{Action, ViewContext};
 use crate::gui::views::timeline::drawn_metric;
+use crate::gui::widgets::query::{Query, computed};
 use crate::gui::widgets::room::{exact_height_ui, least_height_ui};
 use crate::gui::widgets::table::TableState;
 use crate::gui::widgets::theme;
-use crate::gui::widgets::worker::Worker;
 use crate::session::Recording;
 use groups::Groups;
-use job::{Asked, Explained, Key, Keys};
+use job::{Explained, Key, Keys};
 
 /// Width of the groups above which the advice beside them gets the rest, in points.
 const GROUPS_WIDTH: f32 = 880.0;
@@ -52,24 +52,23 @@ pub struct ExplainView {
     keys: Keys,
     /// Whether it is drawn for a picture, without controls.
     is_picture: bool,
-    worker: Worker<Asked, Result<Explained, String>>,
-    asked: Option<Key>,
-    shown: Option<Explained>,
-    /// Why the recording cannot be read.
-    unreadable: Option<String>,
+    /// The explanation, or why the recording cannot be read.
+    query: Query<Key, Result<Arc<Explained>, String>>,
+    /// The keys of the groups in view.
+    shown: Option<Keys>,
     groups: Groups,
     removals: TableState,
 }
+
+computed!(ExplainView: query);
 
 impl Default for ExplainView {
     fn default() -> Self {
         Self {
             keys: Keys::default(),
             is_picture: false,
-            worker: Worker::new("highwater-explain", Explained::of),
-            asked: None,
+            query: Query::new("highwater-explain", Explained::of),
             shown: None,
-            unreadable: None,
             groups: Groups::default(),
             removals: TableState::default(),
         }
@@ -82,29 +81,19 @@ impl ExplainView {
         Self { is_picture: true, ..Self::default() }
     }
 
-    /// Whether an explanation is being computed.
-    pub fn is_busy(&self) -> bool {
-        self.worker.is_busy()
-    }
-
-    /// Waits until it is ready. For tests, and for pictures without a window.
-    pub fn wait(&mut self) {
-        if let Some(explained) = self.worker.wait() {
-            self.take(explained);
-        }
-    }
-
     /// The groups as CSV, in exact figures and in the order shown; `None` until they are computed.
     pub fn csv(&self) -> Option<String> {
-        self.shown.as_ref().map(|explained| self.groups.csv(explained))
+        self.explained().map(|explained| self.groups.csv(explained))
     }
 
     /// Shows the view in the available space; scrolls if that is too small. Returns the user's requests.
     pub fn explain_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Vec<Action> {
         self.refresh(ui.ctx(), context);
-        let Some(explained) = self.shown.take() else {
+        let Some(explained) = self.explained().map(Arc::clone) else {
             ui.horizontal(|ui| {
-                let failure = self.worker.failure().or(self.unreadable.as_deref());
+                let unreadable = self.query.answer().filter(|_| !self.query.is_busy());
+                let unreadable = unreadable.and_then(|explained| explained.as_ref().err());
+                let failure = self.query.failure().or(unreadable.map(String::as_str));
                 if !self.is_picture && failure.is_none() {
                     ui.spinner();
                 }
@@ -113,7 +102,7 @@ impl ExplainView {
             return Vec::new();
         };
         let is_wide = ui.available_width() >= theme::EXPLAIN_WIDE;
-        let actions = if self.is_picture {
+        if self.is_picture {
             self.columns_ui(ui, context, &explained)
         } else if is_wide {
             let show = |ui: &mut Ui| self.columns_ui(ui, context, &explained);
@@ -121,9 +110,11 @@ impl ExplainView {
         } else {
             let scroll = ScrollArea::vertical().id_salt("explanation").auto_shrink([false, false]);
             scroll.show(ui, |ui| self.column_ui(ui, context, &explained)).inner
-        };
-        self.shown = Some(explained);
-        actions
+        }
+    }
+
+    fn explained(&self) -> Option<&Arc<Explained>> {
+        self.query.answer()?.as_ref().ok()
     }
 
     /// Advice at the left, groups at the right.
@@ -160,7 +151,7 @@ impl ExplainView {
     fn above_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>, explained: &Explained) -> Vec<Action> {
         let mut actions = Vec::new();
         let can_click = self.can_click(context);
-        actions.extend(head::head_ui(ui, context, explained, self.worker.is_busy() && can_click, can_click));
+        actions.extend(head::head_ui(ui, context, explained, self.query.is_busy() && can_click, can_click));
         actions.extend(head::failed_ui(ui, explained, can_click));
         actions.extend(head::filtered_ui(ui, explained, can_click));
         let (peak, composition) = (&explained.explanation.peak, &explained.composition);
@@ -193,33 +184,22 @@ impl ExplainView {
     /// Asks for the current explanation, and takes over finished ones.
     fn refresh(&mut self, ctx: &egui::Context, context: &ViewContext<'_>) {
         self.keys = self.keys.possible(&context.recording.absent);
-        let (device, metric) = (context.selection.device, drawn_metric(context.selection.metric));
-        let key = Key::new(context.recording, device, metric, context.filter, self.keys);
-        let has_grown = |asked: &Key| asked.is_outgrown_by(&key) && !self.worker.is_busy();
-        if !self.asked.as_ref().is_some_and(|asked| asked.is(&key) && !has_grown(asked)) {
-            self.asked = Some(key.clone());
-            self.unreadable = None;
-            self.worker.ask(ctx, Asked { recording: Arc::clone(context.recording), key: key.clone() });
+        let key = Key::new(context, drawn_metric(context.selection.metric), self.keys);
+        let has_grown = |asked: &Key| asked.is_outgrown_by(&key) && !self.query.is_busy();
+        if !self.query.asked().is_some_and(|asked| asked.is(&key) && !has_grown(asked)) {
+            self.query.ask(ctx, &key);
         }
-        if let Some(explained) = self.worker.take() {
-            self.take(explained);
-        }
+        let is_new = self.query.receive();
         // Results for another recording or device must not be shown for this one.
-        self.shown = self.shown.take().filter(|shown| shown.key.is_about(&key));
-    }
-
-    fn take(&mut self, explained: Result<Explained, String>) {
-        let explained = match explained {
-            Ok(explained) => explained,
-            Err(why) => {
-                (self.shown, self.unreadable) = (None, Some(why));
-                return;
+        self.query.keep_if(|shown| shown.is_about(&key));
+        match self.explained().map(Arc::clone) {
+            Some(explained) if is_new => {
+                self.groups.renew(&explained, self.shown == Some(explained.keys));
+                (self.shown, self.removals) = (Some(explained.keys), TableState::default());
             }
-        };
-        let has_same_keys = self.shown.as_ref().is_some_and(|shown| shown.key.keys == explained.key.keys);
-        self.groups.renew(&explained, has_same_keys);
-        self.removals = TableState::default();
-        self.shown = Some(explained);
+            Some(_) => {}
+            None => self.shown = None,
+        }
     }
 }
 

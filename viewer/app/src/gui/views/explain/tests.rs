@@ -8,6 +8,7 @@ use egui_kittest::kittest::{NodeT as _, Queryable as _};
 
 use super::*;
 use crate::gui::view_harness::ViewHarness;
+use crate::gui::widgets::query::Computed as _;
 
 /// A step whose peak of 8,010 bytes is in the optimizer; without its intermediate results it would be 6,010.
 const STEP: &str = "
@@ -144,7 +145,7 @@ fn keys_that_no_block_has_are_greyed_and_given_up() {
 fn advice_shows_its_blocks_and_the_peak_that_it_would_leave() {
     let mut harness = harness(STEP);
     let advice: Vec<String> =
-        harness.state().view.shown.as_ref().unwrap().explanation.advice.iter().map(|one| one.text.clone()).collect();
+        harness.state().view.explained().unwrap().explanation.advice.iter().map(|one| one.text.clone()).collect();
     assert_eq!(advice.len(), 3);
     for text in &advice {
         harness.get_by_label(text);
@@ -286,8 +287,9 @@ fn what_is_asked_while_another_question_is_open_gets_the_only_answer() {
         harness.run_steps(1);
     }
     settle(&mut harness);
-    let shown = harness.state().view.shown.as_ref().unwrap();
-    assert_eq!(shown.key.filter, "category=parameter".parse().unwrap());
+    let view = &harness.state().view;
+    assert_eq!(view.query.answered().unwrap().filter, "category=parameter".parse().unwrap());
+    let shown = view.explained().unwrap();
     assert_eq!(shown.rows.iter().map(|row| row.names[0].as_str()).collect::<Vec<_>>(), ["parameter"]);
 }
 

@@ -38,7 +38,7 @@ impl PartialEq for Source {
             && self.device == other.device
             && self.metric == other.metric
             && self.when == other.when
-            && Arc::ptr_eq(&self.matches, &other.matches)
+            && self.matches == other.matches
     }
 }
 
@@ -89,7 +89,7 @@ pub(super) struct Chosen {
 }
 
 /// The computed answer.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Answer {
     pub(super) request: Request,
     pub(super) tree: Arc<Tree>,
@@ -124,12 +124,12 @@ impl Answer {
 /// Computes answers; reuses parts of the last one that did not change.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Clerk {
-    last: Option<Answer>,
+    last: Option<Arc<Answer>>,
 }
 
 impl Clerk {
     /// The answer to `request`.
-    pub(super) fn answer(&mut self, request: &Request) -> Answer {
+    pub(super) fn answer(&mut self, request: &Request) -> Arc<Answer> {
         let last = self.last.take().filter(|last| last.request.source == request.source);
         let balance = match &last {
             Some(last) => last.balance,
@@ -166,13 +166,14 @@ impl Clerk {
         let same_choice =
             last.filter(|last| last.request.chosen == request.chosen && last.request.siblings == request.siblings);
         let chosen = match same_choice {
-            Some(last) => last.chosen,
+            Some(last) => last.chosen.clone(),
             None => chosen_of(&tree, request, &members),
         };
         let mut answer =
             Answer { request: request.clone(), tree, focus, rows, members, labels, most: 0, chosen, balance };
         answer.most = answer.rows.iter().map(|id| answer.own(*id).0).max().unwrap_or(0);
-        self.last = Some(answer.clone());
+        let answer = Arc::new(answer);
+        self.last = Some(Arc::clone(&answer));
         answer
     }
 }

@@ -15,9 +15,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use eframe::egui::{self, RichText, Ui, UiBuilder};
+use highwater_analysis::TreeQuery;
 use highwater_analysis::between::Question;
 use highwater_analysis::tree::{NodeId, Part};
-use highwater_analysis::{Matches, TreeQuery};
 use highwater_snapshots::units::format_bytes;
 
 pub(crate) use choosers::key_ui;
@@ -25,10 +25,10 @@ pub use choosers::{Choices, MomentLook};
 
 use crate::figures::moment::peak_name;
 use crate::gui::view_context::{Action, Reason, ViewContext};
+use crate::gui::widgets::query::{Query, computed};
 use crate::gui::widgets::table::TableState;
 use crate::gui::widgets::theme::{self, Shades};
 use crate::gui::widgets::words::moment_text;
-use crate::gui::widgets::worker::Worker;
 use details::Ask;
 use flame::Flame;
 use job::{Answer, Clerk, Place, Request, Source, When};
@@ -52,10 +52,10 @@ pub struct MomentPanel {
     blocks: TableState,
     treemap: Treemap,
     flame: Flame,
-    matches: Option<Arc<Matches>>,
-    worker: Worker<Request, Answer>,
-    shown: Option<Answer>,
+    query: Query<Request, Arc<Answer>>,
 }
+
+computed!(MomentPanel: query);
 
 impl Default for MomentPanel {
     fn default() -> Self {
@@ -78,21 +78,7 @@ impl MomentPanel {
             blocks: TableState::default(),
             treemap: Treemap::default(),
             flame: Flame::default(),
-            matches: None,
-            worker: Worker::new("highwater-moment", move |request, _| Some(clerk.answer(&request))),
-            shown: None,
-        }
-    }
-
-    /// Whether what was asked for last is still being computed.
-    pub fn is_busy(&self) -> bool {
-        self.worker.is_busy()
-    }
-
-    /// Waits until it is ready. For tests and pictures without a window.
-    pub fn wait(&mut self) {
-        if let Some(answer) = self.worker.wait() {
-            self.shown = Some(answer);
+            query: Query::new("highwater-moment", move |request, _| Some(clerk.answer(request))).showing_late(),
         }
     }
 
@@ -111,16 +97,12 @@ impl MomentPanel {
     pub fn csv(&mut self, context: &ViewContext<'_>, marks: Option<Range<usize>>) -> String {
         self.follow(marks);
         let request = self.request(context);
-        let answer = match self.shown.take().filter(|shown| shown.request == request) {
-            Some(shown) => shown,
-            None => Clerk::default().answer(&request),
-        };
-        let text = match self.choices.look {
+        let shown = self.query.answer().filter(|shown| shown.request == request);
+        let answer = shown.map_or_else(|| Clerk::default().answer(&request), Arc::clone);
+        match self.choices.look {
             MomentLook::Table => export::rows_csv(&answer),
             MomentLook::Treemap | MomentLook::Flame => export::nodes_csv(&answer),
-        };
-        self.shown = Some(answer);
-        text
+        }
     }
 
     /// Shows the panel in the available space. `marks` are the moments A and B, if both are set.
@@ -131,10 +113,10 @@ impl MomentPanel {
         self.head_ui(ui, context);
         choosers::choices_ui(ui, &mut self.choices, context.recording);
         let mut actions = Vec::new();
-        if let Some(why) = self.worker.failure() {
+        if let Some(why) = self.query.failure() {
             ui.label(RichText::new(why).color(Shades::in_ui(ui).warning));
         }
-        let Some(answer) = self.shown.take() else {
+        let Some(answer) = self.query.answer().map(Arc::clone) else {
             ui.weak("Computing…");
             return actions;
         };
@@ -151,7 +133,6 @@ impl MomentPanel {
                 None => {}
             }
         }
-        self.shown = Some(answer);
         // Requests of this frame are computed by the next.
         self.ask(ui.ctx(), context);
         actions
@@ -165,12 +146,7 @@ impl MomentPanel {
         self.marks = marks;
     }
 
-    fn request(&mut self, context: &ViewContext<'_>) -> Request {
-        let matches = match self.matches.take() {
-            Some(known) if *known == *context.matches => known,
-            _ => Arc::new(context.matches.clone()),
-        };
-        self.matches = Some(Arc::clone(&matches));
+    fn request(&self, context: &ViewContext<'_>) -> Request {
         let when = match &self.marks {
             Some(marks) if self.shows_range => When::Between(marks.start, marks.end, self.question),
             _ => When::Moment(context.moment.position()),
@@ -183,7 +159,7 @@ impl MomentPanel {
                 device: context.selection.device,
                 metric: context.moment.metric,
                 when,
-                matches,
+                matches: Arc::clone(context.matches),
             },
             query: TreeQuery {
                 keys: std::iter::once(first).chain(second).collect(),
@@ -199,26 +175,23 @@ impl MomentPanel {
 
     fn ask(&mut self, ctx: &egui::Context, context: &ViewContext<'_>) {
         let request = self.request(context);
-        self.worker.ask_once(ctx, &request);
+        self.query.ask(ctx, &request);
     }
 
     /// Asks for the current answer, and takes over finished ones.
     fn receive(&mut self, ctx: &egui::Context, context: &ViewContext<'_>) {
-        if let Some(answer) = self.worker.take_newest() {
-            self.shown = Some(answer);
-        }
+        self.query.receive();
         // The last answer of another device must not be shown. That of the previous recording of the same
         // file stays until the next one is ready.
-        self.shown = self.shown.take().filter(|shown| shown.request.source.device == context.selection.device);
+        self.query.keep_if(|shown| shown.source.device == context.selection.device);
         self.ask(ctx, context);
     }
 
     /// Shows the panel without controls, for pictures.
     pub fn picture_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) {
         self.receive(ui.ctx(), context);
-        if let Some(answer) = self.shown.take() {
+        if let Some(answer) = self.query.answer().map(Arc::clone) {
             self.view_ui(ui, context, &answer, false);
-            self.shown = Some(answer);
         }
         self.ask(ui.ctx(), context);
     }
@@ -229,7 +202,7 @@ impl MomentPanel {
         if let Some(marks) = self.marks.clone() {
             choosers::source_ui(ui, &mut self.shows_range);
             if self.shows_range {
-                let balance = self.shown.as_ref().and_then(|shown| shown.balance).unwrap_or_default();
+                let balance = self.query.answer().and_then(|shown| shown.balance).unwrap_or_default();
                 ui.label(big(balance.get(self.question).bytes)).on_hover_text(self.question.meaning());
                 choosers::question_ui(ui, &mut self.question, &balance);
                 choosers::range_ui(ui, context, &marks);

@@ -3,12 +3,13 @@
 use eframe::egui::{Key, Modifiers, Rect, Vec2, pos2, vec2};
 use egui_kittest::Harness;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
-use highwater_analysis::{Filter, GroupKey, Metric, Siblings, TreeKey};
+use highwater_analysis::{Filter, GroupKey, Matches, Metric, Siblings, TreeKey};
 use highwater_snapshots::BlockId;
 use highwater_snapshots::text::trace_from_text;
 
 use super::tile::What;
 use super::*;
+use crate::gui::widgets::query::Computed as _;
 use crate::selection::Selection;
 use crate::session::Recording;
 
@@ -64,7 +65,7 @@ impl Bench {
             None => index.peak(trace, Metric::Requested),
         };
         let reason = if self.position.is_some() { Reason::Pointer } else { Reason::Peak };
-        let matches = Matches::of(trace, &self.filter);
+        let matches = Arc::new(Matches::of(trace, &self.filter));
         let context = ViewContext {
             recording: &self.recording,
             selection: &self.selection,
@@ -77,7 +78,7 @@ impl Bench {
         with(&mut self.panel, &context, self.marks.clone())
     }
 
-    fn answer(&mut self) -> Answer {
+    fn answer(&mut self) -> Arc<Answer> {
         self.with_scene(|panel, context, marks| {
             panel.follow(marks);
             Clerk::default().answer(&panel.request(context))

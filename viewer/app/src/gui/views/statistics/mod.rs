@@ -5,24 +5,25 @@ mod sheets;
 mod kept;
 
 use std::io::{self, Write};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use eframe::egui::{ComboBox, Label, RichText, Role, Ui, WidgetInfo};
 use highwater_analysis::growth::{StepRange, StepWindow};
 use highwater_analysis::statistics::{Statistics, StatisticsQuery, TrustNote, trust_notes};
 use highwater_analysis::{Matches, Metric};
 
+use crate::gui::identity::Identity;
 use crate::gui::view_context::{Action, ViewContext};
 use crate::gui::views::sheet::Sheet;
+use crate::gui::widgets::query::{Query, computed};
 use crate::gui::widgets::table::{TableState, columns_left_out_ui, table_with_tips_ui, write_csv};
 use crate::gui::widgets::theme::{self, Shades};
-use crate::gui::widgets::worker::Worker;
 use crate::session::Recording;
 
-/// A question: what to count.
-#[derive(Debug)]
-struct Asked {
-    recording: Arc<Recording>,
+/// What to count.
+#[derive(Clone, Debug, PartialEq)]
+struct Key {
+    recording: Identity<Recording>,
     device: usize,
     metric: Metric,
     matches: Arc<Matches>,
@@ -31,21 +32,21 @@ struct Asked {
 /// The computed statistics.
 #[derive(Debug)]
 struct Counted {
-    of: Weak<Recording>,
     sheets: Vec<Sheet>,
     notes: Vec<TrustNote>,
 }
 
 impl Counted {
-    fn of(asked: &Asked) -> Option<Self> {
-        let trace = &asked.recording.trace;
-        let index = asked.recording.devices.get(asked.device)?;
-        let peak = index.peak(trace, asked.metric);
+    fn of(key: &Key) -> Option<Self> {
+        let recording = key.recording.get()?;
+        let trace = &recording.trace;
+        let index = recording.devices.get(key.device)?;
+        let peak = index.peak(trace, key.metric);
         // A recording in memory is read without errors.
-        let window = StepWindow::of(&asked.recording.source, index.device, StepRange::default()).ok()?.ok();
-        let (matches, window) = (&*asked.matches, window.as_ref());
+        let window = StepWindow::of(&recording.source, index.device, StepRange::default()).ok()?.ok();
+        let (matches, window) = (&*key.matches, window.as_ref());
         let statistics = Statistics::of(trace, &StatisticsQuery { peak, live: &index.live, matches, window });
-        let kept = kept::kept(trace, &asked.recording.absent, (&index.live, window), asked.metric, matches);
+        let kept = kept::kept(trace, &recording.absent, (&index.live, window), key.metric, matches);
         let sheets = vec![
             sheets::steps(&statistics),
             kept,
@@ -54,7 +55,7 @@ impl Counted {
             sheets::lived(&statistics),
             sheets::facts(trace, &statistics),
         ];
-        Some(Self { of: Arc::downgrade(&asked.recording), sheets, notes: trust_notes(trace) })
+        Some(Self { sheets, notes: trust_notes(trace) })
     }
 }
 
@@ -84,28 +85,17 @@ const ANSWERS: [&str; 6] = [
 pub struct StatisticsView {
     shown: usize,
     pages: [Page; ANSWERS.len()],
-    worker: Worker<Asked, Counted>,
-    asked: Option<Key>,
-    counted: Option<Counted>,
+    query: Query<Key, Counted>,
 }
 
-/// The key of the last question. Does not keep the recording, so that its memory is freed when the file is read again.
-#[derive(Debug)]
-struct Key {
-    of: Weak<Recording>,
-    device: usize,
-    metric: Metric,
-    matches: Arc<Matches>,
-}
+computed!(StatisticsView: query);
 
 impl Default for StatisticsView {
     fn default() -> Self {
         Self {
             shown: 0,
             pages: Default::default(),
-            worker: Worker::new("highwater-statistics", |asked, _| Counted::of(&asked)),
-            asked: None,
-            counted: None,
+            query: Query::new("highwater-statistics", |key, _| Counted::of(key)),
         }
     }
 }
@@ -114,8 +104,8 @@ impl StatisticsView {
     /// Shows the statistics of the chosen device. Returns the user's requests.
     pub fn statistics_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) -> Vec<Action> {
         self.refresh(ui, context);
-        let Some(counted) = &self.counted else {
-            ui.weak(self.worker.failure().unwrap_or("counting").to_owned());
+        let Some(counted) = self.query.answer() else {
+            ui.weak(self.query.failure().unwrap_or("counting").to_owned());
             return Vec::new();
         };
         let mut actions = Vec::new();
@@ -126,7 +116,7 @@ impl StatisticsView {
                     self.shown = index;
                 }
             }
-            if self.worker.is_busy() {
+            if self.query.is_busy() {
                 ui.weak("counting");
             } else if !context.matches.is_all() {
                 ui.weak("only blocks that meet the search conditions");
@@ -189,19 +179,7 @@ impl StatisticsView {
 
     /// The name of the current sheet: `Steps`, `Kept` …
     pub fn shown(&self) -> &'static str {
-        self.counted.as_ref().map_or("", |_| SHEETS[self.shown])
-    }
-
-    /// Whether something is being counted.
-    pub fn is_busy(&self) -> bool {
-        self.worker.is_busy()
-    }
-
-    /// Waits until everything is counted. For tests, and for pictures without a window.
-    pub fn wait(&mut self) {
-        if let Some(counted) = self.worker.wait() {
-            self.take(counted);
-        }
+        self.query.answer().map_or("", |_| SHEETS[self.shown])
     }
 
     /// Writes the current sheet as CSV, in exact figures and in the order shown.
@@ -211,7 +189,7 @@ impl StatisticsView {
     /// Fails if the statistics are still being computed, or if `out` fails.
     pub fn write_csv(&self, out: &mut impl Write) -> io::Result<()> {
         let page = self.pages.get(self.shown);
-        let sheet = self.counted.as_ref().and_then(|counted| counted.sheets.get(self.shown));
+        let sheet = self.query.answer().and_then(|counted| counted.sheets.get(self.shown));
         let Some((sheet, page)) = sheet.zip(page) else {
             return Err(io::Error::other("the statistics are still being computed; try again in a moment"));
         };
@@ -222,31 +200,16 @@ impl StatisticsView {
 
     fn refresh(&mut self, ui: &Ui, context: &ViewContext<'_>) {
         let (device, metric) = (context.selection.device, context.selection.metric);
-        let of = Arc::downgrade(context.recording);
-        let is_same = self.asked.as_ref().is_some_and(|asked| {
-            Weak::ptr_eq(&asked.of, &of)
-                && (asked.device, asked.metric) == (device, metric)
-                && *asked.matches == *context.matches
-        });
-        if !is_same {
-            let (recording, matches) = (Arc::clone(context.recording), Arc::new(context.matches.clone()));
-            self.asked = Some(Key { of: Weak::clone(&of), device, metric, matches: Arc::clone(&matches) });
-            self.worker.ask(ui.ctx(), Asked { recording, device, metric, matches });
+        let (recording, matches) = (Identity::of(context.recording), Arc::clone(context.matches));
+        self.query.ask(ui.ctx(), &Key { recording, device, metric, matches });
+        if self.query.receive() {
+            let sheets = self.query.answer().into_iter().flat_map(|counted| &counted.sheets);
+            for (page, sheet) in self.pages.iter_mut().zip(sheets) {
+                page.order = sheet.order(page.table.sort);
+                page.table.chosen = None;
+            }
         }
-        if let Some(counted) = self.worker.take() {
-            self.take(counted);
-        }
-        if self.counted.as_ref().is_some_and(|counted| !Weak::ptr_eq(&counted.of, &of)) {
-            self.counted = None;
-        }
-    }
-
-    fn take(&mut self, counted: Counted) {
-        for (page, sheet) in self.pages.iter_mut().zip(&counted.sheets) {
-            page.order = sheet.order(page.table.sort);
-            page.table.chosen = None;
-        }
-        self.counted = Some(counted);
+        self.query.keep_if(|key| key.recording.is(context.recording));
     }
 }
 

@@ -6,6 +6,7 @@ use egui_kittest::kittest::{NodeT as _, Queryable as _};
 
 use super::*;
 use crate::gui::view_harness::ViewHarness;
+use crate::gui::widgets::query::Computed as _;
 use crate::gui::widgets::theme;
 
 const LEAKING: &str = "
@@ -134,7 +135,7 @@ fn every_condition_of_a_row_is_met_by_as_many_blocks_as_the_row_tells() {
             harness.state_mut().selection.set_metric(&recording, metric);
             settle(&mut harness);
             show(&mut harness, sheet);
-            let counted = harness.state().view.counted.as_ref().unwrap();
+            let counted = harness.state().view.query.answer().unwrap();
             let sheet = counted.sheets.iter().find(|other| other.name == sheet).unwrap().clone();
             let column = sheet.columns.iter().position(|column| column.name == "Blocks").unwrap();
             assert!(!sheet.lines.is_empty());

@@ -1,11 +1,14 @@
 //! Tests of the block panel, driven through the accessibility tree.
 
+use std::sync::Arc;
+
 use eframe::egui::Vec2;
 use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable as _;
 
 use super::*;
 use crate::gui::view_harness::ViewHarness;
+use crate::gui::widgets::query::Computed as _;
 
 const STEPS: &str = "
     baseline w 400/512 parameter @net.fc1 < new < main
