@@ -20,6 +20,7 @@ use eframe::egui::{
 };
 use highwater_analysis::Metric;
 use highwater_app::command::Command;
+use highwater_app::gui::widgets::query::Computed as _;
 use highwater_app::gui::{App, Settings};
 use highwater_app::session::Recording;
 use highwater_app::session::run::{MAX_RESIDENT_EVENTS, Run};
@@ -66,9 +67,8 @@ impl Bench {
     fn settle(&mut self) {
         for _ in 0..20 {
             self.frame(Vec::new());
-            let ctx = self.ctx.clone();
             match self.app.current_mut() {
-                Some(file) if file.is_busy() => file.wait(&ctx),
+                Some(file) if file.is_busy() => file.wait(),
                 _ => {}
             }
         }

@@ -10,6 +10,7 @@ use highwater_app::command::Command;
 use highwater_app::example::Examples;
 use highwater_app::gui::views::colouring::ColourBy;
 use highwater_app::gui::views::timeline::{Stacking, TimelineLook};
+use highwater_app::gui::widgets::query::Computed as _;
 use highwater_app::gui::window::dialog::Dialogs;
 use highwater_app::gui::{App, Settings};
 use highwater_app::selection::View;
@@ -66,13 +67,12 @@ pub(crate) fn harness(trace: Option<Trace>) -> Harness<'static, App> {
 pub(crate) fn settle(harness: &mut Harness<'_, App>) {
     for _ in 0..8 {
         harness.run_steps(2);
-        let ctx = harness.ctx.clone();
         let app = harness.state_mut();
         if let Some(comparison) = app.comparison_mut() {
             if !comparison.is_busy() {
                 return;
             }
-            comparison.wait(&ctx);
+            comparison.wait();
             continue;
         }
         let Some(file) = app.current_mut() else {
@@ -81,7 +81,7 @@ pub(crate) fn settle(harness: &mut Harness<'_, App>) {
         if !file.is_busy() {
             return;
         }
-        file.wait(&ctx);
+        file.wait();
     }
     panic!("the pictures never become complete");
 }

@@ -10,6 +10,7 @@ use highwater_analysis::{Filter, Matches};
 use highwater_app::gui::view_context::{Action, Reason, ViewContext};
 use highwater_app::gui::views::segments::{SegmentsView, Under};
 use highwater_app::gui::views::timeline::Timeline;
+use highwater_app::gui::widgets::query::Computed as _;
 use highwater_app::selection::{Pin, Selection};
 use highwater_app::session::Recording;
 use highwater_snapshots::text::trace_from_text;
@@ -85,13 +86,12 @@ fn harness(trace: Trace, moment: usize) -> Harness<'static, Stage> {
 fn settle(harness: &mut Harness<'_, Stage>) {
     for _ in 0..8 {
         harness.run_steps(2);
-        let ctx = harness.ctx.clone();
         let stage = harness.state_mut();
-        if !stage.timeline.is_drawing() && !stage.view.is_busy() {
+        if !stage.timeline.is_busy() && !stage.view.is_busy() {
             return;
         }
-        stage.timeline.wait(&ctx);
-        stage.view.wait(&ctx);
+        stage.timeline.wait();
+        stage.view.wait();
     }
     panic!("the view never becomes complete");
 }

@@ -29,7 +29,7 @@ use crate::gui::widgets::choice::tabs_ui;
 use crate::gui::widgets::layout::{Bottom, Side};
 use crate::gui::widgets::legend;
 use crate::gui::widgets::legend::{Asked, Shares};
-use crate::gui::widgets::query::Computed as _;
+use crate::gui::widgets::query::{Computed as _, computed};
 use crate::gui::widgets::room::least_height_ui;
 use crate::gui::widgets::theme;
 use crate::gui::window::file_look::FileLook;
@@ -89,6 +89,10 @@ pub struct OpenFile {
     /// While its file is followed, a recording of more events is read in parts.
     pub(super) most_resident: u64,
 }
+
+computed!(
+    OpenFile: run, search, shares, panel, peaks, block, statistics, segments, events, explain, whatif, plan, timeline
+);
 
 impl OpenFile {
     /// Opens a view of everything, or the view settings of `look`.
@@ -168,45 +172,6 @@ impl OpenFile {
             (None, Some(pin)) => (index.moment(trace, metric, pin.moment), Reason::Pinned),
             (None, None) => (index.peak(trace, metric), Reason::Peak),
         }
-    }
-
-    /// Whether anything that is shown is still being computed on other threads.
-    pub fn is_busy(&self) -> bool {
-        let busy = [
-            self.timeline.is_drawing(),
-            self.search.is_busy(),
-            self.shares.is_busy(),
-            self.panel.is_busy(),
-            self.peaks.is_busy(),
-            self.block.is_busy(),
-            self.statistics.is_busy(),
-            self.segments.is_busy(),
-            self.events.is_busy(),
-            self.explain.is_busy(),
-            self.whatif.is_busy(),
-            self.plan.is_busy(),
-            self.run.is_busy(),
-        ];
-        busy.contains(&true)
-    }
-
-    /// Waits until all that is shown is computed. For tests and pictures without a window.
-    pub fn wait(&mut self, ctx: &egui::Context) {
-        if let Some(part) = self.run.wait() {
-            self.show_part(ctx, part);
-        }
-        self.search.wait();
-        self.shares.wait();
-        self.panel.wait();
-        self.peaks.wait();
-        self.block.wait();
-        self.statistics.wait();
-        self.segments.wait(ctx);
-        self.events.wait();
-        self.explain.wait();
-        self.whatif.wait();
-        self.plan.wait();
-        self.timeline.wait(ctx);
     }
 
     /// Takes what is shown now for what was shown before the recording grew.
@@ -289,7 +254,7 @@ impl OpenFile {
         let frame = Frame::side_top_panel(ui.style()).inner_margin(Margin::symmetric(8, 5));
         Panel::top("tools").frame(frame).show(ui, |ui| chosen = self.tools_ui(ui, settings));
         self.run_ui(ui);
-        let activity = [self.timeline.is_drawing(), self.following.is_some()];
+        let activity = [self.timeline.is_busy(), self.following.is_some()];
         Panel::bottom("status").show(ui, |ui| {
             let clicked = status::status_ui(ui, &self.recording, self.selection.device, activity);
             chosen = chosen.or(clicked);

@@ -10,6 +10,7 @@ use highwater_snapshots::DeviceId;
 use crate::command::Command;
 use crate::gui::open_file::{OpenFile, Visit};
 use crate::gui::views::run::{Goal, Part, Wanted};
+use crate::gui::widgets::query::Computed as _;
 use crate::selection::View;
 use crate::session::run::{FIRST_EVENTS, Run};
 

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::App;
 use crate::gui::widgets::layout::{Bottom, Side};
+use crate::gui::widgets::query::Computed as _;
 
 /// What the app shows.
 #[derive(Debug, Serialize)]

@@ -18,6 +18,7 @@ use crate::gui::views::run_chart::RunChart;
 use crate::gui::views::segments::SegmentsView;
 use crate::gui::views::timeline::{Stacking, Timeline, TimelineLook, drawn_metric};
 use crate::gui::widgets::legend;
+use crate::gui::widgets::query::Computed as _;
 use crate::gui::widgets::theme::Shades;
 use crate::gui::widgets::words::{before, doubts, has_losses, when};
 use crate::selection::{Axis, Selection};
@@ -168,9 +169,7 @@ impl Sheet {
         self.timeline.receive(ui.ctx());
         self.caption_ui(ui);
         self.timeline.timeline_ui(ui, &self.recording, &mut self.selection, &self.look);
-        let is_complete = !self.timeline.is_drawing();
-        self.timeline.wait(ui.ctx());
-        is_complete
+        self.timeline.finish()
     }
 
     /// Draws the chart of the whole, with its caption and the legend at the moment.

@@ -125,9 +125,7 @@ impl Sheet {
         let under = timeline.frame().zip(timeline.picture()).map(|(frame, picture)| Under { frame, picture });
         let below = UiBuilder::new().id_salt("below").max_rect(lower);
         ui.scope_builder(below, |ui| segments.segments_ui(ui, &context, under));
-        let is_complete = is_complete && !segments.is_busy();
-        segments.wait(ui.ctx());
-        is_complete
+        segments.finish() && is_complete
     }
 
     /// The timeline, and the explanation of its peak below it.

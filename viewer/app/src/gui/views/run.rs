@@ -2,8 +2,7 @@
 //! brush that can be moved or drawn anew.
 
 use std::ops::{ControlFlow, Range};
-use std::sync::mpsc::{Receiver, TryRecvError, channel};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use eframe::egui::{
     Align2, Context, CursorIcon, FontId, Painter, Pos2, Rect, Role, Sense, Stroke, Ui, WidgetInfo, pos2, vec2,
@@ -13,8 +12,8 @@ use highwater_analysis::source::SoughtStep;
 use highwater_snapshots::DeviceId;
 use highwater_snapshots::units::{format_bytes, format_count};
 
-use crate::background;
 use crate::gui::views::run_chart::column_shapes;
+use crate::gui::widgets::query::{Cancel, Query, computed};
 use crate::gui::widgets::theme::{self, Shades};
 use crate::session::Recording;
 use crate::session::run::{Run, RunColumn};
@@ -23,24 +22,40 @@ use crate::session::run::{Run, RunColumn};
 const HEIGHT: f32 = 64.0;
 
 /// The parts of a long recording.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct RunView {
     /// The columns, and what they are of.
     columns: Option<(Key, Vec<RunColumn>)>,
     /// The start of the part that is being drawn, as an event.
     drag: Option<u64>,
-    coming: Option<Coming>,
+    part: Query<PartKey, Result<Part, String>>,
+}
+
+computed!(RunView: part);
+
+impl Default for RunView {
+    fn default() -> Self {
+        let part = Query::new("highwater-part", |key: &PartKey, cancel| {
+            let part = read_part(&key.run, key.wanted.clone(), cancel);
+            (!cancel.is_cancelled()).then_some(part)
+        });
+        Self { columns: None, drag: None, part }
+    }
 }
 
 type Key = (DeviceId, Metric, usize, u64);
 
-/// A part that is being read.
-#[derive(Debug)]
-struct Coming {
+/// A part that is being read, and the recording, which may not be shown before it is read.
+#[derive(Clone, Debug)]
+struct PartKey {
+    run: Arc<Run>,
     wanted: Wanted,
-    read: Receiver<Result<Part, String>>,
-    /// While it exists, the part is wanted.
-    _wish: Arc<()>,
+}
+
+impl PartialEq for PartKey {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.run, &other.run) && self.wanted == other.wanted
+    }
 }
 
 /// What is to be shown.
@@ -106,8 +121,8 @@ pub enum Goal {
     Nothing,
 }
 
-/// Reads what is wanted of `run`, until nobody has a `wish` for it any more.
-fn read_part(run: &Arc<Run>, wanted: Wanted, wish: &Weak<()>) -> Result<Part, String> {
+/// Reads what is wanted of `run`.
+fn read_part(run: &Arc<Run>, wanted: Wanted, cancel: &Cancel) -> Result<Part, String> {
     match wanted {
         Wanted::Events(events) => Ok(Part { recording: Some(Recording::part(run, events)?), goal: Goal::Everything }),
         Wanted::Visit(events) => Ok(Part { recording: Some(Recording::part(run, events)?), goal: Goal::Visit }),
@@ -136,8 +151,7 @@ fn read_part(run: &Arc<Run>, wanted: Wanted, wish: &Weak<()>) -> Result<Part, St
             Ok(Part { recording, goal: Goal::FailedRequest(event) })
         }
         Wanted::Step(sought, shown) => {
-            let mut watch =
-                |_| if wish.strong_count() > 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
+            let mut watch = |_| if cancel.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
             let found = run.source().find_step(sought, &mut watch).map_err(|why| why.to_string())?;
             let Some(step) = found else {
                 let goal = match sought {
@@ -157,55 +171,25 @@ fn read_part(run: &Arc<Run>, wanted: Wanted, wish: &Weak<()>) -> Result<Part, St
 impl RunView {
     /// Starts to read a part of `run`, unless it is being read already.
     pub fn ask(&mut self, ctx: &Context, run: &Arc<Run>, wanted: Wanted) {
-        if self.coming.as_ref().is_some_and(|coming| coming.wanted == wanted) {
-            return;
+        let key = PartKey { run: Arc::clone(run), wanted };
+        if self.part.asked() != Some(&key) {
+            // A former part may take long to read: another thread does not wait for it.
+            self.part.forget();
+            self.part.ask(ctx, &key);
         }
-        let (sender, read) = channel();
-        let (failed, ctx) = (sender.clone(), ctx.clone());
-        let (shared, asked) = (Arc::clone(run), wanted.clone());
-        let wish = Arc::new(());
-        let is_wanted = Arc::downgrade(&wish);
-        let work = move || {
-            // The window may be closed, or wait for another part by now.
-            let _ = sender.send(read_part(&shared, asked, &is_wanted));
-            ctx.request_repaint();
-        };
-        if let Err(why) = background::start("highwater-part", work) {
-            let _ = failed.send(Err(format!("cannot start a thread to read it: {why}")));
-        }
-        self.coming = Some(Coming { wanted, read, _wish: wish });
     }
 
     /// Calls off what was asked for.
     pub fn cancel(&mut self) {
-        self.coming = None;
+        self.part.forget();
     }
 
     /// The part that was asked for, or why it cannot be read, once.
     pub fn take(&mut self) -> Option<Result<Part, String>> {
-        let outcome = self.coming.as_ref()?.read.try_recv();
-        self.take_outcome(outcome)
-    }
-
-    /// Waits for the part that was asked for. For tests and pictures without a window.
-    pub fn wait(&mut self) -> Option<Result<Part, String>> {
-        let outcome = self.coming.as_ref()?.read.recv().map_err(|_| TryRecvError::Disconnected);
-        self.take_outcome(outcome)
-    }
-
-    fn take_outcome(&mut self, outcome: Result<Result<Part, String>, TryRecvError>) -> Option<Result<Part, String>> {
-        let outcome = match outcome {
-            Ok(outcome) => outcome,
-            Err(TryRecvError::Empty) => return None,
-            Err(TryRecvError::Disconnected) => Err("the reader failed on this part; please report it".to_owned()),
-        };
-        self.coming = None;
-        Some(outcome)
-    }
-
-    /// Whether a part is being read.
-    pub fn is_busy(&self) -> bool {
-        self.coming.is_some()
+        let part = self.part.take();
+        let part = part.or_else(|| self.part.failure().map(|why| Err(why.to_owned())))?;
+        self.part.cancel();
+        Some(part)
     }
 
     /// Shows the run; returns the part that the user asks for.
@@ -238,7 +222,7 @@ impl RunView {
             let drawn = place.x(start.min(end))..=place.x(start.max(end));
             painter.rect_filled(Rect::from_x_y_ranges(drawn, rect.y_range()), 0, shades.window);
         }
-        if let Some(coming) = &self.coming {
+        if let Some(coming) = self.part.asked() {
             let middle = match &coming.wanted {
                 Wanted::Events(events) | Wanted::Visit(events) | Wanted::View(events, _) => {
                     Some(place.x(events.start + (events.end - events.start) / 2))

@@ -155,6 +155,6 @@ impl Below {
 /// The condition for a group's blocks in B, or in A if B has none.
 fn condition_of(answer: &Answer, group: usize) -> Option<String> {
     let group = answer.comparison.diff.groups.get(group)?;
-    let [_, b] = condition::of_group(group, answer.keys())?;
+    let [_, b] = condition::of_group(group, &answer.keys)?;
     Some(b)
 }

@@ -94,7 +94,7 @@ impl Flame {
             self.bars = bars(&answer.tree, self.focus, width);
             self.of = Some((Arc::clone(answer), self.focus, width));
         }
-        let keys: Vec<&str> = answer.keys().iter().map(|key| key.name()).collect();
+        let keys: Vec<&str> = answer.keys.iter().map(|key| key.name()).collect();
         let label = format!("Flame graph of the difference by {}", keys.join(", "));
         let bars = std::mem::take(&mut self.bars);
         let act = flame_ui(ui, &label, &bars, |ui, response, visible| {

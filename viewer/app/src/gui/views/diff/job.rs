@@ -1,23 +1,24 @@
 //! Computes the difference between two moments on a background thread.
 
 use std::ops::ControlFlow;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use highwater_analysis::diff::{Comparison, DiffAt, DiffQuery, DiffTree, StackText};
 use highwater_analysis::{Filter, GroupKey, Metric, Moment, Siblings};
 
 use super::sheets;
+use crate::gui::identity::Identity;
 use crate::gui::views::sheet::Sheet;
-use crate::gui::widgets::worker::Cancel;
+use crate::gui::widgets::query::Cancel;
 use crate::session::Recording;
 
 /// Most groups listed; the others are added up in one row, and all are in the flame graph.
 const MOST_GROUPS: usize = 5_000;
 
 /// One side of a comparison.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Half {
-    pub(super) recording: Arc<Recording>,
+    pub(super) recording: Identity<Recording>,
     /// Row of the device.
     pub(super) device: usize,
     pub(super) moment: Moment,
@@ -44,7 +45,7 @@ pub(super) fn find(
 }
 
 /// A question.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Question {
     pub(super) halves: [Half; 2],
     pub(super) keys: Vec<GroupKey>,
@@ -52,44 +53,18 @@ pub(super) struct Question {
     pub(super) hides_internals: bool,
 }
 
-/// The question last asked, without keeping the recordings in memory.
-#[derive(Clone, Debug)]
-pub(super) struct Key {
-    of: [Weak<Recording>; 2],
-    devices: [usize; 2],
-    moments: [Moment; 2],
-    keys: Vec<GroupKey>,
-    filter: Filter,
-    hides_internals: bool,
-}
-
-impl PartialEq for Key {
-    fn eq(&self, other: &Self) -> bool {
-        self.of.iter().zip(&other.of).all(|(one, other)| Weak::ptr_eq(one, other))
-            && (self.devices, self.moments) == (other.devices, other.moments)
-            && (&self.keys, &self.filter) == (&other.keys, &other.filter)
-            && self.hides_internals == other.hides_internals
-    }
-}
-
-impl Key {
-    pub(super) fn of(question: &Question) -> Self {
-        let [a, b] = &question.halves;
-        Self {
-            of: [Arc::downgrade(&a.recording), Arc::downgrade(&b.recording)],
-            devices: [a.device, b.device],
-            moments: [a.moment, b.moment],
-            keys: question.keys.clone(),
-            filter: question.filter.clone(),
-            hides_internals: question.hides_internals,
-        }
+impl Question {
+    /// Whether it is about these recordings.
+    pub(super) fn is_about(&self, recordings: [&Arc<Recording>; 2]) -> bool {
+        self.halves.iter().zip(recordings).all(|(half, recording)| half.recording.is(recording))
     }
 }
 
 /// The computed difference.
 #[derive(Debug)]
 pub(super) struct Answer {
-    pub(super) key: Key,
+    pub(super) keys: Vec<GroupKey>,
+    pub(super) is_filtered: bool,
     pub(super) comparison: Comparison,
     pub(super) tree: DiffTree,
     /// Groups, phases, totals and settings as tables.
@@ -98,15 +73,16 @@ pub(super) struct Answer {
 
 impl Answer {
     /// Answers `question`; `None` if cancelled.
-    pub(super) fn to(question: &Question, cancel: &Cancel) -> Option<Self> {
+    pub(super) fn to(question: &Question, cancel: &Cancel) -> Option<Arc<Self>> {
         let [a, b] = &question.halves;
+        let recordings = [a.recording.get()?, b.recording.get()?];
         let query =
             DiffQuery { keys: &question.keys, top: usize::MAX, filter: &question.filter, siblings: Siblings::Merged };
         let mut watch = |_: u64| if cancel.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
-        let sources = [&a.recording.source, &b.recording.source];
+        let sources = recordings.each_ref().map(|recording| &recording.source);
         // A recording in memory is read without errors.
         let mut comparison = Comparison::of(sources, [a.moment, b.moment], &query, &mut watch).ok()?;
-        let tables = [&a.recording.trace.tables, &b.recording.trace.tables];
+        let tables = recordings.each_ref().map(|recording| &recording.trace.tables);
         let text = StackText { tables, hides_internals: question.hides_internals };
         let tree = DiffTree::of(&comparison.diff.groups, &question.keys, &text);
         comparison.diff.list(MOST_GROUPS);
@@ -120,19 +96,7 @@ impl Answer {
             sheets::of_totals(&comparison),
             sheets::of_settings(&comparison),
         ];
-        Some(Self { key: Key::of(question), comparison, tree, sheets })
-    }
-
-    pub(super) fn keys(&self) -> &[GroupKey] {
-        &self.key.keys
-    }
-
-    pub(super) fn is_filtered(&self) -> bool {
-        !self.key.filter.is_empty()
-    }
-
-    /// Whether it is of these recordings.
-    pub(super) fn is_of(&self, recordings: [&Arc<Recording>; 2]) -> bool {
-        self.key.of.iter().zip(recordings).all(|(of, recording)| of.as_ptr() == Arc::as_ptr(recording))
+        let (keys, is_filtered) = (question.keys.clone(), !question.filter.is_empty());
+        Some(Arc::new(Self { keys, is_filtered, comparison, tree, sheets }))
     }
 }

@@ -26,16 +26,17 @@ pub use choices::{DiffChoices, DiffLook};
 pub use choosers::{DiffAction, Files};
 
 use crate::background;
+use crate::gui::identity::Identity;
 use crate::gui::views::colouring::ColourBy;
 use crate::gui::views::timeline::{self, Stacking, Timeline};
 use crate::gui::widgets::choice::choice_ui;
+use crate::gui::widgets::query::{Computed, Query, computed};
 use crate::gui::widgets::theme::{self, Shades};
-use crate::gui::widgets::worker::Worker;
 use crate::selection::{Axis, NO_TIMES, Selection};
 use crate::session::Recording;
 use alignment::Alignment;
 use below::Below;
-use job::{Answer, Half, Key, Question};
+use job::{Answer, Half, Question};
 use known::{Known, Moments};
 use light::Light;
 use pair::{Pair, Shown, Side};
@@ -60,13 +61,13 @@ pub struct DiffView {
     pub choices: DiffChoices,
     pair: Pair,
     below: Below,
-    worker: Worker<Question, Answer>,
+    query: Query<Question, Arc<Answer>>,
     known: Known,
-    asked: Option<Key>,
-    answer: Option<Arc<Answer>>,
     /// The blocks of the chosen group on both sides.
     light: Light,
 }
+
+computed!(DiffView: pair, query, light);
 
 impl DiffView {
     /// A comparison of two recordings, or of one with itself, with their selections.
@@ -81,11 +82,9 @@ impl DiffView {
             choices,
             pair: Pair::new([side(0), side(1)]),
             below: Below::default(),
-            worker: Worker::new("highwater-diff", |question: Question, cancel| Answer::to(&question, cancel)),
+            query: Query::new("highwater-diff", Answer::to).discarding(discard_answer),
             known: Known::default(),
-            asked: None,
-            answer: None,
-            light: Light::default(),
+            light: light::light(),
         }
     }
 
@@ -120,26 +119,13 @@ impl DiffView {
         [&a.timeline, &b.timeline]
     }
 
-    /// Whether anything that is shown is still being computed.
-    pub fn is_busy(&self) -> bool {
-        self.worker.is_busy() || self.light.is_busy() || self.pair.sides.iter().any(Side::is_busy)
-    }
-
-    /// Waits until all that is shown is computed. For tests and pictures without a window.
-    pub fn wait(&mut self, ctx: &egui::Context) {
-        self.pair.sides.iter_mut().for_each(|side| side.wait(ctx));
-        let answer = self.worker.wait();
-        self.keep(answer);
-        self.light.wait();
-    }
-
     /// The groups in exact figures, as CSV.
     ///
     /// # Errors
     ///
     /// Fails with a message if the difference is still being computed.
     pub fn csv(&self) -> Result<String, String> {
-        let answer = self.answer.as_ref().ok_or("the difference is still being computed; try again in a moment")?;
+        let answer = self.query.answer().ok_or("the difference is still being computed; try again in a moment")?;
         Ok(self.below.csv(answer, self.choices.look))
     }
 
@@ -163,7 +149,6 @@ impl DiffView {
         for (side, recording) in self.pair.sides.iter_mut().zip(recordings) {
             if !side.is_of(recording) {
                 side.renew(recording);
-                self.answer = None;
             }
             side.search.receive(ctx, recording);
         }
@@ -174,54 +159,46 @@ impl DiffView {
         let moments = self.moments(recordings);
         if let Ok([a, b]) = &moments {
             let half = |side: usize, moment: Moment| Half {
-                recording: Arc::clone(recordings[side]),
+                recording: Identity::of(recordings[side]),
                 device: self.pair.sides[side].selection.device,
                 moment,
             };
             let filter = self.pair.sides[0].search.filter().clone();
             let DiffChoices { ref keys, hides_internals, .. } = self.choices;
             let question = Question { halves: [half(0, *a), half(1, *b)], keys: keys.clone(), filter, hides_internals };
-            let key = Key::of(&question);
-            if self.asked.as_ref() != Some(&key) {
-                self.asked = Some(key);
-                self.worker.ask(ctx, question);
-            }
+            self.query.ask(ctx, &question);
         }
-        let answer = self.worker.take();
-        self.keep(answer);
-        if self.answer.as_ref().is_some_and(|answer| !answer.is_of(recordings)) {
-            self.answer = None;
+        if self.query.receive()
+            && let Some(answer) = self.query.answer()
+        {
+            self.below.take(answer);
         }
+        self.query.keep_if(|question| question.is_about(recordings));
         self.light(ctx, recordings);
         moments
-    }
-
-    fn keep(&mut self, answer: Option<Answer>) {
-        if let Some(answer) = answer {
-            let answer = Arc::new(answer);
-            self.below.take(&answer);
-            let former = self.answer.replace(answer);
-            // Names of many groups are freed on another thread, so that the window does not freeze. Without one they
-            // are freed here.
-            let _ = background::start("highwater-drop", move || drop(former));
-        }
     }
 
     /// Highlights the blocks of the chosen group that meet the conditions of both sides.
     fn light(&mut self, ctx: &egui::Context, recordings: [&Arc<Recording>; 2]) {
         let text = self.pair.sides[0].search.text();
-        let chosen = self.below.chosen().zip(self.answer.as_ref());
+        let chosen = self.below.chosen().zip(self.query.answer());
         let key = chosen.and_then(|(group, answer)| {
-            let words = condition::of_group(answer.comparison.diff.groups.get(group)?, answer.keys())?;
+            let words = condition::of_group(answer.comparison.diff.groups.get(group)?, &answer.keys)?;
             let [Ok(a), Ok(b)] = words.map(|words| format!("{text} {words}").parse()) else { return None };
-            Some(light::Key { answer: Arc::as_ptr(answer) as usize, group, filters: [a, b] })
+            let (recordings, answer) = (recordings.map(Identity::of), Identity::of(answer));
+            Some(light::Key { recordings, answer, group, filters: [a, b] })
         });
-        self.light.follow(ctx, recordings, key);
+        match key {
+            Some(key) => self.light.ask(ctx, &key),
+            None if self.light.asked().is_some() => self.light.cancel(),
+            None => {}
+        }
+        self.light.receive();
     }
 
     fn looks(&self, paint: &Paint) -> [timeline::TimelineLook; 2] {
         [0, 1].map(|side| {
-            let lit = self.light.matches();
+            let lit = self.light.current();
             let matches = match lit {
                 Some(lit) => &lit[side],
                 None => self.pair.sides[side].search.matches(),
@@ -292,13 +269,12 @@ impl DiffView {
         let below = egui::UiBuilder::new().id_salt("below").max_rect(lower);
         ui.scope_builder(below, |ui| {
             self.headline_ui(ui, &moments);
-            if let Some(answer) = self.answer.clone() {
+            if let Some(answer) = self.query.answer().map(Arc::clone) {
                 self.below.picture_ui(ui, &answer);
             }
         });
-        let is_complete = !self.is_busy() && (self.answer.is_some() || moments.is_err());
-        self.wait(ui.ctx());
-        is_complete
+        let has_answer = self.query.answer().is_some() || moments.is_err();
+        self.finish() && has_answer
     }
 
     /// The choosers of files and moments A and B.
@@ -409,17 +385,17 @@ impl DiffView {
                     );
                 }
             }
-            if self.worker.is_busy() {
+            if self.query.is_busy() {
                 ui.weak("comparing");
             }
         });
-        let answer = self.answer.clone().filter(|_| moments.is_ok())?;
+        let answer = self.query.answer().filter(|_| moments.is_ok()).map(Arc::clone)?;
         self.below.below_ui(ui, &answer, self.choices.look)
     }
 
     /// The bytes of both sides and their difference, or why it is unknown.
     fn headline_ui(&self, ui: &mut Ui, moments: &Moments) {
-        let moments = match (moments, self.worker.failure()) {
+        let moments = match (moments, self.query.failure()) {
             (Ok(moments), None) => moments,
             (Err(why), _) => {
                 ui.colored_label(Shades::in_ui(ui).warning, why);
@@ -437,9 +413,9 @@ impl DiffView {
         ui.horizontal_wrapped(|ui| {
             let response = ui.label(RichText::new(&words).strong().size(15.0));
             response.widget_info(|| WidgetInfo::labeled(Role::Label, true, &words));
-            let Some(answer) = &self.answer else { return };
+            let Some(answer) = self.query.answer() else { return };
             let diff = &answer.comparison.diff;
-            if answer.is_filtered() {
+            if answer.is_filtered {
                 let (a, b) = (diff.a_bytes, diff.b_bytes);
                 ui.label(format!(
                     "Of it in found blocks: A {}, B {}, {}",
@@ -453,4 +429,9 @@ impl DiffView {
             }
         });
     }
+}
+
+/// Frees names of many groups on another thread, so that the window does not freeze; without one, here.
+fn discard_answer(answer: Arc<Answer>) {
+    let _ = background::start("highwater-drop", move || drop(answer));
 }

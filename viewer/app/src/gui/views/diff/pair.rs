@@ -1,17 +1,18 @@
 //! Two timelines one above the other, with linked axes, a common scale, and linked cursors.
 
 use std::ops::Range;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
-use eframe::egui::{self, Align, Label, Layout, Rect, RichText, Role, Ui, UiBuilder, WidgetInfo, vec2};
+use eframe::egui::{Align, Label, Layout, Rect, RichText, Role, Ui, UiBuilder, WidgetInfo, vec2};
 use highwater_analysis::{Metric, Moment};
 use highwater_snapshots::units::{format_bytes, format_signed_bytes};
 
 use super::alignment::Alignment;
 use crate::gui::filter::search::Search;
+use crate::gui::identity::Identity;
 use crate::gui::views::timeline::{Timeline, TimelineLook};
 use crate::gui::widgets::legend::{Asked, Shares};
-use crate::gui::widgets::query::Computed as _;
+use crate::gui::widgets::query::computed;
 use crate::gui::widgets::theme::{self, Shades};
 use crate::gui::widgets::words::when;
 use crate::selection::{FLATTEST, LEAST_ROOM, NARROWEST, Pin, Selection, View, within};
@@ -20,7 +21,7 @@ use crate::session::Recording;
 /// One of the two recordings.
 #[derive(Debug)]
 pub(super) struct Side {
-    of: Weak<Recording>,
+    of: Identity<Recording>,
     pub(super) selection: Selection,
     pub(super) timeline: Timeline,
     pub(super) search: Search,
@@ -33,7 +34,7 @@ impl Side {
         fresh.set_device(recording, selection.device);
         fresh.set_axis(recording, selection.axis());
         Self {
-            of: Arc::downgrade(recording),
+            of: Identity::of(recording),
             selection: fresh,
             timeline: Timeline::default(),
             search: Search::new(recording),
@@ -49,19 +50,11 @@ impl Side {
     }
 
     pub(super) fn is_of(&self, recording: &Arc<Recording>) -> bool {
-        self.of.as_ptr() == Arc::as_ptr(recording)
-    }
-
-    pub(super) fn is_busy(&self) -> bool {
-        self.timeline.is_drawing() || self.search.is_busy() || self.shares.is_busy()
-    }
-
-    pub(super) fn wait(&mut self, ctx: &egui::Context) {
-        self.search.wait();
-        self.shares.wait();
-        self.timeline.wait(ctx);
+        self.of.is(recording)
     }
 }
+
+computed!(Side: search, shares, timeline);
 
 /// Height of the readout line, in points.
 const READING: f32 = 20.0;
@@ -95,6 +88,8 @@ pub(super) struct Shown<'a> {
     pub(super) moments: Option<[Moment; 2]>,
     pub(super) metric: Metric,
 }
+
+computed!(Pair: sides);
 
 impl Pair {
     pub(super) fn new(sides: [Side; 2]) -> Self {

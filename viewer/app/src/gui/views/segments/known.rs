@@ -1,6 +1,6 @@
 //! The address index of a device, computed once, and the state of one moment.
 
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 
 use highwater_analysis::addresses::fit::driver_free;
 use highwater_analysis::addresses::{AddressIndex, AddressMap, FailedRequest, LaneAxis, Room, rooms};
@@ -9,6 +9,7 @@ use highwater_snapshots::alloc_rules::AllocRules;
 
 use crate::answers::oom_analysis::OomAnalysis;
 use crate::answers::replays::analyse;
+use crate::gui::identity::Identity;
 use crate::session::Recording;
 
 /// The address index of one device, and its axis, each computed by the first thread that needs it.
@@ -39,18 +40,12 @@ impl Known {
 }
 
 /// A question: the state to compute.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Question {
-    pub(super) known: Arc<Known>,
+    pub(super) known: Identity<Known>,
     pub(super) moment: usize,
     /// The failed request to analyse, besides one at the moment itself.
     pub(super) oom: Option<EventId>,
-}
-
-impl PartialEq for Question {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.known, &other.known) && self.moment == other.moment && self.oom == other.oom
-    }
 }
 
 /// The state of one moment.
@@ -68,8 +63,9 @@ pub(super) struct State {
 
 impl State {
     /// Computes the answer to `question`.
-    pub(super) fn of(question: &Question) -> Arc<Self> {
+    pub(super) fn of(question: &Question) -> Option<Arc<Self>> {
         let Question { known, moment, oom } = question;
+        let known = known.get()?;
         let trace = &known.recording.trace;
         let device = &known.recording.devices[known.device];
         let index = known.index();
@@ -85,35 +81,28 @@ impl State {
         let beside = ooms.iter().find(|event| (event.0 as usize..=event.0 as usize + 1).contains(moment));
         let event = oom.or(beside.copied());
         let failed = event.and_then(|event| FailedRequest::of(trace, index, &device.live, &device.series, event));
-        Arc::new(Self { map, rooms, order, ooms, failed })
+        Some(Arc::new(Self { map, rooms, order, ooms, failed }))
     }
 }
 
-/// The key of an analysis. Does not keep the recording.
-#[derive(Clone, Debug)]
+/// The key of an analysis.
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct OomKey {
-    known: Weak<Known>,
+    known: Identity<Known>,
     event: EventId,
-}
-
-impl PartialEq for OomKey {
-    fn eq(&self, other: &Self) -> bool {
-        Weak::ptr_eq(&self.known, &other.known) && self.event == other.event
-    }
 }
 
 impl OomKey {
     pub(super) fn new(known: &Arc<Known>, failed: &FailedRequest) -> Self {
-        Self { known: Arc::downgrade(known), event: failed.event }
+        Self { known: Identity::of(known), event: failed.event }
     }
 
     /// Replays up to the request; `None` if cancelled.
-    pub(super) fn analyse(self) -> Option<(Self, Arc<OomAnalysis>)> {
-        let known = self.known.upgrade()?;
+    pub(super) fn analyse(&self) -> Option<Arc<OomAnalysis>> {
+        let known = self.known.get()?;
         let trace = &known.recording.trace;
         let device = known.recording.devices.get(known.device)?;
         let failed = FailedRequest::of(trace, known.index(), &device.live, &device.series, self.event)?;
-        let analysis = analyse(trace, failed, &device.live)?;
-        Some((self, Arc::new(analysis)))
+        Some(Arc::new(analyse(trace, failed, &device.live)?))
     }
 }

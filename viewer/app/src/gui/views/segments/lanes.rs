@@ -15,11 +15,12 @@ use highwater_snapshots::units::format_bytes;
 use super::facts::{content_lines, tooltip_ui};
 use super::known::Known;
 use super::look::{Paint, is_same};
+use crate::gui::identity::Identity;
 use crate::gui::view_context::{Action, ViewContext};
 use crate::gui::views::colouring::Colouring;
 use crate::gui::views::timeline::{Picture, PlotFrame};
+use crate::gui::widgets::query::{Query, computed};
 use crate::gui::widgets::theme::{self, Shades};
-use crate::gui::widgets::worker::Worker;
 use crate::selection::View;
 
 /// The timeline above the lanes: they share its horizontal position and its columns.
@@ -34,7 +35,7 @@ pub struct Under<'a> {
 /// The input of the picture.
 #[derive(Clone)]
 struct Request {
-    known: Arc<Known>,
+    known: Identity<Known>,
     /// The moments of the timeline's columns.
     moments: Vec<usize>,
     /// Their positions on its axis.
@@ -57,7 +58,7 @@ impl PartialEq for Request {
 
 impl Request {
     fn has_same_spots(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.known, &other.known)
+        self.known == other.known
             && self.moments == other.moments
             && self.across == other.across
             && self.only == other.only
@@ -76,37 +77,27 @@ struct Painted {
 
 /// The lanes, and the thread that paints them.
 pub(super) struct Lanes {
-    worker: Worker<Request, (Request, Painted)>,
-    shown: Option<(Request, Painted, TextureHandle)>,
+    query: Query<Request, Painted>,
+    texture: Option<TextureHandle>,
 }
+
+computed!(Lanes: query);
 
 impl std::fmt::Debug for Lanes {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Lanes").field("is_shown", &self.shown.is_some()).finish_non_exhaustive()
+        f.debug_struct("Lanes").field("query", &self.query).finish_non_exhaustive()
     }
 }
 
 impl Default for Lanes {
     fn default() -> Self {
         let mut last = None;
-        let worker = Worker::new("highwater-lanes", move |request, _| {
-            let painted = paint(&request, &mut last);
-            Some((request, painted))
-        });
-        Self { worker, shown: None }
+        let query = Query::new("highwater-lanes", move |request, _| paint(request, &mut last));
+        Self { query: query.showing_late(), texture: None }
     }
 }
 
 impl Lanes {
-    pub(super) fn is_busy(&self) -> bool {
-        self.worker.is_busy()
-    }
-
-    pub(super) fn wait(&mut self, ctx: &eframe::egui::Context) {
-        let answer = self.worker.wait();
-        self.keep(ctx, answer);
-    }
-
     /// Shows the lanes in `height` points; with `only`, only those addresses.
     pub(super) fn lanes_ui(
         &mut self,
@@ -116,8 +107,7 @@ impl Lanes {
         only: Option<Range<u64>>,
         height: f32,
     ) -> Option<Action> {
-        let answer = self.worker.take_newest();
-        self.keep(ui.ctx(), answer);
+        self.receive(ui.ctx());
         let (whole, _) = ui.allocate_exact_size(vec2(ui.available_width(), height), Sense::hover());
         let mut rect = whole;
         (rect.min.x, rect.max.x) = (under.frame.rect.left(), under.frame.rect.right());
@@ -125,9 +115,10 @@ impl Lanes {
         let shades = Shades::in_ui(ui);
         ui.painter().rect_filled(rect, 2.0, shades.canvas);
         let response = ui.interact(rect, ui.scope_id().with("address lanes"), Sense::click());
-        let is_shown = self.shown.as_ref().filter(|(request, ..)| Arc::ptr_eq(&request.known, known));
-        let Some((request, painted, texture)) = is_shown else {
-            let label = format!("Address lanes: {}", self.worker.failure().unwrap_or("drawing…"));
+        let request = self.query.answered().filter(|request| request.known.is(known));
+        let shown = request.zip(self.query.answer()).zip(self.texture.as_ref());
+        let Some(((request, painted), texture)) = shown else {
+            let label = format!("Address lanes: {}", self.query.failure().unwrap_or("drawing…"));
             response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, &label));
             return None;
         };
@@ -150,7 +141,7 @@ impl Lanes {
             ui.painter().vline(x, rect.y_range(), Stroke::new(1.0, shades.cursor));
         }
         let pointer = response.hover_pos().or(response.interact_pointer_pos())?;
-        let (moment, content, address) = spot_at(&frame, (request, painted), pointer)?;
+        let (moment, content, address) = spot_at(&frame, (known, request, painted), pointer)?;
         let is_clicked = response.clicked();
         let paint = Paint { trace, colouring: Some(&request.colouring), shades, scale: 1 };
         response.on_hover_ui_at_pointer(|ui| {
@@ -171,7 +162,7 @@ impl Lanes {
             Across::Moments(x) | Across::Nanos(x) => x.clone(),
         };
         let request = Request {
-            known: Arc::clone(known),
+            known: Identity::of(known),
             moments: under.picture.raster.columns.iter().map(|column| column.moment).collect(),
             across,
             only,
@@ -180,27 +171,24 @@ impl Lanes {
             is_dark: ui.visuals().dark_mode,
             scale: (scale.round() as usize).max(1),
         };
-        self.worker.ask_once(ui.ctx(), &request);
+        self.query.ask(ui.ctx(), &request);
     }
 
-    fn keep(&mut self, ctx: &eframe::egui::Context, answer: Option<(Request, Painted)>) {
-        let Some((request, mut painted)) = answer else { return };
-        let Some(image) = painted.image.take() else { return };
-        let texture = match self.shown.take() {
-            Some((_, _, mut texture)) => {
-                texture.set(image, TextureOptions::NEAREST);
-                texture
-            }
-            None => ctx.load_texture("address lanes", image, TextureOptions::NEAREST),
-        };
-        self.shown = Some((request, painted, texture));
+    /// Uploads a finished picture to the graphics card.
+    fn receive(&mut self, ctx: &eframe::egui::Context) {
+        self.query.receive();
+        let Some(image) = self.query.answer_mut().and_then(|painted| painted.image.take()) else { return };
+        match &mut self.texture {
+            Some(texture) => texture.set(image, TextureOptions::NEAREST),
+            None => self.texture = Some(ctx.load_texture("address lanes", image, TextureOptions::NEAREST)),
+        }
     }
 }
 
 /// The tooltip: the moment, the address under the pointer, and its content.
 fn spot_at(
     frame: &PlotFrame,
-    (request, painted): (&Request, &Painted),
+    (known, request, painted): (&Known, &Request, &Painted),
     pointer: eframe::egui::Pos2,
 ) -> Option<(usize, Option<Content>, Option<u64>)> {
     let raster = &painted.raster;
@@ -211,7 +199,7 @@ fn spot_at(
     let share = ((pointer.y - frame.rect.top()) / frame.rect.height()).clamp(0.0, 0.999_999);
     let y = (share * raster.height as f32) as usize;
     let window = LaneWindow { moments: Vec::new(), places: painted.places.clone(), height: raster.height };
-    let address = request.known.axis().at(window.place_at(y)).map(|(_, address)| address);
+    let address = known.axis().at(window.place_at(y)).map(|(_, address)| address);
     Some((moment, raster.spot(column, y), address))
 }
 
@@ -252,8 +240,9 @@ fn homes_ui(ui: &Ui, frame: &PlotFrame, left: f32, painted: &Painted, shades: &S
 }
 
 /// Paints on the worker's thread; reuses the last raster if only colours change.
-fn paint(request: &Request, last: &mut Option<(Request, Range<u64>, Arc<LaneRaster>)>) -> Painted {
+fn paint(request: &Request, last: &mut Option<(Request, Range<u64>, Arc<LaneRaster>)>) -> Option<Painted> {
     let Request { known, only, height, .. } = request;
+    let known = known.get()?;
     let trace = &known.recording.trace;
     let axis = known.axis();
     let known_spots = last.take().filter(|(former, ..)| former.has_same_spots(request));
@@ -284,7 +273,7 @@ fn paint(request: &Request, last: &mut Option<(Request, Range<u64>, Arc<LaneRast
         }
         former = Some(lane.home);
     }
-    Painted { raster: spots, places, image: Some(image), homes }
+    Some(Painted { raster: spots, places, image: Some(image), homes })
 }
 
 /// The raster in colour, transposed from columns to rows.

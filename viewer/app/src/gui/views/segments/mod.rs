@@ -21,10 +21,11 @@ pub use lanes::Under;
 
 use crate::answers::oom_analysis::OomAnalysis;
 use crate::figures::moment::count_of;
+use crate::gui::identity::Identity;
 use crate::gui::view_context::{Action, ViewContext};
+use crate::gui::widgets::query::{Query, computed};
 use crate::gui::widgets::room::least_height_ui;
 use crate::gui::widgets::theme::{self, Shades};
-use crate::gui::widgets::worker::Worker;
 use chart::{Chart, Marked};
 use known::{Known, OomKey, Question, State};
 use lanes::Lanes;
@@ -40,12 +41,9 @@ const OOM_SHARE: f32 = 0.6;
 #[derive(Debug)]
 pub struct SegmentsView {
     known: Option<Arc<Known>>,
-    worker: Worker<Question, (Question, Arc<State>)>,
-    state: Option<Arc<State>>,
+    state: Query<Question, Arc<State>>,
     /// Replays up to a failed request.
-    tester: Worker<OomKey, (OomKey, Arc<OomAnalysis>)>,
-    /// The last failed request that was tested.
-    tested: Option<(OomKey, Arc<OomAnalysis>)>,
+    tested: Query<OomKey, Arc<OomAnalysis>>,
     lanes: Lanes,
     chart: Chart,
     list: List,
@@ -64,17 +62,14 @@ pub struct SegmentsView {
     wanted: Option<u64>,
 }
 
+computed!(SegmentsView: lanes, state, tested);
+
 impl Default for SegmentsView {
     fn default() -> Self {
         Self {
             known: None,
-            worker: Worker::new("highwater-segments", |question, _| {
-                let state = State::of(&question);
-                Some((question, state))
-            }),
-            state: None,
-            tester: Worker::new("highwater-oom", |key: OomKey, _| key.analyse()),
-            tested: None,
+            state: Query::new("highwater-segments", |question, _| State::of(question)).showing_late(),
+            tested: Query::new("highwater-oom", |key: &OomKey, _| key.analyse()),
             lanes: Lanes::default(),
             chart: Chart::default(),
             list: List::default(),
@@ -95,24 +90,10 @@ impl SegmentsView {
         Self { is_picture: true, ..Self::default() }
     }
 
-    /// Whether something that was asked for is still being computed.
-    pub fn is_busy(&self) -> bool {
-        self.lanes.is_busy() || self.worker.is_busy() || self.tester.is_busy()
-    }
-
-    /// Waits until everything requested is ready. For tests, and pictures without a window.
-    pub fn wait(&mut self, ctx: &egui::Context) {
-        self.lanes.wait(ctx);
-        if let Some((question, state)) = self.worker.wait() {
-            self.keep(&question, state);
-        }
-        self.tested = self.tester.wait().or(self.tested.take());
-    }
-
     /// The table of segments as CSV, sizes in bytes; `None` until it is computed.
     pub fn csv(&mut self) -> Option<String> {
-        let state = self.state.clone()?;
-        Some(self.list.csv(&state))
+        let state = self.state.answer()?;
+        Some(self.list.csv(state))
     }
 
     /// Shows the view in the available space; scrolls if that is too small. With `under` the lanes lie exactly
@@ -133,7 +114,7 @@ impl SegmentsView {
 
     /// Whether the analysis of a failed request is shown.
     pub fn shows_failure(&self, context: &ViewContext<'_>) -> bool {
-        let failed = self.state.as_ref().and_then(|state| state.failed.as_ref());
+        let failed = self.state.answer().and_then(|state| state.failed.as_ref());
         failed.is_some_and(|failed| self.is_looked_at(context, failed.event))
     }
 
@@ -147,11 +128,10 @@ impl SegmentsView {
         let mut actions = Vec::new();
         let known = self.known(context);
         self.ask(ui.ctx(), context, &known);
-        if let Some((question, state)) = self.worker.take_newest() {
-            self.keep(&question, state);
-        }
-        let Some(state) = self.state.clone() else {
-            ui.weak(self.worker.failure().unwrap_or("Computing the address map…"));
+        self.state.receive();
+        self.state.keep_if(|question| question.known.is(&known));
+        let Some(state) = self.state.answer().map(Arc::clone) else {
+            ui.weak(self.state.failure().unwrap_or("Computing the address map…"));
             return actions;
         };
         let colouring = under.map(|under| Arc::clone(&under.picture.colouring));
@@ -171,12 +151,9 @@ impl SegmentsView {
         // The cause of a failed request is the first thing to look for.
         if let Some(failed) = failed {
             let key = OomKey::new(&known, failed);
-            if self.tested.as_ref().is_none_or(|(of, _)| *of != key) {
-                self.tester.ask_once(ui.ctx(), &key);
-            }
-            self.tested = self.tester.take().or(self.tested.take());
-            let tested = self.tested.as_ref().filter(|(of, _)| *of == key);
-            let analysis = tested.map(|(_, analysis)| &**analysis);
+            self.tested.ask(ui.ctx(), &key);
+            self.tested.receive();
+            let analysis = self.tested.current().map(|analysis| &**analysis);
             // The map stays visible below it.
             let used = ui.next_widget_position().y - top;
             let most = (visible * OOM_SHARE).min(visible - used - theme::MAP_BELOW_FAILURE).max(theme::MAP_LEAST);
@@ -321,8 +298,7 @@ impl SegmentsView {
         }
         let known = Known::new(context.recording, device);
         self.known = Some(Arc::clone(&known));
-        (self.state, self.chosen, self.oom, self.wanted) = (None, None, None, None);
-        self.tested = None;
+        (self.chosen, self.oom, self.wanted) = (None, None, None);
         (self.is_alone, self.shows_eviction_window) = (false, false);
         known
     }
@@ -331,13 +307,7 @@ impl SegmentsView {
         let moment = context.moment.position();
         // A failed request stays in view while its moment does.
         self.oom = self.oom.filter(|event| is_beside(*event, moment));
-        self.worker.ask_once(ctx, &Question { known: Arc::clone(known), moment, oom: self.oom });
-    }
-
-    fn keep(&mut self, question: &Question, state: Arc<State>) {
-        if self.known.as_ref().is_some_and(|known| Arc::ptr_eq(known, &question.known)) {
-            self.state = Some(state);
-        }
+        self.state.ask(ctx, &Question { known: Identity::of(known), moment, oom: self.oom });
     }
 
     fn is_looked_at(&self, context: &ViewContext<'_>, event: EventId) -> bool {

@@ -13,7 +13,7 @@ mod hover;
 mod pointer;
 
 use std::ops::Range;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use eframe::egui::{self, Shape, TextureHandle, TextureOptions, Ui, vec2};
 use highwater_analysis::bands::{Across, Stack, Window};
@@ -28,7 +28,9 @@ pub use picture::{Picture, Stacking, drawn_metric};
 pub(crate) use plot::{ruled, ruled_within};
 pub(crate) use pointer::wheel;
 
+use crate::gui::identity::Identity;
 use crate::gui::views::colouring::ColourBy;
+use crate::gui::widgets::query::computed;
 use crate::gui::widgets::theme::{self, Shades};
 use crate::selection::{Axis, Selection, View};
 use crate::session::Recording;
@@ -67,7 +69,7 @@ pub struct Hover {
 pub struct Timeline {
     painter: Painter,
     /// The current recording.
-    of: Weak<Recording>,
+    of: Identity<Recording>,
     detail: Option<Shown>,
     whole: Option<Shown>,
     /// The frame of the last drawn plot.
@@ -86,6 +88,8 @@ pub struct Timeline {
     /// The columns that the block under the pointer covers, to the precision of pixels.
     hovered_outline: Option<(BlockId, Vec<Option<Range<u64>>>)>,
 }
+
+computed!(Timeline: painter);
 
 /// A picture on the graphics card.
 struct Shown {
@@ -130,11 +134,6 @@ impl Timeline {
         shown.or(self.whole.as_ref().filter(|shown| self.is_of(shown))).map(|shown| &shown.picture)
     }
 
-    /// Whether the picture of the visible part is still being drawn.
-    pub fn is_drawing(&self) -> bool {
-        self.painter.is_busy()
-    }
-
     /// Ignores the pointer until it moves again, so that the result of a command is visible.
     pub fn rest_pointer(&mut self) {
         (self.is_resting, self.hover, self.hovered_outline) = (true, None, None);
@@ -143,12 +142,12 @@ impl Timeline {
     /// Switches to `recording`, read later from the same file. The pictures stay until those of the
     /// new recording are ready, but are no longer used for look-ups.
     pub fn renew(&mut self, recording: &Arc<Recording>) {
-        self.of = Arc::downgrade(recording);
+        self.of = Identity::of(recording);
         (self.stack, self.hovered_outline, self.hover) = (None, None, None);
     }
 
     fn is_of(&self, shown: &Shown) -> bool {
-        self.of.as_ptr() == Arc::as_ptr(&shown.picture.request.recording)
+        self.of.is(&shown.picture.request.recording)
     }
 
     /// The picture shown at `x` on the axis.
@@ -164,14 +163,9 @@ impl Timeline {
 
     /// Takes over finished pictures: at the beginning of a frame, so that all of it shows the same.
     pub fn receive(&mut self, ctx: &egui::Context) {
-        let ready = self.painter.take();
-        self.keep(ctx, ready);
-    }
-
-    /// Waits until the visible part is drawn.
-    pub fn wait(&mut self, ctx: &egui::Context) {
-        let ready = self.painter.wait();
-        self.keep(ctx, ready);
+        for (part, picture) in self.painter.take() {
+            self.keep(ctx, part, picture);
+        }
     }
 
     /// The stack at `moment`, in the order of the picture; `None` until there is one.
@@ -214,7 +208,7 @@ impl Timeline {
         selection: &mut Selection,
         look: &TimelineLook,
     ) {
-        if self.of.as_ptr() != Arc::as_ptr(recording) {
+        if !self.of.is(recording) {
             self.renew(recording);
         }
         self.forget_others(selection);
@@ -415,31 +409,27 @@ impl Timeline {
         self.painter.ask(ctx, Part::Whole, &whole);
     }
 
-    /// Uploads finished pictures to the graphics card.
-    fn keep(&mut self, ctx: &egui::Context, ready: Vec<(Part, Picture)>) {
-        for (part, mut picture) in ready {
-            let Some(image) = picture.image.take() else {
-                continue;
-            };
-            let window = &picture.request.window;
-            let x = match &window.across {
-                Across::Moments(x) | Across::Nanos(x) => x.clone(),
-            };
-            let view = View { x, y: window.bytes.start as f64..window.bytes.end as f64 };
-            let (slot, name, options) = match part {
-                Part::Whole => (&mut self.whole, "whole", TextureOptions::LINEAR),
-                Part::Detail => (&mut self.detail, "detail", TextureOptions::NEAREST),
-            };
-            let texture = match slot.take() {
-                Some(Shown { mut texture, .. }) => {
-                    texture.set(image, options);
-                    texture
-                }
-                None => ctx.load_texture(name, image, options),
-            };
-            *slot = Some(Shown { picture, texture, view });
-            self.stack = None;
-            self.hovered_outline = None;
-        }
+    /// Uploads a finished picture to the graphics card.
+    fn keep(&mut self, ctx: &egui::Context, part: Part, mut picture: Picture) {
+        let Some(image) = picture.image.take() else { return };
+        let window = &picture.request.window;
+        let x = match &window.across {
+            Across::Moments(x) | Across::Nanos(x) => x.clone(),
+        };
+        let view = View { x, y: window.bytes.start as f64..window.bytes.end as f64 };
+        let (slot, name, options) = match part {
+            Part::Whole => (&mut self.whole, "whole", TextureOptions::LINEAR),
+            Part::Detail => (&mut self.detail, "detail", TextureOptions::NEAREST),
+        };
+        let texture = match slot.take() {
+            Some(Shown { mut texture, .. }) => {
+                texture.set(image, options);
+                texture
+            }
+            None => ctx.load_texture(name, image, options),
+        };
+        *slot = Some(Shown { picture, texture, view });
+        self.stack = None;
+        self.hovered_outline = None;
     }
 }

@@ -12,8 +12,8 @@ use rayon::prelude::*;
 
 use crate::background::Urgency;
 use crate::gui::views::colouring::{ColourBy, Colouring};
+use crate::gui::widgets::query::{Cancel, Query, computed};
 use crate::gui::widgets::theme;
-use crate::gui::widgets::worker::{Cancel, Worker};
 use crate::session::Recording;
 
 /// The stacking order of bands.
@@ -134,48 +134,36 @@ pub(super) enum Part {
 #[derive(Debug)]
 pub(super) struct Painter {
     /// By part. They share what does not depend on the window.
-    workers: [Worker<Request, Picture>; 2],
+    queries: [Query<Request, Picture>; 2],
 }
+
+computed!(Painter: queries);
 
 impl Default for Painter {
     fn default() -> Self {
         let studio = Arc::new(Mutex::new(Studio::default()));
-        let worker = |part| {
+        let query = |part| {
             let studio = Arc::clone(&studio);
-            let draw = move |request, _: &Cancel| {
+            let draw = move |request: &Request, _: &Cancel| {
                 let mut studio = studio.lock().unwrap_or_else(PoisonError::into_inner);
-                Some(studio.draw(part, request))
+                Some(studio.draw(part, request.clone()))
             };
-            Worker::new("highwater-paint", draw).with_urgency(Urgency::Picture)
+            Query::new("highwater-paint", draw).showing_late().with_urgency(Urgency::Picture)
         };
-        Self { workers: [worker(Part::Whole), worker(Part::Detail)] }
+        Self { queries: [query(Part::Whole), query(Part::Detail)] }
     }
 }
 
 impl Painter {
     /// Requests a picture, unless it was the last one requested.
     pub(super) fn ask(&mut self, ctx: &egui::Context, part: Part, request: &Request) {
-        self.workers[part as usize].ask_once(ctx, request);
+        self.queries[part as usize].ask(ctx, request);
     }
 
     /// The pictures that have become ready.
     pub(super) fn take(&mut self) -> Vec<(Part, Picture)> {
-        self.each(Worker::take_newest)
-    }
-
-    /// Waits until everything asked for is ready. For tests and pictures without a window.
-    pub(super) fn wait(&mut self) -> Vec<(Part, Picture)> {
-        self.each(Worker::wait)
-    }
-
-    fn each(&mut self, take: impl Fn(&mut Worker<Request, Picture>) -> Option<Picture>) -> Vec<(Part, Picture)> {
-        let parts = [Part::Whole, Part::Detail].into_iter().zip(&mut self.workers);
-        parts.filter_map(|(part, worker)| take(worker).map(|picture| (part, picture))).collect()
-    }
-
-    /// Whether a requested picture is not ready.
-    pub(super) fn is_busy(&self) -> bool {
-        self.workers.iter().any(Worker::is_busy)
+        let parts = [Part::Whole, Part::Detail].into_iter().zip(&mut self.queries);
+        parts.filter_map(|(part, query)| query.take().map(|picture| (part, picture))).collect()
     }
 }
 
@@ -316,6 +304,7 @@ pub fn drawn_metric(metric: Metric) -> Metric {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gui::widgets::query::Computed as _;
     use highwater_analysis::bands::Across;
     use highwater_snapshots::text::trace_from_text;
 
@@ -343,7 +332,8 @@ mod tests {
         let last = request(ColourBy::Category);
         painter.ask(&ctx, Part::Detail, &request(ColourBy::Op));
         painter.ask(&ctx, Part::Detail, &last);
-        let (_, picture) = painter.wait().pop().unwrap();
+        painter.wait();
+        let (_, picture) = painter.take().pop().unwrap();
         assert!(picture.request == last && !painter.is_busy());
         let image = picture.image.as_ref().unwrap();
         let at = |x: usize, y: usize| image.pixels[y * 5 + x];
