@@ -462,3 +462,23 @@ fn scene_of<'a>(
         colouring: timeline.picture().map(|picture| &*picture.colouring),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gui::views::diff::DiffView;
+    use crate::gui::widgets::query::MADE;
+
+    #[test]
+    fn every_query_of_every_view_is_listed() {
+        let before = MADE.get();
+        let recording = Recording::new("test", None, highwater_snapshots::Trace::default());
+        let file = OpenFile::new(recording, None);
+        assert_eq!(file.queries(), MADE.get() - before, "a query is missing in a list `computed!`");
+        let before = MADE.get();
+        let (recordings, selections) = ([&file.recording; 2], [&file.selection; 2]);
+        let view = DiffView::usual(recordings, selections);
+        assert_eq!(view.queries(), MADE.get() - before, "a query is missing in a list `computed!`");
+        assert!(file.queries() > 15 && view.queries() > 10, "{} and {}", file.queries(), view.queries());
+    }
+}

@@ -285,6 +285,11 @@ impl Computed for Search {
         self.query.wait();
         self.keep();
     }
+
+    #[cfg(test)]
+    fn queries(&self) -> usize {
+        self.completions.queries() + self.query.queries()
+    }
 }
 
 /// A summary of the search language.

@@ -10,6 +10,6 @@ pub mod fit;
 pub mod note;
 pub mod room;
 pub mod table;
-pub mod worker;
+mod worker;
 pub mod query;
 pub mod legend;

@@ -30,6 +30,8 @@ impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Query<K, A> {
     /// A question that `work` answers on a thread called `name`, or with `None` if it is cancelled. The captures of `work`
     /// are its cache; after a panic, it starts again with a copy of them as they are now.
     pub fn new(name: &'static str, mut work: impl FnMut(&K, &Cancel) -> Option<A> + Clone + Send + 'static) -> Self {
+        #[cfg(test)]
+        MADE.set(MADE.get() + 1);
         let work = move |key: K, cancel: &Cancel| work(&key, cancel).map(|answer| (key, answer));
         Self {
             worker: Worker::new(name, work),
@@ -162,6 +164,12 @@ impl<K, A> fmt::Debug for Query<K, A> {
     }
 }
 
+#[cfg(test)]
+thread_local! {
+    /// Number of queries that were made on this thread.
+    pub(crate) static MADE: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 /// Content that is computed in the background: that of a query, or of a view with all its queries, by [`computed`].
 pub trait Computed {
     /// Whether any of it is still being computed.
@@ -176,6 +184,10 @@ pub trait Computed {
         self.wait();
         is_complete
     }
+
+    /// Number of queries that are listed.
+    #[cfg(test)]
+    fn queries(&self) -> usize;
 }
 
 impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Computed for Query<K, A> {
@@ -186,6 +198,11 @@ impl<K: Clone + PartialEq + Send + 'static, A: Send + 'static> Computed for Quer
     fn wait(&mut self) {
         self.wait();
     }
+
+    #[cfg(test)]
+    fn queries(&self) -> usize {
+        1
+    }
 }
 
 impl<T: Computed> Computed for [T; 2] {
@@ -195,6 +212,11 @@ impl<T: Computed> Computed for [T; 2] {
 
     fn wait(&mut self) {
         self.iter_mut().for_each(T::wait);
+    }
+
+    #[cfg(test)]
+    fn queries(&self) -> usize {
+        self.iter().map(T::queries).sum()
     }
 }
 
@@ -208,6 +230,11 @@ macro_rules! computed {
 
             fn wait(&mut self) {
                 $($crate::gui::widgets::query::Computed::wait(&mut self.$field);)+
+            }
+
+            #[cfg(test)]
+            fn queries(&self) -> usize {
+                [$($crate::gui::widgets::query::Computed::queries(&self.$field)),+].iter().sum()
             }
         }
     };

@@ -17,7 +17,7 @@ type Work<Q, A> = Box<dyn FnMut(Q, &Cancel) -> Option<A> + Send>;
 type Begin<Q, A> = Mutex<Box<dyn Fn() -> Work<Q, A> + Send>>;
 
 /// A background thread and its state. It starts with the first question and ends when this is dropped.
-pub struct Worker<Q, A> {
+pub(super) struct Worker<Q, A> {
     name: &'static str,
     urgency: Urgency,
     /// Creates the initial state of the work: at first, and again after a panic.
@@ -28,8 +28,6 @@ pub struct Worker<Q, A> {
     asked: u64,
     /// The number of the last question that is settled.
     settled: u64,
-    /// The last question, if it is not to be repeated.
-    last: Option<Q>,
     failure: Option<String>,
 }
 
@@ -83,31 +81,21 @@ impl<Q, A> std::fmt::Debug for Worker<Q, A> {
 impl<Q: Send + 'static, A: Send + 'static> Worker<Q, A> {
     /// A worker whose thread is called `name`. The captures of `work` are its cache; after a panic, it starts again with a
     /// copy of them as they are now.
-    pub fn new(name: &'static str, work: impl FnMut(Q, &Cancel) -> Option<A> + Clone + Send + 'static) -> Self {
+    pub(super) fn new(name: &'static str, work: impl FnMut(Q, &Cancel) -> Option<A> + Clone + Send + 'static) -> Self {
         let begin = move || Box::new(work.clone()) as Work<Q, A>;
         let begin: Arc<Begin<Q, A>> = Arc::new(Mutex::new(Box::new(begin)));
         let urgency = Urgency::Other;
-        Self {
-            name,
-            urgency,
-            begin,
-            link: None,
-            latest: Arc::default(),
-            asked: 0,
-            settled: 0,
-            last: None,
-            failure: None,
-        }
+        Self { name, urgency, begin, link: None, latest: Arc::default(), asked: 0, settled: 0, failure: None }
     }
 
     /// The same, for work of this urgency.
-    pub fn with_urgency(mut self, urgency: Urgency) -> Self {
+    pub(super) fn with_urgency(mut self, urgency: Urgency) -> Self {
         self.urgency = urgency;
         self
     }
 
     /// Asks a question and cancels the previous one. `ctx` is woken when the answer is ready.
-    pub fn ask(&mut self, ctx: &egui::Context, question: Q) {
+    pub(super) fn ask(&mut self, ctx: &egui::Context, question: Q) {
         self.asked += 1;
         self.latest.store(self.asked, Ordering::Relaxed);
         let Self { name, urgency, begin, link, .. } = self;
@@ -136,26 +124,15 @@ impl<Q: Send + 'static, A: Send + 'static> Worker<Q, A> {
         }
     }
 
-    /// Asks, unless the question equals the last one. The question is kept in memory.
-    pub fn ask_once(&mut self, ctx: &egui::Context, question: &Q)
-    where
-        Q: Clone + PartialEq,
-    {
-        if self.last.as_ref() != Some(question) {
-            self.last = Some(question.clone());
-            self.ask(ctx, question.clone());
-        }
-    }
-
-    /// Cancels the last question, so that it can be repeated.
-    pub fn cancel(&mut self) {
+    /// Cancels the last question.
+    pub(super) fn cancel(&mut self) {
         self.asked += 1;
-        (self.settled, self.failure, self.last) = (self.asked, None, None);
+        (self.settled, self.failure) = (self.asked, None);
         self.latest.store(self.asked, Ordering::Relaxed);
     }
 
     /// Cancels the last question, and forgets the cache of the work.
-    pub fn restart(&mut self) {
+    pub(super) fn restart(&mut self) {
         self.cancel();
         self.link = None;
     }
@@ -165,14 +142,14 @@ impl<Q: Send + 'static, A: Send + 'static> Worker<Q, A> {
     }
 
     /// Takes the answer to the last question, once, when it is ready.
-    pub fn take(&mut self) -> Option<A> {
+    pub(super) fn take(&mut self) -> Option<A> {
         let (number, answer) = self.newest()?;
         (number == self.asked).then_some(answer)
     }
 
     /// Takes the newest answer, once, which may be to an earlier question than the last: for results that are
     /// better shown late than never while one question follows another.
-    pub fn take_newest(&mut self) -> Option<A> {
+    pub(super) fn take_newest(&mut self) -> Option<A> {
         self.newest().map(|(_, answer)| answer)
     }
 
@@ -185,7 +162,7 @@ impl<Q: Send + 'static, A: Send + 'static> Worker<Q, A> {
     }
 
     /// Waits for the answer to the last question. For tests, and for pictures without a window.
-    pub fn wait(&mut self) -> Option<A> {
+    pub(super) fn wait(&mut self) -> Option<A> {
         let mut newest = None;
         while self.is_busy() {
             let Ok(next) = self.link.as_ref()?.answers.recv() else { break };
@@ -215,12 +192,12 @@ impl<Q: Send + 'static, A: Send + 'static> Worker<Q, A> {
     }
 
     /// Whether the last question has no answer yet.
-    pub fn is_busy(&self) -> bool {
+    pub(super) fn is_busy(&self) -> bool {
         self.asked != self.settled
     }
 
     /// Why there are no answers, if the worker has failed.
-    pub fn failure(&self) -> Option<&str> {
+    pub(super) fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
 }
@@ -239,7 +216,6 @@ impl<Q, A> Drop for Worker<Q, A> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Mutex;
 
     #[test]
     fn the_last_question_is_answered_and_former_ones_are_given_up() {
@@ -263,34 +239,6 @@ mod tests {
         worker.ask(&ctx, 1);
         worker.cancel();
         assert!(!worker.is_busy() && worker.wait().is_none());
-    }
-
-    #[test]
-    fn questions_asked_meanwhile_are_passed_over_and_none_is_asked_twice() {
-        let (open, gate) = channel::<()>();
-        let (gate, mut seen) = (Arc::new(Mutex::new(gate)), Vec::new());
-        let mut worker = Worker::new("test-worker", move |number: u32, _: &Cancel| {
-            // Holds the first question until all are asked.
-            if seen.is_empty() {
-                gate.lock().unwrap().recv().unwrap();
-            }
-            seen.push(number);
-            Some((number, seen.clone()))
-        });
-        let ctx = egui::Context::default();
-        for number in [1, 2, 3, 4, 4] {
-            worker.ask_once(&ctx, &number);
-        }
-        assert!(worker.is_busy());
-        open.send(()).unwrap();
-        let (number, seen) = worker.wait().unwrap();
-        assert_eq!((number, seen.last()), (4, Some(&4)));
-        assert!(seen.len() <= 2, "what was asked meanwhile is passed over: {seen:?}");
-        worker.ask_once(&ctx, &4);
-        assert_eq!((worker.is_busy(), worker.wait()), (false, None), "it was answered already");
-        worker.cancel();
-        worker.ask_once(&ctx, &4);
-        assert!(worker.wait().is_some(), "but then it was forgotten");
     }
 
     #[test]
@@ -327,12 +275,10 @@ mod tests {
             Some(asked)
         });
         let ctx = egui::Context::default();
-        worker.ask_once(&ctx, &true);
+        worker.ask(&ctx, true);
         assert_eq!(worker.wait(), None);
         assert!(!worker.is_busy() && worker.failure().is_some_and(|why| why.contains("internal error")));
-        worker.ask_once(&ctx, &true);
-        assert!(!worker.is_busy(), "it would break off again");
-        worker.ask_once(&ctx, &false);
+        worker.ask(&ctx, false);
         assert_eq!(worker.wait(), Some(1), "another thread begins anew");
         assert_eq!(worker.failure(), None);
     }
