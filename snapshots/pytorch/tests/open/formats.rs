@@ -135,7 +135,7 @@ fn pickles_of_other_things_are_named_by_what_they_hold() {
         (json!([[1]]), "the first of which is a list"),
         (
             json!({"model": 1, "optimizer": [], "epoch": 3}),
-            "a pickled dict with the keys 'epoch', 'model', 'optimizer'",
+            "a pickled dict with the keys 'model', 'optimizer', 'epoch'",
         ),
         (json!({"rank0": snapshot()}), "a pickled dict with a snapshot in it, which must be saved alone"),
         (json!([snapshot(), snapshot()]), "a pickled list of snapshots, each of which must be saved alone"),
