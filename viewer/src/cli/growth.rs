@@ -138,14 +138,16 @@ impl<'a> GrowthReport<'a> {
             lines.extend(growth.leaks.iter().map(of_line));
         }
         // What a verdict on live memory does not cover.
-        let reserved = self.reserved_of(growth).filter(|reserved| reserved.net() > 0 && reserved.step_count() > 1);
+        let reserved = self.reserved_of(growth).filter(|reserved| reserved.net() > 0 && reserved.step_count() != 1);
         if let Some(reserved) = reserved.filter(|_| growth.net() <= 0 && growth.window.is_whole()) {
             let first = reserved.causes.first().map_or_else(String::new, |cause| format!(": {}", cause.text()));
+            let when = match reserved.step_count() {
+                0 => "in the recording".to_owned(),
+                _ => format!("in these steps, {} a step on average", format_bytes(reserved.bytes_per_step())),
+            };
+            let bytes = format_bytes(u64::try_from(reserved.net()).unwrap_or(u64::MAX));
             lines.push(format!(
-                "{device}But reserved memory grows by {} in these steps, {} a step on average{first}. `growth --metric \
-                 reserved` shows more.",
-                format_bytes(u64::try_from(reserved.net()).unwrap_or(u64::MAX)),
-                format_bytes(reserved.bytes_per_step()),
+                "{device}But reserved memory grows by {bytes} {when}{first}. `growth --metric reserved` shows more."
             ));
         }
         lines

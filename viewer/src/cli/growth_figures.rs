@@ -31,7 +31,7 @@ pub(super) struct GrowthFigures<'a> {
     pub(super) bytes_per_step: Option<u64>,
     pub(super) recurring_bytes: u64,
     pub(super) leaks: Table<'a>,
-    /// Of reserved memory, why what was obtained is kept: all survivors.
+    /// Of reserved memory, the change by the reason why it is kept: together the growth.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) causes: Option<Table<'a>>,
     /// The growth of reserved memory, beside that of blocks.
@@ -116,7 +116,7 @@ pub(super) fn leaks<'a>(trace: &'a Trace, leaks: &'a [Leak]) -> Table<'a> {
 pub(super) fn causes(causes: &[Kept]) -> Table<'_> {
     let columns = [
         Column::text("cause", "cause", |row| Value::of(causes[row].because)),
-        Column::bytes("bytes", "bytes", |row| causes[row].sum.bytes),
+        Column::difference("bytes", "bytes", |row| causes[row].net()),
         Column::count("segments", "segments", |row| causes[row].sum.blocks),
         Column::text("streams", "streams", |row| causes[row].streams.clone()),
         Column::text("pools", "pools", |row| causes[row].pools.iter().map(ToString::to_string).collect::<Vec<_>>()),

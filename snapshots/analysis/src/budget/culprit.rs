@@ -118,7 +118,7 @@ pub(super) fn of_segments(growth: &Growth) -> Option<Culprit> {
         category: String::new(),
         place: growth.leaks.first().map(|leak| leak.line.clone()).unwrap_or_default(),
         op: String::new(),
-        bytes: largest.sum.bytes,
+        bytes: u64::try_from(largest.net()).unwrap_or(0),
         baseline_bytes: None,
         text,
     })

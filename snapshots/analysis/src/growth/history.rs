@@ -8,7 +8,7 @@ use highwater_snapshots::ids::{BlockId, DeviceId};
 use highwater_snapshots::trace::Trace;
 
 use super::ends::Ends;
-use super::reserved::{SegmentHistory, WindowEnd, streams_in};
+use super::reserved::{Layout, SegmentHistory, streams_in};
 use super::steps::Steps;
 use super::window::{StepRange, StepWindow};
 use super::{Change, Growth, GrowthQuery, Measured, NoWindow};
@@ -17,7 +17,7 @@ use crate::device_spans::{ActiveSpan, active_spans, append_spans};
 use crate::matches::Matches;
 use crate::metric::Metric;
 use crate::replay::{baseline_effects, effects};
-use crate::source::{Source, Watch};
+use crate::source::{Source, Watch, Window};
 
 /// Events that are read at once.
 const EVENTS: u64 = 1 << 20;
@@ -171,11 +171,11 @@ impl History {
         let measured =
             Measured { start: at(events.start)?, end: at(events.end)?, last_peak: last_peak.unwrap_or(start_of_last) };
         if metric == Metric::Reserved {
-            let streams = streams(source, device, last)?;
-            let end = source.window(events.end..events.end)?;
-            let index = end.index(device);
-            let end = WindowEnd::at(&end.trace, (&index.series, &index.live), end.events.start, streams);
-            return Ok(self.segments.growth(&window, measured, &end, query));
+            let recent = streams(source, device, window.recent_events())?;
+            let [start, end] = [events.start, events.end].map(|event| source.window(event..event));
+            let (start, end) = (start?, end?);
+            let (start, end) = (layout(&start, device), layout(&end, device));
+            return Ok(self.segments.growth(&window, measured, ([&start, &end], recent), query));
         }
         let Ends { before, freed, kept, after, born } = Ends::of(source, (device, metric), query.filter, &events)?;
         let sum = |trace: &Trace, blocks: &[BlockId]| {
@@ -206,6 +206,12 @@ impl History {
         let [before, after] = [events.start, events.end].map(|events| self.state(events).born);
         Sum { bytes: after.bytes - before.bytes, blocks: after.blocks - before.blocks }
     }
+}
+
+/// The state of `device` before the events of `window`.
+fn layout<'a>(window: &'a Window<'_>, device: DeviceId) -> Layout<'a> {
+    let index = window.index(device);
+    Layout::at(&window.trace, (&index.series, &index.live), window.events.start)
 }
 
 /// The streams on which `device` allocates in `events`.

@@ -21,7 +21,7 @@ use highwater_snapshots::trace::Trace;
 
 use super::ends::Ends;
 use super::steps::Steps;
-use super::window::{LastStep, StepRange, StepWindow};
+use super::window::{StepRange, StepWindow};
 
 /// A line whose blocks survive from every step of a window of at least two steps, and outweigh those of it that are
 /// freed.
@@ -61,12 +61,9 @@ struct Tally {
 }
 
 impl Tally {
-    /// Whether every step has blocks that are kept. What is allocated between an optimizer and the next forward, such as a
-    /// batch, belongs to the step before, so that the last step of a recording may have none.
+    /// Whether every step has blocks that are kept.
     fn leaks(&self, window: &StepWindow) -> bool {
-        let steps = window.steps.len();
-        let may_lack_last = window.last == LastStep::Last && steps > 3 && !self.steps.contains(&window.to());
-        steps > 1 && self.steps.len() == steps - usize::from(may_lack_last) && self.kept.bytes > self.freed_bytes
+        window.is_every(&self.steps) && self.kept.bytes > self.freed_bytes
     }
 }
 

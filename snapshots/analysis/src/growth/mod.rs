@@ -110,7 +110,7 @@ pub struct Growth {
     pub rest_groups: u64,
     /// The source lines that keep memory of every step, by stack, independent of the keys.
     pub leaks: Vec<Leak>,
-    /// Of reserved memory, the reasons why segments are kept, largest first: all survivors.
+    /// Of reserved memory, the change by the reason why it is kept, largest first: together the growth.
     pub causes: Vec<Kept>,
     /// The blocks that these lines keep.
     pub recurring: Sum,

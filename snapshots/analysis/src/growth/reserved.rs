@@ -1,5 +1,5 @@
 //! Measures growth of reserved memory: the segments obtained in a window of steps and still reserved at its end, against
-//! those released in it, with the reasons why they are kept.
+//! those released in it; and of all reserved memory, by the reasons why it is kept.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
@@ -43,16 +43,33 @@ pub enum KeptBecause {
     InUse,
 }
 
-/// Segments that are kept for one reason.
+impl KeptBecause {
+    const ALL: [Self; 5] = [Self::UnusedStream, Self::PrivatePool, Self::Fragmentation, Self::NotReleased, Self::InUse];
+
+    /// What bytes kept for it do.
+    const fn predicate(self) -> &'static str {
+        match self {
+            Self::UnusedStream => "are cached for streams on which nothing is allocated any more",
+            Self::PrivatePool => "are segments of private pools",
+            Self::Fragmentation => "are free between blocks",
+            Self::NotReleased => "are free in segments that no block uses and that were not released",
+            Self::InUse => "are in use by blocks",
+        }
+    }
+}
+
+/// The change of what is kept for one reason, in the segments in which it changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
     /// The reason.
     pub because: KeptBecause,
-    /// Their bytes that are kept for it, and the number of segments.
+    /// The bytes that are kept for it at the end, and the number of segments.
     pub sum: Sum,
-    /// Their streams.
+    /// The same at the start.
+    pub before: Sum,
+    /// The streams at the end.
     pub streams: Vec<u64>,
-    /// Their pools.
+    /// The pools at the end.
     pub pools: Vec<BlockPool>,
     /// What the streams or private pools would reserve together if they shared memory: as much as the largest of them.
     /// `None` unless there are several that are never in use at the same time.
@@ -63,13 +80,28 @@ pub struct Kept {
 const MOST_NAMES: usize = 8;
 
 impl Kept {
-    /// The reason as a sentence without its full stop.
+    /// The change in bytes. Over all reasons, these sum to the growth.
+    pub fn net(&self) -> i128 {
+        i128::from(self.sum.bytes) - i128::from(self.before.bytes)
+    }
+
+    /// The change as a sentence without its full stop.
     pub fn text(&self) -> String {
+        let net = format_bytes(u64::try_from(self.net().unsigned_abs()).unwrap_or(u64::MAX));
+        if self.net() < 0 {
+            return format!("{net} less {}", self.because.predicate());
+        }
         let bytes = format_bytes(self.sum.bytes);
         let segments = counted(self.sum.blocks, "segment");
         let streams: Vec<String> = self.streams.iter().map(u64::to_string).collect();
         let pools: Vec<String> = self.pools.iter().map(BlockPool::to_string).collect();
         let mut text = match self.because {
+            _ if self.before.blocks > 0 => format!(
+                "{net} more {}: {bytes} in {segments}, against {} in {} before",
+                self.because.predicate(),
+                format_bytes(self.before.bytes),
+                format_count(self.before.blocks)
+            ),
             KeptBecause::UnusedStream => format!(
                 "{bytes} are free in {segments} cached for {} on which nothing is allocated any more ({}): only these \
                  streams can use them",
@@ -180,14 +212,16 @@ impl SegmentHistory {
         self.pools.append(part.pools);
     }
 
-    /// Measures the growth over `window`; `end` is the state after it.
+    /// Measures the growth over `window`, between the states before and after it. At its end, nothing is allocated any
+    /// more on streams other than `recent` and those with blocks in use.
     pub(crate) fn growth(
         &self,
         window: &StepWindow,
         measured: Measured,
-        end: &WindowEnd<'_>,
+        (states, recent): ([&Layout<'_>; 2], BTreeSet<u64>),
         query: &GrowthQuery<'_>,
     ) -> Growth {
+        let end = states[1];
         let [start, last] = [window.events().start, window.events().end].map(|event| event as usize);
         let extents = extents_of(self.changes.clone());
         let is_obtained = |extent: &&Extent| extent.moments.start > start && extent.moments.start <= last;
@@ -230,7 +264,7 @@ impl SegmentHistory {
             end_bytes: ends(&extents, window),
             balance,
             leaks: self.lines(&survivors, window, end.trace),
-            causes: self.causes(&survivors, end),
+            causes: self.causes(&extents, [start, last], states, &(&recent | &end.streams)),
             stacks: stacks.into_iter().map(stack).take(STACKS).collect(),
         };
         Growth::of_found(found, query.top)
@@ -246,51 +280,61 @@ impl SegmentHistory {
         self.origins.get(extent.row.0 as usize).copied().unwrap_or_default()
     }
 
-    /// Divides the bytes of `survivors` by the reasons why they are kept.
-    fn causes(&self, survivors: &[&Extent], end: &WindowEnd<'_>) -> Vec<Kept> {
-        let mut sums: BTreeMap<KeptBecause, (Sum, BTreeSet<u64>, BTreeSet<BlockPool>)> = BTreeMap::new();
-        let mut add = |because: KeptBecause, extent: &Extent, bytes: u64| {
-            if bytes > 0 {
-                let (sum, streams, pools) = sums.entry(because).or_default();
-                sum.add(bytes);
-                streams.insert(extent.home.stream.0);
-                pools.insert(BlockPool::of_home(&extent.home));
-            }
-        };
-        for extent in survivors {
-            let (all, used) = (bytes(extent), end.used(extent));
-            match () {
-                () if extent.home.private.is_some() => add(KeptBecause::PrivatePool, extent, all),
-                () if used > 0 => {
-                    add(KeptBecause::InUse, extent, used);
-                    add(KeptBecause::Fragmentation, extent, all - used);
+    /// Divides what is reserved at two moments by the reasons why it is kept, the same at both, and returns what changes:
+    /// what is released and obtained again is no growth.
+    fn causes(
+        &self,
+        extents: &[Extent],
+        moments: [usize; 2],
+        states: [&Layout<'_>; 2],
+        streams: &BTreeSet<u64>,
+    ) -> Vec<Kept> {
+        let mut kept = KeptBecause::ALL.map(|because| (because, [Sum::default(); 2], Vec::new()));
+        for extent in extents.iter().filter(|extent| moments.iter().any(|moment| extent.is_held(*moment))) {
+            let [before, after] = [0, 1].map(|at| match extent.is_held(moments[at]) {
+                true => divided(extent, states[at].used(extent), streams),
+                false => [0; KeptBecause::ALL.len()],
+            });
+            for ((_, sums, changed), (before, after)) in kept.iter_mut().zip(before.into_iter().zip(after)) {
+                if before != after {
+                    [before, after]
+                        .into_iter()
+                        .zip(sums)
+                        .filter(|(bytes, _)| *bytes > 0)
+                        .for_each(|(bytes, sum)| sum.add(bytes));
+                    changed.extend((after > 0).then_some(extent));
                 }
-                () if end.streams.contains(&extent.home.stream.0) => add(KeptBecause::NotReleased, extent, all),
-                () => add(KeptBecause::UnusedStream, extent, all),
             }
         }
-        let kept = |(because, (sum, streams, pools)): (KeptBecause, (Sum, BTreeSet<u64>, BTreeSet<BlockPool>))| {
-            let streams: Vec<u64> = streams.into_iter().collect();
-            let pools: Vec<BlockPool> = pools.into_iter().collect();
-            let codes: Vec<u64> = pools.iter().map(|pool| pool.code()).collect();
-            let shared = |together: &Together, numbers: &[u64], number_of: &dyn Fn(&Extent) -> u64| {
+        let change = |(because, [before, sum], changed): (KeptBecause, [Sum; 2], Vec<&Extent>)| {
+            let streams: BTreeSet<u64> = changed.iter().map(|extent| extent.home.stream.0).collect();
+            let pools: BTreeSet<BlockPool> = changed.iter().map(|extent| BlockPool::of_home(&extent.home)).collect();
+            let shared = |together: &Together, numbers: Vec<u64>, number_of: &dyn Fn(&Extent) -> u64| {
                 let sets = together.apart(numbers.iter().copied());
                 let are_all = sets.len() == 1 && sets[0].numbers.len() == numbers.len();
                 let mut sums: BTreeMap<u64, u64> = BTreeMap::new();
-                survivors.iter().for_each(|extent| *sums.entry(number_of(extent)).or_default() += bytes(extent));
-                are_all.then(|| numbers.iter().filter_map(|number| sums.get(number)).copied().max()).flatten()
+                changed.iter().for_each(|extent| *sums.entry(number_of(extent)).or_default() += bytes(extent));
+                are_all.then(|| sums.into_values().max()).flatten()
             };
             let shared_bytes = match because {
-                KeptBecause::UnusedStream => shared(&self.streams, &streams, &|extent| extent.home.stream.0),
+                KeptBecause::UnusedStream => {
+                    shared(&self.streams, streams.iter().copied().collect(), &|extent| extent.home.stream.0)
+                }
                 KeptBecause::PrivatePool => {
-                    shared(&self.pools, &codes, &|extent| BlockPool::of_home(&extent.home).code())
+                    let codes = pools.iter().map(|pool| pool.code()).collect();
+                    shared(&self.pools, codes, &|extent| BlockPool::of_home(&extent.home).code())
                 }
                 _ => None,
             };
-            Kept { because, sum, streams, pools, shared_bytes }
+            let (streams, pools) = (streams.into_iter().collect(), pools.into_iter().collect());
+            Kept { because, sum, before, streams, pools, shared_bytes }
         };
-        let mut causes: Vec<Kept> = sums.into_iter().map(kept).collect();
-        causes.sort_by_key(|kept| std::cmp::Reverse(kept.sum.bytes));
+        let mut causes: Vec<Kept> = kept.into_iter().map(change).filter(|kept| kept.net() != 0).collect();
+        if causes.iter().map(Kept::net).sum::<i128>() == 0 {
+            // Nothing grows: memory is merely kept for other reasons.
+            return Vec::new();
+        }
+        causes.sort_by_key(|kept| std::cmp::Reverse(kept.net()));
         causes
     }
 
@@ -306,12 +350,12 @@ impl SegmentHistory {
             sum.add(bytes(extent));
             steps.extend(step.filter(|step| numbers.contains(step)));
         }
-        let is_of_all = |steps: &HashSet<u32>| numbers.len() > 1 && steps.len() == numbers.len();
-        let leak = |(line, (kept, _, stack)): (String, (Sum, HashSet<u32>, StackId))| {
-            let bytes_per_step = kept.bytes.div_ceil(numbers.len().max(1) as u64);
+        let leak = |(line, (kept, steps, stack)): (String, (Sum, HashSet<u32>, StackId))| {
+            let bytes_per_step = kept.bytes.div_ceil(steps.len().max(1) as u64);
             Leak { line, stack, kept, bytes_per_step }
         };
-        let mut leaks: Vec<Leak> = lines.into_iter().filter(|(_, (_, steps, _))| is_of_all(steps)).map(leak).collect();
+        let is_of_every = |(_, (_, steps, _)): &(String, (Sum, HashSet<u32>, StackId))| window.is_every(steps);
+        let mut leaks: Vec<Leak> = lines.into_iter().filter(is_of_every).map(leak).collect();
         leaks.sort_by_key(|leak| std::cmp::Reverse(leak.kept.bytes));
         leaks
     }
@@ -348,26 +392,41 @@ fn sum<'a>(extents: impl Iterator<Item = &'a Extent>) -> Sum {
     sum
 }
 
-/// The state at the end of a window of steps.
-pub(crate) struct WindowEnd<'a> {
+/// The bytes of an extent, `used` of them by blocks, by the reasons why they are kept, while nothing is allocated on
+/// streams other than `streams`.
+fn divided(extent: &Extent, used: u64, streams: &BTreeSet<u64>) -> [u64; KeptBecause::ALL.len()] {
+    let all = bytes(extent);
+    KeptBecause::ALL.map(|because| match because {
+        _ if extent.home.private.is_some() => {
+            if because == KeptBecause::PrivatePool {
+                all
+            } else {
+                0
+            }
+        }
+        KeptBecause::InUse => used,
+        KeptBecause::Fragmentation if used > 0 => all - used,
+        KeptBecause::NotReleased if used == 0 && streams.contains(&extent.home.stream.0) => all,
+        KeptBecause::UnusedStream if used == 0 && !streams.contains(&extent.home.stream.0) => all,
+        _ => 0,
+    })
+}
+
+/// The blocks in the segments of a device at a moment.
+pub(crate) struct Layout<'a> {
     /// A trace that has the state, and the tables of the recording.
     trace: &'a Trace,
     map: AddressMap,
-    /// The streams with blocks in use, or on which the last step allocates.
+    /// The streams with blocks in use.
     streams: BTreeSet<u64>,
 }
 
-impl<'a> WindowEnd<'a> {
-    /// The state of a trace once `position` events have happened; the last step allocates on `streams`.
-    pub(crate) fn at(
-        trace: &'a Trace,
-        (series, live): (&Series, &LiveIndex),
-        position: usize,
-        mut streams: BTreeSet<u64>,
-    ) -> Self {
+impl<'a> Layout<'a> {
+    /// The state of a trace once `position` events have happened.
+    pub(crate) fn at(trace: &'a Trace, (series, live): (&Series, &LiveIndex), position: usize) -> Self {
         let index = AddressIndex::build(trace, series.device());
         let in_use = live.before_position(trace, Metric::Active, position);
-        streams.extend(in_use.into_iter().map(|id| trace.blocks.stream[id.0 as usize].0));
+        let streams = in_use.into_iter().map(|id| trace.blocks.stream[id.0 as usize].0).collect();
         Self { trace, map: AddressMap::at(trace, &index, live, series, position), streams }
     }
 

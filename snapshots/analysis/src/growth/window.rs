@@ -1,5 +1,6 @@
 //! The window of steps over which growth is measured, and how it was chosen.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use highwater_snapshots::Result;
@@ -194,6 +195,20 @@ impl StepWindow {
     /// The events of the last step; without steps, all events.
     pub(crate) fn last_events(&self) -> Range<u64> {
         self.steps.last().map_or(self.events.clone(), |(_, events)| events.clone())
+    }
+
+    /// The events that show what is still in use at the end: the last step; without steps, the last tenth of the events.
+    pub(crate) fn recent_events(&self) -> Range<u64> {
+        let Range { start, end } = self.last_events();
+        if self.steps.is_empty() { end - (end - start).div_ceil(10)..end } else { start..end }
+    }
+
+    /// Whether `steps` are all steps of the window, of which it has several. What is allocated between an optimizer and
+    /// the next forward, such as a batch, belongs to the step before, so that the last step of a recording may be missing.
+    pub(crate) fn is_every(&self, steps: &HashSet<u32>) -> bool {
+        let all = self.steps.len();
+        let may_lack_last = self.last == LastStep::Last && all > 3 && !steps.contains(&self.to());
+        all > 1 && steps.len() == all - usize::from(may_lack_last)
     }
 
     /// From the first event of the first step to one past the last event of the last step.
