@@ -204,6 +204,8 @@ struct Walker {
     has_begun: bool,
     /// Whether an optimizer has run, with no forward since.
     is_after_optimizer: bool,
+    /// The first and the last of the segments obtained since the last other event: the next allocation requests them.
+    obtained: Option<[EventId; 2]>,
 }
 
 impl Default for Walker {
@@ -217,6 +219,7 @@ impl Default for Walker {
             bare: None,
             has_begun: false,
             is_after_optimizer: false,
+            obtained: None,
         }
     }
 }
@@ -258,12 +261,22 @@ impl Walker {
     /// Processes the next event of the device.
     fn take(&mut self, trace: &Trace, roles: &Roles, event: EventId, said: Option<Phase>) {
         let kind = trace.events.kind[event.0 as usize];
+        if matches!(kind, EventKind::SegmentAlloc | EventKind::SegmentMap) {
+            self.obtained = Some([self.obtained.map_or(event, |[first, _]| first), event]);
+            return;
+        }
+        let obtained = self.obtained.take();
         if matches!(kind, EventKind::Alloc | EventKind::FreeRequested) {
             self.take_of_block(trace, roles, event, said);
         }
-        if let Some(run) = self.runs.last_mut()
-            && !matches!(kind, EventKind::Step | EventKind::Phase | EventKind::DeviceUsed)
-        {
+        let Some(run) = self.runs.last_mut() else { return };
+        if let Some([first, last]) = obtained {
+            match kind == EventKind::Alloc && run.first == event {
+                true => run.first = first,
+                false => run.last_event = last,
+            }
+        }
+        if !matches!(kind, EventKind::Step | EventKind::Phase | EventKind::DeviceUsed) {
             run.last_event = event;
         }
     }
@@ -335,6 +348,9 @@ impl Walker {
             && self.is_recomputing
         {
             stretch.end = end;
+        }
+        if let (Some(run), Some([_, last])) = (self.runs.last_mut(), self.obtained) {
+            run.last_event = last;
         }
         let mut rows = absorb(self.runs);
         let firsts: Vec<EventId> = rows.iter().skip(1).map(|run| run.first).chain([end]).collect();

@@ -139,6 +139,23 @@ fn phases_and_steps_are_marked_as_guessed_and_cover_what_they_say() {
 }
 
 #[test]
+fn the_segments_for_the_first_request_of_a_step_belong_to_it() {
+    let starts = |text: &str| {
+        let mut trace = training(text);
+        guess(&mut trace, &Rules::default());
+        guessed(&trace).into_iter().find(|(name, ..)| *name == "step 1").map(|(_, first, _)| first)
+    };
+    let with_segments = TWO_STEPS.replace("alloc x1", "segment_alloc 0 4096\nsegment_alloc 8192 4096\nalloc x1");
+    assert_eq!(starts(&with_segments), starts(TWO_STEPS));
+    let after = TWO_STEPS.replace("alloc x1", "segment_alloc 0 4096\nsegment_free 0 4096\nalloc x1");
+    assert_eq!(
+        starts(&after),
+        starts(TWO_STEPS).map(|first| first + 2),
+        "what no request follows belongs to the step before"
+    );
+}
+
+#[test]
 fn guessing_twice_and_on_a_copy_gives_the_same() {
     let mut once = training(TWO_STEPS);
     let mut other = once.clone();
