@@ -161,19 +161,47 @@ impl Device {
         self.problems.push(Problem::new(format!("{}: {what}", self.name())));
     }
 
-    /// Reports totals of the file that are not the sums of its blocks.
+    /// Reports totals of the file that are not the sums of its blocks, and blocks that contradict their segments.
     fn tell_sums(&mut self, segments: &[&RawSegment], blocks: &[RawBlock]) {
         let size_if = |block: &RawBlock, counts: bool| if counts { block.size } else { 0 };
-        let mut sums = ["total_size", "allocated_size", "active_size"].map(|name| (name, StatedSum::default()));
+        let names = ["total_size", "allocated_size", "active_size", "requested_size"];
+        let mut sums = names.map(|name| (name, StatedSum::default()));
+        let [mut outside, mut too_small, mut overlapping] = [0_u64; 3];
         for segment in segments {
             let rows = blocks.get(segment.blocks.clone()).unwrap_or(&[]);
-            let [(_, total), (_, allocated), (_, active)] = &mut sums;
+            let [(_, total), (_, allocated), (_, active), (_, requested)] = &mut sums;
             // Blocks that are not active may be left out.
             let size: u128 = rows.iter().map(|block| u128::from(block.size)).sum();
             let is_exceeded = size > u128::from(segment.total_size);
             total.take(is_exceeded.then_some(segment.total_size), rows, |block| block.size);
             allocated.take(segment.allocated_size, rows, |block| size_if(block, block.state == BlockState::Allocated));
-            active.take(segment.active_size, rows, |block| size_if(block, block.state != BlockState::Inactive));
+            let is_active = |block: &RawBlock| block.state != BlockState::Inactive;
+            active.take(segment.active_size, rows, |block| size_if(block, is_active(block)));
+            requested.take(
+                segment.requested_size,
+                rows,
+                |block| if is_active(block) { block.requested_size } else { 0 },
+            );
+            let end = |block: &RawBlock| block.address.saturating_add(block.size);
+            let is_inside = |block: &RawBlock| {
+                block.address >= segment.address && end(block) <= segment.address.saturating_add(segment.total_size)
+            };
+            // Where blocks exceed the segment as a whole, its size is the contradiction.
+            outside += if is_exceeded { 0 } else { rows.iter().filter(|block| !is_inside(block)).count() as u64 };
+            too_small +=
+                rows.iter().filter(|block| is_active(block) && block.requested_size > block.size).count() as u64;
+            overlapping +=
+                rows.windows(2).filter(|pair| (pair[0].address..end(&pair[0])).contains(&pair[1].address)).count()
+                    as u64;
+        }
+        let blocks = [
+            (outside, "lie outside the addresses of their segment"),
+            (too_small, "are smaller than what was requested for them"),
+            (overlapping, "begin before the block in front of them ends"),
+        ];
+        for (count, what) in blocks.into_iter().filter(|(count, _)| *count > 0) {
+            let count = format_count(count);
+            self.problems.push(Problem::of_sums(format!("{}: blocks that {what}: {count}", self.name())));
         }
         for (name, StatedSum { segments, stated, sum }) in sums.into_iter().filter(|(_, sum)| sum.segments > 0) {
             let of = if segments == 1 { "1 segment is".to_owned() } else { format!("{segments} segments are") };

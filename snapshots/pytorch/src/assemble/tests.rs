@@ -2,9 +2,10 @@
 
 use proptest::prelude::*;
 
+use super::assemble;
 use super::model::{Model, PieceState, Settings, Step};
 use super::sample::{MIB, Sample, private, rows, stack, totals};
-use crate::raw::{BlockState, Extras};
+use crate::raw::{BlockState, Extras, RawBlock, RawSnapshot};
 use highwater_analysis::verify::verify;
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::ids::{BlockId, EventId, OpId, SegmentId};
@@ -340,6 +341,40 @@ fn totals_of_the_file_that_are_not_the_sums_of_its_blocks_are_a_problem() {
     let active =
         "device 0: the active_size of 1 segment is not the sum of the blocks: 3 MiB in the file, 1 MiB in blocks";
     assert_eq!(problems(2 * MIB, Some(MIB), Some(3 * MIB)), [active]);
+}
+
+#[test]
+fn requested_bytes_and_addresses_that_contradict_their_segment_are_a_problem() {
+    let problems = |change: &dyn Fn(&mut RawSnapshot)| -> Vec<String> {
+        let mut sample = Sample::of(&[]);
+        sample.segment(0x1000, &[(MIB, MIB / 2, LIVE), (MIB, MIB, BlockState::Inactive)]);
+        let mut raw = sample.intake.finish();
+        change(&mut raw);
+        let problems = assemble(raw).problems;
+        assert!(problems.iter().all(|problem| problem.is_of_sums), "{problems:?}");
+        problems.into_iter().map(|problem| problem.what).collect()
+    };
+    let blocks = |change: fn(&mut [RawBlock])| problems(&|raw| change(&mut raw.blocks));
+    let none: [&str; 0] = [];
+    assert_eq!(problems(&|_| {}), none);
+    assert_eq!(problems(&|raw| raw.segments[0].requested_size = Some(MIB / 2)), none);
+    assert_eq!(
+        problems(&|raw| raw.segments[0].requested_size = Some(9 * MIB)),
+        [
+            "device 0: the requested_size of 1 segment is not the sum of the blocks: 9 MiB in the file, 512 KiB in blocks"
+        ]
+    );
+    assert_eq!(
+        blocks(|blocks| blocks[1].address += 1 << 32),
+        ["device 0: blocks that lie outside the addresses of their segment: 1"]
+    );
+    assert_eq!(
+        blocks(|blocks| blocks[1].address -= 1),
+        ["device 0: blocks that begin before the block in front of them ends: 1"]
+    );
+    let larger = blocks(|blocks| blocks[0].requested_size = 3 * MIB);
+    assert_eq!(larger[0], "device 0: blocks that are smaller than what was requested for them: 1");
+    assert_eq!(blocks(|blocks| blocks[1].requested_size = 3 * MIB), none, "of a free block, it means nothing");
 }
 
 #[test]
