@@ -20,6 +20,10 @@ pub(crate) struct SegmentChurn {
     /// Those that were allocated later.
     pub(super) again: Obtained,
     pub(super) freed: u64,
+    /// Of these, those that a request freed before it allocated a segment, by its call stack.
+    pub(super) freed_by_requests: u64,
+    /// Whether call stacks of frees are recorded.
+    pub(super) has_stacks: bool,
     /// The number of frees by source line.
     pub(super) freed_at: HashMap<String, u64>,
 }
@@ -56,10 +60,15 @@ impl SegmentChurn {
             let text = || user_line(&trace.tables, stack).map(|line| trace.tables.line_text(&line));
             lines.entry(stack).or_insert_with(text).clone()
         };
+        // The stacks of segments that were freed since the last event of another kind.
+        let mut freed: Vec<StackId> = Vec::new();
         for row in (0..trace.events.len()).filter(|row| trace.events.device[*row] == device) {
             churn.events += 1;
+            let stack = trace.events.stack[row];
             let counted = match trace.events.kind[row] {
                 EventKind::SegmentAlloc | EventKind::SegmentMap => {
+                    // A request frees cached segments where memory is short, and repeats its allocation.
+                    churn.freed_by_requests += freed.drain(..).filter(|of| of.is_some() && *of == stack).count() as u64;
                     let obtained = if churn.freed == 0 { &mut churn.first } else { &mut churn.again };
                     obtained.count += 1;
                     obtained.bytes += trace.segments.range[trace.events.subject[row] as usize].bytes;
@@ -67,9 +76,14 @@ impl SegmentChurn {
                 }
                 EventKind::SegmentFree | EventKind::SegmentUnmap => {
                     churn.freed += 1;
+                    churn.has_stacks |= stack.is_some();
+                    freed.push(stack);
                     &mut churn.freed_at
                 }
-                _ => continue,
+                _ => {
+                    freed.clear();
+                    continue;
+                }
             };
             if let Some(line) = line(row) {
                 *counted.entry(line).or_default() += 1;
@@ -85,11 +99,24 @@ impl SegmentChurn {
             _ => (self.first, self.again.plus(later.first).plus(later.again)),
         };
         let freed_at = joined(self.freed_at, later.freed_at);
-        Self { events: self.events + later.events, first, again, freed: self.freed + later.freed, freed_at }
+        Self {
+            events: self.events + later.events,
+            first,
+            again,
+            freed: self.freed + later.freed,
+            freed_by_requests: self.freed_by_requests + later.freed_by_requests,
+            has_stacks: self.has_stacks || later.has_stacks,
+            freed_at,
+        }
     }
 
     /// Whether many segments are allocated again: at least half as many as were freed.
     pub(super) fn is_much(&self) -> bool {
         self.again.count >= LEAST_AGAIN && self.freed >= LEAST_AGAIN && self.again.count * 2 >= self.freed
+    }
+
+    /// Whether requests freed most of the segments, not the program.
+    pub(super) fn is_by_requests(&self) -> bool {
+        self.freed_by_requests * 2 > self.freed
     }
 }

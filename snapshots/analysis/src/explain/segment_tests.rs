@@ -28,6 +28,30 @@ fn segments_that_are_freed_and_allocated_again_are_named_with_their_count_and_li
 }
 
 #[test]
+fn segments_that_requests_free_to_make_room_are_not_the_programs_to_keep() {
+    let advice = |clean: &str, recorder: &str| {
+        let round = |n: u32| {
+            let place = n * 0x10_0000;
+            let freed = match n {
+                0 => String::new(),
+                _ => format!("segment_free {:#x} 1048576{clean}\n", place - 0x10_0000),
+            };
+            format!("{freed}segment_alloc {place:#x} 1048576{clean}\nalloc b{n} 1000{clean}\nfree b{n}\n")
+        };
+        let mut trace = trace_from_text(&(0..30).map(round).collect::<String>()).unwrap();
+        trace.header.recorder = recorder.to_owned();
+        let advice = explain_device(&trace, trace.main_device(), &[GroupKey::Category], "").advice;
+        advice.into_iter().find(|one| one.remedy == Remedy::KeepSegments).map(|one| one.text).unwrap()
+    };
+    let by_requests = advice(" < infer.py:9 run", "PyTorch");
+    assert!(by_requests.contains("29 were allocated again after others were freed (29 MiB)"), "{by_requests}");
+    assert!(by_requests.contains("The allocator frees them itself"), "{by_requests}");
+    assert!(!by_requests.contains("empty_cache"), "{by_requests}");
+    let unknown = advice("", "PyTorch");
+    assert!(unknown.contains("If the program calls `torch.cuda.empty_cache()`"), "{unknown}");
+}
+
+#[test]
 fn private_pools_that_are_never_in_use_at_the_same_time_are_advised_to_share() {
     let graph = |number: u64| {
         let (address, bytes) = (number << 32, 64_u64 << 20);
