@@ -21,26 +21,33 @@ pub(super) fn module_at(keys: &[GroupKey]) -> Option<usize> {
     keys.iter().position(|key| matches!(key, GroupKey::Scope | GroupKey::ScopeTo(_)))
 }
 
-/// One part of the path of merged modules.
+/// One part of the path of merged modules: `layer1.0` has four.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Part {
-    Name(String),
+    /// Text around numbers.
+    Text(String),
     /// At least one number, in order.
     Numbers(Vec<u64>),
 }
 
 impl Part {
-    /// Only a number in its usual notation is one: `01` is a name of its own.
-    fn of(name: &str) -> Self {
-        match name.parse::<u64>() {
-            Ok(number) if number.to_string() == name => Self::Numbers(vec![number]),
-            _ => Self::Name(name.to_owned()),
+    /// Divides a path. Only digits in the usual notation are a number: `01` is text.
+    fn all_of(path: &str) -> Vec<Self> {
+        let mut parts = Vec::new();
+        for run in path.as_bytes().chunk_by(|a, b| a.is_ascii_digit() == b.is_ascii_digit()) {
+            let text = String::from_utf8_lossy(run);
+            match (text.parse::<u64>(), parts.last_mut()) {
+                (Ok(number), _) if number.to_string() == text => parts.push(Self::Numbers(vec![number])),
+                (_, Some(Self::Text(before))) => before.push_str(&text),
+                _ => parts.push(Self::Text(text.into_owned())),
+            }
         }
+        parts
     }
 
     fn text(&self) -> String {
         match self {
-            Self::Name(name) => name.clone(),
+            Self::Text(text) => text.clone(),
             Self::Numbers(numbers) => match numbers.as_slice() {
                 [one] => one.to_string(),
                 numbers => format!("{{{}}}", ranges(numbers)),
@@ -69,18 +76,20 @@ pub struct Merged {
 }
 
 /// Merges `rows`, each a path and whatever must be equal in merged rows. The paths of a result are exactly the
-/// combinations of its numbers. In the order of the first row of each.
+/// combinations of its numbers. In the order of the first row of each; the rows of each by their numbers.
 pub fn merge<K: Clone + Eq + Hash>(rows: impl Iterator<Item = (String, K)>) -> Vec<Merged> {
     struct Row<K> {
         parts: Vec<Part>,
         key: K,
         rows: Vec<usize>,
     }
-    let row = |(at, (path, key)): (usize, (String, K))| {
-        let parts = path.split('.').map(Part::of).collect();
-        Row { parts, key, rows: vec![at] }
-    };
+    let row = |(at, (path, key)): (usize, (String, K))| Row { parts: Part::all_of(&path), key, rows: vec![at] };
     let mut merged: Vec<Row<K>> = rows.enumerate().map(row).collect();
+    let numbers = |row: &Row<K>| {
+        let numbers = row.parts.iter().map(|part| if let Part::Numbers(numbers) = part { numbers[0] } else { 0 });
+        numbers.collect::<Vec<u64>>()
+    };
+    let numbers: Vec<Vec<u64>> = merged.iter().map(numbers).collect();
     let depth = merged.iter().map(|row| row.parts.len()).max().unwrap_or(0);
     // Innermost numbers first: then rows with the same numbers there merge by the numbers further out.
     for at in (0..depth).rev() {
@@ -113,8 +122,11 @@ pub fn merge<K: Clone + Eq + Hash>(rows: impl Iterator<Item = (String, K)>) -> V
         }
         merged = next;
     }
-    let path = |row: &Row<K>| row.parts.iter().map(Part::text).collect::<Vec<_>>().join(".");
-    merged.into_iter().map(|row| Merged { path: path(&row), rows: row.rows }).collect()
+    let of_row = |mut row: Row<K>| {
+        row.rows.sort_by_key(|row| &numbers[*row]);
+        Merged { path: row.parts.iter().map(Part::text).collect(), rows: row.rows }
+    };
+    merged.into_iter().map(of_row).collect()
 }
 
 #[cfg(test)]
@@ -146,6 +158,25 @@ mod tests {
         let rows: Vec<(&str, u64)> = rows.iter().map(|path| (path.as_str(), 1)).collect();
         assert_eq!(merged(&rows), of(&[("l.{0-3}.e.{0-2}.w", 12)]));
         assert_eq!(merged(&rows[..11]), of(&[("l.{0-2}.e.{0-2}.w", 9), ("l.3.e.{0-1}.w", 2)]));
+    }
+
+    #[test]
+    fn numbers_inside_names_merge_too() {
+        let rows = [("layer3.0", 7), ("layer1.0", 7), ("layer2.0", 7), ("layer1.1", 7), ("conv2d", 5), ("01x2", 7)];
+        assert_eq!(
+            merged(&rows),
+            of(&[("layer{2-3}.0", 2), ("layer1.{0-1}", 2), ("conv2d", 1), ("01x2", 1)]),
+            "exactly the combinations of numbers"
+        );
+        let all: Vec<String> = (0..12).map(|at| format!("blocks.{at}.act{}", at % 2)).collect();
+        assert_eq!(merge(all.iter().map(|path| (path.clone(), ()))).len(), 2);
+    }
+
+    #[test]
+    fn members_are_in_the_order_of_their_numbers() {
+        let paths = ["h.10.a1", "h.9.a1", "h.11.a1", "h.2.a1"];
+        let merged = merge(paths.iter().map(|path| ((*path).to_owned(), ())));
+        assert_eq!((merged[0].path.as_str(), &merged[0].rows[..]), ("h.{2,9-11}.a1", &[3, 1, 0, 2][..]));
     }
 
     #[test]
