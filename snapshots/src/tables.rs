@@ -1,5 +1,7 @@
 //! Tables of strings, modules, frames, stacks, scopes and operations. Each row is stored once and has a handle.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{FrameId, ModuleId, OpId, ScopeId, StackId, StringId};
@@ -193,13 +195,16 @@ impl Tables {
         out
     }
 
-    /// A source line as text: `path/file.py:184 function`, see [`LineText`].
+    /// A source line as text: `path/file.py:184 function`, see [`LineText`]; never empty.
     pub fn line_text(&self, line: &SourceLine) -> String {
         let path = match self.string(line.file) {
             UNKNOWN_FILE => "",
             path => path,
         };
-        let function = function_text(self.string(line.function));
+        let function = match function_text(self.string(line.function)) {
+            name if name.is_empty() && path.is_empty() => Cow::Borrowed("(no name)"),
+            name => name,
+        };
         // Of a library, PyTorch gives the address within it.
         let is_library = path.ends_with(".so") || path.contains(".so.");
         LineText { path, line: if is_library { 0 } else { line.line }, function: &function }.to_string()

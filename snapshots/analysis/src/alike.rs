@@ -1,13 +1,16 @@
-//! Finds source lines, call stacks and module paths that read the same although the recording distinguishes them.
+//! Finds source lines, call stacks, module paths and operations that read the same although the recording distinguishes
+//! them.
 //!
 //! A compiler may inline a function twice into one line, unroll a loop, or number the closures of a line: addresses and
-//! names in the file differ, the text does not. What reads the same is one value wherever values are grouped.
+//! names in the file differ, the text does not; nor does it where names differ in characters that are not shown. What reads the same is one value wherever values are grouped.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
-use highwater_snapshots::ids::{FrameId, ScopeId, StackId};
+use highwater_snapshots::ids::{FrameId, ScopeId, StackId, StringId};
 use highwater_snapshots::intern::Interner;
-use highwater_snapshots::tables::{Scope, SourceLine, Stack, Tables};
+use highwater_snapshots::shown::printable;
+use highwater_snapshots::tables::{Op, Scope, SourceLine, Stack, Tables};
 
 /// For each source line, the first that reads the same.
 #[derive(Debug, Default)]
@@ -26,7 +29,7 @@ impl AlikeLines {
             if alike.number_of.contains_key(line) {
                 continue;
             }
-            let number = alike.texts.intern(tables.line_text(line));
+            let number = alike.texts.intern(printable(&tables.line_text(line)).into_owned());
             if number as usize == alike.first.len() {
                 alike.first.push(*line);
             }
@@ -94,7 +97,8 @@ impl AlikeStacks {
                 let mut parts: Vec<u32> =
                     lines_of_frame.map(|line| texts.intern(Text::Line(lines.first(*line)))).collect();
                 if parts.is_empty() {
-                    parts.push(texts.intern(Text::Address(tables.address_text(stack.frame))));
+                    let address = printable(&tables.address_text(stack.frame)).into_owned();
+                    parts.push(texts.intern(Text::Address(address)));
                 }
                 parts.into_boxed_slice()
             });
@@ -119,13 +123,13 @@ pub(super) struct AlikeScopes {
 impl AlikeScopes {
     /// Compares all module paths of `tables` in one pass.
     pub(super) fn of(tables: &Tables) -> Self {
-        let mut texts: Interner<&str> = Interner::default();
+        let mut texts: Interner<Cow<'_, str>> = Interner::default();
         let mut sequences = Sequences::default();
         // An empty path reads as none.
-        let none = sequences.numbers.intern((None, texts.intern("")));
+        let none = sequences.numbers.intern((None, texts.intern(Cow::Borrowed(""))));
         let mut first_of: HashMap<Option<u32>, ScopeId> = HashMap::from([(Some(none), ScopeId::NONE)]);
         let mut first_of_row = |(row, scope): (usize, &Scope)| {
-            let parts = tables.string(scope.name).split('.').map(|part| texts.intern(part));
+            let parts = tables.string(scope.name).split('.').map(|part| texts.intern(printable(part)));
             let sequence = sequences.push(scope.parent.index(), parts);
             *first_of.entry(sequence).or_insert(ScopeId(row as u32))
         };
@@ -138,10 +142,31 @@ impl AlikeScopes {
     }
 }
 
+/// For each name of an operation, the first that reads the same.
+#[derive(Debug)]
+pub(super) struct AlikeOps {
+    first: HashMap<StringId, StringId>,
+}
+
+impl AlikeOps {
+    /// Compares all names of operations of `tables`.
+    pub(super) fn of(tables: &Tables) -> Self {
+        // An empty name reads as none.
+        let mut first_of: HashMap<Cow<'_, str>, StringId> = HashMap::from([(Cow::Borrowed(""), StringId::NONE)]);
+        let first = |op: &Op| (op.name, *first_of.entry(printable(tables.string(op.name))).or_insert(op.name));
+        Self { first: tables.ops.iter().map(first).collect() }
+    }
+
+    /// The first name that reads as `name`; `name` itself if it is of no operation.
+    pub(super) fn first(&self, name: StringId) -> StringId {
+        self.first.get(&name).copied().unwrap_or(name)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use highwater_snapshots::ids::{ModuleId, StringId};
+    use highwater_snapshots::ids::ModuleId;
     use highwater_snapshots::tables::Frame;
 
     fn stacks(lines: Vec<SourceLine>, frames: Vec<Frame>, stacks: &[(StackId, u32)], strings: &[&str]) -> Vec<u32> {
@@ -204,5 +229,25 @@ mod tests {
         let strings = ["a", "b", "a.b", ""].map(str::to_owned).to_vec();
         let alike = AlikeScopes::of(&Tables { scopes, strings, ..Tables::default() });
         assert_eq!([0, 1, 2, 3].map(|row| alike.first(ScopeId(row))), [a, ScopeId(1), ScopeId(1), none]);
+    }
+
+    #[test]
+    fn names_that_differ_in_hidden_characters_read_as_one() {
+        let line = |function| SourceLine { function: StringId(function), file: StringId(5), line: 0 };
+        let lines = [line(0), line(1), line(2), line(3)];
+        let frames = (0..4).map(|row| frame(0, row, 1)).collect();
+        let strings = ["f\u{202e}", "f\u{202d}", "f\u{fffd}", "f", "", ""];
+        let of_stacks = stacks(lines.to_vec(), frames, &[0, 1, 2, 3].map(|frame| (StackId::NONE, frame)), &strings);
+        assert_eq!(of_stacks, [0, 0, 0, 3]);
+        let strings = strings.map(str::to_owned).to_vec();
+        let op = |name| Op { name: StringId(name), scope: ScopeId::NONE, stack: StackId::NONE };
+        let scope = |name| Scope { parent: ScopeId::NONE, name: StringId(name) };
+        let (ops, scopes) = ([0, 1, 3, 4].map(op).to_vec(), [0, 1, 3].map(scope).to_vec());
+        let tables = Tables { ops, scopes, strings, ..Tables::default() };
+        let names = AlikeOps::of(&tables);
+        let first = [0, 1, 3, 4].map(|name| names.first(StringId(name)));
+        assert_eq!(first, [StringId(0), StringId(0), StringId(3), StringId::NONE]);
+        let scopes = AlikeScopes::of(&tables);
+        assert_eq!([0, 1, 2].map(|row| scopes.first(ScopeId(row))), [ScopeId(0), ScopeId(0), ScopeId(2)]);
     }
 }

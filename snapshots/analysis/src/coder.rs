@@ -7,7 +7,7 @@ use highwater_snapshots::tables::SourceLine;
 use highwater_snapshots::trace::Trace;
 use highwater_snapshots::units::format_exact_bytes;
 
-use super::alike::{AlikeLines, AlikeScopes, AlikeStacks};
+use super::alike::{AlikeLines, AlikeOps, AlikeScopes, AlikeStacks};
 use super::beside::{Beside, SegmentKind};
 use super::counterfactual::{Grouped, NO_GROUP};
 use super::frames::{LeadingFrame, leading_frame};
@@ -101,13 +101,14 @@ pub(super) struct Coder<'a> {
     lines: Option<AlikeLines>,
     stacks: Option<AlikeStacks>,
     scopes: Option<AlikeScopes>,
+    ops: Option<AlikeOps>,
 }
 
 impl<'a> Coder<'a> {
     /// Creates a coder for the blocks of `trace`.
     pub(super) fn new(trace: &'a Trace) -> Self {
         let (pools, origins) = (Pools::of(trace), Origins::new(trace));
-        Self { trace, pools, origins, line_of: HashMap::new(), lines: None, stacks: None, scopes: None }
+        Self { trace, pools, origins, line_of: HashMap::new(), lines: None, stacks: None, scopes: None, ops: None }
     }
 
     /// The code of the value of `key` that block `id` has.
@@ -118,8 +119,7 @@ impl<'a> Coder<'a> {
             GroupKey::Category => Code::from(blocks.category[row] as u8),
             GroupKey::Op => {
                 let name = trace.tables.op(blocks.op[row]).map_or(StringId::NONE, |op| op.name);
-                // An empty name reads as none.
-                Code::from(if trace.tables.string(name).is_empty() { StringId::NONE } else { name }.0)
+                Code::from(self.ops.get_or_insert_with(|| AlikeOps::of(&trace.tables)).first(name).0)
             }
             GroupKey::Scope => self.code_of_scope(blocks.scope[row]),
             GroupKey::ScopeTo(depth) => {
