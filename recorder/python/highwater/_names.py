@@ -122,9 +122,11 @@ class ModuleNames:
 
     def _root_name(self, root):
         inside = {id(module) for module in root.modules()}.difference(self._given)
-        taken = {name for name, known in self.roots() if id(known) not in inside}
-        if "" not in taken and any(True for _ in root.parameters()):
+        others = [(name, known) for name, known in self.roots() if id(known) not in inside]
+        if all(name for name, _ in others) and any(True for _ in root.parameters()):
             return ""
+        # The model without a name is called by its class.
+        taken = {name or _class_name(known) for name, known in others}
         name, count = type(root).__name__, 1
         while name in taken:
             count += 1

@@ -62,8 +62,13 @@ class References:
         self._reasons = {}
         self._own_count = self._argument_count = 0
 
-    def begin_step(self, is_recorded):
-        """Begins a step; the first recorded ones are followed."""
+    def begin_step(self, is_recorded, is_wanted=True):
+        """Begins a step; the first recorded ones are followed, if that is wanted."""
+        if is_recorded and not is_wanted:
+            self._reasons["the program was recorded with references=False"] = None
+        elif is_recorded and not is_available():
+            self._reasons["this PyTorch cannot tell whether the program has hooks of its own"] = None
+        is_recorded = is_recorded and is_wanted
         can_follow = is_recorded and is_available()
         self._is_wanted = can_follow and self._steps < MOST_STEPS
         self._is_undecided = can_follow and self._steps > 0

@@ -157,7 +157,7 @@ class Session:
             self._is_recording, self._is_over = False, True
             self._history.stop()
             self._options["on_over"]()
-        self._tracker.references.begin_step(self._is_recording and self._options["references"])
+        self._tracker.references.begin_step(self._is_recording, self._options["references"])
 
     def _list_tensors(self, optimizer):
         """Lists what an optimizer works on after its first step: the model may be gone at the end."""

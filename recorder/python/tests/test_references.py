@@ -142,6 +142,14 @@ def test_recomputed_modules_have_the_predicted_peaks_in_forward_and_backward_of_
         assert peaks(highwater.Snapshot(tmp_path / "predicted.snap")) == peaks(real), (name, blocks)
 
 
+def test_references_that_are_not_wanted_are_the_noted_reason_for_estimates(torch, tmp_path):
+    path = tmp_path / "off.snap"
+    with highwater.record_memory_history(path, references=False):
+        torch.nn.Linear(8, 8).cuda()(torch.zeros(4, 8, device="cuda")).sum().backward()
+    notes = highwater.Snapshot(path).info()["notes"]
+    assert any(note.endswith("the program was recorded with references=False") for note in notes)
+
+
 # Runs a model on a device of the given size; the status is 3 if that is too small.
 PROGRAM = """
 import os, sys

@@ -69,6 +69,22 @@ def test_the_model_itself_is_called_by_its_class_also_within_a_wrapper(torch, re
     assert {tag["scope"] for _, tag in tagged_allocations(snapshot)} - {"", "fc"} == {"Scaled"}
 
 
+def test_models_of_one_class_have_distinct_names(torch, record):
+    class Scaled(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = torch.nn.Linear(8, 8)
+
+        def forward(self, x):
+            return self.fc(x) * 2
+
+    models = [Scaled().cuda() for _ in range(3)]
+    x = torch.zeros(4, 8, device="cuda")
+    snapshot = record(lambda run: [model(x).sum() for model in models])
+    scopes = {tag["scope"] for _, tag in tagged_allocations(snapshot)} - {""}
+    assert scopes == {"Scaled", "fc", "Scaled_2", "Scaled_2.fc", "Scaled_3", "Scaled_3.fc"}
+
+
 def test_gradients_are_allocated_by_the_module_of_their_parameter(torch, record):
     from models import Gpt
 
@@ -198,7 +214,8 @@ def test_a_backward_over_gradients_has_the_modules_whose_backward_made_them(torc
             optimizer.zero_grad()
 
     snapshot = record(penalty, references=False)
-    assert snapshot["highwater_run"]["notes"] == ""
+    (note,) = snapshot["highwater_run"]["notes"].splitlines()
+    assert note.endswith("references=False")
     scopes = [tag["scope"] for _, tag in tagged_allocations(snapshot) if tag["phase"] == "backward"]
     assert set(scopes) == {"", "0", "1", "2"}
     assert scopes[: len(scopes) // 2] == scopes[len(scopes) // 2 :], "the same in each step"

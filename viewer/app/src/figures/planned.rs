@@ -190,8 +190,7 @@ pub fn assumptions(step: &dyn TrainingStep, setup: Option<&Setup>) -> Vec<String
         all.push(evidence.assumption().to_owned());
         if evidence == Evidence::Lifetimes {
             let text = "the program may free blocks of forward in another order than the replay and so reserve more: keep a \
-                        margin, for example of a fifth of the budget with --reserve, or record again with \
-                        `highwater.record_memory_history` in Python, which follows references";
+                        margin, for example of a fifth of the budget with --reserve";
             all.push(text.to_owned());
         }
     }
