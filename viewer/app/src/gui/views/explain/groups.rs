@@ -111,8 +111,7 @@ impl Groups {
     /// The rows in the order shown, sizes in bytes; then the groups not listed, and the total.
     pub(super) fn csv(&self, explained: &Explained) -> String {
         let keys = explained.keys.list();
-        let text = |name| Column { name, tooltip: "", width: 0.0, is_number: false, is_sortable: false };
-        let number = |name| Column { is_number: true, ..text(name) };
+        let [text, number] = [false, true].map(|is_number| move |name| Column::of_file(name, is_number));
         let mut columns: Vec<Column> = keys.iter().map(|key| text(key.name())).collect();
         let figures = ["bytes_at_peak", "blocks_at_peak", "peak_without", "saved_bytes", "new_peak_step"];
         columns.extend(figures.map(number));

@@ -262,14 +262,24 @@ fn what_is_chosen_stays_chosen_at_another_moment() {
 fn files_hold_every_row_in_full_and_the_total() {
     let mut bench = Bench::new(NET).by(MomentLook::Table, GroupKey::Category, Some(TreeKey::By(GroupKey::Scope)));
     bench.filter = "scope~net.a".parse().unwrap();
-    let expected = "category,scope,bytes,blocks\n\"parameter\",\"net.a\",4000,1\n\"activation\",\"net.a\",1500,2\n\
+    let expected = "\"category\",\"scope\",\"bytes\",\"blocks\"\n\"parameter\",\"net.a\",4000,1\n\"activation\",\"net.a\",1500,2\n\
                     \"total\",\"\",5500,3\n";
     assert_eq!(bench.csv(), expected);
     let mut bench = Bench::new(NET).by(MomentLook::Flame, GroupKey::Stack, None);
     bench.filter = "category=activation,temporary".parse().unwrap();
-    let expected = "path,bytes,own_bytes,blocks\n\"main\",9800,0,4\n\"main; step\",8000,8000,1\n\
+    let expected = "\"path\",\"bytes\",\"own_bytes\",\"blocks\"\n\"main\",9800,0,4\n\"main; step\",8000,8000,1\n\
                     \"main; forward\",1800,1500,3\n\"main; forward; norm\",300,300,1\n\"total\",9800,9800,4\n";
     assert_eq!(bench.csv(), expected);
+}
+
+#[test]
+fn names_in_files_are_no_formulas_of_a_spreadsheet() {
+    let text = "alloc a 5 activation @=1+1\nalloc b 6 activation @+cmd\n";
+    for (look, total) in [(MomentLook::Table, "\"total\",11,2"), (MomentLook::Treemap, "\"total\",11,11,2")] {
+        let file = Bench::new(text).by(look, GroupKey::Scope, None).csv();
+        assert!(file.contains("\"'=1+1\",5,") && file.contains("\"'+cmd\",6,"), "{file}");
+        assert!(file.trim_end().ends_with(total), "{file}");
+    }
 }
 
 /// Many groups of very different sizes, most of them too small to be seen.

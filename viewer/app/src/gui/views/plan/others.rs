@@ -38,16 +38,13 @@ pub(super) fn others_ui(ui: &mut Ui, found: &Found, now: &Setup) -> Option<Setup
 
 /// The changes in view, with sizes in bytes.
 pub(super) fn changes_csv(chosen: &Chosen) -> String {
-    const fn column(name: &'static str, is_number: bool) -> Column {
-        Column { name, tooltip: "", width: 0.0, is_number, is_sortable: false }
-    }
     let columns = [
-        column("change", false),
-        column("modules", false),
-        column("class", false),
-        column("flops_share", true),
-        column("requested_bytes", true),
-        column("reserved_bytes", true),
+        Column::of_file("change", false),
+        Column::of_file("modules", false),
+        Column::of_file("class", false),
+        Column::of_file("flops_share", true),
+        Column::of_file("requested_bytes", true),
+        Column::of_file("reserved_bytes", true),
     ];
     csv(&columns, chosen.lines.len(), |row, column| {
         let line = &chosen.lines[row];

@@ -27,6 +27,13 @@ pub struct Column {
     pub is_sortable: bool,
 }
 
+impl Column {
+    /// A column of a file that is not shown.
+    pub const fn of_file(name: &'static str, is_number: bool) -> Self {
+        Self { name, tooltip: "", width: 0.0, is_number, is_sortable: false }
+    }
+}
+
 /// The content of a cell.
 #[derive(Clone, Debug, Default)]
 pub struct Cell {
