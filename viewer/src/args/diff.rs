@@ -38,7 +38,9 @@ pub struct DiffArguments {
     #[arg(long, value_name = "N")]
     pub device_b: Option<u16>,
     /// Grouping keys, comma-separated: category, op, scope:DEPTH, phase, step, stack, frame, size, stream, pool, lifetime
-    #[arg(long, value_name = "KEYS", default_value_t = GroupKeys(vec![GroupKey::Category]))]
+    /// [default: category; of reserved memory pool,size]
+    #[arg(long, value_name = "KEYS", hide_default_value = true, default_value_t = GroupKeys(vec![GroupKey::Category]))]
+    #[arg(default_value_if("metric", "reserved", "pool,size"))]
     pub by: GroupKeys,
     /// Number of groups to list, the largest differences first; the others are summed up
     #[arg(long, value_name = "K", default_value_t = TOP)]

@@ -222,12 +222,17 @@ impl<'a> DiffReport<'a> {
         if self.is_equal() {
             return next_with(&["explain"], &files[..1], &[], &given, "for what would lower the peak");
         }
+        // Most of reserved memory may be free, which has no origin.
+        let is_reserved = self.arguments.metric == Metric::Reserved;
+        if is_reserved && !self.arguments.by.0.contains(&GroupKey::Pool) {
+            return next_with(&["diff"], &files, &["--by", "pool,size"], &given, "for the segments behind it");
+        }
         let is_by_code = self.arguments.by.0.iter().any(|key| matches!(key, GroupKey::Frame | GroupKey::Stack));
         let is_by_origin = self.arguments.by.0.iter().any(|key| matches!(key, GroupKey::Scope | GroupKey::Op));
-        if let Some((keys, names)) = origin_keys(self.traces[0]).filter(|_| !is_by_origin) {
+        if let Some((keys, names)) = origin_keys(self.traces[0]).filter(|_| !is_by_origin && !is_reserved) {
             return next_with(&["diff"], &files, &["--by", keys], &given, &format!("for the {names} behind it"));
         }
-        if is_by_code {
+        if is_by_code || is_reserved {
             // The side that takes more.
             let is_a = self.comparison.diff.a.bytes >= self.comparison.diff.b.bytes;
             let larger = if is_a { files[..1].to_vec() } else { files.last().copied().into_iter().collect() };

@@ -219,8 +219,10 @@ impl Report for PeakReport<'_> {
         };
         let is_of_blocks = self.peak.moment.metric.is_of_blocks();
         let free = move |row: usize| groups.get(row).filter(|_| !is_of_blocks).map(|group| group.free_bytes);
-        // Free bytes have a row of their own unless they are in the rows of pools, streams or sizes.
-        let has_free = groups.iter().any(|group| group.free_bytes > 0 && group.free_bytes < group.bytes);
+        // Free bytes have rows of their own unless they are in the rows of pools and streams.
+        let are_in_rows = keys.iter().all(|key| matches!(key, GroupKey::Pool | GroupKey::Stream));
+        let has_free =
+            groups.iter().any(|group| group.free_bytes > 0 && (are_in_rows || group.free_bytes < group.bytes));
         let free_cell = move |row| free(row).filter(|bytes| *bytes > 0).map_or_else(String::new, format_bytes);
         let blocks = |row: usize| groups.get(row).map(|group| group.blocks);
         let blocks_cell = move |row| blocks(row).filter(|blocks| *blocks > 0).map_or_else(String::new, format_count);

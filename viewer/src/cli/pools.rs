@@ -37,8 +37,8 @@ impl PoolsReport {
             let more = pools.len().saturating_sub(MOST_NAMES);
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
             format!(
-                "{} ({}{more}) are never in use at the same time: {} reserved, at most {} in blocks at once. Graphs that \
-                 never run at the same time can share a pool.",
+                "{} ({}{more}) are never in use at the same time: {} reserved, at most {} in blocks at once. Graphs, or \
+                 other code, that never run at the same time can share a pool.",
                 count_of(pools.len() as u64, "private pool"),
                 names.join(" "),
                 format_bytes(reserved),

@@ -76,7 +76,7 @@ fn peak_takes_the_reserved_bytes_apart_too() {
               2 more groups                              5 KiB    0.1%  ▏
               total                                      4 MiB  100.0%
 
-            Next: highwater peak step.snap --by frame --metric reserved   for the lines of code behind it
+            Next: highwater peak step.snap --by pool,stream,size --metric reserved   for the segments behind it, by pool and stream
         "#]],
     );
 }

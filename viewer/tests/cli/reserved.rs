@@ -43,6 +43,7 @@ fn reserved_memory_is_grouped_by_the_pool_that_it_lies_in() {
     }
     let apart = "3 private pools ((0,1) (0,2) (0,3)) are never in use at the same time: 6 MiB reserved, at most 3 MiB";
     assert!(text.contains(apart), "{text}");
+    assert!(text.lines().any(|row| row.split_whitespace().eq(["pool", "bytes", "share", "free", "blocks"])), "{text}");
     let found = json(graphs(), "peak a.snap --metric reserved --by pool,size --json");
     let groups = found["groups"].as_array().unwrap();
     let sum: u64 = groups.iter().map(|group| group["bytes"].as_u64().unwrap()).sum();
@@ -65,6 +66,8 @@ fn reserved_memory_is_grouped_by_the_pool_that_it_lies_in() {
 fn differences_of_reserved_memory_name_pools_and_sizes_of_segments() {
     let found = json(graphs(), "diff a.snap --at end --at-b peak --metric reserved --by pool,size --json");
     assert_eq!(found["delta_bytes"], 0);
+    let by_default = json(graphs(), "diff a.snap --at end --at-b peak --metric reserved --json");
+    assert_eq!(by_default["groups"], found["groups"]);
     let text = answer(graphs(), "explain a.snap").unwrap();
     assert!(text.contains("free in segments of pool"), "{text}");
     let found = json(graphs(), "explain a.snap --json");
@@ -97,6 +100,25 @@ fn growth_of_reserved_memory_is_named_with_its_cause_and_line() {
         (&serde_json::json!(7_u64 << 28), &serde_json::json!("loader.py:9 prefetch"),)
     );
     assert!(answer(streams(), "growth a.snap --metric reserved --where size>1").is_err());
+}
+
+#[test]
+fn growth_of_reserved_memory_is_named_without_steps_too() {
+    let step = |step: u64| {
+        format!(
+            "segment_alloc {} 2097152 stream={step}\nalloc a{step} 2097152 stream={step}\nfree a{step}\n",
+            step << 32
+        )
+    };
+    let trace = || trace_from_text(&(0..20).map(step).collect::<String>()).unwrap();
+    let text = answer(trace(), "growth a.snap").unwrap().replace('\n', " ");
+    let but =
+        "But reserved memory grows by 40 MiB in the recording: 36 MiB are free in 18 segments cached for 18 streams";
+    assert!(text.contains(but), "{text}");
+    let found = json(trace(), "growth a.snap --metric reserved --json");
+    let causes = found["causes"].as_array().unwrap();
+    let sum: i64 = causes.iter().map(|cause| cause["bytes"].as_i64().unwrap()).sum();
+    assert_eq!((sum, causes[0]["cause"].as_str()), (40 << 20, Some("unused_stream")), "{found}");
 }
 
 #[test]

@@ -240,7 +240,8 @@ impl PeakContext<'_> {
         let (pools, most) = sets.into_iter().max_by_key(|(pools, _)| pools.len())?;
         let text = format!(
             "{} ({}) of the {} reserved at the peak are free in {} private pools. {} of these are never in use at the same \
-             time, and at most {} are in their blocks at once: capture their graphs into one pool.",
+             time, and at most {} are in their blocks at once: let them share one pool, as graphs that are captured into \
+             it do.",
             format_bytes(bytes),
             share(bytes, reserved),
             format_bytes(reserved),
