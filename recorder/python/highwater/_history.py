@@ -9,6 +9,10 @@ import torch
 from ._warn import warn
 
 _is_enabled = getattr(torch._C, "_cuda_isHistoryEnabled", lambda: False)
+# What the functions of `torch.cuda.memory` call, which the program may have imported by name.
+_RECORDERS = ("_cuda_record_memory_history", "_cuda_record_memory_history_legacy")
+# The events that PyTorch's counters of allocations and frees count.
+_COUNTED = ("alloc", "free_requested")
 
 
 class History:
@@ -20,41 +24,56 @@ class History:
     def __init__(self, settings):
         self._settings = settings
         self._is_programs = _is_enabled()
-        self._is_on = False
-        # The last events of the program's history, by device, before the recording.
-        self._last_before = []
-        self._original = torch.cuda.memory._record_memory_history
-        self._replacement = self._around(self._original)
-        torch.cuda.memory._record_memory_history = self._replacement
         if self._is_programs:
             warn(
                 "PyTorch's memory history is being recorded by the program already: it keeps the program's settings, "
                 "and goes on after the recording"
             )
+        self._is_on = self._is_own_call = self._has_own_settings = False
+        # The last events of the program's history, by device, before the recording.
+        self._last_before = []
+        # PyTorch's counters by device when the recording began.
+        self._counts_before = []
+        self._undo = []
+        for name in _RECORDERS:
+            if hasattr(torch._C, name):
+                self._replace(name)
 
     def start(self):
         """Starts to record."""
-        self._is_on = True
+        self._is_on, self._has_own_settings = True, not self._is_programs
         if self._is_programs:
             traces = take_snapshot()["device_traces"]
             self._last_before = [trace[-1] if trace else None for trace in traces]
         else:
-            self._original("all", **self._settings)
+            self._record("all", **self._settings)
+        self._counts_before = _counts()
 
     def stop(self):
         """Ends and forgets what was recorded."""
         self._is_on = False
         self._last_before = []
         if not self._is_programs:
-            self._original(None)
+            self._record(None)
 
-    def cut(self, taken):
-        """Removes what the program recorded before the recording began."""
-        for trace, last in zip(taken["device_traces"], self._last_before):
-            if last is None:
-                continue
-            after = next((row for row in range(len(trace), 0, -1) if _is_same(trace[row - 1], last)), 0)
-            del trace[:after]
+    def settings(self):
+        """Returns the settings with which the recorder was started; none if the program started it."""
+        return self._settings if self._has_own_settings else {}
+
+    def snapshot(self):
+        """Returns PyTorch's snapshot without what was before the recording, and by device how many events it lacks."""
+        counts = _counts()
+        taken = take_snapshot()
+        traces = taken["device_traces"]
+        # What the program recorded before the recording began.
+        for trace, last in zip(traces, self._last_before):
+            if last is not None:
+                after = next((row for row in range(len(trace), 0, -1) if _is_same(trace[row - 1], last)), 0)
+                del trace[:after]
+        recorded = [sum(event["action"] in _COUNTED for event in trace) for trace in traces]
+        # The program may have reset the counters.
+        rows = zip(counts, self._counts_before, recorded)
+        return taken, [max(now - before - known, 0) for now, before, known in rows]
 
     def close(self):
         """Leaves the recorder to the program."""
@@ -63,13 +82,34 @@ class History:
 
     def leave(self):
         """Undoes what changes the program."""
-        if torch.cuda.memory._record_memory_history is self._replacement:
-            torch.cuda.memory._record_memory_history = self._original
+        for undo in self._undo:
+            undo()
+
+    def _record(self, *args, **kwargs):
+        self._is_own_call = True
+        try:
+            torch.cuda.memory._record_memory_history(*args, **kwargs)
+        finally:
+            self._is_own_call = False
+
+    def _replace(self, name):
+        original = getattr(torch._C, name)
+        replacement = self._around(original)
+        setattr(torch._C, name, replacement)
+
+        def undo():
+            if getattr(torch._C, name) is replacement:
+                setattr(torch._C, name, original)
+
+        self._undo.append(undo)
 
     def _around(self, original):
         @functools.wraps(original)
-        def record(enabled="all", *args, **kwargs):
-            was_programs, self._is_programs = self._is_programs, enabled is not None
+        def record(enabled, *args, **kwargs):
+            if self._is_own_call:
+                return original(enabled, *args, **kwargs)
+            # None, and False of the former signature, end it.
+            was_programs, self._is_programs = self._is_programs, bool(enabled)
             if not self._is_on or (was_programs and self._is_programs):
                 return original(enabled, *args, **kwargs)
             if self._is_programs:
@@ -99,6 +139,12 @@ def take_snapshot():
     finally:
         if vars(torch).get("_inductor") is absent:
             del torch._inductor
+
+
+def _counts():
+    """Returns the number of allocations and frees of each device since the program began."""
+    counters = [torch._C._cuda_memoryStats(device)["allocation"]["all"] for device in range(torch.cuda.device_count())]
+    return [counter["allocated"] + counter["freed"] for counter in counters]
 
 
 def _is_same(event, other):

@@ -10,7 +10,7 @@ import time
 import torch
 
 from . import _files, _simulated, _tags
-from ._history import History, take_snapshot
+from ._history import History
 from ._names import ModuleNames
 from ._signals import Termination
 from ._tags import Tags
@@ -67,10 +67,9 @@ class Session:
         self._is_recording = self._is_over = self._is_writing = False
         self._has_written = self._has_dumped_oom = False
         self._last_step = -1
-        recorder = {name: options[name] for name in ("context", "stacks", "max_entries")}
-        self._history = History(recorder)
         # What a simulated GPU cannot answer exactly; None on a real one.
         self._noted = _simulated.observe()
+        self._history = History({name: options[name] for name in ("context", "stacks", "max_entries")})
         _active = self
         try:
             if options["on_oom"]:
@@ -177,11 +176,13 @@ class Session:
         """Returns PyTorch's snapshot with facts about this program."""
         tracker = self._tracker
         last_step = tracker.step_number if reason == "oom" else tracker.last_step()
-        snapshot = take_snapshot()
-        self._history.cut(snapshot)
+        snapshot, missing = self._history.snapshot()
         rank, world_size = _rank()
         facts, notes = ({}, []) if self._noted is None else self._noted.describe()
         notes += self._notes()
+        for device, (trace, events) in enumerate(zip(snapshot["device_traces"], missing)):
+            if events and not trace:
+                notes.append(f"device {device}: the program's own memory history has no events, only the last state")
         try:
             trees = self._names.trees().values()
             tensors = live_tensors(trees, tracker.optimizers(), parameter_names(trees))
@@ -202,8 +203,6 @@ class Session:
             "pid": os.getpid(),
             "program": " ".join(sys.argv),
             "package": _FOLDER,
-            "max_entries": self._options["max_entries"],
-            "stacks": str(self._options["stacks"]),
             "extra_steps": tracker.extra_steps,
             "last_step": last_step,
             "notes": "\n".join(notes),
@@ -212,8 +211,14 @@ class Session:
             "references": tracker.references.text(),
             **facts,
         }
+        settings = self._history.settings()
+        if settings:
+            run["max_entries"], run["stacks"] = settings["max_entries"], str(settings["stacks"])
         for device in tracker.references.devices():
             run[f"device.{device}.allocations"] = torch.cuda.memory_stats(device)["allocation.all.allocated"]
+        for device, (trace, events) in enumerate(zip(snapshot["device_traces"], missing)):
+            if events and trace:
+                run[f"device.{device}.events_missing"] = events
         for device in range(torch.cuda.device_count()):
             # Asking for the properties of a device that is not used would create a context on it.
             if torch.cuda.memory_reserved(device) or device == torch.cuda.current_device():

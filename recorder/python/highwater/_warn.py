@@ -8,8 +8,13 @@ _FOLDER = os.path.dirname(sys._getframe().f_code.co_filename)
 
 
 def warn(text):
-    """Warns at the innermost line outside of this package."""
+    """Warns at the innermost line outside of this package, and of PyTorch's functions that it replaces in part."""
     depth, frame = 1, sys._getframe()
-    while frame is not None and os.path.dirname(frame.f_code.co_filename) == _FOLDER:
+    while frame is not None and _is_between(frame):
         depth, frame = depth + 1, frame.f_back
     warnings.warn(f"highwater: {text}", stacklevel=depth)
+
+
+def _is_between(frame):
+    in_package = os.path.dirname(frame.f_code.co_filename) == _FOLDER
+    return in_package or frame.f_globals.get("__name__") == "torch.cuda.memory"

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import traceback
+import warnings
 import weakref
 
 import pytest
@@ -171,6 +172,71 @@ def test_a_history_that_the_program_starts_or_ends_within_a_recording_loses_noth
     assert torch._C._cuda_isHistoryEnabled(), "the program's own goes on"
     torch.cuda.memory._record_memory_history(None)
     del first, second, third
+
+
+def test_a_history_that_the_program_ends_with_false_is_ended(torch, tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with highwater.record_memory_history(tmp_path / "step.snap", convert=False):
+            torch.cuda.memory._record_memory_history(False)
+            kept = torch.ones(1000, device="cuda")
+    assert not torch._C._cuda_isHistoryEnabled()
+    with open(tmp_path / "step.pickle", "rb") as file:
+        assert 4000 in [event["size"] for event in pickle.load(file)["device_traces"][0]]
+    del kept
+
+
+def test_functions_of_the_history_that_were_imported_by_name_lose_nothing_either(torch, tmp_path):
+    from torch.cuda.memory import _record_memory_history as imported
+
+    with highwater.record_memory_history(tmp_path / "step.snap", convert=False):
+        first = torch.ones(1000, device="cuda")
+        with pytest.warns(UserWarning, match="started by the program during a recording") as caught:
+            imported("all")
+        assert caught[0].filename == __file__
+        second = torch.ones(2000, device="cuda")
+        imported(None)
+        third = torch.ones(3000, device="cuda")
+        imported(True, trace_alloc_max_entries=10)
+    assert torch._C._cuda_isHistoryEnabled(), "the program's own goes on"
+    imported(None)
+    with open(tmp_path / "step.pickle", "rb") as file:
+        snapshot = pickle.load(file)
+    assert {4000, 8000, 12000} <= {event["size"] for event in snapshot["device_traces"][0]}
+    assert "device.0.events_missing" not in snapshot["highwater_run"]
+    assert type(torch._C._cuda_record_memory_history).__name__ != "function", "undone"
+    del first, second, third
+
+
+@pytest.mark.parametrize("settings", [{"max_entries": 20}, {"enabled": "state"}])
+def test_what_the_programs_own_history_does_not_keep_is_stated(torch, tmp_path, settings):
+    torch.cuda.memory._record_memory_history(**settings)
+    try:
+        with pytest.warns(UserWarning, match="history is being recorded by the program"):
+            with highwater.record_memory_history(tmp_path / "step.snap") as run:
+                for _ in range(100):
+                    torch.ones(1000, device="cuda")
+    finally:
+        torch.cuda.memory._record_memory_history(None)
+    info = highwater.Snapshot(run.path).info()
+    assert info["ring_capacity"] is None and "stacks" not in info["facts"]
+    if "enabled" in settings:
+        assert any("own memory history has no events" in note for note in info["notes"]), info["notes"]
+    else:
+        # Each has two events that are counted, and one of completion.
+        assert any("187 events are missing" in text for text in info["trust"]), info["trust"]
+        assert not highwater.Snapshot(run.path).check(max_peak="1GiB")["passed"]
+
+
+def test_events_that_a_full_ring_has_dropped_are_stated(torch, tmp_path):
+    model = torch.nn.Linear(64, 64).cuda()
+    for max_entries in (100_000, 50):
+        path = tmp_path / f"{max_entries}.snap"
+        with highwater.record_memory_history(path, max_entries=max_entries):
+            torch.empty(100 << 20, dtype=torch.uint8, device="cuda")
+            for _ in range(20):
+                model(torch.zeros(8, 64, device="cuda"))
+        assert highwater.Snapshot(path).check(max_peak="101MiB")["passed"] == (max_entries > 50)
 
 
 def test_a_traceback_through_modules_has_no_more_frames_than_without_a_recording(torch, tmp_path):

@@ -135,6 +135,7 @@ pub fn assemble(raw: RawSnapshot) -> Trace {
             builder.add_problem(problem);
         }
         notes.extend(run::full_ring(&run, device.id, device.trace.len()));
+        builder.trust().events_lost += run::missing_events(&run, device.id);
         builder.set_device(run::with_facts(facts(device.id, &settings), &run));
     }
 

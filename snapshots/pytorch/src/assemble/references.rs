@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 
 use super::super::raw::RunFacts;
 use super::names::Names;
-use super::run::full_ring;
+use super::run::{full_ring, missing_events};
 use highwater_snapshots::error::Problem;
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::ids::{BlockId, DeviceId, EventId};
@@ -37,7 +37,8 @@ pub(super) fn add_references(trace: &mut Trace, run: &RunFacts, names: &mut Name
     for (device, of_device) in devices {
         match of_device {
             Some(OfDevice { found: of_blocks, unknown: 0, .. }) => found.extend(of_blocks),
-            // A full ring has lost them, which it reports itself.
+            // They are lost, which the recording reports.
+            Some(_) if missing_events(run, DeviceId(device)) > 0 => {}
             Some(_) if full_ring(run, DeviceId(device), trace.events.len()).is_some() => {}
             // A part of the facts would mislead. The program may have reset its counters.
             _ => {

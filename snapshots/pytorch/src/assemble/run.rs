@@ -58,6 +58,11 @@ pub(super) fn with_facts(facts: DeviceFacts, run: &RunFacts) -> DeviceFacts {
     DeviceFacts { name, capacity_bytes, ..facts }
 }
 
+/// The number of events of a device that PyTorch dropped, as its counters show.
+pub(super) fn missing_events(run: &RunFacts, device: DeviceId) -> u64 {
+    run.number(&format!("{DEVICE}{}.events_missing", device.0)).unwrap_or(0)
+}
+
 /// A note about a ring of `run`'s capacity that `events` of a device have filled.
 pub(super) fn full_ring(run: &RunFacts, device: DeviceId, events: usize) -> Option<String> {
     let most: usize = run.number("max_entries").filter(|most| *most <= events)?;
