@@ -9,6 +9,7 @@ import os
 import pickle
 import secrets
 import stat
+import tempfile
 
 from . import _binary
 from ._warn import warn
@@ -46,18 +47,33 @@ def resolve(path):
         asked = os.fsdecode(asked)
     if not asked:
         raise ValueError("path='': expected the path of a file")
+    if "\0" in asked:
+        raise ValueError(f"path={asked!r}: a path cannot contain a null character")
     whole = os.path.abspath(os.path.expanduser(asked))
     if asked.endswith(("/", os.sep)) or os.path.isdir(whole):
         raise IsADirectoryError(f"cannot record to {asked}: it is a folder; name a file in it")
     stem, suffix = split(whole)
     if suffix and suffix.removesuffix(".gz") not in _SUFFIXES:
         raise ValueError(f"path={asked!r}: unknown suffix {suffix!r}: expected one of {', '.join(_SUFFIXES)}")
-    whole = stem + (suffix or ".snap")
-    if os.path.exists(whole) and not stat.S_ISREG(os.stat(whole).st_mode):
-        raise ValueError(f"cannot record to {asked}: it exists but is not a regular file")
-    folder = os.path.dirname(whole)
-    if not os.path.isdir(folder) and "{rank}" not in folder:
+    named, whole = whole, stem + (suffix or ".snap")
+    for path in {named, whole}:
+        if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):
+            raise ValueError(f"cannot record to {asked}: {path} exists but is not a regular file")
+    if whole != named and os.path.exists(whole) and not _is_recording(os.path.realpath(whole)):
+        raise FileExistsError(f"cannot record to {asked}: {whole} exists and is not a recording; name another file")
+    folder, name = os.path.split(whole)
+    if "{rank}" in folder:
+        # Folders of ranks are made when the file is written: the rank may not be known yet.
+        folder = os.path.dirname(folder.partition("{rank}")[0])
+    if not os.path.isdir(folder):
         raise FileNotFoundError(f"cannot record to {asked}: there is no folder {folder}")
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+        with contextlib.suppress(FileNotFoundError):
+            # About the longest name that follows from this one.
+            os.lstat(os.path.join(folder, beside(name, "rank9999.oom-9")))
+    except OSError as error:
+        raise type(error)(f"cannot record to {asked}: {error.strerror}") from None
     return whole
 
 
@@ -74,51 +90,58 @@ def beside(path, word):
     return f"{stem}.{word}{suffix}"
 
 
-def write(snapshot, path, *, is_asked, convert, keep_pickle):
+def write(snapshot, path, on_path, *, is_asked, convert, keep_pickle):
     """Writes PyTorch's snapshot to `path`, converted by its suffix; returns the path of the file.
 
     Without conversion, or if it fails, the file is the pickle beside `path`. `is_asked` tells whether the program named
-    `path` itself.
+    `path` itself. `on_path` is called with the path of the file before any warning, which may be an error.
 
     Raises:
         OSError: the file cannot be written; nothing is left of it.
     """
     stem, suffix = split(path)
-    folder, name = os.path.split(stem)
-    hidden = os.path.join(folder, f".{name}.{secrets.token_hex(4)}")
+    folder = os.path.dirname(path)
+    hidden = os.path.join(folder, f".highwater-{secrets.token_hex(4)}")
     pickled, converted = hidden + ".pickle", hidden + suffix
     beside_it = path if suffix in _PICKLES else stem + ".pickle"
+    warnings = []
+
+    def place(temporary, path, is_asked):
+        """Moves a complete file to `path`, or to the next name that is free; returns where it is."""
+        # A link keeps leading to the file.
+        placed = os.path.realpath(path) if is_asked else derived(path, warnings.append)
+        os.replace(temporary, placed)
+        return placed
+
+    os.makedirs(folder, exist_ok=True)
     try:
         with open(pickled, "xb") as file:
             # The newest protocol that PyTorch's own page reads.
             pickle.dump(snapshot, file, protocol=4)
         if not convert or suffix in _PICKLES:
-            return _place(pickled, beside_it, is_asked and beside_it == path)
-        try:
-            _binary.run(["convert", pickled, converted])
-        except (_binary.HighwaterError, OSError) as error:
-            kept = _place(pickled, beside_it, False)
-            reason = str(error).replace(pickled, kept)
-            warn(f"cannot convert {kept}, which is kept: {reason}")
-            return kept
-        if keep_pickle:
-            _place(pickled, beside_it, False)
-        return _place(converted, path, is_asked)
+            written = place(pickled, beside_it, is_asked and beside_it == path)
+        else:
+            try:
+                _binary.run(["convert", pickled, converted])
+            except (_binary.HighwaterError, OSError) as error:
+                written = place(pickled, beside_it, False)
+                reason = str(error).replace(pickled, written)
+                warnings.append(f"cannot convert {written}, which is kept: {reason}")
+            else:
+                if keep_pickle:
+                    place(pickled, beside_it, False)
+                written = place(converted, path, is_asked)
+        on_path(written)
     finally:
         for left in (pickled, converted):
             with contextlib.suppress(OSError):
                 os.remove(left)
+    for text in warnings:
+        warn(text)
+    return written
 
 
-def _place(temporary, path, is_asked):
-    """Moves a complete file to `path`, or to the next name that is free; returns where it is."""
-    # A link keeps leading to the file.
-    path = os.path.realpath(path) if is_asked else derived(path)
-    os.replace(temporary, path)
-    return path
-
-
-def derived(path):
+def derived(path, warn=warn):
     """Returns a path that the program did not name itself, or the next one if another file than a recording is there."""
     stem, suffix = split(path)
     taken, number = path, 1

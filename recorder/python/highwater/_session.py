@@ -90,7 +90,9 @@ class Session:
         try:
             is_oom = error is not None and issubclass(error, torch.cuda.OutOfMemoryError)
             if self._is_recording and not (is_oom and self._has_dumped_oom):
-                self._dump_quietly("end" if error is None else "exception")
+                # Where warnings are errors, none replaces the program's own error.
+                with contextlib.suppress(*(() if error is None else (Warning,))):
+                    self._dump_quietly("end" if error is None else "exception")
             if error is None:
                 for hint in self._tracker.hints() if gives_hints else ():
                     warn(hint)
@@ -242,23 +244,27 @@ class Session:
         gc.disable()
         try:
             ranked = _files.of_rank(path, *_rank())
-            is_asked = "{rank}" in path or (ranked == path and reason != "oom")
+            is_asked = reason != "oom" and ("{rank}" in path or ranked == path)
             how = {"convert": options["convert"], "keep_pickle": options["keep_pickle"]}
-            written = _files.write(self._snapshot(reason), ranked, is_asked=is_asked, **how)
-            self._has_written = True
-            self._on_path(written)
-            return written
+            return _files.write(self._snapshot(reason), ranked, self._note_written, is_asked=is_asked, **how)
         finally:
             self._is_writing = False
             if was_collecting:
                 gc.enable()
             self._termination.deliver()
 
+    def _note_written(self, path):
+        self._has_written = True
+        self._on_path(path)
+
     def _dump_quietly(self, reason):
         """Writes the recording; an error is a warning, so that neither the program nor its own error is lost."""
         path = _files.beside(self._path, "oom") if reason == "oom" else self._path
         try:
             self._write(reason, path)
+        except Warning:
+            # Of a program in which warnings are errors: the file is written.
+            raise
         except Exception as error:  # noqa: BLE001
             warn(f"cannot write {path}: {error}")
 
@@ -267,7 +273,8 @@ class Session:
         if self._is_writing:
             return False
         if _active is self and self._is_recording:
-            self._dump_quietly("SIGTERM")
+            with contextlib.suppress(Warning):
+                self._dump_quietly("SIGTERM")
         return True
 
     def observe_oom(self):

@@ -49,6 +49,45 @@ def test_files_with_derived_names_that_are_no_recordings_stay_as_they_are(torch,
     assert made == {"mine.snap", "mine.oom-2.snap"} | ({"mine-2.pickle", "mine.oom-2.pickle"} if keep_pickle else set())
 
 
+@pytest.mark.parametrize("asked, oom", [("mine.rank{rank}.snap", "mine.rank1.oom"), ("mine.snap", "mine.oom.rank1")])
+def test_the_name_for_an_out_of_memory_error_is_derived_for_ranks_too(
+    torch, tmp_path, monkeypatch, convert, asked, oom
+):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "1")
+    (tmp_path / f"{oom}.snap").write_bytes(PRECIOUS)
+    with highwater.record_memory_history(tmp_path / asked) as run:
+        run._session.observe_oom()
+    assert (tmp_path / f"{oom}.snap").read_bytes() == PRECIOUS
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([f"{oom}.snap", f"{oom}-2.snap", "mine.rank1.snap"])
+
+
+def test_folders_of_ranks_are_made(torch, tmp_path, convert, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "1")
+    with highwater.record_memory_history(tmp_path / "run{rank}" / "step.snap") as run:
+        allocate(torch)
+    assert run.path == str(tmp_path / "run1" / "step.snap") and os.path.exists(run.path)
+
+
+def test_a_name_without_a_suffix_replaces_recordings_only(torch, tmp_path, convert):
+    for _ in range(2):
+        with highwater.record_memory_history(tmp_path / "mine"):
+            allocate(torch)
+    (tmp_path / "mine.snap").write_bytes(PRECIOUS)
+    with pytest.raises(FileExistsError, match="mine.snap exists and is not a recording"):
+        with highwater.record_memory_history(tmp_path / "mine"):
+            raise AssertionError("not reached")
+
+
+@pytest.mark.parametrize("length", [200, 225])
+def test_long_names_are_written_as_they_are(torch, tmp_path, convert, length):
+    name = "n" * length + ".snap"
+    with highwater.record_memory_history(tmp_path / name) as run:
+        run._session.observe_oom()
+    assert sorted(os.listdir(tmp_path)) == ["n" * length + ".oom.snap", name]
+
+
 def test_a_pickle_of_the_program_itself_is_not_replaced_by_a_recording_without_conversion(torch, tmp_path):
     precious = pickle.dumps({"model": "weights"})
     (tmp_path / "mine.pickle").write_bytes(precious)
@@ -146,6 +185,11 @@ def test_a_relative_path_and_the_home_folder_are_resolved_at_the_start(torch, tm
         ("step.gz", ValueError, "unknown suffix '.gz'"),
         ("no/step.snap", FileNotFoundError, "there is no folder"),
         ("pipe", ValueError, "not a regular file"),
+        ("n" * 245 + ".snap", OSError, "name too long"),
+        ("a\0b.snap", ValueError, "null character"),
+        ("/proc/step.snap", OSError, "cannot record to /proc/step.snap"),
+        ("no/run{rank}/step.snap", FileNotFoundError, "there is no folder"),
+        ("/dev/null", ValueError, "/dev/null exists but is not a regular file"),
         (7, TypeError, "expected the path"),
         (test_a_full_disk_is_one_warning_and_leaves_nothing, TypeError, "needs parentheses"),
     ],

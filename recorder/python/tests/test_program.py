@@ -239,6 +239,23 @@ def test_events_that_a_full_ring_has_dropped_are_stated(torch, tmp_path):
         assert highwater.Snapshot(path).check(max_peak="101MiB")["passed"] == (max_entries > 50)
 
 
+@pytest.mark.parametrize("is_programs", [False, True])
+def test_nothing_of_a_recording_remains_where_warnings_are_errors(torch, tmp_path, is_programs):
+    record = torch._C._cuda_record_memory_history
+    if is_programs:
+        torch.cuda.memory._record_memory_history()
+    (tmp_path / "step.oom.snap").write_bytes(b"the user's own")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UserWarning if is_programs else torch.cuda.OutOfMemoryError):
+            with highwater.record_memory_history(tmp_path / "step.snap"):
+                torch.empty(1 << 42, device="cuda")
+    assert torch._C._cuda_record_memory_history is record
+    torch.cuda.memory._record_memory_history(None)
+    assert (tmp_path / "step.oom.snap").read_bytes() == b"the user's own"
+    assert (tmp_path / "step.oom-2.snap").exists() != is_programs
+
+
 def test_a_traceback_through_modules_has_no_more_frames_than_without_a_recording(torch, tmp_path):
     class Fails(torch.nn.Module):
         def forward(self, x):
