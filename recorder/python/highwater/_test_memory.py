@@ -141,7 +141,7 @@ class TestRecording:
     def __init__(self, test_id):
         # Test ids that differ only in characters that file names cannot have must not share a file.
         digest = hashlib.sha256(test_id.encode()).hexdigest()[:8]
-        stem = re.sub("[^A-Za-z0-9_.]+", "-", test_id)[-_LONGEST_NAME:].strip("-")
+        stem = re.sub("[^A-Za-z0-9_.]+", "-", test_id)[-_LONGEST_NAME:].strip("-.")
         self._name = f"{stem}-{digest}.snap"
         self._run = self._folder = None
         self._is_kept = False

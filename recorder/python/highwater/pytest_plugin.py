@@ -177,8 +177,7 @@ def _test_id(item):
     if not folder:
         return item.nodeid
     relative = os.path.relpath(item.path, os.path.dirname(os.path.abspath(folder)))
-    parts = [part for part in relative.split(os.sep) if part != os.pardir]
-    return "::".join(["/".join(parts), item.nodeid.partition("::")[2]])
+    return "::".join([relative.replace(os.sep, "/"), item.nodeid.partition("::")[2]])
 
 
 def pytest_runtest_setup(item):

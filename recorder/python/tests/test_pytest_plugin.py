@@ -434,6 +434,17 @@ def test_tests_of_one_name_in_two_folders_have_baselines_of_their_own(pytester, 
     assert len(list((pytester.path / "base").iterdir())) == 2
 
 
+def test_tests_outside_the_folder_of_the_baselines_have_names_of_their_own(pytester, run, program):
+    text = textwrap.dedent(LIMITED.format(limit=100, size=20))
+    for folder in ("a", "ci/a"):
+        os.makedirs(pytester.path / folder)
+        (pytester.path / folder / "test_same.py").write_text(text)
+    result = run.files("a", "ci/a", "--import-mode=importlib", "--highwater-baseline=ci/base")
+    result.assert_outcomes(passed=2)
+    names = [path.name for path in (pytester.path / "ci" / "base").iterdir()]
+    assert len(names) == 2 and not any(name.startswith(".") for name in names)
+
+
 def test_baselines_without_a_test_and_tests_without_a_baseline_are_counted(run, pytester, program):
     (pytester.mkdir("base") / "test_gone-12345678.snap").touch()
     result = run(LIMITED.format(limit=100, size=20), "--highwater-baseline", "base")
