@@ -55,7 +55,7 @@ class ModuleNames:
             self._add(module, around, is_outermost)
         except Exception:  # noqa: BLE001
             # Modules may override what lists their parts.
-            self._set(module, self._cut(f"{around}.{type(module).__name__}".lstrip(".")))
+            self._set(module, self._inside(around, module))
         return self.by_id[id(module)]
 
     def compiled_names(self):
@@ -83,7 +83,7 @@ class ModuleNames:
             self._search(module)
         if id(module) not in self.by_id:
             # Not an attribute of the module that calls it.
-            self._set(module, self._cut(f"{around}.{type(module).__name__}".lstrip(".")))
+            self._set(module, self._inside(around, module))
 
     def _add_root(self, name, root):
         inside = {id(module) for module in root.modules()}
@@ -109,7 +109,8 @@ class ModuleNames:
             if is_parallel and not outer and parts and parts[0] == "module":
                 del parts[0]
             name = self._cut(".".join(filter(None, [start, *parts])))
-            self._set(module, name)
+            # Of depth 0, all are the model's.
+            self._set(module, name or _class_name(root))
             if "_orig_mod" in module.__dict__.get("_modules", {}):
                 self._compiled.add(name)
 
@@ -132,6 +133,9 @@ class ModuleNames:
             count += 1
             name = f"{type(root).__name__}_{count}"
         return name
+
+    def _inside(self, around, module):
+        return self._cut(f"{around}.{type(module).__name__}".lstrip(".")) or around
 
     def _cut(self, path):
         return ".".join(path.split(".")[: self._depth])

@@ -372,6 +372,14 @@ def test_depth_is_the_same_for_parameters_gradients_states_and_activations(torch
     assert found["forward"] - {""} == found["backward"] - {""} == modules
 
 
+def test_without_depth_all_is_the_models(torch, record):
+    from models import Gpt
+
+    model = Gpt().cuda()
+    found = scopes_by_category(record(lambda _: model.loss().backward(), depth=0))
+    assert found["parameter"] == found["gradient"] == found["forward"] - {""} == found["backward"] - {""} == {"Gpt"}
+
+
 def test_given_names_hold_where_a_parent_is_called(torch, record):
     class Gan(torch.nn.Module):
         def __init__(self):
