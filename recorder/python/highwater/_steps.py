@@ -1,24 +1,28 @@
 """Tells where a training step begins, without help from the program.
 
 A step ends where forward runs for the first time after an optimizer. If the program drops gradients or evaluates before
-that, this belongs to the step before, unless it did so at the same place before its very first forward: then each step
+that, this belongs to the step before, unless it does so in its code before the call that ran forward last: then each step
 begins there.
 """
 
+import os
 import sys
 
-# Places before the first forward that are kept.
-_MOST_PLACES = 1000
+_FOLDER = os.path.dirname(sys._getframe().f_code.co_filename)
+# Sets of optimizers that are kept.
+_MOST_SETS = 1000
 
 
 class Steps:
-    """What has happened in the step, and where the first one began."""
+    """What has happened in the step, and where forward ran last."""
 
     def __init__(self):
         # Number of calls of backward.
         self.backwards = 0
-        self._has_run_forward = False
-        self._first_places = set()
+        # The functions that were running in the last forward with gradients, and how far each was.
+        self._forward = {}
+        # Whether gradients were dropped before the first one.
+        self._begins_with_zero_grad = False
         # Whether an optimizer has made a step in this step. Of a compiled one nothing else is known.
         self.is_stepped = False
         # The optimizers of this step, of the last one that had any, and of all.
@@ -30,16 +34,24 @@ class Steps:
         """Notes that an optimizer has made a step."""
         self._optimizers.add(id(optimizer))
 
-    def begins_with(self, phase):
+    def begins_with(self, phase, has_gradients=True):
         """Whether a step begins with this call, of the phase forward, eval or zero_grad."""
-        if phase == "forward":
-            self._has_run_forward = True
+        if phase == "forward" and has_gradients:
+            # Of a function that calls itself, the innermost call.
+            self._forward = dict(reversed(list(_running())))
             return self.is_stepped
-        if not self._has_run_forward:
-            if len(self._first_places) < _MOST_PLACES:
-                self._first_places.add(_place())
-            return False
-        return self.is_stepped and bool(self._first_places) and _place() in self._first_places
+        if not self._forward:
+            self._begins_with_zero_grad |= phase == "zero_grad"
+            return phase == "forward" and self.is_stepped
+        return self.is_stepped and self._is_before_forward(phase)
+
+    def _is_before_forward(self, phase):
+        for code, position in _running():
+            last = self._forward.get(code, position)
+            if last != position:
+                return position < last
+        # Code that forward did not run in, such as another cell of a notebook.
+        return phase == "zero_grad" and self._begins_with_zero_grad
 
     def end(self):
         """Ends the step."""
@@ -49,7 +61,7 @@ class Steps:
         if now:
             self._takes_turns |= now in self._seen and not now & self._last
             self._last = now
-            if len(self._seen) < _MOST_PLACES:
+            if len(self._seen) < _MOST_SETS:
                 self._seen.add(now)
             self._optimizers.clear()
 
@@ -67,10 +79,10 @@ class Steps:
             )
 
 
-def _place():
-    """The lines of the program that are running, outermost last."""
-    frame, lines = sys._getframe(3), []
+def _running():
+    """Yields the functions of the program that are running, innermost first, and how far each is."""
+    frame = sys._getframe(1)
     while frame is not None:
-        lines.append((frame.f_code, frame.f_lineno))
+        if os.path.dirname(frame.f_code.co_filename) != _FOLDER:
+            yield frame.f_code, frame.f_lasti
         frame = frame.f_back
-    return tuple(lines)

@@ -211,7 +211,7 @@ class Tracker:
         return call
 
     def _begin_forward(self, thread, phase):
-        if self._steps.begins_with(phase) and self._is_counting:
+        if self._steps.begins_with(phase, torch.is_grad_enabled()) and self._is_counting:
             self._end_step()
         self._drop_failed_optimizers(thread)
         if not self._tags.is_metadata and threading.get_ident() != self._thread_number:

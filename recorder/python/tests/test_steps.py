@@ -201,6 +201,86 @@ def test_gradients_that_are_dropped_at_the_start_of_the_loop_belong_to_the_step_
         assert grad_frees(torch, net, record(loop)) == [1, 2, 3]
 
 
+def clear_train_step(net):
+    net.optimizer.zero_grad(); net.train(100); net.optimizer.step()  # noqa: E702
+
+
+def two_epochs(net):
+    def epoch():
+        for _ in range(2):
+            clear_train_step(net)
+
+    epoch()
+    net.evaluate(200)
+    net.model.train()
+    epoch()
+
+
+def after_a_dry_forward(net):
+    net.forward(300)
+    for _ in range(4):
+        net.optimizer.zero_grad()
+        net.train(100)
+        net.optimizer.step()
+
+
+def in_cells(net):
+    cell = "net.optimizer.zero_grad()\nnet.train(100)\nnet.optimizer.step()"
+    for number in range(4):
+        exec(compile(cell, f"<cell {number}>", "exec"), {"net": net})
+
+
+@pytest.mark.parametrize("loop", [two_epochs, after_a_dry_forward, in_cells])
+def test_gradients_that_are_dropped_before_forward_belong_to_its_step_however_the_loop_is_written(
+    torch, record, net, loop
+):
+    snapshot = record(lambda _: loop(net))
+    assert {step for step, phase in stages(snapshot, 100) if phase == "forward"} == {0, 1, 2, 3}
+    if torch.__version__ >= "2.10":
+        assert grad_frees(torch, net, snapshot) == [1, 2, 3]
+
+
+def test_gradients_that_a_function_drops_at_the_end_of_the_loop_belong_to_the_step_that_ends(torch, record, net):
+    def clear():
+        net.optimizer.zero_grad()
+
+    def loop(_):
+        clear()
+        for _ in range(4):
+            net.train(100)
+            net.optimizer.step()
+            clear()
+
+    if torch.__version__ >= "2.10":
+        assert grad_frees(torch, net, record(loop)) == [0, 1, 2, 3]
+
+
+def test_an_evaluation_that_stays_in_training_mode_begins_no_step(torch, record, net):
+    def loop(_):
+        for _ in range(3):
+            net.train(100)
+            net.optimizer.step()
+            net.optimizer.zero_grad()
+        with torch.no_grad():
+            net.forward(200)
+
+    snapshot = record(loop)
+    assert {step for step, phase in stages(snapshot, 100) if phase == "forward"} == {0, 1, 2}
+    assert (2, "forward") in stages(snapshot, 200)
+
+
+def test_a_model_that_runs_in_a_reentrant_checkpoint_as_a_whole_has_its_steps(torch, record, net):
+    from torch.utils.checkpoint import checkpoint
+
+    def loop(_):
+        for _ in range(3):
+            batch = torch.zeros(100, 8, device="cuda", requires_grad=True)
+            checkpoint(net.model, batch, use_reentrant=True).sum().backward()
+            net.optimizer.step()
+
+    assert {step for step, phase in stages(record(loop), 100) if phase == "forward"} == {0, 1, 2}
+
+
 def test_gradients_that_are_dropped_at_the_end_of_the_loop_belong_to_the_step_that_ends(torch, record, net):
     def loop(_):
         net.optimizer.zero_grad()
