@@ -11,6 +11,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, Callable, Literal, TypeVar
 
 from . import _files
+from ._warn import warn
 from .snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -143,7 +144,11 @@ class record_memory_history(contextlib.AbstractContextManager):
     def _around_function(self, function):
         def run(*args, **kwargs):
             with self:
-                return function(*args, **kwargs)
+                result = function(*args, **kwargs)
+            if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
+                what = f"{getattr(function, '__qualname__', function)} returned a {type(result).__name__}"
+                warn(f"{what}, and what that does was not recorded: use the `with` statement in it")
+            return result
 
         return run
 
@@ -205,8 +210,8 @@ class record_memory_history(contextlib.AbstractContextManager):
 
 def _check_one_of(name, value, expected):
     if not any(value is one or (isinstance(value, str) and value == one) for one in expected):
-        known = ", ".join(map(repr, expected))
-        raise ValueError(f"{name}={value!r}: expected {'one of ' if len(expected) > 2 else ''}{known}")
+        *others, last = map(repr, expected)
+        raise ValueError(f"{name}={value!r}: expected {', '.join(others)} or {last}")
 
 
 def _check_count(name, value, least):

@@ -116,6 +116,11 @@ def test_a_wrong_argument_is_refused_at_the_start_by_its_name(name, value):
         highwater.record_memory_history(**{name: value})
 
 
+def test_expected_values_are_listed_with_or():
+    with pytest.raises(ValueError, match="expected 'python' or 'all'$"):
+        highwater.record_memory_history(stacks="cpp")
+
+
 def test_a_list_of_modules_and_a_class_are_no_model(torch):
     for model in ([torch.nn.Linear(2, 2)], torch.nn.Linear, {"a": torch.nn.Linear}):
         with pytest.raises(TypeError, match="model="):
@@ -254,6 +259,21 @@ def test_nothing_of_a_recording_remains_where_warnings_are_errors(torch, tmp_pat
     torch.cuda.memory._record_memory_history(None)
     assert (tmp_path / "step.oom.snap").read_bytes() == b"the user's own"
     assert (tmp_path / "step.oom-2.snap").exists() != is_programs
+
+
+def test_a_decorated_function_whose_work_is_done_after_it_returns_gives_a_warning(torch, tmp_path):
+    async def work():
+        pass
+
+    class Callable:
+        async def __call__(self):
+            pass
+
+    functions = [lambda: work(), lambda: (row for row in range(3)), Callable()]
+    for function in functions:
+        with pytest.warns(UserWarning, match="what that does was not recorded"):
+            result = highwater.record_memory_history(tmp_path / "step.snap", convert=False)(function)()
+        result.close()
 
 
 def test_a_traceback_through_modules_has_no_more_frames_than_without_a_recording(torch, tmp_path):
