@@ -229,7 +229,7 @@ def test_what_the_programs_own_history_does_not_keep_is_stated(torch, tmp_path, 
         assert any("own memory history has no events" in note for note in info["notes"]), info["notes"]
     else:
         # Each has two events that are counted, and one of completion.
-        assert any("187 events are missing" in text for text in info["trust"]), info["trust"]
+        assert highwater.Snapshot(run.path).peak()["trust"]["events_lost"] == 187
         assert not highwater.Snapshot(run.path).check(max_peak="1GiB")["passed"]
 
 
@@ -318,6 +318,27 @@ def test_frames_of_the_package_never_appear_wherever_it_lies(torch, tmp_path, is
     frames = {frame for event in events for frame in event["stack"]}
     assert any("torch/nn/modules/linear.py" in frame for frame in frames)
     assert not any("_tracker.py" in frame or "highwater/" in frame for frame in frames)
+
+
+def test_the_types_of_answers_have_all_keys(torch, tmp_path):
+    from highwater import _results
+
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)).cuda()
+    optimizer = torch.optim.Adam(model.parameters())
+    path = tmp_path / "step.snap"
+    with highwater.record_memory_history(path):
+        for _ in range(3):
+            step(torch, model, optimizer)
+    snapshot = highwater.Snapshot(path)
+    answers = {
+        "Info": snapshot.info(), "Peak": snapshot.peak(by="scope"), "Phases": snapshot.phases(),
+        "Explanation": snapshot.explain(), "Difference": snapshot.diff(path), "Events": snapshot.events(),
+        "WhatIf": snapshot.whatif(), "Plan": snapshot.plan("1GiB"), "Check": snapshot.check(max_peak="1GiB"),
+    }  # fmt: skip
+    rows = {"Group": answers["Peak"]["groups"], "PhaseRow": answers["Phases"]["rows"], "PlanPeaks": [answers["Plan"]["after"]]}
+    answers |= {name: found[0] for name, found in {**rows, "Event": answers["Events"]["events"]}.items()}
+    for name, answer in answers.items():
+        assert set(answer) <= set(getattr(_results, name).__annotations__), name
 
 
 def test_a_step_that_the_program_ends_last_is_followed_by_no_other(torch, tmp_path):
