@@ -58,3 +58,4 @@ class _NoOptimizer:
     """One that has not stepped yet."""
 
     param_groups = ()
+    state: dict[object, object] = {}

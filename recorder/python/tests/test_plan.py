@@ -2,10 +2,16 @@
 
 import gc
 
+import pytest
+
 import highwater
 
 
-def record(torch, path, change=lambda model, optimizer: None, fused=True, shape=(16, 128), width=64):
+def adamw(torch, parameters, **options):
+    return torch.optim.AdamW(parameters, fused=True, **options)
+
+
+def record(torch, path, change=lambda model, optimizer: None, optimizer_of=adamw, shape=(16, 128), width=64):
     """Records steps of a small transformer, whose modules and optimizer `change` may change first."""
     from models import Gpt
 
@@ -13,7 +19,7 @@ def record(torch, path, change=lambda model, optimizer: None, fused=True, shape=
     gc.collect()
     torch.cuda.empty_cache()
     model = Gpt(blocks=4, width=width).cuda()
-    optimizer = torch.optim.AdamW(model.parameters(), fused=fused)
+    optimizer = optimizer_of(torch, model.parameters())
     change(model, optimizer)
     with highwater.record_memory_history(path, model=model):
         for _ in range(3):
@@ -47,9 +53,24 @@ def test_the_lines_of_a_plan_run_and_give_the_predicted_peak(torch, tmp_path):
     assert peak(after, "forward") <= plan["after"]["requested_bytes"]
 
 
-def test_a_fused_optimizer_has_the_predicted_peaks_with_its_counters_on_the_gpu(torch, tmp_path):
-    # So few tokens that the peak is in the optimizer step.
-    options = {"fused": False, "shape": (1, 16), "width": 256}
+def optimizer(name, **options):
+    return lambda torch, parameters: getattr(torch.optim, name)(parameters, **options)
+
+
+# So few tokens that the peak is in the optimizer step.
+AT_OPTIMIZER = {"shape": (1, 16), "width": 256}
+
+
+@pytest.mark.parametrize(
+    "optimizer_of",
+    [
+        optimizer("AdamW", fused=False), optimizer("Adam", amsgrad=True), optimizer("Adagrad", foreach=True),
+        optimizer("SGD", momentum=0.9, foreach=True),
+    ],
+    ids=["AdamW", "amsgrad", "Adagrad", "SGD"],
+)  # fmt: skip
+def test_a_fused_optimizer_has_the_predicted_peaks_with_its_counters_on_the_gpu(torch, tmp_path, optimizer_of):
+    options = {"optimizer_of": optimizer_of, **AT_OPTIMIZER}
     before = record(torch, tmp_path / "before.snap", **options)
     budget = before.info()["devices"][0]["peaks"]["reserved"]["bytes"] - 2**21
     plan = before.plan(budget, forbid="recompute,settings")
@@ -64,6 +85,16 @@ def test_a_fused_optimizer_has_the_predicted_peaks_with_its_counters_on_the_gpu(
     peaks = after.info()["devices"][0]["peaks"]
     for total in ["requested", "allocated", "reserved"]:
         assert peaks[total]["bytes"] == plan["after"][f"{total}_bytes"], total
+
+
+@pytest.mark.parametrize("name", ["Rprop", "ASGD", "Adadelta", "RAdam", "NAdam", "RMSprop", "Adamax"])
+def test_optimizers_without_a_fused_form_are_not_planned_or_advised_to_be_fused(torch, tmp_path, name):
+    before = record(torch, tmp_path / "before.snap", optimizer_of=optimizer(name), **AT_OPTIMIZER)
+    budget = before.info()["devices"][0]["peaks"]["reserved"]["bytes"] - 2**21
+    plan = before.plan(budget, forbid="recompute,settings")
+    assert "fused optimizer" not in [line["change"] for line in plan["plan"]], plan
+    advice = [text for text in before.explain()["advice"] if "temporaries of the optimizer" in text]
+    assert not any("A fused optimizer" in text for text in advice), advice
 
 
 def test_the_lines_that_recompute_batch_normalization_keep_its_running_statistics(torch, tmp_path):

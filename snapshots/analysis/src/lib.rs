@@ -13,6 +13,7 @@ pub mod bands;
 pub mod owners;
 mod leading;
 pub mod frames;
+pub mod fused_form;
 pub mod lifetime;
 mod origin;
 pub mod device_spans;

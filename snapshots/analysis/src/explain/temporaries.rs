@@ -6,9 +6,10 @@ use super::cause::Cause;
 use super::findings::LEAST_PERCENT;
 use super::peak_context::PeakContext;
 use super::remedy::{Advice, Remedy};
+use crate::fused_form::{FusedForm, fused_form};
 use crate::origin::Origin;
 use highwater_snapshots::units::format_bytes;
-use highwater_snapshots::{Category, Phase};
+use highwater_snapshots::{BlockId, Category, Phase};
 
 impl PeakContext<'_> {
     pub(super) fn fused_optimizer(&self) -> Option<Advice> {
@@ -29,21 +30,24 @@ impl PeakContext<'_> {
             let block = self.trace.blocks.get(*id);
             !places.insert((block.stack, self.trace.tables.op(block.op).map(|op| op.name)))
         });
+        let tables = &self.trace.tables;
+        let form = |id: &BlockId| fused_form(tables, self.trace.blocks.get(*id).stack);
+        let can_fuse = blocks.iter().any(|id| form(id) != Some(FusedForm::Missing));
+        let remedy = if can_fuse { Remedy::FusedOptimizer } else { Remedy::FewerTemporaries };
         let (without, text) = if is_of_many {
             let without = self.without(cause);
-            let text = format!(
-                "{held} A fused optimizer has none; one with foreach=False has one parameter's at a time: {}.",
-                self.peak_without(&without)
-            );
+            let fused =
+                if can_fuse { "A fused optimizer has none; one" } else { "This optimizer has no fused form; one" };
+            let left = self.peak_without(&without);
+            let text = format!("{held} {fused} with foreach=False has one parameter's at a time: {left}.");
             (Some(without), text)
         } else {
-            let text = format!(
-                "{held} They belong to one parameter at a time. In-place operations need fewer, and a fused optimizer none."
-            );
+            let fused = if can_fuse { ", and a fused optimizer none" } else { "" };
+            let text = format!("{held} They belong to one parameter at a time. In-place operations need fewer{fused}.");
             (None, text)
         };
         let condition = Some(cause.condition());
-        Some(Advice { remedy: Remedy::FusedOptimizer, bytes, without, settings: None, condition, text })
+        Some(Advice { remedy, bytes, without, settings: None, condition, text })
     }
 
     pub(super) fn fewer_temporaries(&self, phase: Phase) -> Option<Advice> {

@@ -152,7 +152,11 @@ pub fn assemble(raw: RawSnapshot) -> Trace {
         texts: &texts,
         origin_us,
         marks: Vec::new(),
-        tags: Tags::new(run.number("extra_steps").unwrap_or(0), run.number("last_step").unwrap_or(u32::MAX)),
+        tags: Tags::new(
+            run.number("extra_steps").unwrap_or(0),
+            run.number("last_step").unwrap_or(u32::MAX),
+            run.value("tags").is_some(),
+        ),
         tag_ranges: TagRanges::default(),
         sizes: None,
         allocs: 0,

@@ -178,6 +178,15 @@ mod tests {
     }
 
     #[test]
+    fn events_that_pytorch_has_dropped_are_lost() {
+        let mut sample = Sample::of(&[("alloc", 0x1000_0000, 512)]);
+        sample.intake.run_value("device.0.events_missing", "7");
+        sample.intake.run_value("device.3.events_missing", "9");
+        let trace = sample.assemble();
+        assert_eq!((trace.trust.events_lost, trace.header.facts.len()), (7, 0));
+    }
+
+    #[test]
     fn notes_of_the_package_are_notes_of_the_header_and_no_problems() {
         let mut sample = Sample::of(&[]);
         sample.intake.run_value("notes", "compiled: net\nsteps: 2");

@@ -40,6 +40,8 @@ pub(super) struct Tags {
     extra_steps: u32,
     /// The last step: what has the number of a later one follows it.
     last_step: u32,
+    /// Whether the recording began together with the tags: events before the first one are of its step.
+    is_whole: bool,
     by_text: HashMap<StringId, Option<Tag>>,
     scopes: HashMap<(ScopeId, StringId), ScopeId>,
     /// The tagged events, in order.
@@ -48,9 +50,10 @@ pub(super) struct Tags {
 
 impl Tags {
     /// No tags yet. The first `extra_steps` ends of steps are none: the package took them for ends before the program
-    /// said where its steps end. So is the end of `last_step`, after which nothing was allocated.
-    pub(super) fn new(extra_steps: u32, last_step: u32) -> Self {
-        Self { extra_steps, last_step, ..Self::default() }
+    /// said where its steps end. So is the end of `last_step`, after which nothing was allocated. `is_whole` tells that
+    /// the recording began together with the tags.
+    pub(super) fn new(extra_steps: u32, last_step: u32, is_whole: bool) -> Self {
+        Self { extra_steps, last_step, is_whole, ..Self::default() }
     }
 
     /// The tag with this text; `None` if the text is no tag.
@@ -97,7 +100,7 @@ impl Tags {
     }
 
     /// The annotations for runs of equal steps, of equal phases within them, and of recomputation. Events without a tag
-    /// belong to the run before them.
+    /// belong to the run before them; those before the first, as of a thread that has run no module, to the first step.
     pub(super) fn annotations(&self, tables: &mut Tables, names: &mut Names, events: &Events) -> Vec<Annotation> {
         let mut annotations = Vec::new();
         let mut add = |rows: &[(EventId, Tag)], next: Option<&(EventId, Tag)>, text: &str| {
@@ -136,6 +139,9 @@ impl Tags {
             if self.rows.get(start).is_some_and(|(_, tag)| tag.is_recompute) {
                 add(&self.rows[start..end], self.rows.get(end), "recompute");
             }
+        }
+        if let Some(first) = annotations.first_mut().filter(|_| self.is_whole) {
+            (first.first, first.start_ns) = (EventId(0), events.time_of(EventId(0)));
         }
         annotations
     }
@@ -238,6 +244,18 @@ mod tests {
         let names: Vec<&str> = trace.annotations.iter().map(|row| trace.tables.string(row.name)).collect();
         assert_eq!(names.iter().filter(|name| **name == "recompute").count(), 1, "{names:?}");
         assert_eq!(trace.attributes.len(), 0);
+    }
+
+    #[test]
+    fn events_before_the_first_tag_are_of_its_step_if_the_package_has_recorded_them() {
+        let spans_of = |value: Option<&str>| {
+            let mut sample = Sample::of(&[("segment_alloc", 0x1000_0000, 2 * MIB), ("alloc", 0x1000_0000, 512)]);
+            tagged(&mut sample, "alloc", 0x1000_0200, &tag(4, "forward", "net"));
+            value.into_iter().for_each(|value| sample.intake.run_value("tags", value));
+            spans(&sample.assemble())
+        };
+        assert_eq!(spans_of(Some("metadata")), [(Some(4), "other", 0), (Some(4), "forward", 2)]);
+        assert_eq!(spans_of(None), [(None, "setup", 0), (Some(4), "forward", 2)]);
     }
 
     #[test]

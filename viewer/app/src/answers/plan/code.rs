@@ -86,10 +86,13 @@ pub fn python(setup: &Setup, recorded: &str, updates: &Updates) -> Code {
 }
 
 /// Makes an optimizer fused that has not stepped yet.
-const FUSED: [&str; 3] = [
+const FUSED: [&str; 6] = [
     "# Before the first step, or pass fused=True where the optimizer is made:",
     "for group in optimizer.param_groups:",
     "    group.update(foreach=False, fused=True)",
+    "for parameter, state in optimizer.state.items():",
+    "    if \"step\" in state:  # on the CPU: Adagrad has it before the first step",
+    "        state[\"step\"] = state[\"step\"].to(parameter.device)",
 ];
 /// Disables the cache of a model of transformers.
 const NO_CACHE: [&str; 5] = [

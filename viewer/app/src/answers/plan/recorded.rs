@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use highwater_analysis::fused_form::{FusedForm, fused_form};
 use highwater_analysis::plan::{Candidate, candidates_of, model};
 use highwater_analysis::recompute::{Addition, Evidence, Members, calls, effects, modules};
 use highwater_analysis::{Metric, Series};
@@ -35,7 +36,10 @@ pub struct Recorded {
     candidates: Vec<(ScopeId, String)>,
     /// The bytes that forward allocates, of all and of each candidate: the estimate of their work.
     forward_bytes: (u64, HashMap<String, u64>),
-    has_temporaries: bool,
+    /// Whether each block is a temporary of the optimizer that a fused one does not have.
+    temporaries: Vec<bool>,
+    /// Whether a fused optimizer keeps counters of steps on the device; `None` if that is unknown.
+    has_counters: Option<bool>,
     /// What a recomputation of the candidates updates once more.
     updates: Updates,
     /// The last changed recording, before its replay.
@@ -52,15 +56,15 @@ impl Recorded {
         let replayer = Replayer::of(&trace, device)?;
         let candidates = candidates_of(&trace, patterns)?;
         let forward_bytes = forward_bytes(&trace, device, &candidates);
-        let has_temporaries = trace.blocks.ids().any(|block| is_temporary_of_optimizer(&trace, device, block));
+        let (temporaries, has_counters) = temporaries_of_optimizer(&trace, device);
         let updates = Updates { statistics: with_statistics(&trace, &candidates), cache: fills_cache(&trace) };
         let last = RefCell::default();
-        Ok(Self { trace, device, replayer, candidates, forward_bytes, has_temporaries, updates, last })
+        Ok(Self { trace, device, replayer, candidates, forward_bytes, temporaries, has_counters, updates, last })
     }
 
     /// Returns whether there are temporaries that a fused optimizer does not have.
     pub fn can_fuse(&self) -> bool {
-        self.has_temporaries
+        self.temporaries.contains(&true)
     }
 
     /// Returns the work of a step in which the modules `recomputed` are.
@@ -85,11 +89,8 @@ impl Recorded {
         }
         let mut edited = self.replayer.unchanged(Arc::clone(&self.trace));
         if setup.changes.contains(&Change::Fused) {
-            let trace = &edited.trace;
-            let is_removed = |block: BlockId| is_temporary_of_optimizer(trace, self.device, block);
-            let removed: Vec<bool> = trace.blocks.ids().map(is_removed).collect();
-            edited = self.replayer.without(&edited, &removed);
-            let counters = step_counters(&edited.trace, self.device);
+            edited = self.replayer.without(&edited, &self.temporaries);
+            let counters = step_counters(&edited.trace, self.device, self.has_counters);
             if !counters.is_empty() {
                 edited = self.replayer.with_additions(&edited, &counters);
             }
@@ -118,39 +119,68 @@ pub fn record_words(trace: &Trace) -> Option<Vec<&str>> {
     (binary.trim_end_matches(".exe") == "highwater" && words.contains(&"record")).then_some(words)
 }
 
-/// Returns whether `block` is a temporary of the optimizer step, which a fused optimizer does not have.
-fn is_temporary_of_optimizer(trace: &Trace, device: DeviceId, block: BlockId) -> bool {
-    let row = block.0 as usize;
-    let alloc = trace.blocks.alloc[row];
-    trace.blocks.device[row] == device
-        && trace.blocks.category[row] == Category::Temporary
-        && alloc.is_some()
-        && trace.spans.at(alloc).is_some_and(|span| span.phase == Phase::Optimizer)
+/// Returns which blocks are temporaries of the optimizer step that a fused optimizer does not have, and whether that one
+/// keeps counters of steps on the device instead; `None` if no call stack tells.
+fn temporaries_of_optimizer(trace: &Trace, device: DeviceId) -> (Vec<bool>, Option<bool>) {
+    let blocks = &trace.blocks;
+    let mut forms = HashMap::new();
+    let mut is_removed = |block: BlockId| {
+        let row = block.0 as usize;
+        let alloc = blocks.alloc[row];
+        let is_temporary = blocks.device[row] == device
+            && blocks.category[row] == Category::Temporary
+            && alloc.is_some()
+            && trace.spans.at(alloc).is_some_and(|span| span.phase == Phase::Optimizer);
+        let stack = blocks.stack[row];
+        is_temporary
+            && *forms.entry(stack).or_insert_with(|| fused_form(&trace.tables, stack)) != Some(FusedForm::Missing)
+    };
+    let removed = blocks.ids().map(&mut is_removed).collect();
+    let has = |form: FusedForm| forms.values().any(|known| *known == Some(form));
+    let has_counters = match has(FusedForm::WithCounters) {
+        true => Some(true),
+        false => has(FusedForm::WithoutCounters).then_some(false),
+    };
+    (removed, has_counters)
 }
 
-/// Returns the step counters that a fused Adam of PyTorch has in the memory of `device` and that `trace` lacks: one for
-/// each parameter, allocated before its other states. None for other optimizers, which do not have two states of equal
-/// size for each parameter.
-fn step_counters(trace: &Trace, device: DeviceId) -> Vec<Addition> {
-    if !trace.header.recorder.starts_with("PyTorch") {
+/// Returns the step counters that a fused optimizer of PyTorch has in the memory of `device` and that `trace` lacks: one
+/// for each parameter, allocated before its other states. If it is not known whether the optimizer `has_counters`, two or
+/// three states of equal size for each parameter are taken to be those of Adam.
+fn step_counters(trace: &Trace, device: DeviceId, has_counters: Option<bool>) -> Vec<Addition> {
+    if !trace.header.recorder.starts_with("PyTorch") || has_counters == Some(false) {
         return Vec::new();
     }
     let blocks = &trace.blocks;
-    let is_state = |row: usize| blocks.device[row] == device && blocks.category[row] == Category::OptimizerState;
-    let mut alike: BTreeMap<(ScopeId, u64), Vec<BlockId>> = BTreeMap::new();
-    for block in blocks.ids().filter(|block| is_state(block.0 as usize)) {
+    let is_of = |row: usize, category: Category| blocks.device[row] == device && blocks.category[row] == category;
+    let mut states: BTreeMap<(ScopeId, u64), Vec<BlockId>> = BTreeMap::new();
+    let mut parameters: BTreeMap<(ScopeId, u64), usize> = BTreeMap::new();
+    for block in blocks.ids() {
         let row = block.0 as usize;
-        alike.entry((blocks.scope[row], blocks.requested[row])).or_default().push(block);
+        let alike = (blocks.scope[row], blocks.requested[row]);
+        if is_of(row, Category::OptimizerState) {
+            states.entry(alike).or_default().push(block);
+        } else if is_of(row, Category::Parameter) {
+            *parameters.entry(alike).or_default() += 1;
+        }
     }
-    let has_two_each = alike.values().all(|states| states.len().is_multiple_of(2));
     let counters: usize =
-        alike.iter().filter(|((_, bytes), _)| *bytes == COUNTER_BYTES).map(|(_, all)| all.len()).sum();
-    let all: usize = alike.values().map(Vec::len).sum();
+        states.iter().filter(|((_, bytes), _)| *bytes == COUNTER_BYTES).map(|(_, all)| all.len()).sum();
+    let all: usize = states.values().map(Vec::len).sum();
     // Those of a single number have the size of a counter as well, but are few.
-    if !has_two_each || counters * 3 >= all {
+    if counters * 4 >= all {
         return Vec::new();
     }
-    let firsts = alike.values().flat_map(|states| states.iter().step_by(2).copied());
+    // Adam has two states for each parameter, or three with amsgrad, and Adagrad one.
+    let numbers = [2, 3, 1].into_iter().filter(|number| *number > 1 || has_counters == Some(true));
+    let is_exact = |number: &usize| {
+        states.iter().all(|(alike, all)| parameters.get(alike).is_some_and(|of| of * number == all.len()))
+    };
+    let is_possible = |number: &usize| states.values().all(|all| all.len().is_multiple_of(*number));
+    let Some(number) = numbers.clone().find(is_exact).or_else(|| numbers.clone().find(is_possible)) else {
+        return Vec::new();
+    };
+    let firsts = states.values().flat_map(|states| states.iter().step_by(number).copied());
     let before = |block: BlockId| Some(blocks.alloc[block.0 as usize]).filter(|event| event.is_some());
     let addition = |like: BlockId| Addition {
         before: before(like).unwrap_or(EventId(0)),
@@ -213,7 +243,7 @@ fn forward_bytes(trace: &Trace, device: DeviceId, candidates: &[(ScopeId, String
 impl TrainingStep for Recorded {
     fn combinations(&self, _: &[Allowance], forbidden: &[Forbidden]) -> Vec<Vec<Change>> {
         let mut all = vec![Vec::new()];
-        let can_fuse = self.has_temporaries && !forbidden.contains(&Forbidden::Fused);
+        let can_fuse = self.can_fuse() && !forbidden.contains(&Forbidden::Fused);
         all.extend(can_fuse.then(|| vec![Change::Fused]));
         all
     }
