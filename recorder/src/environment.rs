@@ -15,13 +15,13 @@
 //! | `HIGHWATER_SIGNAL=USR1` | starts recording at this signal, and stops at the next |
 //!
 //! A recording that the program makes itself goes first: the environment's ends where it begins, which is reported on
-//! standard error, and goes on afterwards in another file, `run.0002.snap`. The program's own makes the dumps meanwhile.
+//! standard error, and goes on afterwards in another file, `run.0002.snap`. If both name one file, the program's own has
+//! it, and the environment's is renamed. The program's own makes the dumps meanwhile.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
-use highwater_snapshots::rotation::numbered;
 use highwater_snapshots::units::parse_bytes;
 
 use crate::error::{Error, Result};
@@ -29,7 +29,7 @@ use crate::hub::{self, Request};
 use crate::level::Level;
 use crate::naming::{self, Rank};
 use crate::options::{HistoryOptions, Rotation, Sink, Symbols};
-use crate::recording::Recording;
+use crate::recording::{self, Recording};
 use crate::switch::{Switch, Trigger};
 use crate::warn::warn;
 use crate::{exit, header, reentrancy, signals};
@@ -211,8 +211,7 @@ fn go_on() {
     if hub::lock().session().is_some() {
         return;
     }
-    let next = |path: &Path| (2..).map(|number| numbered(path, number)).find(|path| !path.exists());
-    let sink = match options.sink.path().filter(|_| options.rotation.is_none()).and_then(next) {
+    let sink = match options.sink.path().filter(|_| options.rotation.is_none()).map(recording::next_free) {
         Some(path) => Sink::File(path),
         None => options.sink.clone(),
     };

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 
 use highwater_snapshots::Trace;
+use highwater_snapshots::rotation::numbered;
 
 use crate::clock::Clock;
 use crate::collector::{self, Collected, Handle};
@@ -103,15 +104,12 @@ impl Recording {
     pub(crate) fn begin(mut options: HistoryOptions, request: Request) -> Result<Self> {
         let _own = reentrancy::own_memory();
         options.check()?;
+        let path = path_of(&options);
         if request == Request::Program {
-            take_over(&mut options);
+            take_over(&mut options, path.as_deref());
         }
         let clock = Clock::start();
-        let is_deferred = options.steps.is_some();
-        let path = options
-            .sink
-            .path()
-            .map(|path| if options.per_rank { naming::for_rank(path, Rank::of_process()) } else { path.to_owned() });
+        let (is_deferred, is_streamed) = (options.steps.is_some(), options.streams());
         let header = header::of_process(&options, &clock);
         let options = Arc::new(options);
         let (session, handle) = {
@@ -182,8 +180,21 @@ fn finish_at_exit(collector: &Arc<Collecting>) {
     unfinished.push(Arc::downgrade(collector));
 }
 
-/// Ends the running recording if it was requested from outside, and lets `options` make its dumps.
-fn take_over(options: &mut HistoryOptions) {
+/// Returns the first of `run.0002.snap`, `run.0003.snap` and so on that does not exist.
+pub(crate) fn next_free(path: &Path) -> PathBuf {
+    let mut paths = (2..).map(|number| numbered(path, number));
+    paths.find(|path| !path.exists()).unwrap_or_else(|| path.to_owned())
+}
+
+/// Returns the file that a recording with these options writes: of several ranks, each has its own.
+fn path_of(options: &HistoryOptions) -> Option<PathBuf> {
+    let path = options.sink.path()?;
+    Some(if options.per_rank { naming::for_rank(path, Rank::of_process()) } else { path.to_owned() })
+}
+
+/// Ends the running recording if it was requested from outside, and lets `options` make its dumps. If it goes to the file
+/// `own` of the program's recording, its file is renamed: its collector still writes to it.
+fn take_over(options: &mut HistoryOptions, own: Option<&Path>) {
     let outside = hub::lock()
         .session()
         .filter(|session| session.request == Request::Outside)
@@ -194,14 +205,22 @@ fn take_over(options: &mut HistoryOptions) {
         options.dump_on_oom = Some(folder.clone());
         options.most_dumps = former.most_dumps;
     }
-    if let Some(path) = former.sink.path() {
-        let own = options.sink.path().map_or_else(String::new, |own| format!(" to {}", own.display()));
-        warn(format!(
-            "the program makes a recording of its own{own}: until that ends, nothing is recorded to {}, as was requested \
-             from outside",
-            path.display()
-        ));
-    }
+    let Some(path) = path_of(&former) else { return };
+    let is_same = |own: &Path| {
+        let [former, own] = [path.as_path(), own].map(|path| path.canonicalize().ok());
+        former.is_some() && former == own
+    };
+    let moved = own.filter(|own| is_same(own)).and_then(|own| {
+        let free = next_free(own);
+        std::fs::rename(own, &free).ok().map(|()| format!("; what was recorded there before is in {}", free.display()))
+    });
+    let own = own.map_or_else(String::new, |own| format!(" to {}", own.display()));
+    warn(format!(
+        "the program makes a recording of its own{own}: until that ends, nothing is recorded to {}, as was requested from \
+         outside{}",
+        path.display(),
+        moved.unwrap_or_default()
+    ));
 }
 
 /// Turns events on, unless they are on already or the recording is ending, then reads the state of every allocator,

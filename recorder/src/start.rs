@@ -45,7 +45,7 @@ impl Recording {
 /// # Errors
 ///
 /// Returns an error if the recording cannot be started, because an option is invalid or the file cannot be created. If
-/// another recording is running, `body` runs all the same: [`Recorded::problem`] says so. If `body` fails, returns its
+/// another recording is running or writing to the file, `body` runs all the same: [`Recorded::problem`] says so. If `body` fails, returns its
 /// error as [`Error::Body`], with the path of the recording.
 ///
 /// # Examples
@@ -71,6 +71,10 @@ pub fn record_memory_history<T>(
         Err(Error::AlreadyRecording) => {
             warn("a recording is running already, so that the program's next one is not made".to_owned());
             Err(Error::AlreadyRecording)
+        }
+        Err(in_use @ Error::InUse { .. }) => {
+            warn(format!("the program's recording is not made: {in_use}"));
+            Err(in_use)
         }
         started => Ok(started?),
     };

@@ -37,12 +37,14 @@ fn alloc(block: u64) {
 fn the_child_records_its_training_itself() {
     let Some(way) = std::env::var_os(CHILD) else { return };
     let source: Arc<dyn Source> = Arc::new(Empty);
-    if way == "early" {
+    let is_early = way == "early" || way == "same";
+    if is_early {
         api::register(&source);
         alloc(1);
     }
-    let run = record_memory_history(HistoryOptions::to_file("own.snap").level(Level::Events), || {
-        if way != "early" {
+    let own = if way == "same" { "./env.snap" } else { "own.snap" };
+    let run = record_memory_history(HistoryOptions::to_file(own).level(Level::Events), || {
+        if !is_early {
             api::register(&source);
         }
         alloc(2);
@@ -99,6 +101,30 @@ fn a_recording_of_the_program_s_own_is_made_beside_that_of_the_environment() {
         assert!(said(&output).contains("env.snap") && said(&output).contains("own.snap"), "{}", said(&output));
         assert_eq!(dumps(&at("dumps")).len(), 1, "{way}: the program's own recording makes the environment's dumps");
     }
+}
+
+#[test]
+fn the_program_s_own_recording_has_the_file_that_the_environment_names_too() {
+    for options in [&[][..], &[("HIGHWATER_RING", "9")]] {
+        let folder = tempfile::tempdir().expect("a folder for the test");
+        let variables: Vec<_> = [("HIGHWATER_RECORD", "env.snap")].iter().chain(options).copied().collect();
+        let output = run(folder.path(), "same", &variables);
+        let blocks = |name: &str| blocks(&folder.path().join(name));
+        assert_eq!((blocks("env.snap"), blocks("env.0003.snap")), (vec![2], vec![3]), "{}", said(&output));
+        assert_eq!(blocks("env.0002.snap"), [1], "what was recorded before is kept");
+        assert!(said(&output).contains("before is in ./env.0002.snap"), "{}", said(&output));
+    }
+}
+
+#[test]
+fn a_program_runs_where_another_process_writes_to_its_file() {
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let path = folder.path().join("taken.snap");
+    let theirs = std::fs::File::create(&path).expect("the test's own");
+    theirs.lock().expect("nobody else has it");
+    let recorded = record_memory_history(HistoryOptions::to_file(&path), || Ok(7)).expect("the function runs");
+    assert_eq!((recorded.value, recorded.file), (7, None));
+    assert!(matches!(recorded.problem, Some(Error::InUse { .. })));
 }
 
 #[test]
