@@ -23,15 +23,15 @@ use crate::options::{HistoryOptions, Symbols};
 use crate::order;
 use crate::rotation::Files;
 use crate::warn::warn;
-use crate::{control, file, message, queue, sender, signals};
+use crate::{control, file, flush, message, queue, sender, signals};
 
 /// A batch is written when it has this many events, or when it is due.
 const BATCH_EVENTS: usize = 16_384;
 /// Interval at which the queues are read; they are also read whenever a thread has filled a chunk of its queue.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// The same at the start of a recording. Until they reach the usual ones, intervals between reads and between writes are
-/// as long as the recording so far, so that a program which is killed early loses at most half of its time.
-const FIRST_LOOK: Duration = Duration::from_millis(1);
+/// as long as the recording so far, so that a program which is killed early leaves something.
+const FIRST_LOOK: Duration = Duration::from_micros(100);
 /// Number of events kept for out-of-memory dumps while all events are written to a file.
 const DUMPED_EVENTS: usize = 1_000_000;
 
@@ -78,6 +78,7 @@ struct Collector {
     lost_to_file: u64,
     /// Number of events when the file failed: it lacks all later ones.
     events_until_failure: Option<u64>,
+    /// When the recording began, or a thread that may send the first event came.
     began: Instant,
     last_write: Option<Instant>,
 }
@@ -126,7 +127,13 @@ pub(crate) fn start(
         last_write: None,
         options,
     };
-    let thread = signals::spawn("highwater", move || collector.run()).map_err(Error::Thread)?;
+    if collector.files.is_some() {
+        flush::begin(first.next());
+    }
+    let thread = signals::spawn("highwater", move || collector.run()).map_err(|why| {
+        flush::end();
+        Error::Thread(why)
+    })?;
     Ok(Handle { thread, pid: std::process::id() })
 }
 
@@ -154,7 +161,10 @@ impl Collector {
                 if let Some(end) = self.look() {
                     return end;
                 }
-                sender::wait(LOOK_EVERY.min(self.began.elapsed().max(FIRST_LOOK)));
+                let is_woken = sender::wait(LOOK_EVERY.min(self.began.elapsed().max(FIRST_LOOK)));
+                if is_woken && self.intake.events == 0 {
+                    self.began = Instant::now();
+                }
             }
         }));
         let end = end.unwrap_or_else(|_| {
@@ -173,14 +183,17 @@ impl Collector {
         self.lost = self.lost();
         sender::set_waiting(false);
         drop(self.merge.take());
+        flush::end();
         answer_with(&end, ());
         self.finish()
     }
 
     /// Reads the available messages. Returns the answer channel of [`Control::End`] if the recording ends.
     fn look(&mut self) -> Option<Sender<()>> {
+        let mut is_wanted = false;
         loop {
             self.clock.advance();
+            is_wanted |= flush::is_wanted();
             let mut asked = None;
             let (intake, clock) = (&mut self.intake, &self.clock);
             let is_more = self.merge.as_mut()?.read(&mut |item| {
@@ -194,12 +207,14 @@ impl Collector {
             });
             let is_full = self.intake.pending() >= BATCH_EVENTS;
             let is_due = self.last_write.is_none_or(|last| last.elapsed() >= self.until_next(last));
-            if is_full || asked.is_some() || is_due {
+            if is_full || asked.is_some() || is_due || (is_wanted && !is_more) {
                 self.write();
+            }
+            if let Some(merge) = self.merge.as_ref().filter(|_| !self.intake.has_pending()) {
+                flush::set_written(merge.expected());
             }
             match asked {
                 Some(Control::End(answer)) => return Some(answer),
-                Some(Control::Flush(answer)) => answer_with(&answer, ()),
                 Some(Control::Copy(answer)) => answer_with(&answer, self.held()),
                 Some(Control::Device(..) | Control::Opened) => {}
                 None if is_full || is_more => {}
@@ -254,6 +269,7 @@ impl Collector {
         self.failed = Some((path, why));
         self.events_until_failure = Some(self.intake.events);
         self.intake.stop_streaming();
+        flush::end();
     }
 
     fn finish(mut self) -> Collected {

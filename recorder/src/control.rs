@@ -19,8 +19,6 @@ pub(crate) enum Control {
     Device(DeviceFacts, StartingState),
     /// The states of all allocators that were registered when the recording began have been sent.
     Opened,
-    /// A flush request, answered when everything before it is in the file, or the file has failed.
-    Flush(Sender<()>),
     /// A request for a copy of what is kept in memory; answered with `None` if nothing is.
     Copy(Sender<Option<Held>>),
     /// The end of the recording, answered when everything before it is read.

@@ -226,8 +226,8 @@ fn go_on() {
 }
 
 /// Completes what the environment variables requested; called when the program returns from `main` or calls `exit`. A
-/// program that ends otherwise leaves a file that lacks at most the last [`flush_every`](HistoryOptions::flush_every)
-/// and some hundredths of a second, with addresses in place of source lines.
+/// program that ends otherwise leaves a file with addresses in place of source lines, which lacks at most the last
+/// [`flush_every`](HistoryOptions::flush_every) and some hundredths of a second.
 pub fn finish() {
     let running = lock().take();
     match running {

@@ -1,5 +1,5 @@
-//! Runs functions when the program ends by returning from `main` or by `exit`: Rust drops neither statics nor what is
-//! left on the stack.
+//! Runs functions when the program ends by returning from `main`, by `exit` or by `quick_exit`: Rust drops neither statics
+//! nor what is left on the stack.
 
 #![cfg_attr(not(target_family = "wasm"), expect(unsafe_code, reason = "asks the C library to be called at the exit"))]
 
@@ -24,6 +24,14 @@ pub(crate) fn at_exit(work: fn()) {
 fn hook() {
     // SAFETY: `run` is an `extern "C"` function without arguments that never unwinds and is never unloaded.
     unsafe { libc::atexit(run) };
+    #[cfg(target_os = "linux")]
+    {
+        unsafe extern "C" {
+            fn at_quick_exit(run: extern "C" fn()) -> libc::c_int;
+        }
+        // SAFETY: as above.
+        unsafe { at_quick_exit(run) };
+    }
 }
 
 /// Nothing to do: a browser ends no program.

@@ -220,11 +220,6 @@ fn tell_of_program(what: What) {
     sender::tell(DeviceId(0), StackId::NONE, &Message::Event(what));
 }
 
-/// Waits until everything recorded so far is in the file, or the file has failed. Not under an allocator's lock.
-pub(crate) fn flush() {
-    ask(Control::Flush);
-}
-
 /// Copies what the running recording keeps in memory; `None` if it keeps nothing there.
 pub(crate) fn copy() -> Option<Held> {
     ask(Control::Copy)?

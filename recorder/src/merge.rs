@@ -46,6 +46,11 @@ impl Merge {
         Self { consumers: Vec::new(), expected: first, stuck: None, given_up: 0 }
     }
 
+    /// Returns the number of the first message that was not read.
+    pub(crate) fn expected(&self) -> SequenceNumber {
+        self.expected
+    }
+
     /// Returns the number of messages that never arrived.
     pub(crate) fn given_up(&self) -> u64 {
         self.given_up

@@ -2,19 +2,21 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use crate::error::Result;
 use crate::naming::Rank;
 use crate::reentrancy;
 use crate::warn::warn;
-use crate::{header, hub, recording};
+use crate::{flush, header, hub, recording, sender};
 
 static DUMPS: AtomicU32 = AtomicU32::new(0);
 
 /// Flushes the file, and dumps the history if requested.
 pub(crate) fn save() {
     let _own = reentrancy::own_memory();
-    hub::flush();
+    sender::wake();
+    flush::wait(Duration::MAX);
     let wish = hub::lock()
         .session()
         .and_then(|session| Some((session.options.dump_on_oom.clone()?, session.options.most_dumps)));

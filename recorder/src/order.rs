@@ -38,6 +38,11 @@ pub(crate) fn take() -> SequenceNumber {
     SequenceNumber((NEXT.fetch_add(MESSAGE, Ordering::Relaxed) >> 32) as u32)
 }
 
+/// Returns the next sequence number without taking it.
+pub(crate) fn next() -> SequenceNumber {
+    SequenceNumber((NEXT.load(Ordering::Relaxed) >> 32) as u32)
+}
+
 /// Takes the next sequence number and the next operation id: operations are numbered in the order of their messages.
 /// Returns `None` when all ids are used up.
 #[inline]

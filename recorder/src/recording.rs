@@ -10,7 +10,6 @@ use crate::clock::Clock;
 use crate::collector::{self, Collected, Handle};
 use crate::error::{Error, Result};
 use crate::exit;
-use crate::file;
 use crate::header;
 use crate::held::write_file;
 use crate::hub::{self, Request, SessionId};
@@ -20,6 +19,7 @@ use crate::options::HistoryOptions;
 use crate::progress::{Change, Progress};
 use crate::reentrancy;
 use crate::warn::warn;
+use crate::{file, flush, signals};
 
 /// Numbers of events and blocks of a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -121,6 +121,9 @@ impl Recording {
             (hub.begin(options, request), handle)
         };
         crate::fork::stop_in_children();
+        if is_streamed {
+            signals::flush_before_signals();
+        }
         let collector = Arc::new(Collecting { session, handle: Mutex::new(Some(handle)) });
         finish_at_exit(&collector);
         if !is_deferred || hub::lock().is_in_wanted_step() {
@@ -275,6 +278,12 @@ fn wait(collector: Handle) -> Result<Finished> {
         collector.join()?;
     let counts = Counts { events, events_lost, events_unregistered, small_blocks };
     Ok(Finished { trace, file, counts, problem })
+}
+
+/// Waits at most a quarter of a second until what was recorded so far is in the file, if there is one. For hooks of
+/// functions that end the program: neither locks nor allocates.
+pub fn flush() {
+    flush::wait(flush::PATIENCE);
 }
 
 /// Returns the memory of all threads' event queues, in bytes. [`HistoryOptions::queue_bytes`] limits it, except for 64

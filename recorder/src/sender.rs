@@ -110,6 +110,8 @@ fn make() -> *mut Producer {
         .try_with(|owner| {
             let (producer, consumer) = queue::queue();
             locked(&NEWCOMERS).push(consumer);
+            // Perhaps the first events of the recording follow, which the file should have soon.
+            wake();
             let producer = Box::into_raw(Box::new(producer));
             owner.0.set(producer);
             CURRENT.set(producer);
@@ -171,11 +173,12 @@ pub(crate) fn wake() {
     COLLECTOR.notify_one();
 }
 
-/// Waits until [`wake`] is called, or until the timeout. A call just before the wait begins may be missed.
-pub(crate) fn wait(at_most: Duration) {
+/// Waits until [`wake`] is called, which returns true, or until the timeout. A call just before the wait begins may be
+/// missed.
+pub(crate) fn wait(at_most: Duration) -> bool {
     let waiting = COLLECTOR
         .wait_timeout_while(locked(&COLLECTOR_SLEEPS), at_most, |()| !IS_WANTED.swap(false, Ordering::Relaxed));
-    drop(waiting);
+    !waiting.unwrap_or_else(PoisonError::into_inner).1.timed_out()
 }
 
 /// Takes over the consumers of queues that were created or given back since the last call.

@@ -1,5 +1,5 @@
 //! Starts the recorder's threads with all signals blocked, since the program may expect its signals on other threads,
-//! and counts the arrivals of a signal.
+//! counts the arrivals of a signal, and has the file flushed before a signal ends the program.
 
 #![cfg_attr(not(target_family = "wasm"), expect(unsafe_code, reason = "signal masks and handlers are calls of libc"))]
 
@@ -39,6 +39,12 @@ fn without_signals<R>(start: impl FnOnce() -> R) -> R {
 
 #[cfg(unix)]
 pub(crate) use counting::count_arrivals;
+#[cfg(unix)]
+pub(crate) use ending::flush_before_signals;
+
+/// Nothing to do: signals end no program here.
+#[cfg(not(unix))]
+pub(crate) fn flush_before_signals() {}
 
 #[cfg(unix)]
 mod counting {
@@ -100,6 +106,56 @@ mod counting {
                 // SAFETY: the program registered this address as a handler of one argument.
                 let own: extern "C" fn(i32) = unsafe { std::mem::transmute(address) };
                 own(number);
+            }
+        }
+    }
+}
+
+#[cfg(unix)]
+mod ending {
+    use std::sync::Once;
+
+    use crate::flush;
+
+    /// Signals that programs often leave to end them. Those that an invalid instruction or access raises are not among
+    /// them: the Rust runtime, debuggers and crash reporters have handlers of their own.
+    const ENDING: [libc::c_int; 5] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGABRT, libc::SIGTERM];
+
+    /// From now on a signal that ends the program has the file flushed before. Signals that the program handles or
+    /// ignores are left alone.
+    pub(crate) fn flush_before_signals() {
+        static ONCE: Once = Once::new();
+        ONCE.call_once(|| {
+            for number in ENDING {
+                if action(number).is_some_and(|action| action == libc::SIG_DFL) {
+                    // SAFETY: plain data, for which zeros are valid.
+                    let mut own: libc::sigaction = unsafe { std::mem::zeroed() };
+                    own.sa_sigaction = handler as *const () as usize;
+                    own.sa_flags = libc::SA_RESTART | libc::SA_ONSTACK;
+                    // SAFETY: the handler only uses atomics, sleeps, and makes calls that a handler may make.
+                    unsafe { libc::sigaction(number, &raw const own, std::ptr::null_mut()) };
+                }
+            }
+        });
+    }
+
+    /// Returns what happens at a signal.
+    fn action(number: libc::c_int) -> Option<libc::sighandler_t> {
+        // SAFETY: plain data, for which zeros are valid.
+        let mut current: libc::sigaction = unsafe { std::mem::zeroed() };
+        // SAFETY: only reads the current action into a local variable.
+        let status = unsafe { libc::sigaction(number, std::ptr::null(), &raw mut current) };
+        (status == 0).then_some(current.sa_sigaction)
+    }
+
+    extern "C" fn handler(number: libc::c_int) {
+        flush::wait(flush::PATIENCE);
+        // Unless a handler that the program has installed since calls this one and decides itself what follows.
+        if action(number) == Some(handler as *const () as usize) {
+            // SAFETY: ends the process as it would have ended without the handler, once that has returned.
+            unsafe {
+                libc::signal(number, libc::SIG_DFL);
+                libc::raise(number);
             }
         }
     }

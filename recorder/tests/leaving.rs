@@ -4,10 +4,11 @@
 #![expect(unsafe_code, reason = "leaves by _exit, which Rust has no safe call for")]
 #![expect(clippy::disallowed_methods, reason = "leaves in every way that there is, also from a thread without a name")]
 
-use std::os::unix::process::CommandExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use highwater_recorder::api::{self, NewBlock};
@@ -17,6 +18,8 @@ use highwater_recorder::snapshots::{StartingState, Trace};
 use highwater_recorder::{DeviceId, HistoryOptions, Pool, Recording, Source, StreamId};
 
 const CHILD: &str = "HIGHWATER_TEST_LEAVING_CHILD";
+const HANDLING_CHILD: &str = "HIGHWATER_TEST_HANDLING_CHILD";
+static FORMER: AtomicUsize = AtomicUsize::new(0);
 const BLOCKS: u64 = 100;
 
 struct Empty;
@@ -31,11 +34,28 @@ impl Source for Empty {
     }
 }
 
+/// Ways in which a recording is completed, and those in which it is flushed.
+const COMPLETED: [&str; 4] = ["exit", "exit_of_a_thread", "panic", "quick_exit"];
+const FLUSHED: [&str; 6] = ["abort", "HUP", "INT", "QUIT", "ABRT", "TERM"];
+
+unsafe extern "C" {
+    #[cfg(target_os = "linux")]
+    fn quick_exit(status: libc::c_int) -> !;
+}
+
 /// Sends a signal to this process, which does not survive it.
 fn send(signal: &str) {
-    let text = format!("kill -{signal} {}", std::process::id());
-    let sent = Command::new("sh").args(["-c", &text]).status();
-    assert!(sent.is_ok_and(|status| status.success()));
+    let number = match signal {
+        "HUP" => libc::SIGHUP,
+        "INT" => libc::SIGINT,
+        "QUIT" => libc::SIGQUIT,
+        "ABRT" => libc::SIGABRT,
+        "TERM" => libc::SIGTERM,
+        "KILL" => libc::SIGKILL,
+        other => panic!("{other}"),
+    };
+    // SAFETY: ends the process.
+    unsafe { libc::raise(number) };
     std::thread::sleep(Duration::from_secs(60));
 }
 
@@ -50,7 +70,7 @@ fn the_child_records_and_leaves() {
     };
     let source: Arc<dyn Source> = Arc::new(Empty);
     api::register(&source);
-    // Without the early writes, nothing would be in the file for an hour.
+    // Without the early writes, nothing would be in the file for an hour. A program whose end is hooked does not wait.
     let options = HistoryOptions { flush_every: Duration::from_secs(3600), ..HistoryOptions::to_file(&path) };
     let recording = Recording::start(options).expect("nothing else records");
     for block in 0..BLOCKS {
@@ -58,7 +78,7 @@ fn the_child_records_and_leaves() {
         let address = 0x1000 * block;
         api::alloc(DeviceId(0), &NewBlock { block, address, requested: 1, allocated: 512, stream, pool });
     }
-    let is_hooked = ["exit", "exit_of_a_thread", "panic"].contains(&way.as_str());
+    let is_hooked = COMPLETED.contains(&way.as_str()) || FLUSHED.contains(&way.as_str());
     let has_all = || read_file(Path::new(&path)).is_ok_and(|trace| trace.blocks.len() as u64 == BLOCKS);
     while !is_hooked && !has_all() {
         std::thread::sleep(Duration::from_millis(1));
@@ -68,6 +88,10 @@ fn the_child_records_and_leaves() {
         "exit_of_a_thread" => drop(std::thread::spawn(|| std::process::exit(0)).join()),
         "panic" => panic!("the guard is dropped"),
         "abort" => std::process::abort(),
+        #[cfg(target_os = "linux")]
+        // SAFETY: ends the process.
+        "quick_exit" => unsafe { quick_exit(0) },
+        "quick_exit" => std::process::exit(0),
         "exec" => drop(Command::new("true").exec()),
         // SAFETY: ends the process; nothing of it is used afterwards.
         "_exit" => unsafe { libc::_exit(0) },
@@ -92,17 +116,57 @@ fn left(way: &str) -> (Trace, Output) {
 
 #[test]
 fn a_program_that_exits_or_panics_leaves_a_complete_file_with_source_lines() {
-    for way in ["exit", "exit_of_a_thread", "panic"] {
+    for way in COMPLETED {
         let (trace, _) = left(way);
         assert!(!trace.trust.unfinished, "{way}");
         assert!(!trace.tables.lines.is_empty(), "{way}");
     }
 }
 
+/// Not a test of its own: a program that handles a signal, after it began to record.
+#[test]
+fn the_child_handles_a_signal() {
+    extern "C" fn chained(number: libc::c_int) {
+        let former = FORMER.load(Ordering::Relaxed);
+        // SAFETY: the handler that was there before, which takes a signal's number.
+        unsafe { std::mem::transmute::<usize, extern "C" fn(libc::c_int)>(former)(number) };
+    }
+    let Some(path) = std::env::var_os(HANDLING_CHILD) else { return };
+    let recording = Recording::start(HistoryOptions::to_file(&path)).expect("nothing else records");
+    // SAFETY: the handler calls only the one before it.
+    let former = unsafe { libc::signal(libc::SIGTERM, chained as *const () as usize) };
+    assert!(former != libc::SIG_DFL && former != libc::SIG_ERR);
+    FORMER.store(former, Ordering::Relaxed);
+    // SAFETY: handled above.
+    unsafe { libc::raise(libc::SIGTERM) };
+    recording.finish().expect("the program goes on");
+    std::process::exit(9);
+}
+
+#[test]
+fn a_handler_of_the_program_s_own_that_calls_the_one_before_it_decides_what_a_signal_does() {
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let program = std::env::current_exe().expect("the test binary");
+    let mut child = Command::new(program);
+    child.args(["--exact", "the_child_handles_a_signal", "--nocapture", "--test-threads=1"]);
+    let status = child.env(HANDLING_CHILD, folder.path().join("a.snap")).status().expect("the test binary runs again");
+    assert_eq!(status.code(), Some(9), "{status}");
+}
+
 #[test]
 fn a_program_that_ends_otherwise_leaves_what_was_written_with_addresses() {
-    for way in ["abort", "exec", "_exit", "TERM", "KILL"] {
-        let (trace, _) = left(way);
+    for way in FLUSHED.into_iter().chain(["exec", "_exit", "KILL"]) {
+        let (trace, output) = left(way);
+        let signal = match way {
+            "abort" | "ABRT" => Some(libc::SIGABRT),
+            "HUP" => Some(libc::SIGHUP),
+            "INT" => Some(libc::SIGINT),
+            "QUIT" => Some(libc::SIGQUIT),
+            "TERM" => Some(libc::SIGTERM),
+            "KILL" => Some(libc::SIGKILL),
+            _ => None,
+        };
+        assert_eq!(output.status.signal(), signal, "{way}: as without a recording");
         assert!(trace.trust.unfinished, "{way}");
         assert!(trace.tables.lines.is_empty() && !trace.tables.frames.is_empty(), "{way}");
     }

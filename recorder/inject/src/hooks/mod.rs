@@ -7,3 +7,6 @@ mod pages;
 mod arrays;
 mod contexts;
 mod lookup;
+// Tests do not replace the C library's functions.
+#[cfg(not(test))]
+mod endings;

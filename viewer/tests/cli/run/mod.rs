@@ -217,6 +217,21 @@ fn a_program_that_is_killed_leaves_what_it_did_and_its_status() {
 }
 
 #[test]
+fn a_program_that_ends_without_exit_functions_leaves_all_that_it_did_and_its_status() {
+    let Some((folder, program)) = made("LINKED") else { return };
+    let ways =
+        [("abort", 134), ("_exit", 7), ("_Exit", 7), ("quick_exit", 7), ("exec", 7), ("TERM", 143), ("INT", 130)];
+    for (way, status) in ways {
+        let file = format!("{way}.snap");
+        let words = ["--out", &file, "--", program.to_str().unwrap(), "ends", way];
+        let Some(output) = run(folder.path(), &words) else { return };
+        assert_eq!(output.status.code(), Some(status), "{way}: {}", stderr(&output));
+        let trace = read(folder.path(), &file);
+        assert_eq!((&trace.blocks.requested[..], trace.trust.unfinished), (&[4444][..], way != "quick_exit"), "{way}");
+    }
+}
+
+#[test]
 fn a_program_without_calls_leaves_no_file_and_a_reason() {
     let Some((folder, program)) = made("LOOKED_UP") else { return };
     let Some(output) = run(folder.path(), &[program.to_str().unwrap(), "nothing"]) else { return };
