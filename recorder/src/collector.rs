@@ -3,13 +3,14 @@
 
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use highwater_snapshots::Trace;
+use highwater_snapshots::format::read_file;
 use highwater_snapshots::trace::Header;
 
 use crate::clock::Clock;
@@ -279,7 +280,9 @@ impl Collector {
             (Some((path, why)), _) => (path, Some(why)),
             (None, Some(files)) => {
                 let path = files.path().to_owned();
-                (Some(path), files.complete(lost, &self.intake.facts_at_end()).err().inspect(warn_of))
+                let problem = files.complete(lost, &self.intake.facts_at_end()).err();
+                problem.iter().for_each(|why| warn_of(why, false));
+                (Some(path), problem)
             }
             (None, None) => (None, None),
         };
@@ -290,8 +293,12 @@ impl Collector {
                 .map(Held::into_trace);
         }
         if let (None, Some((at_end, path)), Some(trace)) = (&problem, &self.at_end, &trace) {
-            problem = write_file(at_end, path, trace).err().inspect(warn_of);
-            file = Some(path.clone());
+            let written = write_file(at_end, path, trace);
+            if written.is_ok() || can_be_opened(path) {
+                file = Some(path.clone());
+            }
+            let is_nothing_left = file.is_none();
+            problem = written.err().inspect(|why| warn_of(why, is_nothing_left));
         }
         let is_ring = self.options.ring_events.is_some();
         let unregistered = self.intake.unregistered_events();
@@ -310,8 +317,16 @@ impl Collector {
 }
 
 /// Warns of a recording that could not be completed, since its program may not look at the result.
-fn warn_of(why: &Error) {
-    warn(format!("the recording is incomplete: {why}; what was written up to then can be opened"));
+fn warn_of(why: &Error, is_nothing_left: bool) {
+    warn(match is_nothing_left {
+        true => format!("the recording could not be written, and nothing of it is left: {why}"),
+        false => format!("the recording is incomplete: {why}; what was written up to then can be opened"),
+    });
+}
+
+/// Returns whether the file, which is incomplete, contains anything.
+fn can_be_opened(path: &Path) -> bool {
+    path.is_file() && read_file(path).is_ok_and(|trace| !trace.blocks.is_empty())
 }
 
 fn answer_with<T>(answer: &Sender<T>, with: T) {

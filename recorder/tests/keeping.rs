@@ -339,6 +339,13 @@ fn the_child_fills_its_disk() {
     let _device = device();
     let mut wanted = options(Path::new(&path));
     wanted.flush_every = Duration::from_millis(1);
+    if path.to_string_lossy().ends_with("ring.snap") {
+        let recording = Recording::start(wanted.ring(5)).expect("an empty file has room");
+        train(0, 0);
+        let Finished { file, problem, .. } = recording.finish().expect("the program goes on");
+        assert!(file.is_none() && problem.is_some(), "{file:?} {problem:?}");
+        return;
+    }
     let recording = Recording::start(wanted).expect("there is room yet");
     for step in 0..100 {
         train(u64::from(step) * 1000, step);
@@ -375,6 +382,22 @@ fn on_a_full_disk_the_file_ends_whole_that_is_said_once_and_training_goes_on() {
     assert_eq!(trace.events.len() as u64, counts[0] - counts[1], "what is not lost is in the file: {told}");
     let bytes = std::fs::read(&path).expect("it is there");
     assert!(highwater_recorder::snapshots::format::read_bytes(&bytes).is_ok());
+}
+
+#[test]
+fn a_ring_for_which_the_disk_has_no_room_leaves_no_file_and_that_is_said() {
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let program = std::env::current_exe().expect("the test binary");
+    let limited = format!(
+        "trap '' XFSZ; ulimit -f 0; exec '{}' --exact the_child_fills_its_disk --nocapture --test-threads=1",
+        program.display()
+    );
+    let path = folder.path().join("ring.snap");
+    // Standard error is a pipe, which has no limit.
+    let child = Command::new("sh").args(["-c", &limited]).env(FILLING_CHILD, &path).output().expect("sh runs");
+    let said = String::from_utf8_lossy(&child.stderr);
+    assert!(child.status.success(), "{said}");
+    assert!(said.contains("nothing of it is left") && !said.contains("can be opened"), "{said}");
 }
 
 #[test]
