@@ -76,6 +76,25 @@ fn steps_of(count: u32, phases: &[&str]) -> Vec<String> {
 const ALL: [&str; 4] = ["forward", "backward", "optimizer", "zero_grad"];
 
 #[test]
+fn the_first_operation_of_a_net_on_its_input_belongs_to_the_step_that_begins() {
+    let _turn = turn();
+    let mut program = Program::new().expect("it is made");
+    let rows = recorded(|| {
+        let batch = program.batch()?;
+        for _ in 0..2 {
+            program.model.forward(&(&batch * 2.0)?)?.square()?.mean()?.backward()?;
+            program.finish_step()?;
+            let _off = no_grad();
+            drop((&batch * 3.0)?);
+        }
+        Ok(())
+    });
+    let of_last: Vec<&str> = rows.iter().filter_map(|row| row.strip_prefix("1 ")).collect();
+    assert_eq!(of_last[..4], ["other", "forward", "backward", "optimizer"], "{rows:?}");
+    assert!(!rows.iter().any(|row| row.starts_with("2 ")), "gradients are off after the last step: {rows:?}");
+}
+
+#[test]
 fn a_plain_loop_has_three_steps_of_four_phases_and_its_peak_in_the_optimizer() {
     let _turn = turn();
     let run = plain_loop::train(HistoryOptions::in_memory()).expect("it trains");

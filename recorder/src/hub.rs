@@ -46,6 +46,7 @@ static HUB: Mutex<Hub> = Mutex::new(Hub {
 // What the progress awaits, so that callers with nothing to report need not take the lock.
 const START: &Progress = &Progress::START;
 static AWAITS_FORWARD: AtomicBool = AtomicBool::new(START.awaits_forward());
+static AWAITS_OPERATION: AtomicBool = AtomicBool::new(START.awaits_operation());
 static AWAITS_ALLOCATION: AtomicBool = AtomicBool::new(START.awaits_allocation());
 
 /// The stage of a recording.
@@ -182,6 +183,7 @@ impl Hub {
     pub(crate) fn advance<R>(&mut self, change: impl FnOnce(&mut Progress) -> (R, Change)) -> (R, Change) {
         let (given, change) = change(&mut self.progress);
         AWAITS_FORWARD.store(self.progress.awaits_forward(), Ordering::Relaxed);
+        AWAITS_OPERATION.store(self.progress.awaits_operation(), Ordering::Relaxed);
         AWAITS_ALLOCATION.store(self.progress.awaits_allocation(), Ordering::Relaxed);
         if let Some(step) = change.step {
             self.turn_off_after_steps(step);
@@ -208,6 +210,12 @@ impl Hub {
 #[inline]
 pub(crate) fn awaits_forward() -> bool {
     AWAITS_FORWARD.load(Ordering::Relaxed)
+}
+
+/// Returns whether reporting an operation on data alone would change anything.
+#[inline]
+pub(crate) fn awaits_operation() -> bool {
+    AWAITS_OPERATION.load(Ordering::Relaxed)
 }
 
 /// Returns whether reporting an allocation would change anything.

@@ -8,7 +8,8 @@
 //!   memory is allocated after that call: the loss that the program drops after backward belongs to backward, the next
 //!   batch to no phase (`other`).
 //! - Steps that the program does not number are counted from 0. A step begins with forward, and ends where forward
-//!   begins again after an optimizer ran. Thus gradient accumulation is one step, and so are several optimizers that
+//!   begins again after an optimizer ran, or where an operation on data alone runs before that, such as the first of a
+//!   net on its input: it belongs to the step that begins, and to no phase, as the net does not show yet. Thus gradient accumulation is one step, and so are several optimizers that
 //!   run one after another.
 //! - Everything before the first step is setup.
 
@@ -154,6 +155,20 @@ impl Progress {
         Change { step, phase: Some(Phase::Forward) }
     }
 
+    /// Returns whether [`Self::operate`] would change anything.
+    pub(crate) const fn awaits_operation(&self) -> bool {
+        self.guarded.is_empty() && self.has_optimized && !self.numbers_steps
+    }
+
+    /// Records that an operation runs on data alone.
+    pub(crate) fn operate(&mut self) -> Change {
+        if !self.awaits_operation() {
+            return Change::NONE;
+        }
+        self.lingers = false;
+        Change { step: self.next_step(), phase: None }
+    }
+
     /// Records that memory is allocated.
     pub(crate) fn allocate(&mut self) -> Change {
         if !self.awaits_allocation() {
@@ -271,6 +286,25 @@ mod tests {
         run.run(&[Phase::Forward, Phase::Backward, Phase::Optimizer, Phase::Optimizer]);
         run.run(&[Phase::Forward, Phase::Backward, Phase::Optimizer]);
         assert_eq!(run.told(), "step 0 forward backward optimizer optimizer step 1 forward backward optimizer");
+    }
+
+    #[test]
+    fn an_operation_on_data_before_forward_belongs_to_the_step_that_begins() {
+        let mut run = Loop::default();
+        for _ in 0..2 {
+            run.change(Progress::operate);
+            run.run(&STEP);
+        }
+        let phases = "forward backward optimizer zero_grad";
+        assert_eq!(run.told(), format!("step 0 {phases} step 1 {phases}"));
+        run.run(&[Phase::Other]);
+        run.change(Progress::operate);
+        run.change(Progress::operate);
+        assert_eq!(run.told(), "other step 2");
+        run.change(|progress| progress.number(Some(7)));
+        run.run(&STEP);
+        run.change(Progress::operate);
+        assert_eq!(run.told(), format!("step 7 {phases}"), "the program numbers its steps");
     }
 
     #[test]

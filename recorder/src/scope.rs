@@ -104,6 +104,15 @@ pub fn forward() {
     }
 }
 
+/// For engines: reports that an operation runs outside of the graph, on data alone. After phase optimizer or
+/// [`optimizer_ran`] it begins the next of the steps that are counted.
+#[inline]
+pub fn operation() {
+    if hub::awaits_operation() {
+        recording::advance(|progress| ((), progress.operate()));
+    }
+}
+
 /// For engines: reports that memory is about to be allocated, which ends the phase of a [call](phase_of_call) that has
 /// returned. Must not be called under an allocator's lock.
 #[inline]
