@@ -3,7 +3,7 @@
 use std::fmt;
 
 use highwater_recorder::snapshots::units::{format_bytes, format_bytes_apart};
-use highwater_recorder::{DeviceId, Pool, StreamId};
+use highwater_recorder::{DeviceId, Pool, StreamId, level};
 
 use super::arena::Use;
 use super::driver::DriverError;
@@ -72,11 +72,15 @@ pub struct Unusable {
 pub enum Advice {
     /// The request alone is larger than the device.
     LargerThanDevice,
+    /// The request would fit the device, but the segment of this many bytes that the allocator needs for it does not.
+    SegmentLargerThanDevice(u64),
     /// The memory fraction prevents the request, not the device.
     RaiseMemoryFraction,
     /// This much device memory is used outside this allocator, which is what the request lacks.
     OtherUsers(u64),
-    /// `highwater oom` tests remedies on a recording.
+    /// `highwater oom` tests remedies on a recording, which is not being made.
+    Record,
+    /// `highwater oom` tests remedies on the recording that is being made.
     AnalyseRecording,
 }
 
@@ -93,8 +97,11 @@ impl OomReport {
 
     fn advise(&self, request: &Request) -> Vec<Advice> {
         let mut advice = Vec::new();
-        if self.segment > self.device_total {
+        if self.rounded > self.device_total {
             return vec![Advice::LargerThanDevice];
+        }
+        if self.segment > self.device_total {
+            advice.push(Advice::SegmentLargerThanDevice(self.segment));
         }
         let device_has_it = self.segment <= self.device_free;
         if self.limit.is_some_and(|limit| self.reserved.saturating_add(request.rounded.segment) > limit)
@@ -102,11 +109,11 @@ impl OomReport {
         {
             advice.push(Advice::RaiseMemoryFraction);
         }
-        if !device_has_it && self.outside() >= self.segment - self.device_free {
+        if !device_has_it && self.outside() > 0 && self.outside() >= self.segment - self.device_free {
             advice.push(Advice::OtherUsers(self.outside()));
         }
         if self.allocated > 0 {
-            advice.push(Advice::AnalyseRecording);
+            advice.push(if level::records_events() { Advice::AnalyseRecording } else { Advice::Record });
         }
         advice
     }
@@ -234,8 +241,16 @@ impl fmt::Display for Advice {
                     format_bytes(*held)
                 )
             }
-            Self::AnalyseRecording => f.write_str(
+            Self::SegmentLargerThanDevice(segment) => write!(
+                f,
+                "a segment for the request takes {}, more than the device has in all",
+                format_bytes(*segment)
+            ),
+            Self::Record => f.write_str(
                 "record the run: `highwater oom` shows what fills the memory, and tests what would have helped",
+            ),
+            Self::AnalyseRecording => f.write_str(
+                "`highwater oom` on the recording of this run shows what fills the memory, and tests what would have helped",
             ),
         }
     }

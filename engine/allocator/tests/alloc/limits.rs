@@ -310,6 +310,28 @@ fn a_report_gives_only_advice_that_applies() {
 }
 
 #[test]
+fn a_segment_that_is_larger_than_the_device_is_not_taken_for_the_request() {
+    check(
+        "capacity 10M
+         alloc a 1M
+         alloc b 2M",
+        expect![[r#"
+              segment_alloc 2M at 0+0
+            a: 1M at 0+0
+            b: out of memory on device 0 (accounting device): 2 MiB requested
+              request    2 MiB rounded to 2 MiB; 20 MiB needed from the driver; stream 0, large pool
+              device     10 MiB total, 8 MiB free, 0 B used outside this allocator
+              reserved   2 MiB = 1 MiB allocated + 0 B waiting for streams + 1 MiB cached
+              allocated  1 MiB for 1 MiB requested
+              cached     1 MiB = 0 B fragmented (largest free range 0 B) + 0 B of other streams + 1 MiB in the other pool
+              tried      waiting for all streams; 0 B of cache released to the driver
+              advice     a segment for the request takes 20 MiB, more than the device has in all
+              advice     record the run: `highwater oom` shows what fills the memory, and tests what would have helped
+        "#]],
+    );
+}
+
+#[test]
 fn a_request_that_no_device_could_meet_is_refused_at_once() {
     check(
         "alloc a 1152921504606846976+1\n stat num_ooms",
