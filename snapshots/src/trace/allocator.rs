@@ -13,7 +13,7 @@ pub enum Allocator {
     Caching,
     /// The CUDA driver itself, which was called for each block.
     Driver,
-    /// Another one, which reports no segments, such as an arena.
+    /// Another one, such as an arena, with or without segments.
     Other,
 }
 
@@ -31,7 +31,7 @@ impl Allocator {
                 "blocks are served as by PyTorch's caching allocator, though the recorded program called the driver for each",
             ),
             Self::Other => Some(
-                "blocks are served as by PyTorch's caching allocator, though the recorded one has no segments: another one",
+                "blocks are served as by PyTorch's caching allocator, though the recorded program used another allocator",
             ),
         }
     }
@@ -45,7 +45,8 @@ impl Trace {
             return Allocator::Driver;
         }
         let is_set = settings.iter().any(|(name, _)| name.to_ascii_lowercase().ends_with("alloc_conf"));
-        let has_segments = || self.segments.device.contains(&device);
+        // An allocator that reports to this project's recorder and follows PyTorch's rules has their settings.
+        let has_segments = || !self.header.recorder.starts_with("highwater") && self.segments.device.contains(&device);
         if is_set || self.header.recorder.starts_with("PyTorch") || has_segments() {
             return Allocator::Caching;
         }
@@ -73,6 +74,8 @@ mod tests {
         assert_eq!(of("alloc a 512", "highwater 0.1.0", &[("alloc_conf", "")]), Allocator::Caching);
         assert_eq!(of("alloc a 512", "PyTorch 2.9", &[]), Allocator::Caching);
         assert_eq!(of(segment, "", &[]), Allocator::Caching);
+        assert_eq!(of(segment, "highwater 0.1.0", &[]), Allocator::Other, "an arena with segments");
+        assert_eq!(of(segment, "highwater 0.1.0", &[("alloc_conf", "")]), Allocator::Caching);
         assert_eq!(of(segment, "highwater 0.1.0", &[DRIVER_CALLS]), Allocator::Driver);
     }
 }
