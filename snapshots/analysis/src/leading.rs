@@ -3,7 +3,7 @@
 use highwater_snapshots::ids::{FrameId, StackId};
 use highwater_snapshots::tables::{SourceLine, Tables};
 
-use super::owners::{LineOwner, bare_name, is_pool, is_python, is_runtime, owner_of_module};
+use super::owners::{LineOwner, bare_name, is_of_recorder, is_pool, is_python, is_runtime, owner_of_module};
 
 /// Functions that record or allocate memory for their callers; never representative, even if a stack has nothing else.
 const ALLOCATING: &[&str] =
@@ -50,12 +50,7 @@ impl LeadingFrame {
 
     /// Whether it belongs to the recorder, which the allocator calls.
     pub(super) fn is_recorder(self, tables: &Tables) -> bool {
-        self.line().is_some_and(|line| {
-            let file = tables.string(line.file);
-            bare_name(tables.string(line.function)).starts_with("highwater_recorder::")
-                || file.contains("/recorder/src/")
-                || file.contains("/highwater-recorder-")
-        })
+        self.line().is_some_and(|line| is_of_recorder(tables.string(line.function), tables.string(line.file)))
     }
 
     /// The owner of this line of `frame`. Code of system libraries is never the user's, whatever it is called.

@@ -168,7 +168,6 @@ const FRAMEWORK_FILES: &[&str] = &[
     "/library/core/",
     "/library/std/",
     "/engine/allocator/src/",
-    "/recorder/src/",
     "/recorder/inject/src/",
     "/candle-core/src/",
     // Of Highwater's own binary, whose inlined functions have names without a crate.
@@ -177,6 +176,10 @@ const FRAMEWORK_FILES: &[&str] = &[
     "/viewer/src/record.rs",
     "/viewer/src/cli/mod.rs",
 ];
+
+/// The modules of the recorder that call or are called where stacks are taken.
+const RECORDER_MODULES: &[&str] =
+    &["api", "context", "heap", "hub", "oom", "recording", "scope", "sender", "stack", "start"];
 
 /// Folders of fetched crates.
 const FETCHED: &[&str] = &["/registry/src/", "/git/checkouts/"];
@@ -211,10 +214,15 @@ fn of_native(function: &str, file: &str) -> LineOwner {
         };
     }
     let published = path.split_once("/highwater-engine-").and_then(|(_, rest)| rest.split_once("/src/"));
-    let in_engine = path.split_once("/engine/src/").or(published).map(|(_, rest)| rest);
+    // Folders of other programs may have the same names.
+    let is_rust = path.ends_with(".rs");
+    let in_engine = path.split_once("/engine/src/").filter(|_| is_rust).or(published).map(|(_, rest)| rest);
     match in_engine.filter(|rest| ENGINE_MODULES.iter().any(|module| is_module(rest, module))) {
         Some(rest) => of_engine(rest),
-        None if FRAMEWORK_FILES.iter().any(|part| path.contains(part)) => LineOwner::Framework,
+        None if FRAMEWORK_FILES.iter().any(|part| path.contains(part) && (is_rust || part.starts_with("/rust"))) => {
+            LineOwner::Framework
+        }
+        None if is_of_recorder(function, path) => LineOwner::Framework,
         None if path.contains("/candle-nn/src/") => LineOwner::Layer,
         None => of_fetched(path).unwrap_or(LineOwner::Program),
     }
@@ -228,6 +236,17 @@ fn without_glibc_mark(function: &str) -> &str {
 /// Whether a line belongs to a thread pool, which runs what others pass it.
 pub(super) fn is_pool(function: &str, file: &str) -> bool {
     is_of_crates(POOL_CRATES, function, file)
+}
+
+/// Whether a line belongs to the recorder: by the function's name, or by the file where that is a bare one, as it is of
+/// inlined functions.
+pub(super) fn is_of_recorder(function: &str, file: &str) -> bool {
+    let is_folder = |before: &str| before.is_empty() || before.ends_with('/');
+    let in_recorder =
+        || file.rsplit_once("recorder/src/").filter(|(before, _)| file.ends_with(".rs") && is_folder(before));
+    is_of_crates(&["highwater_recorder"], function, file)
+        || (crate_of(bare_name(function)).is_none()
+            && in_recorder().is_some_and(|(_, rest)| RECORDER_MODULES.iter().any(|module| is_module(rest, module))))
 }
 
 /// Whether a line only runs what others pass it, or allocates for others: what such a line runs says more.
@@ -287,6 +306,11 @@ pub(super) fn owner_of_module(path: &str) -> LineOwner {
     } else {
         LineOwner::Program
     }
+}
+
+/// Whether the binary or library at `path` is the user's own, as far as that tells.
+pub fn is_of_program(path: &str) -> bool {
+    owner_of_module(path) == LineOwner::Program
 }
 
 /// The function's name without anything before its crate: `<&dyn app::Net as Module>::forward`.
@@ -436,6 +460,15 @@ mod tests {
             ("forward", &format!("{checkout}engine/src/nn/linear.rs"), Layer),
             ("forward", &format!("{registry}highwater-engine-0.1.0/src/scenario/mod.rs"), Library),
             ("record", "recorder/src/hub.rs", Framework),
+            ("alloc", &format!("{registry}highwater-recorder-0.1.0/src/api.rs"), Framework),
+            ("alloc", &format!("{checkout}recorder/src/api.rs"), Framework),
+            ("app::step", "/home/me/recorder/src/api.rs", Program),
+            ("step", "/home/me/recorder/src/main.rs", Program),
+            ("take_snapshot", "/home/me/recorder/src/api.cpp", Program),
+            ("step", "/home/me/highwater-recorder-test/src/main.rs", Program),
+            ("step", "/home/me/tape-recorder/src/api.rs", Program),
+            ("step", "/home/me/engine/src/device/gpu.cpp", Program),
+            ("step", "/home/me/library/core/step.cpp", Program),
             ("main", "/home/me/app/recorder/examples/nerf.rs", Program),
         ] {
             assert_eq!(owner(function, file), expected, "{function} in {file}");
