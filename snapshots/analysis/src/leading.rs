@@ -91,28 +91,61 @@ pub(super) fn entries(tables: &Tables, stack: StackId) -> impl Iterator<Item = (
     tables.stack_frames(stack).flat_map(move |frame| entries_of(tables, frame).map(move |entry| (frame, entry)))
 }
 
-/// The user's own allocator in a stack: the function that called the recorder, and the other methods of its type.
-#[derive(Clone, Copy, Debug)]
+/// The user's own allocator in a stack: the function that called the recorder, the other methods of its type, and in its
+/// module, unless that is the whole crate, the calls up to the outermost method of any type.
+#[derive(Clone, Debug)]
 struct Allocator<'a> {
     caller: LeadingFrame,
     implementor: Option<&'a str>,
+    /// The calls in its module.
+    wrappers: Vec<LeadingFrame>,
 }
 
 impl<'a> Allocator<'a> {
-    fn of(tables: &'a Tables, caller: LeadingFrame) -> Self {
-        Self { caller, implementor: implementor(caller.function(tables)) }
+    /// The allocator whose function `caller` called the recorder, in the entry `row` of a stack.
+    fn of(tables: &'a Tables, stack: StackId, row: usize, caller: LeadingFrame) -> Self {
+        let function = caller.function(tables);
+        let mut wrappers = Vec::new();
+        if let Some(module) = module_of(function) {
+            let own = entries(tables, stack).skip(row + 1).filter(|(frame, entry)| {
+                // Closures and iterators lie between.
+                entry.owner(tables, *frame) == LineOwner::Program
+            });
+            wrappers.extend(
+                own.map(|(_, entry)| entry).take_while(|entry| module_of(entry.function(tables)) == Some(module)),
+            );
+            let outermost = wrappers.iter().rposition(|entry| implementor(entry.function(tables)).is_some());
+            wrappers.truncate(outermost.map_or(0, |at| at + 1));
+        }
+        Self { caller, implementor: implementor(function), wrappers }
     }
 
     fn has(&self, tables: &Tables, entry: LeadingFrame) -> bool {
-        entry == self.caller || (self.implementor.is_some() && implementor(entry.function(tables)) == self.implementor)
+        entry == self.caller
+            || self.wrappers.contains(&entry)
+            || (self.implementor.is_some() && implementor(entry.function(tables)) == self.implementor)
     }
+}
+
+/// The path of a function without generic arguments and closures.
+fn path_of(function: &str) -> &str {
+    let bare = bare_name(function);
+    let end = bare.find(['<', '>', '(', '{', ' ']).unwrap_or(bare.len());
+    bare[..end].trim_end_matches("::")
+}
+
+/// The module of a function or method: `app::pool` of `app::pool::take` and of `app::pool::Arena::alloc`. `None` if that is
+/// the whole crate.
+fn module_of(function: &str) -> Option<&str> {
+    let path = path_of(function);
+    let item = path.match_indices("::").find(|(at, _)| path[at + 2..].starts_with(|c: char| c.is_ascii_uppercase()));
+    let (at, _) = item.or_else(|| path.rmatch_indices("::").next())?;
+    path[..at].contains("::").then_some(&path[..at])
 }
 
 /// The type whose method a function is: `app::Arena` of `app::Arena::alloc` and of `<app::Arena<T> as Pool>::alloc`.
 fn implementor(function: &str) -> Option<&str> {
-    let bare = bare_name(function);
-    let end = bare.find(['<', '>', '(', '{', ' ']).unwrap_or(bare.len());
-    let path = bare[..end].trim_end_matches("::");
+    let path = path_of(function);
     let is_type = |part: &str| part.starts_with(|c: char| c.is_ascii_uppercase());
     let mut at = 0;
     let mut found = None;
@@ -129,16 +162,16 @@ fn implementor(function: &str) -> Option<&str> {
 /// Marks the lines of the user's own allocator as a framework's, if the stack also has the lines of a caller: `owners`
 /// are those of the stack's lines, innermost first.
 pub(super) fn set_allocator_apart(tables: &Tables, stack: StackId, owners: &mut [LineOwner]) {
-    let mut lines = entries(tables, stack).map(|(_, entry)| entry).zip(owners.iter());
+    let mut lines = entries(tables, stack).map(|(_, entry)| entry).zip(owners.iter()).enumerate();
     let mut has_recorder = false;
-    let caller = lines.find(|(entry, _)| {
+    let caller = lines.find(|(_, (entry, _))| {
         let is_recorder = entry.is_recorder(tables);
         has_recorder |= is_recorder;
         !is_recorder
     });
-    let Some((caller, LineOwner::Program)) = caller.filter(|_| has_recorder) else { return };
-    let allocator = Allocator::of(tables, caller);
-    if lines.any(|(entry, owner)| *owner == LineOwner::Program && !allocator.has(tables, entry)) {
+    let Some((row, (caller, LineOwner::Program))) = caller.filter(|_| has_recorder) else { return };
+    let allocator = Allocator::of(tables, stack, row, caller);
+    if lines.any(|(_, (entry, owner))| *owner == LineOwner::Program && !allocator.has(tables, entry)) {
         for ((_, entry), owner) in entries(tables, stack).zip(owners) {
             if allocator.has(tables, entry) {
                 *owner = LineOwner::Framework;
@@ -166,9 +199,9 @@ pub fn leading_frame(tables: &Tables, stack: StackId) -> Option<LeadingFrame> {
         match entry.owner(tables, frame) {
             LineOwner::Framework => {}
             LineOwner::Program if is_caller && entry.line().is_some() => {
-                allocator = Some(Allocator::of(tables, entry));
+                allocator = Some(Allocator::of(tables, stack, row, entry));
             }
-            LineOwner::Program if allocator.is_some_and(|known: Allocator<'_>| known.has(tables, entry)) => {}
+            LineOwner::Program if allocator.as_ref().is_some_and(|known: &Allocator<'_>| known.has(tables, entry)) => {}
             LineOwner::Program if entry.is_placed(tables) => return Some(entry),
             LineOwner::Program if entry.line().is_none() => address = address.or(Some(entry)),
             owner if entry.is_placed(tables) || entry.line().is_none() => {
@@ -198,6 +231,20 @@ pub fn leading_frame(tables: &Tables, stack: StackId) -> Option<LeadingFrame> {
         .or_else(|| lines().find(|entry| is_line(entry, is_pool)))
         .or_else(|| lines().find(|entry| !is_allocating(entry)))
         .or_else(|| lines().next())
+}
+
+/// The patterns of lines to skip that match no line of any stack.
+pub fn unmatched_skips(tables: &Tables) -> Vec<&str> {
+    let mut unmatched: Vec<&str> = tables.skipped.iter().map(String::as_str).collect();
+    let frames = (0..tables.frames.len()).map(FrameId::from_index);
+    for entry in frames.flat_map(|frame| entries_of(tables, frame)) {
+        if unmatched.is_empty() {
+            break;
+        }
+        let text = entry.text(tables);
+        unmatched.retain(|pattern| !text.contains(pattern));
+    }
+    unmatched
 }
 
 /// The source line of [`leading_frame`]; `None` if only its address is known.
@@ -307,6 +354,21 @@ mod tests {
     }
 
     #[test]
+    fn the_caller_of_an_allocator_that_reports_through_a_function_or_wraps_another_type_leads() {
+        let line = |function, number| (Some((function, "src/main.rs", number)), PROGRAM);
+        let (tell, carve) = (line("app::slab::tell_alloc", 5), line("app::slab::Slab::carve", 9));
+        let (take, build) = (line("app::slab::SlabPool::take", 12), line("app::build_index", 17));
+        let closure = (Some(("core::ops::FnOnce::call_once", "/rustc/1/library/core/src/ops.rs", 1)), PROGRAM);
+        assert_eq!(leading(&[RECORDER, tell, carve, closure, take, build, LIBC]), "src/main.rs:17 app::build_index");
+        assert_eq!(leading(&[RECORDER, carve, take, build]), "src/main.rs:17 app::build_index");
+        assert_eq!(leading(&[RECORDER, tell, line("app::slab::step", 20), build]), "src/main.rs:20 app::slab::step");
+        let inner = line("app::slab::record", 4);
+        assert_eq!(leading(&[RECORDER, inner, tell, carve, build]), "src/main.rs:17 app::build_index");
+        let (root, step) = (line("app::tell", 5), line("app::Net::step", 20));
+        assert_eq!(leading(&[RECORDER, root, step, build]), "src/main.rs:20 app::Net::step", "the crate is no module");
+    }
+
+    #[test]
     fn lines_that_are_to_be_skipped_do_not_lead() {
         let line = |function, number| (Some((function, "src/main.rs", number)), PROGRAM);
         let (mut tables, stack) = stack_of(&[line("app::Tensor::zeros", 5), line("app::step", 20)]);
@@ -314,7 +376,9 @@ mod tests {
         assert_eq!(leading(&tables), "src/main.rs:5 app::Tensor::zeros");
         tables.skipped = vec!["Tensor::".to_owned()];
         assert_eq!(leading(&tables), "src/main.rs:20 app::step");
-        tables.skipped = vec!["app::".to_owned()];
+        assert_eq!(unmatched_skips(&tables), [""; 0]);
+        tables.skipped = vec!["app::".to_owned(), "Tensr::".to_owned()];
+        assert_eq!(unmatched_skips(&tables), ["Tensr::"]);
         assert_eq!(leading(&tables), "src/main.rs:5 app::Tensor::zeros", "all are skipped, and the innermost is left");
     }
 

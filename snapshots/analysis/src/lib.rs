@@ -65,6 +65,7 @@ pub use explain::Explanation;
 pub use filter::Filter;
 pub use group_key::GroupKey;
 pub use last_uses::LastUses;
+pub use leading::unmatched_skips;
 pub use lifetime::Lifetime;
 pub use live::LiveIndex;
 pub use matches::Matches;
