@@ -7,7 +7,8 @@ use highwater_snapshots::format::Symbols;
 use highwater_snapshots::intern::Interner;
 use highwater_snapshots::symbols::{self as symbolize, Binary, Request, SYSTEM_DEBUG_FOLDER, Symbolizer};
 use highwater_snapshots::tables::{Frame, Module, Op, Scope, SourceLine, Stack, Tables};
-use highwater_snapshots::{FrameId, ModuleId, OpId, Problem, ScopeId, StackId, StartingBlock, StartingState, StringId};
+use highwater_snapshots::trace::NOTE;
+use highwater_snapshots::{FrameId, ModuleId, OpId, ScopeId, StackId, StartingBlock, StartingState, StringId};
 
 use crate::message::NewOp;
 use crate::names;
@@ -200,8 +201,8 @@ impl Exporter {
         row
     }
 
-    /// Symbolizes every frame; also returns the problems with reading debug information.
-    pub(crate) fn resolve(&mut self) -> (Vec<Symbols>, Vec<Problem>) {
+    /// Symbolizes every frame; also returns notes on modules without debug information.
+    pub(crate) fn resolve(&mut self) -> (Vec<Symbols>, Vec<(String, String)>) {
         let strings = self.strings.rows();
         let binary = |module: &Module| Binary {
             path: strings[module.path.0 as usize].clone().into(),
@@ -224,8 +225,9 @@ impl Exporter {
             let lines = sources.iter().map(|source| self.source_line(source)).collect();
             symbols.push(Symbols { frame, lines });
         }
-        let problem = |problem: &symbolize::SymbolProblem| Problem::new(problem.to_string());
-        (symbols, symbolizer.problems().iter().map(problem).collect())
+        // What is recorded is sound without names.
+        let note = |problem: &symbolize::SymbolProblem| (NOTE.to_owned(), problem.to_string());
+        (symbols, symbolizer.problems().iter().map(note).collect())
     }
 
     fn source_line(&mut self, source: &symbolize::Line) -> SourceLine {

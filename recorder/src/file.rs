@@ -143,15 +143,14 @@ impl RecordingFile {
     }
 
     fn append_end(mut self, end: &EndFacts, facts: &[(String, String)], with_symbols: bool) -> Result<u64> {
-        let mut end = end.clone();
         if with_symbols {
-            let (symbols, problems) = self.exporter.resolve();
+            let (symbols, notes) = self.exporter.resolve();
             self.write_rows()?;
             self.writer.append_symbols(&symbols)?;
-            end.problems.extend(problems);
+            self.writer.append_facts(&notes)?;
         }
         self.writer.append_facts(facts)?;
-        let file = self.writer.finish(&end)?;
+        let file = self.writer.finish(end)?;
         let facts = file.metadata().map_err(|source| Error::Write { source, path: self.path.clone() })?;
         // Some file systems report only now that they are full.
         if facts.is_file() {

@@ -62,10 +62,8 @@ impl Held {
             builder.push(&exporter.event(event));
         }
         builder.trust().events_lost = self.events_lost;
-        let (symbols, problems) = if self.with_symbols { exporter.resolve() } else { (Vec::new(), Vec::new()) };
-        for problem in problems {
-            builder.add_problem(problem);
-        }
+        let (symbols, notes) = if self.with_symbols { exporter.resolve() } else { (Vec::new(), Vec::new()) };
+        builder.add_facts(notes);
         *builder.tables() = exporter.into_tables(&symbols);
         builder.finish()
     }

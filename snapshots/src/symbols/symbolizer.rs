@@ -66,11 +66,14 @@ impl Symbolizer {
         for (job, (opened, found)) in jobs.iter().zip(done) {
             let what = match &opened {
                 Err(missing) => Some(missing.what.clone()),
-                Ok(_) if job.is_new && !found.is_empty() && found.iter().all(Vec::is_empty) => Some(
-                    "the file is stripped, and no debug file was found; build with debug = \"line-tables-only\" and \
-                     keep the symbols"
-                        .to_owned(),
-                ),
+                Ok(_) if job.is_new && !found.is_empty() && found.iter().all(Vec::is_empty) => {
+                    let name = job.request.binary.path.file_name().unwrap_or_default().to_string_lossy();
+                    let advice = match name.ends_with(".so") || name.contains(".so.") {
+                        true => "",
+                        false => "; build with debug = \"line-tables-only\" (-g in C) and keep the symbols",
+                    };
+                    Some(format!("the file is stripped, and no debug file was found{advice}"))
+                }
                 Ok(_) => None,
             };
             let problem = what.map(|what| SymbolProblem { path: job.request.binary.path.clone(), what });
