@@ -125,10 +125,13 @@ impl Device {
 
     /// Notes that rounded sizes do not follow the rules of PyTorch's allocator for CUDA, as those of other devices' do not.
     pub(super) fn layout_note(&self, layout: &Layout<'_>) -> Option<String> {
-        let misplaced = (layout.misplaced > 0)
-            .then(|| format!("{} blocks begin where they leave no room", format_count(layout.misplaced)));
-        let differing = (layout.differing > 0)
-            .then(|| format!("{} blocks have another size at the end", format_count(layout.differing)));
+        let blocks = |count, [one, more]: [&str; 2]| match count {
+            0 => None,
+            1 => Some(format!("1 block {one}")),
+            _ => Some(format!("{} blocks {more}", format_count(count))),
+        };
+        let misplaced = blocks(layout.misplaced, ["begins where it leaves no room", "begin where they leave no room"]);
+        let differing = blocks(layout.differing, ["has another size at the end", "have another size at the end"]);
         let blocks: Vec<String> = misplaced.into_iter().chain(differing).collect();
         (!blocks.is_empty()).then(|| {
             format!(
