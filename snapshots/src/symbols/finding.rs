@@ -10,7 +10,7 @@ pub struct Found {
     /// Whether it contains files and lines, not only names of functions.
     pub has_lines: bool,
     /// Whether its build id is the recorded one. A binary without a build id is taken for the one that ran if the file
-    /// at its path has none either: it may have been rebuilt since.
+    /// at its path has none either and was not changed since.
     pub is_certain: bool,
 }
 
@@ -19,7 +19,7 @@ pub struct Found {
 pub enum Cause {
     /// The file is neither where it was when it ran nor in any searched folder.
     NotThere,
-    /// The file has another build id.
+    /// The file has another build id, or has none and was changed since.
     Rebuilt,
     /// The file cannot be read as a binary.
     Unreadable,

@@ -1,6 +1,7 @@
 //! Finds the file with the lines of a binary: the binary itself, or a separate debug file.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use super::copies::Copies;
 use super::debug_info::DebugInfo;
@@ -18,6 +19,8 @@ pub(super) struct Places {
     pub(super) debug_folders: Vec<PathBuf>,
     /// Folders with binaries and debug files under any name.
     pub(super) copies: Copies,
+    /// When the recording began, if that is known.
+    pub(super) began: Option<SystemTime>,
 }
 
 impl Places {
@@ -27,6 +30,14 @@ impl Places {
         let mut cause = Cause::NotThere;
         let mut own = None;
         match inspect(&binary.path) {
+            Ok(_) if binary.build_id.is_empty() && self.is_changed(&binary.path) => {
+                tried.push(
+                    "the file there was changed after the recording began, and without a build id it may have been rebuilt; \
+                     link with --build-id"
+                        .to_owned(),
+                );
+                cause = Cause::Rebuilt;
+            }
             Ok(facts) if facts.build_id == binary.build_id => own = Some(facts),
             Ok(facts) => {
                 let (now, then) = (hex(&facts.build_id), hex(&binary.build_id));
@@ -67,6 +78,12 @@ impl Places {
                 Err(Missing { cause: Cause::Unreadable, what })
             }
         }
+    }
+
+    /// Whether a file was changed after the recording began.
+    fn is_changed(&self, path: &Path) -> bool {
+        let changed = std::fs::metadata(path).and_then(|facts| facts.modified()).ok();
+        changed.zip(self.began).is_some_and(|(changed, began)| changed > began)
     }
 
     /// A debug file made for `binary`: by its build id, else by the name that the binary gives.

@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::SystemTime;
 
 use super::copies::Copies;
 use super::debug_info::DebugInfo;
@@ -46,6 +47,13 @@ impl Symbolizer {
     /// identified by their build ids.
     pub fn with_copies_in(mut self, folders: Vec<PathBuf>) -> Self {
         self.places.copies = Copies::new(folders);
+        self
+    }
+
+    /// Takes a file without a build id for another one than that which ran if it was changed since `began`, the beginning
+    /// of the recording.
+    pub fn for_recording(mut self, began: SystemTime) -> Self {
+        self.places.began = Some(began);
         self
     }
 

@@ -3,7 +3,9 @@
 use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
+use highwater_analysis::owners::is_of_program;
 use highwater_analysis::source::Source;
 use highwater_app::figures::moment::{count_of, count_with};
 use highwater_app::files::destination::{Destination, Kind, rewrite};
@@ -42,6 +44,10 @@ pub fn run(arguments: &SymbolizeArguments, page: &mut Page<'_>) -> Result<Status
     let mut folders = arguments.debug_dirs.clone();
     folders.push(SYSTEM_DEBUG_FOLDER.into());
     let mut symbolizer = Symbolizer::new(folders).with_copies_in(arguments.debug_dirs.clone());
+    let began = recording.trace.header.started_unix_us;
+    if began > 0 {
+        symbolizer = symbolizer.for_recording(SystemTime::UNIX_EPOCH + Duration::from_micros(began));
+    }
     let asked = if arguments.again { Asked::BareAndNamed } else { Asked::Bare };
     let found = look_up(&recording.trace.tables, asked, &mut symbolizer);
     let written = write(arguments, destination.as_ref(), &mut recording, &found)?;
@@ -136,12 +142,16 @@ struct Answer<'a> {
 }
 
 impl Answer<'_> {
-    /// Returns failure if nothing of what was looked up is known, or if a binary was refused since it was rebuilt.
+    /// Returns failure if nothing of what was looked up in one of the program's own binaries is known, or in all of them,
+    /// or if a binary was refused since it was rebuilt.
     fn status(&self) -> Status {
         let is_rebuilt = |module: &ModuleOutcome| {
             module.finding.as_ref().is_some_and(|found| found.as_ref().is_err_and(|why| why.cause == Cause::Rebuilt))
         };
-        let has_failed = self.found.asked() > 0 && self.found.resolved() == 0;
+        let is_bare = |module: &ModuleOutcome| module.asked > 0 && module.unresolved() == module.asked;
+        let is_own = |module: &&ModuleOutcome| is_of_program(&module.path);
+        let has_failed = self.found.asked() > 0 && self.found.resolved() == 0
+            || self.found.modules.iter().filter(is_own).any(is_bare);
         if has_failed || self.found.modules.iter().any(is_rebuilt) { Status::Broken } else { Status::Fine }
     }
 

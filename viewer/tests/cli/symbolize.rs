@@ -33,11 +33,34 @@ fn folder() -> tempfile::TempDir {
     folder
 }
 
+#[test]
+fn a_binary_without_a_build_id_that_was_changed_since_is_not_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let library = build(folder.path(), "none");
+    let binary = Binary { path: library.clone(), build_id: Vec::new() };
+    let addresses: Vec<u64> = (0x1000..0x1400).collect();
+    let found = Symbolizer::new(Vec::new()).resolve(&[Request { binary, addresses: addresses.clone() }]);
+    let at = found[0].iter().position(|lines| lines.first().is_some_and(|line| line.line == 2)).unwrap();
+    let path = folder.path().join("step.snap");
+    let changed = library.metadata().unwrap().modified().unwrap();
+    let changed = changed.duration_since(std::time::UNIX_EPOCH).unwrap().as_micros() as u64;
+    write_of(&path, &library, addresses[at], true, (&[], changed - 1_000_000));
+    let output = highwater(folder.path(), "symbolize step.snap");
+    let text = stdout(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("(was rebuilt)") && text.contains("was changed after the recording began"), "{text}");
+    assert!(frames(folder.path(), "step.snap").contains("bare addresses"));
+    write_of(&path, &library, addresses[at], true, (&[], changed + 1_000_000));
+    let text = stdout(&highwater(folder.path(), "symbolize step.snap"));
+    assert!(text.starts_with("1 of 1 frame now known by file and line.\n"), "{text}");
+}
+
 fn build(folder: &Path, build_id: &str) -> PathBuf {
     let library = folder.join("lib/libtrain.so");
     std::fs::create_dir_all(folder.join("lib")).unwrap();
     std::fs::write(folder.join("lib/train.c"), SOURCE).unwrap();
-    let id = format!("-Wl,--build-id=0x{build_id}");
+    let id = if build_id == "none" { build_id.to_owned() } else { format!("0x{build_id}") };
+    let id = format!("-Wl,--build-id={id}");
     let mut compiler = Command::new("cc");
     compiler.args(["-O2", "-g", "-shared", "-fPIC", &id, "-o"]).arg(&library).arg(folder.join("lib/train.c"));
     assert!(compiler.status().is_ok_and(|status| status.success()));
@@ -47,10 +70,16 @@ fn build(folder: &Path, build_id: &str) -> PathBuf {
 /// Writes a recording of two blocks, made by the library's function and outside of it; bytes of a third are lost where
 /// it was not finished.
 fn write(path: &Path, library: &Path, address: u64, is_finished: bool) {
-    let mut writer = SnapWriter::new(Vec::new(), &Header { program: "train".into(), ..Header::default() }).unwrap();
+    write_of(path, library, address, is_finished, (&[0x01, 0x23, 0xab, 0xcd], 0));
+}
+
+/// The same, of a library with this build id, begun at this time in microseconds.
+fn write_of(path: &Path, library: &Path, address: u64, is_finished: bool, (build_id, began): (&[u8], u64)) {
+    let header = Header { program: "train".into(), started_unix_us: began, ..Header::default() };
+    let mut writer = SnapWriter::new(Vec::new(), &header).unwrap();
     writer.write_device(&DeviceFacts::default()).unwrap();
     writer.append_strings(&[library.to_str().unwrap()]).unwrap();
-    let module = Module { path: StringId(0), build_id: vec![0x01, 0x23, 0xab, 0xcd], load_bias: 0x7000 };
+    let module = Module { path: StringId(0), build_id: build_id.to_vec(), load_bias: 0x7000 };
     writer.append_modules(&[module]).unwrap();
     writer.append_frames(&[Frame { module: ModuleId(0), address, first_line: 0, line_count: 0 }]).unwrap();
     writer.append_stacks(&[Stack { parent: StackId::NONE, frame: FrameId(0) }]).unwrap();

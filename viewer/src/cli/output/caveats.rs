@@ -2,6 +2,8 @@
 
 use std::io;
 
+use highwater_analysis::owners::is_of_program;
+use highwater_analysis::unmatched_skips;
 use highwater_app::figures::moment::count_of;
 use highwater_snapshots::trace::Trust;
 use highwater_snapshots::units::format_count;
@@ -123,10 +125,15 @@ pub fn print(trace: &Trace, page: &mut Page<'_>) -> io::Result<()> {
 
 /// Prints the same for one of several recordings, named `name`.
 pub fn print_of(trace: &Trace, name: &str, page: &mut Page<'_>) -> io::Result<()> {
-    let bare = bare_stacks(trace);
+    let (bare, unmatched) = (bare_stacks(trace), unmatched_skips(&trace.tables));
     // Contradictions are in the first lines.
     let others: Vec<_> = trace.problems.iter().filter(|problem| !problem.is_of_sums).collect();
-    if trace.is_complete() && others.is_empty() && trace.header.notes().next().is_none() && bare.is_none() {
+    if trace.is_complete()
+        && others.is_empty()
+        && trace.header.notes().next().is_none()
+        && bare.is_none()
+        && unmatched.is_empty()
+    {
         return Ok(());
     }
     let of = if name.is_empty() { String::new() } else { format!(" of {name}") };
@@ -152,22 +159,58 @@ pub fn print_of(trace: &Trace, name: &str, page: &mut Page<'_>) -> io::Result<()
             page.hint(&line)?;
         }
     }
+    for pattern in unmatched {
+        page.warning(&format!("Note{of}: --skip {pattern} matches no line of any stack."))?;
+    }
     if let Some(sentence) = bare {
         page.hint(&sentence)?;
     }
     Ok(())
 }
 
-/// Returns a note if most frames are bare addresses.
+/// Returns a note if most frames, or all of one of the program's own binaries, are bare addresses.
 fn bare_stacks(trace: &Trace) -> Option<String> {
-    let in_modules = trace.tables.frames.iter().filter(|frame| frame.module.is_some());
-    let (frames, bare) =
-        in_modules.fold((0_u64, 0_u64), |(all, bare), frame| (all + 1, bare + u64::from(frame.line_count == 0)));
-    (bare > frames / 2).then(|| {
+    let mut of_modules: Vec<(u64, u64)> = vec![(0, 0); trace.tables.modules.len()];
+    for frame in &trace.tables.frames {
+        if let Some((all, bare)) = frame.module.index().and_then(|module| of_modules.get_mut(module)) {
+            (*all, *bare) = (*all + 1, *bare + u64::from(frame.line_count == 0));
+        }
+    }
+    let (frames, bare) = of_modules.iter().fold((0, 0), |(all, bare), of| (all + of.0, bare + of.1));
+    let is_bare_program = of_modules
+        .iter()
+        .zip(&trace.tables.modules)
+        .any(|((all, bare), module)| *all > 0 && bare == all && is_of_program(trace.tables.string(module.path)));
+    (is_bare_program || bare > frames / 2).then(|| {
         let counts = [bare, frames].map(format_count);
         format!(
             "Stacks: {} of {} frames are bare addresses; `highwater symbolize FILE` finds their functions and lines.",
             counts[0], counts[1]
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use highwater_snapshots::tables::{Frame, Module, SourceLine};
+    use highwater_snapshots::{ModuleId, StringId};
+
+    use super::*;
+
+    #[test]
+    fn a_program_of_which_only_libraries_have_lines_has_bare_addresses() {
+        let mut trace = Trace::default();
+        let tables = &mut trace.tables;
+        tables.strings = ["/home/me/train", "/usr/lib/libc.so.6", "main"].map(str::to_owned).to_vec();
+        let module = |path| Module { path: StringId(path), build_id: vec![1], load_bias: 0 };
+        tables.modules = vec![module(0), module(1)];
+        tables.lines = vec![SourceLine { function: StringId(2), file: StringId(2), line: 1 }];
+        let frame = |module, line_count| Frame { module: ModuleId(module), address: 1, first_line: 0, line_count };
+        tables.frames = vec![frame(0, 0), frame(1, 1), frame(1, 1)];
+        assert!(bare_stacks(&trace).is_some_and(|text| text.starts_with("Stacks: 1 of 3 frames are bare addresses")));
+        trace.tables.frames.push(frame(0, 1));
+        assert_eq!(bare_stacks(&trace), None, "the program has lines");
+        trace.tables.frames = vec![frame(0, 1), frame(1, 0)];
+        assert_eq!(bare_stacks(&trace), None, "a library of the system");
+    }
 }
