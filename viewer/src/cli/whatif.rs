@@ -250,7 +250,9 @@ impl<'a> WhatIfReport<'a> {
             }
             (None, None) => match suggested_capacity(&self.prediction) {
                 Some(size) => {
-                    let what_for = "or --alloc-conf, --without, --scale: see --help";
+                    let has_settings = self.trace.allocator(self.prediction.device).has_settings();
+                    let settings = if has_settings { "--alloc-conf, " } else { "" };
+                    let what_for = &format!("or {settings}--without, --scale: see --help");
                     next_with(&["whatif"], &files, &["--capacity", size], &given, what_for)
                 }
                 None => next_with(&["explain"], &files, &[], &given, "for what the peak is made of"),

@@ -1,6 +1,5 @@
 //! Sentences and figures about a plan, for the command line and the app.
 
-use highwater_analysis::recompute::Evidence;
 use highwater_snapshots::units::{format_bytes, format_count, format_required_bytes};
 
 use super::moment::count_of;
@@ -188,11 +187,6 @@ pub fn assumptions(step: &dyn TrainingStep, setup: Option<&Setup>) -> Vec<String
     all.extend(step.assumptions(setup.unwrap_or(&Setup::default())));
     if let Some(evidence) = step.evidence() {
         all.push(evidence.assumption().to_owned());
-        if evidence == Evidence::Lifetimes {
-            let text = "the program may free blocks of forward in another order than the replay and so reserve more: keep a \
-                        margin, for example of a fifth of the budget with --reserve";
-            all.push(text.to_owned());
-        }
     }
     all
 }

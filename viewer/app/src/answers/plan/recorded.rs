@@ -20,6 +20,11 @@ use super::step::{Changed, Model, Proof, Reach, TrainingStep, Trial, Work};
 use super::warnings::{NO_MODULES, warnings};
 use crate::answers::replays::{Edited, Replay, Replayer};
 
+/// What a plan assumes of a program whose references and uses of blocks are not recorded, and how PyTorch's are.
+const MARGIN: &str = "the program may free blocks of forward in another order than the replay and so reserve more: keep a \
+                      margin, for example of a fifth of the budget with --reserve";
+const AGAIN: &str = ", or record again with `highwater.record_memory_history` in Python, which follows references";
+
 /// Maximum number of events of which a replay is quick.
 const MOST_QUICK_EVENTS: usize = 500_000;
 /// Requested bytes of the counter of steps of one parameter.
@@ -332,7 +337,12 @@ impl TrainingStep for Recorded {
         let updates_statistics = recomputed.any(|path| self.updates.statistics.contains(path));
         let statistics = updates_statistics.then(|| code::STATISTICS.to_owned());
         let of_allocator = self.trace.allocator(self.device).assumption().map(str::to_owned);
-        statistics.into_iter().chain(cache).chain(of_allocator).collect()
+        let margin = (self.evidence() == Some(Evidence::Lifetimes)).then(|| {
+            let is_python = self.trace.header.recorder.starts_with("PyTorch");
+            let again = if is_python { AGAIN } else { "" };
+            format!("{MARGIN}{again}")
+        });
+        statistics.into_iter().chain(cache).chain(of_allocator).chain(margin).collect()
     }
 
     fn has_settings(&self) -> bool {
