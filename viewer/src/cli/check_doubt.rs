@@ -19,6 +19,8 @@ pub(super) enum Doubt {
     OutOfMemory(DeviceId),
     /// The recording ends before its program finished it.
     CutOff,
+    /// Part of the file could not be read.
+    Damaged,
     /// Number of missing events: a full ring drops the earliest ones.
     EventsLost(u64),
     /// The recording is a part of another one.
@@ -31,17 +33,19 @@ impl Doubt {
     /// Returns the reasons in a recording of which `devices` are measured.
     pub(super) fn of(input: &Input, devices: &[DeviceId]) -> Result<Vec<Self>, Failure> {
         let trace = input.facts();
-        if trace.event_count() == 0 {
-            return Ok(vec![Self::NoEvents]);
-        }
-        let without = devices.iter().filter(|device| !trace.has_memory(**device)).map(|device| Self::NoMemory(*device));
-        let is_cut = trace.is_partial() && !trace.lacks_index_only();
-        let ran_out = input.ask(|source, _| source.final_oom())?.map(|(_, device)| Self::OutOfMemory(device));
-        let lost = Some(trace.trust.events_lost).filter(|lost| *lost > 0).map(Self::EventsLost);
         let unregistered =
             Some(trace.header.unregistered_events()).filter(|events| *events > 0).map(Self::Unregistered);
+        let cut = if trace.trust.unfinished { Self::CutOff } else { Self::Damaged };
+        let cut = (trace.is_partial() && !trace.lacks_index_only()).then_some(cut);
+        if trace.event_count() == 0 {
+            let why = [unregistered, cut].into_iter().flatten();
+            return Ok(why.chain([Self::NoEvents]).take(1).collect());
+        }
+        let without = devices.iter().filter(|device| !trace.has_memory(**device)).map(|device| Self::NoMemory(*device));
+        let ran_out = input.ask(|source, _| source.final_oom())?.map(|(_, device)| Self::OutOfMemory(device));
+        let lost = Some(trace.trust.events_lost).filter(|lost| *lost > 0).map(Self::EventsLost);
         let is_excerpt = trace.header.excerpt().is_some();
-        let parts = is_excerpt.then_some(Self::Excerpt).into_iter().chain(is_cut.then_some(Self::CutOff));
+        let parts = is_excerpt.then_some(Self::Excerpt).into_iter().chain(cut);
         Ok(without.chain(ran_out).chain(parts).chain(lost).chain(unregistered).collect())
     }
 
@@ -52,7 +56,7 @@ impl Doubt {
             Self::NoEvents | Self::Unregistered(_) => true,
             Self::NoMemory(device) => outcome.moment.device == device,
             Self::OutOfMemory(device) => is_until_end && outcome.moment.device == device,
-            Self::CutOff | Self::EventsLost(_) | Self::Excerpt => is_until_end,
+            Self::CutOff | Self::Damaged | Self::EventsLost(_) | Self::Excerpt => is_until_end,
         }
     }
 
@@ -70,6 +74,7 @@ impl Doubt {
                 format!("the recording is an excerpt of another one, {events}")
             }
             Self::CutOff => "the recording was cut off, or is still being written".to_owned(),
+            Self::Damaged => "the recording is damaged, and part of it could not be read".to_owned(),
             Self::Unregistered(1) => "1 event of an allocator that was not registered is missing".to_owned(),
             Self::Unregistered(events) => {
                 format!("{} events of allocators that were not registered are missing", format_count(events))

@@ -163,6 +163,40 @@ fn an_excerpt_and_events_without_an_allocator_are_sound_but_confirm_no_budget() 
     assert!(info.contains("Note: an excerpt: events 2 to 22 of 22, which begin at 0 here."), "{info}");
 }
 
+#[test]
+fn what_a_recording_without_events_lacks_is_why_no_budget_is_confirmed() {
+    let mut never = trace_from_text("").unwrap();
+    never.header.facts.push((UNREGISTERED.to_owned(), "2400".to_owned()));
+    let text = answer(never, "check a.snap --max-peak 1GiB").unwrap();
+    assert!(text.starts_with("Failed: 2,400 events of allocators that were not registered are missing, so"), "{text}");
+}
+
+#[test]
+fn a_damaged_recording_is_not_said_to_be_cut_off() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = write_trace(Vec::new(), &trace()).unwrap();
+    let with_flipped_bit = |at: usize| {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 4;
+        bytes
+    };
+    let is_damaged = |bytes: &Vec<u8>| {
+        let read = read_bytes(bytes);
+        read.is_ok_and(|trace| {
+            trace.is_partial() && !trace.trust.unfinished && !trace.lacks_index_only() && trace.event_count() > 0
+        })
+    };
+    let damaged = (0..whole.len()).map(with_flipped_bit).find(is_damaged).expect("a section that is not needed");
+    std::fs::write(folder.path().join("a.snap"), damaged).unwrap();
+    let text = stdout(&highwater(folder.path(), "check a.snap --max-peak 1GiB"));
+    assert!(text.contains("Failed: the recording is damaged, and part of it could not be read, so"), "{text}");
+    let is_cut = |bytes: &&[u8]| read_bytes(bytes).is_ok_and(|trace| trace.event_count() > 0 && trace.trust.unfinished);
+    let cut = (0..whole.len()).map(|len| &whole[..len]).find(is_cut).expect("the events are there");
+    std::fs::write(folder.path().join("a.snap"), cut).unwrap();
+    let text = stdout(&highwater(folder.path(), "check a.snap --max-peak 1GiB"));
+    assert!(text.contains("Failed: the recording was cut off, or is still being written, so"), "{text}");
+}
+
 /// The sample with a fact of its recorder.
 fn with_fact(name: &str, value: &str) -> Trace {
     let mut trace = trace();
