@@ -3,11 +3,9 @@
 use std::io::{Error, Result};
 use std::path::{Path, PathBuf};
 
-use clap::CommandFactory as _;
+use clap::{CommandFactory as _, ValueEnum as _};
 use clap_complete::{Shell, generate_to};
 use highwater::args::Arguments;
-
-const SHELLS: [Shell; 4] = [Shell::Bash, Shell::Fish, Shell::PowerShell, Shell::Zsh];
 
 fn main() -> Result<()> {
     let folder = std::env::args_os().nth(1).map(PathBuf::from);
@@ -18,7 +16,7 @@ fn write(folder: &Path) -> Result<()> {
     let (completions, pages) = (folder.join("completions"), folder.join("man"));
     std::fs::create_dir_all(&completions)?;
     std::fs::create_dir_all(&pages)?;
-    for shell in SHELLS {
+    for &shell in Shell::value_variants() {
         generate_to(shell, &mut Arguments::command(), "highwater", &completions)?;
     }
     clap_mangen::generate_to(Arguments::command(), &pages)
