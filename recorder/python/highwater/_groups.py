@@ -7,6 +7,14 @@ import sys
 _NEXT = -1
 
 
+def replace_function(original, replacement):
+    """Puts `replacement` in place of a function of `torch.distributed`, also where modules have imported it by name."""
+    for name, module in list(sys.modules.items()):
+        attributes = getattr(module, "__dict__", {}) if name.startswith("torch.distributed") else {}
+        if attributes.get(original.__name__) is original:
+            setattr(module, original.__name__, replacement)
+
+
 def note_groups(torch, library):
     """Has PyTorch note each group before it splits a communicator for it."""
     distributed = torch.distributed
@@ -26,9 +34,7 @@ def note_groups(torch, library):
                 note_color(result, *args)
             return result
 
-        for module in (c10d, distributed, sys.modules.get("torch.distributed.device_mesh")):
-            if getattr(module, name, None) is original:
-                setattr(module, name, noting)
+        replace_function(original, noting)
 
     def note_color(color, ranks):
         rank = distributed.get_rank()

@@ -9,6 +9,8 @@ import collections
 import functools
 import pickle
 
+from ._groups import replace_function
+
 
 class Objects:
     """Replaces the functions of `torch.distributed`; `is_alone` if the other ranks are not processes."""
@@ -22,9 +24,8 @@ class Objects:
         """Puts the functions of this class in place of PyTorch's."""
         names = ("all_gather_object", "gather_object", "broadcast_object_list", "scatter_object_list")
         for name in (*names, "send_object_list", "recv_object_list"):
-            replaced = self._replaced(getattr(self._c10d, name), getattr(self, name))
-            setattr(self._c10d, name, replaced)
-            setattr(self._torch.distributed, name, replaced)
+            original = getattr(self._c10d, name)
+            replace_function(original, self._replaced(original, getattr(self, name)))
 
     def _replaced(self, original, function):
         @functools.wraps(original)

@@ -19,7 +19,7 @@ import os
 import random
 import sys
 
-from ._groups import note_groups
+from ._groups import note_groups, replace_function
 from ._noted import MISSING, UNKNOWN_VALUE, Noted, place
 from ._objects import Objects
 from ._operators import replace_operators
@@ -417,8 +417,7 @@ def _fake_process_group(torch, rank, ranks):
         stores.append(AloneStore())
         return original(backend, world_size=ranks, rank=own, store=stores[-1], **options, **others)
 
-    distributed.init_process_group = init_process_group
-    distributed.distributed_c10d.init_process_group = init_process_group
+    replace_function(original, init_process_group)
 
 
 def _end(message, status=2):

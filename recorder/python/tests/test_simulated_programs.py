@@ -103,6 +103,24 @@ def test_a_rank_alone_takes_the_others_to_have_its_objects(simulate):
     assert "| 0 [{'rank': 0}, {'rank': 0}, {'rank': 0}, {'rank': 0}] ['from 0', 0] ['for 0'] [0, 0, 0, 0] [None]" in done.stderr
 
 
+def test_a_rank_alone_has_the_process_group_that_a_device_mesh_begins(simulate):
+    source = """
+import os, torch
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from torch.distributed.fsdp import fully_shard
+mesh = init_device_mesh("cuda", (int(os.environ["WORLD_SIZE"]) // 2, 2), mesh_dim_names=("data", "tensor"))
+model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 64)).cuda()
+parallelize_module(model, mesh["tensor"], {"0": ColwiseParallel(), "2": RowwiseParallel()})
+fully_shard(model, mesh=mesh["data"])
+model(torch.randn(8, 64, device="cuda")).sum().backward()
+print("rank", torch.distributed.get_rank(), "of", torch.distributed.get_world_size())
+"""
+    done = simulate(source, "--gpu", "h100", "--ranks", "8", "--rank", "3")
+    assert done.returncode == 0, done.stderr
+    assert "rank 3 of 8" in done.stderr
+
+
 def test_both_runs_of_a_program_without_a_seed_draw_the_same_random_numbers(simulate):
     source = """
 import random, torch
