@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 
 use highwater_snapshots::alloc_rules::AddressOrder;
 
-use self::files::Files;
+use self::files::{Files, variables_of_caches};
 use self::found::WithOnes;
 pub(crate) use self::found::{Outcome, Simulated};
 use self::report::Report;
@@ -76,10 +76,12 @@ pub(crate) fn simulate(arguments: &SimulateArguments, more: &[(String, OsString)
     // Installed before the program starts, so that no signal is lost.
     let signals = Signals::catch().map_err(|why| Failure::Record(format!("cannot take signals: {why}")))?;
     let start = |of_run: &[(&str, PathBuf)], is_silent: bool| {
+        let caches = files.caches()?;
         let mut command = Command::new(program.path());
         command.args(arguments.words.iter().skip(1));
         command.env_remove(DEVICES_OF_MACHINE);
-        command.envs(files.environment()).envs(settings(arguments, &gpu)).env(FOLDER, files.recordings());
+        command.envs(files.environment()).envs(variables_of_caches(caches.path()));
+        command.envs(settings(arguments, &gpu)).env(FOLDER, files.recordings());
         command.envs(more.iter().cloned()).envs(of_run.iter().cloned());
         if is_silent {
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -124,8 +126,9 @@ pub(crate) fn simulate(arguments: &SimulateArguments, more: &[(String, OsString)
 
 /// Writes the simulated GPU into `folder`; returns the variables of programs that use it, without a value to remove them.
 fn variables(arguments: &SimulateArguments, folder: &Path) -> Result<BTreeMap<&'static str, Option<String>>, Failure> {
-    let files = Files::provide(Some(folder))?.environment();
-    let files = files.into_iter().map(|(name, value)| (name, value.to_string_lossy().into_owned()));
+    let files = Files::provide(Some(folder))?;
+    let files = files.environment().into_iter().chain(variables_of_caches(&files.shared_caches()));
+    let files = files.map(|(name, value)| (name, value.to_string_lossy().into_owned()));
     let variables = files.chain(settings(arguments, &gpu_of(arguments))).map(|(name, value)| (name, Some(value)));
     Ok(variables.chain([(DEVICES_OF_MACHINE, None)]).collect())
 }

@@ -7,7 +7,7 @@ import os
 import sys
 
 # As in the library's `notes.rs`.
-MISSING, UNKNOWN_WORKSPACE, UNKNOWN_VALUE = 0, 1, 2
+MISSING, UNKNOWN_WORKSPACE, UNKNOWN_VALUE, TIME, MISSING_DEVICE = range(5)
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
@@ -59,7 +59,10 @@ class Noted:
             "skipped_bytes": simulation.skipped_bytes,
             "cudnn": _cudnn_version(torch),
             "endless": simulation.endless,
+            "is_stopped": simulation.is_over(),
             "missing": self.rows(MISSING),
+            "missing_devices": self.rows(MISSING_DEVICE),
+            "autotuned": self.rows(TIME),
             "unknown_workspaces": self.rows(UNKNOWN_WORKSPACE),
             "reads": self.rows(UNKNOWN_VALUE),
             "read_order": self.read_order(),
@@ -88,3 +91,17 @@ def place():
             fallback = fallback or found
         frame = frame.f_back
     return fallback
+
+
+def is_autotuning():
+    """Returns whether the time that is being read is measured by PyTorch or Triton, to choose a kernel by it."""
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    file = frame.f_code.co_filename if frame else ""
+    if frame and frame.f_code.co_name == "elapsed_time":
+        # Of `torch.cuda.Event`, by which programs log times, too.
+        file = frame.f_back.f_code.co_filename
+        return any(f"{os.sep}{name}{os.sep}" in file for name in ("_inductor", "triton"))
+    # What is left is measured in C++: kernels of cuDNN, and by DDP for its statistics.
+    return not file.endswith(os.path.join("nn", "parallel", "distributed.py"))

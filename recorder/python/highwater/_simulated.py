@@ -20,7 +20,7 @@ import random
 import sys
 
 from ._groups import note_groups, replace_function
-from ._noted import MISSING, UNKNOWN_VALUE, Noted, place
+from ._noted import MISSING, TIME, UNKNOWN_VALUE, Noted, is_autotuning, place
 from ._objects import Objects
 from ._operators import replace_operators
 
@@ -32,6 +32,7 @@ _STEPS = "HIGHWATER_SIMULATE_STEPS"
 _KEEP_INIT = "HIGHWATER_SIMULATE_KEEP_INIT"
 _RANK = "HIGHWATER_SIMULATE_RANK"
 _RANKS = "HIGHWATER_SIMULATE_RANKS"
+_DEVICES = "HIGHWATER_SIMULATE_DEVICES"
 _WRITES_ANSWERS = "HIGHWATER_SIMULATE_WRITES_ANSWERS"
 _READS_ANSWERS = "HIGHWATER_SIMULATE_READS_ANSWERS"
 # The file with the lines of a plan, set by `highwater plan`.
@@ -158,6 +159,9 @@ class _Simulation:
 
     def before_torch(self, spec):
         """Loads the simulated GPU before PyTorch's libraries, which then find its functions first."""
+        if _is_launched():
+            # Each of its processes on this machine has a device.
+            os.environ[_DEVICES] = os.environ.get("LOCAL_WORLD_SIZE", "1")
         self._library = ctypes.CDLL(os.environ[_LIBRARY], mode=ctypes.RTLD_GLOBAL)
         self._library.highwater_simulate_end_with(_command())
         self._library.highwater_simulate_define_missing.argtypes = [ctypes.c_char_p]
@@ -180,7 +184,7 @@ class _Simulation:
         if os.environ.get(_WRITES_ANSWERS) or os.environ.get(_READS_ANSWERS):
             _seed(torch)
         # With a launcher, the ranks are processes of their own.
-        if os.environ.get(_RANKS) and "TORCHELASTIC_RUN_ID" not in os.environ:
+        if os.environ.get(_RANKS) and not _is_launched():
             self.rank = int(os.environ[_RANK]), int(os.environ[_RANKS])
             _fake_process_group(torch, *self.rank)
         replace_operators(torch, self._library)
@@ -233,6 +237,8 @@ class _Simulation:
     # What the simulation cannot answer exactly.
 
     def _listen(self, kind, name):
+        if kind == TIME and not is_autotuning():
+            return
         name = name.decode(errors="replace")
         at = place()
         self.notes[(kind, name, at)] += 1
@@ -247,7 +253,7 @@ class _Simulation:
 
     def _count_read(self, at):
         # Of any recording, and of the test that pytest runs.
-        session = getattr(sys.modules.get(f"{__package__}._session"), "_active", None)
+        session = _session()
         step = session and (id(session), session.step_number()), os.environ.get(_TEST)
         if step != self._step:
             self._step = step
@@ -308,6 +314,11 @@ class _Simulation:
             self._values = Values(self._library)
             self._values.__enter__()
 
+    def is_over(self):
+        """Returns whether the wanted steps are over, after which the program is ended."""
+        steps, session = int(os.environ.get(_STEPS) or 0), self._recording and _session()
+        return bool(steps and session) and session.step_number() >= steps
+
     def _stop(self):
         """Ends the program after its last step that is recorded."""
         self._is_stopped = True
@@ -317,7 +328,16 @@ class _Simulation:
         recording, self._recording = self._recording, None
         if recording is not None:
             kind = None if self._is_stopped else getattr(sys, "last_type", None)
+            torch = sys.modules["torch"]
+            if kind is torch.cuda.OutOfMemoryError and torch.cuda.memory_stats()["num_ooms"] > 1:
+                # What was written at the first failed request, which the program has handled, lacks the last.
+                kind = RuntimeError
             recording.__exit__(kind, None, None)
+
+
+def _session():
+    """Returns the active recording, of `highwater simulate` or of the program; None if there is none."""
+    return getattr(sys.modules.get(f"{__package__}._session"), "_active", None)
 
 
 def _seed(torch):
@@ -326,6 +346,11 @@ def _seed(torch):
     torch.manual_seed(0)
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(0)
+
+
+def _is_launched():
+    """Returns whether `torchrun` has started this process, as one of its ranks."""
+    return "TORCHELASTIC_RUN_ID" in os.environ
 
 
 def _command():

@@ -53,22 +53,22 @@ class Simulate:
         self._temporary.mkdir()
         self._environment["TMPDIR"] = str(self._temporary)
 
-    def __call__(self, source, *options, arguments=(), command="simulate"):
+    def __call__(self, source, *options, arguments=(), command="simulate", is_json=True):
         """Runs a program to its end and returns the process, with the JSON object as `answer`."""
-        process = self.started(source, *options, arguments=arguments, command=command)
+        process = self.started(source, *options, arguments=arguments, command=command, is_json=is_json)
         output, errors = process.communicate()
         left = [name for name in os.listdir(self._temporary) if name.startswith("highwater")]
         assert left == [], "nothing is left behind"
         done = subprocess.CompletedProcess(process.args, process.returncode, output, errors)
-        done.answer = json.loads(output) if output else None
+        done.answer = json.loads(output) if output and is_json else None
         return done
 
-    def started(self, source, *options, arguments=(), command="simulate"):
+    def started(self, source, *options, arguments=(), command="simulate", is_json=True):
         """Starts a program."""
         script = self._folder / "train.py"
         script.write_text(source)
         program = [sys.executable, "-W", "ignore", script, *arguments]
-        words = [self._highwater, command, *options, "--json", "--", *program]
+        words = [self._highwater, command, *options, *(["--json"] if is_json else []), "--", *program]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         return subprocess.Popen(words, cwd=self._folder, env=self._environment, **pipes)
 

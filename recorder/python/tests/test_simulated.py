@@ -25,7 +25,8 @@ def test_a_program_runs_unchanged_for_three_steps_and_its_peaks_are_pytorchs_own
     assert [step[1] for step in steps] == ["0", "1", "2"], "the program is ended after three steps"
     allocated, reserved = map(int, steps[-1][2:])
     assert (answer["peaks"]["allocated"], answer["peaks"]["reserved"]) == (allocated, reserved)
-    assert (answer["fits"], answer["gpu"], answer["steps"]) == (True, "NVIDIA GeForce RTX 4090", 3)
+    assert (answer["fits"], answer["gpu"]) == (True, "NVIDIA GeForce RTX 4090")
+    assert (answer["steps"], answer["stopped"]) == (3, True)
     # What may depend on values is named by its line.
     assert (answer["accuracy"], answer["same_with_ones"]) == ("exact", None)
     assert answer["depends_on_values"] == [] and not answer["requested_is_lower_bound"]
@@ -50,6 +51,36 @@ def test_a_program_that_does_not_fit_ends_as_on_a_gpu_and_the_failed_request_is_
     assert (done.returncode, done.answer["fits"], done.answer["exit_status"]) == (1, False, 1)
     assert "torch.OutOfMemoryError: CUDA out of memory" in done.stderr
     assert done.answer["oom"]["requested_bytes"] > 0
+    assert done.answer["accuracy"] == "unknown", "the peak may lie after the end"
+
+
+def test_of_several_requests_that_failed_the_one_that_ended_the_program_is_named(simulate):
+    source = """
+import torch
+for gib in (1000, 2000, 3000):
+    try:
+        torch.empty(gib << 30, dtype=torch.uint8, device="cuda")
+    except torch.cuda.OutOfMemoryError:
+        if gib == 3000:
+            raise
+"""
+    done = simulate(source, "--gpu", "a100")
+    assert (done.returncode, done.answer["fits"]) == (1, False)
+    assert done.answer["oom"]["requested_bytes"] == 3000 << 30
+
+
+def test_the_text_says_which_part_of_the_program_was_counted_and_what_it_has_handled(simulate):
+    done = simulate(TRAINING, "--gpu", "a100", arguments=["10"], is_json=False)
+    assert "Ended after 3 steps (--steps 0 runs to the end): what comes later is not counted." in done.stdout
+    handled = """
+try:
+    torch.empty(1 << 45, dtype=torch.uint8, device="cuda")
+except torch.cuda.OutOfMemoryError:
+    pass
+"""
+    done = simulate(TRAINING + handled, "--gpu", "a100", "--steps", "0", arguments=["1"], is_json=False)
+    assert done.returncode == 0 and "Ended after" not in done.stdout
+    assert "1 request failed, which the program has handled; the last: " in done.stdout, done.stdout
 
 
 def test_all_steps_run_if_asked_for_and_the_programs_own_error_is_no_verdict(simulate):
@@ -57,6 +88,7 @@ def test_all_steps_run_if_asked_for_and_the_programs_own_error_is_no_verdict(sim
     assert (done.returncode, done.answer["fits"], done.answer["exit_status"]) == (2, None, 1)
     assert "ValueError: its own" in done.stderr and "step 4" in done.stderr
     assert done.answer["unknown"] == "the program ended with status 1"
+    assert (done.answer["accuracy"], done.answer["stopped"]) == ("unknown", False)
 
 
 def test_lines_that_read_values_and_functions_with_unknown_workspaces_are_named(simulate):

@@ -3,6 +3,8 @@
 import os
 import time
 
+import pytest
+
 
 def test_operators_of_linear_algebra_and_fft_run_and_their_workspaces_are_named(simulate):
     source = """
@@ -83,11 +85,12 @@ distributed.destroy_process_group()
 """
 
 
-def test_objects_go_from_rank_to_rank_between_processes(simulate, tmp_path):
+@pytest.mark.parametrize("options", [["--ranks", "2"], []])
+def test_objects_go_from_rank_to_rank_between_processes(simulate, tmp_path, options):
     (tmp_path / "ranks.py").write_text(OBJECTS)
     source = "import sys; from torch.distributed.run import main; main(sys.argv[1:])"
     arguments = ["--standalone", "--nproc-per-node", "2", "ranks.py"]
-    done = simulate(source, "--gpu", "h100", "--ranks", "2", "--steps", "0", arguments=arguments)
+    done = simulate(source, "--gpu", "h100", *options, "--steps", "0", arguments=arguments)
     assert done.returncode == 0, done.stderr
     lines = sorted(line.partition("| ")[2] for line in done.stderr.splitlines() if line.startswith("| "))
     assert lines == [
@@ -151,6 +154,64 @@ if __name__ == "__main__":
     done = simulate(source, "--gpu", "h100", "--ranks", "2")
     assert done.returncode == 0, done.stderr
     assert [rank["rank"] for rank in done.answer["ranks"]] == [0, 1]
+
+
+def test_a_device_that_does_not_exist_is_named(simulate):
+    source = """
+import torch, torch.multiprocessing
+def work(rank):
+    torch.zeros(1, device=torch.device("cuda", rank))
+if __name__ == "__main__":
+    torch.multiprocessing.spawn(work, (), 2)
+"""
+    done = simulate(source, "--gpu", "h100")
+    assert (done.returncode, done.answer["fits"], done.answer["accuracy"]) == (2, None, "unknown")
+    assert done.answer["unknown"].startswith("the program used device 1, which does not exist (--ranks ")
+    assert simulate(source, "--gpu", "h100", "--ranks", "2").answer["fits"]
+
+
+def test_a_process_that_allocates_nothing_is_no_rank(simulate, tmp_path):
+    source = """
+import subprocess, sys, torch
+torch.zeros(1, device="cuda")
+subprocess.run([sys.executable, "-c", "import torch; torch.cuda.init(); torch.cuda.get_device_properties(0)"], check=True)
+"""
+    answer = simulate(source, "--gpu", "h100").answer
+    assert len(answer["ranks"]) == 1 and answer["file"] == str(tmp_path / "train.snap")
+
+
+def test_kernels_that_are_chosen_by_time_are_named_and_the_users_caches_have_no_part_in_it(simulate):
+    source = """
+import os
+os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "2"
+import torch
+model = torch.nn.Sequential(torch.nn.LayerNorm(256), torch.nn.Linear(256, 1024), torch.nn.GELU()).cuda()
+compiled = torch.compile(model)
+for step in range(2):
+    loss = compiled(torch.randn(64, 256, device="cuda")).square().mean()
+    loss.backward()
+"""
+    first, second = (simulate(source, "--gpu", "h100").answer for _ in range(2))
+    assert first["peaks"] == second["peaks"] and len(first["ranks"]) == 1
+    assert first["accuracy"] == second["accuracy"] == "conditional"
+    assert 8 in {row["line"] for row in first["autotuned"]}, first["autotuned"]
+
+
+def test_times_that_a_program_logs_are_not_taken_for_autotuning_and_those_of_cudnn_are(simulate):
+    source = """
+import torch
+torch.backends.cudnn.benchmark = {}
+layer = torch.nn.Conv2d(16, 16, 3).cuda()
+start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+start.record()
+layer(torch.randn(8, 16, 32, 32, device="cuda"))
+end.record()
+print("took", start.elapsed_time(end))
+"""
+    answer = simulate(source.format(False), "--gpu", "h100").answer
+    assert (answer["accuracy"], answer["autotuned"]) == ("exact", [])
+    answer = simulate(source.format(True), "--gpu", "h100").answer
+    assert answer["accuracy"] == "conditional" and {row["line"] for row in answer["autotuned"]} == {7}
 
 
 def test_nothing_goes_on_when_the_command_is_killed(simulate, tmp_path):

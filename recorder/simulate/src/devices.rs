@@ -7,6 +7,7 @@ use std::ffi::c_int;
 use crate::abi::{
     CUDA_VERSION, INVALID_DEVICE, NO_DEVICE, Out, SUCCESS, Status, functions, give, new_handle, refuses, succeeds,
 };
+use crate::notes::{Kind, note};
 use crate::settings::settings;
 
 thread_local! {
@@ -41,7 +42,10 @@ fn if_checked(device: c_int, then: impl FnOnce(usize)) -> Status {
 functions! {
     fn cudaGetDeviceCount(count: Out<'_, c_int>) { answer_if_any(count, settings().devices) }
     fn cudaGetDevice(device: Out<'_, c_int>) { answer_if_any(device, current()) }
-    fn cudaSetDevice(device: c_int) { if_checked(device, |device| CURRENT.set(device)) }
+    fn cudaSetDevice(device: c_int) {
+        if checked(device).is_err() { note(Kind::MissingDevice, &device.to_string()); }
+        if_checked(device, |device| CURRENT.set(device))
+    }
     fn cudaInitDevice(device: c_int) { if_checked(device, |_| ()) }
 
     fn cuDeviceGet(device: Out<'_, c_int>, ordinal: c_int) { if_checked(ordinal, |_| give(device, ordinal)) }

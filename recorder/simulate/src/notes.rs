@@ -17,6 +17,10 @@ pub(crate) enum Kind {
     UnknownWorkspace = 1,
     /// A value of the device is read that no copy from the host has written: it is given as zeros.
     UnknownValue = 2,
+    /// The time that work of the device took is read.
+    Time = 3,
+    /// A device is used that is not there.
+    MissingDevice = 4,
 }
 
 /// A listener: gets the kind, and the name of the function.

@@ -7,6 +7,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Instant;
 
 use crate::abi::{Out, SUCCESS, creates, functions, give, refuses, succeeds};
+use crate::notes::{Kind, note};
 
 /// When events were recorded, by handle.
 static RECORDED: LazyLock<Mutex<HashMap<usize, Instant>>> = LazyLock::new(Mutex::default);
@@ -56,6 +57,7 @@ functions! {
 
     /// The time between two events on the host: never 0, by which programs that measure divide.
     fn cudaEventElapsedTime(milliseconds: Out<'_, f32>, start: usize, end: usize) {
+        note(Kind::Time, "cudaEventElapsedTime");
         let recorded = RECORDED.lock().unwrap_or_else(PoisonError::into_inner);
         let between = recorded.get(&start).zip(recorded.get(&end)).map(|(start, end)| end.saturating_duration_since(*start));
         give(milliseconds, (between.unwrap_or_default().as_secs_f32() * 1e3).max(1e-3));

@@ -16,7 +16,7 @@ pub(super) enum Class {
     Exact,
     /// Between two figures.
     Bounded,
-    /// Exact if no value that was read decides about memory.
+    /// Exact if no value or time that was read decides about memory.
     Conditional,
     /// A lower bound, as the sizes of some workspaces are not known.
     LowerBound,
@@ -80,13 +80,14 @@ impl Accuracy {
         let allocated = under_orders(Metric::Allocated, orders.map(|orders| orders.allocated));
         let active = under_orders(Metric::Active, orders.map(|orders| orders.active));
         let reserved = under_orders(Metric::Reserved, orders.map(|orders| orders.reserved));
-        let is_known = main.noted.missing.is_empty() && main.noted.endless.is_none();
-        let is_known = is_known && !matches!(main.orders, Some(Err(_)));
+        // A program that failed has not come to its end, and its peak may lie there.
+        let is_at_end = simulated.status == 0 && main.noted.missing.is_empty() && main.noted.endless.is_none();
+        let is_known = is_at_end && !matches!(main.orders, Some(Err(_)));
         let class = if !is_known || matches!(values, Values::OtherEnd(_)) {
             Class::Unknown
         } else if !main.noted.unknown_workspaces.is_empty() {
             Class::LowerBound
-        } else if values == Values::Untried {
+        } else if values == Values::Untried || !main.noted.autotuned.is_empty() {
             Class::Conditional
         } else if matches!(values, Values::OtherWithOnes(_))
             || ![requested, allocated, active, reserved].into_iter().all(Interval::is_exact)

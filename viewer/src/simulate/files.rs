@@ -113,6 +113,21 @@ impl Files {
         self.folder.join("answers")
     }
 
+    /// A folder for the caches of one run, which is removed when the value is dropped.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it cannot be created.
+    pub(super) fn caches(&self) -> Result<tempfile::TempDir, Failure> {
+        let made = tempfile::Builder::new().prefix("caches-").tempdir_in(&self.folder);
+        made.map_err(|why| Failure::Record(format!("cannot make a folder for the caches of the program: {why}")))
+    }
+
+    /// The folder for the caches of programs that somebody else runs.
+    pub(super) fn shared_caches(&self) -> PathBuf {
+        self.folder.join("caches")
+    }
+
     /// The variables by which programs find the files.
     pub(super) fn environment(&self) -> Vec<(&'static str, OsString)> {
         let mut variables = vec![
@@ -124,6 +139,14 @@ impl Files {
         variables.extend(std::env::current_exe().ok().map(|own| ("HIGHWATER_BINARY", own.into())));
         variables
     }
+}
+
+/// The variables by which Inductor and Triton find their caches, unless the user sets them. Their own would get kernels that
+/// were chosen by simulated times, and would change what a later run allocates.
+pub(super) fn variables_of_caches(folder: &Path) -> Vec<(&'static str, OsString)> {
+    let names = [("TORCHINDUCTOR_CACHE_DIR", "inductor"), ("TRITON_CACHE_DIR", "triton")];
+    let unset = names.into_iter().filter(|(name, _)| std::env::var_os(name).is_none());
+    unset.map(|(name, inner)| (name, folder.join(inner).into())).collect()
 }
 
 /// The value of a variable with a list of folders, with one more in front.

@@ -32,15 +32,21 @@ pub(super) struct Called {
 }
 
 /// What the Python package noted about the simulation, as JSON in the recording.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(super) struct Noted {
     /// Bytes of the host that were not initialized.
     pub(super) skipped_bytes: u64,
     /// The line that waits for a value for ever.
     pub(super) endless: Option<String>,
+    /// Whether the program was ended, as the wanted steps were over.
+    pub(super) is_stopped: bool,
     /// Functions that are not simulated.
     pub(super) missing: Vec<Called>,
+    /// Devices that were used and are not there.
+    pub(super) missing_devices: Vec<Called>,
+    /// Lines in which kernels are chosen by the time that they take.
+    pub(super) autotuned: Vec<Called>,
     /// Functions whose workspace on a GPU is not known.
     pub(super) unknown_workspaces: Vec<Called>,
     /// Values of the device that were read: zeros.
@@ -67,9 +73,9 @@ impl Recorded {
         self.summary.peaks.iter().find(|moment| moment.metric == metric).map_or(0, |moment| moment.bytes)
     }
 
-    /// The first request that failed.
+    /// The last request that failed: the program has handled those before.
     pub(super) fn failure(&self) -> Option<RequestFailure> {
-        RequestFailure::all(&self.trace, self.summary.device).next()
+        RequestFailure::all(&self.trace, self.summary.device).next_back()
     }
 }
 
@@ -174,6 +180,12 @@ impl Simulated {
         match (has_failed, self.status) {
             (true, 1..) => Outcome::DoesNotFit,
             (false, status @ 1..) => {
+                if let Some(Called { name: device, .. }) = self.noted(|noted| &noted.missing_devices).last() {
+                    let hint = "--ranks N simulates as many devices as ranks, up to 8";
+                    return Outcome::Unknown(format!(
+                        "the program used device {device}, which does not exist ({hint})"
+                    ));
+                }
                 let hint = if self.reads_unknown_values() && !self.has_values {
                     " after it had read values of the device, which are zeros (--values computes those of small tensors)"
                 } else {
@@ -199,7 +211,7 @@ impl Simulated {
 }
 
 /// A recording in a folder: the process, the file, and what it has.
-type Found = (String, PathBuf, Trace);
+type Found = (String, PathBuf, Trace, Noted);
 
 /// Reads the recordings in a folder, by rank and process.
 fn find(folder: &Path) -> Result<Vec<Found>, Failure> {
@@ -219,9 +231,16 @@ fn find(folder: &Path) -> Result<Vec<Found>, Failure> {
     let mut found = Vec::new();
     for (process, path) in of_process {
         let trace = read(&path)?.trace;
-        found.push((process, path, trace));
+        let fact = trace.header.facts.iter().find(|(name, _)| name == SIMULATION);
+        let noted = fact.and_then(|(_, text)| serde_json::from_str(text).ok()).unwrap_or_default();
+        found.push((process, path, trace, noted));
     }
-    found.sort_by_key(|(process, _, trace)| (trace.header.rank, process.clone()));
+    // A process that only asks for the device's properties, as workers of PyTorch's compiler do, is no rank.
+    let says_nothing = |(_, _, trace, noted): &Found| trace.event_count() == 0 && *noted == Noted::default();
+    if !found.iter().all(says_nothing) {
+        found.retain(|one| !says_nothing(one));
+    }
+    found.sort_by_key(|(process, _, trace, _)| (trace.header.rank, process.clone()));
     Ok(found)
 }
 
@@ -231,7 +250,7 @@ fn find(folder: &Path) -> Result<Vec<Found>, Failure> {
 ///
 /// Fails if one cannot be read.
 pub(super) fn read_traces(folder: &Path) -> Result<Vec<Trace>, Failure> {
-    Ok(find(folder)?.into_iter().map(|(_, _, trace)| trace).collect())
+    Ok(find(folder)?.into_iter().map(|(_, _, trace, _)| trace).collect())
 }
 
 /// Reads the recordings in a folder, by rank, and moves them to `out`, or beside it if there are several. Each device has
@@ -244,13 +263,11 @@ pub(super) fn read_all(folder: &Path, out: &Path, capacity: u64) -> Result<Vec<R
     let found = find(folder)?;
     let is_alone = found.len() == 1;
     let mut moved = Vec::new();
-    for (process, path, trace) in found {
+    for (process, path, trace, noted) in found {
         let which = trace.header.rank.map_or_else(|| format!("pid{process}"), |rank| format!("rank{rank}"));
         let file = if is_alone { out.to_owned() } else { beside(out, &which) };
         let cannot_write = |why: std::io::Error| Failure::Write(format!("{}: {why}", file.display()));
         std::fs::copy(&path, &file).map_err(cannot_write)?;
-        let fact = trace.header.facts.iter().find(|(name, _)| name == SIMULATION);
-        let noted = fact.and_then(|(_, text)| serde_json::from_str(text).ok()).unwrap_or_default();
         let main = trace.main_device();
         let summary = summary::of_trace(&trace, main);
         let trace = Arc::new(trace);

@@ -105,9 +105,27 @@ impl<'a> Report<'a> {
         let Accuracy { class, values, orders, requested, .. } = &self.accuracy;
         let unknown = simulated.noted(|noted| &noted.unknown_workspaces);
         let reads = simulated.noted(|noted| &noted.reads);
+        let autotuned = simulated.noted(|noted| &noted.autotuned);
         let mut lines = Vec::new();
         if *class == Class::Exact {
             lines.push("Exact: nothing that is not known has decided about memory.".to_owned());
+        }
+        if simulated.recorded.iter().any(|one| one.noted.is_stopped) {
+            let steps = count_of(simulated.main().summary.steps, "step");
+            lines.push(format!("Ended after {steps} (--steps 0 runs to the end): what comes later is not counted."));
+        }
+        if let (Outcome::Fits, Some(failure)) = (&self.outcome, simulated.main().failure()) {
+            let failed = count_of(simulated.main().summary.oom_events, "request");
+            lines
+                .push(format!("{failed} failed, which the program has handled; the last: {}.", failure_text(&failure)));
+        }
+        if !autotuned.is_empty() {
+            lines.push(
+                "These lines try kernels and choose the fastest, by times that are not known: memory of the trials and of the \
+                 chosen kernel may differ on a GPU:"
+                    .to_owned(),
+            );
+            lines.extend(listed(&autotuned, |called| called.text.clone()));
         }
         if !unknown.is_empty() {
             lines
@@ -217,11 +235,13 @@ impl<'a> Report<'a> {
                 description: failure_text(&failure),
             }),
             steps: main.summary.steps,
+            stopped: simulated.recorded.iter().any(|one| one.noted.is_stopped),
             exit_status: simulated.status,
             not_included: NOT_INCLUDED,
             requested_is_lower_bound: !simulated.noted(|noted| &noted.unknown_workspaces).is_empty(),
             unknown_workspaces: simulated.noted(|noted| &noted.unknown_workspaces),
             missing: simulated.noted(|noted| &noted.missing),
+            autotuned: simulated.noted(|noted| &noted.autotuned),
             depends_on_values: simulated.noted(|noted| &noted.reads),
             first_to_decide: match &self.accuracy.values {
                 Values::OtherWithOnes(line) => line.as_deref().cloned(),
@@ -290,11 +310,15 @@ pub(super) struct Figures {
     ranks: Vec<RankFigures>,
     oom: Option<OomFigures>,
     steps: u64,
+    /// Whether the program was ended after these steps.
+    stopped: bool,
     exit_status: u8,
     not_included: [&'static str; 3],
     requested_is_lower_bound: bool,
     unknown_workspaces: Vec<Called>,
     missing: Vec<Called>,
+    /// Lines in which kernels are chosen by the time that they take.
+    autotuned: Vec<Called>,
     depends_on_values: Vec<Called>,
     /// The line after which the first other request is made if values are ones.
     first_to_decide: Option<Called>,
