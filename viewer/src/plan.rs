@@ -17,7 +17,7 @@ use highwater_app::answers::plan::{
 };
 use highwater_app::answers::replays::used_outside;
 use highwater_app::figures::planned::counted_outside;
-use highwater_snapshots::units::{format_bytes, format_required_bytes};
+use highwater_snapshots::units::format_bytes;
 
 use self::program::SimulatedProgram;
 #[cfg(feature = "engine")]
@@ -72,7 +72,7 @@ pub fn run(arguments: &PlanArguments, page: &mut Page<'_>) -> Result<Status, Fai
     } else {
         report.print(page)?;
     }
-    // That the step fits is not known of a recording in which a request failed, so it does not pass either.
+    // A fit that cannot be confirmed does not pass either.
     Ok(if report.fits() == Some(true) { Status::Fine } else { Status::Broken })
 }
 
@@ -143,7 +143,7 @@ struct Applied {
 }
 
 fn searched(step: &dyn TrainingStep, arguments: &PlanArguments) -> Result<Search, Failure> {
-    let turning = spinner(&format!("planning for {}", format_required_bytes(arguments.budget)));
+    let turning = spinner(&format!("planning for {}", format_bytes(arguments.budget)));
     let found = search(step, &query_of(arguments));
     turning.finish_and_clear();
     found.map_err(Failure::Usage)

@@ -1,7 +1,9 @@
 //! The memory of a device: as recorded, or inferred from requests that failed.
 
+use highwater_snapshots::alloc_rules::AllocRules;
+use highwater_snapshots::event::Oom;
 use highwater_snapshots::ids::DeviceId;
-use highwater_snapshots::trace::Trace;
+use highwater_snapshots::trace::{Allocator, Trace};
 
 use super::metric::Totals;
 
@@ -27,6 +29,14 @@ impl Capacity {
     pub fn at_failure(obtained: u64, free: u64) -> Self {
         Self { bytes: obtained.saturating_add(free), is_inferred: true }
     }
+}
+
+/// Whether a limit below the device's memory made `request` of `device` fail, such as one that
+/// `set_per_process_memory_fraction` sets: the driver had as much free as PyTorch's allocator asks it for.
+pub fn is_limited(trace: &Trace, device: DeviceId, request: &Oom) -> bool {
+    let rules = AllocRules::of(trace.device_facts(device));
+    let is_caching = trace.allocator(device) == Allocator::Caching;
+    is_caching && rules.from_driver(rules.round(request.requested)) <= request.device_free
 }
 
 /// The bytes that an allocator has obtained from its device: what is reserved, or, of an allocator that has no segments,
@@ -58,6 +68,19 @@ mod tests {
         let again = format!("{FAILED}segment_alloc 0x2000000 2097152 small\noom 5 free=0\n");
         assert_eq!(of(&again, 0).map(|capacity| capacity.bytes), Some(22 << 20), "the most that it had");
         assert_eq!(of("alloc a 1024", 0), None);
+    }
+
+    #[test]
+    fn a_limit_of_the_process_is_the_memory_that_a_failed_request_shows() {
+        let limited = "segment_alloc 0x0 104857600 large\nalloc a 104857600 large\nfree a\nsegment_free 0x0\n\
+                       segment_alloc 0x0 52428800 large\noom 62914560 free=209715200\n";
+        let limit = Some(Capacity { bytes: 100 << 20, is_inferred: true });
+        assert_eq!(of(limited, 0), limit, "the most that was reserved, not what was free");
+        assert_eq!(of(limited, 1 << 30).map(|capacity| capacity.bytes), Some(1 << 30), "the device's own memory");
+        let again = format!("{limited}oom 524288000 free=209715200\n");
+        assert_eq!(of(&again, 0), limit, "a request that is larger than what is free shows no more");
+        let source = Source::in_memory(trace_from_text(FAILED).unwrap());
+        assert_eq!(source.memory_limit(DeviceId(0)).unwrap(), None);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use highwater_analysis::between::bytes_of;
 use highwater_analysis::budget::{Budget, Checked, Differences, Outcome, check, culprit_keys};
 use highwater_analysis::diff::{Asked, DiffGroup, DiffQuery};
-use highwater_analysis::{Diff, Filter, GroupKey, Moment, Siblings};
+use highwater_analysis::{Diff, Doubt, Filter, GroupKey, Moment, Siblings};
 use highwater_app::figures::moment::{count_of, moment_value, when};
 use highwater_app::report::{Column, Table};
 use highwater_snapshots::event::EventKind;
@@ -17,7 +17,6 @@ use serde::Serialize;
 use super::budgets::Budgets;
 use super::check_advice::advice;
 use super::check_devices::{device_of_baseline, measured_devices};
-use super::check_doubt::Doubt;
 use super::check_figures::{CheckFigures, DifferenceFigures, Unmeasured, culprit_value};
 use crate::args::{CheckArguments, Given};
 use crate::cli::input::devices::{covered_phrase, on_device, phrase};
@@ -75,7 +74,7 @@ impl<'a> CheckReport<'a> {
             outcomes: Vec::new(),
             unmeasured: Vec::new(),
             differences: Vec::new(),
-            doubts: Doubt::of(input, &devices)?,
+            doubts: input.ask(|source, _| Doubt::of(source, &devices))?,
             devices,
             unknown: Vec::new(),
             keys: [category, place],
@@ -166,12 +165,13 @@ impl<'a> CheckReport<'a> {
 
     /// Returns why a budget that is met cannot be confirmed.
     fn doubt(&self, outcome: &Outcome) -> Option<Doubt> {
-        self.doubts.iter().copied().find(|doubt| !outcome.is_broken() && doubt.concerns(outcome))
+        self.doubts.iter().copied().find(|doubt| !outcome.is_broken() && outcome.is_concerned_by(*doubt))
     }
 
     /// Returns the same as a sentence without its end.
     fn doubt_text(&self, outcome: &Outcome) -> Option<String> {
-        self.doubt(outcome).map(|doubt| doubt.text(self.input))
+        let on = |doubt: Doubt| Some(format!(" on {}", phrase(self.trace, &[doubt.device()?])?));
+        self.doubt(outcome).map(|doubt| doubt.text(self.trace) + &on(doubt).unwrap_or_default())
     }
 
     /// Returns the exit status.

@@ -242,14 +242,17 @@ impl Report for ExplainReport<'_> {
             page.warning(&text)?;
         }
         if let (Some(filter), Some(group)) = (self.arguments.blocks.filter.stated(), filtered) {
-            page.line(&format!(
-                "Of these, {} ({}) are in blocks with {filter}. Without all such blocks the peak would be {}, {} less, {}.",
-                format_bytes(group.bytes_at_peak),
-                percent(group.bytes_at_peak, peak.bytes),
-                format_bytes(group.without.bytes),
-                format_bytes(group.saved_bytes(peak)),
-                when(&group.without),
-            ))?;
+            let [bytes, without, saved] =
+                [group.bytes_at_peak, group.without.bytes, group.saved_bytes(peak)].map(format_bytes);
+            let effect = match peak.is_state {
+                true => String::new(),
+                false => {
+                    let when = when(&group.without);
+                    format!(" Without all such blocks the peak would be {without}, {saved} less, {when}.")
+                }
+            };
+            let part = percent(group.bytes_at_peak, peak.bytes);
+            page.line(&format!("Of these, {bytes} ({part}) are in blocks with {filter}.{effect}"))?;
         }
         self.print_advice(page, advice)?;
         page.gap()?;

@@ -265,6 +265,9 @@ impl<'a> GrowthReport<'a> {
     fn hint(&self) -> String {
         let (files, given) = ([self.arguments.source.file.as_path()], self.arguments.given());
         let balance = &self.growth.balance;
+        if self.trace.is_state() {
+            return next_with(&["peak"], &files, &[], &given, "for what is using memory");
+        }
         if balance.born.blocks == 0 && balance.freed.blocks == 0 {
             return next_with(&["phases"], &files, &[], &given, "for what each step and phase did");
         }

@@ -23,7 +23,6 @@ pub mod budgets;
 mod check_advice;
 mod check_figures;
 mod check_devices;
-mod check_doubt;
 pub mod check;
 pub mod events;
 pub mod verify;

@@ -129,6 +129,9 @@ impl<'a> OomReport<'a> {
     fn hint(&self) -> String {
         let (files, given) = ([self.arguments.source.file.as_path()], self.arguments.given());
         let Some(Case { analysis: case, .. }) = self.cases.first() else {
+            if self.trace.is_state() {
+                return next_with(&["peak"], &files, &[], &given, "for what is using memory");
+            }
             return next_with(&["explain"], &files, &[], &given, "for the peak, and what would lower it");
         };
         let given = given.on_device((self.trace.device_ids().len() > 1).then_some(case.device.0));
@@ -296,7 +299,11 @@ fn facts(request: &FailedRequest) -> text::Table {
     let inferred = if memory.is_inferred { ", inferred from the failure" } else { "" };
     let [needed, free] = format_bytes_apart([request.from_driver, request.device_free]);
     row(if is_caching { "needed from the driver" } else { "request" }, needed, String::new());
-    row("free on the device", free, format!("of {}{inferred}", format_bytes(memory.bytes)));
+    let of = match request.limit {
+        Some(limit) => format!("beyond a limit of at least {}", format_bytes(limit)),
+        None => format!("of {}{inferred}", format_bytes(memory.bytes)),
+    };
+    row("free on the device", free, of);
     let plain = |name: &'static str, bytes: u64| (name, bytes);
     let rows = if is_caching {
         vec![

@@ -8,7 +8,7 @@ use highwater_app::answers::plan::{
 use highwater_app::figures::planned::{
     Budget, NOT_OPTIMAL, answer, assumptions, costs, large_enough, least, less_work, proven, sharding, shares,
 };
-use highwater_snapshots::units::{format_bytes, format_count, format_required_bytes};
+use highwater_snapshots::units::{format_bytes, format_count};
 use serde::Serialize;
 
 pub use super::plan_figures::Proven;
@@ -123,6 +123,7 @@ impl PlanReport {
             fits: self.fits(),
             fits_as_is: self.search.fits_as_is && *reach == Reach::End,
             reach: reach.name(),
+            unconfirmed_because: reach.doubt(),
             gets_past_failure: (*reach == Reach::FailedRequest).then_some(!plans.is_empty()),
             proof: match self.proof {
                 _ if self.proven.is_some() => "simulated",
@@ -262,7 +263,7 @@ impl PlanReport {
             table.push(row);
         }
         page.table(&table)?;
-        page.line(&proven(self.proof, *reach, plan, self.budget))?;
+        page.line(&proven(self.proof, reach, plan, self.budget))?;
         if !is_optimal {
             page.warning(NOT_OPTIMAL)?;
         }
@@ -313,7 +314,7 @@ impl PlanReport {
 /// Words what came of the program with the plan.
 fn simulated_again(proven: &Proven, budget: Budget) -> String {
     let Proven { requested_bytes, reserved_bytes, .. } = *proven;
-    let device = format_required_bytes(budget.bytes);
+    let device = format_bytes(budget.bytes);
     let [requested, reserved] = [requested_bytes, reserved_bytes].map(format_bytes);
     let condition = match proven.depends_on_values.as_slice() {
         [] => String::new(),

@@ -32,11 +32,13 @@ pub struct Proven {
 pub(super) struct PlanFigures<'a> {
     pub(super) budget_bytes: u64,
     pub(super) reserve_bytes: u64,
-    /// Null if a request failed in the recording, and what would have followed was not recorded.
+    /// Null if it does as far as the figures go, which is not to the end of the run.
     pub(super) fits: Option<bool>,
     pub(super) fits_as_is: bool,
-    /// How far the figures go: `end`, or `failed_request`.
+    /// How far the figures go: `end`, `failed_request`, or `recorded`.
     pub(super) reach: &'static str,
+    /// Why what was recorded is not all that the run needs.
+    pub(super) unconfirmed_because: Option<&'a str>,
     /// Whether every recorded request succeeds with the plan, if the figures go only so far.
     pub(super) gets_past_failure: Option<bool>,
     pub(super) proof: &'static str,

@@ -235,7 +235,11 @@ impl<'a> WhatIfReport<'a> {
             let given = given.without("capacity");
             return next_with(&["whatif"], &files, &["--capacity", &size], &given, "for a device that is large enough");
         }
-        let is_open = self.prediction.changed.as_ref().is_some_and(|changed| changed.ends_in_oom.is_some());
+        let is_open = self
+            .prediction
+            .changed
+            .as_ref()
+            .is_some_and(|changed| changed.ends_in_oom.is_some() || changed.doubt.is_some());
         if let Some(command) = self.rerun().filter(|_| is_open) {
             return format!("Next: {command}   to find out");
         }
@@ -248,13 +252,14 @@ impl<'a> WhatIfReport<'a> {
                 let what_for = "to write the changed recording, to look at it and compare";
                 next_with(&["whatif"], &files, &["--out", "changed.snap"], &given, what_for)
             }
-            (None, None) => match suggested_capacity(&self.prediction) {
+            (None, None) => match suggested_capacity(&self.prediction).filter(|_| !self.trace.is_state()) {
                 Some(size) => {
                     let has_settings = self.trace.allocator(self.prediction.device).has_settings();
                     let settings = if has_settings { "--alloc-conf, " } else { "" };
                     let what_for = &format!("or {settings}--without, --scale: see --help");
                     next_with(&["whatif"], &files, &["--capacity", size], &given, what_for)
                 }
+                None if self.trace.is_state() => next_with(&["peak"], &files, &[], &given, "for what is using memory"),
                 None => next_with(&["explain"], &files, &[], &given, "for what the peak is made of"),
             },
         }
@@ -284,6 +289,7 @@ impl Report for WhatIfReport<'_> {
             alloc_conf: changed.as_ref().map(|changed| changed.alloc_conf.clone()),
             capacity_bytes: changed.as_ref().and_then(|changed| changed.capacity),
             fits: changed.as_ref().and_then(Changed::fits),
+            unconfirmed_because: changed.as_ref().and_then(|changed| Some(changed.doubt?.text(self.trace))),
             lower_bound_bytes: changed.as_ref().and_then(lower_bound),
             devices: self.predictions().filter_map(device_value).collect(),
             oom: changed.as_ref().and_then(oom_value),
@@ -377,6 +383,8 @@ struct WhatIfFigures {
     capacity_bytes: Option<u64>,
     /// Whether everything fits; null if nothing was changed, or if the recording ends too early.
     fits: Option<bool>,
+    /// Why what was recorded is not all that the run needs.
+    unconfirmed_because: Option<String>,
     /// No smaller device is enough; only if the recording ends in an out-of-memory error.
     lower_bound_bytes: Option<u64>,
     /// One for each requested device.

@@ -29,6 +29,8 @@ use crate::record::{recording_turn, running_turn};
 const UNLIMITED: u64 = 1 << 50;
 /// Steps that are recorded to find the memory of each set of modules: later ones are like the second, and trials have all.
 const MOST_STEPS: u32 = 2;
+/// Steps, layers or parts of a batch that are run although the recording has fewer events, since it ran out of memory early.
+const MOST_UNRECORDED: usize = 128;
 /// Maximum number of ways to split a batch that are tried.
 const MOST_SPLITS: usize = 6;
 /// Rank of LoRA adapters.
@@ -141,7 +143,7 @@ impl Rerun {
         let options = arguments.options();
         let layers = options.sizes.layers;
         let loops = [Some(options.steps as usize), layers, options.accumulate];
-        let is_recorded = loops.into_iter().flatten().all(|count| count <= trace.events.len());
+        let is_recorded = loops.into_iter().flatten().all(|count| count <= trace.events.len().max(MOST_UNRECORDED));
         Some((arguments.scenario.clone()?, options)).filter(|_| is_recorded)
     }
 

@@ -240,3 +240,57 @@ fn what_leaks_is_named_at_the_peak_beside_its_category() {
     assert_eq!(json(trace(), "peak a.snap --json")["leaked_bytes"], 0);
     assert!(!answer(trace(), "peak a.snap").unwrap().contains("leaking"));
 }
+
+#[test]
+fn no_verdict_is_confirmed_by_a_part_of_a_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = trace_from_text("segment_alloc 0x10000000 20971520 large\nalloc a 10485760 large\nfree a\n").unwrap();
+    let mut of_ring = whole.clone();
+    of_ring.trust.events_lost = 1234;
+    write(folder.path(), "ring.snap", &of_ring);
+    write(folder.path(), "part.snap", &excerpt(&whole, 1..3));
+    write(folder.path(), "whole.snap", &whole);
+    let figures = |words: &str| -> (Option<i32>, Value) {
+        let output = highwater(folder.path(), &format!("{words} --json"));
+        (output.status.code(), serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", stderr(&output))))
+    };
+    for (file, why) in [("ring", "1,234 events are missing"), ("part", "the recording is an excerpt of another one")] {
+        let plan = format!("plan {file}.snap --budget 100MiB");
+        let (status, found) = figures(&plan);
+        assert_eq!((status, &found["fits"], &found["reach"]), (Some(1), &Value::Null, &"recorded".into()), "{found}");
+        assert!(found["unconfirmed_because"].as_str().unwrap().starts_with(why), "{found}");
+        let text = stdout(&highwater(folder.path(), &plan));
+        assert!(text.contains(&format!("Cannot be confirmed to fit in 100 MiB as it is: {why}")), "{text}");
+        let whatif = format!("whatif {file}.snap --capacity 100MiB");
+        assert_eq!(figures(&whatif).1["fits"], Value::Null);
+        let text = stdout(&highwater(folder.path(), &whatif));
+        let expected = format!("All recorded requests succeed with 100 MiB of memory, but more may be needed: {why}");
+        assert!(text.contains(&expected), "{text}");
+        let (_, found) = figures(&format!("whatif {file}.snap --capacity 5MiB"));
+        assert_eq!(found["fits"], false, "what is recorded does not fit");
+    }
+    assert_eq!(figures("plan whole.snap --budget 100MiB").1["fits"], true);
+    assert_eq!(figures("whatif whole.snap --capacity 100MiB").1["fits"], true);
+}
+
+#[test]
+fn a_state_is_not_replayed_and_has_no_peak() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "baseline w 4096 parameter\nbaseline_segment 0x0 209715200 large\n";
+    write(folder.path(), "state.snap", &trace_from_text(text).unwrap());
+    for words in ["plan state.snap --budget 1GiB", "whatif state.snap --capacity 1GiB"] {
+        let output = highwater(folder.path(), words);
+        let why = "the recording has no events, only the state at its end: there is nothing to replay";
+        assert!(output.status.code() == Some(2) && stderr(&output).contains(why), "{words}: {}", stderr(&output));
+    }
+    let whatif = stdout(&highwater(folder.path(), "whatif state.snap"));
+    assert!(whatif.starts_with("No settings are tried: the recording is a state without events"), "{whatif}");
+    assert!(!whatif.contains("0 events replayed") && whatif.contains("not replayed"), "{whatif}");
+    let explain = stdout(&highwater(folder.path(), "explain state.snap --where category=parameter"));
+    let told = explain.split("Next:").next().unwrap();
+    assert!(!told.contains("peak") && !told.contains("expandable") && !told.contains("before recording"), "{explain}");
+    for command in ["oom", "growth", "whatif"] {
+        let text = stdout(&highwater(folder.path(), &format!("{command} state.snap")));
+        assert!(text.contains("Next: highwater peak state.snap   for what is using memory"), "{text}");
+    }
+}

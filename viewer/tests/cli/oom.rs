@@ -3,12 +3,12 @@
 use std::fmt::Write as _;
 
 use expect_test::expect;
-use highwater_analysis::Source;
+use highwater_analysis::{Metric, Source};
 use highwater_app::answers::prediction::Change;
 use highwater_app::answers::replays::predict;
-use highwater_snapshots::Trace;
 use highwater_snapshots::text::trace_from_text;
 use highwater_snapshots::trace::DeviceFacts;
+use highwater_snapshots::{DeviceId, Trace};
 use serde_json::Value;
 
 use crate::sample::{answer, answer_on_terminal, crowded, json, trace};
@@ -117,6 +117,16 @@ fn fragmentation_is_named_only_where_settings_without_it_let_the_request_through
 }
 
 #[test]
+fn a_device_without_room_for_a_segment_is_too_small_and_not_fragmented() {
+    let text = "segment_alloc 0x10000000 2097152 small\nalloc a 512 small\noom 1572864 free=18063984\n";
+    let oom = only(&trace_from_text(text).unwrap());
+    assert_eq!(oom["verdict"], "capacity", "{oom}");
+    let why = "none is free in the large pool, and a segment for the request takes 20 MiB, of which the device has 17.23 MiB \
+               free";
+    assert!(oom["reasons"].to_string().contains(why), "{oom}");
+}
+
+#[test]
 fn memory_that_another_stream_holds_is_found_though_the_stream_of_the_request_is_not_recorded() {
     let text = alloc("x", 60, "stream=7") + "free x\n" + &alloc("pin", 12, "stream=7") + &alloc("last", 45, "");
     let trace = run_out(&text, None);
@@ -136,6 +146,29 @@ fn a_limit_below_the_device_is_named() {
     assert_eq!((&oom["verdict"], &oom["verdict_is_tested"]), (&"limit".into(), &true.into()), "{oom}");
     assert_eq!(remedy(&oom, "a higher limit (60 MiB was free on the device)"), Some(true));
     assert_eq!(remedy(&oom, "expandable_segments:True"), Some(false));
+}
+
+/// As of PyTorch's snapshots under `set_per_process_memory_fraction`.
+#[test]
+fn a_limit_below_the_device_is_its_memory_in_every_answer() {
+    let split = alloc("x", 60, "") + "free x\n" + &alloc("pin", 12, "buffer") + &alloc("last", 80, "");
+    for text in [full(), split] {
+        let mut trace = run_out(&text, None);
+        trace.devices[0].capacity_bytes = 0;
+        let most = highwater_analysis::Series::build(&trace, DeviceId(0)).peak(&trace, Metric::Reserved).0;
+        trace.ooms[0].device_free = 200 * MIB;
+        let oom = only(&trace);
+        assert_eq!((&oom["verdict"], &oom["capacity_bytes"]), (&"limit".into(), &most.into()), "{oom}");
+        let device = &json(trace.clone(), "info a.snap --json")["devices"][0];
+        assert_eq!((&device["capacity_bytes"], &device["capacity_is_inferred"]), (&most.into(), &true.into()));
+        let tried = json(trace.clone(), "whatif a.snap --json")["tried"].take();
+        for one in tried.as_array().unwrap() {
+            let settings = one["alloc_conf"].as_str().unwrap();
+            assert_eq!(remedy(&oom, settings), Some(one["oom_event"].is_null()), "{settings}: {oom} {tried}");
+        }
+        let told = answer(trace, "whatif a.snap --alloc-conf max_split_size_mb:64").unwrap();
+        assert!(told.contains("the most that was reserved: a limit below the device's memory"), "{told}");
+    }
 }
 
 /// Remedies follow from the recorded allocator.

@@ -137,6 +137,16 @@ fn a_recording_of_record_is_run_again_and_what_fits_already_is_left_alone() {
 }
 
 #[test]
+fn a_recording_that_ends_before_it_has_as_many_events_as_steps_is_run_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = MODEL.replace("--steps 2", "--steps 5");
+    highwater(folder.path(), &format!("record {model} --capacity 1MiB --out run.snap"));
+    assert!(read_file(&folder.path().join("run.snap")).unwrap().events.len() < 5);
+    let (_, plan) = planned(folder.path(), &format!("run.snap --budget 1GiB {ONLY_RECOMPUTE}"));
+    assert_eq!((&plan["proof"], &plan["fits"]), (&"rerun".into(), &true.into()), "{plan}");
+}
+
+#[test]
 fn a_recording_of_another_program_is_replayed_with_the_changes() {
     let folder = tempfile::tempdir().unwrap();
     let plain = peaks(&recorded(folder.path(), &format!("{MODEL} --uses")));

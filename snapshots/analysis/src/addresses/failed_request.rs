@@ -8,8 +8,9 @@ use super::eviction_window::{EvictionWindow, eviction_window};
 use super::extents::{AddressIndex, Home};
 use super::map::{AddressMap, Content, HeldSegment};
 use super::release::{Release, release};
-use crate::capacity::{Capacity, obtained};
+use crate::capacity::{Capacity, is_limited, obtained};
 use crate::live::LiveIndex;
+use crate::metric::Metric;
 use crate::series::Series;
 use highwater_snapshots::alloc_rules::AllocRules;
 use highwater_snapshots::category::Pool;
@@ -155,6 +156,8 @@ pub struct FailedRequest {
     pub capacity: Option<u64>,
     /// Memory used by others on the device or by the driver itself; `None` if the capacity is unknown.
     pub outside: Option<u64>,
+    /// The most that was reserved, if a limit below the device's memory made the request fail: the limit is at least that.
+    pub limit: Option<u64>,
     /// The allocator that the request was made of.
     #[serde(skip)]
     pub allocator: Allocator,
@@ -225,6 +228,7 @@ impl FailedRequest {
             device_free: oom.device_free,
             capacity,
             outside,
+            limit: is_limited(trace, index.device(), &oom).then(|| series.peak(trace, Metric::Reserved).0),
             obtained: had,
             allocator,
             reserved: totals.reserved,
@@ -250,10 +254,13 @@ impl FailedRequest {
         Some(failed)
     }
 
-    /// The memory of the device: as recorded, or inferred from this failure.
+    /// The memory of the device: as recorded, or inferred from this failure, which shows no more than a limit allows.
     pub fn device_memory(&self) -> Capacity {
-        let recorded = self.capacity.map(|bytes| Capacity { bytes, is_inferred: false });
-        recorded.unwrap_or_else(|| Capacity::at_failure(self.obtained, self.device_free))
+        match (self.capacity, self.limit) {
+            (Some(bytes), _) => Capacity { bytes, is_inferred: false },
+            (None, Some(bytes)) => Capacity { bytes, is_inferred: true },
+            (None, None) => Capacity::at_failure(self.obtained, self.device_free),
+        }
     }
 
     /// Bytes missing from the largest free range for the request.
@@ -352,7 +359,7 @@ impl FailedRequest {
             );
             return (Verdict::Waiting, why);
         }
-        if in_pool >= needed {
+        if in_pool >= needed && self.free_in_pool > 0 {
             let why = format!(
                 "{} are free in the {} pool, but in ranges of at most {}, and the device has {} free of the {from_driver} needed",
                 bytes(self.free_in_pool),
@@ -369,6 +376,14 @@ impl FailedRequest {
                 bytes(self.free_in_pool)
             );
             return (Verdict::Elsewhere, why);
+        }
+        if in_pool >= needed {
+            let why = format!(
+                "none is free in the {} pool, and a segment for the request takes {from_driver}, of which the device has {} \
+                 free",
+                self.pool, device_free
+            );
+            return (Verdict::Capacity, why);
         }
         let free = match self.allocator {
             Allocator::Caching => {

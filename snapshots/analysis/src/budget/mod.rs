@@ -10,6 +10,7 @@ mod culprit;
 
 use std::fmt;
 
+use super::doubt::Doubt;
 use super::growth::{FirstStep, Growth, GrowthQuery};
 use super::metric::Metric;
 use super::peak::Moment;
@@ -95,6 +96,17 @@ impl Outcome {
     /// Whether the limit is exceeded.
     pub fn is_broken(&self) -> bool {
         self.actual_bytes > self.limit_bytes
+    }
+
+    /// Whether `doubt` prevents confirming that the budget is met. Growth per step is known from the steps before the end.
+    pub fn is_concerned_by(&self, doubt: Doubt) -> bool {
+        let is_until_end = !matches!(self.budget, Budget::StepGrowth(_) | Budget::ReservedGrowth(_));
+        match doubt {
+            Doubt::NoEvents | Doubt::Unregistered(_) => true,
+            Doubt::NoMemory(device) => self.moment.device == device,
+            Doubt::OutOfMemory(device) => is_until_end && self.moment.device == device,
+            Doubt::CutOff | Doubt::Damaged | Doubt::EventsLost(_) | Doubt::Excerpt => is_until_end,
+        }
     }
 
     /// The difference to the limit; negative if it is exceeded.

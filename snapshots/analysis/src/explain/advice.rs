@@ -26,6 +26,7 @@ pub(super) const LEAST_BESIDE: u64 = 64 << 20;
 
 /// All advice, most effective first.
 pub(super) fn advise(scene: &PeakContext<'_>) -> Vec<Advice> {
+    let is_state = scene.peak.is_state;
     let rules = [
         scene.fused_optimizer(),
         scene.step_in_backward(),
@@ -36,10 +37,12 @@ pub(super) fn advise(scene: &PeakContext<'_>) -> Vec<Advice> {
         scene.fewer_temporaries(Phase::Backward),
         scene.fewer_temporaries(Phase::Eval),
         scene.stream_waits(),
-        scene.share_pools(),
-        scene.expandable_segments(),
+        // What pools have in use at a time, and what is live before recording begins, needs events; so does a replay with
+        // other settings.
+        scene.share_pools().filter(|_| !is_state),
+        scene.expandable_segments().filter(|_| !is_state),
         scene.outside(),
-        scene.earlier_recording(),
+        scene.earlier_recording().filter(|_| !is_state),
         scene.fix_leak(),
         scene.smaller_buffers(),
         scene.segment_churn(),
@@ -176,7 +179,11 @@ impl PeakContext<'_> {
         }
         let beside = match bytes.checked_div(parameters) {
             _ if is_being_created(self.trace, self.peak, self.at_peak, self.findings.unfinished_optimizer.as_ref()) => {
-                let when = if self.fails_after_peak() { "when memory ran out" } else { "at the peak" };
+                let when = match self.peak.is_state {
+                    true => "then",
+                    false if self.fails_after_peak() => "when memory ran out",
+                    false => "at the peak",
+                };
                 format!(", which was still being created {when}: the complete state is larger")
             }
             Some(_) => format!(", {:.1} times the parameters", bytes as f64 / parameters as f64),
@@ -222,9 +229,10 @@ impl PeakContext<'_> {
             return None;
         }
         let text = format!(
-            "{} are freed and wait for another stream at the peak of active memory ({}). Wait for that stream before the \
-             blocks are freed, or copy on the stream that uses them.",
+            "{} are freed and wait for another stream {} ({}). Wait for that stream before the blocks are freed, or copy on \
+             the stream that uses them.",
             format_bytes(bytes),
+            if self.peak.is_state { "in active memory" } else { "at the peak of active memory" },
             format_bytes(totals.active),
         );
         Some(Advice { remedy: Remedy::StreamWaits, bytes, without: None, settings: None, condition: None, text })

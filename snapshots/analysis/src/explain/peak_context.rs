@@ -103,6 +103,7 @@ impl PeakContext<'_> {
     pub(super) fn peak_without(&self, without: &Moment) -> String {
         let saved = self.peak.bytes - without.bytes;
         let moved = match (without.event, without.phase) {
+            _ if without.is_state => String::new(),
             (None, _) => "; the new peak is before the first event".to_owned(),
             (_, phase) if phase == self.peak.phase => String::new(),
             (_, Phase::Other) => "; the new peak is outside all phases".to_owned(),

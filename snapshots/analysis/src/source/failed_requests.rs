@@ -3,14 +3,15 @@
 use std::ops::ControlFlow;
 
 use highwater_snapshots::Result;
-use highwater_snapshots::event::{Event, EventKind, What};
+use highwater_snapshots::event::{Event, EventKind, Oom, What};
 use highwater_snapshots::format::{Summary, Windows};
 use highwater_snapshots::ids::{DeviceId, EventId};
 use rayon::prelude::*;
 
-use super::{Kind, Source};
-use crate::capacity::{Capacity, obtained};
+use super::{Kind, Source, Window};
+use crate::capacity::{Capacity, is_limited, obtained};
 use crate::final_oom::{Recovery, final_oom, last_oom};
+use crate::metric::Metric;
 
 /// Events that are read at once.
 const EVENTS: u64 = 1 << 16;
@@ -102,14 +103,44 @@ impl Source<'_> {
         if recorded.is_some() || !self.has_failed_requests() {
             return Ok(recorded);
         }
+        if let Some(bytes) = self.memory_limit(device)? {
+            return Ok(Some(Capacity { bytes, is_inferred: true }));
+        }
         let mut most = None;
+        self.each_failure(device, |window, oom| {
+            most = most.max(Some(Capacity::at_failure(obtained(window.totals(device)), oom.device_free)));
+        })?;
+        Ok(most)
+    }
+
+    /// What a limit below the memory of `device` leaves to the allocator, if a request failed for it: the most that was
+    /// reserved, since the limit is at least that, and less than the request would have needed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::capacity`].
+    pub fn memory_limit(&self, device: DeviceId) -> Result<Option<u64>> {
+        let mut is_any = false;
+        self.each_failure(device, |window, oom| is_any |= is_limited(&window.trace, device, oom))?;
+        if !is_any {
+            return Ok(None);
+        }
+        Ok(Some(self.peak(device, Metric::Reserved)?.bytes))
+    }
+
+    /// Passes each failed request of `device` to `take`, with the window that has it.
+    fn each_failure(&self, device: DeviceId, mut take: impl FnMut(&Window<'_>, &Oom)) -> Result<()> {
+        if self.count(device, EventKind::Oom) == 0 {
+            return Ok(());
+        }
         for (event, _) in self.failed_requests()?.into_iter().filter(|(_, of)| *of == device) {
             let window = self.window_at(Some(event))?;
             let row = window.trace.events.subject[window.events.start] as usize;
-            let free = window.trace.ooms.get(row).map(|oom| oom.device_free);
-            most = most.max(free.map(|free| Capacity::at_failure(obtained(window.totals(device)), free)));
+            if let Some(oom) = window.trace.ooms.get(row) {
+                take(&window, oom);
+            }
         }
-        Ok(most)
+        Ok(())
     }
 }
 

@@ -105,7 +105,11 @@ fn reserved_with(source: &Source<'_>, device: DeviceId, settings: &str) -> Resul
             let recorded = event(after).and_then(|event| changed.source.get(event.index()?).copied());
             let moments = [event(before), recorded].map(|event| event.map(|event| trace.number(event)));
             let failed = final_oom_on(trace, device).map(|event| trace.number(event));
-            Ok(([before, after].map(|peak| peak.map_or(0, |peak| peak.bytes)), Reach::of(failed, moments)))
+            let reach = match Reach::of(failed, moments) {
+                Reach::Whole if changed.doubt.is_some() => Reach::Recorded,
+                reach => reach,
+            };
+            Ok(([before, after].map(|peak| peak.map_or(0, |peak| peak.bytes)), reach))
         }
     }
 }

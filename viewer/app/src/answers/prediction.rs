@@ -4,9 +4,9 @@ use std::ops::ControlFlow;
 use std::str::FromStr;
 
 use highwater_analysis::summary::{DeviceSummary, of_device, of_trace};
-use highwater_analysis::{Filter, Metric, Moment, Source};
+use highwater_analysis::{Doubt, Filter, Metric, Moment, Source};
 use highwater_snapshots::scope_pattern::ScopePattern;
-use highwater_snapshots::units::{format_required_bytes, parse_bytes};
+use highwater_snapshots::units::{format_bytes, parse_bytes};
 use highwater_snapshots::{DeviceId, EventId, Phase, Result, Trace};
 
 use crate::answers::recomputation::Recomputation;
@@ -136,7 +136,7 @@ pub fn in_words(
     scale: &[(SizePart, &str)],
 ) -> String {
     let mut parts: Vec<String> = alloc_conf.map(|conf| conf.trim().to_owned()).into_iter().collect();
-    parts.extend(capacity.map(|bytes| format!("{} of memory", format_required_bytes(bytes))));
+    parts.extend(capacity.map(|bytes| format!("{} of memory", format_bytes(bytes))));
     if !checkpoint.is_empty() {
         let patterns: Vec<String> = checkpoint.iter().map(ToString::to_string).collect();
         parts.push(format!("{} recomputed", patterns.join(" and ")));
@@ -257,6 +257,8 @@ pub struct Changed {
     pub rescued: Vec<u64>,
     /// The number of the failed request with which the recording ends, on any device: later requests were not recorded.
     pub ends_in_oom: Option<u64>,
+    /// Why the recording does not show all that the run needs, apart from failed requests.
+    pub doubt: Option<Doubt>,
     /// A device size that is enough for every recorded request: the smallest found by replays, if a request fails here,
     /// or if one that failed in the recording succeeds here. `None` otherwise, and if no device is large enough.
     pub suffices: Option<u64>,
@@ -271,12 +273,13 @@ pub struct Changed {
 }
 
 impl Changed {
-    /// Returns whether the program fits; `None` if the recording ends before that is known, or if a request that failed in
-    /// it succeeds, since the program would have gone on differently.
+    /// Returns whether the program fits; `None` if the recording does not show all that it needs, or if a request that
+    /// failed in it succeeds, since the program would have gone on differently.
     pub fn fits(&self) -> Option<bool> {
+        let is_whole = self.ends_in_oom.is_none() && self.rescued.is_empty() && self.doubt.is_none();
         match self.oom {
             Some(_) => Some(false),
-            None => (self.ends_in_oom.is_none() && self.rescued.is_empty()).then_some(true),
+            None => is_whole.then_some(true),
         }
     }
 }

@@ -18,7 +18,7 @@ use highwater_allocator::replay::{
     Answers, BlockOverride, Death, Plan, Share, Target, TieBreak, recorded_config, replay,
 };
 use highwater_analysis::addresses::FailedRequest;
-use highwater_analysis::{LastUses, LiveIndex, Metric, Source};
+use highwater_analysis::{Doubt, LastUses, LiveIndex, Metric, Source};
 use highwater_snapshots::trace::PINNED_DRIVER;
 use highwater_snapshots::{DeviceId, Error, EventId, Trace};
 use rayon::prelude::*;
@@ -96,6 +96,9 @@ pub fn predict(source: &Source<'_>, change: &Change) -> Result<Prediction, NoPre
         let text = "is pinned host memory, which another allocator serves: choose a GPU with --device";
         return Err(format!("device {} {text}", device.0).into());
     }
+    if change.changes_anything() {
+        check_events(trace)?;
+    }
     let (config, strange) = recorded_config(facts);
     let changed_config = match &change.alloc_conf {
         None => config.clone(),
@@ -114,11 +117,12 @@ pub fn predict(source: &Source<'_>, change: &Change) -> Result<Prediction, NoPre
     }
     let measured = Figures::of(source, device)?;
     let ends_in_oom = source.final_oom()?.map(|(event, _)| event);
+    let doubt = Doubt::of_replay(source, device)?;
     let replays = Replays::new(source)?;
     let (unchanged, tie_break, emptied) = replay_unchanged(&replays, device, &config, strange)?;
     let recorded_capacity = Bound::recorded(source, device)?.bytes;
     let base = Base { trace, device, recorded: &config, tie_break, emptied: &emptied, recorded_capacity };
-    let whole = Predicting { base, replays, ends_in_oom };
+    let whole = Predicting { base, replays, ends_in_oom, doubt };
     let (changed, tried) = if !change.checkpoint.is_empty() {
         (Some(whole.replay_recomputed(change, &changed_config)?), Vec::new())
     } else if change.changes_anything() {
@@ -128,6 +132,14 @@ pub fn predict(source: &Source<'_>, change: &Change) -> Result<Prediction, NoPre
         (None, whole.try_settings()?)
     };
     Ok(Prediction { device, measured, recorded_conf: config.to_string(), ends_in_oom, unchanged, changed, tried })
+}
+
+/// Returns an error if `trace` is a state, of which nothing can be replayed.
+fn check_events(trace: &Trace) -> Result<(), String> {
+    if !trace.is_state() {
+        return Ok(());
+    }
+    Err(format!("{}: there is nothing to replay, so record the program's events", Doubt::NoEvents.text(trace)))
 }
 
 /// Chooses the tie-break rule with which a replay without changes, made by `run`, follows the recording longest; `end` is
@@ -240,6 +252,7 @@ struct Predicting<'a> {
     base: Base<'a>,
     replays: Replays<'a>,
     ends_in_oom: Option<u64>,
+    doubt: Option<Doubt>,
 }
 
 impl Predicting<'_> {
@@ -255,7 +268,7 @@ impl Predicting<'_> {
         let ends_in_oom = source.final_oom()?.map(|(event, _)| event);
         let last_uses = LastUses::of(&recomputed.trace, device);
         let bound = Bound::of(self.replays.source, change)?;
-        let whole = Predicting { base, replays: Replays::new(&source)?, ends_in_oom };
+        let whole = Predicting { base, replays: Replays::new(&source)?, ends_in_oom, doubt: self.doubt };
         let changed = whole.replay_changed(change, config, bound, last_uses.as_ref())?;
         let mut assumptions = changed.assumptions;
         assumptions.push(recomputation.evidence.assumption().to_owned());
@@ -278,7 +291,7 @@ impl Predicting<'_> {
         bound: Bound,
         last_uses: Option<&LastUses<'_>>,
     ) -> Result<Changed, Error> {
-        let Self { base, replays, ends_in_oom } = self;
+        let Self { base, replays, ends_in_oom, doubt } = self;
         let (source, device, ends_in_oom) = (replays.source, base.device, *ends_in_oom);
         let (overrides, concerned) = overrides(base.trace, change, last_uses);
         let changes_blocks = concerned.iter().any(|one| one.blocks > 0);
@@ -338,6 +351,7 @@ impl Predicting<'_> {
             oom: death.map(failed).transpose()?,
             rescued,
             ends_in_oom,
+            doubt: *doubt,
             suffices,
             live_bytes: live_bytes.saturating_add(bound.outside),
             concerned,
@@ -348,7 +362,10 @@ impl Predicting<'_> {
 
     /// Replays with each of the settings that are worth a trial.
     fn try_settings(&self) -> Result<Vec<Tried>, Error> {
-        let Self { base, replays, ends_in_oom } = self;
+        let Self { base, replays, ends_in_oom, .. } = self;
+        if base.trace.is_state() {
+            return Ok(Vec::new());
+        }
         let worth_trying = worth_trying(replays.source, base.device)?.into_iter();
         let configs = worth_trying.filter_map(|text| Some((base.recorded.with(&text).ok()?, text)));
         let others: Vec<(AllocConfig, String)> = configs.filter(|(config, _)| config != base.recorded).collect();

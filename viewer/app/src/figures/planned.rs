@@ -8,6 +8,9 @@ use crate::answers::plan::{Class, Minimum, Plan, Proof, Reach, Search, Setup, Tr
 /// Printed if a search for modules ended at its limit.
 pub const NOT_OPTIMAL: &str = "The search for modules ended at its limit: a cheaper set may exist.";
 
+/// The beginning of an answer where the recording does not show all that the run needs.
+const NOT_CONFIRMED: &str = "Cannot be confirmed to fit";
+
 /// A budget.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Budget {
@@ -26,8 +29,8 @@ impl Budget {
     /// Formats the budget: `24 GiB less 600 MiB`.
     pub fn text(self) -> String {
         match self.reserve {
-            0 => format_required_bytes(self.bytes),
-            reserve => format!("{} less {}", format_required_bytes(self.bytes), format_bytes(reserve)),
+            0 => format_bytes(self.bytes),
+            reserve => format!("{} less {}", format_bytes(self.bytes), format_bytes(reserve)),
         }
     }
 }
@@ -52,16 +55,13 @@ fn fits_as_is(search: &Search, budget: Budget) -> String {
     let [requested, reserved, free] =
         [requested, reserved, budget.capacity().saturating_sub(reserved)].map(format_bytes);
     let budget = budget.text();
-    match search.reach {
-        Reach::End => {
-            format!(
-                "Fits in {budget} as it is: {requested} requested and {reserved} reserved at the peak, {free} free."
-            )
-        }
+    let figures = format!("{requested} requested and {reserved} reserved at the peak, {free} free");
+    match &search.reach {
+        Reach::End => format!("Fits in {budget} as it is: {figures}."),
         Reach::FailedRequest => format!(
-            "Gets past the request that failed in {budget} as it is; the step may need more. Up to there: {requested} \
-             requested and {reserved} reserved at the peak, {free} free."
+            "Gets past the request that failed in {budget} as it is; the step may need more. Up to there: {figures}."
         ),
+        Reach::Recorded(why) => format!("{NOT_CONFIRMED} in {budget} as it is: {why}. As far as recorded: {figures}."),
     }
 }
 
@@ -69,46 +69,62 @@ fn fits_as_is(search: &Search, budget: Budget) -> String {
 pub fn fits(setup: &Setup, trial: &Trial, search: &Search, budget: Budget) -> String {
     let [requested, before] = [trial.requested, search.as_is.requested].map(format_bytes);
     let (budget, name) = (budget.text(), name(setup));
-    match search.reach {
-        Reach::End => format!("Fits in {budget} with {name}: {requested} requested at the peak, {before} before."),
+    let figures = format!("{requested} requested at the peak, {before} before");
+    match &search.reach {
+        Reach::End => format!("Fits in {budget} with {name}: {figures}."),
         Reach::FailedRequest => format!(
-            "Gets past the request that failed in {budget} with {name}; the step may need more. Up to there: {requested} \
-             requested at the peak, {before} before."
+            "Gets past the request that failed in {budget} with {name}; the step may need more. Up to there: {figures}."
         ),
+        Reach::Recorded(why) => {
+            format!("{NOT_CONFIRMED} in {budget} with {name}: {why}. As far as recorded: {figures}.")
+        }
     }
 }
 
 fn does_not_fit(search: &Search, budget: Budget) -> String {
     let minimum = &search.minimum;
-    let at_least = if minimum.is_exact { "the least" } else { "the least that was found" };
-    format!(
-        "Does not fit in {}: {at_least} is {} ({} bytes) requested at the peak{}, with {}.",
-        budget.text(),
+    let requested = format!(
+        "{} ({} bytes) requested at the peak{}",
         format_bytes(minimum.requested),
         format_count(minimum.requested),
-        up_to(search.reach),
-        name(&minimum.setup)
-    )
+        up_to(&search.reach)
+    );
+    // What is requested says nothing if it is less than the budget, which more is reserved for.
+    let device = minimum.device_bytes.filter(|_| minimum.requested <= budget.capacity());
+    let least = match device {
+        Some(bytes) => {
+            let size = format_required_bytes(bytes.saturating_add(budget.reserve));
+            format!("the smallest device that was found has {size}, reserved memory included, for {requested}")
+        }
+        None if minimum.is_exact => format!("the least is {requested}"),
+        None => format!("the least that was found is {requested}"),
+    };
+    format!("Does not fit in {}: {least}, with {}.", budget.text(), name(&minimum.setup))
 }
 
 /// Returns what figures cover, as an addition to a sentence.
-pub fn up_to(reach: Reach) -> &'static str {
+pub fn up_to(reach: &Reach) -> &'static str {
     match reach {
         Reach::End => "",
         Reach::FailedRequest => " up to the request that failed",
+        Reach::Recorded(_) => " as far as recorded",
     }
 }
 
 /// Returns that a step that fits would also fit with less work; `None` if it would not.
 pub fn less_work(search: &Search) -> Option<String> {
     let plan = search.best().filter(|_| search.fits_as_is)?;
-    let also = if search.reach == Reach::End { "It would also fit" } else { "It would also get there" };
+    let also = match search.reach {
+        Reach::End => "It would also fit",
+        Reach::FailedRequest => "It would also get there",
+        Reach::Recorded(_) => "The recorded requests would also fit",
+    };
     Some(format!("{also} with less work: {}.", name(&plan.setup)))
 }
 
 /// Returns how `plan` is proven, as a sentence.
-pub fn proven(proof: Proof, reach: Reach, plan: &Plan, budget: Budget) -> String {
-    let device = format_required_bytes(budget.capacity());
+pub fn proven(proof: Proof, reach: &Reach, plan: &Plan, budget: Budget) -> String {
+    let device = format_bytes(budget.capacity());
     let retries = match plan.trial.retries {
         0 => "no cached memory had to be released".to_owned(),
         1 => "all cached memory was released once, which takes time".to_owned(),
@@ -122,9 +138,10 @@ pub fn proven(proof: Proof, reach: Reach, plan: &Plan, budget: Budget) -> String
         Proof::Replayed => {
             let what = match reach {
                 Reach::End => "the recording succeeds",
-                Reach::FailedRequest => "every recorded request succeeds",
+                Reach::FailedRequest | Reach::Recorded(_) => "every recorded request succeeds",
             };
-            format!("Replayed: with these changes, {what} on a device of {device}; {retries}.")
+            let with = if plan.setup.size() == 0 { "with nothing changed" } else { "with these changes" };
+            format!("Replayed: {with}, {what} on a device of {device}; {retries}.")
         }
     }
 }
@@ -132,19 +149,21 @@ pub fn proven(proof: Proof, reach: Reach, plan: &Plan, budget: Budget) -> String
 /// Returns the least memory that can be reached, as a sentence.
 pub fn least(search: &Search) -> String {
     let Minimum { requested, setup, .. } = &search.minimum;
-    let up_to = up_to(search.reach);
+    let up_to = up_to(&search.reach);
     format!("Lowest peak found: {} requested{up_to}, with {}.", format_bytes(*requested), name(setup))
 }
 
 /// Returns a device that is large enough for the least memory, as a sentence; `None` if there is none.
 pub fn large_enough(search: &Search, budget: Budget) -> Option<String> {
     let size = format_required_bytes(search.minimum.device_bytes?.saturating_add(budget.reserve));
+    let with = if search.minimum.setup.size() == 0 { "As it is," } else { "With these changes" };
     Some(match search.reach {
-        Reach::End => format!("With these changes it runs on a device of {size}, reserved memory included."),
+        Reach::End => format!("{with} it runs on a device of {size}, reserved memory included."),
         Reach::FailedRequest => {
-            format!(
-                "With these changes a device of {size}, reserved memory included, gets past the request that failed."
-            )
+            format!("{with} a device of {size}, reserved memory included, gets past the request that failed.")
+        }
+        Reach::Recorded(_) => {
+            format!("{with} a device of {size}, reserved memory included, is enough for every recorded request.")
         }
     })
 }
@@ -189,4 +208,59 @@ pub fn assumptions(step: &dyn TrainingStep, setup: Option<&Setup>) -> Vec<String
         all.push(evidence.assumption().to_owned());
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use highwater_snapshots::units::parse_bytes;
+
+    use super::*;
+    use crate::answers::plan::{Change, Work};
+
+    const MIB: u64 = 1 << 20;
+
+    fn of_minimum(minimum: Minimum, reach: Reach) -> Search {
+        Search {
+            as_is: Trial::default(),
+            base: Work::default(),
+            fits_as_is: false,
+            plans: Vec::new(),
+            minimum,
+            combinations: 1,
+            trials: 1,
+            is_optimal: true,
+            reach,
+        }
+    }
+
+    #[test]
+    fn a_budget_that_is_too_small_is_compared_with_what_is_reserved() {
+        let least = |changes: Vec<Change>| Minimum {
+            setup: Setup { changes, ..Setup::default() },
+            requested: 340 * MIB,
+            device_bytes: Some(360 * MIB),
+            is_exact: true,
+        };
+        let search = of_minimum(least(Vec::new()), Reach::End);
+        let budget = |mebibytes: u64| Budget { bytes: mebibytes * MIB, reserve: 0 };
+        let requested = "340 MiB (356,515,840 bytes) requested at the peak, with nothing changed.";
+        assert_eq!(
+            answer(&search, budget(346)),
+            format!(
+                "Does not fit in 346 MiB: the smallest device that was found has 360 MiB, reserved memory included, for \
+                 {requested}"
+            )
+        );
+        assert_eq!(answer(&search, budget(300)), format!("Does not fit in 300 MiB: the least is {requested}"));
+        let runs = |search: &Search| large_enough(search, budget(346)).unwrap();
+        assert_eq!(runs(&search), "As it is, it runs on a device of 360 MiB, reserved memory included.");
+        let fused = of_minimum(least(vec![Change::Fused]), Reach::FailedRequest);
+        assert!(runs(&fused).starts_with("With these changes a device of 360 MiB,"), "{}", runs(&fused));
+    }
+
+    #[test]
+    fn a_budget_is_printed_as_other_sizes_are() {
+        let text = |size: &str| Budget { bytes: parse_bytes(size).unwrap(), reserve: 0 }.text();
+        assert_eq!(["6500MB", "23GB", "24GiB"].map(text), ["6.05 GiB", "21.42 GiB", "24 GiB"]);
+    }
 }

@@ -21,6 +21,10 @@ const MOST_OTHERS: usize = 2;
 /// that lower the peak of reserved memory.
 pub fn what_helps(prediction: &Prediction) -> String {
     let Prediction { measured, unchanged, tried, .. } = prediction;
+    if is_of_state(measured) {
+        return "No settings are tried: the recording is a state without events, of which nothing can be replayed."
+            .to_owned();
+    }
     if tried.is_empty() {
         return "No settings are tried: the allocator of the recording has none.".to_owned();
     }
@@ -58,10 +62,18 @@ pub fn what_helps(prediction: &Prediction) -> String {
     )
 }
 
+/// Returns whether figures are of a recording without events.
+pub fn is_of_state(figures: &Figures) -> bool {
+    figures.summary.peaks.iter().any(|peak| peak.is_state)
+}
+
 /// Returns the result of a replay without changes, as a sentence.
 pub fn unchanged(prediction: &Prediction) -> String {
     let Prediction { measured, recorded_conf, unchanged, .. } = prediction;
     let conf = if recorded_conf.is_empty() { "the default settings" } else { recorded_conf.as_str() };
+    if is_of_state(measured) {
+        return format!("The state was recorded with {conf}.");
+    }
     let events = count_of(measured.summary.events, "event");
     if unchanged.divergence.is_none() {
         let text = "the replay reproduces the recorded segments and places every block at its recorded address";
@@ -86,6 +98,12 @@ pub fn verdict(prediction: &Prediction, changed: &Changed, change: &str, changes
     }
     let peaks = peaks_text(prediction, changed);
     if changed.fits().is_none() {
+        if let (Some(doubt), None, true) = (changed.doubt, changed.ends_in_oom, changed.rescued.is_empty()) {
+            let why = doubt.text(changed.recording.facts());
+            return format!(
+                "All recorded requests succeed {change}, but more may be needed: {why}. As far as recorded: {peaks}."
+            );
+        }
         let (known, unknown) = match (changed.rescued.is_empty(), changed.ends_in_oom.is_some()) {
             (true, _) => {
                 ("All recorded requests succeed", "the recording ends in an out-of-memory error of another device")
@@ -110,6 +128,9 @@ pub fn as_condition(change: &str) -> String {
 fn large_enough(prediction: &Prediction, changed: &Changed) -> String {
     match (changed.suffices, changed.ends_in_oom) {
         (_, Some(_)) => lower_bound(changed),
+        (Some(bytes), None) if changed.doubt.is_some() => {
+            format!("A device of {} is enough for every recorded request.", format_required_bytes(bytes))
+        }
         (Some(bytes), None) => {
             let is_recorded = bytes == prediction.measured.peak_bytes(Metric::Reserved);
             let from = if is_recorded { ", the recorded peak of reserved memory," } else { "" };
@@ -259,6 +280,7 @@ const RUNS_TO_THE_END: &str = "runs to the end";
 /// Returns how a recording ends: whether requests fail in it.
 fn ending(figures: &Figures) -> String {
     match (figures.failure, figures.summary.oom_events) {
+        (None, _) if is_of_state(figures) => "not replayed".to_owned(),
         (None, _) => RUNS_TO_THE_END.to_owned(),
         (Some(event), 1) => fails_at(event),
         (Some(event), count) => format!("{}, {} in all", fails_at(event), count_of(count, "request")),

@@ -46,6 +46,8 @@ fn needs_events(command: Command) -> bool {
             | Command::ToggleAxis
             | Command::ToggleStacking
             | Command::ToggleLines
+            | Command::ShowWhatIf
+            | Command::ShowPlan
     )
 }
 

@@ -40,7 +40,12 @@ pub struct AdvicePeaks {
 
 impl AdvicePeaks {
     /// Computes the peaks with recomputed blocks of `device` in `trace`, and with a fused optimizer.
+    ///
+    /// Of a state there are none: neither phases nor lifetimes are known.
     pub fn of(trace: &Trace, device: DeviceId) -> Self {
+        if trace.is_state() {
+            return Self::default();
+        }
         let replayed = (trace.events.len() <= MOST_EVENTS).then(|| Self::replayed(trace, device)).flatten();
         replayed.unwrap_or_else(|| Self::predicted(trace, device))
     }

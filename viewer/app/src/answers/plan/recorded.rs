@@ -7,7 +7,7 @@ use std::sync::Arc;
 use highwater_analysis::fused_form::{FusedForm, fused_form};
 use highwater_analysis::plan::{Candidate, candidates_of, model};
 use highwater_analysis::recompute::{Addition, Evidence, Members, calls, effects, modules};
-use highwater_analysis::{Metric, Series};
+use highwater_analysis::{Doubt, Metric, Series, Source};
 use highwater_snapshots::event::EventKind;
 use highwater_snapshots::scope_pattern::ScopePattern;
 use highwater_snapshots::trace::Subject;
@@ -17,7 +17,7 @@ use super::change::{Allowance, Change, Forbidden};
 use super::code::{self, Code, RustProgram, Updates};
 use super::setup::Setup;
 use super::step::{Changed, Model, Proof, Reach, TrainingStep, Trial, Work};
-use super::warnings::{NO_MODULES, warnings};
+use super::warnings::{NAME_MODULES, NO_MODULES, warnings};
 use crate::answers::replays::{Edited, Replay, Replayer};
 
 /// What a plan assumes of a program whose references and uses of blocks are not recorded, and how PyTorch's are.
@@ -322,12 +322,18 @@ impl TrainingStep for Recorded {
     fn reach(&self) -> Reach {
         let is_gpu = |row: &usize| !self.trace.is_host_memory(self.trace.events.device[*row]);
         let failed = |row: &usize| self.trace.events.kind[*row] == EventKind::Oom && is_gpu(row);
-        if (0..self.trace.events.len()).any(|row| failed(&row)) { Reach::FailedRequest } else { Reach::End }
+        if (0..self.trace.events.len()).any(|row| failed(&row)) {
+            return Reach::FailedRequest;
+        }
+        // What is in memory is read without errors.
+        let doubt = Doubt::of_replay(&Source::in_memory(&*self.trace), self.device).ok().flatten();
+        doubt.map_or(Reach::End, |doubt| Reach::Recorded(doubt.text(&self.trace)))
     }
 
     fn warnings(&self, _: &Trial) -> Vec<String> {
         let mut all = warnings(&self.trace, self.device);
-        all.extend(self.candidates.is_empty().then(|| NO_MODULES.to_owned()));
+        let more = if record_words(&self.trace).is_some() { "" } else { NAME_MODULES };
+        all.extend(self.candidates.is_empty().then(|| format!("{NO_MODULES}{more}.")));
         all
     }
 

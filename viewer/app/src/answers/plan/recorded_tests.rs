@@ -168,3 +168,18 @@ fn settings_are_not_changed_of_an_allocator_that_has_none() {
     assert!(!recorded(trace_from_text(arena).unwrap()).has_settings());
     assert!(recorded(pytorch(arena)).has_settings());
 }
+
+#[test]
+fn a_plan_of_a_part_of_a_run_never_says_that_it_fits_and_of_a_state_there_is_none() {
+    let query = |mebibytes: u64| Query { capacity: mebibytes * MIB, ..Query::default() };
+    let mut cut_off = pytorch(NORM);
+    cut_off.trust.unfinished = true;
+    let step = recorded(cut_off);
+    let found = search(&step, &query(600)).unwrap();
+    let why = "the recording was cut off, or is still being written";
+    assert_eq!((found.fits(), found.fits_as_is, found.reach.doubt()), (None, true, Some(why)));
+    assert_eq!(search(&step, &query(64)).unwrap().fits(), Some(false), "what is recorded does not fit");
+    let state = trace_from_text("baseline w 4096 parameter\nbaseline_segment 0x0 2097152 small\n").unwrap();
+    let refused = Recorded::new(Arc::new(state), DeviceId(0), &[]).err().unwrap();
+    assert!(refused.starts_with("the recording has no events, only the state at its end"), "{refused}");
+}

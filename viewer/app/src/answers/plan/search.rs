@@ -88,13 +88,13 @@ pub struct Search {
 }
 
 impl Search {
-    /// Returns whether the step fits, as it is or with a plan; `None` if a request failed in the recording, and what would
-    /// have followed was not recorded.
+    /// Returns whether the step fits, as it is or with a plan; `None` if it does as far as trials go, which is not to the
+    /// end of the run.
     pub fn fits(&self) -> Option<bool> {
-        match (self.plans.is_empty() && !self.fits_as_is, self.reach) {
+        match (self.plans.is_empty() && !self.fits_as_is, &self.reach) {
             (true, _) => Some(false),
             (false, Reach::End) => Some(true),
-            (false, Reach::FailedRequest) => None,
+            (false, Reach::FailedRequest | Reach::Recorded(_)) => None,
         }
     }
 

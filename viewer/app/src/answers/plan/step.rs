@@ -24,21 +24,32 @@ pub enum Proof {
 }
 
 /// How far trials go.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Reach {
     /// To the end of the run.
     #[default]
     End,
     /// To a request that failed in the recording: what would have followed was not recorded.
     FailedRequest,
+    /// Over what was recorded, which is not all that the run needs, for this reason.
+    Recorded(String),
 }
 
 impl Reach {
     /// Returns the name, as in JSON.
-    pub const fn name(self) -> &'static str {
+    pub const fn name(&self) -> &'static str {
         match self {
             Self::End => "end",
             Self::FailedRequest => "failed_request",
+            Self::Recorded(_) => "recorded",
+        }
+    }
+
+    /// Returns why trials do not show all that the run needs; `None` if they do, or if a request failed.
+    pub fn doubt(&self) -> Option<&str> {
+        match self {
+            Self::End | Self::FailedRequest => None,
+            Self::Recorded(why) => Some(why),
         }
     }
 }

@@ -5,8 +5,10 @@ use highwater_analysis::recompute::Evidence;
 use highwater_snapshots::{DeviceId, Trace};
 
 /// Returned if no module can be recomputed.
-pub(super) const NO_MODULES: &str = "No module can be recomputed, since the recording has no module paths: record with \
-                              `highwater.record_memory_history` in Python, or with scopes in Rust.";
+pub(super) const NO_MODULES: &str = "No module can be recomputed, since the recording has no module paths";
+/// Added to it, unless the recorder names modules.
+pub(super) const NAME_MODULES: &str =
+    ": record with `highwater.record_memory_history` in Python, or with scopes in Rust";
 
 /// Returns what limits a plan for `device` of `trace`, a sentence each.
 pub fn warnings(trace: &Trace, device: DeviceId) -> Vec<String> {

@@ -1,9 +1,10 @@
 //! The memory that an allocator may use in a replay, and the smallest device on which a replay succeeds.
 
+use highwater_allocator::replay::recorded_config;
 use highwater_analysis::capacity::{Capacity, obtained};
 use highwater_analysis::{Metric, Source};
 use highwater_snapshots::event::EventKind;
-use highwater_snapshots::units::{format_bytes, format_required_bytes};
+use highwater_snapshots::units::format_bytes;
 use highwater_snapshots::{DeviceId, Result, Trace};
 
 use crate::answers::prediction::Change;
@@ -33,7 +34,7 @@ impl Bound {
     pub(super) fn of(source: &Source<'_>, change: &Change) -> Result<Self> {
         let outside = used_outside(source, change.device)?;
         let less = |capacity: u64, what: &str| {
-            let mut from = format!("{}, {what}", format_required_bytes(capacity));
+            let mut from = format!("{}, {what}", format_bytes(capacity));
             if outside > 0 {
                 let used = format_bytes(outside);
                 from.push_str(&format!(", less {used} that others use according to the recording's samples"));
@@ -45,9 +46,22 @@ impl Bound {
         }
         if let Some(failed) = RequestFailure::first(source, change.device, 1)?.first() {
             let totals = source.window_at(Some(failed.number))?.totals(change.device);
-            let capacity = Capacity::at_failure(obtained(totals), failed.device_free).bytes;
-            let bytes = format_required_bytes(capacity);
-            let from = format!("{bytes}, the reserved and free memory when the recorded request failed");
+            // A limit of the recorded settings is one of the replay as well.
+            let facts = source.facts().device_facts(change.device);
+            let is_set = recorded_config(facts).0.memory_fraction() < 1.0
+                && recorded_total(source.facts(), change.device).is_some();
+            let limit = if is_set { None } else { source.memory_limit(change.device)? };
+            let (capacity, what) = match limit {
+                Some(limit) => (
+                    limit,
+                    "the most that was reserved: a limit below the device's memory made the recorded request fail",
+                ),
+                None => (
+                    Capacity::at_failure(obtained(totals), failed.device_free).bytes,
+                    "the reserved and free memory when the recorded request failed",
+                ),
+            };
+            let from = format!("{}, {what}", format_bytes(capacity));
             return Ok(Self { bytes: Some(capacity), outside: 0, from });
         }
         Ok(match recorded_total(source.facts(), change.device) {

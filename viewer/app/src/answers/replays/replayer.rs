@@ -10,7 +10,7 @@ use highwater_snapshots::alloc_rules::AddressOrder;
 use highwater_snapshots::trace::PINNED_DRIVER;
 use highwater_snapshots::{DeviceId, EventId, Trace};
 
-use super::{Bound, changed_config, follow};
+use super::{Bound, changed_config, check_events, follow};
 
 /// The allocator of a recording's device.
 #[derive(Clone, Debug)]
@@ -63,6 +63,7 @@ impl Replayer {
         if facts.is_some_and(|facts| facts.driver == PINNED_DRIVER) {
             return Err(format!("device {} is pinned host memory, which another allocator serves", device.0));
         }
+        check_events(trace)?;
         let (config, _) = recorded_config(facts);
         let (Replay { emptied, .. }, tie_break) = follow(trace, device, &config, None);
         let source = Source::in_memory(trace);

@@ -22,7 +22,8 @@ const ROOM_FOR_ALL: f32 = 440.0;
 pub(super) fn advice_ui(ui: &mut Ui, explained: &Explained, filter: &Filter, can_click: bool) -> Option<Action> {
     let advice = &explained.explanation.advice;
     if advice.is_empty() {
-        ui.add(Label::new(RichText::new("No advice: no rule applies to this peak.").weak()).wrap());
+        let of = if explained.explanation.peak.is_state { "state" } else { "peak" };
+        ui.add(Label::new(RichText::new(format!("No advice: no rule applies to this {of}.")).weak()).wrap());
         return None;
     }
     let mut action = None;
@@ -51,6 +52,7 @@ pub(super) fn advice_ui(ui: &mut Ui, explained: &Explained, filter: &Filter, can
 fn figure_ui(ui: &mut Ui, advice: &Advice) {
     ui.spacing_mut().item_spacing.y = 0.0;
     let (bytes, what) = match &advice.without {
+        Some(without) if without.is_state => (without.bytes, "without it"),
         Some(without) => (without.bytes, "peak without it"),
         None => (advice.bytes, "blocks affected"),
     };

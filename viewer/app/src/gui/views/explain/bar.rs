@@ -35,7 +35,8 @@ pub(super) fn bar_ui(
     let whole = format!("{} {}", format_bytes(composition.bytes), composition.metric.words());
     let (rect, bar) = ui.allocate_exact_size(vec2(ui.available_width(), theme::PIECES_HEIGHT), Sense::hover());
     let pieces = count_of(looks.len() as u64, "piece");
-    bar.widget_info(|| WidgetInfo::labeled(Role::Group, true, format!("Composition of the peak: {pieces}, {whole}")));
+    let of = if peak.is_state { "state" } else { "peak" };
+    bar.widget_info(|| WidgetInfo::labeled(Role::Group, true, format!("Composition of the {of}: {pieces}, {whole}")));
     let mut action = None;
     let mut before = 0_u64;
     let x = |bytes: u64| rect.left() + (f64::from(rect.width()) * bytes as f64 / composition.bytes as f64) as f32;

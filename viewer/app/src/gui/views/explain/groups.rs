@@ -49,6 +49,12 @@ const FIGURES: [Column; 6] = [
     },
 ];
 
+/// The first of them that a state has, which is no peak.
+const OF_STATE: usize = 3;
+/// The first of them for a state.
+const BYTES_OF_STATE: Column =
+    Column { name: "Bytes", tooltip: "Bytes of these blocks.", width: 80.0, is_number: true, is_sortable: true };
+
 /// State of the table.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
@@ -70,7 +76,12 @@ impl Groups {
     /// Shows the table, the actions for the selected row, and the total.
     pub(super) fn groups_ui(&mut self, ui: &mut Ui, explained: &Explained, can_click: bool) -> Option<Action> {
         let keys = explained.keys.list();
-        let columns = columns(&keys);
+        let mut columns = columns(&keys);
+        let is_state = explained.explanation.peak.is_state;
+        if is_state {
+            columns.truncate(keys.len() + OF_STATE);
+            columns[keys.len()] = BYTES_OF_STATE;
+        }
         let whole = ui.available_rect_before_wrap();
         ui.allocate_rect(whole, eframe::egui::Sense::hover());
         let chosen = self.state.chosen.and_then(|row| self.order.get(row)).and_then(|row| explained.rows.get(*row));
@@ -94,7 +105,14 @@ impl Groups {
         let state = &mut self.state;
         let rows = UiBuilder::new().id_salt("groups").max_rect(place);
         let show = |ui: &mut Ui| {
-            table_with_tips_ui(ui, "Groups of the peak", &columns, explained.rows.len(), state, (cell, tip))
+            table_with_tips_ui(
+                ui,
+                if is_state { "Groups of the state" } else { "Groups of the peak" },
+                &columns,
+                explained.rows.len(),
+                state,
+                (cell, tip),
+            )
         };
         let touched = ui.scope_builder(rows, show).inner;
         let linked = touched.chosen.filter(|_| touched.column == Some(columns.len() - 1));

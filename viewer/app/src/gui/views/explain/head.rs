@@ -78,15 +78,17 @@ pub(super) fn filtered_ui(ui: &mut Ui, explained: &Explained, can_click: bool) -
     let (peak, group) = (&explained.explanation.peak, explained.explanation.filtered.as_ref()?);
     let mut action = None;
     ui.horizontal_wrapped(|ui| {
-        ui.label(format!(
-            "{} of it ({}) are in blocks that meet the conditions. Without all such blocks the peak would be {}, {} less: \
-             {}.",
-            format_bytes(group.bytes_at_peak),
-            share(group.bytes_at_peak, peak.bytes),
-            format_bytes(group.without.bytes),
-            format_bytes(group.saved_bytes(peak)),
-            when(&group.without),
-        ));
+        let [bytes, without, saved] =
+            [group.bytes_at_peak, group.without.bytes, group.saved_bytes(peak)].map(format_bytes);
+        let effect = match peak.is_state {
+            true => String::new(),
+            false => {
+                let when = when(&group.without);
+                format!(" Without all such blocks the peak would be {without}, {saved} less: {when}.")
+            }
+        };
+        let part = share(group.bytes_at_peak, peak.bytes);
+        ui.label(format!("{bytes} of it ({part}) are in blocks that meet the conditions.{effect}"));
         if can_click {
             let button = ui.small_button("Go there");
             button.widget_info(|| WidgetInfo::labeled(Role::Button, true, "Go to the peak without such blocks"));

@@ -19,7 +19,7 @@ const NEAR: [u64; 2] = [9, 10];
 /// Width of a field, in points.
 const FIELD_WIDTH: f32 = 84.0;
 
-/// Returns the budget to begin with, and where it comes from: the device's memory if a request failed on it or the
+/// Returns the budget to begin with, and where it comes from: a limit or the device's memory if a request failed on it or the
 /// recording needs nearly all of it, else a common device that is smaller than the recorded peak, or nine tenths of that
 /// peak.
 pub(super) fn default_budget(context: &ViewContext<'_>) -> (u64, &'static str) {
@@ -28,6 +28,11 @@ pub(super) fn default_budget(context: &ViewContext<'_>) -> (u64, &'static str) {
     let [allocated, reserved] = [Metric::Allocated, Metric::Reserved].map(|metric| index.peak(trace, metric).bytes);
     let peak = allocated.max(reserved);
     let nearly_all = |of: u64| of / NEAR[1] * NEAR[0];
+    // What is in memory is read without errors.
+    let limit = context.recording.source.memory_limit(index.device).ok().flatten();
+    if let Some(limit) = limit {
+        return (limit, "the most that was reserved before a request failed for a limit below the device's memory");
+    }
     if capacity_is_inferred {
         return (capacity, "the memory that the allocator could use when a request failed");
     }
@@ -45,10 +50,11 @@ pub(super) fn default_budget(context: &ViewContext<'_>) -> (u64, &'static str) {
 /// it. Nothing if the budget `is_suggested` and is the memory that a failed request left to the allocator.
 pub(super) fn default_reserve(context: &ViewContext<'_>, is_suggested: bool) -> u64 {
     let index = context.index();
-    if is_suggested && index.summary.capacity_is_inferred {
+    // What is in memory is read without errors.
+    let is_limited = context.recording.source.memory_limit(index.device).ok().flatten().is_some();
+    if is_suggested && (is_limited || index.summary.capacity_is_inferred) {
         return 0;
     }
-    // What is in memory is read without errors.
     used_outside(&context.recording.source, index.device).unwrap_or(0)
 }
 

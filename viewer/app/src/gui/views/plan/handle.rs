@@ -4,7 +4,7 @@ use eframe::egui::{
     Align2, CursorIcon, EventFilter, FontId, Key, Modifiers, Rect, Role, Sense, Shape, Stroke, StrokeKind, Ui,
     WidgetInfo, pos2, vec2,
 };
-use highwater_snapshots::units::{format_exact_bytes, format_required_bytes};
+use highwater_snapshots::units::{format_bytes, format_exact_bytes};
 
 use super::budget::next_device;
 use crate::gui::views::timeline::PlotFrame;
@@ -40,7 +40,7 @@ impl Handle {
         // The line below the handle takes the pointer, the handle also the keyboard.
         let along = ui.interact(line, ui.scope_id().with("budget line"), Sense::DRAG);
         let response = ui.interact(grip, ui.scope_id().with("budget"), Sense::click_and_drag());
-        let text = format_required_bytes(bytes);
+        let text = format_bytes(bytes);
         let label = format!("Budget {text}: drag, or Up, Down, Page Up and Page Down");
         along.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, format!("Line of the budget, {text}")));
         response.widget_info(|| WidgetInfo::labeled(Role::Slider, true, &label));

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use eframe::egui::{self, ScrollArea, Ui};
 use highwater_analysis::Metric;
-use highwater_snapshots::units::{format_bytes, format_required_bytes};
+use highwater_snapshots::units::format_bytes;
 
 use crate::answers::plan::{Reach, RerunOf, Setup, name};
 use crate::figures::moment::count_of;
@@ -207,7 +207,7 @@ impl PlanView {
                 let fits = (search.reach == Reach::End).then_some(true);
                 (planned::fits(&chosen.setup, &chosen.trial, search, budget), fits)
             }
-            Some(_) => (does_not_fit(chosen, search.reach, budget), Some(false)),
+            Some(_) => (does_not_fit(chosen, &search.reach, budget), Some(false)),
         };
         let is_chosen = key.chosen.is_some();
         ui.scope(|ui| {
@@ -228,7 +228,7 @@ impl PlanView {
     /// What is being computed, in words.
     fn progress(&self) -> String {
         let replays = self.replays.load(Ordering::Relaxed) as u64;
-        format!("Planning for {}: {}…", format_required_bytes(self.budget.bytes), count_of(replays, "replay"))
+        format!("Planning for {}: {}…", format_bytes(self.budget.bytes), count_of(replays, "replay"))
     }
 
     fn budget_ui(&mut self, ui: &mut Ui, context: &ViewContext<'_>) {
@@ -241,8 +241,8 @@ impl PlanView {
             entered
         });
         self.form.mistake_ui(ui);
-        if let Some(from) = self.from {
-            ui.weak(format!("Suggested: {}, {from}.", format_required_bytes(self.budget.bytes)));
+        if let Some(from) = self.from.filter(|_| !context.recording.trace.is_state()) {
+            ui.weak(format!("Suggested: {}, {from}.", format_bytes(self.budget.bytes)));
         }
         if !self.is_reserve_chosen
             && let Some(text) = planned::counted_outside(self.budget.reserve)
@@ -340,7 +340,7 @@ fn discard_outcome(outcome: Outcome) {
 }
 
 /// Returns that the chosen changes do not fit, as a sentence.
-fn does_not_fit(chosen: &job::Chosen, reach: Reach, budget: Budget) -> String {
+fn does_not_fit(chosen: &job::Chosen, reach: &Reach, budget: Budget) -> String {
     format!(
         "Does not fit in {} with {}: {} requested and {} reserved at the peak{}.",
         budget.text(),

@@ -16,7 +16,7 @@ pub(super) fn proof_ui(ui: &mut Ui, found: &Found, key: &Key) {
     }
     let Some(plan) = search.plans.first() else { return nothing_ui(ui, found, budget) };
     if !search.fits_as_is && key.chosen.is_none() {
-        note_ui(ui, &planned::proven(found.proof, search.reach, plan, budget));
+        note_ui(ui, &planned::proven(found.proof, &search.reach, plan, budget));
     }
     if !search.is_optimal {
         warning_ui(ui, NOT_OPTIMAL);

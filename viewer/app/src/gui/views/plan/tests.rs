@@ -224,7 +224,7 @@ fn the_handle_moves_by_pointer_and_keyboard_and_the_plan_follows() {
     let dragged = budget(&harness);
     assert!(dragged < 640 << 20, "{dragged}");
     assert!((handle(&harness).y - from.y - 40.0).abs() < 6.0, "the handle stays under the pointer");
-    let text = format_required_bytes(dragged);
+    let text = format_bytes(dragged);
     harness.get_by_label_contains(&format!("in {text}"));
     let field = harness.get_by_role_and_label(Role::TextInput, "Budget").accesskit_node().value();
     assert_eq!(field.map(|text| parse_size(&text)), Some(Ok(dragged)), "the field follows");
