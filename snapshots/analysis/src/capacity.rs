@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn a_limit_of_the_process_is_the_memory_that_a_failed_request_shows() {
-        let limited = "segment_alloc 0x0 104857600 large\nalloc a 104857600 large\nfree a\nsegment_free 0x0\n\
+        let limited = "segment_alloc 0x0 104857600 large\nalloc a 104857600 large\nfree a\nsegment_free 0x0 104857600\n\
                        segment_alloc 0x0 52428800 large\noom 62914560 free=209715200\n";
         let limit = Some(Capacity { bytes: 100 << 20, is_inferred: true });
         assert_eq!(of(limited, 0), limit, "the most that was reserved, not what was free");

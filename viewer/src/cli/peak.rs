@@ -165,10 +165,17 @@ impl<'a> PeakReport<'a> {
         if self.peak.breakdown.groups.is_empty() {
             return next_with(&["peak"], &files, &[], &Given::default(), "for what is using memory at the peak");
         }
-        if let Some((keys, names)) = origin_keys(self.trace).filter(|_| self.arguments.by.0 == [GroupKey::Category]) {
+        let keys = &self.arguments.by.0;
+        // Most of reserved memory may be free, which has no origin.
+        let is_reserved = self.arguments.metric == Metric::Reserved;
+        if is_reserved && !keys.contains(&GroupKey::Pool) {
+            let by = ["--by", "pool,stream,size"];
+            return next_with(&["peak"], &files, &by, &given, "for the segments behind it, by pool and stream");
+        }
+        if let Some((keys, names)) = origin_keys(self.trace).filter(|_| *keys == [GroupKey::Category]) {
             return next_with(&["peak"], &files, &["--by", keys], &given, &format!("for the {names} behind it"));
         }
-        if !self.arguments.by.0.iter().any(|key| matches!(key, GroupKey::Frame | GroupKey::Stack)) {
+        if !is_reserved && !keys.iter().any(|key| matches!(key, GroupKey::Frame | GroupKey::Stack)) {
             return next_with(&["peak"], &files, &["--by", "frame"], &given, "for the lines of code behind it");
         }
         if self.peak.moment.step.is_none() {

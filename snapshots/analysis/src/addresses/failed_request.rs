@@ -369,6 +369,15 @@ impl FailedRequest {
             );
             return (Verdict::Fragmentation, why);
         }
+        // What is free elsewhere would not make room for the segment either.
+        if in_pool >= needed && self.device_free.saturating_add(self.free_elsewhere) < self.from_driver {
+            let why = format!(
+                "none is free in the {} pool, and a segment for the request takes {from_driver}, of which the device has {} \
+                 free",
+                self.pool, device_free
+            );
+            return (Verdict::Capacity, why);
+        }
         if idle >= needed {
             let why = format!(
                 "{} are free in segments of other pools or streams, which cannot serve it; its own pool has {} free",
@@ -376,14 +385,6 @@ impl FailedRequest {
                 bytes(self.free_in_pool)
             );
             return (Verdict::Elsewhere, why);
-        }
-        if in_pool >= needed {
-            let why = format!(
-                "none is free in the {} pool, and a segment for the request takes {from_driver}, of which the device has {} \
-                 free",
-                self.pool, device_free
-            );
-            return (Verdict::Capacity, why);
         }
         let free = match self.allocator {
             Allocator::Caching => {

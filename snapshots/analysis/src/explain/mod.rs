@@ -293,4 +293,6 @@ mod tests;
 #[cfg(test)]
 mod segment_tests;
 #[cfg(test)]
+mod temporaries_tests;
+#[cfg(test)]
 mod in_use_tests;

@@ -316,7 +316,7 @@ mod tests {
         let trace = sample.assemble();
         assert_eq!((sizes(&trace), trace.trust.sizes_inferred), (vec![4096], 0));
         let notes: Vec<&str> = trace.header.notes().collect();
-        assert!(notes.len() == 1 && notes[0].contains("1 blocks have another size"), "{notes:?}");
+        assert!(notes.len() == 1 && notes[0].contains("1 block has another size"), "{notes:?}");
         assert_eq!(trace.problems, []);
     }
 
@@ -333,7 +333,7 @@ mod tests {
         let trace = sample.assemble();
         assert_eq!(sizes(&trace), [512, 2048]);
         let notes: Vec<&str> = trace.header.notes().collect();
-        assert!(notes.len() == 1 && notes[0].contains("1 blocks begin where"), "{notes:?}");
+        assert!(notes.len() == 1 && notes[0].contains("1 block begins where"), "{notes:?}");
         assert_eq!(trace.problems, [], "what was taken is free again");
     }
 }

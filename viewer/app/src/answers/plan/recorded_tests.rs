@@ -95,12 +95,13 @@ fn modules_with_batch_normalization_are_recomputed_last_and_their_statistics_are
     };
     let (modules, lines, assumptions) = plan(pytorch(NORM), 310);
     assert_eq!(modules, ["net.1"], "though recomputing net.0 would cost less");
-    assert!(!lines.contains("keep_statistics") && assumptions.is_empty(), "{lines}");
+    let is_of_statistics = |text: &String| text.contains("batch normalization");
+    assert!(!lines.contains("keep_statistics") && !assumptions.iter().any(is_of_statistics), "{lines}");
     let engine = plan(trace_from_text(NORM).unwrap(), 310);
     assert_eq!(engine.0, ["net.0"], "the engine does not update statistics in a recomputation");
     let (modules, lines, assumptions) = plan(pytorch(NORM), 180);
     assert!(modules.contains(&"net.0".to_owned()), "{modules:?}");
-    assert!(lines.contains("context_fn=contexts") && assumptions[0].contains("batch normalization"), "{assumptions:?}");
+    assert!(lines.contains("context_fn=contexts") && assumptions.iter().any(is_of_statistics), "{assumptions:?}");
 }
 
 #[test]
