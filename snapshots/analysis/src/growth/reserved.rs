@@ -396,14 +396,10 @@ fn sum<'a>(extents: impl Iterator<Item = &'a Extent>) -> Sum {
 /// streams other than `streams`.
 fn divided(extent: &Extent, used: u64, streams: &BTreeSet<u64>) -> [u64; KeptBecause::ALL.len()] {
     let all = bytes(extent);
+    let is_private = extent.home.private.is_some();
     KeptBecause::ALL.map(|because| match because {
-        _ if extent.home.private.is_some() => {
-            if because == KeptBecause::PrivatePool {
-                all
-            } else {
-                0
-            }
-        }
+        KeptBecause::PrivatePool if is_private => all,
+        _ if is_private => 0,
         KeptBecause::InUse => used,
         KeptBecause::Fragmentation if used > 0 => all - used,
         KeptBecause::NotReleased if used == 0 && streams.contains(&extent.home.stream.0) => all,
