@@ -183,8 +183,8 @@ class Session:
         facts, notes = ({}, []) if self._noted is None else self._noted.describe()
         notes += self._notes()
         for device, (trace, events) in enumerate(zip(snapshot["device_traces"], missing)):
-            if events and not trace:
-                notes.append(f"device {device}: the program's own memory history has no events, only the last state")
+            if events and not any(event["action"] == "alloc" for event in trace):
+                notes.append(f"device {device}: the program's own memory history has no allocations, only the last state")
         try:
             trees = self._names.trees().values()
             tensors = live_tensors(trees, tracker.optimizers(), parameter_names(trees))

@@ -184,7 +184,11 @@ mod tests {
         sample.intake.run_value("device.3.events_missing", "9");
         let trace = sample.assemble();
         assert_eq!(trace.trust.events_lost, 7);
-        assert!(!trace.header.facts.iter().any(|(name, _)| name.starts_with("device.")), "{:?}", trace.header.facts);
+        assert!(
+            trace.header.facts.iter().all(|(name, _)| !name.starts_with(super::DEVICE)),
+            "{:?}",
+            trace.header.facts
+        );
     }
 
     #[test]
