@@ -80,11 +80,13 @@ def _cudnn_version(torch):
 
 def place():
     """Returns the innermost line of the program that is running: file, line and function."""
+    # Code that Inductor has generated is none of the program's, like a file without a name.
+    others = (_PACKAGE, "<", os.environ.get("TORCHINDUCTOR_CACHE_DIR") or "<")
     # A thread of the autograd engine has no frame of the program.
     frame, fallback = sys._getframe(1), None
     while frame is not None:
         file = frame.f_code.co_filename
-        if not file.startswith(_PACKAGE) and not file.startswith("<") and f"{os.sep}torch{os.sep}" not in file:
+        if not file.startswith(others) and f"{os.sep}torch{os.sep}" not in file:
             found = (file, frame.f_lineno, frame.f_code.co_name)
             if "site-packages" not in file and "dist-packages" not in file:
                 return found
