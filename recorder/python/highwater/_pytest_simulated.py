@@ -94,6 +94,7 @@ def _provide(config, wanted):
     command = ["simulate", "--gpu", name, *(["--memory", memory] if memory else []), "--keep-init"]
     try:
         variables.update(json.loads(_binary.run([*command, "--provide", folder])), **{_WANTED: wanted})
+        del variables["schema_version"]
     except (_binary.HighwaterError, OSError, ValueError) as error:
         raise _error(str(error).removeprefix("error: ").partition("\nTry `")[0]) from None
     _check_pytorch()

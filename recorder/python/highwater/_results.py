@@ -140,6 +140,7 @@ class WhatIf(_Answer):
     alloc_conf: str | None
     capacity_bytes: int | None
     fits: bool | None
+    unconfirmed_because: str | None
     lower_bound_bytes: int | None
     devices: list[dict[str, Any]]
     oom: dict[str, Any] | None
@@ -170,6 +171,7 @@ class Plan(_Answer):
     budget_bytes: int
     reserve_bytes: int
     fits: bool | None
+    unconfirmed_because: str | None
     fits_as_is: bool
     reach: str
     gets_past_failure: bool | None
