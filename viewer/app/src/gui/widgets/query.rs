@@ -170,7 +170,7 @@ thread_local! {
     pub(crate) static MADE: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
-/// Content that is computed in the background: that of a query, or of a view with all its queries, by [`computed`].
+/// Content that is computed in the background: that of a query, or of a view with all its queries, by `computed`.
 pub trait Computed {
     /// Whether any of it is still being computed.
     fn is_busy(&self) -> bool;
