@@ -5,7 +5,7 @@
 //!              JSON values          objects
 //! ```
 //!
-//! Each value goes to the [`Store`](crate::objects::Store) as it is read, and a dict becomes a row of fixed size when its
+//! Each value goes to the `Store` as it is read, and a dict becomes a row of fixed size when its
 //! closing brace is read. What no snapshot has is skipped without being kept, so that a file of something else takes
 //! little memory. If a key is repeated, the last value is used.
 
